@@ -1,0 +1,135 @@
+/** The parsed configuration: what the rest of the gateway sees. Types only; defaults and checks live in schema.ts. */
+
+export interface ListenAddress {
+  readonly host: string
+  /** 0 asks the operating system for a free port. */
+  readonly port: number
+}
+
+/** Requests a client may make in the two fixed windows, on the store's clock. */
+export interface Limits {
+  readonly perMinute: number
+  readonly perDay: number
+}
+
+export interface PlanConfig {
+  readonly name: string
+  /** undefined for a custom plan: every client of it states its own limits. */
+  readonly limits: Limits | undefined
+}
+
+export interface KeyConfig {
+  readonly id: string
+  /** SHA-256 of the key, 64 lower-case hex digits. The key itself is never stored. */
+  readonly sha256: string
+  /** Unix time in ms from which the key is refused; undefined: never. */
+  readonly expiresAtMs: number | undefined
+}
+
+export interface ClientConfig {
+  readonly id: string
+  readonly plan: string
+  /** The client's own limits where given, else its plan's. */
+  readonly limits: Limits
+  readonly keys: readonly KeyConfig[]
+}
+
+export interface JwtConfig {
+  readonly issuer: string
+  readonly audience: string
+  /** Exactly one of jwksUri and jwksFile is set. */
+  readonly jwksUri: string | undefined
+  readonly jwksFile: string | undefined
+  readonly algorithms: readonly string[]
+  readonly clientClaim: string
+  readonly planClaim: string
+}
+
+export interface BansConfig {
+  readonly strikes: number
+  readonly withinMs: number
+  readonly graceMs: number
+  readonly durationMs: number
+  readonly growth: number
+  readonly maxDurationMs: number
+  readonly forgetAfterMs: number
+}
+
+export interface RouteConfig {
+  readonly name: string
+  readonly method: string
+  /** Path template below the base path, such as /pets/{petId}. */
+  readonly path: string
+  readonly deprecated:
+    | {
+        readonly sinceMs: number
+        readonly sunsetMs: number | undefined
+        /** A path below the base path, or an absolute URL. */
+        readonly successor: string | undefined
+        /** Documentation of the deprecation (rel="deprecation"). */
+        readonly link: string | undefined
+      }
+    | undefined
+  readonly stability: 'experimental' | 'beta' | 'stable' | undefined
+  readonly websocket: boolean
+  readonly responseTimeoutMs: number | undefined
+}
+
+export type OutageMode = 'local' | 'open' | 'closed'
+export type Engine = 'undici' | 'http-proxy-3'
+export type LogLevel = 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'trace' | 'silent'
+
+export interface Config {
+  readonly server: {
+    readonly listen: ListenAddress
+    /** Starts with '/', never ends with one, '' for the root. */
+    readonly basePath: string
+    readonly workers: 1
+    /** CIDRs (or single addresses) of peers whose X-Forwarded-For is believed. */
+    readonly trustedProxies: readonly string[]
+    readonly limits: {
+      readonly headerBytes: number
+      readonly headerCount: number
+      readonly bodyBytes: number
+      readonly urlBytes: number
+    }
+    readonly timeouts: {
+      readonly headersMs: number
+      readonly requestMs: number
+      readonly idleMs: number
+      readonly drainMs: number
+    }
+  }
+  readonly admin: { readonly listen: ListenAddress }
+  readonly upstream: {
+    /** Origins such as http://127.0.0.1:3000, without a path. */
+    readonly urls: readonly string[]
+    readonly timeouts: {
+      readonly connectMs: number
+      readonly responseMs: number
+      readonly idleMs: number
+    }
+    /** Per worker and URL. */
+    readonly connections: number
+    readonly engine: Engine
+  }
+  readonly store: {
+    /** redis:// or rediss:// URL; undefined: the embedded store. */
+    readonly redis: string | undefined
+    readonly prefix: string
+    readonly timeoutMs: number
+    readonly onOutage: OutageMode
+    /** SQLite file in which the embedded store keeps bans; undefined: memory only. Not used with Redis. */
+    readonly file: string | undefined
+  }
+  readonly plans: ReadonlyMap<string, PlanConfig>
+  readonly clients: readonly ClientConfig[]
+  readonly anonymous: { readonly perMinute: number }
+  readonly jwt: JwtConfig | undefined
+  readonly bans: BansConfig
+  readonly routes: readonly RouteConfig[]
+  readonly unmatched: 'forward' | 'reject'
+  readonly log: { readonly level: LogLevel; readonly access: boolean }
+  /** First 12 hex digits of the SHA-256 of the file's text: names this configuration in logs and metrics. */
+  readonly revision: string
+}

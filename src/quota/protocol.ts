@@ -1,0 +1,118 @@
+/** The words that a lessee (a gateway process) and the authority (Redis, or this process) speak: one atomic call, `take`. */
+import type { Limits } from '../config/config.ts'
+
+/** What one process holds of one window: absolute and cumulative within that window. */
+export interface Hold {
+  /** Which window: floor(store time / window length). -1: none yet. */
+  readonly index: number
+  /** Tokens the process has spent in that window. */
+  readonly used: number
+  /** Tokens the process has been granted and keeps, spent ones included. */
+  readonly held: number
+}
+
+export interface TakeRequest {
+  readonly client: string
+  /** Unique per boot of a process. */
+  readonly process: string
+  /** Rises by one with every call of this process for this client; a number already seen changes nothing. */
+  readonly sequence: number
+  /** From the caller's configuration, so that a changed limit acts at once. */
+  readonly limits: Limits
+  readonly minute: Hold
+  readonly day: Hold
+  /** Tokens that waiting requests will spend on arrival; 0 only states (and so gives back) the hold. */
+  readonly need: number
+  /** Tokens wished in all, at least `need`. */
+  readonly want: number
+}
+
+/**
+ * granted: at least `need` was granted (or need was 0). short: less than `need`, the rest is refused.
+ * stale: the sequence number is older than the last one seen, nothing changed.
+ * lost: the authority has lost its data, as the caller reports use it does not know; ask again in about 15 ms.
+ */
+export type TakeStatus = 'granted' | 'short' | 'stale' | 'lost'
+
+export interface WindowReply {
+  readonly index: number
+  /** What the caller holds after the call. */
+  readonly held: number
+  /** Tokens handed out to all processes in this window. */
+  readonly taken: number
+  /** Tokens reported or known to be spent by all processes. */
+  readonly used: number
+}
+
+export interface TakeReply {
+  readonly status: TakeStatus
+  /** Store time in ms, rounded up: never early, so that a deadline computed from it is never late. */
+  readonly nowMs: number
+  readonly minute: WindowReply
+  readonly day: WindowReply
+  /** Processes that took part in this or the previous minute, at least 1. */
+  readonly activeProcesses: number
+}
+
+/** Owner of the counters. A thrown or rejected call means the store is away, never that quota is used up. */
+export interface Authority {
+  /** The embedded authority answers at once; a remote one answers with a promise. */
+  take(request: TakeRequest): TakeReply | Promise<TakeReply>
+  close(): Promise<void>
+}
+
+export const MINUTE_MS = 60_000
+export const DAY_MS = 86_400_000
+
+/** Where a client stands in one window, as the headers tell it. */
+export interface WindowView {
+  readonly limit: number
+  readonly remaining: number
+  /** Unix time in seconds at which the window ends, on the store's clock. */
+  readonly resetAtSeconds: number
+  /** Whole seconds until then, rounded up, at least 1. */
+  readonly resetAfterSeconds: number
+}
+
+export interface QuotaView {
+  readonly minute: WindowView
+  readonly day: WindowView
+}
+
+/**
+ * A denial is a result, not an error.
+ * view is undefined in a degraded mode: headers are true or absent.
+ */
+export type QuotaDecision =
+  | {
+      readonly kind: 'admitted'
+      readonly view: QuotaView | undefined
+      /** The store is away and the request was decided by store.onOutage. */
+      readonly degraded: boolean
+      /** The windows that were charged, for giveBack. */
+      readonly minuteIndex: number
+      readonly dayIndex: number
+    }
+  | {
+      readonly kind: 'refused'
+      readonly view: QuotaView | undefined
+      readonly degraded: boolean
+      /** The exhausted window with the longest wait. */
+      readonly window: 'minute' | 'day'
+      readonly limit: number
+      readonly retryAfterSeconds: number
+    }
+  /** The store is away and store.onOutage is closed. */
+  | { readonly kind: 'unavailable' }
+
+/** Decides requests for this process; the only part of the quota that stages see. */
+export interface Lessee {
+  /** Charges one request in both windows or in neither. Synchronous whenever the answer is known. Never throws or rejects. */
+  take(client: string, limits: Limits): QuotaDecision | Promise<QuotaDecision>
+  /** Where the client stands, charging nothing; undefined while the store is away. */
+  look(client: string, limits: Limits): QuotaView | undefined | Promise<QuotaView | undefined>
+  /** Returns the charge of a request that never reached a backend, if its windows still run. */
+  giveBack(client: string, decision: QuotaDecision & { kind: 'admitted' }): void
+  /** Gives back everything held; at most `store.timeout` long. */
+  drain(): Promise<void>
+}

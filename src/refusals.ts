@@ -1,0 +1,64 @@
+/** The closed table of everything the gateway itself may answer with. Codes are public and are never reused. */
+
+interface RefusalKind {
+  readonly status: number
+  readonly message: string
+  /** The connection cannot be trusted, or still has unread bytes: close it after the answer. */
+  readonly close: boolean
+  readonly logLevel: 'debug' | 'info' | 'warn'
+}
+
+const kind = (
+  status: number,
+  message: string,
+  { close = false, logLevel = 'info' }: Partial<RefusalKind> = {},
+): RefusalKind => ({ status, message, close, logLevel })
+
+const closes = { close: true }
+const warns = { logLevel: 'warn' } as const
+
+export const refusalKinds = {
+  invalid_request: kind(400, 'The request is malformed or ambiguous.', closes),
+  missing_api_key: kind(401, 'Send your API key as "Authorization: Bearer <API_KEY>".'),
+  invalid_api_key: kind(401, 'The API key is not valid.'),
+  not_found: kind(404, 'There is nothing at this address.'),
+  method_not_allowed: kind(405, 'This address does not take that method; see the Allow header.'),
+  request_timeout: kind(408, 'The request did not arrive in time.', closes),
+  length_required: kind(411, 'Send a Content-Length header or a chunked body.', closes),
+  body_too_large: kind(413, 'The request body is too large.', closes),
+  uri_too_long: kind(414, 'The request target is too long.', closes),
+  rate_limit_exceeded: kind(429, 'The request quota is used up.'),
+  api_key_banned: kind(429, 'This API key is banned for continuing after 429 answers.'),
+  headers_too_large: kind(431, 'The request headers are too large or too many.', closes),
+  method_not_implemented: kind(501, 'This method is not supported.', closes),
+  bad_gateway: kind(
+    502,
+    'The service behind the gateway could not be reached or gave a broken answer.',
+    warns,
+  ),
+  service_unavailable: kind(503, 'The service is temporarily unavailable.', warns),
+  gateway_timeout: kind(504, 'The service behind the gateway did not answer in time.', warns),
+} as const satisfies Record<string, RefusalKind>
+
+export type RefusalCode = keyof typeof refusalKinds
+
+/** A request that ends here, as a value: refusals are ordinary results, only bugs throw. */
+export interface Refusal {
+  readonly refusal: RefusalCode
+  /** Why, for the log only; never sent to the client. */
+  readonly cause?: string
+  /** Sent after the fixed message of the code: numbers that help, such as limit, window and wait. */
+  readonly detail?: string
+  /** Retry-After in whole seconds, at least 1. */
+  readonly retryAfterSeconds?: number
+  /** Methods for the Allow header of a 405. */
+  readonly allow?: string
+}
+
+export function refuse(code: RefusalCode, more: Omit<Refusal, 'refusal'> = {}): Refusal {
+  return { refusal: code, ...more }
+}
+
+export function isRefusal(value: unknown): value is Refusal {
+  return typeof value === 'object' && value !== null && 'refusal' in value
+}

@@ -1,0 +1,122 @@
+import { execFileSync, spawn, spawnSync, type ChildProcess } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { createServer, connect } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+/** Finds redis-server on PATH, else installs it with apt-get where that is allowed, else throws with the remedy. */
+export function ensureRedisServer(): void {
+  if (hasRedisServer()) return
+  const remedy =
+    'redis-server is needed by the tests. Install it: apt-get update && apt-get install -y redis-server (Debian, Ubuntu), or brew install redis (macOS).'
+  if (process.getuid?.() !== 0 || spawnSync('apt-get', ['--version']).error) throw new Error(remedy)
+  try {
+    const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' }
+    execFileSync('apt-get', ['update', '-qq'], { stdio: 'ignore', env })
+    execFileSync('apt-get', ['install', '-y', '-qq', 'redis-server'], { stdio: 'ignore', env })
+  } catch (cause) {
+    throw new Error(remedy, { cause })
+  }
+  if (!hasRedisServer()) throw new Error(remedy)
+}
+
+function hasRedisServer(): boolean {
+  return spawnSync('redis-server', ['--version']).status === 0
+}
+
+/** A redis-server process of our own on a free port; every method acts on that process alone. */
+export interface RedisServer {
+  readonly port: number
+  readonly url: string
+  readonly pid: number
+  /** SIGSTOP: connections stay open, nothing is answered. */
+  freeze(): void
+  /** SIGCONT */
+  thaw(): void
+  /** kill -9 and wait for the end. */
+  kill(): Promise<void>
+  /** Starts it again on the same port, empty (persistence is off). */
+  restart(): Promise<void>
+  /** Runs redis-cli with the arguments and returns what it prints. */
+  cli(...args: string[]): string
+  stop(): Promise<void>
+}
+
+/** Starts a redis-server on a free loopback port, without persistence; extra arguments are appended to its command line. */
+export async function startRedisServer(...extra: string[]): Promise<RedisServer> {
+  const directory = mkdtempSync(join(tmpdir(), 'tollgate-redis-'))
+  const port = await freePort()
+  const launch = async (): Promise<ChildProcess> => {
+    const child = spawn(
+      'redis-server',
+      [
+        '--port',
+        String(port),
+        '--bind',
+        '127.0.0.1',
+        '--save',
+        '',
+        '--appendonly',
+        'no',
+        '--dir',
+        directory,
+        ...extra,
+      ],
+      { stdio: 'ignore' },
+    )
+    await waitForPort(port, child)
+    return child
+  }
+  let child = await launch()
+  const end = async (): Promise<void> => {
+    if (child.exitCode !== null || child.signalCode !== null) return
+    const ended = new Promise((resolve) => child.once('exit', resolve))
+    child.kill('SIGKILL')
+    await ended
+  }
+  return {
+    port,
+    url: `redis://127.0.0.1:${port}`,
+    get pid() {
+      return child.pid ?? 0
+    },
+    freeze: () => void child.kill('SIGSTOP'),
+    thaw: () => void child.kill('SIGCONT'),
+    kill: end,
+    restart: async () => {
+      await end()
+      child = await launch()
+    },
+    cli: (...args) =>
+      execFileSync('redis-cli', ['-p', String(port), ...args], { encoding: 'utf8' }).trim(),
+    stop: async () => {
+      await end()
+      rmSync(directory, { recursive: true, force: true })
+    },
+  }
+}
+
+/** A loopback port that was free a moment ago. */
+export async function freePort(): Promise<number> {
+  const server = createServer()
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as { port: number }
+  await new Promise((resolve) => server.close(resolve))
+  return port
+}
+
+async function waitForPort(port: number, child: ChildProcess): Promise<void> {
+  for (let attempt = 0; attempt < 200; attempt++) {
+    if (child.exitCode !== null)
+      throw new Error(`redis-server exited with ${child.exitCode} before it listened on ${port}`)
+    const open = await new Promise<boolean>((resolve) => {
+      const socket = connect(port, '127.0.0.1')
+      socket.once('connect', () => (socket.destroy(), resolve(true)))
+      socket.once('error', () => resolve(false))
+    })
+    if (open) return
+    await sleep(25)
+  }
+  throw new Error(`redis-server did not listen on ${port} within 5 s`)
+}
