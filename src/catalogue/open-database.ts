@@ -1,0 +1,96 @@
+/** Opens the catalogue's SQLite file, or says which file is at fault and how to mend it. */
+import { existsSync } from 'node:fs'
+import { dirname } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+
+/** "pets" in ASCII: marks the file as a catalogue's, so that another program's is never written to. */
+const applicationId = 0x70657473
+const schemaVersion = 1
+
+/** AUTOINCREMENT: an id is never given out twice, even after the animal with the highest one is gone. */
+const schema = `
+  CREATE TABLE pets (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    name TEXT NOT NULL,
+    category_id INTEGER NOT NULL,
+    status TEXT CHECK (status IN ('available', 'pending', 'sold'))
+  ) STRICT;
+  CREATE INDEX pets_by_status ON pets (status, id);
+  PRAGMA application_id = ${applicationId};
+  PRAGMA user_version = ${schemaVersion};
+`
+
+/** Creates what is missing except the folder. Throws an Error with file, fault and remedy. */
+export function openDatabase(file: string): DatabaseSync {
+  let database: DatabaseSync | undefined
+  try {
+    database = new DatabaseSync(file)
+    prepareDatabase(database)
+    return database
+  } catch (error) {
+    database?.close()
+    throw new Error(`catalogue database "${file}": ${faultAndRemedy(error, file)}`, {
+      cause: error,
+    })
+  }
+}
+
+function prepareDatabase(database: DatabaseSync): void {
+  // As statements, not as options of the constructor: Node 22 does not know all of those.
+  database.exec('PRAGMA busy_timeout = 2000; PRAGMA trusted_schema = OFF')
+  // IMMEDIATE: of two processes starting on one new file, the second waits and finds the table.
+  database.exec('BEGIN IMMEDIATE')
+  if (pragma(database, 'schema_version') === 0) database.exec(schema)
+  database.exec('COMMIT')
+  refuseForeignFile(database)
+  // FULL: in WAL mode anything less may lose an animal already answered with 201 to a power cut.
+  database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL')
+  // A damaged page would otherwise come to light in the middle of somebody's listing.
+  const check = pragma(database, 'quick_check(1)')
+  if (check !== 'ok') throw new Error(damaged)
+}
+
+function refuseForeignFile(database: DatabaseSync): void {
+  if (pragma(database, 'application_id') !== applicationId) {
+    throw new Error('it belongs to another program; name another file')
+  }
+  const version = pragma(database, 'user_version')
+  if (version !== schemaVersion) {
+    throw new Error(
+      `it has schema version ${version}, this program knows ${schemaVersion}; use the program that made it, or name another file`,
+    )
+  }
+}
+
+function pragma(database: DatabaseSync, name: string): string | number {
+  return Object.values(database.prepare(`PRAGMA ${name}`).get() ?? {})[0] as string | number
+}
+
+const damaged =
+  'it is damaged; restore it from a backup, or move it away to begin with an empty one'
+
+/** Primary result codes of SQLite, https://www.sqlite.org/rescode.html. */
+const remedies: Readonly<Record<number, string>> = {
+  5: 'another process holds it locked; stop that process, or name another file',
+  8: 'it is read-only; give this user write permission on the file and its folder',
+  10: 'the disk reported an error; check the disk and the permissions of the folder',
+  11: damaged,
+  13: 'the disk is full; make room and start again',
+  26: 'it is not an SQLite database; name another file, or move this one away',
+}
+
+function faultAndRemedy(error: unknown, file: string): string {
+  if (!(error instanceof Error)) return String(error)
+  if (!('errcode' in error) || typeof error.errcode !== 'number') return error.message
+  // The upper bits of an extended result code only refine the primary one in the lowest byte.
+  const code = error.errcode & 0xff
+  if (code === 14) return cannotOpen(file)
+  return remedies[code] ?? error.message
+}
+
+function cannotOpen(file: string): string {
+  const folder = dirname(file)
+  return existsSync(folder)
+    ? 'it cannot be opened; it must be a file that this user may read and write, in a folder where it may create files'
+    : `the folder "${folder}" does not exist; create it, or name a file in an existing folder`
+}

@@ -1,0 +1,145 @@
+/** The catalogue service: an HTTP listener in front of the animals in one SQLite file. */
+import { createServer } from 'node:http'
+import type { IncomingMessage, Server, ServerResponse } from 'node:http'
+import type { AddressInfo, Socket } from 'node:net'
+import { faultAnswer, isFault } from './answer.ts'
+import type { Answer } from './answer.ts'
+import { answerRequest } from './operations.ts'
+import type { NewPet } from './pet.ts'
+import { openPetStore } from './store.ts'
+import type { PetStore } from './store.ts'
+
+/** Longer than any gateway keeps an idle connection, so that the gateway closes first and never writes into a closing one. */
+const keepAliveTimeoutMs = 65_000
+/** Room for the longest head a gateway lets through, the headers it adds included; node:http stops at 16 KiB. */
+const maxHeaderBytes = 64 * 1024
+const requestTimeoutMs = 120_000
+/** How long close() waits for requests in flight before it cuts them off. */
+const drainTimeoutMs = 10_000
+
+export interface CatalogueOptions {
+  /** Where to listen; anybody who can reach it is trusted, so loopback unless a firewall stands before it. */
+  readonly host: string
+  /** 0 takes any free port. */
+  readonly port: number
+  /** The SQLite file; created if absent, but its folder must exist. */
+  readonly file: string
+  /** Puts a few animals in if there are none. Default false. */
+  readonly seed?: boolean
+  /** Takes a line per failure; clients learn no details of it. Default: standard error. */
+  readonly log?: (line: string) => void
+}
+
+export interface Catalogue {
+  readonly address: { readonly host: string; readonly port: number }
+  /** Takes no more requests, finishes those in flight, then closes the database. May be called again. */
+  close(): Promise<void>
+}
+
+/** Rejects with an Error if the file cannot be used (it says how to mend that), or with Node's if it cannot listen. */
+export async function startCatalogue(options: CatalogueOptions): Promise<Catalogue> {
+  const { host, port, file, seed = false, log = logToStandardError } = options
+  const store = openPetStore(file)
+  let closing: Promise<void> | undefined
+  /** Connections without a request so far, which Node 22 does not count among the idle ones on close. */
+  const unused = new Set<Socket>()
+  const server = createServer(
+    {
+      keepAliveTimeout: keepAliveTimeoutMs,
+      requestTimeout: requestTimeoutMs,
+      maxHeaderSize: maxHeaderBytes,
+    },
+    (request, response) => {
+      unused.delete(request.socket)
+      void answerOrFail(store, request, log).then((answer) => {
+        send(response, answer, { lastOnConnection: closing !== undefined })
+      })
+    },
+  )
+  server.on('connection', (socket) => {
+    unused.add(socket)
+    socket.once('close', () => unused.delete(socket))
+  })
+  try {
+    if (seed && store.isEmpty()) for (const pet of firstPets) store.add(pet)
+    await listen(server, { host, port })
+  } catch (error) {
+    store.close()
+    throw error
+  }
+  const { address, port: realPort } = server.address() as AddressInfo
+  return {
+    address: { host: address, port: realPort },
+    close: () => (closing ??= drain(server, unused).finally(() => store.close())),
+  }
+}
+
+/** Never rejects: whatever fails is logged, and becomes a 500 that tells the client nothing of it. */
+async function answerOrFail(
+  store: PetStore,
+  request: IncomingMessage,
+  log: (line: string) => void,
+): Promise<Answer> {
+  try {
+    const answer = await answerRequest(store, request)
+    return isFault(answer) ? faultAnswer(answer) : answer
+  } catch (error) {
+    const clientLeft = request.destroyed && !request.complete
+    if (!clientLeft) log(`catalogue: ${request.method} failed: ${describe(error)}`)
+    return faultAnswer({ fault: 'internal_error' })
+  }
+}
+
+const describe = (error: unknown): string =>
+  error instanceof Error ? (error.stack ?? error.message) : String(error)
+
+function send(
+  response: ServerResponse,
+  { status, body, headers = {} }: Answer,
+  { lastOnConnection }: { lastOnConnection: boolean },
+): void {
+  // Without a listener, writing to a client that has just left would end the process.
+  response.on('error', () => {})
+  response.writeHead(status, {
+    'content-type': 'application/json; charset=utf-8',
+    'content-length': Buffer.byteLength(body),
+    ...headers,
+    ...(lastOnConnection ? { connection: 'close' } : {}),
+  })
+  // For HEAD, node:http leaves the body out by itself.
+  response.end(body)
+}
+
+function listen(server: Server, address: { host: string; port: number }): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject)
+    server.listen(address, () => {
+      server.off('error', reject)
+      resolve()
+    })
+  })
+}
+
+/** Resolves when the last connection is gone; idle ones are closed at once. */
+function drain(server: Server, unused: ReadonlySet<Socket>): Promise<void> {
+  return new Promise((resolve) => {
+    const cutOff = setTimeout(() => server.closeAllConnections(), drainTimeoutMs)
+    server.close(() => {
+      clearTimeout(cutOff)
+      resolve()
+    })
+    for (const socket of unused) socket.destroy()
+  })
+}
+
+const logToStandardError = (line: string): void => {
+  process.stderr.write(`${line}\n`)
+}
+
+const firstPets: readonly NewPet[] = [
+  { name: 'Bella', categoryId: 1n, status: 'available' },
+  { name: 'Mochi', categoryId: 2n, status: 'available' },
+  { name: 'Rex', categoryId: 1n, status: 'pending' },
+  { name: 'Pip', categoryId: 3n, status: 'sold' },
+  { name: 'Nemo', categoryId: 4n },
+]

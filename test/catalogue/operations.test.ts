@@ -1,0 +1,298 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { runCatalogue } from './running-catalogue.ts'
+import type { Reply, RunningCatalogue } from './running-catalogue.ts'
+
+let service: RunningCatalogue
+beforeEach(async () => {
+  service = await runCatalogue()
+})
+afterEach(() => service.remove())
+
+const json = { 'content-type': 'application/json' }
+const get = (path: string): Promise<Reply> => service.send('GET', path)
+
+/** Asserts the whole Error resource and the headers every answer has. */
+function expectError(
+  reply: Reply,
+  { status, code, naming }: { status: number; code: string; naming?: string },
+) {
+  const error = JSON.parse(reply.text) as Record<string, unknown>
+  expect(reply.status).toBe(status)
+  expect(Object.keys(error).sort()).toEqual(['code', 'message', 'status'])
+  expect(error).toMatchObject({ code, status })
+  expect(error['message']).toContain(naming ?? '')
+  expect(reply.headers['content-type']).toBe('application/json; charset=utf-8')
+  expect(reply.headers['content-length']).toBe(String(Buffer.byteLength(reply.text)))
+}
+
+describe('createPet', () => {
+  it('answers 201 with the animal, its id and its address', async () => {
+    const reply = await service.create('{"name":"Bella","categoryId":7,"status":"pending"}')
+    expect(reply.status).toBe(201)
+    expect(reply.text).toBe('{"id":1,"name":"Bella","categoryId":7,"status":"pending"}')
+    expect(reply.headers.location).toBe('/v1/pets/1')
+    expect(reply.headers['content-type']).toBe('application/json; charset=utf-8')
+    expect(reply.headers['content-length']).toBe(String(reply.text.length))
+    expect((await get('/v1/pets/1')).text).toBe(reply.text)
+  })
+
+  it('leaves an absent status absent, in every answer', async () => {
+    const pet = '{"id":1,"name":"Bella","categoryId":7}'
+    expect((await service.create('{"name":"Bella","categoryId":7}')).text).toBe(pet)
+    expect((await get('/v1/pets/1')).text).toBe(pet)
+    expect((await get('/v1/pets')).text).toBe(`[${pet}]`)
+  })
+
+  it.each([
+    '9007199254740993',
+    '-9007199254740993',
+    '9223372036854775807',
+    '-9223372036854775808',
+    '0',
+  ])('keeps every digit of categoryId %s', async (digits) => {
+    const reply = await service.create(`{"name":"Bella","categoryId":${digits}}`)
+    expect(reply.text).toBe(`{"id":1,"name":"Bella","categoryId":${digits}}`)
+    expect((await get('/v1/pets/1')).text).toBe(reply.text)
+    expect((await get('/v1/pets')).text).toBe(`[${reply.text}]`)
+  })
+
+  it('takes -0 for 0', async () => {
+    const reply = await service.create('{"name":"Bella","categoryId":-0}')
+    expect(reply.text).toBe('{"id":1,"name":"Bella","categoryId":0}')
+  })
+
+  it.each([
+    '9223372036854775808',
+    '-9223372036854775809',
+    '9'.repeat(100_000),
+    '1.0',
+    '1.5',
+    '1e3',
+    '1E400',
+    '"1"',
+    'true',
+    'null',
+    '[1]',
+    '{}',
+  ])('refuses categoryId %.30s, which is no int64', async (text) => {
+    const reply = await service.create(`{"name":"Bella","categoryId":${text}}`)
+    expectError(reply, { status: 400, code: 'invalid_body', naming: 'categoryId' })
+    expect((await get('/v1/pets')).text).toBe('[]')
+  })
+
+  it.each([
+    '1',
+    '""',
+    'null',
+    'true',
+    '["x"]',
+    '{"a":1}',
+    '"\\ud800"',
+    '"\\udc00x"',
+    '"a\\u0000b"',
+  ])('refuses name %s', async (text) => {
+    const reply = await service.create(`{"name":${text},"categoryId":1}`)
+    expectError(reply, { status: 400, code: 'invalid_body', naming: 'name' })
+  })
+
+  it('bounds the name at 200 code points', async () => {
+    const create = (name: string): Promise<Reply> =>
+      service.create(JSON.stringify({ name, categoryId: 1 }))
+    const longest = '\u{1F436}'.repeat(200)
+    expect(JSON.parse((await create(longest)).text)).toEqual({
+      id: 1,
+      name: longest,
+      categoryId: 1,
+    })
+    for (const tooLong of [`${longest}x`, 'x'.repeat(201), 'x'.repeat(500_000)]) {
+      expectError(await create(tooLong), { status: 400, code: 'invalid_body', naming: 'name' })
+    }
+  })
+
+  it.each(['Zoë', '"quoted" \\ and /', 'line\nbreak\ttab\u0001', 'סוס', "'); DROP TABLE pets; --"])(
+    'gives back the name %j as it was sent',
+    async (name) => {
+      await service.create(JSON.stringify({ name, categoryId: 1 }))
+      expect(JSON.parse((await get('/v1/pets/1')).text)).toEqual({ id: 1, name, categoryId: 1 })
+    },
+  )
+
+  it.each(['"gone"', '"Available"', '""', 'null', '1', '["sold"]'])(
+    'refuses status %s',
+    async (text) => {
+      const reply = await service.create(`{"name":"Bella","categoryId":1,"status":${text}}`)
+      expectError(reply, { status: 400, code: 'invalid_body', naming: 'status' })
+    },
+  )
+
+  it('names every wrong field at once', async () => {
+    const reply = await service.create('{"status":"gone"}')
+    for (const naming of ['name is required', 'categoryId is required', 'status']) {
+      expectError(reply, { status: 400, code: 'invalid_body', naming })
+    }
+  })
+
+  it('ignores members it does not know, and never stores an id from the client', async () => {
+    const reply = await service.create(
+      '{"id":99,"name":"Bella","categoryId":1,"owner":{"id":5},"__proto__":{"status":"sold"}}',
+    )
+    expect(reply.text).toBe('{"id":1,"name":"Bella","categoryId":1}')
+    expect((await get('/v1/pets/99')).status).toBe(404)
+  })
+
+  it('takes the last of a repeated member', async () => {
+    const reply = await service.create('{"name":"A","name":"B","categoryId":"x","categoryId":2}')
+    expect(reply.text).toBe('{"id":1,"name":"B","categoryId":2}')
+  })
+
+  it.each([
+    ['cut-off JSON', '{"name":"Bella"'],
+    ['two values', '{}{}'],
+    ['a trailing comma', '{"name":"Bella","categoryId":1,}'],
+    ['a leading zero', '{"name":"Bella","categoryId":01}'],
+    ['an array', '[]'],
+    ['null', 'null'],
+    ['a number', '1'],
+    ['a string', '"name"'],
+    ['white space only', '  '],
+    ['nesting without end', '['.repeat(500_000)],
+    ['nesting that is closed', `${'['.repeat(500_000)}${']'.repeat(500_000)}`],
+  ])('answers 400 to %s', async (_what, body) => {
+    expectError(await service.create(body), { status: 400, code: 'invalid_body' })
+    expect((await get('/v1/pets')).text).toBe('[]')
+    expect(service.logged).toEqual([])
+  })
+
+  it('answers 400 to a body that is not UTF-8', async () => {
+    const body = Buffer.from('{"name":"Zo\xeb","categoryId":1}', 'latin1')
+    const reply = await service.send('POST', '/v1/pets', { body, headers: json })
+    expectError(reply, { status: 400, code: 'invalid_body', naming: 'UTF-8' })
+  })
+
+  it('answers 400 to no body, with and without a media type', async () => {
+    for (const headers of [json, {}]) {
+      const reply = await service.send('POST', '/v1/pets', { body: '', headers })
+      expectError(reply, { status: 400, code: 'invalid_body' })
+    }
+  })
+
+  it.each([
+    { 'content-type': 'text/plain' },
+    { 'content-type': 'application/x-www-form-urlencoded' },
+    { 'content-type': 'application/json; charset=latin1' },
+    { 'content-type': 'application/jsonp' },
+    { 'content-type': 'application/json, text/plain' },
+    { ...json, 'content-encoding': 'gzip' },
+    {},
+  ])('answers 415 to %j', async (headers: Record<string, string>) => {
+    const body = '{"name":"Bella","categoryId":1}'
+    const reply = await service.send('POST', '/v1/pets', { body, headers })
+    expectError(reply, { status: 415, code: 'unsupported_media_type' })
+  })
+
+  it.each([
+    'application/json',
+    'APPLICATION/JSON',
+    'application/json;charset=utf-8',
+    'application/json; charset="UTF-8"; profile=x',
+  ])('takes the media type %s', async (type) => {
+    const body = '{"name":"Bella","categoryId":1}'
+    const headers = { 'content-type': type }
+    expect((await service.send('POST', '/v1/pets', { body, headers })).status).toBe(201)
+  })
+
+  it.each([{ chunked: false }, { chunked: true }])(
+    'takes 1 MiB and answers 413 to one byte more, %j',
+    async ({ chunked }) => {
+      const pet = '{"name":"Bella","categoryId":1}'
+      const exact = pet.padEnd(1024 * 1024)
+      const send = (body: string): Promise<Reply> =>
+        service.send('POST', '/v1/pets', { body, headers: json, chunked })
+      expect((await send(exact)).status).toBe(201)
+      expectError(await send(`${exact} `), { status: 413, code: 'body_too_large' })
+      expectError(await send(exact.repeat(7)), { status: 413, code: 'body_too_large' })
+      expect((await get('/v1/pets/2')).status).toBe(404)
+    },
+  )
+})
+
+describe('getPet', () => {
+  it.each(['5', '0', '-1', '-0', '9223372036854775807', '-9223372036854775808'])(
+    'answers 404 to %s, which is nobody',
+    async (petId) => {
+      expectError(await get(`/v1/pets/${petId}`), { status: 404, code: 'pet_not_found' })
+    },
+  )
+
+  it.each([
+    'abc',
+    '1.0',
+    '1e3',
+    '+1',
+    '01',
+    '0x1',
+    '1n',
+    '%20',
+    '9223372036854775808',
+    '9'.repeat(9000),
+  ])('answers 400 to %.30s, which is no int64', async (petId) => {
+    const reply = await get(`/v1/pets/${petId}`)
+    expectError(reply, { status: 400, code: 'invalid_parameter', naming: 'petId' })
+  })
+
+  it('ignores query parameters', async () => {
+    await service.create('{"name":"Bella","categoryId":1}')
+    expect((await get('/v1/pets/1?limit=0')).status).toBe(200)
+  })
+})
+
+describe('addresses and methods', () => {
+  it.each([
+    '/',
+    '/v1',
+    '/v1/',
+    '/v1/pets/',
+    '/v1/pets/1/',
+    '/v1/pets/1/2',
+    '/v1/petsx',
+    '/v1/petsx/1',
+    '/pets',
+    '/V1/pets',
+  ])('answers 404 to %s', async (path) => {
+    for (const method of ['GET', 'POST']) {
+      expectError(await service.send(method, path), { status: 404, code: 'not_found' })
+    }
+  })
+
+  it.each([
+    { path: '/v1/pets', methods: ['PUT', 'DELETE', 'PATCH', 'OPTIONS'], allow: 'GET, HEAD, POST' },
+    {
+      path: '/v1/pets/1',
+      methods: ['POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS'],
+      allow: 'GET, HEAD',
+    },
+  ])('answers 405 with Allow on $path', async ({ path, methods, allow }) => {
+    for (const method of methods) {
+      const reply = await service.send(method, path)
+      expectError(reply, { status: 405, code: 'method_not_allowed' })
+      expect(reply.headers.allow).toBe(allow)
+    }
+  })
+
+  it('answers HEAD as GET without the body', async () => {
+    for (const name of ['A', 'B']) await service.create(`{"name":"${name}","categoryId":1}`)
+    for (const path of [
+      '/v1/pets?limit=1',
+      '/v1/pets/1',
+      '/v1/pets/9',
+      '/v1/pets?limit=0',
+      '/nowhere',
+    ]) {
+      const [head, full] = [await service.send('HEAD', path), await get(path)]
+      const { date: _, ...headHeaders } = head.headers
+      const { date: __, ...fullHeaders } = full.headers
+      expect(head.text).toBe('')
+      expect([head.status, headHeaders]).toEqual([full.status, fullHeaders])
+    }
+  })
+})

@@ -1,0 +1,106 @@
+/** A catalogue service on a free port and a temporary file, and plain requests to it over real sockets. */
+import { mkdtempSync, rmSync } from 'node:fs'
+import { Agent, request } from 'node:http'
+import type { IncomingHttpHeaders } from 'node:http'
+import { connect } from 'node:net'
+import type { Socket } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { startCatalogue } from '../../src/catalogue/server.ts'
+import type { Catalogue } from '../../src/catalogue/server.ts'
+
+export interface Reply {
+  readonly status: number
+  readonly headers: IncomingHttpHeaders
+  readonly text: string
+}
+
+interface Message {
+  readonly body?: string | Buffer
+  readonly headers?: Record<string, string>
+  /** Sends the body in chunks, without a Content-Length. */
+  readonly chunked?: boolean
+}
+
+export interface RunningCatalogue {
+  readonly catalogue: Catalogue
+  readonly file: string
+  readonly folder: string
+  readonly logged: string[]
+  send(method: string, path: string, message?: Message): Promise<Reply>
+  create(json: string): Promise<Reply>
+  /** A bare connection, for what no client library would send. */
+  socket(): Promise<Socket>
+  /** Closes the service and opens it again on the same file. */
+  restart(): Promise<RunningCatalogue>
+  /** Closes the service and removes the folder. */
+  remove(): Promise<void>
+}
+
+export async function runCatalogue({
+  folder = mkdtempSync(join(tmpdir(), 'catalogue-')),
+  seed = false,
+} = {}): Promise<RunningCatalogue> {
+  const file = join(folder, 'pets.db')
+  const logged: string[] = []
+  const log = (line: string): void => void logged.push(line)
+  const catalogue = await startCatalogue({ host: '127.0.0.1', port: 0, file, seed, log })
+  const { port } = catalogue.address
+  const agent = new Agent({ keepAlive: true })
+  const send: RunningCatalogue['send'] = (method, path, { body, headers = {}, chunked } = {}) =>
+    new Promise((resolve, reject) => {
+      const length =
+        body === undefined || chunked ? {} : { 'content-length': Buffer.byteLength(body) }
+      const sent = request(
+        { agent, host: '127.0.0.1', port, method, path, headers: { ...length, ...headers } },
+        (response) => {
+          const chunks: Buffer[] = []
+          response.on('data', (chunk: Buffer) => chunks.push(chunk))
+          response.on('error', reject)
+          response.on('end', () => {
+            const text = Buffer.concat(chunks).toString()
+            resolve({ status: response.statusCode ?? 0, headers: response.headers, text })
+          })
+        },
+      )
+      sent.on('error', reject)
+      if (chunked) sent.flushHeaders()
+      sent.end(body)
+    })
+  const stop = async (): Promise<void> => {
+    agent.destroy()
+    await catalogue.close()
+  }
+  return {
+    catalogue,
+    file,
+    folder,
+    logged,
+    send,
+    create: (json) =>
+      send('POST', '/v1/pets', { body: json, headers: { 'content-type': 'application/json' } }),
+    socket: () =>
+      new Promise((resolve, reject) => {
+        const socket = connect(port, '127.0.0.1', () => resolve(socket))
+        socket.once('error', reject)
+      }),
+    async restart() {
+      await stop()
+      return runCatalogue({ folder })
+    },
+    async remove() {
+      await stop()
+      rmSync(folder, { recursive: true, force: true })
+    },
+  }
+}
+
+/** Everything the peer sends until it closes. */
+export function textUntilClose(socket: Socket): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = []
+    socket.on('data', (chunk: Buffer) => chunks.push(chunk))
+    socket.on('error', reject)
+    socket.on('close', () => resolve(Buffer.concat(chunks).toString()))
+  })
+}
