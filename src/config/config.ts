@@ -1,4 +1,4 @@
-/** The parsed configuration: what the rest of the gateway sees. Types only; defaults and checks live in schema.ts. */
+/** The parsed configuration: what the rest of the gateway sees. Types only: defaults.ts has the defaults, schema.ts the bounds, cross-checks.ts the rest. */
 
 export interface ListenAddress {
   readonly host: string

@@ -1,0 +1,40 @@
+/** `tollgate check`: tells whether a configuration would be taken, and if not, everything that is wrong with it. */
+import type { Config } from '../config/config.ts'
+import type { Environment } from '../config/environment.ts'
+import { loadConfig } from '../config/load.ts'
+import { ConfigError } from '../config/problems.ts'
+import { refuseDemoKeys } from './demo-keys.ts'
+
+interface CheckOptions {
+  readonly file: string
+  readonly env: Environment
+  /** Takes one line, without its line break. */
+  readonly print: (line: string) => void
+}
+
+const counted = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? '' : 's'}`
+
+/** The configuration, or every line of complaint about the file. */
+const load = (file: string, env: Environment): Config | readonly string[] => {
+  try {
+    const config = loadConfig(file, env)
+    const complaint = refuseDemoKeys(config)
+    return complaint === undefined ? config : [`${file}:1:1 server.listen: ${complaint}`]
+  } catch (error) {
+    if (error instanceof ConfigError) return error.format()
+    throw error
+  }
+}
+
+/** Exit code: 0 and one line that says so, or 1 and every problem as `FILE:line:col path: fault; remedy`. */
+export const checkCommand = ({ file, env, print }: CheckOptions): number => {
+  const result = load(file, env)
+  if ('revision' in result) {
+    const { revision, clients, routes } = result
+    const counts = `${counted(clients.length, 'client')}, ${counted(routes.length, 'route')}`
+    print(`${file}: ok, revision ${revision}, ${counts}`)
+    return 0
+  }
+  for (const line of result) print(line)
+  return 1
+}

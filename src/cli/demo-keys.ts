@@ -1,0 +1,37 @@
+/** The API keys of the demonstration: public, so good for nothing beyond this machine, and refused there. */
+import { createHash } from 'node:crypto'
+import { isLoopback } from '../config/addresses.ts'
+import type { Config } from '../config/config.ts'
+
+export interface DemoKey {
+  readonly plan: string
+  readonly clientId: string
+  readonly keyId: string
+  /** Sent as `Authorization: Bearer KEY`. */
+  readonly key: string
+}
+
+/** One per plan; config/gateway.yaml lists the same clients by digest. */
+export const demoKeys: readonly DemoKey[] = ['free', 'pro', 'business', 'enterprise'].map(
+  (plan) => ({
+    plan,
+    clientId: `demo-${plan}`,
+    keyId: `demo-${plan}-1`,
+    key: `tg_demo_${plan}_public_for_loopback_only`,
+  }),
+)
+
+/** SHA-256 in lower-case hex. */
+export const demoKeyDigests: ReadonlySet<string> = new Set(
+  demoKeys.map(({ key }) => createHash('sha256').update(key).digest('hex')),
+)
+
+/** The complaint (`fault; remedy`) when others than this machine could use a demo key; undefined when all is well. */
+export const refuseDemoKeys = (config: Config): string | undefined => {
+  if (isLoopback(config.server.listen.host)) return undefined
+  const ids = config.clients.flatMap(({ keys }) =>
+    keys.filter(({ sha256 }) => demoKeyDigests.has(sha256)).map(({ id }) => id),
+  )
+  if (ids.length === 0) return undefined
+  return `opens public demo keys (${ids.join(', ')}) to the network; remove them from clients, or listen on 127.0.0.1`
+}

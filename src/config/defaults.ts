@@ -1,0 +1,87 @@
+/** Every default, in the spelling of the file; config/gateway.yaml shows the same values with their meaning. */
+import { emptyGroup, isGroup, isList, valueAt } from './tree.ts'
+import type { Group, Tree } from './tree.ts'
+
+/** Keys a file may leave out. Groups are completed key by key; lists and `plans` are taken whole. */
+export const defaults = {
+  server: {
+    listen: '127.0.0.1:8080',
+    basePath: '/v1',
+    workers: '1',
+    trustedProxies: [],
+    limits: { headerBytes: '16KiB', headerCount: '100', bodyBytes: '1MiB', urlBytes: '8KiB' },
+    timeouts: { headers: '10s', request: '60s', idle: '75s', drain: '20s' },
+  },
+  admin: { listen: '127.0.0.1:9090' },
+  upstream: {
+    urls: ['http://127.0.0.1:3000'],
+    timeouts: { connect: '1s', response: '30s', idle: '30s' },
+    connections: '128',
+    engine: 'undici',
+  },
+  store: { redis: '', prefix: 'tollgate', timeout: '100ms', onOutage: 'local', file: '' },
+  plans: {
+    free: { perMinute: '60', perDay: '1000' },
+    pro: { perMinute: '300', perDay: '10000' },
+    business: { perMinute: '1000', perDay: '100000' },
+    enterprise: { custom: 'true' },
+  },
+  clients: [],
+  anonymous: { perMinute: '60' },
+  bans: {
+    strikes: '20',
+    within: '1m',
+    grace: '1s',
+    duration: '1m',
+    growth: '2',
+    maxDuration: '24h',
+    forgetAfter: '24h',
+  },
+  routes: [
+    { name: 'listPets', match: 'GET /pets' },
+    { name: 'createPet', match: 'POST /pets' },
+    {
+      name: 'getPet',
+      match: 'GET /pets/{petId}',
+      deprecated: {
+        since: '2025-12-05',
+        sunset: '2030-12-05',
+        successor: '/pets?status=available',
+      },
+    },
+    { name: 'listOrders', match: 'GET /store/orders', stability: 'beta' },
+  ],
+  unmatched: 'forward',
+  log: { level: 'info', access: 'true' },
+} as const satisfies Tree
+
+/** Keys that have a default only inside a block that is itself optional. */
+export const blockDefaults = {
+  jwt: { clientClaim: 'sub', planClaim: 'plan' },
+  route: { websocket: 'false' },
+  client: { keys: [] },
+} as const satisfies Tree
+
+const complete = (given: Tree | undefined, standard: Tree): Tree => {
+  if (given === undefined) return standard
+  if (!isGroup(given) || !isGroup(standard)) return given
+  const completed = Object.assign(emptyGroup(), given)
+  for (const [key, value] of Object.entries(standard)) {
+    completed[key] = key === 'plans' ? (given[key] ?? value) : complete(given[key], value)
+  }
+  return completed
+}
+
+const completeEach = (list: Tree, standard: Group): Tree =>
+  isList(list) ? list.map((item) => (isGroup(item) ? complete(item, standard) : item)) : list
+
+/** The tree with every absent key that has a default filled in. */
+export const withDefaults = (tree: Group): Group => {
+  const completed = Object.assign(emptyGroup(), complete(tree, defaults))
+  const jwt = valueAt(tree, 'jwt')
+  if (jwt !== undefined) completed.jwt = complete(jwt, blockDefaults.jwt)
+  const { routes, clients } = completed
+  if (routes !== undefined) completed.routes = completeEach(routes, blockDefaults.route)
+  if (clients !== undefined) completed.clients = completeEach(clients, blockDefaults.client)
+  return completed
+}

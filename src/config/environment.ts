@@ -1,0 +1,35 @@
+/** `${NAME}` and `${NAME:-default}` inside one value of the file, replaced after YAML has been read: no variable can add structure. */
+
+export type Environment = Readonly<Record<string, string | undefined>>
+
+export interface Substitution {
+  readonly text: string
+  /** `fault; remedy` for each reference that could not be replaced. */
+  readonly faults: readonly string[]
+}
+
+/** `$${` is a literal `${`. A reference that never closes, or has no proper name, matches without a name. */
+const reference = /\$\$\{|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\})?/g
+
+/** Replaces every reference. As in a shell, a default also stands in for a variable that is set but empty. */
+export const substitute = (text: string, env: Environment): Substitution => {
+  const faults: string[] = []
+  const replaced = text.replaceAll(reference, (whole: string, name?: string, fallback?: string) => {
+    if (whole === '$${') return '${'
+    if (name === undefined) {
+      faults.push(
+        'holds a malformed reference; write ${NAME}, ${NAME:-default}, or $${ for a plain ${',
+      )
+      return ''
+    }
+    const value = Object.hasOwn(env, name) ? env[name] : undefined
+    if (fallback !== undefined) return value === undefined || value === '' ? fallback : value
+    if (value === undefined) {
+      faults.push(
+        `needs the environment variable ${name}, which is not set; set it or write \${${name}:-default}`,
+      )
+    }
+    return value ?? ''
+  })
+  return { text: replaced, faults }
+}

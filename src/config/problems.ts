@@ -1,0 +1,59 @@
+/** What can be wrong with a configuration, where, and how that is told. */
+
+/** Keys and list indexes from the root of the file to a value. */
+export type Path = readonly (string | number)[]
+
+/** A fault found before its place in the file is known. */
+export interface PathProblem {
+  readonly path: Path
+  /** Whether the key itself is at fault, or what stands under it. */
+  readonly at: 'key' | 'value'
+  /** `fault; remedy`. Never repeats a value of the file: it may be a secret in the wrong place. */
+  readonly message: string
+}
+
+export interface ConfigProblem {
+  /** Both count from 1. */
+  readonly line: number
+  readonly column: number
+  /** Such as `clients[0].keys[1].sha256`; `(file)` when the fault is not under a key. */
+  readonly path: string
+  /** `fault; remedy`. */
+  readonly message: string
+}
+
+const plainKey = /^[A-Za-z0-9_-]{1,64}$/
+
+/** Keys that are not plain words are quoted, escaped and cut, so that no file can forge a line of output. */
+const formatKey = (key: string): string =>
+  plainKey.test(key) ? key : JSON.stringify(key.slice(0, 64)).replaceAll(/[^ -~]/g, '?')
+
+/** Writes a path as `clients[0].keys[1].sha256`; the root is `(file)`. */
+export const formatPath = (path: Path): string => {
+  let text = ''
+  for (const step of path) {
+    if (typeof step === 'number') text += `[${step}]`
+    else text += text === '' ? formatKey(step) : `.${formatKey(step)}`
+  }
+  return text === '' ? '(file)' : text
+}
+
+/** A configuration that is refused whole, with every problem found, in the order of the file. */
+export class ConfigError extends Error {
+  override readonly name = 'ConfigError'
+  readonly file: string
+  readonly problems: readonly ConfigProblem[]
+
+  constructor(file: string, problems: readonly ConfigProblem[]) {
+    super(`${file}: ${problems.length} problem${problems.length === 1 ? '' : 's'}`)
+    this.file = file
+    this.problems = [...problems].sort((a, b) => a.line - b.line || a.column - b.column)
+  }
+
+  /** One line per problem: `FILE:line:col path: fault; remedy`. */
+  format(): string[] {
+    return this.problems.map(
+      ({ line, column, path, message }) => `${this.file}:${line}:${column} ${path}: ${message}`,
+    )
+  }
+}

@@ -1,0 +1,137 @@
+import { createHash, randomBytes } from 'node:crypto'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, describe, expect, it } from 'vitest'
+import { checkCommand } from '../../src/cli/check.ts'
+import { keysNewCommand } from '../../src/cli/keys.ts'
+import { parseConfigText } from '../../src/config/load.ts'
+import { gatewayYaml } from './examples.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'tollgate-check-'))
+afterAll(() => rmSync(folder, { recursive: true }))
+
+const check = (text: string) => {
+  const file = join(folder, 'gateway.yaml')
+  writeFileSync(file, text)
+  const lines: string[] = []
+  const code = checkCommand({ file, env: {}, print: (line) => lines.push(line) })
+  return { code, lines: lines.map((line) => line.replace(file, 'FILE')) }
+}
+
+describe('tollgate check', () => {
+  it('says ok, with the revision and what the file holds', () => {
+    const revision = createHash('sha256').update(gatewayYaml).digest('hex').slice(0, 12)
+    expect(check(gatewayYaml)).toEqual({
+      code: 0,
+      lines: [`FILE: ok, revision ${revision}, 4 clients, 4 routes`],
+    })
+  })
+
+  it('says every problem of a bad file, each with its place', () => {
+    const { code, lines } = check('unmatched: perhaps\nserver:\n  workers: 4\n')
+    expect(code).toBe(1)
+    expect(lines).toEqual([
+      'FILE:1:12 unmatched: is not a known choice; write one of forward, reject',
+      'FILE:3:12 server.workers: is not 1, the only number taken; start more processes on one Redis (store.redis) to use more cores',
+    ])
+  })
+
+  it('refuses demo keys on an open listener, as a start would', () => {
+    const { code, lines } = check(gatewayYaml.replace('127.0.0.1:8080', '0.0.0.0:8080'))
+    expect(code).toBe(1)
+    expect(lines).toHaveLength(1)
+    expect(lines[0]).toMatch(/^FILE:1:1 server\.listen: opens public demo keys .*; remove them/)
+  })
+})
+
+const nowMs = Date.UTC(2026, 0, 1)
+
+const keysNew = (given: { client?: string; plan?: string; expires?: string }) => {
+  const lines: string[] = []
+  const code = keysNewCommand({
+    client: 'acme',
+    plan: 'pro',
+    expires: undefined,
+    nowMs,
+    randomBytes,
+    print: (line) => lines.push(line),
+    ...given,
+  })
+  return { code, lines, key: lines.find((line) => line.startsWith('tg_')) ?? '' }
+}
+
+describe('tollgate keys new', () => {
+  it('prints a key once, and YAML that lets exactly this key in', () => {
+    const { code, lines, key } = keysNew({ expires: '2027-06-30' })
+    expect(code).toBe(0)
+    expect(key).toMatch(/^tg_[A-Za-z0-9_-]{43}$/)
+    expect(lines.filter((line) => line.includes(key))).toEqual([key])
+    const yaml = lines.slice(lines.indexOf(key) + 1).join('\n')
+    const { clients } = parseConfigText(yaml, { file: 'FILE', env: {} })
+    expect(clients).toEqual([
+      {
+        id: 'acme',
+        plan: 'pro',
+        limits: { perMinute: 300, perDay: 10_000 },
+        keys: [
+          {
+            id: expect.stringMatching(/^acme-[0-9a-f]{6}$/) as string,
+            sha256: createHash('sha256').update(key).digest('hex'),
+            expiresAtMs: Date.UTC(2027, 5, 30),
+          },
+        ],
+      },
+    ])
+  })
+
+  it.each(['012345', '1e3', 'true', 'a:b', 'a@b.example', 'x'.repeat(128)])(
+    'prints YAML that keeps the client id %s as it is',
+    (client) => {
+      const { lines, key } = keysNew({ client })
+      const yaml = lines.slice(lines.indexOf(key) + 1).join('\n')
+      expect(parseConfigText(yaml, { file: 'FILE', env: {} }).clients[0]?.id).toBe(client)
+    },
+  )
+
+  it('never prints the same key or key id twice', () => {
+    const runs = Array.from({ length: 20 }, () => keysNew({}))
+    expect(new Set(runs.map(({ key }) => key)).size).toBe(20)
+    expect(
+      new Set(runs.map(({ lines }) => lines.find((line) => line.includes('id: acme-')))).size,
+    ).toBe(20)
+  })
+
+  it.each([
+    [{ client: '' }, '--client is not an id; '],
+    [{ client: 'a b' }, '--client is not an id; '],
+    [{ client: 'a\nplan: x' }, '--client is not an id; '],
+    [{ client: '__proto__' }, '--client is a reserved name; '],
+    [{ plan: '1st' }, '--plan is not a name; '],
+    [{ plan: 'constructor' }, '--plan is a reserved name; '],
+    [{ expires: 'tomorrow' }, '--expires is not a date; '],
+    [{ expires: '2027-02-29' }, '--expires is not a date; '],
+    [{ expires: '2026-01-01' }, '--expires is in the past; '],
+  ])('refuses %j with exit code 2 and makes no key', (given, message) => {
+    const { code, lines, key } = keysNew(given)
+    expect(code).toBe(2)
+    expect(lines).toHaveLength(1)
+    expect(lines[0]?.startsWith(message)).toBe(true)
+    expect(key).toBe('')
+  })
+
+  it('does not go on with a random source that gives too little', () => {
+    const short = () => new Uint8Array(4)
+    const print = () => undefined
+    expect(() =>
+      keysNewCommand({
+        client: 'a',
+        plan: 'b',
+        expires: undefined,
+        nowMs,
+        randomBytes: short,
+        print,
+      }),
+    ).toThrow('too little')
+  })
+})

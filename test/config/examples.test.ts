@@ -1,0 +1,152 @@
+import { describe, expect, it } from 'vitest'
+import { parse as parseYaml } from 'yaml'
+import { demoKeyDigests, demoKeys, refuseDemoKeys } from '../../src/cli/demo-keys.ts'
+import { blockDefaults, defaults } from '../../src/config/defaults.ts'
+import { parseConfigText } from '../../src/config/load.ts'
+import { configSchema } from '../../src/config/schema.ts'
+import { gatewayYaml, minimalYaml, productionYaml } from './examples.ts'
+
+const parse = (text: string, env: Record<string, string | undefined> = {}) =>
+  parseConfigText(text, { file: 'FILE', env })
+
+/** Switched-off keys are comments without a space, or with more than one, after the "#". */
+const uncomment = (text: string): string => text.replaceAll(/^( *)#(?=\S|  )/gm, '$1')
+
+const withoutKey = (text: string, key: string): string =>
+  text.replace(new RegExp(`^ *${key}: .*\n`, 'm'), '')
+
+interface Definition {
+  readonly type: string
+  readonly shape?: Readonly<Record<string, { readonly def: Definition }>>
+  readonly element?: { readonly def: Definition }
+  readonly innerType?: { readonly def: Definition }
+  readonly valueType?: { readonly def: Definition }
+}
+
+/** Every key of the schema as `clients[].keys[].id`, the names of plans as `*`. */
+const schemaKeys = (def: Definition, path: string): string[] => [
+  ...Object.entries(def.shape ?? {}).flatMap(([key, { def: inner }]) => {
+    const keyPath = path === '' ? key : `${path}.${key}`
+    return [keyPath, ...schemaKeys(inner, keyPath)]
+  }),
+  ...(def.element ? schemaKeys(def.element.def, `${path}[]`) : []),
+  ...(def.innerType ? schemaKeys(def.innerType.def, path) : []),
+  ...(def.valueType ? schemaKeys(def.valueType.def, `${path}.*`) : []),
+]
+
+const valueKeys = (value: unknown, path: string): string[] => {
+  if (Array.isArray(value)) return value.flatMap((item) => valueKeys(item, `${path}[]`))
+  if (typeof value !== 'object' || value === null) return []
+  return Object.entries(value).flatMap(([key, inner]) => {
+    const step = path === 'plans' ? '*' : key
+    const keyPath = path === '' ? step : `${path}.${step}`
+    return [...(step === '*' ? [] : [keyPath]), ...valueKeys(inner, keyPath)]
+  })
+}
+
+describe('config/gateway.yaml', () => {
+  it('is the defaults, with the demonstration clients added', () => {
+    const { revision: _, clients, ...shown } = parse(gatewayYaml)
+    const { revision: __, clients: none, ...standard } = parse('clients: []')
+    expect(shown).toEqual(standard)
+    expect(none).toEqual([])
+    expect(clients).toHaveLength(4)
+  })
+
+  it('spells every default as the table does', () => {
+    const shown = parseYaml(gatewayYaml.replace('${REDIS_URL:-}', ''), { schema: 'failsafe' })
+    expect({ ...shown, clients: [] }).toEqual(defaults)
+  })
+
+  it('shows every key of the schema, the optional ones behind a "#"', () => {
+    const shown = new Set(valueKeys(parseYaml(uncomment(uncomment(gatewayYaml))), ''))
+    const known = schemaKeys(configSchema.def, '')
+    expect(known).toContain('clients[].keys[].sha256')
+    expect(known).toContain('routes[].deprecated.successor')
+    expect(known).toContain('plans.*.perDay')
+    expect([...shown].sort()).toEqual([...new Set(known)].sort())
+  })
+
+  it('is sound with everything optional switched on, with either source of JWT keys', () => {
+    const everything = uncomment(uncomment(gatewayYaml))
+    const byUri = parse(withoutKey(everything, 'jwksFile'))
+    const byFile = parse(withoutKey(everything, 'jwksUri'))
+    expect(byUri.jwt).toMatchObject({
+      jwksUri: 'https://id.example/jwks.json',
+      jwksFile: undefined,
+    })
+    expect(byFile.jwt).toMatchObject({ jwksUri: undefined, jwksFile: '/etc/tollgate/jwks.json' })
+    expect(byUri.jwt).toMatchObject(blockDefaults.jwt)
+    expect(byUri.clients[0]?.keys[0]?.expiresAtMs).toBe(Date.UTC(2099, 11, 31))
+    expect(byUri.routes[0]).toMatchObject({ responseTimeoutMs: 5000, websocket: false })
+  })
+
+  it('takes its Redis from the environment', () => {
+    expect(parse(gatewayYaml).store.redis).toBeUndefined()
+    const env = { REDIS_URL: 'redis://127.0.0.1:6379' }
+    expect(parse(gatewayYaml, env).store.redis).toBe('redis://127.0.0.1:6379')
+  })
+
+  it('lists exactly the demo keys, by digest, one for each plan', () => {
+    const { clients, plans } = parse(gatewayYaml)
+    expect(clients.map(({ id, plan, keys }) => ({ id, plan, key: keys[0]?.id }))).toEqual(
+      demoKeys.map(({ clientId, plan, keyId }) => ({ id: clientId, plan, key: keyId })),
+    )
+    expect(clients.flatMap(({ keys }) => keys.map(({ sha256 }) => sha256))).toEqual([
+      ...demoKeyDigests,
+    ])
+    expect(demoKeys.map(({ plan }) => plan)).toEqual([...plans.keys()])
+    for (const { key } of demoKeys) expect(gatewayYaml).not.toContain(key)
+  })
+})
+
+describe('config/minimal.yaml', () => {
+  it('is one backend and one client, and the defaults for the rest', () => {
+    const { revision: _, clients, ...rest } = parse(minimalYaml)
+    const { revision: __, clients: ___, ...standard } = parse('clients: []')
+    expect(rest).toEqual(standard)
+    expect(clients).toHaveLength(1)
+    expect(refuseDemoKeys(parse(minimalYaml))).toBeUndefined()
+  })
+})
+
+describe('config/production.yaml', () => {
+  const env = {
+    REDIS_URL: 'rediss://user:password@redis.internal:6379',
+    UPSTREAM_URL: 'http://animals.internal:3000',
+    JWT_ISSUER: 'https://id.example/',
+    JWKS_URI: 'https://id.example/jwks.json',
+    ACME_KEY_SHA256: 'a'.repeat(64),
+  }
+
+  it('is sound, and holds no demo key', () => {
+    const config = parse(productionYaml, env)
+    expect(config.server.listen).toEqual({ host: '0.0.0.0', port: 8080 })
+    expect(config.store.redis).toBe(env.REDIS_URL)
+    expect(config.jwt?.jwksUri).toBe(env.JWKS_URI)
+    expect(config.unmatched).toBe('reject')
+    expect(refuseDemoKeys(config)).toBeUndefined()
+  })
+
+  it.each(Object.keys(env))('is refused while %s is not set', (name) => {
+    expect(() => parse(productionYaml, { ...env, [name]: undefined })).toThrow('1 problem')
+  })
+})
+
+describe('demo keys', () => {
+  const on = (host: string) =>
+    parse(gatewayYaml.replace('listen: 127.0.0.1:8080', `listen: '${host}:8080'`))
+
+  it.each(['127.0.0.1', '127.9.9.9', '[::1]', 'localhost'])('are taken on %s', (host) => {
+    expect(refuseDemoKeys(on(host))).toBeUndefined()
+  })
+
+  it.each(['0.0.0.0', '[::]', '192.0.2.1', 'gateway.example', '127.example'])(
+    'are refused on %s, by name and not by key',
+    (host) => {
+      const complaint = refuseDemoKeys(on(host))
+      expect(complaint).toContain('demo-free-1, demo-pro-1, demo-business-1, demo-enterprise-1')
+      for (const { key } of demoKeys) expect(complaint).not.toContain(key)
+    },
+  )
+})

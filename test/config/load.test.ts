@@ -1,0 +1,267 @@
+import { createHash } from 'node:crypto'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import * as fc from 'fast-check'
+import { afterAll, describe, expect, it } from 'vitest'
+import { loadConfig, parseConfigText } from '../../src/config/load.ts'
+import { ConfigError } from '../../src/config/problems.ts'
+import { gatewayYaml } from './examples.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'tollgate-load-'))
+afterAll(() => rmSync(folder, { recursive: true }))
+
+const parse = (text: string, env: Record<string, string | undefined> = {}) =>
+  parseConfigText(text, { file: 'FILE', env })
+
+const complaints = (work: () => unknown): string[] => {
+  try {
+    work()
+  } catch (error) {
+    if (error instanceof ConfigError) return error.format()
+    throw error
+  }
+  throw new Error('nothing was refused')
+}
+
+describe('reading a file', () => {
+  it('names the configuration by the first 12 hex digits of the SHA-256 of the text, whatever the environment says', () => {
+    const text = 'store: { prefix: "${PREFIX}" }\n'
+    const expected = createHash('sha256').update(text).digest('hex').slice(0, 12)
+    const file = join(folder, 'a.yaml')
+    writeFileSync(file, text)
+    expect(loadConfig(file, { PREFIX: 'one' }).revision).toBe(expected)
+    expect(loadConfig(file, { PREFIX: 'two' }).revision).toBe(expected)
+    expect(loadConfig(file, { PREFIX: 'two' }).store.prefix).toBe('two')
+  })
+
+  it('refuses a file that is not there, a directory, and bytes that are not UTF-8, as problems with a place', () => {
+    const missing = join(folder, 'missing.yaml')
+    expect(complaints(() => loadConfig(missing, {}))).toEqual([
+      `${missing}:1:1 (file): cannot be read (ENOENT); check its name and permissions`,
+    ])
+    expect(complaints(() => loadConfig(folder, {}))).toEqual([
+      `${folder}:1:1 (file): cannot be read (EISDIR); check its name and permissions`,
+    ])
+    const binary = join(folder, 'binary.yaml')
+    writeFileSync(binary, Buffer.from([0x61, 0x3a, 0x20, 0xff, 0xfe]))
+    expect(complaints(() => loadConfig(binary, {}))).toEqual([
+      `${binary}:1:1 (file): is not UTF-8 text; save it in that encoding`,
+    ])
+  })
+
+  it('takes a byte order mark and Windows line ends', () => {
+    expect(parse('\uFEFFunmatched: reject\r\nlog:\r\n  level: warn\r\n').log.level).toBe('warn')
+  })
+
+  it('refuses nesting that would exhaust the stack', () => {
+    expect(complaints(() => parse('['.repeat(200_000)))).not.toEqual([])
+    expect(complaints(() => parse('a:\n' + ' - '.repeat(50_000)))).not.toEqual([])
+  })
+})
+
+describe('the environment', () => {
+  it('gives a value, a default for one that is absent or empty, and stays out of everything else', () => {
+    const text = 'store: { prefix: "${A:-x}-${B:-y}-${C}" }'
+    expect(parse(text, { A: 'a', B: '', C: 'c' }).store.prefix).toBe('a-y-c')
+    expect(complaints(() => parse('${A}: forward', { A: 'unmatched' }))[0]).toContain(
+      'is not a known key',
+    )
+  })
+
+  it('is read as the key wants it: a number is a number, and text cannot become structure', () => {
+    expect(parse('anonymous: { perMinute: "${N}" }', { N: '7' }).anonymous.perMinute).toBe(7)
+    expect(parse('anonymous:\n  perMinute: ${N}', { N: '7' }).anonymous.perMinute).toBe(7)
+    const value = '[a, b]\nunmatched: reject # ${HOME} *alias'
+    const config = parse(
+      'jwt: { issuer: "${I}", audience: a, algorithms: [RS256], jwksFile: f }\n',
+      { I: value.replace('\n', ' '), HOME: 'not put in' },
+    )
+    expect(config.jwt?.issuer).toBe(value.replace('\n', ' '))
+    expect(config.unmatched).toBe('forward')
+  })
+
+  it('does not see what every object has', () => {
+    expect(complaints(() => parse('unmatched: ${toString}', {}))).toEqual([
+      'FILE:1:12 unmatched: needs the environment variable toString, which is not set; set it or write ${toString:-default}',
+    ])
+  })
+
+  it('keeps $${ as a plain ${', () => {
+    const text = 'jwt: { issuer: "$${A}", audience: a, algorithms: [RS256], jwksFile: f }'
+    expect(parse(text, { A: 'a' }).jwt?.issuer).toBe('${A}')
+  })
+})
+
+describe('values', () => {
+  it('keep the exact text of ids', () => {
+    const digest = (digit: string) => digit.repeat(64)
+    const { clients } = parse(`
+clients:
+  - { id: 012345, plan: free, keys: [{ id: 1e3, sha256: ${digest('0')} }, { id: 0x10, sha256: ${digest('A')} }] }
+  - { id: true, plan: free }
+`)
+    expect(clients.map(({ id }) => id)).toEqual(['012345', 'true'])
+    expect(clients[0]?.keys).toEqual([
+      { id: '1e3', sha256: digest('0'), expiresAtMs: undefined },
+      { id: '0x10', sha256: digest('a'), expiresAtMs: undefined },
+    ])
+  })
+
+  it('give a client the limits of its plan, or of itself where the plan is custom', () => {
+    const { clients, plans } = parse(`
+plans:
+  small: { perMinute: 1, perDay: 2 }
+  own: { custom: true }
+clients:
+  - { id: a, plan: small }
+  - { id: b, plan: own, limits: { perMinute: 3, perDay: 4 } }
+`)
+    expect([...plans.keys()]).toEqual(['small', 'own'])
+    expect(plans.get('own')).toEqual({ name: 'own', limits: undefined })
+    expect(clients.map(({ limits }) => limits)).toEqual([
+      { perMinute: 1, perDay: 2 },
+      { perMinute: 3, perDay: 4 },
+    ])
+  })
+
+  it.each([
+    ['2027-06-30', '2027-06-30T00:00:00.000Z'],
+    ['2027-06-30T12:00:00Z', '2027-06-30T12:00:00.000Z'],
+    ['2027-06-30T12:00+02:00', '2027-06-30T10:00:00.000Z'],
+    ['2028-02-29T00:00:00.5-01:30', '2028-02-29T01:30:00.500Z'],
+  ])('read the date %s as %s', (text, expected) => {
+    const config = parse(`routes: [{ name: a, match: GET /a, deprecated: { since: "${text}" } }]`)
+    expect(new Date(config.routes[0]?.deprecated?.sinceMs ?? 0).toISOString()).toBe(expected)
+  })
+
+  it.each([
+    ['127.0.0.1:0', { host: '127.0.0.1', port: 0 }],
+    ['"[::1]:8080"', { host: '::1', port: 8080 }],
+    ['"[0:0:0:0:0:0:0:1]:8080"', { host: '::1', port: 8080 }],
+    ['LocalHost:65535', { host: 'localhost', port: 65_535 }],
+  ])('read the address %s', (text, expected) => {
+    expect(parse(`server: { listen: ${text} }`).server.listen).toEqual(expected)
+  })
+
+  it.each([
+    ['/', ''],
+    ['/v1', '/v1'],
+    ['/api/v1.0', '/api/v1.0'],
+  ])('read the base path %s', (text, expected) => {
+    expect(parse(`server: { basePath: ${text} }`).server.basePath).toBe(expected)
+  })
+
+  it('let two listeners ask for free ports, but not share one address', () => {
+    const listeners = (open: string, admin: string) =>
+      `server: { listen: "${open}" }\nadmin: { listen: "${admin}" }`
+    expect(parse(listeners('127.0.0.1:0', '127.0.0.1:0')).admin.listen.port).toBe(0)
+    expect(parse(listeners('127.0.0.1:80', '127.0.0.2:80')).admin.listen.port).toBe(80)
+    expect(complaints(() => parse(listeners('localhost:80', '127.0.0.1:80')))).toHaveLength(1)
+    expect(complaints(() => parse(listeners('127.0.0.1:80', '[::]:80')))).toHaveLength(1)
+  })
+
+  it('read a route with everything', () => {
+    const { routes } = parse(`
+routes:
+  - name: live
+    match: GET /live/{channel}
+    websocket: true
+    stability: experimental
+    timeouts: { response: 250ms }
+    deprecated: { since: 2026-01-01, successor: https://x.example/a, link: https://x.example/b }
+`)
+    expect(routes).toEqual([
+      {
+        name: 'live',
+        method: 'GET',
+        path: '/live/{channel}',
+        websocket: true,
+        stability: 'experimental',
+        responseTimeoutMs: 250,
+        deprecated: {
+          sinceMs: Date.UTC(2026, 0, 1),
+          sunsetMs: undefined,
+          successor: 'https://x.example/a',
+          link: 'https://x.example/b',
+        },
+      },
+    ])
+  })
+
+  it('read a Redis URL with its password, and tell no secret in a problem', () => {
+    const url = 'rediss://user:hunter2@redis.example:6380/3'
+    expect(parse(`store: { redis: "${url}" }`).store.redis).toBe(url)
+    const secret = 'hunter2'
+    const lines = complaints(() =>
+      parse(
+        `store: { redis: "\${R}", prefix: "${secret}!" }\nserver: { listen: "${secret} x" }\nlog: { level: ${secret} }`,
+        { R: `http://:${secret}@redis` },
+      ),
+    )
+    expect(lines).toHaveLength(4)
+    expect(lines.join('\n')).not.toContain(secret)
+  })
+})
+
+describe('whatever the text', () => {
+  const check = (text: string): void => {
+    try {
+      parse(text, { SET: 'value' })
+    } catch (error) {
+      if (!(error instanceof ConfigError)) throw error
+      expect(error.problems).not.toEqual([])
+      for (const { line, column, path, message } of error.problems) {
+        expect(line).toBeGreaterThanOrEqual(1)
+        expect(line).toBeLessThanOrEqual(text.split('\n').length)
+        expect(column).toBeGreaterThanOrEqual(1)
+        expect(path).not.toBe('')
+        expect(message).toMatch(/^[^;]+; [^;]/)
+      }
+      for (const line of error.format()) expect(line).not.toMatch(/\p{Cc}/u)
+    }
+  }
+
+  const keys =
+    'server admin upstream store plans clients anonymous jwt bans routes log listen id plan keys sha256 match deprecated since limits perMinute perDay redis __proto__ constructor <<'.split(
+      ' ',
+    )
+  const values =
+    'free|GET /a|127.0.0.1:0|10|1e3|~|true|${SET}|${NO}|${|$${|&a |*a|!!int |!x!y |---|...|%YAML 1.1|\uFEFF|\u0000'.split(
+      '|',
+    )
+  const marks = [': ', ':', '\n', '\n  ', '\n    ', '\n  - ', '- ', '{ ', ' }', '[', ']', ', ']
+  const quotes = ['"', "'", '# ', '\t', '|', '>', '? ', '@', '']
+  const words = [...keys, ...values, ...marks, ...quotes]
+
+  it('either gives a configuration or a ConfigError whose problems all have a place, a fault and a remedy', () => {
+    const yamlish = fc.oneof(
+      fc.array(fc.constantFrom(...words), { maxLength: 40 }).map((parts) => parts.join('')),
+      fc.string({ unit: 'binary', maxLength: 80 }),
+      fc.jsonValue({ maxDepth: 4 }).map((value) => JSON.stringify(value)),
+    )
+    fc.assert(fc.property(yamlish, check), { numRuns: 1500 })
+  })
+
+  it('does so for a sound file with a piece cut out or put in', () => {
+    const place = fc.nat({ max: gatewayYaml.length })
+    const damaged = fc
+      .tuple(place, fc.nat({ max: 60 }), fc.constantFrom(...words))
+      .map(([at, length, word]) => gatewayYaml.slice(0, at) + word + gatewayYaml.slice(at + length))
+    fc.assert(fc.property(damaged, check), { numRuns: 150 })
+  })
+
+  it('does so for any value under any key', () => {
+    const key = fc.constantFrom(...keys)
+    const value = fc.letrec<{ tree: unknown }>((tie) => ({
+      tree: fc.oneof(
+        { maxDepth: 4 },
+        fc.constantFrom(...values, ...quotes),
+        fc.array(tie('tree'), { maxLength: 3 }),
+        fc.dictionary(key, tie('tree'), { maxKeys: 5 }),
+      ),
+    })).tree
+    const file = fc.dictionary(key, value, { maxKeys: 6 }).map((tree) => JSON.stringify(tree))
+    fc.assert(fc.property(file, check), { numRuns: 500 })
+  })
+})

@@ -1,0 +1,88 @@
+import * as fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import {
+  formatDurationMs,
+  formatSizeBytes,
+  parseDurationMs,
+  parseSizeBytes,
+} from '../../src/rules/durations.ts'
+
+describe('durations', () => {
+  it.each([
+    ['250ms', 250],
+    ['15s', 15_000],
+    ['15m', 900_000],
+    ['2h', 7_200_000],
+    ['7d', 604_800_000],
+    ['0s', 0],
+    ['90s', 90_000],
+  ])('read %s as %d ms', (text, ms) => {
+    expect(parseDurationMs(text)).toBe(ms)
+  })
+
+  it.each(
+    ['', '15', 's', '-1s', '+1s', '1.5s', '1e3s', '01s', '1 s', ' 1s', '1s ', '1s\n', '1S', '1MS']
+      .concat(['1min', '1w', '1m30s', 'PT1S', 'Infinitys', '1constructor', '9007199254740993ms'])
+      .concat(['104249991375d', '１s', '1KiB']),
+  )('refuse %j', (text) => {
+    expect(parseDurationMs(text)).toBeUndefined()
+  })
+
+  it.each([
+    [0, '0ms'],
+    [1, '1ms'],
+    [1500, '1500ms'],
+    [90_000, '90s'],
+    [3_600_000, '1h'],
+    [86_400_000, '1d'],
+  ])('write %d ms as %s', (ms, text) => {
+    expect(formatDurationMs(ms)).toBe(text)
+  })
+})
+
+describe('sizes', () => {
+  it.each([
+    ['512B', 512],
+    ['16KiB', 16_384],
+    ['1MiB', 1_048_576],
+    ['1GiB', 1_073_741_824],
+    ['0B', 0],
+  ])('read %s as %d bytes', (text, bytes) => {
+    expect(parseSizeBytes(text)).toBe(bytes)
+  })
+
+  it.each(['', '512', 'B', '1KB', '1kib', '1 KiB', '1.5MiB', '-1B', '010B', '1TiB', '8388608GiB'])(
+    'refuse %j',
+    (text) => {
+      expect(parseSizeBytes(text)).toBeUndefined()
+    },
+  )
+
+  it.each([
+    [0, '0B'],
+    [1000, '1000B'],
+    [16_384, '16KiB'],
+    [1_048_576, '1MiB'],
+  ])('write %d bytes as %s', (bytes, text) => {
+    expect(formatSizeBytes(bytes)).toBe(text)
+  })
+})
+
+describe('every whole number', () => {
+  it('is read back as it was written', () => {
+    fc.assert(
+      fc.property(fc.maxSafeNat(), (amount) => {
+        expect(parseDurationMs(formatDurationMs(amount))).toBe(amount)
+        expect(parseSizeBytes(formatSizeBytes(amount))).toBe(amount)
+      }),
+    )
+  })
+
+  it.each([-1, 0.5, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 53])(
+    'but %d is not written',
+    (amount) => {
+      expect(() => formatDurationMs(amount)).toThrow(RangeError)
+      expect(() => formatSizeBytes(amount)).toThrow(RangeError)
+    },
+  )
+})
