@@ -1,0 +1,85 @@
+/** Recognises header field names, look-alikes included, without lower-casing or hashing every name of a request. */
+
+/** Answers what a field name is, or undefined for a name of no interest. */
+export type FieldNames<Kind> = (name: string) => Kind | undefined
+
+interface Pattern<Kind> {
+  readonly text: string
+  /** The name may go on after the text. */
+  readonly family: boolean
+  readonly kind: Kind
+}
+
+/**
+ * kinds: lower-case names, or families such as `x-client-*`, each with what it is.
+ * A name matches in any case, and with any mark in the place of a hyphen: CGI and its heirs (RFC 3875 4.1.18) hand
+ * `X-Client-Id`, `X_Client_Id` and `X.Client.Id` to an application as one and the same variable.
+ */
+export function fieldNames<const Kind extends string>(
+  kinds: Readonly<Record<string, Kind>>,
+): FieldNames<Kind> {
+  const byFirstLetter: (Pattern<Kind>[] | undefined)[] = Array.from({ length: 128 })
+  for (const [key, kind] of Object.entries(kinds)) {
+    const family = key.endsWith('*')
+    const text = family ? key.slice(0, -1) : key
+    const bucket = (byFirstLetter[text.charCodeAt(0)] ??= [])
+    bucket.push({ text, family, kind })
+  }
+  return (name) => {
+    const bucket = byFirstLetter[name.charCodeAt(0) | 0x20]
+    if (bucket === undefined) return undefined
+    for (const { text, family, kind } of bucket) {
+      const fits = family ? name.length >= text.length : name.length === text.length
+      if (fits && startsAlike(name, text)) return kind
+    }
+    return undefined
+  }
+}
+
+const HYPHEN = 0x2d
+
+function startsAlike(name: string, text: string): boolean {
+  for (let at = 0; at < text.length; at++) {
+    const code = name.charCodeAt(at)
+    const expected = text.charCodeAt(at)
+    // 0x20 is the bit between the two cases of a letter.
+    if (expected === HYPHEN ? isAlphanumeric(code) : (code | 0x20) !== expected) return false
+  }
+  return true
+}
+
+function isAlphanumeric(code: number): boolean {
+  const lower = code | 0x20
+  return (lower >= 0x61 && lower <= 0x7a) || (code >= 0x30 && code <= 0x39)
+}
+
+/** What RFC 9110 5.5 lets a field value hold: tab, visible ASCII with spaces, and bytes above it. */
+const unsafeInValue = /[^\t\x20-\x7e\x80-\xff]/
+
+/** Whether Node, and any backend, takes the text as a field value. */
+export function isFieldValue(text: string): boolean {
+  return !unsafeInValue.test(text)
+}
+
+const token = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
+
+/** Whether the text is a token (RFC 9110 5.1), as every field name must be. */
+export function isFieldName(text: string): boolean {
+  return token.test(text)
+}
+
+const NOTHING: ReadonlySet<string> = new Set()
+
+/**
+ * Lower-case names in a Connection header, over what earlier Connection fields of the message named.
+ * A set, since a message may name a thousand fields and carry a hundred.
+ */
+export function connectionOptions(
+  value: string,
+  earlier: ReadonlySet<string> = NOTHING,
+): ReadonlySet<string> {
+  if (value === 'keep-alive' || value === 'close') return earlier
+  const names = new Set(earlier)
+  for (const part of value.split(',')) names.add(part.trim().toLowerCase())
+  return names
+}

@@ -1,0 +1,99 @@
+/** Tells a client where it stands: X-RateLimit-* for the window that counts, RateLimit and RateLimit-Policy for all. */
+import type { Limits } from '../config/config.ts'
+import type { QuotaView, WindowView } from '../quota/protocol.ts'
+
+/** RateLimit-Policy of a client (draft-ietf-httpapi-ratelimit-headers): quota and length in seconds of each window. */
+export function policyHeader({ perMinute, perDay }: Limits): string {
+  return `${minutePolicy(perMinute)}, "day";q=${perDay};w=86400`
+}
+
+function minutePolicy(perMinute: number): string {
+  return `"minute";q=${perMinute};w=60`
+}
+
+/** Header fields, flat, a fresh array. policy: of the same client, from policyHeader. */
+export function quotaHeaders(view: QuotaView, policy: string): string[] {
+  const { minute, day } = view
+  const rateLimit = `${standing('minute', minute)}, ${standing('day', day)}`
+  return fields({ speaking: refusesFirst(view), rateLimit, policy })
+}
+
+/** For a 429: window is the exhausted one with the longest wait, which has nothing left whatever the view says. */
+export function refusedHeaders(
+  view: QuotaView,
+  window: 'minute' | 'day',
+  policy: string,
+): string[] {
+  const { minute, day } = view
+  const speaking = { ...view[window], remaining: 0 }
+  const rateLimit =
+    window === 'minute'
+      ? `${standing('minute', speaking)}, ${standing('day', day)}`
+      : `${standing('minute', minute)}, ${standing('day', speaking)}`
+  return fields({ speaking, rateLimit, policy })
+}
+
+/** For a caller without a valid credential, who has one window only. */
+export function anonymousHeaders(minute: WindowView): string[] {
+  return fields({
+    speaking: minute,
+    rateLimit: standing('minute', minute),
+    policy: minutePolicy(minute.limit),
+  })
+}
+
+export interface BanStanding {
+  readonly limits: Limits
+  readonly policy: string
+  /** Unix time in ms at which the ban ends. */
+  readonly untilMs: number
+  /** On the same clock. */
+  readonly nowMs: number
+}
+
+/** For a banned key: whatever its windows hold, nothing is to be had of them before the ban ends. */
+export function banHeaders({ limits, policy, untilMs, nowMs }: BanStanding): string[] {
+  const speaking = {
+    limit: limits.perMinute,
+    remaining: 0,
+    resetAtSeconds: Math.ceil(untilMs / 1000),
+    resetAfterSeconds: Math.max(1, Math.ceil((untilMs - nowMs) / 1000)),
+  }
+  const rateLimit = `${standing('minute', speaking)}, ${standing('day', speaking)}`
+  return fields({ speaking, rateLimit, policy })
+}
+
+/** The window with the least remaining; on a tie the one that stays longer. */
+function refusesFirst({ minute, day }: QuotaView): WindowView {
+  if (minute.remaining !== day.remaining) return minute.remaining < day.remaining ? minute : day
+  return minute.resetAtSeconds > day.resetAtSeconds ? minute : day
+}
+
+function standing(
+  name: 'minute' | 'day',
+  { remaining, resetAfterSeconds }: Pick<WindowView, 'remaining' | 'resetAfterSeconds'>,
+): string {
+  return `"${name}";r=${remaining};t=${resetAfterSeconds}`
+}
+
+interface Telling {
+  /** The window that X-RateLimit-* speak of. */
+  readonly speaking: WindowView
+  readonly rateLimit: string
+  readonly policy: string
+}
+
+function fields({ speaking, rateLimit, policy }: Telling): string[] {
+  return [
+    'X-RateLimit-Limit',
+    String(speaking.limit),
+    'X-RateLimit-Remaining',
+    String(speaking.remaining),
+    'X-RateLimit-Reset',
+    String(speaking.resetAtSeconds),
+    'RateLimit-Policy',
+    policy,
+    'RateLimit',
+    rateLimit,
+  ]
+}

@@ -1,0 +1,30 @@
+/** Gives each request its id: the caller's own where it is short and plain, else a new one that is unique, not secret. */
+
+/** inbound: X-Request-Id of a trusted proxy, undefined from anyone else. */
+export type RequestIdOf = (inbound: string | undefined) => string
+
+export interface RequestIdSeed {
+  /** Unix time in ms at which the process started. */
+  readonly bootMs: number
+  /** Random, so that two processes that start at the same time differ; eight or more. */
+  readonly random: Uint8Array
+}
+
+/** A counter behind what only this process has: far cheaper than randomness for every request. */
+export function createRequestId({ bootMs, random }: RequestIdSeed): RequestIdOf {
+  const noise = Array.from(random, (byte) => byte.toString(16).padStart(2, '0')).join('')
+  const prefix = `${bootMs.toString(36)}-${noise}-`
+  let count = 0
+  return function requestId(inbound) {
+    if (inbound !== undefined && isPlainId(inbound)) return inbound
+    count += 1
+    return prefix + count.toString(36)
+  }
+}
+
+/** Safe in a header, a log line and a file name. */
+const plain = /^[\w\-.]{1,128}$/
+
+function isPlainId(text: string): boolean {
+  return plain.test(text)
+}

@@ -1,0 +1,119 @@
+/** What a failed or unusable backend exchange means: its kind, whether it may be repeated, and what the client is told. */
+import type { RefusalCode } from '../refusals.ts'
+
+/**
+ * unreachable: no connection could be made (nothing was sent, the charge is handed back).
+ * connect_timeout: no connection in time (nothing was sent, the charge is handed back).
+ * response_timeout: sent, but no complete answer head (or no next body bytes) in time.
+ * broken: the connection died, or the answer is not one that can be passed on.
+ * body_too_large: the client's chunked body passed the limit.
+ * client_gone: the client left; nobody waits for an answer.
+ */
+export type UpstreamFailureKind =
+  | 'unreachable'
+  | 'connect_timeout'
+  | 'response_timeout'
+  | 'broken'
+  | 'body_too_large'
+  | 'client_gone'
+
+/** Codes of the failures that the gateway itself finds out. */
+export const ownFailureCodes = {
+  bodyTooLarge: 'TOLLGATE_BODY_TOO_LARGE',
+  clientGone: 'TOLLGATE_CLIENT_GONE',
+} as const
+
+const connectTimeoutCodes = new Set(['UND_ERR_CONNECT_TIMEOUT', 'ECONNECT_TIMEOUT', 'ETIMEDOUT'])
+const responseTimeoutCodes = new Set(['UND_ERR_HEADERS_TIMEOUT', 'UND_ERR_BODY_TIMEOUT'])
+
+/**
+ * The kind of a failure, from the error's code (or name, where it has no code).
+ * sent: a connection had been made and the request was on its way.
+ */
+export function upstreamFailureKind(code: string, sent: boolean): UpstreamFailureKind {
+  if (code === ownFailureCodes.bodyTooLarge) return 'body_too_large'
+  if (code === ownFailureCodes.clientGone) return 'client_gone'
+  if (!sent) return connectTimeoutCodes.has(code) ? 'connect_timeout' : 'unreachable'
+  return responseTimeoutCodes.has(code) ? 'response_timeout' : 'broken'
+}
+
+const refusalCodes = {
+  unreachable: 'bad_gateway',
+  broken: 'bad_gateway',
+  connect_timeout: 'gateway_timeout',
+  response_timeout: 'gateway_timeout',
+  body_too_large: 'body_too_large',
+  client_gone: undefined,
+} as const satisfies Record<UpstreamFailureKind, RefusalCode | undefined>
+
+/** What the client is answered; undefined when there is nobody left to answer. */
+export function upstreamFailureCode<Kind extends UpstreamFailureKind>(
+  kind: Kind,
+): (typeof refusalCodes)[Kind] {
+  return refusalCodes[kind]
+}
+
+/** No backend has seen anything of the request: its charge is handed back. */
+export function neverReached(kind: UpstreamFailureKind): boolean {
+  return kind === 'unreachable' || kind === 'connect_timeout'
+}
+
+// RFC 9110 section 9.2.2
+const idempotentMethods = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE'])
+
+export interface FailedAttempt {
+  readonly method: string
+  readonly kind: UpstreamFailureKind
+  /** A connection had been made and the request was on its way. */
+  readonly sent: boolean
+  /** Some of the client's body was taken and cannot be sent a second time. */
+  readonly bodyTouched: boolean
+  /** The connection had carried an earlier request. */
+  readonly reusedConnection: boolean
+  /** At least one byte of an answer has come. */
+  readonly answerBegun: boolean
+}
+
+/**
+ * Whether the request may be sent once more without the risk of doing its work twice.
+ * A fresh connection that dies is taken as the backend's answer to this request, a reused one as an idle connection
+ * that the backend had closed already (RFC 9112 section 9.3.1).
+ */
+export function mayRepeat(attempt: FailedAttempt): boolean {
+  if (attempt.bodyTouched || attempt.answerBegun) return false
+  if (!attempt.sent) return neverReached(attempt.kind)
+  return (
+    attempt.kind === 'broken' && attempt.reusedConnection && idempotentMethods.has(attempt.method)
+  )
+}
+
+const maxHeaderFields = 1_000
+
+/**
+ * Why a final answer's head cannot be passed on; undefined when it can.
+ * headers: flat name, value array.
+ */
+export function unusableAnswer(status: number, headers: readonly string[]): string | undefined {
+  if (status === 101) return 'switched protocols without being asked'
+  if (status < 200 || status > 599) return `status ${status}`
+  // Node's parser drops what passes its own cap of 1000 fields, silently.
+  if (headers.length >= 2 * maxHeaderFields) return `${maxHeaderFields} header fields or more`
+  for (let at = 0; at < headers.length; at += 2) {
+    const name = headers[at] ?? ''
+    if (name.includes(' ')) return 'a space in a header field name'
+    if (name.length === 17 && name.toLowerCase() === 'transfer-encoding') {
+      // RFC 9112 section 6.1: a coding that was not asked for and would be lost with the field.
+      if ((headers[at + 1] ?? '').toLowerCase() !== 'chunked') return 'an unknown transfer coding'
+    }
+  }
+  return undefined
+}
+
+/** The body ends where the connection does (RFC 9112 section 6.3), so a reset cuts it off without a trace. */
+export function endsWithConnection(headers: readonly string[]): boolean {
+  for (let at = 0; at < headers.length; at += 2) {
+    const name = (headers[at] ?? '').toLowerCase()
+    if (name === 'content-length' || name === 'transfer-encoding') return false
+  }
+  return true
+}

@@ -1,0 +1,245 @@
+import * as fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { isRefusal } from '../../src/refusals.ts'
+import { checkFraming, createCheckFraming, type Framing } from '../../src/rules/framing.ts'
+
+const limits = { headerCount: 20, headerBytes: 1000, bodyBytes: 5000 }
+const host = ['Host', 'api.example']
+
+function check(method: string, rawHeaders: string[], httpVersion = '1.1') {
+  return checkFraming({ method, httpVersion, rawHeaders, limits })
+}
+
+function sound(method: string, rawHeaders: string[], httpVersion = '1.1'): Framing {
+  const framing = check(method, rawHeaders, httpVersion)
+  if (isRefusal(framing)) throw new Error(`refused: ${framing.cause}`)
+  return framing
+}
+
+describe('framing', () => {
+  it.each([
+    ['GET', [], { body: 'none', bodyBytes: 0 }],
+    ['GET', ['Content-Length', '0'], { body: 'length', bodyBytes: 0 }],
+    ['DELETE', ['content-length', '7'], { body: 'length', bodyBytes: 7 }],
+    ['POST', ['Content-Length', '007'], { body: 'length', bodyBytes: 7 }],
+    ['POST', ['Content-Length', '5000'], { body: 'length', bodyBytes: 5000 }],
+    ['POST', ['Transfer-Encoding', 'chunked'], { body: 'chunked', bodyBytes: 0 }],
+    ['OPTIONS', ['transfer-encoding', 'CHUNKED'], { body: 'chunked', bodyBytes: 0 }],
+  ])('reads the body of %s with %j', (method, headers, expected) => {
+    expect(sound(method, [...host, ...headers])).toMatchObject(expected)
+  })
+
+  it.each([
+    [['Content-Length', '5', 'Transfer-Encoding', 'chunked'], 'both'],
+    [['Transfer-Encoding', 'chunked', 'Content-Length', '5'], 'both'],
+    [['Content-Length', '5', 'Content-Length', '5'], 'several Content-Length'],
+    [['Content-Length', '5, 5'], 'malformed Content-Length'],
+    [['Content-Length', '+5'], 'malformed Content-Length'],
+    [['Content-Length', '-5'], 'malformed Content-Length'],
+    [['Content-Length', '0x5'], 'malformed Content-Length'],
+    [['Content-Length', '5 '], 'malformed Content-Length'],
+    [['Content-Length', ''], 'malformed Content-Length'],
+    [['Content-Length', '1e3'], 'malformed Content-Length'],
+    [['Transfer-Encoding', 'gzip, chunked'], 'unknown Transfer-Encoding'],
+    [['Transfer-Encoding', 'identity'], 'unknown Transfer-Encoding'],
+    [['Transfer-Encoding', 'xchunked'], 'unknown Transfer-Encoding'],
+    [['Transfer-Encoding', ''], 'unknown Transfer-Encoding'],
+    [['Transfer-Encoding', 'chunked, chunked'], 'unknown Transfer-Encoding'],
+    [['Transfer-Encoding', 'chunked', 'transfer-encoding', 'chunked'], 'several Transfer-Encoding'],
+    [['Transfer_Encoding', 'chunked'], 'look-alike of Transfer-Encoding'],
+    [['Content_Length', '5'], 'look-alike of Content-Length'],
+    [['Content.Length', '5'], 'look-alike of Content-Length'],
+    [['Content-Length', '5', 'content_length', '7'], 'look-alike of Content-Length'],
+    [['Content-Length', '5', 'X', 'a\0b'], 'control byte'],
+    [['Content-Length', '5', 'X', 'a\rb'], 'control byte'],
+    [['Content-Length', '5', 'X', 'a\x7f'], 'control byte'],
+    [['Content-Length', '5', 'Host', 'other.example'], '2 Host'],
+    [['Content-Length', '5', 'hOST', 'api.example'], '2 Host'],
+  ])('refuses a POST with %j: %s', (headers, cause) => {
+    expect(check('POST', [...host, ...headers])).toEqual({
+      refusal: 'invalid_request',
+      cause: expect.stringContaining(cause),
+    })
+  })
+
+  it('refuses chunks in HTTP/1.0, and versions it does not know', () => {
+    const chunked = [...host, 'Transfer-Encoding', 'chunked']
+    expect(check('POST', chunked, '1.0')).toMatchObject({ refusal: 'invalid_request' })
+    expect(check('GET', host, '0.9')).toMatchObject({ refusal: 'invalid_request' })
+    expect(check('GET', host, '2.0')).toMatchObject({ refusal: 'invalid_request' })
+    expect(sound('GET', host, '1.0').body).toBe('none')
+  })
+
+  it.each([
+    'api.example',
+    'api.example:8080',
+    'api.example:',
+    '127.0.0.1',
+    '[::1]',
+    '[::1]:80',
+    'my_service',
+  ])('takes %s as Host', (value) => {
+    expect(sound('GET', ['Host', value]).host).toBe(value)
+  })
+
+  it.each([
+    '',
+    'a b',
+    'a/b',
+    'user@a',
+    'a,b',
+    'a?b',
+    'a#b',
+    'a\\b',
+    'a:b',
+    'a:80:80',
+    '[::1',
+    '::1',
+    'a%2f',
+    'a:123456',
+  ])('refuses %j as Host', (value) => {
+    expect(check('GET', ['Host', value])).toMatchObject({ refusal: 'invalid_request' })
+  })
+
+  it('refuses a request without Host', () => {
+    expect(check('GET', [])).toMatchObject({ refusal: 'invalid_request' })
+    expect(check('GET', [], '1.0')).toMatchObject({ refusal: 'invalid_request' })
+  })
+
+  it.each(['POST', 'PUT', 'PATCH'])('asks for the length of a %s', (method) => {
+    expect(check(method, host)).toEqual({ refusal: 'length_required' })
+  })
+
+  it('refuses a declared body over the limit, however long the number', () => {
+    for (const length of ['5001', '9'.repeat(400)]) {
+      expect(check('POST', [...host, 'Content-Length', length])).toMatchObject({
+        refusal: 'body_too_large',
+      })
+    }
+  })
+
+  it.each(['TRACE', 'CONNECT', 'PROPFIND', 'get', ''])('does not know the method %j', (method) => {
+    expect(check(method, host)).toMatchObject({ refusal: 'method_not_implemented' })
+  })
+
+  it('takes header fields up to the limits and refuses one more', () => {
+    const many = (count: number) => [...host, ...Array.from({ length: 2 * count - 2 }, () => 'x')]
+    expect(isRefusal(check('GET', many(20)))).toBe(false)
+    expect(check('GET', many(21))).toMatchObject({ refusal: 'headers_too_large' })
+    // 19 for Host, 5 for what is around the name and the value of the other.
+    const large = (bytes: number) => [...host, 'x', 'v'.repeat(bytes - 19 - 5)]
+    expect(isRefusal(check('GET', large(1000)))).toBe(false)
+    expect(check('GET', large(1001))).toMatchObject({ refusal: 'headers_too_large' })
+  })
+
+  it('keeps what later stages need', () => {
+    const framing = sound('GET', [
+      'Host',
+      'a',
+      'authorization',
+      'Bearer x',
+      'AUTHORIZATION',
+      'Bearer y',
+      'X-Forwarded-For',
+      '1.1.1.1, 2.2.2.2',
+      'x-forwarded-for',
+      '3.3.3.3',
+      'X-Forwarded-Proto',
+      'https',
+      'X-Request-Id',
+      'abc',
+      'Connection',
+      'X-Foo, Close',
+      'Connection',
+      'Bar',
+    ])
+    expect(framing).toEqual({
+      body: 'none',
+      bodyBytes: 0,
+      host: 'a',
+      authorization: 'Bearer x',
+      authorizationCount: 2,
+      nominated: new Set(['x-foo', 'close', 'bar']),
+      websocket: false,
+      forwardedFor: '1.1.1.1, 2.2.2.2, 3.3.3.3',
+      forwardedProto: 'https',
+      requestId: 'abc',
+    })
+  })
+
+  it('reads no forwarding header that is doubled, unknown or a look-alike', () => {
+    const framing = sound('GET', [
+      ...host,
+      'X_Forwarded_For',
+      '1.1.1.1',
+      'X-Forwarded-Proto',
+      'https',
+      'X-Forwarded-Proto',
+      'https',
+      'X-Request-Id',
+      'a',
+      'X-Request-Id',
+      'b',
+    ])
+    expect(framing).toMatchObject({
+      forwardedFor: undefined,
+      forwardedProto: undefined,
+      requestId: undefined,
+    })
+    const odd = sound('GET', [...host, 'X-Forwarded-Proto', 'gopher', 'X_Request_Id', 'a'])
+    expect(odd).toMatchObject({ forwardedProto: undefined, requestId: undefined })
+  })
+
+  const wants = (...headers: string[]) => [...host, ...headers]
+  it.each([
+    ['GET', wants('Connection', 'keep-alive, Upgrade', 'Upgrade', 'WebSocket'), '1.1', true],
+    ['GET', wants('Upgrade', 'websocket', 'Connection', 'Upgrade'), '1.0', false],
+    [
+      'POST',
+      wants('Upgrade', 'websocket', 'Connection', 'Upgrade', 'Content-Length', '0'),
+      '1.1',
+      false,
+    ],
+    [
+      'GET',
+      wants('Upgrade', 'websocket', 'Connection', 'Upgrade', 'Content-Length', '0'),
+      '1.1',
+      false,
+    ],
+    ['GET', wants('Upgrade', 'websocket'), '1.1', false],
+    ['GET', wants('Upgrade', 'h2c', 'Connection', 'Upgrade'), '1.1', false],
+    ['GET', wants('Upgrade', 'websocket', 'Upgrade', 'h2c', 'Connection', 'Upgrade'), '1.1', false],
+    ['GET', wants('Upgrade', 'h2c', 'Upgrade', 'websocket', 'Connection', 'Upgrade'), '1.1', false],
+    ['GET', wants('Connection', 'Upgrade'), '1.1', false],
+  ])('%s with %j in %s wants a WebSocket: %s', (method, headers, version, websocket) => {
+    expect(sound(method, headers, version).websocket).toBe(websocket)
+  })
+
+  it('checks a request of Node with the limits it was made for', () => {
+    const checkRequest = createCheckFraming({ ...limits, headerCount: 1 })
+    expect(checkRequest({ method: 'GET', httpVersion: '1.1', rawHeaders: host })).toMatchObject({
+      host: 'api.example',
+    })
+    const two = { method: 'GET', httpVersion: '1.1', rawHeaders: [...host, 'a', 'b'] }
+    expect(checkRequest(two)).toMatchObject({ refusal: 'headers_too_large' })
+  })
+
+  it('never frames a request in which any spelling of a length stands beside another', () => {
+    const spelling = fc.constantFrom(
+      'Content-Length',
+      'content-length',
+      'Content_Length',
+      'CONTENT.LENGTH',
+      'Transfer-Encoding',
+      'transfer_encoding',
+      'Transfer~Encoding',
+    )
+    const value = fc.constantFrom('5', '6', 'chunked')
+    const field = fc.tuple(spelling, value)
+    fc.assert(
+      fc.property(fc.array(field, { minLength: 2, maxLength: 4 }), (fields) => {
+        expect(isRefusal(check('POST', [...host, ...fields.flat()]))).toBe(true)
+      }),
+    )
+  })
+})

@@ -1,0 +1,60 @@
+import { describe, expect, it } from 'vitest'
+import { lifecycleHeaders } from '../../src/rules/lifecycle-headers.ts'
+
+const none = { sunsetMs: undefined, successor: undefined, link: undefined }
+const sinceMs = Date.UTC(2025, 11, 5)
+const place = { basePath: '/v1' }
+
+describe('lifecycle headers', () => {
+  it('tells since when, until when, what instead and where to read of it', () => {
+    const deprecated = {
+      sinceMs,
+      sunsetMs: Date.UTC(2030, 11, 5),
+      successor: '/pets?status=available',
+      link: 'https://docs.example/deprecation',
+    }
+    expect(lifecycleHeaders({ deprecated, stability: 'stable' }, place)).toEqual([
+      'Deprecation',
+      '@1764892800',
+      'Sunset',
+      'Thu, 05 Dec 2030 00:00:00 GMT',
+      'Link',
+      '</v1/pets?status=available>; rel="successor-version"',
+      'Link',
+      '<https://docs.example/deprecation>; rel="deprecation"',
+      'X-API-Stability',
+      'stable',
+    ])
+  })
+
+  it('tells no more than is configured', () => {
+    expect(lifecycleHeaders({ deprecated: undefined, stability: undefined }, place)).toEqual([])
+    expect(lifecycleHeaders({ deprecated: undefined, stability: 'beta' }, place)).toEqual([
+      'X-API-Stability',
+      'beta',
+    ])
+    const deprecated = { ...none, sinceMs: sinceMs + 999 }
+    expect(lifecycleHeaders({ deprecated, stability: undefined }, place)).toEqual([
+      'Deprecation',
+      '@1764892800',
+    ])
+  })
+
+  it.each([
+    ['/pets', { basePath: '' }, '</pets>'],
+    [
+      '/pets',
+      { basePath: '/v1', publicOrigin: 'https://api.example' },
+      '<https://api.example/v1/pets>',
+    ],
+    ['https://new.example/v2/pets', place, '<https://new.example/v2/pets>'],
+    ['/a>b"<c \n', place, '</v1/a%3Eb%22%3Cc%20%0A>'],
+    ['/caf\u00e9/%C3%A9', place, '</v1/caf%C3%A9/%C3%A9>'],
+  ])('links to the successor %j under %j as %s', (successor, under, target) => {
+    const deprecated = { ...none, sinceMs, successor }
+    expect(lifecycleHeaders({ deprecated, stability: undefined }, under).slice(2)).toEqual([
+      'Link',
+      `${target}; rel="successor-version"`,
+    ])
+  })
+})

@@ -1,0 +1,93 @@
+import { describe, expect, it } from 'vitest'
+import type { QuotaView } from '../../src/quota/protocol.ts'
+import {
+  anonymousHeaders,
+  banHeaders,
+  policyHeader,
+  quotaHeaders,
+  refusedHeaders,
+} from '../../src/rules/quota-headers.ts'
+
+const limits = { perMinute: 60, perDay: 1000 }
+const policy = policyHeader(limits)
+
+function view(minuteRemaining: number, dayRemaining: number, dayResetAtSeconds = 5000): QuotaView {
+  return {
+    minute: { limit: 60, remaining: minuteRemaining, resetAtSeconds: 660, resetAfterSeconds: 42 },
+    day: {
+      limit: 1000,
+      remaining: dayRemaining,
+      resetAtSeconds: dayResetAtSeconds,
+      resetAfterSeconds: 4242,
+    },
+  }
+}
+
+/** The first three values, and the RateLimit field. */
+function told(headers: string[]): string[] {
+  expect(headers.filter((_, at) => at % 2 === 0)).toEqual([
+    'X-RateLimit-Limit',
+    'X-RateLimit-Remaining',
+    'X-RateLimit-Reset',
+    'RateLimit-Policy',
+    'RateLimit',
+  ])
+  const values = headers.filter((_, at) => at % 2 === 1)
+  return [...values.slice(0, 3), values[4] ?? '']
+}
+
+describe('quota headers', () => {
+  it('state the policy as the contract writes it', () => {
+    expect(policy).toBe('"minute";q=60;w=60, "day";q=1000;w=86400')
+    expect(quotaHeaders(view(59, 999), policy)).toContain(policy)
+  })
+
+  it.each([
+    [59, 999, 5000, ['60', '59', '660']],
+    [0, 0, 5000, ['1000', '0', '5000']],
+    [10, 10, 5000, ['1000', '10', '5000']],
+    [10, 9, 5000, ['1000', '9', '5000']],
+    [9, 10, 5000, ['60', '9', '660']],
+    [0, 500, 5000, ['60', '0', '660']],
+    // The last minute of the day.
+    [10, 10, 660, ['1000', '10', '660']],
+    [10, 10, 659, ['60', '10', '660']],
+  ])('with %d and %d left, the day ending at %d, speak of %j', (minute, day, dayEnd, expected) => {
+    expect(told(quotaHeaders(view(minute, day, dayEnd), policy))).toEqual([
+      ...expected,
+      `"minute";r=${minute};t=42, "day";r=${day};t=4242`,
+    ])
+  })
+
+  it('of a refusal speak of the window that refuses, with nothing left', () => {
+    expect(told(refusedHeaders(view(3, 200), 'minute', policy))).toEqual([
+      '60',
+      '0',
+      '660',
+      '"minute";r=0;t=42, "day";r=200;t=4242',
+    ])
+    expect(told(refusedHeaders(view(0, 1), 'day', policy))).toEqual([
+      '1000',
+      '0',
+      '5000',
+      '"minute";r=0;t=42, "day";r=0;t=4242',
+    ])
+    expect(refusedHeaders(view(0, 1), 'day', policy)).toContain(policy)
+  })
+
+  it('of a caller without a credential speak of one window', () => {
+    const headers = anonymousHeaders(view(7, 0).minute)
+    expect(told(headers)).toEqual(['60', '7', '660', '"minute";r=7;t=42'])
+    expect(headers).toContain('"minute";q=60;w=60')
+  })
+
+  it.each([
+    [10_000, 8_500, '10', 2],
+    [10_001, 10_000, '11', 1],
+    [10_000, 12_000, '10', 1],
+  ])('of a ban until %d ms at %d ms give nothing before its end', (untilMs, nowMs, reset, wait) => {
+    const headers = banHeaders({ limits, policy, untilMs, nowMs })
+    expect(told(headers)).toEqual(['60', '0', reset, `"minute";r=0;t=${wait}, "day";r=0;t=${wait}`])
+    expect(headers).toContain(policy)
+  })
+})

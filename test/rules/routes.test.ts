@@ -1,0 +1,136 @@
+import { describe, expect, it } from 'vitest'
+import type { RouteConfig } from '../../src/config/config.ts'
+import { compileRoutes } from '../../src/rules/routes.ts'
+
+function route(name: string, match: string, more: Partial<RouteConfig> = {}): RouteConfig {
+  const [method = '', path = ''] = match.split(' ')
+  return {
+    name,
+    method,
+    path,
+    deprecated: undefined,
+    stability: undefined,
+    websocket: false,
+    responseTimeoutMs: undefined,
+    ...more,
+  }
+}
+
+const deprecated = { sinceMs: 0, sunsetMs: undefined, successor: undefined, link: undefined }
+const routes = [
+  route('listPets', 'GET /pets'),
+  route('createPet', 'POST /pets'),
+  route('getPet', 'GET /pets/{petId}', { deprecated }),
+  route('replacePet', 'PUT /pets/{petId}', { responseTimeoutMs: 5 }),
+  route('mine', 'GET /pets/mine'),
+  route('photos', 'GET /{kind}/{id}/photos'),
+  route('petPhotos', 'GET /pets/{id}/photos'),
+  route('onePhoto', 'DELETE /pets/1/{part}'),
+  route('feed', 'GET /feed', { websocket: true, stability: 'beta' }),
+]
+const table = compileRoutes({ routes, basePath: '/v1' })
+
+describe('routes', () => {
+  it.each([
+    ['GET', '/v1/pets', 'listPets'],
+    ['HEAD', '/v1/pets', 'listPets'],
+    ['POST', '/v1/pets', 'createPet'],
+    ['GET', '/v1/pets/7', 'getPet'],
+    ['HEAD', '/v1/pets/7', 'getPet'],
+    ['GET', '/v1/pets/a%20b', 'getPet'],
+    ['PUT', '/v1/pets/7', 'replacePet'],
+    ['GET', '/v1/pets/mine', 'mine'],
+    ['PUT', '/v1/pets/mine', 'replacePet'],
+    ['GET', '/v1/pets/7/photos', 'petPhotos'],
+    ['GET', '/v1/cats/7/photos', 'photos'],
+    ['DELETE', '/v1/pets/1/photos', 'onePhoto'],
+    ['GET', '/v1/pets/1/photos', 'petPhotos'],
+  ])('%s %s is %s', (method, path, name) => {
+    expect(table.match(method, path)).toMatchObject({ kind: 'route', route: { name } })
+  })
+
+  it.each([
+    ['DELETE', '/v1/pets', 'GET, HEAD, POST'],
+    ['HEAD', '/v1/pets/1/none', 'DELETE'],
+    ['POST', '/v1/pets/7', 'GET, HEAD, PUT'],
+    ['POST', '/v1/pets/mine', 'GET, HEAD, PUT'],
+    ['OPTIONS', '/v1/pets/1/photos', 'DELETE, GET, HEAD'],
+    ['GET', '/v1', ''],
+    ['GET', '/v1/', ''],
+    ['GET', '/v1/pets/', ''],
+    ['GET', '/v1/Pets', ''],
+    ['GET', '/v1/pets/7/', ''],
+    ['GET', '/v1/pets/7/photos/1', ''],
+    ['GET', '/v1/petsx', ''],
+    ['GET', '/v1/__proto__', ''],
+    ['constructor', '/v1/nothing', ''],
+  ])('%s %s is unmatched and the path takes %j', (method, path, allow) => {
+    const match = table.match(method, path)
+    expect(match).toEqual({ kind: 'unmatched', route: table.routes[0], allow })
+    expect(match.route).toMatchObject({ index: 0, name: 'unmatched', lifecycleHeaders: [] })
+  })
+
+  it.each(['/', '/v1x', '/v', '/v2/pets', '/pets', '/V1/pets', '/x/v1/pets', '*'])(
+    '%s is outside the base path',
+    (path) => {
+      expect(table.match('GET', path)).toMatchObject({ kind: 'outside', route: { index: 0 } })
+    },
+  )
+
+  it('numbers the routes from 1 in the order of the configuration and keeps what stages need', () => {
+    expect(table.routes.map(({ index, name }) => `${index} ${name}`)).toEqual([
+      '0 unmatched',
+      ...routes.map(({ name }, at) => `${at + 1} ${name}`),
+    ])
+    expect(table.match('GET', '/v1/feed').route).toEqual({
+      index: 9,
+      name: 'feed',
+      config: routes[8],
+      method: 'GET',
+      lifecycleHeaders: ['X-API-Stability', 'beta'],
+      websocket: true,
+      responseTimeoutMs: undefined,
+      deprecated: false,
+    })
+    expect(table.match('HEAD', '/v1/pets/7').route).toMatchObject({
+      method: 'GET',
+      deprecated: true,
+      lifecycleHeaders: ['Deprecation', '@0'],
+    })
+    expect(table.match('PUT', '/v1/pets/7').route).toMatchObject({
+      deprecated: false,
+      lifecycleHeaders: [],
+      responseTimeoutMs: 5,
+    })
+  })
+
+  it('says nothing of the deprecation of one method on another method of its path', () => {
+    expect(table.match('DELETE', '/v1/pets/7').route).toMatchObject({
+      deprecated: false,
+      lifecycleHeaders: [],
+    })
+  })
+
+  it('has nothing outside when the base path is the root', () => {
+    const rooted = compileRoutes({
+      routes: [route('root', 'GET /'), route('pets', 'GET /pets'), route('any', 'GET /{x}')],
+      basePath: '',
+    })
+    expect(rooted.match('GET', '/').route.name).toBe('root')
+    expect(rooted.match('GET', '/pets').route.name).toBe('pets')
+    expect(rooted.match('GET', '/cats').route.name).toBe('any')
+    expect(rooted.match('GET', '/a/b').kind).toBe('unmatched')
+  })
+
+  it('takes a route for / at the base path with and without the final slash', () => {
+    const table = compileRoutes({ routes: [route('root', 'GET /')], basePath: '/v1' })
+    for (const path of ['/v1', '/v1/']) expect(table.match('GET', path).route.name).toBe('root')
+    expect(table.match('GET', '/').kind).toBe('outside')
+  })
+
+  it('works without any route', () => {
+    const empty = compileRoutes({ routes: [], basePath: '/v1' })
+    expect(empty.match('GET', '/v1/pets')).toMatchObject({ kind: 'unmatched', allow: '' })
+    expect(empty.routes).toHaveLength(1)
+  })
+})

@@ -1,0 +1,166 @@
+import * as fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { isRefusal } from '../../src/refusals.ts'
+import { checkTarget, createCheckTarget } from '../../src/rules/target.ts'
+
+const URL_BYTES = 200
+
+describe('target', () => {
+  it.each([
+    ['/', '/'],
+    ['/v1/pets', '/v1/pets'],
+    ['/v1/pets/', '/v1/pets/'],
+    ['/v1/pets?limit=20&status=available', '/v1/pets'],
+    ['/v1/pets?', '/v1/pets'],
+    ['/?a=/../b//c?d', '/'],
+    ['/a?filter[status]=x|y{z}^`', '/a'],
+    ['/a?q=%2e%2f%00%70%0d%0a', '/a'],
+    ["/a;v=1/b:c@d!$&'()*+,=~_.-", "/a;v=1/b:c@d!$&'()*+,=~_.-"],
+    ['/...', '/...'],
+    ['/.a/a./..b/b..', '/.a/a./..b/b..'],
+    ['/a%20b', '/a%20b'],
+    ['/caf%C3%A9', '/caf%C3%A9'],
+    ['/caf%c3%a9', '/caf%c3%a9'],
+    ['/a%3Fb%23', '/a%3Fb%23'],
+    ['/100%25', '/100%25'],
+    ['/100%25/2e', '/100%25/2e'],
+    ['/a%3Bb', '/a%3Bb'],
+  ])('takes %s as it is', (target, path) => {
+    expect(checkTarget(target, URL_BYTES)).toEqual({ path, raw: target, asterisk: false })
+  })
+
+  it.each([
+    ['', 'origin form'],
+    ['http://host/path', 'origin form'],
+    ['http://[', 'origin form'],
+    ['host:443', 'origin form'],
+    ['?a', 'origin form'],
+    ['*a', 'origin form'],
+    ['//host/path', 'empty path segment'],
+    ['/a//b', 'empty path segment'],
+    ['/a//', 'empty path segment'],
+    ['/a/;x/b', 'empty path segment'],
+    ['/.', 'dot segment'],
+    ['/..', 'dot segment'],
+    ['/a/./b', 'dot segment'],
+    ['/a/../b', 'dot segment'],
+    ['/a/..?x', 'dot segment'],
+    ['/%3Bx/b', 'empty path segment'],
+    ['/a/..;x/b', 'dot segment'],
+    ['/a/..%3bx/b', 'dot segment'],
+    ['/a/.;', 'dot segment'],
+    ['/a b', 'not allowed in a path'],
+    ['/a\0b', 'not allowed in a path'],
+    ['/a\x7fb', 'not allowed in a path'],
+    ['/a\x80b', 'not allowed in a path'],
+    ['/a\u0131', 'not allowed in a path'],
+    ['/a#b', 'not allowed in a path'],
+    ['/a\\..\\b', 'not allowed in a path'],
+    ['/a"b', 'not allowed in a path'],
+    ['/a<b>', 'not allowed in a path'],
+    ['/a|b', 'not allowed in a path'],
+    ['/a[b]', 'not allowed in a path'],
+    ['/a{b}', 'not allowed in a path'],
+    ['/a^b', 'not allowed in a path'],
+    ['/a`b', 'not allowed in a path'],
+    ['/a?b#c', 'not allowed in a query'],
+    ['/a?b c', 'not allowed in a query'],
+    ['/a?b\\c', 'not allowed in a query'],
+    ['/a?b"c', 'not allowed in a query'],
+    ['/a?b<c', 'not allowed in a query'],
+    ['/a?b\xe9', 'not allowed in a query'],
+    ['/a?b\n', 'not allowed in a query'],
+    ['/a%', 'bad percent-encoding'],
+    ['/a%4', 'bad percent-encoding'],
+    ['/a%4?1', 'bad percent-encoding'],
+    ['/a%g1', 'bad percent-encoding'],
+    ['/a%u0041', 'bad percent-encoding'],
+    ['/a?b=100%', 'bad percent-encoding'],
+    ['/a?b=%zz', 'bad percent-encoding'],
+    ['/a%2fb', 'encoded slash'],
+    ['/a%2Fb', 'encoded slash'],
+    ['/a%5cb', 'encoded slash or backslash'],
+    ['/a%00', 'encoded control'],
+    ['/a%0d%0a', 'encoded control'],
+    ['/a%7f', 'encoded control'],
+    ['/a/%2e%2e/b', 'needlessly encoded'],
+    ['/a/.%2E/b', 'needlessly encoded'],
+    ['/%70ets', 'needlessly encoded'],
+    ['/a%7e', 'needlessly encoded'],
+    ['/a/%252e%252e/b', 'doubly encoded'],
+    ['/a%252Fb', 'doubly encoded'],
+    ['/a%25252fb', 'doubly encoded'],
+    ['/a%c0%ae', 'not UTF-8'],
+    ['/a%c0%af', 'not UTF-8'],
+    ['/a%e9', 'not UTF-8'],
+  ])('refuses %j: %s', (target, cause) => {
+    expect(checkTarget(target, URL_BYTES)).toEqual({
+      refusal: 'invalid_request',
+      cause: expect.stringContaining(cause),
+    })
+  })
+
+  it('takes a target of the limit and refuses one byte more', () => {
+    expect(isRefusal(checkTarget('/'.padEnd(URL_BYTES, 'a'), URL_BYTES))).toBe(false)
+    expect(checkTarget('/'.padEnd(URL_BYTES + 1, 'a'), URL_BYTES)).toMatchObject({
+      refusal: 'uri_too_long',
+    })
+  })
+
+  it('takes the asterisk form for OPTIONS only', () => {
+    const check = createCheckTarget(URL_BYTES)
+    expect(check({ method: 'OPTIONS', url: '*' })).toMatchObject({ asterisk: true })
+    expect(check({ method: 'GET', url: '*' })).toMatchObject({ refusal: 'invalid_request' })
+    expect(check({ method: 'OPTIONS', url: '/a' })).toMatchObject({ asterisk: false, path: '/a' })
+    expect(check({ method: 'GET' })).toMatchObject({ refusal: 'invalid_request' })
+  })
+
+  it('never takes what any number of decodings turns into a dot segment, a slash more or a control byte', () => {
+    const piece = fc.constantFrom(
+      '/',
+      '.',
+      '..',
+      ';',
+      'a',
+      '2',
+      'e',
+      '%',
+      '%2e',
+      '%2E',
+      '%25',
+      '%32',
+      '%65',
+      '2e',
+      '2f',
+      '%2f',
+      '%5c',
+      '%00',
+      '%3b',
+      '%20',
+      '%c3%a9',
+      '%c0%ae',
+      '?',
+    )
+    let accepted = 0
+    fc.assert(
+      fc.property(fc.array(piece, { maxLength: 8 }), (pieces) => {
+        const target = checkTarget(`/${pieces.join('')}`, URL_BYTES)
+        if (isRefusal(target)) return
+        accepted++
+        const slashes = target.path.split('/').length
+        let path = target.path
+        for (let round = 0; round < 5; round++) {
+          const segments = path.split('/')
+          expect(segments.length).toBe(slashes)
+          expect(segments.slice(1, -1).every((text) => text.split(';')[0] !== '')).toBe(true)
+          expect(segments.some((text) => /^\.{1,2}(?:;|$)/.test(text))).toBe(false)
+          // oxlint-disable-next-line no-control-regex
+          expect(path).not.toMatch(/[\0-\x1f\\\x7f]/)
+          path = path.replace(/(?:%[0-9a-f]{2})+/gi, (text) => decodeURIComponent(text))
+        }
+      }),
+      { numRuns: 5000 },
+    )
+    expect(accepted).toBeGreaterThan(50)
+  })
+})

@@ -1,0 +1,57 @@
+import { describe, expect, it } from 'vitest'
+import { readToken } from '../../src/rules/token-claims.ts'
+
+const rules = {
+  issuer: 'https://id.example/',
+  audience: 'animal-store',
+  algorithms: new Set(['RS256']),
+  clientClaim: 'sub',
+  planClaim: 'plan',
+}
+const claims = { iss: rules.issuer, aud: rules.audience, exp: 100, sub: 'app-1', plan: 'pro' }
+const encode = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url')
+const read = (header: unknown, body: unknown, nowMs = 99_999) =>
+  readToken(`${encode(header)}.${encode(body)}.AAAA`, rules, nowMs)
+
+describe('readToken', () => {
+  it('reads what a token says', () => {
+    expect(read({ alg: 'RS256', kid: 'k' }, claims)).toEqual({
+      kid: 'k',
+      clientId: 'app-1',
+      plan: 'pro',
+      expiresAtMs: 100_000,
+    })
+  })
+
+  it('takes a plan that is not text for none, and leaves it to others whether one is needed', () => {
+    expect(read({ alg: 'RS256' }, { ...claims, plan: ['pro'] })).toMatchObject({ plan: undefined })
+  })
+
+  it.each<[string, unknown, unknown, number?]>([
+    ['an algorithm that is not configured', { alg: 'RS512' }, claims],
+    ['an algorithm in other case', { alg: 'rs256' }, claims],
+    ['no algorithm', {}, claims],
+    ['a header that is a list', [], claims],
+    ['a header that is null', null, claims],
+    ['claims that are text', { alg: 'RS256' }, 'claims'],
+    ['claims that expire now', { alg: 'RS256' }, claims, 100_000],
+    ['an expiry beyond all numbers', { alg: 'RS256' }, { ...claims, exp: null }],
+    ['an audience list without ours', { alg: 'RS256' }, { ...claims, aud: ['animal', 'store'] }],
+    ['an empty list of critical extensions', { alg: 'RS256', crit: [] }, claims],
+  ])('refuses %s', (_, header, body, nowMs) => {
+    expect(read(header, body, nowMs)).toBeUndefined()
+  })
+
+  it('refuses parts that are not JSON, not whole, or not in their one spelling', () => {
+    const [header, body] = [encode({ alg: 'RS256' }), encode(claims)]
+    expect(readToken(`${header}.${body}.AAAA`, rules, 0)).toBeDefined()
+    for (const token of [
+      `AAAA.${body}.AAAA`,
+      `${header}.AAAA.AAAA`,
+      `${header}.${body}.AAAAA`,
+      `${header}.${body}.AB`,
+      '',
+    ])
+      expect(readToken(token, rules, 0)).toBeUndefined()
+  })
+})

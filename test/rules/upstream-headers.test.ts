@@ -1,0 +1,200 @@
+import * as fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { isRefusal } from '../../src/refusals.ts'
+import { checkFraming } from '../../src/rules/framing.ts'
+import {
+  upgradeHeaders,
+  upstreamHeaders,
+  type UpstreamHeadersInput,
+} from '../../src/rules/upstream-headers.ts'
+
+const limits = { headerCount: 100, headerBytes: 16_384, bodyBytes: 1000 }
+const OURS = {
+  clientId: 'acme',
+  plan: 'pro',
+  requestId: 'r-1',
+  clientAddress: '203.0.113.9',
+}
+
+function input(rawHeaders: string[], method = 'GET'): UpstreamHeadersInput {
+  const all = ['Host', 'api.example', ...rawHeaders]
+  const framing = checkFraming({ method, httpVersion: '1.1', rawHeaders: all, limits })
+  if (isRefusal(framing)) throw new Error(`refused: ${framing.cause}`)
+  return { rawHeaders: all, framing, ...OURS }
+}
+
+const HOST = ['Host', 'api.example']
+const GATEWAY = [
+  'X-Client-Id',
+  'acme',
+  'X-Client-Plan',
+  'pro',
+  'X-Request-Id',
+  'r-1',
+  'X-Forwarded-For',
+  '203.0.113.9',
+  'X-Forwarded-Proto',
+  'http',
+  'X-Forwarded-Host',
+  'api.example',
+  'Via',
+  '1.1 tollgate',
+]
+
+const REMOVED = [
+  'Connection',
+  'Keep-Alive',
+  'Proxy-Connection',
+  'TE',
+  'Trailer',
+  'Upgrade',
+  'Proxy-Authenticate',
+  'Proxy-Authorization',
+  'Proxy',
+  'Expect',
+  'HTTP2-Settings',
+  'Authorization',
+  'X-Client-Id',
+  'X-Client-Plan',
+  'X-Client-Anything',
+  'X_Client_Id',
+  'x-client_id',
+  'X.Client.Id',
+  'X-Request-Id',
+  'X_REQUEST_ID',
+  'X-Real-IP',
+  'X_Real_IP',
+  'X-Forwarded-For',
+  'X-Forwarded-Proto',
+  'X-Forwarded-Host',
+  'X-Forwarded-Port',
+  'X_Forwarded_For',
+  'Forwarded',
+  'Via',
+  'X-RateLimit-Limit',
+  'RateLimit',
+  'RateLimit-Policy',
+  'X-Original-URL',
+  'X-Rewrite-URL',
+  'Keep_Alive',
+  'Proxy_Authorization',
+  'HTTP2_Settings',
+]
+
+describe('upstream headers', () => {
+  it('passes what is the client’s own, in order and with repetitions', () => {
+    const own = [
+      'Accept',
+      '*/*',
+      'accept',
+      'text/plain',
+      'Cookie',
+      'a=b',
+      'X-Foo',
+      '1',
+      'X_Bar',
+      '2',
+    ]
+    expect(upstreamHeaders(input(own))).toEqual([...HOST, ...own, ...GATEWAY])
+  })
+
+  it.each(REMOVED)('removes %s', (name) => {
+    expect(upstreamHeaders(input([name, 'evil', 'Accept', '*/*']))).toEqual([
+      ...HOST,
+      'Accept',
+      '*/*',
+      ...GATEWAY,
+    ])
+  })
+
+  it('removes what Connection nominates, whichever comes first', () => {
+    const raw = [
+      'X-Foo',
+      '1',
+      'Connection',
+      'x-foo, Bar',
+      'BAR',
+      '2',
+      'Connection',
+      'baz',
+      'Baz',
+      '3',
+    ]
+    expect(upstreamHeaders(input(raw))).toEqual([...HOST, ...GATEWAY])
+  })
+
+  it('keeps its own fields and the length whatever Connection nominates', () => {
+    const names =
+      'Host, Content-Length, Authorization, X-Client-Id, X-Client-Plan, X-Forwarded-For, Via'
+    const raw = ['Connection', names, 'Content-Length', '007', 'Authorization', 'Bearer x']
+    expect(upstreamHeaders(input(raw, 'POST'))).toEqual([
+      ...HOST,
+      'Content-Length',
+      '7',
+      ...GATEWAY,
+    ])
+  })
+
+  it('leaves chunks to the engine', () => {
+    expect(upstreamHeaders(input(['Transfer-Encoding', 'chunked'], 'POST'))).toEqual([
+      ...HOST,
+      ...GATEWAY,
+    ])
+  })
+
+  it('tells the backend the trusted hops and the protocol in front of them', () => {
+    const headers = upstreamHeaders({ ...input([]), proxies: '10.0.0.2, 10.0.0.1', proto: 'https' })
+    expect(headers).toContain('203.0.113.9, 10.0.0.2, 10.0.0.1')
+    expect(headers[headers.indexOf('X-Forwarded-Proto') + 1]).toBe('https')
+  })
+
+  it('keeps the handshake of a WebSocket', () => {
+    const raw = ['Connection', 'keep-alive, Upgrade', 'Upgrade', 'WebSocket']
+    const handshake = ['Sec-WebSocket-Key', 'k', 'Sec-WebSocket-Version', '13']
+    expect(upgradeHeaders(input([...raw, ...handshake]))).toEqual([
+      ...HOST,
+      ...handshake,
+      ...GATEWAY,
+      'Connection',
+      'Upgrade',
+      'Upgrade',
+      'websocket',
+    ])
+  })
+
+  it('never sends an identity, a credential or a hop that came from the client', () => {
+    const name = fc.constantFrom(...REMOVED).chain((text) =>
+      fc
+        .array(fc.tuple(fc.boolean(), fc.constantFrom('-', '_', '.', '~', '!')), {
+          minLength: text.length,
+          maxLength: text.length,
+        })
+        .map((edits) =>
+          Array.from(text)
+            .map((char, at) => {
+              const [upper = false, mark = '-'] = edits[at] ?? []
+              if (!/[a-z0-9]/i.test(char)) return mark
+              return upper ? char.toUpperCase() : char.toLowerCase()
+            })
+            .join(''),
+        ),
+    )
+    const nominated = fc.constantFrom('Host', 'X-Client-Id', 'Via', 'Accept', 'close')
+    const field = fc.oneof(
+      name.map((text) => [text, 'evil']),
+      nominated.map((text) => ['Connection', text]),
+      fc.constant(['X-Foo', 'fine']),
+    )
+    fc.assert(
+      fc.property(fc.array(field, { maxLength: 12 }), (fields) => {
+        const headers = upstreamHeaders(input(fields.flat()))
+        expect(headers).not.toContain('evil')
+        expect(headers.slice(-GATEWAY.length)).toEqual(GATEWAY)
+        expect(headers.filter((text) => text === 'fine').length).toBe(
+          fields.filter(([text]) => text === 'X-Foo').length,
+        )
+      }),
+      { numRuns: 500 },
+    )
+  })
+})
