@@ -1,0 +1,137 @@
+/** The admin listener: metrics, liveness and readiness, on an address of its own and nothing else. */
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { ListenAddress } from '../config/config.ts'
+import { refusalKinds } from '../refusals.ts'
+
+/** Ready means that every check is ok. */
+export interface ReadinessReport {
+  /** One entry per thing the gateway needs: configuration, listener, store, backend. */
+  readonly checks: readonly {
+    readonly name: string
+    readonly ok: boolean
+    readonly reason?: string
+  }[]
+}
+
+export interface AdminServerOptions {
+  readonly listen: ListenAddress
+  readonly renderMetrics: () => Promise<{ contentType: string; body: string }>
+  readonly readiness: () => ReadinessReport | Promise<ReadinessReport>
+  /** Told when a page cannot be made; the caller gets a 500. */
+  readonly onError: (error: unknown) => void
+}
+
+export interface AdminServer {
+  /** Where it really listens, with the port that port 0 became. */
+  readonly address: ListenAddress
+  /** Lets answers under way end, for up to a second. */
+  close(): Promise<void>
+}
+
+interface Answer {
+  readonly status: number
+  readonly contentType: string
+  readonly body: string
+  readonly allow?: string
+}
+
+const CLOSE_AFTER_MS = 1_000
+
+/** Rejects if the address cannot be listened on. */
+export async function startAdminServer(options: AdminServerOptions): Promise<AdminServer> {
+  const server = createServer(
+    {
+      maxHeaderSize: 8 * 1024,
+      headersTimeout: 5_000,
+      requestTimeout: 10_000,
+      keepAliveTimeout: 15_000,
+      connectionsCheckingInterval: 1_000,
+    },
+    (request, response) => {
+      void answer(options, request).then((made) => send(request, response, made))
+    },
+  )
+  server.maxConnections = 128
+  await listen(server, options.listen)
+  server.on('error', options.onError)
+  const { address: host, port } = server.address() as AddressInfo
+  return { address: { host, port }, close: () => close(server) }
+}
+
+/** Never rejects: whatever fails inside becomes a 500. */
+async function answer(options: AdminServerOptions, request: IncomingMessage): Promise<Answer> {
+  const path = request.url?.split('?', 1)[0] ?? ''
+  const page = pages.get(path)
+  if (page === undefined) return refusal('not_found')
+  if (request.method !== 'GET' && request.method !== 'HEAD')
+    return { ...refusal('method_not_allowed'), allow: 'GET, HEAD' }
+  try {
+    return await page(options)
+  } catch (error) {
+    options.onError(error)
+    const code = 'internal_error'
+    return json(500, { code, message: 'The answer could not be made; see the log.', status: 500 })
+  }
+}
+
+const pages = new Map<string, (options: AdminServerOptions) => Answer | Promise<Answer>>([
+  ['/metrics', async ({ renderMetrics }) => ({ status: 200, ...(await renderMetrics()) })],
+  // That this process answers at all is the whole of it: what it depends on belongs to /readyz.
+  ['/healthz', () => json(200, { status: 'alive' })],
+  [
+    '/readyz',
+    async ({ readiness }) => {
+      const { checks } = await readiness()
+      const ready = checks.every(({ ok }) => ok)
+      return json(ready ? 200 : 503, { ready, checks })
+    },
+  ],
+])
+
+function refusal(code: 'not_found' | 'method_not_allowed'): Answer {
+  const { status, message } = refusalKinds[code]
+  return json(status, { code, message, status })
+}
+
+const json = (status: number, value: object): Answer => ({
+  status,
+  contentType: 'application/json; charset=utf-8',
+  body: `${JSON.stringify(value)}\n`,
+})
+
+function send(request: IncomingMessage, response: ServerResponse, made: Answer): void {
+  const body = Buffer.from(made.body)
+  response.writeHead(made.status, {
+    'Content-Type': made.contentType,
+    'Content-Length': body.length,
+    'Cache-Control': 'no-store',
+    ...(made.allow !== undefined && { Allow: made.allow }),
+    // None of the pages takes a body, and one that nobody reads must not be taken for a request.
+    ...(hasBody(request) && { Connection: 'close' }),
+  })
+  response.end(request.method === 'HEAD' ? undefined : body)
+}
+
+const hasBody = ({ headers }: IncomingMessage): boolean =>
+  headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0
+
+function listen(server: Server, { host, port }: ListenAddress): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject)
+    server.listen({ host, port }, () => {
+      server.off('error', reject)
+      resolve()
+    })
+  })
+}
+
+function close(server: Server): Promise<void> {
+  return new Promise((resolve) => {
+    const cut = setTimeout(() => server.closeAllConnections(), CLOSE_AFTER_MS)
+    server.close(() => {
+      clearTimeout(cut)
+      resolve()
+    })
+  })
+}

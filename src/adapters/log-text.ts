@@ -1,0 +1,20 @@
+/** Makes text from outside safe to log: short, and nothing in it that a terminal or a log reader acts upon. */
+
+// Printable ASCII only. JSON escapes what is below 0x20, but not DEL, the C1 controls (0x9B begins an
+// escape sequence), U+2028 or the characters that reverse the direction of writing.
+const unprintable = /[^\x20-\x7e]/
+const everyUnprintable = /[^\x20-\x7e]/g
+
+/** At most `maxChars` of the text, and three more for an ellipsis; odd characters become `\u{hex}`. */
+export function plainText(value: string, maxChars: number): string {
+  const short = value.length > maxChars ? `${value.slice(0, maxChars)}...` : value
+  return unprintable.test(short)
+    ? short.replace(everyUnprintable, (char) => `\\u{${char.charCodeAt(0).toString(16)}}`)
+    : short
+}
+
+/** The path of a request target without query and fragment, cut and escaped as by plainText. */
+export function plainPath(target: string, maxChars: number): string {
+  const end = target.search(/[?#]/)
+  return plainText(end === -1 ? target : target.slice(0, end), maxChars)
+}

@@ -1,0 +1,196 @@
+/** Every metric of the gateway by name, with its labels, read from plain numbers when a scrape asks. */
+import type { OutageMode } from '../config/config.ts'
+import type { RefusalCode } from '../refusals.ts'
+import type { UpstreamFailureKind } from './forwarder.ts'
+import type { HistogramSeries } from './histogram-series.ts'
+import { readRequests, type RequestSeries } from './request-series.ts'
+
+export type Labels = Readonly<Record<string, string | number>>
+export interface Sample {
+  readonly labels: Labels
+  readonly value: number
+  /** Where it differs from the family's name: _bucket, _sum and _count of a histogram. */
+  readonly metricName?: string
+}
+export interface Family {
+  readonly name: string
+  readonly help: string
+  readonly type: 'counter' | 'gauge' | 'histogram'
+  readonly read: () => Sample[]
+}
+
+export type DecisionWindow = 'minute' | 'day' | 'none'
+export type DecisionOutcome = 'admitted' | 'refused' | 'unavailable'
+export type StoreOutcome = 'ok' | 'timeout' | 'error'
+
+/** What the hot path writes and a scrape reads. */
+export interface MetricsState {
+  readonly requests: RequestSeries
+  inFlight: number
+  readonly refusals: Record<RefusalCode, number>
+  readonly upstreamFailures: Record<UpstreamFailureKind, number>
+  readonly decisions: Record<DecisionWindow, Record<DecisionOutcome, number>>
+  readonly storeCalls: Record<StoreOutcome, number>
+  readonly storeSeconds: HistogramSeries
+  storeUp: 0 | 1
+  storeOutages: number
+  readonly degraded: Record<OutageMode, number>
+  strikes: number
+  bans: number
+  bannedKeys: number
+  readonly config: {
+    revision: string
+    takenAtMs: number
+    taken: number
+    refused: number
+    lastSuccessful: 0 | 1
+  }
+  readonly build: { readonly version: string; readonly node: string }
+}
+
+export function metricFamilies(state: MetricsState): Family[] {
+  return [
+    ...requestFamilies(state),
+    ...quotaFamilies(state),
+    ...banFamilies(state),
+    ...configFamilies(state),
+  ]
+}
+
+function requestFamilies(state: MetricsState): Family[] {
+  const { routes } = state.requests
+  return [
+    counter('tollgate_requests_total', 'Requests, by the answer they got.', () =>
+      [...routes].flatMap(([route, { plans }]) =>
+        [...plans].flatMap(([plan, series]) =>
+          Array.from(readRequests(series), ({ method, status, count }) =>
+            sample(count, { route, plan, method, status }),
+          ),
+        ),
+      ),
+    ),
+    counter('tollgate_deprecated_requests_total', 'Requests to deprecated routes.', () =>
+      [...routes].flatMap(([route, { plans }]) =>
+        [...plans].flatMap(([plan, { deprecated }]) =>
+          deprecated > 0 ? [sample(deprecated, { route, plan })] : [],
+        ),
+      ),
+    ),
+    histogram('tollgate_request_duration_seconds', "The gateway's own time per request.", () =>
+      Array.from(routes, ([route, { gateway }]) => [{ route }, gateway]),
+    ),
+    histogram('tollgate_upstream_duration_seconds', "The backend's time per request.", () =>
+      Array.from(routes, ([route, { upstream }]) => [{ route }, upstream]),
+    ),
+    gauge('tollgate_requests_in_flight', 'Requests begun and not yet over.', () => [
+      sample(state.inFlight),
+    ]),
+    counter('tollgate_refusals_total', 'Requests the gateway answered itself, by code.', () =>
+      by('code', state.refusals),
+    ),
+    counter('tollgate_upstream_failures_total', 'Requests that failed at the backend.', () =>
+      by('kind', state.upstreamFailures),
+    ),
+  ]
+}
+
+function quotaFamilies(state: MetricsState): Family[] {
+  return [
+    counter('tollgate_quota_decisions_total', 'Decisions, by the window that refused.', () =>
+      Object.entries(state.decisions).flatMap(([window, outcomes]) =>
+        by('outcome', outcomes, { window }),
+      ),
+    ),
+    counter('tollgate_store_calls_total', 'Calls to the quota store.', () =>
+      by('outcome', state.storeCalls),
+    ),
+    histogram('tollgate_store_call_duration_seconds', 'Time per call to the quota store.', () => [
+      [{}, state.storeSeconds],
+    ]),
+    gauge('tollgate_store_up', '1 while the quota store answers, else 0.', () => [
+      sample(state.storeUp),
+    ]),
+    counter('tollgate_store_outages_total', 'Times the quota store was lost.', () => [
+      sample(state.storeOutages),
+    ]),
+    counter('tollgate_degraded_decisions_total', 'Decisions made without the store.', () =>
+      by('mode', state.degraded),
+    ),
+  ]
+}
+
+function banFamilies(state: MetricsState): Family[] {
+  return [
+    counter('tollgate_strikes_total', 'Requests by keys that went on after a 429.', () => [
+      sample(state.strikes),
+    ]),
+    counter('tollgate_bans_total', 'Bans pronounced.', () => [sample(state.bans)]),
+    gauge('tollgate_banned_keys', 'Keys banned at present.', () => [sample(state.bannedKeys)]),
+  ]
+}
+
+function configFamilies({ config, build }: MetricsState): Family[] {
+  return [
+    gauge('tollgate_config_info', 'The running configuration.', () => [
+      sample(1, { revision: config.revision }),
+    ]),
+    gauge('tollgate_config_last_load_timestamp_seconds', 'When it was taken, Unix time.', () => [
+      sample(config.takenAtMs / 1000),
+    ]),
+    gauge('tollgate_config_last_load_successful', '0 while a newer file is refused.', () => [
+      sample(config.lastSuccessful),
+    ]),
+    counter('tollgate_config_loads_total', 'Configurations read, by outcome.', () => [
+      sample(config.taken, { outcome: 'taken' }),
+      sample(config.refused, { outcome: 'refused' }),
+    ]),
+    gauge('tollgate_build_info', 'Versions of the gateway and of Node.js.', () => [
+      sample(1, { ...build }),
+    ]),
+  ]
+}
+
+const sample = (value: number, labels: Labels = {}): Sample => ({ labels, value })
+
+const by = (label: string, counts: Readonly<Record<string, number>>, more: Labels = {}): Sample[] =>
+  Object.entries(counts).map(([name, count]) => sample(count, { ...more, [label]: name }))
+
+const counter = (name: string, help: string, read: () => Sample[]): Family => ({
+  name,
+  help,
+  type: 'counter',
+  read,
+})
+
+const gauge = (name: string, help: string, read: () => Sample[]): Family => ({
+  name,
+  help,
+  type: 'gauge',
+  read,
+})
+
+const histogram = (
+  name: string,
+  help: string,
+  read: () => (readonly [Labels, HistogramSeries])[],
+): Family => ({
+  name,
+  help,
+  type: 'histogram',
+  read: () => read().flatMap(([labels, series]) => histogramSamples(name, labels, series)),
+})
+
+function histogramSamples(name: string, labels: Labels, series: HistogramSeries): Sample[] {
+  const { cumulative, sumSeconds } = series.read()
+  const count = cumulative.at(-1) ?? 0
+  const buckets = cumulative.map((value, slot) => ({
+    metricName: `${name}_bucket`,
+    labels: { ...labels, le: series.bounds[slot] ?? '+Inf' },
+    value,
+  }))
+  return [
+    ...buckets,
+    { metricName: `${name}_sum`, labels, value: sumSeconds },
+    { metricName: `${name}_count`, labels, value: count },
+  ]
+}

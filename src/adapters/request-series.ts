@@ -1,0 +1,101 @@
+/** The per-request counters, pre-bound by route and plan: a request finds its slot with two Map look-ups and an index. */
+import {
+  createHistogramSeries,
+  gatewayBounds,
+  upstreamBounds,
+  type HistogramSeries,
+} from './histogram-series.ts'
+
+const methods = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'other'] as const
+const otherMethod = methods.length - 1
+const methodSlots = new Map<string, number>(methods.map((method, slot) => [method, slot]))
+
+/** none: the connection ended before any status was sent. */
+const statuses = ['none', '1xx', '2xx', '3xx', '4xx', '5xx'] as const
+
+/** Labels for what no configured name covers. */
+const UNMATCHED_ROUTE = 'unmatched'
+const NO_PLAN = 'none'
+const UNKNOWN_PLAN = 'other'
+
+export interface PlanSeries {
+  /** Requests by method and status class. */
+  readonly requests: Float64Array
+  deprecated: number
+}
+
+export interface RouteSeries {
+  readonly gateway: HistogramSeries
+  readonly upstream: HistogramSeries
+  readonly plans: Map<string, PlanSeries>
+}
+
+export interface RequestSeries {
+  /** Adds series for names not seen before; series already there keep their counts. */
+  extend(names: { routes: readonly string[]; plans: readonly string[] }): void
+  route(name: string | undefined): RouteSeries
+  plan(route: RouteSeries, name: string | undefined): PlanSeries
+  readonly routes: ReadonlyMap<string, RouteSeries>
+}
+
+export function createRequestSeries(): RequestSeries {
+  const plans = new Set([NO_PLAN, UNKNOWN_PLAN])
+  const routes = new Map<string, RouteSeries>()
+  const unmatched = newRoute()
+  routes.set(UNMATCHED_ROUTE, unmatched)
+
+  function extend(names: { routes: readonly string[]; plans: readonly string[] }): void {
+    for (const plan of names.plans) plans.add(plan)
+    for (const route of names.routes) if (!routes.has(route)) routes.set(route, newRoute())
+  }
+
+  function plan(route: RouteSeries, name: string | undefined): PlanSeries {
+    const label = name === undefined || name === '' ? NO_PLAN : name
+    const known = route.plans.get(label)
+    if (known !== undefined) return known
+    // Only configured plans get a series of their own, so that no token claim can add one.
+    const bounded = plans.has(label) ? label : UNKNOWN_PLAN
+    let series = route.plans.get(bounded)
+    if (series === undefined) route.plans.set(bounded, (series = newPlan()))
+    return series
+  }
+
+  return {
+    extend,
+    route: (name) => (name === undefined ? unmatched : (routes.get(name) ?? unmatched)),
+    plan,
+    routes,
+  }
+}
+
+/** Counts one request; status 0 means that none was sent. */
+export function countRequest(series: PlanSeries, method: string, status: number): void {
+  const methodSlot = methodSlots.get(method) ?? otherMethod
+  const statusClass = Math.floor(status / 100)
+  const statusSlot = statusClass >= 1 && statusClass < statuses.length ? statusClass : 0
+  const slot = methodSlot * statuses.length + statusSlot
+  series.requests[slot] = (series.requests[slot] ?? 0) + 1
+}
+
+/** The slots that were ever used, with their labels. */
+export function* readRequests(
+  series: PlanSeries,
+): Generator<{ method: string; status: string; count: number }> {
+  for (const [methodSlot, method] of methods.entries()) {
+    for (const [statusSlot, status] of statuses.entries()) {
+      const count = series.requests[methodSlot * statuses.length + statusSlot] ?? 0
+      if (count > 0) yield { method, status, count }
+    }
+  }
+}
+
+const newRoute = (): RouteSeries => ({
+  gateway: createHistogramSeries(gatewayBounds),
+  upstream: createHistogramSeries(upstreamBounds),
+  plans: new Map(),
+})
+
+const newPlan = (): PlanSeries => ({
+  requests: new Float64Array(methods.length * statuses.length),
+  deprecated: 0,
+})

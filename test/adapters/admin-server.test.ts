@@ -1,0 +1,149 @@
+import { connect } from 'node:net'
+import { afterEach, describe, expect, it } from 'vitest'
+import {
+  startAdminServer,
+  type AdminServer,
+  type AdminServerOptions,
+} from '../../src/adapters/admin-server.ts'
+import { createMetrics } from '../../src/adapters/metrics.ts'
+
+const open: AdminServer[] = []
+afterEach(async () => {
+  await Promise.all(open.splice(0).map((server) => server.close()))
+})
+
+async function start(more: Partial<AdminServerOptions> = {}): Promise<string> {
+  const server = await startAdminServer({
+    listen: { host: '127.0.0.1', port: 0 },
+    renderMetrics: () =>
+      Promise.resolve({ contentType: 'text/plain; version=0.0.4', body: 'a 1\n' }),
+    readiness: () => ({ checks: [{ name: 'config', ok: true }] }),
+    onError: () => {},
+    ...more,
+  })
+  open.push(server)
+  return `http://127.0.0.1:${server.address.port}`
+}
+
+/** Sends raw bytes and returns everything that comes back until the server closes. */
+function raw(url: string, bytes: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const socket = connect(Number(new URL(url).port), '127.0.0.1', () => socket.write(bytes))
+    let text = ''
+    socket.setEncoding('utf8')
+    socket.on('data', (chunk: string) => (text += chunk))
+    socket.on('close', () => resolve(text))
+    socket.on('error', reject)
+  })
+}
+
+describe('the admin listener', () => {
+  it('serves the metrics as they are rendered', async () => {
+    const metrics = createMetrics({ version: '1.0.0', revision: 'abc', plans: [], routes: [] })
+    const url = await start({ renderMetrics: () => metrics.render() })
+    const response = await fetch(`${url}/metrics`)
+    expect(response.status).toBe(200)
+    expect(response.headers.get('content-type')).toBe('text/plain; version=0.0.4; charset=utf-8')
+    expect(await response.text()).toContain('tollgate_config_info{revision="abc"} 1')
+  })
+
+  it('says that it is alive', async () => {
+    const response = await fetch(`${await start()}/healthz`)
+    expect(response.status).toBe(200)
+    expect(response.headers.get('cache-control')).toBe('no-store')
+    expect(await response.json()).toEqual({ status: 'alive' })
+  })
+
+  it('answers 200 while ready and 503 with the reasons while not', async () => {
+    const checks = [
+      { name: 'config', ok: true },
+      { name: 'store', ok: true, reason: 'available' },
+    ]
+    const url = await start({ readiness: () => Promise.resolve({ checks }) })
+    const ready = await fetch(`${url}/readyz`)
+    expect(ready.status).toBe(200)
+    expect(await ready.json()).toEqual({ ready: true, checks })
+    checks[1] = { name: 'store', ok: false, reason: 'no answer within 100 ms' }
+    const unready = await fetch(`${url}/readyz?verbose`)
+    expect(unready.status).toBe(503)
+    expect(await unready.json()).toEqual({ ready: false, checks })
+  })
+
+  it('answers HEAD like GET, without the body', async () => {
+    const url = await start()
+    const response = await fetch(`${url}/metrics`, { method: 'HEAD' })
+    expect(response.status).toBe(200)
+    expect(response.headers.get('content-length')).toBe('4')
+    expect(await response.text()).toBe('')
+  })
+
+  it.each(['/', '/v1/pets', '/metrics/', '/healthz/x', '//metrics', '/%6detrics', '/__proto__'])(
+    'knows nothing at %s',
+    async (path) => {
+      const response = await fetch((await start()) + path)
+      expect(response.status).toBe(404)
+      expect(await response.json()).toMatchObject({ code: 'not_found', status: 404 })
+    },
+  )
+
+  it.each(['POST', 'PUT', 'DELETE', 'OPTIONS'])(
+    'refuses %s and names what it takes',
+    async (method) => {
+      const response = await fetch(`${await start()}/metrics`, { method })
+      expect(response.status).toBe(405)
+      expect(response.headers.get('allow')).toBe('GET, HEAD')
+      expect(await response.json()).toMatchObject({ code: 'method_not_allowed', status: 405 })
+    },
+  )
+
+  it('answers 500 when a page cannot be made, tells why to the log alone, and lives on', async () => {
+    const errors: unknown[] = []
+    const url = await start({
+      onError: (error) => errors.push(error),
+      renderMetrics: () => Promise.reject(new Error('secret cause')),
+      readiness: () => {
+        throw new Error('another cause')
+      },
+    })
+    for (const path of ['/metrics', '/readyz']) {
+      const response = await fetch(url + path)
+      expect(response.status).toBe(500)
+      const body = await response.text()
+      expect(JSON.parse(body)).toMatchObject({ code: 'internal_error', status: 500 })
+      expect(body).not.toContain('cause')
+    }
+    expect(errors.map(String)).toEqual(['Error: secret cause', 'Error: another cause'])
+    expect((await fetch(`${url}/healthz`)).status).toBe(200)
+  })
+
+  it('never takes an unread body for a second request', async () => {
+    const second = 'GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n'
+    const head = `POST /metrics HTTP/1.1\r\nHost: a\r\nContent-Length: ${second.length}\r\n\r\n`
+    const text = await raw(await start(), head + second)
+    expect(text.match(/HTTP\/1\.1 /g)).toHaveLength(1)
+    expect(text).toMatch(/^HTTP\/1\.1 405 .*\r\nconnection: close\r\n/is)
+  })
+
+  it('refuses headers beyond 8 KiB and what is not HTTP', async () => {
+    const url = await start()
+    const large = `GET /healthz HTTP/1.1\r\nHost: a\r\nX: ${'x'.repeat(9_000)}\r\n\r\n`
+    expect(await raw(url, large)).toMatch(/^HTTP\/1\.1 431 /)
+    expect(await raw(url, 'nonsense\r\n\r\n')).toMatch(/^HTTP\/1\.1 400 /)
+    expect((await fetch(`${url}/healthz`)).status).toBe(200)
+  })
+
+  it('rejects when its address is taken', async () => {
+    const port = Number(new URL(await start()).port)
+    await expect(start({ listen: { host: '127.0.0.1', port } })).rejects.toThrow('EADDRINUSE')
+  })
+
+  it('closes although a caller keeps its connection and another one never ends its request', async () => {
+    const url = await start()
+    await (await fetch(`${url}/healthz`)).text()
+    const half = raw(url, 'GET /healthz HTTP/1.1\r\nHost:').catch(() => '')
+    await (await fetch(`${url}/healthz`)).text()
+    await open.pop()?.close()
+    await half
+    await expect(fetch(`${url}/healthz`)).rejects.toThrow('fetch failed')
+  })
+})

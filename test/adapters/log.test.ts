@@ -1,0 +1,338 @@
+import { spawn } from 'node:child_process'
+import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, describe, expect, it } from 'vitest'
+import {
+  createLog,
+  type Log,
+  type LoggedExchange,
+  type LogOptions,
+} from '../../src/adapters/log.ts'
+
+type Line = Record<string, unknown>
+
+/** A log that writes into an array of raw lines. */
+function logTo(lines: string[], more: Partial<LogOptions> = {}): Log {
+  const destination = { write: (line: string) => lines.push(line) }
+  return createLog({ level: 'info', access: true, destination, ...more })
+}
+
+const parse = (line: string | undefined): Line => JSON.parse(line ?? 'null') as Line
+
+const times = { totalMs: 4.7, upstreamMs: 4.5765432 }
+const window = { limit: 300, resetAtSeconds: 1_800_000_000, resetAfterSeconds: 10 }
+
+const exchange = (more: Partial<LoggedExchange> & { method?: string } = {}): LoggedExchange => ({
+  id: '0123456789abcdef',
+  request: { method: more.method ?? 'GET' },
+  clientAddress: '192.0.2.17',
+  bodyBytes: 0,
+  path: '/v1/pets',
+  route: { name: 'listPets' },
+  caller: caller('acme'),
+  quota: { minute: { ...window, remaining: 299 }, day: { ...window, remaining: 9_999 } },
+  degraded: false,
+  responseBytes: 512,
+  status: 200,
+  refusal: undefined,
+  cause: undefined,
+  ...more,
+})
+
+const caller = (clientId: string): LoggedExchange['caller'] => ({
+  clientId,
+  plan: 'pro',
+  keyId: `${clientId}-1`,
+  limits: { perMinute: 300, perDay: 10_000 },
+  policy: '',
+})
+
+describe('the access line', () => {
+  it('carries the request, flat, in one JSON object ended by one newline', () => {
+    const lines: string[] = []
+    logTo(lines).access(exchange(), times)
+    expect(lines).toHaveLength(1)
+    expect(lines[0]).toMatch(/^\{[^\n]*\}\n$/)
+    const { time, ...line } = parse(lines[0])
+    expect(Math.abs(Date.now() - Date.parse(String(time)))).toBeLessThan(60_000)
+    expect(line).toEqual({
+      level: 'info',
+      event: 'access',
+      id: '0123456789abcdef',
+      client: 'acme',
+      key: 'acme-1',
+      plan: 'pro',
+      route: 'listPets',
+      method: 'GET',
+      path: '/v1/pets',
+      status: 200,
+      gatewayMs: 0.123,
+      upstreamMs: 4.577,
+      totalMs: 4.7,
+      requestBytes: 0,
+      responseBytes: 512,
+      address: '192.0.2.17',
+      minuteLeft: 299,
+      dayLeft: 9_999,
+    })
+  })
+
+  it('has the level of the refusal, its code and its cause', () => {
+    const lines: string[] = []
+    const log = logTo(lines)
+    log.access(
+      exchange({ status: 502, refusal: 'bad_gateway', cause: 'ECONNRESET', degraded: true }),
+      times,
+    )
+    expect(parse(lines[0])).toMatchObject({
+      level: 'warn',
+      refusal: 'bad_gateway',
+      cause: 'ECONNRESET',
+      degraded: true,
+    })
+  })
+
+  it('is not written when switched off or below the level', () => {
+    const lines: string[] = []
+    logTo(lines, { access: false }).access(exchange(), times)
+    logTo(lines, { level: 'warn' }).access(exchange(), times)
+    logTo(lines, { level: 'silent' }).access(
+      exchange({ status: 502, refusal: 'bad_gateway' }),
+      times,
+    )
+    expect(lines).toEqual([])
+    logTo(lines, { level: 'warn' }).access(exchange({ status: 502, refusal: 'bad_gateway' }), times)
+    expect(lines).toHaveLength(1)
+  })
+
+  it('never holds the query or the fragment', () => {
+    const lines: string[] = []
+    const log = logTo(lines)
+    log.access(exchange({ path: '/v1/pets?api_key=secret-1' }), times)
+    log.access(exchange({ path: '/v1/pets#secret-2?x' }), times)
+    expect(lines.map((line) => parse(line)['path'])).toEqual(['/v1/pets', '/v1/pets'])
+    expect(lines.join('')).not.toContain('secret')
+  })
+
+  it('cannot be forged, split or used to steer a terminal', () => {
+    const lines: string[] = []
+    const evil = '"}\n{"level":"fatal"}\r\u001b[2J\u0000\u007f\u009b31m\u2028\u202e\ud800'
+    logTo(lines).access(
+      exchange({
+        id: evil,
+        caller: caller(evil),
+        method: evil,
+        path: evil,
+        refusal: 'invalid_request',
+        cause: evil,
+      }),
+      times,
+    )
+    expect(lines).toHaveLength(1)
+    // eslint-disable-next-line no-control-regex
+    expect(lines[0]).toMatch(/^[\x20-\x7e]+\n$/)
+    expect(parse(lines[0])['level']).toBe('info')
+    expect(parse(lines[0])['path']).toContain('\\u{1b}[2J')
+  })
+
+  it('stays short whatever arrives', () => {
+    const lines: string[] = []
+    const huge = '\u0001'.repeat(1_000_000)
+    logTo(lines).access(
+      exchange({
+        id: huge,
+        caller: caller(huge),
+        method: huge,
+        path: `/${huge}`,
+        refusal: 'invalid_request',
+        cause: huge,
+      }),
+      times,
+    )
+    expect(lines[0]?.length).toBeLessThan(16_000)
+    expect(parse(lines[0])['path']).toMatch(/^\/\\u\{1\}.*\.\.\.$/)
+  })
+
+  it('is limited per second for requests without a credential, and says what was left out', async () => {
+    const lines: string[] = []
+    const log = logTo(lines, { strangerLinesPerSecond: 5 })
+    for (let index = 0; index < 1_000; index++)
+      log.access(exchange({ caller: undefined, status: 401, refusal: 'missing_api_key' }), times)
+    for (let index = 0; index < 50; index++) log.access(exchange(), times)
+    await log.close()
+    const parsed = lines.map(parse)
+    const of = (test: (line: Line) => boolean) => parsed.filter(test)
+    const shown = of((line) => line['refusal'] === 'missing_api_key').length
+    const hidden = of((line) => line['event'] === 'linesSuppressed')
+    // The thousand may fall into two or more seconds on a slow machine.
+    expect(shown).toBeLessThan(500)
+    expect(hidden.reduce((sum, line) => sum + Number(line['lines']), 0)).toBe(1_000 - shown)
+    expect(of((line) => line['client'] === 'acme')).toHaveLength(50)
+  })
+})
+
+describe('the other lines', () => {
+  it('are named after what happened', async () => {
+    const lines: string[] = []
+    const log = logTo(lines)
+    log.listening({ listener: 'public', host: '127.0.0.1', port: 8080 })
+    log.configTaken({ revision: 'abc' })
+    log.configRefused({ problems: ['gateway.yaml:3:1 plans: empty; name one'] })
+    log.storeLost({ mode: 'local', cause: 'timeout' })
+    log.storeBack({ outageMs: 1_500 })
+    log.keyBanned({ client: 'acme', key: 'acme-1', forMs: 60_000, strikes: 20 })
+    log.banStoreLost()
+    log.banStoreBack()
+    log.banMalformed({ where: 'a row' })
+    log.banFileDamaged({ keptAs: 'bans.db.damaged' })
+    log.upstreamFailed({ id: 'x', kind: 'broken', cause: 'half an answer' })
+    log.keySetFailed({ cause: 'timeout' })
+    log.clientError({ address: '192.0.2.1', code: 'HPE_INVALID_METHOD' })
+    log.internalError({ id: 'x', error: new Error('a bug') })
+    log.draining({ inFlight: 3, timeoutMs: 20_000 })
+    log.drained({ cutOff: 0 })
+    await log.close()
+    expect(lines.map((line) => [parse(line)['level'], parse(line)['event']])).toEqual([
+      ['info', 'listening'],
+      ['info', 'configTaken'],
+      ['error', 'configRefused'],
+      ['error', 'storeLost'],
+      ['info', 'storeBack'],
+      ['warn', 'keyBanned'],
+      ['error', 'banStoreLost'],
+      ['info', 'banStoreBack'],
+      ['warn', 'banMalformed'],
+      ['error', 'banFileDamaged'],
+      ['warn', 'upstreamFailed'],
+      ['warn', 'keySetFailed'],
+      ['info', 'clientError'],
+      ['error', 'internalError'],
+      ['info', 'draining'],
+      ['info', 'drained'],
+    ])
+  })
+
+  it('show of an error its message, code and stack, not what libraries hang on it', () => {
+    const lines: string[] = []
+    const log = logTo(lines)
+    const error = Object.assign(new Error('no auth'), {
+      code: 'NOAUTH',
+      command: { name: 'auth', args: ['hunter2'] },
+    })
+    log.crash(error)
+    log.adminFailed('a string')
+    expect(parse(lines[0])).toMatchObject({
+      level: 'fatal',
+      error: 'Error: no auth',
+      code: 'NOAUTH',
+    })
+    expect(parse(lines[0])['stack']).toContain('log.test.ts')
+    expect(lines.join('')).not.toContain('hunter2')
+    expect(parse(lines[1])['error']).toBe('a string')
+  })
+})
+
+describe('writing to a descriptor', () => {
+  const directory = mkdtempSync(join(tmpdir(), 'tollgate-log-'))
+  const file = join(directory, 'log')
+  afterEach(() => rmSync(file, { force: true }))
+
+  it('writes every line, in order, before close() resolves', async () => {
+    const fd = openSync(file, 'w')
+    const log = createLog({ level: 'info', access: true, destination: fd })
+    for (let index = 0; index < 3_000; index++)
+      log.access(exchange({ responseBytes: index }), times)
+    await log.close()
+    closeSync(fd)
+    const lines = readFileSync(file, 'utf8').trimEnd().split('\n')
+    expect(lines.map((line) => parse(line)['responseBytes'])).toEqual([...Array(3_000).keys()])
+  })
+
+  it('shows a lone access line soon, and a crash at once', async () => {
+    const fd = openSync(file, 'w')
+    const log = createLog({ level: 'info', access: true, destination: fd })
+    log.access(exchange(), times)
+    await expect.poll(() => readFileSync(file, 'utf8'), { timeout: 10_000 }).toContain('"access"')
+    log.crash(new Error('the end'))
+    expect(readFileSync(file, 'utf8')).toContain('the end')
+    await log.close()
+    closeSync(fd)
+  })
+
+  it('outlives a reader that went away, and can still end', async () => {
+    // The child logs to a pipe whose reader is closed, by every way there is to write, and must end by itself.
+    const child = run(`
+      await new Promise((resolve) => process.stdin.once('data', resolve))
+      for (let round = 0; round < 20; round++) {
+        for (let index = 0; index < 100; index++) log.access(exchange, times)
+        log.storeBack({ outageMs: 1 })
+        await new Promise((resolve) => setTimeout(resolve, 5))
+      }
+      log.crash(new Error('x'))
+      await log.close()
+      process.stdout.write('ended', () => process.exit(0))
+    `)
+    child.stderr.destroy()
+    child.stdin.write('go\n')
+    expect(await endOf(child)).toEqual({ code: 0, stdout: 'ended' })
+  })
+
+  it('does not wait for ever, nor grow, when nobody reads', async () => {
+    // Nothing reads stderr: the pipe fills up, the lines beyond the cap are dropped, and close() gives up.
+    const child = run(`
+      const before = process.memoryUsage().rss
+      for (let round = 0; round < 300; round++) {
+        for (let index = 0; index < 1000; index++) log.access(exchange, times)
+        await new Promise(setImmediate)
+      }
+      const grownMiB = (process.memoryUsage().rss - before) / 2 ** 20
+      await log.close()
+      log.flushSync()
+      process.stdout.write(grownMiB < 90 ? 'bounded' : 'grown by ' + grownMiB, () => process.kill(process.pid, 'SIGKILL'))
+    `)
+    expect((await endOf(child)).stdout).toBe('bounded')
+  })
+
+  it('says how many lines it dropped once somebody reads again', async () => {
+    const child = run(`
+      for (let index = 0; index < 30_000; index++) log.access(exchange, times)
+      process.stdout.write('written')
+      await new Promise((resolve) => process.stdin.once('data', resolve))
+      await log.close()
+      process.exit(0)
+    `)
+    let stderr = ''
+    await new Promise((resolve) => child.stdout.once('data', resolve))
+    child.stderr.on('data', (chunk: Buffer) => (stderr += chunk.toString()))
+    await expect.poll(() => stderr, { timeout: 20_000 }).toContain('linesDropped')
+    child.stdin.write('go\n')
+    await endOf(child)
+    const lines = stderr.trimEnd().split('\n').map(parse)
+    const written = lines.filter((line) => line['event'] === 'access').length
+    const dropped = lines.find((line) => line['event'] === 'linesDropped')
+    expect(written + Number(dropped?.['lines'])).toBe(30_000)
+  })
+})
+
+/** A child with \`log\` on its stderr (a pipe) and one \`exchange\` to log. */
+function run(body: string) {
+  const module = new URL('../../src/adapters/log.ts', import.meta.url).href
+  const script = `
+    import { createLog } from '${module}'
+    const log = createLog({ level: 'info', access: true })
+    const exchange = ${JSON.stringify(exchange())}
+    const times = ${JSON.stringify(times)}
+    ${body}
+  `
+  return spawn(process.execPath, ['--input-type=module', '--eval', script], { stdio: 'pipe' })
+}
+
+function endOf(child: ReturnType<typeof run>): Promise<{ code: number | null; stdout: string }> {
+  let stdout = ''
+  child.stdin.on('error', () => {})
+  child.stdout.on('data', (chunk: Buffer) => (stdout += chunk.toString()))
+  // Whatever nobody read is let go at the end, as 'close' waits for it.
+  child.once('exit', () => child.stderr.resume())
+  return new Promise((resolve) => child.once('close', (code) => resolve({ code, stdout })))
+}

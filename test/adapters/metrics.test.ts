@@ -1,0 +1,227 @@
+import { describe, expect, it } from 'vitest'
+import { createMetrics, type Metrics, type RequestRecord } from '../../src/adapters/metrics.ts'
+
+const names = { revision: 'abc123', plans: ['free', 'pro'], routes: ['listPets', 'getPet'] }
+const create = (): Metrics => createMetrics({ version: '1.2.3', ...names })
+
+const record = (more: Partial<RequestRecord> = {}): RequestRecord => ({
+  route: 'listPets',
+  plan: 'pro',
+  method: 'GET',
+  status: 200,
+  gatewaySeconds: 0.0003,
+  upstreamSeconds: 0.004,
+  refusal: undefined,
+  deprecated: false,
+  ...more,
+})
+
+/** The samples of the page as a map from `name{labels}` to the value. */
+async function samples(metrics: Metrics): Promise<Map<string, number>> {
+  const { body } = await metrics.render()
+  return new Map(
+    body
+      .split('\n')
+      .filter((line) => line !== '' && !line.startsWith('#'))
+      .map((line) => {
+        const cut = line.lastIndexOf(' ')
+        return [line.slice(0, cut), Number(line.slice(cut + 1))]
+      }),
+  )
+}
+
+const done = (metrics: Metrics, more?: Partial<RequestRecord>): void => {
+  metrics.requestStarted()
+  metrics.requestDone(record(more))
+}
+
+describe('metrics of requests', () => {
+  it('counts by route, plan, method and status class', async () => {
+    const metrics = create()
+    done(metrics)
+    done(metrics, { status: 204 })
+    done(metrics, { status: 404, method: 'POST', plan: 'free' })
+    done(metrics, { status: 101, route: 'getPet' })
+    const page = await samples(metrics)
+    const count = (labels: string) => page.get(`tollgate_requests_total{${labels}}`)
+    expect(count('route="listPets",plan="pro",method="GET",status="2xx"')).toBe(2)
+    expect(count('route="listPets",plan="free",method="POST",status="4xx"')).toBe(1)
+    expect(count('route="getPet",plan="pro",method="GET",status="1xx"')).toBe(1)
+  })
+
+  it('says none for requests without a credential and for connections without an answer', async () => {
+    const metrics = create()
+    done(metrics, { plan: undefined, status: 401 })
+    done(metrics, { plan: '', status: 401 })
+    done(metrics, { plan: undefined, status: 0 })
+    const page = await samples(metrics)
+    const count = (status: string) =>
+      page.get(
+        `tollgate_requests_total{route="listPets",plan="none",method="GET",status="${status}"}`,
+      )
+    expect(count('4xx')).toBe(2)
+    expect(count('none')).toBe(1)
+  })
+
+  it('keeps the number of series bounded whatever clients send', async () => {
+    const metrics = create()
+    for (let index = 0; index < 5_000; index++) {
+      done(metrics, {
+        route: `/p/${index}`,
+        plan: `plan-${index}`,
+        method: `M${index}`,
+        status: 200,
+      })
+      done(metrics, { route: '__proto__', plan: 'constructor', method: 'hasOwnProperty' })
+    }
+    const page = await samples(metrics)
+    const requests = [...page].filter(([name]) => name.startsWith('tollgate_requests_total'))
+    expect(requests).toEqual([
+      [
+        'tollgate_requests_total{route="unmatched",plan="other",method="other",status="2xx"}',
+        10_000,
+      ],
+    ])
+  })
+
+  it('puts a duration into the bucket that holds it and all larger ones', async () => {
+    const metrics = create()
+    done(metrics, { gatewaySeconds: 0.00005, upstreamSeconds: 31 })
+    done(metrics, { gatewaySeconds: 0.0002, upstreamSeconds: undefined })
+    const page = await samples(metrics)
+    const own = (le: string) =>
+      page.get(`tollgate_request_duration_seconds_bucket{route="listPets",le="${le}"}`)
+    expect([own('0.00005'), own('0.0001'), own('0.00025'), own('+Inf')]).toEqual([1, 1, 2, 2])
+    expect(page.get('tollgate_request_duration_seconds_count{route="listPets"}')).toBe(2)
+    expect(page.get('tollgate_request_duration_seconds_sum{route="listPets"}')).toBeCloseTo(0.00025)
+    const upstream = (le: string) =>
+      page.get(`tollgate_upstream_duration_seconds_bucket{route="listPets",le="${le}"}`)
+    expect([upstream('30'), upstream('+Inf')]).toEqual([0, 1])
+  })
+
+  it('takes a negative or missing time as zero, so that a sum never turns into NaN', async () => {
+    const metrics = create()
+    done(metrics, { gatewaySeconds: Number.NaN, upstreamSeconds: -1 })
+    const page = await samples(metrics)
+    expect(page.get('tollgate_request_duration_seconds_sum{route="listPets"}')).toBe(0)
+    expect(page.get('tollgate_upstream_duration_seconds_sum{route="listPets"}')).toBe(0)
+  })
+
+  it('shows requests in flight, refusals by code and deprecated requests', async () => {
+    const metrics = create()
+    metrics.requestStarted()
+    metrics.requestStarted()
+    metrics.requestDone(record({ status: 429, refusal: 'rate_limit_exceeded', deprecated: true }))
+    metrics.refusedUnparsed('invalid_request')
+    metrics.upstreamFailed('broken')
+    const page = await samples(metrics)
+    expect(page.get('tollgate_requests_in_flight')).toBe(1)
+    expect(page.get('tollgate_refusals_total{code="rate_limit_exceeded"}')).toBe(1)
+    expect(page.get('tollgate_refusals_total{code="invalid_request"}')).toBe(1)
+    expect(page.get('tollgate_refusals_total{code="api_key_banned"}')).toBe(0)
+    expect(page.get('tollgate_deprecated_requests_total{route="listPets",plan="pro"}')).toBe(1)
+    expect(page.get('tollgate_upstream_failures_total{kind="broken"}')).toBe(1)
+  })
+})
+
+describe('metrics of quota, bans and configuration', () => {
+  it('follows the quota observer', async () => {
+    const metrics = create()
+    metrics.quota.decision('none', 'admitted')
+    metrics.quota.decision('day', 'refused')
+    metrics.quota.storeCall('ok', 0.0004)
+    metrics.quota.storeCall('timeout', 0.1)
+    metrics.quota.outage(false)
+    metrics.quota.degraded('local')
+    const during = await samples(metrics)
+    expect(during.get('tollgate_store_up')).toBe(0)
+    metrics.quota.outage(true)
+    const page = await samples(metrics)
+    const decisions = 'tollgate_quota_decisions_total'
+    expect(page.get(`${decisions}{window="none",outcome="admitted"}`)).toBe(1)
+    expect(page.get(`${decisions}{window="day",outcome="refused"}`)).toBe(1)
+    expect(page.get(`${decisions}{window="minute",outcome="refused"}`)).toBe(0)
+    expect(page.get('tollgate_store_calls_total{outcome="timeout"}')).toBe(1)
+    expect(page.get('tollgate_store_call_duration_seconds_bucket{le="0.0005"}')).toBe(1)
+    expect(page.get('tollgate_store_call_duration_seconds_count')).toBe(2)
+    expect(page.get('tollgate_store_up')).toBe(1)
+    expect(page.get('tollgate_store_outages_total')).toBe(1)
+    expect(page.get('tollgate_degraded_decisions_total{mode="local"}')).toBe(1)
+  })
+
+  it('counts strikes and bans and shows the keys banned now', async () => {
+    const metrics = create()
+    metrics.strike()
+    metrics.strike()
+    metrics.banned()
+    metrics.bannedKeys(7)
+    const page = await samples(metrics)
+    expect(page.get('tollgate_strikes_total')).toBe(2)
+    expect(page.get('tollgate_bans_total')).toBe(1)
+    expect(page.get('tollgate_banned_keys')).toBe(7)
+  })
+
+  it('keeps counters over a reload and gives new routes and plans series of their own', async () => {
+    const metrics = create()
+    done(metrics)
+    metrics.configRefused()
+    expect((await samples(metrics)).get('tollgate_config_last_load_successful')).toBe(0)
+    const reloaded = { revision: 'def456', plans: ['gold'], routes: ['listPets', 'addPet'] }
+    metrics.configLoaded(reloaded, 1_800_000_000_500)
+    done(metrics)
+    done(metrics, { route: 'addPet', plan: 'gold' })
+    const page = await samples(metrics)
+    const count = (labels: string) => page.get(`tollgate_requests_total{${labels}}`)
+    expect(count('route="listPets",plan="pro",method="GET",status="2xx"')).toBe(2)
+    expect(count('route="addPet",plan="gold",method="GET",status="2xx"')).toBe(1)
+    expect(page.get('tollgate_config_info{revision="def456"}')).toBe(1)
+    expect(page.has('tollgate_config_info{revision="abc123"}')).toBe(false)
+    expect(page.get('tollgate_config_last_load_timestamp_seconds')).toBe(1_800_000_000.5)
+    expect(page.get('tollgate_config_last_load_successful')).toBe(1)
+    expect(page.get('tollgate_config_loads_total{outcome="taken"}')).toBe(2)
+    expect(page.get('tollgate_config_loads_total{outcome="refused"}')).toBe(1)
+  })
+})
+
+describe('the page', () => {
+  it('is in the Prometheus text format, each family with one HELP and one TYPE line', async () => {
+    const metrics = create()
+    done(metrics)
+    const { contentType, body } = await metrics.render()
+    expect(contentType).toMatch(/^text\/plain; version=0\.0\.4/)
+    const types = body.split('\n').filter((line) => line.startsWith('# TYPE '))
+    const families = types.map((line) => line.split(' ')[2] ?? '')
+    expect(new Set(families).size).toBe(families.length)
+    for (const line of body.split('\n')) {
+      if (line === '' || line.startsWith('#')) continue
+      expect(line).toMatch(
+        /^[a-z][a-z0-9_]*(\{([a-z_]+="[^"\n]*",?)*\})? (-?[\d.e+-]+|NaN|Nan|\+Inf)$/,
+      )
+      const name = /^[a-z0-9_]+/.exec(line)?.[0] ?? ''
+      const family = name.replace(/_(bucket|sum|count)$/, '')
+      expect(families.includes(name) || families.includes(family), line).toBe(true)
+    }
+  })
+
+  it('carries build versions and the defaults of Node.js', async () => {
+    const page = await samples(create())
+    const build = `tollgate_build_info{version="1.2.3",node="${process.version}"}`
+    expect(page.get(build)).toBe(1)
+    expect(page.has('process_resident_memory_bytes')).toBe(true)
+    expect(page.has('nodejs_eventloop_lag_p99_seconds')).toBe(true)
+  })
+
+  it('escapes names from the configuration', async () => {
+    const metrics = createMetrics({ version: '1', revision: 'a', plans: [], routes: ['a"b\\c\nd'] })
+    done(metrics, { route: 'a"b\\c\nd', plan: undefined })
+    const { body } = await metrics.render()
+    expect(body).toContain('route="a\\"b\\\\c\\nd",plan="none"')
+  })
+
+  it('can be rendered by several scrapes at once', async () => {
+    const metrics = create()
+    done(metrics)
+    const pages = await Promise.all([metrics.render(), metrics.render(), metrics.render()])
+    for (const { body } of pages) expect(body).toContain('tollgate_requests_total{')
+  })
+})
