@@ -1,0 +1,278 @@
+/** Holds the container files, the alerts and the dashboard against the project as it is. */
+import { existsSync, readFileSync } from 'node:fs'
+import { join, normalize } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { parse } from 'yaml'
+import { createMetrics } from '../src/adapters/metrics.ts'
+import { refuseDemoKeys } from '../src/cli/demo-keys.ts'
+import { usage } from '../src/cli/usage.ts'
+import { loadConfig } from '../src/config/load.ts'
+import { ConfigError } from '../src/config/problems.ts'
+import { refusalKinds } from '../src/refusals.ts'
+import { parseDurationMs } from '../src/rules/durations.ts'
+
+const root = join(import.meta.dirname, '..')
+const read = (file: string): string => readFileSync(join(root, file), 'utf8')
+const inProject = (path: string): boolean => existsSync(join(root, path))
+
+interface Service {
+  readonly image?: string
+  readonly build?: string
+  readonly command?: readonly string[]
+  readonly environment?: Readonly<Record<string, string>>
+  readonly volumes?: readonly string[]
+  readonly ports?: readonly string[]
+  readonly networks?: readonly string[]
+  readonly depends_on?: Readonly<Record<string, { readonly condition: string }>>
+  readonly healthcheck?: object
+  readonly stop_grace_period?: string
+}
+interface Compose {
+  readonly services: Readonly<Record<string, Service>>
+  readonly networks: Readonly<Record<string, unknown>>
+  readonly volumes: Readonly<Record<string, unknown>>
+}
+interface PackageFile {
+  readonly engines: { readonly node: string }
+  readonly scripts: Readonly<Record<string, string>>
+}
+
+const dockerfile = read('Dockerfile').replaceAll(/\\\n/g, ' ').split('\n')
+const instructions = (name: string): string[] =>
+  dockerfile
+    .filter((line) => line.startsWith(`${name} `))
+    .map((line) => line.slice(name.length + 1))
+const compose = parse(read('compose.yaml')) as Compose
+const services = Object.entries(compose.services)
+const service = (name: string): Service => compose.services[name] ?? {}
+const packageFile = JSON.parse(read('package.json')) as PackageFile
+
+const env = { TOLLGATE_KEY_SHA256: 'a'.repeat(64) }
+const config = loadConfig(join(root, 'config/compose.yaml'), env)
+
+describe('the image', () => {
+  const copies = instructions('COPY').map((line) => line.split(/\s+/))
+
+  it('copies only paths that exist, or that its own build makes', () => {
+    const { compilerOptions } = JSON.parse(read('src/tsconfig.json')) as {
+      compilerOptions: { outDir: string }
+    }
+    const made = [normalize(join('src', compilerOptions.outDir)), 'node_modules'].map(
+      (folder) => `/build/${folder}/`,
+    )
+    for (const [first = '', ...rest] of copies) {
+      const sources = first.startsWith('--from=')
+        ? rest.slice(0, -1)
+        : [first, ...rest.slice(0, -1)]
+      for (const source of sources)
+        expect(
+          first.startsWith('--from=') ? made.includes(source) : inProject(source),
+          source,
+        ).toBe(true)
+    }
+  })
+
+  it('copies from the checkout by name: nothing beside it can slip into the image', () => {
+    const sources = copies
+      .filter(([first]) => !first?.startsWith('--'))
+      .flatMap((words) => words.slice(0, -1))
+    expect(new Set(sources)).toEqual(
+      new Set(['package.json', 'package-lock.json', 'src/', 'tsconfig.json']),
+    )
+  })
+
+  it('runs on a release of Node.js that the package takes', () => {
+    const oldest = Number(/^>=(\d+)/.exec(packageFile.engines.node)?.[1])
+    for (const line of instructions('FROM'))
+      expect(Number(/^node:(\d+)-slim\b/.exec(line)?.[1]), line).toBeGreaterThan(oldest)
+  })
+
+  it('builds with a script there is, and starts what the build writes, without root', () => {
+    for (const [, script = ''] of dockerfile.join('\n').matchAll(/npm run (\w+)/g))
+      expect(packageFile.scripts).toHaveProperty(script)
+    expect(instructions('ENTRYPOINT')).toEqual(['["node", "dist/main.js"]'])
+    expect(inProject('src/main.ts')).toBe(true)
+    expect(JSON.parse(instructions('CMD')[0] ?? '')).toEqual(service('gateway').command)
+    expect(instructions('USER')).toEqual(['node'])
+  })
+
+  it('asks the admin listener of the configuration for its health', () => {
+    const [check = ''] = instructions('HEALTHCHECK')
+    expect(check).toContain(`http://127.0.0.1:${config.admin.listen.port}/healthz`)
+  })
+})
+
+describe('compose.yaml', () => {
+  it('mounts only files that exist and volumes that it declares', () => {
+    const mounts = services.flatMap(([, { volumes }]) => volumes ?? [])
+    expect(mounts.length).toBeGreaterThan(3)
+    for (const mount of mounts) {
+      const source = mount.split(':')[0] ?? ''
+      expect(source.startsWith('./') ? inProject(source) : source in compose.volumes, mount).toBe(
+        true,
+      )
+    }
+  })
+
+  it('runs commands that tollgate has', () => {
+    const built = services.filter(([, { build }]) => build !== undefined)
+    expect(built.map(([name]) => name)).toEqual(['gateway', 'catalogue'])
+    for (const [name, { command = [] }] of built) {
+      const line = usage.split('\n').find((text) => text.startsWith(`  ${command[0]} `)) ?? ''
+      expect(line, name).not.toBe('')
+      for (const option of command.filter((word) => word.startsWith('--')))
+        expect(line).toContain(option)
+    }
+  })
+
+  it('waits for services that can say they are healthy', () => {
+    for (const [name, { depends_on: needs = {} }] of services) {
+      for (const [needed, { condition }] of Object.entries(needs)) {
+        expect(condition).toBe('service_healthy')
+        expect(service(needed).healthcheck, `${name} needs ${needed}`).toBeDefined()
+      }
+    }
+  })
+
+  it('publishes ports on loopback only, and those of the gateway where it listens', () => {
+    for (const port of services.flatMap(([, { ports }]) => ports ?? []))
+      expect(port).toMatch(/^127\.0\.0\.1:\d+:\d+$/)
+    const inside = service('gateway').ports?.map((port) => Number(port.split(':')[2]))
+    expect(inside).toEqual([config.server.listen.port, config.admin.listen.port])
+    expect(service('catalogue').ports).toBeUndefined()
+    expect(service('redis').ports).toBeUndefined()
+  })
+
+  it('gives the gateway longer to stop than it takes to drain', () => {
+    const graceMs = parseDurationMs(service('gateway').stop_grace_period ?? '') ?? 0
+    expect(graceMs).toBeGreaterThan(config.server.timeouts.drainMs)
+  })
+})
+
+describe('config/compose.yaml', () => {
+  it('is mounted where the gateway looks for it', () => {
+    const { volumes = [], command = [] } = service('gateway')
+    expect(volumes).toContain(`./config/compose.yaml:${command.at(-1)}:ro`)
+  })
+
+  it('needs no variable that compose.yaml does not pass, and needs the digest', () => {
+    expect(Object.keys(service('gateway').environment ?? {})).toEqual(Object.keys(env))
+    expect(() => loadConfig(join(root, 'config/compose.yaml'), {})).toThrow(ConfigError)
+  })
+
+  it('names the services of compose.yaml and shares a network with them', () => {
+    const hosts = [...config.upstream.urls, config.store.redis ?? ''].map(
+      (url) => new URL(url).hostname,
+    )
+    expect(hosts).toEqual(['catalogue', 'redis'])
+    for (const host of hosts) {
+      const shared = service(host).networks?.filter((name) =>
+        service('gateway').networks?.includes(name),
+      )
+      expect(shared, host).toHaveLength(1)
+    }
+    const port = service('catalogue')
+      .command?.find((word) => word.startsWith('0.0.0.0:'))
+      ?.split(':')[1]
+    expect(new URL(config.upstream.urls[0] ?? '').port).toBe(port)
+  })
+
+  it('opens no demo key to the network', () => {
+    expect(config.server.listen.host).toBe('0.0.0.0')
+    expect(refuseDemoKeys(config)).toBeUndefined()
+  })
+})
+
+/** Families of the page with the labels of their samples; every labelled counter has been used once. */
+async function families(): Promise<Map<string, Set<string>>> {
+  const metrics = createMetrics({
+    version: '1',
+    revision: 'r',
+    plans: ['pro'],
+    routes: ['listPets'],
+  })
+  metrics.requestStarted()
+  metrics.requestDone({
+    route: 'listPets',
+    plan: 'pro',
+    method: 'GET',
+    status: 200,
+    gatewaySeconds: 0.001,
+    upstreamSeconds: 0.001,
+    refusal: undefined,
+    deprecated: true,
+  })
+  const found = new Map<string, Set<string>>()
+  for (const line of (await metrics.render()).body.split('\n')) {
+    const [, name = '', labels = ''] = /^([a-z_0-9]+)(?:\{(.*)\})? /.exec(line) ?? []
+    const names = Array.from(labels.matchAll(/([a-z_]+)="/g), ([, label = '']) => label)
+    if (name !== '') found.set(name, new Set([...(found.get(name) ?? []), ...names]))
+  }
+  return found
+}
+
+const alertExpressions = (
+  parse(read('config/prometheus/alerts.yml')) as { groups: { rules: { expr: string }[] }[] }
+).groups.flatMap(({ rules }) => rules.map(({ expr }) => expr))
+const panels = (
+  JSON.parse(read('config/grafana/dashboard.json')) as {
+    panels: { targets?: { expr: string }[] }[]
+  }
+).panels
+const panelExpressions = panels.flatMap(({ targets }) => targets?.map(({ expr }) => expr) ?? [])
+
+const metricName = /\b(?:tollgate|nodejs|process)_[a-z0-9_]+/g
+/** Labels that Prometheus itself adds. */
+const scrapeLabels = ['instance', 'job']
+
+describe('alerts and dashboard', () => {
+  it.each([...alertExpressions, ...panelExpressions])(
+    'asks for what the gateway exports: %s',
+    async (expr) => {
+      const page = await families()
+      const names = expr.match(metricName) ?? []
+      for (const name of names) expect(page.has(name), name).toBe(true)
+      const labels = new Set([
+        ...names.flatMap((name) => [...(page.get(name) ?? [])]),
+        ...scrapeLabels,
+      ])
+      const asked = [
+        ...Array.from(expr.matchAll(/\bby \(([^)]*)\)/g), ([, list = '']) => list.split(/,\s*/)),
+        ...Array.from(expr.matchAll(/([a-z_]+)\s*(?:=~|!~|!=|=)\s*"/g), ([, label = '']) => [
+          label,
+        ]),
+      ].flat()
+      for (const label of asked) expect([...labels], expr).toContain(label)
+      expect(expr.split('(').length).toBe(expr.split(')').length)
+    },
+  )
+
+  it('ask for refusal codes there are', () => {
+    const codes = [...alertExpressions, ...panelExpressions].flatMap((expr) =>
+      Array.from(expr.matchAll(/code=~?"([^"]+)"/g), ([, list = '']) => list.split('|')).flat(),
+    )
+    expect(codes.length).toBeGreaterThan(2)
+    for (const code of codes) expect(refusalKinds).toHaveProperty(code)
+  })
+
+  it('show every metric of the gateway', async () => {
+    const shown = panelExpressions.join('\n')
+    const own = [...(await families()).keys()].filter((name) => name.startsWith('tollgate_'))
+    expect(own.length).toBeGreaterThan(20)
+    for (const name of own) expect(shown, name).toContain(name.replace(/_(sum|count)$/, '_bucket'))
+  })
+
+  it('scrape the gateway where it serves its metrics', () => {
+    const { scrape_configs: jobs, rule_files: rules } = parse(
+      read('config/prometheus/prometheus.yml'),
+    ) as {
+      scrape_configs: { job_name: string; static_configs: { targets: string[] }[] }[]
+      rule_files: string[]
+    }
+    expect(jobs.flatMap((job) => job.static_configs.flatMap(({ targets }) => targets))).toEqual([
+      `gateway:${config.admin.listen.port}`,
+    ])
+    for (const file of rules) expect(inProject(`config/prometheus/${file}`)).toBe(true)
+    expect(alertExpressions.join('\n')).toContain(`job="${jobs[0]?.job_name}"`)
+  })
+})
