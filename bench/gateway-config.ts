@@ -1,0 +1,48 @@
+/** The gateway's configuration for the bench, as the file it reads. */
+import {
+  ampleClients,
+  ampleLimits,
+  exhaustedClients,
+  exhaustedLimits,
+  type BenchClient,
+} from './workload.ts'
+
+export interface GatewayVariant {
+  readonly engine: 'undici' | 'http-proxy-3'
+  /** undefined: the embedded store. */
+  readonly redis: string | undefined
+  readonly backend: string
+}
+
+/** JSON, which is YAML too. Access log and metrics stay on, as in production. */
+export function gatewayConfig({ engine, redis, backend }: GatewayVariant): string {
+  const client =
+    (limits: typeof ampleLimits) =>
+    ({ id, sha256 }: BenchClient) => ({
+      id,
+      plan: 'enterprise',
+      limits,
+      keys: [{ id: `${id}-key`, sha256 }],
+    })
+  return JSON.stringify({
+    server: { listen: '127.0.0.1:0', basePath: '/v1' },
+    admin: { listen: '127.0.0.1:0' },
+    upstream: { urls: [backend], engine },
+    store: { redis: redis ?? '' },
+    plans: { enterprise: { custom: true } },
+    clients: [
+      ...ampleClients.map(client(ampleLimits)),
+      ...exhaustedClients.map(client(exhaustedLimits)),
+    ],
+    // The refusals measured are 401 and the 429 of a used-up window: neither may turn into another on the way.
+    anonymous: { perMinute: 1_000_000_000 },
+    bans: { strikes: 1_000_000, within: '1s' },
+    routes: [
+      { name: 'listPets', match: 'GET /pets' },
+      { name: 'createPet', match: 'POST /pets' },
+      { name: 'getPet', match: 'GET /pets/{petId}' },
+      { name: 'listOrders', match: 'GET /store/orders' },
+    ],
+    log: { level: 'info', access: true },
+  })
+}

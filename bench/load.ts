@@ -1,0 +1,148 @@
+/** The load generator's own process: autocannon, with the CPU of the measured processes read at the window's edges. */
+import autocannon from 'autocannon'
+import { cpuMicroseconds } from './cpu.ts'
+
+export interface LoadOrder {
+  readonly url: string
+  readonly connections: number
+  /** Bearer tokens. */
+  readonly keys: readonly string[]
+  /** rotate: each connection walks through all keys, starting at its own. own: each has an equal share to itself. */
+  readonly distribution: 'rotate' | 'own'
+  readonly expect: Expectation
+  /** amount: so many requests and no measurement. */
+  readonly length:
+    | { readonly amount: number }
+    | { readonly warmUpSeconds: number; readonly measuredSeconds: number }
+  /** Processes whose CPU time is read. */
+  readonly pids: readonly number[]
+}
+
+export interface Expectation {
+  readonly status: number
+  /** What every body must contain; the whole body where `exact`. */
+  readonly body: string
+  readonly exact: boolean
+}
+
+export interface LoadOutcome {
+  /** Answers within the window. */
+  readonly requests: number
+  readonly seconds: number
+  readonly p50Ms: number
+  readonly p99Ms: number
+  /** Used within the window, in the order of `pids`. */
+  readonly cpuMicroseconds: readonly number[]
+  /** What was not as expected, from the first request of the warm-up on; empty for a valid run. */
+  readonly faults: readonly string[]
+}
+
+process.once('message', (order: LoadOrder) => {
+  void load(order).then((outcome) => process.send?.(outcome, () => process.disconnect?.()))
+})
+process.once('disconnect', () => process.exit(0))
+
+async function load(order: LoadOrder): Promise<LoadOutcome> {
+  const { length, expect } = order
+  const statuses = new Map<number, number>()
+  const window = measuredWindow(order.pids)
+  const finished = Promise.withResolvers<autocannon.Result>()
+  const instance = autocannon(
+    {
+      url: order.url,
+      connections: order.connections,
+      ...('amount' in length
+        ? { amount: length.amount }
+        : { duration: length.warmUpSeconds + length.measuredSeconds + 10 }),
+      sampleInt: 100,
+      setupClient: keyedClients(order),
+      verifyBody: (body) =>
+        expect.exact ? body === expect.body : String(body).includes(expect.body),
+    },
+    (error: unknown, result) => (error ? finished.reject(error) : finished.resolve(result)),
+  )
+  instance.on('response', (_client, status, _bytes, latencyMs) => {
+    statuses.set(status, (statuses.get(status) ?? 0) + 1)
+    window.answer(latencyMs)
+  })
+  if ('warmUpSeconds' in length) {
+    setTimeout(window.open, length.warmUpSeconds * 1000)
+    setTimeout(
+      () => {
+        window.close()
+        instance.stop()
+      },
+      (length.warmUpSeconds + length.measuredSeconds) * 1000,
+    )
+  }
+  const result = await finished.promise
+  return { ...window.figures(), faults: faultsOf(order, result, statuses) }
+}
+
+function keyedClients({ url, connections, keys, distribution }: LoadOrder) {
+  const path = new URL(url).pathname + new URL(url).search
+  const requests = keys.map((key) => ({ path, headers: { authorization: `Bearer ${key}` } }))
+  let nth = 0
+  return (client: autocannon.Client): void => {
+    const start = Math.floor((nth++ * requests.length) / connections)
+    const share = Math.floor(requests.length / connections)
+    client.setRequests(
+      distribution === 'own'
+        ? requests.slice(start, start + share)
+        : [...requests.slice(start), ...requests.slice(0, start)],
+    )
+  }
+}
+
+function measuredWindow(pids: readonly number[]) {
+  const latenciesMs: number[] = []
+  let measuring = false
+  let openedMs = 0
+  let closedMs = 0
+  let before: number[] = []
+  let after: number[] = []
+  return {
+    answer: (latencyMs: number): void => {
+      if (measuring) latenciesMs.push(latencyMs)
+    },
+    open: (): void => {
+      measuring = true
+      before = pids.map(cpuMicroseconds)
+      openedMs = performance.now()
+    },
+    close: (): void => {
+      closedMs = performance.now()
+      after = pids.map(cpuMicroseconds)
+      measuring = false
+    },
+    figures: (): Omit<LoadOutcome, 'faults'> => {
+      const sorted = Float64Array.from(latenciesMs).sort()
+      const quantile = (q: number): number => sorted[Math.floor((sorted.length - 1) * q)] ?? NaN
+      return {
+        requests: sorted.length,
+        seconds: (closedMs - openedMs) / 1000,
+        p50Ms: quantile(0.5),
+        p99Ms: quantile(0.99),
+        cpuMicroseconds: after.map((total, index) => total - (before[index] ?? NaN)),
+      }
+    },
+  }
+}
+
+function faultsOf(
+  { connections, expect }: LoadOrder,
+  result: autocannon.Result,
+  statuses: ReadonlyMap<number, number>,
+): string[] {
+  const answered = [...statuses.values()].reduce((sum, count) => sum + count, 0)
+  const unexpected = [...statuses].filter(([status]) => status !== expect.status)
+  // autocannon opens a closed connection again in silence; its request stays without an answer.
+  const lost = result.requests.sent - answered - connections
+  return [
+    ...unexpected.map(([status, count]) => `${count} answers with status ${status}`),
+    ...(answered === 0 ? ['no answers'] : []),
+    ...(result.errors > 0 ? [`${result.errors} connection errors or time-outs`] : []),
+    ...(result.mismatches > 0 ? [`${result.mismatches} wrong bodies`] : []),
+    ...(lost > 0 ? [`${lost} requests lost by a closed connection`] : []),
+  ]
+}

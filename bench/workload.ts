@@ -1,0 +1,50 @@
+/** The requests every run sends: one path, 200 keys with quota to spare, 200 without, and keys nobody knows. */
+import { createHash } from 'node:crypto'
+
+export const requestPath = '/v1/pets?limit=20'
+export const connections = 64
+export const keyCount = 200
+
+/** Far above what the run can use, and of the order a large customer gets, so that leases are of ordinary size. */
+export const ampleLimits = { perMinute: 60_000, perDay: 10_000_000 }
+/** Used up by the first request, until the end of the UTC day. */
+export const exhaustedLimits = { perMinute: 1, perDay: 1 }
+
+/** The answer of the backend: 200 bytes of JSON. */
+export const backendBody = paddedPets(200)
+
+export interface BenchClient {
+  readonly id: string
+  readonly key: string
+  readonly sha256: string
+}
+
+export const ampleClients = benchClients('ample')
+export const exhaustedClients = benchClients('exhausted')
+
+/** Keys that no configuration knows; every connection has its own, so that none is met often. */
+export const unknownKeys = Array.from({ length: connections * keyCount }, (_, index) =>
+  keyFor(`unknown-${index}`),
+)
+
+function benchClients(kind: string): readonly BenchClient[] {
+  return Array.from({ length: keyCount }, (_, index) => {
+    const id = `${kind}-${index}`
+    const key = keyFor(id)
+    return { id, key, sha256: sha256(key) }
+  })
+}
+
+function keyFor(seed: string): string {
+  return `tg_${sha256(seed).slice(0, 40)}`
+}
+
+function sha256(text: string): string {
+  return createHash('sha256').update(text).digest('hex')
+}
+
+function paddedPets(bytes: number): string {
+  const pet = { id: 4711, name: 'Rex', status: 'available', tags: ['dog'], note: '' }
+  const missing = bytes - Buffer.byteLength(JSON.stringify([pet]))
+  return JSON.stringify([{ ...pet, note: 'x'.repeat(missing) }])
+}
