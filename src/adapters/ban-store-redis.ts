@@ -1,0 +1,98 @@
+/** Keeps bans in one Redis hash, and tells all processes of new ones over a channel of the same name. */
+import { formatBan, parseBan, toBan, type BanRecord } from '../rules/ban-policy.ts'
+import type { BanStore, BanStoreListener } from './ban-store.ts'
+import type { RedisStore } from './redis-store.ts'
+
+/**
+ * In one step, so that of two processes that ban a key at the same moment the later end stays.
+ * What is there counts only if it is a ban that parseBan would read too; anything else is overwritten.
+ */
+const saveScript = `
+local known = redis.call('HGET', KEYS[1], ARGV[1])
+if known then
+  local read, ban = pcall(cjson.decode, known)
+  local ends = read and type(ban) == 'table' and ban['untilMs']
+  local count = ends and ban['count']
+  if type(ends) == 'number' and type(count) == 'number' and ends <= 9007199254740991 then
+    local mine = tonumber(ARGV[3])
+    if ends > mine or (ends == mine and count >= tonumber(ARGV[4])) then return 0 end
+  end
+end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+redis.call('PUBLISH', ARGV[5], ARGV[6])
+return 1
+`
+
+const forgetScript = `
+if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
+return redis.call('HDEL', KEYS[1], ARGV[1])
+`
+
+/**
+ * `prefix` is store.prefix. `reloadMs` is how often the hash is read although nothing was heard: that brings back bans
+ * which the server lost without losing the connection (FLUSHALL, a failover to a replica that lagged).
+ * The Redis store stays open when the ban store closes: it has other users.
+ */
+export function createRedisBanStore(
+  redis: RedisStore,
+  prefix: string,
+  reloadMs = 30_000,
+): BanStore {
+  const key = `${prefix}:bans`
+  const save = redis.script({ name: 'tollgateBan', text: saveScript, keyCount: 1 })
+  const forget = redis.script({ name: 'tollgateUnban', text: forgetScript, keyCount: 1 })
+  let listener: BanStoreListener | undefined
+  let reload: NodeJS.Timeout | undefined
+
+  const receive = (text: string): void => {
+    const told = parseMessage(text)
+    if (told) listener?.banned(told.keyId, told.ban)
+    else listener?.malformed(`a message on channel ${key}`)
+  }
+  return {
+    watch: (newListener) => {
+      listener = newListener
+      redis.subscribe(key, { message: receive, subscribed: () => listener?.stale() })
+      redis.onRecovered(() => listener?.stale())
+      reload = setInterval(() => listener?.stale(), reloadMs)
+      reload.unref()
+    },
+    load: async () => {
+      const bans = new Map<string, BanRecord>()
+      const malformed: string[] = []
+      for (const [keyId, text] of Object.entries(await redis.hgetall(key))) {
+        const ban = parseBan(text)
+        if (ban) bans.set(keyId, ban)
+        else malformed.push(keyId)
+      }
+      if (malformed.length > 0) {
+        const first = JSON.stringify(malformed[0]?.slice(0, 128))
+        listener?.malformed(`hash ${key}, ${malformed.length} fields, the first ${first}`)
+      }
+      return bans
+    },
+    save: async (keyId, ban) => {
+      const message = JSON.stringify({ keyId, ...ban })
+      const args = [keyId, formatBan(ban), ban.untilMs, ban.count, key, message]
+      await save.run({ keys: [key], args })
+    },
+    forget: async (keyId, ban) => {
+      await forget.run({ keys: [key], args: [keyId, formatBan(ban)] })
+    },
+    close: () => {
+      clearInterval(reload)
+      listener = undefined
+      return Promise.resolve()
+    },
+  }
+}
+
+function parseMessage(text: string): { keyId: string; ban: BanRecord } | undefined {
+  try {
+    const told = JSON.parse(text) as { keyId?: unknown } | null
+    const ban = toBan(told)
+    return ban && typeof told?.keyId === 'string' ? { keyId: told.keyId, ban } : undefined
+  } catch {
+    return undefined
+  }
+}

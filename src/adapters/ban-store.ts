@@ -1,0 +1,34 @@
+/** Where bans are kept beyond the memory of one process: the seam, and the store that keeps nothing. */
+import type { BanRecord } from '../rules/ban-policy.ts'
+
+export interface BanStoreListener {
+  /** Another process banned a key. */
+  banned(keyId: string, ban: BanRecord): void
+  /** The store may hold bans not told of, or may lack some of ours: load again. */
+  stale(): void
+  /** Data that is not a ban was found and passed over. */
+  malformed(where: string): void
+}
+
+export interface BanStore {
+  /** Called once, first. The listener hears `stale` as soon as there is something to load, perhaps during this call. */
+  watch(listener: BanStoreListener): void
+  /** Everything kept. Rejects when the store is away. */
+  load(): Promise<ReadonlyMap<string, BanRecord>>
+  /** Keeps a ban, unless the store has a later one of that key, and tells the other processes. Rejects when the store is away. */
+  save(keyId: string, ban: BanRecord): Promise<void>
+  /** Removes a ban if it is still this very one. Rejects when the store is away. */
+  forget(keyId: string, ban: BanRecord): Promise<void>
+  close(): Promise<void>
+}
+
+/** For a gateway without a store: bans live as long as the process. */
+export function createMemoryBanStore(): BanStore {
+  return {
+    watch: (listener) => listener.stale(),
+    load: () => Promise.resolve(new Map()),
+    save: () => Promise.resolve(),
+    forget: () => Promise.resolve(),
+    close: () => Promise.resolve(),
+  }
+}

@@ -1,0 +1,229 @@
+/** Turns a signed token (JWT) into a caller; the only file that knows jose. */
+import { hash } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { createLocalJWKSet, errors, jwtVerify, type CryptoKey, type JSONWebKeySet } from 'jose'
+import type { ClientConfig, JwtConfig, PlanConfig } from '../config/config.ts'
+import { createCaller, isJwtForm, type Caller } from '../rules/credentials.ts'
+import { readToken, type TokenRules, type TokenStatement } from '../rules/token-claims.ts'
+import { createJwksSource, type JwksTiming } from './jwks-source.ts'
+import { createWorkGate } from './work-gate.ts'
+
+export interface JwtVerifier {
+  /**
+   * The caller of a valid token, at once if the token was seen before; undefined for any other. Never rejects.
+   * `nowMs` is Unix time in ms.
+   */
+  verify(token: string, nowMs: number): Caller | undefined | Promise<Caller | undefined>
+  /** Resolves when the key set was loaded or could not be; until it is, tokens are refused. */
+  ready(): Promise<void>
+  close(): void
+}
+
+export interface JwtLog {
+  /** The key set could not be fetched; the last good one stays in use. */
+  keySetFailed(reason: string): void
+  keySetLoaded(keyCount: number): void
+  /** A token was refused unread because too many are being checked. May be called very often. */
+  overloaded(): void
+}
+
+export interface JwtVerifierOptions {
+  /** By client id. A token whose client is configured gets that client's plan, limits and quota. */
+  readonly clients: ReadonlyMap<string, ClientConfig>
+  readonly plans: ReadonlyMap<string, PlanConfig>
+  readonly log?: JwtLog | undefined
+  readonly timing?: Partial<JwksTiming> | undefined
+}
+
+const maxRemembered = 10_000
+// Signatures are checked on Node's pool of four threads; at some 100 us each the whole queue is below 50 ms of work.
+const gateLimits = { running: 8, waiting: 1024 }
+/** How many keys are tried for a token that names none. */
+const maxKeysTried = 4
+
+interface KeySet {
+  readonly find: ReturnType<typeof createLocalJWKSet>
+  readonly kids: ReadonlySet<unknown>
+  readonly size: number
+}
+
+interface Remembered {
+  readonly caller: Caller
+  readonly expiresAtMs: number
+}
+
+interface Presented {
+  readonly token: string
+  readonly digest: string
+  readonly statement: TokenStatement
+  readonly nowMs: number
+}
+
+interface KeySource {
+  current(): KeySet | undefined
+  renew(nowMs: number): Promise<void> | undefined
+  ready(): Promise<void>
+  close(): void
+}
+
+/** Throws an Error that names the fault when jwksFile cannot be used, or an algorithm is not a public-key one. */
+export function createJwtVerifier(config: JwtConfig, options: JwtVerifierOptions): JwtVerifier {
+  // Known in full before the first token: a shared-secret algorithm would let a published key sign tokens.
+  for (const name of config.algorithms)
+    if (!/^(?:RS|PS|ES)(?:256|384|512)$|^(?:EdDSA|Ed25519)$|^ML-DSA-(?:44|65|87)$/.test(name))
+      throw new Error(`jwt.algorithms: ${name} is not a public-key signature algorithm`)
+  const { issuer, audience, clientClaim, planClaim } = config
+  const algorithms = new Set(config.algorithms)
+  const rules: TokenRules = { issuer, audience, algorithms, clientClaim, planClaim }
+  const remembered = new Map<string, Remembered>()
+  const underway = new Map<string, Promise<Caller | undefined>>()
+  const gate = createWorkGate(gateLimits)
+  // A key may have been withdrawn, so tokens it signed are checked again.
+  const source = openKeySource(config, options, () => remembered.clear())
+
+  const keysFor = async (statement: TokenStatement, nowMs: number): Promise<KeySet | undefined> => {
+    if (!covers(source.current(), statement.kid)) await source.renew(nowMs)
+    const keys = source.current()
+    return covers(keys, statement.kid) ? keys : undefined
+  }
+  const remember = (digest: string, proven: Remembered): void => {
+    const oldest = remembered.size >= maxRemembered ? remembered.keys().next() : undefined
+    if (oldest && !oldest.done) remembered.delete(oldest.value)
+    remembered.set(digest, proven)
+  }
+  const prove = async ({ token, digest, statement, nowMs }: Presented) => {
+    const caller = toCaller(statement, options)
+    const keys = caller && (await keysFor(statement, nowMs))
+    if (!keys) return undefined
+    const proven = await gate.run(() => isProven(token, keys, { config, nowMs }))
+    if (proven === undefined) options.log?.overloaded()
+    if (!proven) return undefined
+    // The set may have changed while the signature was checked; such a token is believed once, not remembered.
+    if (source.current() === keys) remember(digest, { caller, expiresAtMs: statement.expiresAtMs })
+    return caller
+  }
+
+  return {
+    verify: (token, nowMs) => {
+      if (!isJwtForm(token)) return undefined
+      const digest = hash('sha256', token, 'hex')
+      const known = remembered.get(digest)
+      if (known && nowMs < known.expiresAtMs) return known.caller
+      if (known) remembered.delete(digest)
+      const earlier = underway.get(digest)
+      if (earlier) return earlier
+      const statement = readToken(token, rules, nowMs)
+      if (!statement) return undefined
+      const proof = prove({ token, digest, statement, nowMs }).finally(() =>
+        underway.delete(digest),
+      )
+      underway.set(digest, proof)
+      return proof
+    },
+    ready: () => source.ready(),
+    close: () => source.close(),
+  }
+}
+
+function toCaller(
+  { clientId, plan: planName }: TokenStatement,
+  { clients, plans }: JwtVerifierOptions,
+): Caller | undefined {
+  const keyId = `jwt:${clientId}`
+  const client = clients.get(clientId)
+  if (client) return createCaller({ clientId, plan: client.plan, keyId, limits: client.limits })
+  const plan = planName === undefined ? undefined : plans.get(planName)
+  // A custom plan has no limits of its own, so only configured clients can be on it.
+  return plan?.limits && createCaller({ clientId, plan: plan.name, keyId, limits: plan.limits })
+}
+
+/** A token without a key id (RFC 7515 section 4.1.4 leaves it out at will) is tried on the set as it is. */
+function covers(keys: KeySet | undefined, kid: string | undefined): boolean {
+  return keys !== undefined && (kid === undefined || keys.kids.has(kid))
+}
+
+/** Whether a key of the set signed the token, and jose too finds its claims in order. */
+async function isProven(
+  token: string,
+  keys: KeySet,
+  { config, nowMs }: { readonly config: JwtConfig; readonly nowMs: number },
+): Promise<boolean> {
+  const demands = {
+    algorithms: [...config.algorithms],
+    issuer: config.issuer,
+    audience: config.audience,
+    requiredClaims: ['exp', config.clientClaim],
+    clockTolerance: 0,
+    currentDate: new Date(nowMs),
+  }
+  const signedBy = async (key: KeySet['find'] | CryptoKey): Promise<boolean | Error> => {
+    try {
+      await (typeof key === 'function'
+        ? jwtVerify(token, key, demands)
+        : jwtVerify(token, key, demands))
+      return true
+    } catch (error) {
+      return error instanceof Error ? error : false
+    }
+  }
+  const verdict = await signedBy(keys.find)
+  if (!(verdict instanceof errors.JWKSMultipleMatchingKeys)) return verdict === true
+  let tried = 0
+  for await (const key of verdict)
+    if (tried++ < maxKeysTried && (await signedBy(key)) === true) return true
+  return false
+}
+
+function openKeySource(
+  config: JwtConfig,
+  options: JwtVerifierOptions,
+  onChange: () => void,
+): KeySource {
+  const { jwksFile, jwksUri } = config
+  if (jwksFile !== undefined) {
+    const keys = readKeyFile(jwksFile)
+    options.log?.keySetLoaded(keys.size)
+    return {
+      current: () => keys,
+      renew: () => undefined,
+      ready: () => Promise.resolve(),
+      close: () => undefined,
+    }
+  }
+  if (jwksUri === undefined) throw new Error('jwt: neither jwksUri nor jwksFile is set')
+  return createJwksSource({
+    uri: jwksUri,
+    parse: (body) => {
+      const keys = parseKeySet(body)
+      options.log?.keySetLoaded(keys.size)
+      return keys
+    },
+    onChange,
+    onFailure: (reason) => options.log?.keySetFailed(reason),
+    timing: options.timing,
+  })
+}
+
+function readKeyFile(path: string): KeySet {
+  try {
+    return parseKeySet(readFileSync(path, 'utf8'))
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause)
+    throw new Error(`jwt.jwksFile ${path}: ${reason}`, { cause })
+  }
+}
+
+/** Throws when the text is not a key set, or an empty one: that would lock every token out. */
+function parseKeySet(text: string): KeySet {
+  let set: unknown
+  try {
+    set = JSON.parse(text)
+  } catch {
+    // The parser's own message quotes the text.
+    throw new Error('not JSON')
+  }
+  const find = createLocalJWKSet(set as JSONWebKeySet)
+  const { keys } = find.jwks()
+  if (keys.length === 0) throw new Error('holds no key')
+  return { find, kids: new Set(keys.map((key) => key.kid)), size: keys.length }
+}

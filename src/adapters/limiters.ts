@@ -1,0 +1,101 @@
+/** Counters with a lifetime, in memory or in Redis; the only file that knows rate-limiter-flexible. */
+import {
+  RateLimiterMemory,
+  RateLimiterRedis,
+  RateLimiterRes,
+  RLWrapperTimeouts,
+  type RateLimiterAbstract,
+} from 'rate-limiter-flexible'
+import type { RedisStore } from './redis-store.ts'
+
+/** One number per key, forgotten a fixed time after the key's first addition. */
+export interface Counter {
+  /** Adds whole points and resolves with the key's new total. Never rejects for a total being high. */
+  add(key: string, points: number): Promise<number>
+  reset(key: string): Promise<void>
+}
+
+/** The memory limiter sleeps with setTimeout, which overflows past 24.8 days; the Redis one takes whole seconds, and 0 as "for ever". */
+const maxSeconds = 24 * 86_400
+const wholeSeconds = (ms: number): number => Math.min(Math.max(Math.ceil(ms / 1000), 1), maxSeconds)
+
+/**
+ * A counter for all processes on one Redis. While the store is away, or silent for `timeoutMs`, each process counts
+ * for itself. Without `redis` it always does. `points` only decides what the library calls a refusal.
+ */
+export function createCounter(options: {
+  readonly redis: RedisStore | undefined
+  readonly keyPrefix: string
+  readonly points: number
+  /** Rounded up to whole seconds. */
+  readonly lifetimeMs: number
+  readonly timeoutMs: number
+}): Counter {
+  const { redis, keyPrefix, points, timeoutMs } = options
+  const base = { keyPrefix, points, duration: wholeSeconds(options.lifetimeMs) }
+  const memory = new RateLimiterMemory(base)
+  if (!redis) return { add: (key, n) => total(memory, key, n), reset: (key) => drop(memory, key) }
+  // The insurance sits on the wrapper, not on the Redis limiter within: that one may fail after the wrapper has given up
+  // on it, and would then count the same points in memory a second time.
+  const shared = new RLWrapperTimeouts({
+    keyPrefix,
+    timeoutMs,
+    insuranceLimiter: memory,
+    limiter: new RateLimiterRedis({
+      ...base,
+      storeClient: redis.client,
+      rejectIfRedisNotReady: true,
+    }),
+  })
+  return {
+    add: (key, n) => total(redis.available ? shared : memory, key, n),
+    reset: async (key) => {
+      await drop(memory, key)
+      if (redis.available) await drop(shared, key)
+    },
+  }
+}
+
+async function total(limiter: RateLimiterAbstract, key: string, points: number): Promise<number> {
+  return (await consume(limiter, { key, points })).consumedPoints
+}
+
+async function drop(limiter: RateLimiterAbstract, key: string): Promise<void> {
+  await limiter.delete(key)
+}
+
+/** The library rejects with a result when a limit is passed, and with an Error when the store is lost: only the second is a failure. */
+async function consume(
+  limiter: RateLimiterAbstract,
+  { key, points, seconds }: { key: string; points: number; seconds?: number },
+): Promise<RateLimiterRes> {
+  try {
+    return await limiter.consume(
+      key,
+      points,
+      seconds === undefined ? {} : { customDuration: seconds },
+    )
+  } catch (denial) {
+    if (denial instanceof RateLimiterRes) return denial
+    throw denial
+  }
+}
+
+/** Counts of one fixed window, in memory only; each count is gone when the window is over. */
+export interface WindowCounter {
+  /** Adds one and resolves with the total, and whether the key is new in this window. `seconds`: how long to keep a new key, whole, at least 1. */
+  add(key: string, seconds: number): Promise<{ readonly total: number; readonly isNew: boolean }>
+  /** The total; undefined for a key not yet counted. */
+  look(key: string): Promise<number | undefined>
+}
+
+export function createWindowCounter(points: number): WindowCounter {
+  const memory = new RateLimiterMemory({ keyPrefix: '', points, duration: 60 })
+  return {
+    add: async (key, seconds) => {
+      const { consumedPoints } = await consume(memory, { key, points: 1, seconds })
+      return { total: consumedPoints, isNew: consumedPoints === 1 }
+    },
+    look: async (key) => (await memory.get(key))?.consumedPoints,
+  }
+}

@@ -1,0 +1,81 @@
+import { describe, expect, it } from 'vitest'
+import { createAnonymousLimiter } from '../../src/adapters/anonymous-limiter.ts'
+
+const minuteStartMs = 1_790_000_040_000 // 29,833,334 minutes of Unix time
+
+describe('an anonymous limiter', () => {
+  it('counts down by one and exceeds with the request after the last', async () => {
+    const limiter = createAnonymousLimiter({ perMinute: 3, now: () => minuteStartMs + 1 })
+    const views = []
+    for (let i = 0; i < 5; i++) views.push(await limiter.count('a'))
+    expect(views.map((view) => view.remaining)).toEqual([2, 1, 0, 0, 0])
+    expect(views.map((view) => view.exceeded)).toEqual([false, false, false, true, true])
+    expect(views[0]).toMatchObject({ limit: 3, resetAfterSeconds: 60 })
+  })
+
+  it('counts requests that come in one tick each for itself', async () => {
+    const limiter = createAnonymousLimiter({ perMinute: 2, now: () => minuteStartMs })
+    const views = await Promise.all([1, 2, 3].map(() => limiter.count('a')))
+    expect(views.map((view) => view.exceeded)).toEqual([false, false, true])
+  })
+
+  it('counts each address for itself', async () => {
+    const limiter = createAnonymousLimiter({ perMinute: 1, now: () => minuteStartMs })
+    await limiter.count('a')
+    expect((await limiter.count('a')).exceeded).toBe(true)
+    expect((await limiter.count('b')).exceeded).toBe(false)
+  })
+
+  it('looks without charging, and says when nothing is left', async () => {
+    const limiter = createAnonymousLimiter({ perMinute: 1, now: () => minuteStartMs })
+    expect(await limiter.look('a')).toMatchObject({ remaining: 1, exceeded: false })
+    expect(await limiter.look('a')).toMatchObject({ remaining: 1, exceeded: false })
+    expect((await limiter.count('a')).exceeded).toBe(false)
+    expect(await limiter.look('a')).toMatchObject({ remaining: 0, exceeded: true })
+  })
+
+  it('keeps Reset where it is for a whole minute, for every address, and begins anew with the next', async () => {
+    let nowMs = minuteStartMs
+    const limiter = createAnonymousLimiter({ perMinute: 2, now: () => nowMs })
+    for (const [afterMs, waitSeconds] of [
+      [0, 60],
+      [1, 60],
+      [30_000, 30],
+      [59_001, 1],
+      [59_999, 1],
+    ] as const) {
+      nowMs = minuteStartMs + afterMs
+      for (const view of [await limiter.count('a'), await limiter.look('b')]) {
+        expect(view.resetAtSeconds).toBe(minuteStartMs / 1000 + 60)
+        expect(view.resetAfterSeconds).toBe(waitSeconds)
+      }
+    }
+    expect((await limiter.look('a')).exceeded).toBe(true)
+    nowMs = minuteStartMs + 60_000
+    expect(await limiter.look('a')).toMatchObject({
+      remaining: 2,
+      resetAtSeconds: minuteStartMs / 1000 + 120,
+    })
+  })
+
+  it('lets addresses beyond the cap share counts, while those before keep their own', async () => {
+    const limiter = createAnonymousLimiter({
+      perMinute: 1,
+      maxAddresses: 2,
+      now: () => minuteStartMs,
+    })
+    await limiter.count('a')
+    await limiter.count('b')
+    // 1024 shared counts hold no more than 1024 requests in all, however many the addresses.
+    let admitted = 0
+    for (let i = 0; i < 3000; i++) if (!(await limiter.count(`flood-${i}`)).exceeded) admitted++
+    expect(admitted).toBeLessThanOrEqual(1024)
+    expect(admitted).toBeGreaterThan(900)
+    expect((await limiter.look('a')).remaining).toBe(0)
+  })
+
+  it('refuses everyone at a limit of 0', async () => {
+    const limiter = createAnonymousLimiter({ perMinute: 0, now: () => minuteStartMs })
+    expect(await limiter.count('a')).toMatchObject({ exceeded: true, remaining: 0 })
+  })
+})

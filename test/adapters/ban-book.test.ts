@@ -1,0 +1,357 @@
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
+import { createBanBook, type BanBook } from '../../src/adapters/ban-book.ts'
+import { createRedisBanStore } from '../../src/adapters/ban-store-redis.ts'
+import { createSqliteBanStore } from '../../src/adapters/ban-store-sqlite.ts'
+import { createMemoryBanStore, type BanStore } from '../../src/adapters/ban-store.ts'
+import { connectRedis } from '../../src/adapters/redis.ts'
+import type { RedisStore } from '../../src/adapters/redis-store.ts'
+import { createStrikes, type Strikes } from '../../src/adapters/strikes.ts'
+import { startRedisServer, type RedisServer } from '../helpers/redis-server.ts'
+
+const minute = 60_000
+const hour = 60 * minute
+const policy = {
+  strikes: 3,
+  withinMs: minute,
+  graceMs: 1000,
+  durationMs: minute,
+  growth: 2,
+  maxDurationMs: 24 * hour,
+  forgetAfterMs: 24 * hour,
+}
+const startMs = 1_790_000_000_000
+const until = (condition: () => void) => vi.waitFor(condition, { timeout: 15_000, interval: 10 })
+const closings: (() => Promise<void>)[] = []
+afterEach(async () => {
+  for (const close of closings.splice(0).toReversed()) await close()
+})
+
+function observer() {
+  return {
+    strike: vi.fn(),
+    banned: vi.fn(),
+    storeLost: vi.fn(),
+    storeBack: vi.fn(),
+    malformed: vi.fn<(where: string) => void>(),
+  }
+}
+
+/** A book on a clock of its own, with strikes counted in memory. */
+function open(store: BanStore, { clock = { nowMs: startMs }, loadTimeoutMs = 5000 } = {}) {
+  const seen = observer()
+  let strikes: Strikes | undefined
+  const book = createBanBook({
+    policy,
+    store,
+    loadTimeoutMs,
+    observer: seen,
+    now: () => clock.nowMs,
+    createStrikes: (onBan) =>
+      (strikes = createStrikes({ policy, redis: undefined, prefix: 't', timeoutMs: 100, onBan })),
+  })
+  closings.push(() => book.close())
+  return { book, seen, clock, settled: async () => strikes?.settled() }
+}
+
+describe('a ban book', () => {
+  /** Sends a 429 at each time, counted from the start, and tells after which of them the key is banned. */
+  async function bannedAfter(timesMs: number[], windowEndMs = minute) {
+    const { book, settled, clock } = open(createMemoryBanStore())
+    for (const [index, atMs] of timesMs.entries()) {
+      clock.nowMs = startMs + atMs
+      book.refused({ keyId: 'a', windowEndMs: startMs + windowEndMs, nowMs: clock.nowMs })
+      await settled()
+      if (book.check('a', clock.nowMs)) return index
+    }
+    return undefined
+  }
+
+  it.each([
+    ['the third request after the grace period', [0, 1001, 1002, 1003], 3],
+    ['no request within the grace period', [0, 1, 2, 3, 500, 999, 1000], undefined],
+    ['requests from then on, not those before', [0, 900, 1000, 1001, 2000, 3000], 5],
+    ['no client that comes once', [0], undefined],
+    ['no client that comes twice more', [0, 5000, 10_000], undefined],
+  ])('bans for %s', async (_, timesMs, expected) => {
+    expect(await bannedAfter(timesMs)).toBe(expected)
+  })
+
+  it('grants a grace period in each window anew', async () => {
+    const { book, settled } = open(createMemoryBanStore())
+    const refuse = (atMs: number, windowEndMs: number) =>
+      book.refused({ keyId: 'a', windowEndMs: startMs + windowEndMs, nowMs: startMs + atMs })
+    for (const atMs of [0, 2000, 3000]) refuse(atMs, minute)
+    for (const atMs of [minute, minute + 100, minute + 1000]) refuse(atMs, 2 * minute)
+    await settled()
+    expect(book.check('a', startMs + minute + 1000)).toBeUndefined()
+    refuse(minute + 1001, 2 * minute)
+    await settled()
+    expect(book.check('a', startMs)).toBeDefined()
+  })
+
+  it('counts strikes of one key apart from those of another', async () => {
+    const { book, settled, seen } = open(createMemoryBanStore())
+    for (const keyId of ['a', 'b'])
+      for (const atMs of [0, 2000, 3000])
+        book.refused({ keyId, windowEndMs: startMs + minute, nowMs: startMs + atMs })
+    await settled()
+    expect(seen.strike).toHaveBeenCalledTimes(4)
+    expect(book.size).toBe(0)
+  })
+
+  it('ends a ban to the millisecond, and makes the next one longer', () => {
+    const { book, clock, seen } = open(createMemoryBanStore())
+    book.ban('a')
+    expect(book.size).toBe(1)
+    expect(book.check('a', startMs + minute - 1)).toMatchObject({ untilMs: startMs + minute })
+    expect(book.check('a', startMs + minute)).toBeUndefined()
+    expect(book.check('b', startMs)).toBeUndefined()
+    clock.nowMs = startMs + minute
+    expect(book.size).toBe(0)
+    book.ban('a')
+    expect(book.check('a', clock.nowMs)).toMatchObject({ untilMs: startMs + 3 * minute, count: 2 })
+    expect(seen.banned).toHaveBeenCalledTimes(2)
+  })
+
+  it('does not make a ban longer while it runs', () => {
+    const { book, clock, seen } = open(createMemoryBanStore())
+    book.ban('a')
+    clock.nowMs += 1000
+    book.ban('a')
+    expect(book.check('a', clock.nowMs)).toMatchObject({ untilMs: startMs + minute, count: 1 })
+    expect(seen.banned).toHaveBeenCalledOnce()
+  })
+})
+
+describe('a ban book on a SQLite file', () => {
+  const directory = mkdtempSync(join(tmpdir(), 'tollgate-bans-'))
+  afterAll(() => rmSync(directory, { recursive: true }))
+
+  it('knows its bans after a restart, and how many there were', async () => {
+    const file = join(directory, 'bans.db')
+    const first = open(createSqliteBanStore(file, () => undefined))
+    await first.book.ready()
+    first.book.ban('a')
+    await first.book.close()
+    closings.splice(0)
+    const second = open(createSqliteBanStore(file, () => undefined))
+    await second.book.ready()
+    expect(second.book.check('a', startMs + minute - 1)).toMatchObject({ count: 1 })
+    second.clock.nowMs = startMs + minute
+    second.book.ban('a')
+    expect(second.book.check('a', second.clock.nowMs)).toMatchObject({ count: 2 })
+  })
+
+  it('forgets a ban for good once forgetAfter has passed since its end', async () => {
+    const file = join(directory, 'forgotten.db')
+    const first = open(createSqliteBanStore(file, () => undefined))
+    await first.book.ready()
+    first.book.ban('a')
+    await first.book.close()
+    closings.splice(0)
+    const clock = { nowMs: startMs + minute + 24 * hour }
+    const second = open(
+      createSqliteBanStore(file, () => undefined),
+      { clock },
+    )
+    await second.book.ready()
+    second.book.ban('a')
+    expect(second.book.check('a', clock.nowMs)).toMatchObject({ count: 1 })
+  })
+})
+
+describe('ban books on one Redis', () => {
+  let server: RedisServer
+  beforeAll(async () => {
+    server = await startRedisServer()
+  })
+  afterEach(() => server.restart())
+  afterAll(() => server.stop())
+
+  const gateway = async ({ clock = { nowMs: startMs }, reloadMs = 30_000 } = {}) => {
+    const redis: RedisStore = connectRedis({ url: server.url, timeoutMs: 200 })
+    closings.push(() => redis.close())
+    await until(() => expect(redis.available).toBe(true))
+    const opened = open(createRedisBanStore(redis, 't', reloadMs), { clock })
+    await opened.book.ready()
+    return { ...opened, redis }
+  }
+  const known = (book: BanBook, keyId: string) => () =>
+    expect(book.check(keyId, startMs)).toBeDefined()
+  const stored = (keyId: string) => server.cli('hget', 't:bans', keyId)
+  const subscribed = (count: number) =>
+    until(() => expect(server.cli('pubsub', 'numsub', 't:bans')).toBe(`t:bans\n${count}`))
+
+  it('tell each other of a ban', async () => {
+    const one = await gateway()
+    const other = await gateway()
+    await subscribed(2)
+    one.book.ban('a')
+    await until(known(other.book, 'a'))
+    expect(other.book.check('a', startMs)).toEqual(one.book.check('a', startMs))
+  })
+
+  it('know the bans made before they started', async () => {
+    const one = await gateway()
+    one.book.ban('a')
+    await until(() => expect(stored('a')).not.toBe(''))
+    const late = await gateway()
+    expect(late.book.check('a', startMs)).toEqual(one.book.check('a', startMs))
+  })
+
+  it('agree on count and end when they ban at the same moment', async () => {
+    const one = await gateway()
+    const other = await gateway({ clock: { nowMs: startMs + 7 } })
+    await subscribed(2)
+    one.book.ban('a')
+    other.book.ban('a')
+    const expected = { untilMs: startMs + 7 + minute, count: 1, startedMs: startMs + 7 }
+    await until(() => {
+      expect(one.book.check('a', startMs)).toEqual(expected)
+      expect(other.book.check('a', startMs)).toEqual(expected)
+      expect(JSON.parse(stored('a'))).toEqual(expected)
+    })
+  })
+
+  it('do not let an earlier end overwrite a later one in the store', async () => {
+    const one = await gateway()
+    const store = createRedisBanStore(one.redis, 't')
+    await store.save('a', { untilMs: startMs + 9, count: 1, startedMs: startMs })
+    await store.save('a', { untilMs: startMs + 5, count: 3, startedMs: startMs })
+    expect(JSON.parse(stored('a'))).toMatchObject({ untilMs: startMs + 9, count: 1 })
+    await store.save('a', { untilMs: startMs + 9, count: 2, startedMs: startMs })
+    expect(JSON.parse(stored('a'))).toMatchObject({ count: 2 })
+    await store.forget('a', { untilMs: startMs + 9, count: 1, startedMs: startMs })
+    expect(stored('a')).not.toBe('')
+    await store.forget('a', { untilMs: startMs + 9, count: 2, startedMs: startMs })
+    expect(stored('a')).toBe('')
+  })
+
+  it('hold their bans while Redis is down and put them back into one that starts empty', async () => {
+    const one = await gateway()
+    const other = await gateway()
+    one.book.ban('before')
+    await until(known(other.book, 'before'))
+    await server.kill()
+    await until(() => expect(one.redis.available).toBe(false))
+    one.book.ban('during')
+    expect(one.book.check('before', startMs)).toBeDefined()
+    expect(one.book.check('during', startMs)).toBeDefined()
+    await until(() => expect(one.seen.storeLost).toHaveBeenCalledOnce())
+    await server.restart()
+    await until(known(other.book, 'during'))
+    await until(() => {
+      expect(stored('before')).not.toBe('')
+      expect(stored('during')).not.toBe('')
+      expect(one.seen.storeBack).toHaveBeenCalled()
+    })
+  })
+
+  it('answer at once while Redis is frozen, and the ban made then reaches all afterwards', async () => {
+    const one = await gateway()
+    const other = await gateway()
+    server.freeze()
+    try {
+      one.book.ban('a')
+      expect(one.book.check('a', startMs)).toBeDefined()
+      await until(() => expect(one.seen.storeLost).toHaveBeenCalledOnce())
+    } finally {
+      server.thaw()
+    }
+    await until(known(other.book, 'a'))
+    await until(() => expect(stored('a')).not.toBe(''))
+  })
+
+  it('put bans back that were flushed without the connection being lost', async () => {
+    const one = await gateway({ reloadMs: 50 })
+    one.book.ban('a')
+    await until(() => expect(stored('a')).not.toBe(''))
+    server.cli('flushall')
+    await until(() => expect(stored('a')).not.toBe(''))
+  })
+
+  it('put a ban back over an earlier one, as after a failover that lost the last writes', async () => {
+    const one = await gateway({ reloadMs: 50 })
+    one.book.ban('a')
+    await until(() => expect(stored('a')).not.toBe(''))
+    const earlier = { untilMs: startMs, count: 1, startedMs: startMs - minute }
+    server.cli('hset', 't:bans', 'a', JSON.stringify(earlier))
+    await until(() => expect(JSON.parse(stored('a'))).toMatchObject({ untilMs: startMs + minute }))
+  })
+
+  it('try again when only their own data cannot be used, without a word from the store', async () => {
+    const one = await gateway()
+    server.cli('del', 't:bans')
+    server.cli('set', 't:bans', 'of another type')
+    one.book.ban('a')
+    await until(() => expect(one.seen.storeLost).toHaveBeenCalledOnce())
+    expect(one.redis.available).toBe(true)
+    server.cli('del', 't:bans')
+    await until(() => expect(stored('a')).not.toBe(''))
+    await until(() => expect(one.seen.storeBack).toHaveBeenCalledOnce())
+  })
+
+  it('pass over what is no ban, in the hash and on the channel, and overwrite it with one', async () => {
+    for (const [field, value] of [
+      ['a', 'nonsense'],
+      ['b', '{"untilMs":1e300,"count":1,"startedMs":0}'],
+      ['c', '{"untilMs":"x"}'],
+      ['d', '[1]'],
+      ['good', JSON.stringify({ untilMs: startMs + 1, count: 1, startedMs: startMs })],
+    ] as const)
+      server.cli('hset', 't:bans', field, value)
+    const { book, seen } = await gateway()
+    await subscribed(1)
+    expect(book.check('good', startMs)).toBeDefined()
+    expect(book.size).toBe(1)
+    expect(seen.malformed).toHaveBeenCalledWith('hash t:bans, 4 fields, the first "a"')
+    server.cli('publish', 't:bans', 'nonsense')
+    server.cli('publish', 't:bans', '{"keyId":7,"untilMs":5,"count":1,"startedMs":1}')
+    server.cli('publish', 't:bans', 'null')
+    const told = () => seen.malformed.mock.calls.flat().filter((where) => where.includes('channel'))
+    await until(() => expect(told()).toHaveLength(3))
+    for (const keyId of ['a', 'b', 'c', 'd']) {
+      book.ban(keyId)
+      await until(() =>
+        expect(JSON.parse(stored(keyId))).toMatchObject({ untilMs: startMs + minute }),
+      )
+    }
+  })
+
+  it('start without a Redis that is down, and merge what it holds when it is there', async () => {
+    await server.kill()
+    const redis = connectRedis({ url: server.url, timeoutMs: 100 })
+    closings.push(() => redis.close())
+    const { book } = open(createRedisBanStore(redis, 't'), { loadTimeoutMs: 50 })
+    await book.ready()
+    book.ban('mine')
+    await server.restart()
+    server.cli(
+      'hset',
+      't:bans',
+      'theirs',
+      JSON.stringify({ untilMs: startMs + 1, count: 1, startedMs: startMs }),
+    )
+    await until(() => {
+      expect(stored('mine')).not.toBe('')
+      known(book, 'mine')()
+    })
+  })
+
+  it('remove bans from the store once they are forgotten', async () => {
+    const old = { untilMs: startMs - 24 * hour, count: 4, startedMs: startMs - 25 * hour }
+    const recent = { ...old, untilMs: old.untilMs + 1 }
+    server.cli('hset', 't:bans', 'old', JSON.stringify(old))
+    server.cli('hset', 't:bans', 'recent', JSON.stringify(recent))
+    const { book, clock } = await gateway()
+    await until(() => expect(stored('old')).toBe(''))
+    expect(stored('recent')).not.toBe('')
+    book.ban('recent')
+    expect(book.check('recent', clock.nowMs)).toMatchObject({ count: 5 })
+    book.ban('old')
+    expect(book.check('old', clock.nowMs)).toMatchObject({ count: 1 })
+  })
+})

@@ -1,0 +1,95 @@
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { createSqliteBanStore } from '../../src/adapters/ban-store-sqlite.ts'
+
+let directory: string
+beforeAll(() => {
+  directory = mkdtempSync(join(tmpdir(), 'tollgate-bans-'))
+})
+afterAll(() => rmSync(directory, { recursive: true }))
+
+const ban = { untilMs: 1_790_000_000_000, count: 2, startedMs: 1_789_999_000_000 }
+const neverDamaged = (keptAs: string) => {
+  throw new Error(`set aside as ${keptAs}`)
+}
+
+describe('bans in a SQLite file', () => {
+  it('are there after the file was closed and opened again, in a directory made on the way', async () => {
+    const file = join(directory, 'new', 'bans.db')
+    const store = createSqliteBanStore(file, neverDamaged)
+    await store.save('acme-1', { ...ban, count: 1 })
+    await store.save('acme-1', ban)
+    await store.save('other', ban)
+    await store.forget('other', ban)
+    await store.close()
+    const again = createSqliteBanStore(file, neverDamaged)
+    expect([...(await again.load())]).toEqual([['acme-1', ban]])
+    await again.close()
+  })
+
+  it('are there after a crash, as each is written at once', async () => {
+    const file = join(directory, 'crash.db')
+    const store = createSqliteBanStore(file, neverDamaged)
+    await store.save('acme-1', ban)
+    const reader = createSqliteBanStore(file, neverDamaged)
+    expect([...(await reader.load())]).toEqual([['acme-1', ban]])
+    await reader.close()
+    await store.close()
+  })
+
+  it.each([
+    ['no database at all', (file: string) => writeFileSync(file, 'x'.repeat(5000))],
+    [
+      'a database with a torn page',
+      (file: string) => {
+        const database = new DatabaseSync(file)
+        database.exec('CREATE TABLE bans (key_id TEXT); CREATE INDEX i ON bans (key_id)')
+        database.exec('BEGIN')
+        const insert = database.prepare('INSERT INTO bans VALUES (?)')
+        for (let i = 0; i < 500; i++) insert.run(`key-${i}`)
+        database.exec('COMMIT')
+        database.close()
+        const bytes = readFileSync(file)
+        bytes.fill(0xff, 5000, 9000)
+        writeFileSync(file, bytes)
+      },
+    ],
+  ])(
+    'begin anew when the file is %s, and the file is kept under another name',
+    async (name, damage) => {
+      const folder = join(directory, name)
+      mkdirSync(folder)
+      const file = join(folder, 'bans.db')
+      damage(file)
+      const damaged = readFileSync(file)
+      const onDamaged = vi.fn()
+      const store = createSqliteBanStore(file, onDamaged)
+      await store.save('acme-1', ban)
+      expect((await store.load()).size).toBe(1)
+      await store.close()
+      const keptAs: unknown = onDamaged.mock.calls[0]?.[0]
+      expect(keptAs).toMatch(/bans\.db\.damaged-\d+$/)
+      expect(readFileSync(String(keptAs))).toEqual(damaged)
+      expect(readdirSync(folder)).toHaveLength(2)
+    },
+  )
+
+  it('in a place that is not a file are refused with its name', () => {
+    expect(() => createSqliteBanStore(directory, neverDamaged)).toThrow(`store.file ${directory}:`)
+  })
+
+  it('that make no sense are passed over and told', async () => {
+    const file = join(directory, 'malformed.db')
+    const store = createSqliteBanStore(file, neverDamaged)
+    const malformed = vi.fn()
+    store.watch({ banned: vi.fn(), stale: vi.fn(), malformed })
+    await store.save('bad', { untilMs: 5, count: 0, startedMs: 1 })
+    await store.save('acme-1', ban)
+    expect([...(await store.load()).keys()]).toEqual(['acme-1'])
+    expect(malformed).toHaveBeenCalledOnce()
+    await store.close()
+  })
+})

@@ -1,0 +1,116 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { connectRedis } from '../../src/adapters/redis.ts'
+import { StoreUnavailable, type RedisStore } from '../../src/adapters/redis-store.ts'
+import { until } from '../helpers/controlled-authority.ts'
+import { startRedisServer, type RedisServer } from '../helpers/redis-server.ts'
+
+describe('the Redis store', () => {
+  let server: RedisServer
+  let store: RedisStore
+  let states: boolean[]
+  beforeEach(async () => {
+    server = await startRedisServer()
+    states = []
+    store = connectRedis({
+      url: server.url,
+      timeoutMs: 150,
+      onState: (available) => states.push(available),
+    })
+    await until(() => store.available)
+  })
+  afterEach(async () => {
+    await store.close()
+    server.thaw()
+    await server.stop()
+  })
+
+  it('reads and writes hashes', async () => {
+    await store.hset('hash', 'a', '1')
+    await store.hset('hash', 'b', '2')
+    await store.hset('hash', 'c', '3')
+    await store.hdel('hash', 'a', 'b')
+    expect({ ...(await store.hgetall('hash')) }).toEqual({ c: '3' })
+    expect({ ...(await store.hgetall('absent')) }).toEqual({})
+  })
+
+  it('bounds every call, and stops calling after a few failures', async () => {
+    server.freeze()
+    for (let n = 0; n < 3; n++) {
+      const startedMs = performance.now()
+      await expect(store.hgetall('hash')).rejects.toMatchObject({ reason: 'timeout' })
+      expect(performance.now() - startedMs).toBeLessThan(150 + 500)
+    }
+    expect(store.available).toBe(false)
+    await expect(store.hgetall('hash')).rejects.toThrow(StoreUnavailable)
+    server.thaw()
+    await until(() => store.available, 2500)
+    expect(states).toEqual([true, false, true])
+  })
+
+  it('tells those who asked each time it is usable again, the first time included', async () => {
+    let times = 0
+    store.onRecovered(() => (times += 1))
+    expect(times).toBe(1)
+    await server.restart()
+    await until(() => times === 2)
+    expect(await store.hgetall('hash')).toEqual({})
+  })
+
+  it('hears what is published, and subscribes again after a restart and after a freeze', async () => {
+    const heard: string[] = []
+    let subscribed = 0
+    const subscription = {
+      message: (text: string) => void heard.push(text),
+      subscribed: () => void (subscribed += 1),
+    }
+    store.subscribe('news', subscription)
+    store.subscribe('other', {
+      message: () => void heard.push('wrong'),
+      subscribed: () => undefined,
+    })
+    await until(() => subscribed === 1)
+    await store.publish('news', 'one')
+    await until(() => heard.length === 1)
+    await server.restart()
+    await until(() => subscribed === 2 && store.available)
+    await store.publish('news', 'two')
+    await until(() => heard.length === 2)
+    server.freeze()
+    await sleep(2500)
+    server.thaw()
+    await until(() => subscribed >= 3 && store.available)
+    await store.publish('news', 'three')
+    await until(() => heard.length === 3)
+    expect(heard).toEqual(['one', 'two', 'three'])
+  })
+
+  it('never shows the password of its address', async () => {
+    const locked = await startRedisServer('--requirepass', 'correct-horse')
+    const wrong = connectRedis({
+      url: `redis://:wrong-horse@127.0.0.1:${locked.port}`,
+      timeoutMs: 150,
+    })
+    await sleep(300)
+    expect(wrong.available).toBe(false)
+    const fault = await wrong.hgetall('hash').catch((error: unknown) => error)
+    expect(fault).toBeInstanceOf(StoreUnavailable)
+    expect(String(fault) + JSON.stringify(fault)).not.toContain('horse')
+    await wrong.close()
+    const right = connectRedis({
+      url: `redis://:correct-horse@127.0.0.1:${locked.port}/2`,
+      timeoutMs: 150,
+    })
+    await until(() => right.available)
+    await right.close()
+    await locked.stop()
+  })
+
+  it('is quiet after close', async () => {
+    await store.close()
+    expect(store.available).toBe(false)
+    await sleep(600)
+    expect(states).toEqual([true])
+    await expect(store.hset('a', 'b', 'c')).rejects.toThrow(StoreUnavailable)
+  })
+})

@@ -1,0 +1,135 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
+import { connectRedis } from '../../src/adapters/redis.ts'
+import type { RedisStore } from '../../src/adapters/redis-store.ts'
+import { createStrikes, type Strikes } from '../../src/adapters/strikes.ts'
+import { startRedisServer, type RedisServer } from '../helpers/redis-server.ts'
+
+const policy = { strikes: 5, withinMs: 60_000 }
+const repeat = (strikes: Strikes, keyId: string, times: number) => {
+  for (let i = 0; i < times; i++) strikes.strike(keyId)
+}
+
+describe('strikes in memory', () => {
+  const create = (more: object = {}) => {
+    const onBan = vi.fn()
+    const options = { policy, redis: undefined, prefix: 't', timeoutMs: 100, onBan, ...more }
+    return { strikes: createStrikes(options), onBan }
+  }
+
+  it('ban with the last one that is allowed, and not before', async () => {
+    const { strikes, onBan } = create()
+    repeat(strikes, 'a', 4)
+    await strikes.settled()
+    expect(onBan).not.toHaveBeenCalled()
+    strikes.strike('a')
+    await strikes.settled()
+    expect(onBan.mock.calls).toEqual([['a']])
+  })
+
+  it('begin anew after a ban', async () => {
+    const { strikes, onBan } = create()
+    repeat(strikes, 'a', 5)
+    await strikes.settled()
+    repeat(strikes, 'a', 4)
+    await strikes.settled()
+    expect(onBan).toHaveBeenCalledTimes(1)
+    strikes.strike('a')
+    await strikes.settled()
+    expect(onBan).toHaveBeenCalledTimes(2)
+  })
+
+  it('are counted per key, and are forgotten when their time is over', async () => {
+    const { strikes, onBan } = create({ policy: { strikes: 5, withinMs: 500 } })
+    repeat(strikes, 'a', 4)
+    repeat(strikes, 'b', 4)
+    await strikes.settled()
+    await sleep(1100)
+    repeat(strikes, 'a', 4)
+    await strikes.settled()
+    expect(onBan).not.toHaveBeenCalled()
+  })
+
+  it('of more keys than may be counted at once are let go', async () => {
+    const { strikes, onBan } = create({ maxKeys: 2 })
+    for (const keyId of ['a', 'b', 'c']) repeat(strikes, keyId, 5)
+    await strikes.settled()
+    expect(new Set(onBan.mock.calls.flat())).toEqual(new Set(['a', 'b']))
+  })
+})
+
+describe('strikes in Redis', () => {
+  let server: RedisServer
+  const stores: RedisStore[] = []
+  beforeAll(async () => {
+    server = await startRedisServer()
+  })
+  afterEach(async () => {
+    for (const store of stores.splice(0)) await store.close()
+    await server.restart()
+  })
+  afterAll(() => server.stop())
+
+  const create = async (onBan: (keyId: string) => void, timeoutMs = 100) => {
+    const redis = connectRedis({ url: server.url, timeoutMs })
+    stores.push(redis)
+    await vi.waitFor(() => expect(redis.available).toBe(true), 5000)
+    return { redis, strikes: createStrikes({ policy, redis, prefix: 't', timeoutMs, onBan }) }
+  }
+
+  it('of one key are added up over processes', async () => {
+    const onBan = vi.fn()
+    const one = await create(onBan, 5000)
+    const other = await create(onBan, 5000)
+    repeat(one.strikes, 'a', 3)
+    await one.strikes.settled()
+    other.strikes.strike('a')
+    await other.strikes.settled()
+    expect(onBan).not.toHaveBeenCalled()
+    expect(server.cli('get', 't:strikes:a')).toBe('4')
+    expect(Number(server.cli('ttl', 't:strikes:a'))).toBeGreaterThan(50)
+    other.strikes.strike('a')
+    await other.strikes.settled()
+    expect(onBan.mock.calls).toEqual([['a']])
+    expect(server.cli('exists', 't:strikes:a')).toBe('0')
+  })
+
+  it('of a burst go in two calls: the first one, and all that came meanwhile', async () => {
+    const { strikes } = await create(() => undefined, 5000)
+    strikes.strike('warm')
+    await strikes.settled()
+    server.cli('config', 'resetstat')
+    repeat(strikes, 'a', 4)
+    await strikes.settled()
+    expect(server.cli('get', 't:strikes:a')).toBe('4')
+    expect(server.cli('info', 'commandstats')).toMatch(/cmdstat_incrby:calls=2,/)
+  })
+
+  it('go on in memory while Redis is frozen, and are not counted twice', async () => {
+    const onBan = vi.fn()
+    const { strikes } = await create(onBan)
+    server.freeze()
+    try {
+      repeat(strikes, 'a', 4)
+      await strikes.settled()
+      expect(onBan).not.toHaveBeenCalled()
+      strikes.strike('a')
+      await strikes.settled()
+      expect(onBan.mock.calls).toEqual([['a']])
+    } finally {
+      server.thaw()
+    }
+  })
+
+  it('go on in memory while Redis is down', async () => {
+    const onBan = vi.fn()
+    const { strikes, redis } = await create(onBan)
+    await server.kill()
+    repeat(strikes, 'a', 4)
+    await strikes.settled()
+    await vi.waitFor(() => expect(redis.available).toBe(false), 5000)
+    strikes.strike('a')
+    await strikes.settled()
+    expect(onBan.mock.calls).toEqual([['a']])
+  })
+})

@@ -1,0 +1,140 @@
+import { describe, expect, it } from 'vitest'
+import { isRefusal, refusalKinds, refuse } from '../../src/refusals.ts'
+import {
+  endsWithConnection,
+  mayRepeat,
+  neverReached,
+  ownFailureCodes,
+  unusableAnswer,
+  upstreamFailureCode,
+  upstreamFailureKind,
+  type FailedAttempt,
+} from '../../src/rules/upstream-failure.ts'
+
+describe('the kind of an upstream failure', () => {
+  it.each([
+    // code, before anything was sent, after
+    ['ECONNREFUSED', 'unreachable', 'broken'],
+    ['ENOTFOUND', 'unreachable', 'broken'],
+    ['EAI_AGAIN', 'unreachable', 'broken'],
+    ['EHOSTUNREACH', 'unreachable', 'broken'],
+    ['CERT_HAS_EXPIRED', 'unreachable', 'broken'],
+    ['ETIMEDOUT', 'connect_timeout', 'broken'],
+    ['ECONNECT_TIMEOUT', 'connect_timeout', 'broken'],
+    ['UND_ERR_CONNECT_TIMEOUT', 'connect_timeout', 'broken'],
+    ['UND_ERR_HEADERS_TIMEOUT', 'unreachable', 'response_timeout'],
+    ['UND_ERR_BODY_TIMEOUT', 'unreachable', 'response_timeout'],
+    ['ECONNRESET', 'unreachable', 'broken'],
+    ['EPIPE', 'unreachable', 'broken'],
+    ['UND_ERR_SOCKET', 'unreachable', 'broken'],
+    ['UND_ERR_HEADERS_OVERFLOW', 'unreachable', 'broken'],
+    ['UND_ERR_RES_CONTENT_LENGTH_MISMATCH', 'unreachable', 'broken'],
+    ['HPE_INVALID_CONSTANT', 'unreachable', 'broken'],
+    ['TypeError', 'unreachable', 'broken'],
+    ['', 'unreachable', 'broken'],
+    [ownFailureCodes.bodyTooLarge, 'body_too_large', 'body_too_large'],
+    [ownFailureCodes.clientGone, 'client_gone', 'client_gone'],
+  ])('of %s is %s when nothing was sent, %s after', (code, before, after) => {
+    expect(upstreamFailureKind(code, false)).toBe(before)
+    expect(upstreamFailureKind(code, true)).toBe(after)
+  })
+
+  it.each([
+    ['unreachable', 'bad_gateway', 502, true],
+    ['broken', 'bad_gateway', 502, false],
+    ['connect_timeout', 'gateway_timeout', 504, true],
+    ['response_timeout', 'gateway_timeout', 504, false],
+    ['body_too_large', 'body_too_large', 413, false],
+  ] as const)('%s is answered %s (%i); handed back: %s', (kind, code, status, handedBack) => {
+    expect(upstreamFailureCode(kind)).toBe(code)
+    expect(refusalKinds[upstreamFailureCode(kind)].status).toBe(status)
+    expect(isRefusal(refuse(upstreamFailureCode(kind)))).toBe(true)
+    expect(neverReached(kind)).toBe(handedBack)
+  })
+
+  it('client_gone has nobody to be answered', () => {
+    expect(upstreamFailureCode('client_gone')).toBeUndefined()
+    expect(neverReached('client_gone')).toBe(false)
+  })
+})
+
+describe('a failed request may be repeated', () => {
+  const stale: FailedAttempt = {
+    method: 'GET',
+    kind: 'broken',
+    sent: true,
+    bodyTouched: false,
+    reusedConnection: true,
+    answerBegun: false,
+  }
+  const unconnected: FailedAttempt = {
+    ...stale,
+    kind: 'unreachable',
+    sent: false,
+    reusedConnection: false,
+  }
+  it.each<[boolean, string, FailedAttempt]>([
+    [true, 'a GET on a reused connection that died', stale],
+    [true, 'a HEAD on it', { ...stale, method: 'HEAD' }],
+    [true, 'an OPTIONS on it', { ...stale, method: 'OPTIONS' }],
+    [true, 'a PUT on it', { ...stale, method: 'PUT' }],
+    [true, 'a DELETE on it', { ...stale, method: 'DELETE' }],
+    [false, 'a POST on it', { ...stale, method: 'POST' }],
+    [false, 'a PATCH on it', { ...stale, method: 'PATCH' }],
+    [false, 'an unknown method on it', { ...stale, method: 'get' }],
+    [false, 'a GET whose connection was fresh', { ...stale, reusedConnection: false }],
+    [false, 'a PUT whose body was touched', { ...stale, method: 'PUT', bodyTouched: true }],
+    [false, 'a GET that has part of an answer', { ...stale, answerBegun: true }],
+    [false, 'a GET that timed out', { ...stale, kind: 'response_timeout' }],
+    [false, 'a GET whose client left', { ...stale, kind: 'client_gone' }],
+    [true, 'a POST that found no connection', { ...unconnected, method: 'POST' }],
+    [
+      true,
+      'a POST whose connection took too long',
+      { ...unconnected, method: 'POST', kind: 'connect_timeout' },
+    ],
+    [
+      false,
+      'a POST without connection whose body was touched',
+      { ...unconnected, method: 'POST', bodyTouched: true },
+    ],
+    [
+      false,
+      'a POST without connection whose client left',
+      { ...unconnected, method: 'POST', kind: 'client_gone' },
+    ],
+  ])('%s: %s', (expected, _, attempt) => {
+    expect(mayRepeat(attempt)).toBe(expected)
+  })
+})
+
+describe('an answer', () => {
+  const length = ['Content-Length', '0']
+  it.each([200, 204, 226, 304, 404, 499, 500, 599])('with status %i can be passed on', (status) => {
+    expect(unusableAnswer(status, length)).toBeUndefined()
+  })
+
+  it.each([0, 99, 100, 101, 199, 600, 999, 1000])('with status %i cannot', (status) => {
+    expect(unusableAnswer(status, length)).toMatch(/./)
+  })
+
+  it.each([
+    [['Transfer-Encoding', 'chunked'], undefined],
+    [['transfer-encoding', 'Chunked'], undefined],
+    [['TRANSFER-ENCODING', 'gzip'], 'an unknown transfer coding'],
+    [['Transfer-Encoding', 'gzip, chunked'], 'an unknown transfer coding'],
+    [['X', '1', 'Transfer-Encoding', 'chunked, chunked'], 'an unknown transfer coding'],
+    [['X A', '1'], 'a space in a header field name'],
+    [['X', 'a value with spaces'], undefined],
+    [Array.from({ length: 1998 }, () => 'x'), undefined],
+    [Array.from({ length: 2000 }, () => 'x'), '1000 header fields or more'],
+  ])('with such fields is judged', (headers, cause) => {
+    expect(unusableAnswer(200, headers)).toBe(cause)
+  })
+
+  it('without length and coding ends with its connection', () => {
+    expect(endsWithConnection(['Content-Type', 'text/plain'])).toBe(true)
+    expect(endsWithConnection(['content-LENGTH', '3'])).toBe(false)
+    expect(endsWithConnection(['X', 'Content-Length', 'Transfer-Encoding', 'chunked'])).toBe(false)
+  })
+})
