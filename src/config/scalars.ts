@@ -110,6 +110,14 @@ export const identifier = (maxLength: number): Reader<string> =>
     `is not an id; write up to ${maxLength} letters, digits or "_.:@+-", the first a letter or digit`,
   )
 
+const plainKeyId = identifier(160)
+
+/** Of keys: bans are kept under them, and under `jwt:` and the client's id for callers with tokens. */
+export const keyIdentifier: Reader<string> = (text) =>
+  text.startsWith('jwt:')
+    ? { fault: 'starts with "jwt:", which names callers with tokens; choose another id' }
+    : plainKeyId(text)
+
 export const storePrefix = pattern(
   /^[A-Za-z0-9_.:-]{1,64}$/,
   'is not a key prefix; write 1 to 64 letters, digits or "_.:-"',

@@ -19,6 +19,7 @@ import {
   duration,
   flag,
   identifier,
+  keyIdentifier,
   integer,
   label,
   line,
@@ -143,7 +144,7 @@ const client = group({
   limits: group({ perMinute, perDay }).optional(),
   keys: list(
     group({
-      id: leaf(identifier(160)),
+      id: leaf(keyIdentifier),
       sha256: leaf(sha256Digest),
       expires: leaf(dateMs).optional(),
     }),

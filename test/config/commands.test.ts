@@ -56,6 +56,7 @@ const keysNew = (given: { client?: string; plan?: string; expires?: string }) =>
     nowMs,
     randomBytes,
     print: (line) => lines.push(line),
+    complain: (line) => lines.push(line),
     ...given,
   })
   return { code, lines, key: lines.find((line) => line.startsWith('tg_')) ?? '' }
@@ -131,6 +132,7 @@ describe('tollgate keys new', () => {
         nowMs,
         randomBytes: short,
         print,
+        complain: print,
       }),
     ).toThrow('too little')
   })
