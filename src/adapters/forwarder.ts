@@ -1,22 +1,9 @@
 /** The seam between the pipeline and an engine that carries a request to a backend. Types only. */
 import type { Duplex } from 'node:stream'
 import type { IncomingMessage } from 'node:http'
+import type { UpstreamFailureKind } from '../rules/upstream-failure.ts'
 
-/**
- * unreachable: no connection could be made (nothing was sent, the charge is handed back).
- * connect_timeout: no connection in time (nothing was sent, the charge is handed back).
- * response_timeout: sent, but no complete answer head (or no next body bytes) in time.
- * broken: the connection died, or the answer is not one that can be passed on.
- * body_too_large: the client's chunked body passed the limit.
- * client_gone: the client left; nobody waits for an answer.
- */
-export type UpstreamFailureKind =
-  | 'unreachable'
-  | 'connect_timeout'
-  | 'response_timeout'
-  | 'broken'
-  | 'body_too_large'
-  | 'client_gone'
+export type { UpstreamFailureKind }
 
 export interface UpstreamFailure {
   readonly kind: UpstreamFailureKind

@@ -25,6 +25,9 @@ interface Passage {
   socket: Duplex
 }
 
+const lines = (headers: readonly string[] = []): string[] =>
+  headers.flatMap((name, at) => (at % 2 === 0 ? [`${name}: ${headers[at + 1]}`] : []))
+
 const toClose: (() => unknown)[] = []
 afterEach(async () => {
   for (const close of toClose.splice(0).toReversed()) await close()
@@ -68,6 +71,7 @@ async function startFront(url: string, timeouts: { responseMs?: number } = {}) {
   const { port } = server.address() as AddressInfo
   toClose.push(async () => {
     await upgrader.close()
+    for (const { socket } of passages) socket.destroy()
     await new Promise((resolve) => server.close(resolve))
   })
   return { port, passages, upgrader }
@@ -84,6 +88,7 @@ describe('an upgrade', () => {
   it('carries WebSocket messages both ways until both sides are closed', async () => {
     const server = new WebSocketServer({ port: 0, host: '127.0.0.1' })
     toClose.push(() => new Promise((resolve) => server.close(resolve)))
+    await new Promise((resolve) => server.once('listening', resolve))
     server.on('connection', (peer) => {
       peer.send('welcome')
       peer.on('message', (message: Buffer) => peer.send(`echo ${String(message)}`))
@@ -111,15 +116,22 @@ describe('an upgrade', () => {
     const client = await openClient(front.port, handshake)
     const { responses } = await client.waitForResponses(1)
     expect(responses[0]).toMatchObject({ status: 101 })
-    expect(responses[0]?.headers).toEqual([
-      ...['Upgrade', 'websocket', 'Connection', 'Upgrade', 'Sec-WebSocket-Accept', 'abc='],
-      ...['X-RateLimit-Limit', '60', 'X-Request-Id', 'r1'],
+    expect(lines(responses[0]?.headers)).toEqual([
+      'Upgrade: websocket',
+      'Connection: Upgrade',
+      'Sec-WebSocket-Accept: abc=',
+      'X-RateLimit-Limit: 60',
+      'X-Request-Id: r1',
     ])
     const [request] = backend.requests
     expect(request?.target).toBe('/v1/live?x=%7C&y=a/../b')
-    expect(request?.headers).toEqual([
-      ...['Host', 'a', 'Upgrade', 'websocket', 'Connection', 'Upgrade'],
-      ...['Sec-WebSocket-Key', 'k==', 'Sec-WebSocket-Version', '13', 'X-Client-Id', 'acme'],
+    expect(lines(request?.headers)).toEqual([
+      'Host: a',
+      'Upgrade: websocket',
+      'Connection: Upgrade',
+      'Sec-WebSocket-Key: k==',
+      'Sec-WebSocket-Version: 13',
+      'X-Client-Id: acme',
     ])
   })
 
@@ -172,6 +184,7 @@ describe('an upgrade', () => {
       client[leave]()
       await until(() => front.passages[0]?.done ?? false, 'the result')
       expect(front.passages[0]?.result?.kind).toBe('client_gone')
+      expect(front.passages[0]?.socket.destroyed).toBe(true)
       await until(() => backend.openConnections() === 0, 'the backend connection to close')
     },
   )
@@ -214,9 +227,6 @@ describe('an upgrade', () => {
     await client.waitForResponses(1)
     client.end()
     await until(() => front.passages[0]?.done ?? false, 'both sides to be cut')
-    await until(
-      () => backend.openConnections() === 0 || backend.connections[0]?.socket.writable === true,
-    )
   })
 
   it('is cut by close', async () => {

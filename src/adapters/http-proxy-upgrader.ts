@@ -1,0 +1,163 @@
+/** Carries WebSocket upgrades: http-proxy-3 makes the handshake with the backend, then the two sockets are joined. */
+import type { IncomingMessage } from 'node:http'
+import type { Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
+import { neverReached, upstreamFailureKind } from '../rules/upstream-failure.ts'
+import { createBackendRotation } from './backend-rotation.ts'
+import { errorText, upstreamErrorCode, type ForwarderOptions } from './engine.ts'
+import type { UpgradeJob, Upgrader, UpstreamFailure } from './forwarder.ts'
+import { createHttpProxyBackend, upgradeThroughHttpProxy } from './http-proxy.ts'
+import type { HttpProxyBackend } from './http-proxy.ts'
+
+/** After one side has said its last word, the other gets this long to answer it. */
+const lastWordsMs = 5_000
+const maxEarlyBytes = 64 * 1024
+
+/**
+ * responseMs bounds the handshake; a tunnel may then be idle for as long as both sides keep it open.
+ * close() cuts every tunnel.
+ */
+export function createHttpProxyUpgrader({
+  urls,
+  timeouts: { connectMs, responseMs, idleMs },
+}: Pick<ForwarderOptions, 'urls' | 'timeouts'>): Upgrader {
+  const rotation = createBackendRotation(
+    urls.map((url) => createHttpProxyBackend(url, { connections: 0, idleMs })),
+  )
+  const open = new Set<Duplex>()
+  return {
+    upgrade: async (job, established) => {
+      open.add(job.socket)
+      // Kept: whoever answers a failed upgrade on this socket may find the client gone.
+      job.socket.on('error', () => {})
+      try {
+        const backend = rotation.next()
+        const handshake = await shakeHands(job, backend, { connectMs, responseMs })
+        if ('kind' in handshake) {
+          if (neverReached(handshake.kind)) rotation.failed(backend)
+          if (handshake.kind === 'client_gone') job.socket.destroy()
+          return handshake
+        }
+        const { answer, socket, early } = handshake
+        const ended = join(job.socket, socket)
+        job.socket.write(switchingProtocols(answer, job.responseHeaders), 'latin1')
+        if (early.length > 0) socket.write(early)
+        job.socket.pipe(socket).pipe(job.socket)
+        established()
+        return await ended
+      } finally {
+        open.delete(job.socket)
+      }
+    },
+    close: async () => {
+      for (const socket of open) socket.destroy()
+    },
+  }
+}
+
+interface Handshake {
+  readonly answer: IncomingMessage
+  readonly socket: Socket
+  /** What the client sent before it had its answer. */
+  readonly early: Buffer
+}
+
+/** On failure nothing has been written to the client's socket, and nobody listens to it any more. */
+function shakeHands(
+  { request, socket: client, head, target, headers }: UpgradeJob,
+  backend: HttpProxyBackend,
+  { connectMs, responseMs }: { connectMs: number; responseMs: number },
+): Promise<Handshake | UpstreamFailure> {
+  return new Promise((resolve) => {
+    const early = [head]
+    let earlyBytes = head.length
+    const keepEarly = (chunk: Buffer): void => {
+      early.push(chunk)
+      earlyBytes += chunk.length
+      if (earlyBytes > maxEarlyBytes) client.pause()
+    }
+    const leave = (): void => fail('client_gone', 'the client left during the handshake')
+    // Reading is the only way to notice that the client has left.
+    client.on('data', keepEarly).once('end', leave).once('close', leave)
+    const settle = (outcome: Handshake | UpstreamFailure): void => {
+      clearTimeout(clock)
+      client.off('data', keepEarly).off('end', leave).off('close', leave)
+      client.pause()
+      if ('kind' in outcome) endRequest()
+      resolve(outcome)
+    }
+    const fail = (kind: UpstreamFailure['kind'], cause: string): void => settle({ kind, cause })
+    const clock = setTimeout(() => fail('response_timeout', 'no answer in time'), responseMs)
+    const endRequest = upgradeThroughHttpProxy(
+      {
+        backend,
+        method: request.method ?? 'GET',
+        path: target,
+        headers: [...headers],
+        connectTimeoutMs: connectMs,
+      },
+      {
+        upgraded: (answer, socket) => settle({ answer, socket, early: Buffer.concat(early) }),
+        refused: (answer) => fail('broken', `status ${answer.statusCode} instead of 101`),
+        error: (error) => {
+          const kind = upstreamFailureKind(upstreamErrorCode(error), !isConnectError(error))
+          fail(kind, errorText(error))
+        },
+      },
+    )
+  })
+}
+
+/** Node says with `syscall`, and http-proxy-3 with its code, that no connection was made. */
+function isConnectError(error: NodeJS.ErrnoException): boolean {
+  return (
+    error.syscall === 'connect' ||
+    error.syscall === 'getaddrinfo' ||
+    error.code === 'ECONNECT_TIMEOUT'
+  )
+}
+
+/** Resolves when both are closed: neither outlives the other, also when a side stays half open. */
+function join(client: Duplex, backend: Socket): Promise<undefined> {
+  return new Promise((resolve) => {
+    let lastWords: NodeJS.Timeout | undefined
+    const destroyBoth = (): void => {
+      client.destroy()
+      backend.destroy()
+    }
+    const onEnd = (): void => {
+      lastWords ??= setTimeout(destroyBoth, lastWordsMs)
+    }
+    const onClose = (): void => {
+      onEnd()
+      // What was read from the closed side is still to be delivered.
+      if (!client.destroyed) client.end()
+      if (!backend.destroyed) backend.end()
+      if (!client.destroyed || !backend.destroyed) return
+      clearTimeout(lastWords)
+      resolve(undefined)
+    }
+    backend.on('error', () => backend.destroy())
+    for (const socket of [client, backend]) {
+      socket.once('end', onEnd)
+      socket.once('close', onClose)
+      if (socket.destroyed) setImmediate(onClose)
+    }
+  })
+}
+
+/** Fields that are of no meaning in a 101 (RFC 9110 section 8.6) or belong to one connection only. */
+const dropped = new Set(['content-length', 'transfer-encoding', 'keep-alive'])
+
+/** The backend's answer with the gateway's fields in place of its own of the same name. */
+function switchingProtocols({ rawHeaders }: IncomingMessage, own: readonly string[]): string {
+  const replaced = new Set(own.filter((_, at) => at % 2 === 0).map((name) => name.toLowerCase()))
+  let head = 'HTTP/1.1 101 Switching Protocols\r\n'
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const name = rawHeaders[at] ?? ''
+    if (dropped.has(name.toLowerCase()) || replaced.has(name.toLowerCase())) continue
+    head += `${name}: ${rawHeaders[at + 1] ?? ''}\r\n`
+  }
+  for (let at = 0; at < own.length; at += 2) head += `${own[at]}: ${own[at + 1]}\r\n`
+  return `${head}\r\n`
+}

@@ -1,0 +1,101 @@
+/** The client's request body as a stream of its own: counted, read on demand, and never destroying the client's request. */
+import type { IncomingMessage } from 'node:http'
+import { Readable } from 'node:stream'
+import { ownFailureCodes } from '../rules/upstream-failure.ts'
+
+/** Carries one of ownFailureCodes. */
+class RequestBodyError extends Error {
+  readonly code: string
+  constructor(code: string, message: string) {
+    super(message)
+    this.code = code
+  }
+}
+
+/**
+ * Engines destroy the body they were given; given the IncomingMessage itself they would take the client's connection,
+ * or its socket property, away from the gateway. Destroying this stream only leaves the rest unread.
+ * Errors with RequestBodyError when the limit is passed or the client leaves before the end.
+ */
+export class RequestBody extends Readable {
+  /** Some of the body was asked for: it cannot be sent from its start again. */
+  touched = false
+  readonly #request: IncomingMessage
+  readonly #limitBytes: number
+  #open: boolean
+  #wanted = false
+  #ended = false
+  #seenBytes = 0
+
+  /** held: nothing is read from the client before release(). */
+  constructor(
+    { request, bodyLimitBytes }: { request: IncomingMessage; bodyLimitBytes: number },
+    { held = false } = {},
+  ) {
+    super()
+    this.#request = request
+    this.#limitBytes = bodyLimitBytes
+    this.#open = !held
+    // Engines stop listening once they are done with a stream; a late error must not end the process.
+    this.on('error', () => {})
+  }
+
+  /** The next bytes are the client's to send. */
+  get waitsForClient(): boolean {
+    return this.#wanted && !this.#ended
+  }
+
+  release(): void {
+    this.#open = true
+    if (this.#wanted) this.#pull()
+  }
+
+  override _read(): void {
+    this.#wanted = true
+    if (this.#open) this.#pull()
+  }
+
+  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    const request = this.#request
+    if (this.touched) {
+      request.off('data', this.#onData).off('end', this.#onEnd)
+      request.off('close', this.#onClose).off('error', this.#onClose)
+      if (!this.#ended) request.pause()
+    }
+    done(error)
+  }
+
+  #pull(): void {
+    const request = this.#request
+    if (!this.touched) {
+      this.touched = true
+      if (request.readableEnded) return this.#onEnd()
+      if (request.destroyed) return this.#onClose()
+      request.on('data', this.#onData).on('end', this.#onEnd)
+      request.on('close', this.#onClose).on('error', this.#onClose)
+    }
+    request.resume()
+  }
+
+  readonly #onData = (chunk: Buffer): void => {
+    this.#seenBytes += chunk.length
+    if (this.#seenBytes > this.#limitBytes) {
+      const message = `more than ${this.#limitBytes} bytes`
+      this.destroy(new RequestBodyError(ownFailureCodes.bodyTooLarge, message))
+      return
+    }
+    this.#wanted = this.push(chunk)
+    if (!this.#wanted) this.#request.pause()
+  }
+
+  readonly #onEnd = (): void => {
+    this.#ended = true
+    this.push(null)
+  }
+
+  readonly #onClose = (): void => {
+    if (this.#ended) return
+    const message = 'the client left in the middle of its body'
+    this.destroy(new RequestBodyError(ownFailureCodes.clientGone, message))
+  }
+}

@@ -1,0 +1,82 @@
+/** The connection pools of the undici engine, set up so that a request knows the connection it is sent on. */
+import { isIP, type Socket } from 'node:net'
+import { Client, Pool, buildConnector, type Dispatcher } from 'undici'
+import { maxAnswerHeadBytes, type ForwarderOptions } from './engine.ts'
+
+export type Controller = Dispatcher.DispatchController
+
+export interface UndiciBackend {
+  readonly pool: Pool
+  /** TLS is verified against the configured name; undici would take it from the request's Host field. */
+  readonly servername: string
+}
+
+/** The connection that a client of the pool holds now; undici itself does not tell requests what carries them. */
+export interface Line {
+  /** Requests the connection has carried. */
+  carried: number
+  wasReset: boolean
+}
+
+/** What is dispatched with; `line` is set just before the request is queued for its connection. */
+export interface Handler extends Dispatcher.DispatchHandler {
+  line: Line | undefined
+}
+
+const serverName = (url: string): string => new URL(url).hostname.replace(/^\[|\]$/g, '')
+
+/** connections: at most that many at a time; each carries one request at a time. */
+export function createUndiciBackend(
+  url: string,
+  { connections, timeouts }: Pick<ForwarderOptions, 'connections' | 'timeouts'>,
+): UndiciBackend {
+  // RFC 6066 section 3: an address is no server name.
+  const servername = isIP(serverName(url)) ? '' : serverName(url)
+  const connector = buildConnector({ timeout: timeouts.connectMs, allowH2: false })
+  const pool = new Pool(url, {
+    connections,
+    allowH2: false,
+    pipelining: 1,
+    keepAliveTimeout: timeouts.idleMs,
+    keepAliveMaxTimeout: timeouts.idleMs,
+    keepAliveTimeoutThreshold: 1_000,
+    maxHeaderSize: maxAnswerHeadBytes,
+    strictContentLength: true,
+    factory: (origin, options) => {
+      const line: Line = { carried: 0, wasReset: false }
+      const connect: buildConnector.connector = (target, callback) =>
+        connector({ ...target, servername }, (...outcome) => {
+          if (outcome[1]) watch(line, outcome[1])
+          callback(...outcome)
+        })
+      return new LineClient(origin, { ...options, connect }, line)
+    },
+  })
+  return { pool, servername: serverName(url) }
+}
+
+function watch(line: Line, socket: Socket): void {
+  line.carried = 0
+  line.wasReset = false
+  // Registered before undici's own listener, which may take a reset for the end of the body.
+  socket.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code === 'ECONNRESET') line.wasReset = true
+  })
+}
+
+class LineClient extends Client {
+  readonly #line: Line
+
+  constructor(origin: URL, options: Client.Options, line: Line) {
+    super(origin, options)
+    this.#line = line
+  }
+
+  override dispatch(
+    options: Dispatcher.DispatchOptions,
+    handler: Dispatcher.DispatchHandler | Handler,
+  ): boolean {
+    if ('line' in handler) handler.line = this.#line
+    return super.dispatch(options, handler)
+  }
+}

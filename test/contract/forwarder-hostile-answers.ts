@@ -1,0 +1,191 @@
+/** Answers that must not be passed on, must not hang or crash, and must not leak into the next client's answer. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { describe, expect, it } from 'vitest'
+import {
+  answer,
+  closeConnection,
+  resetConnection,
+  until,
+  type Answer,
+} from '../helpers/raw-backend.ts'
+import type { Stage } from './forwarder.ts'
+
+const ok = 'HTTP/1.1 200 OK\r\n'
+const brokenHeads: [string, Answer][] = [
+  ['status 000', 'HTTP/1.1 000 Zero\r\nContent-Length: 0\r\n\r\n'],
+  ['status 099', 'HTTP/1.1 099 Low\r\nContent-Length: 0\r\n\r\n'],
+  ['status 600', 'HTTP/1.1 600 High\r\nContent-Length: 0\r\n\r\n'],
+  ['status 999', 'HTTP/1.1 999 High\r\nContent-Length: 0\r\n\r\n'],
+  ['status 1000', 'HTTP/1.1 1000 Long\r\nContent-Length: 0\r\n\r\n'],
+  ['status 20', 'HTTP/1.1 20 Short\r\nContent-Length: 0\r\n\r\n'],
+  ['a 101', 'HTTP/1.1 101 Switching\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n'],
+  ['a 101 without Upgrade', 'HTTP/1.1 101 Switching\r\n\r\n'],
+  [
+    'Content-Length and chunked',
+    `${ok}Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`,
+  ],
+  [
+    'chunked and Content-Length',
+    `${ok}Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n`,
+  ],
+  ['two Content-Lengths', `${ok}Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd`],
+  ['a list of Content-Lengths', `${ok}Content-Length: 3, 4\r\n\r\nabcd`],
+  ['a signed Content-Length', `${ok}Content-Length: +3\r\n\r\nabc`],
+  ['a negative Content-Length', `${ok}Content-Length: -3\r\n\r\nabc`],
+  ['a huge Content-Length', `${ok}Content-Length: 99999999999999999999\r\n\r\nabc`],
+  ['an unknown transfer coding', [`${ok}Transfer-Encoding: gzip\r\n\r\nabc`, closeConnection]],
+  ['a list of codings', [`${ok}Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n`]],
+  ['garbage', 'SSH-2.0-OpenSSH_9.6\r\n'],
+  ['a request', 'GET / HTTP/1.1\r\nHost: x\r\n\r\n'],
+  ['another version', 'HTTP/9.9 200 OK\r\nContent-Length: 0\r\n\r\n'],
+  ['a space in a name', `${ok}X A: 1\r\nContent-Length: 0\r\n\r\n`],
+  ['a space before the colon', `${ok}Content-Length : 3\r\n\r\nabc`],
+  ['a NUL in a value', `${ok}X-A: a\0b\r\nContent-Length: 0\r\n\r\n`],
+  ['a bare CR in a value', `${ok}X-A: a\rb\r\nContent-Length: 0\r\n\r\n`],
+  ['half a head', [`${ok}X-A: 1\r\nX-`, closeConnection]],
+  ['half a head and a reset', [`${ok}X-A: 1\r\nX-`, 20, resetConnection]],
+  ['nothing, then the end', [closeConnection]],
+  ['nothing, then a reset', [resetConnection]],
+  ['a head without end', `${ok}${'X-Long: 0123456789\r\n'.repeat(10_000)}`],
+  ['a field without end', `${ok}X-Long: ${'0123456789'.repeat(20_000)}`],
+]
+
+const cutOff: [string, Answer][] = [
+  ['a known length and an end', [`${ok}Content-Length: 10\r\n\r\nhalf`, 20, closeConnection]],
+  ['a known length and a reset', [`${ok}Content-Length: 10\r\n\r\nhalf`, 20, resetConnection]],
+  [
+    'a known length, Connection: close and an end',
+    [`${ok}Connection: close\r\nContent-Length: 10\r\n\r\nhalf`, 20, closeConnection],
+  ],
+  [
+    'a known length, Connection: close and a reset',
+    [`${ok}Connection: close\r\nContent-Length: 10\r\n\r\nhalf`, 20, resetConnection],
+  ],
+  [
+    'chunks and an end',
+    [`${ok}Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n`, 20, closeConnection],
+  ],
+  [
+    'chunks, Connection: close and an end',
+    [
+      `${ok}Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n`,
+      20,
+      closeConnection,
+    ],
+  ],
+  [
+    'chunks and a reset',
+    [`${ok}Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n`, 20, resetConnection],
+  ],
+  ['half a chunk', [`${ok}Transfer-Encoding: chunked\r\n\r\n8\r\nhalf`, 20, closeConnection]],
+  ['a bad chunk size', `${ok}Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\nxyz\r\n`],
+  [
+    'a chunk longer than its size',
+    `${ok}Transfer-Encoding: chunked\r\n\r\n4\r\nhalfandmore\r\n0\r\n\r\n`,
+  ],
+  ['no length and a reset', [`${ok}\r\nhalf`, 20, resetConnection]],
+  [
+    'no length, Connection: close and a reset',
+    [`${ok}Connection: close\r\n\r\nhalf`, 20, resetConnection],
+  ],
+]
+
+const evil = `${ok}Content-Length: 4\r\n\r\nevil`
+const poison: [string, string, Answer][] = [
+  ['a body on 204', 'GET', `HTTP/1.1 204 No Content\r\n\r\n${evil}`],
+  [
+    'a body on 204 with its length',
+    'GET',
+    `HTTP/1.1 204 No Content\r\nContent-Length: ${evil.length}\r\n\r\n${evil}`,
+  ],
+  ['a late body on 204', 'GET', ['HTTP/1.1 204 No Content\r\n\r\n', 20, evil]],
+  [
+    'a body on 304',
+    'GET',
+    `HTTP/1.1 304 Not Modified\r\nContent-Length: ${evil.length}\r\n\r\n${evil}`,
+  ],
+  ['a body in the answer to HEAD', 'HEAD', `${ok}Content-Length: ${evil.length}\r\n\r\n${evil}`],
+  [
+    'a late body in the answer to HEAD',
+    'HEAD',
+    [`${ok}Content-Length: ${evil.length}\r\n\r\n`, 20, evil],
+  ],
+  ['bytes after the end', 'GET', `${ok}Content-Length: 2\r\n\r\nok${evil}`],
+  ['a second answer at once', 'GET', `${ok}Content-Length: 2\r\n\r\nok${evil}`],
+  ['a second answer a little later', 'GET', [`${ok}Content-Length: 2\r\n\r\nok`, 20, evil]],
+  [
+    'half a second answer a little later',
+    'GET',
+    [`${ok}Content-Length: 2\r\n\r\nok`, 20, evil.slice(0, 20)],
+  ],
+  [
+    'a second answer after the last chunk',
+    'GET',
+    `${ok}Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n${evil}`,
+  ],
+]
+
+export function describeHostileAnswers(stage: Stage): void {
+  const { backend: startBackend, front: startFront } = stage
+  const backendThatSays = (hostile: Answer) =>
+    startBackend({
+      respond: ({ target }) => (target === '/next' ? answer(200, 'next') : hostile),
+    })
+
+  describe('a hostile answer', () => {
+    it.each(brokenHeads)(
+      'is broken when it is %s, and its connection is given up',
+      async (_, hostile) => {
+        const backend = await backendThatSays(hostile)
+        const front = await startFront([backend])
+        const outcome = await front.get('/')
+        expect(outcome.calls).toEqual(['fail'])
+        expect(outcome.failure?.kind).toBe('broken')
+        await until(() => backend.openConnections() === 0, 'the backend connection to close')
+        expect((await front.get('/next')).body).toBe('next')
+        expect(backend.requests).toHaveLength(2)
+      },
+    )
+
+    it.each(cutOff)('that is cut off does not look complete: %s', async (_, hostile) => {
+      const backend = await backendThatSays(hostile)
+      const front = await startFront([backend])
+      const outcome = await front.get('/')
+      expect(outcome.status).toBe(200)
+      expect(outcome.calls.at(-1)).toBe('fail')
+      expect(outcome.failure?.kind).toBe('broken')
+      expect((await front.get('/next')).body).toBe('next')
+      expect(backend.requests).toHaveLength(2)
+    })
+
+    it.each(poison)('does not become the next answer: %s', async (_, method, hostile) => {
+      const backend = await backendThatSays(hostile)
+      const front = await startFront([backend], { connections: 1 })
+      await front.run(`${method} / HTTP/1.1\r\n\r\n`)
+      if (Array.isArray(hostile)) await sleep(100)
+      const next = await front.get('/next')
+      expect(next).toMatchObject({ status: 200, body: 'next' })
+      expect(backend.problems()).toEqual([])
+    })
+
+    it('of control bytes in the reason phrase does no harm', async () => {
+      const backend = await backendThatSays(
+        'HTTP/1.1 200 O\x07K\x1b\r\nContent-Length: 2\r\n\r\nok',
+      )
+      const front = await startFront([backend])
+      const outcome = await front.get('/')
+      expect(outcome.calls.at(-1)).toMatch(/^(end|fail)$/)
+      expect((await front.get('/next')).body).toBe('next')
+    })
+
+    it('of interim answers without end fails as response_timeout', async () => {
+      const drip = ['HTTP/1.1 102 Processing\r\n\r\n', 50] as const
+      const backend = await backendThatSays(Array.from({ length: 200 }, () => drip).flat())
+      const front = await startFront([backend])
+      const outcome = await front.get('/', { responseTimeoutMs: 400 })
+      expect(outcome.calls).toEqual(['fail'])
+      expect(outcome.failure?.kind).toBe('response_timeout')
+      await until(() => backend.openConnections() === 0, 'the backend connection to close')
+    })
+  })
+}

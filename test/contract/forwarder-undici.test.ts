@@ -1,0 +1,9 @@
+import { createUndiciForwarder } from '../../src/adapters/undici-forwarder.ts'
+import { describeForwarder } from './forwarder.ts'
+
+describeForwarder({
+  name: 'undici',
+  create: createUndiciForwarder,
+  // undici ends the connection at a 100 without Expect; the request is not repeated.
+  unaskedContinue: 'broken',
+})

@@ -1,0 +1,51 @@
+/** The behaviour every forwarding engine owes the pipeline, over real sockets against a backend that may be hostile. */
+import { afterEach, describe } from 'vitest'
+import type { Forwarder } from '../../src/adapters/forwarder.ts'
+import { startRawBackend, type RawBackend, type RawBackendOptions } from '../helpers/raw-backend.ts'
+import { describeAnswers } from './forwarder-answers.ts'
+import { describeConnections } from './forwarder-connections.ts'
+import { describeHostileAnswers } from './forwarder-hostile-answers.ts'
+import { describeRequests } from './forwarder-requests.ts'
+import { startFront, type EngineOptions, type Front } from './forwarding.ts'
+
+export interface ForwarderUnderTest {
+  readonly name: string
+  create(options: EngineOptions): Forwarder
+  /** What the engine makes of an interim 100 that nobody asked for. */
+  readonly unaskedContinue: 'ignored' | 'broken'
+}
+
+export interface Stage {
+  readonly engine: ForwarderUnderTest
+  backend(options?: RawBackendOptions & { port?: number }): Promise<RawBackend>
+  front(
+    backends: readonly (RawBackend | string)[],
+    options?: Parameters<typeof startFront>[2],
+  ): Promise<Front>
+}
+
+/** Runs the whole contract against one engine. */
+export function describeForwarder(engine: ForwarderUnderTest): void {
+  describe(`the ${engine.name} engine`, () => {
+    const toClose: { close(): Promise<void> }[] = []
+    afterEach(async () => {
+      for (const each of toClose.splice(0).toReversed()) await each.close()
+    })
+    const keep = <Closable extends { close(): Promise<void> }>(each: Closable): Closable => {
+      toClose.push(each)
+      return each
+    }
+    const stage: Stage = {
+      engine,
+      backend: async (options) => keep(await startRawBackend(options)),
+      front: async (backends, options) => {
+        const urls = backends.map((each) => (typeof each === 'string' ? each : each.url))
+        return keep(await startFront((given) => engine.create(given), urls, options))
+      },
+    }
+    describeRequests(stage)
+    describeAnswers(stage)
+    describeHostileAnswers(stage)
+    describeConnections(stage)
+  })
+}

@@ -1,0 +1,160 @@
+/** A front server that forwards each request with the engine under test and records what its sink is told. */
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type {
+  ForwardHandle,
+  ForwardJob,
+  ForwardSink,
+  Forwarder,
+  UpstreamFailure,
+} from '../../src/adapters/forwarder.ts'
+import { until } from '../helpers/raw-backend.ts'
+import { openRawClient, type RawClient } from '../helpers/raw-client.ts'
+
+export interface EngineOptions {
+  readonly urls: readonly string[]
+  readonly connections: number
+  readonly timeouts: { connectMs: number; responseMs: number; idleMs: number }
+}
+
+export type CreateForwarder = (options: EngineOptions) => Forwarder
+
+/** The sink of one exchange: what it was told, in order. */
+export class Outcome implements ForwardSink {
+  readonly calls: string[] = []
+  status: number | undefined
+  headers: string[] = []
+  bodyBytes = 0
+  failure: UpstreamFailure | undefined
+  /** false from data() asks for a pause; set before the first byte comes. */
+  accepts = true
+  calledEarly = false
+  forwardReturned = false
+  handle: ForwardHandle | undefined
+  request: IncomingMessage | undefined
+  readonly #chunks: Buffer[] = []
+
+  head(status: number, headers: string[]): void {
+    this.#note('head')
+    this.status = status
+    this.headers = headers
+  }
+  data(chunk: Buffer): boolean {
+    this.#note('data')
+    this.#chunks.push(chunk)
+    this.bodyBytes += chunk.length
+    return this.accepts
+  }
+  end(): void {
+    this.#note('end')
+  }
+  fail(failure: UpstreamFailure): void {
+    this.#note('fail')
+    this.failure = failure
+  }
+  get body(): string {
+    return Buffer.concat(this.#chunks).toString('latin1')
+  }
+  get settled(): boolean {
+    return this.calls.some((call) => call === 'end' || call === 'fail')
+  }
+  all(name: string): string[] {
+    return this.headers.filter((_, at) => at % 2 === 1 && this.headers[at - 1] === name)
+  }
+  #note(call: string): void {
+    if (!this.forwardReturned) this.calledEarly = true
+    if (call !== 'data' || this.calls.at(-1) !== 'data') this.calls.push(call)
+  }
+}
+
+export interface Front {
+  readonly port: number
+  readonly forwarder: Forwarder
+  /** Sends the bytes as one client request and returns once the engine has been started with it. */
+  start(
+    bytes: string | Buffer,
+    job?: Partial<ForwardJob>,
+  ): Promise<{ outcome: Outcome; client: RawClient }>
+  /** Sends the request and waits for end or fail. */
+  run(bytes: string | Buffer, job?: Partial<ForwardJob>): Promise<Outcome>
+  get(target: string, job?: Partial<ForwardJob>): Promise<Outcome>
+  close(): Promise<void>
+}
+
+const ownFields = new Set(['connection', 'transfer-encoding', 'keep-alive', 'expect'])
+
+export async function startFront(
+  create: CreateForwarder,
+  urls: readonly string[],
+  options: { connections?: number; timeouts?: Partial<EngineOptions['timeouts']> } = {},
+): Promise<Front> {
+  const forwarder = create({
+    urls,
+    connections: options.connections ?? 8,
+    timeouts: { connectMs: 2_000, responseMs: 10_000, idleMs: 10_000, ...options.timeouts },
+  })
+  const clients: RawClient[] = []
+  const waiting = new Map<string, { outcome: Outcome; job: Partial<ForwardJob> }>()
+  const server = createServer({ keepAliveTimeout: 60_000, requestTimeout: 0 })
+  const onRequest = (request: IncomingMessage, response: ServerResponse): void => {
+    const id = String(request.headers['x-test-id'])
+    const { outcome, job } = waiting.get(id) ?? { outcome: new Outcome(), job: {} }
+    response.on('error', () => {})
+    request.on('error', () => {})
+    outcome.request = request
+    outcome.handle = forwarder.forward(jobOf(request, job), outcome)
+    outcome.forwardReturned = true
+  }
+  server.on('request', onRequest)
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo
+  let count = 0
+  const front: Front = {
+    port,
+    forwarder,
+    start: async (bytes, job = {}) => {
+      const id = String(++count)
+      const outcome = new Outcome()
+      waiting.set(id, { outcome, job })
+      const client = await openRawClient(port)
+      clients.push(client)
+      const text = Buffer.isBuffer(bytes) ? bytes.toString('latin1') : bytes
+      client.send(text.replace('\r\n', `\r\nHost: animals.example\r\nX-Test-Id: ${id}\r\n`))
+      await until(() => outcome.forwardReturned, 'forward to be called')
+      return { outcome, client }
+    },
+    run: async (bytes, job) => {
+      const { outcome } = await front.start(bytes, job)
+      await until(() => outcome.settled, 'end or fail')
+      return outcome
+    },
+    get: (target, job) => front.run(`GET ${target} HTTP/1.1\r\n\r\n`, job),
+    close: async () => {
+      for (const { outcome } of waiting.values()) outcome.handle?.abort()
+      for (const client of clients) client.destroy()
+      server.closeAllConnections()
+      await new Promise((resolve) => server.close(resolve))
+      await forwarder.close()
+    },
+  }
+  return front
+}
+
+function jobOf(request: IncomingMessage, overrides: Partial<ForwardJob>): ForwardJob {
+  const headers: string[] = []
+  for (let at = 0; at < request.rawHeaders.length; at += 2) {
+    const name = request.rawHeaders[at] ?? ''
+    if (!ownFields.has(name.toLowerCase())) headers.push(name, request.rawHeaders[at + 1] ?? '')
+  }
+  const length = request.headers['content-length']
+  return {
+    method: request.method ?? '',
+    target: request.url ?? '',
+    headers,
+    request,
+    hasBody: request.headers['transfer-encoding'] !== undefined || Number(length ?? 0) > 0,
+    bodyLimitBytes: 128 * 1024 * 1024,
+    responseTimeoutMs: 10_000,
+    ...overrides,
+  }
+}
