@@ -58,6 +58,8 @@ export interface TakeReply {
 export interface Authority {
   /** The embedded authority answers at once; a remote one answers with a promise. */
   take(request: TakeRequest): TakeReply | Promise<TakeReply>
+  /** Calls the listener each time the authority can be reached again; it may have lost its data meanwhile. */
+  onReturn?(listener: () => void): void
   close(): Promise<void>
 }
 
@@ -104,6 +106,9 @@ export type QuotaDecision =
     }
   /** The store is away and store.onOutage is closed. */
   | { readonly kind: 'unavailable' }
+
+/** The charge of an admitted request. */
+export type Admission = QuotaDecision & { readonly kind: 'admitted' }
 
 /** Decides requests for this process; the only part of the quota that stages see. */
 export interface Lessee {

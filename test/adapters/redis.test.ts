@@ -1,3 +1,4 @@
+import { connect, createServer, type AddressInfo } from 'node:net'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { connectRedis } from '../../src/adapters/redis.ts'
@@ -83,6 +84,29 @@ describe('the Redis store', () => {
     await store.publish('news', 'three')
     await until(() => heard.length === 3)
     expect(heard).toEqual(['one', 'two', 'three'])
+  })
+
+  it('connects anew when the server has become a replica, and so finds the new master', async () => {
+    const master = await startRedisServer()
+    let port = server.port
+    const address = createServer((near) => {
+      const far = connect(port, '127.0.0.1')
+      near.pipe(far).pipe(near)
+      near.on('error', () => far.destroy())
+      far.on('error', () => near.destroy())
+    })
+    await new Promise<void>((resolve) => address.listen(0, '127.0.0.1', resolve))
+    const url = `redis://127.0.0.1:${(address.address() as AddressInfo).port}`
+    const moved = connectRedis({ url, timeoutMs: 150 })
+    await until(() => moved.available)
+    await moved.hset('hash', 'where', 'old')
+    server.cli('REPLICAOF', '127.0.0.1', String(master.port))
+    port = master.port
+    await until(async () => (await moved.hset('hash', 'where', 'new').catch(() => 0)) === undefined)
+    expect(master.cli('HGET', 'hash', 'where')).toBe('new')
+    await moved.close()
+    address.close()
+    await master.stop()
   })
 
   it('never shows the password of its address', async () => {

@@ -1,0 +1,57 @@
+/** What the gateway asks of a Redis server, free of the client library. */
+
+/** Integers and strings, as a Lua script answers them. */
+export type ScriptReply = readonly (number | string | null)[]
+
+export interface ScriptCall {
+  /** All in one hash slot. */
+  readonly keys: readonly string[]
+  readonly args: readonly (string | number)[]
+}
+
+/** A script of fixed text; sent whole once per connection, by its digest afterwards. */
+export interface RedisScript {
+  /** Rejects with StoreUnavailable; a call that timed out may still run later. */
+  run(call: ScriptCall): Promise<ScriptReply>
+}
+
+export interface Subscription {
+  /** A message published on the channel. */
+  message(text: string): void
+  /** The subscription stands (again): whatever was published before this moment may have been missed. */
+  subscribed(): void
+}
+
+/**
+ * One Redis server. Every method but subscribe and close rejects with StoreUnavailable when the server is away,
+ * too slow, read-only, out of memory or answers nonsense; after a few failures in a row it does so at once, without a call.
+ */
+export interface RedisStore {
+  /** The client library's own connection, for libraries that need it; commands sent on it bypass `available`. */
+  readonly client: unknown
+  /** false: calls fail at once, until a probe has succeeded. */
+  readonly available: boolean
+  /** Prepares a script for calls. `name` must be unique within the store. */
+  script(definition: { name: string; text: string; keyCount: number }): RedisScript
+  /** An absent key answers an empty record. */
+  hgetall(key: string): Promise<Record<string, string>>
+  hset(key: string, field: string, value: string): Promise<void>
+  hdel(key: string, ...fields: string[]): Promise<void>
+  publish(channel: string, message: string): Promise<void>
+  /** Stays subscribed across reconnects, on a connection of its own; takes effect as soon as the server is there. */
+  subscribe(channel: string, subscription: Subscription): void
+  /** Called each time the store becomes available, the first time included. */
+  onRecovered(listener: () => void): void
+  close(): Promise<void>
+}
+
+/** The store is away or of no use; never a statement about quota. */
+export class StoreUnavailable extends Error {
+  override readonly name = 'StoreUnavailable'
+  readonly reason: 'timeout' | 'error'
+
+  constructor(reason: 'timeout' | 'error', cause?: unknown) {
+    super('the store is unavailable', { cause })
+    this.reason = reason
+  }
+}

@@ -1,0 +1,101 @@
+/** The authority shared by all hosts: one Lua script on one hash per client. */
+import { readFileSync } from 'node:fs'
+import { StoreUnavailable, type RedisStore, type ScriptReply } from '../adapters/redis-store.ts'
+import type { QuotaObserver } from './observer.ts'
+import type { Authority, TakeReply, TakeRequest, TakeStatus } from './protocol.ts'
+
+const statuses: readonly TakeStatus[] = ['granted', 'short', 'stale', 'lost']
+const REPLY_LENGTH = 11
+
+/** Text of the script; it reads the time from the server alone. */
+export const takeScriptText = readFileSync(new URL('./take.lua', import.meta.url), 'utf8')
+
+/**
+ * store: stays the caller's; close() leaves it open.
+ * prefix: namespace of the keys.
+ * take() throws StoreUnavailable at once while the store is known to be away, else rejects with it.
+ */
+export function createRedisAuthority({
+  store,
+  prefix,
+  observe,
+  scriptText = takeScriptText,
+}: {
+  store: RedisStore
+  prefix: string
+  observe?: Pick<QuotaObserver, 'storeCall'>
+  scriptText?: string
+}): Authority {
+  const script = store.script({ name: 'tollgateTake', text: scriptText, keyCount: 1 })
+  // Thrown for every request of an outage: made once, since a stack trace costs more than the decision.
+  const away = new StoreUnavailable('error')
+
+  return {
+    take: (request) => {
+      if (!store.available) throw away
+      const sentMs = performance.now()
+      const told = (outcome: 'ok' | 'timeout' | 'error'): void =>
+        observe?.storeCall(outcome, (performance.now() - sentMs) / 1000)
+      return script
+        .run({ keys: [quotaKey(prefix, request.client)], args: scriptArgs(request) })
+        .then(
+          (reply) => {
+            const parsed = parseReply(reply)
+            told('ok')
+            return parsed
+          },
+          (fault: unknown) => {
+            told(fault instanceof StoreUnavailable ? fault.reason : 'error')
+            throw fault
+          },
+        )
+    },
+    onReturn: (listener) => store.onRecovered(listener),
+    close: async () => undefined,
+  }
+}
+
+/**
+ * The key of a client's hash; the braces make the client its slot in a cluster.
+ * Every other character of the id is written as % and its four hex digits, so that no two ids share a key.
+ */
+export function quotaKey(prefix: string, client: string): string {
+  const plain = client.replaceAll(
+    /[^A-Za-z0-9_.-]/g,
+    (unit) => `%${unit.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  )
+  return `${prefix}:q:{${plain}}`
+}
+
+function scriptArgs({ process, sequence, limits, minute, day, need, want }: TakeRequest) {
+  return [
+    process,
+    sequence,
+    limits.perMinute,
+    limits.perDay,
+    minute.index,
+    minute.used,
+    minute.held,
+    day.index,
+    day.used,
+    day.held,
+    need,
+    want,
+  ]
+}
+
+function parseReply(reply: ScriptReply): TakeReply {
+  const numbers = Array.isArray(reply) ? reply.map(Number) : []
+  if (numbers.length !== REPLY_LENGTH || !numbers.every(Number.isSafeInteger))
+    throw new StoreUnavailable('error', 'the take script answered something else')
+  const at = (position: number): number => numbers[position] ?? 0
+  const status = statuses[at(0)]
+  if (status === undefined) throw new StoreUnavailable('error', 'unknown status of the take script')
+  return {
+    status,
+    nowMs: at(1),
+    minute: { index: at(2), held: at(3), taken: at(4), used: at(5) },
+    day: { index: at(6), held: at(7), taken: at(8), used: at(9) },
+    activeProcesses: at(10),
+  }
+}

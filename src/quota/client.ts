@@ -1,0 +1,20 @@
+/** A client as this process serves it: its lease, the call under way and who waits for it. Types only. */
+import type { Limits } from '../config/config.ts'
+import type { Lease } from './lease.ts'
+import type { QuotaDecision, QuotaView } from './protocol.ts'
+
+export interface Client {
+  readonly lease: Lease
+  isCalling: boolean
+  /** The call under way, or the last one; never rejects. */
+  inFlight: Promise<void> | undefined
+  waiting: Waiter[]
+  /** Answers in a row that said the authority had lost its data. */
+  lostInARow: number
+}
+
+/** A request that waits for a call; joinedMs is on the monotonic clock. */
+export type Waiter = { readonly limits: Limits; readonly joinedMs: number } & (
+  | { readonly kind: 'take'; resolve(decision: QuotaDecision): void }
+  | { readonly kind: 'look'; resolve(view: QuotaView | undefined): void }
+)

@@ -1,0 +1,65 @@
+/** Decides requests while the authority is away, from what this process knows alone. */
+import type { Limits, OutageMode } from '../config/config.ts'
+import { limitOf, openWindow, secondsLeft, type Lease, type LeasedWindow } from './lease.ts'
+import type { QuotaDecision } from './protocol.ts'
+
+export interface OutageTimes {
+  /** Monotonic clock, as in the lease. */
+  readonly nowMs: number
+  /** The authority's Unix time as far as it can be known: as last told, else this machine's. */
+  readonly storeNowMs: number
+}
+
+/**
+ * local: admits up to this process's last known share of each window. open: admits all. closed: admits none.
+ * Every admission is counted as used, so that the authority hears the true use when it is back.
+ */
+export function decideDuringOutage(
+  lease: Lease,
+  limits: Limits,
+  { mode, times }: { mode: OutageMode; times: OutageTimes },
+): QuotaDecision {
+  if (mode === 'closed') return { kind: 'unavailable' }
+  const { minute, day, activeProcesses } = lease
+  for (const window of [minute, day]) rollOver(window, times)
+  if (mode === 'local') {
+    const blocked = [day, minute].find(
+      (window) => !hasShareLeft(window, limitOf(limits, window), activeProcesses),
+    )
+    if (blocked !== undefined) {
+      return {
+        kind: 'refused',
+        view: undefined,
+        degraded: true,
+        window: blocked.kind,
+        limit: limitOf(limits, blocked),
+        retryAfterSeconds: secondsLeft(blocked, times.nowMs),
+      }
+    }
+  }
+  minute.used += 1
+  day.used += 1
+  return {
+    kind: 'admitted',
+    view: undefined,
+    degraded: true,
+    minuteIndex: minute.index,
+    dayIndex: day.index,
+  }
+}
+
+/** A window that has ended for certain makes room for the one that runs now. */
+function rollOver(window: LeasedWindow, { nowMs, storeNowMs }: OutageTimes): void {
+  if (nowMs < window.endsByMs) return
+  const index = Math.max(window.index + 1, Math.floor(storeNowMs / window.lengthMs))
+  openWindow(window, index)
+  window.endsByMs = nowMs + (index + 1) * window.lengthMs - storeNowMs
+  window.spendUntilMs = window.endsByMs
+}
+
+function hasShareLeft(window: LeasedWindow, limit: number, activeProcesses: number): boolean {
+  const spentBeyondHold = window.used - window.held
+  if (spentBeyondHold < 0) return true
+  if (window.taken !== undefined && spentBeyondHold >= limit - window.taken) return false
+  return window.used < Math.floor(limit / activeProcesses)
+}

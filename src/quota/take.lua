@@ -1,0 +1,129 @@
+-- One `take` of one process for one client, in one atomic step. transition.ts is this file's twin and explains the rules.
+--
+-- KEYS[1]  the client's hash
+-- ARGV     1 process  2 sequence  3 limit per minute  4 limit per day
+--          5 minute index  6 used  7 held   8 day index  9 used  10 held   (as the caller states them)
+--          11 need  12 want
+-- reply    status (0 granted, 1 short, 2 stale, 3 lost), now in ms rounded up,
+--          minute index, held, taken, used, day index, held, taken, used, active processes
+local time = redis.call('TIME')
+local MINUTE_MS, DAY_MS = 60000, 86400000
+local EXPIRY_AFTER_DAY_MS, LEARNING_MS, SHARE_DIVISOR = 3600000, 1000, 2
+local GRANTED, SHORT, STALE, LOST = 0, 1, 2, 3
+
+-- Whatever else was written into the hash counts as absent.
+local function stored(text, absent)
+  if type(text) == 'string' and #text <= 15 and string.find(text, '^%d+$') then
+    return tonumber(text)
+  end
+  return absent
+end
+
+-- tostring would turn large numbers into 1e+14.
+local function text(number)
+  return string.format('%.0f', number)
+end
+
+local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+local toldNow = tonumber(time[1]) * 1000 + math.ceil(tonumber(time[2]) / 1000)
+local processField = 'process:' .. ARGV[1]
+local sequence = tonumber(ARGV[2])
+local need, want = tonumber(ARGV[11]), tonumber(ARGV[12])
+
+local fields = redis.call('HMGET', KEYS[1], 'minute', 'minuteTaken', 'minuteUsed', 'activeNow',
+  'activeBefore', 'day', 'dayTaken', 'dayUsed', 'learningUntil', processField)
+local lastMinute, lastDay = stored(fields[1], -1), stored(fields[6], -1)
+local isUnknown = lastDay == -1
+if isUnknown then lastMinute = -1 end
+local minute = math.max(math.floor(now / MINUTE_MS), lastMinute)
+local day = math.max(math.floor(now / DAY_MS), lastDay)
+local isSameDay = day == lastDay
+local isSameMinute = isSameDay and minute == lastMinute
+
+local minuteTaken, minuteUsed, activeNow, activeBefore = 0, 0, 0, 0
+if isSameMinute then
+  minuteTaken, minuteUsed = stored(fields[2], 0), stored(fields[3], 0)
+  activeNow, activeBefore = stored(fields[4], 0), stored(fields[5], 0)
+elseif isSameDay and minute == lastMinute + 1 then
+  activeBefore = stored(fields[4], 0)
+end
+local dayTaken, dayUsed = 0, 0
+if isSameDay then
+  dayTaken, dayUsed = stored(fields[7], 0), stored(fields[8], 0)
+end
+
+-- sequence:status:minute:held:used:day held:day used
+local lastSequence, lastStatus, tookPart = -1, STALE, false
+local oldMinuteHeld, oldMinuteUsed, oldDayHeld, oldDayUsed = 0, 0, 0, 0
+if isSameDay and fields[10] then
+  local part = { string.match(fields[10], '^(%d+):(%d):(%d+):(%d+):(%d+):(%d+):(%d+)$') }
+  if part[1] then
+    lastSequence, lastStatus = stored(part[1], -1), stored(part[2], STALE)
+    tookPart = stored(part[3], -1) == minute
+    if tookPart then
+      oldMinuteHeld, oldMinuteUsed = stored(part[4], 0), stored(part[5], 0)
+    end
+    oldDayHeld, oldDayUsed = stored(part[6], 0), stored(part[7], 0)
+  end
+end
+
+if sequence <= lastSequence then
+  local status = STALE
+  if sequence == lastSequence then status = lastStatus end
+  return { status, toldNow, minute, oldMinuteHeld, minuteTaken, minuteUsed,
+    day, oldDayHeld, dayTaken, dayUsed, math.max(activeNow, activeBefore, 1) }
+end
+if not tookPart then activeNow = activeNow + 1 end
+local active = math.max(activeNow, activeBefore, 1)
+
+local usedInMinute, heldInMinute, usedInDay, heldInDay = 0, 0, 0, 0
+if tonumber(ARGV[5]) == minute then
+  usedInMinute, heldInMinute = tonumber(ARGV[6]), tonumber(ARGV[7])
+end
+if tonumber(ARGV[8]) == day then
+  usedInDay, heldInDay = tonumber(ARGV[9]), tonumber(ARGV[10])
+end
+minuteTaken = math.max(0, minuteTaken - oldMinuteHeld + heldInMinute)
+minuteUsed = math.max(0, minuteUsed - oldMinuteUsed + usedInMinute)
+dayTaken = math.max(0, dayTaken - oldDayHeld + heldInDay)
+dayUsed = math.max(0, dayUsed - oldDayUsed + usedInDay)
+
+local learningUntil = stored(fields[9], 0)
+if isUnknown then learningUntil = now + LEARNING_MS end
+if now < learningUntil then want = need end
+
+-- As much as is wished, within a fair share and what is left, but at least what waits.
+local function wished(left)
+  local share = math.min(want, math.floor(left / (SHARE_DIVISOR * active)))
+  return math.max(0, math.min(math.max(need, share), left))
+end
+
+local status, minuteGrant, dayGrant = GRANTED, 0, 0
+if isUnknown and heldInDay > 0 and want > 0 then
+  status = LOST
+elseif want > 0 then
+  local minuteFree, dayFree = heldInMinute - usedInMinute, heldInDay - usedInDay
+  local dayAtMost = dayFree + wished(tonumber(ARGV[4]) - dayTaken)
+  minuteGrant = math.max(0, math.min(wished(tonumber(ARGV[3]) - minuteTaken), dayAtMost - minuteFree))
+  dayGrant = math.max(0, minuteFree + minuteGrant - dayFree)
+end
+if status == GRANTED and minuteGrant < need then status = SHORT end
+local spent = math.min(minuteGrant, need)
+minuteTaken, minuteUsed = minuteTaken + minuteGrant, minuteUsed + spent
+dayTaken, dayUsed = dayTaken + dayGrant, dayUsed + spent
+heldInMinute, usedInMinute = heldInMinute + minuteGrant, usedInMinute + spent
+heldInDay, usedInDay = heldInDay + dayGrant, usedInDay + spent
+
+-- A script that has written once is let through by a server that is out of memory: nothing is deleted without need.
+if not isSameDay and redis.call('EXISTS', KEYS[1]) == 1 then redis.call('DEL', KEYS[1]) end
+redis.call('HSET', KEYS[1], 'minute', text(minute), 'minuteTaken', text(minuteTaken),
+  'minuteUsed', text(minuteUsed), 'activeNow', text(activeNow), 'activeBefore', text(activeBefore),
+  'day', text(day), 'dayTaken', text(dayTaken), 'dayUsed', text(dayUsed),
+  'learningUntil', text(learningUntil),
+  processField, table.concat({ text(sequence), text(status), text(minute), text(heldInMinute),
+    text(usedInMinute), text(heldInDay), text(usedInDay) }, ':'))
+if not isSameDay then
+  redis.call('PEXPIREAT', KEYS[1], text((day + 1) * DAY_MS + EXPIRY_AFTER_DAY_MS))
+end
+return { status, toldNow, minute, heldInMinute, minuteTaken, minuteUsed,
+  day, heldInDay, dayTaken, dayUsed, active }

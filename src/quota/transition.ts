@@ -1,0 +1,207 @@
+/** The counters of one client and the one change they know: `take`. take.lua is this file's twin; a differential test holds them together. */
+import {
+  DAY_MS,
+  MINUTE_MS,
+  type Hold,
+  type TakeReply,
+  type TakeRequest,
+  type TakeStatus,
+} from './protocol.ts'
+
+/** What one process was last known to hold. */
+interface ProcessRecord {
+  readonly sequence: number
+  readonly status: TakeStatus
+  readonly minuteIndex: number
+  readonly minuteHeld: number
+  readonly minuteUsed: number
+  readonly dayHeld: number
+  readonly dayUsed: number
+}
+
+/** Everything the authority knows of one client. */
+export interface ClientState {
+  minuteIndex: number
+  minuteTaken: number
+  minuteUsed: number
+  /** Processes that took part in this minute. */
+  activeNow: number
+  /** Processes that took part in the minute before. */
+  activeBefore: number
+  /** -1: nothing is known of this client. */
+  dayIndex: number
+  dayTaken: number
+  dayUsed: number
+  /** Until then nothing is granted ahead of need: other processes may not have stated their use yet. */
+  learningUntilMs: number
+  readonly processes: Map<string, ProcessRecord>
+}
+
+/** A process may lease at most remaining / (SHARE_DIVISOR x active processes), beyond what waits. */
+const SHARE_DIVISOR = 2
+const LEARNING_MS = 1000
+/** A client's state is of no use this long after its day has ended. */
+export const EXPIRY_AFTER_DAY_MS = 3_600_000
+
+export function emptyClientState(): ClientState {
+  return {
+    minuteIndex: -1,
+    minuteTaken: 0,
+    minuteUsed: 0,
+    activeNow: 0,
+    activeBefore: 0,
+    dayIndex: -1,
+    dayTaken: 0,
+    dayUsed: 0,
+    learningUntilMs: 0,
+    processes: new Map(),
+  }
+}
+
+/**
+ * Applies one call to the client's counters, changing `state` in place; a stale or repeated call changes nothing.
+ * nowMs is the authority's own clock in ms and may have a fraction.
+ */
+export function transition(state: ClientState, request: TakeRequest, nowMs: number): TakeReply {
+  const isUnknown = state.dayIndex === -1
+  const now = rolledOver(state, Math.floor(nowMs))
+  const record = now.isSameDay ? state.processes.get(request.process) : undefined
+  const tookPart = record?.minuteIndex === now.minuteIndex
+  if (record !== undefined && request.sequence <= record.sequence) {
+    const status = request.sequence === record.sequence ? record.status : 'stale'
+    const held = { minute: tookPart ? record.minuteHeld : 0, day: record.dayHeld }
+    return reply(now, { status, nowMs, held })
+  }
+  if (!tookPart) now.activeNow += 1
+
+  const minute = statedHold(request.minute, now.minuteIndex)
+  const day = statedHold(request.day, now.dayIndex)
+  // What the caller no longer holds goes back, what it spent without asking is charged: return, drain and repair in one.
+  now.minuteTaken = changed(now.minuteTaken, minute.held - (tookPart ? record.minuteHeld : 0))
+  now.minuteUsed = changed(now.minuteUsed, minute.used - (tookPart ? record.minuteUsed : 0))
+  now.dayTaken = changed(now.dayTaken, day.held - (record?.dayHeld ?? 0))
+  now.dayUsed = changed(now.dayUsed, day.used - (record?.dayUsed ?? 0))
+
+  if (isUnknown) now.learningUntilMs = Math.floor(nowMs) + LEARNING_MS
+  const want = Math.floor(nowMs) < now.learningUntilMs ? request.need : request.want
+  const hasLostState = isUnknown && day.held > 0 && want > 0
+  const granted = hasLostState
+    ? NOTHING
+    : grant({
+        need: request.need,
+        want,
+        minuteLeft: request.limits.perMinute - now.minuteTaken,
+        dayLeft: request.limits.perDay - now.dayTaken,
+        minuteFree: minute.held - minute.used,
+        dayFree: day.held - day.used,
+        shares: SHARE_DIVISOR * activeProcesses(now),
+      })
+  // Waiting requests spend their tokens on arrival; so a refusal is definite at once.
+  const spent = Math.min(granted.minute, request.need)
+  now.minuteTaken += granted.minute
+  now.minuteUsed += spent
+  now.dayTaken += granted.day
+  now.dayUsed += spent
+
+  const status = hasLostState ? 'lost' : granted.minute < request.need ? 'short' : 'granted'
+  const held = { minute: minute.held + granted.minute, day: day.held + granted.day }
+  if (!now.isSameDay) state.processes.clear()
+  state.processes.set(request.process, {
+    sequence: request.sequence,
+    status,
+    minuteIndex: now.minuteIndex,
+    minuteHeld: held.minute,
+    minuteUsed: minute.used + spent,
+    dayHeld: held.day,
+    dayUsed: day.used + spent,
+  })
+  commit(state, now)
+  return reply(now, { status, nowMs, held })
+}
+
+type Counters = Omit<ClientState, 'processes'> & { isSameDay: boolean }
+
+/** The counters as they stand at this moment: what belongs to a window that has ended is forgotten. */
+function rolledOver(state: ClientState, nowMs: number): Counters {
+  // Indexes never go back, even if the clock does: a window that has ended is never opened again.
+  const dayIndex = Math.max(Math.floor(nowMs / DAY_MS), state.dayIndex)
+  const minuteIndex = Math.max(Math.floor(nowMs / MINUTE_MS), state.minuteIndex)
+  const isSameDay = dayIndex === state.dayIndex
+  const isSameMinute = isSameDay && minuteIndex === state.minuteIndex
+  const isNextMinute = isSameDay && minuteIndex === state.minuteIndex + 1
+  return {
+    isSameDay,
+    minuteIndex,
+    minuteTaken: isSameMinute ? state.minuteTaken : 0,
+    minuteUsed: isSameMinute ? state.minuteUsed : 0,
+    activeNow: isSameMinute ? state.activeNow : 0,
+    activeBefore: isSameMinute ? state.activeBefore : isNextMinute ? state.activeNow : 0,
+    dayIndex,
+    dayTaken: isSameDay ? state.dayTaken : 0,
+    dayUsed: isSameDay ? state.dayUsed : 0,
+    learningUntilMs: state.learningUntilMs,
+  }
+}
+
+function commit(state: ClientState, counters: Counters): void {
+  state.minuteIndex = counters.minuteIndex
+  state.minuteTaken = counters.minuteTaken
+  state.minuteUsed = counters.minuteUsed
+  state.activeNow = counters.activeNow
+  state.activeBefore = counters.activeBefore
+  state.dayIndex = counters.dayIndex
+  state.dayTaken = counters.dayTaken
+  state.dayUsed = counters.dayUsed
+  state.learningUntilMs = counters.learningUntilMs
+}
+
+function reply(
+  counters: Counters,
+  told: { status: TakeStatus; nowMs: number; held: { minute: number; day: number } },
+): TakeReply {
+  const { minuteIndex, minuteTaken, minuteUsed, dayIndex, dayTaken, dayUsed } = counters
+  return {
+    status: told.status,
+    nowMs: Math.ceil(told.nowMs),
+    minute: { index: minuteIndex, held: told.held.minute, taken: minuteTaken, used: minuteUsed },
+    day: { index: dayIndex, held: told.held.day, taken: dayTaken, used: dayUsed },
+    activeProcesses: activeProcesses(counters),
+  }
+}
+
+function activeProcesses({ activeNow, activeBefore }: Counters): number {
+  return Math.max(activeNow, activeBefore, 1)
+}
+
+/** Never below zero, whatever a caller states. */
+function changed(count: number, by: number): number {
+  return Math.max(0, count + by)
+}
+
+const NOTHING = { minute: 0, day: 0 }
+
+/** A caller that speaks of another window keeps nothing of this one. */
+function statedHold(hold: Hold, index: number): { held: number; used: number } {
+  return hold.index === index ? hold : { held: 0, used: 0 }
+}
+
+/** Whole tokens in both windows or in neither: at least `need` while there is that much, up to `want` within a fair share. */
+function grant(ask: {
+  need: number
+  want: number
+  minuteLeft: number
+  dayLeft: number
+  minuteFree: number
+  dayFree: number
+  shares: number
+}): { minute: number; day: number } {
+  if (ask.want <= 0) return NOTHING
+  const wished = (left: number): number => {
+    const share = Math.min(ask.want, Math.floor(left / ask.shares))
+    return Math.max(0, Math.min(Math.max(ask.need, share), left))
+  }
+  // Day tokens in hand may outnumber minute tokens, which end with the minute: only the difference is taken.
+  const dayAtMost = ask.dayFree + wished(ask.dayLeft)
+  const minute = Math.max(0, Math.min(wished(ask.minuteLeft), dayAtMost - ask.minuteFree))
+  return { minute, day: Math.max(0, ask.minuteFree + minute - ask.dayFree) }
+}

@@ -1,0 +1,45 @@
+import { describe, expect, it } from 'vitest'
+import { createMemoryAuthority } from '../../src/quota/authority-memory.ts'
+import { controlledMemoryAuthority, START_MS } from '../helpers/controlled-authority.ts'
+import { authorityContract } from './authority.ts'
+
+authorityContract('memory', async () => ({
+  create: controlledMemoryAuthority,
+  stop: async () => undefined,
+}))
+
+const none = { index: -1, used: 0, held: 0 }
+const call = (client: string, sequence = 1) => ({
+  client,
+  process: 'a',
+  sequence,
+  limits: { perMinute: 10, perDay: 100 },
+  minute: none,
+  day: none,
+  need: 1,
+  want: 1,
+})
+
+describe('the memory of the embedded authority', () => {
+  it('forgets clients an hour after their day', () => {
+    const time = { ms: START_MS }
+    const authority = createMemoryAuthority({ clock: { epochMs: () => time.ms } })
+    for (let n = 0; n < 100; n++) authority.take(call(`client-${n}`))
+    expect(authority.size).toBe(100)
+    time.ms += 86_400_000 + 3_600_000
+    authority.take(call('next'))
+    expect(authority.size).toBe(1)
+  })
+
+  it('keeps a bounded number of clients, and of those the busy ones', () => {
+    const authority = createMemoryAuthority({ clock: { epochMs: () => START_MS }, maxClients: 50 })
+    authority.take(call('busy'))
+    for (let n = 0; n < 1000; n++) {
+      authority.take(call(`passer-by-${n}`))
+      authority.take(call('busy', n + 2))
+    }
+    expect(authority.size).toBeLessThanOrEqual(51)
+    expect(authority.take(call('busy', 5000)).day.held).toBe(1)
+    expect(authority.take(call('busy', 4999)).status).toBe('stale')
+  })
+})

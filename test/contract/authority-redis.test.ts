@@ -1,0 +1,100 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { connectRedis } from '../../src/adapters/redis.ts'
+import { StoreUnavailable, type RedisStore } from '../../src/adapters/redis-store.ts'
+import { createRedisAuthority, quotaKey } from '../../src/quota/authority-redis.ts'
+import type { Authority } from '../../src/quota/protocol.ts'
+import { controlledRedisAuthority, START_MS, until } from '../helpers/controlled-authority.ts'
+import { startRedisServer, type RedisServer } from '../helpers/redis-server.ts'
+import { authorityContract } from './authority.ts'
+
+authorityContract('Redis', async () => {
+  const server = await startRedisServer()
+  const store = connectRedis({ url: server.url, timeoutMs: 2000 })
+  await until(() => store.available)
+  return {
+    create: (time) => controlledRedisAuthority(store, { time, prefix: 'contract' }),
+    stop: async () => {
+      await store.close()
+      await server.stop()
+    },
+  }
+})
+
+describe('the hash of a client in Redis', () => {
+  let server: RedisServer
+  let store: RedisStore
+  let authority: Authority
+  const time = { ms: START_MS }
+
+  beforeAll(async () => {
+    server = await startRedisServer()
+    store = connectRedis({ url: server.url, timeoutMs: 2000 })
+    await until(() => store.available)
+    authority = controlledRedisAuthority(store, { time, prefix: 'hash' })
+  })
+  afterAll(async () => {
+    await store.close()
+    await server.stop()
+  })
+
+  const none = { index: -1, used: 0, held: 0 }
+  const call = (client: string, sequence = 1) => ({
+    client,
+    process: 'a',
+    sequence,
+    limits: { perMinute: 10, perDay: 100 },
+    minute: none,
+    day: none,
+    need: 1,
+    want: 1,
+  })
+
+  it('is tagged with the client, so that one client is one slot', () => {
+    expect(quotaKey('tollgate', 'acme')).toBe('tollgate:q:{acme}')
+    expect(quotaKey('tollgate', 'a}:%')).toBe('tollgate:q:{a%007d%003a%0025}')
+  })
+
+  it('expires an hour after the day has ended', async () => {
+    await authority.take(call('expiring'))
+    const expiresAtMs = Number(server.cli('PEXPIRETIME', 'hash:q:{expiring}'))
+    expect(expiresAtMs).toBe((Math.floor(START_MS / 86_400_000) + 1) * 86_400_000 + 3_600_000)
+  })
+
+  it('may contain anything: what is no count is taken for none', async () => {
+    const key = quotaKey('hash', 'garbage')
+    const garbage = ['', 'x', '-5', '1e9', 'nan', 'inf', '0x10', '9'.repeat(400), '1.5', ' 7']
+    const fields = ['minute', 'minuteTaken', 'activeNow', 'day', 'dayUsed', 'learningUntil']
+    for (const text of garbage) {
+      server.cli('DEL', key)
+      for (const field of fields) server.cli('HSET', key, field, text)
+      server.cli('HSET', key, 'process:a', `1:0:${text}:1:1:1:1`)
+      expect(await authority.take(call('garbage')), JSON.stringify(text)).toMatchObject({
+        status: 'granted',
+        minute: { held: 1, taken: 1, used: 1 },
+      })
+    }
+  })
+
+  it('is an outage, not a refusal, when the key has another type, and no other client is hit', async () => {
+    server.cli('SET', quotaKey('hash', 'wrong'), 'text')
+    for (let n = 1; n < 10; n++)
+      await expect(authority.take(call('wrong', n))).rejects.toThrow(StoreUnavailable)
+    expect(store.available).toBe(true)
+    expect(await authority.take(call('right'))).toMatchObject({ status: 'granted' })
+  })
+
+  it('keeps the time of the server itself outside of tests', async () => {
+    const real = createRedisAuthority({ store, prefix: 'real' })
+    const beforeMs = Date.now()
+    const reply = await real.take(call('anyone'))
+    expect(reply.nowMs).toBeGreaterThanOrEqual(beforeMs)
+    expect(reply.nowMs).toBeLessThanOrEqual(Date.now() + 1)
+    expect(reply.minute.index).toBe(Math.floor((reply.nowMs - 1) / 60_000))
+  })
+
+  it('is found again after SCRIPT FLUSH', async () => {
+    await authority.take(call('flushed', 1))
+    server.cli('SCRIPT', 'FLUSH')
+    expect(await authority.take(call('flushed', 2))).toMatchObject({ status: 'granted' })
+  })
+})

@@ -1,0 +1,254 @@
+/** What every authority must do; each authority's own test file runs this suite. */
+import { beforeAll, afterAll, beforeEach, describe, expect, it } from 'vitest'
+import type { Authority, TakeReply, TakeRequest } from '../../src/quota/protocol.ts'
+import { START_MS, type Time } from '../helpers/controlled-authority.ts'
+
+const MINUTE = Math.floor(START_MS / 60_000)
+const DAY = Math.floor(START_MS / 86_400_000)
+const none = { index: -1, used: 0, held: 0 }
+
+export function authorityContract(
+  name: string,
+  start: () => Promise<{ create(time: Time): Authority; stop(): Promise<void> }>,
+): void {
+  describe(`the authority in ${name}`, () => {
+    let host: Awaited<ReturnType<typeof start>>
+    let authority: Authority
+    let clients = 0
+    let client = ''
+    const time = { ms: START_MS }
+    const sequences = new Map<string, number>()
+
+    beforeAll(async () => {
+      host = await start()
+      authority = host.create(time)
+    })
+    afterAll(() => host.stop())
+    beforeEach(() => {
+      client = `client-${clients++}`
+      time.ms = START_MS
+      sequences.clear()
+    })
+
+    const take = async (change: Partial<TakeRequest> = {}): Promise<TakeReply> => {
+      const process = change.process ?? 'a'
+      const sequence = (sequences.get(process) ?? 0) + 1
+      sequences.set(process, sequence)
+      const need = change.need ?? 1
+      return authority.take({
+        client,
+        process,
+        sequence,
+        limits: { perMinute: 3, perDay: 10 },
+        minute: none,
+        day: none,
+        need,
+        want: need,
+        ...change,
+      })
+    }
+    const holds = (used: number, held = used) => ({
+      minute: { index: MINUTE, used, held },
+      day: { index: DAY, used, held },
+    })
+
+    it('grants exactly the limit, one after the other, and then nothing', async () => {
+      for (let used = 0; used < 3; used++) {
+        const reply = await take(holds(used))
+        expect(reply).toMatchObject({
+          status: 'granted',
+          minute: { index: MINUTE, held: used + 1, taken: used + 1, used: used + 1 },
+          day: { index: DAY, held: used + 1, taken: used + 1, used: used + 1 },
+          activeProcesses: 1,
+        })
+      }
+      const refused = await take(holds(3))
+      expect(refused).toMatchObject({
+        status: 'short',
+        minute: { taken: 3, used: 3, held: 3 },
+        day: { taken: 3, used: 3, held: 3 },
+      })
+    })
+
+    it('grants what is left when more is needed, and calls it short', async () => {
+      expect(await take({ need: 5 })).toMatchObject({ status: 'short', minute: { held: 3 } })
+    })
+
+    it('charges neither window when the day is used up', async () => {
+      const limits = { perMinute: 5, perDay: 2 }
+      expect(await take({ limits, need: 3 })).toMatchObject({
+        status: 'short',
+        minute: { taken: 2 },
+        day: { taken: 2 },
+      })
+      expect(await take({ ...holds(2), limits })).toMatchObject({
+        status: 'short',
+        minute: { taken: 2, used: 2 },
+        day: { taken: 2, used: 2 },
+      })
+    })
+
+    it('answers a repeated call as before and changes nothing', async () => {
+      const first = await take({ sequence: 1 })
+      expect(await take({ sequence: 1 })).toEqual(first)
+      const short = await take({ ...holds(1), sequence: 2, need: 9 })
+      expect(short.status).toBe('short')
+      expect(await take({ ...holds(1), sequence: 2, need: 9 })).toEqual(short)
+    })
+
+    it('ignores a call that arrives after a later one', async () => {
+      await take({ sequence: 5 })
+      expect(await take({ sequence: 4, need: 2 })).toMatchObject({
+        status: 'stale',
+        minute: { held: 1, taken: 1 },
+        day: { held: 1, taken: 1 },
+      })
+    })
+
+    it('takes back what the caller no longer holds', async () => {
+      await take({ need: 3 })
+      expect(await take({ ...holds(1, 1), need: 0 })).toMatchObject({
+        status: 'granted',
+        minute: { held: 1, taken: 1, used: 1 },
+        day: { held: 1, taken: 1, used: 1 },
+      })
+      expect(await take({ process: 'b', need: 2 })).toMatchObject({ status: 'granted' })
+    })
+
+    it('charges what the caller spent without asking, beyond the limit too', async () => {
+      await take()
+      expect(await take({ ...holds(7), need: 0 })).toMatchObject({
+        minute: { taken: 7, used: 7 },
+        day: { taken: 7, used: 7 },
+      })
+      expect(await take({ process: 'b' })).toMatchObject({ status: 'short' })
+    })
+
+    it('adds up what several processes hold, and counts them', async () => {
+      await take({ process: 'a' })
+      await take({ process: 'b' })
+      expect(await take({ process: 'c', need: 2 })).toMatchObject({
+        status: 'short',
+        minute: { held: 1, taken: 3 },
+        activeProcesses: 3,
+      })
+    })
+
+    it('still counts the processes of the minute before, but not of earlier ones', async () => {
+      await take({ process: 'a' })
+      await take({ process: 'b' })
+      time.ms = START_MS + 60_000
+      expect(await take({ process: 'a' })).toMatchObject({ activeProcesses: 2 })
+      time.ms = START_MS + 180_000
+      expect(await take({ process: 'a' })).toMatchObject({ activeProcesses: 1 })
+    })
+
+    it('forgets the minute when it ends and keeps the day', async () => {
+      await take({ need: 3 })
+      time.ms = (MINUTE + 1) * 60_000 - 0.001
+      expect(await take(holds(3))).toMatchObject({ status: 'short', nowMs: (MINUTE + 1) * 60_000 })
+      time.ms = (MINUTE + 1) * 60_000
+      expect(await take(holds(3))).toMatchObject({
+        status: 'granted',
+        nowMs: (MINUTE + 1) * 60_000,
+        minute: { index: MINUTE + 1, held: 1, taken: 1, used: 1 },
+        day: { index: DAY, held: 4, taken: 4, used: 4 },
+      })
+    })
+
+    it('forgets both windows when the day ends, sequence numbers included', async () => {
+      await take({ need: 3, sequence: 9 })
+      time.ms = (DAY + 1) * 86_400_000
+      expect(await take({ ...holds(3), sequence: 2 })).toMatchObject({
+        status: 'granted',
+        minute: { held: 1, taken: 1 },
+        day: { index: DAY + 1, held: 1, taken: 1 },
+      })
+    })
+
+    it('never opens an ended window again when the clock goes back', async () => {
+      await take({ need: 3 })
+      time.ms = START_MS + 60_000
+      await take({ ...holds(3), need: 3 })
+      time.ms = START_MS
+      expect(await take({ process: 'b' })).toMatchObject({
+        status: 'short',
+        minute: { index: MINUTE + 1 },
+        day: { taken: 6 },
+      })
+      time.ms = START_MS - 86_400_000
+      expect(await take({ process: 'b' })).toMatchObject({
+        status: 'short',
+        day: { index: DAY, taken: 6 },
+      })
+    })
+
+    it('says that its data is lost when the caller knows of use that it does not, and learns it', async () => {
+      expect(await take(holds(2))).toMatchObject({
+        status: 'lost',
+        minute: { held: 2, taken: 2, used: 2 },
+        day: { held: 2, taken: 2, used: 2 },
+      })
+      expect(await take(holds(2))).toMatchObject({ status: 'granted', minute: { taken: 3 } })
+    })
+
+    it('leases ahead of need at most half of a fair share, once it has heard from everybody', async () => {
+      const limits = { perMinute: 100, perDay: 1000 }
+      const early = await take({ process: 'a', limits, want: 80 })
+      expect(early.minute).toMatchObject({ held: 1, used: 1 })
+      time.ms += 1000
+      const later = await take({ process: 'b', limits, want: 80 })
+      expect(later).toMatchObject({
+        activeProcesses: 2,
+        minute: { held: 24, taken: 25, used: 2 },
+        day: { held: 24, taken: 25, used: 2 },
+      })
+    })
+
+    it('takes no new day tokens for those that outlived their minute', async () => {
+      const limits = { perMinute: 100, perDay: 1000 }
+      await take({ limits })
+      time.ms = START_MS + 60_000
+      const reply = await take({
+        limits,
+        need: 2,
+        minute: { index: MINUTE, used: 1, held: 6 },
+        day: { index: DAY, used: 1, held: 6 },
+      })
+      expect(reply).toMatchObject({
+        minute: { held: 2, taken: 2, used: 2 },
+        day: { held: 6, taken: 6, used: 3 },
+      })
+    })
+
+    it('lets a changed limit act at once', async () => {
+      await take({ need: 3 })
+      const raised = { perMinute: 4, perDay: 10 }
+      expect(await take({ ...holds(3), limits: raised })).toMatchObject({ status: 'granted' })
+      const lowered = { perMinute: 2, perDay: 10 }
+      expect(await take({ ...holds(4), limits: lowered })).toMatchObject({
+        status: 'short',
+        minute: { taken: 4, held: 4 },
+      })
+    })
+
+    it('keeps clients apart however alike their names look', async () => {
+      const names = ['a', 'a}', '{a', 'a:b', 'a%003ab', 'a%3Ab', 'ä', 'a\u0308', '\ud800', '', ' ']
+      for (const alike of names) {
+        const own = await take({ client: `${client}${alike}`, process: `p${alike.length}` })
+        expect(own, JSON.stringify(alike)).toMatchObject({ minute: { taken: 1 } })
+      }
+    })
+
+    it('keeps every digit of large counts', async () => {
+      const limits = { perMinute: 123_456_789_012_345, perDay: 123_456_789_012_345 }
+      await take({ limits })
+      const used = 123_456_789_012_343
+      expect(await take({ ...holds(used), limits })).toMatchObject({ minute: { taken: used + 1 } })
+      expect(await take({ process: 'b', limits, need: 2 })).toMatchObject({
+        status: 'short',
+        minute: { held: 1, taken: used + 2, used: used + 2 },
+      })
+    })
+  })
+}

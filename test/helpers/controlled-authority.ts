@@ -1,0 +1,69 @@
+/** Authorities whose time is set by the test: the embedded one, and the Redis one with the script's TIME line replaced. */
+import type { RedisStore, ScriptCall } from '../../src/adapters/redis-store.ts'
+import { createMemoryAuthority } from '../../src/quota/authority-memory.ts'
+import { createRedisAuthority, takeScriptText } from '../../src/quota/authority-redis.ts'
+import type { QuotaObserver } from '../../src/quota/observer.ts'
+import type { Authority } from '../../src/quota/protocol.ts'
+
+/** A Thursday morning in 2100, 10 s into a minute: far enough ahead that no key of it has expired. */
+export const START_MS = Date.UTC(2100, 6, 1, 8, 30, 10)
+
+export interface Time {
+  /** Unix time in ms, with fractions of 0.001 at most. */
+  ms: number
+}
+
+export function controlledMemoryAuthority(time: Time): Authority {
+  return createMemoryAuthority({ clock: { epochMs: () => time.ms } })
+}
+
+const TIME_LINE = "local time = redis.call('TIME')"
+
+export function controlledRedisAuthority(
+  store: RedisStore,
+  { time, prefix, observe }: { time: Time; prefix: string; observe?: QuotaObserver },
+): Authority {
+  if (!takeScriptText.includes(TIME_LINE)) throw new Error(`take.lua has no line ${TIME_LINE}`)
+  const controlled: RedisStore = {
+    client: store.client,
+    get available() {
+      return store.available
+    },
+    script: (definition) => {
+      const script = store.script(definition)
+      return {
+        run: ({ keys, args }: ScriptCall) => {
+          const seconds = Math.floor(time.ms / 1000)
+          const microseconds = Math.round((time.ms - seconds * 1000) * 1000)
+          return script.run({ keys, args: [...args, seconds, microseconds] })
+        },
+      }
+    },
+    hgetall: (key) => store.hgetall(key),
+    hset: (key, field, value) => store.hset(key, field, value),
+    hdel: (key, ...fields) => store.hdel(key, ...fields),
+    publish: (channel, message) => store.publish(channel, message),
+    subscribe: (channel, subscription) => store.subscribe(channel, subscription),
+    onRecovered: (listener) => store.onRecovered(listener),
+    close: () => store.close(),
+  }
+  return createRedisAuthority({
+    store: controlled,
+    prefix,
+    scriptText: takeScriptText.replace(TIME_LINE, 'local time = { ARGV[13], ARGV[14] }'),
+    ...(observe === undefined ? {} : { observe }),
+  })
+}
+
+/** Waits until the condition holds, asking every 10 ms; throws after timeoutMs. */
+export async function until(
+  condition: () => boolean | Promise<boolean>,
+  timeoutMs = 10_000,
+): Promise<void> {
+  const deadlineMs = performance.now() + timeoutMs
+  while (!(await condition())) {
+    if (performance.now() > deadlineMs)
+      throw new Error(`not within ${timeoutMs} ms: ${condition.toString()}`)
+    await new Promise((resolve) => setTimeout(resolve, 10))
+  }
+}

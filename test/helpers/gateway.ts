@@ -1,0 +1,100 @@
+/** A gateway in this process on free ports, in front of whatever backend a test gives it. */
+import { createHash } from 'node:crypto'
+import { parseConfigText } from '../../src/config/load.ts'
+import { createGateway } from '../../src/gateway.ts'
+
+/** Plain keys of the clients in baseConfig. */
+export const keys = {
+  free: 'tg_test_free_0123456789abcdef',
+  pro: 'tg_test_pro_0123456789abcdef',
+  business: 'tg_test_business_0123456789abcdef',
+  enterprise: 'tg_test_enterprise_0123456789abcdef',
+  expired: 'tg_test_expired_0123456789abcdef',
+} as const
+
+export const sha256 = (key: string): string => createHash('sha256').update(key).digest('hex')
+
+export interface GatewayOptions {
+  /** Origins of the backends. */
+  readonly upstreams: readonly string[]
+  /** YAML that replaces whole top-level blocks of the base configuration, by their first key. */
+  readonly blocks?: Readonly<Record<string, string>>
+}
+
+/** One client per plan, small time-outs, port 0 everywhere. */
+export function configText({ upstreams, blocks = {} }: GatewayOptions): string {
+  const base: Record<string, string> = {
+    server: 'server: { listen: "127.0.0.1:0" }',
+    admin: 'admin: { listen: "127.0.0.1:0" }',
+    upstream: `upstream: { urls: [${upstreams.join(', ')}] }`,
+    plans: `plans:
+  free: { perMinute: 60, perDay: 1000 }
+  pro: { perMinute: 300, perDay: 10000 }
+  business: { perMinute: 1000, perDay: 100000 }
+  enterprise: { custom: true }`,
+    clients: `clients:
+  - { id: free-client, plan: free, keys: [{ id: free-1, sha256: ${sha256(keys.free)} }, { id: free-old, sha256: ${sha256(keys.expired)}, expires: 2020-01-01 }] }
+  - { id: pro-client, plan: pro, keys: [{ id: pro-1, sha256: ${sha256(keys.pro)} }] }
+  - { id: business-client, plan: business, keys: [{ id: business-1, sha256: ${sha256(keys.business)} }] }
+  - { id: enterprise-client, plan: enterprise, limits: { perMinute: 100000, perDay: 1000000 }, keys: [{ id: enterprise-1, sha256: ${sha256(keys.enterprise)} }] }`,
+    routes: `routes:
+  - { name: listPets, match: GET /pets }
+  - { name: createPet, match: POST /pets }
+  - { name: getPet, match: "GET /pets/{petId}", deprecated: { since: 2025-12-05, sunset: 2030-12-05, successor: "/pets?status=available" } }
+  - { name: listOrders, match: GET /store/orders, stability: beta }
+  - { name: live, match: GET /live, websocket: true }`,
+  }
+  return `${Object.values({ ...base, ...blocks }).join('\n')}\n`
+}
+
+export interface TestGateway {
+  readonly port: number
+  readonly adminPort: number
+  /** Such as http://127.0.0.1:40001 */
+  readonly origin: string
+  /** Parsed log lines so far. */
+  logLines(): Record<string, unknown>[]
+  /** The value of a metric line that starts with this text, 0 if absent. */
+  metric(start: string): Promise<number>
+  fetch(path: string, init?: RequestInit & { key?: string }): Promise<Response>
+  stop(): Promise<void>
+}
+
+export async function startTestGateway(options: GatewayOptions): Promise<TestGateway> {
+  const config = parseConfigText(configText(options), { file: 'test.yaml', env: {} })
+  let logged = ''
+  const gateway = createGateway(config, {
+    version: '0.0.0-test',
+    logTo: { write: (line) => (logged += line) },
+  })
+  const { listen, admin } = await gateway.listen()
+  const origin = `http://127.0.0.1:${listen.port}`
+  let stopped: Promise<void> | undefined
+  return {
+    port: listen.port,
+    adminPort: admin.port,
+    origin,
+    logLines: () =>
+      logged
+        .split('\n')
+        .filter((line) => line !== '')
+        .map((line) => JSON.parse(line) as Record<string, unknown>),
+    async metric(start) {
+      const page = await (await fetch(`http://127.0.0.1:${admin.port}/metrics`)).text()
+      const line = page.split('\n').find((text) => text.startsWith(start))
+      return line === undefined ? 0 : Number(line.slice(line.lastIndexOf(' ') + 1))
+    },
+    fetch: (path, { key, ...init } = {}) =>
+      fetch(`${origin}${path}`, {
+        ...init,
+        headers: { ...(key && { authorization: `Bearer ${key}` }), ...init.headers },
+      }),
+    stop: () => (stopped ??= gateway.drain('test')),
+  }
+}
+
+/** Time left in the running UTC minute is at least this, waiting for the next one if need be: for tests that count within a minute. */
+export async function minuteWithAtLeast(leftMs: number): Promise<void> {
+  const left = 60_000 - (Date.now() % 60_000)
+  if (left < leftMs) await new Promise((resolve) => setTimeout(resolve, left + 50))
+}

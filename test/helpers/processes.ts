@@ -1,0 +1,83 @@
+/** Real tollgate processes, started from the sources and stopped by pid. */
+import { spawn, type ChildProcess } from 'node:child_process'
+import { mkdtempSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+const sources = join(import.meta.dirname, '..', '..', 'src', 'main.ts')
+
+export interface Finished {
+  readonly code: number | null
+  readonly stdout: string
+  readonly stderr: string
+}
+
+export interface TollgateProcess {
+  readonly child: ChildProcess
+  readonly pid: number
+  stdout(): string
+  stderr(): string
+  /** Resolves with the URL of the listener's line, such as `tollgate listening on URL`. */
+  listening(listener: 'tollgate' | 'admin' | 'catalogue'): Promise<string>
+  signal(name: NodeJS.Signals): void
+  readonly finished: Promise<Finished>
+  /** kill -9 if it still runs. */
+  end(): Promise<void>
+}
+
+/** Starts `tollgate ARGS`; cwd is a fresh folder, and main the sources' own, unless given. */
+export function startTollgate(
+  args: readonly string[],
+  {
+    env = {},
+    cwd = temporaryFolder(),
+    main = sources,
+  }: { env?: Record<string, string>; cwd?: string; main?: string } = {},
+): TollgateProcess {
+  const child = spawn(process.execPath, [main, ...args], {
+    cwd,
+    env: { PATH: process.env['PATH'] ?? '', ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  let stdout = ''
+  let stderr = ''
+  child.stdout.setEncoding('utf8').on('data', (text: string) => (stdout += text))
+  child.stderr.setEncoding('utf8').on('data', (text: string) => (stderr += text))
+  const finished = new Promise<Finished>((resolve) => {
+    child.on('close', (code) => resolve({ code, stdout, stderr }))
+  })
+  const listening = async (listener: string): Promise<string> => {
+    const line = new RegExp(`^${listener} listening on (\\S+)`, 'm')
+    for (let attempt = 0; attempt < 600; attempt++) {
+      const url = line.exec(stdout)?.[1]
+      if (url !== undefined) return url
+      if (child.exitCode !== null) break
+      await new Promise((resolve) => setTimeout(resolve, 25))
+    }
+    throw new Error(`no ${listener} listener; stdout: ${stdout}; stderr: ${stderr}`)
+  }
+  return {
+    child,
+    pid: child.pid ?? 0,
+    stdout: () => stdout,
+    stderr: () => stderr,
+    listening,
+    signal: (name) => void child.kill(name),
+    finished,
+    end: async () => {
+      child.kill('SIGKILL')
+      await finished
+    },
+  }
+}
+
+export function temporaryFolder(): string {
+  return mkdtempSync(join(tmpdir(), 'tollgate-test-'))
+}
+
+/** Writes text into a fresh folder and returns the file's path. */
+export function temporaryFile(name: string, text: string): string {
+  const file = join(temporaryFolder(), name)
+  writeFileSync(file, text)
+  return file
+}

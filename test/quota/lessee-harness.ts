@@ -1,0 +1,140 @@
+/** A lessee with a clock, timers and an authority that the test moves by hand. */
+import { expect } from 'vitest'
+import type { OutageMode } from '../../src/config/config.ts'
+import { createLessee } from '../../src/quota/lessee.ts'
+import type {
+  Authority,
+  Lessee,
+  QuotaDecision,
+  TakeReply,
+  TakeRequest,
+} from '../../src/quota/protocol.ts'
+import type { Timers } from '../../src/quota/timers.ts'
+import { START_MS } from '../helpers/controlled-authority.ts'
+
+/** Time that passes when the test says so; the epoch and the monotonic clock run in step. */
+export function createTimeline(startMs = START_MS) {
+  const time = { ms: startMs }
+  interface Due {
+    atMs: number
+    run(): void
+    everyMs?: number
+  }
+  let due: Due[] = []
+  const timers: Timers = {
+    every: (everyMs, run) => {
+      const entry = { atMs: time.ms + everyMs, run, everyMs }
+      due.push(entry)
+      return () => void (due = due.filter((other) => other !== entry))
+    },
+    after: (delayMs) =>
+      new Promise((resolve) => due.push({ atMs: time.ms + delayMs, run: () => resolve() })),
+  }
+  return {
+    time,
+    timers,
+    clock: { nowMs: () => time.ms - startMs + 12_345.25, epochMs: () => time.ms },
+    /** Lets time pass, running what falls due on the way, and lets promises settle. */
+    async pass(ms: number): Promise<void> {
+      const endMs = time.ms + ms
+      await settled()
+      for (;;) {
+        const next = due.toSorted((one, other) => one.atMs - other.atMs)[0]
+        if (next === undefined || next.atMs > endMs) break
+        time.ms = Math.max(time.ms, next.atMs)
+        if (next.everyMs === undefined) due = due.filter((other) => other !== next)
+        else next.atMs += next.everyMs
+        next.run()
+        await settled()
+      }
+      time.ms = endMs
+      await settled()
+    },
+  }
+}
+
+export type Timeline = ReturnType<typeof createTimeline>
+
+/** Lets every promise that can settle do so. */
+export async function settled(): Promise<void> {
+  for (let turn = 0; turn < 3; turn++) await new Promise((resolve) => setImmediate(resolve))
+}
+
+/** Stands between a lessee and its authority like a network: counts, delays, loses. */
+export function createNetwork(authority: Authority, timeline: Timeline) {
+  const returned: (() => void)[] = []
+  const network = {
+    calls: [] as TakeRequest[],
+    inFlight: 0,
+    mostInFlight: 0,
+    delayMs: 0,
+    /** down: fails at once. reply lost: carried out, but the caller hears a failure. away: throws without a call. */
+    state: 'up' as 'up' | 'down' | 'reply lost' | 'away',
+    /** Tells the lessee that the authority can be reached again. */
+    announceReturn: (): void => returned.forEach((listener) => listener()),
+    take: (request: TakeRequest): Promise<TakeReply> => {
+      if (network.state === 'away') throw new Error('away')
+      network.calls.push(request)
+      network.inFlight += 1
+      network.mostInFlight = Math.max(network.mostInFlight, network.inFlight)
+      const { state, delayMs } = network
+      const travel = async (): Promise<TakeReply> => {
+        if (delayMs > 0) await timeline.timers.after(delayMs / 2)
+        if (state === 'down') throw new Error('down')
+        const reply = await authority.take(request)
+        if (delayMs > 0) await timeline.timers.after(delayMs / 2)
+        if (state === 'reply lost') throw new Error('lost')
+        return reply
+      }
+      return travel().finally(() => {
+        network.inFlight -= 1
+      })
+    },
+    onReturn: (listener: () => void): void => void returned.push(listener),
+    close: async () => undefined,
+  }
+  return network
+}
+
+export function createTestLessee(
+  authority: Authority,
+  timeline: Timeline,
+  {
+    outage = 'local',
+    processId = 'p',
+    ...more
+  }: { outage?: OutageMode; processId?: string; maxClients?: number } = {},
+): Lessee {
+  return createLessee({
+    authority,
+    processId,
+    clock: timeline.clock,
+    timers: timeline.timers,
+    outage,
+    timeoutMs: 100,
+    ...more,
+  })
+}
+
+/** The decision, which must be known without waiting. */
+export function atOnce(decision: QuotaDecision | Promise<QuotaDecision>): QuotaDecision {
+  expect(decision).not.toBeInstanceOf(Promise)
+  return decision as QuotaDecision
+}
+
+export function admitted(decision: QuotaDecision): QuotaDecision & { kind: 'admitted' } {
+  expect(decision.kind).toBe('admitted')
+  return decision as QuotaDecision & { kind: 'admitted' }
+}
+
+export function refused(decision: QuotaDecision): QuotaDecision & { kind: 'refused' } {
+  expect(decision.kind).toBe('refused')
+  return decision as QuotaDecision & { kind: 'refused' }
+}
+
+/** All decisions, in order, whether they were known at once or not. */
+export function all(
+  decisions: readonly (QuotaDecision | Promise<QuotaDecision>)[],
+): Promise<QuotaDecision[]> {
+  return Promise.all(decisions.map(async (decision) => decision))
+}

@@ -1,0 +1,269 @@
+/** What a real Redis can do to the quota: freeze, die, come back empty, turn read-only, fill up, forget its scripts. */
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { OutageMode } from '../../src/config/config.ts'
+import { connectRedis } from '../../src/adapters/redis.ts'
+import type { RedisStore } from '../../src/adapters/redis-store.ts'
+import { quotaKey } from '../../src/quota/authority-redis.ts'
+import { createLessee } from '../../src/quota/lessee.ts'
+import type { QuotaObserver } from '../../src/quota/observer.ts'
+import type { Lessee, QuotaDecision } from '../../src/quota/protocol.ts'
+import { controlledRedisAuthority, START_MS, until } from '../helpers/controlled-authority.ts'
+import { startRedisServer, type RedisServer } from '../helpers/redis-server.ts'
+import { all } from './lessee-harness.ts'
+
+const TIMEOUT_MS = 100
+/** The promise is 250 ms; the rest is for a machine that is busy with other tests. */
+const DECIDED_WITHIN_MS = 250 + 500
+const limits = { perMinute: 100_000, perDay: 1_000_000 }
+const clock = { nowMs: () => performance.now(), epochMs: () => Date.now() }
+
+describe('a lessee of a real Redis', () => {
+  let server: RedisServer
+  let processes: { store: RedisStore; lessee: Lessee; states: boolean[] }[]
+
+  beforeEach(async () => {
+    server = await startRedisServer()
+    processes = []
+  })
+  afterEach(async () => {
+    for (const { store } of processes) await store.close()
+    server.thaw()
+    await server.stop()
+  })
+
+  /** The script's clock stands still in the middle of a minute, so no window ends during a test. */
+  const boot = async (outage: OutageMode = 'local') => {
+    const states: boolean[] = []
+    const store = connectRedis({
+      url: server.url,
+      timeoutMs: TIMEOUT_MS,
+      onState: (available) => states.push(available),
+    })
+    const authority = controlledRedisAuthority(store, { time: { ms: START_MS }, prefix: 't' })
+    const processId = `process${processes.length}`
+    const lessee = createLessee({ authority, processId, clock, outage, timeoutMs: TIMEOUT_MS })
+    const process = { store, lessee, states }
+    processes.push(process)
+    await until(() => store.available)
+    return process
+  }
+
+  const counts = (client = 'acme') => {
+    const [minute, day] = server
+      .cli('HMGET', quotaKey('t', client), 'minuteTaken', 'dayTaken')
+      .split('\n')
+      .map(Number)
+    return { minute, day }
+  }
+
+  /** Takes one and fails if that needed longer than a request may wait. */
+  const take = async (lessee: Lessee, client = 'acme', own = limits): Promise<QuotaDecision> => {
+    const startedMs = performance.now()
+    const decision = await lessee.take(client, own)
+    expect(performance.now() - startedMs).toBeLessThan(DECIDED_WITHIN_MS)
+    return decision
+  }
+
+  /** Keeps asking from all processes until the work is done; answers how many requests were admitted. */
+  const underLoad = async (work: () => Promise<void>, client = 'acme'): Promise<number> => {
+    const stop = new AbortController()
+    let admitted = 0
+    const load = async (lessee: Lessee): Promise<void> => {
+      while (!stop.signal.aborted) {
+        const decisions = await Promise.all([1, 2, 3].map(() => take(lessee, client)))
+        admitted += decisions.filter((decision) => decision.kind === 'admitted').length
+        await sleep(2)
+      }
+    }
+    const loads = processes.map(({ lessee }) => load(lessee))
+    await work()
+    stop.abort()
+    await Promise.all(loads)
+    return admitted
+  }
+
+  const recovered = async (): Promise<void> => {
+    const startedMs = performance.now()
+    await until(() => processes.every(({ store }) => store.available))
+    expect(performance.now() - startedMs).toBeLessThan(2000 + 500)
+  }
+
+  it('shares one limit exactly between processes, and every refusal is free', async () => {
+    for (let n = 0; n < 4; n++) await boot()
+    const own = { perMinute: 500, perDay: 10_000 }
+    const decisions = await all(
+      processes.flatMap(({ lessee }) =>
+        Array.from({ length: 200 }, () => lessee.take('acme', own)),
+      ),
+    )
+    expect(decisions.filter((decision) => decision.kind === 'admitted').length).toBe(500)
+    expect(counts()).toEqual({ minute: 500, day: 500 })
+  })
+
+  it('charges each admission once through freezes under load, late executions included', async () => {
+    await boot()
+    await boot()
+    const admitted = await underLoad(async () => {
+      for (let round = 0; round < 2; round++) {
+        await sleep(150)
+        server.freeze()
+        await until(() => processes.every(({ store }) => !store.available))
+        await sleep(300)
+        server.thaw()
+        await recovered()
+      }
+      await sleep(150)
+    })
+    expect(admitted).toBeGreaterThan(100)
+    await until(() => counts().minute === admitted)
+    expect(counts()).toEqual({ minute: admitted, day: admitted })
+  })
+
+  it('charges each admission once through a freeze so long that the connection is replaced', async () => {
+    await boot()
+    const admitted = await underLoad(async () => {
+      await sleep(100)
+      server.freeze()
+      await sleep(3000)
+      server.thaw()
+      await recovered()
+      await sleep(100)
+    })
+    await until(() => counts().minute === admitted)
+    expect(counts()).toEqual({ minute: admitted, day: admitted })
+  })
+
+  it('restates the true use when Redis was killed and came back empty', async () => {
+    await boot()
+    await boot()
+    const admitted = await underLoad(async () => {
+      await sleep(150)
+      await server.kill()
+      await sleep(300)
+      await server.restart()
+      await recovered()
+      await sleep(150)
+    })
+    await until(() => counts().minute === admitted)
+  })
+
+  it('restates the true use of a client that has gone quiet, too', async () => {
+    const { lessee } = await boot()
+    for (let n = 0; n < 7; n++) await take(lessee, 'quiet')
+    await server.restart()
+    await until(() => counts('quiet').minute === 7)
+  })
+
+  it('notices that Redis was flushed, and goes on counting', async () => {
+    await boot()
+    await boot()
+    const admitted = await underLoad(async () => {
+      await sleep(150)
+      server.cli('FLUSHALL')
+      await sleep(150)
+      server.cli('SCRIPT', 'FLUSH')
+      await sleep(150)
+    })
+    await until(() => counts().minute === admitted)
+    expect(processes.map(({ states }) => states)).toEqual([[true], [true]])
+  })
+
+  it('is in an outage while Redis is a replica, and recovers by itself', async () => {
+    const { lessee, store, states } = await boot()
+    expect(await take(lessee)).toMatchObject({ kind: 'admitted', degraded: false })
+    server.cli('REPLICAOF', '127.0.0.1', '1')
+    await until(async () => {
+      const decision = await take(lessee)
+      expect(decision.kind).toBe('admitted')
+      return !store.available
+    })
+    expect(lessee.take('acme', limits)).toMatchObject({ kind: 'admitted', degraded: true })
+    server.cli('REPLICAOF', 'NO', 'ONE')
+    await recovered()
+    expect(await take(lessee)).toMatchObject({ degraded: false })
+    expect(states).toEqual([true, false, true])
+  })
+
+  it('is in an outage while Redis is out of memory, and recovers by itself', async () => {
+    const { lessee, store } = await boot('closed')
+    server.cli('CONFIG', 'SET', 'maxmemory', '1')
+    await until(async () => {
+      expect((await take(lessee)).kind).toBe('unavailable')
+      return !store.available
+    })
+    server.cli('CONFIG', 'SET', 'maxmemory', '0')
+    await recovered()
+    expect(await take(lessee)).toMatchObject({ kind: 'admitted', degraded: false })
+  })
+
+  it('takes a key of the wrong type for an outage of that client alone', async () => {
+    const { lessee, store } = await boot('closed')
+    server.cli('SET', quotaKey('t', 'broken'), 'text')
+    for (let n = 0; n < 10; n++) expect((await take(lessee, 'broken')).kind).toBe('unavailable')
+    expect(store.available).toBe(true)
+    expect(await take(lessee)).toMatchObject({ kind: 'admitted', degraded: false })
+    server.cli('DEL', quotaKey('t', 'broken'))
+    expect(await take(lessee, 'broken')).toMatchObject({ kind: 'admitted', degraded: false })
+  })
+
+  it('decides without delay when Redis is not there from the start, and finds it later', async () => {
+    await server.kill()
+    const store = connectRedis({ url: server.url, timeoutMs: TIMEOUT_MS })
+    const authority = controlledRedisAuthority(store, { time: { ms: START_MS }, prefix: 't' })
+    const options = { authority, processId: 'early', clock, timeoutMs: TIMEOUT_MS }
+    const lessee = createLessee({ ...options, outage: 'closed' })
+    processes.push({ store, lessee, states: [] })
+    expect(lessee.take('acme', limits)).toEqual({ kind: 'unavailable' })
+    await server.restart()
+    await recovered()
+    expect(await take(lessee)).toMatchObject({ kind: 'admitted', degraded: false })
+  })
+
+  it('tells the observer of calls, decisions and degraded ones', async () => {
+    const told: string[] = []
+    const observe: QuotaObserver = {
+      decision: (window, outcome) => void told.push(`${outcome} ${window}`),
+      storeCall: (outcome, seconds) => {
+        expect(seconds).toBeGreaterThan(0)
+        told.push(`call ${outcome}`)
+      },
+      outage: () => undefined,
+      degraded: (mode) => void told.push(mode),
+    }
+    const { store } = await boot()
+    const time = { ms: START_MS }
+    const authority = controlledRedisAuthority(store, { time, prefix: 't', observe })
+    const options = { authority, processId: 'seen', clock, timeoutMs: TIMEOUT_MS, observe }
+    const lessee = createLessee({ ...options, outage: 'local' })
+    const own = { perMinute: 1, perDay: 10 }
+    await take(lessee, 'acme', own)
+    await take(lessee, 'acme', own)
+    server.cli('SET', quotaKey('t', 'broken'), 'text')
+    await take(lessee, 'broken', own)
+    server.freeze()
+    await take(lessee, 'other', own)
+    // Calls that restate the unsure clients may come in between.
+    expect(told.filter((line) => !line.startsWith('call'))).toEqual([
+      'admitted none',
+      'refused minute',
+      'local',
+      'admitted none',
+      'local',
+      'admitted none',
+    ])
+    expect(told).toEqual(expect.arrayContaining(['call ok', 'call error', 'call timeout']))
+  })
+
+  it('gives everything back at the drain', async () => {
+    const { lessee } = await boot()
+    for (let n = 0; n < 100; n++) {
+      const decision = await take(lessee, `client-${n}`)
+      if (decision.kind === 'admitted') lessee.giveBack(`client-${n}`, decision)
+    }
+    expect(counts('client-7')).toEqual({ minute: 1, day: 1 })
+    await lessee.drain()
+    for (let n = 0; n < 100; n++)
+      expect(server.cli('HGET', quotaKey('t', `client-${n}`), 'minuteTaken')).toBe('0')
+  })
+})

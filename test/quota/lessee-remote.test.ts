@@ -1,0 +1,402 @@
+import * as fc from 'fast-check'
+import { beforeEach, describe, expect, it } from 'vitest'
+import type { QuotaDecision } from '../../src/quota/protocol.ts'
+import { controlledMemoryAuthority } from '../helpers/controlled-authority.ts'
+import {
+  admitted,
+  all,
+  atOnce,
+  createNetwork,
+  createTestLessee,
+  createTimeline,
+  refused,
+  settled,
+  type Timeline,
+} from './lessee-harness.ts'
+
+const limits = { perMinute: 10, perDay: 100 }
+
+describe('a lessee of an authority behind a network', () => {
+  let timeline: Timeline
+  let network: ReturnType<typeof createNetwork>
+  let authority: ReturnType<typeof controlledMemoryAuthority>
+
+  beforeEach(() => {
+    timeline = createTimeline()
+    authority = controlledMemoryAuthority(timeline.time)
+    network = createNetwork(authority, timeline)
+  })
+
+  /** What the authority believes, asked by a process that holds nothing. */
+  const truth = async (client = 'acme') => {
+    const none = { index: -1, used: 0, held: 0 }
+    const reply = await authority.take({
+      client,
+      process: `observer-${timeline.time.ms}`,
+      sequence: Date.now(),
+      limits,
+      minute: none,
+      day: none,
+      need: 0,
+      want: 0,
+    })
+    return { minute: reply.minute.taken, day: reply.day.taken, used: reply.minute.used }
+  }
+
+  it('lets all who wait share the next call, and tells each its own remaining', async () => {
+    const lessee = createTestLessee(network, timeline)
+    network.delayMs = 10
+    const decisions = Array.from({ length: 6 }, () => lessee.take('acme', limits))
+    await timeline.pass(100)
+    const views = (await all(decisions)).map((one) => admitted(one).view?.minute.remaining)
+    expect(views).toEqual([9, 8, 7, 6, 5, 4])
+    expect(network.calls.map((call) => call.need)).toEqual([1, 5])
+    expect(network.mostInFlight).toBe(1)
+  })
+
+  it('serves those who came first when there is not enough for all', async () => {
+    const lessee = createTestLessee(network, timeline)
+    network.delayMs = 10
+    const decisions = Array.from({ length: 14 }, () => lessee.take('acme', limits))
+    await timeline.pass(100)
+    const kinds = (await all(decisions)).map((one) => one.kind)
+    expect(kinds).toEqual([...Array(10).fill('admitted'), ...Array(4).fill('refused')])
+    expect(await truth()).toEqual({ minute: 10, day: 10, used: 10 })
+  })
+
+  it('refuses those who queued behind a definite refusal without a further call', async () => {
+    const lessee = createTestLessee(network, timeline)
+    for (let n = 0; n < 10; n++) admitted(await lessee.take('acme', limits))
+    network.delayMs = 10
+    const before = network.calls.length
+    const decisions = Array.from({ length: 50 }, () => lessee.take('acme', limits))
+    await timeline.pass(100)
+    for (const decision of decisions) refused(await decision)
+    expect(network.calls.length).toBe(before + 1)
+    refused(atOnce(lessee.take('acme', limits)))
+  })
+
+  it('asks again soon when others hold tokens that are not spent', async () => {
+    const none = { index: -1, used: 0, held: 0 }
+    const first = { client: 'acme', process: 'other', sequence: 1, limits, minute: none, day: none }
+    await authority.take({ ...first, need: 0, want: 0 })
+    timeline.time.ms += 2000
+    const { minute, day } = await authority.take({ ...first, sequence: 2, need: 0, want: 10 })
+    expect(minute.held).toBe(5)
+    const lessee = createTestLessee(network, timeline)
+    for (let n = 0; n < 5; n++) admitted(await lessee.take('acme', limits))
+    expect(refused(await lessee.take('acme', limits)).view?.minute.remaining).toBe(0)
+    refused(atOnce(lessee.take('acme', limits)))
+    await authority.take({
+      ...first,
+      sequence: 3,
+      minute: { index: minute.index, used: 1, held: 1 },
+      day: { index: day.index, used: 1, held: 1 },
+      need: 0,
+      want: 0,
+    })
+    await timeline.pass(51)
+    for (let n = 0; n < 4; n++) admitted(await lessee.take('acme', limits))
+    refused(await lessee.take('acme', limits))
+  })
+
+  it('keeps a returned charge in hand for the next request, without a call', async () => {
+    const lessee = createTestLessee(network, timeline)
+    const first = admitted(await lessee.take('acme', limits))
+    lessee.giveBack('acme', first)
+    expect(lessee.look('acme', limits)).toMatchObject({ minute: { remaining: 10 } })
+    const second = admitted(atOnce(lessee.take('acme', limits)))
+    expect(second.view).toMatchObject({ minute: { remaining: 9 }, day: { remaining: 99 } })
+    expect(network.calls.length).toBe(1)
+  })
+
+  it('gives tokens in hand back after three seconds of idleness', async () => {
+    const lessee = createTestLessee(network, timeline)
+    lessee.giveBack('acme', admitted(await lessee.take('acme', limits)))
+    await timeline.pass(2900)
+    expect(network.calls.length).toBe(1)
+    expect(await truth()).toMatchObject({ minute: 1, day: 1 })
+    await timeline.pass(1000)
+    expect(network.calls.length).toBe(2)
+    expect(await truth()).toEqual({ minute: 0, day: 0, used: 0 })
+    await timeline.pass(10_000)
+    expect(network.calls.length).toBe(2)
+  })
+
+  it('spends no token in hand once its minute may have ended, and keeps the day token', async () => {
+    const lessee = createTestLessee(network, timeline)
+    await timeline.pass(48_000)
+    network.delayMs = 40
+    const asked = lessee.take('acme', limits)
+    await timeline.pass(40)
+    lessee.giveBack('acme', admitted(await asked))
+    await timeline.pass(2000 - 40 - 3)
+    const late = lessee.take('acme', limits)
+    expect(late).toBeInstanceOf(Promise)
+    await timeline.pass(200)
+    expect(admitted(await late).minuteIndex).toBe(Math.floor(timeline.time.ms / 60_000))
+    expect(await truth()).toMatchObject({ minute: 1, day: 1 })
+  })
+
+  it('gives everything back when it drains', async () => {
+    const lessee = createTestLessee(network, timeline)
+    const clients = Array.from({ length: 200 }, (_, n) => `client-${n}`)
+    for (const client of clients)
+      lessee.giveBack(client, admitted(await lessee.take(client, limits)))
+    network.delayMs = 10
+    const drained = lessee.drain()
+    await timeline.pass(100)
+    await drained
+    for (const client of clients) expect(await truth(client)).toMatchObject({ minute: 0, day: 0 })
+    expect(network.mostInFlight).toBeLessThanOrEqual(64)
+  })
+
+  it('ends a drain in time although the authority is silent', async () => {
+    const lessee = createTestLessee(network, timeline)
+    lessee.giveBack('acme', admitted(await lessee.take('acme', limits)))
+    network.delayMs = 1e9
+    const drained = lessee.drain()
+    await timeline.pass(100)
+    await drained
+  })
+
+  describe('when calls fail', () => {
+    it('decides all who wait at once, those who queued for the next call too', async () => {
+      const lessee = createTestLessee(network, timeline, { outage: 'closed' })
+      network.delayMs = 100
+      network.state = 'down'
+      const decisions = Array.from({ length: 5 }, () => lessee.take('acme', limits))
+      const look = lessee.look('acme', limits)
+      await timeline.pass(50)
+      expect(await all(decisions)).toEqual(
+        Array.from({ length: 5 }, () => ({ kind: 'unavailable' })),
+      )
+      expect(await look).toBeUndefined()
+      expect(network.calls.length).toBe(1)
+    })
+
+    it('does not charge twice when only the reply was lost', async () => {
+      const lessee = createTestLessee(network, timeline)
+      network.state = 'reply lost'
+      expect(admitted(await lessee.take('acme', limits))).toMatchObject({
+        degraded: true,
+        view: undefined,
+      })
+      network.state = 'up'
+      expect(admitted(await lessee.take('acme', limits)).view?.minute.remaining).toBe(8)
+      expect(await truth()).toEqual({ minute: 2, day: 2, used: 2 })
+    })
+
+    it('states its true use soon after, also if no request comes', async () => {
+      const lessee = createTestLessee(network, timeline, { outage: 'closed' })
+      network.state = 'reply lost'
+      expect((await lessee.take('acme', limits)).kind).toBe('unavailable')
+      expect(await truth()).toMatchObject({ minute: 1 })
+      network.state = 'up'
+      await timeline.pass(1000)
+      expect(await truth()).toEqual({ minute: 0, day: 0, used: 0 })
+    })
+
+    it('serves no waiter past a quarter of a second, however slow the answers are', async () => {
+      const lessee = createTestLessee(network, timeline, { outage: 'open' })
+      network.delayMs = 160
+      const first = lessee.take('acme', limits)
+      const second = lessee.take('acme', limits)
+      await timeline.pass(165)
+      expect(admitted(await first).degraded).toBe(false)
+      expect(admitted(await second).degraded).toBe(true)
+    })
+  })
+
+  describe('while the authority is away', () => {
+    it('decides synchronously, up to its last known share', async () => {
+      const none = { index: -1, used: 0, held: 0 }
+      await authority.take({
+        client: 'acme',
+        process: 'other',
+        sequence: 1,
+        limits,
+        minute: none,
+        day: none,
+        need: 3,
+        want: 3,
+      })
+      const lessee = createTestLessee(network, timeline)
+      for (let n = 0; n < 2; n++) admitted(await lessee.take('acme', limits))
+      network.state = 'away'
+      for (let n = 0; n < 3; n++)
+        expect(admitted(atOnce(lessee.take('acme', limits)))).toMatchObject({
+          degraded: true,
+          view: undefined,
+        })
+      expect(refused(atOnce(lessee.take('acme', limits)))).toMatchObject({
+        degraded: true,
+        view: undefined,
+        window: 'minute',
+        limit: 10,
+        retryAfterSeconds: 51,
+      })
+      expect(lessee.look('unknown', limits)).toBeUndefined()
+      network.state = 'up'
+      await timeline.pass(1000)
+      expect(await truth()).toEqual({ minute: 8, day: 8, used: 8 })
+    })
+
+    it('never admits more than was left when the authority last spoke', async () => {
+      const none = { index: -1, used: 0, held: 0 }
+      const lessee = createTestLessee(network, timeline)
+      admitted(await lessee.take('acme', limits))
+      await authority.take({
+        client: 'acme',
+        process: 'other',
+        sequence: 1,
+        limits,
+        minute: none,
+        day: none,
+        need: 7,
+        want: 7,
+      })
+      admitted(await lessee.take('acme', limits))
+      network.state = 'away'
+      admitted(atOnce(lessee.take('acme', limits)))
+      refused(atOnce(lessee.take('acme', limits)))
+    })
+
+    it('starts each minute and day anew, and refuses by the day when that is used up', async () => {
+      const lessee = createTestLessee(network, timeline)
+      network.state = 'away'
+      const tight = { perMinute: 2, perDay: 3 }
+      const kinds = () => [1, 2, 3].map(() => atOnce(lessee.take('acme', tight)).kind)
+      expect(kinds()).toEqual(['admitted', 'admitted', 'refused'])
+      await timeline.pass(60_000)
+      expect(kinds()).toEqual(['admitted', 'refused', 'refused'])
+      expect(refused(atOnce(lessee.take('acme', tight))).window).toBe('day')
+      await timeline.pass(86_400_000)
+      expect(kinds()).toEqual(['admitted', 'admitted', 'refused'])
+    })
+
+    it('hands a degraded charge back to its own count', () => {
+      const lessee = createTestLessee(network, timeline)
+      network.state = 'away'
+      const single = { perMinute: 1, perDay: 3 }
+      const first = admitted(atOnce(lessee.take('acme', single)))
+      refused(atOnce(lessee.take('acme', single)))
+      lessee.giveBack('acme', first)
+      admitted(atOnce(lessee.take('acme', single)))
+    })
+
+    it('admits all in mode open, none in mode closed', () => {
+      network.state = 'away'
+      const open = createTestLessee(network, timeline, { outage: 'open' })
+      for (let n = 0; n < 50; n++) admitted(atOnce(open.take('acme', limits)))
+      const closed = createTestLessee(network, timeline, { outage: 'closed' })
+      expect(closed.take('acme', limits)).toEqual({ kind: 'unavailable' })
+    })
+
+    it('still knows what is certain: a used-up window stays a true refusal', async () => {
+      const lessee = createTestLessee(network, timeline)
+      for (let n = 0; n < 11; n++) await lessee.take('acme', limits)
+      network.state = 'away'
+      expect(refused(atOnce(lessee.take('acme', limits)))).toMatchObject({
+        degraded: false,
+        view: { minute: { remaining: 0 } },
+      })
+    })
+  })
+
+  describe('when the authority has lost its data', () => {
+    it('asks again and goes on from the true count, for its other clients too', async () => {
+      let current = authority
+      network = createNetwork(
+        { take: (request) => current.take(request), close: async () => undefined },
+        timeline,
+      )
+      const lessee = createTestLessee(network, timeline)
+      for (const client of ['acme', 'other'])
+        for (let n = 0; n < 6; n++) admitted(await lessee.take(client, limits))
+      current = authority = controlledMemoryAuthority(timeline.time)
+      const asked = lessee.take('acme', limits)
+      await timeline.pass(15)
+      expect(admitted(await asked).view?.minute.remaining).toBe(3)
+      expect(await truth('acme')).toMatchObject({ minute: 7, day: 7 })
+      expect(await truth('other')).toMatchObject({ minute: 6, day: 6 })
+    })
+
+    it('tells everything anew when the authority is back', async () => {
+      let current = authority
+      network = createNetwork(
+        { take: (request) => current.take(request), close: async () => undefined },
+        timeline,
+      )
+      const lessee = createTestLessee(network, timeline)
+      const clients = Array.from({ length: 150 }, (_, n) => `client-${n}`)
+      for (const client of clients) admitted(await lessee.take(client, limits))
+      current = authority = controlledMemoryAuthority(timeline.time)
+      network.delayMs = 2
+      network.announceReturn()
+      await timeline.pass(20)
+      for (const client of clients) expect(await truth(client)).toMatchObject({ minute: 1, day: 1 })
+      expect(network.mostInFlight).toBeLessThanOrEqual(64)
+    })
+  })
+
+  it('never admits more than the limit, through any schedule of delays, losses, returns and crashes', async () => {
+    const step = fc.record({
+      process: fc.integer({ min: 0, max: 2 }),
+      requests: fc.integer({ min: 1, max: 6 }),
+      delayMs: fc.constantFrom(0, 5, 30, 90),
+      state: fc.oneof(
+        { weight: 6, arbitrary: fc.constant('up' as const) },
+        { weight: 1, arbitrary: fc.constantFrom('down' as const, 'reply lost' as const) },
+      ),
+      passMs: fc.oneof(fc.integer({ min: 0, max: 50 }), fc.constantFrom(3500, 20_000, 61_000)),
+      event: fc.oneof(
+        { weight: 4, arbitrary: fc.constant('none' as const) },
+        { weight: 2, arbitrary: fc.constant('return' as const) },
+        { weight: 1, arbitrary: fc.constant('crash' as const) },
+      ),
+    })
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { minLength: 5, maxLength: 25 }), async (steps) => {
+        timeline = createTimeline()
+        const tight = { perMinute: 6, perDay: 15 }
+        const shared = controlledMemoryAuthority(timeline.time)
+        let boots = 0
+        const boot = () => {
+          const own = createNetwork(shared, timeline)
+          const processId = `p${boots++}`
+          return { own, lessee: createTestLessee(own, timeline, { outage: 'closed', processId }) }
+        }
+        const processes = [boot(), boot(), boot()]
+        const charged = new Map<string, number>()
+        const charge = (decision: QuotaDecision, by: number): void => {
+          if (decision.kind !== 'admitted') return
+          for (const window of [`minute ${decision.minuteIndex}`, `day ${decision.dayIndex}`])
+            charged.set(window, (charged.get(window) ?? 0) + by)
+        }
+        for (const move of steps) {
+          if (move.event === 'crash') processes[move.process] = boot()
+          const { own, lessee } = processes[move.process] ?? boot()
+          own.delayMs = move.delayMs
+          own.state = move.state
+          const asked = Array.from({ length: move.requests }, () => lessee.take('acme', tight))
+          await timeline.pass(move.passMs)
+          void all(asked).then((decisions) => {
+            for (const decision of decisions) {
+              charge(decision, 1)
+              if (move.event === 'return' && decision.kind === 'admitted') {
+                lessee.giveBack('acme', decision)
+                charge(decision, -1)
+              }
+            }
+          })
+        }
+        await timeline.pass(1000)
+        await settled()
+        for (const [window, count] of charged)
+          expect(count, window).toBeLessThanOrEqual(window.startsWith('minute') ? 6 : 15)
+      }),
+      { numRuns: 60 },
+    )
+  }, 60_000)
+})
