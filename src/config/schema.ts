@@ -31,6 +31,9 @@ import {
 import type { Reader } from './scalars.ts'
 import type { Group } from './tree.ts'
 
+/** Each request is decided within 250 ms, so a call must have failed before that. */
+const storeTimeoutAtMostMs = 200
+
 const second = 1000
 const minute = 60 * second
 const hour = 60 * minute
@@ -127,7 +130,7 @@ const upstream = group({
 const store = group({
   redis,
   prefix: leaf(storePrefix),
-  timeout: leaf(duration({ min: 1, max: 2 * second })),
+  timeout: leaf(duration({ min: 1, max: storeTimeoutAtMostMs })),
   onOutage: leaf(choice(['local', 'open', 'closed'])),
   file: leaf(optionalFile),
 })
