@@ -19,6 +19,9 @@ import {
   type UndiciBackend,
 } from './undici-pool.ts'
 
+/** undici's own clock ticks every half second: fine for long waits, and cheaper than a timer for each request. */
+const OWN_CLOCK_BELOW_MS = 5_000
+
 /**
  * Requests go to the URLs in turn. close() lets what is under way finish and takes nothing new.
  * connections: per URL. A request that finds none free within its response timeout fails as connect_timeout.
@@ -68,7 +71,9 @@ class UndiciExchange implements ForwardHandle, Handler {
   }
 
   resume(): void {
-    if (!this.#settled) this.#controller?.resume()
+    if (this.#settled) return
+    this.#startTimer()
+    this.#controller?.resume()
   }
 
   onRequestStart(controller: Controller): void {
@@ -78,6 +83,7 @@ class UndiciExchange implements ForwardHandle, Handler {
     this.#sent = true
     this.#reusedConnection = this.line !== undefined && this.line.carried++ > 0
     this.#stopTimer()
+    this.#startTimer()
   }
 
   onResponseStarted(): void {
@@ -91,6 +97,7 @@ class UndiciExchange implements ForwardHandle, Handler {
       return
     }
     this.#stopTimer()
+    this.#startTimer()
     const headers = (controller.rawHeaders as Buffer[]).map(latin1)
     const cause = unusableAnswer(status, headers)
     if (cause !== undefined) return this.#fail({ kind: 'broken', cause })
@@ -99,7 +106,12 @@ class UndiciExchange implements ForwardHandle, Handler {
   }
 
   onResponseData(controller: Controller, chunk: Buffer): void {
-    if (!this.#settled && !this.#sink.data(chunk)) controller.pause()
+    if (this.#settled) return
+    this.#timer?.refresh()
+    if (this.#sink.data(chunk)) return
+    // A client that reads slowly is not the backend's fault.
+    this.#stopTimer()
+    controller.pause()
   }
 
   onResponseEnd(): void {
@@ -129,11 +141,12 @@ class UndiciExchange implements ForwardHandle, Handler {
   }
 
   onTimeout(): void {
-    this.#fail(
-      this.#sent
-        ? { kind: 'response_timeout', cause: 'only interim answers' }
-        : { kind: 'connect_timeout', cause: 'no connection became free in time' },
-    )
+    if (!this.#sent) {
+      return this.#fail({ kind: 'connect_timeout', cause: 'no connection became free in time' })
+    }
+    // The backend waits for the client's body; how long that may take is the public listener's to say.
+    if (this.#body?.waitsForClient && !this.#answerBegun) return void this.#timer?.refresh()
+    this.#fail({ kind: 'response_timeout', cause: 'no answer, or no more of it, in time' })
   }
 
   #dispatch(): void {
@@ -145,8 +158,8 @@ class UndiciExchange implements ForwardHandle, Handler {
       path: target,
       headers,
       body: this.#body ?? null,
-      headersTimeout: responseTimeoutMs,
-      bodyTimeout: responseTimeoutMs,
+      headersTimeout: this.#hasOwnClock ? 0 : responseTimeoutMs,
+      bodyTimeout: this.#hasOwnClock ? 0 : responseTimeoutMs,
       servername,
     }
     pool.dispatch(options, this)
@@ -178,6 +191,16 @@ class UndiciExchange implements ForwardHandle, Handler {
     this.#stopTimer()
     if (reason) this.#controller?.abort(reason)
     this.#body?.destroy()
+  }
+
+  get #hasOwnClock(): boolean {
+    return this.#job.responseTimeoutMs < OWN_CLOCK_BELOW_MS
+  }
+
+  /** For what the backend has to do next. */
+  #startTimer(): void {
+    if (!this.#hasOwnClock || this.#timer !== undefined) return
+    this.#timer = setTimeout(onTimeout, this.#job.responseTimeoutMs, this)
   }
 
   #stopTimer(): void {

@@ -1,9 +1,8 @@
 /** `tollgate check`: tells whether a configuration would be taken, and if not, everything that is wrong with it. */
 import type { Config } from '../config/config.ts'
 import type { Environment } from '../config/environment.ts'
-import { loadConfig } from '../config/load.ts'
 import { ConfigError } from '../config/problems.ts'
-import { refuseDemoKeys } from './demo-keys.ts'
+import { loadUsableConfig } from './load-usable-config.ts'
 
 interface CheckOptions {
   readonly file: string
@@ -17,9 +16,7 @@ const counted = (count: number, noun: string): string => `${count} ${noun}${coun
 /** The configuration, or every line of complaint about the file. */
 const load = (file: string, env: Environment): Config | readonly string[] => {
   try {
-    const config = loadConfig(file, env)
-    const complaint = refuseDemoKeys(config)
-    return complaint === undefined ? config : [`${file}:1:1 server.listen: ${complaint}`]
+    return loadUsableConfig(file, env)
   } catch (error) {
     if (error instanceof ConfigError) return error.format()
     throw error

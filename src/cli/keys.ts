@@ -13,6 +13,8 @@ interface KeysNewOptions {
   readonly randomBytes: (size: number) => Uint8Array
   /** Takes one line, without its line break. */
   readonly print: (line: string) => void
+  /** Takes the line that says what is wrong with the arguments. */
+  readonly complain: (line: string) => void
 }
 
 const keyBytes = 32
@@ -37,10 +39,10 @@ const faultOf = ({ client, plan, expires, nowMs }: KeysNewOptions): string | und
 
 /** Exit code: 0 and the key with its YAML, or 2 and what is wrong with the arguments. */
 export const keysNewCommand = (options: KeysNewOptions): number => {
-  const { client, plan, expires, randomBytes, print } = options
+  const { client, plan, expires, randomBytes, print, complain } = options
   const fault = faultOf(options)
   if (fault !== undefined) {
-    print(fault)
+    complain(fault)
     return 2
   }
   const key = `tg_${Buffer.from(randomBytes(keyBytes)).toString('base64url')}`

@@ -1,0 +1,55 @@
+/** What the gateway knows of each client connection: requests in flight on it, and whether it must not be read further. */
+import type { Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
+import type { Exchange } from '../exchange.ts'
+
+export interface ConnectionState {
+  /** Requests that have not been answered to the end. */
+  pending: number
+  /** The youngest of them. */
+  latest: Exchange | undefined
+  /** What follows on this connection is not served: it was refused with close, or it lost its framing. */
+  closing: boolean
+  /** Runs once pending falls to zero. */
+  whenIdle: (() => void) | undefined
+}
+
+export interface Connections {
+  of(socket: Socket | Duplex): ConnectionState
+  /** What follows on a connection that is to be closed must not be served, not even if it was already sent. */
+  isClosing(socket: Socket | Duplex): boolean
+  began(exchange: Exchange): void
+  ended(exchange: Exchange): void
+}
+
+export function createConnections(): Connections {
+  const states = new WeakMap<object, ConnectionState>()
+  const of = (socket: object): ConnectionState => {
+    const known = states.get(socket)
+    if (known !== undefined) return known
+    const state = { pending: 0, latest: undefined, closing: false, whenIdle: undefined }
+    states.set(socket, state)
+    return state
+  }
+  return {
+    of,
+    isClosing(socket) {
+      const state = of(socket)
+      return state.closing || state.latest?.response.shouldKeepAlive === false
+    },
+    began(exchange) {
+      const state = of(exchange.request.socket)
+      state.pending += 1
+      state.latest = exchange
+    },
+    ended(exchange) {
+      const state = of(exchange.request.socket)
+      state.pending -= 1
+      if (!exchange.response.shouldKeepAlive) state.closing = true
+      if (state.latest === exchange) state.latest = undefined
+      if (state.pending > 0) return
+      state.whenIdle?.()
+      state.whenIdle = undefined
+    },
+  }
+}

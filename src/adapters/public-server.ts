@@ -1,0 +1,93 @@
+/** The public listener: Node's strict HTTP/1.1 parser, its limits and time-outs, and each event that can bring a request. */
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import type { AddressInfo, Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
+import type { Config, ListenAddress } from '../config/config.ts'
+
+export interface PublicServerEvents {
+  /** Never throws or rejects. */
+  request(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void
+  /** Whether a request with an Upgrade field goes to `upgrade`; all others are plain requests. */
+  isHandshake(request: IncomingMessage): boolean
+  /** Never throws or rejects. */
+  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
+  /** CONNECT, which Node hands over as a bare socket. */
+  connect(request: IncomingMessage, socket: Duplex): void
+  /** The parser gave up, or a time-out of the server passed. */
+  clientError(error: NodeJS.ErrnoException & { rawPacket?: Buffer }, socket: Socket): void
+}
+
+export interface PublicServer {
+  listen(): Promise<ListenAddress>
+  /** Stops accepting and closes idle connections; resolves when the last connection has gone. */
+  stop(): Promise<void>
+  /** Destroys what is left. */
+  destroy(): void
+}
+
+/** Beyond headerBytes and urlBytes Node may count line ends and the method; our own check comes first and is exact. */
+const PARSER_SLACK_BYTES = 4_096
+/** Room for the answer to be written after the last time-out that could have produced it. */
+const SOCKET_SLACK_MS = 10_000
+
+export function createPublicServer(config: Config, events: PublicServerEvents): PublicServer {
+  const { limits, timeouts, listen } = config.server
+  const server = createServer(
+    {
+      maxHeaderSize: limits.headerBytes + limits.urlBytes + PARSER_SLACK_BYTES,
+      headersTimeout: timeouts.headersMs,
+      requestTimeout: timeouts.requestMs,
+      keepAliveTimeout: timeouts.idleMs,
+      // Time-outs act only when this check runs; Node's default of 30 s would let a 10 s limit last 40.
+      connectionsCheckingInterval: Math.min(1_000, timeouts.headersMs, timeouts.requestMs),
+      // We count Host fields ourselves, so that their refusal is an Error like all others.
+      requireHostHeader: false,
+      insecureHTTPParser: false,
+      joinDuplicateHeaders: false,
+      shouldUpgradeCallback: (request) => events.isHandshake(request),
+      noDelay: true,
+      optimizeEmptyRequests: true,
+    },
+    (request, response) => events.request(request, response, false),
+  )
+  // Node drops fields past its cap in silence; bytes are bounded above and our own count refuses the rest.
+  server.maxHeadersCount = 0
+  server.timeout = inactivityMs(config)
+  server.on('checkContinue', (request, response) => events.request(request, response, true))
+  server.on('checkExpectation', (request, response) => events.request(request, response, false))
+  server.on('upgrade', events.upgrade)
+  server.on('connect', events.connect)
+  server.on('clientError', (error, socket) => events.clientError(error, socket as Socket))
+  return {
+    listen: () => listenOn(server, listen),
+    stop: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve())
+        server.closeIdleConnections()
+      }),
+    destroy: () => server.closeAllConnections(),
+  }
+}
+
+/** A socket on which nothing moved for this long is destroyed: longer than any wait that is allowed on purpose. */
+function inactivityMs({ server, upstream, routes }: Config): number {
+  const response = Math.max(
+    upstream.timeouts.responseMs,
+    ...routes.map((route) => route.responseTimeoutMs ?? 0),
+  )
+  return (
+    Math.max(server.timeouts.requestMs, 2 * upstream.timeouts.connectMs + response) +
+    SOCKET_SLACK_MS
+  )
+}
+
+async function listenOn(server: Server, { host, port }: ListenAddress): Promise<ListenAddress> {
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject)
+    server.listen(port, host, () => {
+      server.off('error', reject)
+      resolve()
+    })
+  })
+  return { host, port: (server.address() as AddressInfo).port }
+}

@@ -1,0 +1,35 @@
+/** Whether this process should be sent requests, and why not. */
+import type { ReadinessReport } from './adapters/admin-server.ts'
+import type { BackendProbe } from './adapters/backend-probe.ts'
+import type { Config } from './config/config.ts'
+
+export interface ReadinessParts {
+  readonly config: Config
+  /** The public listener is up and not draining. */
+  isListening(): boolean
+  isStoreAvailable(): boolean
+  readonly backend: BackendProbe
+}
+
+export function createReadiness(parts: ReadinessParts): () => Promise<ReadinessReport> {
+  return async function readiness() {
+    const { config } = parts
+    const unreachable = await parts.backend()
+    const listening = parts.isListening()
+    const checks = [
+      { name: 'config', ok: true, reason: `revision ${config.revision}` },
+      { name: 'listener', ok: listening, reason: listening ? 'up' : 'starting or draining' },
+      storeCheck(config, parts.isStoreAvailable()),
+      { name: 'backend', ok: unreachable === undefined, reason: unreachable ?? 'reachable' },
+    ]
+    return { checks }
+  }
+}
+
+/** Only a gateway that refuses everything without its store is of no use without it. */
+function storeCheck({ store }: Config, available: boolean): ReadinessReport['checks'][number] {
+  const name = 'store'
+  if (store.redis === undefined) return { name, ok: true, reason: 'embedded' }
+  if (available) return { name, ok: true, reason: 'available' }
+  return { name, ok: store.onOutage !== 'closed', reason: `away; onOutage is ${store.onOutage}` }
+}

@@ -1,0 +1,59 @@
+/** Turns the Authorization header into a caller; those without a valid credential are counted by their address. */
+import type { AnonymousLimiter } from '../adapters/anonymous-limiter.ts'
+import type { JwtVerifier } from '../adapters/jwt-verifier.ts'
+import type { KeyRing } from '../adapters/key-ring.ts'
+import type { Exchange } from '../exchange.ts'
+import { isRefusal, refuse, type Refusal } from '../refusals.ts'
+import { isJwtForm, readBearer, type Caller } from '../rules/credentials.ts'
+import type { Framing } from '../rules/framing.ts'
+import { anonymousHeaders } from '../rules/quota-headers.ts'
+
+export interface AuthenticateDeps {
+  readonly keyRing: KeyRing
+  readonly jwt: JwtVerifier | undefined
+  readonly anonymous: AnonymousLimiter
+  epochMs(): number
+}
+
+export function createAuthenticate({ keyRing, jwt, anonymous, epochMs }: AuthenticateDeps) {
+  return function authenticate(
+    exchange: Exchange,
+    framing: Framing,
+  ): Caller | Refusal | Promise<Caller | Refusal> {
+    const bearer = readBearer(framing.authorization, framing.authorizationCount)
+    if (isRefusal(bearer)) return uncredentialed(anonymous, exchange, bearer)
+    const nowMs = epochMs()
+    const caller = keyRing.find(bearer.token, nowMs)
+    if (caller !== undefined) return admit(exchange, caller)
+    if (jwt === undefined || !isJwtForm(bearer.token)) {
+      return uncredentialed(anonymous, exchange, INVALID)
+    }
+    const verified = jwt.verify(bearer.token, nowMs)
+    const decide = (found: Caller | undefined): Caller | Promise<Refusal> =>
+      found === undefined ? uncredentialed(anonymous, exchange, INVALID) : admit(exchange, found)
+    return verified instanceof Promise ? verified.then<Caller | Refusal>(decide) : decide(verified)
+  }
+}
+
+const INVALID = refuse('invalid_api_key')
+
+function admit(exchange: Exchange, caller: Caller): Caller {
+  exchange.caller = caller
+  return caller
+}
+
+/** Counts the request against its address: 401 while there is room, 429 above the limit. */
+async function uncredentialed(
+  anonymous: AnonymousLimiter,
+  exchange: Exchange,
+  refusal: Refusal,
+): Promise<Refusal> {
+  const view = await anonymous.count(exchange.addressKey)
+  exchange.quotaHeaders = anonymousHeaders(view)
+  if (!view.exceeded) return refusal
+  return refuse('rate_limit_exceeded', {
+    cause: refusal.refusal,
+    detail: `Limit: ${view.limit} a minute without a valid API key. Retry in ${view.resetAfterSeconds} s.`,
+    retryAfterSeconds: view.resetAfterSeconds,
+  })
+}

@@ -1,0 +1,160 @@
+/** Carries an admitted request to a backend and its answer to the client, streaming both ways. */
+import type { ForwardSink, Forwarder, UpstreamFailure } from '../adapters/forwarder.ts'
+import type { Exchange, Tunnel } from '../exchange.ts'
+import type { Lessee } from '../quota/protocol.ts'
+import { refuse } from '../refusals.ts'
+import { clientHeaders } from '../rules/client-headers.ts'
+import type { Caller } from '../rules/credentials.ts'
+import type { Framing } from '../rules/framing.ts'
+import { upstreamFailureCode, neverReached } from '../rules/upstream-failure.ts'
+import { upstreamHeaders, type UpstreamHeadersInput } from '../rules/upstream-headers.ts'
+import { gatewayHeaders, lingerOnClose, respond } from './respond.ts'
+import { giveBack } from './take-quota.ts'
+
+export interface ForwardDeps {
+  readonly forwarder: Forwarder
+  readonly lessee: Lessee
+  readonly bodyLimitBytes: number
+  readonly responseTimeoutMs: number
+  /** Carries a WebSocket handshake instead. */
+  upgrade(admitted: Admitted, tunnel: Tunnel): void
+  onFailure(exchange: Exchange, failure: UpstreamFailure): void
+}
+
+/** What the stages before have found out, and this one needs. */
+export interface Admitted {
+  readonly exchange: Exchange
+  readonly framing: Framing
+  /** Origin form, as routed. */
+  readonly target: string
+  readonly caller: Caller
+}
+
+export function createForward(deps: ForwardDeps) {
+  return function forward(admitted: Admitted): void {
+    const { exchange, framing, target } = admitted
+    const { request, response } = exchange
+    // The client left, or its body broke off, while the request was being decided.
+    if (response.destroyed || exchange.refusal !== undefined) return giveBack(deps.lessee, exchange)
+    if (exchange.tunnel !== undefined && framing.websocket && exchange.route?.websocket) {
+      return deps.upgrade(admitted, exchange.tunnel)
+    }
+    if (exchange.expectsContinue && exchange.hasBody) response.writeContinue()
+    exchange.upstreamStartedMs = performance.now()
+    const handle = deps.forwarder.forward(
+      {
+        method: request.method ?? 'GET',
+        target,
+        headers: upstreamHeaders(upstreamIdentity(admitted)),
+        request,
+        hasBody: exchange.hasBody,
+        bodyLimitBytes: deps.bodyLimitBytes,
+        responseTimeoutMs: exchange.route?.responseTimeoutMs ?? deps.responseTimeoutMs,
+      },
+      new ResponseSink(deps, admitted),
+    )
+    exchange.upstream = handle
+  }
+}
+
+/** Who asks, as the backend is told by us alone. */
+export function upstreamIdentity({ exchange, framing, caller }: Admitted): UpstreamHeadersInput {
+  return {
+    rawHeaders: exchange.request.rawHeaders,
+    framing,
+    clientId: caller.clientId,
+    plan: caller.plan,
+    requestId: exchange.id,
+    clientAddress: exchange.clientAddress,
+    proxies: exchange.proxies,
+    proto: exchange.proto,
+  }
+}
+
+/** Writes the backend's answer to the client as it comes. One per forwarded request, so a class: no closures to make. */
+class ResponseSink implements ForwardSink {
+  readonly #deps: ForwardDeps
+  readonly #admitted: Admitted
+  #bodyAllowed = true
+  #wrote = false
+
+  constructor(deps: ForwardDeps, admitted: Admitted) {
+    this.#deps = deps
+    this.#admitted = admitted
+  }
+
+  head(status: number, headers: string[]): void {
+    const { exchange } = this.#admitted
+    const { request, response } = exchange
+    const passed = clientHeaders({
+      headers,
+      gatewayHeaders: gatewayHeaders(exchange),
+      status,
+      method: request.method ?? 'GET',
+    })
+    if (passed === undefined) {
+      exchange.upstream?.abort()
+      return this.fail({ kind: 'broken', cause: 'the answer has headers that cannot be passed on' })
+    }
+    // What is left of a body nobody wants must not be read as the next request.
+    if (exchange.hasBody && !request.complete) {
+      response.shouldKeepAlive = false
+      lingerOnClose(request.socket)
+    }
+    exchange.status = status
+    this.#bodyAllowed = passed.bodyAllowed
+    response.writeHead(status, passed.headers)
+    // A head whose body takes its time is sent at once, one whose body is there goes out with it in one write.
+    setImmediate(flushHead, this)
+  }
+
+  flush(): void {
+    const { response } = this.#admitted.exchange
+    if (!this.#wrote && !response.destroyed) response.flushHeaders()
+  }
+
+  data(chunk: Buffer): boolean {
+    if (!this.#bodyAllowed) return true
+    const { exchange } = this.#admitted
+    this.#wrote = true
+    exchange.responseBytes += chunk.length
+    if (exchange.response.write(chunk)) return true
+    exchange.response.once('drain', () => exchange.upstream?.resume())
+    return false
+  }
+
+  end(): void {
+    const { exchange } = this.#admitted
+    this.#wrote = true
+    exchange.upstreamEndedMs = performance.now()
+    exchange.response.end()
+  }
+
+  fail(failure: UpstreamFailure): void {
+    const { exchange } = this.#admitted
+    this.#wrote = true
+    exchange.upstreamEndedMs = performance.now()
+    if (failure.kind === 'client_gone') return
+    this.#deps.onFailure(exchange, failure)
+    // An answer that was cut off must not look complete.
+    if (exchange.response.headersSent) {
+      exchange.cause = failure.cause
+      return void exchange.response.destroy()
+    }
+    refuseFailed(this.#deps.lessee, this.#admitted, failure)
+  }
+}
+
+function flushHead(sink: ResponseSink): void {
+  sink.flush()
+}
+
+/** Answers for a backend that could not; what never reached one, or was refused after all, is not charged. */
+export function refuseFailed(
+  lessee: Lessee,
+  admitted: Admitted,
+  { kind, cause }: UpstreamFailure,
+): void {
+  if (neverReached(kind) || kind === 'body_too_large') giveBack(lessee, admitted.exchange)
+  respond(admitted.exchange, refuse(upstreamFailureCode(kind) ?? 'bad_gateway', { cause }))
+}

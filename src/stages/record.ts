@@ -1,0 +1,30 @@
+/** Last stage, run exactly once for every exchange: one log line and one set of metrics. */
+import type { Log } from '../adapters/log.ts'
+import type { Metrics } from '../adapters/metrics.ts'
+import type { Exchange } from '../exchange.ts'
+
+export function createRecord({ log, metrics }: { log: Log; metrics: Metrics }) {
+  return function record(exchange: Exchange): void {
+    if (exchange.recorded) return
+    exchange.recorded = true
+    const endedMs = performance.now()
+    const totalMs = endedMs - exchange.startedMs
+    const upstreamMs =
+      exchange.upstreamStartedMs === undefined
+        ? undefined
+        : (exchange.upstreamEndedMs ?? endedMs) - exchange.upstreamStartedMs
+    const gatewayMs = totalMs - (upstreamMs ?? 0)
+    const { caller, route } = exchange
+    metrics.requestDone({
+      route: route?.name,
+      plan: caller?.plan,
+      method: exchange.request.method ?? '',
+      status: exchange.status,
+      gatewaySeconds: gatewayMs / 1000,
+      upstreamSeconds: upstreamMs === undefined ? undefined : upstreamMs / 1000,
+      refusal: exchange.refusal,
+      deprecated: route?.deprecated ?? false,
+    })
+    log.access(exchange, { totalMs, upstreamMs })
+  }
+}

@@ -1,0 +1,94 @@
+/** Answers what Node's parser gave up on, or what did not arrive in time, without overtaking earlier answers. */
+import type { Socket } from 'node:net'
+import type { Connections } from '../adapters/connections.ts'
+import type { Exchange } from '../exchange.ts'
+import { refuse, type Refusal } from '../refusals.ts'
+import { respond, respondRaw } from './respond.ts'
+
+export interface UnparsedDeps {
+  readonly connections: Connections
+  readonly urlBytes: number
+  /** Request id and anonymous quota fields, flat. */
+  headers(socket: Socket): Promise<string[]>
+  /** A charge that must not stand, since the request is refused after all. */
+  cancel(exchange: Exchange): void
+  onRefused(socket: Socket, refusal: Refusal): void
+}
+
+interface ParserError extends NodeJS.ErrnoException {
+  readonly rawPacket?: Buffer
+  /** Where in the packet the parser stopped. */
+  readonly bytesParsed?: number
+}
+
+export function createRefuseUnparsed(deps: UnparsedDeps) {
+  return function refuseUnparsed(error: ParserError, socket: Socket): void {
+    const state = deps.connections.of(socket)
+    // RFC 9112 9.6: what follows a request that said it was the last one is not read.
+    if (error.code === 'HPE_CLOSED_CONNECTION') return
+    // A reset needs no answer.
+    if (error.code === 'ECONNRESET' || error.code === 'EPIPE' || !socket.writable) {
+      return void socket.destroy()
+    }
+    // The last answer of this connection was given, or is on its way.
+    if (state.closing) return
+    state.closing = true
+    const refusal = refusalFor(error, deps.urlBytes)
+    const { latest } = state
+    if (latest !== undefined && !latest.request.complete) return interrupt(deps, latest, refusal)
+    const answer = (): void => void answerRaw(deps, socket, refusal)
+    // Earlier requests on this connection are still being answered: theirs come first.
+    if (state.pending > 0) state.whenIdle = answer
+    else answer()
+  }
+}
+
+async function answerRaw(deps: UnparsedDeps, socket: Socket, refusal: Refusal): Promise<void> {
+  deps.onRefused(socket, refusal)
+  respondRaw(socket, refusal, await deps.headers(socket))
+}
+
+/** The body of a request already being served broke off or took too long. */
+function interrupt(deps: UnparsedDeps, exchange: Exchange, refusal: Refusal): void {
+  exchange.upstream?.abort()
+  if (exchange.response.headersSent) return void exchange.response.destroy()
+  deps.cancel(exchange)
+  respond(exchange, refusal)
+}
+
+/** From the codes of Node's parser (llhttp) and of its server's time-outs. */
+function refusalFor(error: ParserError, urlBytes: number): Refusal {
+  const cause = error.code ?? error.message
+  const line = offendingLine(error)
+  switch (error.code) {
+    case 'ERR_HTTP_REQUEST_TIMEOUT':
+      return refuse('request_timeout', { cause })
+    case 'HPE_HEADER_OVERFLOW':
+      // The parser counts target and fields together; a first line without an end was the target's fault.
+      return refuse(isLongTarget(line, urlBytes) ? 'uri_too_long' : 'headers_too_large', {
+        cause,
+      })
+    case 'HPE_CHUNK_EXTENSIONS_OVERFLOW':
+      return refuse('body_too_large', { cause })
+    case 'HPE_INVALID_METHOD':
+      return refuse(isRequestLine(line) ? 'method_not_implemented' : 'invalid_request', { cause })
+    default:
+      return refuse('invalid_request', { cause })
+  }
+}
+
+/** From the start of the line in which the parser stopped, as good requests may stand before it in the packet. */
+function offendingLine({ rawPacket, bytesParsed = 0 }: ParserError): string {
+  if (rawPacket === undefined) return ''
+  const before = rawPacket.subarray(0, bytesParsed)
+  return rawPacket.toString('latin1', before.lastIndexOf('\n') + 1)
+}
+
+function isLongTarget(line: string, urlBytes: number): boolean {
+  return /^[A-Z]+ \S*$/.test(line.slice(0, urlBytes))
+}
+
+/** Sound but for its method, which this parser does not know (RFC 9110 9.1: 501). */
+function isRequestLine(line: string): boolean {
+  return /^[A-Za-z!#$%&'*+.^_`|~0-9-]{1,64} \/\S{0,4096} HTTP\/1\.[01]\r\n/.test(line)
+}

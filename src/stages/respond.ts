@@ -1,0 +1,125 @@
+/** Writes every answer that the gateway itself makes: one Error body, one set of headers. */
+import { ServerResponse, STATUS_CODES, type IncomingMessage } from 'node:http'
+import type { Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
+import type { Exchange } from '../exchange.ts'
+import { refusalKinds, type Refusal } from '../refusals.ts'
+import { VIA } from '../rules/via.ts'
+
+const NO_HEADERS: readonly string[] = []
+/** A refused body up to this size is read and dropped, so that the connection can be used again. */
+const DRAINED_BODY_BYTES = 65_536
+/** How long a closing connection is still read, so that the client sees the answer and not a reset (RFC 9112 9.6). */
+const LINGER_MS = 1_000
+
+/** Header fields of every answer under the gateway's own names, flat. */
+export function gatewayHeaders(exchange: Exchange): string[] {
+  const headers = ['X-Request-Id', exchange.id]
+  for (const text of exchange.quotaHeaders) headers.push(text)
+  for (const text of exchange.route?.lifecycleHeaders ?? NO_HEADERS) headers.push(text)
+  return headers
+}
+
+/** Answers with a refusal. Does nothing when an answer has been started: the caller then destroys the connection. */
+export function respond(exchange: Exchange, refusal: Refusal): void {
+  const { response } = exchange
+  // The first refusal stands: a body may break off while the request is still being decided.
+  if (exchange.refusal !== undefined) return
+  exchange.refusal = refusal.refusal
+  exchange.cause = refusal.cause
+  if (response.headersSent || response.destroyed) return void response.destroy()
+  const kind = refusalKinds[refusal.refusal]
+  exchange.status = kind.status
+  const body = errorBody(refusal)
+  const headers = gatewayHeaders(exchange)
+  headers.push('Via', VIA)
+  pushRefusalHeaders(headers, refusal, body)
+  if (kind.close || hasUnreadBody(exchange)) {
+    response.shouldKeepAlive = false
+    lingerOnClose(exchange.request.socket)
+  }
+  exchange.responseBytes = exchange.request.method === 'HEAD' ? 0 : Buffer.byteLength(body)
+  response.writeHead(kind.status, headers)
+  response.end(body)
+}
+
+/**
+ * Answers on a bare socket, where Node's parser gave up before there was a request to answer, then closes it.
+ * headers: quota fields and request id, flat.
+ */
+export function respondRaw(socket: Socket, refusal: Refusal, headers: readonly string[]): void {
+  if (!socket.writable) return void socket.destroy()
+  const { status } = refusalKinds[refusal.refusal]
+  const body = errorBody(refusal)
+  const fields = [...headers, 'Via', VIA, 'Date', new Date().toUTCString(), 'Connection', 'close']
+  pushRefusalHeaders(fields, refusal, body)
+  let head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n`
+  for (let i = 0; i < fields.length; i += 2) head += `${fields[i]}: ${fields[i + 1]}\r\n`
+  lingerOnClose(socket)
+  socket.write(`${head}\r\n${body}`)
+  socket.destroySoon()
+}
+
+/** OPTIONS * asks what the gateway itself can do (RFC 9110 9.3.7); no backend and no quota is concerned. */
+export function answerAsterisk(exchange: Exchange): void {
+  const headers = gatewayHeaders(exchange)
+  headers.push(
+    'Via',
+    VIA,
+    'Allow',
+    'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS',
+    'Content-Length',
+    '0',
+  )
+  exchange.status = 200
+  exchange.response.writeHead(200, headers)
+  exchange.response.end()
+}
+
+/** A response for a request that Node handed over with its bare socket (upgrade, CONNECT); the connection ends with it. */
+export function responseOnSocket(request: IncomingMessage, socket: Duplex): ServerResponse {
+  const response = new ServerResponse(request)
+  response.shouldKeepAlive = false
+  response.assignSocket(socket as Socket)
+  response.once('finish', () => socket.end())
+  return response
+}
+
+/** The Error resource of the service document; fixed text per code plus the numbers that help. */
+function errorBody({ refusal, detail }: Refusal): string {
+  const { status, message } = refusalKinds[refusal]
+  const text = detail === undefined ? message : `${message} ${detail}`
+  return JSON.stringify({ code: refusal, message: text, status })
+}
+
+function pushRefusalHeaders(headers: string[], refusal: Refusal, body: string): void {
+  headers.push('Content-Type', 'application/json; charset=utf-8')
+  headers.push('Content-Length', String(Buffer.byteLength(body)))
+  if (refusalKinds[refusal.refusal].status === 401) headers.push('WWW-Authenticate', 'Bearer')
+  if (refusal.allow !== undefined) headers.push('Allow', refusal.allow)
+  if (refusal.retryAfterSeconds !== undefined) {
+    headers.push('Retry-After', String(Math.max(1, refusal.retryAfterSeconds)))
+  }
+}
+
+/** A body that was refused unread must not be read as the next request; a small declared one is drained by Node. */
+function hasUnreadBody({ hasBody, bodyBytes, expectsContinue, request }: Exchange): boolean {
+  if (!hasBody || request.complete) return false
+  // Whether a client that waits for 100 still sends its body after a final status is its choice (RFC 9110 10.1.1).
+  return expectsContinue || bodyBytes < 0 || bodyBytes > DRAINED_BODY_BYTES
+}
+
+/**
+ * Makes the coming close of this connection a graceful one: our side ends, what the client still sends is read and
+ * dropped for a moment, then it is destroyed. Closing with unread bytes would reset the connection and could take
+ * the answer with it.
+ */
+export function lingerOnClose(socket: Socket): void {
+  socket.destroySoon = () => {
+    socket.end()
+    socket.resume()
+    const timer = setTimeout(() => socket.destroy(), LINGER_MS)
+    socket.once('close', () => clearTimeout(timer))
+    socket.once('end', () => socket.destroy())
+  }
+}

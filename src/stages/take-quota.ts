@@ -1,0 +1,82 @@
+/** Charges a request in both windows or in neither, and says in the headers where the client stands. */
+import type { BanBook } from '../adapters/ban-book.ts'
+import type { Exchange } from '../exchange.ts'
+import type { Admission, Lessee, QuotaDecision, QuotaView } from '../quota/protocol.ts'
+import { refuse, type Refusal } from '../refusals.ts'
+import type { Caller } from '../rules/credentials.ts'
+import { quotaHeaders, refusedHeaders } from '../rules/quota-headers.ts'
+
+type Denial = QuotaDecision & { kind: 'refused' }
+
+export interface TakeQuotaDeps {
+  readonly lessee: Lessee
+  readonly bans: BanBook
+  epochMs(): number
+}
+
+const STORE_LOST = refuse('service_unavailable', {
+  cause: 'the quota store is away and store.onOutage is closed',
+})
+const NO_HEADERS: readonly string[] = []
+
+export function createTakeQuota({ lessee, bans, epochMs }: TakeQuotaDeps) {
+  return function takeQuota(
+    exchange: Exchange,
+    caller: Caller,
+  ): Admission | Refusal | Promise<Admission | Refusal> {
+    const decision = lessee.take(caller.clientId, caller.limits)
+    const settle = (decided: QuotaDecision): Admission | Refusal => {
+      if (decided.kind === 'unavailable') {
+        exchange.degraded = true
+        return STORE_LOST
+      }
+      exchange.degraded = decided.degraded
+      if (decided.kind === 'refused') {
+        // A refusal made without the store may be unjust, so it is no strike.
+        if (!decided.degraded) reportRefusal(bans, caller, { decided, nowMs: epochMs() })
+        return denial(exchange, caller, decided)
+      }
+      exchange.admission = decided
+      tellQuota(exchange, caller, decided.view)
+      return decided
+    }
+    return decision instanceof Promise ? decision.then(settle) : settle(decision)
+  }
+}
+
+/** Hands the charge back, once, and tells the caller its true standing where that is known at once. */
+export function giveBack(lessee: Lessee, exchange: Exchange): void {
+  const { caller, admission } = exchange
+  if (caller === undefined || admission === undefined) return
+  exchange.admission = undefined
+  lessee.giveBack(caller.clientId, admission)
+  if (admission.degraded) return
+  const view = lessee.look(caller.clientId, caller.limits)
+  if (!(view instanceof Promise)) tellQuota(exchange, caller, view)
+}
+
+/** Puts the client's standing into the answer; none when it is not known, since headers are true or absent. */
+export function tellQuota(exchange: Exchange, caller: Caller, view: QuotaView | undefined): void {
+  exchange.quota = view
+  exchange.quotaHeaders = view === undefined ? NO_HEADERS : quotaHeaders(view, caller.policy)
+}
+
+function reportRefusal(
+  bans: BanBook,
+  caller: Caller,
+  { decided, nowMs }: { decided: Denial; nowMs: number },
+): void {
+  const windowEndMs = (decided.view?.[decided.window].resetAtSeconds ?? 0) * 1000
+  bans.refused({ keyId: caller.keyId, windowEndMs, nowMs })
+}
+
+function denial(exchange: Exchange, caller: Caller, decided: Denial): Refusal {
+  const { view, window, limit, retryAfterSeconds } = decided
+  exchange.quota = view
+  exchange.quotaHeaders =
+    view === undefined ? NO_HEADERS : refusedHeaders(view, window, caller.policy)
+  return refuse('rate_limit_exceeded', {
+    detail: `Limit: ${limit} a ${window}. Retry in ${retryAfterSeconds} s.`,
+    retryAfterSeconds,
+  })
+}

@@ -1,0 +1,43 @@
+/** Carries an admitted WebSocket handshake (RFC 6455) to a backend; after its 101 both sides are one tunnel. */
+import type { Upgrader } from '../adapters/forwarder.ts'
+import type { Tunnel } from '../exchange.ts'
+import type { Lessee } from '../quota/protocol.ts'
+import { upgradeHeaders } from '../rules/upstream-headers.ts'
+import { VIA } from '../rules/via.ts'
+import { refuseFailed, upstreamIdentity, type Admitted, type ForwardDeps } from './forward.ts'
+import { gatewayHeaders } from './respond.ts'
+
+export interface UpgradeDeps {
+  readonly upgrader: Upgrader
+  readonly lessee: Lessee
+  readonly onFailure: ForwardDeps['onFailure']
+}
+
+export function createUpgrade({
+  upgrader,
+  lessee,
+  onFailure,
+}: UpgradeDeps): ForwardDeps['upgrade'] {
+  const carry = async (admitted: Admitted, { socket, head }: Tunnel): Promise<void> => {
+    const { exchange, target } = admitted
+    exchange.upstreamStartedMs = performance.now()
+    const job = {
+      request: exchange.request,
+      socket,
+      head,
+      target,
+      headers: upgradeHeaders(upstreamIdentity(admitted)),
+      responseHeaders: [...gatewayHeaders(exchange), 'Via', VIA],
+    }
+    // Nothing is written through the response once the backend has agreed: the tunnel has the socket.
+    const failure = await upgrader.upgrade(job, () => {
+      exchange.status = 101
+    })
+    exchange.upstreamEndedMs = performance.now()
+    if (failure === undefined) return void socket.destroy()
+    onFailure(exchange, failure)
+    if (exchange.status === 101 || failure.kind === 'client_gone') return void socket.destroy()
+    refuseFailed(lessee, admitted, failure)
+  }
+  return (admitted, tunnel) => void carry(admitted, tunnel)
+}

@@ -1,0 +1,292 @@
+/** Signed tokens at a running gateway, with the issuer's keys on a real HTTP server. */
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { exportJWK, generateKeyPair, SignJWT, type CryptoKey } from 'jose'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import {
+  keys,
+  minuteWithAtLeast,
+  sha256,
+  startTestGateway,
+  type TestGateway,
+} from '../helpers/gateway.ts'
+import { answer, startRawBackend, type RawBackend } from '../helpers/raw-backend.ts'
+import { freePort } from '../helpers/redis-server.ts'
+
+const issuer = 'https://id.example/'
+const audience = 'animal-store'
+const nowSeconds = (): number => Math.floor(Date.now() / 1000)
+
+interface Signer {
+  readonly key: CryptoKey
+  readonly jwks: string
+}
+
+async function createSigner(kid: string): Promise<Signer> {
+  const { publicKey, privateKey } = await generateKeyPair('ES256', { extractable: true })
+  const jwk = { ...(await exportJWK(publicKey)), kid, alg: 'ES256', use: 'sig' }
+  return { key: privateKey, jwks: JSON.stringify({ keys: [jwk] }) }
+}
+
+interface TokenOptions {
+  readonly claims?: Record<string, unknown>
+  readonly kid?: string
+}
+
+/** A token that is good for an hour unless its claims say otherwise; undefined leaves a claim out. */
+const sign = (
+  { key }: Signer,
+  { claims = {}, kid = 'first' }: TokenOptions = {},
+): Promise<string> =>
+  new SignJWT({
+    iss: issuer,
+    aud: audience,
+    sub: 'token-client',
+    plan: 'pro',
+    exp: nowSeconds() + 3_600,
+    ...claims,
+  })
+    .setProtectedHeader({ alg: 'ES256', kid })
+    .sign(key)
+
+interface KeyServer {
+  readonly uri: string
+  requests(): number
+  close(): Promise<void>
+}
+
+async function serveKeys(body: string, port = 0): Promise<KeyServer> {
+  let requests = 0
+  const server: Server = createServer((_, response) => {
+    requests++
+    response.setHeader('Content-Type', 'application/jwk-set+json').end(body)
+  })
+  await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve))
+  return {
+    uri: `http://127.0.0.1:${(server.address() as AddressInfo).port}/jwks.json`,
+    requests: () => requests,
+    close: () => {
+      server.closeAllConnections()
+      return new Promise((resolve) => server.close(() => resolve()))
+    },
+  }
+}
+
+const jwtBlocks = (uri: string): Record<string, string> => ({
+  jwt: `jwt: { issuer: "${issuer}", audience: ${audience}, jwksUri: "${uri}", algorithms: [ES256] }`,
+  anonymous: 'anonymous: { perMinute: 100000 }',
+})
+
+/** What the caller is told, without what differs from one request to the next by design. */
+async function told(response: Response): Promise<object> {
+  const { 'x-request-id': _, date: __, ...headers } = Object.fromEntries(response.headers)
+  for (const name of ['x-ratelimit-remaining', 'x-ratelimit-reset', 'ratelimit'])
+    delete headers[name]
+  return { status: response.status, headers, body: await response.text() }
+}
+
+describe('a gateway that takes tokens', () => {
+  let backend: RawBackend
+  let signer: Signer
+  let keyServer: KeyServer
+  let gateway: TestGateway
+
+  beforeAll(async () => {
+    backend = await startRawBackend({ respond: () => answer(200, '[]') })
+    signer = await createSigner('first')
+    keyServer = await serveKeys(signer.jwks)
+    gateway = await startTestGateway({
+      upstreams: [backend.url],
+      blocks: jwtBlocks(keyServer.uri),
+    })
+  })
+  afterAll(async () => {
+    await gateway.stop()
+    await keyServer.close()
+    await backend.close()
+  })
+
+  it('admits a good one under the plan of its claim, and tells the backend who it is', async () => {
+    await minuteWithAtLeast(2_000)
+    const token = await sign(signer)
+    for (const remaining of ['299', '298']) {
+      const response = await gateway.fetch('/v1/pets', { key: token })
+      expect(response.status).toBe(200)
+      await response.arrayBuffer()
+      expect(response.headers.get('x-ratelimit-limit')).toBe('300')
+      expect(response.headers.get('x-ratelimit-remaining')).toBe(remaining)
+      const seen = backend.requests.at(-1)
+      expect(seen?.all('x-client-id')).toEqual(['token-client'])
+      expect(seen?.all('x-client-plan')).toEqual(['pro'])
+    }
+    const other = await sign(signer, { claims: { sub: 'other-client', plan: 'business' } })
+    const response = await gateway.fetch('/v1/pets', { key: other })
+    await response.arrayBuffer()
+    expect(response.headers.get('x-ratelimit-limit')).toBe('1000')
+    expect(response.headers.get('x-ratelimit-remaining')).toBe('999')
+  })
+
+  it('counts a token of a configured client with its keys, under its configured plan', async () => {
+    await minuteWithAtLeast(3_000)
+    const token = await sign(signer, { claims: { sub: 'free-client', plan: 'business' } })
+    const standings: (string | null)[][] = []
+    for (const key of [keys.free, token, keys.free, token]) {
+      const response = await gateway.fetch('/v1/pets', { key })
+      await response.arrayBuffer()
+      standings.push(
+        ['x-ratelimit-limit', 'x-ratelimit-remaining'].map((name) => response.headers.get(name)),
+      )
+      expect(backend.requests.at(-1)?.all('x-client-id')).toEqual(['free-client'])
+      expect(backend.requests.at(-1)?.all('x-client-plan')).toEqual(['free'])
+    }
+    expect(standings).toEqual(['59', '58', '57', '56'].map((left) => ['60', left]))
+  })
+
+  it('answers every other one as it answers an unknown key, and forwards none', async () => {
+    const before = backend.requests.length
+    const unknownKey = await told(await gateway.fetch('/v1/pets', { key: 'nobody' }))
+    expect(unknownKey).toMatchObject({ status: 401 })
+    const impostor = await createSigner('first')
+    const good = await sign(signer)
+    const [head = '', claims = '', signature = ''] = good.split('.')
+    const encode = (value: object): string =>
+      Buffer.from(JSON.stringify(value)).toString('base64url')
+    const payload = JSON.parse(Buffer.from(claims, 'base64url').toString()) as object
+    const bad: Record<string, string> = {
+      'signed by another': await sign(impostor),
+      'of an unknown key': await sign(signer, { kid: 'second' }),
+      'of another issuer': await sign(signer, { claims: { iss: 'https://evil.example/' } }),
+      'for another audience': await sign(signer, { claims: { aud: 'zoo' } }),
+      'that has expired': await sign(signer, { claims: { exp: nowSeconds() - 1 } }),
+      'that never expires': await sign(signer, { claims: { exp: undefined } }),
+      'not yet good': await sign(signer, { claims: { nbf: nowSeconds() + 600 } }),
+      'of no client': await sign(signer, { claims: { sub: undefined } }),
+      'of a plan nobody knows': await sign(signer, { claims: { plan: 'gold' } }),
+      'of a plan without limits of its own': await sign(signer, { claims: { plan: 'enterprise' } }),
+      'without a signature': `${encode({ alg: 'none' })}.${claims}.`,
+      'without an algorithm': `${encode({ alg: 'none' })}.${claims}.${signature}`,
+      'with changed claims': `${head}.${encode({ ...payload, plan: 'business' })}.${signature}`,
+      'with a stray character': `${good}=`,
+    }
+    for (const [which, token] of Object.entries(bad)) {
+      const response = await gateway.fetch('/v1/pets', { key: token })
+      expect(await told(response), which).toEqual(unknownKey)
+    }
+    expect(backend.requests.length).toBe(before)
+    const still = await gateway.fetch('/v1/pets', { key: good })
+    expect(still.status).toBe(200)
+    await still.arrayBuffer()
+  })
+
+  it('admits until the second of expiry and not after it, however often the token was seen', async () => {
+    const expires = nowSeconds() + 3
+    const token = await sign(signer, { claims: { sub: 'brief-client', exp: expires } })
+    let admitted = 0
+    let refused = 0
+    while (refused < 3) {
+      const sentMs = Date.now()
+      const response = await gateway.fetch('/v1/pets', { key: token })
+      await response.arrayBuffer()
+      const doneMs = Date.now()
+      if (doneMs < expires * 1000) expect(response.status).toBe(200)
+      if (sentMs >= expires * 1000) expect(response.status).toBe(401)
+      if (response.status === 200) admitted++
+      else refused++
+      await sleep(25)
+    }
+    expect(admitted).toBeGreaterThan(1)
+  })
+
+  it('never logs a token or hands it to the backend', async () => {
+    const token = await sign(signer, { claims: { sub: 'quiet-client' } })
+    const response = await gateway.fetch('/v1/pets', { key: token })
+    const id = response.headers.get('x-request-id')
+    await response.arrayBuffer()
+    const refused = await gateway.fetch('/v1/pets', { key: `${token.slice(0, -4)}AAAA` })
+    await refused.arrayBuffer()
+    await expect
+      .poll(() => gateway.logLines().find((line) => line['id'] === id))
+      .toMatchObject({ client: 'quiet-client', key: 'jwt:quiet-client', plan: 'pro', status: 200 })
+    const bytes = backend.connections.map((connection) => connection.raw().toString('latin1'))
+    for (const part of token.split('.')) {
+      expect(JSON.stringify(gateway.logLines())).not.toContain(part)
+      expect(bytes.join()).not.toContain(part)
+    }
+    expect(bytes.join()).toContain('quiet-client')
+  })
+
+  it('asks for the keys once, not once per token', () => {
+    // The token of an unknown key above was worth one more look.
+    expect(keyServer.requests()).toBeLessThanOrEqual(2)
+  })
+})
+
+describe('a client with tokens that goes on after a 429', () => {
+  it('is banned with all its tokens, while the keys of the same client only share its quota', async () => {
+    const backend = await startRawBackend({ respond: () => answer(200, '[]') })
+    const signer = await createSigner('first')
+    const keyServer = await serveKeys(signer.jwks)
+    const gateway = await startTestGateway({
+      upstreams: [backend.url],
+      blocks: {
+        ...jwtBlocks(keyServer.uri),
+        bans: 'bans: { strikes: 2, grace: 0s }',
+        plans: 'plans: { free: { perMinute: 2, perDay: 1000 } }',
+        clients: `clients: [{ id: token-client, plan: free, keys: [{ id: key-1, sha256: ${sha256(keys.free)} }] }]`,
+      },
+    })
+    await minuteWithAtLeast(10_000)
+    const [first, second] = await Promise.all([
+      sign(signer),
+      sign(signer, { claims: { jti: 'another' } }),
+    ])
+    const code = async (key: string): Promise<string> => {
+      const response = await gateway.fetch('/v1/pets', { key })
+      const body = await response.text()
+      return response.status === 200 ? '200' : (JSON.parse(body) as { code: string }).code
+    }
+    expect([await code(first), await code(second)]).toEqual(['200', '200'])
+    expect(await code(first)).toBe('rate_limit_exceeded')
+    await expect.poll(() => code(first)).toBe('api_key_banned')
+    expect(await code(second)).toBe('api_key_banned')
+    expect(await code(keys.free)).toBe('rate_limit_exceeded')
+    const stranger = await sign(signer, { claims: { sub: 'somebody-else', plan: 'free' } })
+    expect(await code(stranger)).toBe('200')
+    expect(gateway.logLines().filter((line) => line['event'] === 'keyBanned')).toMatchObject([
+      { key: 'jwt:token-client', client: 'token-client', strikes: 2 },
+    ])
+    expect(backend.requests.length).toBe(3)
+    await gateway.stop()
+    await keyServer.close()
+    await backend.close()
+  })
+})
+
+describe('a gateway whose issuer is away', () => {
+  it('starts, serves API keys, refuses tokens, and takes them once the keys are to be had', async () => {
+    const backend = await startRawBackend({ respond: () => answer(200, '[]') })
+    const signer = await createSigner('first')
+    const port = await freePort()
+    const gateway = await startTestGateway({
+      upstreams: [backend.url],
+      blocks: jwtBlocks(`http://127.0.0.1:${port}/jwks.json`),
+    })
+    const token = await sign(signer)
+    const status = async (key: string): Promise<number> => {
+      const response = await gateway.fetch('/v1/pets', { key })
+      await response.arrayBuffer()
+      return response.status
+    }
+    expect(await status(keys.pro)).toBe(200)
+    expect(await status(token)).toBe(401)
+    expect(gateway.logLines().map((line) => line['event'])).toContain('keySetFailed')
+    const keyServer = await serveKeys(signer.jwks, port)
+    await expect.poll(() => status(token), { timeout: 20_000, interval: 100 }).toBe(200)
+    // From here on the keys are known: the issuer may go again.
+    await keyServer.close()
+    expect(await status(await sign(signer, { claims: { jti: 'another' } }))).toBe(200)
+    await gateway.stop()
+    await backend.close()
+  })
+})
