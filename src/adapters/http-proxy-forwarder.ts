@@ -139,7 +139,8 @@ class HttpProxyExchange implements ForwardHandle {
         if (isCurrent()) this.#onResponse(answer)
       },
       error: (error) => {
-        if (isCurrent()) this.#onError(error)
+        // What goes wrong on the connection behind a whole answer takes nothing from it.
+        if (isCurrent() && !this.#answer?.complete) this.#onError(error)
       },
     }
   }

@@ -65,7 +65,7 @@ export function createAccept({ connections, clientAddress, requestId, record }: 
     }
     connections.began(exchange)
     response.once('close', () => {
-      if (!response.writableFinished) {
+      if (!response.writableFinished && exchange.status !== 101) {
         // The client left: nobody waits for the backend's answer any more.
         exchange.upstream?.abort()
         exchange.cause ??= 'the client left before the answer was complete'

@@ -39,6 +39,8 @@ export function createForward(deps: ForwardDeps) {
     if (exchange.tunnel !== undefined && framing.websocket && exchange.route?.websocket) {
       return deps.upgrade(admitted, exchange.tunnel)
     }
+    // Reading is the only way to notice that the client leaves; what it says no longer matters.
+    exchange.tunnel?.socket.resume().once('end', () => exchange.tunnel?.socket.destroy())
     if (exchange.expectsContinue && exchange.hasBody) response.writeContinue()
     exchange.upstreamStartedMs = performance.now()
     const handle = deps.forwarder.forward(

@@ -80,8 +80,14 @@ export function answerAsterisk(exchange: Exchange): void {
 export function responseOnSocket(request: IncomingMessage, socket: Duplex): ServerResponse {
   const response = new ServerResponse(request)
   response.shouldKeepAlive = false
-  response.assignSocket(socket as Socket)
-  response.once('finish', () => socket.end())
+  const connection = socket as Socket
+  response.assignSocket(connection)
+  response.once('finish', () => {
+    response.detachSocket(connection)
+    response.emit('close')
+    lingerOnClose(connection)
+    connection.destroySoon()
+  })
   return response
 }
 

@@ -84,11 +84,11 @@ export async function startTestGateway(options: GatewayOptions): Promise<TestGat
       const line = page.split('\n').find((text) => text.startsWith(start))
       return line === undefined ? 0 : Number(line.slice(line.lastIndexOf(' ') + 1))
     },
-    fetch: (path, { key, ...init } = {}) =>
-      fetch(`${origin}${path}`, {
-        ...init,
-        headers: { ...(key && { authorization: `Bearer ${key}` }), ...init.headers },
-      }),
+    fetch: (path, { key, ...init } = {}) => {
+      const headers = new Headers(init.headers)
+      if (key !== undefined) headers.set('authorization', `Bearer ${key}`)
+      return fetch(`${origin}${path}`, { ...init, headers })
+    },
     stop: () => (stopped ??= gateway.drain('test')),
   }
 }

@@ -1,8 +1,9 @@
 /** Real tollgate processes, started from the sources and stopped by pid. */
 import { spawn, type ChildProcess } from 'node:child_process'
-import { mkdtempSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { afterAll } from 'vitest'
 
 const sources = join(import.meta.dirname, '..', '..', 'src', 'main.ts')
 
@@ -71,8 +72,17 @@ export function startTollgate(
   }
 }
 
+const folders: string[] = []
+// Registered by the import, so it runs after the hooks of the test file that imports this, which end its processes.
+afterAll(() => {
+  for (const folder of folders.splice(0)) rmSync(folder, { recursive: true, force: true })
+})
+
+/** A fresh folder that goes with the test file. */
 export function temporaryFolder(): string {
-  return mkdtempSync(join(tmpdir(), 'tollgate-test-'))
+  const folder = mkdtempSync(join(tmpdir(), 'tollgate-test-'))
+  folders.push(folder)
+  return folder
 }
 
 /** Writes text into a fresh folder and returns the file's path. */

@@ -1,0 +1,163 @@
+#!/usr/bin/env node
+/** The process's edge: arguments, environment, signals and exit codes. Nothing else reads `process`. */
+import { randomBytes } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { parseArgs } from 'node:util'
+import { checkCommand } from './cli/check.ts'
+import { keysNewCommand } from './cli/keys.ts'
+import type { Running } from './cli/running.ts'
+import { usage, UsageError } from './cli/usage.ts'
+import { ConfigError } from './config/problems.ts'
+
+const OK = 0
+const FAILED = 1
+const REFUSED = 2
+const LINGER_MS = 2_000
+/** npm passes on the SIGINT that the terminal has sent to this process already. */
+const SAME_KEYPRESS_MS = 500
+const signals = ['SIGTERM', 'SIGINT'] as const
+
+const print = (line: string): void => void process.stdout.write(`${line}\n`)
+const complain = (line: string): void => void process.stderr.write(`${line}\n`)
+
+/** What a crash is told to; undefined until something runs. */
+let current: Running | undefined
+
+/** Runs until a signal, which may come during the start already; resolves to the exit code. */
+async function untilSignal(starting: Promise<Running>): Promise<number> {
+  const signalled = new Promise<NodeJS.Signals>((resolve) => {
+    let firstAtMs: number | undefined
+    for (const name of signals) {
+      process.on(name, () => {
+        firstAtMs ??= performance.now()
+        resolve(name)
+        // A second signal says that waiting is not wanted.
+        if (performance.now() - firstAtMs > SAME_KEYPRESS_MS) process.exit(FAILED)
+      })
+    }
+  })
+  current = await starting
+  await current.stop(await signalled)
+  // A handle that somebody forgot to close must not keep a process that has nothing left to do.
+  setTimeout(() => process.exit(OK), LINGER_MS).unref()
+  return OK
+}
+
+async function run(argv: readonly string[]): Promise<number> {
+  const [command, ...rest] = argv
+  const env = process.env
+  if (rest.includes('--help')) return help()
+  const options = (names: readonly string[]): Record<string, string> => readOptions(rest, names)
+  switch (command) {
+    // What runs is loaded when asked for: a check or a key need not wait for it.
+    case 'start': {
+      const { startCommand } = await import('./cli/start.ts')
+      return untilSignal(startCommand({ ...options(['config']), env, print, version: version() }))
+    }
+    case 'demo': {
+      // The catalogue's SQLite makes Node.js 22 print a warning that `start` need not show.
+      const { demoCommand } = await import('./cli/demo.ts')
+      return untilSignal(
+        demoCommand({ ...options(['config', 'db']), env, print, version: version() }),
+      )
+    }
+    case 'catalogue': {
+      const { catalogueCommand } = await import('./cli/catalogue.ts')
+      return untilSignal(catalogueCommand({ ...options(['listen', 'db']), print, complain }))
+    }
+    case 'check':
+      return checkCommand({ file: required(options(['config']), 'config'), env, print })
+    case 'keys':
+      return keysCommand(rest)
+    case '--version':
+      print(version())
+      return OK
+    case '--help':
+    case '-h':
+    case 'help':
+      return help()
+    default:
+      throw new UsageError(
+        command === undefined ? 'a command is missing' : `unknown command "${command}"`,
+      )
+  }
+}
+
+function help(): number {
+  print(usage)
+  return OK
+}
+
+function keysCommand([verb, ...rest]: readonly string[]): number {
+  if (verb !== 'new')
+    throw new UsageError(`keys takes one verb, "new"${verb ? `, not "${verb}"` : ''}`)
+  const options = readOptions(rest, ['client', 'plan', 'expires'])
+  return keysNewCommand({
+    client: required(options, 'client'),
+    plan: required(options, 'plan'),
+    expires: options['expires'],
+    nowMs: Date.now(),
+    randomBytes,
+    print,
+    complain: (fault) => complain(`tollgate: ${fault}`),
+  })
+}
+
+function required(options: Record<string, string>, name: string): string {
+  const value = options[name]
+  if (value === undefined) throw new UsageError(`--${name} is missing`)
+  return value
+}
+
+/** Every option takes a value and may be given once; anything else is a UsageError that names what is taken. */
+function readOptions(args: readonly string[], names: readonly string[]): Record<string, string> {
+  const taken = `this command takes ${names.map((name) => `--${name} VALUE`).join(', ')}`
+  const { tokens } = parseArgs({
+    args: [...args],
+    options: Object.fromEntries(names.map((name) => [name, { type: 'string' as const }])),
+    strict: false,
+    tokens: true,
+  })
+  const values: Record<string, string> = {}
+  for (const token of tokens) {
+    if (token.kind === 'option-terminator') continue
+    if (token.kind === 'positional')
+      throw new UsageError(`"${token.value}" is not an option; ${taken}`)
+    if (!names.includes(token.name))
+      throw new UsageError(`unknown option ${token.rawName}; ${taken}`)
+    if (!token.value) throw new UsageError(`${token.rawName} has no value; ${taken}`)
+    if (token.name in values) throw new UsageError(`${token.rawName} is given twice; keep one`)
+    values[token.name] = token.value
+  }
+  return values
+}
+
+function version(): string {
+  const text = readFileSync(new URL('../package.json', import.meta.url), 'utf8')
+  return (JSON.parse(text) as { version: string }).version
+}
+
+// Whoever read the output may leave at any time; that is no reason to stop answering clients.
+for (const stream of [process.stdout, process.stderr]) stream.on('error', () => undefined)
+
+// A rejection that nobody handles arrives here too.
+process.on('uncaughtException', (error) => {
+  if (current === undefined) complain(`tollgate: ${error.stack ?? error.message}`)
+  else current.crash(error)
+  process.exit(FAILED)
+})
+
+try {
+  process.exitCode = await run(process.argv.slice(2))
+} catch (error) {
+  if (error instanceof UsageError) {
+    complain(`tollgate: ${error.message}\n\n${usage}`)
+    process.exitCode = REFUSED
+  } else if (error instanceof ConfigError) {
+    for (const line of error.format()) complain(line)
+    process.exitCode = REFUSED
+  } else {
+    complain(`tollgate: ${(error as Error).message}`)
+    process.exitCode = FAILED
+  }
+}
