@@ -31,8 +31,8 @@ import {
 import type { Reader } from './scalars.ts'
 import type { Group } from './tree.ts'
 
-/** Each request is decided within 250 ms, so a call must have failed before that. */
-const storeTimeoutAtMostMs = 200
+/** Each request is decided within 250 ms, and may have to wait for two calls. */
+const storeTimeoutAtMostMs = 120
 
 const second = 1000
 const minute = 60 * second

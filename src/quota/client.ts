@@ -9,12 +9,14 @@ export interface Client {
   /** The call under way, or the last one; never rejects. */
   inFlight: Promise<void> | undefined
   waiting: Waiter[]
+  /** Requests that wait for a decision, those of the call under way included. */
+  pending: number
   /** Answers in a row that said the authority had lost its data. */
   lostInARow: number
 }
 
-/** A request that waits for a call; joinedMs is on the monotonic clock. */
-export type Waiter = { readonly limits: Limits; readonly joinedMs: number } & (
+/** A request that waits for a call. */
+export type Waiter = { readonly limits: Limits } & (
   | { readonly kind: 'take'; resolve(decision: QuotaDecision): void }
   | { readonly kind: 'look'; resolve(view: QuotaView | undefined): void }
 )

@@ -1,4 +1,7 @@
-/** The calls of this process to the authority: one in flight per client, shared by all who wait, and what happens when it fails. */
+/**
+ * The calls of this process to the authority: one in flight per client, shared by all who wait, and what happens when it
+ * fails. Who arrives during a call goes with the next, so nobody waits longer than two calls may take.
+ */
 import type { Limits, OutageMode } from '../config/config.ts'
 import {
   applyReply,
@@ -25,8 +28,6 @@ interface Call {
 const WAITERS_PER_CALL = 1024
 const ASK_AGAIN_AFTER_LOSS_MS = 15
 const LOSSES_IN_A_ROW = 3
-/** A request is decided within this, also when it had to wait for the call of another. */
-const DECIDE_WITHIN_MS = 240
 
 export interface LeaseCallsOptions {
   readonly authority: Authority
@@ -168,17 +169,9 @@ export function createLeaseCalls(options: LeaseCallsOptions): LeaseCalls {
   }
 
   const pump = (client: Client): void => {
-    const nowMs = clock.nowMs()
-    const patienceMs = Math.max(0, DECIDE_WITHIN_MS - options.timeoutMs)
     const undecided = serve(client, client.waiting, 0)
-    const isPatient = (waiter: Waiter): boolean => nowMs - waiter.joinedMs <= patienceMs
-    lose(
-      client,
-      undecided.filter((waiter) => !isPatient(waiter)),
-    )
-    const patient = undecided.filter(isPatient)
-    const batch = patient.slice(0, WAITERS_PER_CALL)
-    client.waiting = patient.slice(WAITERS_PER_CALL)
+    const batch = undecided.slice(0, WAITERS_PER_CALL)
+    client.waiting = undecided.slice(WAITERS_PER_CALL)
     if (batch.length === 0) return
     const asked = ask(client, batch.filter((waiter) => waiter.kind === 'take').length)
     if (asked !== undefined) {
@@ -186,7 +179,7 @@ export function createLeaseCalls(options: LeaseCallsOptions): LeaseCalls {
       return
     }
     client.waiting = []
-    lose(client, patient)
+    lose(client, undecided)
   }
 
   return {
@@ -195,9 +188,8 @@ export function createLeaseCalls(options: LeaseCallsOptions): LeaseCalls {
     },
 
     take: (client, limits) => {
-      const joinedMs = clock.nowMs()
       type Resolve = (decision: QuotaDecision) => void
-      const waiter = (resolve: Resolve): Waiter => ({ kind: 'take', limits, joinedMs, resolve })
+      const waiter = (resolve: Resolve): Waiter => ({ kind: 'take', limits, resolve })
       if (client.isCalling) return new Promise((resolve) => client.waiting.push(waiter(resolve)))
       for (let attempt = 0; attempt < LOSSES_IN_A_ROW; attempt++) {
         const asked = ask(client, 1)
@@ -219,9 +211,8 @@ export function createLeaseCalls(options: LeaseCallsOptions): LeaseCalls {
     },
 
     look: (client, limits) => {
-      const joinedMs = clock.nowMs()
       type Resolve = (view: QuotaView | undefined) => void
-      const waiter = (resolve: Resolve): Waiter => ({ kind: 'look', limits, joinedMs, resolve })
+      const waiter = (resolve: Resolve): Waiter => ({ kind: 'look', limits, resolve })
       if (client.isCalling) return new Promise((resolve) => client.waiting.push(waiter(resolve)))
       const asked = ask(client, 0)
       if (asked === undefined) return undefined

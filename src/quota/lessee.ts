@@ -1,5 +1,6 @@
 /** Decides the requests of this process: from memory where the answer is known, else through one call to the authority. */
 import type { Limits, OutageMode } from '../config/config.ts'
+import { createAfterOutage } from './after-outage.ts'
 import type { Client } from './client.ts'
 import { createLeaseCalls } from './lease-calls.ts'
 import { createLease, decideFromMemory, hasUnspent, isTold, quotaView } from './lease.ts'
@@ -45,11 +46,15 @@ export function createLessee(options: LesseeOptions): Lessee {
   let incarnations = 0
   let forgetAtMs = clock.nowMs() + FORGET_EVERY_MS
 
+  const afterOutage = createAfterOutage(options.outage)
   const calls = createLeaseCalls({
     ...options,
     timers,
     observe,
-    onUncertain: (client) => void uncertain.add(client),
+    onUncertain: (client) => {
+      uncertain.add(client)
+      afterOutage.begin(client.lease.activeProcesses, clock.nowMs())
+    },
     onCertain: (client) => void uncertain.delete(client),
     onLoss: () => {
       const nowMs = clock.nowMs()
@@ -73,7 +78,14 @@ export function createLessee(options: LesseeOptions): Lessee {
       // A new holder name each time: what a forgotten lease used stays counted under the old one.
       const holder = `${processId}.${(incarnations++).toString(36)}`
       const lease = createLease(id, { holder, limits, nowMs })
-      client = { lease, isCalling: false, inFlight: undefined, waiting: [], lostInARow: 0 }
+      client = {
+        lease,
+        isCalling: false,
+        inFlight: undefined,
+        waiting: [],
+        pending: 0,
+        lostInARow: 0,
+      }
       clients.add(id, client)
     }
     client.lease.limits = limits
@@ -124,14 +136,28 @@ export function createLessee(options: LesseeOptions): Lessee {
         clients.delete(id)
   }
   const stopSweeping = timers.every(SWEEP_EVERY_MS, sweep)
-  options.authority.onReturn?.(restateAll)
+  options.authority.onReturn?.(() => {
+    let activeProcesses = 1
+    for (const { lease } of clients.values())
+      activeProcesses = Math.max(activeProcesses, lease.activeProcesses)
+    afterOutage.begin(activeProcesses, clock.nowMs())
+    restateAll()
+  })
 
   return {
     take: (id, limits) => {
       const nowMs = clock.nowMs()
       const client = clientOf(id, limits, nowMs)
-      const decision = decideFromMemory(client.lease, limits, nowMs) ?? calls.take(client, limits)
-      return decision instanceof Promise ? decision.then(tell) : tell(decision)
+      const decision =
+        decideFromMemory(client.lease, limits, nowMs) ??
+        afterOutage.refusal(client, limits, nowMs) ??
+        calls.take(client, limits)
+      if (!(decision instanceof Promise)) return tell(decision)
+      client.pending += 1
+      return decision.then((decided) => {
+        client.pending -= 1
+        return tell(decided)
+      })
     },
 
     look: (id, limits) => {

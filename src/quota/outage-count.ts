@@ -26,16 +26,7 @@ export function decideDuringOutage(
     const blocked = [day, minute].find(
       (window) => !hasShareLeft(window, limitOf(limits, window), activeProcesses),
     )
-    if (blocked !== undefined) {
-      return {
-        kind: 'refused',
-        view: undefined,
-        degraded: true,
-        window: blocked.kind,
-        limit: limitOf(limits, blocked),
-        retryAfterSeconds: secondsLeft(blocked, times.nowMs),
-      }
-    }
+    if (blocked !== undefined) return degradedRefusal(blocked, limits, times.nowMs)
   }
   minute.used += 1
   day.used += 1
@@ -45,6 +36,33 @@ export function decideDuringOutage(
     degraded: true,
     minuteIndex: minute.index,
     dayIndex: day.index,
+  }
+}
+
+/**
+ * Refuses what is beyond the share of one of `sharers` processes, whatever the authority would grant.
+ * pending: requests of the client that the authority is being asked for.
+ */
+export function shareRefusal(
+  { minute, day }: Lease,
+  limits: Limits,
+  { nowMs, sharers, pending }: { nowMs: number; sharers: number; pending: number },
+): QuotaDecision | undefined {
+  const blocked = [day, minute].find((window) => {
+    const used = nowMs < window.endsByMs ? window.used : 0
+    return used + pending >= Math.floor(limitOf(limits, window) / sharers)
+  })
+  return blocked && degradedRefusal(blocked, limits, nowMs)
+}
+
+function degradedRefusal(window: LeasedWindow, limits: Limits, nowMs: number): QuotaDecision {
+  return {
+    kind: 'refused',
+    view: undefined,
+    degraded: true,
+    window: window.kind,
+    limit: limitOf(limits, window),
+    retryAfterSeconds: secondsLeft(window, nowMs),
   }
 }
 

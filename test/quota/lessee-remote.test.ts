@@ -197,14 +197,16 @@ describe('a lessee of an authority behind a network', () => {
       expect(await truth()).toEqual({ minute: 0, day: 0, used: 0 })
     })
 
-    it('serves no waiter past a quarter of a second, however slow the answers are', async () => {
+    it('lets nobody wait for more than two calls', async () => {
       const lessee = createTestLessee(network, timeline, { outage: 'open' })
-      network.delayMs = 160
+      network.delayMs = 90
       const first = lessee.take('acme', limits)
-      const second = lessee.take('acme', limits)
-      await timeline.pass(165)
-      expect(admitted(await first).degraded).toBe(false)
-      expect(admitted(await second).degraded).toBe(true)
+      await timeline.pass(1)
+      const others = Array.from({ length: 5 }, () => lessee.take('acme', limits))
+      await timeline.pass(180)
+      for (const decision of await all([first, ...others]))
+        expect(admitted(decision).degraded).toBe(false)
+      expect(network.calls.map(({ need }) => need)).toEqual([1, 5])
     })
   })
 
@@ -240,6 +242,33 @@ describe('a lessee of an authority behind a network', () => {
       network.state = 'up'
       await timeline.pass(1000)
       expect(await truth()).toEqual({ minute: 8, day: 8, used: 8 })
+    })
+
+    it('stays within its share after the return until the others have stated theirs', async () => {
+      const networks = [network, createNetwork(authority, timeline)]
+      const lessees = networks.map((one, n) =>
+        createTestLessee(one, timeline, { processId: `p${n}` }),
+      )
+      const [early, late] = lessees
+      if (early === undefined || late === undefined) throw new Error('two lessees')
+      admitted(await early.take('acme', limits))
+      admitted(await late.take('acme', limits))
+      admitted(await early.take('acme', limits))
+      for (const one of networks) one.state = 'away'
+      // Five each is the share of two; the late one spends its own while nobody can be told.
+      for (let n = 0; n < 4; n++) admitted(atOnce(late.take('acme', limits)))
+      refused(atOnce(late.take('acme', limits)))
+      network.state = 'up'
+      network.announceReturn()
+      await timeline.pass(5)
+      const burst = await all(Array.from({ length: 8 }, () => early.take('acme', limits)))
+      expect(burst.filter(({ kind }) => kind === 'admitted')).toHaveLength(3)
+      expect(burst.at(-1)).toMatchObject({ kind: 'refused', degraded: true, view: undefined })
+      networks[1]?.announceReturn()
+      for (const one of networks) one.state = 'up'
+      await timeline.pass(1100)
+      expect(await truth()).toMatchObject({ minute: 10, used: 10 })
+      refused(await early.take('acme', limits))
     })
 
     it('never admits more than was left when the authority last spoke', async () => {
