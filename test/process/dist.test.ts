@@ -1,0 +1,65 @@
+import { execFile } from 'node:child_process'
+import { cpSync, existsSync, symlinkSync } from 'node:fs'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { keys } from '../helpers/gateway.ts'
+import { temporaryFolder } from '../helpers/processes.ts'
+import {
+  call,
+  configFile,
+  endAll,
+  eventually,
+  rawBackend,
+  redisServer,
+  tollgate,
+} from './gateways.ts'
+
+const exec = promisify(execFile)
+const root = join(import.meta.dirname, '..', '..')
+
+afterAll(endAll)
+
+describe('the build', () => {
+  // A copy, so that a dist folder in the tree is neither used nor touched.
+  const copy = temporaryFolder()
+  const main = join(copy, 'dist', 'main.js')
+
+  beforeAll(async () => {
+    for (const name of ['src', 'config', 'package.json', 'tsconfig.json'])
+      cpSync(join(root, name), join(copy, name), { recursive: true })
+    symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'))
+    await exec('npm', ['run', 'build'], { cwd: copy }).catch(({ stdout }: { stdout: string }) => {
+      // The compiler complains on stdout, which the error's own message leaves out.
+      throw new Error(stdout)
+    })
+  }, 120_000)
+
+  it('holds the script that Redis runs beside the program that sends it', () => {
+    expect(existsSync(join(copy, 'dist', 'quota', 'take.lua'))).toBe(true)
+  })
+
+  it('tells its version and takes the example configuration', async () => {
+    const version = await exec(process.execPath, [main, '--version'])
+    expect(version.stdout).toMatch(/^\d+\.\d+\.\d+\n$/)
+    const example = join(copy, 'config', 'gateway.yaml')
+    const { stdout } = await exec(process.execPath, [main, 'check', '--config', example])
+    expect(stdout).toContain('gateway.yaml: ok')
+  })
+
+  it('starts, counts in Redis, forwards, and stops', async () => {
+    const [redis, backend] = await Promise.all([redisServer(), rawBackend()])
+    const file = configFile(backend.url, { store: `store: { redis: "${redis.url}" }` })
+    const started = tollgate(['start', '--config', file], { main })
+    const origin = new URL(await started.listening('tollgate')).origin
+    const admin = await started.listening('admin')
+    await eventually('the store is in use', async () =>
+      (await (await fetch(`${admin}/readyz`)).text()).includes('"available"'),
+    )
+    const answer = await call(`${origin}/v1/pets`, keys.pro)
+    expect([answer.status, answer.body]).toEqual([200, 'ok'])
+    expect(answer.headers.get('x-ratelimit-remaining')).toBe('299')
+    started.signal('SIGTERM')
+    expect((await started.finished).code).toBe(0)
+  })
+})

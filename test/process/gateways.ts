@@ -1,0 +1,178 @@
+/** Gateways as processes of their own, calls to them, and what they have written into Redis. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { quotaKey } from '../../src/quota/authority-redis.ts'
+import { configText, sha256 } from '../helpers/gateway.ts'
+import { startTollgate, temporaryFile, type TollgateProcess } from '../helpers/processes.ts'
+import { startRawBackend, type RawBackend } from '../helpers/raw-backend.ts'
+import { startRedisServer, type RedisServer } from '../helpers/redis-server.ts'
+
+export interface GatewayProcess extends TollgateProcess {
+  /** Such as http://127.0.0.1:40001 */
+  readonly origin: string
+  readonly adminOrigin: string
+  call(key: string | undefined, path?: string, init?: RequestInit): Promise<Answer>
+  /** The value of a metric line that starts with this text, 0 if absent. */
+  metric(start: string): Promise<number>
+  /** Log lines of this event so far. */
+  logged(event: string): Record<string, unknown>[]
+}
+
+export interface Answer {
+  readonly status: number
+  readonly headers: Headers
+  readonly body: string
+  /** `code` of an Error body, else undefined. */
+  readonly code: string | undefined
+  /** From the call to the end of the body, at the client. */
+  readonly tookMs: number
+}
+
+const cleanups: (() => Promise<void>)[] = []
+
+/** To be called once per test file, after all its tests: ends every process that was started here. */
+export async function endAll(): Promise<void> {
+  await Promise.all(cleanups.splice(0).map((cleanup) => cleanup()))
+}
+
+/** A process that endAll ends. */
+export function tollgate(...args: Parameters<typeof startTollgate>): TollgateProcess {
+  const started = startTollgate(...args)
+  cleanups.push(() => started.end())
+  return started
+}
+
+export async function redisServer(): Promise<RedisServer> {
+  const server = await startRedisServer()
+  cleanups.push(() => server.stop())
+  return server
+}
+
+export async function rawBackend(
+  ...options: Parameters<typeof startRawBackend>
+): Promise<RawBackend> {
+  const backend = await startRawBackend(...options)
+  cleanups.push(() => backend.close())
+  return backend
+}
+
+/** Runs `tollgate ARGS` to its end. */
+export const run = (...args: string[]) => tollgate(args).finished
+
+/** Starts a gateway with the configuration file and waits until both listeners are up and a store, if any, is in use. */
+export async function gatewayProcess(
+  file: string,
+  { env = {}, waitForStore = true }: { env?: Record<string, string>; waitForStore?: boolean } = {},
+): Promise<GatewayProcess> {
+  const started = tollgate(['start', '--config', file], { env })
+  const origin = new URL(await started.listening('tollgate')).origin
+  const adminOrigin = await started.listening('admin')
+  if (waitForStore)
+    await eventually('the store is in use', async () => {
+      const page = await (await fetch(`${adminOrigin}/readyz`)).text()
+      return page.includes('"available"') || page.includes('"embedded"')
+    })
+  return {
+    ...started,
+    origin,
+    adminOrigin,
+    call: (key, path = '/v1/pets', init = {}) => call(`${origin}${path}`, key, init),
+    metric: (start) => metric(adminOrigin, start),
+    logged: (event) =>
+      started
+        .stderr()
+        .split('\n')
+        .filter((line) => line.startsWith('{') && line.endsWith('}'))
+        .map((line) => JSON.parse(line) as Record<string, unknown>)
+        .filter((line) => line['event'] === event),
+  }
+}
+
+export async function call(
+  url: string,
+  key: string | undefined,
+  init: RequestInit = {},
+): Promise<Answer> {
+  const startedMs = performance.now()
+  const headers = new Headers(init.headers)
+  if (key !== undefined) headers.set('authorization', `Bearer ${key}`)
+  const response = await fetch(url, { ...init, headers })
+  const body = await response.text()
+  const tookMs = performance.now() - startedMs
+  const isError = response.headers.get('content-type')?.startsWith('application/json') === true
+  const code = isError && !response.ok ? (JSON.parse(body) as { code: string }).code : undefined
+  return { status: response.status, headers: response.headers, body, code, tookMs }
+}
+
+async function metric(adminOrigin: string, start: string): Promise<number> {
+  const page = await (await fetch(`${adminOrigin}/metrics`)).text()
+  const line = page.split('\n').find((text) => text.startsWith(start))
+  return line === undefined ? 0 : Number(line.slice(line.lastIndexOf(' ') + 1))
+}
+
+export interface TestClient {
+  readonly id: string
+  readonly keys: readonly string[]
+  readonly perMinute: number
+  readonly perDay?: number
+}
+
+/** YAML of clients with limits of their own; key ids are CLIENT-1, CLIENT-2 and so on. */
+export function clientsBlock(clients: readonly TestClient[]): string {
+  const entries = clients.map(({ id, keys, perMinute, perDay = 1_000_000 }) => {
+    const list = keys.map((key, at) => `{ id: ${id}-${at + 1}, sha256: ${sha256(key)} }`)
+    return `  - { id: ${id}, plan: enterprise, limits: { perMinute: ${perMinute}, perDay: ${perDay} }, keys: [${list.join(', ')}] }`
+  })
+  return `clients:\n${entries.join('\n')}`
+}
+
+/** A configuration file for gateways in front of one backend. */
+export function configFile(upstream: string, blocks: Record<string, string> = {}): string {
+  return temporaryFile('gateway.yaml', configText({ upstreams: [upstream], blocks }))
+}
+
+/** What Redis holds of a client: totals of both windows. Absent fields count as 0. */
+export function quotaInRedis(redis: RedisServer, client: string) {
+  const lines = redis.cli('HGETALL', quotaKey('tollgate', client)).split('\n')
+  const field = (name: string): number => Number(lines[lines.indexOf(name) + 1] ?? 0)
+  return {
+    minuteTaken: field('minuteTaken'),
+    minuteUsed: field('minuteUsed'),
+    dayTaken: field('dayTaken'),
+    dayUsed: field('dayUsed'),
+  }
+}
+
+/** Asks until the condition holds; throws after timeoutMs. Resolves with how long it took, in ms. */
+export async function eventually(
+  what: string,
+  condition: () => boolean | Promise<boolean>,
+  timeoutMs = 15_000,
+): Promise<number> {
+  const startedMs = performance.now()
+  while (!(await condition())) {
+    if (performance.now() - startedMs > timeoutMs)
+      throw new Error(`waited ${timeoutMs} ms in vain for: ${what}`)
+    await sleep(20)
+  }
+  return performance.now() - startedMs
+}
+
+/** The member at this place, counted round the end. */
+export function pick<Member>(list: readonly Member[], at: number): Member {
+  const member = list[at % list.length]
+  if (member === undefined) throw new Error('an empty list has nothing to pick')
+  return member
+}
+
+export const times = <Value>(count: number, make: (at: number) => Value): Value[] =>
+  Array.from({ length: count }, (_, at) => make(at))
+
+/** How many answers have each status and code, such as { '200': 3, '429 rate_limit_exceeded': 1 }. */
+export function tally(answers: readonly Answer[]): Record<string, number> {
+  const counts: Record<string, number> = {}
+  for (const { status, code } of answers) {
+    const name = code === undefined ? String(status) : `${status} ${code}`
+    counts[name] = (counts[name] ?? 0) + 1
+  }
+  return counts
+}

@@ -1,0 +1,309 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { OutageMode } from '../../src/config/config.ts'
+import { minuteWithAtLeast } from '../helpers/gateway.ts'
+import type { RedisServer } from '../helpers/redis-server.ts'
+import {
+  call,
+  clientsBlock,
+  configFile,
+  endAll,
+  eventually,
+  gatewayProcess,
+  pick,
+  quotaInRedis,
+  rawBackend,
+  redisServer,
+  tally,
+  times,
+  type Answer,
+  type GatewayProcess,
+  type TestClient,
+} from './gateways.ts'
+
+afterAll(endAll)
+
+const key = 'tg_outage_key'
+const client = (perMinute: number): TestClient => ({ id: 'acme', keys: [key], perMinute })
+
+interface Scene {
+  readonly redis: RedisServer
+  readonly gateways: readonly GatewayProcess[]
+  readonly file: string
+  requestsAtBackend(): number
+}
+
+async function scene(mode: OutageMode, perMinute: number, processes = 1): Promise<Scene> {
+  const [redis, backend] = await Promise.all([redisServer(), rawBackend()])
+  const file = configFile(backend.url, {
+    store: `store: { redis: "${redis.url}", onOutage: ${mode} }`,
+    clients: clientsBlock([client(perMinute)]),
+    bans: 'bans: { grace: 0s }',
+  })
+  const gateways = await Promise.all(times(processes, () => gatewayProcess(file)))
+  return { redis, gateways, file, requestsAtBackend: () => backend.requests.length }
+}
+
+interface Load {
+  /** Answers that tell the quota, and those that do not, so far. */
+  readonly answers: Answer[]
+  /** How long answers of the admin listener took meanwhile, which ask for no decision. */
+  readonly undecidedMs: number[]
+  /** Those that came from now on. */
+  since(): () => Answer[]
+  stop(): Promise<void>
+}
+
+/** A few callers that go on without end, spread over the gateways. */
+function startLoad(gateways: readonly GatewayProcess[], callers = 4): Load {
+  const answers: Answer[] = []
+  const undecidedMs: number[] = []
+  const over = new AbortController()
+  const repeat = async (work: () => Promise<void>): Promise<void> => {
+    while (!over.signal.aborted) {
+      await work()
+      await sleep(20)
+    }
+  }
+  const running = Promise.all([
+    ...times(callers, (at) =>
+      repeat(async () => {
+        answers.push(await pick(gateways, at).call(key))
+      }),
+    ),
+    ...gateways.map(({ adminOrigin }) =>
+      repeat(async () => {
+        undecidedMs.push((await call(`${adminOrigin}/healthz`, undefined)).tookMs)
+      }),
+    ),
+  ])
+  return {
+    answers,
+    undecidedMs,
+    since: () => {
+      const from = answers.length
+      return () => answers.slice(from)
+    },
+    stop: async () => {
+      over.abort()
+      await running
+    },
+  }
+}
+
+const quotaFields = ['x-ratelimit-limit', 'x-ratelimit-remaining', 'x-ratelimit-reset', 'ratelimit']
+const tellsQuota = ({ headers }: Answer): boolean => headers.has('x-ratelimit-remaining')
+const tellsNothing = ({ headers }: Answer): boolean =>
+  quotaFields.every((name) => !headers.has(name))
+
+const quantile = (values: readonly number[], share: number): number =>
+  [...values].sort((a, b) => a - b)[Math.floor((values.length - 1) * share)] ?? 0
+
+/**
+ * The promise is 250 ms for a decision. The time measured here ends in a test process that shares two cores with
+ * Redis, gateways and other tests; how much of it is the machine's is known from calls that need no decision.
+ */
+function expectDecidedInTime(answers: readonly Answer[], undecidedMs: readonly number[]): void {
+  expect(answers.length).toBeGreaterThan(20)
+  expect(undecidedMs.length).toBeGreaterThan(20)
+  const tookMs = answers.map((answer) => answer.tookMs)
+  expect(quantile(tookMs, 0.5)).toBeLessThan(250)
+  expect(quantile(tookMs, 0.99)).toBeLessThan(250 + quantile(undecidedMs, 0.99))
+  expect(quantile(tookMs, 1)).toBeLessThan(1_000 + quantile(undecidedMs, 1))
+}
+
+/** From now until an answer tells the quota again; 2 s are promised, the rest is for the clock of a busy machine. */
+async function expectRecovery(load: Load): Promise<void> {
+  const fresh = load.since()
+  expect(await eventually('recovery', () => fresh().some(tellsQuota), 10_000)).toBeLessThan(2_500)
+}
+
+/** Every admission is known to Redis, once. */
+async function expectChargedOnce({ redis, requestsAtBackend }: Scene): Promise<void> {
+  const admitted = requestsAtBackend()
+  await eventually('the charges in Redis', () => quotaInRedis(redis, 'acme').dayUsed === admitted)
+  // A late execution of a call that had timed out would show now.
+  await sleep(300)
+  expect(quotaInRedis(redis, 'acme').dayUsed).toBe(admitted)
+  // Tokens in hand go back when nobody spends them.
+  await eventually('no token left over', () => quotaInRedis(redis, 'acme').dayTaken === admitted)
+}
+
+const outages = {
+  frozen: {
+    begin: async (redis: RedisServer) => redis.freeze(),
+    end: async (redis: RedisServer) => redis.thaw(),
+  },
+  killed: {
+    begin: (redis: RedisServer) => redis.kill(),
+    end: (redis: RedisServer) => redis.restart(),
+  },
+} as const
+
+/** Load before, during and after an outage; returns the answers given without the store. */
+async function throughOutage(stage: Scene, kind: keyof typeof outages): Promise<Answer[]> {
+  const { redis, gateways } = stage
+  const load = startLoad(gateways)
+  try {
+    await eventually('answers with the store', () => load.answers.filter(tellsQuota).length > 40)
+    const whole = load.since()
+    await outages[kind].begin(redis)
+    await eventually('an answer without the store', () => whole().some(tellsNothing))
+    // Those under way when it began have been decided by then.
+    await sleep(300)
+    const without = load.since()
+    await sleep(1_200)
+    const during = without()
+    await outages[kind].end(redis)
+    await expectRecovery(load)
+    await eventually('answers with the store only', () => {
+      const last = load.answers.slice(-20)
+      return last.every((answer) => answer.status === 200 && tellsQuota(answer))
+    })
+    expectDecidedInTime(whole(), load.undecidedMs)
+    return during
+  } finally {
+    await load.stop()
+  }
+}
+
+async function expectToldOfOutage({ gateways }: Scene): Promise<void> {
+  for (const gateway of gateways) {
+    expect(gateway.logged('storeLost').length).toBeGreaterThan(0)
+    await eventually('the log line', () => gateway.logged('storeBack').length > 0)
+    expect(await gateway.metric('tollgate_store_up')).toBe(1)
+    expect(await gateway.metric('tollgate_store_outages_total')).toBeGreaterThan(0)
+  }
+}
+
+const degraded = (gateway: GatewayProcess, mode: OutageMode): Promise<number> =>
+  gateway.metric(`tollgate_degraded_decisions_total{mode="${mode}"}`)
+
+describe('while Redis is away under load', () => {
+  const cases = (['local', 'open', 'closed'] as const).flatMap((mode) =>
+    (['frozen', 'killed'] as const).map((kind) => ({ mode, kind })),
+  )
+  let scenes: readonly Scene[] = []
+  // Before all of them, since the start of a process costs so much that the others would feel it.
+  beforeAll(async () => {
+    scenes = await Promise.all(cases.map(({ mode }) => scene(mode, 1_000_000, 2)))
+  })
+
+  it.concurrent.each(cases.map((each, at) => ({ ...each, at })))(
+    'every request is decided in time, and charged once if it was admitted ($mode, $kind)',
+    async ({ mode, kind, at }) => {
+      const stage = pick(scenes, at)
+      const during = await throughOutage(stage, kind)
+      const expected = mode === 'closed' ? '503 service_unavailable' : '200'
+      expect(tally(during)).toEqual({ [expected]: during.length })
+      expect(during.every(tellsNothing)).toBe(true)
+      const counts = await Promise.all(stage.gateways.map((gateway) => degraded(gateway, mode)))
+      expect(counts.reduce((sum, count) => sum + count, 0)).toBeGreaterThanOrEqual(during.length)
+      await expectToldOfOutage(stage)
+      await expectChargedOnce(stage)
+    },
+    60_000,
+  )
+})
+
+describe.concurrent('what onOutage promises', () => {
+  it('local: each process admits its share of the limit, and the whole is never exceeded', async () => {
+    const stage = await scene('local', 100, 2)
+    const { redis, gateways } = stage
+    await minuteWithAtLeast(20_000)
+    const send = (count: number): Promise<Answer[]> =>
+      Promise.all(times(count, (at) => pick(gateways, at).call(key)))
+    // One after the other, so that each process has heard of the other.
+    for (let round = 0; round < 10; round++) await send(2)
+    redis.freeze()
+    const without = await send(200)
+    const counts = tally(without)
+    expect(counts).toEqual({ '200': 80, '429 rate_limit_exceeded': 120 })
+    const refused = without.filter(({ status }) => status === 429)
+    for (const { headers } of refused)
+      expect(Number(headers.get('retry-after'))).toBeGreaterThanOrEqual(1)
+    expect(refused.every(tellsNothing)).toBe(true)
+    expect(stage.requestsAtBackend()).toBe(100)
+    // A refusal without the store may be unjust, so it is no strike.
+    expect(await pick(gateways, 0).metric('tollgate_strikes_total')).toBe(0)
+    redis.thaw()
+    // Until every process has stated what it admitted, the first to be back cannot know.
+    await expectChargedOnce(stage)
+    // For a second each goes on within its share, so that all have been heard.
+    for (const gateway of gateways)
+      await eventually('quota headers again', async () => tellsQuota(await gateway.call(key)))
+    const after = await send(10)
+    expect(tally(after)).toEqual({ '429 rate_limit_exceeded': 10 })
+    expect(after.every(tellsQuota)).toBe(true)
+    await expectChargedOnce(stage)
+  }, 120_000)
+
+  it('local: whoever is back first does not spend what another spent unheard', async () => {
+    const stage = await scene('local', 100, 2)
+    const { redis, gateways } = stage
+    await minuteWithAtLeast(20_000)
+    const [early, late] = [pick(gateways, 0), pick(gateways, 1)]
+    for (let round = 0; round < 10; round++) await Promise.all([early.call(key), late.call(key)])
+    redis.freeze()
+    // Both notice; the share of the late one is then spent where nobody hears of it.
+    await Promise.all(times(10, () => early.call(key)))
+    await Promise.all(times(60, () => late.call(key)))
+    expect(stage.requestsAtBackend()).toBe(20 + 10 + 40)
+    redis.thaw()
+    for (let round = 0; round < 30; round++) {
+      await Promise.all(times(10, () => early.call(key)))
+      await new Promise((resolve) => setTimeout(resolve, 50))
+    }
+    expect(stage.requestsAtBackend()).toBe(100)
+    await expectChargedOnce(stage)
+  }, 120_000)
+
+  it('open: admits beyond the limit, and is back at the limit when Redis is', async () => {
+    const stage = await scene('open', 20)
+    const { redis, gateways } = stage
+    const gateway = pick(gateways, 0)
+    await minuteWithAtLeast(20_000)
+    expect((await gateway.call(key))?.status).toBe(200)
+    redis.freeze()
+    const without = await Promise.all(times(60, () => gateway.call(key)))
+    expect(without.every((answer) => answer.status === 200)).toBe(true)
+    expect(await degraded(gateway, 'open')).toBe(60)
+    redis.thaw()
+    await eventually('the limit again', async () => (await gateway.call(key))?.status === 429)
+    await expectChargedOnce(stage)
+  }, 120_000)
+})
+
+describe.concurrent('Redis that is not there at the start', () => {
+  it.each(['local', 'open', 'closed'] as const)(
+    'does not keep a gateway from starting (%s); readiness tells, and it comes back by itself',
+    async (mode) => {
+      const [redis, backend] = await Promise.all([redisServer(), rawBackend()])
+      await redis.kill()
+      const file = configFile(backend.url, {
+        store: `store: { redis: "${redis.url}", onOutage: ${mode} }`,
+        clients: clientsBlock([client(100)]),
+      })
+      const gateway = await gatewayProcess(file, { waitForStore: false })
+      const ready = async () => {
+        const response = await fetch(`${gateway.adminOrigin}/readyz`)
+        return { status: response.status, body: await response.text() }
+      }
+      const isUsable = mode !== 'closed'
+      const away = await ready()
+      expect(away.status).toBe(isUsable ? 200 : 503)
+      expect(away.body).toContain(`away; onOutage is ${mode}`)
+      const without = await gateway.call(key)
+      expect(without.status).toBe(isUsable ? 200 : 503)
+      expect(tellsNothing(without)).toBe(true)
+      expect(await gateway.metric('tollgate_store_up')).toBe(0)
+      await redis.restart()
+      await eventually('the store in use', async () => tellsQuota(await gateway.call(key)), 5_000)
+      const back = await ready()
+      expect([back.status, back.body.includes('"available"')]).toEqual([200, true])
+      const admitted = backend.requests.length
+      await eventually('charges', () => quotaInRedis(redis, 'acme').dayUsed === admitted)
+    },
+    60_000,
+  )
+})

@@ -1,0 +1,167 @@
+import { afterAll, describe, expect, it } from 'vitest'
+import { minuteWithAtLeast } from '../helpers/gateway.ts'
+import type { RedisServer } from '../helpers/redis-server.ts'
+import {
+  clientsBlock,
+  configFile,
+  endAll,
+  eventually,
+  gatewayProcess,
+  pick,
+  quotaInRedis,
+  rawBackend,
+  redisServer,
+  tally,
+  times,
+  type GatewayProcess,
+  type TestClient,
+} from './gateways.ts'
+
+afterAll(endAll)
+
+const client = (id: string, perMinute: number, keys = [`tg_${id}`]): TestClient => ({
+  id,
+  keys,
+  perMinute,
+  perDay: 1000,
+})
+
+/** No call here comes late enough after a 429 to be a strike: bans are another matter. */
+const onRedis = ({ url }: RedisServer) => ({
+  // The longest that is taken, since a busy machine is no outage.
+  store: `store: { redis: "${url}", timeout: 120ms }`,
+  bans: 'bans: { grace: 1m }',
+})
+
+/** Gateways on one Redis, in front of one backend. */
+async function fleet(size: number, clients: readonly TestClient[]) {
+  const [redis, backend] = await Promise.all([redisServer(), rawBackend()])
+  const file = configFile(backend.url, {
+    ...onRedis(redis),
+    clients: clientsBlock(clients),
+  })
+  const start = (): Promise<GatewayProcess> => gatewayProcess(file)
+  return { redis, backend, start, gateways: await Promise.all(times(size, start)) }
+}
+
+const dayLeft = (headers: Headers): number =>
+  Number(/"day";r=(\d+)/.exec(headers.get('ratelimit') ?? '')?.[1])
+
+// One after the other: processes that starve each other of the processor would look like a store that is away.
+describe('three gateways on one Redis', () => {
+  it('admit exactly the limit between them, and charge nothing for what they refuse', async () => {
+    const { redis, backend, gateways } = await fleet(3, [client('acme', 100)])
+    await minuteWithAtLeast(20_000)
+    const answers = await Promise.all(times(300, (at) => pick(gateways, at).call('tg_acme')))
+    expect(tally(answers)).toEqual({ '200': 100, '429 rate_limit_exceeded': 200 })
+    expect(backend.requests).toHaveLength(100)
+    for (const { status, headers } of answers) {
+      expect(headers.get('x-ratelimit-limit')).toBe('100')
+      if (status === 429) expect(headers.get('x-ratelimit-remaining')).toBe('0')
+    }
+    const spent = { minuteTaken: 100, minuteUsed: 100, dayTaken: 100, dayUsed: 100 }
+    expect(quotaInRedis(redis, 'acme')).toEqual(spent)
+
+    const refused = await Promise.all(times(60, (at) => pick(gateways, at).call('tg_acme')))
+    for (const answer of refused) {
+      expect(answer.status).toBe(429)
+      expect(dayLeft(answer.headers)).toBe(900)
+    }
+    expect(quotaInRedis(redis, 'acme')).toEqual(spent)
+    expect(backend.requests).toHaveLength(100)
+
+    // A raised limit admits again at once, and the day goes on from where it was.
+    const raised = await gatewayProcess(
+      configFile(backend.url, { ...onRedis(redis), clients: clientsBlock([client('acme', 200)]) }),
+    )
+    const next = await raised.call('tg_acme')
+    expect(next.status).toBe(200)
+    expect(next.headers.get('x-ratelimit-remaining')).toBe('99')
+    expect(dayLeft(next.headers)).toBe(899)
+  }, 90_000)
+
+  it('count there from their first request on', async () => {
+    const [redis, backend] = await Promise.all([redisServer(), rawBackend()])
+    const clients = clientsBlock([client('acme', 100)])
+    const file = configFile(backend.url, { ...onRedis(redis), clients })
+    const gateway = await gatewayProcess(file, { waitForStore: false })
+    expect((await gateway.call('tg_acme')).headers.get('x-ratelimit-remaining')).toBe('99')
+    expect(gateway.logged('storeLost')).toEqual([])
+  })
+
+  it('count every method and both keys of a client the same, and each client alone', async () => {
+    const both = ['tg_key_one', 'tg_key_two']
+    const { redis, backend, gateways } = await fleet(3, [client('two', 50, both), client('b', 50)])
+    await minuteWithAtLeast(15_000)
+    const methods = ['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS']
+    let calls = 0
+    for (const gateway of gateways) {
+      for (const method of methods) {
+        const key = both[calls % 2]
+        const answer = await gateway.call(key, '/v1/pets', { method })
+        calls++
+        expect([method, answer.status]).toEqual([method, 200])
+        expect(Number(answer.headers.get('x-ratelimit-remaining'))).toBe(50 - calls)
+        expect(dayLeft(answer.headers)).toBe(1000 - calls)
+      }
+    }
+    // Paths outside the routes and answers of the backend such as a 404 count too, refusals do not.
+    const gateway = pick(gateways, 0)
+    await gateway.call(both[0], '/v1/else/where')
+    expect((await gateway.call(both[0], '/outside'))?.status).toBe(404)
+    expect((await gateway.call('tg_nobody'))?.status).toBe(401)
+    calls++
+    expect(backend.requests).toHaveLength(calls)
+    expect(quotaInRedis(redis, 'two')).toMatchObject({ minuteUsed: calls, dayUsed: calls })
+    const other = await gateway.call('tg_b')
+    expect(other.headers.get('x-ratelimit-remaining')).toBe('49')
+  }, 90_000)
+
+  it('keep the count over a restart of each, in order or by kill -9', async () => {
+    const { redis, start, gateways } = await fleet(2, [client('acme', 40)])
+    await minuteWithAtLeast(25_000)
+    const spend = async (gateway: GatewayProcess, left: number): Promise<void> => {
+      for (let at = 1; at <= 10; at++) {
+        const answer = await gateway.call('tg_acme')
+        expect(answer.status).toBe(200)
+        expect(Number(answer.headers.get('x-ratelimit-remaining'))).toBe(left - at)
+      }
+    }
+    const [first, second] = [pick(gateways, 0), pick(gateways, 1)]
+    await spend(first, 40)
+    first.signal('SIGTERM')
+    await first.finished
+    await spend(second, 30)
+    second.signal('SIGKILL')
+    await second.finished
+    const [third, fourth] = await Promise.all([start(), start()])
+    await spend(third, 20)
+    await spend(fourth, 10)
+    expect((await third.call('tg_acme')).status).toBe(429)
+    expect((await fourth.call('tg_acme')).status).toBe(429)
+    expect(quotaInRedis(redis, 'acme')).toMatchObject({ minuteUsed: 40, dayUsed: 40 })
+  }, 90_000)
+
+  it('hand back what never reached a backend', async () => {
+    const redis = await redisServer()
+    const file = configFile('http://127.0.0.1:1', {
+      ...onRedis(redis),
+      clients: clientsBlock([client('acme', 10)]),
+    })
+    const gateway = await gatewayProcess(file)
+    const answers = await Promise.all(times(30, () => gateway.call('tg_acme')))
+    expect(Object.keys(tally(answers))).toContain('502 bad_gateway')
+    await eventually('nothing charged', () => quotaInRedis(redis, 'acme').dayTaken === 0)
+  })
+
+  it('count their calls to the store, and tell that it is up', async () => {
+    const { gateways } = await fleet(1, [client('acme', 100)])
+    const gateway = pick(gateways, 0)
+    await gateway.call('tg_acme')
+    expect(await gateway.metric('tollgate_store_calls_total{outcome="ok"}')).toBeGreaterThan(0)
+    expect(await gateway.metric('tollgate_store_up')).toBe(1)
+    expect(
+      await gateway.metric('tollgate_quota_decisions_total{window="none",outcome="admitted"}'),
+    ).toBe(1)
+  })
+})

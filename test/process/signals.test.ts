@@ -1,0 +1,266 @@
+import { connect } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, describe, expect, it } from 'vitest'
+import { keys } from '../helpers/gateway.ts'
+import { temporaryFile, temporaryFolder } from '../helpers/processes.ts'
+import { answer } from '../helpers/raw-backend.ts'
+import { freePort } from '../helpers/redis-server.ts'
+import {
+  call,
+  configFile,
+  endAll,
+  eventually,
+  gatewayProcess,
+  rawBackend,
+  redisServer,
+  quotaInRedis,
+  tally,
+  times,
+  tollgate,
+  type Answer,
+  type GatewayProcess,
+} from './gateways.ts'
+
+afterAll(endAll)
+
+/** A backend that answers when told to. */
+async function slowBackend() {
+  const waiting: (() => void)[] = []
+  const backend = await rawBackend({
+    respond: async () => {
+      await new Promise<void>((resolve) => waiting.push(resolve))
+      return answer(200, 'at last')
+    },
+  })
+  return { ...backend, waiting, answerAll: () => waiting.splice(0).forEach((go) => go()) }
+}
+
+const drain = (time: string) => ({
+  server: `server: { listen: "127.0.0.1:0", timeouts: { drain: ${time} } }`,
+})
+const isDraining = (gateway: GatewayProcess) =>
+  eventually('draining', () => gateway.logged('draining').length > 0)
+
+function connects(origin: string): Promise<boolean> {
+  const { port } = new URL(origin)
+  return new Promise((resolve) => {
+    const socket = connect(Number(port), '127.0.0.1')
+    socket.once('connect', () => (socket.destroy(), resolve(true)))
+    socket.once('error', () => resolve(false))
+  })
+}
+
+describe.concurrent('a stop', () => {
+  it.each(['SIGTERM', 'SIGINT'] as const)(
+    'by %s lets requests in flight end, takes no new ones, and exits with 0',
+    async (signal) => {
+      const backend = await slowBackend()
+      const gateway = await gatewayProcess(configFile(backend.url, drain('20s')))
+      const inFlight = times(5, () => gateway.call(keys.pro))
+      await eventually('requests at the backend', () => backend.waiting.length === 5)
+      gateway.signal(signal)
+      await isDraining(gateway)
+      await eventually('refused connections', async () => !(await connects(gateway.origin)))
+      expect((await fetch(`${gateway.adminOrigin}/readyz`)).status).toBe(503)
+      backend.answerAll()
+      for (const { status, body, headers } of await Promise.all(inFlight)) {
+        expect([status, body]).toEqual([200, 'at last'])
+        expect(headers.get('connection')).toBe('close')
+      }
+      const { code, stdout } = await gateway.finished
+      expect(code).toBe(0)
+      expect(stdout.trim().split('\n')).toHaveLength(2)
+      expect(gateway.logged('draining')).toMatchObject([{ inFlight: 5, timeoutMs: 20_000 }])
+      expect(gateway.logged('drained')).toMatchObject([{ cutOff: 0 }])
+      expect(gateway.logged('access')).toHaveLength(5)
+    },
+  )
+
+  it('closes connections that are kept alive but unused', async () => {
+    const backend = await rawBackend()
+    const gateway = await gatewayProcess(configFile(backend.url))
+    await Promise.all(times(10, () => gateway.call(keys.pro)))
+    const startedMs = performance.now()
+    gateway.signal('SIGTERM')
+    expect((await gateway.finished).code).toBe(0)
+    expect(performance.now() - startedMs).toBeLessThan(10_000)
+  })
+
+  it('counts two signals at once as one, since npm passes on what the terminal has sent', async () => {
+    const backend = await slowBackend()
+    const gateway = await gatewayProcess(configFile(backend.url))
+    const inFlight = gateway.call(keys.pro)
+    await eventually('the request at the backend', () => backend.waiting.length === 1)
+    gateway.signal('SIGINT')
+    gateway.signal('SIGINT')
+    await isDraining(gateway)
+    gateway.signal('SIGINT')
+    backend.answerAll()
+    expect((await inFlight).status).toBe(200)
+    expect((await gateway.finished).code).toBe(0)
+  })
+
+  it('ends at once with 1 on a second signal', async () => {
+    const backend = await slowBackend()
+    const gateway = await gatewayProcess(configFile(backend.url, drain('10m')))
+    const inFlight = gateway.call(keys.pro).catch(() => 'cut off')
+    await eventually('the request at the backend', () => backend.waiting.length === 1)
+    gateway.signal('SIGTERM')
+    await isDraining(gateway)
+    await sleep(700)
+    expect(gateway.child.exitCode).toBe(null)
+    gateway.signal('SIGINT')
+    expect((await gateway.finished).code).toBe(1)
+    expect(await inFlight).toBe('cut off')
+  })
+
+  it('cuts off what outlasts the drain time, answers it, and still exits with 0', async () => {
+    const backend = await slowBackend()
+    const gateway = await gatewayProcess(configFile(backend.url, drain('300ms')))
+    const inFlight = gateway.call(keys.pro)
+    await eventually('the request at the backend', () => backend.waiting.length === 1)
+    gateway.signal('SIGTERM')
+    const cut = await inFlight
+    expect([cut.status, cut.code]).toEqual([503, 'service_unavailable'])
+    expect((await gateway.finished).code).toBe(0)
+    expect(gateway.logged('drained')).toMatchObject([{ cutOff: 1 }])
+  })
+
+  it('waits for nothing with a drain time of 0', async () => {
+    const backend = await slowBackend()
+    const gateway = await gatewayProcess(configFile(backend.url, drain('0s')))
+    const inFlight = gateway.call(keys.pro).catch(() => 'cut off')
+    await eventually('the request at the backend', () => backend.waiting.length === 1)
+    gateway.signal('SIGTERM')
+    expect((await gateway.finished).code).toBe(0)
+    await inFlight
+  })
+
+  it('leaves no token behind in the store', async () => {
+    const [backend, redis] = await Promise.all([rawBackend(), redisServer()])
+    const store = `store: { redis: "${redis.url}" }`
+    const gateway = await gatewayProcess(configFile(backend.url, { store }))
+    const answers = await Promise.all(times(50, () => gateway.call(keys.business)))
+    gateway.signal('SIGTERM')
+    expect((await gateway.finished).code).toBe(0)
+    const { dayTaken, dayUsed } = quotaInRedis(redis, 'business-client')
+    expect(tally(answers)).toEqual({ '200': 50 })
+    expect({ dayTaken, dayUsed }).toEqual({ dayTaken: 50, dayUsed: 50 })
+  })
+
+  it('also comes during the start, while the store is being waited for', async () => {
+    const redis = await redisServer()
+    redis.freeze()
+    const store = `store: { redis: "${redis.url}" }`
+    const file = configFile('http://127.0.0.1:1', { store })
+    const gateway = tollgate(['start', '--config', file])
+    // Early enough to fall into the start on a fast machine, late enough for the handlers on a slow one.
+    await eventually('a connection to Redis', () => gateway.stderr().includes('storeLost'))
+    gateway.signal('SIGTERM')
+    expect((await gateway.finished).code).toBe(0)
+  })
+})
+
+describe.concurrent('a backend that is killed while requests run', () => {
+  it('costs those requests alone: the gateway lives, and serves again once the backend is back', async () => {
+    const [port, cwd] = [await freePort(), temporaryFolder()]
+    const args = ['catalogue', '--listen', `127.0.0.1:${port}`, '--db', 'pets.db']
+    const catalogue = tollgate(args, { cwd })
+    await catalogue.listening('catalogue')
+    const gateway = await gatewayProcess(configFile(`http://127.0.0.1:${port}`))
+    const answers: Answer[] = []
+    const over = new AbortController()
+    const load = Promise.all(
+      times(8, async () => {
+        while (!over.signal.aborted) answers.push(await gateway.call(keys.enterprise))
+      }),
+    )
+    await eventually('some answers', () => answers.length > 50)
+    catalogue.signal('SIGKILL')
+    await catalogue.finished
+    await eventually('refusals', () => answers.at(-1)?.status === 502)
+    const again = tollgate(args, { cwd })
+    await again.listening('catalogue')
+    await eventually('answers from the new backend', () => answers.at(-1)?.status === 200)
+    over.abort()
+    await load
+    expect(gateway.child.exitCode).toBe(null)
+    const counts = tally(answers)
+    expect(Object.keys(counts).sort()).toEqual(['200', '502 bad_gateway'])
+    gateway.signal('SIGTERM')
+    expect((await gateway.finished).code).toBe(0)
+  })
+})
+
+describe.concurrent('a fault that nobody handles', () => {
+  const preload = temporaryFile(
+    'preload.mjs',
+    `process.on('SIGUSR2', () => void Promise.reject(new Error('boom')))
+     process.on('SIGWINCH', () => { throw new TypeError('bang') })
+     if (process.env.FAIL_AT_START) Promise.reject(new Error('early'))`,
+  )
+  const env = { NODE_OPTIONS: `--import=${preload}` }
+
+  it.each([
+    ['SIGUSR2', 'Error: boom'],
+    ['SIGWINCH', 'TypeError: bang'],
+  ] as const)('ends the process with 1 and one line that says why (%s)', async (signal, error) => {
+    const backend = await rawBackend()
+    const gateway = await gatewayProcess(configFile(backend.url), { env })
+    await gateway.call(keys.pro)
+    gateway.signal(signal)
+    const { code, stderr } = await gateway.finished
+    expect(code).toBe(1)
+    expect(gateway.logged('crash')).toMatchObject([{ level: 'fatal', error }])
+    // What was logged before is not lost with it.
+    expect(gateway.logged('access')).toHaveLength(1)
+    expect(stderr.trim().split('\n').at(-1)).toContain('"event":"crash"')
+  })
+
+  it('ends the catalogue service likewise', async () => {
+    const catalogue = tollgate(['catalogue', '--listen', '127.0.0.1:0', '--db', 'pets.db'], { env })
+    await catalogue.listening('catalogue')
+    catalogue.signal('SIGUSR2')
+    const { code, stderr } = await catalogue.finished
+    expect(code).toBe(1)
+    expect(stderr).toContain('catalogue: Error: boom')
+  })
+})
+
+describe.concurrent('output that nobody reads', () => {
+  it('does not end the gateway when its readers leave', async () => {
+    const backend = await rawBackend()
+    const gateway = await gatewayProcess(configFile(backend.url))
+    gateway.child.stdout?.destroy()
+    gateway.child.stderr?.destroy()
+    for (let round = 0; round < 3; round++) {
+      const answers = await Promise.all(times(20, () => gateway.call(keys.pro)))
+      expect(tally(answers)).toEqual({ '200': 20 })
+      // Longer than log lines wait for their batch.
+      await sleep(300)
+    }
+    expect(gateway.child.exitCode).toBe(null)
+    gateway.signal('SIGTERM')
+    expect((await gateway.finished).code).toBe(0)
+  })
+
+  it('does not end the demo when they left before it printed anything', async () => {
+    const [port, admin, upstream] = await Promise.all([freePort(), freePort(), freePort()])
+    const file = configFile(`http://127.0.0.1:${upstream}`, {
+      server: `server: { listen: "127.0.0.1:${port}" }`,
+      admin: `admin: { listen: "127.0.0.1:${admin}" }`,
+    })
+    const demo = tollgate(['demo', '--config', file])
+    demo.child.stdout?.destroy()
+    demo.child.stderr?.destroy()
+    const origin = `http://127.0.0.1:${port}`
+    await eventually('the listener', () => connects(origin))
+    for (let round = 0; round < 2; round++) {
+      expect((await call(`${origin}/v1/pets`, keys.pro)).status).toBe(200)
+      await sleep(300)
+    }
+    expect(demo.child.exitCode).toBe(null)
+    demo.signal('SIGTERM')
+    expect((await demo.finished).code).toBe(0)
+  })
+})

@@ -1,0 +1,288 @@
+/** Each of several requests on one connection is judged and charged by itself; answers keep the order of the requests. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { describe, expect, it } from 'vitest'
+import { answer, closeConnection } from '../helpers/raw-backend.ts'
+import {
+  engines,
+  expectRefusal,
+  keys,
+  request,
+  serverBlock,
+  SMALL_LIMITS,
+  until,
+  withWire,
+} from './wire.ts'
+
+const get = (id: string | number, key: string | null = keys.pro): string =>
+  request('GET', `/v1/pets/${id}`, { key })
+const SMUGGLED = get('smuggled')
+const GARBAGE = 'NOT HTTP AT ALL\r\n\r\n'
+/** Slow for the targets that say so, and telling which request it answers. */
+const respond = async ({ target }: { target: string }) => {
+  if (target.includes('slow')) await sleep(150)
+  return answer(200, target)
+}
+const bodies = (responses: readonly { body: Buffer }[]): string[] =>
+  responses.map(({ body }) => body.toString())
+
+for (const engine of engines) {
+  describe(`pipelined requests through ${engine}`, () => {
+    it('are answered in order, each charged to its own key', () =>
+      withWire({ engine, respond }, async ({ exchange, charged, backend, accessLines }) => {
+        const { responses } = await exchange(
+          get('slow') + get('fast', keys.business) + get('slow2') + get('last'),
+          { responses: 4 },
+        )
+        expect(bodies(responses)).toEqual([
+          '/v1/pets/slow',
+          '/v1/pets/fast',
+          '/v1/pets/slow2',
+          '/v1/pets/last',
+        ])
+        expect(backend.requests).toHaveLength(4)
+        for (const received of backend.requests)
+          expect(received.header('x-client-id')).toBe(
+            received.target.endsWith('fast') ? 'business-client' : 'pro-client',
+          )
+        expect(new Set((await accessLines(4)).map(({ id }) => id)).size).toBe(4)
+        expect(await charged()).toBe(3)
+      }))
+
+    it('keep the order when one in the middle is refused', () =>
+      withWire({ engine, respond }, async ({ exchange, charged, served }) => {
+        const { responses } = await exchange(
+          get('slow') + get('stranger', null) + get('wrong', 'tg_wrong_key') + get('last'),
+          { responses: 4 },
+        )
+        expect(responses.map(({ status }) => status)).toEqual([200, 401, 401, 200])
+        expect(bodies(responses).at(-1)).toBe('/v1/pets/last')
+        expect(served().sort()).toEqual(['GET /v1/pets/last', 'GET /v1/pets/slow'])
+        expect(await charged()).toBe(2)
+      }))
+
+    for (const [what, bad] of Object.entries({
+      'an ambiguous request': request('GET', '/v1/pets', { fields: ['Host: other'] }),
+      'a look-alike of the framing': request('POST', '/v1/pets', {
+        fields: ['Content-Length: 0', 'Transfer_Encoding: chunked'],
+      }),
+      'what is no request': GARBAGE,
+      'a request with both framings': request('POST', '/v1/pets', {
+        fields: ['Content-Length: 3', 'Transfer-Encoding: chunked'],
+        body: '0\r\n\r\n',
+      }),
+      'a bad target': get('..'),
+    }))
+      it(`are answered before the 400 for ${what}, which ends the connection`, () =>
+        withWire({ engine, respond }, async ({ exchange, charged, served }) => {
+          const { responses, closed, problem } = await exchange(
+            get('slow') + get('fast') + bad + SMUGGLED,
+          )
+          expect(problem).toBeUndefined()
+          expect(responses.map(({ status }) => status)).toEqual([200, 200, 400])
+          expect(bodies(responses).slice(0, 2)).toEqual(['/v1/pets/slow', '/v1/pets/fast'])
+          expectRefusal(responses[2], 400, { code: 'invalid_request', closes: true })
+          expect(closed).toBe(true)
+          expect(served().sort()).toEqual(['GET /v1/pets/fast', 'GET /v1/pets/slow'])
+          expect(await charged()).toBe(2)
+        }))
+
+    it('are not served after one that said it was the last', () =>
+      withWire(
+        { engine, respond: () => answer(200, Buffer.alloc(3_000_000, 'x')) },
+        async ({ exchange, charged, served, accessLines, gateway }) => {
+          const { responses, closed, problem } = await exchange(
+            request('GET', '/v1/pets', { fields: ['Connection: close'] }) + SMUGGLED + GARBAGE,
+          )
+          expect(problem).toBeUndefined()
+          expect(responses).toHaveLength(1)
+          expect(responses[0]?.complete).toBe(true)
+          expect(responses[0]?.body.length).toBe(3_000_000)
+          expect(closed).toBe(true)
+          expect(served()).toEqual(['GET /v1/pets'])
+          expect(await charged()).toBe(1)
+          expect(await accessLines(1)).toHaveLength(1)
+          expect(await gateway.metric('tollgate_refusals_total{code="invalid_request"}')).toBe(0)
+        },
+      ))
+
+    it('wait for nothing that is cut off: the connection ends there', () =>
+      withWire(
+        {
+          engine,
+          respond: async ({ target }) => {
+            if (!target.includes('cut')) return answer(200, target)
+            await sleep(50)
+            return ['HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf', 50, closeConnection]
+          },
+        },
+        async ({ exchange, settled, accessLines }) => {
+          const { responses, closed } = await exchange(get('first') + get('cut') + get('after'))
+          expect(closed).toBe(true)
+          expect(responses.map(({ complete }) => complete)).toEqual([true, false])
+          expect(responses[1]?.body.toString()).toBe('half')
+          await settled()
+          expect(await accessLines(3)).toHaveLength(3)
+        },
+      ))
+
+    it('may be many', () =>
+      withWire({ engine, respond }, async ({ exchange, charged, served }) => {
+        const all = Array.from({ length: 200 }, (_, at) => `/v1/pets/${at}`)
+        const { responses } = await exchange(all.map((_, at) => get(at)).join(''), {
+          responses: 200,
+        })
+        expect(bodies(responses)).toEqual(all)
+        expect(served()).toHaveLength(200)
+        expect(await charged()).toBe(200)
+      }))
+
+    it('behind a body that was cut short are part of that body', () =>
+      withWire({ engine, respond }, async ({ exchange, served, backend }) => {
+        const body = `{}${SMUGGLED}`
+        const { responses } = await exchange(
+          request('POST', '/v1/pets', { fields: [`Content-Length: ${body.length}`], body }) +
+            get('after'),
+          { responses: 2 },
+        )
+        expect(responses.map(({ status }) => status)).toEqual([200, 200])
+        expect(backend.requests[0]?.body.toString()).toBe(body)
+        expect(served()).toEqual(['POST /v1/pets', 'GET /v1/pets/after'])
+      }))
+  })
+}
+
+describe('a refused request with a body', () => {
+  it('is drained when it is small and declared, and the connection goes on behind it', () =>
+    withWire({}, async ({ exchange, served, charged }) => {
+      const { responses } = await exchange(
+        request('POST', '/v1/pets', {
+          key: null,
+          fields: [`Content-Length: ${SMUGGLED.length}`],
+          body: SMUGGLED,
+        }) + get('after'),
+        { responses: 2 },
+      )
+      expect(responses.map(({ status }) => status)).toEqual([401, 200])
+      expect(served()).toEqual(['GET /v1/pets/after'])
+      expect(await charged()).toBe(1)
+    }))
+
+  it('is drained when it is small and comes later', () =>
+    withWire({}, async ({ connect, served }) => {
+      const client = await connect()
+      const fields = [`Content-Length: ${SMUGGLED.length}`]
+      client.send(request('POST', '/v1/pets', { key: null, fields }))
+      await client.waitForResponses(1)
+      client.send(SMUGGLED.slice(0, 10))
+      await sleep(20)
+      client.send(SMUGGLED.slice(10) + get('after'))
+      const { responses } = await client.waitForResponses(2)
+      expect(responses.map(({ status }) => status)).toEqual([401, 200])
+      expect(served()).toEqual(['GET /v1/pets/after'])
+    }))
+
+  it('ends the connection when it is large, and the answer arrives all the same', () =>
+    withWire({}, async ({ exchange, served, charged }) => {
+      const fields = ['Content-Length: 1000000']
+      const head = request('POST', '/v1/pets', { key: null, fields })
+      const { responses, closed } = await exchange(head + SMUGGLED.repeat(5_000))
+      expectRefusal(responses[0], 401, { code: 'missing_api_key', closes: true })
+      expect(responses).toHaveLength(1)
+      expect(closed).toBe(true)
+      expect(served()).toEqual([])
+      expect(await charged()).toBe(0)
+    }))
+
+  it('ends the connection in order, so that no reset can take the answer with it', () =>
+    withWire({}, async ({ connect }) => {
+      const client = await connect()
+      const errors: Error[] = []
+      client.socket.on('error', (error) => errors.push(error))
+      const fields = ['Content-Length: 1000000']
+      client.send(request('POST', '/v1/pets', { key: null, fields }))
+      await client.waitForResponses(1)
+      // To a connection that was simply closed the first piece is answered with a reset, and the second fails.
+      for (let piece = 0; piece < 3; piece++) {
+        client.send('x'.repeat(1_000))
+        await sleep(20)
+      }
+      client.end()
+      await until(() => client.socket.destroyed, 'the end of the connection')
+      expect(errors).toEqual([])
+    }))
+
+  it('ends the connection when it is chunked and under way', () =>
+    withWire({}, async ({ connect, served }) => {
+      const client = await connect()
+      const fields = ['Transfer-Encoding: chunked']
+      client.send(request('POST', '/v1/pets', { key: null, fields, body: '3\r\nabc\r\n' }))
+      const first = await client.waitForResponses(1)
+      expectRefusal(first.responses[0], 401, { code: 'missing_api_key', closes: true })
+      client.send(`0\r\n\r\n${SMUGGLED}`)
+      const { responses } = await client.waitFor(({ closed }) => closed)
+      expect(responses).toHaveLength(1)
+      expect(served()).toEqual([])
+    }))
+
+  it('ends the connection when it is malformed, with one answer only', () =>
+    withWire({}, async ({ exchange, served }) => {
+      const fields = ['Transfer-Encoding: chunked']
+      const { responses, problem, closed } = await exchange(
+        request('POST', '/v1/pets', { key: null, fields, body: 'zz\r\n' }) + SMUGGLED,
+      )
+      expect(problem).toBeUndefined()
+      expect(responses).toHaveLength(1)
+      expect([400, 401]).toContain(responses[0]?.status)
+      expect(closed).toBe(true)
+      expect(served()).toEqual([])
+    }))
+
+  it('is answered though the client goes on sending for as long as it may', () =>
+    withWire({ blocks: { server: serverBlock(SMALL_LIMITS) } }, async ({ connect, served }) => {
+      const client = await connect()
+      client.send(request('POST', '/v1/pets', { fields: ['Content-Length: 100000000'] }))
+      const flood = (async () => {
+        while (!client.socket.destroyed) {
+          client.send('x'.repeat(65_536))
+          await sleep(5)
+        }
+      })()
+      const { responses } = await client.waitForResponses(1)
+      expectRefusal(responses[0], 413, { code: 'body_too_large', closes: true })
+      await until(() => client.socket.destroyed, 'the end of the connection')
+      await flood
+      expect(served()).toEqual([])
+    }))
+})
+
+describe('a client of HTTP/1.0', () => {
+  it('gets an answer that ends with the connection', () =>
+    withWire(
+      {
+        respond: () => 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n',
+      },
+      async ({ exchange, backend }) => {
+        const { responses, closed } = await exchange(
+          request('GET', '/v1/pets', { version: '1.0' }) + SMUGGLED,
+        )
+        expect(responses).toHaveLength(1)
+        expect(responses[0]?.status).toBe(200)
+        expect(responses[0]?.header('transfer-encoding')).toBeUndefined()
+        expect(responses[0]?.body.toString()).toBe('ok')
+        expect(closed).toBe(true)
+        expect(backend.requests).toHaveLength(1)
+        expect(backend.requests[0]?.version).toBe('1.1')
+      },
+    ))
+
+  it('may keep the connection when it asks for that', () =>
+    withWire({}, async ({ exchange, served }) => {
+      const bytes = request('GET', '/v1/pets', {
+        version: '1.0',
+        fields: ['Connection: keep-alive'],
+      })
+      const { responses } = await exchange(bytes + bytes, { responses: 2 })
+      expect(responses.map(({ status }) => status)).toEqual([200, 200])
+      expect(served()).toHaveLength(2)
+    }))
+})

@@ -1,0 +1,412 @@
+/** WebSockets: judged and charged like any request, then a tunnel; every other upgrade is served as a plain request. */
+import { once } from 'node:events'
+import { createHash } from 'node:crypto'
+import type { IncomingMessage } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { describe, expect, it } from 'vitest'
+import { WebSocket, WebSocketServer } from 'ws'
+import { answer, closeConnection, resetConnection, type Answer } from '../helpers/raw-backend.ts'
+import {
+  engines,
+  expectGatewayFields,
+  expectRefusal,
+  keys,
+  request,
+  until,
+  withWire,
+} from './wire.ts'
+
+const WEBSOCKET = [
+  'Connection: Upgrade',
+  'Upgrade: websocket',
+  'Sec-WebSocket-Version: 13',
+  'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==',
+]
+const handshake = (key: string | null = keys.pro): string =>
+  request('GET', '/v1/live', { key, fields: WEBSOCKET })
+const SMUGGLED = request('GET', '/v1/pets/smuggled')
+
+const accept = (key: string): string =>
+  createHash('sha1').update(`${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`).digest('base64')
+
+const switching = (more = ''): string =>
+  `HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: ${accept('dGhlIHNhbXBsZSBub25jZQ==')}\r\n${more}\r\n`
+
+/** A WebSocket server that echoes; the handshakes it saw. */
+async function startEcho() {
+  const server = new WebSocketServer({ port: 0, host: '127.0.0.1' })
+  const handshakes: IncomingMessage[] = []
+  const closes: number[] = []
+  server.on('connection', (socket, message) => {
+    handshakes.push(message)
+    socket.on('message', (data, isBinary) => socket.send(data as Buffer, { binary: isBinary }))
+    socket.on('close', (code) => closes.push(code))
+    socket.on('error', () => {})
+  })
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  return {
+    origin: `http://127.0.0.1:${port}`,
+    handshakes,
+    closes,
+    open: () => server.clients.size,
+    close: () => {
+      for (const client of server.clients) client.terminate()
+      return new Promise<void>((resolve) => server.close(() => resolve()))
+    },
+  }
+}
+
+const dial = (port: number, key?: string): WebSocket =>
+  new WebSocket(`ws://127.0.0.1:${port}/v1/live?room=1`, {
+    headers: { ...(key && { authorization: `Bearer ${key}` }), 'x-client-id': 'evil' },
+  })
+
+describe('a WebSocket', () => {
+  it('is carried both ways, charged once, and recorded when it ends', async () => {
+    const echo = await startEcho()
+    await withWire({ origin: echo.origin }, async ({ gateway, charged, accessLines, settled }) => {
+      const socket = dial(gateway.port, keys.pro)
+      const opened = once(socket, 'open')
+      const [upgraded] = (await once(socket, 'upgrade')) as [IncomingMessage]
+      await opened
+      const messages: { data: Buffer; isBinary: boolean }[] = []
+      socket.on('message', (data: Buffer, isBinary) => messages.push({ data, isBinary }))
+      const large = Buffer.alloc(3_000_000, 'x')
+      socket.send('hello')
+      socket.send(large)
+      await until(() => messages.length === 2, 'the echo')
+      expect(messages[0]?.data.toString()).toBe('hello')
+      expect(messages[1]).toEqual({ data: large, isBinary: true })
+      expect(upgraded.headers['x-request-id']).toBeTypeOf('string')
+      expect(upgraded.headers['x-ratelimit-remaining']).toBe('299')
+
+      const [seen] = echo.handshakes
+      expect(seen?.url).toBe('/v1/live?room=1')
+      expect(seen?.headers['x-client-id']).toBe('pro-client')
+      expect(seen?.headers['x-client-plan']).toBe('pro')
+      expect(seen?.headers['x-forwarded-for']).toBe('127.0.0.1')
+      expect(seen?.headers['x-request-id']).toBe(upgraded.headers['x-request-id'])
+      expect(seen?.headers.authorization).toBeUndefined()
+      expect(JSON.stringify(seen?.rawHeaders)).not.toMatch(/evil|tg_test/)
+
+      socket.close(4001, 'bye')
+      await once(socket, 'close')
+      await until(() => echo.closes.length === 1, 'the close')
+      expect(echo.closes).toEqual([4001])
+      await settled()
+      const lines = await accessLines(1)
+      expect(lines).toHaveLength(1)
+      expect(lines[0]).toMatchObject({ status: 101, route: 'live', client: 'pro-client' })
+      expect(lines[0]?.cause).toBeUndefined()
+      expect(await charged()).toBe(1)
+    })
+    await echo.close()
+  })
+
+  it('ends for the backend when the client vanishes', async () => {
+    const echo = await startEcho()
+    await withWire({ origin: echo.origin }, async ({ gateway, settled }) => {
+      const socket = dial(gateway.port, keys.pro)
+      await once(socket, 'open')
+      socket.terminate()
+      await until(() => echo.open() === 0, 'the end')
+      await settled()
+    })
+    await echo.close()
+  })
+
+  it('ends for the client when the backend vanishes', async () => {
+    const echo = await startEcho()
+    await withWire({ origin: echo.origin }, async ({ gateway, settled }) => {
+      const socket = dial(gateway.port, keys.pro)
+      await once(socket, 'open')
+      socket.on('error', () => {})
+      const closed = once(socket, 'close')
+      await echo.close()
+      await closed
+      await settled()
+    })
+  })
+
+  it('is refused before the upgrade: no key, a wrong key, quota used up, key banned', () =>
+    withWire(
+      {
+        blocks: {
+          bans: 'bans: { strikes: 1, within: 1m, grace: 1ms, duration: 1m }',
+          plans: `plans:
+  free: { perMinute: 1, perDay: 1 }
+  pro: { perMinute: 300, perDay: 10000 }
+  business: { perMinute: 1000, perDay: 100000 }
+  enterprise: { custom: true }`,
+        },
+      },
+      async ({ exchange, served, backend, accessLines }) => {
+        const missing = await exchange(handshake(null) + SMUGGLED)
+        expectRefusal(missing.responses[0], 401, { code: 'missing_api_key', closes: true })
+        expect(missing.responses).toHaveLength(1)
+        expect(missing.closed).toBe(true)
+        const wrong = await exchange(handshake('tg_wrong'))
+        expectRefusal(wrong.responses[0], 401, { code: 'invalid_api_key', closes: true })
+        await exchange(request('GET', '/v1/pets', { key: keys.free }), { responses: 1 })
+        const over = await exchange(handshake(keys.free))
+        expectRefusal(over.responses[0], 429, { code: 'rate_limit_exceeded', closes: true })
+        expect(over.responses[0]?.header('retry-after')).toMatch(/^\d+$/)
+        const deadline = Date.now() + 10_000
+        let banned = over
+        do {
+          await sleep(20)
+          banned = await exchange(handshake(keys.free))
+        } while (!banned.raw.includes('api_key_banned') && Date.now() < deadline)
+        expectRefusal(banned.responses[0], 429, { code: 'api_key_banned', closes: true })
+        expect(served()).toEqual(['GET /v1/pets'])
+        expect(backend.connections).toHaveLength(1)
+        expect((await accessLines(5)).every(({ status }) => status !== 101)).toBe(true)
+      },
+    ))
+
+  it('that is refused is closed even if the client stays', () =>
+    withWire({}, async ({ connect, settled, accessLines }) => {
+      const client = await connect()
+      client.send(handshake(null))
+      await client.waitFor(({ closed }) => closed)
+      // The client does not close its side: its bytes go nowhere, and the connection ends.
+      const trickle = (async () => {
+        while (!client.socket.destroyed) {
+          client.send('x')
+          await sleep(50)
+        }
+      })()
+      await until(() => client.socket.destroyed, 'the end of the connection')
+      await trickle
+      await settled()
+      expect(await accessLines(1)).toMatchObject([{ status: 401 }])
+    }))
+
+  it('that is reset while it is refused harms nobody', () =>
+    withWire({}, async ({ connect, exchange, settled }) => {
+      for (let attempt = 0; attempt < 20; attempt++) {
+        const client = await connect()
+        client.send(handshake(attempt % 2 === 0 ? null : keys.pro))
+        if (attempt % 3 > 0) await sleep(attempt % 5)
+        client.reset()
+      }
+      const { responses } = await exchange(request('GET', '/v1/pets'), { responses: 1 })
+      expect(responses[0]?.status).toBe(200)
+      await settled()
+    }))
+
+  it('behind a pipelined request waits for its answer', () =>
+    withWire(
+      {
+        respond: async ({ target }) => {
+          if (target === '/v1/live') return [switching(), 'tunnel']
+          await sleep(150)
+          return answer(200, target)
+        },
+      },
+      async ({ connect, served, charged, exchange }) => {
+        const client = await connect()
+        client.send(request('GET', '/v1/pets/slow') + handshake())
+        const { responses, raw } = await client.waitFor((seen) => seen.raw.includes('tunnel'))
+        expect(responses.map(({ status }) => status)).toEqual([200, 101])
+        expect(raw.toString()).toContain('tunnel')
+        expect(served()).toEqual(['GET /v1/pets/slow', 'GET /v1/live'])
+        const alive = await exchange(request('GET', '/v1/pets'), { responses: 1 })
+        expect(alive.responses[0]?.status).toBe(200)
+        expect(await charged()).toBe(3)
+      },
+    ))
+
+  it('behind a request that ends the connection is not served', () =>
+    withWire({}, async ({ exchange, served }) => {
+      const { responses } = await exchange(request('GET', '/v1/pets/..') + handshake() + SMUGGLED)
+      expect(responses.map(({ status }) => status)).toEqual([400])
+      expect(served()).toEqual([])
+    }))
+
+  it('may send its first bytes before it has its answer', () =>
+    withWire(
+      {
+        respond: async () => (await sleep(50), [switching(), 'welcome']),
+        // To the backend's parser of requests those bytes are the beginning of one.
+        requestsMayBreakOff: true,
+      },
+      async ({ connect, backend }) => {
+        const client = await connect()
+        client.send(`${handshake()}early`)
+        await sleep(10)
+        client.send('-bird')
+        await client.waitFor(({ raw }) => raw.toString().endsWith('welcome'))
+        await backend.waitFor(
+          () => backend.connections[0]?.raw().toString().endsWith('early-bird') ?? false,
+          'the first bytes',
+        )
+        client.destroy()
+      },
+    ))
+
+  it('gets the answer of the gateway in place of what the backend says in its name', () =>
+    withWire(
+      {
+        respond: () =>
+          switching('X-RateLimit-Limit: 666\r\nX-Request-Id: evil\r\nContent-Length: 5\r\n'),
+      },
+      async ({ connect }) => {
+        const client = await connect()
+        client.send(handshake())
+        const { responses, raw } = await client.waitFor((seen) => seen.responses.length > 0)
+        expect(responses[0]?.status).toBe(101)
+        expectGatewayFields(responses[0])
+        expect(raw.toString()).not.toMatch(/666|evil/)
+        expect(responses[0]?.header('content-length')).toBeUndefined()
+      },
+    ))
+
+  const declined: Record<string, { sent: Answer; status: number; code: string }> = {
+    'a refusal of its own': { sent: answer(403, 'no'), status: 502, code: 'bad_gateway' },
+    'a plain 200': { sent: answer(200, 'plain'), status: 502, code: 'bad_gateway' },
+    'a close': { sent: closeConnection, status: 502, code: 'bad_gateway' },
+    'a reset': { sent: resetConnection, status: 502, code: 'bad_gateway' },
+    'no HTTP': { sent: 'SSH-2.0-OpenSSH\r\n\r\n', status: 502, code: 'bad_gateway' },
+    silence: { sent: undefined, status: 504, code: 'gateway_timeout' },
+  }
+  for (const [what, { sent, status, code }] of Object.entries(declined))
+    it(`that the backend answers with ${what} is a ${status}`, () =>
+      withWire(
+        { respond: () => sent, upstream: 'timeouts: { response: 300ms }' },
+        async ({ exchange, charged, backend, accessLines }) => {
+          const { responses, closed } = await exchange(handshake())
+          expectRefusal(responses[0], status, { code, closes: true })
+          expect(responses).toHaveLength(1)
+          expect(closed).toBe(true)
+          await backend.waitFor(() => backend.openConnections() === 0, 'the end')
+          expect(await accessLines(1)).toMatchObject([{ status }])
+          expect(await charged()).toBe(1)
+        },
+      ))
+
+  it('to a backend that is not there is a 502, for free', () =>
+    withWire({ noBackend: true }, async ({ exchange, charged }) => {
+      const { responses } = await exchange(handshake())
+      expectRefusal(responses[0], 502, { code: 'bad_gateway', closes: true })
+      expect(await charged()).toBe(0)
+    }))
+
+  it('whose client leaves during the handshake ends for the backend', () =>
+    withWire({ respond: () => undefined }, async ({ connect, backend, settled, accessLines }) => {
+      const client = await connect()
+      client.send(handshake())
+      await backend.waitFor(() => backend.requests.length === 1, 'the handshake')
+      client.reset()
+      await backend.waitFor(() => backend.openConnections() === 0, 'its end')
+      await settled()
+      expect(await accessLines(1)).toMatchObject([{ status: 499 }])
+    }))
+})
+
+for (const engine of engines) {
+  describe(`an upgrade that is not carried, through ${engine}`, () => {
+    const upgrades: Record<string, string> = {
+      'to h2c': request('GET', '/v1/pets', {
+        fields: ['Connection: Upgrade, HTTP2-Settings', 'Upgrade: h2c', 'HTTP2-Settings: AAMAAABk'],
+      }),
+      'to something unknown': request('GET', '/v1/pets', {
+        fields: ['Connection: upgrade', 'Upgrade: tunnel/9'],
+      }),
+      'to a WebSocket where the route takes none': request('GET', '/v1/pets', {
+        fields: WEBSOCKET,
+      }),
+      'to a list of protocols': request('GET', '/v1/live', {
+        fields: ['Connection: Upgrade', 'Upgrade: websocket, h2c'],
+      }),
+      'to a WebSocket, without Connection': request('GET', '/v1/live', {
+        fields: WEBSOCKET.slice(1),
+      }),
+      'to a WebSocket, with a body': request('GET', '/v1/live', {
+        fields: [...WEBSOCKET, 'Content-Length: 2'],
+        body: '{}',
+      }),
+      'to a WebSocket, by POST': request('POST', '/v1/pets', {
+        fields: [...WEBSOCKET, 'Content-Length: 2'],
+        body: '{}',
+      }),
+    }
+    for (const [what, bytes] of Object.entries(upgrades))
+      it(`is served as a plain request, and nothing behind it is: ${what}`, () =>
+        withWire({ engine }, async ({ exchange, backend, charged, accessLines, settled }) => {
+          const { responses, problem, closed } = await exchange(bytes + SMUGGLED)
+          expect(problem).toBeUndefined()
+          expect(responses.map(({ status }) => status)).toEqual([200])
+          expect(responses[0]?.header('connection')).toBe('close')
+          expect(closed).toBe(true)
+          expect(backend.requests).toHaveLength(1)
+          const [received] = backend.requests
+          expect(received?.header('upgrade')).toBeUndefined()
+          expect(received?.header('http2-settings')).toBeUndefined()
+          expect(received?.all('connection').join()).not.toMatch(/upgrade/i)
+          expect(received?.body.toString()).toBe(bytes.endsWith('{}') ? '{}' : '')
+          await settled()
+          expect(await accessLines(1)).toHaveLength(1)
+          expect(await charged()).toBe(1)
+        }))
+
+    it('has its body, even when that comes later', () =>
+      withWire({ engine }, async ({ connect, backend }) => {
+        const client = await connect()
+        const fields = ['Connection: Upgrade', 'Upgrade: h2c', 'Content-Length: 4']
+        client.send(request('POST', '/v1/pets', { fields }))
+        await sleep(50)
+        client.send('{"')
+        await sleep(20)
+        client.send('"}')
+        const { responses } = await client.waitForResponses(1)
+        expect(responses[0]?.status).toBe(200)
+        expect(backend.requests[0]?.body.toString()).toBe('{""}')
+        client.send(SMUGGLED)
+        await client.waitFor(({ closed }) => closed)
+        expect(backend.requests).toHaveLength(1)
+      }))
+
+    it('whose client leaves ends for the backend', () =>
+      withWire(
+        { engine, respond: () => undefined },
+        async ({ connect, backend, settled, accessLines }) => {
+          const client = await connect()
+          client.send(request('GET', '/v1/pets', { fields: WEBSOCKET }))
+          await backend.waitFor(() => backend.requests.length === 1, 'the request')
+          client.reset()
+          await backend.waitFor(() => backend.openConnections() === 0, 'its end')
+          await settled()
+          expect(await accessLines(1)).toMatchObject([{ status: 499 }])
+        },
+      ))
+  })
+}
+
+describe('a CONNECT', () => {
+  it('behind a pipelined request is refused after its answer', () =>
+    withWire(
+      { respond: async ({ target }) => (await sleep(100), answer(200, target)) },
+      async ({ exchange, served }) => {
+        const { responses, closed } = await exchange(
+          request('GET', '/v1/pets/slow') + request('CONNECT', 'api.example:443') + SMUGGLED,
+        )
+        expect(responses.map(({ status }) => status)).toEqual([200, 501])
+        expect(closed).toBe(true)
+        expect(served()).toEqual(['GET /v1/pets/slow'])
+      },
+    ))
+
+  it('that is reset harms nobody', () =>
+    withWire({}, async ({ connect, exchange }) => {
+      for (let attempt = 0; attempt < 10; attempt++) {
+        const client = await connect()
+        client.send(request('CONNECT', 'api.example:443'))
+        client.reset()
+      }
+      const { responses } = await exchange(request('GET', '/v1/pets'), { responses: 1 })
+      expect(responses[0]?.status).toBe(200)
+    }))
+})
