@@ -29,6 +29,8 @@ export interface Exchange {
   readonly proxies: string
   /** How the client reached us, or the first trusted proxy. */
   readonly proto: 'http' | 'https'
+  /** Where connections keeps it among the requests in flight. */
+  slot: number
   /** The request announced `Expect: 100-continue`: its body is not sent before we say so. */
   readonly expectsContinue: boolean
   /** The request announced a body. */

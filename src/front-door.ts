@@ -60,16 +60,11 @@ export function createFrontDoor(config: Config, parts: FrontDoorParts): FrontDoo
   const connections = createConnections()
   const clientAddress = createClientAddress(config.server.trustedProxies)
   const requestId = createRequestId({ bootMs: Date.now(), random: randomBytes(8) })
-  const running = new Set<Exchange>()
-  const record = createRecord({ log, metrics })
   const begin = createAccept({
     connections,
     clientAddress,
     requestId,
-    record: (exchange) => {
-      running.delete(exchange)
-      record(exchange)
-    },
+    record: createRecord({ log, metrics }),
   })
   let draining = false
   const tellAnonymous = async (exchange: Exchange): Promise<void> => {
@@ -84,7 +79,6 @@ export function createFrontDoor(config: Config, parts: FrontDoorParts): FrontDoo
     accept: (arrival) => {
       const exchange = begin(arrival)
       metrics.requestStarted()
-      running.add(exchange)
       // Keep-alive clients would hold the process up for as long as they have something to say.
       if (draining) exchange.response.shouldKeepAlive = false
       return exchange
@@ -133,10 +127,10 @@ export function createFrontDoor(config: Config, parts: FrontDoorParts): FrontDoo
   })
   return {
     listen: server.listen,
-    inFlight: () => running.size,
+    inFlight: () => connections.inFlight.length,
     async drain(timeoutMs) {
       draining = true
-      for (const { request, response } of running) {
+      for (const { request, response } of connections.inFlight) {
         // Of pipelined requests only the last one may say so: those behind it would lose their answers.
         const { latest } = connections.of(request.socket)
         if (latest?.response === response && !response.headersSent) response.shouldKeepAlive = false
@@ -147,8 +141,9 @@ export function createFrontDoor(config: Config, parts: FrontDoorParts): FrontDoo
         () => undefined,
       )
       timer.abort()
-      const cutOff = running.size
-      for (const exchange of running) {
+      const cutOff = connections.inFlight.length
+      // A copy, since answering and destroying ends them.
+      for (const exchange of [...connections.inFlight]) {
         exchange.upstream?.abort()
         if (exchange.status === 0)
           respond(exchange, refuse('service_unavailable', { cause: 'drained' }))

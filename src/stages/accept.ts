@@ -43,6 +43,7 @@ export function createAccept({ connections, clientAddress, requestId, record }: 
       addressKey: key,
       proxies,
       proto: (peerTrusted ? sound?.forwardedProto : undefined) ?? 'http',
+      slot: -1,
       expectsContinue,
       hasBody: sound === undefined || sound.body !== 'none',
       bodyBytes: sound === undefined || sound.body === 'chunked' ? -1 : sound.bodyBytes,
