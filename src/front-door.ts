@@ -143,7 +143,7 @@ export function createFrontDoor(config: Config, parts: FrontDoorParts): FrontDoo
       timer.abort()
       const cutOff = connections.inFlight.length
       // A copy, since answering and destroying ends them.
-      for (const exchange of [...connections.inFlight]) {
+      for (const exchange of connections.inFlight.slice()) {
         exchange.upstream?.abort()
         if (exchange.status === 0)
           respond(exchange, refuse('service_unavailable', { cause: 'drained' }))

@@ -56,6 +56,9 @@ async function walk(
 ): Promise<Refusal | undefined> {
   // Framing first: of a request that two parsers could read differently nothing else can be believed.
   if (isRefusal(framing)) return beforeAuthentication(stages, exchange, framing)
+  if (exchange.tunnel !== undefined && exchange.hasBody) {
+    return beforeAuthentication(stages, exchange, BODY_BEHIND_UPGRADE)
+  }
   const target = stages.checkTarget(exchange.request)
   if (isRefusal(target)) return beforeAuthentication(stages, exchange, target)
   if (target.asterisk) {
@@ -88,6 +91,8 @@ async function walk(
 }
 
 const NOT_FOUND = refuse('not_found')
+/** Node before 24.9 hands every upgrade over with its bare socket, and has not read where a body ends. */
+const BODY_BEHIND_UPGRADE = refuse('invalid_request', { cause: 'a body behind an Upgrade field' })
 
 async function beforeAuthentication(
   { tellAnonymous, connections }: Stages,

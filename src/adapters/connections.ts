@@ -29,11 +29,18 @@ export function createConnections(): Connections {
   // full collection. A quarter of the CPU per request went into copying what was dead.
   const inFlight: Exchange[] = []
   const states = new WeakMap<object, ConnectionState>()
-  const of = (socket: object): ConnectionState => {
+  /** Node 22 leaves pipelined answers that had not got the socket yet without a word when it closes. */
+  const endAll = (socket: Socket | Duplex): void => {
+    for (const { request, response } of inFlight.slice())
+      if (request.socket === socket) response.emit('close')
+  }
+  const of = (socket: Socket | Duplex): ConnectionState => {
     const known = states.get(socket)
     if (known !== undefined) return known
     const state = { pending: 0, latest: undefined, closing: false, whenIdle: undefined }
     states.set(socket, state)
+    // After Node's own listeners, which end all but those.
+    socket.once('close', () => setImmediate(() => state.pending > 0 && endAll(socket)))
     return state
   }
   return {
