@@ -72,9 +72,7 @@ describe('the layout', () => {
         !file.startsWith('src/stages/') &&
         imports(file, { types: false }).some((from) => from.startsWith('src/stages/')),
     )
-    expect(
-      importers.filter((file) => !/^src\/(pipeline|front-door)\.ts$/.test(file)),
-    ).toEqual([])
+    expect(importers.filter((file) => !/^src\/(pipeline|front-door)\.ts$/.test(file))).toEqual([])
   })
 
   it('keeps adapters free of stages and of the pipeline', () => {
