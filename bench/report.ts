@@ -100,7 +100,7 @@ function machine({ rounds, warmUpSeconds, measuredSeconds, connections, keys }: 
   const redis = /v=(\S+)/.exec(execFileSync('redis-server', ['--version'], { encoding: 'utf8' }))
   return [
     `- date: ${new Date().toISOString().slice(0, 10)}`,
-    `- machine: ${cpus().length} cores, ${first?.model.trim() ?? 'unknown CPU'}, ${(totalmem() / 2 ** 30).toFixed(0)} GiB, ${process.platform} ${release()}`,
+    `- machine: ${cpus().length} cores, ${first?.model.trim() ?? 'unknown CPU'}, ${(totalmem() / 2 ** 30).toFixed(0)} GiB, ${process.platform} ${release().split('.').slice(0, 2).join('.')}`,
     `- Node.js ${process.versions.node}, Redis ${redis?.[1] ?? 'unknown'}, ${[...packages, 'pino', 'autocannon'].map(nameAndVersion).join(', ')}`,
     `- ${rounds} rounds of ${measuredSeconds} s after ${warmUpSeconds} s of warm-up, ${connections} connections, ${keys} keys; medians`,
   ].join('\n')

@@ -36,6 +36,10 @@ async function untilSignal(starting: Promise<Running>): Promise<number> {
       })
     }
   })
+  // What many gateways reload by must not end this one.
+  process.on('SIGHUP', () =>
+    complain('tollgate: SIGHUP: a changed config is taken at the next start'),
+  )
   current = await starting
   await current.stop(await signalled)
   // A handle that somebody forgot to close must not keep a process that has nothing left to do.
@@ -43,7 +47,17 @@ async function untilSignal(starting: Promise<Running>): Promise<number> {
   return OK
 }
 
+/** The engine this needs, with node:sqlite and the http options used here; package.json says the same. */
+const OLDEST_NODE = [22, 19] as const
+
+function refuseOldNode(): void {
+  const [major = 0, minor = 0] = process.versions.node.split('.').map(Number)
+  if (major > OLDEST_NODE[0] || (major === OLDEST_NODE[0] && minor >= OLDEST_NODE[1])) return
+  throw new Error(`Node.js ${OLDEST_NODE.join('.')} or newer is needed; this is ${process.version}`)
+}
+
 async function run(argv: readonly string[]): Promise<number> {
+  refuseOldNode()
   const [command, ...rest] = argv
   const env = process.env
   if (rest.includes('--help')) return help()

@@ -41,9 +41,6 @@ export interface MetricsState {
   readonly config: {
     revision: string
     takenAtMs: number
-    taken: number
-    refused: number
-    lastSuccessful: 0 | 1
   }
   readonly build: { readonly version: string; readonly node: string }
 }
@@ -136,13 +133,6 @@ function configFamilies({ config, build }: MetricsState): Family[] {
     ]),
     gauge('tollgate_config_last_load_timestamp_seconds', 'When it was taken, Unix time.', () => [
       sample(config.takenAtMs / 1000),
-    ]),
-    gauge('tollgate_config_last_load_successful', '0 while a newer file is refused.', () => [
-      sample(config.lastSuccessful),
-    ]),
-    counter('tollgate_config_loads_total', 'Configurations read, by outcome.', () => [
-      sample(config.taken, { outcome: 'taken' }),
-      sample(config.refused, { outcome: 'refused' }),
     ]),
     gauge('tollgate_build_info', 'Versions of the gateway and of Node.js.', () => [
       sample(1, { ...build }),

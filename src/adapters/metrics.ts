@@ -44,15 +44,11 @@ export interface Metrics {
   strike(): void
   /** How many keys are banned now, as far as this process knows. */
   bannedKeys(count: number): void
-  /** A configuration was taken by a reload: counters stay, new names get series of their own. */
-  configLoaded(names: ConfigNames, nowMs: number): void
-  /** A new configuration was refused; the running one stays. */
-  configRefused(): void
   /** The page for a scrape. Rejects only if one of the Node.js collectors fails. */
   render(): Promise<{ contentType: string; body: string }>
 }
 
-/** The names given here count as the first configuration taken. `version` is the gateway's own. */
+/** `version` is the gateway's own. */
 export function createMetrics(options: ConfigNames & { readonly version: string }): Metrics {
   const state = newState(options.version)
   const registry = new Registry()
@@ -60,12 +56,9 @@ export function createMetrics(options: ConfigNames & { readonly version: string 
   // 20 ms shows a stalled event loop as well as 10 ms does, for half the wake-ups of an idle process.
   collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: 20 })
 
-  function configLoaded({ revision, ...names }: ConfigNames, nowMs: number): void {
-    state.requests.extend(names)
-    Object.assign(state.config, { revision, takenAtMs: nowMs, lastSuccessful: 1 })
-    state.config.taken++
-  }
-  configLoaded(options, Date.now())
+  const { revision, ...names } = options
+  state.requests.extend(names)
+  Object.assign(state.config, { revision, takenAtMs: Date.now() })
 
   return {
     requestStarted: () => void state.inFlight++,
@@ -85,11 +78,6 @@ export function createMetrics(options: ConfigNames & { readonly version: string 
     banned: () => void state.bans++,
     strike: () => void state.strikes++,
     bannedKeys: (count) => void (state.bannedKeys = count),
-    configLoaded,
-    configRefused() {
-      state.config.lastSuccessful = 0
-      state.config.refused++
-    },
     render: async () => ({ contentType: registry.contentType, body: await registry.metrics() }),
   }
 }
@@ -132,7 +120,7 @@ function newState(version: string): MetricsState {
     strikes: 0,
     bans: 0,
     bannedKeys: 0,
-    config: { revision: '', takenAtMs: 0, taken: 0, refused: 0, lastSuccessful: 1 },
+    config: { revision: '', takenAtMs: 0 },
     build: { version, node: nodeVersion },
   }
 }

@@ -55,7 +55,8 @@ export const keysNewCommand = (options: KeysNewOptions): number => {
   print('# Put this into the configuration; if the client is there already, only its key line.')
   print('# A client of a custom plan also needs: limits: { perMinute: NUMBER, perDay: NUMBER }')
   print('clients:')
-  print(`  - id: ${client}`)
+  // A colon at the end would make it a key of YAML.
+  print(`  - id: ${client.endsWith(':') ? `'${client}'` : client}`)
   print(`    plan: ${plan}`)
   print('    keys:')
   print(`      - id: ${id}`)

@@ -161,25 +161,13 @@ describe('metrics of quota, bans and configuration', () => {
     expect(page.get('tollgate_banned_keys')).toBe(7)
   })
 
-  it('keeps counters over a reload and gives new routes and plans series of their own', async () => {
-    const metrics = create()
-    done(metrics)
-    metrics.configRefused()
-    expect((await samples(metrics)).get('tollgate_config_last_load_successful')).toBe(0)
-    const reloaded = { revision: 'def456', plans: ['gold'], routes: ['listPets', 'addPet'] }
-    metrics.configLoaded(reloaded, 1_800_000_000_500)
-    done(metrics)
-    done(metrics, { route: 'addPet', plan: 'gold' })
-    const page = await samples(metrics)
-    const count = (labels: string) => page.get(`tollgate_requests_total{${labels}}`)
-    expect(count('route="listPets",plan="pro",method="GET",status="2xx"')).toBe(2)
-    expect(count('route="addPet",plan="gold",method="GET",status="2xx"')).toBe(1)
-    expect(page.get('tollgate_config_info{revision="def456"}')).toBe(1)
-    expect(page.has('tollgate_config_info{revision="abc123"}')).toBe(false)
-    expect(page.get('tollgate_config_last_load_timestamp_seconds')).toBe(1_800_000_000.5)
-    expect(page.get('tollgate_config_last_load_successful')).toBe(1)
-    expect(page.get('tollgate_config_loads_total{outcome="taken"}')).toBe(2)
-    expect(page.get('tollgate_config_loads_total{outcome="refused"}')).toBe(1)
+  it('name the running configuration and when it was taken', async () => {
+    const beforeSeconds = Date.now() / 1000
+    const page = await samples(create())
+    expect(page.get('tollgate_config_info{revision="abc123"}')).toBe(1)
+    const taken = page.get('tollgate_config_last_load_timestamp_seconds') ?? 0
+    expect(taken).toBeGreaterThanOrEqual(beforeSeconds)
+    expect(taken).toBeLessThanOrEqual(Date.now() / 1000)
   })
 })
 

@@ -188,8 +188,6 @@ describe('/metrics', () => {
       'tollgate_banned_keys gauge',
       'tollgate_config_info gauge',
       'tollgate_config_last_load_timestamp_seconds gauge',
-      'tollgate_config_last_load_successful gauge',
-      'tollgate_config_loads_total counter',
       'tollgate_build_info gauge',
       'process_cpu_seconds_total counter',
       'process_resident_memory_bytes gauge',
