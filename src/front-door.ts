@@ -64,6 +64,7 @@ export function createFrontDoor(config: Config, parts: FrontDoorParts): FrontDoo
     connections,
     clientAddress,
     requestId,
+    cancel: (exchange) => giveBack(lessee, exchange),
     record: createRecord({ log, metrics }),
   })
   let draining = false
@@ -100,7 +101,8 @@ export function createFrontDoor(config: Config, parts: FrontDoorParts): FrontDoo
   })
   const onSocket = (request: IncomingMessage, socket: Duplex, head: Buffer): void => {
     const serve = (): void => {
-      if (connections.isClosing(socket)) return
+      // The connection may have ended with the answers that were waited for.
+      if (socket.destroyed || connections.isClosing(socket)) return
       const response = responseOnSocket(request, socket)
       void handle({ request, response, expectsContinue: false, tunnel: { socket, head } })
     }
@@ -131,6 +133,8 @@ export function createFrontDoor(config: Config, parts: FrontDoorParts): FrontDoo
     async drain(timeoutMs) {
       draining = true
       for (const { request, response } of connections.inFlight) {
+        // An answer whose head has gone out can no longer say that it is the last: then we close behind it.
+        response.once('close', () => setImmediate(server.closeIdle))
         // Of pipelined requests only the last one may say so: those behind it would lose their answers.
         const { latest } = connections.of(request.socket)
         if (latest?.response === response && !response.headersSent) response.shouldKeepAlive = false
@@ -144,7 +148,7 @@ export function createFrontDoor(config: Config, parts: FrontDoorParts): FrontDoo
       const cutOff = connections.inFlight.length
       // A copy, since answering and destroying ends them.
       for (const exchange of connections.inFlight.slice()) {
-        exchange.upstream?.abort()
+        if (exchange.upstream?.abort() === false) giveBack(lessee, exchange)
         if (exchange.status === 0)
           respond(exchange, refuse('service_unavailable', { cause: 'drained' }))
         else exchange.request.socket.destroy()

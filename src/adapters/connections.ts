@@ -10,6 +10,8 @@ export interface ConnectionState {
   latest: Exchange | undefined
   /** What follows on this connection is not served: it was refused with close, or it lost its framing. */
   closing: boolean
+  /** The last request ended before its body had arrived: what comes of it now was answered already. */
+  isBodyLeft: boolean
   /** Runs once pending falls to zero. */
   whenIdle: (() => void) | undefined
 }
@@ -37,7 +39,13 @@ export function createConnections(): Connections {
   const of = (socket: Socket | Duplex): ConnectionState => {
     const known = states.get(socket)
     if (known !== undefined) return known
-    const state = { pending: 0, latest: undefined, closing: false, whenIdle: undefined }
+    const state: ConnectionState = {
+      pending: 0,
+      latest: undefined,
+      closing: false,
+      isBodyLeft: false,
+      whenIdle: undefined,
+    }
     states.set(socket, state)
     // After Node's own listeners, which end all but those.
     socket.once('close', () => setImmediate(() => state.pending > 0 && endAll(socket)))
@@ -54,6 +62,7 @@ export function createConnections(): Connections {
       const state = of(exchange.request.socket)
       state.pending += 1
       state.latest = exchange
+      state.isBodyLeft = false
       exchange.slot = inFlight.push(exchange) - 1
     },
     ended(exchange) {
@@ -65,10 +74,12 @@ export function createConnections(): Connections {
       const state = of(exchange.request.socket)
       state.pending -= 1
       if (!exchange.response.shouldKeepAlive) state.closing = true
+      state.isBodyLeft = exchange.hasBody && !exchange.request.complete
       if (state.latest === exchange) state.latest = undefined
       if (state.pending > 0) return
-      state.whenIdle?.()
+      const { whenIdle } = state
       state.whenIdle = undefined
+      whenIdle?.()
     },
   }
 }

@@ -35,8 +35,11 @@ export interface ForwardJob {
 }
 
 export interface ForwardHandle {
-  /** The client left or the gateway gave up: ends the backend request at once; no sink call follows. */
-  abort(): void
+  /**
+   * The client left or the gateway gave up: ends the backend request at once; no sink call follows.
+   * Answers whether a backend may have seen anything of the request.
+   */
+  abort(): boolean
   /** After data() returned false. */
   resume(): void
 }
@@ -54,8 +57,8 @@ export interface UpgradeJob {
   readonly target: string
   /** Complete header fields for the backend, Connection and Upgrade included, flat. */
   readonly headers: string[]
-  /** Header fields the gateway adds to the 101 answer, flat. */
-  readonly responseHeaders: string[]
+  /** Header fields of the 101 answer, flat, from those of the backend; undefined when they cannot be passed on. */
+  responseHeaders(backend: readonly string[]): string[] | undefined
 }
 
 /** Carries WebSocket upgrades; always http-proxy-3. */

@@ -86,8 +86,9 @@ class HttpProxyExchange implements ForwardHandle {
     this.#starting = false
   }
 
-  abort(): void {
+  abort(): boolean {
     if (!this.#settled) this.#settle({ endsRequest: true })
+    return this.#sent || this.#attempt > 0
   }
 
   resume(): void {

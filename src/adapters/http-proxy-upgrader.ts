@@ -39,8 +39,13 @@ export function createHttpProxyUpgrader({
           return handshake
         }
         const { answer, socket, early } = handshake
+        const fields = job.responseHeaders(answer.rawHeaders)
+        if (fields === undefined) {
+          socket.destroy()
+          return { kind: 'broken', cause: 'the 101 has headers that cannot be passed on' }
+        }
         const ended = join(job.socket, socket)
-        job.socket.write(switchingProtocols(answer, job.responseHeaders), 'latin1')
+        job.socket.write(switchingProtocols(fields), 'latin1')
         if (early.length > 0) socket.write(early)
         job.socket.pipe(socket).pipe(job.socket)
         established()
@@ -146,18 +151,8 @@ function join(client: Duplex, backend: Socket): Promise<undefined> {
   })
 }
 
-/** Fields that are of no meaning in a 101 (RFC 9110 section 8.6) or belong to one connection only. */
-const dropped = new Set(['content-length', 'transfer-encoding', 'keep-alive'])
-
-/** The backend's answer with the gateway's fields in place of its own of the same name. */
-function switchingProtocols({ rawHeaders }: IncomingMessage, own: readonly string[]): string {
-  const replaced = new Set(own.filter((_, at) => at % 2 === 0).map((name) => name.toLowerCase()))
+function switchingProtocols(fields: readonly string[]): string {
   let head = 'HTTP/1.1 101 Switching Protocols\r\n'
-  for (let at = 0; at < rawHeaders.length; at += 2) {
-    const name = rawHeaders[at] ?? ''
-    if (dropped.has(name.toLowerCase()) || replaced.has(name.toLowerCase())) continue
-    head += `${name}: ${rawHeaders[at + 1] ?? ''}\r\n`
-  }
-  for (let at = 0; at < own.length; at += 2) head += `${own[at]}: ${own[at + 1]}\r\n`
+  for (let at = 0; at < fields.length; at += 2) head += `${fields[at]}: ${fields[at + 1]}\r\n`
   return `${head}\r\n`
 }

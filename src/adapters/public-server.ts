@@ -21,6 +21,8 @@ export interface PublicServer {
   listen(): Promise<ListenAddress>
   /** Stops accepting and closes idle connections; resolves when the last connection has gone. */
   stop(): Promise<void>
+  /** Closes connections that wait for a next request. */
+  closeIdle(): void
   /** Destroys what is left. */
   destroy(): void
 }
@@ -65,6 +67,7 @@ export function createPublicServer(config: Config, events: PublicServerEvents): 
         server.close(() => resolve())
         server.closeIdleConnections()
       }),
+    closeIdle: () => server.closeIdleConnections(),
     destroy: () => server.closeAllConnections(),
   }
 }

@@ -51,6 +51,8 @@ class UndiciExchange implements ForwardHandle, Handler {
   #headers: string[] | undefined
   #timer: NodeJS.Timeout | undefined
   #sent = false
+  /** Like sent, and stays so over a repetition. */
+  #reached = false
   #answerBegun = false
   #reusedConnection = false
   #repeated = false
@@ -66,8 +68,9 @@ class UndiciExchange implements ForwardHandle, Handler {
     this.#starting = false
   }
 
-  abort(): void {
+  abort(): boolean {
     if (!this.#settled) this.#settle(aborted)
+    return this.#reached
   }
 
   resume(): void {
@@ -81,6 +84,7 @@ class UndiciExchange implements ForwardHandle, Handler {
     if (this.#settled) return controller.abort(aborted)
     this.#controller = controller
     this.#sent = true
+    this.#reached = true
     this.#reusedConnection = this.line !== undefined && this.line.carried++ > 0
     this.#stopTimer()
     this.#startTimer()

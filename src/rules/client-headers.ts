@@ -99,3 +99,13 @@ function without(headers: readonly string[], names: ReadonlySet<string>): string
   }
   return kept
 }
+
+/** For the 101 to a WebSocket handshake (RFC 6455 4.2.2): the same, and the two fields that make it one. */
+export function switchingHeaders(
+  headers: readonly string[],
+  gatewayHeaders: readonly string[],
+): string[] | undefined {
+  // Like a 204 it has no body, and so no length of one (RFC 9110 8.6).
+  const passed = clientHeaders({ status: 204, method: 'GET', headers, gatewayHeaders })
+  return passed && ['Connection', 'Upgrade', 'Upgrade', 'websocket', ...passed.headers]
+}

@@ -11,6 +11,8 @@ export interface AcceptDeps {
   readonly connections: Connections
   readonly clientAddress: ClientAddressOf
   readonly requestId: RequestIdOf
+  /** Hands the charge of a request back that no backend has seen. */
+  cancel(exchange: Exchange): void
   /** Called once per exchange, when the answer has been sent whole or its connection has gone. */
   record(exchange: Exchange): void
 }
@@ -25,7 +27,13 @@ export interface Arrival {
 
 const NO_HEADERS: readonly string[] = []
 
-export function createAccept({ connections, clientAddress, requestId, record }: AcceptDeps) {
+export function createAccept({
+  connections,
+  clientAddress,
+  requestId,
+  cancel,
+  record,
+}: AcceptDeps) {
   return function accept(arrival: Arrival): Exchange {
     const { request, response, expectsContinue, tunnel, framing } = arrival
     // Of a request that cannot be read safely, no forwarding header is believed.
@@ -68,7 +76,7 @@ export function createAccept({ connections, clientAddress, requestId, record }: 
     response.once('close', () => {
       if (!response.writableFinished && exchange.status !== 101) {
         // The client left: nobody waits for the backend's answer any more.
-        exchange.upstream?.abort()
+        if (exchange.upstream?.abort() === false) cancel(exchange)
         exchange.cause ??= 'the client left before the answer was complete'
         if (exchange.status === 0) exchange.status = 499
       }

@@ -35,7 +35,8 @@ export function createForward(deps: ForwardDeps) {
     const { exchange, framing, target } = admitted
     const { request, response } = exchange
     // The client left, or its body broke off, while the request was being decided.
-    if (response.destroyed || exchange.refusal !== undefined) return giveBack(deps.lessee, exchange)
+    if (exchange.recorded || response.destroyed || exchange.refusal !== undefined)
+      return giveBack(deps.lessee, exchange)
     if (exchange.tunnel !== undefined && framing.websocket && exchange.route?.websocket) {
       return deps.upgrade(admitted, exchange.tunnel)
     }

@@ -26,7 +26,8 @@ export function createRefuseUnparsed(deps: UnparsedDeps) {
     const state = deps.connections.of(socket)
     // RFC 9112 9.6: what follows a request that said it was the last one is not read.
     if (error.code === 'HPE_CLOSED_CONNECTION') return
-    // A reset needs no answer.
+    // A reset needs no answer, and a refused request whose body breaks off or never comes has had its own.
+    if (state.pending === 0 && state.isBodyLeft) return void socket.destroy()
     if (error.code === 'ECONNRESET' || error.code === 'EPIPE' || !socket.writable) {
       return void socket.destroy()
     }

@@ -2,8 +2,8 @@
 import type { Upgrader } from '../adapters/forwarder.ts'
 import type { Tunnel } from '../exchange.ts'
 import type { Lessee } from '../quota/protocol.ts'
+import { switchingHeaders } from '../rules/client-headers.ts'
 import { upgradeHeaders } from '../rules/upstream-headers.ts'
-import { VIA } from '../rules/via.ts'
 import { refuseFailed, upstreamIdentity, type Admitted, type ForwardDeps } from './forward.ts'
 import { gatewayHeaders } from './respond.ts'
 
@@ -27,7 +27,8 @@ export function createUpgrade({
       head,
       target,
       headers: upgradeHeaders(upstreamIdentity(admitted)),
-      responseHeaders: [...gatewayHeaders(exchange), 'Via', VIA],
+      responseHeaders: (backend: readonly string[]) =>
+        switchingHeaders(backend, gatewayHeaders(exchange)),
     }
     // Nothing is written through the response once the backend has agreed: the tunnel has the socket.
     const failure = await upgrader.upgrade(job, () => {

@@ -1,3 +1,4 @@
+import { switchingHeaders } from '../../src/rules/client-headers.ts'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
@@ -61,7 +62,8 @@ async function startFront(url: string, timeouts: { responseMs?: number } = {}) {
       head,
       target: request.url ?? '',
       headers: [...request.rawHeaders, 'X-Client-Id', 'acme'],
-      responseHeaders: ['X-RateLimit-Limit', '60', 'X-Request-Id', 'r1'],
+      responseHeaders: (backend: readonly string[]) =>
+        switchingHeaders(backend, ['X-RateLimit-Limit', '60', 'X-Request-Id', 'r1']),
     }
     void upgrader
       .upgrade(job, () => (passage.established = true))
@@ -117,11 +119,12 @@ describe('an upgrade', () => {
     const { responses } = await client.waitForResponses(1)
     expect(responses[0]).toMatchObject({ status: 101 })
     expect(lines(responses[0]?.headers)).toEqual([
-      'Upgrade: websocket',
       'Connection: Upgrade',
+      'Upgrade: websocket',
       'Sec-WebSocket-Accept: abc=',
       'X-RateLimit-Limit: 60',
       'X-Request-Id: r1',
+      'Via: 1.1 tollgate',
     ])
     const [request] = backend.requests
     expect(request?.target).toBe('/v1/live?x=%7C&y=a/../b')
@@ -143,7 +146,7 @@ describe('an upgrade', () => {
     client.send(' and later')
     await until(() => String(backend.connections[0]?.raw()).endsWith('early and later'))
     const { raw } = await client.waitFor((seen) => String(seen.raw).endsWith('from the backend'))
-    expect(String(raw)).toMatch(/r1\r\n\r\nfrom the backend$/)
+    expect(String(raw)).toMatch(/r1\r\nVia: 1.1 tollgate\r\n\r\nfrom the backend$/)
   })
 
   it.each<[string, Answer, UpstreamFailure['kind']]>([

@@ -2,10 +2,11 @@
 import { once } from 'node:events'
 import { createHash } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { connect, type AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { WebSocket, WebSocketServer } from 'ws'
+import { rawExchange } from '../helpers/raw-client.ts'
 import { answer, closeConnection, resetConnection, type Answer } from '../helpers/raw-backend.ts'
 import {
   engines,
@@ -64,6 +65,55 @@ const dial = (port: number, key?: string): WebSocket =>
   })
 
 describe('a WebSocket', () => {
+  it('passes nothing of the 101 that is not for the client', async () => {
+    const hostile =
+      'Connection: X-Secret\r\nX-Secret: 1\r\nDeprecation: @1\r\nSunset: never\r\nX-RateLimit-Foo: 1\r\nProxy-Authenticate: Basic\r\nVia: 1.1 backend\r\nX-Kept: 1\r\n'
+    await withWire({ respond: () => switching(hostile) }, async ({ gateway }) => {
+      const { responses } = await rawExchange(gateway.port, handshake(), {
+        responses: 1,
+        timeoutMs: 2_000,
+      })
+      const head = responses[0]
+      expect(head?.status).toBe(101)
+      for (const name of [
+        'x-secret',
+        'deprecation',
+        'sunset',
+        'x-ratelimit-foo',
+        'proxy-authenticate',
+      ])
+        expect(head?.all(name), name).toEqual([])
+      expect(head?.all('connection')).toEqual(['Upgrade'])
+      expect(head?.all('upgrade')).toEqual(['websocket'])
+      expect(head?.all('via')).toEqual(['1.1 backend, 1.1 tollgate'])
+      expect(head?.all('x-kept')).toEqual(['1'])
+      expect(head?.all('x-ratelimit-limit')).toHaveLength(1)
+    })
+  })
+
+  it.each(['CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n', handshake(), handshake(null)])(
+    'or CONNECT behind a request whose client resets ends nothing but that connection',
+    async (behind) => {
+      await withWire(
+        { respond: () => [50, answer(200, 'ok')], requestsMayBreakOff: true },
+        async ({ gateway }) => {
+          for (let attempt = 0; attempt < 10; attempt++) {
+            for (const key of [keys.pro, null]) {
+              const socket = connect(gateway.port, '127.0.0.1')
+              socket.on('error', () => {})
+              await once(socket, 'connect')
+              socket.write(request('GET', '/v1/pets', { key }) + behind)
+              if (attempt % 2 === 0) await sleep(5)
+              socket.resetAndDestroy()
+            }
+          }
+          const response = await gateway.fetch('/v1/pets', { key: keys.business })
+          expect(response.status).toBe(200)
+        },
+      )
+    },
+  )
+
   it('is carried both ways, charged once, and recorded when it ends', async () => {
     const echo = await startEcho()
     await withWire({ origin: echo.origin }, async ({ gateway, charged, accessLines, settled }) => {
