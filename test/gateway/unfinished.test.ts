@@ -2,6 +2,7 @@
 import { Agent, request as httpRequest } from 'node:http'
 import { describe, expect, it } from 'vitest'
 import { keys, minuteWithAtLeast, startTestGateway } from '../helpers/gateway.ts'
+import { rawExchange } from '../helpers/raw-client.ts'
 import { answer, startRawBackend, until } from '../helpers/raw-backend.ts'
 
 const engines = ['undici', 'http-proxy-3'] as const
@@ -77,6 +78,24 @@ describe('a drain in the middle of an answer', () => {
     // server.timeouts.drain is 20 s.
     expect(performance.now() - startedMs).toBeLessThan(10_000)
     agent.destroy()
+    await backend.close()
+  })
+})
+
+describe('a refused request whose body never comes', () => {
+  it('is answered once, and its connection is closed when its time is over', async () => {
+    const backend = await startRawBackend()
+    const gateway = await startTestGateway({
+      upstreams: [backend.url],
+      blocks: {
+        server: 'server: { listen: "127.0.0.1:0", timeouts: { headers: 200ms, request: 400ms } }',
+      },
+    })
+    const head = 'POST /v1/pets HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nab'
+    const { responses, closed } = await rawExchange(gateway.port, head, { timeoutMs: 10_000 })
+    expect(responses.map(({ status }) => status)).toEqual([401])
+    expect(closed).toBe(true)
+    await gateway.stop()
     await backend.close()
   })
 })
