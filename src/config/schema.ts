@@ -31,8 +31,8 @@ import {
 import type { Reader } from './scalars.ts'
 import type { Group } from './tree.ts'
 
-/** Each request is decided within 250 ms, and may have to wait for two calls. */
-const storeTimeoutAtMostMs = 120
+/** Each request is decided within 250 ms, and may have to wait for two calls and a pause. */
+const storeTimeoutAtMostMs = 110
 
 const second = 1000
 const minute = 60 * second

@@ -8,8 +8,10 @@ import type { QuotaDecision } from './protocol.ts'
 const SETTLED_AFTER_MS = 1000
 
 export interface AfterOutage {
-  /** The authority did not answer, or is back. activeProcesses: as many as were last known to share a client. */
+  /** The authority is back, or has lost its data. activeProcesses: as many as were last known to share any client. */
   begin(activeProcesses: number, nowMs: number): void
+  /** A call for this client failed: the same for it alone, with the processes that share it. */
+  suspect(client: Client, nowMs: number): void
   /** The refusal of a request beyond this process's share; undefined when the authority may be asked. */
   refusal(client: Client, limits: Limits, nowMs: number): QuotaDecision | undefined
 }
@@ -23,9 +25,15 @@ export function createAfterOutage(mode: OutageMode): AfterOutage {
       sharers = nowMs < untilMs ? Math.max(sharers, activeProcesses) : activeProcesses
       untilMs = nowMs + SETTLED_AFTER_MS
     },
-    refusal: (client, limits, nowMs) =>
-      mode === 'local' && sharers > 1 && nowMs < untilMs
-        ? shareRefusal(client.lease, limits, { nowMs, sharers, pending: client.pending })
-        : undefined,
+    suspect: (client, nowMs) => {
+      client.suspectUntilMs = nowMs + SETTLED_AFTER_MS
+    },
+    refusal: (client, limits, nowMs) => {
+      const isSuspect = mode === 'local' && nowMs < Math.max(untilMs, client.suspectUntilMs)
+      if (!isSuspect) return undefined
+      const { lease, pending } = client
+      const among = Math.max(lease.activeProcesses, nowMs < untilMs ? sharers : 1)
+      return among > 1 ? shareRefusal(lease, limits, { nowMs, sharers: among, pending }) : undefined
+    },
   }
 }

@@ -11,6 +11,8 @@ export interface Client {
   waiting: Waiter[]
   /** Requests that wait for a decision, those of the call under way included. */
   pending: number
+  /** A call failed: until then others may hold what the authority has not heard of. */
+  suspectUntilMs: number
   /** Answers in a row that said the authority had lost its data. */
   lostInARow: number
 }

@@ -20,12 +20,11 @@ import type { Timers } from './timers.ts'
 
 interface Call {
   readonly need: number
+  readonly limits: Limits
   readonly minute: Hold
   readonly sentMs: number
 }
 
-/** One call takes at most so many waiters along, so that a lost answer strands a bounded number of tokens. */
-const WAITERS_PER_CALL = 1024
 const ASK_AGAIN_AFTER_LOSS_MS = 15
 const LOSSES_IN_A_ROW = 3
 
@@ -66,6 +65,8 @@ export function createLeaseCalls(options: LeaseCallsOptions): LeaseCalls {
   const ask = (
     { lease }: Client,
     need: number,
+    // Of the very requests that wait, since a token may name another plan than the one before.
+    limits: Limits,
   ): { call: Call; answer: TakeReply | Promise<TakeReply> } | undefined => {
     const minute = statement(lease.minute)
     const sentMs = clock.nowMs()
@@ -74,14 +75,14 @@ export function createLeaseCalls(options: LeaseCallsOptions): LeaseCalls {
         client: lease.client,
         process: lease.holder,
         sequence: ++sequence,
-        limits: lease.limits,
+        limits,
         minute,
         day: statement(lease.day),
         need,
         want: need,
       })
       isImmediate = !(answer instanceof Promise)
-      return { call: { need, minute, sentMs }, answer }
+      return { call: { need, limits, minute, sentMs }, answer }
     } catch {
       return undefined
     }
@@ -91,10 +92,14 @@ export function createLeaseCalls(options: LeaseCallsOptions): LeaseCalls {
   const absorb = (client: Client, call: Call, reply: TakeReply): number | undefined => {
     const receivedMs = clock.nowMs()
     if (reply.status === 'stale') return undefined
+    const { activeProcesses } = client.lease
+    client.lease.limits = call.limits
     applyReply(client.lease, reply, { sentMs: call.sentMs, receivedMs })
     storeAheadMs = reply.nowMs - receivedMs
     if (reply.status === 'lost') {
       client.lostInARow += 1
+      // An authority without data knows of nobody but the caller.
+      client.lease.activeProcesses = activeProcesses
       options.onLoss()
       return undefined
     }
@@ -170,10 +175,15 @@ export function createLeaseCalls(options: LeaseCallsOptions): LeaseCalls {
 
   const pump = (client: Client): void => {
     const undecided = serve(client, client.waiting, 0)
-    const batch = undecided.slice(0, WAITERS_PER_CALL)
-    client.waiting = undecided.slice(WAITERS_PER_CALL)
-    if (batch.length === 0) return
-    const asked = ask(client, batch.filter((waiter) => waiter.kind === 'take').length)
+    const [first] = undecided
+    client.waiting = []
+    if (first === undefined) return
+    const { limits } = first
+    const isLike = (w: Waiter): boolean =>
+      w.limits.perMinute === limits.perMinute && w.limits.perDay === limits.perDay
+    const batch = undecided.filter(isLike)
+    client.waiting = undecided.filter((w) => !isLike(w))
+    const asked = ask(client, batch.filter((waiter) => waiter.kind === 'take').length, limits)
     if (asked !== undefined) {
       client.inFlight = follow(client, batch, asked)
       return
@@ -192,7 +202,7 @@ export function createLeaseCalls(options: LeaseCallsOptions): LeaseCalls {
       const waiter = (resolve: Resolve): Waiter => ({ kind: 'take', limits, resolve })
       if (client.isCalling) return new Promise((resolve) => client.waiting.push(waiter(resolve)))
       for (let attempt = 0; attempt < LOSSES_IN_A_ROW; attempt++) {
-        const asked = ask(client, 1)
+        const asked = ask(client, 1, limits)
         if (asked === undefined) break
         const { call, answer } = asked
         if (answer instanceof Promise)
@@ -214,7 +224,7 @@ export function createLeaseCalls(options: LeaseCallsOptions): LeaseCalls {
       type Resolve = (view: QuotaView | undefined) => void
       const waiter = (resolve: Resolve): Waiter => ({ kind: 'look', limits, resolve })
       if (client.isCalling) return new Promise((resolve) => client.waiting.push(waiter(resolve)))
-      const asked = ask(client, 0)
+      const asked = ask(client, 0, limits)
       if (asked === undefined) return undefined
       const { call, answer } = asked
       if (answer instanceof Promise)
@@ -227,7 +237,7 @@ export function createLeaseCalls(options: LeaseCallsOptions): LeaseCalls {
 
     settle: (client) => {
       const takeBack = letGo(client.lease)
-      const asked = ask(client, 0)
+      const asked = ask(client, 0, client.lease.limits)
       if (asked === undefined) {
         takeBack()
         return false

@@ -53,7 +53,7 @@ export function createLessee(options: LesseeOptions): Lessee {
     observe,
     onUncertain: (client) => {
       uncertain.add(client)
-      afterOutage.begin(client.lease.activeProcesses, clock.nowMs())
+      afterOutage.suspect(client, clock.nowMs())
     },
     onCertain: (client) => void uncertain.delete(client),
     onLoss: () => {
@@ -68,6 +68,10 @@ export function createLessee(options: LesseeOptions): Lessee {
   let lossHandledUntilMs = -Infinity
   const restateAll = (): void => {
     const nowMs = clock.nowMs()
+    let activeProcesses = 1
+    for (const { lease } of clients.values())
+      activeProcesses = Math.max(activeProcesses, lease.activeProcesses)
+    afterOutage.begin(activeProcesses, nowMs)
     for (const client of clients.values())
       if (client.lease.day.used > 0 && nowMs < client.lease.day.endsByMs) uncertain.add(client)
     settleUncertain()
@@ -84,6 +88,7 @@ export function createLessee(options: LesseeOptions): Lessee {
         inFlight: undefined,
         waiting: [],
         pending: 0,
+        suspectUntilMs: -Infinity,
         lostInARow: 0,
       }
       clients.add(id, client)
@@ -136,13 +141,7 @@ export function createLessee(options: LesseeOptions): Lessee {
         clients.delete(id)
   }
   const stopSweeping = timers.every(SWEEP_EVERY_MS, sweep)
-  options.authority.onReturn?.(() => {
-    let activeProcesses = 1
-    for (const { lease } of clients.values())
-      activeProcesses = Math.max(activeProcesses, lease.activeProcesses)
-    afterOutage.begin(activeProcesses, clock.nowMs())
-    restateAll()
-  })
+  options.authority.onReturn?.(restateAll)
 
   return {
     take: (id, limits) => {

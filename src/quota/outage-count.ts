@@ -62,7 +62,9 @@ function degradedRefusal(window: LeasedWindow, limits: Limits, nowMs: number): Q
     degraded: true,
     window: window.kind,
     limit: limitOf(limits, window),
-    retryAfterSeconds: secondsLeft(window, nowMs),
+    // Of a window that was not told of only the longest wait is known.
+    retryAfterSeconds:
+      nowMs < window.endsByMs ? secondsLeft(window, nowMs) : window.lengthMs / 1000,
   }
 }
 

@@ -29,7 +29,7 @@ const client = (id: string, perMinute: number, keys = [`tg_${id}`]): TestClient 
 /** No call here comes late enough after a 429 to be a strike: bans are another matter. */
 const onRedis = ({ url }: RedisServer) => ({
   // The longest that is taken, since a busy machine is no outage.
-  store: `store: { redis: "${url}", timeout: 120ms }`,
+  store: `store: { redis: "${url}", timeout: 110ms }`,
   bans: 'bans: { grace: 1m }',
 })
 
