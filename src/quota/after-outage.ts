@@ -22,6 +22,8 @@ export function createAfterOutage(mode: OutageMode): AfterOutage {
   let sharers = 1
   return {
     begin: (activeProcesses, nowMs) => {
+      // Nobody else is known: a start, or a client of this process alone.
+      if (activeProcesses === 1) return
       sharers = nowMs < untilMs ? Math.max(sharers, activeProcesses) : activeProcesses
       untilMs = nowMs + SETTLED_AFTER_MS
     },
