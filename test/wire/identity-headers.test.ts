@@ -76,7 +76,9 @@ for (const engine of engines) {
           for (const [name, values] of Object.entries(exactly))
             expect(received?.all(name), name).toEqual(values)
           expect(received?.all('x-request-id')).toEqual(responses[0]?.all('x-request-id'))
-          const raw = backend.connections[0]?.raw().toString('latin1') ?? ''
+          const bytes = backend.connections[0]?.raw().toString('latin1') ?? ''
+          // The gateway's own id is random and may hold any digits.
+          const raw = bytes.replace(received?.header('x-request-id') ?? '', '')
           expect(raw).not.toMatch(/evil|666|6\.6\.6|expect|upgrade|x_|\btrailers?\b/i)
           expect(raw).not.toContain(keys.pro)
           expect(received?.header('authorization')).toBeUndefined()
