@@ -84,7 +84,8 @@ export interface Config {
     readonly listen: ListenAddress
     /** Starts with '/', never ends with one, '' for the root. */
     readonly basePath: string
-    readonly workers: 1
+    /** Processes that serve requests; 1: this process itself, without a supervisor. */
+    readonly workers: number
     /** CIDRs (or single addresses) of peers whose X-Forwarded-For is believed. */
     readonly trustedProxies: readonly string[]
     readonly limits: {
@@ -119,6 +120,8 @@ export interface Config {
     readonly prefix: string
     readonly timeoutMs: number
     readonly onOutage: OutageMode
+    /** auto: processes hold tokens ahead of need. off: one call to the store per request. */
+    readonly lease: 'auto' | 'off'
     /** SQLite file in which the embedded store keeps bans; undefined: memory only. Not used with Redis. */
     readonly file: string | undefined
   }

@@ -19,7 +19,14 @@ export const defaults = {
     connections: '128',
     engine: 'undici',
   },
-  store: { redis: '', prefix: 'tollgate', timeout: '100ms', onOutage: 'local', file: '' },
+  store: {
+    redis: '',
+    prefix: 'tollgate',
+    timeout: '100ms',
+    onOutage: 'local',
+    lease: 'auto',
+    file: '',
+  },
   plans: {
     free: { perMinute: '60', perDay: '1000' },
     pro: { perMinute: '300', perDay: '10000' },

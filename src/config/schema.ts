@@ -132,6 +132,7 @@ const store = group({
   prefix: leaf(storePrefix),
   timeout: leaf(duration({ min: 1, max: storeTimeoutAtMostMs })),
   onOutage: leaf(choice(['local', 'open', 'closed'])),
+  lease: leaf(choice(['auto', 'off'])),
   file: leaf(optionalFile),
 })
 

@@ -5,7 +5,7 @@ import type { QuotaObserver } from './observer.ts'
 import type { Authority, TakeReply, TakeRequest, TakeStatus } from './protocol.ts'
 
 const statuses: readonly TakeStatus[] = ['granted', 'short', 'stale', 'lost']
-const REPLY_LENGTH = 11
+const REPLY_LENGTH = 12
 
 /** Text of the script; it reads the time from the server alone. */
 export const takeScriptText = readFileSync(new URL('./take.lua', import.meta.url), 'utf8')
@@ -29,6 +29,8 @@ export function createRedisAuthority({
   const script = store.script({ name: 'tollgateTake', text: scriptText, keyCount: 1 })
   // Thrown for every request of an outage: made once, since a stack trace costs more than the decision.
   const away = new StoreUnavailable('error')
+  const channel = `${prefix}:q:recall`
+  const keyStart = quotaKey(prefix, '').slice(0, -1)
 
   return {
     take: (request) => {
@@ -37,7 +39,7 @@ export function createRedisAuthority({
       const told = (outcome: 'ok' | 'timeout' | 'error'): void =>
         observe?.storeCall(outcome, (performance.now() - sentMs) / 1000)
       return script
-        .run({ keys: [quotaKey(prefix, request.client)], args: scriptArgs(request) })
+        .run({ keys: [quotaKey(prefix, request.client)], args: [...scriptArgs(request), channel] })
         .then(
           (reply) => {
             const parsed = parseReply(reply)
@@ -51,6 +53,13 @@ export function createRedisAuthority({
         )
     },
     onReturn: (listener) => store.onRecovered(listener),
+    onRecall: (listener) =>
+      store.subscribe(channel, {
+        message: (key) => {
+          if (key.startsWith(keyStart) && key.endsWith('}')) listener(clientOf(key, keyStart))
+        },
+        subscribed: () => undefined,
+      }),
     close: async () => undefined,
   }
 }
@@ -65,6 +74,15 @@ export function quotaKey(prefix: string, client: string): string {
     (unit) => `%${unit.charCodeAt(0).toString(16).padStart(4, '0')}`,
   )
   return `${prefix}:q:{${plain}}`
+}
+
+/** The client of a key that quotaKey has made. */
+function clientOf(key: string, keyStart: string): string {
+  return key
+    .slice(keyStart.length, -1)
+    .replaceAll(/%([0-9a-f]{4})/g, (_, hex: string) =>
+      String.fromCharCode(Number.parseInt(hex, 16)),
+    )
 }
 
 function scriptArgs({ process, sequence, limits, minute, day, need, want }: TakeRequest) {
@@ -97,5 +115,6 @@ function parseReply(reply: ScriptReply): TakeReply {
     minute: { index: at(2), held: at(3), taken: at(4), used: at(5) },
     day: { index: at(6), held: at(7), taken: at(8), used: at(9) },
     activeProcesses: at(10),
+    recall: at(11) === 1,
   }
 }

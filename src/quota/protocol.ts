@@ -52,6 +52,11 @@ export interface TakeReply {
   readonly day: WindowReply
   /** Processes that took part in this or the previous minute, at least 1. */
   readonly activeProcesses: number
+  /**
+   * All processes were asked to state what they hold of this client, and to give back what they do not need at once: others
+   * hold what the caller waits for, or the authority knows nothing of this client yet.
+   */
+  readonly recall: boolean
 }
 
 /** Owner of the counters. A thrown or rejected call means the store is away, never that quota is used up. */
@@ -60,6 +65,8 @@ export interface Authority {
   take(request: TakeRequest): TakeReply | Promise<TakeReply>
   /** Calls the listener each time the authority can be reached again; it may have lost its data meanwhile. */
   onReturn?(listener: () => void): void
+  /** Calls the listener with the client whose holds the authority asks for; see TakeReply.recall. Notices may be lost or repeated. */
+  onRecall?(listener: (client: string) => void): void
   close(): Promise<void>
 }
 

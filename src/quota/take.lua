@@ -3,9 +3,9 @@
 -- KEYS[1]  the client's hash
 -- ARGV     1 process  2 sequence  3 limit per minute  4 limit per day
 --          5 minute index  6 used  7 held   8 day index  9 used  10 held   (as the caller states them)
---          11 need  12 want
+--          11 need  12 want  13 channel on which all processes are asked for their holds
 -- reply    status (0 granted, 1 short, 2 stale, 3 lost), now in ms rounded up,
---          minute index, held, taken, used, day index, held, taken, used, active processes
+--          minute index, held, taken, used, day index, held, taken, used, active processes, recall (0 or 1)
 local time = redis.call('TIME')
 local MINUTE_MS, DAY_MS = 60000, 86400000
 local EXPIRY_AFTER_DAY_MS, LEARNING_MS, SHARE_DIVISOR = 3600000, 1000, 2
@@ -71,7 +71,7 @@ if sequence <= lastSequence then
   local status = STALE
   if sequence == lastSequence then status = lastStatus end
   return { status, toldNow, minute, oldMinuteHeld, minuteTaken, minuteUsed,
-    day, oldDayHeld, dayTaken, dayUsed, math.max(activeNow, activeBefore, 1) }
+    day, oldDayHeld, dayTaken, dayUsed, math.max(activeNow, activeBefore, 1), 0 }
 end
 if not tookPart then activeNow = activeNow + 1 end
 local active = math.max(activeNow, activeBefore, 1)
@@ -125,5 +125,18 @@ redis.call('HSET', KEYS[1], 'minute', text(minute), 'minuteTaken', text(minuteTa
 if not isSameDay then
   redis.call('PEXPIREAT', KEYS[1], text((day + 1) * DAY_MS + EXPIRY_AFTER_DAY_MS))
 end
+
+-- Others hold unspent tokens of a window that is used up, or may know of use that is unknown here.
+local function isShortOf(limit, taken, used, own)
+  return taken >= limit and taken - used > own
+end
+local recall = 0
+if isUnknown or (status == SHORT and (
+    isShortOf(tonumber(ARGV[3]), minuteTaken, minuteUsed, heldInMinute - usedInMinute) or
+    isShortOf(tonumber(ARGV[4]), dayTaken, dayUsed, heldInDay - usedInDay))) then
+  recall = 1
+  -- A user who may not publish loses nothing but the notice.
+  redis.pcall('PUBLISH', ARGV[13], KEYS[1])
+end
 return { status, toldNow, minute, heldInMinute, minuteTaken, minuteUsed,
-  day, heldInDay, dayTaken, dayUsed, active }
+  day, heldInDay, dayTaken, dayUsed, active, recall }

@@ -70,7 +70,7 @@ export function transition(state: ClientState, request: TakeRequest, nowMs: numb
   if (record !== undefined && request.sequence <= record.sequence) {
     const status = request.sequence === record.sequence ? record.status : 'stale'
     const held = { minute: tookPart ? record.minuteHeld : 0, day: record.dayHeld }
-    return reply(now, { status, nowMs, held })
+    return reply(now, { status, nowMs, held, recall: false })
   }
   if (!tookPart) now.activeNow += 1
 
@@ -116,7 +116,21 @@ export function transition(state: ClientState, request: TakeRequest, nowMs: numb
     dayUsed: day.used + spent,
   })
   commit(state, now)
-  return reply(now, { status, nowMs, held })
+  const isShortOf = (limit: number, total: { taken: number; used: number }, own: number): boolean =>
+    total.taken >= limit && total.taken - total.used > own
+  const othersHoldTokens =
+    isShortOf(
+      request.limits.perMinute,
+      { taken: now.minuteTaken, used: now.minuteUsed },
+      held.minute - minute.used - spent,
+    ) ||
+    isShortOf(
+      request.limits.perDay,
+      { taken: now.dayTaken, used: now.dayUsed },
+      held.day - day.used - spent,
+    )
+  const recall = isUnknown || (status === 'short' && othersHoldTokens)
+  return reply(now, { status, nowMs, held, recall })
 }
 
 type Counters = Omit<ClientState, 'processes'> & { isSameDay: boolean }
@@ -157,7 +171,12 @@ function commit(state: ClientState, counters: Counters): void {
 
 function reply(
   counters: Counters,
-  told: { status: TakeStatus; nowMs: number; held: { minute: number; day: number } },
+  told: {
+    status: TakeStatus
+    nowMs: number
+    held: { minute: number; day: number }
+    recall: boolean
+  },
 ): TakeReply {
   const { minuteIndex, minuteTaken, minuteUsed, dayIndex, dayTaken, dayUsed } = counters
   return {
@@ -166,6 +185,7 @@ function reply(
     minute: { index: minuteIndex, held: told.held.minute, taken: minuteTaken, used: minuteUsed },
     day: { index: dayIndex, held: told.held.day, taken: dayTaken, used: dayUsed },
     activeProcesses: activeProcesses(counters),
+    recall: told.recall,
   }
 }
 

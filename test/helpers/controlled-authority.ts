@@ -50,7 +50,7 @@ export function controlledRedisAuthority(
   return createRedisAuthority({
     store: controlled,
     prefix,
-    scriptText: takeScriptText.replace(TIME_LINE, 'local time = { ARGV[13], ARGV[14] }'),
+    scriptText: takeScriptText.replace(TIME_LINE, 'local time = { ARGV[14], ARGV[15] }'),
     ...(observe === undefined ? {} : { observe }),
   })
 }
