@@ -196,7 +196,7 @@ function createQuota(config: Config, metrics: Metrics, redis: RedisStore | undef
     processId: randomBytes(9).toString('base64url'),
     clock: { nowMs: () => performance.now(), epochMs },
     outage: config.store.onOutage,
-    timeoutMs: config.store.timeoutMs,
+    lease: config.store.lease,
     observe: metrics.quota,
   })
 }

@@ -15,10 +15,18 @@ export interface Client {
   suspectUntilMs: number
   /** Answers in a row that said the authority had lost its data. */
   lostInARow: number
+  /** Is in the list of those whose holds are looked after. */
+  isHolder: boolean
+  /** Others asked for its tokens while a call was under way. */
+  isRecalled: boolean
 }
 
 /** A request that waits for a call. */
-export type Waiter = { readonly limits: Limits } & (
+export type Waiter = {
+  readonly limits: Limits
+  /** Others were asked to give back what they hold, for this request among others: the next answer decides. */
+  hasRecalled?: boolean
+} & (
   | { readonly kind: 'take'; resolve(decision: QuotaDecision): void }
   | { readonly kind: 'look'; resolve(view: QuotaView | undefined): void }
 )

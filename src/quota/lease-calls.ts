@@ -1,121 +1,53 @@
 /**
  * The calls of this process to the authority: one in flight per client, shared by all who wait, and what happens when it
- * fails. Who arrives during a call goes with the next, so nobody waits longer than two calls may take.
+ * fails. Who arrives during a call goes with the next, so nobody waits much longer than two calls may take.
  */
 import type { Limits, OutageMode } from '../config/config.ts'
-import {
-  applyReply,
-  decideFromMemory,
-  letGo,
-  quotaView,
-  rememberRefusal,
-  spend,
-  statement,
-} from './lease.ts'
+import { createAsking, type Asked, type Asking, type AskingOptions } from './asking.ts'
 import type { Client, Waiter } from './client.ts'
+import { decideFromMemory, letGo, spend } from './lease.ts'
 import type { QuotaObserver } from './observer.ts'
 import { decideDuringOutage } from './outage-count.ts'
-import type { Authority, Hold, QuotaDecision, QuotaView, TakeReply } from './protocol.ts'
+import type { QuotaDecision, QuotaView } from './protocol.ts'
+import { quotaView } from './quota-view.ts'
 import type { Timers } from './timers.ts'
-
-interface Call {
-  readonly need: number
-  readonly limits: Limits
-  readonly minute: Hold
-  readonly sentMs: number
-}
 
 const ASK_AGAIN_AFTER_LOSS_MS = 15
 const LOSSES_IN_A_ROW = 3
+/** Others answer a recall within this, on a network that is well. */
+const ASK_AGAIN_AFTER_RECALL_MS = 10
+/** An authority so slow is not asked a second time by the same request. */
+const SLOW_CALL_MS = 20
 
-export interface LeaseCallsOptions {
-  readonly authority: Authority
-  readonly clock: { nowMs(): number; epochMs(): number }
+export interface LeaseCallsOptions extends AskingOptions {
   readonly timers: Timers
   readonly outage: OutageMode
-  /** Bound of one call, kept by the authority. */
-  readonly timeoutMs: number
   readonly observe: QuotaObserver | undefined
   /** The authority may not know what the client used: state it as soon as it listens. */
   onUncertain(client: Client): void
-  /** The authority was told all about the client. */
-  onCertain(client: Client): void
-  /** The authority has lost its data: it may not know what any client used. */
-  onLoss(): void
+  /** A call that was answered is over. */
+  onAnswered(client: Client): void
 }
 
-export interface LeaseCalls {
-  /** The authority answers at once, without a promise. */
-  readonly isImmediate: boolean
+export interface LeaseCalls extends Pick<Asking, 'isImmediate'> {
   /** Asks for one token; the caller has found no answer in memory. */
   take(client: Client, limits: Limits): QuotaDecision | Promise<QuotaDecision>
   look(client: Client, limits: Limits): QuotaView | undefined | Promise<QuotaView | undefined>
-  /** Gives back what is in hand and states what was used; false if the authority is away. Not while a call is under way. */
-  settle(client: Client): boolean
+  /** Asks for more ahead of need. Not while a call is under way. */
+  prefetch(client: Client): void
+  /** States what was used and gives back all that is in hand but `kept` tokens; false if the authority is away. Not while a call is under way. */
+  settle(client: Client, kept?: number): boolean
 }
 
 export function createLeaseCalls(options: LeaseCallsOptions): LeaseCalls {
-  const { authority, clock, timers, outage, observe } = options
-  // Numbers rise over all clients, so a client that was forgotten never repeats one.
-  let sequence = 0
-  let isImmediate = false
-  let storeAheadMs: number | undefined
-
-  /** undefined: the authority is away. */
-  const ask = (
-    { lease }: Client,
-    need: number,
-    // Of the very requests that wait, since a token may name another plan than the one before.
-    limits: Limits,
-  ): { call: Call; answer: TakeReply | Promise<TakeReply> } | undefined => {
-    const minute = statement(lease.minute)
-    const sentMs = clock.nowMs()
-    try {
-      const answer = authority.take({
-        client: lease.client,
-        process: lease.holder,
-        sequence: ++sequence,
-        limits,
-        minute,
-        day: statement(lease.day),
-        need,
-        want: need,
-      })
-      isImmediate = !(answer instanceof Promise)
-      return { call: { need, limits, minute, sentMs }, answer }
-    } catch {
-      return undefined
-    }
-  }
-
-  /** Takes an answer into the lease; answers how many waiters it serves, undefined if it serves to nothing but asking again. */
-  const absorb = (client: Client, call: Call, reply: TakeReply): number | undefined => {
-    const receivedMs = clock.nowMs()
-    if (reply.status === 'stale') return undefined
-    const { activeProcesses } = client.lease
-    client.lease.limits = call.limits
-    applyReply(client.lease, reply, { sentMs: call.sentMs, receivedMs })
-    storeAheadMs = reply.nowMs - receivedMs
-    if (reply.status === 'lost') {
-      client.lostInARow += 1
-      // An authority without data knows of nobody but the caller.
-      client.lease.activeProcesses = activeProcesses
-      options.onLoss()
-      return undefined
-    }
-    client.lostInARow = 0
-    options.onCertain(client)
-    if (reply.status === 'short') rememberRefusal(client.lease, reply, receivedMs)
-    const stated = call.minute.index === reply.minute.index ? call.minute.held : 0
-    return Math.min(call.need, reply.minute.held - stated)
-  }
+  const { clock, timers, outage, observe } = options
+  const asking = createAsking(options)
 
   const withoutAuthority = (client: Client, limits: Limits): QuotaDecision => {
-    const nowMs = clock.nowMs()
-    const storeNowMs = storeAheadMs === undefined ? clock.epochMs() : nowMs + storeAheadMs
     observe?.degraded(outage)
     options.onUncertain(client)
-    return decideDuringOutage(client.lease, limits, { mode: outage, times: { nowMs, storeNowMs } })
+    const times = { nowMs: clock.nowMs(), storeNowMs: asking.storeNowMs() }
+    return decideDuringOutage(client.lease, limits, { mode: outage, times })
   }
 
   const lose = (client: Client, waiters: readonly Waiter[]): void => {
@@ -125,38 +57,47 @@ export function createLeaseCalls(options: LeaseCallsOptions): LeaseCalls {
     }
   }
 
-  const follow = async (
-    client: Client,
-    batch: readonly Waiter[],
-    { call, answer }: { call: Call; answer: TakeReply | Promise<TakeReply> },
-  ): Promise<void> => {
+  const follow = async (client: Client, batch: readonly Waiter[], asked: Asked): Promise<void> => {
     client.isCalling = true
-    let served: number | undefined
-    let isLost = false
+    let undecided: readonly Waiter[] | undefined
+    let pauseMs = 0
     try {
-      const reply = await answer
-      served = absorb(client, call, reply)
-      isLost = reply.status === 'lost' && client.lostInARow < LOSSES_IN_A_ROW
+      const reply = await asked.answer
+      const outcome = asking.absorb(client, asked, reply)
+      if (outcome !== undefined) {
+        const isSlow = clock.nowMs() - asked.sentMs > SLOW_CALL_MS
+        const tokens = outcome.late ? 0 : outcome.tokens
+        undecided = serve(client, batch, { tokens, mayWait: outcome.recalled && !isSlow })
+        if (undecided.some((waiter) => waiter.hasRecalled)) pauseMs = ASK_AGAIN_AFTER_RECALL_MS
+      } else if (reply.status === 'lost' && client.lostInARow < LOSSES_IN_A_ROW) {
+        undecided = batch
+        pauseMs = ASK_AGAIN_AFTER_LOSS_MS
+      }
     } catch {
       // The reason is the adapter's to count; here it only means that nobody answered.
     }
-    if (isLost) await timers.after(ASK_AGAIN_AFTER_LOSS_MS)
+    if (pauseMs > 0) await timers.after(pauseMs)
     client.isCalling = false
     const others = client.waiting
     client.waiting = []
-    if (served === undefined && !isLost) {
+    if (undecided === undefined) {
       client.lostInARow = 0
       options.onUncertain(client)
       // Those who queued behind a call that failed do not wait for a second time-out.
       lose(client, [...batch, ...others])
       return
     }
-    client.waiting = [...serve(client, batch, served ?? 0), ...others]
-    pump(client)
+    client.waiting = undecided.length === 0 ? others : [...undecided, ...others]
+    if (client.waiting.length > 0) pump(client)
+    if (!client.isCalling) options.onAnswered(client)
   }
 
-  /** Hands tokens out in order of arrival; returns those for whom the answer decided nothing. */
-  const serve = (client: Client, batch: readonly Waiter[], tokens: number): Waiter[] => {
+  /** Hands tokens out in order of arrival; returns those for whom nothing is decided. */
+  const serve = (
+    client: Client,
+    batch: readonly Waiter[],
+    { tokens, mayWait }: { tokens: number; mayWait: boolean },
+  ): Waiter[] => {
     const nowMs = clock.nowMs()
     let left = tokens
     return batch.filter((waiter) => {
@@ -168,13 +109,22 @@ export function createLeaseCalls(options: LeaseCallsOptions): LeaseCalls {
         left-- > 0
           ? spend(client.lease, waiter.limits, nowMs)
           : decideFromMemory(client.lease, waiter.limits, nowMs)
+      if (decision?.kind === 'refused' && mayWait && !waiter.hasRecalled) {
+        waiter.hasRecalled = true
+        return true
+      }
       if (decision !== undefined) waiter.resolve(decision)
       return decision === undefined
     })
   }
 
+  /** Decides what memory can decide, and asks for the rest. */
   const pump = (client: Client): void => {
-    const undecided = serve(client, client.waiting, 0)
+    const retry = client.waiting.some((waiter) => waiter.hasRecalled)
+    // After a recall the refusal in memory is what is to be asked about again.
+    const undecided = retry
+      ? client.waiting
+      : serve(client, client.waiting, { tokens: 0, mayWait: false })
     const [first] = undecided
     client.waiting = []
     if (first === undefined) return
@@ -183,7 +133,8 @@ export function createLeaseCalls(options: LeaseCallsOptions): LeaseCalls {
       w.limits.perMinute === limits.perMinute && w.limits.perDay === limits.perDay
     const batch = undecided.filter(isLike)
     client.waiting = undecided.filter((w) => !isLike(w))
-    const asked = ask(client, batch.filter((waiter) => waiter.kind === 'take').length, limits)
+    const need = batch.filter((waiter) => waiter.kind === 'take').length
+    const asked = asking.ask(client, { need, ahead: need > 0, limits })
     if (asked !== undefined) {
       client.inFlight = follow(client, batch, asked)
       return
@@ -192,58 +143,70 @@ export function createLeaseCalls(options: LeaseCallsOptions): LeaseCalls {
     lose(client, undecided)
   }
 
+  /** Asks for one token of an authority in this process, again if it has lost its data; undefined: it has no answer. */
+  const takeAtOnce = (client: Client, limits: Limits, first: Asked): QuotaDecision | undefined => {
+    let asked: Asked | undefined = first
+    for (let attempt = 0; attempt < LOSSES_IN_A_ROW && asked !== undefined; attempt++) {
+      if (asked.answer instanceof Promise) return undefined
+      const outcome = asking.absorb(client, asked, asked.answer)
+      if (outcome !== undefined) {
+        const { lease } = client
+        const nowMs = clock.nowMs()
+        const decision =
+          outcome.tokens > 0 ? spend(lease, limits, nowMs) : decideFromMemory(lease, limits, nowMs)
+        if (decision !== undefined) return decision
+      }
+      asked = asking.ask(client, { need: 1, ahead: false, limits })
+    }
+    return undefined
+  }
+
   return {
     get isImmediate() {
-      return isImmediate
+      return asking.isImmediate
     },
 
     take: (client, limits) => {
       type Resolve = (decision: QuotaDecision) => void
       const waiter = (resolve: Resolve): Waiter => ({ kind: 'take', limits, resolve })
       if (client.isCalling) return new Promise((resolve) => client.waiting.push(waiter(resolve)))
-      for (let attempt = 0; attempt < LOSSES_IN_A_ROW; attempt++) {
-        const asked = ask(client, 1, limits)
-        if (asked === undefined) break
-        const { call, answer } = asked
-        if (answer instanceof Promise)
-          return new Promise((resolve) => {
-            client.inFlight = follow(client, [waiter(resolve)], asked)
-          })
-        const served = absorb(client, call, answer)
-        if (served === undefined) continue
-        const { lease } = client
-        const nowMs = clock.nowMs()
-        const decision =
-          served > 0 ? spend(lease, limits, nowMs) : decideFromMemory(lease, limits, nowMs)
-        if (decision !== undefined) return decision
-      }
-      return withoutAuthority(client, limits)
+      const asked = asking.ask(client, { need: 1, ahead: true, limits })
+      if (asked?.answer instanceof Promise)
+        return new Promise((resolve) => {
+          client.inFlight = follow(client, [waiter(resolve)], asked)
+        })
+      const decision = asked && takeAtOnce(client, limits, asked)
+      return decision ?? withoutAuthority(client, limits)
     },
 
     look: (client, limits) => {
       type Resolve = (view: QuotaView | undefined) => void
       const waiter = (resolve: Resolve): Waiter => ({ kind: 'look', limits, resolve })
       if (client.isCalling) return new Promise((resolve) => client.waiting.push(waiter(resolve)))
-      const asked = ask(client, 0, limits)
+      const asked = asking.ask(client, { need: 0, ahead: false, limits })
       if (asked === undefined) return undefined
-      const { call, answer } = asked
-      if (answer instanceof Promise)
+      if (asked.answer instanceof Promise)
         return new Promise((resolve) => {
           client.inFlight = follow(client, [waiter(resolve)], asked)
         })
-      absorb(client, call, answer)
+      asking.absorb(client, asked, asked.answer)
       return quotaView(client.lease, limits, clock.nowMs())
     },
 
-    settle: (client) => {
-      const takeBack = letGo(client.lease)
-      const asked = ask(client, 0, client.lease.limits)
+    prefetch: (client) => {
+      const asked = asking.ask(client, { need: 0, ahead: true, limits: client.lease.limits })
+      if (asked !== undefined) client.inFlight = follow(client, [], asked)
+    },
+
+    settle: (client, kept = 0) => {
+      const takeBack = letGo(client.lease, kept)
+      const asked = asking.ask(client, { need: 0, ahead: false, limits: client.lease.limits })
       if (asked === undefined) {
         takeBack()
         return false
       }
       if (asked.answer instanceof Promise) client.inFlight = follow(client, [], asked)
-      else absorb(client, asked.call, asked.answer)
+      else asking.absorb(client, asked, asked.answer)
       return true
     },
   }

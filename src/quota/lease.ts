@@ -1,15 +1,15 @@
 /** What this process holds and knows of one client; every function is pure but for the lease it is given, and time is an argument. */
 import type { Limits } from '../config/config.ts'
+import { createPace, type Pace } from './lease-size.ts'
 import {
   DAY_MS,
   MINUTE_MS,
   type Hold,
   type QuotaDecision,
-  type QuotaView,
   type TakeReply,
   type WindowReply,
-  type WindowView,
 } from './protocol.ts'
+import { quotaView, remaining, secondsLeft } from './quota-view.ts'
 
 /** One window of a lease. Times are on this process's monotonic clock, in ms. */
 export interface LeasedWindow {
@@ -39,14 +39,22 @@ export interface Lease {
   lastUsedMs: number
   /** The limits of the latest request. */
   limits: Limits
+  readonly pace: Pace
+  /** With so many tokens in hand or fewer the next call begins; -1: not before one is needed. */
+  prefetchAt: number
+  /** The day's use as the authority has it. */
+  dayUsedKnown: number
+  /** How long the next refusal that others may undo is remembered. */
+  indefiniteMs: number
 }
 
 /** Spending stops this long before the window can end, as timers and clocks are not exact. */
 const SPEND_GUARD_MS = 5
 /** The authority's time is rounded up by less than this. */
 const ROUNDING_MS = 1
-/** A refusal that others may undo by giving tokens back is asked again after this. */
-const INDEFINITE_REFUSAL_MS = 50
+/** A refusal that others may undo by giving tokens back is asked again after this, and each time in a row after twice as long. */
+const INDEFINITE_AT_FIRST_MS = 12
+const INDEFINITE_AT_MOST_MS = 100
 
 export function createLease(
   client: string,
@@ -60,6 +68,10 @@ export function createLease(
     activeProcesses: 1,
     lastUsedMs: nowMs,
     limits,
+    pace: createPace(nowMs),
+    prefetchAt: -1,
+    dayUsedKnown: 0,
+    indefiniteMs: INDEFINITE_AT_FIRST_MS,
   }
 }
 
@@ -86,11 +98,21 @@ export function limitOf(limits: Limits, window: LeasedWindow): number {
   return window.kind === 'minute' ? limits.perMinute : limits.perDay
 }
 
-/** Keeps nothing in hand, so that the next statement gives the rest back; the result undoes it. */
-export function letGo({ minute, day }: Lease): () => void {
+/** Tokens that can be spent while their windows run. */
+export function inHand({ minute, day }: Lease): number {
+  return Math.max(0, Math.min(minute.held - minute.used, day.held - day.used))
+}
+
+/** Whether the authority has not heard yet of everything that was spent or handed back. */
+export function hasUnstated({ day, dayUsedKnown }: Lease): boolean {
+  return day.used !== dayUsedKnown
+}
+
+/** Keeps at most `kept` tokens in hand, so that the next statement gives the rest back; the result undoes it. */
+export function letGo({ minute, day }: Lease, kept = 0): () => void {
   const [minuteHeld, dayHeld] = [minute.held, day.held]
-  minute.held = minute.used
-  day.held = day.used
+  minute.held = Math.min(minuteHeld, minute.used + kept)
+  day.held = Math.min(dayHeld, day.used + kept)
   return () => {
     minute.held = minuteHeld
     day.held = dayHeld
@@ -137,9 +159,10 @@ export function rememberRefusal(lease: Lease, reply: TakeReply, nowMs: number): 
     const isDefinite = told.used >= limit
     window.refusedUntilMs = isDefinite
       ? Math.min(window.endsByMs, lease.minute.endsByMs)
-      : nowMs + INDEFINITE_REFUSAL_MS
+      : nowMs + lease.indefiniteMs
     window.refusedLimit = limit
   }
+  lease.indefiniteMs = Math.min(2 * lease.indefiniteMs, INDEFINITE_AT_MOST_MS)
 }
 
 /** Decides without asking, if the answer is known: a token in hand, or a refusal that still holds. */
@@ -203,32 +226,6 @@ export function isTold({ minute, day }: Lease, nowMs: number): boolean {
     nowMs < minute.spendUntilMs &&
     nowMs < day.spendUntilMs
   )
-}
-
-/** Where the client stands, as far as it was told within the windows that run. */
-export function quotaView(lease: Lease, limits: Limits, nowMs: number): QuotaView {
-  return {
-    minute: windowView(lease.minute, limits.perMinute, nowMs),
-    day: windowView(lease.day, limits.perDay, nowMs),
-  }
-}
-
-function windowView(window: LeasedWindow, limit: number, nowMs: number): WindowView {
-  return {
-    limit,
-    remaining: remaining(window, limit),
-    resetAtSeconds: ((window.index + 1) * window.lengthMs) / 1000,
-    resetAfterSeconds: Math.min(secondsLeft(window, nowMs), window.lengthMs / 1000),
-  }
-}
-
-function remaining(window: LeasedWindow, limit: number): number {
-  return Math.max(0, limit - (window.taken ?? 0) + Math.max(0, window.held - window.used))
-}
-
-/** Whole seconds after which the window has ended for certain, so that whoever waits for them is not refused by it again. */
-export function secondsLeft(window: LeasedWindow, nowMs: number): number {
-  return Math.max(1, Math.ceil((window.endsByMs - nowMs) / 1000))
 }
 
 /** The hold as the authority is to hear it. What was spent without asking, during an outage, is stated as held: it is true use. */

@@ -125,6 +125,6 @@ export interface Lessee {
   look(client: string, limits: Limits): QuotaView | undefined | Promise<QuotaView | undefined>
   /** Returns the charge of a request that never reached a backend, if its windows still run. */
   giveBack(client: string, decision: QuotaDecision & { kind: 'admitted' }): void
-  /** Gives back everything held; at most `store.timeout` long. */
+  /** Gives back everything held; takes at most two seconds. */
   drain(): Promise<void>
 }

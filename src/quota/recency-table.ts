@@ -4,6 +4,8 @@ export interface RecencyTable<Value> {
   readonly size: number
   /** Marks the entry as used. */
   get(key: string): Value | undefined
+  /** Leaves the mark as it is. */
+  peek(key: string): Value | undefined
   /** Adds a new entry; in a full table one that was not used since the last pass makes room. */
   add(key: string, value: Value): void
   delete(key: string): void
@@ -53,6 +55,7 @@ export function createRecencyTable<Value>({
       entry.isRecent = true
       return entry.value
     },
+    peek: (key) => table.get(key)?.value,
     add: (key, value) => {
       if (table.size >= maxEntries) makeRoom()
       table.set(key, { value, isRecent: false })

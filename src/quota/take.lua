@@ -8,7 +8,7 @@
 --          minute index, held, taken, used, day index, held, taken, used, active processes, recall (0 or 1)
 local time = redis.call('TIME')
 local MINUTE_MS, DAY_MS = 60000, 86400000
-local EXPIRY_AFTER_DAY_MS, LEARNING_MS, SHARE_DIVISOR = 3600000, 1000, 2
+local EXPIRY_AFTER_DAY_MS, LEARNING_MS = 3600000, 1000
 local GRANTED, SHORT, STALE, LOST = 0, 1, 2, 3
 
 -- Whatever else was written into the hash counts as absent.
@@ -92,9 +92,9 @@ local learningUntil = stored(fields[9], 0)
 if isUnknown then learningUntil = now + LEARNING_MS end
 if now < learningUntil then want = need end
 
--- As much as is wished, within a fair share and what is left, but at least what waits.
+-- As much as is wished, within an equal share of what is left, but at least what waits.
 local function wished(left)
-  local share = math.min(want, math.floor(left / (SHARE_DIVISOR * active)))
+  local share = math.min(want, math.floor(left / active))
   return math.max(0, math.min(math.max(need, share), left))
 end
 

@@ -37,8 +37,6 @@ export interface ClientState {
   readonly processes: Map<string, ProcessRecord>
 }
 
-/** A process may lease at most remaining / (SHARE_DIVISOR x active processes), beyond what waits. */
-const SHARE_DIVISOR = 2
 const LEARNING_MS = 1000
 /** A client's state is of no use this long after its day has ended. */
 export const EXPIRY_AFTER_DAY_MS = 3_600_000
@@ -94,7 +92,7 @@ export function transition(state: ClientState, request: TakeRequest, nowMs: numb
         dayLeft: request.limits.perDay - now.dayTaken,
         minuteFree: minute.held - minute.used,
         dayFree: day.held - day.used,
-        shares: SHARE_DIVISOR * activeProcesses(now),
+        shares: activeProcesses(now),
       })
   // Waiting requests spend their tokens on arrival; so a refusal is definite at once.
   const spent = Math.min(granted.minute, request.need)
@@ -205,7 +203,7 @@ function statedHold(hold: Hold, index: number): { held: number; used: number } {
   return hold.index === index ? hold : { held: 0, used: 0 }
 }
 
-/** Whole tokens in both windows or in neither: at least `need` while there is that much, up to `want` within a fair share. */
+/** Whole tokens in both windows or in neither: at least `need` while there is that much, up to `want` within an equal share of what is left. */
 function grant(ask: {
   need: number
   want: number

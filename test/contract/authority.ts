@@ -193,7 +193,7 @@ export function authorityContract(
       expect(await take(holds(2))).toMatchObject({ status: 'granted', minute: { taken: 3 } })
     })
 
-    it('leases ahead of need at most half of a fair share, once it has heard from everybody', async () => {
+    it('leases ahead of need at most an equal share of what is left, once it has heard from everybody', async () => {
       const limits = { perMinute: 100, perDay: 1000 }
       const early = await take({ process: 'a', limits, want: 80 })
       expect(early.minute).toMatchObject({ held: 1, used: 1 })
@@ -201,8 +201,8 @@ export function authorityContract(
       const later = await take({ process: 'b', limits, want: 80 })
       expect(later).toMatchObject({
         activeProcesses: 2,
-        minute: { held: 24, taken: 25, used: 2 },
-        day: { held: 24, taken: 25, used: 2 },
+        minute: { held: 49, taken: 50, used: 2 },
+        day: { held: 49, taken: 50, used: 2 },
       })
     })
 

@@ -63,6 +63,7 @@ export async function settled(): Promise<void> {
 /** Stands between a lessee and its authority like a network: counts, delays, loses. */
 export function createNetwork(authority: Authority, timeline: Timeline) {
   const returned: (() => void)[] = []
+  const recalled: ((client: string) => void)[] = []
   const network = {
     calls: [] as TakeRequest[],
     inFlight: 0,
@@ -82,6 +83,7 @@ export function createNetwork(authority: Authority, timeline: Timeline) {
         if (delayMs > 0) await timeline.timers.after(delayMs / 2)
         if (state === 'down') throw new Error('down')
         const reply = await authority.take(request)
+        if (reply.recall) for (const listener of recalled) listener(request.client)
         if (delayMs > 0) await timeline.timers.after(delayMs / 2)
         if (state === 'reply lost') throw new Error('lost')
         return reply
@@ -91,6 +93,7 @@ export function createNetwork(authority: Authority, timeline: Timeline) {
       })
     },
     onReturn: (listener: () => void): void => void returned.push(listener),
+    onRecall: (listener: (client: string) => void): void => void recalled.push(listener),
     close: async () => undefined,
   }
   return network
@@ -103,7 +106,12 @@ export function createTestLessee(
     outage = 'local',
     processId = 'p',
     ...more
-  }: { outage?: OutageMode; processId?: string; maxClients?: number } = {},
+  }: {
+    outage?: OutageMode
+    processId?: string
+    maxClients?: number
+    lease?: 'auto' | 'off'
+  } = {},
 ): Lessee {
   return createLessee({
     authority,
@@ -111,7 +119,6 @@ export function createTestLessee(
     clock: timeline.clock,
     timers: timeline.timers,
     outage,
-    timeoutMs: 100,
     ...more,
   })
 }

@@ -1,0 +1,139 @@
+/** One call to the authority for one client: what is stated and asked for, and how the answer is taken into the lease. */
+import type { Limits } from '../config/config.ts'
+import type { Client } from './client.ts'
+import { leaseSize, measurePace, prefetchLevel } from './lease-size.ts'
+import { applyReply, inHand, rememberRefusal, statement } from './lease.ts'
+import type { Authority, Hold, TakeReply } from './protocol.ts'
+
+export interface Order {
+  /** Requests that wait. */
+  readonly need: number
+  /** More may be asked for. */
+  readonly ahead: boolean
+  /** Of the very requests that wait, since a token may name another plan than the one before. */
+  readonly limits: Limits
+}
+
+export interface Asked {
+  readonly answer: TakeReply | Promise<TakeReply>
+  readonly need: number
+  readonly limits: Limits
+  readonly minute: Hold
+  readonly day: Hold
+  readonly sentMs: number
+}
+
+/** What an answer is good for. tokens: waiting requests it serves. undefined: for nothing but asking again. */
+export interface Outcome {
+  readonly tokens: number
+  /** The rest is refused for as long as nobody gives tokens back, and the others have just been asked for theirs. */
+  readonly recalled: boolean
+  /** The minute or the day of the tokens may have ended on the way: they are not spent. */
+  readonly late: boolean
+}
+
+export interface AskingOptions {
+  readonly authority: Authority
+  readonly clock: { nowMs(): number; epochMs(): number }
+  /** auto: tokens are asked for ahead of need from an authority that is not in this process. */
+  readonly lease: 'auto' | 'off'
+  /** The authority was told all about the client. */
+  onCertain(client: Client): void
+  /** The authority has lost its data: it may not know what any client used. */
+  onLoss(): void
+}
+
+export interface Asking {
+  /** The authority answers at once, without a promise. */
+  readonly isImmediate: boolean
+  /** undefined: the authority is away. */
+  ask(client: Client, order: Order): Asked | undefined
+  absorb(client: Client, asked: Asked, reply: TakeReply): Outcome | undefined
+  /** The authority's Unix time as far as it is known: as it last told, else this machine's. */
+  storeNowMs(): number
+}
+
+/** How much of the newest call's duration goes into the mean. */
+const CALL_WEIGHT = 0.1
+
+export function createAsking(options: AskingOptions): Asking {
+  const { authority, clock, lease: mode } = options
+  // Numbers rise over all clients, so a client that was forgotten never repeats one.
+  let sequence = 0
+  let isImmediate = false
+  let storeAheadMs: number | undefined
+  let callMs = 1
+
+  const wanted = ({ lease }: Client, { need, limits }: Order, nowMs: number): number => {
+    measurePace(lease.pace, nowMs)
+    // Of a minute that has ended the next one is about to begin.
+    const leftMs = lease.minute.endsByMs - nowMs
+    const minuteLeftMs = leftMs > 0 ? leftMs : lease.minute.lengthMs
+    return leaseSize(lease.pace, { limits, need, minuteLeftMs })
+  }
+
+  return {
+    get isImmediate() {
+      return isImmediate
+    },
+
+    ask: (client, order) => {
+      const { lease } = client
+      const { need, ahead, limits } = order
+      const minute = statement(lease.minute)
+      const day = statement(lease.day)
+      const sentMs = clock.nowMs()
+      try {
+        const answer = authority.take({
+          client: lease.client,
+          process: lease.holder,
+          sequence: ++sequence,
+          limits,
+          minute,
+          day,
+          need,
+          want: ahead && mode === 'auto' && !isImmediate ? wanted(client, order, sentMs) : need,
+        })
+        isImmediate = !(answer instanceof Promise)
+        return { answer, need, limits, minute, day, sentMs }
+      } catch {
+        return undefined
+      }
+    },
+
+    absorb: (client, { need, limits, minute, day, sentMs }, reply) => {
+      const { lease } = client
+      const receivedMs = clock.nowMs()
+      if (reply.status === 'stale') return undefined
+      const { activeProcesses } = lease
+      lease.limits = limits
+      applyReply(lease, reply, { sentMs, receivedMs })
+      storeAheadMs = reply.nowMs - receivedMs
+      if (reply.status === 'lost') {
+        client.lostInARow += 1
+        // An authority without data knows of nobody but the caller.
+        lease.activeProcesses = activeProcesses
+        options.onLoss()
+        return undefined
+      }
+      client.lostInARow = 0
+      callMs += CALL_WEIGHT * (receivedMs - sentMs - callMs)
+      const stated = minute.index === reply.minute.index ? minute.held : 0
+      const granted = reply.minute.held - stated
+      const tokens = Math.min(need, granted)
+      lease.dayUsedKnown = (day.index === reply.day.index ? day.used : 0) + tokens
+      // Nothing came ahead: asking for more before it is needed would be a call for nothing.
+      lease.prefetchAt = granted > need ? prefetchLevel(lease.pace, inHand(lease), callMs) : -1
+      options.onCertain(client)
+      if (reply.status === 'short') rememberRefusal(lease, reply, receivedMs)
+      const mayEndAtMs = sentMs + lease.minute.lengthMs * (reply.minute.index + 1) - reply.nowMs
+      return {
+        tokens,
+        recalled: reply.status === 'short' && reply.recall,
+        late: !isImmediate && receivedMs >= mayEndAtMs,
+      }
+    },
+
+    storeNowMs: () => (storeAheadMs === undefined ? clock.epochMs() : clock.nowMs() + storeAheadMs),
+  }
+}

@@ -1,0 +1,239 @@
+import { beforeEach, describe, expect, it } from 'vitest'
+import type { Lessee, QuotaDecision } from '../../src/quota/protocol.ts'
+import { controlledMemoryAuthority } from '../helpers/controlled-authority.ts'
+import {
+  admitted,
+  createNetwork,
+  createTestLessee,
+  createTimeline,
+  refused,
+  type Timeline,
+} from './lessee-harness.ts'
+
+const limits = { perMinute: 1600, perDay: 100_000 }
+/** floor(perMinute / 16) */
+const MOST_AHEAD = 100
+
+describe('a lessee that holds tokens ahead', () => {
+  let timeline: Timeline
+  let authority: ReturnType<typeof controlledMemoryAuthority>
+  let network: ReturnType<typeof createNetwork>
+
+  beforeEach(() => {
+    timeline = createTimeline()
+    authority = controlledMemoryAuthority(timeline.time)
+    network = createNetwork(authority, timeline)
+  })
+
+  /** Requests at an even pace; resolves with their decisions. */
+  const steady = async (
+    lessee: Lessee,
+    { count, everyMs, of = limits }: { count: number; everyMs: number; of?: typeof limits },
+  ): Promise<QuotaDecision[]> => {
+    const decisions: (QuotaDecision | Promise<QuotaDecision>)[] = []
+    for (let n = 0; n < count; n++) {
+      decisions.push(lessee.take('acme', of))
+      await timeline.pass(everyMs)
+    }
+    return Promise.all(decisions)
+  }
+
+  /** What the authority believes; the observer holds nothing. */
+  const truth = async () => {
+    const none = { index: -1, used: 0, held: 0 }
+    const { minute, day } = await authority.take({
+      client: 'acme',
+      process: 'observer',
+      sequence: timeline.time.ms,
+      limits,
+      minute: none,
+      day: none,
+      need: 0,
+      want: 0,
+    })
+    return { minute, day }
+  }
+
+  it('asks for what it will spend in ten seconds, as soon as the authority has heard from everybody', async () => {
+    const lessee = createTestLessee(network, timeline)
+    await steady(lessee, { count: 30, everyMs: 200 })
+    const wanted = network.calls.map(({ want }) => want)
+    expect(wanted[0]).toBe(1)
+    // Five a second for ten seconds.
+    expect(wanted.at(-1)).toBeGreaterThanOrEqual(45)
+    expect(wanted.at(-1)).toBeLessThanOrEqual(60)
+    // Five in the first second, when nothing is granted ahead; then hardly any.
+    expect(network.calls.length).toBeLessThanOrEqual(8)
+  })
+
+  it('never asks for more than a sixteenth of the minute ahead', async () => {
+    const lessee = createTestLessee(network, timeline)
+    await steady(lessee, { count: 700, everyMs: 10 })
+    expect(Math.max(...network.calls.map(({ want }) => want))).toBe(MOST_AHEAD)
+  })
+
+  it('asks for no more than the rest of the minute needs', async () => {
+    const lessee = createTestLessee(network, timeline)
+    // The minute began 10 s before the test.
+    await steady(lessee, { count: 498, everyMs: 100 })
+    const { minute } = await truth()
+    expect(minute.used).toBeGreaterThan(400)
+    expect(minute.taken - 498).toBeLessThanOrEqual(4)
+  })
+
+  it('lets Remaining fall by one with each request, whether it asks or not', async () => {
+    const lessee = createTestLessee(network, timeline)
+    network.delayMs = 4
+    const decisions = await steady(lessee, { count: 300, everyMs: 20 })
+    const views = decisions.map((one) => admitted(one).view)
+    const expected = Array.from({ length: 300 }, (_, n) => limits.perMinute - 1 - n)
+    expect(views.map((view) => view?.minute.remaining)).toEqual(expected)
+    expect(network.calls.length).toBeLessThan(100)
+  })
+
+  it('begins the next call before the hold is spent, so that a busy client never waits', async () => {
+    const lessee = createTestLessee(network, timeline)
+    network.delayMs = 20
+    await steady(lessee, { count: 200, everyMs: 10 })
+    const decisions: (QuotaDecision | Promise<QuotaDecision>)[] = []
+    for (let n = 0; n < 400; n++) {
+      decisions.push(lessee.take('acme', limits))
+      await timeline.pass(10)
+    }
+    expect(decisions.filter((one) => one instanceof Promise)).toEqual([])
+    expect(network.calls.some(({ need, want }) => need === 0 && want > 0)).toBe(true)
+  })
+
+  it('gives idle tokens back after six seconds, and after three when little is left for others', async () => {
+    const lessee = createTestLessee(network, timeline)
+    await steady(lessee, { count: 20, everyMs: 100 })
+    expect((await truth()).minute.taken).toBeGreaterThan(20)
+    await timeline.pass(5400)
+    expect((await truth()).minute.taken).toBeGreaterThan(20)
+    await timeline.pass(1100)
+    expect(await truth()).toMatchObject({
+      minute: { taken: 20, used: 20 },
+      day: { taken: 20, used: 20 },
+    })
+    const scarce = { perMinute: 40, perDay: 100_000 }
+    await steady(lessee, { count: 11, everyMs: 100, of: scarce })
+    expect((await truth()).minute.taken).toBeGreaterThan(31)
+    await timeline.pass(3600)
+    expect(await truth()).toMatchObject({ minute: { taken: 31, used: 31 } })
+  })
+
+  it('spends everything, with no refusal while anything is left', async () => {
+    const lessee = createTestLessee(network, timeline)
+    const decisions = await steady(lessee, { count: 2000, everyMs: 20 })
+    const kinds = decisions.map(({ kind }) => kind)
+    expect(kinds.slice(0, 1600).every((kind) => kind === 'admitted')).toBe(true)
+    expect(kinds.slice(1600).every((kind) => kind === 'refused')).toBe(true)
+    expect((await truth()).minute).toMatchObject({ taken: 1600, used: 1600 })
+    // A flood of refusals asks nothing.
+    network.calls.length = 0
+    await steady(lessee, { count: 100, everyMs: 1 })
+    expect(network.calls).toEqual([])
+  })
+
+  it('asks once per request and holds nothing with lease off', async () => {
+    const lessee = createTestLessee(network, timeline, { lease: 'off' })
+    await steady(lessee, { count: 100, everyMs: 50 })
+    expect(network.calls.map(({ need, want }) => [need, want])).toEqual(Array(100).fill([1, 1]))
+    expect((await truth()).minute).toMatchObject({ taken: 100, used: 100 })
+  })
+
+  it('states its use and gives its leases back at the drain', async () => {
+    const lessee = createTestLessee(network, timeline)
+    await steady(lessee, { count: 40, everyMs: 50 })
+    const before = await truth()
+    expect(before.minute.taken).toBeGreaterThan(before.minute.used)
+    const drained = lessee.drain()
+    await timeline.pass(100)
+    await drained
+    expect(await truth()).toMatchObject({
+      minute: { taken: 40, used: 40 },
+      day: { taken: 40, used: 40 },
+    })
+  })
+
+  it('keeps day tokens over the end of the minute, and takes no new ones for them', async () => {
+    const lessee = createTestLessee(network, timeline)
+    await timeline.pass(45_000)
+    await steady(lessee, { count: 40, everyMs: 100 })
+    const before = await truth()
+    const inHand = before.day.taken - 40
+    expect(inHand).toBeGreaterThan(5)
+    await timeline.pass(60_000 - 10_000 - 49_000 + 5)
+    admitted(await lessee.take('acme', limits))
+    const after = await truth()
+    expect(after.minute.index).toBe(before.minute.index + 1)
+    const { day, minute } = network.calls.at(-1) ?? { day: undefined, minute: undefined }
+    expect(day?.held).toBe(before.day.taken)
+    expect(minute?.index).toBe(before.minute.index)
+    expect(after.day.taken - 40).toBe(Math.max(inHand, after.minute.taken))
+  })
+
+  describe('and others wait for them', () => {
+    const other = { perMinute: 1600, perDay: 100_000 }
+    const none = { index: -1, used: 0, held: 0 }
+    /** Another process takes all that the first one does not hold, and asks for one more. */
+    const exhaust = async () => {
+      const { minute } = await truth()
+      const request = { client: 'acme', process: 'greedy', limits: other, day: none, minute: none }
+      const left = other.perMinute - minute.taken
+      const taken = await network.take({ ...request, sequence: 1, need: left, want: left })
+      expect(taken.status).toBe('granted')
+      const hold = { used: left, held: left }
+      const holds = {
+        minute: { ...hold, index: taken.minute.index },
+        day: { ...hold, index: taken.day.index },
+      }
+      return network.take({ ...request, ...holds, sequence: 2, need: 1, want: 1 })
+    }
+
+    it('gives back what it does not need at once', async () => {
+      const lessee = createTestLessee(network, timeline)
+      await steady(lessee, { count: 40, everyMs: 55 })
+      expect(await exhaust()).toMatchObject({ status: 'short', recall: true })
+      await timeline.pass(5)
+      const { minute } = await truth()
+      // Eighteen a second: two for the next tenth of a second stay.
+      expect(minute.taken - minute.used).toBe(2)
+    })
+
+    it('gives everything back when it has been idle for a second', async () => {
+      const lessee = createTestLessee(network, timeline)
+      await steady(lessee, { count: 40, everyMs: 50 })
+      await timeline.pass(1100)
+      expect((await exhaust()).recall).toBe(true)
+      await timeline.pass(5)
+      const { minute } = await truth()
+      expect(minute.taken).toBe(minute.used)
+    })
+
+    it('states what it has spent, so that a refusal elsewhere is final', async () => {
+      const lessee = createTestLessee(network, timeline)
+      await steady(lessee, { count: 40, everyMs: 50 })
+      const inHand = (await truth()).minute.taken - 40
+      for (let n = 0; n < inHand; n++) admitted(await lessee.take('acme', limits))
+      expect(await exhaust()).toMatchObject({ status: 'short', recall: true })
+      await timeline.pass(5)
+      expect((await truth()).minute).toMatchObject({ taken: 1600, used: 1600 })
+    })
+
+    it('asks again after others were asked, before it refuses', async () => {
+      const holder = createTestLessee(network, timeline, { processId: 'holder' })
+      const small = { perMinute: 160, perDay: 100_000 }
+      await steady(holder, { count: 40, everyMs: 50, of: small })
+      await timeline.pass(1500)
+      const asker = createTestLessee(network, timeline, { processId: 'asker' })
+      const taken: Promise<QuotaDecision>[] = []
+      for (let n = 0; n < 121; n++) taken.push(Promise.resolve(asker.take('acme', small)))
+      await timeline.pass(50)
+      const kinds = (await Promise.all(taken)).map(({ kind }) => kind)
+      expect(kinds.slice(0, 120).every((kind) => kind === 'admitted')).toBe(true)
+      refused(await Promise.resolve(taken[120] ?? Promise.reject(new Error('no such request'))))
+      expect((await truth()).minute).toMatchObject({ taken: 160, used: 160 })
+    })
+  })
+})
