@@ -12,6 +12,8 @@ const SWEEPS_PER_ROUND = 5
 const IDLE_BEFORE_RETURN_MS = 6_000
 /** The same once little is left for the others. */
 const IDLE_WHEN_SCARCE_MS = 3_000
+/** What was spent of a lease is told with the next call; for a client that makes none, after this. */
+const IDLE_BEFORE_STATING_MS = 60_000
 const SCARCE_MINUTE = 3 / 4
 const SCARCE_DAY = 9 / 10
 const SETTLING_AT_ONCE = 64
@@ -89,8 +91,8 @@ export function createHoldings({
         continue
       }
       reviewed += 1
-      if (client.isCalling || !hasUnspent(lease)) continue
-      if (nowMs - lease.lastUsedMs < idleMs(lease)) continue
+      const dueAfterMs = hasUnspent(lease) ? idleMs(lease) : IDLE_BEFORE_STATING_MS
+      if (client.isCalling || nowMs - lease.lastUsedMs < dueAfterMs) continue
       if (!settle(client)) return
     }
   }

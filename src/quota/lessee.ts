@@ -4,7 +4,7 @@ import { createAfterOutage } from './after-outage.ts'
 import type { Client } from './client.ts'
 import { createHoldings } from './holdings.ts'
 import { createLeaseCalls } from './lease-calls.ts'
-import { createLease, decideFromMemory, hasUnspent, isTold } from './lease.ts'
+import { createLease, decideFromMemory, isTold } from './lease.ts'
 import type { QuotaObserver } from './observer.ts'
 import type { Authority, Lessee, QuotaDecision } from './protocol.ts'
 import { quotaView } from './quota-view.ts'
@@ -37,7 +37,7 @@ export interface LesseeOptions {
 export function createLessee(options: LesseeOptions): Lessee {
   const { clock, processId, observe, timers = systemTimers, maxClients = 100_000 } = options
   const isIdle = (client: Client): boolean =>
-    !client.isCalling && !holdings.isUncertain(client) && !hasUnspent(client.lease)
+    !client.isCalling && !client.isHolder && !holdings.isUncertain(client)
   const clients = createRecencyTable<Client>({ maxEntries: maxClients, mayDrop: isIdle })
   let incarnations = 0
 
