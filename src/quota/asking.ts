@@ -53,6 +53,8 @@ export interface Asking {
   storeNowMs(): number
 }
 
+/** A notice that this process has caused itself is heard within this. */
+const ECHO_MS = 1_000
 /** How much of the newest call's duration goes into the mean. */
 const CALL_WEIGHT = 0.1
 
@@ -80,9 +82,15 @@ export function createAsking(options: AskingOptions): Asking {
     ask: (client, order) => {
       const { lease } = client
       const { need, ahead, limits } = order
+      const sentMs = clock.nowMs()
+      // Tokens of a minute that may end at any moment cannot be spent any more: they go back, so that they do not look like a limit used up.
+      if (sentMs >= lease.minute.spendUntilMs && lease.minute.held > lease.minute.used) {
+        if (lease.minute.taken !== undefined)
+          lease.minute.taken -= lease.minute.held - lease.minute.used
+        lease.minute.held = lease.minute.used
+      }
       const minute = statement(lease.minute)
       const day = statement(lease.day)
-      const sentMs = clock.nowMs()
       try {
         const answer = authority.take({
           client: lease.client,
@@ -109,6 +117,7 @@ export function createAsking(options: AskingOptions): Asking {
       lease.limits = limits
       applyReply(lease, reply, { sentMs, receivedMs })
       storeAheadMs = reply.nowMs - receivedMs
+      if (reply.recall && reply.status !== 'short') client.echoUntilMs = receivedMs + ECHO_MS
       if (reply.status === 'lost') {
         client.lostInARow += 1
         // An authority without data knows of nobody but the caller.
@@ -125,12 +134,13 @@ export function createAsking(options: AskingOptions): Asking {
       // Nothing came ahead: asking for more before it is needed would be a call for nothing.
       lease.prefetchAt = granted > need ? prefetchLevel(lease.pace, inHand(lease), callMs) : -1
       options.onCertain(client)
-      if (reply.status === 'short') rememberRefusal(lease, reply, receivedMs)
       const mayEndAtMs = sentMs + lease.minute.lengthMs * (reply.minute.index + 1) - reply.nowMs
+      const late = !isImmediate && receivedMs >= mayEndAtMs
+      if (reply.status === 'short' && !late) rememberRefusal(lease, reply, receivedMs)
       return {
         tokens,
         recalled: reply.status === 'short' && reply.recall,
-        late: !isImmediate && receivedMs >= mayEndAtMs,
+        late,
       }
     },
 

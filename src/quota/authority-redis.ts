@@ -55,8 +55,10 @@ export function createRedisAuthority({
     onReturn: (listener) => store.onRecovered(listener),
     onRecall: (listener) =>
       store.subscribe(channel, {
-        message: (key) => {
-          if (key.startsWith(keyStart) && key.endsWith('}')) listener(clientOf(key, keyStart))
+        message: (text) => {
+          const [reason, key = ''] = text.split(' ', 2)
+          if (key.startsWith(keyStart) && key.endsWith('}'))
+            listener(clientOf(key, keyStart), reason === 'unknown')
         },
         subscribed: () => undefined,
       }),

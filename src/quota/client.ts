@@ -17,8 +17,10 @@ export interface Client {
   lostInARow: number
   /** Is in the list of those whose holds are looked after. */
   isHolder: boolean
-  /** Others asked for its tokens while a call was under way. */
-  isRecalled: boolean
+  /** A recall that came while a call was under way. */
+  recall: 'none' | 'short' | 'unknown'
+  /** Until then a notice that the client was unknown is the echo of this process's own call. */
+  echoUntilMs: number
 }
 
 /** A request that waits for a call. */

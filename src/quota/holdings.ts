@@ -25,8 +25,8 @@ export interface Holdings {
   isUncertain(client: Client): boolean
   /** Tokens may be in hand, or use unstated. */
   watch(client: Client): void
-  /** Others wait for tokens of this client, or the authority has forgotten its use. */
-  recall(client: Client): void
+  /** Others wait for tokens of this client, or the authority knew nothing of it (isUnknown). */
+  recall(client: Client, isUnknown: boolean): void
   /** States all that is uncertain, a bounded number at a time. */
   settleUncertain(): void
   /** States and gives back everything; resolves when all calls are answered. */
@@ -102,15 +102,21 @@ export function createHoldings({
     review()
   })
 
-  const recall = (client: Client): void => {
+  const recall = (client: Client, isUnknown: boolean): void => {
     if (client.isCalling) {
-      client.isRecalled = true
+      client.recall = isUnknown || client.recall === 'unknown' ? 'unknown' : 'short'
       return
     }
-    client.isRecalled = false
+    client.recall = 'none'
     const { lease } = client
-    const kept = keptAtRecall(lease.pace, clock.nowMs() - lease.lastUsedMs)
-    if (inHand(lease) > kept || hasUnstated(lease)) settle(client, kept)
+    const nowMs = clock.nowMs()
+    const kept = keptAtRecall(lease.pace, nowMs - lease.lastUsedMs)
+    const isEcho = isUnknown && nowMs < client.echoUntilMs
+    // Only once: the next one within the same second would be of another loss.
+    if (isEcho) client.echoUntilMs = -Infinity
+    const isForgotten = isUnknown && !isEcho && lease.day.used > 0
+    const isUntold = isForgotten || hasUnstated(lease)
+    if (inHand(lease) > kept || isUntold) settle(client, kept)
   }
 
   return {
@@ -118,7 +124,7 @@ export function createHoldings({
     clear: (client) => void uncertain.delete(client),
     isUncertain: (client) => uncertain.has(client),
     watch: (client) => {
-      if (client.isRecalled) recall(client)
+      if (client.recall !== 'none') recall(client, client.recall === 'unknown')
       if (client.isHolder || isDraining) return
       if (!hasUnspent(client.lease) && !hasUnstated(client.lease)) return
       client.isHolder = true

@@ -110,13 +110,13 @@ export function hasUnstated({ day, dayUsedKnown }: Lease): boolean {
 
 /** Keeps at most `kept` tokens in hand, so that the next statement gives the rest back; the result undoes it. */
 export function letGo({ minute, day }: Lease, kept = 0): () => void {
-  const [minuteHeld, dayHeld] = [minute.held, day.held]
-  minute.held = Math.min(minuteHeld, minute.used + kept)
-  day.held = Math.min(dayHeld, day.used + kept)
-  return () => {
-    minute.held = minuteHeld
-    day.held = dayHeld
-  }
+  const undo = [minute, day].map((window) => {
+    const { held, taken } = window
+    window.held = Math.min(held, window.used + kept)
+    if (taken !== undefined) window.taken = taken - (held - window.held)
+    return () => Object.assign(window, { held, taken })
+  })
+  return () => undo.forEach((back) => back())
 }
 
 /** Takes what the authority said of both windows into the lease. sentMs and receivedMs frame the moment at which it was true. */
@@ -186,7 +186,9 @@ function canSpend(window: LeasedWindow, limit: number, nowMs: number): boolean {
 }
 
 function isRefused(window: LeasedWindow, limit: number, nowMs: number): boolean {
-  return nowMs < window.refusedUntilMs && limit <= window.refusedLimit
+  // Of what is in hand, or was handed back meanwhile, nobody is refused.
+  const isTold = nowMs < window.refusedUntilMs && limit <= window.refusedLimit
+  return isTold && remaining(window, limit) === 0
 }
 
 /** Spends one token of both windows; the caller has made sure that they are held. */

@@ -89,7 +89,8 @@ export function createLessee(options: LesseeOptions): Lessee {
         suspectUntilMs: -Infinity,
         lostInARow: 0,
         isHolder: false,
-        isRecalled: false,
+        recall: 'none',
+        echoUntilMs: -Infinity,
       }
       clients.add(id, client)
     }
@@ -110,9 +111,9 @@ export function createLessee(options: LesseeOptions): Lessee {
         clients.delete(id)
   })
   options.authority.onReturn?.(restateAll)
-  options.authority.onRecall?.((id) => {
+  options.authority.onRecall?.((id, isUnknown) => {
     const client = clients.peek(id)
-    if (client !== undefined) holdings.recall(client)
+    if (client !== undefined) holdings.recall(client, isUnknown === true)
   })
 
   return {

@@ -59,14 +59,17 @@ export interface TakeReply {
   readonly recall: boolean
 }
 
+/** isUnknown: the authority knew nothing of the client although it may have, so all use is to be stated; else only what is in hand or was not stated yet. */
+export type RecallListener = (client: string, isUnknown?: boolean) => void
+
 /** Owner of the counters. A thrown or rejected call means the store is away, never that quota is used up. */
 export interface Authority {
   /** The embedded authority answers at once; a remote one answers with a promise. */
   take(request: TakeRequest): TakeReply | Promise<TakeReply>
   /** Calls the listener each time the authority can be reached again; it may have lost its data meanwhile. */
   onReturn?(listener: () => void): void
-  /** Calls the listener with the client whose holds the authority asks for; see TakeReply.recall. Notices may be lost or repeated. */
-  onRecall?(listener: (client: string) => void): void
+  /** Calls the listener with each client whose holds the authority asks for; see TakeReply.recall. Notices may be lost or repeated. */
+  onRecall?(listener: RecallListener): void
   close(): Promise<void>
 }
 

@@ -103,7 +103,8 @@ if isUnknown and heldInDay > 0 and want > 0 then
   status = LOST
 elseif want > 0 then
   local minuteFree, dayFree = heldInMinute - usedInMinute, heldInDay - usedInDay
-  local dayAtMost = dayFree + wished(tonumber(ARGV[4]) - dayTaken)
+  local dayLeft = tonumber(ARGV[4]) - dayTaken
+  local dayAtMost = dayFree + (dayLeft < 0 and dayLeft or wished(dayLeft))
   minuteGrant = math.max(0, math.min(wished(tonumber(ARGV[3]) - minuteTaken), dayAtMost - minuteFree))
   dayGrant = math.max(0, minuteFree + minuteGrant - dayFree)
 end
@@ -136,7 +137,7 @@ if isUnknown or (status == SHORT and (
     isShortOf(tonumber(ARGV[4]), dayTaken, dayUsed, heldInDay - usedInDay))) then
   recall = 1
   -- A user who may not publish loses nothing but the notice.
-  redis.pcall('PUBLISH', ARGV[13], KEYS[1])
+  redis.pcall('PUBLISH', ARGV[13], (isUnknown and 'unknown ' or 'short ') .. KEYS[1])
 end
 return { status, toldNow, minute, heldInMinute, minuteTaken, minuteUsed,
   day, heldInDay, dayTaken, dayUsed, active, recall }

@@ -219,7 +219,8 @@ function grant(ask: {
     return Math.max(0, Math.min(Math.max(ask.need, share), left))
   }
   // Day tokens in hand may outnumber minute tokens, which end with the minute: only the difference is taken.
-  const dayAtMost = ask.dayFree + wished(ask.dayLeft)
+  // A lowered limit acts on day tokens in hand too.
+  const dayAtMost = ask.dayFree + (ask.dayLeft < 0 ? ask.dayLeft : wished(ask.dayLeft))
   const minute = Math.max(0, Math.min(wished(ask.minuteLeft), dayAtMost - ask.minuteFree))
   return { minute, day: Math.max(0, ask.minuteFree + minute - ask.dayFree) }
 }
