@@ -10,11 +10,14 @@ export interface BackendReport {
   readonly requests: number
   /** Distinct values of X-Client-Id, or of the key itself where no gateway stands in front. */
   readonly clients: number
-  /** A gateway passed a credential on. */
+  /** Requests that named their client in X-Client-Id. */
+  readonly identified: number
+  /** Requests that carried the key. */
   readonly credentials: number
 }
 
-let recording: { requests: number; credentials: number; clients: Set<string> } | undefined
+let recording:
+  { requests: number; identified: number; credentials: number; clients: Set<string> } | undefined
 
 const headers = [
   'Content-Type',
@@ -28,16 +31,23 @@ const server = createServer((request, response) => {
     const { 'x-client-id': client, authorization } = request.headers
     recording.requests++
     recording.clients.add(String(client ?? authorization))
-    if (client !== undefined && authorization !== undefined) recording.credentials++
+    if (client !== undefined) recording.identified++
+    if (authorization !== undefined) recording.credentials++
   }
   response.writeHead(200, headers)
   response.end(backendBody)
 })
 
 process.on('message', (command: BackendCommand) => {
-  if (command === 'record') recording = { requests: 0, credentials: 0, clients: new Set() }
-  const { requests = 0, credentials = 0, clients = new Set() } = recording ?? {}
-  process.send?.({ requests, credentials, clients: clients.size } satisfies BackendReport)
+  if (command === 'record')
+    recording = { requests: 0, identified: 0, credentials: 0, clients: new Set() }
+  const { requests = 0, identified = 0, credentials = 0, clients = new Set() } = recording ?? {}
+  process.send?.({
+    requests,
+    identified,
+    credentials,
+    clients: clients.size,
+  } satisfies BackendReport)
   if (command === 'report') recording = undefined
 })
 process.once('SIGTERM', () => process.exit(0))

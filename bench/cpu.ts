@@ -13,7 +13,8 @@ export function cpuMicroseconds(pid: number): number {
   return childrenOf(pid).reduce((sum, child) => sum + cpuMicroseconds(child), own)
 }
 
-function childrenOf(pid: number): number[] {
+/** The living processes that this one has started. */
+export function childrenOf(pid: number): number[] {
   return readdirSync(`/proc/${pid}/task`).flatMap((thread) =>
     readFileSync(`/proc/${pid}/task/${thread}/children`, 'latin1')
       .split(' ')

@@ -1,6 +1,7 @@
-/** The load generator's own process: autocannon, with the CPU of the measured processes read at the window's edges. */
+/** The load generator's own process, which also reads the CPU of the measured processes at the window's edges. */
 import autocannon from 'autocannon'
-import { cpuMicroseconds } from './cpu.ts'
+import { measuredWindow } from './measured-window.ts'
+import { steadyLoad } from './steady-load.ts'
 
 export interface LoadOrder {
   readonly url: string
@@ -11,11 +12,16 @@ export interface LoadOrder {
   readonly distribution: 'rotate' | 'own'
   readonly expect: Expectation
   /** amount: so many requests and no measurement. */
-  readonly length:
-    | { readonly amount: number }
-    | { readonly warmUpSeconds: number; readonly measuredSeconds: number }
+  readonly length: { readonly amount: number } | MeasuredLength
   /** Processes whose CPU time is read. */
   readonly pids: readonly number[]
+  /** Evenly spaced, over all connections; without it, as fast as answers come. Needs a length in seconds. */
+  readonly requestsPerSecond?: number
+}
+
+export interface MeasuredLength {
+  readonly warmUpSeconds: number
+  readonly measuredSeconds: number
 }
 
 export interface Expectation {
@@ -38,11 +44,19 @@ export interface LoadOutcome {
 }
 
 process.once('message', (order: LoadOrder) => {
-  void load(order).then((outcome) => process.send?.(outcome, () => process.disconnect?.()))
+  void generate(order).then((outcome) => process.send?.(outcome, () => process.disconnect?.()))
 })
 process.once('disconnect', () => process.exit(0))
 
-async function load(order: LoadOrder): Promise<LoadOutcome> {
+function generate(order: LoadOrder): Promise<LoadOutcome> {
+  const { requestsPerSecond, length } = order
+  if (requestsPerSecond === undefined) return saturate(order)
+  if ('amount' in length) throw new Error('a steady load needs a length in seconds')
+  return steadyLoad({ ...order, requestsPerSecond, length })
+}
+
+/** autocannon: each connection sends its next request as soon as it has the answer to the last. */
+async function saturate(order: LoadOrder): Promise<LoadOutcome> {
   const { length, expect } = order
   const statuses = new Map<number, number>()
   const window = measuredWindow(order.pids)
@@ -91,41 +105,6 @@ function keyedClients({ url, connections, keys, distribution }: LoadOrder) {
         ? requests.slice(start, start + share)
         : [...requests.slice(start), ...requests.slice(0, start)],
     )
-  }
-}
-
-function measuredWindow(pids: readonly number[]) {
-  const latenciesMs: number[] = []
-  let measuring = false
-  let openedMs = 0
-  let closedMs = 0
-  let before: number[] = []
-  let after: number[] = []
-  return {
-    answer: (latencyMs: number): void => {
-      if (measuring) latenciesMs.push(latencyMs)
-    },
-    open: (): void => {
-      measuring = true
-      before = pids.map(cpuMicroseconds)
-      openedMs = performance.now()
-    },
-    close: (): void => {
-      closedMs = performance.now()
-      after = pids.map(cpuMicroseconds)
-      measuring = false
-    },
-    figures: (): Omit<LoadOutcome, 'faults'> => {
-      const sorted = Float64Array.from(latenciesMs).sort()
-      const quantile = (q: number): number => sorted[Math.floor((sorted.length - 1) * q)] ?? NaN
-      return {
-        requests: sorted.length,
-        seconds: (closedMs - openedMs) / 1000,
-        p50Ms: quantile(0.5),
-        p99Ms: quantile(0.99),
-        cpuMicroseconds: after.map((total, index) => total - (before[index] ?? NaN)),
-      }
-    },
   }
 }
 

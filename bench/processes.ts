@@ -2,6 +2,7 @@
 import { fork, spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, openSync, closeSync, readFileSync, rmSync, truncateSync } from 'node:fs'
+import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -14,10 +15,14 @@ const stopTimeoutMs = 8_000
 export interface LaunchOrder {
   /** Names its log and its profile. */
   readonly name: string
-  /** The script and its arguments. */
+  /** The script and its arguments; the arguments alone where `executable` is given. */
   readonly command: readonly [string, ...string[]]
+  /** Default: this Node.js, with a profile where one is asked for. */
+  readonly executable?: string
   /** The first word of the line `NAME listening on URL`. */
   readonly listener: string
+  /** Where it will listen on loopback; only for a program that prints no such line. */
+  readonly port?: number
   /** One of the bench's own servers, which ends itself when the bench is gone. */
   readonly own: boolean
 }
@@ -26,6 +31,8 @@ export interface Launched {
   readonly pid: number
   /** Scheme, host and port. */
   readonly origin: string
+  /** Scheme, host and port of a further listener that announces itself in the same form, such as `admin`. */
+  listening(listener: string): Promise<string>
   /** Sends an IPC message and waits for the answer; own processes only. */
   ask<Reply>(message: string): Promise<Reply>
   /** Empties what it has printed so far, so that access logs do not fill the disk. */
@@ -61,20 +68,24 @@ export function createProcesses(profileDirectory: string | undefined): Processes
   }
   return {
     directory,
-    launch: async ({ name, command, listener, own }) => {
+    launch: async ({ name, command, executable, listener, port, own }) => {
       refuseWhenStopping()
       // Output goes to a file, not a pipe: an access log must not cost the bench CPU of its own.
       const logFile = join(directory, `${name}.log`)
       const log = openSync(logFile, 'a')
-      const child = spawn(process.execPath, [...profileFlags(name), ...command], {
-        stdio: own ? ['ignore', log, log, 'ipc'] : ['ignore', log, log],
-      })
+      const child = spawn(
+        executable ?? process.execPath,
+        executable === undefined ? [...profileFlags(name), ...command] : command,
+        { stdio: own ? ['ignore', log, log, 'ipc'] : ['ignore', log, log] },
+      )
       closeSync(log)
       cleanUps.push(() => stop(child))
-      const origin = await listeningOrigin({ child, listener, logFile })
+      const listening = (listener: string): Promise<string> =>
+        listeningOrigin({ child, listener, logFile, port: undefined })
       return {
         pid: child.pid ?? 0,
-        origin,
+        origin: await listeningOrigin({ child, listener, logFile, port }),
+        listening,
         ask: async <Reply>(message: string) => {
           const reply = nextMessage(child)
           child.send(message)
@@ -106,20 +117,35 @@ export function createProcesses(profileDirectory: string | undefined): Processes
 }
 
 async function listeningOrigin(from: {
-  child: ChildProcess
-  listener: string
-  logFile: string
+  readonly child: ChildProcess
+  readonly listener: string
+  readonly logFile: string
+  readonly port: number | undefined
 }): Promise<string> {
   const line = new RegExp(`^${from.listener} listening on (https?://[^\\s]+)`, 'm')
   const deadline = Date.now() + startTimeoutMs
   while (Date.now() < deadline && from.child.exitCode === null) {
     const url = line.exec(readFileSync(from.logFile, 'utf8'))?.[1]
     if (url !== undefined) return new URL(url).origin
+    if (from.port !== undefined && (await accepts(from.port)))
+      return `http://127.0.0.1:${from.port}`
     await sleep(20)
   }
   const printed = readFileSync(from.logFile, 'utf8').trim()
   const reason = /^.*Error.*$/m.exec(printed)?.[0] ?? printed.slice(-300)
   throw new Error(`${from.listener} did not start; it printed: ${reason || 'nothing'}`)
+}
+
+async function accepts(port: number): Promise<boolean> {
+  const socket = connect(port, '127.0.0.1')
+  try {
+    await once(socket, 'connect')
+    return true
+  } catch {
+    return false
+  } finally {
+    socket.destroy()
+  }
 }
 
 async function nextMessage(child: ChildProcess): Promise<unknown> {

@@ -1,18 +1,19 @@
-/** What is measured: each scenario starts the processes under test and says what load it gets. */
-import { writeFileSync } from 'node:fs'
-import { join } from 'node:path'
-import { gatewayConfig } from './gateway-config.ts'
-import type { PlainConfig } from './peers/plain-http-proxy.ts'
+/** What is measured: each scenario says what load it gets and starts, or borrows, the processes under test. */
 import type { Launched, Processes } from './processes.ts'
+import { bareRefusal, gateway, nginxPeer, nodePeer } from './subjects.ts'
 import type { Answer } from './verify.ts'
-import { ampleClients, ampleLimits } from './workload.ts'
 
-/** served: keys with quota. exhausted: keys whose day is used up, 429. unknown: keys nobody knows, 401. */
-export type Load = 'served' | 'exhausted' | 'unknown'
+/**
+ * served: keys with quota. exhausted: keys whose day is used up, 429. banned: keys that went on after that, 429 too.
+ * unknown: keys nobody knows, 401.
+ */
+export type Load = 'served' | 'exhausted' | 'banned' | 'unknown'
 
 export interface Subject {
   readonly server: Launched
   readonly redisPid: number | undefined
+  /** Scheme, host and port of the gateway's own metrics. */
+  readonly admin?: string
 }
 
 export interface World {
@@ -20,124 +21,119 @@ export interface World {
   readonly backend: Launched
   /** The refusal that another scenario was seen to give. */
   readonly answerOf: (scenario: string) => Answer
+  /** The running processes of another scenario. */
+  readonly subjectOf: (scenario: string) => Subject
 }
 
 export interface Scenario {
   readonly name: string
   readonly label: string
   readonly load: Load
-  /** Stands in front of the backend, which must then see as many clients as there are keys, and no key. */
-  readonly gateway: boolean
+  /** limits: key check, quota, the client's name passed on and the key not. forwards: the request passed on as it is. */
+  readonly job: 'limits' | 'forwards' | 'none'
+  /** Processes that count for themselves; with several, Remaining need not fall by exactly one. Default: 1. */
+  readonly processes?: number
   /** Repeats the answer of this scenario, byte for byte. */
   readonly repeats?: string
+  /** The processes of another scenario, at half the rate that the gateway's scenario reached in the same round. */
+  readonly halfLoad?: { readonly subject: string; readonly ofRate: string }
   start(world: World): Promise<Subject>
 }
 
-const script = (name: string): string => join(import.meta.dirname, name)
-
-function gateway(options: {
-  readonly name: string
-  readonly label: string
-  readonly load: Load
-  readonly engine: 'undici' | 'http-proxy-3'
-  readonly store: 'embedded' | 'redis'
-}): Scenario {
-  return {
-    ...options,
-    gateway: true,
-    start: async ({ processes, backend }) => {
-      const redis = options.store === 'redis' ? await processes.redis() : undefined
-      const file = join(processes.directory, `${options.name}.yaml`)
-      writeFileSync(
-        file,
-        gatewayConfig({ engine: options.engine, redis: redis?.url, backend: backend.origin }),
-      )
-      const server = await processes.launch({
-        name: options.name,
-        command: [script('../src/main.ts'), 'start', '--config', file],
-        listener: 'tollgate',
-        own: false,
-      })
-      return { server, redisPid: redis?.pid }
-    },
-  }
-}
-
-function bareRefusal(name: string, label: string, repeats: string, load: Load): Scenario {
-  return {
-    name,
-    label,
-    load,
-    repeats,
-    gateway: false,
-    start: async ({ processes, answerOf }) => {
-      const file = join(processes.directory, `${name}.json`)
-      writeFileSync(file, JSON.stringify(answerOf(repeats)))
-      const server = await processes.launch({
-        name,
-        command: [script('fixed-answer.ts'), file],
-        listener: 'fixed-answer',
-        own: true,
-      })
-      return { server, redisPid: undefined }
-    },
-  }
-}
-
-const plain: Scenario = {
-  name: 'plain',
-  label: 'plain wiring, http-proxy-3 and rate-limiter-flexible, Redis',
+const backendAlone: Scenario = {
+  name: 'backend',
+  label: 'bare backend, no gateway',
   load: 'served',
-  gateway: true,
-  start: async ({ processes, backend }) => {
-    const redis = await processes.redis()
-    const file = join(processes.directory, 'plain.json')
-    const config: PlainConfig = {
-      backend: backend.origin,
-      redis: redis.url,
-      plan: 'enterprise',
-      limits: ampleLimits,
-      clients: ampleClients.map(({ id, sha256 }) => ({ id, sha256 })),
-    }
-    writeFileSync(file, JSON.stringify(config))
-    const server = await processes.launch({
-      name: 'plain',
-      command: [script('peers/plain-http-proxy.ts'), file],
-      listener: 'plain',
-      own: true,
-    })
-    return { server, redisPid: redis.pid }
-  },
+  job: 'none',
+  start: ({ backend }) => Promise.resolve({ server: backend, redisPid: undefined }),
 }
 
-export const scenarios: readonly Scenario[] = [
-  {
-    name: 'backend',
-    label: 'bare backend, no gateway',
-    load: 'served',
-    gateway: false,
-    start: ({ backend }) => Promise.resolve({ server: backend, redisPid: undefined }),
-  },
-  plain,
-  ...(['undici', 'http-proxy-3'] as const).flatMap((engine) =>
-    (['embedded', 'redis'] as const).map((store) =>
-      gateway({
-        name: `gateway-${engine}-${store}`,
-        label: `gateway, ${engine}, ${store === 'redis' ? 'Redis' : 'embedded store'}`,
-        load: 'served',
-        engine,
-        store,
-      }),
-    ),
+const plainNginx = nginxPeer('nginx', 'nginx, plain `proxy_pass`, no limits', 'forwards')
+
+const peers = [
+  plainNginx,
+  nginxPeer('nginx-lua', 'nginx + Lua + Redis', 'limits'),
+  nodePeer(
+    'fastify',
+    'fastify + http-proxy + rate-limit, one window, Redis',
+    'fastify-http-proxy.ts',
+    { pipelined: true },
   ),
+  nodePeer('plain', 'plain wiring: http-proxy-3 + two RateLimiterRedis', 'plain-http-proxy.ts'),
+  nodePeer('plain-pipelined', 'the same with auto-pipelining in ioredis', 'plain-http-proxy.ts', {
+    pipelined: true,
+  }),
+  nodePeer(
+    'express',
+    'express + http-proxy-middleware + two express-rate-limit, Redis',
+    'express-http-proxy-middleware.ts',
+    { pipelined: true },
+  ),
+]
+
+const undici = { load: 'served', engine: 'undici' } as const
+
+const leasing = gateway({
+  name: 'gateway-undici-redis',
+  label: 'gateway, undici, Redis with leases',
+  ...undici,
+  store: 'redis',
+})
+
+const gateways = [
+  leasing,
+  gateway({
+    name: 'gateway-undici-redis-lease-off',
+    label: 'gateway, undici, Redis, `store.lease: off`',
+    ...undici,
+    store: 'redis',
+    lease: 'off',
+  }),
+  gateway({
+    name: 'gateway-undici-embedded',
+    label: 'gateway, undici, embedded store',
+    ...undici,
+    store: 'embedded',
+  }),
+  gateway({
+    name: 'gateway-http-proxy-3-redis',
+    label: 'gateway, http-proxy-3, Redis with leases',
+    load: 'served',
+    engine: 'http-proxy-3',
+    store: 'redis',
+  }),
+  gateway({
+    name: 'two-workers-redis',
+    label: 'gateway, two workers, undici, Redis with leases',
+    ...undici,
+    store: 'redis',
+    workers: 2,
+  }),
+  gateway({
+    name: 'two-workers-embedded',
+    label: 'gateway, two workers, undici, embedded store',
+    ...undici,
+    store: 'embedded',
+    workers: 2,
+  }),
+]
+
+const refusals = [
   gateway({
     name: 'refusal-429',
-    label: 'gateway, 429 (quota used up)',
+    label: 'gateway, 429 (quota used up, each a strike)',
     load: 'exhausted',
     engine: 'undici',
     store: 'embedded',
   }),
-  bareRefusal('bare-429', 'bare node:http, the same 429 bytes', 'refusal-429', 'exhausted'),
+  gateway({
+    name: 'refusal-banned',
+    label: 'gateway, 429 (banned key)',
+    load: 'banned',
+    engine: 'undici',
+    store: 'embedded',
+    bansAtOnce: true,
+  }),
   gateway({
     name: 'refusal-401',
     label: 'gateway, 401 (unknown key)',
@@ -145,41 +141,30 @@ export const scenarios: readonly Scenario[] = [
     engine: 'undici',
     store: 'embedded',
   }),
-  bareRefusal('bare-401', 'bare node:http, the same 401 bytes', 'refusal-401', 'unknown'),
 ]
 
-export interface RatioSpec {
-  readonly label: string
-  readonly of: string
-  readonly to: string
-  readonly atMost?: number
+function atHalfLoad({ name, label, load, job }: Scenario): Scenario {
+  return {
+    name: `half-load-${name}`,
+    label,
+    load,
+    job,
+    halfLoad: { subject: name, ofRate: leasing.name },
+    start: ({ subjectOf }) => Promise.resolve(subjectOf(name)),
+  }
 }
 
-/** Compared by total CPU per request. */
-export const ratios: readonly RatioSpec[] = [
-  {
-    label: 'gateway (undici, embedded) / plain wiring',
-    of: 'gateway-undici-embedded',
-    to: 'plain',
-    atMost: 0.55,
-  },
-  { label: 'gateway (undici, Redis) / plain wiring', of: 'gateway-undici-redis', to: 'plain' },
-  {
-    label: 'gateway (http-proxy-3, embedded) / plain wiring',
-    of: 'gateway-http-proxy-3-embedded',
-    to: 'plain',
-  },
-  {
-    label: 'gateway (http-proxy-3, Redis) / plain wiring',
-    of: 'gateway-http-proxy-3-redis',
-    to: 'plain',
-  },
-  { label: '429 / bare node:http', of: 'refusal-429', to: 'bare-429' },
-  { label: '401 / bare node:http', of: 'refusal-401', to: 'bare-401' },
+export const scenarios: readonly Scenario[] = [
+  backendAlone,
+  ...peers,
+  ...gateways,
+  ...refusals.flatMap((refusal) => [refusal, bareRefusal(refusal)]),
+  atHalfLoad(leasing),
+  atHalfLoad(plainNginx),
 ]
 
 /**
- * The scenarios whose name contains one of the words, and those they repeat; all where there are no words.
+ * The scenarios whose name contains one of the words, and those they build on; all where there are no words.
  * Throws where a word matches nothing.
  */
 export function selectScenarios(words: readonly string[]): readonly Scenario[] {
@@ -191,6 +176,13 @@ export function selectScenarios(words: readonly string[]): readonly Scenario[] {
       )
   }
   const wanted = scenarios.filter(({ name }) => words.some((word) => name.includes(word)))
-  const names = new Set(wanted.flatMap(({ name, repeats }) => [name, repeats ?? name]))
+  const names = new Set(
+    wanted.flatMap(({ name, repeats, halfLoad }) => [
+      name,
+      repeats ?? name,
+      halfLoad?.subject ?? name,
+      halfLoad?.ofRate ?? name,
+    ]),
+  )
   return scenarios.filter(({ name }) => names.has(name))
 }

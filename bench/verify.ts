@@ -3,8 +3,10 @@ import { equal, match, ok } from 'node:assert/strict'
 import { once } from 'node:events'
 import { Agent, request } from 'node:http'
 import { text } from 'node:stream/consumers'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { IncomingMessage } from 'node:http'
 import type { BackendReport } from './backend.ts'
+import { readCounter } from './gateway-metrics.ts'
 import type { Expectation, LoadOrder } from './load.ts'
 import type { Load, Scenario, Subject, World } from './scenarios.ts'
 import {
@@ -19,6 +21,7 @@ import {
 } from './workload.ts'
 
 const burstRequests = 2000
+const banTimeoutMs = 5_000
 
 export interface Answer {
   readonly status: number
@@ -30,12 +33,14 @@ export interface Answer {
 const expectations: Record<Load, Expectation> = {
   served: { status: 200, body: backendBody, exact: true },
   exhausted: { status: 429, body: 'rate_limit_exceeded', exact: false },
+  banned: { status: 429, body: 'api_key_banned', exact: false },
   unknown: { status: 401, body: 'invalid_api_key', exact: false },
 }
 
 const keysOf: Record<Load, readonly string[]> = {
   served: ampleClients.map(({ key }) => key),
   exhausted: exhaustedClients.map(({ key }) => key),
+  banned: exhaustedClients.map(({ key }) => key),
   unknown: unknownKeys,
 }
 
@@ -75,7 +80,7 @@ export async function verify(
 
 type Ask = (key: string) => Promise<Answer>
 
-async function verifyServed({ load, gateway }: Scenario, ask: Ask): Promise<void> {
+async function verifyServed({ load, job, processes = 1 }: Scenario, ask: Ask): Promise<void> {
   const key = keysOf[load][0] ?? ''
   let first = await ask(key)
   let second = await ask(key)
@@ -88,27 +93,38 @@ async function verifyServed({ load, gateway }: Scenario, ask: Ask): Promise<void
     equal(status, 200, 'status')
     equal(body, backendBody, 'body')
   }
-  if (!gateway) return
+  if (job !== 'limits') return
   equal(header(first, 'x-ratelimit-limit'), String(ampleLimits.perMinute), 'X-RateLimit-Limit')
   match(header(first, 'x-ratelimit-reset'), /^\d+$/, 'X-RateLimit-Reset')
-  const remaining = [first, second].map((answer) => Number(header(answer, 'x-ratelimit-remaining')))
-  equal(remaining[1], (remaining[0] ?? NaN) - 1, 'X-RateLimit-Remaining falls by one')
+  const [before = NaN, after = NaN] = [first, second].map((answer) =>
+    Number(header(answer, 'x-ratelimit-remaining')),
+  )
+  if (processes === 1) equal(after, before - 1, 'X-RateLimit-Remaining falls by one')
+  else ok(after < before, 'X-RateLimit-Remaining falls')
+  const stranger = await ask(unknownKeys[0] ?? '')
+  equal(stranger.status, 401, 'status of an unknown key')
+  match(header(stranger, 'www-authenticate'), /^Bearer/, 'WWW-Authenticate of an unknown key')
 }
 
 async function verifyRefused(scenario: Scenario, ask: Ask, world: World): Promise<Answer> {
   const { load, repeats } = scenario
-  if (load === 'exhausted' && repeats === undefined) {
-    for (const key of keysOf.exhausted) equal((await ask(key)).status, 200, 'the one request')
+  if (repeats === undefined) {
+    if (load !== 'unknown') {
+      for (const key of keysOf[load]) equal((await ask(key)).status, 200, 'the one request')
+    }
+    if (load === 'banned') {
+      for (const key of keysOf.banned) await untilBanned(() => ask(key))
+    }
   }
   const answer = await ask(keysOf[load][0] ?? '')
   const { status, body } = expectations[load]
   equal(answer.status, status, 'status')
   ok(answer.body.includes(body), `the body names ${body}`)
-  if (load === 'exhausted') {
+  if (load === 'unknown') {
+    match(header(answer, 'www-authenticate'), /^Bearer/, 'WWW-Authenticate')
+  } else {
     match(header(answer, 'retry-after'), /^[1-9]\d*$/, 'Retry-After')
     equal(header(answer, 'x-ratelimit-remaining'), '0', 'X-RateLimit-Remaining')
-  } else {
-    match(header(answer, 'www-authenticate'), /^Bearer/, 'WWW-Authenticate')
   }
   if (repeats !== undefined) {
     const original = world.answerOf(repeats)
@@ -117,8 +133,23 @@ async function verifyRefused(scenario: Scenario, ask: Ask, world: World): Promis
   return answer
 }
 
+async function untilBanned(ask: () => Promise<Answer>): Promise<void> {
+  const deadline = Date.now() + banTimeoutMs
+  while (Date.now() < deadline) {
+    const { body } = await ask()
+    if (body.includes(expectations.banned.body)) return
+    // A strike is a request in a later millisecond than the first 429.
+    await sleep(2)
+  }
+  throw new Error('a key that goes on after its first 429 is not banned')
+}
+
 /** The measured load itself, briefly, with the backend counting. */
 async function verifyBurst(scenario: Scenario, subject: Subject, world: World): Promise<void> {
+  const { load, job } = scenario
+  const strikes = async (): Promise<number> =>
+    subject.admin === undefined ? 0 : readCounter(subject.admin, 'tollgate_strikes_total')
+  const strikesBefore = await strikes()
   await world.backend.ask('record')
   const { faults } = await world.processes.load({
     ...loadFor(scenario, subject),
@@ -127,10 +158,16 @@ async function verifyBurst(scenario: Scenario, subject: Subject, world: World): 
   })
   const seen = await world.backend.ask<BackendReport>('report')
   equal(faults.join(', '), '', 'the burst')
-  const served = scenario.load === 'served'
+  const served = load === 'served'
+  const limited = job === 'limits'
   equal(seen.requests, served ? burstRequests : 0, 'requests seen by the backend')
   equal(seen.clients, served ? keyCount : 0, 'distinct clients seen by the backend')
-  equal(seen.credentials, 0, 'credentials seen by the backend')
+  equal(seen.identified, served && limited ? burstRequests : 0, 'X-Client-Id seen by the backend')
+  equal(seen.credentials, served && !limited ? burstRequests : 0, 'keys seen by the backend')
+  if (load === 'exhausted' && subject.admin !== undefined) {
+    // The first 429 of a key is none.
+    ok((await strikes()) - strikesBefore >= burstRequests - keyCount, 'each refusal is a strike')
+  }
 }
 
 function header({ headers }: Answer, name: string): string {

@@ -1,27 +1,15 @@
 /** The plain wiring: the same packages put together as their READMEs show, key check, two windows, headers and metrics. */
-import { createHash } from 'node:crypto'
-import { readFileSync } from 'node:fs'
 import { Agent, createServer, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { createProxyServer } from 'http-proxy-3'
 import { Redis } from 'ioredis'
 import { Counter, Histogram, register } from 'prom-client'
 import { RateLimiterRedis, RateLimiterRes } from 'rate-limiter-flexible'
+import { clientLookup, listen, peerConfig } from './peer.ts'
 
-export interface PlainConfig {
-  readonly backend: string
-  readonly redis: string
-  readonly plan: string
-  readonly limits: { readonly perMinute: number; readonly perDay: number }
-  readonly clients: readonly { readonly id: string; readonly sha256: string }[]
-}
+const config = peerConfig()
+const clientOf = clientLookup(config)
 
-const file = process.argv[2]
-if (file === undefined) throw new Error('usage: plain-http-proxy.ts CONFIG.json')
-const config = JSON.parse(readFileSync(file, 'utf8')) as PlainConfig
-const clients = new Map(config.clients.map(({ id, sha256 }) => [sha256, id]))
-
-const redis = new Redis(config.redis)
+const redis = new Redis(config.redis, { enableAutoPipelining: config.pipelined })
 const minute = new RateLimiterRedis({
   storeClient: redis,
   keyPrefix: 'minute',
@@ -74,12 +62,7 @@ const server = createServer((request, response) => {
     void register.metrics().then((text) => response.end(text))
     return
   }
-  const key = /^Bearer (\S+)$/i.exec(request.headers.authorization ?? '')?.[1]
-  const client = clients.get(
-    createHash('sha256')
-      .update(key ?? '')
-      .digest('hex'),
-  )
+  const client = clientOf(request.headers.authorization)
   if (client === undefined) {
     response.setHeader('WWW-Authenticate', 'Bearer')
     sendError(response, 401, 'Unknown API key')
@@ -126,10 +109,4 @@ function sendError(response: ServerResponse, status: number, message: string): v
   response.end(JSON.stringify({ code: status, message }))
 }
 
-process.once('SIGTERM', () => process.exit(0))
-process.once('disconnect', () => process.exit(0))
-
-server.listen(0, '127.0.0.1', () => {
-  const { port } = server.address() as AddressInfo
-  console.log(`plain listening on http://127.0.0.1:${port}`)
-})
+listen('plain', server)
