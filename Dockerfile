@@ -21,8 +21,9 @@ WORKDIR /app
 COPY --from=dependencies /build/node_modules/ node_modules/
 COPY --from=build /build/dist/ dist/
 COPY package.json ./
-# A new volume takes its owner from the folder it is mounted on.
-RUN mkdir /data && chown node:node /data
+# A new volume takes its owner from the folder it is mounted on. Without Redis the gateway keeps its counts and bans in
+# store.file, below data/ here: mount a volume as /app/data, or they go with the container.
+RUN mkdir data /data && chown node:node data /data
 USER node
 EXPOSE 8080
 # The admin listener's address may be another in your configuration: change both.

@@ -35,12 +35,19 @@ import { createUpgrade } from './stages/upgrade.ts'
 import { respond, responseOnSocket } from './stages/respond.ts'
 
 export interface FrontDoor {
-  listen(): Promise<ListenAddress>
+  /** fd: a bound socket of this process to listen on, instead of server.listen. */
+  listen(fd?: number): Promise<ListenAddress>
   inFlight(): number
   /** Stops accepting and waits for what is in flight; resolves with how many were cut off after timeoutMs. */
-  drain(timeoutMs: number): Promise<number>
+  drain(times: DrainTimes): Promise<number>
   /** Closes the connections to backends. */
   close(): Promise<void>
+}
+
+export interface DrainTimes {
+  readonly timeoutMs: number
+  /** How long connections without a request stay open, so that one on its way is still answered. */
+  readonly idleMs: number
 }
 
 export interface FrontDoorParts {
@@ -130,16 +137,20 @@ export function createFrontDoor(config: Config, parts: FrontDoorParts): FrontDoo
   return {
     listen: server.listen,
     inFlight: () => connections.inFlight.length,
-    async drain(timeoutMs) {
+    async drain({ timeoutMs, idleMs }) {
       draining = true
+      const keepsIdleUntilMs = performance.now() + idleMs
+      const closeIdle = (): void => {
+        if (performance.now() >= keepsIdleUntilMs) server.closeIdle()
+      }
       for (const { request, response } of connections.inFlight) {
         // An answer whose head has gone out can no longer say that it is the last: then we close behind it.
-        response.once('close', () => setImmediate(server.closeIdle))
+        response.once('close', () => setImmediate(closeIdle))
         // Of pipelined requests only the last one may say so: those behind it would lose their answers.
         const { latest } = connections.of(request.socket)
         if (latest?.response === response && !response.headersSent) response.shouldKeepAlive = false
       }
-      const stopped = server.stop()
+      const stopped = server.stop(idleMs)
       const timer = new AbortController()
       await Promise.race([stopped, sleep(timeoutMs, undefined, { signal: timer.signal })]).catch(
         () => undefined,

@@ -2,6 +2,7 @@
 /** The process's edge: arguments, environment, signals and exit codes. Nothing else reads `process`. */
 import { randomBytes } from 'node:crypto'
 import { readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { checkCommand } from './cli/check.ts'
 import { keysNewCommand } from './cli/keys.ts'
@@ -32,7 +33,9 @@ async function untilSignal(starting: Promise<Running>): Promise<number> {
         firstAtMs ??= performance.now()
         resolve(name)
         // A second signal says that waiting is not wanted.
-        if (performance.now() - firstAtMs > SAME_KEYPRESS_MS) process.exit(FAILED)
+        if (performance.now() - firstAtMs <= SAME_KEYPRESS_MS) return
+        current?.abandon?.()
+        process.exit(FAILED)
       })
     }
   })
@@ -40,11 +43,44 @@ async function untilSignal(starting: Promise<Running>): Promise<number> {
   process.on('SIGHUP', () =>
     complain('tollgate: SIGHUP: a changed config is taken at the next start'),
   )
+  process.on('SIGUSR2', () => {
+    if (current?.roll !== undefined) void current.roll()
+    else complain('tollgate: SIGUSR2 rolls workers, and here are none (server.workers: 1)')
+  })
   current = await starting
   await current.stop(await signalled)
-  // A handle that somebody forgot to close must not keep a process that has nothing left to do.
-  setTimeout(() => process.exit(OK), LINGER_MS).unref()
-  return OK
+  return lingering(OK)
+}
+
+/** A handle that somebody forgot to close must not keep a process that has nothing left to do. */
+function lingering(code: number): number {
+  setTimeout(() => process.exit(code), LINGER_MS).unref()
+  return code
+}
+
+/** A worker of the supervisor that has started this process. */
+async function runWorker(): Promise<never> {
+  if (process.send === undefined)
+    throw new UsageError('worker is no command of its own: `start` starts workers (server.workers)')
+  // The supervisor decides what they mean: a key press, or a service manager, sends them to all processes at once.
+  for (const name of [...signals, 'SIGHUP', 'SIGUSR2']) process.on(name, () => undefined)
+  const send = process.send.bind(process)
+  const { createWorker } = await import('./workers/worker.ts')
+  const worker = createWorker({
+    send: (message) =>
+      new Promise((resolve) => {
+        if (process.connected) send(message, undefined, {}, () => resolve())
+        else resolve()
+      }),
+    onMessage: (listener) => void process.on('message', listener),
+    onGone: (listener) => {
+      process.on('disconnect', listener)
+      if (!process.connected) listener()
+    },
+  })
+  current = { stop: () => Promise.resolve(), crash: (error) => worker.crash(error) }
+  // All that it had to say has gone out: whatever handle is left must not hold up a roll or a stop.
+  process.exit(await worker.finished)
 }
 
 /** The engine this needs, with node:sqlite and the http options used here; package.json says the same. */
@@ -62,23 +98,25 @@ async function run(argv: readonly string[]): Promise<number> {
   const env = process.env
   if (rest.includes('--help')) return help()
   const options = (names: readonly string[]): Record<string, string> => readOptions(rest, names)
+  const entry = fileURLToPath(import.meta.url)
+  const edge = () => ({ env, print, entry, version: version() })
   switch (command) {
     // What runs is loaded when asked for: a check or a key need not wait for it.
     case 'start': {
       const { startCommand } = await import('./cli/start.ts')
-      return untilSignal(startCommand({ ...options(['config']), env, print, version: version() }))
+      return untilSignal(startCommand({ ...options(['config']), ...edge() }))
     }
     case 'demo': {
       // The catalogue's SQLite makes Node.js 22 print a warning that `start` need not show.
       const { demoCommand } = await import('./cli/demo.ts')
-      return untilSignal(
-        demoCommand({ ...options(['config', 'db']), env, print, version: version() }),
-      )
+      return untilSignal(demoCommand({ ...options(['config', 'db']), ...edge() }))
     }
     case 'catalogue': {
       const { catalogueCommand } = await import('./cli/catalogue.ts')
       return untilSignal(catalogueCommand({ ...options(['listen', 'db']), print, complain }))
     }
+    case 'worker':
+      return runWorker()
     case 'check':
       return checkCommand({ file: required(options(['config']), 'config'), env, print })
     case 'keys':

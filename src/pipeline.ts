@@ -8,7 +8,7 @@ import type { CheckTarget } from './rules/target.ts'
 import type { Arrival } from './stages/accept.ts'
 import type { createAuthenticate } from './stages/authenticate.ts'
 import type { createCheckBan } from './stages/check-ban.ts'
-import type { createForward } from './stages/forward.ts'
+import type { Admitted, createForward } from './stages/forward.ts'
 import type { createMatchRoute } from './stages/match-route.ts'
 import { answerAsterisk, respond } from './stages/respond.ts'
 import { tellQuota, type createTakeQuota } from './stages/take-quota.ts'
@@ -29,31 +29,39 @@ export interface Stages {
   onBug(exchange: Exchange, error: unknown): void
 }
 
-/** Takes a request to its end; never rejects. */
-export type Handle = (arrival: Omit<Arrival, 'framing'>) => Promise<void>
+/** Takes a request to its end, at once where nothing is waited for; never throws or rejects. */
+export type Handle = (arrival: Omit<Arrival, 'framing'>) => Promise<void> | undefined
 
 export function createPipeline(stages: Stages): Handle {
-  return async function handle(arrival) {
+  const failed = (exchange: Exchange, error: unknown): void => {
+    stages.onBug(exchange, error)
+    respond(exchange, refuse('service_unavailable', { cause: 'internal error' }))
+  }
+  return function handle(arrival) {
     // Bytes after a request that closes its connection are not requests.
-    if (stages.connections.isClosing(arrival.request.socket)) return
+    if (stages.connections.isClosing(arrival.request.socket)) return undefined
     const framing = stages.checkFraming(arrival.request)
     const exchange = stages.accept({ ...arrival, framing })
-    try {
-      const refusal = await walk(stages, exchange, framing)
+    const end = (refusal: Refusal | undefined): void => {
       if (refusal !== undefined) respond(exchange, refusal)
-    } catch (error) {
-      stages.onBug(exchange, error)
-      respond(exchange, refuse('service_unavailable', { cause: 'internal error' }))
     }
+    try {
+      const refusal = walk(stages, exchange, framing)
+      if (refusal instanceof Promise)
+        return refusal.then(end).catch((error: unknown) => failed(exchange, error))
+      end(refusal)
+    } catch (error) {
+      failed(exchange, error)
+    }
+    return undefined
   }
 }
 
-/** Nothing is awaited that is already known: with the answer in memory the whole walk is synchronous. */
-async function walk(
-  stages: Stages,
-  exchange: Exchange,
-  framing: Framing | Refusal,
-): Promise<Refusal | undefined> {
+/** The refusal that ended the walk; undefined when the request was forwarded or answered. */
+type End = Refusal | undefined
+
+/** Nothing waits for what is already known: with all answers in memory the whole walk is one synchronous call, and no promise is made. */
+function walk(stages: Stages, exchange: Exchange, framing: Framing | Refusal): End | Promise<End> {
   // Framing first: of a request that two parsers could read differently nothing else can be believed.
   if (isRefusal(framing)) return beforeAuthentication(stages, exchange, framing)
   if (exchange.tunnel !== undefined && exchange.hasBody) {
@@ -62,32 +70,53 @@ async function walk(
   const target = stages.checkTarget(exchange.request)
   if (isRefusal(target)) return beforeAuthentication(stages, exchange, target)
   if (target.asterisk) {
-    await stages.tellAnonymous(exchange)
-    answerAsterisk(exchange)
-    return undefined
+    return stages.tellAnonymous(exchange).then(() => {
+      answerAsterisk(exchange)
+      return undefined
+    })
   }
 
   // The route comes before the credential so that its lifecycle headers stand on every answer, a 401 included ...
   const verdict = stages.matchRoute(exchange, target.path)
   if (verdict.outside) return beforeAuthentication(stages, exchange, verdict.refusal ?? NOT_FOUND)
-  const found = stages.authenticate(exchange, framing)
-  const caller = found instanceof Promise ? await found : found
-  if (isRefusal(caller)) return caller
+  const caller = stages.authenticate(exchange, framing)
+  return whenKnown(caller, (known) =>
+    isRefusal(known)
+      ? known
+      : walkOn(stages, { exchange, framing, target: target.raw, caller: known }, verdict.refusal),
+  )
+}
 
+/** With a caller who is believed. */
+function walkOn(
+  stages: Stages,
+  request: Admitted,
+  routeRefusal: Refusal | undefined,
+): End | Promise<End> {
+  const { exchange, caller } = request
   // A ban costs nothing to answer, so it comes before all that costs something.
   const ban = stages.checkBan(exchange, caller)
   if (ban !== undefined) return ban
 
   // ... but its refusal comes after: who has no key learns nothing of the routes. It is free, so before the quota.
-  if (verdict.refusal !== undefined) {
-    tellQuota(exchange, caller, await stages.lessee.look(caller.clientId, caller.limits))
-    return verdict.refusal
+  if (routeRefusal !== undefined) {
+    return whenKnown(stages.lessee.look(caller.clientId, caller.limits), (view) => {
+      tellQuota(exchange, caller, view)
+      return routeRefusal
+    })
   }
-  const taken = stages.takeQuota(exchange, caller)
-  const decision = taken instanceof Promise ? await taken : taken
-  if (isRefusal(decision)) return decision
-  stages.forward({ exchange, framing, target: target.raw, caller })
-  return undefined
+  return whenKnown(stages.takeQuota(exchange, caller), (decision) => {
+    if (isRefusal(decision)) return decision
+    stages.forward(request)
+    return undefined
+  })
+}
+
+function whenKnown<Known>(
+  value: Known | Promise<Known>,
+  goOn: (known: Known) => End | Promise<End>,
+): End | Promise<End> {
+  return value instanceof Promise ? value.then((known) => goOn(known)) : goOn(value)
 }
 
 const NOT_FOUND = refuse('not_found')

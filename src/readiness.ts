@@ -1,12 +1,12 @@
-/** Whether this process should be sent requests, and why not. */
+/** Whether this gateway should be sent requests, and why not. */
 import type { ReadinessReport } from './adapters/admin-server.ts'
 import type { BackendProbe } from './adapters/backend-probe.ts'
 import type { Config } from './config/config.ts'
 
 export interface ReadinessParts {
   readonly config: Config
-  /** The public listener is up and not draining. */
-  isListening(): boolean
+  /** Whether the public listener takes requests, and in words. */
+  listener(): { readonly ok: boolean; readonly reason: string }
   isStoreAvailable(): boolean
   readonly backend: BackendProbe
 }
@@ -15,10 +15,9 @@ export function createReadiness(parts: ReadinessParts): () => Promise<ReadinessR
   return async function readiness() {
     const { config } = parts
     const unreachable = await parts.backend()
-    const listening = parts.isListening()
     const checks = [
       { name: 'config', ok: true, reason: `revision ${config.revision}` },
-      { name: 'listener', ok: listening, reason: listening ? 'up' : 'starting or draining' },
+      { name: 'listener', ...parts.listener() },
       storeCheck(config, parts.isStoreAvailable()),
       { name: 'backend', ok: unreachable === undefined, reason: unreachable ?? 'reachable' },
     ]

@@ -42,23 +42,72 @@ export const refusalKinds = {
 
 export type RefusalCode = keyof typeof refusalKinds
 
-/** A request that ends here, as a value: refusals are ordinary results, only bugs throw. */
-export interface Refusal {
-  readonly refusal: RefusalCode
+/** What makes one refusal of a code different from another. */
+export interface RefusalDetails {
   /** Why, for the log only; never sent to the client. */
-  readonly cause?: string
+  readonly cause?: string | undefined
   /** Sent after the fixed message of the code: numbers that help, such as limit, window and wait. */
-  readonly detail?: string
+  readonly detail?: string | undefined
   /** Retry-After in whole seconds, at least 1. */
-  readonly retryAfterSeconds?: number
+  readonly retryAfterSeconds?: number | undefined
   /** Methods for the Allow header of a 405. */
-  readonly allow?: string
+  readonly allow?: string | undefined
 }
 
-export function refuse(code: RefusalCode, more: Omit<Refusal, 'refusal'> = {}): Refusal {
-  return { refusal: code, ...more }
+/** The Error resource of the service document, and the header fields that speak of it, flat. */
+export interface RefusalAnswer {
+  readonly body: string
+  readonly bodyBytes: number
+  readonly headers: readonly string[]
+}
+
+/**
+ * A request that ends here, as a value: refusals are ordinary results, only bugs throw.
+ * A class, since a flood is answered with few of them: all have one shape, and each makes its answer once.
+ */
+export class Refusal implements RefusalDetails {
+  readonly refusal: RefusalCode
+  readonly cause: string | undefined
+  readonly detail: string | undefined
+  readonly retryAfterSeconds: number | undefined
+  readonly allow: string | undefined
+  #answer: RefusalAnswer | undefined
+
+  constructor(code: RefusalCode, { cause, detail, retryAfterSeconds, allow }: RefusalDetails) {
+    this.refusal = code
+    this.cause = cause
+    this.detail = detail
+    this.retryAfterSeconds = retryAfterSeconds
+    this.allow = allow
+  }
+
+  get answer(): RefusalAnswer {
+    return (this.#answer ??= answerOf(this))
+  }
+}
+
+const NO_DETAILS: RefusalDetails = {}
+
+export function refuse(code: RefusalCode, details: RefusalDetails = NO_DETAILS): Refusal {
+  return new Refusal(code, details)
 }
 
 export function isRefusal(value: unknown): value is Refusal {
-  return typeof value === 'object' && value !== null && 'refusal' in value
+  return value instanceof Refusal
+}
+
+/** Fixed text per code plus the numbers that help. */
+function answerOf({ refusal, detail, allow, retryAfterSeconds }: Refusal): RefusalAnswer {
+  const { status, message } = refusalKinds[refusal]
+  const text = detail === undefined ? message : `${message} ${detail}`
+  const body = JSON.stringify({ code: refusal, message: text, status })
+  const bodyBytes = Buffer.byteLength(body)
+  const headers = ['Content-Type', 'application/json; charset=utf-8']
+  headers.push('Content-Length', String(bodyBytes))
+  if (status === 401) headers.push('WWW-Authenticate', 'Bearer')
+  if (allow !== undefined) headers.push('Allow', allow)
+  if (retryAfterSeconds !== undefined) {
+    headers.push('Retry-After', String(Math.max(1, retryAfterSeconds)))
+  }
+  return { body, bodyBytes, headers }
 }

@@ -78,10 +78,34 @@ describe('the layout', () => {
   it('keeps adapters free of stages and of the pipeline', () => {
     for (const file of files.filter((name) => name.startsWith('src/adapters/'))) {
       const upward = imports(file, { types: false }).filter((from) =>
-        /^src\/(stages|pipeline|gateway|cli)/.test(from),
+        /^src\/(stages|pipeline|serving|stores|gateway|workers|cli)/.test(from),
       )
       expect(upward, file).toEqual([])
     }
+  })
+
+  it('lets the supervisor serve no requests, and a worker look after nobody', () => {
+    const reached = (file: string, seen = new Set<string>()): Set<string> => {
+      if (seen.has(file) || !files.includes(file)) return seen
+      seen.add(file)
+      for (const from of imports(file, { types: false })) reached(from, seen)
+      return seen
+    }
+    const supervisor = reached('src/workers/supervisor.ts')
+    expect(supervisor.size).toBeGreaterThan(20)
+    for (const serving of ['src/serving.ts', 'src/front-door.ts', 'src/workers/worker.ts'])
+      expect(supervisor, serving).not.toContain(serving)
+    const worker = reached('src/workers/worker.ts')
+    expect(worker).toContain('src/serving.ts')
+    for (const other of ['src/workers/worker-pool.ts', 'src/adapters/admin-server.ts'])
+      expect(worker, other).not.toContain(other)
+  })
+
+  it('starts child processes in one file', () => {
+    const starters = files.filter((file) =>
+      imports(file, { types: false }).some((from) => /^node:(child_process|cluster)$/.test(from)),
+    )
+    expect(starters).toEqual(['src/workers/worker-process.ts'])
   })
 
   it('imports each outside library in one file', () => {

@@ -161,11 +161,13 @@ describe('config/compose.yaml', () => {
   })
 
   it('names the services of compose.yaml and shares a network with them', () => {
-    const hosts = [...config.upstream.urls, config.store.redis ?? ''].map(
-      (url) => new URL(url).hostname,
-    )
+    const { redis } = config.store
+    const hosts = [
+      ...config.upstream.urls.map((url) => new URL(url).hostname),
+      redis?.kind === 'server' ? redis.address.host : undefined,
+    ]
     expect(hosts).toEqual(['catalogue', 'redis'])
-    for (const host of hosts) {
+    for (const host of ['catalogue', 'redis']) {
       const shared = service(host).networks?.filter((name) =>
         service('gateway').networks?.includes(name),
       )

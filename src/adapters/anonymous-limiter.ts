@@ -1,6 +1,7 @@
-/** Counts requests without a valid credential per client address, in this process only, in bounded memory. */
+/** Counts requests without a valid credential per client address, in bounded memory, and says where an address stands. */
 import { hash } from 'node:crypto'
 import { MINUTE_MS } from '../quota/protocol.ts'
+import type { AddressCount, CountedAddress } from './ipc-calls.ts'
 import { createWindowCounter, type WindowCounter } from './limiters.ts'
 
 export interface AnonymousView {
@@ -21,6 +22,12 @@ export interface AnonymousLimiter {
   look(address: string): Promise<AnonymousView>
 }
 
+/** The counts themselves: of this process, or of all workers of the machine. */
+export interface AddressCounter {
+  /** Adds the points, 0 or more, and resolves with the total of the running minute. Never rejects. */
+  add(count: AddressCount): Promise<CountedAddress>
+}
+
 interface Window {
   readonly minute: number
   readonly counter: WindowCounter
@@ -35,12 +42,12 @@ const overflowBuckets = 1024
  * Memory: 41 MB of heap at 100,000 addresses in one minute, mostly a timer each; past maxAddresses further ones share
  * counts, so that a flood of addresses makes unknown callers see 429 instead of 401 earlier, and nothing else.
  */
-export function createAnonymousLimiter(options: {
+export function createAddressCounter(options: {
   readonly perMinute: number
   readonly maxAddresses?: number
   /** Unix time in ms. */
   readonly now?: () => number
-}): AnonymousLimiter {
+}): AddressCounter {
   const { perMinute, maxAddresses = 100_000, now = Date.now } = options
   let window: Window = { minute: -1, counter: createWindowCounter(perMinute), addresses: 0 }
 
@@ -57,32 +64,48 @@ export function createAnonymousLimiter(options: {
     // No address contains a space.
     return `bucket ${bucket}`
   }
-  const view = (counted: number, exceeded: boolean, at: { minute: number; nowMs: number }) => {
-    const endMs = (at.minute + 1) * MINUTE_MS
+
+  return {
+    add: async ({ address, points }) => {
+      const nowMs = now()
+      const at = windowAt(nowMs)
+      const { minute } = at
+      const key = await keyFor(at, address)
+      if (points === 0) return { minute, total: (await at.counter.look(key)) ?? 0 }
+      const seconds = Math.ceil(((minute + 1) * MINUTE_MS - nowMs) / 1000)
+      const { total, isNew } = await at.counter.add({ key, points, seconds })
+      if (isNew) at.addresses++
+      return { minute, total }
+    },
+  }
+}
+
+export function createAnonymousLimiter(options: {
+  readonly perMinute: number
+  readonly counter: AddressCounter
+  /** Unix time in ms. */
+  readonly now?: () => number
+}): AnonymousLimiter {
+  const { perMinute, counter, now = Date.now } = options
+  const view = ({ minute, total }: CountedAddress, exceeded: boolean): AnonymousView => {
+    const endMs = (minute + 1) * MINUTE_MS
     return {
       limit: perMinute,
-      remaining: Math.max(perMinute - counted, 0),
+      remaining: Math.max(perMinute - total, 0),
       resetAtSeconds: endMs / 1000,
-      resetAfterSeconds: Math.ceil((endMs - at.nowMs) / 1000),
+      // The minute may have ended on the way from the counter.
+      resetAfterSeconds: Math.max(Math.ceil((endMs - now()) / 1000), 1),
       exceeded,
     }
   }
-
   return {
     count: async (address) => {
-      const nowMs = now()
-      const at = windowAt(nowMs)
-      const key = await keyFor(at, address)
-      const seconds = Math.ceil(((at.minute + 1) * MINUTE_MS - nowMs) / 1000)
-      const { total, isNew } = await at.counter.add(key, seconds)
-      if (isNew) at.addresses++
-      return view(total, total > perMinute, { minute: at.minute, nowMs })
+      const counted = await counter.add({ address, points: 1 })
+      return view(counted, counted.total > perMinute)
     },
     look: async (address) => {
-      const nowMs = now()
-      const at = windowAt(nowMs)
-      const total = (await at.counter.look(await keyFor(at, address))) ?? 0
-      return view(total, total >= perMinute, { minute: at.minute, nowMs })
+      const counted = await counter.add({ address, points: 0 })
+      return view(counted, counted.total >= perMinute)
     },
   }
 }

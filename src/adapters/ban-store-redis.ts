@@ -19,7 +19,8 @@ if known then
   end
 end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
-redis.call('PUBLISH', ARGV[5], ARGV[6])
+-- A user who may not publish loses nothing but the notice: the others read the hash again every now and then.
+redis.pcall('PUBLISH', ARGV[5], ARGV[6])
 return 1
 `
 

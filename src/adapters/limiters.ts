@@ -83,8 +83,12 @@ async function consume(
 
 /** Counts of one fixed window, in memory only; each count is gone when the window is over. */
 export interface WindowCounter {
-  /** Adds one and resolves with the total, and whether the key is new in this window. `seconds`: how long to keep a new key, whole, at least 1. */
-  add(key: string, seconds: number): Promise<{ readonly total: number; readonly isNew: boolean }>
+  /** Resolves with the total, and whether the key is new in this window. `seconds`: how long to keep a new key, whole, at least 1. */
+  add(count: {
+    readonly key: string
+    readonly points: number
+    readonly seconds: number
+  }): Promise<{ readonly total: number; readonly isNew: boolean }>
   /** The total; undefined for a key not yet counted. */
   look(key: string): Promise<number | undefined>
 }
@@ -92,9 +96,9 @@ export interface WindowCounter {
 export function createWindowCounter(points: number): WindowCounter {
   const memory = new RateLimiterMemory({ keyPrefix: '', points, duration: 60 })
   return {
-    add: async (key, seconds) => {
-      const { consumedPoints } = await consume(memory, { key, points: 1, seconds })
-      return { total: consumedPoints, isNew: consumedPoints === 1 }
+    add: async (count) => {
+      const { consumedPoints } = await consume(memory, count)
+      return { total: consumedPoints, isNew: consumedPoints === count.points }
     },
     look: async (key) => (await memory.get(key))?.consumedPoints,
   }

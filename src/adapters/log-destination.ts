@@ -2,7 +2,8 @@
 import { write, writeSync } from 'node:fs'
 
 export interface LogDestination {
-  write(line: string): void
+  /** One whole line or several, each with its end. */
+  write(lines: string): void
   /** Starts writing what is pending, without waiting for a full batch. */
   flush(): void
   /** Writes what is pending before it returns; gives up on a descriptor that does not take it. */
@@ -36,13 +37,13 @@ export function createLogDestination(fd: number, dropped: (lines: number) => voi
   let timer: NodeJS.Timeout | undefined
   let idle: (() => void) | undefined
 
-  function writeLine(line: string): void {
+  function writeLines(lines: string): void {
     if (broken) return
     if (pending.length > PENDING_CHARS) {
-      droppedLines++
+      droppedLines += lines.split('\n').length - 1
       return
     }
-    pending += line
+    pending += lines
     if (pending.length >= BATCH_CHARS) flush()
     else timer ??= setTimeout(flush, FLUSH_AFTER_MS).unref()
   }
@@ -116,5 +117,5 @@ export function createLogDestination(fd: number, dropped: (lines: number) => voi
     })
   }
 
-  return { write: writeLine, flush, flushSync, close }
+  return { write: writeLines, flush, flushSync, close }
 }

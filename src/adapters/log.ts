@@ -3,9 +3,10 @@ import type { IncomingMessage } from 'node:http'
 import { pino, type Logger } from 'pino'
 import type { LogLevel, OutageMode } from '../config/config.ts'
 import type { Exchange } from '../exchange.ts'
-import { refusalKinds } from '../refusals.ts'
+import { refusalKinds, type RefusalCode } from '../refusals.ts'
 import type { Route } from '../rules/routes.ts'
 import type { UpstreamFailureKind } from './forwarder.ts'
+import { createLineBudget, type LineBudget } from './line-budget.ts'
 import { createLogDestination, type LogDestination } from './log-destination.ts'
 import { plainPath, plainText } from './log-text.ts'
 
@@ -40,8 +41,11 @@ export interface Log {
   banStoreBack(): void
   /** A stored ban could not be read and was left out. */
   banMalformed(line: { where: string }): void
-  /** The file of bans could not be read: it was put aside and a new one begun. */
+  /** store.file could not be read: it was put aside and a new one begun. */
   banFileDamaged(line: { keptAs: string }): void
+  /** Quota counters can no longer be kept in store.file; they go on in memory, until countersKept. */
+  countersNotKept(error: unknown): void
+  countersKept(): void
   upstreamFailed(line: { id: string; kind: UpstreamFailureKind; cause: string }): void
   /** Keys of the token issuer could not be fetched. */
   keySetFailed(line: { cause: string }): void
@@ -51,6 +55,10 @@ export interface Log {
   internalError(line: { id: string; error: unknown }): void
   /** An answer of the admin listener could not be made. */
   adminFailed(error: unknown): void
+  /** What a supervisor does with its workers. */
+  supervision(line: SupervisionLine): void
+  /** Whole lines of a worker, ends included. */
+  relay(lines: string): void
   draining(line: { inFlight: number; timeoutMs: number }): void
   drained(line: { cutOff: number }): void
   /** The process ends over this error: written before the call returns. */
@@ -61,6 +69,13 @@ export interface Log {
   close(): Promise<void>
 }
 
+export interface SupervisionLine {
+  readonly level: 'error' | 'warn' | 'info'
+  readonly event: string
+  readonly worker?: number | undefined
+  readonly [field: string]: string | number | undefined
+}
+
 export interface LogOptions {
   readonly level: LogLevel
   /** Whether each request gets a line. */
@@ -69,21 +84,28 @@ export interface LogOptions {
   readonly destination?: number | { write(line: string): unknown }
   /** Lines a second for requests without a valid credential, so that a flood cannot fill the disk. Default 1000. */
   readonly strangerLinesPerSecond?: number
+  /** The same for requests refused with 429 to clients whose quota is used up or whose key is banned. Default 1000. */
+  readonly overQuotaLinesPerSecond?: number
+  /** Number of this worker, on each of its lines. */
+  readonly worker?: number | undefined
 }
 
 type Line = { readonly event: string } & Readonly<Record<string, unknown>>
 
 export function createLog(options: LogOptions): Log {
-  const { access, destination = 2, strangerLinesPerSecond = 1000 } = options
+  const { access, destination = 2 } = options
   const target = typeof destination === 'number' ? onDescriptor(destination) : passOn(destination)
-  const timestamp = createTimestamp()
+  const timestamp = createTimestamp(options.worker)
   const logger = createLogger({ level: options.level, timestamp, target })
   const accessLevels = { debug: false, info: false, warn: false }
   for (const level of ['debug', 'info', 'warn'] as const)
     accessLevels[level] = access && logger.isLevelEnabled(level)
-  const strangers = createLineBudget(strangerLinesPerSecond, (lines) =>
-    logger.warn({ event: 'linesSuppressed', lines }),
-  )
+  const budgetOf = (requests: string, perSecond = 1000): LineBudget =>
+    createLineBudget(perSecond, (lines) =>
+      logger.warn({ event: 'linesSuppressed', requests, lines }),
+    )
+  const strangers = budgetOf('without a credential', options.strangerLinesPerSecond)
+  const overQuota = budgetOf('over quota', options.overQuotaLinesPerSecond)
 
   function onDescriptor(fd: number): LogDestination {
     return createLogDestination(fd, (lines) => logger.warn({ event: 'linesDropped', lines }))
@@ -99,7 +121,10 @@ export function createLog(options: LogOptions): Log {
     access(exchange, times) {
       const { refusal, caller } = exchange
       const level = refusal === undefined ? 'info' : refusalKinds[refusal].logLevel
-      if (!accessLevels[level] || (caller === undefined && !strangers.spend())) return
+      if (!accessLevels[level]) return
+      // What anyone can cause at will must not fill the disk: apart, so that strangers hide no client's lines.
+      if (caller === undefined ? !strangers.spend() : isOverQuota(refusal) && !overQuota.spend())
+        return
       // The same text as pino would write; one JSON.stringify costs a third of its walk over 20 fields.
       const fields = JSON.stringify(accessFields(exchange, times)).slice(1)
       target.write(`{"level":"${level}"${timestamp()},${fields}\n`)
@@ -115,6 +140,8 @@ export function createLog(options: LogOptions): Log {
     banStoreBack: () => say('info', { event: 'banStoreBack' }),
     banMalformed: ({ where }) => say('warn', { event: 'banMalformed', where: text(where) }),
     banFileDamaged: (line) => say('error', { event: 'banFileDamaged', ...line }),
+    countersNotKept: (error) => say('error', { event: 'countersNotKept', ...describe(error) }),
+    countersKept: () => say('info', { event: 'countersKept' }),
     upstreamFailed: (line) =>
       logger.warn({ event: 'upstreamFailed', ...line, cause: text(line.cause) }),
     keySetFailed: (line) => say('warn', { event: 'keySetFailed', cause: text(line.cause) }),
@@ -124,6 +151,11 @@ export function createLog(options: LogOptions): Log {
     internalError: ({ id, error }) =>
       say('error', { event: 'internalError', id, ...describe(error) }),
     adminFailed: (error) => say('error', { event: 'adminFailed', ...describe(error) }),
+    supervision: ({ level, ...line }) => say(level, line),
+    relay(lines) {
+      target.write(lines)
+      target.flush()
+    },
     draining: (line) => say('info', { event: 'draining', ...line }),
     drained: (line) => say('info', { event: 'drained', ...line }),
     crash(error) {
@@ -133,6 +165,7 @@ export function createLog(options: LogOptions): Log {
     flushSync: () => target.flushSync(),
     close() {
       strangers.settle()
+      overQuota.settle()
       return target.close()
     },
   }
@@ -150,20 +183,23 @@ const createLogger = ({ level, timestamp, target }: LoggerParts): Logger =>
     target,
   )
 
-/** The time as a fragment of the line; formatted once per millisecond, as that costs more than a short line. */
-function createTimestamp(): () => string {
+/** The time, and the worker, as a fragment of the line; formatted once per millisecond, as that costs more than a short line. */
+function createTimestamp(worker?: number): () => string {
+  const origin = worker === undefined ? '' : `,"worker":${worker}`
   let lastMs = 0
   let fragment = ''
   return () => {
     const nowMs = Date.now()
     if (nowMs !== lastMs) {
       lastMs = nowMs
-      fragment = `,"time":"${new Date(nowMs).toISOString()}"`
+      fragment = `,"time":"${new Date(nowMs).toISOString()}"${origin}`
     }
     return fragment
   }
 }
 
+const isOverQuota = (refusal: RefusalCode | undefined): boolean =>
+  refusal === 'rate_limit_exceeded' || refusal === 'api_key_banned'
 const text = (value: string): string => plainText(value, 500)
 const micros = (ms: number): number => Math.round(ms * 1000) / 1000
 
@@ -202,27 +238,6 @@ function describe(error: unknown): { error: string; code?: string; stack?: strin
     error: text(`${error.name}: ${error.message}`),
     ...(typeof code === 'string' && { code }),
     ...(error.stack !== undefined && { stack: error.stack.slice(0, 4_000) }),
-  }
-}
-
-/** So many lines a second; what went beyond is told in the next second, or by settle(). */
-function createLineBudget(perSecond: number, suppressed: (lines: number) => void) {
-  let second = 0
-  let spent = 0
-  function settle(): void {
-    if (spent > perSecond) suppressed(spent - perSecond)
-    spent = 0
-  }
-  return {
-    settle,
-    spend(): boolean {
-      const now = Math.floor(Date.now() / 1000)
-      if (now !== second) {
-        settle()
-        second = now
-      }
-      return ++spent <= perSecond
-    },
   }
 }
 

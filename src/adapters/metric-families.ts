@@ -16,6 +16,8 @@ export interface Family {
   readonly name: string
   readonly help: string
   readonly type: 'counter' | 'gauge' | 'histogram'
+  /** How the values of several workers become one. */
+  readonly aggregator: 'sum' | 'min' | 'max' | 'first'
   readonly read: () => Sample[]
 }
 
@@ -79,7 +81,7 @@ function requestFamilies(state: MetricsState): Family[] {
     histogram('tollgate_upstream_duration_seconds', "The backend's time per request.", () =>
       Array.from(routes, ([route, { upstream }]) => [{ route }, upstream]),
     ),
-    gauge('tollgate_requests_in_flight', 'Requests begun and not yet over.', () => [
+    gauge('tollgate_requests_in_flight', 'Requests begun and not yet over.', 'sum', () => [
       sample(state.inFlight),
     ]),
     counter('tollgate_refusals_total', 'Requests the gateway answered itself, by code.', () =>
@@ -104,7 +106,7 @@ function quotaFamilies(state: MetricsState): Family[] {
     histogram('tollgate_store_call_duration_seconds', 'Time per call to the quota store.', () => [
       [{}, state.storeSeconds],
     ]),
-    gauge('tollgate_store_up', '1 while the quota store answers, else 0.', () => [
+    gauge('tollgate_store_up', '1 while the quota store answers, else 0.', 'min', () => [
       sample(state.storeUp),
     ]),
     counter('tollgate_store_outages_total', 'Times the quota store was lost.', () => [
@@ -122,21 +124,40 @@ function banFamilies(state: MetricsState): Family[] {
       sample(state.strikes),
     ]),
     counter('tollgate_bans_total', 'Bans pronounced.', () => [sample(state.bans)]),
-    gauge('tollgate_banned_keys', 'Keys banned at present.', () => [sample(state.bannedKeys)]),
+    gauge('tollgate_banned_keys', 'Keys banned at present.', 'max', () => [
+      sample(state.bannedKeys),
+    ]),
   ]
 }
 
 function configFamilies({ config, build }: MetricsState): Family[] {
   return [
-    gauge('tollgate_config_info', 'The running configuration.', () => [
+    gauge('tollgate_config_info', 'The running configuration.', 'first', () => [
       sample(1, { revision: config.revision }),
     ]),
-    gauge('tollgate_config_last_load_timestamp_seconds', 'When it was taken, Unix time.', () => [
-      sample(config.takenAtMs / 1000),
-    ]),
-    gauge('tollgate_build_info', 'Versions of the gateway and of Node.js.', () => [
+    gauge(
+      'tollgate_config_last_load_timestamp_seconds',
+      'When it was taken, Unix time.',
+      'max',
+      () => [sample(config.takenAtMs / 1000)],
+    ),
+    gauge('tollgate_build_info', 'Versions of the gateway and of Node.js.', 'first', () => [
       sample(1, { ...build }),
     ]),
+  ]
+}
+
+/** Of the whole gateway, whichever number of processes it has. */
+export function workerFamilies(workers: { listening(): number; restarts(): number }): Family[] {
+  return [
+    gauge('tollgate_workers', 'Processes that take requests.', 'sum', () => [
+      sample(workers.listening()),
+    ]),
+    counter(
+      'tollgate_worker_restarts_total',
+      'Workers started in place of one that crashed.',
+      () => [sample(workers.restarts())],
+    ),
   ]
 }
 
@@ -149,15 +170,16 @@ const counter = (name: string, help: string, read: () => Sample[]): Family => ({
   name,
   help,
   type: 'counter',
+  aggregator: 'sum',
   read,
 })
 
-const gauge = (name: string, help: string, read: () => Sample[]): Family => ({
-  name,
-  help,
-  type: 'gauge',
-  read,
-})
+const gauge = (
+  name: string,
+  help: string,
+  aggregator: Family['aggregator'],
+  read: () => Sample[],
+): Family => ({ name, help, type: 'gauge', aggregator, read })
 
 const histogram = (
   name: string,
@@ -167,6 +189,7 @@ const histogram = (
   name,
   help,
   type: 'histogram',
+  aggregator: 'sum',
   read: () => read().flatMap(([labels, series]) => histogramSamples(name, labels, series)),
 })
 

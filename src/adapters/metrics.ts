@@ -1,11 +1,23 @@
 /** Counts what happens, in plain numbers, and renders it through prom-client's registry. */
 import { version as nodeVersion } from 'node:process'
-import { collectDefaultMetrics, Registry, type Metric } from 'prom-client'
+import {
+  AggregatorRegistry,
+  collectDefaultMetrics,
+  Registry,
+  type Metric,
+  type MetricObjectWithValues,
+  type MetricValue,
+} from 'prom-client'
 import type { QuotaObserver } from '../quota/observer.ts'
 import { refusalKinds, type RefusalCode } from '../refusals.ts'
 import type { UpstreamFailureKind } from './forwarder.ts'
 import { createHistogramSeries, storeBounds } from './histogram-series.ts'
-import { metricFamilies, type Family, type MetricsState } from './metric-families.ts'
+import {
+  metricFamilies,
+  workerFamilies,
+  type Family,
+  type MetricsState,
+} from './metric-families.ts'
 import { countRequest, createRequestSeries } from './request-series.ts'
 
 export interface RequestRecord {
@@ -45,20 +57,34 @@ export interface Metrics {
   /** How many keys are banned now, as far as this process knows. */
   bannedKeys(count: number): void
   /** The page for a scrape. Rejects only if one of the Node.js collectors fails. */
-  render(): Promise<{ contentType: string; body: string }>
+  render(): Promise<MetricsPage>
+  /** All values, for renderSnapshots in another process. Rejects as render does. */
+  snapshot(): Promise<MetricsSnapshot>
 }
 
-/** `version` is the gateway's own. */
-export function createMetrics(options: ConfigNames & { readonly version: string }): Metrics {
-  const state = newState(options.version)
-  const registry = new Registry()
-  for (const family of metricFamilies(state)) registry.registerMetric(asMetric(family))
-  // 20 ms shows a stalled event loop as well as 10 ms does, for half the wake-ups of an idle process.
-  collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: 20 })
+export interface MetricsPage {
+  readonly contentType: string
+  readonly body: string
+}
 
-  const { revision, ...names } = options
+/** The values of one process at one moment; plain data. */
+export type MetricsSnapshot = readonly MetricObjectWithValues<MetricValue<string>>[]
+
+/** `version` is the gateway's own. `takenAtMs`: when the configuration was taken, Unix time. */
+export function createMetrics(
+  options: ConfigNames & {
+    readonly version: string
+    readonly takenAtMs?: number
+    /** This process is one of several; the page of all says how many there are. */
+    readonly isWorker?: boolean
+  },
+): Metrics {
+  const { version, takenAtMs = Date.now(), isWorker = false, revision, ...names } = options
+  const state = newState(version)
+  const alone = isWorker ? [] : workerFamilies({ listening: () => 1, restarts: () => 0 })
+  const registry = createRegistry([...metricFamilies(state), ...alone])
   state.requests.extend(names)
-  Object.assign(state.config, { revision, takenAtMs: Date.now() })
+  Object.assign(state.config, { revision, takenAtMs })
 
   return {
     requestStarted: () => void state.inFlight++,
@@ -78,9 +104,60 @@ export function createMetrics(options: ConfigNames & { readonly version: string 
     banned: () => void state.bans++,
     strike: () => void state.strikes++,
     bannedKeys: (count) => void (state.bannedKeys = count),
-    render: async () => ({ contentType: registry.contentType, body: await registry.metrics() }),
+    render: () => render(registry),
+    snapshot: () => snapshot(registry),
   }
 }
+
+function createRegistry(families: readonly Family[]): Registry {
+  const registry = new Registry()
+  for (const family of families) registry.registerMetric(asMetric(family))
+  // 20 ms shows a stalled event loop as well as 10 ms does, for half the wake-ups of an idle process.
+  collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: 20 })
+  return registry
+}
+
+const render = async (registry: Registry): Promise<MetricsPage> => ({
+  contentType: registry.contentType,
+  body: await registry.metrics(),
+})
+
+/** The library leaves some of Node's values out, or averages them, where several processes meet: there the oldest start and the worst lag tell more. */
+const betterAggregator: ReadonlyMap<string, string> = new Map([
+  ['omit', 'min'],
+  ['average', 'max'],
+])
+
+async function snapshot(registry: Registry): Promise<MetricsSnapshot> {
+  const metrics = await registry.getMetricsAsJSON()
+  return metrics.map((metric) => {
+    const { aggregator } = metric
+    return { ...metric, aggregator: betterAggregator.get(aggregator) ?? aggregator }
+  }) as unknown as MetricsSnapshot
+}
+
+/** What a supervisor adds to the values of its workers: how many there are, and its own Node.js values. */
+export function createSupervisorMetrics(workers: Parameters<typeof workerFamilies>[0]): {
+  snapshot(): Promise<MetricsSnapshot>
+} {
+  const registry = createRegistry(workerFamilies(workers))
+  return { snapshot: () => snapshot(registry) }
+}
+
+const merge = (snapshots: readonly MetricsSnapshot[]): Registry =>
+  AggregatorRegistry.aggregate(snapshots.map((one) => [...one])) as Registry
+
+/** One page for several processes: counters and histograms are summed, gauges by their meaning. */
+export const renderSnapshots = (snapshots: readonly MetricsSnapshot[]): Promise<MetricsPage> =>
+  render(merge(snapshots))
+
+/** Several as one, by the same rules. */
+export const sumSnapshots = (snapshots: readonly MetricsSnapshot[]): Promise<MetricsSnapshot> =>
+  snapshot(merge(snapshots))
+
+/** Without the gauges. */
+export const countersOf = (all: MetricsSnapshot): MetricsSnapshot =>
+  all.filter(({ type }) => ['counter', 'histogram'].includes(String(type)))
 
 function quotaObserver(state: MetricsState): QuotaObserver {
   return {
@@ -132,7 +209,7 @@ const zeros = <Name extends string>(...names: Name[]): Record<Name, number> =>
  * prom-client asks a metric for nothing but its name and get() (its own AggregatorRegistry registers
  * such plain objects); its classes would hash the labels again on every request.
  */
-function asMetric({ name, help, type, read }: Family): Metric {
-  const get = () => Promise.resolve({ name, help, type, aggregator: 'sum', values: read() })
-  return { name, help, type, aggregator: 'sum', get } as unknown as Metric
+function asMetric({ read, ...family }: Family): Metric {
+  const get = () => Promise.resolve({ ...family, values: read() })
+  return { ...family, get } as unknown as Metric
 }

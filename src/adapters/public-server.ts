@@ -1,6 +1,6 @@
 /** The public listener: Node's strict HTTP/1.1 parser, its limits and time-outs, and each event that can bring a request. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
-import type { AddressInfo, Socket } from 'node:net'
+import { Server as NetServer, type AddressInfo, type Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { Config, ListenAddress } from '../config/config.ts'
 
@@ -18,9 +18,13 @@ export interface PublicServerEvents {
 }
 
 export interface PublicServer {
-  listen(): Promise<ListenAddress>
-  /** Stops accepting and closes idle connections; resolves when the last connection has gone. */
-  stop(): Promise<void>
+  /** fd: a bound socket of this process to listen on, instead of server.listen. */
+  listen(fd?: number): Promise<ListenAddress>
+  /**
+   * Stops accepting; resolves when the last connection has gone. Connections that wait for a next request are closed
+   * after idleMs, those without any request yet included: a client may be sending one at this very moment.
+   */
+  stop(idleMs: number): Promise<void>
   /** Closes connections that wait for a next request. */
   closeIdle(): void
   /** Destroys what is left. */
@@ -61,11 +65,17 @@ export function createPublicServer(config: Config, events: PublicServerEvents): 
   server.on('connect', events.connect)
   server.on('clientError', (error, socket) => events.clientError(error, socket as Socket))
   return {
-    listen: () => listenOn(server, listen),
-    stop: () =>
+    listen: (fd) => listenOn(server, fd === undefined ? listen : { fd, host: listen.host }),
+    stop: (idleMs) =>
       new Promise((resolve) => {
-        server.close(() => resolve())
-        server.closeIdleConnections()
+        const closeIdle = setTimeout(() => server.closeIdleConnections(), idleMs)
+        // http's own close() would close the idle connections at once, and stop the check of its time-outs.
+        NetServer.prototype.close.call(server, () => {
+          clearTimeout(closeIdle)
+          server.close()
+          resolve()
+        })
+        if (idleMs === 0) server.closeIdleConnections()
       }),
     closeIdle: () => server.closeIdleConnections(),
     destroy: () => server.closeAllConnections(),
@@ -84,13 +94,16 @@ function inactivityMs({ server, upstream, routes }: Config): number {
   )
 }
 
-async function listenOn(server: Server, { host, port }: ListenAddress): Promise<ListenAddress> {
+async function listenOn(
+  server: Server,
+  where: ListenAddress | { readonly host: string; readonly fd: number },
+): Promise<ListenAddress> {
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject)
-    server.listen(port, host, () => {
+    server.listen('fd' in where ? { fd: where.fd } : where, () => {
       server.off('error', reject)
       resolve()
     })
   })
-  return { host, port: (server.address() as AddressInfo).port }
+  return { host: where.host, port: (server.address() as AddressInfo).port }
 }

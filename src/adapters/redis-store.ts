@@ -11,7 +11,10 @@ export interface ScriptCall {
 
 /** A script of fixed text; sent whole once per connection, by its digest afterwards. */
 export interface RedisScript {
-  /** Rejects with StoreUnavailable; a call that timed out may still run later. */
+  /**
+   * Throws StoreUnavailable, without a call, while the server that holds the keys is known to be away; else rejects with it.
+   * A call that timed out may still run later.
+   */
   run(call: ScriptCall): Promise<ScriptReply>
 }
 
@@ -23,13 +26,14 @@ export interface Subscription {
 }
 
 /**
- * One Redis server. Every method but subscribe and close rejects with StoreUnavailable when the server is away,
- * too slow, read-only, out of memory or answers nonsense; after a few failures in a row it does so at once, without a call.
+ * One Redis server, the master that sentinels name, or the masters of a cluster. Every method but subscribe and close rejects
+ * with StoreUnavailable when the server that holds the key is away, too slow, read-only, out of memory or answers nonsense;
+ * after a few failures of that server in a row it does so at once, without a call.
  */
 export interface RedisStore {
-  /** The client library's own connection, for libraries that need it; commands sent on it bypass `available`. */
+  /** The client library's own connection or cluster, for libraries that need it; commands sent on it bypass `available`. */
   readonly client: unknown
-  /** false: calls fail at once, until a probe has succeeded. */
+  /** false: calls fail at once, until a probe has succeeded. Of a cluster: no master can be called. */
   readonly available: boolean
   /** Prepares a script for calls. `name` must be unique within the store. */
   script(definition: { name: string; text: string; keyCount: number }): RedisScript
@@ -40,7 +44,7 @@ export interface RedisStore {
   publish(channel: string, message: string): Promise<void>
   /** Stays subscribed across reconnects, on a connection of its own; takes effect as soon as the server is there. */
   subscribe(channel: string, subscription: Subscription): void
-  /** Called each time the store becomes available, the first time included. */
+  /** Called each time the store, or one master of the cluster, becomes available, the first time included. */
   onRecovered(listener: () => void): void
   close(): Promise<void>
 }

@@ -1,216 +1,163 @@
-/** Redis through ioredis: bounded calls, no queues, no resends, and a breaker in front; the only file that imports the library's values. */
-import { Redis, type RedisOptions } from 'ioredis'
+/** The Redis that all processes share, one server, sentinels' master or cluster: bounded calls, and a breaker in front of each server. */
+import type { Cluster, Redis } from 'ioredis'
+import type { RedisConfig } from '../config/config.ts'
+import { parseRedisUrl } from '../rules/redis-url.ts'
+import { createClusterLink } from './redis-cluster-link.ts'
+import { createConnections, type RedisConnections } from './redis-connections.ts'
+import { bounded, faultWord, isTimeout, isWrongType } from './redis-faults.ts'
+import { createServerLink, type LinkOptions, type RedisLink } from './redis-link.ts'
 import {
   StoreUnavailable,
   type RedisStore,
   type ScriptCall,
   type ScriptReply,
-  type Subscription,
 } from './redis-store.ts'
-import { createStoreBreaker } from './store-breaker.ts'
+import { createSubscriber, type Subscriber } from './redis-subscriber.ts'
 
-const CONNECT_TIMEOUT_MS = 1000
-const RECONNECT_AT_MOST_MS = 500
-/** Probes without an answer after which the connection itself is suspected (a peer that vanished without a word). */
-const SILENT_PROBES_BEFORE_RECONNECT = 4
-const READONLY_RECONNECT_EVERY_MS = 1000
-const SUBSCRIBER_PING_MS = 500
-const SUBSCRIBER_TIMEOUT_MS = 1000
+const PUBLISH = "return redis.call('PUBLISH', KEYS[1], ARGV[1])"
 
 /**
- * url: redis:// or rediss://, user, password and database included.
+ * servers, or the url of one server: where the store is.
  * timeoutMs: bound of every call.
  * prefix: namespace of the key that probes write.
- * onState: told when the store is lost (false) or usable (true), the first time included.
- * Returns at once; the store becomes available as soon as the server has answered a probe.
+ * onState: told when a server is lost (false) and when all are usable (true), the first time included; the cause is one word.
+ * Returns at once; the store becomes available as soon as a server has answered a probe.
+ * Throws an Error that names the file when one for TLS cannot be used.
  */
 export function connectRedis({
-  url,
   timeoutMs,
   prefix = 'tollgate',
   onState,
-}: {
-  url: string
+  ...where
+}: ({ readonly url: string } | { readonly servers: RedisConfig }) & {
   timeoutMs: number
   prefix?: string
-  onState?: (available: boolean) => void
+  onState?: (available: boolean, cause: string) => void
 }): RedisStore {
-  // Twice the bound of a call: it only ends handshakes and the calls of other users of the connection.
-  const client = new Redis(url, connectionOptions(Math.max(200, 2 * timeoutMs)))
+  const servers = 'url' in where ? oneServer(where.url) : where.servers
+  const connections = createConnections(servers, timeoutMs)
   const recovered: (() => void)[] = []
-  let silentProbes = 0
-
-  const breaker = createStoreBreaker({
-    probe: async () => {
-      if (client.status !== 'ready') throw new StoreUnavailable('error')
-      await bounded(probeCall(client, prefix), timeoutMs).then(
-        () => {
-          silentProbes = 0
-        },
-        (fault: unknown) => {
-          const isSilent = isTimeout(fault)
-          silentProbes = isSilent ? silentProbes + 1 : 0
-          if (silentProbes >= SILENT_PROBES_BEFORE_RECONNECT) {
-            silentProbes = 0
-            client.disconnect(true)
-          }
-          throw fault
-        },
-      )
+  let lastFault: unknown
+  const link = createLink(connections.client, {
+    prefix,
+    timeoutMs,
+    onWhole: (isWhole) => {
+      onState?.(isWhole, faultWord(lastFault))
+      lastFault = undefined
     },
-    onChange: (available) => {
-      onState?.(available)
-      if (available) for (const listener of recovered) listener()
-    },
+    onRecovered: () => recovered.forEach((listener) => listener()),
+    onFault: (fault) => (lastFault = fault),
   })
-  // Without a listener ioredis prints every failed attempt; the breaker tells what matters.
-  client.on('error', () => undefined)
-  client.on('ready', () => breaker.probe())
-  client.on('close', () => breaker.lost())
-  client.connect().catch(() => undefined)
+  const { client } = link
+  const subscriber = createSubscriber(() => connections.openSubscriber())
+  const watch = watchSentinels(connections, servers, subscriber)
 
-  const call = async <Reply>(send: () => Promise<Reply>): Promise<Reply> => {
-    if (!breaker.available) throw new StoreUnavailable('error')
-    try {
-      const reply = await bounded(send(), timeoutMs)
-      breaker.succeeded()
-      return reply
-    } catch (fault) {
-      // A key of the wrong type is that key's trouble; the server is well.
-      if (!isWrongType(fault)) breaker.failed()
-      throw new StoreUnavailable(isTimeout(fault) ? 'timeout' : 'error', fault)
-    }
+  // Thrown for every request of an outage: made once, since a stack trace costs more than the decision.
+  const away = new StoreUnavailable('error')
+
+  /** Throws at once, without a call, while the server that holds the key is known to be away. */
+  const call = <Reply>(key: string, send: () => Promise<Reply>): Promise<Reply> => {
+    const breaker = link.breakerOf(key)
+    if (breaker?.available !== true) throw away
+    return bounded(send(), timeoutMs).then(
+      (reply) => {
+        breaker.succeeded()
+        return reply
+      },
+      (fault: unknown) => {
+        // A key of the wrong type is that key's trouble; the server is well.
+        if (!isWrongType(fault)) {
+          lastFault = fault
+          breaker.failed()
+        }
+        throw new StoreUnavailable(isTimeout(fault) ? 'timeout' : 'error', fault)
+      },
+    )
   }
-  const subscriber = lazySubscriber(url)
 
   return {
     client,
     get available() {
-      return breaker.available
+      return link.available
     },
     script: ({ name, text, keyCount }) => {
       client.defineCommand(name, { lua: text, numberOfKeys: keyCount })
       const command: unknown = Reflect.get(client, name)
       if (!isCommand(command)) throw new Error(`ioredis did not define the script ${name}`)
       return {
-        run: ({ keys, args }: ScriptCall) => call(() => command.call(client, ...keys, ...args)),
+        run: ({ keys, args }: ScriptCall) =>
+          call(keys[0] ?? '', () => command.call(client, ...keys, ...args)),
       }
     },
-    hgetall: (key) => call(() => client.hgetall(key)),
-    hset: async (key, field, value) => void (await call(() => client.hset(key, field, value))),
-    hdel: async (key, ...fields) => void (await call(() => client.hdel(key, ...fields))),
-    publish: async (channel, message) => void (await call(() => client.publish(channel, message))),
+    hgetall: async (key) => call(key, () => client.hgetall(key)),
+    hset: async (key, field, value) => void (await call(key, () => client.hset(key, field, value))),
+    hdel: async (key, ...fields) => void (await call(key, () => client.hdel(key, ...fields))),
+    // As a script, so that in a cluster it goes to the master whose breaker was asked.
+    publish: async (channel, message) =>
+      void (await call(channel, () => client.eval(PUBLISH, 1, channel, message))),
     subscribe: (channel, subscription) => subscriber.add(channel, subscription),
     onRecovered: (listener) => {
       recovered.push(listener)
-      if (breaker.available) listener()
+      if (link.available) listener()
     },
     close: async () => {
-      breaker.close()
+      watch?.close()
       subscriber.close()
-      client.disconnect()
+      link.close()
     },
   }
 }
 
-function connectionOptions(commandTimeoutMs: number) {
-  let mayReconnectAtMs = 0
+function oneServer(url: string): RedisConfig {
+  const read = parseRedisUrl(url)
+  if (read === undefined) throw new Error('not a Redis URL')
+  const { host, port, db, username, password } = read
+  const none = { caFile: undefined, certFile: undefined, keyFile: undefined, serverName: undefined }
   return {
-    lazyConnect: true,
-    // Nothing waits for a connection, and nothing is sent twice: an answer later than the time-out is of no use.
-    enableOfflineQueue: false,
-    maxRetriesPerRequest: 0,
-    autoResendUnfulfilledCommands: false,
-    autoResubscribe: false,
-    connectTimeout: CONNECT_TIMEOUT_MS,
-    disconnectTimeout: 100,
-    commandTimeout: commandTimeoutMs,
-    retryStrategy: (attempt: number) =>
-      Math.min(25 * 2 ** Math.min(attempt, 10), RECONNECT_AT_MOST_MS) + Math.random() * 50,
-    // After a failover the address may lead to the new master; if it does not, asking again and again would be a storm.
-    reconnectOnError: (fault: Error) => {
-      const nowMs = performance.now()
-      if (!fault.message.includes('READONLY') || nowMs < mayReconnectAtMs) return false
-      mayReconnectAtMs = nowMs + READONLY_RECONNECT_EVERY_MS
-      return true
+    kind: 'server',
+    address: { host, port },
+    db,
+    username,
+    password,
+    tls: read.tls ? none : undefined,
+  }
+}
+
+const isCluster = (client: Redis | Cluster): client is Cluster => client.isCluster
+
+function createLink(client: Redis | Cluster, options: LinkOptions): RedisLink {
+  return isCluster(client) ? createClusterLink(client, options) : createServerLink(client, options)
+}
+
+/**
+ * Leaves a master for the one the sentinels have named in its place, which the connection itself would not tell: an old
+ * master that the sentinels cannot reach goes on taking writes that nobody will keep.
+ */
+function watchSentinels(
+  { client, openSentinel }: RedisConnections,
+  servers: RedisConfig,
+  subscriber: Subscriber,
+): Subscriber | undefined {
+  if (openSentinel === undefined || isCluster(client) || servers.kind !== 'sentinels')
+    return undefined
+  const watch = createSubscriber(openSentinel)
+  watch.add('+switch-master', {
+    message: (text) => {
+      const [name, , , host, port] = text.split(' ')
+      const { remoteAddress, remotePort } = client.stream ?? {}
+      const isThere = remoteAddress === host && String(remotePort) === port
+      if (name !== servers.name || isThere) return
+      // Any other state leads to the sentinels by itself.
+      if (client.status === 'ready') client.disconnect(true)
+      subscriber.renew()
     },
-  } satisfies RedisOptions
-}
-
-/** Proves scripts and writes, which a replica, a full server or a missing permission would refuse. */
-async function probeCall(client: Redis, prefix: string): Promise<void> {
-  await client.eval("redis.call('SET', KEYS[1], '1', 'PX', 60000)", 1, `${prefix}:probe`)
-}
-
-class CallTimeout extends Error {}
-
-function isTimeout(fault: unknown): boolean {
-  return (
-    fault instanceof CallTimeout ||
-    (fault instanceof Error && fault.message === 'Command timed out')
-  )
-}
-
-function isWrongType(fault: unknown): boolean {
-  return fault instanceof Error && fault.message.includes('WRONGTYPE')
-}
-
-/** Rejects with CallTimeout after timeoutMs; the call itself may still be carried out. */
-function bounded<Reply>(reply: Promise<Reply>, timeoutMs: number): Promise<Reply> {
-  return new Promise((resolve, reject) => {
-    // After a stall of the event loop timers run before sockets are read: give an answer that is already there its turn.
-    const timer = setTimeout(
-      () => setImmediate(() => reject(new CallTimeout('no answer in time'))),
-      timeoutMs,
-    )
-    reply.then(resolve, reject).finally(() => clearTimeout(timer))
+    subscribed: () => undefined,
   })
+  return watch
 }
 
-type Command = (this: Redis, ...args: (string | number)[]) => Promise<ScriptReply>
+type Command = (this: Redis | Cluster, ...args: (string | number)[]) => Promise<ScriptReply>
 
 function isCommand(value: unknown): value is Command {
   return typeof value === 'function'
-}
-
-/** A connection of its own, opened with the first channel; pings find a peer that has vanished without a word. */
-function lazySubscriber(url: string) {
-  const channels = new Map<string, Subscription[]>()
-  let connection: Redis | undefined
-  let timer: NodeJS.Timeout | undefined
-
-  const join = (redis: Redis, channel: string): void => {
-    redis.subscribe(channel).then(
-      () => {
-        for (const subscription of channels.get(channel) ?? []) subscription.subscribed()
-      },
-      () => redis.disconnect(true),
-    )
-  }
-  const open = (): Redis => {
-    const redis = new Redis(url, connectionOptions(SUBSCRIBER_TIMEOUT_MS))
-    redis.on('error', () => undefined)
-    redis.on('ready', () => {
-      for (const channel of channels.keys()) join(redis, channel)
-    })
-    redis.on('message', (channel: string, text: string) => {
-      for (const subscription of channels.get(channel) ?? []) subscription.message(text)
-    })
-    redis.connect().catch(() => undefined)
-    timer = setInterval(() => {
-      if (redis.status === 'ready') redis.ping().catch(() => redis.disconnect(true))
-    }, SUBSCRIBER_PING_MS).unref()
-    return redis
-  }
-  return {
-    add: (channel: string, subscription: Subscription): void => {
-      channels.set(channel, [...(channels.get(channel) ?? []), subscription])
-      connection ??= open()
-      if (connection.status === 'ready') join(connection, channel)
-    },
-    close: (): void => {
-      clearInterval(timer)
-      connection?.disconnect()
-    },
-  }
 }

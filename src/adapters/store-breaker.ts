@@ -15,6 +15,10 @@ export interface StoreBreaker {
 
 const FAILURES_IN_A_ROW = 3
 const PROBE_EVERY_MS = 250
+/** A first connection may take so long; one that fails says so by `lost`. */
+const FIRST_PROBE_AFTER_MS = 1000
+/** A store whose calls fail so soon after a probe succeeded refuses something that the probe does not try. */
+const RELAPSE_MS = 1000
 
 /**
  * probe: resolves if the store does its work again; must end by itself.
@@ -34,14 +38,19 @@ export function createStoreBreaker({
   let isProbing = false
   let isClosed = false
   let timer: NodeJS.Timeout | undefined
+  let availableSinceMs = -Infinity
+  let pauseMs = PROBE_EVERY_MS
 
+  const rest = (forMs = pauseMs): void => {
+    clearTimeout(timer)
+    timer = setTimeout(tryAgain, forMs).unref()
+  }
   const become = (next: boolean): void => {
     if (isClosed) return
     failures = 0
-    if (next) {
-      clearInterval(timer)
-      timer = undefined
-    } else timer ??= setInterval(tryAgain, PROBE_EVERY_MS).unref()
+    clearTimeout(timer)
+    if (next) availableSinceMs = performance.now()
+    else rest()
     if (isKnown && next === available) return
     available = next
     isKnown = true
@@ -59,7 +68,7 @@ export function createStoreBreaker({
       })
   }
 
-  timer = setInterval(tryAgain, PROBE_EVERY_MS).unref()
+  rest(FIRST_PROBE_AFTER_MS)
   return {
     get available() {
       return available
@@ -69,12 +78,18 @@ export function createStoreBreaker({
     },
     failed: () => {
       failures += 1
-      if (available && failures >= FAILURES_IN_A_ROW) become(false)
+      if (!available || failures < FAILURES_IN_A_ROW) return
+      const isRelapse = performance.now() - availableSinceMs < RELAPSE_MS
+      pauseMs = isRelapse ? RELAPSE_MS : PROBE_EVERY_MS
+      become(false)
     },
-    lost: () => become(false),
+    lost: () => {
+      pauseMs = PROBE_EVERY_MS
+      become(false)
+    },
     probe: tryAgain,
     close: () => {
-      clearInterval(timer)
+      clearTimeout(timer)
       isClosed = true
       available = false
     },

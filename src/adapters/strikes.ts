@@ -1,10 +1,10 @@
 /** Counts strikes per key over all processes, and says when a key has earned a ban. */
 import type { BansConfig } from '../config/config.ts'
-import { createCounter } from './limiters.ts'
+import { createCounter, type Counter } from './limiters.ts'
 import type { RedisStore } from './redis-store.ts'
 
 export interface Strikes {
-  /** Counts one strike in the background. Never throws, never waits. */
+  /** Counts one strike. Never throws, never waits. */
   strike(keyId: string): void
   /** Resolves when everything told so far has been counted. */
   settled(): Promise<void>
@@ -19,63 +19,123 @@ export interface StrikesOptions {
   /** store.timeout, bounds every call. */
   readonly timeoutMs: number
   readonly onBan: (keyId: string) => void
+  /** Counts over the workers of this machine, instead of redis or this process. Its counts begin anew by themselves. */
+  readonly counter?: Counter | undefined
   /** Keys counted at once in this process; strikes of further keys are let go until others are forgotten. */
   readonly maxKeys?: number
 }
 
+/** What this process knows of one key. Kept over many strikes, so that one of them costs a look-up and an addition. */
+interface Tally {
+  readonly keyId: string
+  /** Of performance.now(): its count has ended by then. */
+  untilMs: number
+  /** As the counter last told, strikes of other processes included. */
+  total: number
+  /** Strikes the counter has not been told of. */
+  untold: number
+  isCalling: boolean
+  /** Among those to be told with the next tick. */
+  isLate: boolean
+}
+
+/** A flood of strikes is told in one call per key and tick, unless it may be the ban's last one: that is told at once. */
+const TICK_MS = 100
+
 /** `withinMs` runs from a key's first strike, in whole seconds (rounded up). */
 export function createStrikes(options: StrikesOptions): Strikes {
   const { policy, redis, prefix, timeoutMs, onBan, maxKeys = 10_000 } = options
-  const counter = createCounter({
-    redis,
-    keyPrefix: `${prefix}:strikes`,
-    points: policy.strikes,
-    lifetimeMs: policy.withinMs,
-    timeoutMs,
-  })
-  /** Strikes that came while a call for the key was under way: they go together in the next. */
-  const waiting = new Map<string, number>()
-  const underway = new Map<string, Promise<void>>()
-  /** Keys that have a count, with the time (of performance.now) at which it has ended; in that order. */
-  const tracked = new Map<string, number>()
+  const counter =
+    options.counter ??
+    createCounter({
+      redis,
+      keyPrefix: `${prefix}:strikes`,
+      points: policy.strikes,
+      lifetimeMs: policy.withinMs,
+      timeoutMs,
+    })
+  /** In the order in which they end. */
+  const tallies = new Map<string, Tally>()
+  let late: Tally[] = []
+  let tick: NodeJS.Timeout | undefined
+  const underway = new Set<Promise<void>>()
 
-  const isTracked = (keyId: string): boolean => {
+  const tallyOf = (keyId: string): Tally | undefined => {
     const nowMs = performance.now()
-    for (const [oldest, untilMs] of tracked) {
+    const known = tallies.get(keyId)
+    if (known !== undefined && nowMs < known.untilMs) return known
+    for (const [oldest, { untilMs }] of tallies) {
       if (nowMs < untilMs) break
-      tracked.delete(oldest)
+      tallies.delete(oldest)
     }
-    if (tracked.has(keyId)) return true
-    if (tracked.size >= maxKeys) return false
-    tracked.set(keyId, nowMs + policy.withinMs + 1_000)
-    return true
+    if (tallies.size >= maxKeys) return undefined
+    const untilMs = nowMs + policy.withinMs + 1_000
+    const tally = { keyId, untilMs, total: 0, untold: 0, isCalling: false, isLate: false }
+    tallies.set(keyId, tally)
+    return tally
   }
 
-  const count = async (keyId: string): Promise<void> => {
-    for (let points = 1; points > 0; points = waiting.get(keyId) ?? 0) {
-      waiting.delete(keyId)
-      if ((await counter.add(keyId, points)) < policy.strikes) continue
-      waiting.delete(keyId)
-      onBan(keyId)
-      await counter.reset(keyId)
+  const count = async (tally: Tally): Promise<void> => {
+    const { keyId } = tally
+    while (tally.untold > 0) {
+      const points = tally.untold
+      tally.untold = 0
+      tally.total = await counter.add(keyId, points)
+      if (tally.total >= policy.strikes) {
+        tally.untold = 0
+        tally.total = 0
+        onBan(keyId)
+        await counter.reset(keyId)
+      }
+      if (!mayBan(tally)) break
+    }
+  }
+
+  const mayBan = ({ total, untold }: Tally): boolean => total + untold >= policy.strikes
+
+  const tell = (tally: Tally): void => {
+    tally.isCalling = true
+    const call = count(tally)
+      // Strikes that neither the store nor memory could count are let go: the requests they stand for were refused all the same.
+      .catch(() => void (tally.untold = 0))
+      .then(() => {
+        tally.isCalling = false
+        underway.delete(call)
+        if (tally.untold > 0) tellLate(tally)
+      })
+    underway.add(call)
+  }
+
+  const tellLate = (tally: Tally): void => {
+    if (tally.isLate) return
+    tally.isLate = true
+    late.push(tally)
+    tick ??= setTimeout(flush, TICK_MS).unref()
+  }
+
+  const flush = (): void => {
+    clearTimeout(tick)
+    tick = undefined
+    const due = late
+    late = []
+    for (const tally of due) {
+      tally.isLate = false
+      if (!tally.isCalling && tally.untold > 0) tell(tally)
     }
   }
 
   return {
     strike: (keyId) => {
-      if (underway.has(keyId)) {
-        waiting.set(keyId, (waiting.get(keyId) ?? 0) + 1)
-        return
-      }
-      if (!isTracked(keyId)) return
-      // A strike that neither the store nor memory could count is let go: the request it stands for was refused all the same.
-      const done = count(keyId)
-        .catch(() => waiting.delete(keyId))
-        .then(() => void underway.delete(keyId))
-      underway.set(keyId, done)
+      const tally = tallyOf(keyId)
+      if (tally === undefined) return
+      tally.untold += 1
+      if (tally.isCalling) return
+      // The first one at once, so that other processes know of the key.
+      if (tally.total === 0 || mayBan(tally)) tell(tally)
+      else tellLate(tally)
     },
     settled: async () => {
-      while (underway.size > 0) await Promise.all(underway.values())
+      for (flush(); underway.size > 0; flush()) await Promise.all(underway)
     },
   }
 }

@@ -1,4 +1,4 @@
-/** `npm start`: catalogue service, gateway and admin listener in one process, with a demo key per plan. */
+/** `npm start`: catalogue service, gateway and admin listener, with a demo key per plan. */
 import { mkdirSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -40,7 +40,7 @@ export async function demoCommand(
   })
   printWelcome(`${started.origin}${config.server.basePath}`, print)
   return {
-    crash: (error) => started.gateway.crash(error),
+    ...started.gateway,
     stop: async (reason) => {
       await started.gateway.stop(reason)
       await catalogue.close()

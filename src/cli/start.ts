@@ -7,11 +7,14 @@ import { explainPort } from './explain-port.ts'
 import { loadUsableConfig } from './load-usable-config.ts'
 import type { Running } from './running.ts'
 import { UsageError } from './usage.ts'
+import { createSupervisor } from '../workers/supervisor.ts'
 
 export interface StartOptions {
   readonly config?: string
   readonly env: Record<string, string | undefined>
   readonly version: string
+  /** The file that a worker process runs. */
+  readonly entry: string
   print(line: string): void
 }
 
@@ -26,9 +29,11 @@ export async function startCommand(options: StartOptions): Promise<Running> {
 /** Starts both listeners and prints one line for each, with its real address. */
 export async function startGateway(
   config: Config,
-  { version, print }: Pick<StartOptions, 'version' | 'print'>,
+  { version, entry, print }: Pick<StartOptions, 'version' | 'entry' | 'print'>,
 ): Promise<{ gateway: Running; origin: string }> {
-  const gateway = createGateway(config, { version })
+  const supervisor =
+    config.server.workers > 1 ? createSupervisor(config, { version, entry }) : undefined
+  const gateway = supervisor ?? createGateway(config, { version })
   const { listen, admin } = await gateway.listen().catch((error: unknown) => {
     throw error instanceof ListenError ? explain(error, config) : error
   })
@@ -39,6 +44,7 @@ export async function startGateway(
     gateway: {
       stop: (reason) => gateway.drain(reason),
       crash: (error) => gateway.crash(error),
+      ...(supervisor && { roll: supervisor.roll, abandon: supervisor.abandon }),
     },
     origin,
   }

@@ -26,6 +26,17 @@ const readHost = (text: string): string | undefined => {
   return hostName.test(text) && !/(?:^|\.)\d+$/.test(text) ? text.toLowerCase() : undefined
 }
 
+/** HOST:PORT of a server to connect to; undefined for anything else. */
+export const parseHostPort = (
+  text: string,
+): { readonly host: string; readonly port: number } | undefined => {
+  const [, host = '', digits = ''] = /^(.*):([1-9][0-9]{0,4})$/.exec(text) ?? []
+  const readableHost = readHost(host)
+  return readableHost === undefined || Number(digits) > 65_535
+    ? undefined
+    : { host: readableHost, port: Number(digits) }
+}
+
 export const listenAddress: Reader<ListenAddress> = (text) => {
   const [, host = '', digits = ''] = /^(.*):(0|[1-9][0-9]{0,4})$/.exec(text) ?? []
   const readableHost = readHost(host)
@@ -81,25 +92,6 @@ export const origin: Reader<string> = (text) => {
     : {
         fault:
           'is not an origin; write http://HOST:PORT or https://HOST:PORT, without path, query or credentials',
-      }
-}
-
-/** Empty is the embedded store, undefined. Options in the query would override the gateway's own, so none are taken. */
-export const redisUrl: Reader<string | undefined> = (text) => {
-  if (text === '') return { value: undefined }
-  const url = parseUrl(text)
-  const valid =
-    url !== undefined &&
-    /^rediss?:\/\//.test(text) &&
-    url.hostname !== '' &&
-    /^(?:\/\d{0,5})?$/.test(url.pathname) &&
-    url.search === '' &&
-    url.hash === ''
-  return valid
-    ? { value: text }
-    : {
-        fault:
-          'is not a Redis URL; write redis://HOST:PORT or rediss://HOST:PORT (with /DB if wanted), or "" for the embedded store',
       }
 }
 

@@ -75,6 +75,47 @@ export interface RouteConfig {
   readonly responseTimeoutMs: number | undefined
 }
 
+/** PEM files. Certificates of servers are always verified. */
+export interface RedisTlsConfig {
+  /** Authorities to trust; undefined: those that Node.js trusts. */
+  readonly caFile: string | undefined
+  /** Both or neither: the certificate this gateway shows. */
+  readonly certFile: string | undefined
+  readonly keyFile: string | undefined
+  /** The name that certificates must carry; undefined: the host connected to. */
+  readonly serverName: string | undefined
+}
+
+export interface HostPort {
+  readonly host: string
+  readonly port: number
+}
+
+interface RedisAccess {
+  /** undefined: the default user. */
+  readonly username: string | undefined
+  readonly password: string | undefined
+  /** undefined: without TLS. */
+  readonly tls: RedisTlsConfig | undefined
+}
+
+/** The Redis that all processes share: one server, a master that sentinels name, or a cluster. */
+export type RedisConfig = RedisAccess &
+  (
+    | { readonly kind: 'server'; readonly address: HostPort; readonly db: number }
+    | {
+        readonly kind: 'sentinels'
+        readonly sentinels: readonly HostPort[]
+        /** What the sentinels call the master. */
+        readonly name: string
+        readonly db: number
+        readonly sentinelUsername: string | undefined
+        readonly sentinelPassword: string | undefined
+      }
+    /** nodes: some of the cluster's, which name the others. */
+    | { readonly kind: 'cluster'; readonly nodes: readonly HostPort[] }
+  )
+
 export type OutageMode = 'local' | 'open' | 'closed'
 export type Engine = 'undici' | 'http-proxy-3'
 export type LogLevel = 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'trace' | 'silent'
@@ -115,14 +156,14 @@ export interface Config {
     readonly engine: Engine
   }
   readonly store: {
-    /** redis:// or rediss:// URL; undefined: the embedded store. */
-    readonly redis: string | undefined
+    /** undefined: the embedded store. */
+    readonly redis: RedisConfig | undefined
     readonly prefix: string
     readonly timeoutMs: number
     readonly onOutage: OutageMode
     /** auto: processes hold tokens ahead of need. off: one call to the store per request. */
     readonly lease: 'auto' | 'off'
-    /** SQLite file in which the embedded store keeps bans; undefined: memory only. Not used with Redis. */
+    /** SQLite file in which the embedded store keeps counts and bans; undefined: memory only. Not used with Redis. */
     readonly file: string | undefined
   }
   readonly plans: ReadonlyMap<string, PlanConfig>

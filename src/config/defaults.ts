@@ -25,7 +25,7 @@ export const defaults = {
     timeout: '100ms',
     onOutage: 'local',
     lease: 'auto',
-    file: '',
+    file: 'data/tollgate.db',
   },
   plans: {
     free: { perMinute: '60', perDay: '1000' },

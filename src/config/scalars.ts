@@ -1,4 +1,5 @@
 /** Readers of single values: text in, the typed value or a fault with its remedy out. No reader repeats the text it refuses. */
+import { availableParallelism } from 'node:os'
 import {
   formatDurationMs,
   formatSizeBytes,
@@ -16,6 +17,9 @@ export interface Bounds {
   readonly max: number
 }
 
+/** More than any machine's cores; each worker costs some 80 MB. */
+const MAX_WORKERS = 256
+
 const within = (value: number, { min, max }: Bounds): boolean => value >= min && value <= max
 
 /** Digits only: 1e3, 0x10, 1_000 and .inf are other spellings of numbers and are refused. */
@@ -29,6 +33,14 @@ export const integer =
     if (within(value, bounds)) return { value }
     return { fault: `is out of range; write a whole number from ${bounds.min} to ${bounds.max}` }
   }
+
+/** Processes that serve requests: a number, or as many as this process may use cores. */
+export const workers: Reader<number> = (text) => {
+  if (text === 'auto') return { value: Math.min(availableParallelism(), MAX_WORKERS) }
+  const value = /^[1-9][0-9]*$/.test(text) ? Number(text) : 0
+  if (within(value, { min: 1, max: MAX_WORKERS })) return { value }
+  return { fault: `is not a number of processes; write 1 to ${MAX_WORKERS}, or auto` }
+}
 
 export const decimal =
   (bounds: Bounds): Reader<number> =>

@@ -7,10 +7,10 @@ import {
   listenAddress,
   network,
   origin,
-  redisUrl,
   successorLink,
 } from './addresses.ts'
 import type { PathProblem } from './problems.ts'
+import { readRedis } from './redis.ts'
 import { routeMatch } from './route-match.ts'
 import {
   choice,
@@ -27,9 +27,10 @@ import {
   sha256Digest,
   size,
   storePrefix,
+  workers,
 } from './scalars.ts'
 import type { Reader } from './scalars.ts'
-import type { Group } from './tree.ts'
+import type { Group, Tree } from './tree.ts'
 
 /** Each request is decided within 250 ms, and may have to wait for two calls and a pause. */
 const storeTimeoutAtMostMs = 110
@@ -80,27 +81,20 @@ const filledList = <Item extends z.ZodType>(item: Item) =>
 
 const perMinute = leaf(integer({ min: 1, max: 1_000_000_000 }))
 const perDay = leaf(integer({ min: 1, max: 1_000_000_000_000 }))
-const workerFault =
-  'is not 1, the only number taken; start more processes on one Redis (store.redis) to use more cores'
 const cardinality = 'has no keys; define at least one plan'
 
 const redis = z.unknown().transform((value, context) => {
-  const reading =
-    typeof value === 'string'
-      ? redisUrl(value)
-      : {
-          fault:
-            'is not a single URL; this version takes a redis:// or rediss:// URL, not a list of cluster nodes or sentinels',
-        }
+  const reading = readRedis(value as Tree)
   if ('value' in reading) return reading.value
-  context.addIssue(reading.fault)
+  for (const { path, at, message } of reading.problems)
+    context.addIssue({ code: 'custom', path: [...path], message, params: { at } })
   return z.NEVER
 })
 
 const server = group({
   listen: leaf(listenAddress),
   basePath: leaf(basePath),
-  workers: leaf((text) => (text === '1' ? { value: 1 as const } : { fault: workerFault })),
+  workers: leaf(workers),
   trustedProxies: list(leaf(network)),
   limits: group({
     headerBytes: leaf(size({ min: KiB, max: 1024 * KiB })),
@@ -227,7 +221,8 @@ const toProblems = (issue: z.core.$ZodIssue): PathProblem[] => {
   if (issue.code === 'invalid_key') {
     return issue.issues.map(({ message }) => ({ path, at: 'key', message }))
   }
-  return [{ path, at: 'value', message: issue.message }]
+  const isAtKey = issue.code === 'custom' && issue.params?.['at'] === 'key'
+  return [{ path, at: isAtKey ? 'key' : 'value', message: issue.message }]
 }
 
 /** Reads a tree that has its defaults: the whole file, or every problem of its shape and values. */

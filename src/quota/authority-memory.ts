@@ -1,12 +1,9 @@
 /** The embedded authority: the counters of all clients in this process, answered at once. */
-import { DAY_MS, type Authority, type TakeReply, type TakeRequest } from './protocol.ts'
+import { firstKeptDay, restoredState, type KeptCounters } from './kept-counters.ts'
+import type { Authority, TakeReply, TakeRequest } from './protocol.ts'
 import { createRecencyTable } from './recency-table.ts'
-import {
-  emptyClientState,
-  EXPIRY_AFTER_DAY_MS,
-  transition,
-  type ClientState,
-} from './transition.ts'
+import { emptyClientState, transition } from './transition.ts'
+import type { CountedClient, UnsavedClients } from './unsaved-clients.ts'
 
 export interface MemoryAuthority extends Authority {
   take(request: TakeRequest): TakeReply
@@ -19,21 +16,43 @@ const SWEEP_EVERY_MS = 600_000
 /**
  * clock.epochMs: Unix time in ms; decides the windows.
  * maxClients: when more are counted, the counters of those not seen lately are dropped.
+ * restored: what an earlier boot had handed out. Its processes are gone, so all of it counts as spent.
+ * unsaved: told of every change, for whoever keeps the counters over a restart.
  */
 export function createMemoryAuthority({
   clock,
   maxClients = 200_000,
+  restored = [],
+  unsaved,
 }: {
   clock: { epochMs(): number }
   maxClients?: number
+  restored?: Iterable<KeptCounters>
+  unsaved?: UnsavedClients | undefined
 }): MemoryAuthority {
-  const clients = createRecencyTable<ClientState>({ maxEntries: maxClients, mayDrop: () => true })
+  const clients = createRecencyTable<CountedClient>({
+    maxEntries: maxClients,
+    mayDrop: (client) => {
+      unsaved?.dropped(client)
+      return true
+    },
+  })
+  for (const kept of restored) {
+    const { client: id } = kept
+    clients.add(id, { id, state: restoredState(kept), isUnsaved: false, isDropped: false })
+  }
   let sweepAtMs = 0
 
   const sweep = (nowMs: number): void => {
     sweepAtMs = nowMs + SWEEP_EVERY_MS
-    for (const [client, state] of clients.entries())
-      if (nowMs >= (state.dayIndex + 1) * DAY_MS + EXPIRY_AFTER_DAY_MS) clients.delete(client)
+    const firstDay = firstKeptDay(nowMs)
+    for (const [id, { state }] of clients.entries())
+      if (state.dayIndex < firstDay) clients.delete(id)
+  }
+  const begin = (id: string): CountedClient => {
+    const client = { id, state: emptyClientState(), isUnsaved: false, isDropped: false }
+    clients.add(id, client)
+    return client
   }
 
   return {
@@ -43,12 +62,9 @@ export function createMemoryAuthority({
     take: (request) => {
       const nowMs = clock.epochMs()
       if (nowMs >= sweepAtMs) sweep(nowMs)
-      let state = clients.get(request.client)
-      if (state === undefined) {
-        state = emptyClientState()
-        clients.add(request.client, state)
-      }
-      return transition(state, request, nowMs)
+      const client = clients.get(request.client) ?? begin(request.client)
+      unsaved?.changed(client)
+      return transition(client.state, request, nowMs)
     },
     close: async () => undefined,
   }

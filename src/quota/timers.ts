@@ -12,5 +12,5 @@ export const systemTimers: Timers = {
     const timer = setInterval(task, intervalMs).unref()
     return () => clearInterval(timer)
   },
-  after: (delayMs) => delay(delayMs),
+  after: (delayMs) => delay(delayMs, undefined, { ref: false }),
 }

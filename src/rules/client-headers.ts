@@ -17,6 +17,8 @@ export interface PassableAnswer {
   readonly headers: string[]
   /** false: what comes as a body is not to be written (RFC 9112 6.3: HEAD, 204 and 304 have none). */
   readonly bodyAllowed: boolean
+  /** Declared length; undefined when it is not known. */
+  readonly bodyBytes: number | undefined
 }
 
 const kindOf = fieldNames({
@@ -87,7 +89,11 @@ export function clientHeaders(answer: BackendAnswer): PassableAnswer | undefined
   for (const text of gatewayHeaders) passed.push(text)
   passed.push('Via', via + VIA)
   const bodyAllowed = method !== 'HEAD' && status !== 204 && status !== 304
-  return { headers: passed, bodyAllowed }
+  return {
+    headers: passed,
+    bodyAllowed,
+    bodyBytes: length === undefined ? undefined : Number(length),
+  }
 }
 
 /** headers: flat. names: in lower case. */

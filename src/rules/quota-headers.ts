@@ -33,6 +33,21 @@ export function refusedHeaders(
   return fields({ speaking, rateLimit, policy })
 }
 
+/** Whether both are told in the same words. */
+export function isSameStanding(one: QuotaView | undefined, other: QuotaView | undefined): boolean {
+  if (one === undefined || other === undefined) return one === other
+  return isSameWindow(one.minute, other.minute) && isSameWindow(one.day, other.day)
+}
+
+function isSameWindow(one: WindowView, other: WindowView): boolean {
+  return (
+    one.remaining === other.remaining &&
+    one.resetAfterSeconds === other.resetAfterSeconds &&
+    one.resetAtSeconds === other.resetAtSeconds &&
+    one.limit === other.limit
+  )
+}
+
 /** For a caller without a valid credential, who has one window only. */
 export function anonymousHeaders(minute: WindowView): string[] {
   return fields({

@@ -79,6 +79,10 @@ class ResponseSink implements ForwardSink {
   readonly #deps: ForwardDeps
   readonly #admitted: Admitted
   #bodyAllowed = true
+  /** Declared length; undefined when it is not known. */
+  #bodyBytes: number | undefined
+  /** The body, where it came in one piece: it waits for the end, to go out with it. */
+  #whole: Buffer | undefined
   #wrote = false
 
   constructor(deps: ForwardDeps, admitted: Admitted) {
@@ -106,21 +110,29 @@ class ResponseSink implements ForwardSink {
     }
     exchange.status = status
     this.#bodyAllowed = passed.bodyAllowed
+    this.#bodyBytes = passed.bodyBytes
     response.writeHead(status, passed.headers)
-    // A head whose body takes its time is sent at once, one whose body is there goes out with it in one write.
-    setImmediate(flushHead, this)
+    flushSoon(this)
   }
 
   flush(): void {
     const { response } = this.#admitted.exchange
-    if (!this.#wrote && !response.destroyed) response.flushHeaders()
+    if (this.#wrote || response.destroyed) return
+    if (this.#whole === undefined) return response.flushHeaders()
+    this.#wrote = true
+    response.write(this.#whole)
+    this.#whole = undefined
   }
 
   data(chunk: Buffer): boolean {
     if (!this.#bodyAllowed) return true
     const { exchange } = this.#admitted
-    this.#wrote = true
     exchange.responseBytes += chunk.length
+    if (!this.#wrote && chunk.length === this.#bodyBytes) {
+      this.#whole = chunk
+      return true
+    }
+    this.#wrote = true
     if (exchange.response.write(chunk)) return true
     exchange.response.once('drain', () => exchange.upstream?.resume())
     return false
@@ -130,7 +142,7 @@ class ResponseSink implements ForwardSink {
     const { exchange } = this.#admitted
     this.#wrote = true
     exchange.upstreamEndedMs = performance.now()
-    exchange.response.end()
+    exchange.response.end(this.#whole)
   }
 
   fail(failure: UpstreamFailure): void {
@@ -148,9 +160,21 @@ class ResponseSink implements ForwardSink {
   }
 }
 
-function flushHead(sink: ResponseSink): void {
-  sink.flush()
+/**
+ * A head whose body takes its time is sent in this turn of the loop, one whose body is there goes out with it in one
+ * write. One immediate for all that arrived in the turn, as each costs as much as a stage.
+ */
+function flushSoon(sink: ResponseSink): void {
+  if (unflushed.push(sink) === 1) setImmediate(flushAll)
 }
+
+function flushAll(): void {
+  const due = unflushed
+  unflushed = []
+  for (const sink of due) sink.flush()
+}
+
+let unflushed: ResponseSink[] = []
 
 /** Answers for a backend that could not; what never reached one, or was refused after all, is not charged. */
 export function refuseFailed(

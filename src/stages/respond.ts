@@ -1,4 +1,4 @@
-/** Writes every answer that the gateway itself makes: one Error body, one set of headers. */
+/** Writes every answer that the gateway itself makes. */
 import { ServerResponse, STATUS_CODES, type IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
@@ -30,15 +30,15 @@ export function respond(exchange: Exchange, refusal: Refusal): void {
   if (response.headersSent || response.destroyed) return void response.destroy()
   const kind = refusalKinds[refusal.refusal]
   exchange.status = kind.status
-  const body = errorBody(refusal)
+  const { body, bodyBytes, headers: fields } = refusal.answer
   const headers = gatewayHeaders(exchange)
   headers.push('Via', VIA)
-  pushRefusalHeaders(headers, refusal, body)
+  for (const text of fields) headers.push(text)
   if (kind.close || hasUnreadBody(exchange)) {
     response.shouldKeepAlive = false
     lingerOnClose(exchange.request.socket)
   }
-  exchange.responseBytes = exchange.request.method === 'HEAD' ? 0 : Buffer.byteLength(body)
+  exchange.responseBytes = exchange.request.method === 'HEAD' ? 0 : bodyBytes
   response.writeHead(kind.status, headers)
   response.end(body)
 }
@@ -50,9 +50,9 @@ export function respond(exchange: Exchange, refusal: Refusal): void {
 export function respondRaw(socket: Socket, refusal: Refusal, headers: readonly string[]): void {
   if (!socket.writable) return void socket.destroy()
   const { status } = refusalKinds[refusal.refusal]
-  const body = errorBody(refusal)
+  const { body, headers: own } = refusal.answer
   const fields = [...headers, 'Via', VIA, 'Date', new Date().toUTCString(), 'Connection', 'close']
-  pushRefusalHeaders(fields, refusal, body)
+  fields.push(...own)
   let head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n`
   for (let i = 0; i < fields.length; i += 2) head += `${fields[i]}: ${fields[i + 1]}\r\n`
   lingerOnClose(socket)
@@ -89,23 +89,6 @@ export function responseOnSocket(request: IncomingMessage, socket: Duplex): Serv
     connection.destroySoon()
   })
   return response
-}
-
-/** The Error resource of the service document; fixed text per code plus the numbers that help. */
-function errorBody({ refusal, detail }: Refusal): string {
-  const { status, message } = refusalKinds[refusal]
-  const text = detail === undefined ? message : `${message} ${detail}`
-  return JSON.stringify({ code: refusal, message: text, status })
-}
-
-function pushRefusalHeaders(headers: string[], refusal: Refusal, body: string): void {
-  headers.push('Content-Type', 'application/json; charset=utf-8')
-  headers.push('Content-Length', String(Buffer.byteLength(body)))
-  if (refusalKinds[refusal.refusal].status === 401) headers.push('WWW-Authenticate', 'Bearer')
-  if (refusal.allow !== undefined) headers.push('Allow', refusal.allow)
-  if (refusal.retryAfterSeconds !== undefined) {
-    headers.push('Retry-After', String(Math.max(1, refusal.retryAfterSeconds)))
-  }
 }
 
 /** A body that was refused unread must not be read as the next request; a small declared one is drained by Node. */

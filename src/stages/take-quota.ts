@@ -4,7 +4,7 @@ import type { Exchange } from '../exchange.ts'
 import type { Admission, Lessee, QuotaDecision, QuotaView } from '../quota/protocol.ts'
 import { refuse, type Refusal } from '../refusals.ts'
 import type { Caller } from '../rules/credentials.ts'
-import { quotaHeaders, refusedHeaders } from '../rules/quota-headers.ts'
+import { isSameStanding, quotaHeaders, refusedHeaders } from '../rules/quota-headers.ts'
 
 type Denial = QuotaDecision & { kind: 'refused' }
 
@@ -20,6 +20,7 @@ const STORE_LOST = refuse('service_unavailable', {
 const NO_HEADERS: readonly string[] = []
 
 export function createTakeQuota({ lessee, bans, epochMs }: TakeQuotaDeps) {
+  const denial = createDenials()
   return function takeQuota(
     exchange: Exchange,
     caller: Caller,
@@ -70,13 +71,42 @@ function reportRefusal(
   bans.refused({ keyId: caller.keyId, windowEndMs, nowMs })
 }
 
-function denial(exchange: Exchange, caller: Caller, decided: Denial): Refusal {
+interface ToldDenial {
+  readonly decided: Denial
+  readonly refusal: Refusal
+  readonly headers: readonly string[]
+}
+
+/** Whoever goes on after a 429 gets the same answer until something in it changes, which is once a second. */
+function createDenials() {
+  const told = new WeakMap<Caller, ToldDenial>()
+  return function denial(exchange: Exchange, caller: Caller, decided: Denial): Refusal {
+    let latest = told.get(caller)
+    if (latest === undefined || !isSameDenial(latest.decided, decided)) {
+      latest = tellDenial(caller, decided)
+      told.set(caller, latest)
+    }
+    exchange.quota = decided.view
+    exchange.quotaHeaders = latest.headers
+    return latest.refusal
+  }
+}
+
+function isSameDenial(one: Denial, other: Denial): boolean {
+  return (
+    one.retryAfterSeconds === other.retryAfterSeconds &&
+    one.window === other.window &&
+    one.limit === other.limit &&
+    isSameStanding(one.view, other.view)
+  )
+}
+
+function tellDenial(caller: Caller, decided: Denial): ToldDenial {
   const { view, window, limit, retryAfterSeconds } = decided
-  exchange.quota = view
-  exchange.quotaHeaders =
-    view === undefined ? NO_HEADERS : refusedHeaders(view, window, caller.policy)
-  return refuse('rate_limit_exceeded', {
+  const refusal = refuse('rate_limit_exceeded', {
     detail: `Limit: ${limit} a ${window}. Retry in ${retryAfterSeconds} s.`,
     retryAfterSeconds,
   })
+  const headers = view === undefined ? NO_HEADERS : refusedHeaders(view, window, caller.policy)
+  return { decided, refusal, headers }
 }

@@ -1,5 +1,11 @@
 import { describe, expect, it } from 'vitest'
-import { createAnonymousLimiter } from '../../src/adapters/anonymous-limiter.ts'
+import {
+  createAddressCounter,
+  createAnonymousLimiter as createLimiter,
+} from '../../src/adapters/anonymous-limiter.ts'
+
+const createAnonymousLimiter = (options: Parameters<typeof createAddressCounter>[0]) =>
+  createLimiter({ ...options, counter: createAddressCounter(options) })
 
 const minuteStartMs = 1_790_000_040_000 // 29,833,334 minutes of Unix time
 

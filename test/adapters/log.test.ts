@@ -170,6 +170,47 @@ describe('the access line', () => {
     expect(hidden.reduce((sum, line) => sum + Number(line['lines']), 0)).toBe(1_000 - shown)
     expect(of((line) => line['client'] === 'acme')).toHaveLength(50)
   })
+
+  it.each(['rate_limit_exceeded', 'api_key_banned'] as const)(
+    'is limited per second for a client that goes on after %s, apart from strangers and from all else',
+    async (refusal) => {
+      const lines: string[] = []
+      const log = logTo(lines, { overQuotaLinesPerSecond: 5, strangerLinesPerSecond: 5 })
+      for (let index = 0; index < 1_000; index++)
+        log.access(exchange({ status: 429, refusal }), times)
+      const others = [
+        exchange(),
+        exchange({ status: 404, refusal: 'not_found' }),
+        exchange({ status: 503, refusal: 'service_unavailable' }),
+        exchange({ status: 429 }),
+        exchange({ caller: undefined, status: 401, refusal: 'missing_api_key' }),
+      ]
+      for (const other of others) log.access(other, times)
+      await log.close()
+      const parsed = lines.map(parse)
+      const shown = parsed.filter((line) => line['refusal'] === refusal).length
+      const hidden = parsed.filter((line) => line['event'] === 'linesSuppressed')
+      expect(shown).toBeLessThan(500)
+      expect(new Set(hidden.map((line) => line['requests']))).toEqual(new Set(['over quota']))
+      expect(hidden.reduce((sum, line) => sum + Number(line['lines']), 0)).toBe(1_000 - shown)
+      const last = parsed.filter(
+        (line) => line['event'] === 'access' && line['refusal'] !== refusal,
+      )
+      expect(last).toHaveLength(others.length)
+    },
+  )
+
+  it('that was left out is told of although nothing comes after it', async () => {
+    const lines: string[] = []
+    const log = logTo(lines, { overQuotaLinesPerSecond: 5 })
+    const refusal = 'rate_limit_exceeded'
+    for (let index = 0; index < 100; index++) log.access(exchange({ status: 429, refusal }), times)
+    const told = (): number =>
+      lines.map(parse).reduce((sum, line) => sum + Number(line['lines'] ?? 1), 0)
+    await expect.poll(told, { timeout: 10_000 }).toBe(100)
+    await log.close()
+    expect(told()).toBe(100)
+  })
 })
 
 describe('the other lines', () => {
@@ -186,6 +227,8 @@ describe('the other lines', () => {
     log.banStoreBack()
     log.banMalformed({ where: 'a row' })
     log.banFileDamaged({ keptAs: 'bans.db.damaged' })
+    log.countersNotKept(new Error('store.file x cannot be written'))
+    log.countersKept()
     log.upstreamFailed({ id: 'x', kind: 'broken', cause: 'half an answer' })
     log.keySetFailed({ cause: 'timeout' })
     log.clientError({ address: '192.0.2.1', code: 'HPE_INVALID_METHOD' })
@@ -204,6 +247,8 @@ describe('the other lines', () => {
       ['info', 'banStoreBack'],
       ['warn', 'banMalformed'],
       ['error', 'banFileDamaged'],
+      ['error', 'countersNotKept'],
+      ['info', 'countersKept'],
       ['warn', 'upstreamFailed'],
       ['warn', 'keySetFailed'],
       ['info', 'clientError'],

@@ -1,4 +1,4 @@
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setImmediate as immediate, setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
 import { connectRedis } from '../../src/adapters/redis.ts'
 import type { RedisStore } from '../../src/adapters/redis-store.ts'
@@ -19,6 +19,47 @@ describe('strikes in memory', () => {
 
   it('ban with the last one that is allowed, and not before', async () => {
     const { strikes, onBan } = create()
+    repeat(strikes, 'a', 4)
+    await strikes.settled()
+    expect(onBan).not.toHaveBeenCalled()
+    strikes.strike('a')
+    await strikes.settled()
+    expect(onBan.mock.calls).toEqual([['a']])
+  })
+
+  it('ban without waiting for others of the key to come', async () => {
+    const { strikes, onBan } = create()
+    repeat(strikes, 'a', 4)
+    await immediate()
+    expect(onBan).not.toHaveBeenCalled()
+    strikes.strike('a')
+    await immediate()
+    expect(onBan.mock.calls).toEqual([['a']])
+  })
+
+  it('ban at the same number in a flood of many keys', async () => {
+    const { strikes, onBan } = create()
+    const keys = Array.from({ length: 100 }, (_, index) => `key-${index}`)
+    for (let round = 1; round <= 4; round++) for (const keyId of keys) strikes.strike(keyId)
+    await immediate()
+    expect(onBan).not.toHaveBeenCalled()
+    for (const keyId of keys) strikes.strike(keyId)
+    await immediate()
+    expect(onBan.mock.calls.flat()).toEqual(keys)
+  })
+
+  it('that cannot be counted are let go, and those after them are counted', async () => {
+    let isAway = true
+    let total = 0
+    const counter = {
+      add: (_: string, points: number) =>
+        isAway ? Promise.reject(new Error('away')) : Promise.resolve((total += points)),
+      reset: () => Promise.resolve(void (total = 0)),
+    }
+    const { strikes, onBan } = create({ counter })
+    repeat(strikes, 'a', 7)
+    await strikes.settled()
+    isAway = false
     repeat(strikes, 'a', 4)
     await strikes.settled()
     expect(onBan).not.toHaveBeenCalled()
@@ -70,11 +111,14 @@ describe('strikes in Redis', () => {
   })
   afterAll(() => server.stop())
 
-  const create = async (onBan: (keyId: string) => void, timeoutMs = 100) => {
+  const create = async (onBan: (keyId: string) => void, timeoutMs = 100, counted = policy) => {
     const redis = connectRedis({ url: server.url, timeoutMs })
     stores.push(redis)
     await vi.waitFor(() => expect(redis.available).toBe(true), 5000)
-    return { redis, strikes: createStrikes({ policy, redis, prefix: 't', timeoutMs, onBan }) }
+    return {
+      redis,
+      strikes: createStrikes({ policy: counted, redis, prefix: 't', timeoutMs, onBan }),
+    }
   }
 
   it('of one key are added up over processes', async () => {
@@ -103,6 +147,38 @@ describe('strikes in Redis', () => {
     await strikes.settled()
     expect(server.cli('get', 't:strikes:a')).toBe('4')
     expect(server.cli('info', 'commandstats')).toMatch(/cmdstat_incrby:calls=2,/)
+  })
+
+  it('reach other processes soon, in far fewer calls than there are strikes', async () => {
+    const onBan = vi.fn()
+    const policy = { strikes: 1_000_000, withinMs: 60_000 }
+    const { strikes } = await create(onBan, 5000, policy)
+    server.cli('config', 'resetstat')
+    const startMs = performance.now()
+    let count = 0
+    while (performance.now() - startMs < 1000) {
+      repeat(strikes, 'a', 10)
+      count += 10
+      await sleep(1)
+    }
+    await vi.waitFor(() => expect(server.cli('get', 't:strikes:a')).toBe(String(count)), 5000)
+    const [, calls] = /cmdstat_incrby:calls=(\d+),/.exec(server.cli('info', 'commandstats')) ?? []
+    expect(count).toBeGreaterThan(1_000)
+    expect(Number(calls)).toBeLessThan(count / 20)
+  })
+
+  it('of several processes ban at the number that all of them count', async () => {
+    const onBan = vi.fn()
+    const one = await create(onBan, 5000)
+    const other = await create(onBan, 5000)
+    repeat(one.strikes, 'a', 2)
+    await one.strikes.settled()
+    repeat(other.strikes, 'a', 2)
+    await other.strikes.settled()
+    expect(onBan).not.toHaveBeenCalled()
+    // Nothing but time is waited for: this process has told all it knows and cannot know of the others' last one.
+    one.strikes.strike('a')
+    await vi.waitFor(() => expect(onBan.mock.calls).toEqual([['a']]), 5000)
   })
 
   it('go on in memory while Redis is frozen, and are not counted twice', async () => {

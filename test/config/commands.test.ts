@@ -29,11 +29,11 @@ describe('tollgate check', () => {
   })
 
   it('says every problem of a bad file, each with its place', () => {
-    const { code, lines } = check('unmatched: perhaps\nserver:\n  workers: 4\n')
+    const { code, lines } = check('unmatched: perhaps\nserver:\n  workers: many\n')
     expect(code).toBe(1)
     expect(lines).toEqual([
       'FILE:1:12 unmatched: is not a known choice; write one of forward, reject',
-      'FILE:3:12 server.workers: is not 1, the only number taken; start more processes on one Redis (store.redis) to use more cores',
+      'FILE:3:12 server.workers: is not a number of processes; write 1 to 256, or auto',
     ])
   })
 

@@ -84,7 +84,10 @@ describe('config/gateway.yaml', () => {
   it('takes its Redis from the environment', () => {
     expect(parse(gatewayYaml).store.redis).toBeUndefined()
     const env = { REDIS_URL: 'redis://127.0.0.1:6379' }
-    expect(parse(gatewayYaml, env).store.redis).toBe('redis://127.0.0.1:6379')
+    expect(parse(gatewayYaml, env).store.redis).toMatchObject({
+      kind: 'server',
+      address: { host: '127.0.0.1', port: 6379 },
+    })
   })
 
   it('lists exactly the demo keys, by digest, one for each plan', () => {
@@ -122,7 +125,12 @@ describe('config/production.yaml', () => {
   it('is sound, and holds no demo key', () => {
     const config = parse(productionYaml, env)
     expect(config.server.listen).toEqual({ host: '0.0.0.0', port: 8080 })
-    expect(config.store.redis).toBe(env.REDIS_URL)
+    expect(config.store.redis).toMatchObject({
+      address: { host: 'redis.internal', port: 6379 },
+      username: 'user',
+      password: 'password',
+      tls: { caFile: undefined },
+    })
     expect(config.jwt?.jwksUri).toBe(env.JWKS_URI)
     expect(config.unmatched).toBe('reject')
     expect(refuseDemoKeys(config)).toBeUndefined()

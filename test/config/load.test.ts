@@ -191,7 +191,14 @@ routes:
 
   it('read a Redis URL with its password, and tell no secret in a problem', () => {
     const url = 'rediss://user:hunter2@redis.example:6380/3'
-    expect(parse(`store: { redis: "${url}" }`).store.redis).toBe(url)
+    expect(parse(`store: { redis: "${url}" }`).store.redis).toEqual({
+      kind: 'server',
+      address: { host: 'redis.example', port: 6380 },
+      db: 3,
+      username: 'user',
+      password: 'hunter2',
+      tls: { caFile: undefined, certFile: undefined, keyFile: undefined, serverName: undefined },
+    })
     const secret = 'hunter2'
     const lines = complaints(() =>
       parse(

@@ -27,6 +27,8 @@ export function configText({ upstreams, blocks = {} }: GatewayOptions): string {
     server: 'server: { listen: "127.0.0.1:0" }',
     admin: 'admin: { listen: "127.0.0.1:0" }',
     upstream: `upstream: { urls: [${upstreams.join(', ')}] }`,
+    // Empty, or all gateways that are started in one folder would ask for the same file.
+    store: 'store: { file: "" }',
     plans: `plans:
   free: { perMinute: 60, perDay: 1000 }
   pro: { perMinute: 300, perDay: 10000 }

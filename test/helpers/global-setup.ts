@@ -1,6 +1,8 @@
 import { ensureRedisServer } from './redis-server.ts'
+import { ensureOpenssl } from './redis-tls.ts'
 
-/** Runs once before all tests: makes sure a real redis-server is there, or fails with the command that installs it. */
+/** Runs once before all tests: makes sure that a real redis-server and openssl are there, or fails with the command that installs them. */
 export default function setup(): void {
   ensureRedisServer()
+  ensureOpenssl()
 }

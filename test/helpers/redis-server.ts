@@ -106,7 +106,8 @@ export async function freePort(): Promise<number> {
   return port
 }
 
-async function waitForPort(port: number, child: ChildProcess): Promise<void> {
+/** Waits until the process listens; throws when it has ended, or after 5 s. */
+export async function waitForPort(port: number, child: ChildProcess): Promise<void> {
   for (let attempt = 0; attempt < 200; attempt++) {
     if (child.exitCode !== null)
       throw new Error(`redis-server exited with ${child.exitCode} before it listened on ${port}`)

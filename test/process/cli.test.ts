@@ -74,7 +74,7 @@ describe.concurrent('the command line', () => {
 })
 
 describe.concurrent('a configuration that is refused', () => {
-  const bad = temporaryFile('bad.yaml', 'unmatched: perhaps\nserver:\n  workers: 4\nfoo: 1\n')
+  const bad = temporaryFile('bad.yaml', 'unmatched: perhaps\nserver:\n  workers: many\nfoo: 1\n')
 
   it('keeps start and demo from starting: exit code 2, every problem on stderr', async () => {
     for (const command of ['start', 'demo']) {

@@ -47,6 +47,20 @@ describe('the build', () => {
     expect(stdout).toContain('gateway.yaml: ok')
   })
 
+  it('keeps its counts in a file over a restart, written by a thread of its own', async () => {
+    const backend = await rawBackend()
+    const store = `store: { file: "${join(temporaryFolder(), 'store.db')}" }`
+    const file = configFile(backend.url, { store })
+    for (const dayLeft of [9_999, 9_998]) {
+      const started = tollgate(['start', '--config', file], { main })
+      const origin = new URL(await started.listening('tollgate')).origin
+      const answer = await call(`${origin}/v1/pets`, keys.pro)
+      expect(answer.headers.get('ratelimit')).toContain(`"day";r=${dayLeft};`)
+      started.signal('SIGTERM')
+      expect((await started.finished).code).toBe(0)
+    }
+  })
+
   it('starts, counts in Redis, forwards, and stops', async () => {
     const [redis, backend] = await Promise.all([redisServer(), rawBackend()])
     const file = configFile(backend.url, { store: `store: { redis: "${redis.url}" }` })

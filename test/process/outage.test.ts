@@ -4,7 +4,6 @@ import type { OutageMode } from '../../src/config/config.ts'
 import { minuteWithAtLeast } from '../helpers/gateway.ts'
 import type { RedisServer } from '../helpers/redis-server.ts'
 import {
-  call,
   clientsBlock,
   configFile,
   endAll,
@@ -20,6 +19,13 @@ import {
   type GatewayProcess,
   type TestClient,
 } from './gateways.ts'
+import {
+  expectDecidedInTime,
+  expectRecovery,
+  startLoad,
+  tellsNothing,
+  tellsQuota,
+} from './store-load.ts'
 
 afterAll(endAll)
 
@@ -33,89 +39,19 @@ interface Scene {
   requestsAtBackend(): number
 }
 
-async function scene(mode: OutageMode, perMinute: number, processes = 1): Promise<Scene> {
+async function scene(
+  mode: OutageMode,
+  perMinute: number,
+  { processes = 1, lease = 'auto' }: { processes?: number; lease?: 'auto' | 'off' } = {},
+): Promise<Scene> {
   const [redis, backend] = await Promise.all([redisServer(), rawBackend()])
   const file = configFile(backend.url, {
-    store: `store: { redis: "${redis.url}", onOutage: ${mode} }`,
+    store: `store: { redis: "${redis.url}", onOutage: ${mode}, lease: ${lease} }`,
     clients: clientsBlock([client(perMinute)]),
     bans: 'bans: { grace: 0s }',
   })
   const gateways = await Promise.all(times(processes, () => gatewayProcess(file)))
   return { redis, gateways, file, requestsAtBackend: () => backend.requests.length }
-}
-
-interface Load {
-  /** Answers that tell the quota, and those that do not, so far. */
-  readonly answers: Answer[]
-  /** How long answers of the admin listener took meanwhile, which ask for no decision. */
-  readonly undecidedMs: number[]
-  /** Those that came from now on. */
-  since(): () => Answer[]
-  stop(): Promise<void>
-}
-
-/** A few callers that go on without end, spread over the gateways. */
-function startLoad(gateways: readonly GatewayProcess[], callers = 4): Load {
-  const answers: Answer[] = []
-  const undecidedMs: number[] = []
-  const over = new AbortController()
-  const repeat = async (work: () => Promise<void>): Promise<void> => {
-    while (!over.signal.aborted) {
-      await work()
-      await sleep(20)
-    }
-  }
-  const running = Promise.all([
-    ...times(callers, (at) =>
-      repeat(async () => {
-        answers.push(await pick(gateways, at).call(key))
-      }),
-    ),
-    ...gateways.map(({ adminOrigin }) =>
-      repeat(async () => {
-        undecidedMs.push((await call(`${adminOrigin}/healthz`, undefined)).tookMs)
-      }),
-    ),
-  ])
-  return {
-    answers,
-    undecidedMs,
-    since: () => {
-      const from = answers.length
-      return () => answers.slice(from)
-    },
-    stop: async () => {
-      over.abort()
-      await running
-    },
-  }
-}
-
-const quotaFields = ['x-ratelimit-limit', 'x-ratelimit-remaining', 'x-ratelimit-reset', 'ratelimit']
-const tellsQuota = ({ headers }: Answer): boolean => headers.has('x-ratelimit-remaining')
-const tellsNothing = ({ headers }: Answer): boolean =>
-  quotaFields.every((name) => !headers.has(name))
-
-const quantile = (values: readonly number[], share: number): number =>
-  [...values].sort((a, b) => a - b)[Math.floor((values.length - 1) * share)] ?? 0
-
-/**
- * The promise is 250 ms for a decision. The time measured here ends in a test process that shares two cores with
- * Redis, gateways and other tests; how much of it is the machine's is known from calls that need no decision.
- */
-function expectDecidedInTime(answers: readonly Answer[], undecidedMs: readonly number[]): void {
-  expect(answers.length).toBeGreaterThan(20)
-  expect(undecidedMs.length).toBeGreaterThan(20)
-  const tookMs = answers.map((answer) => answer.tookMs)
-  expect(quantile(tookMs, 0.5)).toBeLessThan(250)
-  expect(quantile(tookMs, 0.99)).toBeLessThan(250 + quantile(undecidedMs, 0.99))
-  expect(quantile(tookMs, 1)).toBeLessThan(1_000 + quantile(undecidedMs, 1))
-}
-
-/** From now until an answer tells the quota again; 2 s are promised, the rest is for the clock of a busy machine. */
-async function expectRecovery(load: Load): Promise<void> {
-  const fresh = load.since()
-  expect(await eventually('recovery', () => fresh().some(tellsQuota), 10_000)).toBeLessThan(2_500)
 }
 
 /** Every admission is known to Redis, once. */
@@ -143,7 +79,7 @@ const outages = {
 /** Load before, during and after an outage; returns the answers given without the store. */
 async function throughOutage(stage: Scene, kind: keyof typeof outages): Promise<Answer[]> {
   const { redis, gateways } = stage
-  const load = startLoad(gateways)
+  const load = startLoad(gateways, { key })
   try {
     await eventually('answers with the store', () => load.answers.filter(tellsQuota).length > 40)
     const whole = load.since()
@@ -184,9 +120,11 @@ describe('while Redis is away under load', () => {
     (['frozen', 'killed'] as const).map((kind) => ({ mode, kind })),
   )
   let scenes: readonly Scene[] = []
-  // Before all of them, since the start of a process costs so much that the others would feel it.
+  // Without leases, so that each request asks. Before all of them, since the start of a process costs so much that the others would feel it.
   beforeAll(async () => {
-    scenes = await Promise.all(cases.map(({ mode }) => scene(mode, 1_000_000, 2)))
+    scenes = await Promise.all(
+      cases.map(({ mode }) => scene(mode, 1_000_000, { processes: 2, lease: 'off' })),
+    )
   })
 
   it.concurrent.each(cases.map((each, at) => ({ ...each, at })))(
@@ -206,9 +144,33 @@ describe('while Redis is away under load', () => {
   )
 })
 
+describe('while Redis is frozen and requests are admitted from leases', () => {
+  it('each is decided in time and charged once, and tells its quota or nothing', async () => {
+    const stage = await scene('local', 1_000_000, { processes: 2 })
+    const load = startLoad(stage.gateways, { key })
+    try {
+      await eventually('answers with the store', () => load.answers.filter(tellsQuota).length > 40)
+      const whole = load.since()
+      stage.redis.freeze()
+      await sleep(1_500)
+      stage.redis.thaw()
+      await expectRecovery(load)
+      await eventually('answers with the store only', () =>
+        load.answers.slice(-20).every(tellsQuota),
+      )
+      expect(tally(whole())).toEqual({ '200': whole().length })
+      expect(whole().every((answer) => tellsQuota(answer) || tellsNothing(answer))).toBe(true)
+      expectDecidedInTime(whole(), load.undecidedMs)
+    } finally {
+      await load.stop()
+    }
+    await expectChargedOnce(stage)
+  }, 60_000)
+})
+
 describe.concurrent('what onOutage promises', () => {
   it('local: each process admits its share of the limit, and the whole is never exceeded', async () => {
-    const stage = await scene('local', 100, 2)
+    const stage = await scene('local', 100, { processes: 2 })
     const { redis, gateways } = stage
     await minuteWithAtLeast(20_000)
     const send = (count: number): Promise<Answer[]> =>
@@ -239,7 +201,7 @@ describe.concurrent('what onOutage promises', () => {
   }, 120_000)
 
   it('local: whoever is back first does not spend what another spent unheard', async () => {
-    const stage = await scene('local', 100, 2)
+    const stage = await scene('local', 100, { processes: 2 })
     const { redis, gateways } = stage
     await minuteWithAtLeast(20_000)
     const [early, late] = [pick(gateways, 0), pick(gateways, 1)]

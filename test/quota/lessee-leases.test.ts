@@ -3,6 +3,7 @@ import type { Lessee, QuotaDecision } from '../../src/quota/protocol.ts'
 import { controlledMemoryAuthority } from '../helpers/controlled-authority.ts'
 import {
   admitted,
+  all,
   createNetwork,
   createTestLessee,
   createTimeline,
@@ -35,7 +36,7 @@ describe('a lessee that holds tokens ahead', () => {
       decisions.push(lessee.take('acme', of))
       await timeline.pass(everyMs)
     }
-    return Promise.all(decisions)
+    return all(decisions)
   }
 
   /** What the authority believes; the observer holds nothing. */
@@ -151,7 +152,9 @@ describe('a lessee that holds tokens ahead', () => {
   it('asks once per request and holds nothing with lease off', async () => {
     const lessee = createTestLessee(network, timeline, { lease: 'off' })
     await steady(lessee, { count: 100, everyMs: 50 })
-    expect(network.calls.map(({ need, want }) => [need, want])).toEqual(Array(100).fill([1, 1]))
+    expect(network.calls.map(({ need, want }) => [need, want])).toEqual(
+      Array.from({ length: 100 }, () => [1, 1]),
+    )
     expect((await truth()).minute).toMatchObject({ taken: 100, used: 100 })
   })
 

@@ -136,6 +136,14 @@ describe('client headers', () => {
     const passed = pass(['Content-Length', '5'], { method, status })
     expect(passed?.bodyAllowed).toBe(body)
     expect(passed?.headers.includes('Content-Length')).toBe(length)
+    expect(passed?.bodyBytes).toBe(5)
+  })
+
+  it('tells the declared length, or that there is none', () => {
+    expect(pass(['Content-Length', '0'])?.bodyBytes).toBe(0)
+    expect(pass(['Content-Length', '12', 'content-length', '12'])?.bodyBytes).toBe(12)
+    expect(pass(['Transfer-Encoding', 'chunked'])?.bodyBytes).toBeUndefined()
+    expect(pass([])?.bodyBytes).toBeUndefined()
   })
 
   it('never gives Node a head that it throws on', () => {

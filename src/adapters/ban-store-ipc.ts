@@ -1,0 +1,31 @@
+/** The ban store of the supervisor, as its workers reach it. */
+import type { BanRecord } from '../rules/ban-policy.ts'
+import type { BanStore, BanStoreListener } from './ban-store.ts'
+import type { IpcCalls } from './ipc-calls.ts'
+
+export interface IpcBanStore extends BanStore {
+  /** The supervisor tells of a ban that some worker has pronounced. */
+  told(keyId: string, ban: BanRecord): void
+  /** The supervisor has more bans than it told of. */
+  missed(): void
+}
+
+export function createIpcBanStore(calls: IpcCalls): IpcBanStore {
+  let listener: BanStoreListener | undefined
+  return {
+    watch: (newListener) => {
+      listener = newListener
+      calls.onRecovered(() => listener?.stale())
+      listener.stale()
+    },
+    told: (keyId, ban) => listener?.banned(keyId, ban),
+    missed: () => listener?.stale(),
+    load: () => calls.call('loadBans', undefined),
+    save: (keyId, ban) => calls.call('saveBan', { keyId, ban }),
+    forget: (keyId, ban) => calls.call('forgetBan', { keyId, ban }),
+    close: () => {
+      listener = undefined
+      return Promise.resolve()
+    },
+  }
+}

@@ -1,0 +1,38 @@
+/** Bounds how many log lines a second may come of what anyone can cause at will. */
+
+export interface LineBudget {
+  /** Whether one more line may be written. */
+  spend(): boolean
+  /** Tells at once what was left out. */
+  settle(): void
+}
+
+/** So many lines a second; how many went beyond is told within the next second, or by settle(). */
+export function createLineBudget(
+  perSecond: number,
+  suppressed: (lines: number) => void,
+): LineBudget {
+  let second = 0
+  let spent = 0
+  let telling: NodeJS.Timeout | undefined
+  function settle(): void {
+    clearTimeout(telling)
+    telling = undefined
+    if (spent > perSecond) suppressed(spent - perSecond)
+    spent = 0
+  }
+  return {
+    settle,
+    spend(): boolean {
+      const now = Math.floor(Date.now() / 1000)
+      if (now !== second) {
+        settle()
+        second = now
+      }
+      if (++spent <= perSecond) return true
+      // The flood may end here, and then nobody would come by to tell of it.
+      telling ??= setTimeout(settle, 1_000).unref()
+      return false
+    },
+  }
+}

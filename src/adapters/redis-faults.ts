@@ -1,0 +1,45 @@
+/** What goes wrong between this process and Redis, and the bound of every call. */
+
+export class CallTimeout extends Error {}
+
+/** Rejects with CallTimeout after timeoutMs; the call itself may still be carried out. */
+export function bounded<Reply>(reply: Promise<Reply>, timeoutMs: number): Promise<Reply> {
+  return new Promise((resolve, reject) => {
+    // After a stall of the event loop timers run before sockets are read: give an answer that is already there its turn.
+    const timer = setTimeout(
+      () => setImmediate(() => reject(new CallTimeout('no answer in time'))),
+      timeoutMs,
+    )
+    reply.then(resolve, reject).finally(() => clearTimeout(timer))
+  })
+}
+
+export function isTimeout(fault: unknown): boolean {
+  return (
+    fault instanceof CallTimeout ||
+    (fault instanceof Error && fault.message === 'Command timed out')
+  )
+}
+
+export function isWrongType(fault: unknown): boolean {
+  return fault instanceof Error && fault.message.includes('WRONGTYPE')
+}
+
+const sentinelsAway = /^All sentinels are unreachable/
+
+const replyWord = (message: string): string | undefined => /^[A-Z]{2,20}(?= )/.exec(message)?.[0]
+
+/**
+ * A word that tells an operator where to look, such as ECONNREFUSED, WRONGPASS, READONLY or timeout.
+ * Never more of the message: servers quote in it what they were sent.
+ */
+export function faultWord(fault: unknown): string {
+  if (isTimeout(fault)) return 'timeout'
+  if (!(fault instanceof Error)) return 'connection lost'
+  if ('code' in fault && typeof fault.code === 'string' && /^[A-Z0-9_]{3,64}$/.test(fault.code))
+    return fault.code
+  if (!sentinelsAway.test(fault.message)) return replyWord(fault.message) ?? 'connection lost'
+  const [, last = ''] = /Last error: (.*)/.exec(fault.message) ?? []
+  const word = replyWord(last)
+  return word === undefined ? 'sentinels unreachable' : `sentinels unreachable, ${word}`
+}

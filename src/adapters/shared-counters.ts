@@ -1,0 +1,90 @@
+/** Counts that all workers of a machine share: strikes, and requests without a credential. The supervisor keeps them. */
+import { MINUTE_MS } from '../quota/protocol.ts'
+import type { AddressCounter } from './anonymous-limiter.ts'
+import type { CountedAddress, IpcCalls } from './ipc-calls.ts'
+import type { Counter } from './limiters.ts'
+
+/** Strikes over all workers; while the supervisor is silent, `own` counts for this worker alone. */
+export function createSharedStrikes(calls: IpcCalls, own: Counter): Counter {
+  return {
+    add: (keyId, points) =>
+      calls.available
+        ? calls.call('addStrikes', { keyId, points }).catch(() => own.add(keyId, points))
+        : own.add(keyId, points),
+    // The supervisor begins anew by itself once the total was reached, so that no strike in between is lost.
+    reset: (keyId) => own.reset(keyId),
+  }
+}
+
+interface Waiting {
+  readonly points: number
+  resolve(counted: CountedAddress): void
+}
+
+/** What strangers may cost the supervisor: so many questions a second and worker. */
+const ASKED_PER_SECOND = 5_000
+const MAX_EXHAUSTED = 100_000
+
+/**
+ * Requests without a credential over all workers. Strangers must not be able to wear out the supervisor: an address at its
+ * limit is answered from memory until the minute ends, what one address sends while a question is under way goes together
+ * in the next, and past a number of questions a second the others are counted by `own`, for this worker alone.
+ */
+export function createSharedAddressCounter(options: {
+  readonly calls: IpcCalls
+  readonly own: AddressCounter
+  readonly perMinute: number
+  readonly now?: () => number
+}): AddressCounter {
+  const { calls, own, perMinute, now = Date.now } = options
+  const underway = new Map<string, Waiting[]>()
+  let exhausted = { minute: -1, addresses: new Set<string>() }
+  let budget = { second: -1, left: 0 }
+
+  const mayAsk = (): boolean => {
+    const second = Math.floor(now() / 1000)
+    if (budget.second !== second) budget = { second, left: ASKED_PER_SECOND }
+    return calls.available && budget.left-- > 0
+  }
+  const ask = async (address: string, points: number): Promise<CountedAddress> => {
+    if (!mayAsk()) return own.add({ address, points })
+    try {
+      const counted = await calls.call('countAddress', { address, points })
+      const { minute, total } = counted
+      if (total >= perMinute && minute >= exhausted.minute) {
+        if (minute > exhausted.minute) exhausted = { minute, addresses: new Set() }
+        if (exhausted.addresses.size < MAX_EXHAUSTED) exhausted.addresses.add(address)
+      }
+      return counted
+    } catch {
+      return own.add({ address, points })
+    }
+  }
+  const askFor = async (address: string, first: Waiting): Promise<void> => {
+    let batch: readonly Waiting[] = [first]
+    while (batch.length > 0) {
+      const next: Waiting[] = []
+      underway.set(address, next)
+      const points = batch.reduce((sum, waiting) => sum + waiting.points, 0)
+      const { minute, total } = await ask(address, points)
+      let counted = total - points
+      for (const waiting of batch) waiting.resolve({ minute, total: (counted += waiting.points) })
+      batch = next
+    }
+    underway.delete(address)
+  }
+
+  return {
+    add: ({ address, points }) => {
+      const minute = Math.floor(now() / MINUTE_MS)
+      if (exhausted.minute === minute && exhausted.addresses.has(address))
+        return Promise.resolve({ minute, total: perMinute + points })
+      return new Promise((resolve) => {
+        const waiting = { points, resolve }
+        const others = underway.get(address)
+        if (others === undefined) void askFor(address, waiting)
+        else others.push(waiting)
+      })
+    },
+  }
+}

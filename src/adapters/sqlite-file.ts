@@ -1,0 +1,173 @@
+/** store.file as the rest of the gateway sees it: one connection per file and process, in a thread of its own. */
+import { extname, resolve } from 'node:path'
+import { MessageChannel, receiveMessageOnPort, Worker, type MessagePort } from 'node:worker_threads'
+import type { Columns, ThreadAnswer, ThreadCall, ThreadData } from './sqlite-thread.ts'
+
+export type Row = Readonly<Record<string, unknown>>
+
+/** Every call is answered, or rejects with an Error of fault and remedy, within ANSWER_TIMEOUT_MS even if the disk hangs. */
+export interface SqliteFile {
+  /** All rows of a query. Blocks this thread until they are there: for starts only. */
+  readNow(sql: string, ...parameters: number[]): readonly Row[]
+  read(sql: string, ...parameters: number[]): Promise<readonly Row[]>
+  /** Runs the statement once per row, all of them in one transaction or none. */
+  write(sql: string, columns: Columns): Promise<void>
+  /** Resolves when everything asked for is done. */
+  close(): Promise<void>
+}
+
+/** Whoever waits longer has met a disk that hangs. */
+const NOW_TIMEOUT_MS = 30_000
+const ANSWER_TIMEOUT_MS = 5_000
+/** The id of the answer that comes without a call. */
+const OPENING = 0
+
+/** Files open in this process. The lock belongs to the connection, so bans and counters have to share one. */
+const openFiles = new Map<string, { readonly file: SqliteFile; users: number }>()
+
+/**
+ * Opens the file as openOrSetAside does, or joins those that have it open in this process already; the last one's
+ * close() closes it. onDamaged: told the new name of a damaged file. Throws an Error with file, fault and remedy.
+ */
+export function openSqliteFile(file: string, onDamaged: (keptAs: string) => void): SqliteFile {
+  const path = resolve(file)
+  let entry = openFiles.get(path)
+  if (entry === undefined) {
+    const opened = startThread(file)
+    entry = { file: opened.file, users: 0 }
+    openFiles.set(path, entry)
+    if (opened.keptAs !== undefined) onDamaged(opened.keptAs)
+  }
+  const { file: shared } = entry
+  entry.users += 1
+  let isClosed = false
+  return {
+    ...shared,
+    close: async () => {
+      if (isClosed) return
+      isClosed = true
+      entry.users -= 1
+      if (entry.users > 0) return
+      openFiles.delete(path)
+      await shared.close()
+    },
+  }
+}
+
+function startThread(file: string): { file: SqliteFile; keptAs: string | undefined } {
+  const { port1: port, port2 } = new MessageChannel()
+  const answers = new Int32Array(new SharedArrayBuffer(4))
+  const data: ThreadData = { file, port: port2, answers }
+  // Beside this file, as source or as built.
+  const program = new URL(`./sqlite-thread${extname(import.meta.filename)}`, import.meta.url)
+  const thread = new Worker(program, { workerData: data, transferList: [port2] })
+  const calls = createCalls(port, file)
+  thread.unref()
+  // Without a listener an error in there would end the gateway.
+  thread.on('error', (cause) =>
+    calls.end(new Error(`store.file ${file} failed: its thread has ended`, { cause })),
+  )
+  thread.on('exit', () => calls.end(new Error(`store.file ${file} is closed`)))
+
+  const answerNow = (id: number): unknown => {
+    const deadlineMs = performance.now() + NOW_TIMEOUT_MS
+    for (;;) {
+      const seen = Atomics.load(answers, 0)
+      const received = receiveMessageOnPort(port)
+      if (received === undefined) {
+        const leftMs = Math.max(0, deadlineMs - performance.now())
+        if (Atomics.wait(answers, 0, seen, leftMs) === 'timed-out') throw silence(file)
+        continue
+      }
+      const answer: ThreadAnswer = received.message
+      if (answer.id !== id) calls.settle(answer)
+      else if ('fault' in answer) throw new Error(answer.fault)
+      else return answer.value
+    }
+  }
+  let keptAs: string | undefined
+  try {
+    keptAs = answerNow(OPENING) as string | undefined
+  } catch (error) {
+    void thread.terminate()
+    port.close()
+    throw error
+  }
+  port.on('message', calls.settle).unref()
+
+  return {
+    keptAs,
+    file: {
+      readNow: (sql, ...parameters) =>
+        answerNow(calls.post({ kind: 'read', sql, parameters })) as Row[],
+      read: async (sql, ...parameters) =>
+        (await calls.ask({ kind: 'read', sql, parameters })) as Row[],
+      write: async (sql, columns) => void (await calls.ask({ kind: 'write', sql, columns })),
+      close: async () => {
+        const closed = calls.ask({ kind: 'close' })
+        calls.end(new Error(`store.file ${file} is closed`))
+        await closed.catch(() => undefined)
+        void thread.terminate()
+        port.close()
+      },
+    },
+  }
+}
+
+/** Calls to the thread and the promises of their answers. */
+function createCalls(port: MessagePort, file: string) {
+  interface Call {
+    resolve(value: unknown): void
+    reject(fault: Error): void
+    readonly timer: NodeJS.Timeout
+  }
+  const open = new Map<number, Call>()
+  let lastId = OPENING
+  let ended: Error | undefined
+
+  const post = (asked: Asked): number => {
+    const id = ++lastId
+    port.postMessage({ ...asked, id })
+    return id
+  }
+  const settle = (answer: ThreadAnswer): void => {
+    const call = open.get(answer.id)
+    open.delete(answer.id)
+    // A process waits for answers, not for an idle file.
+    if (open.size === 0) port.unref()
+    if (call === undefined) return
+    clearTimeout(call.timer)
+    if ('fault' in answer) call.reject(new Error(answer.fault))
+    else call.resolve(answer.value)
+  }
+  return {
+    post,
+    settle,
+    ask: (asked: Asked): Promise<unknown> => {
+      if (ended !== undefined) return Promise.reject(ended)
+      const { promise, resolve: answered, reject } = Promise.withResolvers<unknown>()
+      const id = post(asked)
+      const timer = setTimeout(
+        () => settle({ id, fault: silence(file).message }),
+        ANSWER_TIMEOUT_MS,
+      )
+      open.set(id, { resolve: answered, reject, timer })
+      port.ref()
+      return promise
+    },
+    /** No further calls are taken; what was asked before is still answered, or times out. */
+    end: (reason: Error): void => {
+      ended ??= reason
+    },
+  }
+}
+
+type Asked = ThreadCall extends infer Call
+  ? Call extends ThreadCall
+    ? Omit<Call, 'id'>
+    : never
+  : never
+
+function silence(file: string): Error {
+  return new Error(`store.file ${file} does not answer; check its disk, or name another file`)
+}

@@ -1,0 +1,48 @@
+/** The embedded authority that remembers: counted in memory, kept in store.file, read back at the next start. */
+import { openSqliteQuotaJournal } from '../adapters/quota-journal-sqlite.ts'
+import { createMemoryAuthority, type MemoryAuthority } from './authority-memory.ts'
+import { firstKeptDay } from './kept-counters.ts'
+import { systemTimers, type Timers } from './timers.ts'
+import { createUnsavedClients } from './unsaved-clients.ts'
+import { startWriteBehind } from './write-behind.ts'
+
+/**
+ * file: store.file; undefined keeps nothing over a restart.
+ * clock.epochMs: Unix time in ms.
+ * onDamaged: told the new name of a damaged file that was set aside.
+ * onFault: counters can no longer be kept; counting goes on in memory, and writing is tried again until onRecovered.
+ * A crash forgets what was admitted in the last second; close() keeps everything.
+ * Throws an Error with file, fault and remedy when the file cannot be opened.
+ */
+export function openEmbeddedAuthority({
+  file,
+  clock,
+  onDamaged,
+  onFault,
+  onRecovered = () => undefined,
+  timers = systemTimers,
+  maxClients,
+}: {
+  file: string | undefined
+  clock: { epochMs(): number }
+  onDamaged: (keptAs: string) => void
+  onFault: (error: unknown) => void
+  onRecovered?: () => void
+  timers?: Pick<Timers, 'every'>
+  maxClients?: number
+}): MemoryAuthority {
+  const bound = maxClients === undefined ? {} : { maxClients }
+  if (file === undefined) return createMemoryAuthority({ clock, ...bound })
+  const journal = openSqliteQuotaJournal(file, onDamaged)
+  const unsaved = createUnsavedClients()
+  const restored = journal.load(firstKeptDay(clock.epochMs()))
+  const authority = createMemoryAuthority({ clock, restored, unsaved, ...bound })
+  const writing = startWriteBehind({ journal, unsaved, clock, timers, onFault, onRecovered })
+  return {
+    take: authority.take,
+    get size() {
+      return authority.size
+    },
+    close: () => writing.close(),
+  }
+}

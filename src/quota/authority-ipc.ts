@@ -1,0 +1,44 @@
+/** The embedded authority of the supervisor, as its workers reach it. */
+import { StoreUnavailable } from '../adapters/redis-store.ts'
+import type { IpcCalls } from '../adapters/ipc-calls.ts'
+import type { QuotaObserver } from './observer.ts'
+import type { Authority, RecallListener } from './protocol.ts'
+
+/**
+ * onRecall: registers the listener of the supervisor's recalls.
+ * take() throws StoreUnavailable at once while the supervisor is silent or gone, else rejects with it.
+ */
+export function createIpcAuthority({
+  calls,
+  onRecall,
+  observe,
+}: {
+  calls: IpcCalls
+  onRecall(listener: RecallListener): void
+  observe?: Pick<QuotaObserver, 'storeCall'>
+}): Authority {
+  // Thrown for every request while nobody answers: made once, since a stack trace costs more than the decision.
+  const away = new StoreUnavailable('error')
+
+  return {
+    take: (request) => {
+      if (!calls.available) throw away
+      const sentMs = performance.now()
+      const told = (outcome: 'ok' | 'timeout' | 'error'): void =>
+        observe?.storeCall(outcome, (performance.now() - sentMs) / 1000)
+      return calls.call('take', request).then(
+        (reply) => {
+          told('ok')
+          return reply
+        },
+        (fault: unknown) => {
+          told(fault instanceof StoreUnavailable ? fault.reason : 'error')
+          throw fault
+        },
+      )
+    },
+    onReturn: (listener) => calls.onRecovered(listener),
+    onRecall,
+    close: async () => undefined,
+  }
+}

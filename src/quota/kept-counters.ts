@@ -1,0 +1,38 @@
+/** What outlives the process of the embedded authority: each client's tokens handed out in the windows that still run. */
+import { DAY_MS } from './protocol.ts'
+import { emptyClientState, EXPIRY_AFTER_DAY_MS, type ClientState } from './transition.ts'
+
+export interface KeptCounters {
+  readonly client: string
+  readonly minuteIndex: number
+  readonly minuteTaken: number
+  readonly dayIndex: number
+  readonly dayTaken: number
+}
+
+export function keptCounters(client: string, state: ClientState): KeptCounters {
+  const { minuteIndex, minuteTaken, dayIndex, dayTaken } = state
+  return { client, minuteIndex, minuteTaken, dayIndex, dayTaken }
+}
+
+/**
+ * The processes that held tokens are gone, and what they did not give back may have been spent: all of it counts as used.
+ * Indexes are taken as they are: a window that had ended stays so, even if the clock went back meanwhile.
+ */
+export function restoredState(kept: KeptCounters): ClientState {
+  const { minuteIndex, minuteTaken, dayIndex, dayTaken } = kept
+  return {
+    ...emptyClientState(),
+    minuteIndex,
+    minuteTaken,
+    minuteUsed: minuteTaken,
+    dayIndex,
+    dayTaken,
+    dayUsed: dayTaken,
+  }
+}
+
+/** The first day whose counters are still of use. */
+export function firstKeptDay(nowMs: number): number {
+  return Math.floor((nowMs - EXPIRY_AFTER_DAY_MS) / DAY_MS)
+}

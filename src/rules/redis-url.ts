@@ -1,0 +1,49 @@
+/** Addresses of Redis servers, as URLs or HOST:PORT, taken apart. */
+
+export interface RedisUrl {
+  /** IPv6 without brackets. */
+  readonly host: string
+  readonly port: number
+  readonly db: number
+  /** Percent-decoded, as the password is; undefined: the default user. */
+  readonly username: string | undefined
+  readonly password: string | undefined
+  /** rediss:// */
+  readonly tls: boolean
+}
+
+const DEFAULT_PORT = 6379
+
+/** What decodeURIComponent makes of it, undefined for a stray percent sign. */
+const decoded = (text: string): string | undefined => {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return undefined
+  }
+}
+
+/**
+ * redis://[USER:PASSWORD@]HOST[:PORT][/DB], or rediss:// for TLS; undefined for anything else.
+ * A query is refused: in other programs it overrides options of the client library.
+ */
+export function parseRedisUrl(text: string): RedisUrl | undefined {
+  // Visible ASCII only: the URL parser would silently drop tabs and line breaks.
+  if (!/^rediss?:\/\/[!-[\]-~]+$/.test(text) || !URL.canParse(text)) return undefined
+  const url = new URL(text)
+  const host = url.hostname.replace(/^\[(.*)\]$/, '$1')
+  const [, db = '0'] = /^\/?(\d{1,5})?$/.exec(url.pathname) ?? [undefined, 'none']
+  const username = decoded(url.username)
+  const password = decoded(url.password)
+  const isAddress = /^[A-Za-z0-9._:-]+$/.test(host) && url.port !== '0' && /^\d+$/.test(db)
+  const isLogin = username !== undefined && password !== undefined && !(username && !password)
+  if (!isAddress || !isLogin || /[?#]/.test(text)) return undefined
+  return {
+    host,
+    port: url.port === '' ? DEFAULT_PORT : Number(url.port),
+    db: Number(db),
+    username: username || undefined,
+    password: password || undefined,
+    tls: url.protocol === 'rediss:',
+  }
+}

@@ -1,0 +1,166 @@
+/** Every part of one process that serves requests, whether it is alone or one of several workers. */
+import { randomBytes } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { createAnonymousLimiter, type AddressCounter } from './adapters/anonymous-limiter.ts'
+import { createBanBook, type BanBook } from './adapters/ban-book.ts'
+import { createHttpProxyForwarder } from './adapters/http-proxy-forwarder.ts'
+import { createHttpProxyUpgrader } from './adapters/http-proxy-upgrader.ts'
+import { createJwtVerifier, type JwtVerifier } from './adapters/jwt-verifier.ts'
+import { createKeyRing } from './adapters/key-ring.ts'
+import type { Counter } from './adapters/limiters.ts'
+import type { Log } from './adapters/log.ts'
+import type { ConfigNames, Metrics } from './adapters/metrics.ts'
+import type { RedisStore } from './adapters/redis-store.ts'
+import { createStrikes } from './adapters/strikes.ts'
+import { createUndiciForwarder } from './adapters/undici-forwarder.ts'
+import type { Config, ListenAddress } from './config/config.ts'
+import { createFrontDoor } from './front-door.ts'
+import { createLessee } from './quota/lessee.ts'
+import type { Lessee } from './quota/protocol.ts'
+import type { Stores } from './stores.ts'
+
+export interface Serving {
+  /** Resolves when the stores have answered and the issuer's keys are there, or have had their time to. */
+  ready(): Promise<void>
+  /** Takes requests; fd: a bound socket of this process to listen on, instead of server.listen. */
+  listen(fd?: number): Promise<ListenAddress>
+  /** Ends what is in flight within server.timeouts.drain, or atMostMs if that is less, and hands quota back. idleMs: see FrontDoor. */
+  drain(times: { readonly idleMs: number; readonly atMostMs?: number }): Promise<void>
+  /** Closes the connections to backends and stores; the log stays open. */
+  close(): Promise<void>
+  /** Keys banned now. */
+  readonly bannedKeys: number
+}
+
+export interface ServingParts {
+  readonly config: Config
+  readonly log: Log
+  readonly metrics: Metrics
+  readonly stores: Stores
+  readonly addresses: AddressCounter
+  /** Strikes of all workers; undefined: Redis or this process counts them. */
+  readonly strikes?: Counter | undefined
+}
+
+/** A start waits this long for the store, so that its first requests are not decided without it. */
+const STORE_AT_START_MS = 1_000
+
+export function createServing(parts: ServingParts): Serving {
+  const { config, log, metrics, stores } = parts
+  const lessee = createQuota(parts)
+  const bans = createBans(parts)
+  const jwt = createVerifier(config, log)
+  const { urls, connections, timeouts, engine } = config.upstream
+  const createForwarder = engine === 'undici' ? createUndiciForwarder : createHttpProxyForwarder
+  const door = createFrontDoor(config, {
+    log,
+    metrics,
+    lessee,
+    bans,
+    jwt,
+    keyRing: createKeyRing(config.clients),
+    anonymous: createAnonymousLimiter({ ...config.anonymous, counter: parts.addresses }),
+    forwarder: createForwarder({ urls, connections, timeouts }),
+    upgrader: createHttpProxyUpgrader({ urls, timeouts }),
+  })
+  return {
+    async ready() {
+      await storeAnswers(stores.redis)
+      await Promise.all([bans.ready(), jwt?.ready()])
+    },
+    listen: (fd) => door.listen(fd),
+    async drain({ idleMs, atMostMs = Infinity }) {
+      const timeoutMs = Math.min(config.server.timeouts.drainMs, atMostMs)
+      log.draining({ inFlight: door.inFlight(), timeoutMs })
+      const cutOff = await door.drain({ timeoutMs, idleMs })
+      await lessee.drain()
+      log.drained({ cutOff })
+    },
+    async close() {
+      jwt?.close()
+      await Promise.allSettled([door.close(), bans.close(), stores.authority.close()])
+      await stores.redis?.close()
+    },
+    get bannedKeys() {
+      return bans.size
+    },
+  }
+}
+
+async function storeAnswers(redis: RedisStore | undefined): Promise<void> {
+  if (redis === undefined) return
+  const timer = new AbortController()
+  const answered = new Promise<void>((resolve) => redis.onRecovered(resolve))
+  await Promise.race([answered, sleep(STORE_AT_START_MS, undefined, { signal: timer.signal })])
+  timer.abort()
+}
+
+function createQuota({ config, metrics, stores }: ServingParts): Lessee {
+  return createLessee({
+    authority: stores.authority,
+    // Unique per boot: a restarted process must not be taken for the one before it.
+    processId: randomBytes(9).toString('base64url'),
+    clock: { nowMs: () => performance.now(), epochMs: () => Date.now() },
+    outage: config.store.onOutage,
+    lease: config.store.lease,
+    observe: metrics.quota,
+  })
+}
+
+function createVerifier(config: Config, log: Log): JwtVerifier | undefined {
+  return (
+    config.jwt &&
+    createJwtVerifier(config.jwt, {
+      clients: new Map(config.clients.map((client) => [client.id, client])),
+      plans: config.plans,
+      log: {
+        keySetFailed: (cause) => log.keySetFailed({ cause }),
+        keySetLoaded: () => undefined,
+        overloaded: () => undefined,
+      },
+    })
+  )
+}
+
+function createBans({ config, log, metrics, stores, strikes: counter }: ServingParts): BanBook {
+  const clientOf = new Map(
+    config.clients.flatMap(({ id, keys }) => keys.map((key) => [key.id, id])),
+  )
+  const { prefix, timeoutMs } = config.store
+  return createBanBook({
+    policy: config.bans,
+    store: stores.bans,
+    createStrikes: (onBan) =>
+      createStrikes({
+        policy: config.bans,
+        redis: stores.redis,
+        prefix,
+        timeoutMs,
+        onBan,
+        counter,
+      }),
+    loadTimeoutMs: timeoutMs,
+    observer: {
+      strike: () => metrics.strike(),
+      banned: (key, ban) => {
+        metrics.banned()
+        log.keyBanned({
+          key,
+          client: clientOf.get(key) ?? key.replace(/^jwt:/, ''),
+          forMs: ban.untilMs - ban.startedMs,
+          strikes: config.bans.strikes,
+        })
+      },
+      storeLost: () => log.banStoreLost(),
+      storeBack: () => log.banStoreBack(),
+      malformed: (where) => log.banMalformed({ where }),
+    },
+  })
+}
+
+/** The names of a configuration that bound the labels of metrics. */
+export const configNames = (config: Config): ConfigNames => ({
+  revision: config.revision,
+  plans: [...config.plans.keys()],
+  routes: config.routes.map(({ name }) => name),
+})

@@ -1,0 +1,103 @@
+/** Opens what the configuration says state is kept in: Redis for all hosts, or the store embedded in this process. */
+import type { BanStore } from './adapters/ban-store.ts'
+import { createMemoryBanStore } from './adapters/ban-store.ts'
+import { createRedisBanStore } from './adapters/ban-store-redis.ts'
+import { createSqliteBanStore } from './adapters/ban-store-sqlite.ts'
+import type { Log } from './adapters/log.ts'
+import type { Metrics } from './adapters/metrics.ts'
+import { connectRedis } from './adapters/redis.ts'
+import type { RedisStore } from './adapters/redis-store.ts'
+import type { Config } from './config/config.ts'
+import { openEmbeddedAuthority } from './quota/authority-embedded.ts'
+import { createRedisAuthority } from './quota/authority-redis.ts'
+import type { MemoryAuthority } from './quota/authority-memory.ts'
+import type { Authority } from './quota/protocol.ts'
+
+/** Where quota and bans are kept. */
+export interface Stores {
+  /** undefined: embedded, here or in the supervisor. */
+  readonly redis: RedisStore | undefined
+  readonly authority: Authority
+  readonly bans: BanStore
+}
+
+interface StoreParts {
+  readonly config: Config
+  readonly log: Log
+  readonly metrics: Metrics
+}
+
+/** The stores of a process that has no supervisor to ask. Throws an Error that names store.file when it cannot be opened. */
+export function openStores(parts: StoreParts): Stores {
+  const { config, log } = parts
+  const redis = connectStore(parts)
+  return redis === undefined
+    ? { redis, ...openEmbeddedStores(config, log) }
+    : { redis, ...redisStores(parts, redis) }
+}
+
+/** undefined without store.redis. onState: told when it is lost (false) and when it can be used (true). */
+export function connectStore({
+  config,
+  log,
+  metrics,
+  onState,
+}: StoreParts & { onState?: (available: boolean) => void }): RedisStore | undefined {
+  const { store } = config
+  if (store.redis === undefined) return undefined
+  const told = createOutageLog(config, log)
+  return connectRedis({
+    servers: store.redis,
+    timeoutMs: store.timeoutMs,
+    prefix: store.prefix,
+    onState: (available, cause) => {
+      metrics.quota.outage(available)
+      told(available, cause)
+      onState?.(available)
+    },
+  })
+}
+
+export function redisStores(
+  { config: { store }, metrics }: StoreParts,
+  redis: RedisStore,
+): Omit<Stores, 'redis'> {
+  const { prefix } = store
+  return {
+    authority: createRedisAuthority({ store: redis, prefix, observe: metrics.quota }),
+    bans: createRedisBanStore(redis, prefix),
+  }
+}
+
+export function openEmbeddedStores(
+  { store: { file } }: Config,
+  log: Log,
+): { readonly authority: MemoryAuthority; readonly bans: BanStore } {
+  const onDamaged = (keptAs: string): void => log.banFileDamaged({ keptAs })
+  const authority = openEmbeddedAuthority({
+    file,
+    clock: { epochMs: () => Date.now() },
+    onDamaged,
+    onFault: (error) => log.countersNotKept(error),
+    onRecovered: () => log.countersKept(),
+  })
+  const bans = file === undefined ? createMemoryBanStore() : createSqliteBanStore(file, onDamaged)
+  return { authority, bans }
+}
+
+/** Tells the log of a store that is lost, and for how long once it is back. */
+export function createOutageLog(
+  { store }: Config,
+  log: Log,
+): (available: boolean, cause?: string) => void {
+  let lostAtMs: number | undefined
+  return (available, cause = 'no usable answer within store.timeout') => {
+    if (!available) {
+      lostAtMs ??= performance.now()
+      return log.storeLost({ mode: store.onOutage, cause })
+    }
+    if (lostAtMs !== undefined)
+      log.storeBack({ outageMs: Math.round(performance.now() - lostAtMs) })
+    lostAtMs = undefined
+  }
+}

@@ -1,0 +1,30 @@
+/** Passes on what a worker writes in whole lines, so that lines of several workers never meet within one. */
+
+/** A line that never ends is cut here. */
+const LINE_CHARS = 256 * 1024
+
+/** write: takes whole lines, ends included. */
+export function createLineRelay(write: (lines: string) => void): {
+  take(text: string): void
+  /** Nothing more comes: what is left is a line. */
+  end(): void
+} {
+  let begun = ''
+  return {
+    take: (text) => {
+      const end = text.lastIndexOf('\n') + 1
+      if (end > 0) {
+        write(begun + text.slice(0, end))
+        begun = ''
+      }
+      begun += text.slice(end)
+      if (begun.length < LINE_CHARS) return
+      write(`${begun}\n`)
+      begun = ''
+    },
+    end: () => {
+      if (begun !== '') write(`${begun}\n`)
+      begun = ''
+    },
+  }
+}

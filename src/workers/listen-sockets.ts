@@ -1,0 +1,90 @@
+/**
+ * The sockets that workers listen on. The supervisor binds them and keeps them open, and each worker inherits one: so
+ * connections that wait in a socket's queue outlive the worker that was to take them, and a roll loses none. (A worker that
+ * opened its own with SO_REUSEPORT would reset those in its queue when it closes it.) Where the platform has SO_REUSEPORT
+ * there is one socket per worker and the kernel spreads connections over them; elsewhere all workers share one.
+ */
+import * as net from 'node:net'
+import { getSystemErrorName } from 'node:util'
+import type { ListenAddress } from '../config/config.ts'
+
+/** A bound socket on which nobody listens in this process. */
+export interface ListenSocket {
+  readonly fd: number
+  /** Once. */
+  close(): void
+}
+
+export interface ListenSockets {
+  /** The host as configured, with the port that port 0 became. */
+  readonly address: ListenAddress
+  /** The socket for a worker. */
+  open(): ListenSocket
+  close(): void
+}
+
+/** Rejects with Node's error if the address cannot be listened on, in use by others included. */
+export async function openListenSockets(listen: ListenAddress): Promise<ListenSockets> {
+  // SO_REUSEPORT would share a port that is taken; asked for alone it is refused.
+  const { host, port } = await probe(listen)
+  const shared = bindsAgain(host, port) ? undefined : bind({ host, port, reusePort: false })
+  return {
+    address: { host: listen.host, port },
+    open: () =>
+      shared === undefined
+        ? bind({ host, port, reusePort: true })
+        : { fd: shared.fd, close: () => undefined },
+    close: () => shared?.close(),
+  }
+}
+
+/** Listens for a moment, alone; resolves with the numeric address and the real port. */
+async function probe({ host, port }: ListenAddress): Promise<ListenAddress> {
+  const server = net.createServer((socket) => socket.destroy())
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject)
+    server.listen({ host, port, exclusive: true }, resolve)
+  })
+  const address = server.address() as net.AddressInfo
+  await new Promise((resolve) => server.close(resolve))
+  return { host: address.address, port: address.port }
+}
+
+/** Whether the platform lets several sockets share the address. */
+function bindsAgain(host: string, port: number): boolean {
+  try {
+    bind({ host, port, reusePort: true }).close()
+    return true
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    if (code === 'ENOTSUP' || code === 'EOPNOTSUPP' || code === 'ENOPROTOOPT') return false
+    throw error
+  }
+}
+
+interface Binding extends ListenAddress {
+  readonly reusePort: boolean
+}
+
+// Of Node.js 26.4; older ones have the same by the name that node:cluster uses.
+const { BoundSocket, _createServerHandle: createServerHandle } = net as {
+  readonly BoundSocket?: typeof net.BoundSocket
+  readonly _createServerHandle?: (
+    ...binding: [host: string, port: number, family: 4 | 6, fd: -1, flags: number]
+  ) => { readonly fd: number; close(): void } | number
+}
+const UV_TCP_REUSEPORT = 2
+
+function bind({ host, port, reusePort }: Binding): ListenSocket {
+  if (BoundSocket !== undefined) {
+    const socket = new BoundSocket({ host, port, reusePort })
+    return { fd: socket.fd(), close: () => socket.close() }
+  }
+  if (createServerHandle === undefined)
+    throw new Error('this Node.js cannot bind a socket for workers; write server.workers: 1')
+  const flags = reusePort ? UV_TCP_REUSEPORT : 0
+  const handle = createServerHandle(host, port, net.isIPv6(host) ? 6 : 4, -1, flags)
+  if (typeof handle === 'number')
+    throw Object.assign(new Error(`bind ${host}:${port}`), { code: getSystemErrorName(handle) })
+  return { fd: handle.fd, close: () => handle.close() }
+}

@@ -1,0 +1,56 @@
+/** What a supervisor and its workers say to each other over IPC. Types only; plain data, cloned on the way. */
+import type { AnswerBatch, CallBatch } from '../adapters/ipc-calls.ts'
+import type { MetricsSnapshot } from '../adapters/metrics.ts'
+import type { Config, ListenAddress } from '../config/config.ts'
+import type { BanRecord } from '../rules/ban-policy.ts'
+
+export interface StartMessage {
+  readonly kind: 'start'
+  /** From 1; on every log line of the worker. */
+  readonly number: number
+  readonly version: string
+  readonly config: Config
+  /** When the supervisor has taken the configuration, Unix time in ms. */
+  readonly takenAtMs: number
+}
+
+export interface Recall {
+  readonly client: string
+  readonly isUnknown: boolean
+}
+
+export type ToWorker =
+  | StartMessage
+  | AnswerBatch
+  /** See RecallListener. */
+  | { readonly kind: 'recall'; readonly recalls: readonly Recall[] }
+  | { readonly kind: 'banned'; readonly keyId: string; readonly ban: BanRecord }
+  /** Bans were pronounced that this worker was not told of: it is to read them all. */
+  | { readonly kind: 'missed' }
+  | { readonly kind: 'measure'; readonly id: number }
+  /** End after what is in flight; idleMs: see FrontDoor. */
+  | { readonly kind: 'drain'; readonly idleMs: number }
+
+/** Why a worker could not begin; `code` is Node's, such as EACCES. */
+export interface StartFault {
+  readonly message: string
+  readonly code: string | undefined
+  /** The public listener could not be had. */
+  readonly isListener: boolean
+}
+
+export type ToSupervisor =
+  | CallBatch
+  | { readonly kind: 'listening'; readonly address: ListenAddress }
+  | { readonly kind: 'failed'; readonly fault: StartFault }
+  /** Redis, as this worker sees it. */
+  | { readonly kind: 'store'; readonly available: boolean }
+  /** id: of the question; undefined: a worker's last. */
+  | {
+      readonly kind: 'measured'
+      readonly id: number | undefined
+      readonly snapshot: MetricsSnapshot
+    }
+
+/** Descriptor under which a worker finds the socket that it listens on; 3 is the IPC channel. */
+export const LISTEN_FD = 4

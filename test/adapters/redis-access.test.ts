@@ -1,0 +1,177 @@
+/** Users of Redis with few rights: what the documentation lists is enough, and what is missing is an outage at most. */
+import { readFileSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { createCounter } from '../../src/adapters/limiters.ts'
+import { connectRedis } from '../../src/adapters/redis.ts'
+import { createRedisBanStore } from '../../src/adapters/ban-store-redis.ts'
+import { StoreUnavailable, type RedisStore } from '../../src/adapters/redis-store.ts'
+import { createRedisAuthority } from '../../src/quota/authority-redis.ts'
+import { until } from '../helpers/controlled-authority.ts'
+import { startRedisServer, type RedisServer } from '../helpers/redis-server.ts'
+
+const USER = 'gate:way'
+const PASSWORD = 'p@ss /:%#?'
+/** As config/gateway.yaml tells it. */
+const rights = (): string[] => {
+  const text = readFileSync(new URL('../../config/gateway.yaml', import.meta.url), 'utf8')
+  const [, first = '', second = ''] =
+    /^ +# +(~tollgate:\* &tollgate:\*.*)\n +# +(\+.*)$/m.exec(text) ?? []
+  return `${first} ${second}`.trim().split(/\s+/)
+}
+
+describe('a user with the rights that the configuration file lists', () => {
+  let server: RedisServer
+  let store: RedisStore
+  let states: string[]
+  beforeAll(async () => {
+    server = await startRedisServer()
+    server.cli('ACL', 'SETUSER', 'default', 'off')
+  })
+  afterAll(() => server.stop())
+
+  const admin = (...args: string[]): string =>
+    server.cli('--no-auth-warning', '--user', 'admin', '--pass', 'admin', ...args)
+  const grant = (...rules: string[]): string => admin('ACL', 'SETUSER', USER, ...rules)
+
+  beforeAll(async () => {
+    await server.restart()
+    server.cli('ACL', 'SETUSER', 'admin', 'on', '>admin', '~*', '&*', '+@all')
+    admin('ACL', 'SETUSER', 'default', 'off')
+  })
+  beforeEach(() => {
+    grant('reset', 'on', `>${PASSWORD}`, ...rights())
+    const login = `${encodeURIComponent(USER)}:${encodeURIComponent(PASSWORD)}`
+    states = []
+    store = connectRedis({
+      url: `redis://${login}@127.0.0.1:${server.port}`,
+      timeoutMs: 1_000,
+      onState: (available, cause) => states.push(available ? 'up' : cause),
+    })
+  })
+  afterEach(() => store.close())
+
+  const request = {
+    process: 'p',
+    sequence: 1,
+    limits: { perMinute: 10, perDay: 100 },
+    minute: { index: -1, used: 0, held: 0 },
+    day: { index: -1, used: 0, held: 0 },
+    need: 1,
+    want: 1,
+  }
+
+  it('is all the gateway needs: quotas, bans, strikes and messages', async () => {
+    await until(() => store.available)
+    const authority = createRedisAuthority({ store, prefix: 'tollgate' })
+    const recalled: string[] = []
+    authority.onRecall?.((client) => recalled.push(client))
+    let client = 0
+    // A client that Redis does not know makes it ask for what others hold.
+    await until(async () => {
+      client += 1
+      const reply = await authority.take({ ...request, client: `client-${client}` })
+      expect(reply).toMatchObject({ status: 'granted' })
+      return recalled.length > 0
+    })
+    const bans = createRedisBanStore(store, 'tollgate')
+    const ban = { startedMs: Date.now(), untilMs: Date.now() + 60_000, count: 1 }
+    await bans.save('key-1', ban)
+    expect((await bans.load()).size).toBe(1)
+    await bans.forget('key-1', ban)
+    expect((await bans.load()).size).toBe(0)
+    await bans.close()
+    const counter = createCounter({
+      redis: store,
+      keyPrefix: 'tollgate:strikes',
+      points: 5,
+      lifetimeMs: 60_000,
+      timeoutMs: 1_000,
+    })
+    expect(await counter.add('key-1', 2)).toBe(2)
+    expect(admin('GET', 'tollgate:strikes:key-1')).toBe('2')
+    await counter.reset('key-1')
+    expect(admin('EXISTS', 'tollgate:strikes:key-1')).toBe('0')
+    expect(states.at(-1)).toBe('up')
+  })
+
+  it.each(['-eval', '-hset', '-pexpireat', '-time', 'resetkeys'])(
+    'less one of them (%s) is an outage with a name, decided at once, and over when it is granted',
+    async (rule) => {
+      await until(() => store.available)
+      const authority = createRedisAuthority({ store, prefix: 'tollgate' })
+      grant(rule)
+      admin('SCRIPT', 'FLUSH')
+      // The next connection has to send the script whole.
+      admin('CLIENT', 'KILL', 'TYPE', 'normal')
+      await until(() => !store.available)
+      for (let n = 0; n < 50; n++)
+        expect(() => authority.take({ ...request, client: 'late' })).toThrow(StoreUnavailable)
+      await sleep(700)
+      await until(() => !store.available)
+      expect(states.filter((state) => state === 'NOPERM').length).toBeLessThan(4)
+      grant(...rights())
+      const grantedMs = performance.now()
+      await until(() => store.available)
+      expect(performance.now() - grantedMs).toBeLessThan(2_000 + 500)
+      expect(await authority.take({ ...request, client: 'late' })).toBeDefined()
+    },
+  )
+
+  it('less one that no probe can try is away and back no oftener than once a second', async () => {
+    await until(() => store.available)
+    const authority = createRedisAuthority({ store, prefix: 'tollgate' })
+    await authority.take({ ...request, client: 'first' })
+    grant('-evalsha')
+    const startedMs = performance.now()
+    for (let sequence = 2; performance.now() - startedMs < 3_500; sequence++) {
+      const take = async (): Promise<unknown> =>
+        authority.take({ ...request, client: 'first', sequence })
+      await expect(take()).rejects.toThrow(StoreUnavailable)
+      await sleep(10)
+    }
+    expect(states.filter((state) => state === 'NOPERM').length).toBeLessThan(6)
+    grant(...rights())
+    await until(() => store.available, 2_500)
+  })
+
+  it('less the channels decides as ever, hears nothing, and does not storm the server', async () => {
+    grant('resetchannels')
+    await until(() => store.available)
+    const authority = createRedisAuthority({ store, prefix: 'tollgate' })
+    const recalled: string[] = []
+    authority.onRecall?.((client) => recalled.push(client))
+    const connections = (): number =>
+      Number(/total_connections_received:(\d+)/.exec(admin('INFO', 'stats'))?.[1])
+    await sleep(200)
+    const before = connections()
+    for (let n = 0; n < 20; n++) {
+      expect(await authority.take({ ...request, client: `mute-${n}` })).toMatchObject({
+        status: 'granted',
+      })
+      await sleep(100)
+    }
+    // Two of them are those of redis-cli.
+    expect(connections() - before).toBeLessThan(2 + 3)
+    expect([recalled, states.at(-1)]).toEqual([[], 'up'])
+    grant(...rights())
+    let client = 0
+    await until(async () => {
+      client += 1
+      await authority.take({ ...request, client: `heard-${client}` })
+      return recalled.length > 0
+    })
+  })
+
+  it('is away under a wrong password, and says so', async () => {
+    await store.close()
+    states = []
+    store = connectRedis({
+      url: `redis://gate%3Away:wrong@127.0.0.1:${server.port}`,
+      timeoutMs: 1_000,
+      onState: (available, cause) => states.push(available ? 'up' : cause),
+    })
+    await until(() => states.length > 0)
+    expect(states).toEqual(['WRONGPASS'])
+  })
+})

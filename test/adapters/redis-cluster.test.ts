@@ -1,0 +1,279 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { connectRedis } from '../../src/adapters/redis.ts'
+import {
+  StoreUnavailable,
+  type RedisScript,
+  type RedisStore,
+} from '../../src/adapters/redis-store.ts'
+import { until } from '../helpers/controlled-authority.ts'
+import { isMaster } from '../helpers/redis-shared.ts'
+import { startRedisCluster, type RedisCluster } from '../helpers/redis-cluster.ts'
+
+const TIMEOUT_MS = 100
+/** For what must not fail only because the machine is busy with other tests. */
+const PATIENT_MS = 5_000
+/** What a bounded call may take beyond its bound, on such a machine. */
+const LATE_MS = 600
+
+interface Connected {
+  readonly store: RedisStore
+  readonly count: RedisScript
+  readonly states: boolean[]
+  readonly causes: string[]
+  readonly timeoutMs: number
+  recoveries: number
+}
+
+const open: RedisStore[] = []
+afterEach(async () => {
+  for (const store of open.splice(0)) await store.close()
+})
+
+function connect(cluster: RedisCluster, timeoutMs = TIMEOUT_MS): Connected {
+  const states: boolean[] = []
+  const causes: string[] = []
+  const nodes = cluster.masters.map(({ port }) => ({ host: '127.0.0.1', port }))
+  const store = connectRedis({
+    servers: { kind: 'cluster', nodes, username: undefined, password: undefined, tls: undefined },
+    timeoutMs,
+    onState: (available, cause) => {
+      states.push(available)
+      causes.push(cause)
+    },
+  })
+  open.push(store)
+  const text = "return { redis.call('HINCRBY', KEYS[1], 'n', 1) }"
+  const count = store.script({ name: 'count', text, keyCount: 1 })
+  const connected = { store, count, states, causes, timeoutMs, recoveries: 0 }
+  store.onRecovered(() => (connected.recoveries += 1))
+  return connected
+}
+
+/** One key for each master, in their order. */
+function keysOf(cluster: RedisCluster): string[] {
+  const keys = Array.from({ length: 26 }, (_, at) => `key:{k${at}}`)
+  return cluster.masters.map((master) => {
+    const key = keys.find((candidate) => cluster.ownerOf(candidate) === master)
+    if (key === undefined) throw new Error('no key falls to this master')
+    return key
+  })
+}
+
+/** Counts at the key; the total, or undefined when the store says it is away. Fails when that took too long. */
+async function counted({ count, timeoutMs }: Connected, key: string): Promise<number | undefined> {
+  const startedMs = performance.now()
+  try {
+    const [total] = await count.run({ keys: [key], args: [] })
+    return Number(total)
+  } catch (fault) {
+    expect(fault).toBeInstanceOf(StoreUnavailable)
+    return undefined
+  } finally {
+    expect(performance.now() - startedMs).toBeLessThan(timeoutMs + LATE_MS)
+  }
+}
+
+describe('a cluster whose masters have replicas', () => {
+  let cluster: RedisCluster
+  beforeAll(async () => {
+    cluster = await startRedisCluster()
+  })
+  afterAll(() => cluster.stop())
+
+  it('serves the keys of every master, and is told of once', async () => {
+    const connected = connect(cluster, PATIENT_MS)
+    await until(() => connected.states.length > 0)
+    expect([connected.states, connected.recoveries]).toEqual([[true], 1])
+    const { store } = connected
+    for (const key of keysOf(cluster)) {
+      expect(await counted(connected, `${key}:first`)).toBe(1)
+      await store.hset(`${key}:hash`, 'field', 'value')
+      expect({ ...(await store.hgetall(`${key}:hash`)) }).toEqual({ field: 'value' })
+      await store.hdel(`${key}:hash`, 'field')
+      expect({ ...(await store.hgetall(`${key}:hash`)) }).toEqual({})
+    }
+  })
+
+  it('hears what a script publishes on any master', async () => {
+    const { store, states } = connect(cluster, PATIENT_MS)
+    const heard: string[] = []
+    let subscribed = 0
+    await until(() => states.length > 0)
+    store.subscribe('news', {
+      message: (text) => void heard.push(text),
+      subscribed: () => void (subscribed += 1),
+    })
+    await until(() => subscribed > 0)
+    const text = "redis.call('PUBLISH', ARGV[1], KEYS[1]) return {}"
+    const tell = store.script({ name: 'tell', text, keyCount: 1 })
+    const keys = keysOf(cluster)
+    for (const key of keys) await tell.run({ keys: [key], args: ['news'] })
+    await until(() => heard.length === keys.length)
+    expect(heard.sort()).toEqual(keys.sort())
+  })
+
+  it('forgets no script when every node has', async () => {
+    const connected = connect(cluster, PATIENT_MS)
+    await until(() => connected.states.length > 0)
+    const keys = keysOf(cluster)
+    for (const key of keys) await counted(connected, `${key}:flushed`)
+    for (const { cli } of [...cluster.masters, ...cluster.replicas]) cli('SCRIPT', 'FLUSH')
+    for (const key of keys) expect(await counted(connected, `${key}:flushed`)).toBe(2)
+    expect(connected.states).toEqual([true])
+  })
+
+  it('counts each call once while its slot moves to another master', async () => {
+    const connected = connect(cluster, PATIENT_MS)
+    await until(() => connected.states.length > 0)
+    const [, from, to] = cluster.masters
+    if (from === undefined || to === undefined) throw new Error('no masters')
+    // Not the slot of a key of the other tests.
+    const tags = Array.from({ length: 100 }, (_, at) => `moving:{${at}}`)
+    const key = tags.find((candidate) => cluster.ownerOf(candidate) === from) ?? ''
+    const slot = from.cli('CLUSTER', 'KEYSLOT', key)
+    let answers = 0
+    const over = new AbortController()
+    const load = (async () => {
+      while (!over.signal.aborted) {
+        if ((await counted(connected, key)) !== undefined) answers += 1
+        await sleep(2)
+      }
+    })()
+    await until(() => answers > 10)
+    const [fromId, toId] = [from.cli('CLUSTER', 'MYID'), to.cli('CLUSTER', 'MYID')]
+    to.cli('CLUSTER', 'SETSLOT', slot, 'IMPORTING', fromId)
+    from.cli('CLUSTER', 'SETSLOT', slot, 'MIGRATING', toId)
+    from.cli('MIGRATE', '127.0.0.1', String(to.port), key, '0', '1000')
+    // Now the old master sends each call on with ASK, and the slot with MOVED once the new one has it.
+    const asked = answers
+    await until(() => answers > asked + 20)
+    for (const { cli } of [to, from]) cli('CLUSTER', 'SETSLOT', slot, 'NODE', toId)
+    const moved = answers
+    await until(() => answers > moved + 20)
+    over.abort()
+    await load
+    expect(Number(to.cli('HGET', key, 'n'))).toBe(answers)
+    expect(connected.states).toEqual([true])
+  })
+
+  it.each([
+    { how: 'frozen', end: (at: number) => async () => cluster.masters[at]?.freeze(), at: 1 },
+    { how: 'killed', end: (at: number) => async () => cluster.masters[at]?.kill(), at: 2 },
+  ])(
+    'goes on with the replica of a master that is $how, and never stops for the others',
+    async ({ end, at }) => {
+      const connected = connect(cluster, 400)
+      await until(() => connected.states.at(-1) === true)
+      const statesBefore = connected.states.length
+      const keys = keysOf(cluster).map((key) => `${key}:failover`)
+      const [lost = '', other = ''] = [keys[at], keys[0]]
+      for (const key of keys) await counted(connected, key)
+      let subscribed = 0
+      const heard: string[] = []
+      connected.store.subscribe('failover', {
+        message: (text) => void heard.push(text),
+        subscribed: () => void (subscribed += 1),
+      })
+      await until(() => subscribed > 0)
+      const { recoveries } = connected
+      await end(at)()
+      const replica = cluster.replicas[at]
+      while (!(await isMaster(replica?.port ?? 0))) {
+        await Promise.all([1, 2, 3].map(() => counted(connected, lost)))
+        expect(await counted(connected, other)).toBeGreaterThan(1)
+        await sleep(20)
+      }
+      const promotedMs = performance.now()
+      await until(async () => (await counted(connected, lost)) !== undefined)
+      expect(performance.now() - promotedMs).toBeLessThan(2_000 + 500)
+      await until(() => connected.states.at(-1) === true)
+      expect(connected.states.slice(statesBefore)).toEqual([false, true])
+      expect(connected.recoveries).toBeGreaterThan(recoveries)
+      await until(async () => {
+        await connected.store.publish('failover', 'still there').catch(() => undefined)
+        return heard.length > 0
+      })
+      cluster.masters[at]?.thaw()
+    },
+    40_000,
+  )
+})
+
+describe('a cluster whose masters have no replicas', () => {
+  let cluster: RedisCluster
+  beforeAll(async () => {
+    cluster = await startRedisCluster({ replicas: false })
+  })
+  afterAll(() => cluster.stop())
+
+  it('fails at once for the keys of a master that is down, serves the others, and is whole when it is back', async () => {
+    const connected = connect(cluster)
+    await until(() => connected.states.length > 0)
+    const [lost = '', ...others] = keysOf(cluster)
+    const { recoveries } = connected
+    await cluster.masters[0]?.kill()
+    await until(() => connected.states.length === 2)
+    expect(connected.states).toEqual([true, false])
+    for (let round = 0; round < 100; round++) {
+      expect(() => connected.count.run({ keys: [lost], args: [] })).toThrow(StoreUnavailable)
+      for (const key of others) expect(await counted(connected, key)).toBe(round + 1)
+      await sleep(10)
+    }
+    expect(connected.store.available).toBe(true)
+    await expect(connected.store.hgetall(lost)).rejects.toThrow(StoreUnavailable)
+    await cluster.masters[0]?.restart()
+    const backMs = performance.now()
+    await until(async () => (await counted(connected, lost)) !== undefined)
+    expect(performance.now() - backMs).toBeLessThan(2_000 + 500)
+    expect(connected.states).toEqual([true, false, true])
+    expect(connected.recoveries).toBeGreaterThan(recoveries)
+  })
+
+  it('takes a master without memory for that one alone, and says why', async () => {
+    const connected = connect(cluster, PATIENT_MS)
+    await until(() => connected.states.length > 0)
+    const [full = '', ...others] = keysOf(cluster).map((key) => `${key}:memory`)
+    cluster.masters[0]?.cli('CONFIG', 'SET', 'maxmemory', '1')
+    await until(async () => {
+      expect(await counted(connected, full)).toBeUndefined()
+      return connected.states.at(-1) === false
+    })
+    expect(connected.causes.at(-1)).toBe('OOM')
+    for (const key of others) expect(await counted(connected, key)).toBe(1)
+    cluster.masters[0]?.cli('CONFIG', 'SET', 'maxmemory', '0')
+    await until(() => connected.states.at(-1) === true, 2_500)
+    expect(await counted(connected, full)).toBe(1)
+  })
+
+  it('bounds every call while all masters are frozen, and is back when they are', async () => {
+    const connected = connect(cluster)
+    await until(() => connected.states.length > 0)
+    const keys = keysOf(cluster)
+    for (const master of cluster.masters) master.freeze()
+    for (let round = 0; round < 4; round++)
+      expect(await Promise.all(keys.map((key) => counted(connected, key)))).toEqual(
+        keys.map(() => undefined),
+      )
+    expect([connected.store.available, connected.causes.at(-1)]).toEqual([false, 'timeout'])
+    await sleep(1_500)
+    for (const master of cluster.masters) master.thaw()
+    const backMs = performance.now()
+    await until(() => connected.states.at(-1) === true)
+    expect(performance.now() - backMs).toBeLessThan(2_000 + 500)
+    for (const key of keys) expect(await counted(connected, key)).toBeGreaterThan(0)
+  })
+
+  it('is found later when no node is there at the start', async () => {
+    const [key = ''] = keysOf(cluster)
+    for (const master of cluster.masters) await master.kill()
+    const connected = connect(cluster)
+    await until(() => connected.states.length > 0)
+    expect(connected.states).toEqual([false])
+    expect(connected.causes).toEqual(['connection lost'])
+    expect(await counted(connected, key)).toBeUndefined()
+    for (const master of cluster.masters) await master.restart()
+    await until(() => connected.states.at(-1) === true)
+    expect(await counted(connected, key)).toBe(1)
+  })
+})

@@ -1,0 +1,243 @@
+import { spawn, type ChildProcess } from 'node:child_process'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import type { RedisConfig, RedisTlsConfig } from '../../src/config/config.ts'
+import { connectRedis } from '../../src/adapters/redis.ts'
+import type { RedisStore } from '../../src/adapters/redis-store.ts'
+import { readRedisTls } from '../../src/adapters/redis-tls.ts'
+import { until } from '../helpers/controlled-authority.ts'
+import { freePort, waitForPort } from '../helpers/redis-server.ts'
+import { flags } from '../helpers/redis-shared.ts'
+import {
+  makeCertificates,
+  startTlsRedisServer,
+  type Certificate,
+  type Certificates,
+  type TlsRedisServer,
+} from '../helpers/redis-tls.ts'
+
+let certificates: Certificates
+let server: TlsRedisServer
+const open: RedisStore[] = []
+beforeAll(async () => {
+  certificates = makeCertificates()
+  server = await startTlsRedisServer(certificates, certificates.server)
+})
+afterEach(async () => {
+  for (const store of open.splice(0)) await store.close()
+})
+afterAll(async () => {
+  await server.stop()
+  certificates.remove()
+})
+
+const none = { username: undefined, password: undefined }
+const files = (
+  ca: string | undefined,
+  own: Certificate | undefined,
+  serverName?: string,
+): RedisTlsConfig => ({
+  caFile: ca,
+  certFile: own?.cert,
+  keyFile: own?.key,
+  serverName,
+})
+
+const serverAt = (port: number, tls: RedisTlsConfig): RedisConfig => ({
+  kind: 'server',
+  address: { host: '127.0.0.1', port },
+  db: 0,
+  ...none,
+  tls,
+})
+
+/** Connects and waits for the first state; the cause tells why, if it is not available. */
+async function connect(servers: RedisConfig): Promise<{ store: RedisStore; cause: string }> {
+  const told: { available: boolean; cause: string }[] = []
+  const store = connectRedis({
+    servers,
+    timeoutMs: 150,
+    onState: (available, cause) => told.push({ available, cause }),
+  })
+  open.push(store)
+  await until(() => told.length > 0)
+  return { store, cause: told[0]?.available === true ? '' : (told[0]?.cause ?? '') }
+}
+
+async function expectServed(store: RedisStore): Promise<void> {
+  await until(() => store.available)
+  await store.hset('hash', 'field', 'value')
+  expect({ ...(await store.hgetall('hash')) }).toEqual({ field: 'value' })
+  const heard: string[] = []
+  store.subscribe('news', { message: (text) => heard.push(text), subscribed: () => undefined })
+  await until(async () => {
+    await store.publish('news', 'text')
+    return heard.length > 0
+  })
+}
+
+describe('Redis behind TLS', () => {
+  it('is served with the right authority and the certificate of the client', async () => {
+    const { store } = await connect(
+      serverAt(server.tlsPort, files(certificates.ca, certificates.client)),
+    )
+    await expectServed(store)
+  })
+
+  it('keeps its place over a restart of the server', async () => {
+    const { store } = await connect(
+      serverAt(server.tlsPort, files(certificates.ca, certificates.client)),
+    )
+    await until(() => store.available)
+    await server.restart()
+    await expectServed(store)
+  })
+
+  it('is not served when it is of an unknown authority, whatever the environment says', async () => {
+    const environment = process.env['NODE_TLS_REJECT_UNAUTHORIZED']
+    process.env['NODE_TLS_REJECT_UNAUTHORIZED'] = '0'
+    try {
+      const { foreign, client } = certificates
+      const { store, cause } = await connect(serverAt(server.tlsPort, files(foreign.ca, client)))
+      expect([store.available, cause]).toEqual([false, 'SELF_SIGNED_CERT_IN_CHAIN'])
+      const { cause: standard } = await connect(
+        serverAt(server.tlsPort, files(undefined, undefined)),
+      )
+      expect(standard).toBe('SELF_SIGNED_CERT_IN_CHAIN')
+    } finally {
+      if (environment === undefined) delete process.env['NODE_TLS_REJECT_UNAUTHORIZED']
+      else process.env['NODE_TLS_REJECT_UNAUTHORIZED'] = environment
+    }
+  })
+
+  it('is not served without a certificate of its authority, which the server asks for', async () => {
+    for (const own of [undefined, certificates.foreign]) {
+      const { store, cause } = await connect(serverAt(server.tlsPort, files(certificates.ca, own)))
+      expect([store.available, cause]).toEqual([false, expect.stringMatching(/^ERR_SSL_|^ECONN/)])
+    }
+  })
+
+  it('is held to the name given, where that is not the host', async () => {
+    const { ca, client, misnamed } = certificates
+    const other = await startTlsRedisServer(certificates, misnamed)
+    try {
+      const plain = await connect(serverAt(other.tlsPort, files(ca, client)))
+      expect(plain.cause).toBe('ERR_TLS_CERT_ALTNAME_INVALID')
+      const wrong = await connect(serverAt(other.tlsPort, files(ca, client, 'redis.internal')))
+      expect(wrong.cause).toBe('ERR_TLS_CERT_ALTNAME_INVALID')
+      const named = await connect(serverAt(other.tlsPort, files(ca, client, 'other.internal')))
+      await expectServed(named.store)
+    } finally {
+      await other.stop()
+    }
+  })
+
+  it('is served as a cluster', async () => {
+    const { ca, client } = certificates
+    const options = flags({
+      'cluster-enabled': 'yes',
+      'cluster-port': await freePort(),
+      'tls-cluster': 'yes',
+      // A node that has met no other does not know its own address.
+      'cluster-announce-ip': '127.0.0.1',
+    })
+    const node = await startTlsRedisServer(certificates, certificates.server, ...options)
+    try {
+      node.cli('CLUSTER', 'ADDSLOTSRANGE', '0', '16383')
+      const { store } = await connect({
+        kind: 'cluster',
+        nodes: [{ host: '127.0.0.1', port: node.tlsPort }],
+        ...none,
+        tls: files(ca, client, 'redis.internal'),
+      })
+      await expectServed(store)
+    } finally {
+      await node.stop()
+    }
+  })
+
+  it('is found through a sentinel behind TLS', async () => {
+    const { ca, client, server: own } = certificates
+    const directory = mkdtempSync(join(tmpdir(), 'tollgate-sentinel-'))
+    const [port, tlsPort] = [await freePort(), await freePort()]
+    const lines = [
+      `port ${port}`,
+      `tls-port ${tlsPort}`,
+      'bind 127.0.0.1',
+      `dir ${directory}`,
+      `tls-ca-cert-file ${ca}`,
+      `tls-cert-file ${own.cert}`,
+      `tls-key-file ${own.key}`,
+      'tls-replication yes',
+      `sentinel monitor quota 127.0.0.1 ${server.tlsPort} 1`,
+    ]
+    const file = join(directory, 'sentinel.conf')
+    writeFileSync(file, `${lines.join('\n')}\n`)
+    const sentinel = spawn('redis-server', [file, '--sentinel'], { stdio: 'ignore' })
+    try {
+      await waitForPort(port, sentinel)
+      const { store } = await connect({
+        kind: 'sentinels',
+        sentinels: [{ host: '127.0.0.1', port: tlsPort }],
+        name: 'quota',
+        db: 0,
+        ...none,
+        sentinelUsername: undefined,
+        sentinelPassword: undefined,
+        tls: files(ca, client),
+      })
+      await expectServed(store)
+    } finally {
+      await ended(sentinel)
+      rmSync(directory, { recursive: true, force: true })
+    }
+  })
+})
+
+async function ended(child: ChildProcess): Promise<void> {
+  const exit = new Promise((resolve) => child.once('exit', resolve))
+  child.kill('SIGKILL')
+  await exit
+}
+
+describe('files for TLS that are of no use', () => {
+  const garbage = (): string => {
+    const file = join(certificates.ca, '..', 'garbage.pem')
+    writeFileSync(file, '-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n')
+    return file
+  }
+
+  it('are refused with key, file and remedy', () => {
+    const { ca, client, server: other } = certificates
+    const fault = (tls: RedisTlsConfig): string => {
+      try {
+        readRedisTls(tls)
+      } catch (error) {
+        return (error as Error).message
+      }
+      return 'none'
+    }
+    expect(fault(files(ca, client))).toBe('none')
+    expect(fault(files('/nowhere/ca.pem', undefined))).toBe(
+      'store.redis.tls.ca: /nowhere/ca.pem cannot be read (ENOENT); check its name and permissions',
+    )
+    const bad = garbage()
+    expect(fault(files(bad, undefined))).toMatch(
+      /^store\.redis\.tls\.ca: \S+garbage\.pem cannot be used \(\w+\); give the PEM certificates of the authorities to trust$/,
+    )
+    expect(fault(files(client.key, undefined))).toMatch(
+      /^store\.redis\.tls\.ca: \S+client\.key cannot be used \(not PEM\);/,
+    )
+    expect(fault(files(ca, { cert: bad, key: client.key }))).toMatch(
+      /^store\.redis\.tls\.cert: \S+garbage\.pem cannot be used \(\w+\); give the PEM certificate /,
+    )
+    expect(fault(files(ca, { cert: client.cert, key: other.key }))).toMatch(
+      /^store\.redis\.tls\.key: \S+server\.key cannot be used \(ERR_OSSL_X509_KEY_VALUES_MISMATCH\); give the PEM private key of tls\.cert, not encrypted$/,
+    )
+    expect(fault(files(ca, { cert: client.cert, key: client.cert }))).toMatch(
+      /^store\.redis\.tls\.key: \S+client\.pem cannot be used /,
+    )
+  })
+})

@@ -1,0 +1,227 @@
+import { once } from 'node:events'
+import { randomBytes } from 'node:crypto'
+import { fork } from 'node:child_process'
+import {
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { openSqliteFile, type SqliteFile } from '../../src/adapters/sqlite-file.ts'
+
+let directory: string
+let folder: string
+let file: string
+beforeAll(() => {
+  directory = mkdtempSync(join(tmpdir(), 'tollgate-sqlite-'))
+})
+afterAll(() => rmSync(directory, { recursive: true }))
+beforeEach(() => {
+  folder = mkdtempSync(join(directory, 'store-'))
+  file = join(folder, 'store.db')
+})
+
+const neverDamaged = (keptAs: string) => {
+  throw new Error(`set aside as ${keptAs}`)
+}
+const open = (onDamaged: (keptAs: string) => void = neverDamaged) => openSqliteFile(file, onDamaged)
+
+const insert = 'INSERT INTO bans (key_id, until_ms, count, started_ms) VALUES (?, 1, 1, 1)'
+const keyIds = async (store: SqliteFile) =>
+  (await store.read('SELECT key_id FROM bans')).map(({ key_id: id }) => id)
+
+/** A file of another program, or of another release. */
+function write(sql: string): void {
+  const database = new DatabaseSync(file)
+  database.exec(sql)
+  database.close()
+}
+
+/** A file as a gateway has left it, with enough rows to have many pages. */
+async function writeStore(): Promise<void> {
+  const store = open()
+  await store.write(insert, [Array.from({ length: 2_000 }, (_, n) => `key-${n}`)])
+  await store.close()
+}
+
+describe('store.file', () => {
+  it('keeps what was written, and leaves one file behind when it is closed', async () => {
+    const store = open()
+    await store.write(insert, [['one', 'two']])
+    await store.close()
+    expect(readdirSync(folder)).toEqual(['store.db'])
+    const again = open()
+    expect(again.readNow('SELECT key_id FROM bans')).toEqual([{ key_id: 'one' }, { key_id: 'two' }])
+    await again.close()
+  })
+
+  it('writes all rows of a call or none, and goes on after a fault', async () => {
+    const store = open()
+    await expect(store.write(insert, [['one', 'two', 'one']])).rejects.toThrow(
+      `store.file ${file} failed: UNIQUE constraint failed: bans.key_id`,
+    )
+    expect(await keyIds(store)).toEqual([])
+    await store.write(insert, [['one']])
+    expect(await keyIds(store)).toEqual(['one'])
+    await store.close()
+  })
+
+  it('is one connection for all who open it in one process; the last one closes it', async () => {
+    const [bans, counters] = [open(), open()]
+    await bans.write(insert, [['one']])
+    await bans.close()
+    await bans.close()
+    expect(await keyIds(counters)).toEqual(['one'])
+    await counters.close()
+    await expect(counters.write(insert, [['two']])).rejects.toThrow('is closed')
+    const later = open()
+    expect(await keyIds(later)).toEqual(['one'])
+    await later.close()
+  })
+
+  it('says that the disk is full, and is whole again when there is room', async () => {
+    const store = open()
+    const [before] = await store.read('PRAGMA page_count')
+    await store.read(`PRAGMA max_page_count = ${Number(before?.['page_count'])}`)
+    const many = Array.from({ length: 5_000 }, (_, n) => `key-${n}`)
+    await expect(store.write(insert, [many])).rejects.toThrow(
+      `store.file ${file} cannot be written, as the disk is full; make room`,
+    )
+    expect(await keyIds(store)).toEqual([])
+    await store.read('PRAGMA max_page_count = 100000')
+    await store.write(insert, [many])
+    expect(await keyIds(store)).toHaveLength(5_000)
+    await store.close()
+  })
+
+  it('of a release that kept bans alone is taken over', async () => {
+    write(`CREATE TABLE bans (key_id TEXT PRIMARY KEY, until_ms INTEGER NOT NULL, count INTEGER NOT NULL,
+      started_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID; INSERT INTO bans VALUES ('old', 5, 1, 1)`)
+    const store = open()
+    expect(await keyIds(store)).toEqual(['old'])
+    expect(await store.read('SELECT client FROM quota')).toEqual([])
+    await store.close()
+  })
+
+  it('of no bytes is begun, as a crash in the very first moment leaves it', async () => {
+    writeFileSync(file, '')
+    const store = open()
+    expect(await keyIds(store)).toEqual([])
+    await store.close()
+    expect(readdirSync(folder)).toEqual(['store.db'])
+  })
+})
+
+describe('a damaged store.file', () => {
+  const damages: [string, () => void | Promise<void>][] = [
+    ['holds random bytes', () => writeFileSync(file, randomBytes(10_000))],
+    ['holds a few bytes', () => writeFileSync(file, 'some notes')],
+    [
+      'was cut off within a page',
+      async () => {
+        await writeStore()
+        truncateSync(file, 9_000)
+      },
+    ],
+    [
+      'was cut off after its first page',
+      async () => {
+        await writeStore()
+        truncateSync(file, 4_096)
+      },
+    ],
+    [
+      'has a torn page',
+      async () => {
+        await writeStore()
+        const bytes = readFileSync(file)
+        bytes.fill(0xff, 13_000, 16_000)
+        writeFileSync(file, bytes)
+      },
+    ],
+    ['holds the tables of something else', () => write('CREATE TABLE notes (text TEXT)')],
+    [
+      'has columns of something else',
+      () => write('PRAGMA application_id = 0x746f6c6c; CREATE TABLE bans (name TEXT)'),
+    ],
+  ]
+  it.each(damages)('that %s is kept under another name, and a new one begun', async (_, damage) => {
+    await damage()
+    const damaged = readFileSync(file)
+    const onDamaged = vi.fn<(keptAs: string) => void>()
+    const store = open(onDamaged)
+    await store.write(insert, [['one']])
+    await store.close()
+    expect(onDamaged).toHaveBeenCalledOnce()
+    const keptAs = onDamaged.mock.calls[0]?.[0] ?? ''
+    expect(keptAs).toMatch(/store\.db\.damaged-\d+$/)
+    expect(readFileSync(keptAs).equals(damaged)).toBe(true)
+    expect(readdirSync(folder)).toHaveLength(2)
+    const again = open()
+    expect(await keyIds(again)).toEqual(['one'])
+    await again.close()
+  })
+})
+
+describe('a store.file that cannot be had', () => {
+  const unusable =
+    /^store\.file .* cannot be opened; it must be a file that this user may read and write.*; mend that, or name another file/
+
+  it('as it is a folder, or lies below a file, is refused with what to do', () => {
+    expect(() => openSqliteFile(folder, neverDamaged)).toThrow(unusable)
+    writeFileSync(file, 'text')
+    expect(() => openSqliteFile(join(file, 'below.db'), neverDamaged)).toThrow(unusable)
+    expect(() => openSqliteFile('/proc/tollgate.db', neverDamaged)).toThrow(unusable)
+    expect(readFileSync(file, 'utf8')).toBe('text')
+  })
+
+  it.each([
+    [
+      'another program has marked it as its own',
+      'PRAGMA application_id = 0x70657473; CREATE TABLE pets (name TEXT)',
+      'belongs to another program; name another file',
+    ],
+    [
+      'a newer release has written it',
+      'PRAGMA application_id = 0x746f6c6c; PRAGMA user_version = 2; CREATE TABLE quota (hash BLOB)',
+      'was written by a newer release (its layout is 2, this one knows 1); start that release, or name another file',
+    ],
+  ])('as %s is refused and left as it is', (_, sql, fault) => {
+    write(sql)
+    const bytes = readFileSync(file)
+    expect(() => open()).toThrow(`store.file ${file} ${fault}`)
+    expect(readFileSync(file)).toEqual(bytes)
+    expect(readdirSync(folder)).toEqual(['store.db'])
+  })
+
+  it('as another process has it is refused, until that process is gone, however it went', async () => {
+    const holder = join(folder, 'holder.mjs')
+    const opener = new URL('../../src/adapters/sqlite-open.ts', import.meta.url).href
+    writeFileSync(
+      holder,
+      `import { openOrSetAside } from '${opener}'
+       globalThis.opened = openOrSetAside(process.argv[2])
+       process.send('open')
+       setInterval(() => {}, 1000)`,
+    )
+    const other = fork(holder, [file], { execArgv: [] })
+    try {
+      expect(await once(other, 'message')).toEqual(['open', undefined])
+      expect(() => open()).toThrow(
+        `store.file ${file} is in use by another gateway; give each its own store.file, or share one Redis with store.redis`,
+      )
+    } finally {
+      other.kill('SIGKILL')
+      await once(other, 'exit')
+    }
+    const store = open()
+    expect(await keyIds(store)).toEqual([])
+    await store.close()
+  })
+})

@@ -1,0 +1,40 @@
+/** What the helpers for topologies of Redis have in common. */
+import { connect } from 'node:net'
+
+/**
+ * The reply of a Redis server or sentinel as it comes over the wire, '' when there is none within a second. Costs no
+ * process, as redis-cli does, and lets others go on meanwhile: for asking again and again.
+ */
+export function askRedis(port: number, command: string): Promise<string> {
+  return new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1', () => socket.write(`${command}\r\n`))
+    let reply = ''
+    socket.setTimeout(1000, () => socket.destroy())
+    socket.setEncoding('utf8')
+    socket.on('error', () => undefined)
+    socket.on('data', (text: string) => {
+      reply += text
+      socket.end()
+    })
+    socket.on('close', () => resolve(reply))
+  })
+}
+
+/** Whether the server on this port answers that it is a master. */
+export async function isMaster(port: number): Promise<boolean> {
+  return (await askRedis(port, 'ROLE')).includes('\r\nmaster\r\n')
+}
+
+/** Starts again when it fails: of several ports that were free a moment ago, one may have been taken by a connection. */
+export async function withFreePorts<Started>(start: () => Promise<Started>): Promise<Started> {
+  for (let attempt = 0; attempt < 3; attempt++) {
+    const started = await start().catch(() => undefined)
+    if (started !== undefined) return started
+  }
+  return start()
+}
+
+/** Options of a command line: { port: 1 } is --port 1. */
+export function flags(options: Readonly<Record<string, string | number>>): string[] {
+  return Object.entries(options).flatMap(([name, value]) => [`--${name}`, String(value)])
+}

@@ -1,0 +1,99 @@
+/** Certificates made at test time with openssl, and a redis-server that asks for them. */
+import { execFileSync, spawnSync } from 'node:child_process'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { flags, withFreePorts } from './redis-shared.ts'
+import { freePort, startRedisServer, type RedisServer } from './redis-server.ts'
+
+/** Throws with the remedy when openssl is not on PATH. */
+export function ensureOpenssl(): void {
+  if (spawnSync('openssl', ['version']).status === 0) return
+  throw new Error(
+    'openssl is needed by the tests. Install it: apt-get update && apt-get install -y openssl (Debian, Ubuntu), or brew install openssl (macOS).',
+  )
+}
+
+export interface Certificate {
+  readonly cert: string
+  readonly key: string
+}
+
+/** Paths of PEM files. */
+export interface Certificates {
+  readonly ca: string
+  /** For redis.internal and 127.0.0.1. */
+  readonly server: Certificate
+  /** For other.internal only. */
+  readonly misnamed: Certificate
+  readonly client: Certificate
+  /** Of another authority. */
+  readonly foreign: Certificate & { readonly ca: string }
+  remove(): void
+}
+
+export function makeCertificates(): Certificates {
+  ensureOpenssl()
+  const directory = mkdtempSync(join(tmpdir(), 'tollgate-tls-'))
+  const path = (file: string): string => join(directory, file)
+  const openssl = (...args: string[]): void =>
+    void execFileSync('openssl', args, { stdio: ['ignore', 'ignore', 'pipe'] })
+  const newKey = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes']
+  const authority = (name: string): string => {
+    const made = ['-keyout', path(`${name}.key`), '-out', path(`${name}.pem`)]
+    openssl('req', '-x509', ...newKey, '-days', '2', '-subj', `/CN=${name}`, ...made)
+    return path(`${name}.pem`)
+  }
+  const issue = (name: string, by: string, names: string): Certificate => {
+    const files = { cert: path(`${name}.pem`), key: path(`${name}.key`) }
+    writeFileSync(path(`${name}.ext`), `subjectAltName=${names}\n`)
+    const request = path(`${name}.csr`)
+    openssl('req', ...newKey, '-subj', `/CN=${name}`, '-keyout', files.key, '-out', request)
+    const signer = ['-CA', path(`${by}.pem`), '-CAkey', path(`${by}.key`), '-CAcreateserial']
+    const result = ['-in', request, '-out', files.cert, '-extfile', path(`${name}.ext`)]
+    openssl('x509', '-req', '-days', '2', ...signer, ...result)
+    return files
+  }
+  const ca = authority('authority')
+  const foreignCa = authority('stranger')
+  return {
+    ca,
+    server: issue('server', 'authority', 'DNS:redis.internal,IP:127.0.0.1'),
+    misnamed: issue('misnamed', 'authority', 'DNS:other.internal'),
+    client: issue('client', 'authority', 'DNS:gateway.internal'),
+    foreign: { ...issue('foreign', 'stranger', 'IP:127.0.0.1'), ca: foreignCa },
+    remove: () => rmSync(directory, { recursive: true, force: true }),
+  }
+}
+
+export interface TlsRedisServer extends RedisServer {
+  readonly tlsPort: number
+}
+
+/** It asks every client for a certificate of the authority; redis-cli uses its plain port. */
+export function startTlsRedisServer(
+  { ca }: Certificates,
+  certificate: Certificate,
+  ...extra: string[]
+): Promise<TlsRedisServer> {
+  return withFreePorts(() => start(ca, certificate, extra))
+}
+
+async function start(
+  ca: string,
+  { cert, key }: Certificate,
+  extra: readonly string[],
+): Promise<TlsRedisServer> {
+  const tlsPort = await freePort()
+  const options = flags({
+    'tls-port': tlsPort,
+    'tls-auth-clients': 'yes',
+    'tls-ca-cert-file': ca,
+    'tls-cert-file': cert,
+    'tls-key-file': key,
+  })
+  const server = await startRedisServer(...options, ...extra)
+  return Object.defineProperties({ tlsPort } as TlsRedisServer, {
+    ...Object.getOwnPropertyDescriptors(server),
+  })
+}

@@ -1,0 +1,168 @@
+import { execFile } from 'node:child_process'
+import { copyFileSync, readdirSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { promisify } from 'node:util'
+import { afterAll, describe, expect, it } from 'vitest'
+import { minuteWithAtLeast } from '../helpers/gateway.ts'
+import { temporaryFolder } from '../helpers/processes.ts'
+import {
+  clientsBlock,
+  configFile,
+  endAll,
+  eventually,
+  gatewayProcess,
+  rawBackend,
+  tally,
+  times,
+  tollgate,
+  type GatewayProcess,
+} from './gateways.ts'
+
+const exec = promisify(execFile)
+const key = 'tg_test_remembered_0123456789'
+
+afterAll(endAll)
+
+const config = (upstream: string, file: string): string =>
+  configFile(upstream, {
+    store: `store: { file: "${file}" }`,
+    clients: clientsBlock([{ id: 'acme', keys: [key], perMinute: 500, perDay: 1000 }]),
+  })
+const admit = async (gateway: GatewayProcess, count: number): Promise<void> => {
+  const answers = await Promise.all(times(count, () => gateway.call(key)))
+  expect(tally(answers)).toEqual({ '200': count })
+}
+/** Of the day: a restart may take longer than the minute lasts. */
+const dayLeft = async (gateway: GatewayProcess): Promise<number> => {
+  const { headers } = await gateway.call(key)
+  return Number(/"day";r=(\d+);/.exec(headers.get('ratelimit') ?? '')?.[1])
+}
+const minuteLeft = async (gateway: GatewayProcess): Promise<number> => {
+  const { headers } = await gateway.call(key)
+  return Number(/"minute";r=(\d+);/.exec(headers.get('ratelimit') ?? '')?.[1])
+}
+
+/** What a crash at this moment would leave of acme. */
+function dayTakenIn(path: string): unknown {
+  const left = join(temporaryFolder(), 'left.db')
+  for (const part of ['', '-wal']) copyFileSync(path + part, left + part)
+  const database = new DatabaseSync(left)
+  const row = database.prepare("SELECT day_taken FROM quota WHERE client = 'acme'").get()
+  database.close()
+  return row?.['day_taken']
+}
+
+describe.concurrent('what a gateway without Redis has counted', () => {
+  it('is there after a restart, to the last request', async () => {
+    const backend = await rawBackend()
+    const file = config(backend.url, join(temporaryFolder(), 'made', 'store.db'))
+    await minuteWithAtLeast(25_000)
+    const first = await gatewayProcess(file)
+    await admit(first, 40)
+    first.signal('SIGTERM')
+    expect((await first.finished).code).toBe(0)
+    const second = await gatewayProcess(file)
+    expect(await minuteLeft(second)).toBe(459)
+    expect(await dayLeft(second)).toBe(958)
+    expect(second.stderr()).not.toContain('Warning')
+  }, 90_000)
+
+  it('is there after kill -9, but for the last second', async () => {
+    const backend = await rawBackend()
+    const path = join(temporaryFolder(), 'store.db')
+    const file = config(backend.url, path)
+    const first = await gatewayProcess(file)
+    await admit(first, 40)
+    await eventually('the first 40', () => dayTakenIn(path) === 40)
+    await admit(first, 20)
+    first.signal('SIGKILL')
+    await first.finished
+    const second = await gatewayProcess(file)
+    const left = await dayLeft(second)
+    expect(left).toBeGreaterThanOrEqual(939)
+    expect(left).toBeLessThanOrEqual(959)
+  })
+
+  it('is kept in data/tollgate.db below the working directory unless told otherwise', async () => {
+    const backend = await rawBackend()
+    const text = configFile(backend.url, { store: '' })
+    const cwd = temporaryFolder()
+    const gateway = tollgate(['start', '--config', text], { cwd })
+    await gateway.listening('admin')
+    expect(readdirSync(join(cwd, 'data'))).toContain('tollgate.db')
+    gateway.signal('SIGTERM')
+    expect((await gateway.finished).code).toBe(0)
+    expect(readdirSync(join(cwd, 'data'))).toEqual(['tollgate.db'])
+  })
+})
+
+describe.concurrent('a store.file', () => {
+  it('that is damaged is set aside, which is logged, and the gateway starts', async () => {
+    const backend = await rawBackend()
+    const folder = temporaryFolder()
+    const path = join(folder, 'store.db')
+    writeFileSync(path, 'by no means a database'.repeat(500))
+    const gateway = await gatewayProcess(config(backend.url, path))
+    const [line] = gateway.logged('banFileDamaged')
+    expect(line).toMatchObject({ level: 'error' })
+    expect(readdirSync(folder)).toContain(String(line?.['keptAs']).slice(folder.length + 1))
+    await admit(gateway, 1)
+  })
+
+  it('that another gateway uses keeps a second one from starting, until the first is gone', async () => {
+    const backend = await rawBackend()
+    const path = join(temporaryFolder(), 'store.db')
+    const file = config(backend.url, path)
+    const first = await gatewayProcess(file)
+    const second = await tollgate(['start', '--config', file]).finished
+    expect(second.code).toBe(1)
+    expect(second.stderr).toBe(
+      `tollgate: store.file ${path} is in use by another gateway; give each its own store.file, or share one Redis with store.redis\n`,
+    )
+    await admit(first, 3)
+    first.signal('SIGKILL')
+    await first.finished
+    await admit(await gatewayProcess(file), 3)
+  })
+
+  it('that cannot be opened keeps the gateway from starting, with what to do', async () => {
+    const folder = temporaryFolder()
+    const { code, stderr } = await tollgate([
+      'start',
+      '--config',
+      config('http://127.0.0.1:1', folder),
+    ]).finished
+    expect(code).toBe(1)
+    expect(stderr).toContain(`store.file ${folder} cannot be opened; it must be a file`)
+    expect(stderr.split('\n')).toHaveLength(2)
+  })
+
+  it('that can no longer be written is told once; counting goes on, and is kept when it can', async () => {
+    const backend = await rawBackend()
+    const path = join(temporaryFolder(), 'store.db')
+    const file = config(backend.url, path)
+    const first = await gatewayProcess(file)
+    await admit(first, 5)
+    // The limit of the process on the size of files is what a full disk is to it: writes fail.
+    const limitFiles = (bytes: string) =>
+      exec('prlimit', ['--pid', String(first.pid), `--fsize=${bytes}:`])
+    await limitFiles(String(Math.min(statSync(path).size, statSync(`${path}-wal`).size)))
+    await admit(first, 50)
+    await eventually('the line', () => first.logged('countersNotKept').length > 0)
+    expect(String(first.logged('countersNotKept')[0]?.['error'])).toMatch(
+      new RegExp(`store\\.file ${path} cannot be .*; `),
+    )
+    await sleep(2_000)
+    await admit(first, 5)
+    expect(first.logged('countersNotKept')).toHaveLength(1)
+    expect(first.logged('countersKept')).toEqual([])
+    await limitFiles('unlimited')
+    await eventually('the line of its end', () => first.logged('countersKept').length > 0)
+    expect(first.logged('countersNotKept')).toHaveLength(1)
+    first.signal('SIGKILL')
+    await first.finished
+    expect(await dayLeft(await gatewayProcess(file))).toBe(1000 - 61)
+  })
+})

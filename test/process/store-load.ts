@@ -1,0 +1,85 @@
+/** Load on gateways whose store comes and goes, and what is expected of the answers. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { expect } from 'vitest'
+import { call, eventually, pick, times, type Answer, type GatewayProcess } from './gateways.ts'
+
+export interface Load {
+  /** Answers that tell the quota, and those that do not, so far. */
+  readonly answers: Answer[]
+  /** How long answers of the admin listener took meanwhile, which ask for no decision. */
+  readonly undecidedMs: number[]
+  /** Those that came from now on. */
+  since(): () => Answer[]
+  stop(): Promise<void>
+}
+
+/** A few callers that go on without end, spread over the gateways. */
+export function startLoad(
+  gateways: readonly GatewayProcess[],
+  { key, callers = 4, pauseMs = 20 }: { key: string; callers?: number; pauseMs?: number },
+): Load {
+  const answers: Answer[] = []
+  const undecidedMs: number[] = []
+  const over = new AbortController()
+  const repeat = async (work: () => Promise<void>): Promise<void> => {
+    while (!over.signal.aborted) {
+      await work()
+      await sleep(pauseMs)
+    }
+  }
+  const running = Promise.all([
+    ...times(callers, (at) =>
+      repeat(async () => {
+        answers.push(await pick(gateways, at).call(key))
+      }),
+    ),
+    ...gateways.map(({ adminOrigin }) =>
+      repeat(async () => {
+        undecidedMs.push((await call(`${adminOrigin}/healthz`, undefined)).tookMs)
+      }),
+    ),
+  ])
+  return {
+    answers,
+    undecidedMs,
+    since: () => {
+      const from = answers.length
+      return () => answers.slice(from)
+    },
+    stop: async () => {
+      over.abort()
+      await running
+    },
+  }
+}
+
+const quotaFields = ['x-ratelimit-limit', 'x-ratelimit-remaining', 'x-ratelimit-reset', 'ratelimit']
+export const tellsQuota = ({ headers }: Answer): boolean => headers.has('x-ratelimit-remaining')
+export const tellsNothing = ({ headers }: Answer): boolean =>
+  quotaFields.every((name) => !headers.has(name))
+
+const quantile = (values: readonly number[], share: number): number =>
+  [...values].sort((a, b) => a - b)[Math.floor((values.length - 1) * share)] ?? 0
+
+/**
+ * The promise is 250 ms for a decision. The time measured here ends in a test process that shares two cores with
+ * Redis, gateways and other tests; how much of it is the machine's is known from calls that need no decision.
+ */
+export function expectDecidedInTime(
+  answers: readonly Answer[],
+  undecidedMs: readonly number[],
+): void {
+  expect(answers.length).toBeGreaterThan(20)
+  expect(undecidedMs.length).toBeGreaterThan(20)
+  const tookMs = answers.map((answer) => answer.tookMs)
+  expect(quantile(tookMs, 0.5)).toBeLessThan(250)
+  // Twice, since a request goes by way of a backend and back.
+  expect(quantile(tookMs, 0.99)).toBeLessThan(250 + 2 * quantile(undecidedMs, 0.99))
+  expect(quantile(tookMs, 1)).toBeLessThan(1_000 + 2 * quantile(undecidedMs, 1))
+}
+
+/** From now until an answer tells the quota again; 2 s are promised, the rest is for the clock of a busy machine. */
+export async function expectRecovery(load: Load): Promise<void> {
+  const fresh = load.since()
+  expect(await eventually('recovery', () => fresh().some(tellsQuota), 10_000)).toBeLessThan(2_500)
+}

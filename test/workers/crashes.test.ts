@@ -1,0 +1,225 @@
+import { rmSync, writeFileSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, describe, expect, it } from 'vitest'
+import { minuteWithAtLeast } from '../helpers/gateway.ts'
+import { temporaryFile } from '../helpers/processes.ts'
+import { answer } from '../helpers/raw-backend.ts'
+import {
+  configFile,
+  endAll,
+  eventually,
+  gatewayProcess,
+  rawBackend,
+  times,
+  tollgate,
+  type GatewayProcess,
+} from '../process/gateways.ts'
+import {
+  ask,
+  codes,
+  gone,
+  isAlive,
+  jwtBlock,
+  metricPage,
+  startLoad,
+  workerBlocks,
+  workerPids,
+} from './workers.ts'
+
+afterAll(endAll)
+
+const wide = { id: 'wide', keys: ['tg_wide'], perMinute: 1_000_000, perDay: 1_000_000 }
+const acme = { id: 'acme', keys: ['tg_acme'], perMinute: 400, perDay: 1_000 }
+
+const killWorker = (gateway: GatewayProcess, number: number, signal: NodeJS.Signals): number => {
+  const pid = workerPids(gateway).get(number) ?? 0
+  process.kill(pid, signal)
+  return pid
+}
+const isBack = (gateway: GatewayProcess, number: number, oldPid: number) =>
+  eventually(`worker ${number} again`, () => workerPids(gateway).get(number) !== oldPid)
+
+describe('a worker that is killed', () => {
+  it('costs its own requests alone: the others go on, it comes back, no count falls and no limit is passed', async () => {
+    const backend = await rawBackend()
+    const gateway = await gatewayProcess(configFile(backend.url, workerBlocks(2, [wide, acme])))
+    await minuteWithAtLeast(25_000)
+    const load = startLoad(gateway.origin, { key: 'tg_wide', callers: 3, keepAlive: 3 })
+    const limited = startLoad(gateway.origin, { key: 'tg_acme', callers: 2 })
+    await eventually('load', () => load.answers.length > 200)
+    const before = await metricPage(gateway)
+    const pid = killWorker(gateway, 1, 'SIGKILL')
+    await eventually('the crash', () => gateway.logged('workerCrashed').length > 0)
+    const answered = load.answers.length
+    await eventually('answers of the other', () => load.answers.length > answered + 20)
+    await isBack(gateway, 1, pid)
+    const after = await metricPage(gateway)
+    await eventually('the limit', () => limited.answers.some(({ status }) => status === 429))
+    await Promise.all([load.stop(), limited.stop()])
+    const counters = [...before].filter(([name]) => /_(total|count|sum|bucket)(\{|$)/.test(name))
+    expect(counters.length).toBeGreaterThan(100)
+    for (const [name, value] of counters)
+      if (!name.startsWith('nodejs_active'))
+        expect(after.get(name), name).toBeGreaterThanOrEqual(value)
+    expect(after.get('tollgate_worker_restarts_total')).toBe(1)
+    expect(after.get('tollgate_workers')).toBe(2)
+    expect(gateway.logged('workerCrashed')).toMatchObject([
+      { level: 'error', worker: 1, pid, cause: 'signal SIGKILL' },
+    ])
+    expect(gateway.logged('workerRestarting')).toMatchObject([{ worker: 1, crashes: 1 }])
+    // What was under way at the killed worker is lost, and nothing else.
+    expect(load.errors.length).toBeLessThan(30)
+    expect(Object.keys(codes(load.answers))).toEqual(['200'])
+    const admitted = limited.answers.filter(({ status }) => status === 200).length
+    expect(admitted).toBeGreaterThan(300)
+    expect(admitted).toBeLessThanOrEqual(400)
+  })
+
+  it('has its last words logged', async () => {
+    // Throws out of an event handler, as a bug would.
+    const bug = temporaryFile(
+      'bug.mjs',
+      `if (process.argv[2] === 'worker') process.on('SIGWINCH', () => { throw new Error('the last straw') })`,
+    )
+    const gateway = await gatewayProcess(configFile('http://127.0.0.1:1', workerBlocks(2)), {
+      env: { NODE_OPTIONS: `--import ${bug}` },
+    })
+    const pid = killWorker(gateway, 2, 'SIGWINCH')
+    await isBack(gateway, 2, pid)
+    const [crash] = gateway.logged('crash')
+    expect(crash).toMatchObject({ level: 'fatal', worker: 2, error: 'Error: the last straw' })
+    const order = gateway.stderr()
+    expect(order.indexOf('the last straw')).toBeLessThan(order.indexOf('workerCrashed'))
+    expect(gateway.logged('workerCrashed')).toMatchObject([{ worker: 2, cause: 'exit code 1' }])
+  })
+
+  it('and cannot begin again is tried ever less often, while the other serves, until it can', async () => {
+    const backend = await rawBackend()
+    const { block, file, text } = jwtBlock()
+    const blocks = workerBlocks(2, [wide], { more: { jwt: block } })
+    const gateway = await gatewayProcess(configFile(backend.url, blocks))
+    rmSync(file)
+    const pid = killWorker(gateway, 1, 'SIGKILL')
+    const delays = (): number[] =>
+      gateway.logged('workerRestarting').map(({ delayMs }) => Number(delayMs))
+    const load = startLoad(gateway.origin, { key: 'tg_wide', callers: 2 })
+    await eventually('five restarts', () => delays().length >= 5, 30_000)
+    await load.stop()
+    expect(load.errors.length).toBeLessThan(5)
+    expect(Object.keys(codes(load.answers))).toEqual(['200'])
+    for (const [at, delay] of delays().entries()) {
+      expect(delay).toBeLessThanOrEqual(100 * 2 ** at)
+      expect(delay).toBeGreaterThanOrEqual(50 * 2 ** at)
+    }
+    const [, second] = gateway.logged('workerCrashed')
+    expect(second?.['cause']).toContain(`jwt.jwksFile ${file}`)
+    expect((await metricPage(gateway)).get('tollgate_workers')).toBe(1)
+    writeFileSync(file, text)
+    await isBack(gateway, 1, pid)
+    await eventually('both', async () => (await metricPage(gateway)).get('tollgate_workers') === 2)
+    gateway.signal('SIGTERM')
+    expect((await gateway.finished).code).toBe(0)
+  }, 60_000)
+})
+
+describe('a worker that stands still', () => {
+  it('leaves the page of metrics and the end of the gateway to the others', async () => {
+    const backend = await rawBackend()
+    const blocks = workerBlocks(2, [wide], { server: ', timeouts: { drain: 300ms }' })
+    const gateway = await gatewayProcess(configFile(backend.url, blocks))
+    const calls = await Promise.all(times(40, () => ask(gateway.origin, { key: 'tg_wide' })))
+    expect(codes(calls)).toEqual({ '200': 40 })
+    const before = await metricPage(gateway)
+    killWorker(gateway, 1, 'SIGSTOP')
+    const startedMs = performance.now()
+    const [page, same] = await Promise.all([metricPage(gateway), metricPage(gateway)])
+    expect(performance.now() - startedMs).toBeLessThan(6_000)
+    const requests =
+      'tollgate_requests_total{route="listPets",plan="enterprise",method="GET",status="2xx"}'
+    for (const told of [before, page, same]) expect(told.get(requests)).toBe(40)
+    gateway.signal('SIGTERM')
+    expect((await gateway.finished).code).toBe(0)
+    await gone(workerPids(gateway).values())
+  })
+})
+
+describe('a supervisor that stands still', () => {
+  it('is a store that is away: requests are decided without it, in time, until it is back', async () => {
+    const backend = await rawBackend()
+    const gateway = await gatewayProcess(configFile(backend.url, workerBlocks(2, [wide, acme])))
+    await minuteWithAtLeast(25_000)
+    const warm = await Promise.all(times(40, () => ask(gateway.origin, { key: 'tg_acme' })))
+    expect(codes(warm)).toEqual({ '200': 40 })
+    process.kill(gateway.pid, 'SIGSTOP')
+    const frozen = []
+    for (let calls = 0; calls < 40; calls++) {
+      const startedMs = performance.now()
+      const key = calls % 2 === 0 ? 'tg_acme' : 'tg_wide'
+      frozen.push(await ask(gateway.origin, { key }), await ask(gateway.origin))
+      // Two requests, each decided within 250 ms, and a busy machine.
+      expect(performance.now() - startedMs).toBeLessThan(1_500)
+    }
+    process.kill(gateway.pid, 'SIGCONT')
+    expect(codes(frozen)).toEqual({ '200': 40, '401 missing_api_key': 40 })
+    await eventually('the store is back', () => gateway.logged('storeBack').length > 0)
+    // What was admitted meanwhile is stated: the limit holds.
+    const answers = []
+    do
+      answers.push(...(await Promise.all(times(40, () => ask(gateway.origin, { key: 'tg_acme' })))))
+    while (answers.every(({ status }) => status === 200) && answers.length < 1_000)
+    await eventually('the end of the quota', async () => {
+      const row = await Promise.all(times(10, () => ask(gateway.origin, { key: 'tg_acme' })))
+      answers.push(...row)
+      return row.every(({ status }) => status === 429)
+    })
+    const admitted = backend.requests.length - 20
+    expect(admitted).toBeGreaterThan(300)
+    expect(admitted).toBeLessThanOrEqual(400)
+  }, 60_000)
+})
+
+describe('a supervisor that is killed', () => {
+  it('leaves no worker behind, and what was in flight is still answered', async () => {
+    const waiting: (() => void)[] = []
+    const backend = await rawBackend({
+      respond: async () => {
+        await new Promise<void>((resolve) => waiting.push(resolve))
+        return answer(200, 'at last')
+      },
+    })
+    const file = configFile(backend.url, workerBlocks(3, [wide]))
+    const gateway = await gatewayProcess(file)
+    const inFlight = times(6, () => ask(gateway.origin, { key: 'tg_wide' }))
+    await eventually('requests at the backend', () => waiting.length === 6)
+    const pids = [...workerPids(gateway).values()]
+    expect(pids.every(isAlive)).toBe(true)
+    gateway.child.kill('SIGKILL')
+    await sleep(300)
+    for (const go of waiting) go()
+    for (const { status, body } of await Promise.all(inFlight))
+      expect([status, body]).toEqual([200, 'at last'])
+    await gone(pids)
+    // The port is free again for the next one.
+    const { port } = new URL(gateway.origin)
+    const again = configFile(backend.url, {
+      ...workerBlocks(2, [wide]),
+      server: `server: { listen: "127.0.0.1:${port}", workers: 2 }`,
+    })
+    await gatewayProcess(again)
+  })
+
+  it('leaves none behind either while they start', async () => {
+    const gateway = tollgate([
+      'start',
+      '--config',
+      configFile('http://127.0.0.1:1', workerBlocks(2)),
+    ])
+    await gateway.listening('tollgate')
+    const pids = [...gateway.stderr().matchAll(/"workerStarted".*?"pid":(\d+)/g)].map(([, pid]) =>
+      Number(pid),
+    )
+    gateway.child.kill('SIGKILL')
+    await gateway.finished
+    await gone(pids)
+  })
+})

@@ -1,0 +1,244 @@
+import { createServer } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { describe, expect, it } from 'vitest'
+import {
+  createMetrics,
+  createSupervisorMetrics,
+  renderSnapshots,
+} from '../../src/adapters/metrics.ts'
+import { parseConfigText } from '../../src/config/load.ts'
+import { ConfigError } from '../../src/config/problems.ts'
+import { afterCrash, noCrashes, restartDelayMs } from '../../src/workers/back-off.ts'
+import { createLineRelay } from '../../src/workers/line-relay.ts'
+import { openListenSockets } from '../../src/workers/listen-sockets.ts'
+import { createRetiredCounters } from '../../src/workers/retired-counters.ts'
+import { startWorker } from '../../src/workers/worker-process.ts'
+import { temporaryFile } from '../helpers/processes.ts'
+
+describe('the wait before a worker is started again', () => {
+  it.each([
+    [1, 0, 100],
+    [1, 1, 50],
+    [2, 0, 200],
+    [5, 0.5, 1_200],
+    [9, 0, 25_600],
+    [10, 0, 30_000],
+    [10_000, 0, 30_000],
+    [10_000, 1, 15_000],
+  ])('is after %i crashes in a row, at random %f, %i ms', (inARow, random, delayMs) => {
+    expect(restartDelayMs({ inARow }, random)).toBe(delayMs)
+  })
+
+  it('begins anew with a worker that ran well for a minute', () => {
+    let crashes = noCrashes
+    for (const ranMs of [0, 500, 59_999]) crashes = afterCrash(crashes, ranMs)
+    expect(crashes).toEqual({ inARow: 3 })
+    expect(afterCrash(crashes, 60_000)).toEqual({ inARow: 1 })
+  })
+})
+
+describe('lines of a worker', () => {
+  const relay = (...chunks: string[]): string[] => {
+    const written: string[] = []
+    const lines = createLineRelay((text) => written.push(text))
+    for (const chunk of chunks) lines.take(chunk)
+    lines.end()
+    return written
+  }
+
+  it('are passed on whole, however they come', () => {
+    expect(relay('{"a":1}\n{"b"', ':2}', '\n{"c":3}\n')).toEqual([
+      '{"a":1}\n',
+      '{"b":2}\n{"c":3}\n',
+    ])
+    expect(relay('last words')).toEqual(['last words\n'])
+    expect(relay('', '\n')).toEqual(['\n'])
+  })
+
+  it('never grow without end', () => {
+    const written = relay(...Array.from({ length: 40 }, () => 'x'.repeat(64 * 1024)))
+    expect(written.join('').replaceAll('\n', '')).toHaveLength(40 * 64 * 1024)
+    for (const line of written) expect(line.length).toBeLessThanOrEqual(320 * 1024)
+  })
+})
+
+describe('the metrics of several workers', () => {
+  const names = { revision: 'abc', plans: ['pro'], routes: ['listPets'] }
+  const worker = (takenAtMs = 1_000) =>
+    createMetrics({ version: '1', isWorker: true, takenAtMs, ...names })
+  const lines = async (...snapshots: Parameters<typeof renderSnapshots>[0]) => {
+    const { body } = await renderSnapshots(snapshots)
+    const values = body.split('\n').filter((line) => line !== '' && !line.startsWith('#'))
+    return new Map(
+      values.map((line) => [line.slice(0, line.lastIndexOf(' ')), Number(line.split(' ').at(-1))]),
+    )
+  }
+  const serve = (metrics: ReturnType<typeof worker>): void => {
+    metrics.requestStarted()
+    metrics.requestDone({
+      route: 'listPets',
+      plan: 'pro',
+      method: 'GET',
+      status: 200,
+      gatewaySeconds: 0.0003,
+      upstreamSeconds: 0.004,
+      refusal: undefined,
+      deprecated: false,
+    })
+  }
+  const requests = 'tollgate_requests_total{route="listPets",plan="pro",method="GET",status="2xx"}'
+
+  it('are summed, or one of them by its meaning', async () => {
+    const [one, other] = [worker(), worker()]
+    serve(one)
+    serve(one)
+    serve(other)
+    other.requestStarted()
+    one.bannedKeys(3)
+    other.bannedKeys(2)
+    other.quota.outage(false)
+    const supervisor = createSupervisorMetrics({ listening: () => 2, restarts: () => 5 })
+    const page = await lines(
+      await one.snapshot(),
+      await other.snapshot(),
+      await supervisor.snapshot(),
+    )
+    expect(page.get(requests)).toBe(3)
+    expect(page.get('tollgate_requests_in_flight')).toBe(1)
+    expect(page.get('tollgate_banned_keys')).toBe(3)
+    expect(page.get('tollgate_store_up')).toBe(0)
+    expect(page.get('tollgate_store_outages_total')).toBe(1)
+    expect(page.get('tollgate_config_info{revision="abc"}')).toBe(1)
+    expect(page.get('tollgate_config_last_load_timestamp_seconds')).toBe(1)
+    expect(page.get('tollgate_workers')).toBe(2)
+    expect(page.get('tollgate_worker_restarts_total')).toBe(5)
+    expect(page.get('tollgate_request_duration_seconds_count{route="listPets"}')).toBe(3)
+    expect(page.get('tollgate_upstream_duration_seconds_bucket{route="listPets",le="0.005"}')).toBe(
+      3,
+    )
+    // Times of starts are not added up.
+    expect(page.get('process_start_time_seconds')).toBeLessThan(Date.now() / 1000 + 1)
+    expect(page.get('process_start_time_seconds')).toBeGreaterThan(1_600_000_000)
+  })
+
+  it('keep the counts of workers that have ended, of however many, and not their gauges', async () => {
+    const retired = createRetiredCounters()
+    const ended = 40
+    for (let count = 1; count <= ended; count++) {
+      const metrics = worker()
+      serve(metrics)
+      metrics.requestStarted()
+      retired.add(await metrics.snapshot())
+      const page = await lines(...retired.snapshots(), await worker().snapshot())
+      expect(page.get(requests)).toBe(count)
+      expect(page.get('tollgate_requests_in_flight')).toBe(0)
+      expect(retired.snapshots().length).toBeLessThan(12)
+    }
+    retired.add(undefined)
+    expect((await lines(...retired.snapshots())).get('tollgate_workers')).toBe(undefined)
+  })
+})
+
+describe('a worker that does not take its messages', () => {
+  it('costs a bounded amount of memory, and hears afterwards that it has missed some', async () => {
+    // Stands still for a while, then says how many notices it got before it was told that there were more.
+    const entry = temporaryFile(
+      'worker.mjs',
+      `let bans = 0
+      process.on('message', ({ kind }) => {
+        if (kind === 'start') {
+          process.send({ kind: 'listening', address: { host: '127.0.0.1', port: 1 } })
+          setTimeout(() => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2_000), 50)
+        }
+        if (kind === 'banned') bans++
+        if (kind !== 'missed') return
+        const fault = { message: String(bans), code: undefined, isListener: false }
+        process.send({ kind: 'failed', fault }, () => process.exit(1))
+      })`,
+    )
+    const config = parseConfigText('server: { workers: 2 }', { file: 'F', env: {} })
+    const sockets = await openListenSockets({ host: '127.0.0.1', port: 0 })
+    const socket = sockets.open()
+    const worker = startWorker({
+      entry,
+      start: { kind: 'start', number: 1, version: '1', config, takenAtMs: 1 },
+      listenFd: socket.fd,
+      onLines: () => undefined,
+      onCalls: () => Promise.reject(new Error('no calls here')),
+    })
+    await worker.listening
+    await sleep(300)
+    const ban = { untilMs: 2, count: 1, startedMs: 1 }
+    const keyId = 'k'.repeat(1_000)
+    const startedMs = performance.now()
+    for (let at = 0; at < 20_000; at++) worker.notify({ kind: 'banned', keyId, ban })
+    // Nor does a page of metrics wait for it long.
+    expect(await worker.measure()).toBe(undefined)
+    expect(performance.now() - startedMs).toBeLessThan(10_000)
+    const { fault } = await worker.ended
+    expect(Number(fault?.message)).toBeGreaterThan(0)
+    expect(Number(fault?.message)).toBeLessThan(5_000)
+    socket.close()
+    sockets.close()
+  })
+})
+
+describe('server.workers', () => {
+  const workers = (value: string): number | string[] => {
+    try {
+      return parseConfigText(`server: { workers: ${value} }`, { file: 'F', env: {} }).server.workers
+    } catch (error) {
+      if (error instanceof ConfigError) return error.format()
+      throw error
+    }
+  }
+
+  it('takes a number of processes, or auto', () => {
+    expect([workers('1'), workers('2'), workers('256')]).toEqual([1, 2, 256])
+    expect(workers('auto')).toBeGreaterThanOrEqual(1)
+  })
+
+  it.each(['0', '-1', '257', '1.5', '02', '1e3', 'Auto', 'many', '""', '~'])(
+    'refuses %s',
+    (value) => {
+      expect(workers(value)).toEqual([
+        'F:1:20 server.workers: is not a number of processes; write 1 to 256, or auto',
+      ])
+    },
+  )
+})
+
+describe('sockets to listen on', () => {
+  const listens = (port: number, host = '127.0.0.1'): Promise<boolean> =>
+    new Promise((resolve) => {
+      const server = createServer()
+      server.once('error', () => resolve(false))
+      server.listen({ port, host, exclusive: true }, () => server.close(() => resolve(true)))
+    })
+
+  it('share one port that nobody else gets, until they are closed', async () => {
+    const sockets = await openListenSockets({ host: '127.0.0.1', port: 0 })
+    const { port } = sockets.address
+    const [one, other] = [sockets.open(), sockets.open()]
+    const server = createServer()
+    await new Promise<void>((resolve) => server.listen({ fd: one.fd }, resolve))
+    expect(server.address()).toMatchObject({ port })
+    expect(await listens(port)).toBe(false)
+    await expect(openListenSockets({ host: '127.0.0.1', port })).rejects.toMatchObject({
+      code: 'EADDRINUSE',
+    })
+    await new Promise((resolve) => server.close(resolve))
+    other.close()
+    sockets.close()
+    expect(await listens(port)).toBe(true)
+  })
+
+  it('are refused with the code of the fault', async () => {
+    await expect(openListenSockets({ host: '192.0.2.1', port: 0 })).rejects.toMatchObject({
+      code: 'EADDRNOTAVAIL',
+    })
+    await expect(openListenSockets({ host: 'nowhere.invalid', port: 0 })).rejects.toMatchObject({
+      code: expect.stringMatching(/ENOTFOUND|EAI_AGAIN/) as string,
+    })
+  })
+})

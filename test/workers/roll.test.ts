@@ -1,0 +1,227 @@
+import { createServer } from 'node:net'
+import { rmSync, writeFileSync } from 'node:fs'
+import { afterAll, describe, expect, it } from 'vitest'
+import { minuteWithAtLeast } from '../helpers/gateway.ts'
+import { answer } from '../helpers/raw-backend.ts'
+import {
+  configFile,
+  endAll,
+  eventually,
+  gatewayProcess,
+  quotaInRedis,
+  rawBackend,
+  redisServer,
+  run,
+  times,
+  type GatewayProcess,
+} from '../process/gateways.ts'
+import {
+  ask,
+  codes,
+  gone,
+  isAlive,
+  jwtBlock,
+  metricPage,
+  startLoad,
+  workerBlocks,
+  workerPids,
+} from './workers.ts'
+
+afterAll(endAll)
+
+const wide = { id: 'wide', keys: ['tg_wide'], perMinute: 1_000_000, perDay: 1_000_000 }
+const acme = { id: 'acme', keys: ['tg_acme'], perMinute: 200, perDay: 1_000 }
+
+const rolled = (gateway: GatewayProcess, rolls: number) =>
+  eventually('the end of the roll', () => gateway.logged('rollDone').length === rolls, 40_000)
+
+/** A backend that answers when told to. */
+async function slowBackend() {
+  const waiting: (() => void)[] = []
+  const backend = await rawBackend({
+    respond: async () => {
+      await new Promise<void>((resolve) => waiting.push(resolve))
+      return answer(200, 'at last')
+    },
+  })
+  return { ...backend, waiting, answerAll: () => waiting.splice(0).forEach((go) => go()) }
+}
+
+describe('a roll', () => {
+  it('replaces every worker and loses no request, on kept-alive and on new connections', async () => {
+    const backend = await rawBackend()
+    const gateway = await gatewayProcess(configFile(backend.url, workerBlocks(2, [wide])))
+    const before = workerPids(gateway)
+    const load = startLoad(gateway.origin, { key: 'tg_wide', callers: 4, keepAlive: 4 })
+    await eventually('load', () => load.answers.length > 100)
+    for (const rolls of [1, 2]) {
+      gateway.signal('SIGUSR2')
+      await rolled(gateway, rolls)
+    }
+    const answered = load.answers.length
+    await eventually('load on the new ones', () => load.answers.length > answered + 50)
+    await load.stop()
+    expect(load.errors).toEqual([])
+    expect(codes(load.answers)).toEqual({ '200': load.answers.length })
+    expect(backend.requests).toHaveLength(load.answers.length)
+    const after = workerPids(gateway)
+    for (const [number, pid] of before) expect(after.get(number)).not.toBe(pid)
+    await gone(before.values())
+    const page = await metricPage(gateway)
+    const requests =
+      'tollgate_requests_total{route="listPets",plan="enterprise",method="GET",status="2xx"}'
+    expect(page.get(requests)).toBe(load.answers.length)
+    expect(page.get('tollgate_worker_restarts_total')).toBe(0)
+    expect(page.get('tollgate_workers')).toBe(2)
+    expect(gateway.logged('workerCrashed')).toEqual([])
+    expect(gateway.logged('workerStopped')).toHaveLength(4)
+  }, 120_000)
+
+  it('hands quota over: what was used stays used, what was not is there again', async () => {
+    const redis = await redisServer()
+    const backend = await rawBackend()
+    for (const store of [
+      'store: { timeout: 110ms }',
+      `store: { redis: "${redis.url}", timeout: 110ms }`,
+    ]) {
+      const blocks = workerBlocks(2, [acme], { more: { store } })
+      const gateway = await gatewayProcess(configFile(backend.url, blocks))
+      await minuteWithAtLeast(30_000)
+      const first = await Promise.all(times(120, () => ask(gateway.origin, { key: 'tg_acme' })))
+      expect(codes(first)).toEqual({ '200': 120 })
+      gateway.signal('SIGUSR2')
+      await rolled(gateway, 1)
+      const second = await Promise.all(times(120, () => ask(gateway.origin, { key: 'tg_acme' })))
+      expect(codes(second)).toEqual({ '200': 80, '429 rate_limit_exceeded': 40 })
+      gateway.signal('SIGTERM')
+      expect((await gateway.finished).code).toBe(0)
+    }
+    expect(quotaInRedis(redis, 'acme')).toMatchObject({ dayTaken: 200, dayUsed: 200 })
+  }, 120_000)
+
+  it('stops where a new worker cannot begin, keeps the old ones, and says so', async () => {
+    const backend = await rawBackend()
+    const { block, file, text } = jwtBlock()
+    const blocks = workerBlocks(2, [wide], { more: { jwt: block } })
+    const gateway = await gatewayProcess(configFile(backend.url, blocks))
+    const before = workerPids(gateway)
+    rmSync(file)
+    gateway.signal('SIGUSR2')
+    await eventually('the failure', () => gateway.logged('rollFailed').length === 1)
+    expect(gateway.logged('rollFailed')[0]).toMatchObject({ level: 'error', worker: 1 })
+    expect(gateway.logged('rollFailed')[0]?.['cause']).toContain(file)
+    expect(workerPids(gateway)).toEqual(before)
+    expect([...before.values()].every(isAlive)).toBe(true)
+    const answers = await Promise.all(times(20, () => ask(gateway.origin, { key: 'tg_wide' })))
+    expect(codes(answers)).toEqual({ '200': 20 })
+    writeFileSync(file, text)
+    gateway.signal('SIGUSR2')
+    await rolled(gateway, 1)
+    await gone(before.values())
+  }, 60_000)
+
+  it('is refused with a word where there are no workers', async () => {
+    const gateway = await gatewayProcess(configFile('http://127.0.0.1:1'))
+    gateway.signal('SIGUSR2')
+    await eventually('the word', () => gateway.stderr().includes('server.workers: 1'))
+    expect((await fetch(`${gateway.adminOrigin}/healthz`)).status).toBe(200)
+  })
+})
+
+describe('a stop with workers', () => {
+  it('lets requests in flight end on all of them, and exits with 0', async () => {
+    const backend = await slowBackend()
+    const gateway = await gatewayProcess(configFile(backend.url, workerBlocks(3, [wide])))
+    const inFlight = times(12, () => ask(gateway.origin, { key: 'tg_wide' }))
+    await eventually('requests at the backend', () => backend.waiting.length === 12)
+    gateway.signal('SIGTERM')
+    await eventually('draining', () => gateway.logged('draining').length === 3)
+    expect((await fetch(`${gateway.adminOrigin}/readyz`)).status).toBe(503)
+    await eventually('refused connections', () =>
+      ask(gateway.origin).then(
+        () => false,
+        (error: Error) => error.message.includes('ECONNREFUSED'),
+      ),
+    )
+    backend.answerAll()
+    for (const { status, headers } of await Promise.all(inFlight)) {
+      expect(status).toBe(200)
+      expect(headers['connection']).toBe('close')
+    }
+    expect((await gateway.finished).code).toBe(0)
+    const inFlightTold = gateway.logged('draining').map((line) => Number(line['inFlight']))
+    expect(inFlightTold.reduce((sum, told) => sum + told, 0)).toBe(12)
+    await gone(workerPids(gateway).values())
+  })
+
+  it('comes to an end at once with a second signal, for the workers too', async () => {
+    const backend = await slowBackend()
+    const blocks = workerBlocks(2, [wide], { server: ', timeouts: { drain: 10m }' })
+    const gateway = await gatewayProcess(configFile(backend.url, blocks))
+    const inFlight = ask(gateway.origin, { key: 'tg_wide' }).catch(() => 'cut off')
+    await eventually('the request at the backend', () => backend.waiting.length === 1)
+    gateway.signal('SIGTERM')
+    await eventually('draining', () => gateway.logged('draining').length === 2)
+    await new Promise((resolve) => setTimeout(resolve, 700))
+    gateway.signal('SIGTERM')
+    expect((await gateway.finished).code).toBe(1)
+    expect(await inFlight).toBe('cut off')
+    await gone(workerPids(gateway).values())
+  })
+
+  it('that reaches every process, as a key press does, is one stop', async () => {
+    const backend = await slowBackend()
+    const gateway = await gatewayProcess(configFile(backend.url, workerBlocks(2, [wide])))
+    const inFlight = times(4, () => ask(gateway.origin, { key: 'tg_wide' }))
+    await eventually('requests at the backend', () => backend.waiting.length === 4)
+    for (const pid of workerPids(gateway).values()) process.kill(pid, 'SIGINT')
+    gateway.signal('SIGINT')
+    await eventually('draining', () => gateway.logged('draining').length === 2)
+    backend.answerAll()
+    expect(codes(await Promise.all(inFlight))).toEqual({ '200': 4 })
+    expect((await gateway.finished).code).toBe(0)
+  })
+})
+
+describe('a start with workers', () => {
+  it('that cannot have its port says so, as one process does', async () => {
+    const taken = createServer()
+    await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve))
+    const { port } = taken.address() as { port: number }
+    const other = await gatewayProcess(configFile('http://127.0.0.1:1', workerBlocks(2)))
+    // SO_REUSEPORT alone would let a second gateway share the port of the first.
+    for (const inUse of [port, Number(new URL(other.origin).port)]) {
+      const file = configFile('http://127.0.0.1:1', {
+        server: `server: { listen: "127.0.0.1:${inUse}", workers: 2 }`,
+      })
+      const { code, stdout, stderr } = await run('start', '--config', file)
+      expect([code, stdout]).toEqual([1, ''])
+      expect(stderr).toBe(
+        `tollgate: the public listener cannot listen on 127.0.0.1:${inUse}: the address is in use; stop what uses it, or change server.listen in the config (EADDRINUSE)\n`,
+      )
+    }
+    await new Promise((resolve) => taken.close(resolve))
+  })
+
+  it('in which a worker cannot begin ends with its reason, and leaves nothing behind', async () => {
+    const { block, file } = jwtBlock()
+    rmSync(file)
+    const blocks = workerBlocks(2, [wide], { more: { jwt: block } })
+    const { code, stdout, stderr } = await run(
+      'start',
+      '--config',
+      configFile('http://127.0.0.1:1', blocks),
+    )
+    expect([code, stdout]).toEqual([1, ''])
+    const complaints = stderr.split('\n').filter((line) => line.startsWith('tollgate: '))
+    expect(complaints).toHaveLength(1)
+    expect(complaints[0]).toContain(`jwt.jwksFile ${file}`)
+    expect(stderr).not.toContain('workerRestarting')
+  })
+
+  it('is no command of its own', async () => {
+    const { code, stderr } = await run('worker')
+    expect(code).toBe(2)
+    expect(stderr).toContain('server.workers')
+  })
+})

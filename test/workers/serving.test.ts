@@ -1,0 +1,223 @@
+import { availableParallelism } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, describe, expect, it } from 'vitest'
+import { minuteWithAtLeast } from '../helpers/gateway.ts'
+import { temporaryFolder } from '../helpers/processes.ts'
+import { freePort } from '../helpers/redis-server.ts'
+import {
+  configFile,
+  endAll,
+  eventually,
+  gatewayProcess,
+  quotaInRedis,
+  rawBackend,
+  redisServer,
+  times,
+  tollgate,
+  type GatewayProcess,
+} from '../process/gateways.ts'
+import { ask, codes, metricPage, workerBlocks, workerPids, workersThatAnswered } from './workers.ts'
+
+afterAll(endAll)
+
+const acme = { id: 'acme', keys: ['tg_acme'], perMinute: 100, perDay: 1000 }
+const wide = { id: 'wide', keys: ['tg_wide'], perMinute: 100_000 }
+
+async function start(...blocks: Parameters<typeof workerBlocks>) {
+  const backend = await rawBackend()
+  const gateway = await gatewayProcess(configFile(backend.url, workerBlocks(...blocks)))
+  return { backend, gateway }
+}
+
+/** Each of so many workers has answered; the calls need a key that is not limited by them. */
+async function allAnswer(gateway: GatewayProcess, workers: number): Promise<number> {
+  let calls = 0
+  await eventually('an answer of each worker', async () => {
+    const answers = await Promise.all(times(10, () => ask(gateway.origin, { key: 'tg_wide' })))
+    calls += answers.length
+    expect(codes(answers)).toEqual({ '200': 10 })
+    return workersThatAnswered(gateway).size === workers
+  })
+  return calls
+}
+
+// One after the other: processes that starve each other of the processor would look like a store that is away.
+describe('workers on one port', () => {
+  it('all answer, one page of metrics sums them, and each log line is whole and says who wrote it', async () => {
+    const { gateway, backend } = await start(3, [wide])
+    expect(new Set(workerPids(gateway).keys())).toEqual(new Set([1, 2, 3]))
+    const calls = await allAnswer(gateway, 3)
+    const page = await metricPage(gateway)
+    const requests =
+      'tollgate_requests_total{route="listPets",plan="enterprise",method="GET",status="2xx"}'
+    expect(page.get(requests)).toBe(calls)
+    expect(backend.requests).toHaveLength(calls)
+    expect(page.get('tollgate_request_duration_seconds_count{route="listPets"}')).toBe(calls)
+    expect(page.get('tollgate_workers')).toBe(3)
+    expect(page.get('tollgate_worker_restarts_total')).toBe(0)
+    expect(page.get('tollgate_store_up')).toBe(1)
+    expect(page.get('tollgate_requests_in_flight')).toBe(0)
+    const builds = [...page].filter(([name]) => name.startsWith('tollgate_build_info'))
+    expect(builds).toHaveLength(1)
+    expect(builds[0]?.[1]).toBe(1)
+    const ready = (await (await fetch(`${gateway.adminOrigin}/readyz`)).json()) as object
+    expect(ready).toMatchObject({
+      checks: [{}, { ok: true, reason: '3 of 3 workers' }, { reason: 'embedded' }, {}],
+    })
+    await eventually('the lines of all calls', () => gateway.logged('access').length === calls)
+    gateway.signal('SIGTERM')
+    const { code, stderr, stdout } = await gateway.finished
+    expect(code).toBe(0)
+    expect(stdout.trim().split('\n')).toHaveLength(2)
+    const lines = stderr.trim().split('\n')
+    for (const line of lines) expect(() => JSON.parse(line) as unknown, line).not.toThrow()
+    expect(new Set(gateway.logged('drained').map(({ worker }) => worker))).toEqual(
+      new Set([1, 2, 3]),
+    )
+  })
+
+  it('keep lines whole when each writes more than a pipe takes at once', async () => {
+    const { gateway } = await start(2, [wide])
+    const path = `/v1/${'p'.repeat(450)}`
+    const calls = times(1_500, (at) => at)
+    const caller = async (): Promise<void> => {
+      while (calls.pop() !== undefined) await ask(gateway.origin, { key: 'tg_wide', path })
+    }
+    await Promise.all(times(20, caller))
+    gateway.signal('SIGTERM')
+    const { stderr } = await gateway.finished
+    for (const line of stderr.trim().split('\n'))
+      expect(() => JSON.parse(line) as unknown, line).not.toThrow()
+    expect(gateway.logged('access')).toHaveLength(1_500)
+    expect(workersThatAnswered(gateway)).toEqual(new Set([1, 2]))
+  })
+
+  it('admit exactly the limit between them with the embedded store', async () => {
+    const { gateway, backend } = await start(3, [acme, wide])
+    await minuteWithAtLeast(20_000)
+    await allAnswer(gateway, 3)
+    const before = backend.requests.length
+    const answers = await Promise.all(times(300, () => ask(gateway.origin, { key: 'tg_acme' })))
+    expect(codes(answers)).toEqual({ '200': 100, '429 rate_limit_exceeded': 200 })
+    expect(backend.requests.length - before).toBe(100)
+    for (const { status, headers } of answers)
+      if (status === 429) expect(headers['x-ratelimit-remaining']).toBe('0')
+    const page = await metricPage(gateway)
+    expect(page.get('tollgate_quota_decisions_total{window="minute",outcome="refused"}')).toBe(200)
+  })
+
+  it('admit exactly the limit between them with Redis', async () => {
+    const redis = await redisServer()
+    const store = `store: { redis: "${redis.url}", timeout: 110ms }`
+    const { gateway, backend } = await start(2, [acme, wide], { more: { store } })
+    await minuteWithAtLeast(20_000)
+    await allAnswer(gateway, 2)
+    const before = backend.requests.length
+    const answers = await Promise.all(times(300, () => ask(gateway.origin, { key: 'tg_acme' })))
+    expect(codes(answers)).toEqual({ '200': 100, '429 rate_limit_exceeded': 200 })
+    expect(backend.requests.length - before).toBe(100)
+    gateway.signal('SIGTERM')
+    expect((await gateway.finished).code).toBe(0)
+    expect(quotaInRedis(redis, 'acme')).toMatchObject({ minuteTaken: 100, minuteUsed: 100 })
+  })
+
+  it('count requests without a credential together, and refuse from then on', async () => {
+    const { gateway } = await start(2, [wide], {
+      more: { anonymous: 'anonymous: { perMinute: 30 }' },
+    })
+    await minuteWithAtLeast(20_000)
+    await allAnswer(gateway, 2)
+    const firstTen = []
+    for (let calls = 0; calls < 10; calls++) firstTen.push(await ask(gateway.origin))
+    expect(firstTen.map(({ headers }) => Number(headers['x-ratelimit-remaining']))).toEqual(
+      times(10, (at) => 29 - at),
+    )
+    const others = await Promise.all(times(60, () => ask(gateway.origin)))
+    expect(codes(others)).toEqual({ '401 missing_api_key': 20, '429 rate_limit_exceeded': 40 })
+    // A valid key from that address goes on unharmed.
+    expect((await ask(gateway.origin, { key: 'tg_wide' })).status).toBe(200)
+  })
+
+  it('are as many as the machine has cores with auto, and none but the process itself with 1', async () => {
+    const [auto, single] = await Promise.all([start('auto', [wide]), start(1, [wide])])
+    const cores = availableParallelism()
+    expect(workerPids(auto.gateway).size).toBe(cores > 1 ? cores : 0)
+    expect((await metricPage(auto.gateway)).get('tollgate_workers')).toBe(cores)
+    expect(workerPids(single.gateway).size).toBe(0)
+    expect((await metricPage(single.gateway)).get('tollgate_workers')).toBe(1)
+    expect((await ask(single.gateway.origin, { key: 'tg_wide' })).status).toBe(200)
+    expect(single.gateway.logged('access').every((line) => !('worker' in line))).toBe(true)
+  })
+})
+
+describe('the demonstration with workers', () => {
+  it('has the catalogue in the process that looks after them', async () => {
+    const port = await freePort()
+    const file = configFile(`http://127.0.0.1:${port}`, workerBlocks(2, [wide]))
+    const demo = tollgate(['demo', '--config', file, '--db', 'pets.db'])
+    const origin = new URL(await demo.listening('tollgate')).origin
+    const answers = await Promise.all(times(20, () => ask(origin, { key: 'tg_wide' })))
+    expect(codes(answers)).toEqual({ '200': 20 })
+    for (const { body } of answers) expect(JSON.parse(body)).toBeInstanceOf(Array)
+    demo.signal('SIGTERM')
+    expect((await demo.finished).code).toBe(0)
+  })
+})
+
+describe('a ban with workers', () => {
+  const strikes = 6
+  const bans = `bans: { strikes: ${strikes}, within: 30s, grace: 0s, duration: 60s }`
+  const narrow = { id: 'acme', keys: ['tg_hammering', 'tg_calm'], perMinute: 3, perDay: 1000 }
+
+  it('counts strikes over all of them, holds on all within a second, on new ones too, and over a restart', async () => {
+    const backend = await rawBackend()
+    const file = join(temporaryFolder(), 'tollgate.db')
+    const config = configFile(
+      backend.url,
+      workerBlocks(2, [narrow, wide], { more: { bans, store: `store: { file: "${file}" }` } }),
+    )
+    const gateway = await gatewayProcess(config)
+    await minuteWithAtLeast(20_000)
+    await allAnswer(gateway, 2)
+    const answers = []
+    let answer
+    do answers.push((answer = await ask(gateway.origin, { key: 'tg_hammering' })))
+    while (answer.code !== 'api_key_banned' && answers.length < 200)
+    expect(answer.code).toBe('api_key_banned')
+    await eventually('the line of the ban', () => gateway.logged('keyBanned').length > 0)
+    // The first 429 of a key at each worker is no strike; the sixth strike, wherever it came, brings the ban.
+    const refused = answers.filter(({ code }) => code === 'rate_limit_exceeded')
+    expect(refused.length).toBeGreaterThanOrEqual(strikes + 1)
+    const bannedMs = performance.now()
+    await eventually('twenty bans in a row', async () => {
+      const row = await Promise.all(times(20, () => ask(gateway.origin, { key: 'tg_hammering' })))
+      return row.every(({ code }) => code === 'api_key_banned')
+    })
+    expect(performance.now() - bannedMs).toBeLessThan(1_500)
+    expect((await ask(gateway.origin, { key: 'tg_calm' })).code).toBe('rate_limit_exceeded')
+    expect(gateway.logged('keyBanned')).toHaveLength(1)
+    const page = await metricPage(gateway)
+    expect(page.get('tollgate_strikes_total')).toBeGreaterThanOrEqual(strikes)
+    expect(page.get('tollgate_bans_total')).toBe(1)
+    expect(page.get('tollgate_banned_keys')).toBe(1)
+
+    // A worker that begins anew has no memory of its own.
+    const pids = workerPids(gateway)
+    process.kill(pids.get(1) ?? 0, 'SIGKILL')
+    await eventually('the new worker', () => workerPids(gateway).get(1) !== pids.get(1))
+    for (const { code } of await Promise.all(
+      times(20, () => ask(gateway.origin, { key: 'tg_hammering' })),
+    ))
+      expect(code).toBe('api_key_banned')
+
+    gateway.signal('SIGTERM')
+    expect((await gateway.finished).code).toBe(0)
+    const next = await gatewayProcess(config)
+    for (const { code } of await Promise.all(
+      times(20, () => ask(next.origin, { key: 'tg_hammering' })),
+    ))
+      expect(code).toBe('api_key_banned')
+    next.signal('SIGTERM')
+    expect((await next.finished).code).toBe(0)
+  }, 120_000)
+})
