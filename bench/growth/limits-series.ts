@@ -122,8 +122,12 @@ async function startFleets(workbench: Workbench): Promise<Fleet[]> {
         backend: backend.origin,
         redis: redis.url,
         groups: [{ name, count: clients, limits: { perMinute, perDay: perMinute * 1440 } }],
-        // Connections that are seldom needed stay open all the same.
-        overrides: { server: { listen: '127.0.0.1:0', basePath: '/v1', timeouts: { idle: '1h' } } },
+        overrides: {
+          // Connections that are seldom needed stay open all the same.
+          server: { listen: '127.0.0.1:0', basePath: '/v1', timeouts: { idle: '1h' } },
+          // So many processes on few cores may have to wait for their turn, and that is not what is measured here.
+          upstream: { urls: [backend.origin], timeouts: { connect: '10s' } },
+        },
       })
       fleets.push({
         name,

@@ -106,7 +106,7 @@ elseif want > 0 then
   local dayLeft = tonumber(ARGV[4]) - dayTaken
   local dayAtMost = dayFree + (dayLeft < 0 and dayLeft or wished(dayLeft))
   minuteGrant = math.max(0, math.min(wished(tonumber(ARGV[3]) - minuteTaken), dayAtMost - minuteFree))
-  dayGrant = math.max(0, minuteFree + minuteGrant - dayFree)
+  dayGrant = math.max(0, math.min(minuteFree + minuteGrant, dayAtMost) - dayFree)
 end
 if status == GRANTED and minuteGrant < need then status = SHORT end
 local spent = math.min(minuteGrant, need)

@@ -222,5 +222,6 @@ function grant(ask: {
   // A lowered limit acts on day tokens in hand too.
   const dayAtMost = ask.dayFree + (ask.dayLeft < 0 ? ask.dayLeft : wished(ask.dayLeft))
   const minute = Math.max(0, Math.min(wished(ask.minuteLeft), dayAtMost - ask.minuteFree))
-  return { minute, day: Math.max(0, ask.minuteFree + minute - ask.dayFree) }
+  // Minute tokens in hand may outnumber day tokens too, when the minute began while a call was under way.
+  return { minute, day: Math.max(0, Math.min(ask.minuteFree + minute, dayAtMost) - ask.dayFree) }
 }

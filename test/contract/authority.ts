@@ -206,6 +206,20 @@ export function authorityContract(
       })
     })
 
+    it('grants no day tokens beyond the day to a process that holds more minute tokens than day tokens', async () => {
+      const limits = { perMinute: 100, perDay: 20 }
+      await take({ process: 'a', limits, need: 10, want: 10 })
+      await take({ process: 'b', limits, need: 10, want: 10 })
+      const reply = await take({
+        process: 'a',
+        sequence: 2,
+        limits,
+        minute: { index: MINUTE, used: 0, held: 10 },
+        day: { index: DAY, used: 10, held: 10 },
+      })
+      expect(reply).toMatchObject({ status: 'short', day: { held: 10, taken: 20, used: 20 } })
+    })
+
     it('takes no new day tokens for those that outlived their minute', async () => {
       const limits = { perMinute: 100, perDay: 1000 }
       await take({ limits })

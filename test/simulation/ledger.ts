@@ -1,0 +1,456 @@
+/**
+ * What truly happened, and the invariants. The ledger sees every call as the authority carries it out, every answer as it
+ * reaches a process and every decision as a request gets it; it throws at the first that breaks the protocol.
+ */
+import {
+  DAY_MS,
+  MINUTE_MS,
+  type Hold,
+  type QuotaDecision,
+  type QuotaView,
+  type TakeReply,
+  type TakeRequest,
+} from '../../src/quota/protocol.ts'
+import type { Limits } from '../../src/config/config.ts'
+
+export class Violation extends Error {
+  readonly invariant: string
+  constructor(invariant: string, detail: string) {
+    super(`${invariant}: ${detail}`)
+    this.name = 'Violation'
+    this.invariant = invariant
+  }
+}
+
+const windows = ['minute', 'day'] as const
+type Window = (typeof windows)[number]
+const lengthMs = { minute: MINUTE_MS, day: DAY_MS }
+
+/** One holder as the authority must have him in its books. */
+interface Entry {
+  sequence: number
+  readonly minute: Hold
+  readonly day: Hold
+  /** Carried out again, or after a newer one, once the numbers that would have told were forgotten with their day. */
+  readonly isOfYesterday: boolean
+}
+
+/** One client. */
+interface Account {
+  /** Admitted and not given back, by window. */
+  readonly admitted: Record<Window, Map<number, number>>
+  readonly book: Map<string, Entry>
+  /** Processes that have ever admitted a request of it. */
+  readonly spenders: Set<string>
+  readonly current: Record<Window, { index: number; taken: number; used: number; limit: number }>
+}
+
+/** One process. */
+export interface Witness {
+  readonly id: string
+  /** Admitted by it and not given back: `client window index`. */
+  readonly admitted: Map<string, number>
+  /** By client: what the authority last told it. */
+  readonly told: Map<
+    string,
+    { readonly minute: Hold; readonly day: Hold; readonly clockMs: number }
+  >
+  readonly inFlight: Set<string>
+  /** By holder: the number of its newest call. */
+  readonly newest: Map<string, number>
+}
+
+export const createWitness = (id: string): Witness => ({
+  id,
+  admitted: new Map(),
+  told: new Map(),
+  inFlight: new Set(),
+  newest: new Map(),
+})
+
+export interface Totals {
+  offered: number
+  admitted: number
+  refused: number
+  unavailable: number
+  degraded: number
+  givenBack: number
+  calls: number
+  minutes: number
+  days: number
+  longestWaitMs: number
+}
+
+export interface Rules {
+  /** Nobody decides without the authority, and it forgets nothing: then no limit is ever exceeded. */
+  readonly isExact: boolean
+  /** One process: every number it tells is exact. */
+  readonly isAlone: boolean
+  /** A process forgets clients it still has requests of. */
+  readonly forgets: boolean
+  /** No request waits longer, pauses of its process apart. */
+  readonly waitsAtMostMs: number
+}
+
+interface Forgotten {
+  /** Nobody has called yet. */
+  isUnknown: boolean
+  /** The data was lost again before everybody had spoken: who has answered the first notice may take the second one for its echo. */
+  isAgain: boolean
+  readonly unheard: Set<string>
+  untilMs: number
+}
+
+/** By then every process has answered the notice that a client was unknown. */
+const HEARD_WITHIN_MS = 1000
+
+export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
+  const accounts = new Map<string, Account>()
+  const totals: Totals = {
+    offered: 0,
+    admitted: 0,
+    refused: 0,
+    unavailable: 0,
+    degraded: 0,
+    givenBack: 0,
+    calls: 0,
+    minutes: 0,
+    days: 0,
+    longestWaitMs: 0,
+  }
+  /** Admissions beyond a limit, where the rules allow them: by `client window index`, and as a part of the limit. */
+  const excess = new Map<string, { readonly count: number; readonly limit: number }>()
+  /** By `client window index`: admitted while the authority may not have known all use of the client: see isExposed. */
+  const exposed = new Map<string, number>()
+  /** Clients whose use the authority has forgotten, and from whom it is still to hear. */
+  const forgotten = new Map<string, Forgotten>()
+  /** By holder: the newest number that was ever carried out. */
+  const carriedOut = new Map<string, number>()
+
+  const accountOf = (client: string): Account => {
+    let account = accounts.get(client)
+    if (account === undefined) {
+      account = {
+        admitted: { minute: new Map(), day: new Map() },
+        book: new Map(),
+        spenders: new Set(),
+        current: {
+          minute: { index: -1, taken: 0, used: 0, limit: 0 },
+          day: { index: -1, taken: 0, used: 0, limit: 0 },
+        },
+      }
+      accounts.set(client, account)
+    }
+    return account
+  }
+  const demand = (holds: boolean, invariant: string, detail: () => string): void => {
+    if (holds) return
+    const violation = new Violation(invariant, `${detail()} (at ${time.nowMs.toFixed(3)} ms)`)
+    ledger.violation ??= violation
+    throw violation
+  }
+  const text = (value: unknown): string => JSON.stringify(value)
+
+  /**
+   * A loss of data is over for a client a second after the first call for it, when all have answered the notice; after two
+   * losses at once only when each process that had spent something has made a call of its own.
+   */
+  const isExposed = (client: string): boolean => {
+    const loss = forgotten.get(client)
+    return loss !== undefined && time.nowMs < loss.untilMs
+  }
+  const hearAgain = ({ client, process }: TakeRequest): void => {
+    const loss = forgotten.get(client)
+    if (loss === undefined) return
+    const isNews = loss.unheard.delete(process.split('.')[0] ?? '')
+    if (loss.isUnknown || (loss.isAgain && isNews)) loss.untilMs = time.nowMs + HEARD_WITHIN_MS
+    if (loss.isAgain && loss.unheard.size > 0) loss.untilMs = Infinity
+    loss.isUnknown = false
+  }
+
+  /** The books turn the page with the authority. */
+  const rollOver = (account: Account, reply: TakeReply): void => {
+    for (const window of windows) {
+      const current = account.current[window]
+      const { index } = reply[window]
+      if (index <= current.index) continue
+      if (current.index !== -1) totals[window === 'minute' ? 'minutes' : 'days'] += 1
+      Object.assign(current, { index, taken: 0, used: 0, limit: 0 })
+      if (window === 'day') account.book.clear()
+    }
+  }
+
+  const ledger = {
+    totals,
+    /** The first; a lessee takes what its authority throws for an outage. */
+    violation: undefined as Violation | undefined,
+    excess,
+    exposed,
+    accounts,
+
+    sent: (witness: Witness, request: TakeRequest): void => {
+      totals.calls += 1
+      const { client } = request
+      demand(!witness.inFlight.has(client), 'one call in flight per client and process', () =>
+        text(request),
+      )
+      witness.inFlight.add(client)
+      demand(
+        request.sequence > (witness.newest.get(request.process) ?? -1),
+        'sequence numbers rise',
+        () => text(request),
+      )
+      witness.newest.set(request.process, request.sequence)
+      const told = witness.told.get(client)
+      for (const window of windows) {
+        const { index, used, held } = request[window]
+        demand(
+          used >= 0 && held >= used && request.need >= 0 && request.want >= request.need,
+          'a call states whole and possible numbers',
+          () => text(request),
+        )
+        if (!rules.isExact) continue
+        const granted = told?.[window].index === index ? told[window].held : 0
+        demand(held <= granted, 'nobody claims what he was not granted', () =>
+          text({ window, granted, request }),
+        )
+      }
+    },
+
+    ended: (witness: Witness, client: string): void => void witness.inFlight.delete(client),
+
+    /** clockMs: how far the authority's clock was ahead of true time when it answered. */
+    heard: (
+      witness: Witness,
+      client: string,
+      answer: { reply: TakeReply; clockMs: number },
+    ): void => {
+      const { reply, clockMs } = answer
+      if (reply.status === 'stale') return
+      const hold = (window: Window): Hold => ({ ...reply[window], used: 0 })
+      witness.told.set(client, { minute: hold('minute'), day: hold('day'), clockMs })
+    },
+
+    /** The authority has carried out a call. */
+    carriedOut: (request: TakeRequest, reply: TakeReply): void => {
+      const account = accountOf(request.client)
+      const { book, current } = account
+      const isSameDay = reply.day.index === current.day.index
+      const known = isSameDay ? book.get(request.process) : undefined
+      const isRepeat = known !== undefined && request.sequence <= known.sequence
+      // A repeat changes nothing, so it does not end a window for good either.
+      if (!isRepeat) rollOver(account, reply)
+      hearAgain(request)
+      const entry = book.get(request.process)
+      const newest = carriedOut.get(request.process) ?? -1
+      carriedOut.set(request.process, Math.max(newest, request.sequence))
+      const isOfYesterday = !isRepeat && request.sequence <= newest
+      const holds: Partial<Record<Window, Hold>> = {}
+      const spent = Math.min(
+        request.need,
+        reply.minute.held - (request.minute.index === reply.minute.index ? request.minute.held : 0),
+      )
+      for (const window of windows) {
+        const now = current[window]
+        const told = reply[window]
+        const { index } = told
+        demand(index >= now.index, 'a window that has ended is never opened again', () =>
+          text({ request, reply }),
+        )
+        if (!isRepeat) {
+          const stated = request[window].index === index ? request[window] : { held: 0, used: 0 }
+          const before = entry?.[window].index === index ? entry[window] : { held: 0, used: 0 }
+          const after = { index, held: told.held, used: stated.used + spent }
+          const granted = told.held - stated.held
+          demand(granted >= 0, 'a call never takes tokens away', () => text({ request, reply }))
+          now.taken += after.held - before.held
+          now.used += after.used - before.used
+          now.limit = Math.max(
+            now.limit,
+            request.limits[window === 'minute' ? 'perMinute' : 'perDay'],
+          )
+          const limit = request.limits[window === 'minute' ? 'perMinute' : 'perDay']
+          demand(granted === 0 || now.taken <= limit, 'no grant beyond the limit', () =>
+            text({ window, request, reply, taken: now.taken }),
+          )
+          holds[window] = after
+        }
+        const isOver = isRepeat && index > now.index
+        demand(
+          told.taken === (isOver ? 0 : now.taken) && told.used === (isOver ? 0 : now.used),
+          'taken and used are the sums of what the processes hold and have spent',
+          () => text({ window, isRepeat, books: now, request, reply }),
+        )
+      }
+      const { minute, day } = holds
+      if (minute !== undefined && day !== undefined)
+        book.set(request.process, { sequence: request.sequence, minute, day, isOfYesterday })
+    },
+
+    /** The authority has forgotten everything; what was admitted stays true. */
+    dataLost: (): void => {
+      for (const [client, account] of accounts) {
+        forgotten.set(client, {
+          isUnknown: true,
+          isAgain: isExposed(client),
+          unheard: new Set(account.spenders),
+          untilMs: Infinity,
+        })
+        account.book.clear()
+        for (const window of windows)
+          Object.assign(account.current[window], { index: -1, taken: 0, used: 0 })
+      }
+    },
+
+    /** A request has its answer. waitedMs: pauses of its process apart. */
+    decided: (
+      witness: Witness,
+      asked: { client: string; limits: Limits; waitedMs: number },
+      decision: QuotaDecision,
+    ): void => {
+      const { client, limits, waitedMs } = asked
+      totals.longestWaitMs = Math.max(totals.longestWaitMs, waitedMs)
+      demand(waitedMs <= rules.waitsAtMostMs, 'decisions come in time', () => `${waitedMs} ms`)
+      if (decision.kind === 'unavailable') {
+        totals.unavailable += 1
+        return
+      }
+      if (decision.degraded) totals.degraded += 1
+      demand(
+        decision.degraded === (decision.view === undefined),
+        'headers are true or absent',
+        () => text(decision),
+      )
+      const account = accountOf(client)
+      const told = witness.told.get(client)
+      const storeNowMs = time.nowMs + (told?.clockMs ?? 0)
+      if (decision.kind === 'refused') {
+        totals.refused += 1
+        if (decision.view !== undefined) {
+          demand(
+            decision.view[decision.window].remaining === 0,
+            'a refusal tells 0 remaining',
+            () => text(decision),
+          )
+          if (told !== undefined)
+            demand(
+              storeNowMs + decision.retryAfterSeconds * 1000 >=
+                decision.view[decision.window].resetAtSeconds * 1000,
+              'who waits for Retry-After is not refused by the same window again',
+              () => text({ decision, storeNowMs }),
+            )
+        }
+        if (decision.view !== undefined) ledger.viewed(account, limits, decision.view)
+        return
+      }
+      totals.admitted += 1
+      account.spenders.add(witness.id)
+      for (const window of windows) {
+        const index = decision[`${window}Index`]
+        const count = (account.admitted[window].get(index) ?? 0) + 1
+        account.admitted[window].set(index, count)
+        const own = `${client} ${window} ${index}`
+        witness.admitted.set(own, (witness.admitted.get(own) ?? 0) + 1)
+        if (isExposed(client)) exposed.set(own, (exposed.get(own) ?? 0) + 1)
+        const now = account.current[window]
+        const limit = limits[window === 'minute' ? 'perMinute' : 'perDay']
+        const about = (): string =>
+          text({ client, process: witness.id, window, index, count, limits, now, storeNowMs })
+        if (!rules.isExact) {
+          if (count > limit) excess.set(own, { count: count - limit, limit })
+          continue
+        }
+        demand(!decision.degraded, 'nobody decides without the authority', about)
+        demand(
+          now.index >= index && (now.index > index || count <= now.limit),
+          'admitted at most the limit',
+          about,
+        )
+        demand(
+          now.index > index || count <= now.taken,
+          'admitted at most what the authority has handed out',
+          about,
+        )
+        demand(!rules.isAlone || count <= limit, 'a lowered limit acts at once', about)
+        demand(
+          told !== undefined && storeNowMs < (index + 1) * lengthMs[window],
+          'no admission after the end of the window it was charged to',
+          about,
+        )
+      }
+      if (decision.view !== undefined) ledger.viewed(account, limits, decision.view)
+    },
+
+    viewed: (account: Account, limits: Limits, view: QuotaView): void => {
+      for (const window of windows) {
+        const { limit, remaining, resetAtSeconds } = view[window]
+        const index = (resetAtSeconds * 1000) / lengthMs[window] - 1
+        const count = account.admitted[window].get(index) ?? 0
+        demand(
+          limit === limits[window === 'minute' ? 'perMinute' : 'perDay'] &&
+            Number.isSafeInteger(remaining) &&
+            remaining >= 0 &&
+            remaining <= limit,
+          'remaining is a whole number from 0 to the limit',
+          () => text(view),
+        )
+        if (rules.isAlone && rules.isExact)
+          demand(
+            remaining === Math.max(0, limit - count),
+            'one process tells exactly what remains',
+            () => text({ window, view, count }),
+          )
+      }
+    },
+
+    givenBack: (
+      witness: Witness,
+      client: string,
+      { minuteIndex, dayIndex }: { minuteIndex: number; dayIndex: number },
+    ): void => {
+      totals.givenBack += 1
+      const account = accountOf(client)
+      for (const [window, index] of [
+        ['minute', minuteIndex],
+        ['day', dayIndex],
+      ] as const) {
+        account.admitted[window].set(index, (account.admitted[window].get(index) ?? 0) - 1)
+        const own = `${client} ${window} ${index}`
+        witness.admitted.set(own, (witness.admitted.get(own) ?? 0) - 1)
+      }
+    },
+
+    /** All that this process ever spent is in the books, and it holds nothing more. isGone: it died and could not say so. */
+    closed: (witness: Witness, { isGone }: { isGone: boolean }): void => {
+      for (const [client, account] of accounts) {
+        for (const window of windows) {
+          const { index } = account.current[window]
+          let [held, used] = [0, 0]
+          let isOfYesterday = false
+          for (const [holder, entry] of account.book) {
+            if (holder.split('.')[0] !== witness.id) continue
+            if (entry[window].index !== index) continue
+            held += entry[window].held
+            used += entry[window].used
+            isOfYesterday ||= entry.isOfYesterday
+          }
+          const spent = witness.admitted.get(`${client} ${window} ${index}`) ?? 0
+          const about = (): string =>
+            text({ client, process: witness.id, window, index, held, used, spent })
+          if (isGone) {
+            demand(!rules.isExact || spent <= held, 'the holds of a dead process stay taken', about)
+            continue
+          }
+          // It only costs tokens: nobody knows that he holds them.
+          if (isOfYesterday) continue
+          demand(held === used, 'after drain nothing is held that was not spent', about)
+          const isKnown = rules.forgets ? used >= spent : used === spent
+          demand(!rules.isExact || isKnown, 'after drain the authority knows every use', about)
+        }
+      }
+    },
+  }
+  return ledger
+}
+
+export type Ledger = ReturnType<typeof createLedger>

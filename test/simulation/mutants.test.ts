@@ -1,0 +1,435 @@
+/**
+ * The simulation finds what it is there to find: each mutant is the quota with one rule broken, and must be caught by an
+ * invariant. The schedules are the same in every run, and the quota as it is passes all of them.
+ *
+ * A mutant is a replacement in a source text that must occur there exactly once; it is made in a copy in a temporary folder.
+ */
+import * as fc from 'fast-check'
+import { cpSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { isDeepStrictEqual } from 'node:util'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { RedisStore } from '../../src/adapters/redis-store.ts'
+import { connectRedis } from '../../src/adapters/redis.ts'
+import { createMemoryAuthority } from '../../src/quota/authority-memory.ts'
+import { createLessee } from '../../src/quota/lessee.ts'
+import type { Authority, TakeReply, TakeRequest } from '../../src/quota/protocol.ts'
+import { controlledRedisAuthority, until } from '../helpers/controlled-authority.ts'
+import { temporaryFolder } from '../helpers/processes.ts'
+import { startRedisServer, type RedisServer } from '../helpers/redis-server.ts'
+import { Violation } from './ledger.ts'
+import { properties, type Outcome, type Property, type PropertyName } from './properties.ts'
+import type { Quota } from './world.ts'
+
+interface Replacement {
+  readonly name: string
+  /** In src/quota. */
+  readonly file: string
+  readonly from: string
+  readonly to: string
+}
+interface Mutant extends Replacement {
+  /** Played first; the others follow. */
+  readonly breaks: PropertyName
+}
+
+const mutants: readonly Mutant[] = [
+  {
+    name: 'the authority carries out repeated and late calls',
+    file: 'transition.ts',
+    from: 'if (record !== undefined && request.sequence <= record.sequence) {',
+    to: 'if (false) {',
+    breaks: 'faults',
+  },
+  {
+    name: 'the day is not counted',
+    file: 'transition.ts',
+    from: 'now.dayTaken += granted.day',
+    to: '',
+    breaks: 'crashes',
+  },
+  {
+    name: 'two processes are granted the same tokens',
+    file: 'transition.ts',
+    from: 'now.minuteTaken += granted.minute',
+    to: '',
+    breaks: 'crashes',
+  },
+  {
+    name: 'a refusal is charged',
+    file: 'transition.ts',
+    from: 'const spent = Math.min(granted.minute, request.need)',
+    to: 'const spent = request.need',
+    breaks: 'crashes',
+  },
+  {
+    name: 'what was granted before a crash is handed out again',
+    file: 'transition.ts',
+    from: 'if (!tookPart) now.activeNow += 1',
+    to: 'if (!tookPart) { now.activeNow += 1; now.minuteTaken = now.minuteUsed }',
+    breaks: 'crashes',
+  },
+  {
+    name: 'a minute opens again when the clock goes back',
+    file: 'transition.ts',
+    from: 'Math.max(Math.floor(nowMs / MINUTE_MS), state.minuteIndex)',
+    to: 'Math.floor(nowMs / MINUTE_MS)',
+    breaks: 'faults',
+  },
+  {
+    name: 'a day opens again when the clock goes back',
+    file: 'transition.ts',
+    from: 'Math.max(Math.floor(nowMs / DAY_MS), state.dayIndex)',
+    to: 'Math.floor(nowMs / DAY_MS)',
+    breaks: 'faults',
+  },
+  {
+    name: 'lost data is not noticed',
+    file: 'transition.ts',
+    from: 'const isUnknown = state.dayIndex === -1',
+    to: 'const isUnknown = false',
+    breaks: 'data loss',
+  },
+  {
+    name: 'tokens are spent after the end of their minute',
+    file: 'lease.ts',
+    from: 'window.spendUntilMs = sentMs + leftMs - SPEND_GUARD_MS',
+    to: 'window.spendUntilMs = receivedMs + leftMs + 2 * SPEND_GUARD_MS',
+    breaks: 'faults',
+  },
+  {
+    name: 'a late answer is spent in the next minute',
+    file: 'asking.ts',
+    from: '!isImmediate && receivedMs >= mayEndAtMs',
+    to: 'false',
+    breaks: 'faults',
+  },
+  {
+    name: 'what a call in advance brings is counted twice',
+    file: 'lease.ts',
+    from: 'window.held = told.held',
+    to: 'window.held += told.held',
+    breaks: 'crashes',
+  },
+  {
+    name: 'a lowered limit does not act on tokens in hand',
+    file: 'lease.ts',
+    from: '&& remaining(window, limit) > 0',
+    to: '',
+    breaks: 'one process',
+  },
+  {
+    name: 'an undone request gives two tokens back',
+    file: 'lessee.ts',
+    from: 'if (minute.index === minuteIndex && minute.used > 0) minute.used -= 1',
+    to: 'if (minute.index === minuteIndex && minute.used > 0) minute.used -= 2',
+    breaks: 'crashes',
+  },
+  {
+    name: 'an undone request gives back to whatever minute it is',
+    file: 'lessee.ts',
+    from: 'if (minute.index === minuteIndex && minute.used > 0)',
+    to: 'if (minute.used > 0)',
+    breaks: 'crashes',
+  },
+  {
+    name: 'a recall gives back what was spent',
+    file: 'lease.ts',
+    from: 'window.held = Math.min(held, window.used + kept)',
+    to: 'window.used = window.held = Math.min(held, kept)',
+    breaks: 'crashes',
+  },
+  {
+    name: 'what goes back is spent while the call is under way',
+    file: 'lease-calls.ts',
+    from: 'if (asked.answer instanceof Promise) client.inFlight = follow(client, [], asked)\n      else asking.absorb(client, asked, asked.answer)\n      return true',
+    to: 'takeBack()\n      if (asked.answer instanceof Promise) client.inFlight = follow(client, [], asked)\n      return true',
+    breaks: 'crashes',
+  },
+  {
+    name: 'idle tokens go back while a call is under way',
+    file: 'holdings.ts',
+    from: 'if (client.isCalling || nowMs - lease.lastUsedMs < dueAfterMs) continue',
+    to: 'if (nowMs - lease.lastUsedMs < dueAfterMs) continue',
+    breaks: 'faults',
+  },
+  {
+    name: 'the last tokens are granted to nobody',
+    file: 'transition.ts',
+    from: 'Math.min(Math.max(ask.need, share), left)',
+    to: 'Math.min(Math.max(ask.need, share), left - 1)',
+    breaks: 'load above the limit',
+  },
+  {
+    name: 'tokens go back at the end only',
+    file: 'holdings.ts',
+    from: 'if (!calls.settle(client, kept)) return false',
+    to: 'if (!isDraining) return true\n    if (!calls.settle(client, kept)) return false',
+    breaks: 'load above the limit',
+  },
+  {
+    name: 'nothing is given back at the end',
+    file: 'holdings.ts',
+    from: 'if (settle(client)) await client.inFlight',
+    to: '',
+    breaks: 'crashes',
+  },
+  {
+    name: 'a client met again goes by its old name',
+    file: 'lessee.ts',
+    from: '`${processId}.${(incarnations++).toString(36)}`',
+    to: '`${processId}.0`',
+    breaks: 'faults',
+  },
+  {
+    name: 'a failed call is not settled',
+    file: 'lessee.ts',
+    from: 'holdings.suspect(client)\n      afterOutage',
+    to: 'afterOutage',
+    breaks: 'faults',
+  },
+  {
+    name: 'without the store each process admits what it likes',
+    file: 'outage-count.ts',
+    from: 'return window.used < Math.floor(limit / activeProcesses)',
+    to: 'return true',
+    breaks: 'outages',
+  },
+  {
+    name: 'Retry-After is rounded down',
+    file: 'quota-view.ts',
+    from: 'Math.ceil((window.endsByMs - nowMs) / 1000)',
+    to: 'Math.floor((window.endsByMs - nowMs) / 1000)',
+    breaks: 'one process',
+  },
+]
+
+const SEED = 20_260_101
+const runs: Record<PropertyName, number> = {
+  faults: 120,
+  crashes: 40,
+  'one process': 30,
+  'load above the limit': 30,
+  outages: 30,
+  'data loss': 60,
+}
+
+const project = join(import.meta.dirname, '..', '..')
+
+/** The same in the script that Redis runs. */
+const scriptMutants: readonly Replacement[] = [
+  {
+    name: 'a late call is carried out',
+    file: 'take.lua',
+    from: 'if sequence <= lastSequence then',
+    to: 'if sequence == lastSequence then',
+  },
+  {
+    name: 'the day is not counted',
+    file: 'take.lua',
+    from: 'dayTaken, dayUsed = dayTaken + dayGrant, dayUsed + spent',
+    to: 'dayUsed = dayUsed + spent',
+  },
+  {
+    name: 'a minute opens again when the clock goes back',
+    file: 'take.lua',
+    from: 'math.max(math.floor(now / MINUTE_MS), lastMinute)',
+    to: 'math.floor(now / MINUTE_MS)',
+  },
+  {
+    name: 'time is told too early',
+    file: 'take.lua',
+    from: 'math.ceil(tonumber(time[2]) / 1000)',
+    to: 'math.floor(tonumber(time[2]) / 1000)',
+  },
+]
+
+function replaced(text: string, { name, file, from, to }: Replacement): string {
+  const parts = text.split(from)
+  if (parts.length !== 2)
+    throw new Error(
+      `the mutant "${name}" must be brought up to date: src/quota/${file} has this text ${parts.length - 1} times, not once: ${from}`,
+    )
+  return parts.join(to)
+}
+
+/** A copy of the sources with the mutant in it, loaded. */
+async function loaded(mutant: Mutant | undefined): Promise<Quota> {
+  const root = temporaryFolder()
+  const folder = join(root, 'src')
+  cpSync(join(project, 'src'), folder, { recursive: true })
+  // The compiler that the test runner applies to it asks for one.
+  cpSync(join(project, 'tsconfig.json'), join(root, 'tsconfig.json'))
+  if (mutant !== undefined) {
+    const file = join(folder, 'quota', mutant.file)
+    writeFileSync(file, replaced(readFileSync(file, 'utf8'), mutant))
+  }
+  const load = (name: string): Promise<Record<string, unknown>> =>
+    import(/* @vite-ignore */ pathToFileURL(join(folder, 'quota', name)).href)
+  return { ...(await load('lessee.ts')), ...(await load('authority-memory.ts')) } as Quota &
+    Record<string, unknown>
+}
+
+interface Caught {
+  readonly invariant: string
+  readonly property: PropertyName
+  readonly schedules: number
+}
+
+/** Plays the schedules until one breaks an invariant. */
+async function hunt(quota: Quota, order: readonly PropertyName[]): Promise<Caught | undefined> {
+  let schedules = 0
+  for (const name of order) {
+    const { schedule, run } = properties[name] as Property<unknown>
+    for (const drawn of fc.sample(schedule, { numRuns: runs[name], seed: SEED })) {
+      schedules += 1
+      const outcome: Outcome | Violation = await run(quota, drawn).catch((error: unknown) => {
+        if (error instanceof Violation) return error
+        throw error
+      })
+      if (outcome instanceof Violation)
+        return { invariant: outcome.invariant, property: name, schedules }
+    }
+  }
+  return undefined
+}
+
+const names = Object.keys(runs) as PropertyName[]
+const table: string[] = []
+const row = (...cells: readonly (string | number)[]): void =>
+  void table.push(`| ${cells.join(' | ')} |`)
+
+/** A call as the authority of a simulation has carried it out. */
+interface Recorded {
+  readonly authority: number
+  readonly atMs: number
+  readonly request: TakeRequest
+  readonly reply: TakeReply
+}
+
+/** Plays schedules and keeps every call; Redis knows no time more exact than a microsecond. */
+async function recorded(names: readonly PropertyName[], numRuns: number): Promise<Recorded[]> {
+  const calls: Recorded[] = []
+  let authorities = 0
+  const recording: Quota = {
+    createLessee,
+    createMemoryAuthority: (options) => {
+      const epochMs = (): number => Math.round(options.clock.epochMs() * 1000) / 1000
+      const memory = createMemoryAuthority({ ...options, clock: { epochMs } })
+      const authority = authorities++
+      return {
+        get size() {
+          return memory.size
+        },
+        take: (request) => {
+          const reply = memory.take(request)
+          calls.push({ authority, atMs: epochMs(), request, reply })
+          return reply
+        },
+        close: () => memory.close(),
+      }
+    },
+  }
+  for (const name of names) {
+    const { schedule, run } = properties[name] as Property<unknown>
+    for (const drawn of fc.sample(schedule, { numRuns, seed: SEED })) await run(recording, drawn)
+  }
+  return calls
+}
+
+const CALLS_AT_ONCE = 250
+
+/** Makes the same calls to the script in Redis; tells how many were answered alike before the first that was not. */
+async function answeredAlike(
+  calls: readonly Recorded[],
+  server: RedisServer,
+  { name, mutant }: { name: string; mutant: Replacement | undefined },
+): Promise<number> {
+  const store = connectRedis({ url: server.url, timeoutMs: 20_000 })
+  try {
+    await until(() => store.available)
+    const mutated: RedisStore = {
+      ...store,
+      script: ({ text, ...definition }) =>
+        store.script({
+          ...definition,
+          text: mutant === undefined ? text : replaced(text, mutant),
+        }),
+    }
+    const time = { ms: 0 }
+    const authorities = new Map<number, Authority>()
+    const authorityOf = (at: number): Authority => {
+      const known = authorities.get(at)
+      if (known !== undefined) return known
+      const fresh = controlledRedisAuthority(mutated, { time, prefix: `${name}-${at}` })
+      authorities.set(at, fresh)
+      return fresh
+    }
+    for (let done = 0; done < calls.length; done += CALLS_AT_ONCE) {
+      const batch = calls.slice(done, done + CALLS_AT_ONCE)
+      const replies = await Promise.all(
+        batch.map(async ({ authority, atMs, request }) => {
+          time.ms = atMs
+          return authorityOf(authority).take(request)
+        }),
+      )
+      const wrong = batch.findIndex(({ reply }, at) => !isDeepStrictEqual(replies[at], reply))
+      if (wrong !== -1) return done + wrong
+    }
+    return calls.length
+  } finally {
+    await store.close()
+  }
+}
+
+row('mutant', 'caught by', 'in', 'after so many schedules')
+afterAll(() => console.log(table.join('\n')))
+
+describe('the simulation', () => {
+  it('finds nothing in the quota as it is', async () => {
+    expect(await hunt(await loaded(undefined), names)).toBeUndefined()
+  }, 120_000)
+
+  it.each(mutants)(
+    'finds: $name',
+    async (mutant) => {
+      const order = [mutant.breaks, ...names.filter((name) => name !== mutant.breaks)]
+      const caught = await hunt(await loaded(mutant), order)
+      row(mutant.name, caught?.invariant ?? '-', caught?.property ?? '-', caught?.schedules ?? '-')
+      expect(caught, 'no invariant was broken').toBeDefined()
+    },
+    120_000,
+  )
+})
+
+describe('the calls of a simulation, made to Redis', () => {
+  let server: RedisServer
+  let calls: Recorded[] = []
+  beforeAll(async () => {
+    server = await startRedisServer()
+    calls = await recorded(['faults', 'data loss'], 30)
+  })
+  afterAll(() => server.stop())
+
+  it('are answered by the script as by its twin', async () => {
+    expect(await answeredAlike(calls, server, { name: 'none', mutant: undefined })).toBe(
+      calls.length,
+    )
+  }, 120_000)
+
+  it.each(scriptMutants)(
+    'show: $name',
+    async (mutant) => {
+      const alike = await answeredAlike(calls, server, { name: mutant.name, mutant })
+      row(
+        `take.lua: ${mutant.name}`,
+        'answers as its twin does',
+        'recorded calls',
+        `${alike} calls`,
+      )
+      expect(alike).toBeLessThan(calls.length)
+    },
+    120_000,
+  )
+})

@@ -1,0 +1,100 @@
+/** What must hold of every schedule of a kind; throws a Violation where it does not. */
+import type * as fc from 'fast-check'
+import { Violation } from './ledger.ts'
+import { play, playLive, type Played } from './play.ts'
+import {
+  crashSchedule,
+  dataLossSchedule,
+  faultySchedule,
+  liveSchedule,
+  outageSchedule,
+  singleSchedule,
+  type LiveSchedule,
+  type Schedule,
+} from './schedule.ts'
+import type { Quota } from './world.ts'
+
+export interface Property<Drawn> {
+  readonly title: string
+  readonly schedule: fc.Arbitrary<Drawn>
+  run(quota: Quota, drawn: Drawn): Promise<Outcome>
+}
+
+export interface Outcome extends Played {
+  /** The worst that was found where the property allows something, by what it is. */
+  readonly worst?: Readonly<Record<string, number>>
+}
+
+const MOST_OF_A_LIMIT = 0.995
+
+const exact = (title: string, schedule: fc.Arbitrary<Schedule>): Property<Schedule> => ({
+  title,
+  schedule,
+  run: (quota, drawn) => play(quota, drawn, { isExact: true }),
+})
+
+const live: Property<LiveSchedule> = {
+  title: 'admits at least 99.5 % of every limit that is asked for, and all of it with one process',
+  schedule: liveSchedule,
+  run: async (quota, drawn) => {
+    const played = await playLive(quota, drawn)
+    const { worstShare } = played
+    const atLeast = drawn.base.processes === 1 ? 1 : MOST_OF_A_LIMIT
+    if (worstShare < atLeast)
+      throw new Violation('what is asked for is admitted up to the limit', `only ${worstShare}`)
+    return { ...played, worst: { 'of a limit was not admitted': 1 - worstShare } }
+  },
+}
+
+const outages: Property<Schedule> = {
+  title: 'admits at most the limit once per process while the store is away, in mode local',
+  schedule: outageSchedule,
+  run: async (quota, drawn) => {
+    const played = await play(quota, drawn, { isExact: false })
+    if (drawn.mode === 'open') return played
+    let worst = 0
+    for (const [window, { count, limit }] of played.excess) {
+      worst = Math.max(worst, count / limit)
+      if (count > (played.processes - 1) * limit)
+        throw new Violation('in mode local at most the limit per process', `${window}: ${count}`)
+    }
+    return { ...played, worst: { 'times the limit admitted beyond it': worst } }
+  },
+}
+
+const dataLoss: Property<Schedule> = {
+  title:
+    'admits beyond a limit after a loss of data at most what it admits before all have spoken again',
+  schedule: dataLossSchedule,
+  run: async (quota, drawn) => {
+    const played = await play(quota, drawn, { isExact: false })
+    let worst = 0
+    for (const [window, { count }] of played.excess) {
+      worst = Math.max(worst, count)
+      const exposed = played.exposed.get(window) ?? 0
+      if (count > exposed)
+        throw new Violation(
+          'after a loss of data use is known again within a second',
+          `${window}: ${count} beyond the limit, ${exposed} admitted meanwhile`,
+        )
+    }
+    return { ...played, worst: { 'admitted beyond a limit': worst } }
+  },
+}
+
+export const properties = {
+  faults: exact(
+    'never admits more than a limit, whatever crashes, is lost, late, repeated or stopped',
+    faultySchedule,
+  ),
+  crashes: exact(
+    'never admits more than a limit in any mode while the store answers',
+    crashSchedule,
+  ),
+  'one process': exact('is exact in every number it tells with one process', singleSchedule),
+  'load above the limit': live,
+  outages,
+  'data loss': dataLoss,
+}
+
+export type PropertyName = keyof typeof properties

@@ -1,0 +1,113 @@
+/**
+ * The invariants of the quota protocol as properties: real lessees and a real authority, on virtual time, behind a network
+ * that loses, delays and repeats, with processes that crash, stop and restart and clocks that jump.
+ *
+ * Each run draws new schedules. A schedule that breaks an invariant is shrunk, and printed with the seed and the path that
+ * play it again: TOLLGATE_SIMULATION_SEED=<seed> TOLLGATE_SIMULATION_PATH=<path> with `-t <name of the test>`.
+ * TOLLGATE_SIMULATION_RUNS=<factor> plays so many times the usual number of schedules (such as 20 for some minutes).
+ *
+ * On a slow machine fewer are played: each class has a budget of processor time, which other processes do not use up, and a
+ * number of schedules that are played in any case.
+ */
+import * as fc from 'fast-check'
+import { afterAll, describe, it } from 'vitest'
+import { createMemoryAuthority } from '../../src/quota/authority-memory.ts'
+import { createLessee } from '../../src/quota/lessee.ts'
+import type { Totals } from './ledger.ts'
+import { properties, type Property } from './properties.ts'
+
+const quota = { createLessee, createMemoryAuthority }
+const { env } = process
+const factor = Number(env['TOLLGATE_SIMULATION_RUNS'] ?? 1)
+const seed = env['TOLLGATE_SIMULATION_SEED']
+const path = env['TOLLGATE_SIMULATION_PATH']
+const TIMEOUT_MS = 180_000 * Math.max(1, factor)
+/** Of the whole file, for `factor` 1. */
+const CPU_MS = 20_000
+const CPU_MS_TO_SHRINK = 10_000
+const AT_LEAST = 1 / 10
+const cpuMs = (): number => {
+  const { user, system } = process.cpuUsage()
+  return (user + system) / 1000
+}
+
+interface Explored {
+  schedules: number
+  readonly counts: Map<string, number>
+  readonly faults: Map<string, number>
+  readonly worst: Map<string, number>
+}
+const explored = new Map<string, Explored>()
+
+const add = (sums: Map<string, number>, key: string, count: number): void =>
+  void sums.set(key, (sums.get(key) ?? 0) + count)
+const keepMost = (sums: Map<string, number>, key: string, count: number): void =>
+  void sums.set(key, Math.max(sums.get(key) ?? 0, count))
+
+/** Plays so many schedules, fewer if cpuShare of the processor time is over, and adds up what happened in them. */
+async function explore<Drawn>(
+  name: string,
+  { schedule, run }: Property<Drawn>,
+  { numRuns, cpuShare }: { numRuns: number; cpuShare: number },
+): Promise<void> {
+  const sum: Explored = { schedules: 0, counts: new Map(), faults: new Map(), worst: new Map() }
+  explored.set(name, sum)
+  const isReplay = path !== undefined
+  let endsAtCpuMs = cpuMs() + CPU_MS * cpuShare * factor
+  let atLeast = Math.ceil(numRuns * factor * AT_LEAST)
+  const shrinkFor = (error: unknown): never => {
+    if (atLeast > 0) endsAtCpuMs = cpuMs() + CPU_MS_TO_SHRINK
+    atLeast = 0
+    throw error
+  }
+  await fc.assert(
+    fc.asyncProperty(schedule, async (drawn) => {
+      if (!isReplay && sum.schedules >= atLeast && cpuMs() > endsAtCpuMs) return
+      const { totals, faults, worst = {} } = await run(quota, drawn).catch(shrinkFor)
+      sum.schedules += 1
+      const { longestWaitMs, ...counts } = totals
+      for (const [key, count] of Object.entries(counts)) add(sum.counts, key, count)
+      for (const [fault, count] of faults) add(sum.faults, fault, count)
+      for (const [what, much] of Object.entries(worst)) keepMost(sum.worst, what, much)
+      keepMost(sum.worst, 'ms waited', longestWaitMs)
+    }),
+    {
+      numRuns: Math.ceil(numRuns * factor),
+      ...(seed === undefined ? {} : { seed: Number(seed) }),
+      ...(path === undefined ? {} : { path, endOnFailure: true }),
+    },
+  )
+}
+
+afterAll(() => {
+  const list = (sums: Map<string, number>): string =>
+    Array.from(sums, ([what, count]) => `${what} ${Math.round(count * 1000) / 1000}`).join(', ')
+  for (const [name, { schedules, counts, faults, worst }] of explored) {
+    const calls = (counts.get('calls') ?? 0) / (counts.get('admitted' satisfies keyof Totals) ?? 1)
+    console.log(
+      [
+        `${name}: schedules ${schedules}, ${list(counts)}, calls per admitted request ${calls.toFixed(3)}`,
+        list(faults),
+        `at most: ${list(worst)}`,
+      ].join('\n  '),
+    )
+  }
+})
+
+describe('quota, simulated', () => {
+  const playing = <Drawn>(
+    name: string,
+    property: Property<Drawn>,
+    share: { numRuns: number; cpuShare: number },
+  ): void => it(property.title, () => explore(name, property, share), TIMEOUT_MS)
+
+  playing('faults', properties.faults, { numRuns: 700, cpuShare: 0.4 })
+  playing('crashes', properties.crashes, { numRuns: 300, cpuShare: 0.15 })
+  playing('one process', properties['one process'], { numRuns: 300, cpuShare: 0.15 })
+  playing('load above the limit', properties['load above the limit'], {
+    numRuns: 120,
+    cpuShare: 0.1,
+  })
+  playing('outages', properties.outages, { numRuns: 200, cpuShare: 0.1 })
+  playing('data loss', properties['data loss'], { numRuns: 200, cpuShare: 0.1 })
+})

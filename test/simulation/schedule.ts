@@ -1,0 +1,353 @@
+/** What may happen in a simulation, as values that fast-check makes and shrinks. */
+import * as fc from 'fast-check'
+import type { Limits, OutageMode } from '../../src/config/config.ts'
+
+export interface Schedule {
+  /** Of delays, arrivals, losses and of the order of what happens at once. */
+  readonly seed: number
+  readonly processes: number
+  readonly clients: readonly Limits[]
+  readonly mode: OutageMode
+  readonly lease: 'auto' | 'off'
+  /** embedded: one process that has the authority in itself, answered without a promise. */
+  readonly authority: 'remote' | 'embedded'
+  /** A process forgets clients beyond so many. */
+  readonly maxClients: number
+  /** The authority's clock at the start is so long before the end of a minute, or of a day. */
+  readonly startsBefore: { readonly window: 'minute' | 'day'; readonly ms: number }
+  /** How far the processes' own Unix clocks are off, in ms. */
+  readonly clockErrorMs: number
+  readonly network: Network
+  /** Of a thousand admitted requests so many give their charge back within 3 s. */
+  readonly giveBack: number
+  readonly steps: readonly Step[]
+}
+
+/** Rates are of a thousand. */
+export interface Network {
+  /** Each way. */
+  readonly latencyMs: { readonly min: number; readonly max: number }
+  readonly losesRequest: number
+  readonly losesReply: number
+  /** The request is carried out up to lateMs after it was sent, beyond the time-out. */
+  readonly delaysRequest: number
+  readonly delaysReply: number
+  readonly lateMs: number
+  /** The request is carried out once more, up to lateMs later. */
+  readonly repeatsRequest: number
+  readonly losesRecall: number
+  readonly repeatsRecall: number
+}
+
+export interface Step {
+  readonly load: Load
+  /** How long it lasts: so many ms, or until so many ms after (or before) the next end of a window on the authority's clock. */
+  readonly lasts:
+    | { readonly kind: 'ms'; readonly ms: number }
+    | { readonly kind: 'to the end of a minute'; readonly plusMs: number }
+  /** Happens at its beginning. */
+  readonly event: Event
+}
+
+/** Indexes are taken modulo the number there is; undefined means all of them in turn, by chance. */
+export interface Load {
+  readonly perSecond: number
+  /** So many at the very beginning, all at once. */
+  readonly burst: number
+  readonly client: number | undefined
+  readonly process: number | undefined
+}
+
+export type Event =
+  | { readonly kind: 'none' }
+  /** kill -9, and a new process in its place after downMs. */
+  | { readonly kind: 'crash'; readonly process: number; readonly downMs: number }
+  /** SIGTERM, and a new process in its place. */
+  | { readonly kind: 'restart'; readonly process: number }
+  /** SIGSTOP and SIGCONT, or a process that computes and lets everything wait. */
+  | { readonly kind: 'pause'; readonly process: number; readonly forMs: number }
+  | { readonly kind: 'authority clock'; readonly byMs: number }
+  /** process undefined: the new limits are in force everywhere at once. */
+  | {
+      readonly kind: 'limits'
+      readonly client: number
+      readonly process: number | undefined
+      readonly limits: Limits
+    }
+  /** away: calls throw at once. refused: they fail soon. silent: nothing arrives, in one direction or the other. */
+  | {
+      readonly kind: 'partition'
+      readonly process: number | undefined
+      readonly how: 'away' | 'refused' | 'silent' | 'replies lost'
+      readonly forMs: number
+    }
+  | { readonly kind: 'data loss' }
+
+const seed = fc.integer()
+const index = fc.nat({ max: 7 })
+const someOrAll = fc.option(index, { nil: undefined })
+
+const perMinute = fc.oneof(
+  { weight: 2, arbitrary: fc.integer({ min: 1, max: 12 }) },
+  { weight: 3, arbitrary: fc.constantFrom(20, 48, 60, 240, 300) },
+  { weight: 2, arbitrary: fc.constantFrom(1000, 3000) },
+  { weight: 1, arbitrary: fc.constantFrom(10_000) },
+)
+/** The day may be the tighter window: just over one minute's worth, or out of reach. */
+const limits: fc.Arbitrary<Limits> = fc
+  .record({ perMinute, days: fc.constantFrom(1, 1.2, 2.5, 1000) })
+  .map((drawn) => ({
+    perMinute: drawn.perMinute,
+    perDay: Math.ceil(drawn.perMinute * drawn.days),
+  }))
+
+const load: fc.Arbitrary<Load> = fc.record({
+  perSecond: fc.oneof(
+    { weight: 3, arbitrary: fc.constantFrom(0, 1, 8) },
+    { weight: 3, arbitrary: fc.constantFrom(30, 120, 500) },
+    { weight: 1, arbitrary: fc.constantFrom(2000) },
+  ),
+  burst: fc.oneof(
+    { weight: 3, arbitrary: fc.constant(0) },
+    { weight: 2, arbitrary: fc.integer({ min: 1, max: 60 }) },
+    { weight: 1, arbitrary: fc.integer({ min: 60, max: 1500 }) },
+  ),
+  client: someOrAll,
+  process: someOrAll,
+})
+
+const lasts: fc.Arbitrary<Step['lasts']> = fc.oneof(
+  {
+    weight: 5,
+    arbitrary: fc.record({
+      kind: fc.constant('ms' as const),
+      ms: fc.integer({ min: 0, max: 400 }),
+    }),
+  },
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      kind: fc.constant('ms' as const),
+      ms: fc.integer({ min: 400, max: 8000 }),
+    }),
+  },
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      kind: fc.constant('to the end of a minute' as const),
+      plusMs: fc.oneof(fc.integer({ min: -120, max: 20 }), fc.integer({ min: -3, max: 3 })),
+    }),
+  },
+)
+
+const clockStep = fc.oneof(
+  { weight: 4, arbitrary: fc.integer({ min: -2000, max: 2000 }) },
+  { weight: 2, arbitrary: fc.integer({ min: -150_000, max: 150_000 }) },
+  { weight: 1, arbitrary: fc.constantFrom(-86_400_000, 86_400_000, 3_600_000) },
+)
+
+const fault = {
+  crash: fc.record({
+    kind: fc.constant('crash' as const),
+    process: index,
+    downMs: fc.oneof(fc.constant(0), fc.integer({ min: 1, max: 5000 })),
+  }),
+  restart: fc.record({ kind: fc.constant('restart' as const), process: index }),
+  pause: fc.record({
+    kind: fc.constant('pause' as const),
+    process: index,
+    forMs: fc.oneof(
+      fc.integer({ min: 1, max: 30 }),
+      fc.integer({ min: 30, max: 1500 }),
+      fc.integer({ min: 1500, max: 130_000 }),
+    ),
+  }),
+  clock: fc.record({ kind: fc.constant('authority clock' as const), byMs: clockStep }),
+  limits: fc.record({
+    kind: fc.constant('limits' as const),
+    client: index,
+    process: someOrAll,
+    limits,
+  }),
+  partition: fc.record({
+    kind: fc.constant('partition' as const),
+    process: someOrAll,
+    how: fc.constantFrom(
+      'away' as const,
+      'refused' as const,
+      'silent' as const,
+      'replies lost' as const,
+    ),
+    forMs: fc.integer({ min: 1, max: 4000 }),
+  }),
+  dataLoss: fc.record({ kind: fc.constant('data loss' as const) }),
+}
+const none = fc.record({ kind: fc.constant('none' as const) })
+
+const events = (...faults: fc.Arbitrary<Event>[]): fc.Arbitrary<Event> =>
+  fc.oneof({ weight: 3, arbitrary: none }, { weight: 4, arbitrary: fc.oneof(...faults) })
+
+const rate = fc.oneof(
+  { weight: 3, arbitrary: fc.constant(0) },
+  { weight: 2, arbitrary: fc.integer({ min: 1, max: 60 }) },
+  { weight: 1, arbitrary: fc.integer({ min: 60, max: 400 }) },
+)
+const latencyMs = fc.oneof(
+  fc.constant({ min: 0.15, max: 0.6 }),
+  fc.constant({ min: 0.3, max: 8 }),
+  fc.constant({ min: 1, max: 45 }),
+)
+const goodNetwork: fc.Arbitrary<Network> = latencyMs.map((latency) => ({
+  latencyMs: latency,
+  losesRequest: 0,
+  losesReply: 0,
+  delaysRequest: 0,
+  delaysReply: 0,
+  lateMs: 0,
+  repeatsRequest: 0,
+  losesRecall: 0,
+  repeatsRecall: 0,
+}))
+const badNetwork: fc.Arbitrary<Network> = fc.record({
+  latencyMs,
+  losesRequest: rate,
+  losesReply: rate,
+  delaysRequest: rate,
+  delaysReply: rate,
+  lateMs: fc.constantFrom(150, 2000, 70_000),
+  repeatsRequest: rate,
+  losesRecall: rate,
+  repeatsRecall: rate,
+})
+
+const startsBefore = fc.oneof(
+  fc.record({
+    window: fc.constant('minute' as const),
+    ms: fc.oneof(fc.integer({ min: 0, max: 3000 }), fc.integer({ min: 3000, max: 60_000 })),
+  }),
+  fc.record({ window: fc.constant('day' as const), ms: fc.integer({ min: 0, max: 90_000 }) }),
+)
+
+const clients = (maxLength: number): fc.Arbitrary<Limits[]> =>
+  fc.array(limits, { minLength: 1, maxLength })
+
+const steps = (event: fc.Arbitrary<Event>): fc.Arbitrary<Step[]> =>
+  fc.array(fc.record({ load, lasts, event }), { minLength: 1, maxLength: 14, size: 'max' })
+
+const common = {
+  seed,
+  clients: clients(4),
+  lease: fc.oneof(
+    { weight: 6, arbitrary: fc.constant('auto' as const) },
+    { weight: 1, arbitrary: fc.constant('off' as const) },
+  ),
+  maxClients: fc.constantFrom(100_000, 100_000, 2),
+  startsBefore,
+  clockErrorMs: fc.oneof(fc.constant(0), fc.integer({ min: -90_000_000, max: 90_000_000 })),
+  giveBack: rate,
+}
+
+/** Everything may go wrong but the data; nobody admits what he was not granted. */
+export const faultySchedule: fc.Arbitrary<Schedule> = fc.record({
+  ...common,
+  processes: fc.integer({ min: 1, max: 5 }),
+  mode: fc.constant('closed' as const),
+  authority: fc.constant('remote' as const),
+  network: fc.oneof(goodNetwork, badNetwork),
+  steps: steps(
+    events(
+      fault.crash,
+      fault.restart,
+      fault.pause,
+      fault.pause,
+      fault.clock,
+      fault.limits,
+      fault.partition,
+    ),
+  ),
+})
+
+/** Crashes, pauses within the time-out and a network that delivers: nobody ever decides without the authority, in any mode. */
+export const crashSchedule: fc.Arbitrary<Schedule> = fc.record({
+  ...common,
+  processes: fc.integer({ min: 1, max: 5 }),
+  mode: fc.constantFrom('local' as const, 'open' as const),
+  authority: fc.constant('remote' as const),
+  network: goodNetwork,
+  steps: steps(events(fault.crash, fault.restart, fault.limits)),
+})
+
+/** One process that has the authority in itself, or asks it over a network that delivers. */
+export const singleSchedule: fc.Arbitrary<Schedule> = fc.record({
+  ...common,
+  processes: fc.constant(1),
+  mode: fc.constantFrom('local' as const, 'closed' as const),
+  authority: fc.constantFrom('remote' as const, 'embedded' as const),
+  maxClients: fc.constant(100_000),
+  network: goodNetwork,
+  steps: steps(events(fault.limits)),
+})
+
+/** The store is away at times and the processes go on without it. */
+export const outageSchedule: fc.Arbitrary<Schedule> = fc.record({
+  ...common,
+  processes: fc.integer({ min: 1, max: 4 }),
+  mode: fc.constantFrom('local' as const, 'open' as const),
+  authority: fc.constant('remote' as const),
+  // Of a client that it has forgotten a process does not know any more what it may admit on its own.
+  maxClients: fc.constant(100_000),
+  // Until it has heard the store a process goes by its own clock, so its windows may be others than the store's.
+  clockErrorMs: fc.constant(0),
+  network: fc.oneof(goodNetwork, badNetwork),
+  steps: steps(events(fault.partition, fault.partition, fault.crash, fault.pause)),
+})
+
+/** The store forgets everything at times. */
+export const dataLossSchedule: fc.Arbitrary<Schedule> = fc.record({
+  ...common,
+  processes: fc.integer({ min: 1, max: 4 }),
+  mode: fc.constantFrom('local' as const, 'closed' as const),
+  authority: fc.constant('remote' as const),
+  maxClients: fc.constant(100_000),
+  network: goodNetwork,
+  steps: steps(events(fault.dataLoss)),
+})
+
+/** Load above every minute's limit, spread in changing ways, and nothing goes wrong: see live.ts. */
+export interface LiveSchedule {
+  readonly base: Schedule
+  readonly minutes: number
+  /** Requests offered per minute, as a multiple of the limit. */
+  readonly offered: number
+  /** How the load of a client is spread over the processes. */
+  readonly spread: 'even' | 'one process' | 'moving' | 'skewed'
+  readonly movesEveryMs: number
+}
+
+export const liveSchedule: fc.Arbitrary<LiveSchedule> = fc.record({
+  base: fc.record({
+    ...common,
+    clients: clients(2),
+    lease: fc.constant('auto' as const),
+    maxClients: fc.constant(100_000),
+    processes: fc.integer({ min: 1, max: 6 }),
+    mode: fc.constantFrom('local' as const, 'closed' as const),
+    authority: fc.constant('remote' as const),
+    network: goodNetwork,
+    giveBack: fc.constant(0),
+    startsBefore: fc.record({
+      window: fc.constantFrom('minute' as const, 'day' as const),
+      ms: fc.integer({ min: 0, max: 20_000 }),
+    }),
+    steps: fc.constant([] as Step[]),
+  }),
+  minutes: fc.integer({ min: 1, max: 2 }),
+  offered: fc.constantFrom(1.5, 2, 4),
+  spread: fc.constantFrom(
+    'even' as const,
+    'one process' as const,
+    'moving' as const,
+    'skewed' as const,
+  ),
+  movesEveryMs: fc.integer({ min: 300, max: 20_000 }),
+})

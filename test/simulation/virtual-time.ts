@@ -1,0 +1,96 @@
+/** Virtual time: a queue of moments, played in order, moments at the same time in an order of chance; and the chance itself. */
+
+export interface Chance {
+  /** In [0, 1). */
+  next(): number
+  /** In [min, max). */
+  between(min: number, max: number): number
+  /** True in so many of a thousand cases. */
+  perMille(rate: number): boolean
+  pick<Member>(list: readonly Member[]): Member
+}
+
+/** mulberry32: small, fast, and the same on every machine. */
+export function createChance(seed: number): Chance {
+  let state = seed | 0
+  const next = (): number => {
+    state = (state + 0x6d2b79f5) | 0
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296
+  }
+  return {
+    next,
+    between: (min, max) => min + next() * (max - min),
+    perMille: (rate) => rate > 0 && next() * 1000 < rate,
+    pick: (list) => {
+      const member = list[Math.floor(next() * list.length)]
+      if (member === undefined) throw new Error('nothing to pick from')
+      return member
+    },
+  }
+}
+
+interface Moment {
+  readonly atMs: number
+  readonly order: number
+  run(): void
+}
+
+export interface VirtualTime {
+  /** True time in ms since the schedule began; nobody in the simulation reads it but through a clock of his own. */
+  nowMs: number
+  /** Runs the task then, or at once if that is past, but never within the caller's turn. */
+  at(atMs: number, run: () => void): void
+  /** When the next moment is due; Infinity if none is. */
+  nextAtMs(): number
+  /** Moves time to the next moment and runs it. */
+  step(): void
+}
+
+export function createVirtualTime(chance: Chance): VirtualTime {
+  const heap: Moment[] = []
+  const isBefore = (one: Moment, other: Moment): boolean =>
+    one.atMs === other.atMs ? one.order < other.order : one.atMs < other.atMs
+  const get = (at: number): Moment => heap[at] as Moment
+
+  const time: VirtualTime = {
+    nowMs: 0,
+    at: (atMs, run) => {
+      const moment = { atMs: Math.max(atMs, time.nowMs), order: chance.next(), run }
+      let at = heap.length
+      heap.push(moment)
+      while (at > 0) {
+        const parent = (at - 1) >> 1
+        if (!isBefore(moment, get(parent))) break
+        heap[at] = get(parent)
+        at = parent
+      }
+      heap[at] = moment
+    },
+    nextAtMs: () => heap[0]?.atMs ?? Infinity,
+    step: () => {
+      const first = heap[0]
+      const last = heap.pop()
+      if (first === undefined || last === undefined) throw new Error('nothing is due')
+      if (heap.length > 0) {
+        let at = 0
+        for (;;) {
+          let child = 2 * at + 1
+          if (child >= heap.length) break
+          if (child + 1 < heap.length && isBefore(get(child + 1), get(child))) child++
+          if (!isBefore(get(child), last)) break
+          heap[at] = get(child)
+          at = child
+        }
+        heap[at] = last
+      }
+      time.nowMs = first.atMs
+      first.run()
+    },
+  }
+  return time
+}
+
+/** Lets every promise that can settle do so, however long the chain. */
+export const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))

@@ -1,0 +1,326 @@
+/** One authority, the network and the processes of a schedule. */
+import type { Limits } from '../../src/config/config.ts'
+import type { createMemoryAuthority, MemoryAuthority } from '../../src/quota/authority-memory.ts'
+import type { createLessee } from '../../src/quota/lessee.ts'
+import type { Authority, RecallListener, TakeReply, TakeRequest } from '../../src/quota/protocol.ts'
+import { DAY_MS } from '../../src/quota/protocol.ts'
+import { EXPIRY_AFTER_DAY_MS } from '../../src/quota/transition.ts'
+import { START_MS } from '../helpers/controlled-authority.ts'
+import { createLedger, Violation, type Rules } from './ledger.ts'
+import { createSimulatedProcess, type SimulatedProcess } from './process.ts'
+import type { Event, Network, Schedule } from './schedule.ts'
+import { createChance, createVirtualTime, settled } from './virtual-time.ts'
+
+/** What is simulated: the real thing, or a copy of it that was broken on purpose. */
+export interface Quota {
+  readonly createLessee: typeof createLessee
+  readonly createMemoryAuthority: typeof createMemoryAuthority
+}
+
+export const TIMEOUT_MS = 100
+type Partition = Event & { kind: 'partition' }
+
+export type World = ReturnType<typeof createWorld>
+
+export function createWorld(quota: Quota, schedule: Schedule, rules: Pick<Rules, 'isExact'>) {
+  const chance = createChance(schedule.seed)
+  const time = createVirtualTime(chance)
+  const faults = new Map<string, number>()
+  const happened = (fault: string): void => void faults.set(fault, (faults.get(fault) ?? 0) + 1)
+  // The one under way, one's own, and one more where that was answered too late to spend what it brought, or after a recall.
+  // Who waits shares a call with those of the same limits only.
+  const limitChanges = schedule.steps.filter(({ event }) => event.kind === 'limits').length
+  // An authority that has lost its data is asked again; and so is one that had nothing left, if something was handed back while
+  // it answered, which may come to pass a few times in a row where calls are slow.
+  const isLossy = schedule.steps.some(({ event }) => event.kind === 'data loss')
+  const callsAgain = (isLossy ? 2 : 0) + (schedule.giveBack > 0 ? 6 : 0)
+  const callsPerRequest = 3 + limitChanges + (rules.isExact ? 0 : 1) + callsAgain
+  const forgets = schedule.maxClients < schedule.clients.length
+  const ledger = createLedger(
+    {
+      isExact: rules.isExact,
+      isAlone:
+        schedule.processes === 1 && !forgets && !schedule.steps.some(({ event }) => isFatal(event)),
+      forgets,
+      waitsAtMostMs: callsPerRequest * TIMEOUT_MS + 30,
+    },
+    time,
+  )
+  const { startsBefore } = schedule
+  const dayStartMs = Math.floor(START_MS / DAY_MS) * DAY_MS
+  const startMs =
+    dayStartMs + (startsBefore.window === 'day' ? DAY_MS : 12 * 3_600_000) - startsBefore.ms
+  let clockMs = startMs
+  /** Counters are kept for an hour after their day: a clock that goes back further may find them gone. */
+  let latestClockMs = startMs
+  let network: Network = schedule.network
+  let isDirty = false
+
+  const clock = { epochMs: () => time.nowMs + clockMs }
+  let memory: MemoryAuthority = quota.createMemoryAuthority({ clock })
+  const clients = schedule.clients.map((limits, at) => ({ id: `client-${at}`, limits }))
+  /** Limits that a process has and others have not yet. */
+  const ownLimits = new Map<string, Limits>()
+  const slots: SimulatedProcess[] = []
+  const everyProcess: SimulatedProcess[] = []
+  const recallListeners = new Map<SimulatedProcess, RecallListener[]>()
+  const returnListeners = new Map<SimulatedProcess, (() => void)[]>()
+  const partitions = new Map<SimulatedProcess, Partition['how']>()
+
+  const carryOut = (request: TakeRequest): TakeReply => {
+    const reply = memory.take(request)
+    ledger.carriedOut(request, reply)
+    if (reply.recall) for (const process of slots) announceRecall(process, request.client, reply)
+    return reply
+  }
+  const announceRecall = (
+    process: SimulatedProcess,
+    client: string,
+    { status }: TakeReply,
+  ): void => {
+    if (chance.perMille(network.losesRecall)) return happened('recall lost')
+    const notices = chance.perMille(network.repeatsRecall) ? 2 : 1
+    if (notices === 2) happened('recall repeated')
+    for (let notice = 0; notice < notices; notice++)
+      time.at(time.nowMs + travel() + (notice * network.lateMs) / 2, () =>
+        process.deliver('io', () => {
+          for (const listener of recallListeners.get(process) ?? [])
+            listener(client, status !== 'short')
+        }),
+      )
+  }
+  const travel = (): number => chance.between(network.latencyMs.min, network.latencyMs.max)
+
+  const call = (process: SimulatedProcess, request: TakeRequest): Promise<TakeReply> => {
+    const { witness } = process
+    const how = partitions.get(process)
+    if (how === 'away') throw new Error('away')
+    ledger.sent(witness, request)
+    return new Promise((resolve, reject) => {
+      let isOpen = true
+      const end = (settle: () => void): void => {
+        if (!isOpen) return
+        isOpen = false
+        ledger.ended(witness, request.client)
+        settle()
+      }
+      const fail = (): void => end(() => reject(new Error('no answer')))
+      time.at(time.nowMs + TIMEOUT_MS, () => process.deliver('timer', fail))
+      const arrive = (atMs: number, losesReply: boolean): void =>
+        time.at(atMs, () => {
+          const reply = carryOut(request)
+          const answer = { reply, clockMs }
+          if (losesReply) return
+          const delayMs = chance.perMille(network.delaysReply)
+            ? chance.between(0, network.lateMs)
+            : 0
+          if (delayMs > 0) happened('reply delayed')
+          time.at(time.nowMs + travel() + delayMs, () =>
+            process.deliver('io', () =>
+              end(() => {
+                ledger.heard(witness, request.client, answer)
+                resolve(reply)
+              }),
+            ),
+          )
+        })
+      if (how === 'refused')
+        return time.at(time.nowMs + travel(), () => process.deliver('io', fail))
+      if (how === 'silent') return
+      if (chance.perMille(network.losesRequest)) return happened('request lost')
+      const losesReply = how === 'replies lost' || chance.perMille(network.losesReply)
+      if (losesReply && how === undefined) happened('reply lost')
+      const isLate = chance.perMille(network.delaysRequest)
+      if (isLate) happened('request delayed')
+      arrive(time.nowMs + travel() + (isLate ? chance.between(0, network.lateMs) : 0), losesReply)
+      if (!chance.perMille(network.repeatsRequest)) return
+      happened('request repeated')
+      arrive(time.nowMs + travel() + chance.between(0, network.lateMs), chance.perMille(500))
+    })
+  }
+
+  const link = (process: SimulatedProcess): Authority => {
+    if (schedule.authority === 'embedded')
+      return {
+        take: (request) => {
+          ledger.sent(process.witness, request)
+          const reply = carryOut(request)
+          ledger.ended(process.witness, request.client)
+          ledger.heard(process.witness, request.client, { reply, clockMs })
+          return reply
+        },
+        close: async () => undefined,
+      }
+    const listeners = { recall: [] as RecallListener[], return: [] as (() => void)[] }
+    recallListeners.set(process, listeners.recall)
+    returnListeners.set(process, listeners.return)
+    return {
+      take: (request) => call(process, request),
+      onRecall: (listener) => void listeners.recall.push(listener),
+      onReturn: (listener) => void listeners.return.push(listener),
+      close: async () => undefined,
+    }
+  }
+  const boot = (slot: number): void => {
+    const process = createSimulatedProcess(
+      `p${slot}x${everyProcess.length}`,
+      { time, chance, ledger, touched: () => void (isDirty = true) },
+      {
+        createLessee: quota.createLessee,
+        link,
+        mode: schedule.mode,
+        lease: schedule.lease,
+        maxClients: schedule.maxClients,
+        clockErrorMs: schedule.clockErrorMs * (slot % 2 === 0 ? 1 : -1),
+        startMs,
+        giveBack: schedule.giveBack,
+      },
+    )
+    slots[slot] = process
+    everyProcess.push(process)
+  }
+  for (let slot = 0; slot < schedule.processes; slot++) boot(slot)
+
+  const slotOf = (index: number): number => index % slots.length
+  const processAt = (index: number): SimulatedProcess => slots[slotOf(index)] as SimulatedProcess
+  const limitsFor = (slot: number, client: (typeof clients)[number]): Limits =>
+    ownLimits.get(`${slot} ${client.id}`) ?? client.limits
+
+  const world = {
+    time,
+    chance,
+    ledger,
+    faults,
+    clients,
+    /** Unix time at the authority. */
+    storeNowMs: () => clock.epochMs(),
+    processCount: () => everyProcess.length,
+
+    /** A request of a client arrives at a process; indexes are taken modulo the number there is. */
+    offer: (clientIndex: number, slotIndex: number): void => {
+      const client = clients[clientIndex % clients.length]
+      if (client === undefined) return
+      const slot = slotOf(slotIndex)
+      processAt(slot).request(client.id, limitsFor(slot, client))
+    },
+
+    happen: (event: Event): void => {
+      if (event.kind === 'none') return
+      if (schedule.authority === 'embedded' && event.kind === 'partition') return
+      happened(event.kind)
+      switch (event.kind) {
+        case 'crash': {
+          const slot = slotOf(event.process)
+          processAt(slot).kill()
+          time.at(time.nowMs + event.downMs, () => {
+            if (processAt(slot).isDead) boot(slot)
+          })
+          return
+        }
+        case 'restart': {
+          const slot = slotOf(event.process)
+          const old = processAt(slot)
+          if (old.isDead) return
+          boot(slot)
+          old.deliver('io', () => void old.lessee.drain().then(() => old.kill()))
+          return
+        }
+        case 'pause': {
+          const process = processAt(event.process)
+          process.pause()
+          time.at(time.nowMs + event.forMs, () => process.resume())
+          return
+        }
+        case 'authority clock':
+          latestClockMs = Math.max(latestClockMs, clockMs + Math.max(0, event.byMs))
+          clockMs = Math.max(clockMs + event.byMs, latestClockMs - EXPIRY_AFTER_DAY_MS)
+          return
+        case 'limits': {
+          const client = clients[event.client % clients.length]
+          if (client === undefined) return
+          if (event.process === undefined) {
+            client.limits = event.limits
+            slots.forEach((_, slot) => ownLimits.delete(`${slot} ${client.id}`))
+          } else ownLimits.set(`${slotOf(event.process)} ${client.id}`, event.limits)
+          return
+        }
+        case 'partition': {
+          const cut = event.process === undefined ? [...slots] : [processAt(event.process)]
+          for (const process of cut) partitions.set(process, event.how)
+          time.at(time.nowMs + event.forMs, () => cut.forEach(rejoin))
+          return
+        }
+        case 'data loss':
+          memory = quota.createMemoryAuthority({ clock })
+          ledger.dataLost()
+      }
+    },
+
+    /** Lets time pass until then, with requests arriving as `arrive` says: it is given the chance to add one, and tells when the next one comes. */
+    passUntil: async (endMs: number, load?: Arrivals): Promise<void> => {
+      for (;;) {
+        const momentMs = time.nextAtMs()
+        const arrivalMs = load?.nextAtMs() ?? Infinity
+        if (Math.min(momentMs, arrivalMs) > endMs) break
+        if (ledger.violation !== undefined) throw ledger.violation
+        if (arrivalMs <= momentMs) {
+          time.nowMs = Math.max(time.nowMs, arrivalMs)
+          load?.arrive()
+          continue
+        }
+        time.step()
+        if (!isDirty) continue
+        isDirty = false
+        await settled()
+      }
+      time.nowMs = Math.max(time.nowMs, endMs)
+    },
+
+    /** Ends all faults, lets every process finish and drain, and looks at what is left. */
+    finish: async (): Promise<void> => {
+      for (const process of everyProcess) rejoin(process)
+      network = perfectNetwork
+      for (const process of everyProcess) process.resume()
+      await world.passUntil(time.nowMs + 4000)
+      const late = everyProcess.filter((process) => !process.isDead && process.pending > 0)
+      if (late.length > 0) throw new Violation('decisions always come', 'requests wait for ever')
+      const living = everyProcess.filter((process) => !process.isDead)
+      let drained = 0
+      for (const process of living)
+        process.deliver('io', () => void process.lessee.drain().then(() => (drained += 1)))
+      await world.passUntil(time.nowMs + 3000)
+      if (drained < living.length)
+        throw new Violation('drain() ends', `${drained} of ${living.length}`)
+      if (ledger.violation !== undefined) throw ledger.violation
+      for (const process of everyProcess)
+        ledger.closed(process.witness, { isGone: !living.includes(process) })
+      if (memory.size > clients.length)
+        throw new Violation('memory is bounded', `the authority keeps ${memory.size} clients`)
+      for (const process of living) process.kill()
+    },
+  }
+  const rejoin = (process: SimulatedProcess): void => {
+    if (!partitions.delete(process)) return
+    process.deliver('io', () => returnListeners.get(process)?.forEach((listener) => listener()))
+  }
+  return world
+}
+
+export interface Arrivals {
+  nextAtMs(): number
+  arrive(): void
+}
+
+const perfectNetwork: Network = {
+  latencyMs: { min: 0.2, max: 0.4 },
+  losesRequest: 0,
+  losesReply: 0,
+  delaysRequest: 0,
+  delaysReply: 0,
+  lateMs: 0,
+  repeatsRequest: 0,
+  losesRecall: 0,
+  repeatsRecall: 0,
+}
+
+const isFatal = ({ kind }: Event): boolean => kind === 'crash' || kind === 'restart'
