@@ -71,29 +71,36 @@ const peers = [
   ),
 ]
 
-const undici = { load: 'served', engine: 'undici' } as const
+const direct = { load: 'served', engine: 'direct' } as const
 
 const leasing = gateway({
-  name: 'gateway-undici-redis',
-  label: 'gateway, undici, Redis with leases',
-  ...undici,
+  name: 'gateway-direct-redis',
+  label: 'gateway, direct, Redis with leases',
+  ...direct,
   store: 'redis',
 })
 
 const gateways = [
   leasing,
   gateway({
-    name: 'gateway-undici-redis-lease-off',
-    label: 'gateway, undici, Redis, `store.lease: off`',
-    ...undici,
+    name: 'gateway-direct-redis-lease-off',
+    label: 'gateway, direct, Redis, `store.lease: off`',
+    ...direct,
     store: 'redis',
     lease: 'off',
   }),
   gateway({
-    name: 'gateway-undici-embedded',
-    label: 'gateway, undici, embedded store',
-    ...undici,
+    name: 'gateway-direct-embedded',
+    label: 'gateway, direct, embedded store',
+    ...direct,
     store: 'embedded',
+  }),
+  gateway({
+    name: 'gateway-undici-redis',
+    label: 'gateway, undici, Redis with leases',
+    load: 'served',
+    engine: 'undici',
+    store: 'redis',
   }),
   gateway({
     name: 'gateway-http-proxy-3-redis',
@@ -104,15 +111,15 @@ const gateways = [
   }),
   gateway({
     name: 'two-workers-redis',
-    label: 'gateway, two workers, undici, Redis with leases',
-    ...undici,
+    label: 'gateway, two workers, direct, Redis with leases',
+    ...direct,
     store: 'redis',
     workers: 2,
   }),
   gateway({
     name: 'two-workers-embedded',
-    label: 'gateway, two workers, undici, embedded store',
-    ...undici,
+    label: 'gateway, two workers, direct, embedded store',
+    ...direct,
     store: 'embedded',
     workers: 2,
   }),
@@ -123,14 +130,14 @@ const refusals = [
     name: 'refusal-429',
     label: 'gateway, 429 (quota used up, each a strike)',
     load: 'exhausted',
-    engine: 'undici',
+    engine: 'direct',
     store: 'embedded',
   }),
   gateway({
     name: 'refusal-banned',
     label: 'gateway, 429 (banned key)',
     load: 'banned',
-    engine: 'undici',
+    engine: 'direct',
     store: 'embedded',
     bansAtOnce: true,
   }),
@@ -138,7 +145,7 @@ const refusals = [
     name: 'refusal-401',
     label: 'gateway, 401 (unknown key)',
     load: 'unknown',
-    engine: 'undici',
+    engine: 'direct',
     store: 'embedded',
   }),
 ]

@@ -5,6 +5,7 @@ import { createBackendProbe } from './adapters/backend-probe.ts'
 import { createLog } from './adapters/log.ts'
 import { createMetrics } from './adapters/metrics.ts'
 import type { Config, ListenAddress } from './config/config.ts'
+import { STOP_IDLE_AT_MOST_MS } from './drain-times.ts'
 import { ListenError } from './listen-error.ts'
 import { createReadiness } from './readiness.ts'
 import { configNames, createServing } from './serving.ts'
@@ -74,7 +75,8 @@ export function createGateway(config: Config, { version, logTo }: GatewayOptions
     },
     async drain() {
       listening = false
-      await serving.drain({ idleMs: 0 })
+      const { drainMs } = config.server.timeouts
+      await serving.drain({ idleMs: Math.min(STOP_IDLE_AT_MOST_MS, drainMs / 2) })
       await close()
     },
     crash: (error) => log.crash(error),

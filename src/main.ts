@@ -26,8 +26,8 @@ let current: Running | undefined
 
 /** Runs until a signal, which may come during the start already; resolves to the exit code. */
 async function untilSignal(starting: Promise<Running>): Promise<number> {
+  let firstAtMs: number | undefined
   const signalled = new Promise<NodeJS.Signals>((resolve) => {
-    let firstAtMs: number | undefined
     for (const name of signals) {
       process.on(name, () => {
         firstAtMs ??= performance.now()
@@ -47,7 +47,13 @@ async function untilSignal(starting: Promise<Running>): Promise<number> {
     if (current?.roll !== undefined) void current.roll()
     else complain('tollgate: SIGUSR2 rolls workers, and here are none (server.workers: 1)')
   })
-  current = await starting
+  try {
+    current = await starting
+  } catch (error) {
+    // A key press goes to all processes at once, to workers too that cannot hear it yet: a start it ends has not failed.
+    if (firstAtMs === undefined) throw error
+    return lingering(OK)
+  }
   await current.stop(await signalled)
   return lingering(OK)
 }
@@ -210,6 +216,7 @@ try {
     process.exitCode = REFUSED
   } else {
     complain(`tollgate: ${(error as Error).message}`)
-    process.exitCode = FAILED
+    // A start that failed half-way has opened what nobody will close, such as a connection to the store.
+    process.exitCode = lingering(FAILED)
   }
 }

@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { createAnonymousLimiter, type AddressCounter } from './adapters/anonymous-limiter.ts'
 import { createBanBook, type BanBook } from './adapters/ban-book.ts'
+import { createHttp1Forwarder } from './adapters/http1-forwarder.ts'
 import { createHttpProxyForwarder } from './adapters/http-proxy-forwarder.ts'
 import { createHttpProxyUpgrader } from './adapters/http-proxy-upgrader.ts'
 import { createJwtVerifier, type JwtVerifier } from './adapters/jwt-verifier.ts'
@@ -18,6 +19,12 @@ import { createFrontDoor } from './front-door.ts'
 import { createLessee } from './quota/lessee.ts'
 import type { Lessee } from './quota/protocol.ts'
 import type { Stores } from './stores.ts'
+
+const forwarders = {
+  direct: createHttp1Forwarder,
+  undici: createUndiciForwarder,
+  'http-proxy-3': createHttpProxyForwarder,
+}
 
 export interface Serving {
   /** Resolves when the stores have answered and the issuer's keys are there, or have had their time to. */
@@ -51,7 +58,7 @@ export function createServing(parts: ServingParts): Serving {
   const bans = createBans(parts)
   const jwt = createVerifier(config, log)
   const { urls, connections, timeouts, engine } = config.upstream
-  const createForwarder = engine === 'undici' ? createUndiciForwarder : createHttpProxyForwarder
+  const createForwarder = forwarders[engine]
   const door = createFrontDoor(config, {
     log,
     metrics,
@@ -102,6 +109,9 @@ function createQuota({ config, metrics, stores }: ServingParts): Lessee {
     processId: randomBytes(9).toString('base64url'),
     clock: { nowMs: () => performance.now(), epochMs: () => Date.now() },
     outage: config.store.onOutage,
+    processes: config.server.workers,
+    // A supervisor that is silent for a moment waits for the processor, as everybody here does: shares would admit too many.
+    localAfterMs: stores.redis === undefined ? 1_000 : 0,
     lease: config.store.lease,
     observe: metrics.quota,
   })

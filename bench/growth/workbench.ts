@@ -164,7 +164,7 @@ export function createWorkbench() {
 
 /** The bench's configuration with these clients; JSON, which is YAML too. */
 function configText({ name, groups, backend, redis, overrides = {} }: FleetOrder): string {
-  const base = JSON.parse(gatewayConfig({ engine: 'undici', redis, backend })) as Record<
+  const base = JSON.parse(gatewayConfig({ engine: 'direct', redis, backend })) as Record<
     string,
     object
   >

@@ -75,20 +75,22 @@ const BATCH_CALLS = 1_000
 /** A worker that is faster than its supervisor fails fast beyond this. */
 const QUEUED_CALLS = 20_000
 
-/** timeoutMs: bound of every call. onState: told when the supervisor falls silent (false) and when it answers again (true). */
+/** timeoutMs: bound of every call. firstId: apart from those of others on the same channel. onState: told when the supervisor falls silent (false) and when it answers again (true). */
 export function createIpcCalls({
   send,
   timeoutMs,
+  firstId = 1,
   onState,
 }: {
   send(batch: CallBatch): void
   timeoutMs: number
+  firstId?: number
   onState?: (available: boolean) => void
 }): IpcCalls {
   const recovered: (() => void)[] = []
   let queue: Pending[] = []
   let underway: { readonly id: number; readonly calls: readonly Pending[] } | undefined
-  let lastId = 0
+  let lastId = firstId - 1
   let isScheduled = false
   let isSilent = false
   let isClosed = false

@@ -1,5 +1,6 @@
 /** Every line the gateway logs, as a named method: one JSON object per line, without credentials or queries. */
 import type { IncomingMessage } from 'node:http'
+import { pid } from 'node:process'
 import { pino, type Logger } from 'pino'
 import type { LogLevel, OutageMode } from '../config/config.ts'
 import type { Exchange } from '../exchange.ts'
@@ -78,7 +79,6 @@ export interface SupervisionLine {
 
 export interface LogOptions {
   readonly level: LogLevel
-  /** Whether each request gets a line. */
   readonly access: boolean
   /** A file descriptor, or something that takes whole lines. Default 2: stdout is for what commands print. */
   readonly destination?: number | { write(line: string): unknown }
@@ -129,7 +129,7 @@ export function createLog(options: LogOptions): Log {
       const fields = JSON.stringify(accessFields(exchange, times)).slice(1)
       target.write(`{"level":"${level}"${timestamp()},${fields}\n`)
     },
-    listening: (line) => say('info', { event: 'listening', ...line }),
+    listening: (line) => say('info', { event: 'listening', pid, ...line }),
     configTaken: (line) => say('info', { event: 'configTaken', ...line }),
     configRefused: (line) => say('error', { event: 'configRefused', ...line }),
     storeLost: (line) => say('error', { event: 'storeLost', ...line, cause: text(line.cause) }),

@@ -1,5 +1,6 @@
 /** Counts what happens, in plain numbers, and renders it through prom-client's registry. */
 import { version as nodeVersion } from 'node:process'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import {
   AggregatorRegistry,
   collectDefaultMetrics,
@@ -147,13 +148,30 @@ export function createSupervisorMetrics(workers: Parameters<typeof workerFamilie
 const merge = (snapshots: readonly MetricsSnapshot[]): Registry =>
   AggregatorRegistry.aggregate(snapshots.map((one) => [...one])) as Registry
 
+/** Family by family, each in a turn of its own: all at once would hold up the answers that workers wait for. */
+async function* mergedFamilies(snapshots: readonly MetricsSnapshot[]): AsyncGenerator<Registry> {
+  const families = Map.groupBy(snapshots.flat(), ({ name }) => name)
+  for (const values of families.values()) {
+    await nextTurn()
+    yield merge(values.map((one) => [one]))
+  }
+}
+
 /** One page for several processes: counters and histograms are summed, gauges by their meaning. */
-export const renderSnapshots = (snapshots: readonly MetricsSnapshot[]): Promise<MetricsPage> =>
-  render(merge(snapshots))
+export async function renderSnapshots(snapshots: readonly MetricsSnapshot[]): Promise<MetricsPage> {
+  const pages: string[] = []
+  for await (const family of mergedFamilies(snapshots)) pages.push(await family.metrics())
+  return { contentType: new Registry().contentType, body: pages.join('\n') }
+}
 
 /** Several as one, by the same rules. */
-export const sumSnapshots = (snapshots: readonly MetricsSnapshot[]): Promise<MetricsSnapshot> =>
-  snapshot(merge(snapshots))
+export async function sumSnapshots(
+  snapshots: readonly MetricsSnapshot[],
+): Promise<MetricsSnapshot> {
+  const summed: MetricsSnapshot[number][] = []
+  for await (const family of mergedFamilies(snapshots)) summed.push(...(await snapshot(family)))
+  return summed
+}
 
 /** Without the gauges. */
 export const countersOf = (all: MetricsSnapshot): MetricsSnapshot =>

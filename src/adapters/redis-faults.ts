@@ -27,7 +27,11 @@ export function isWrongType(fault: unknown): boolean {
 
 const sentinelsAway = /^All sentinels are unreachable/
 
-const replyWord = (message: string): string | undefined => /^[A-Z]{2,20}(?= )/.exec(message)?.[0]
+/** What a script or a command of a user without the right to it is answered; not every version begins it with NOPERM. */
+const lacksRight = /ACL failure in script|can't run this command|no permissions/i
+
+const replyWord = (message: string): string | undefined =>
+  lacksRight.test(message) ? 'NOPERM' : /^[A-Z]{2,20}(?= )/.exec(message)?.[0]
 
 /**
  * A word that tells an operator where to look, such as ECONNREFUSED, WRONGPASS, READONLY or timeout.

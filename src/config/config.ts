@@ -117,7 +117,7 @@ export type RedisConfig = RedisAccess &
   )
 
 export type OutageMode = 'local' | 'open' | 'closed'
-export type Engine = 'undici' | 'http-proxy-3'
+export type Engine = 'direct' | 'undici' | 'http-proxy-3'
 export type LogLevel = 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'trace' | 'silent'
 
 export interface Config {

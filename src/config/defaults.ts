@@ -17,7 +17,7 @@ export const defaults = {
     urls: ['http://127.0.0.1:3000'],
     timeouts: { connect: '1s', response: '30s', idle: '30s' },
     connections: '128',
-    engine: 'undici',
+    engine: 'direct',
   },
   store: {
     redis: '',

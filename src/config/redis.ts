@@ -165,7 +165,10 @@ function readServer(group: Group, faults: Faults): RedisConfig | undefined {
   if (url === undefined) return undefined
   const { host, port, db } = url
   if (url.password !== undefined && (login.password ?? login.username) !== undefined)
-    faults.add(['url'], 'has a password, and password is written beside it; keep one')
+    faults.add(
+      ['url'],
+      'has a user or password, and username or password is written beside it too; keep one of the two',
+    )
   const { username, password } = url.password === undefined ? login : url
   return { kind: 'server', address: { host, port }, db, username, password, tls }
 }

@@ -144,7 +144,9 @@ export const line = pattern(
 /** A path of the file system; empty is undefined. */
 export const optionalFile: Reader<string | undefined> = (text) => {
   if (text === '') return { value: undefined }
-  return 'value' in line(text)
+  // SQLite takes these two for something else than a file, and a folder is none.
+  const isFile = 'value' in line(text) && !/^:|^file:|\/$/.test(text)
+  return isFile
     ? { value: text }
     : { fault: 'is not a file name; write a path on one line, or "" for none' }
 }

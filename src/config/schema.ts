@@ -118,7 +118,7 @@ const upstream = group({
     idle: leaf(duration({ min: 1, max: day })),
   }),
   connections: leaf(integer({ min: 1, max: 65_535 })),
-  engine: leaf(choice(['undici', 'http-proxy-3'])),
+  engine: leaf(choice(['direct', 'undici', 'http-proxy-3'])),
 })
 
 const store = group({

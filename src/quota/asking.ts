@@ -37,6 +37,8 @@ export interface AskingOptions {
   readonly clock: { nowMs(): number; epochMs(): number }
   /** auto: tokens are asked for ahead of need from an authority that is not in this process. */
   readonly lease: 'auto' | 'off'
+  /** Processes known to share each client, at least. */
+  readonly leastProcesses: number
   /** The authority was told all about the client. */
   onCertain(client: Client): void
   /** The authority has lost its data: it may not know what any client used. */
@@ -116,6 +118,7 @@ export function createAsking(options: AskingOptions): Asking {
       const { activeProcesses } = lease
       lease.limits = limits
       applyReply(lease, reply, { sentMs, receivedMs })
+      lease.activeProcesses = Math.max(reply.activeProcesses, options.leastProcesses)
       storeAheadMs = reply.nowMs - receivedMs
       if (reply.recall && reply.status !== 'short') client.echoUntilMs = receivedMs + ECHO_MS
       if (reply.status === 'lost') {

@@ -22,6 +22,8 @@ const SLOW_CALL_MS = 20
 export interface LeaseCallsOptions extends AskingOptions {
   readonly timers: Timers
   readonly outage: OutageMode
+  /** Mode local begins after a silence of this length; until then what is not in hand is refused as in mode closed. */
+  readonly localAfterMs: number
   readonly observe: QuotaObserver | undefined
   /** The authority may not know what the client used: state it as soon as it listens. */
   onUncertain(client: Client): void
@@ -42,12 +44,17 @@ export interface LeaseCalls extends Pick<Asking, 'isImmediate'> {
 export function createLeaseCalls(options: LeaseCallsOptions): LeaseCalls {
   const { clock, timers, outage, observe } = options
   const asking = createAsking(options)
+  let silentSinceMs: number | undefined
 
   const withoutAuthority = (client: Client, limits: Limits): QuotaDecision => {
-    observe?.degraded(outage)
+    const nowMs = clock.nowMs()
+    silentSinceMs ??= nowMs
+    const isEarly = outage === 'local' && nowMs - silentSinceMs < options.localAfterMs
+    const mode = isEarly ? 'closed' : outage
+    observe?.degraded(mode)
     options.onUncertain(client)
-    const times = { nowMs: clock.nowMs(), storeNowMs: asking.storeNowMs() }
-    return decideDuringOutage(client.lease, limits, { mode: outage, times })
+    const times = { nowMs, storeNowMs: asking.storeNowMs() }
+    return decideDuringOutage(client.lease, limits, { mode, times })
   }
 
   const lose = (client: Client, waiters: readonly Waiter[]): void => {
@@ -64,6 +71,7 @@ export function createLeaseCalls(options: LeaseCallsOptions): LeaseCalls {
     try {
       const reply = await asked.answer
       const outcome = asking.absorb(client, asked, reply)
+      silentSinceMs = undefined
       if (outcome !== undefined) {
         const isSlow = clock.nowMs() - asked.sentMs > SLOW_CALL_MS
         const tokens = outcome.late ? 0 : outcome.tokens

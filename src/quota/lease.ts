@@ -58,14 +58,19 @@ const INDEFINITE_AT_MOST_MS = 100
 
 export function createLease(
   client: string,
-  { holder, limits, nowMs }: { holder: string; limits: Limits; nowMs: number },
+  {
+    holder,
+    limits,
+    nowMs,
+    processes,
+  }: { holder: string; limits: Limits; nowMs: number; processes: number },
 ): Lease {
   return {
     client,
     holder,
     minute: emptyWindow('minute', MINUTE_MS),
     day: emptyWindow('day', DAY_MS),
-    activeProcesses: 1,
+    activeProcesses: processes,
     lastUsedMs: nowMs,
     limits,
     pace: createPace(nowMs),

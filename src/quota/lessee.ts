@@ -26,6 +26,10 @@ export interface LesseeOptions {
   readonly clock: { nowMs(): number; epochMs(): number }
   /** How requests are decided while the authority is away. */
   readonly outage: OutageMode
+  /** Processes known to share each client from the start; shares are never larger than among so many. Default 1. */
+  readonly processes?: number
+  /** See LeaseCallsOptions; 0 unless given. */
+  readonly localAfterMs?: number
   /** auto: tokens are held ahead of need, unless the authority is in this process. off: one call per request. */
   readonly lease?: 'auto' | 'off'
   readonly observe?: QuotaObserver
@@ -46,6 +50,8 @@ export function createLessee(options: LesseeOptions): Lessee {
   const calls = createLeaseCalls({
     ...options,
     lease: options.lease ?? 'auto',
+    localAfterMs: options.localAfterMs ?? 0,
+    leastProcesses: options.processes ?? 1,
     timers,
     observe,
     onUncertain: (client) => {
@@ -81,7 +87,7 @@ export function createLessee(options: LesseeOptions): Lessee {
       // A new holder name each time: what a forgotten lease used stays counted under the old one.
       const holder = `${processId}.${(incarnations++).toString(36)}`
       client = {
-        lease: createLease(id, { holder, limits, nowMs }),
+        lease: createLease(id, { holder, limits, nowMs, processes: options.processes ?? 1 }),
         isCalling: false,
         inFlight: undefined,
         waiting: [],

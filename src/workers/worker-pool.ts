@@ -1,6 +1,7 @@
 /** Keeps as many workers as are wanted: starts them, starts those again that crash, rolls them, and drains them. */
 import type { MetricsSnapshot } from '../adapters/metrics.ts'
 import type { SupervisionLine } from '../adapters/log.ts'
+import { ROLL_IDLE_AT_MOST_MS, STOP_IDLE_AT_MOST_MS } from '../drain-times.ts'
 import { afterCrash, noCrashes, restartDelayMs, type Crashes } from './back-off.ts'
 import type { ListenSocket, ListenSockets } from './listen-sockets.ts'
 import type { ToWorker } from './messages.ts'
@@ -48,8 +49,6 @@ interface Slot {
 
 /** Beyond the drain time: quota is handed back and the log written. */
 const DRAIN_MARGIN_MS = 5_000
-/** A request that is on its way over a kept-alive connection is still answered by the worker that leaves. */
-const ROLL_IDLE_AT_MOST_MS = 3_000
 
 export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
   const { sockets, drainMs, log } = options
@@ -181,7 +180,8 @@ export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
     async drain() {
       isDraining = true
       for (const { restart } of slots) clearTimeout(restart)
-      for (const worker of alive) worker.drain({ idleMs: 0, timeoutMs })
+      const idleMs = Math.min(STOP_IDLE_AT_MOST_MS, timeoutMs / 2)
+      for (const worker of alive) worker.drain({ idleMs, timeoutMs })
       // Else connections would queue up here after the workers have stopped to take them.
       slots.forEach(closeSocket)
       sockets.close()

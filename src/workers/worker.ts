@@ -44,6 +44,8 @@ interface Parts {
 
 /** Without its supervisor a worker is one that nobody can stop, nor ask for quota: it ends soon. */
 const ORPHAN_DRAIN_MS = 5_000
+/** More calls than a worker ever makes. */
+const BAN_CALLS_FIRST_ID = 2 ** 52
 
 export function createWorker(channel: SupervisorChannel): Worker {
   const finished = Promise.withResolvers<number>()
@@ -103,14 +105,28 @@ function createParts(start: StartMessage, channel: SupervisorChannel): Parts {
   const told = config.store.redis === undefined ? createOutageLog(config, log) : undefined
   const calls = createIpcCalls({
     send: (batch) => void channel.send(batch),
-    timeoutMs: config.store.timeoutMs,
+    // Twice as long as for a store on the network: nothing is lost here, only late when every core is busy.
+    timeoutMs: 2 * config.store.timeoutMs,
     onState: (available) => {
       if (told === undefined) return
       metrics.quota.outage(available)
       told(available)
     },
   })
-  const { stores, ...notices } = openWorkerStores({ config, log, metrics, calls, channel })
+  // Bans wait for the disk of the supervisor; quota must not wait with them.
+  const banCalls = createIpcCalls({
+    send: (batch) => void channel.send(batch),
+    timeoutMs: config.store.timeoutMs,
+    firstId: BAN_CALLS_FIRST_ID,
+  })
+  const { stores, ...notices } = openWorkerStores({
+    config,
+    log,
+    metrics,
+    calls,
+    banCalls,
+    channel,
+  })
   const serving = createServing({
     config,
     log,
@@ -122,10 +138,16 @@ function createParts(start: StartMessage, channel: SupervisorChannel): Parts {
     log,
     metrics,
     serving,
-    orphan: () => calls.close(),
+    orphan: () => {
+      calls.close()
+      banCalls.close()
+    },
     hear: (message) => {
-      if (message.kind === 'answers') calls.receive(message)
-      else if (message.kind === 'recall') message.recalls.forEach(notices.recalled)
+      if (message.kind === 'answers') {
+        // Each passes over the answers of the other.
+        calls.receive(message)
+        banCalls.receive(message)
+      } else if (message.kind === 'recall') message.recalls.forEach(notices.recalled)
       else if (message.kind === 'banned') notices.bans?.told(message.keyId, message.ban)
       else if (message.kind === 'missed') notices.bans?.missed()
       else if (message.kind === 'measure') {
@@ -145,6 +167,7 @@ interface StoreParts {
   readonly log: Log
   readonly metrics: Metrics
   readonly calls: IpcCalls
+  readonly banCalls: IpcCalls
   readonly channel: SupervisorChannel
 }
 
@@ -166,7 +189,7 @@ function openWorkerStores(parts: StoreParts): {
       bans: undefined,
     }
   const recalls: RecallListener[] = []
-  const bans = createIpcBanStore(calls)
+  const bans = createIpcBanStore(parts.banCalls)
   const onRecall = (listener: RecallListener): void => void recalls.push(listener)
   const authority = createIpcAuthority({ calls, onRecall, observe: metrics.quota })
   return {

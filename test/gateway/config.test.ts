@@ -179,7 +179,7 @@ describe('basePath', () => {
   })
 })
 
-describe.each(['undici', 'http-proxy-3'])('upstream with engine %s', (engine) => {
+describe.each(['direct', 'undici', 'http-proxy-3'])('upstream with engine %s', (engine) => {
   const upstream = (urls: readonly string[], more = ''): Record<string, string> => ({
     upstream: `upstream: { urls: [${urls.join(', ')}], engine: ${engine}${more} }`,
   })

@@ -5,7 +5,7 @@ import { keys, minuteWithAtLeast, startTestGateway } from '../helpers/gateway.ts
 import { rawExchange } from '../helpers/raw-client.ts'
 import { answer, startRawBackend, until } from '../helpers/raw-backend.ts'
 
-const engines = ['undici', 'http-proxy-3'] as const
+const engines = ['direct', 'undici', 'http-proxy-3'] as const
 
 describe.each(engines)(
   'with %s, a client that leaves before any backend has seen its request',

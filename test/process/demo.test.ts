@@ -7,7 +7,7 @@ import { demoKeys } from '../../src/cli/demo-keys.ts'
 import { minuteWithAtLeast } from '../helpers/gateway.ts'
 import { temporaryFile, temporaryFolder, type TollgateProcess } from '../helpers/processes.ts'
 import { freePort } from '../helpers/redis-server.ts'
-import { call, endAll, tally, times, tollgate, type Answer } from './gateways.ts'
+import { call, endAll, eventually, tally, times, tollgate, type Answer } from './gateways.ts'
 
 const exec = promisify(execFile)
 
@@ -60,6 +60,7 @@ describe('tollgate demo', () => {
   })
 
   it('prints the addresses, a key per plan and a curl line that works when pasted', async () => {
+    await eventually('the last line', () => demo.stdout().includes('curl '))
     for (const { plan, key } of demoKeys)
       expect(demo.stdout()).toMatch(new RegExp(`^ +${plan} +${key}$`, 'm'))
     expect(demo.stdout()).toMatch(/^catalogue listening on http:\/\/127\.0\.0\.1:\d+\/v1 /m)

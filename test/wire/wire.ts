@@ -8,7 +8,7 @@ import type { RawClient, RawExchange, RawExchangeOptions } from '../helpers/raw-
 
 export { keys, until }
 
-export const engines = ['undici', 'http-proxy-3'] as const
+export const engines = ['direct', 'undici', 'http-proxy-3'] as const
 export type Engine = (typeof engines)[number]
 
 export interface WireOptions extends RawBackendOptions {

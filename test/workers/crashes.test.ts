@@ -151,6 +151,13 @@ describe('a supervisor that stands still', () => {
     const warm = await Promise.all(times(40, () => ask(gateway.origin, { key: 'tg_acme' })))
     expect(codes(warm)).toEqual({ '200': 40 })
     process.kill(gateway.pid, 'SIGSTOP')
+    // For a second it may be no more than busy: what is not in hand is refused then, since shares could admit too many.
+    const early = []
+    const stoppedMs = performance.now()
+    while (performance.now() - stoppedMs < 1_500)
+      early.push(await ask(gateway.origin, { key: 'tg_acme' }))
+    expect(Object.keys(codes(early)).sort()).toContain('503 service_unavailable')
+    for (const { status } of early) expect([200, 503]).toContain(status)
     const frozen = []
     for (let calls = 0; calls < 40; calls++) {
       const startedMs = performance.now()

@@ -1,12 +1,12 @@
 /** One timer for all waits of a kind: reading the time and arming a timer for each request costs more than the waits are worth. */
 
-/** A wait ends at most this much late. */
+/** How far the clock may be behind: a wait is not over before this much more has passed. */
 export const clockTickMs = 50
 
 /** Of a turn of the event loop that took longer, no more is counted: its answers may be there, not yet read. */
 const MOST_PER_TICK_MS = 4 * clockTickMs
 
-export class CoarseClock {
+export class Http1Clock {
   /** Stands still while the clock is stopped. */
   nowMs = 0
   readonly #onTick: (nowMs: number) => boolean

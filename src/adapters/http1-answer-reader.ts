@@ -1,0 +1,214 @@
+/** Takes the bytes of a connection apart into answers, piece by piece; knows nothing of sockets. */
+import { mayBecomeHead, readAnswerHead, type AnswerHead } from './http1-answer-head.ts'
+import { chunkSize, isTrailerSection, maxChunkLineBytes } from './http1-chunks.ts'
+
+/** What the reader tells. After broken, or stop(), nothing more is told. */
+export interface AnswerListener {
+  /** Not of interim answers. */
+  onHead(head: AnswerHead): void
+  /** A copy: it may be kept. */
+  onBody(piece: Buffer): void
+  /** spare: bytes came behind the answer. */
+  onAnswerEnd(spare: boolean): void
+  onBroken(cause: string): void
+}
+
+const IDLE = 0
+const HEAD = 1
+const BODY_BY_LENGTH = 2
+const BODY_TO_CLOSE = 3
+const CHUNK_LINE = 4
+const CHUNK = 5
+const CHUNK_END = 6
+const TRAILERS = 7
+const STOPPED = 8
+
+const LF = 0x0a
+const CR = 0x0d
+const none = Buffer.alloc(0)
+
+export class AnswerReader {
+  readonly #listener: AnswerListener
+  readonly #maxHeadBytes: number
+  #state = IDLE
+  #isHead = false
+  /** Of the body, or of the chunk. */
+  #missingBytes = 0
+  /** The beginning of a head, chunk line or trailer section whose end has not come; while paused, all that has come. */
+  #pending: Buffer = none
+  #paused = false
+
+  /** maxHeadBytes: of one head, and of a trailer section. */
+  constructor(listener: AnswerListener, maxHeadBytes: number) {
+    this.#listener = listener
+    this.#maxHeadBytes = maxHeadBytes
+  }
+
+  /** An answer is due from here on. */
+  expect(isHead: boolean): void {
+    this.#state = HEAD
+    this.#isHead = isHead
+  }
+
+  /** Nothing more is told of a body until resume(); what comes is kept. */
+  pause(): void {
+    this.#paused = true
+  }
+
+  resume(): void {
+    this.#paused = false
+    if (this.#pending.length > 0 && this.#state !== STOPPED) this.read(none, 0)
+  }
+
+  stop(): void {
+    this.#state = STOPPED
+    this.#pending = none
+  }
+
+  /** bytes: what the connection has brought; only read before this returns. */
+  read(bytes: Buffer, length: number): void {
+    if (this.#pending.length > 0) {
+      bytes = Buffer.concat([this.#pending, bytes.subarray(0, length)])
+      length = bytes.length
+      this.#pending = none
+    }
+    let at = 0
+    while (at < length) {
+      const next = this.#paused ? -1 : this.#step(bytes, at, length)
+      if (next < 0) {
+        if (this.#state !== STOPPED) this.#pending = copyOf(bytes, at, length)
+        return
+      }
+      at = next
+    }
+  }
+
+  /** The connection has ended in order. */
+  end(): void {
+    if (this.#state === STOPPED || this.#state === IDLE) return
+    if (this.#state !== BODY_TO_CLOSE)
+      return void this.#broken('the connection ended before the answer')
+    this.#state = IDLE
+    this.#listener.onAnswerEnd(false)
+  }
+
+  /** Answers where to go on; -1 when more bytes are needed, or none are wanted. */
+  #step(bytes: Buffer, at: number, length: number): number {
+    switch (this.#state) {
+      case HEAD:
+        return this.#readHead(bytes, at, length)
+      case BODY_BY_LENGTH:
+      case CHUNK:
+        return this.#readCounted(bytes, at, length)
+      case BODY_TO_CLOSE:
+        this.#listener.onBody(copyOf(bytes, at, length))
+        return this.#stopped ? -1 : length
+      case CHUNK_LINE:
+        return this.#readChunkLine(bytes, at, length)
+      case CHUNK_END:
+        return this.#readChunkEnd(bytes, at, length)
+      case TRAILERS:
+        return this.#readTrailers(bytes, at, length)
+      default:
+        return -1
+    }
+  }
+
+  #readHead(bytes: Buffer, at: number, length: number): number {
+    const found = bytes.indexOf('\r\n\r\n', at, 'latin1')
+    const end = found < 0 || found + 4 > length ? -1 : found + 4
+    if ((end < 0 ? length : end) - at > this.#maxHeadBytes)
+      return this.#broken('a head that is too long')
+    if (end < 0) {
+      const text = bytes.toString('latin1', at, length)
+      return mayBecomeHead(text) ? -1 : this.#broken('not HTTP/1.1')
+    }
+    const head = readAnswerHead(bytes.toString('latin1', at, end), this.#isHead)
+    if (typeof head === 'string') return this.#broken(head)
+    if (head.status >= 100 && head.status < 200 && head.status !== 101) return end
+    return this.#begin(head, end, length)
+  }
+
+  #begin(head: AnswerHead, at: number, length: number): number {
+    const { framing, bodyBytes } = head
+    if (framing === 'length') this.#state = BODY_BY_LENGTH
+    else if (framing === 'chunked') this.#state = CHUNK_LINE
+    else if (framing === 'close') this.#state = BODY_TO_CLOSE
+    this.#missingBytes = bodyBytes
+    this.#listener.onHead(head)
+    if (this.#stopped) return -1
+    return framing === 'none' ? this.#finish(at, length) : at
+  }
+
+  #readCounted(bytes: Buffer, at: number, length: number): number {
+    const end = Math.min(length, at + this.#missingBytes)
+    this.#missingBytes -= end - at
+    this.#listener.onBody(copyOf(bytes, at, end))
+    if (this.#stopped) return -1
+    if (this.#missingBytes > 0) return end
+    if (this.#state === BODY_BY_LENGTH) return this.#finish(end, length)
+    this.#state = CHUNK_END
+    return end
+  }
+
+  #readChunkLine(bytes: Buffer, at: number, length: number): number {
+    const found = bytes.indexOf(LF, at)
+    const end = found < 0 || found >= length ? -1 : found + 1
+    if ((end < 0 ? length : end) - at > maxChunkLineBytes)
+      return this.#broken('a chunk size line that is too long')
+    if (end < 0) return -1
+    const size = chunkSize(bytes.toString('latin1', at, end))
+    if (size < 0) return this.#broken('a chunk size that is none')
+    this.#missingBytes = size
+    this.#state = size === 0 ? TRAILERS : CHUNK
+    return end
+  }
+
+  #readChunkEnd(bytes: Buffer, at: number, length: number): number {
+    if (bytes[at] !== CR || (at + 1 < length && bytes[at + 1] !== LF))
+      return this.#broken('a chunk longer than its size')
+    if (at + 1 >= length) return -1
+    this.#state = CHUNK_LINE
+    return at + 2
+  }
+
+  /** Trailers are not passed on; they are still held against what a field may be. */
+  #readTrailers(bytes: Buffer, at: number, length: number): number {
+    let end = -1
+    if (bytes[at] === CR && at + 1 < length && bytes[at + 1] === LF) end = at + 2
+    else {
+      const found = bytes.indexOf('\r\n\r\n', at, 'latin1')
+      if (found >= 0 && found + 4 <= length) end = found + 4
+    }
+    if ((end < 0 ? length : end) - at > this.#maxHeadBytes)
+      return this.#broken('a trailer section that is too long')
+    if (end < 0) return -1
+    if (!isTrailerSection(bytes.toString('latin1', at, end)))
+      return this.#broken('a trailer section that is none')
+    return this.#finish(end, length)
+  }
+
+  #finish(at: number, length: number): number {
+    this.#state = IDLE
+    this.#paused = false
+    this.#listener.onAnswerEnd(at < length)
+    return length
+  }
+
+  #broken(cause: string): number {
+    this.stop()
+    this.#listener.onBroken(cause)
+    return -1
+  }
+
+  /** Asked behind a call of the listener, which may have ended it all. */
+  get #stopped(): boolean {
+    return this.#state === STOPPED
+  }
+}
+
+function copyOf(bytes: Buffer, start: number, end: number): Buffer {
+  const piece = Buffer.allocUnsafe(end - start)
+  bytes.copy(piece, 0, start, end)
+  return piece
+}

@@ -1,0 +1,218 @@
+/** One connection to a backend: carries one exchange at a time, and is given up at the first byte that is not due. */
+import { connect as connectTcp, isIP, type Socket, type TcpNetConnectOpts } from 'node:net'
+import { connect as connectTls } from 'node:tls'
+import { maxAnswerHeadBytes } from './engine.ts'
+import { AnswerReader, type AnswerListener } from './http1-answer-reader.ts'
+import type { AnswerHead } from './http1-answer-head.ts'
+
+export interface BackendAddress {
+  readonly isTls: boolean
+  /** Without the brackets of an IPv6 address. */
+  readonly hostname: string
+  readonly port: number
+  /** As in a Host field. */
+  readonly host: string
+  /** The last TLS session, to be resumed. */
+  session: Buffer | undefined
+}
+
+export function backendAddress(url: string): BackendAddress {
+  const { protocol, hostname, port, host } = new URL(url)
+  const isTls = protocol === 'https:'
+  return {
+    isTls,
+    hostname: hostname.replace(/^\[|\]$/g, ''),
+    port: port === '' ? (isTls ? 443 : 80) : Number(port),
+    host,
+    session: undefined,
+  }
+}
+
+/** What is carried. */
+export interface Carried {
+  readonly isHead: boolean
+  /** The connection is there: the request is to be written now. */
+  onReady(connection: Http1Connection): void
+  onHead(head: AnswerHead): void
+  onBody(piece: Buffer): void
+  /** The connection is another's, or closed, by then. */
+  onAnswerEnd(): void
+  /** The connection is closed by then. code: of the error. */
+  onLost(code: string, cause: string): void
+  /** The request has been written to its end. */
+  readonly wholeSent: boolean
+  onDrain(): void
+  /** Called every so often, with the time on the coarse clock. */
+  onTick(nowMs: number): void
+}
+
+export interface ConnectionOwner {
+  readonly address: BackendAddress
+  onConnected(connection: Http1Connection): void
+  onFree(connection: Http1Connection): void
+  onClosed(connection: Http1Connection): void
+}
+
+/** What a connection reads is copied or understood before it returns, so plain ones share one buffer. */
+const readBytes = 64 * 1024
+const sharedBuffer = Buffer.allocUnsafeSlow(readBytes)
+
+export class Http1Connection implements AnswerListener {
+  /** Requests it has carried before this one. */
+  carriedBefore = -1
+  connected = false
+  closed = false
+  /** On the coarse clock; of connecting or of being idle. */
+  deadlineMs = Infinity
+  keepAliveSeconds: number | undefined
+  /** Any byte has come since the request was given to it. */
+  answerBegun = false
+  /** Whose it is now; undefined when it is idle. While it is being made, who waits for it. */
+  carried: Carried | undefined
+  readonly #owner: ConnectionOwner
+  readonly #socket: Socket
+  readonly #reader: AnswerReader
+  #persists = true
+  #paused = false
+
+  constructor(owner: ConnectionOwner) {
+    this.#owner = owner
+    this.#reader = new AnswerReader(this, maxAnswerHeadBytes)
+    const { isTls } = owner.address
+    const socket = isTls ? this.#openTls() : this.#openTcp()
+    this.#socket = socket
+    socket.once(isTls ? 'secureConnect' : 'connect', () => {
+      this.connected = true
+      owner.onConnected(this)
+    })
+    socket.on('drain', () => this.carried?.onDrain())
+    socket.once('end', () => {
+      if (this.carried === undefined) this.close()
+      else this.#reader.end()
+    })
+    socket.on('error', (error: NodeJS.ErrnoException) =>
+      this.lose(error.code ?? error.name, error.message),
+    )
+    socket.once('close', () => this.lose('ECONNRESET', 'the connection was closed'))
+  }
+
+  /** Its exchange may be sent. */
+  start(carried: Carried): void {
+    this.carried = carried
+    this.deadlineMs = Infinity
+    this.carriedBefore++
+    this.answerBegun = false
+    this.#reader.expect(carried.isHead)
+    carried.onReady(this)
+  }
+
+  /** Answers false when the backend does not keep up; onDrain follows. */
+  write(text: string | Buffer): boolean {
+    return typeof text === 'string' ? this.#socket.write(text, 'latin1') : this.#socket.write(text)
+  }
+
+  cork(): void {
+    this.#socket.cork()
+  }
+
+  uncork(): void {
+    this.#socket.uncork()
+  }
+
+  pause(): void {
+    this.#paused = true
+    this.#reader.pause()
+    this.#socket.pause()
+  }
+
+  resume(): void {
+    this.#paused = false
+    this.#reader.resume()
+    // What had come already may have been enough for another pause.
+    if (!this.#paused && !this.closed) this.#socket.resume()
+  }
+
+  /** Ends it at once, without a word to what it carries. */
+  close(): void {
+    if (this.closed) return
+    this.closed = true
+    this.carried = undefined
+    this.#reader.stop()
+    this.#socket.destroy()
+    this.#owner.onClosed(this)
+  }
+
+  lose(code: string, cause: string): void {
+    if (this.closed) return
+    const carried = this.carried
+    this.close()
+    carried?.onLost(code, cause)
+  }
+
+  onHead(head: AnswerHead): void {
+    this.#persists = head.persists
+    this.keepAliveSeconds = head.keepAliveSeconds
+    this.carried?.onHead(head)
+  }
+
+  onBody(piece: Buffer): void {
+    this.carried?.onBody(piece)
+  }
+
+  onAnswerEnd(spare: boolean): void {
+    const carried = this.carried
+    if (carried === undefined) return
+    this.carried = undefined
+    if (spare || !this.#persists || !carried.wholeSent) this.close()
+    else {
+      // Its end, or what nobody asked for, is noticed only while it is read.
+      if (this.#paused) this.resume()
+      this.#owner.onFree(this)
+    }
+    carried.onAnswerEnd()
+  }
+
+  onBroken(cause: string): void {
+    this.lose('HPE_BROKEN', cause)
+  }
+
+  #openTcp(): Socket {
+    const { hostname, port } = this.#owner.address
+    // The types of Node leave onread out of what connect takes.
+    const options: TcpNetConnectOpts = {
+      host: hostname,
+      port,
+      noDelay: true,
+      onread: { buffer: sharedBuffer, callback: this.#onRead },
+    }
+    return connectTcp(options)
+  }
+
+  #openTls(): Socket {
+    const { address } = this.#owner
+    const { hostname, port, session } = address
+    const socket = connectTls({
+      host: hostname,
+      port,
+      // RFC 6066 section 3: an address is no server name.
+      servername: isIP(hostname) ? '' : hostname,
+      ALPNProtocols: ['http/1.1'],
+      session,
+    })
+    socket.setNoDelay(true)
+    socket.on('session', (latest) => (address.session = latest))
+    socket.on('data', (bytes: Buffer) => this.#onRead(bytes.length, bytes))
+    return socket
+  }
+
+  readonly #onRead = (length: number, bytes: Uint8Array): boolean => {
+    if (this.closed) return true
+    // Nobody has asked (RFC 9112 section 9.2).
+    if (this.carried === undefined) this.close()
+    else {
+      this.answerBegun = true
+      this.#reader.read(bytes as Buffer, length)
+    }
+    return true
+  }
+}

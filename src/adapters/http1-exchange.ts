@@ -1,0 +1,216 @@
+/** One job on its way: waits for a connection, writes the request, and tells the pipeline of the answer. */
+import {
+  mayRepeat,
+  neverReached,
+  unusableAnswer,
+  upstreamFailureKind,
+} from '../rules/upstream-failure.ts'
+import type { BackendRotation } from './backend-rotation.ts'
+import { errorText, upstreamErrorCode } from './engine.ts'
+import type { ForwardHandle, ForwardJob, ForwardSink, UpstreamFailure } from './forwarder.ts'
+import type { AnswerHead } from './http1-answer-head.ts'
+import { clockTickMs, type Http1Clock } from './http1-clock.ts'
+import type { Http1Connection } from './http1-connection.ts'
+import type { Http1Pool, Waiting } from './http1-pool.ts'
+import { requestHead } from './http1-request-head.ts'
+import { RequestBody } from './request-body.ts'
+
+/** What all exchanges share. */
+export interface Http1Engine {
+  readonly rotation: BackendRotation<Http1Pool>
+  readonly clock: Http1Clock
+  readonly closing: boolean
+  begun(): void
+  settled(): void
+}
+
+/** The pipeline's handle, and what the connection carries, in one object, since this is the hot path. */
+export class Http1Exchange implements ForwardHandle, Waiting {
+  settled = false
+  wholeSent = false
+  readonly isHead: boolean
+  readonly #job: ForwardJob
+  readonly #sink: ForwardSink
+  readonly #engine: Http1Engine
+  #pool: Http1Pool
+  /** Once the request goes out on it. */
+  #connection: Http1Connection | undefined
+  #body: RequestBody | undefined
+  /** Time on the clock of the last sign of progress. */
+  #progressMs: number
+  #sent = false
+  /** Like sent, and stays so over a repetition. */
+  #reached = false
+  #headTold = false
+  #paused = false
+  #repeated = false
+
+  constructor(job: ForwardJob, sink: ForwardSink, engine: Http1Engine) {
+    this.#job = job
+    this.#sink = sink
+    this.#engine = engine
+    this.isHead = job.method === 'HEAD'
+    this.#progressMs = engine.clock.nowMs
+    this.#pool = engine.rotation.next()
+    engine.begun()
+    if (engine.closing)
+      queueMicrotask(() => this.#fail({ kind: 'unreachable', cause: 'the gateway is closing' }))
+    else this.#pool.take(this)
+  }
+
+  abort(): boolean {
+    if (!this.settled) this.#settle({ closes: true })
+    return this.#reached
+  }
+
+  resume(): void {
+    if (this.settled || !this.#paused) return
+    this.#paused = false
+    this.#progress()
+    this.#connection?.resume()
+  }
+
+  onReady(connection: Http1Connection): void {
+    this.#connection = connection
+    const head = requestHead(this.#job, this.#pool.address.host)
+    if (head === undefined)
+      return this.#fail({ kind: 'broken', cause: 'a request that cannot be written' })
+    this.#sent = true
+    this.#reached = true
+    this.#progress()
+    if (this.#job.hasBody) return this.#sendWithBody(connection, head.text, head.bodyBytes)
+    this.wholeSent = true
+    connection.write(head.text)
+  }
+
+  onHead({ status, headers }: AnswerHead): void {
+    this.#progress()
+    const cause = unusableAnswer(status, headers)
+    if (cause !== undefined) return this.#fail({ kind: 'broken', cause })
+    this.#headTold = true
+    this.#sink.head(status, headers)
+  }
+
+  onBody(piece: Buffer): void {
+    this.#progress()
+    if (this.#sink.data(piece) || this.settled) return
+    // A client that reads slowly is not the backend's fault.
+    this.#paused = true
+    this.#connection?.pause()
+  }
+
+  onAnswerEnd(): void {
+    this.#connection = undefined
+    this.#settle({ closes: false })
+    this.#sink.end()
+  }
+
+  onLost(code: string, cause: string): void {
+    if (this.settled) return
+    const { carriedBefore, answerBegun } = this.#connection ?? notYet
+    this.#connection = undefined
+    const { rotation } = this.#engine
+    const kind = upstreamFailureKind(code, this.#sent)
+    if (neverReached(kind)) rotation.failed(this.#pool)
+    const repeats = mayRepeat({
+      method: this.#job.method,
+      kind,
+      sent: this.#sent,
+      bodyTouched: this.#body?.touched ?? false,
+      reusedConnection: carriedBefore > 0,
+      answerBegun,
+    })
+    // There is no use in connecting to the only backend again at once.
+    const hasWhereTo = this.#sent || rotation.size > 1
+    if (repeats && hasWhereTo && !this.#repeated) return this.#repeat()
+    this.#fail({ kind, cause: cause.includes(code) ? cause : `${code}: ${cause}` })
+  }
+
+  onDrain(): void {
+    this.#progress()
+    this.#body?.resume()
+  }
+
+  onTick(nowMs: number): void {
+    if (this.settled || this.#paused) return
+    if (nowMs - this.#progressMs < this.#job.responseTimeoutMs + clockTickMs) return
+    if (!this.#sent)
+      return this.#fail({ kind: 'connect_timeout', cause: 'no connection became free in time' })
+    // The backend waits for the client's body; how long that may take is the public listener's to say.
+    if (!this.#headTold && this.#body?.waitsForClient) return this.#progress()
+    this.#fail({ kind: 'response_timeout', cause: 'no answer, or no more of it, in time' })
+  }
+
+  #progress(): void {
+    this.#progressMs = this.#engine.clock.nowMs
+  }
+
+  /** bodyBytes: as the head says; undefined: in chunks. Neither more nor less goes out, or the rest would be a request. */
+  #sendWithBody(connection: Http1Connection, head: string, bodyBytes: number | undefined): void {
+    const body = new RequestBody(this.#job)
+    this.#body = body
+    let missingBytes = bodyBytes ?? Infinity
+    // What is there of the body goes out with the head.
+    connection.cork()
+    setImmediate(() => connection.uncork())
+    connection.write(head)
+    const mismatch = (): void =>
+      this.#fail({ kind: 'broken', cause: 'a body of another length than its Content-Length' })
+    body.on('data', (chunk: Buffer) => {
+      if (this.settled || chunk.length === 0) return
+      this.#progress()
+      missingBytes -= chunk.length
+      if (missingBytes < 0) return mismatch()
+      const keepsUp =
+        bodyBytes === undefined ? writeChunk(connection, chunk) : connection.write(chunk)
+      if (!keepsUp) body.pause()
+    })
+    body.once('end', () => {
+      if (this.settled) return
+      if (bodyBytes !== undefined && missingBytes > 0) return mismatch()
+      this.wholeSent = true
+      if (bodyBytes === undefined) connection.write('0\r\n\r\n')
+    })
+    body.once('error', (error) => {
+      const kind = upstreamFailureKind(upstreamErrorCode(error), true)
+      this.#fail({ kind, cause: errorText(error) })
+    })
+  }
+
+  #repeat(): void {
+    this.#repeated = true
+    this.#body?.destroy()
+    this.#body = undefined
+    this.#sent = false
+    this.wholeSent = false
+    this.#progress()
+    this.#pool = this.#engine.rotation.next(this.#pool)
+    this.#pool.take(this)
+  }
+
+  #fail(failure: UpstreamFailure): void {
+    if (this.settled) return
+    this.#settle({ closes: true })
+    this.#sink.fail(failure)
+  }
+
+  /** What it waited for, if it never had a connection, finds it settled. */
+  #settle({ closes }: { closes: boolean }): void {
+    this.settled = true
+    if (closes) this.#connection?.close()
+    this.#connection = undefined
+    this.#body?.destroy()
+    this.#engine.settled()
+  }
+}
+
+const notYet = { carriedBefore: 0, answerBegun: false }
+
+function writeChunk(connection: Http1Connection, chunk: Buffer): boolean {
+  connection.cork()
+  connection.write(`${chunk.length.toString(16)}\r\n`)
+  connection.write(chunk)
+  const keepsUp = connection.write('\r\n')
+  connection.uncork()
+  return keepsUp
+}

@@ -1,0 +1,9 @@
+import { createHttp1Forwarder } from '../../src/adapters/http1-forwarder.ts'
+import { describeForwarder } from './forwarder.ts'
+
+describeForwarder({
+  name: 'direct',
+  create: createHttp1Forwarder,
+  // RFC 9110 section 15.2: a client takes interim answers it has not asked for.
+  unaskedContinue: 'ignored',
+})
