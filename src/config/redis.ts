@@ -35,8 +35,12 @@ const formFault =
   'is neither a Redis URL nor a group; write redis://HOST:PORT, { url: .. }, { sentinels: [..], name: .. } or { cluster: [..] }'
 const nodeFault =
   'is not HOST:PORT; write one such as 10.0.0.5:6379, or rediss://10.0.0.5:6379 for TLS'
-const loginFault =
-  'has a user, password or database; write those as username, password and db beside the list'
+const loginFaults = {
+  sentinels:
+    'has a user, password or database; write those as username, password and db beside the list',
+  cluster:
+    'has a user, password or database; write username and password beside the list, a cluster has no databases',
+} as const
 
 /** One credential: its ends and inside may hold blanks, but no control characters. */
 const secret: Reader<string> = (text) =>
@@ -144,7 +148,7 @@ function readNodes(group: Group, key: 'sentinels' | 'cluster', faults: Faults) {
       if (url === undefined || !/:\d+(?:\/\d*)?$/.test(text)) return { fault: nodeFault }
       const { host, port, tls } = url
       const isBare = url.password === undefined && url.db === 0
-      return isBare ? { value: { host, port, tls } } : { fault: loginFault }
+      return isBare ? { value: { host, port, tls } } : { fault: loginFaults[key] }
     })
     if (node === undefined) return []
     if (node.tls !== undefined && asked !== undefined && node.tls !== asked)
@@ -212,10 +216,16 @@ export function readRedis(tree: Tree): RedisReading {
         }
       : { value: isWhole }
   }
-  const form = isGroup(tree) ? forms.find((key) => tree[key] !== undefined) : undefined
+  const given = isGroup(tree) ? forms.filter((key) => tree[key] !== undefined) : []
+  const [form] = given
   if (form === undefined || !isGroup(tree))
     return { problems: [{ path: [], at: 'value', message: formFault }] }
-  faults.known(tree, [], keysOf[form])
+  if (given.length > 1)
+    faults.add(
+      [],
+      `has ${given.join(' and ')}, which are different kinds of Redis; keep one of them`,
+    )
+  faults.known(tree, [], [...keysOf[form], ...given.slice(1)])
   const value = readers[form](tree, faults)
   return faults.problems.length > 0 ? { problems: faults.problems } : { value }
 }
