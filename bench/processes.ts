@@ -6,7 +6,7 @@ import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { startRedisServer, type RedisServer } from '../test/helpers/redis-server.ts'
+import { startRedisServer, type RedisServer } from '../test/support/redis-server.ts'
 import type { LoadOrder, LoadOutcome } from './load.ts'
 
 const startTimeoutMs = 20_000

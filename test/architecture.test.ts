@@ -57,7 +57,7 @@ describe('the layout', () => {
     for (const file of files.filter((name) => name.startsWith('src/rules/'))) {
       const foreign = imports(file, { types: false }).filter(
         (from) =>
-          !from.startsWith('src/rules/') && from !== 'src/refusals.ts' && from !== 'node:net',
+          !from.startsWith('src/rules/') && from !== 'src/rules/refusals.ts' && from !== 'node:net',
       )
       expect(foreign, file).toEqual([])
       expect(text(file).replace(/^\s*(\/\/|\/?\*).*$/gm, ''), file).not.toMatch(
@@ -93,11 +93,11 @@ describe('the layout', () => {
     }
     const supervisor = reached('src/workers/supervisor.ts')
     expect(supervisor.size).toBeGreaterThan(20)
-    for (const serving of ['src/serving.ts', 'src/front-door.ts', 'src/workers/worker.ts'])
+    for (const serving of ['src/gateway/serving.ts', 'src/gateway/front-door.ts', 'src/workers/worker.ts'])
       expect(supervisor, serving).not.toContain(serving)
     const worker = reached('src/workers/worker.ts')
-    expect(worker).toContain('src/serving.ts')
-    for (const other of ['src/workers/worker-pool.ts', 'src/adapters/admin-server.ts'])
+    expect(worker).toContain('src/gateway/serving.ts')
+    for (const other of ['src/workers/worker-pool.ts', 'src/admin/server.ts'])
       expect(worker, other).not.toContain(other)
   })
 

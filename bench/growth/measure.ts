@@ -1,6 +1,6 @@
 /** One point of a series: closed-loop load on a fleet, and the figures every series has in common. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { RedisServer } from '../../test/helpers/redis-server.ts'
+import type { RedisServer } from '../../test/support/redis-server.ts'
 import type { LoadOrder, LoadOutcome } from './load.ts'
 import { rssBytes } from './proc.ts'
 import { spread, type Spread } from './statistics.ts'

@@ -1,5 +1,5 @@
 /** The series of the growth run: what grows, by how much, and what is measured beside the common figures. */
-import type { RedisServer } from '../../test/helpers/redis-server.ts'
+import type { RedisServer } from '../../test/support/redis-server.ts'
 import { ample } from './clients.ts'
 import {
   measurePoint,

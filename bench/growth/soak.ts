@@ -23,7 +23,7 @@ import {
   type GrowthGateway,
   type Workbench,
 } from './workbench.ts'
-import type { RedisServer } from '../../test/helpers/redis-server.ts'
+import type { RedisServer } from '../../test/support/redis-server.ts'
 
 const usage = `usage: node bench/growth/soak.ts [--minutes 10] [--write]
   --minutes  how long it lasts, 1 to 1440

@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process'
 import { existsSync, writeFileSync } from 'node:fs'
 import { userInfo } from 'node:os'
 import { join } from 'node:path'
-import { freePort } from '../../test/helpers/redis-server.ts'
+import { freePort } from '../../test/support/redis-server.ts'
 import type { LaunchOrder } from '../processes.ts'
 import type { PeerConfig } from './peer.ts'
 

@@ -1,7 +1,7 @@
 /** Whether this gateway should be sent requests, and why not. */
-import type { ReadinessReport } from './adapters/admin-server.ts'
-import type { BackendProbe } from './adapters/backend-probe.ts'
-import type { Config } from './config/config.ts'
+import type { ReadinessReport } from './server.ts'
+import type { BackendProbe } from '../backends/probe.ts'
+import type { Config } from '../config/config.ts'
 
 export interface ReadinessParts {
   readonly config: Config

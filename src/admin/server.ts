@@ -2,7 +2,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { ListenAddress } from '../config/config.ts'
-import { refusalKinds } from '../refusals.ts'
+import { refusalKinds } from '../rules/refusals.ts'
 
 /** Ready means that every check is ok. */
 export interface ReadinessReport {

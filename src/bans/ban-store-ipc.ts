@@ -1,7 +1,7 @@
 /** The ban store of the supervisor, as its workers reach it. */
 import type { BanRecord } from '../rules/ban-policy.ts'
 import type { BanStore, BanStoreListener } from './ban-store.ts'
-import type { IpcCalls } from './ipc-calls.ts'
+import type { IpcCalls } from '../ipc/calls.ts'
 
 export interface IpcBanStore extends BanStore {
   /** The supervisor tells of a ban that some worker has pronounced. */

@@ -1,7 +1,7 @@
 /** Keeps bans in one Redis hash, and tells all processes of new ones over a channel of the same name. */
 import { formatBan, parseBan, toBan, type BanRecord } from '../rules/ban-policy.ts'
 import type { BanStore, BanStoreListener } from './ban-store.ts'
-import type { RedisStore } from './redis-store.ts'
+import type { RedisStore } from '../redis/store.ts'
 
 /**
  * In one step, so that of two processes that ban a key at the same moment the later end stays.

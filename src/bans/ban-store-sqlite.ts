@@ -1,7 +1,7 @@
 /** Keeps bans in store.file, so that they survive a restart of a gateway without Redis. */
 import { toBan, type BanRecord } from '../rules/ban-policy.ts'
 import type { BanStore, BanStoreListener } from './ban-store.ts'
-import { openSqliteFile } from './sqlite-file.ts'
+import { openSqliteFile } from '../sqlite/file.ts'
 
 const all = 'SELECT key_id, until_ms, count, started_ms FROM bans'
 const put = `INSERT INTO bans (key_id, until_ms, count, started_ms) VALUES (?, ?, ?, ?)

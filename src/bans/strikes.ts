@@ -1,7 +1,7 @@
 /** Counts strikes per key over all processes, and says when a key has earned a ban. */
 import type { BansConfig } from '../config/config.ts'
-import { createCounter, type Counter } from './limiters.ts'
-import type { RedisStore } from './redis-store.ts'
+import { createCounter, type Counter } from '../counters/counter.ts'
+import type { RedisStore } from '../redis/store.ts'
 
 export interface Strikes {
   /** Counts one strike. Never throws, never waits. */

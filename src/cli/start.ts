@@ -1,7 +1,7 @@
 /** `tollgate start`: the gateway and its admin listener. */
 import type { Config } from '../config/config.ts'
-import { createGateway } from '../gateway.ts'
-import { ListenError } from '../listen-error.ts'
+import { createGateway } from '../gateway/gateway.ts'
+import { ListenError } from '../gateway/listen-error.ts'
 import { hostForUrl } from './host-for-url.ts'
 import { explainPort } from './explain-port.ts'
 import { loadUsableConfig } from './load-usable-config.ts'

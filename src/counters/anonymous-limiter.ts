@@ -1,8 +1,8 @@
 /** Counts requests without a valid credential per client address, in bounded memory, and says where an address stands. */
 import { hash } from 'node:crypto'
 import { MINUTE_MS } from '../quota/protocol.ts'
-import type { AddressCount, CountedAddress } from './ipc-calls.ts'
-import { createWindowCounter, type WindowCounter } from './limiters.ts'
+import type { AddressCount, CountedAddress } from '../ipc/calls.ts'
+import { createWindowCounter, type WindowCounter } from './counter.ts'
 
 export interface AnonymousView {
   readonly limit: number

@@ -6,7 +6,7 @@ import {
   RLWrapperTimeouts,
   type RateLimiterAbstract,
 } from 'rate-limiter-flexible'
-import type { RedisStore } from './redis-store.ts'
+import type { RedisStore } from '../redis/store.ts'
 
 /** One number per key, forgotten a fixed time after the key's first addition. */
 export interface Counter {

@@ -1,8 +1,8 @@
 /** Counts that all workers of a machine share: strikes, and requests without a credential. The supervisor keeps them. */
 import { MINUTE_MS } from '../quota/protocol.ts'
 import type { AddressCounter } from './anonymous-limiter.ts'
-import type { CountedAddress, IpcCalls } from './ipc-calls.ts'
-import type { Counter } from './limiters.ts'
+import type { CountedAddress, IpcCalls } from '../ipc/calls.ts'
+import type { Counter } from './counter.ts'
 
 /** Strikes over all workers; while the supervisor is silent, `own` counts for this worker alone. */
 export function createSharedStrikes(calls: IpcCalls, own: Counter): Counter {

@@ -3,11 +3,11 @@ import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { neverReached, upstreamFailureKind } from '../rules/upstream-failure.ts'
-import { createBackendRotation } from './backend-rotation.ts'
+import { createBackendRotation } from '../backends/balancer.ts'
 import { errorText, upstreamErrorCode, type ForwarderOptions } from './engine.ts'
 import type { UpgradeJob, Upgrader, UpstreamFailure } from './forwarder.ts'
-import { createHttpProxyBackend, upgradeThroughHttpProxy } from './http-proxy.ts'
-import type { HttpProxyBackend } from './http-proxy.ts'
+import { createHttpProxyBackend, upgradeThroughHttpProxy } from './http-proxy-3/http-proxy.ts'
+import type { HttpProxyBackend } from './http-proxy-3/http-proxy.ts'
 
 /** After one side has said its last word, the other gets this long to answer it. */
 const lastWordsMs = 5_000

@@ -1,6 +1,6 @@
 /** Takes the bytes of a connection apart into answers, piece by piece; knows nothing of sockets. */
-import { mayBecomeHead, readAnswerHead, type AnswerHead } from './http1-answer-head.ts'
-import { chunkSize, isTrailerSection, maxChunkLineBytes } from './http1-chunks.ts'
+import { mayBecomeHead, readAnswerHead, type AnswerHead } from './answer-head.ts'
+import { chunkSize, isTrailerSection, maxChunkLineBytes } from './chunks.ts'
 
 /** What the reader tells. After broken, or stop(), nothing more is told. */
 export interface AnswerListener {

@@ -1,5 +1,5 @@
 /** Writes the head of an HTTP/1.1 request; refuses what would be read as more than one. */
-import type { ForwardJob } from './forwarder.ts'
+import type { ForwardJob } from '../forwarding/forwarder.ts'
 
 /** Bytes of a token (RFC 9110 section 5.6.2), of a field value (section 5.5), and of a target as it was received. */
 const tokenBytes = new Uint8Array(256)

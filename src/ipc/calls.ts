@@ -5,7 +5,7 @@
  */
 import type { BanRecord } from '../rules/ban-policy.ts'
 import type { TakeReply, TakeRequest } from '../quota/protocol.ts'
-import { StoreUnavailable } from './redis-store.ts'
+import { StoreUnavailable } from '../redis/store.ts'
 
 /** What can be asked; plain data only, as it is cloned on the way. */
 export interface SharedCalls {

@@ -1,7 +1,7 @@
 /** What the gateway knows of each client connection: requests in flight on it, and whether it must not be read further. */
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
-import type { Exchange } from '../exchange.ts'
+import type { Exchange } from '../pipeline/exchange.ts'
 
 export interface ConnectionState {
   /** Requests that have not been answered to the end. */

@@ -1,7 +1,7 @@
 /** Every metric of the gateway by name, with its labels, read from plain numbers when a scrape asks. */
 import type { OutageMode } from '../config/config.ts'
-import type { RefusalCode } from '../refusals.ts'
-import type { UpstreamFailureKind } from './forwarder.ts'
+import type { RefusalCode } from '../rules/refusals.ts'
+import type { UpstreamFailureKind } from '../forwarding/forwarder.ts'
 import type { HistogramSeries } from './histogram-series.ts'
 import { readRequests, type RequestSeries } from './request-series.ts'
 

@@ -10,8 +10,8 @@ import {
   type MetricValue,
 } from 'prom-client'
 import type { QuotaObserver } from '../quota/observer.ts'
-import { refusalKinds, type RefusalCode } from '../refusals.ts'
-import type { UpstreamFailureKind } from './forwarder.ts'
+import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
+import type { UpstreamFailureKind } from '../forwarding/forwarder.ts'
 import { createHistogramSeries, storeBounds } from './histogram-series.ts'
 import {
   metricFamilies,

@@ -1,8 +1,8 @@
 /** First stage: who is there, under which id, and how the exchange will be recorded whatever happens to it. */
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import type { Connections } from '../adapters/connections.ts'
-import type { Exchange, Tunnel } from '../exchange.ts'
-import { isRefusal, type Refusal } from '../refusals.ts'
+import type { Connections } from '../listeners/connections.ts'
+import type { Exchange, Tunnel } from './exchange.ts'
+import { isRefusal, type Refusal } from '../rules/refusals.ts'
 import type { ClientAddressOf } from '../rules/client-address.ts'
 import type { Framing } from '../rules/framing.ts'
 import type { RequestIdOf } from '../rules/request-id.ts'

@@ -1,7 +1,7 @@
 /** Answers a banned key from memory, before the store or the backend hear of it. */
-import type { BanBook } from '../adapters/ban-book.ts'
-import type { Exchange } from '../exchange.ts'
-import { refuse, type Refusal } from '../refusals.ts'
+import type { BanBook } from '../bans/ban-book.ts'
+import type { Exchange } from './exchange.ts'
+import { refuse, type Refusal } from '../rules/refusals.ts'
 import type { BanRecord } from '../rules/ban-policy.ts'
 import type { Caller } from '../rules/credentials.ts'
 import { banHeaders } from '../rules/quota-headers.ts'

@@ -1,11 +1,11 @@
 /** The record of one request, from its first byte to its log line. Types only. */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
-import type { ForwardHandle } from './adapters/forwarder.ts'
-import type { Admission, QuotaView } from './quota/protocol.ts'
-import type { RefusalCode } from './refusals.ts'
-import type { Caller } from './rules/credentials.ts'
-import type { Route } from './rules/routes.ts'
+import type { ForwardHandle } from '../forwarding/forwarder.ts'
+import type { Admission, QuotaView } from '../quota/protocol.ts'
+import type { RefusalCode } from '../rules/refusals.ts'
+import type { Caller } from '../rules/credentials.ts'
+import type { Route } from '../rules/routes.ts'
 
 export interface Tunnel {
   readonly socket: Duplex

@@ -1,8 +1,8 @@
 /** Carries an admitted request to a backend and its answer to the client, streaming both ways. */
-import type { ForwardSink, Forwarder, UpstreamFailure } from '../adapters/forwarder.ts'
-import type { Exchange, Tunnel } from '../exchange.ts'
+import type { ForwardSink, Forwarder, UpstreamFailure } from '../forwarding/forwarder.ts'
+import type { Exchange, Tunnel } from './exchange.ts'
 import type { Lessee } from '../quota/protocol.ts'
-import { refuse } from '../refusals.ts'
+import { refuse } from '../rules/refusals.ts'
 import { clientHeaders } from '../rules/client-headers.ts'
 import type { Caller } from '../rules/credentials.ts'
 import type { Framing } from '../rules/framing.ts'

@@ -1,6 +1,6 @@
 /** Finds the route of a sound target. Its refusal is handed on, to be told after the credential was judged. */
-import type { Exchange } from '../exchange.ts'
-import { refuse, type Refusal } from '../refusals.ts'
+import type { Exchange } from './exchange.ts'
+import { refuse, type Refusal } from '../rules/refusals.ts'
 import type { RouteTable } from '../rules/routes.ts'
 
 export interface RouteVerdict {

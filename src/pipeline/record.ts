@@ -1,7 +1,7 @@
 /** Last stage, run exactly once for every exchange: one log line and one set of metrics. */
-import type { Log } from '../adapters/log.ts'
-import type { Metrics } from '../adapters/metrics.ts'
-import type { Exchange } from '../exchange.ts'
+import type { Log } from '../observability/log.ts'
+import type { Metrics } from '../observability/metrics.ts'
+import type { Exchange } from './exchange.ts'
 
 export function createRecord({ log, metrics }: { log: Log; metrics: Metrics }) {
   return function record(exchange: Exchange): void {

@@ -1,8 +1,8 @@
 /** Answers what Node's parser gave up on, or what did not arrive in time, without overtaking earlier answers. */
 import type { Socket } from 'node:net'
-import type { Connections } from '../adapters/connections.ts'
-import type { Exchange } from '../exchange.ts'
-import { refuse, type Refusal } from '../refusals.ts'
+import type { Connections } from '../listeners/connections.ts'
+import type { Exchange } from './exchange.ts'
+import { refuse, type Refusal } from '../rules/refusals.ts'
 import { respond, respondRaw } from './respond.ts'
 
 export interface UnparsedDeps {

@@ -2,8 +2,8 @@
 import { ServerResponse, STATUS_CODES, type IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
-import type { Exchange } from '../exchange.ts'
-import { refusalKinds, type Refusal } from '../refusals.ts'
+import type { Exchange } from './exchange.ts'
+import { refusalKinds, type Refusal } from '../rules/refusals.ts'
 import { VIA } from '../rules/via.ts'
 
 const NO_HEADERS: readonly string[] = []

@@ -1,6 +1,6 @@
 /** Carries an admitted WebSocket handshake (RFC 6455) to a backend; after its 101 both sides are one tunnel. */
-import type { Upgrader } from '../adapters/forwarder.ts'
-import type { Tunnel } from '../exchange.ts'
+import type { Upgrader } from '../forwarding/forwarder.ts'
+import type { Tunnel } from './exchange.ts'
 import type { Lessee } from '../quota/protocol.ts'
 import { switchingHeaders } from '../rules/client-headers.ts'
 import { upgradeHeaders } from '../rules/upstream-headers.ts'

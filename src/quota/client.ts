@@ -1,6 +1,6 @@
 /** A client as this process serves it: its lease, the call under way and who waits for it. Types only. */
 import type { Limits } from '../config/config.ts'
-import type { Lease } from './lease.ts'
+import type { Lease } from './lessee/lease.ts'
 import type { QuotaDecision, QuotaView } from './protocol.ts'
 
 export interface Client {

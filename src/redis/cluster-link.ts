@@ -1,9 +1,9 @@
 /** The masters of a Redis Cluster, each behind its own breaker: one that is away is no trouble of the others' clients. */
 import type { Cluster, Redis } from 'ioredis'
-import { slotOf } from './redis-connections.ts'
-import { createProbe, type LinkOptions, type RedisLink } from './redis-link.ts'
-import { StoreUnavailable } from './redis-store.ts'
-import { createStoreBreaker, type StoreBreaker } from './store-breaker.ts'
+import { slotOf } from './connections.ts'
+import { createProbe, type LinkOptions, type RedisLink } from './link.ts'
+import { StoreUnavailable } from './store.ts'
+import { createStoreBreaker, type StoreBreaker } from './breaker.ts'
 
 interface Shard {
   readonly breaker: StoreBreaker

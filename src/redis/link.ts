@@ -1,8 +1,8 @@
 /** The servers behind a store, each behind a breaker of its own: here one server, in redis-cluster-link.ts several. */
 import type { Cluster, Redis } from 'ioredis'
-import { bounded, isTimeout } from './redis-faults.ts'
-import { StoreUnavailable } from './redis-store.ts'
-import { createStoreBreaker, type StoreBreaker } from './store-breaker.ts'
+import { bounded, isTimeout } from './faults.ts'
+import { StoreUnavailable } from './store.ts'
+import { createStoreBreaker, type StoreBreaker } from './breaker.ts'
 
 export interface RedisLink {
   readonly client: Redis | Cluster

@@ -2,17 +2,17 @@
 import type { Cluster, Redis } from 'ioredis'
 import type { RedisConfig } from '../config/config.ts'
 import { parseRedisUrl } from '../rules/redis-url.ts'
-import { createClusterLink } from './redis-cluster-link.ts'
-import { createConnections, type RedisConnections } from './redis-connections.ts'
-import { bounded, faultWord, isTimeout, isWrongType } from './redis-faults.ts'
-import { createServerLink, type LinkOptions, type RedisLink } from './redis-link.ts'
+import { createClusterLink } from './cluster-link.ts'
+import { createConnections, type RedisConnections } from './connections.ts'
+import { bounded, faultWord, isTimeout, isWrongType } from './faults.ts'
+import { createServerLink, type LinkOptions, type RedisLink } from './link.ts'
 import {
   StoreUnavailable,
   type RedisStore,
   type ScriptCall,
   type ScriptReply,
-} from './redis-store.ts'
-import { createSubscriber, type Subscriber } from './redis-subscriber.ts'
+} from './store.ts'
+import { createSubscriber, type Subscriber } from './subscriber.ts'
 
 const PUBLISH = "return redis.call('PUBLISH', KEYS[1], ARGV[1])"
 

@@ -1,7 +1,7 @@
 /** Subscriptions on a connection of their own, opened with the first channel and replaced whenever it is lost. */
 import type { Redis } from 'ioredis'
-import { isTimeout } from './redis-faults.ts'
-import type { Subscription } from './redis-store.ts'
+import { isTimeout } from './faults.ts'
+import type { Subscription } from './store.ts'
 
 const TICK_MS = 500
 const FIRST_RETRY_MS = 50

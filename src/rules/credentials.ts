@@ -1,6 +1,6 @@
 /** Reads the one credential of a request, and says what a caller is once it has been believed. */
 import type { Limits } from '../config/config.ts'
-import { refuse, type Refusal } from '../refusals.ts'
+import { refuse, type Refusal } from './refusals.ts'
 import { policyHeader } from './quota-headers.ts'
 
 /** Who makes a request. Built once per key (or token) and shared by all its requests, so frozen. */

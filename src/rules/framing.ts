@@ -1,6 +1,6 @@
 /** Reads the head of a request once: refuses what two parsers could frame differently, keeps what later stages need. */
 import type { Config } from '../config/config.ts'
-import { refuse, type Refusal } from '../refusals.ts'
+import { refuse, type Refusal } from './refusals.ts'
 import { connectionOptions, fieldNames, isFieldValue } from './field-names.ts'
 
 export interface Framing {

@@ -1,5 +1,5 @@
 /** Path safety: takes only targets that every server reads the same way, so that what is routed is what is served. */
-import { refuse, type Refusal } from '../refusals.ts'
+import { refuse, type Refusal } from './refusals.ts'
 
 export interface Target {
   /** The part before the query, not decoded: routed, logged and counted under this very text. */

@@ -1,5 +1,5 @@
 /** What a failed or unusable backend exchange means: its kind, whether it may be repeated, and what the client is told. */
-import type { RefusalCode } from '../refusals.ts'
+import type { RefusalCode } from './refusals.ts'
 
 /**
  * unreachable: no connection could be made (nothing was sent, the charge is handed back).

@@ -1,7 +1,7 @@
 /** store.file as the rest of the gateway sees it: one connection per file and process, in a thread of its own. */
 import { extname, resolve } from 'node:path'
 import { MessageChannel, receiveMessageOnPort, Worker, type MessagePort } from 'node:worker_threads'
-import type { Columns, ThreadAnswer, ThreadCall, ThreadData } from './sqlite-thread.ts'
+import type { Columns, ThreadAnswer, ThreadCall, ThreadData } from './thread.ts'
 
 export type Row = Readonly<Record<string, unknown>>
 

@@ -4,7 +4,7 @@
  */
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
 import { workerData, type MessagePort } from 'node:worker_threads'
-import { explainSqliteFault, openOrSetAside } from './sqlite-open.ts'
+import { explainSqliteFault, openOrSetAside } from './open.ts'
 
 export interface ThreadData {
   readonly file: string

@@ -1,6 +1,6 @@
 /** What a supervisor and its workers say to each other over IPC. Types only; plain data, cloned on the way. */
-import type { AnswerBatch, CallBatch } from '../adapters/ipc-calls.ts'
-import type { MetricsSnapshot } from '../adapters/metrics.ts'
+import type { AnswerBatch, CallBatch } from '../ipc/calls.ts'
+import type { MetricsSnapshot } from '../observability/metrics.ts'
 import type { Config, ListenAddress } from '../config/config.ts'
 import type { BanRecord } from '../rules/ban-policy.ts'
 

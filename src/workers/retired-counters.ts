@@ -1,5 +1,5 @@
 /** The counters of workers that have ended, so that no sum falls with them. */
-import { countersOf, sumSnapshots, type MetricsSnapshot } from '../adapters/metrics.ts'
+import { countersOf, sumSnapshots, type MetricsSnapshot } from '../observability/metrics.ts'
 
 /** More than so many become one: a crash loop must not fill the memory. */
 const KEPT_APART = 8

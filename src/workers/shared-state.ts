@@ -1,10 +1,10 @@
 /** What the supervisor keeps for all workers of the machine, and how it answers their calls. */
-import { createAddressCounter } from '../adapters/anonymous-limiter.ts'
-import type { BanStore } from '../adapters/ban-store.ts'
-import type { CallHandlers } from '../adapters/ipc-calls.ts'
-import { createCounter } from '../adapters/limiters.ts'
+import { createAddressCounter } from '../counters/anonymous-limiter.ts'
+import type { BanStore } from '../bans/ban-store.ts'
+import type { CallHandlers } from '../ipc/calls.ts'
+import { createCounter } from '../counters/counter.ts'
 import type { Config } from '../config/config.ts'
-import type { MemoryAuthority } from '../quota/authority-memory.ts'
+import type { MemoryAuthority } from '../quota/authorities/memory.ts'
 import type { Recall } from './messages.ts'
 import { isSameBan, mergeBans, type BanRecord } from '../rules/ban-policy.ts'
 

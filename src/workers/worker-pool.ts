@@ -1,9 +1,9 @@
 /** Keeps as many workers as are wanted: starts them, starts those again that crash, rolls them, and drains them. */
-import type { MetricsSnapshot } from '../adapters/metrics.ts'
-import type { SupervisionLine } from '../adapters/log.ts'
-import { ROLL_IDLE_AT_MOST_MS, STOP_IDLE_AT_MOST_MS } from '../drain-times.ts'
+import type { MetricsSnapshot } from '../observability/metrics.ts'
+import type { SupervisionLine } from '../observability/log.ts'
+import { ROLL_IDLE_AT_MOST_MS, STOP_IDLE_AT_MOST_MS } from '../gateway/drain-times.ts'
 import { afterCrash, noCrashes, restartDelayMs, type Crashes } from './back-off.ts'
-import type { ListenSocket, ListenSockets } from './listen-sockets.ts'
+import type { ListenSocket, ListenSockets } from '../listeners/bound-sockets.ts'
 import type { ToWorker } from './messages.ts'
 import { createRetiredCounters } from './retired-counters.ts'
 import { howEnded, type WorkerExit, type WorkerProcess } from './worker-process.ts'

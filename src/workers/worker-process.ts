@@ -1,7 +1,7 @@
 /** One worker as its supervisor sees it: a child process with an IPC channel, a pipe for its log and a socket to listen on. */
 import { fork } from 'node:child_process'
-import type { CallBatch } from '../adapters/ipc-calls.ts'
-import type { MetricsSnapshot } from '../adapters/metrics.ts'
+import type { CallBatch } from '../ipc/calls.ts'
+import type { MetricsSnapshot } from '../observability/metrics.ts'
 import type { ListenAddress } from '../config/config.ts'
 import { createLineRelay } from './line-relay.ts'
 import type { StartFault, StartMessage, ToSupervisor, ToWorker } from './messages.ts'

@@ -1,16 +1,16 @@
 /** The composition root of a worker: serves requests on a socket of its supervisor, and asks it for what they share. */
-import { createAddressCounter } from '../adapters/anonymous-limiter.ts'
-import { createIpcBanStore, type IpcBanStore } from '../adapters/ban-store-ipc.ts'
-import { createIpcCalls, type IpcCalls } from '../adapters/ipc-calls.ts'
-import { createCounter } from '../adapters/limiters.ts'
-import { createLog, type Log } from '../adapters/log.ts'
-import { createMetrics, type Metrics } from '../adapters/metrics.ts'
-import { createSharedAddressCounter, createSharedStrikes } from '../adapters/shared-counters.ts'
+import { createAddressCounter } from '../counters/anonymous-limiter.ts'
+import { createIpcBanStore, type IpcBanStore } from '../bans/ban-store-ipc.ts'
+import { createIpcCalls, type IpcCalls } from '../ipc/calls.ts'
+import { createCounter } from '../counters/counter.ts'
+import { createLog, type Log } from '../observability/log.ts'
+import { createMetrics, type Metrics } from '../observability/metrics.ts'
+import { createSharedAddressCounter, createSharedStrikes } from '../counters/shared-counters.ts'
 import type { Config } from '../config/config.ts'
-import { createIpcAuthority } from '../quota/authority-ipc.ts'
+import { createIpcAuthority } from '../quota/authorities/ipc.ts'
 import type { RecallListener } from '../quota/protocol.ts'
-import { configNames, createServing, type Serving } from '../serving.ts'
-import { connectStore, createOutageLog, redisStores, type Stores } from '../stores.ts'
+import { configNames, createServing, type Serving } from '../gateway/serving.ts'
+import { connectStore, createOutageLog, redisStores, type Stores } from '../gateway/stores.ts'
 import {
   LISTEN_FD,
   type Recall,

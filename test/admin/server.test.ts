@@ -4,8 +4,8 @@ import {
   startAdminServer,
   type AdminServer,
   type AdminServerOptions,
-} from '../../src/adapters/admin-server.ts'
-import { createMetrics } from '../../src/adapters/metrics.ts'
+} from '../../src/admin/server.ts'
+import { createMetrics } from '../../src/observability/metrics.ts'
 
 const open: AdminServer[] = []
 afterEach(async () => {

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it, vi } from 'vitest'
-import { createBackendRotation } from '../../src/adapters/backend-rotation.ts'
+import { createBackendRotation } from '../../src/backends/balancer.ts'
 
 describe('backends in rotation', () => {
   afterEach(() => void vi.useRealTimers())

@@ -11,7 +11,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import { createSqliteBanStore } from '../../src/adapters/ban-store-sqlite.ts'
+import { createSqliteBanStore } from '../../src/bans/ban-store-sqlite.ts'
 
 let directory: string
 beforeAll(() => {

@@ -1,9 +1,9 @@
 import { setImmediate as immediate, setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
-import { connectRedis } from '../../src/adapters/redis.ts'
-import type { RedisStore } from '../../src/adapters/redis-store.ts'
-import { createStrikes, type Strikes } from '../../src/adapters/strikes.ts'
-import { startRedisServer, type RedisServer } from '../helpers/redis-server.ts'
+import { connectRedis } from '../../src/redis/redis.ts'
+import type { RedisStore } from '../../src/redis/store.ts'
+import { createStrikes, type Strikes } from '../../src/bans/strikes.ts'
+import { startRedisServer, type RedisServer } from '../support/redis-server.ts'
 
 const policy = { strikes: 5, withinMs: 60_000 }
 const repeat = (strikes: Strikes, keyId: string, times: number) => {

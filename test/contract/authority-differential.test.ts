@@ -1,11 +1,11 @@
 import * as fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { connectRedis } from '../../src/adapters/redis.ts'
-import type { RedisStore } from '../../src/adapters/redis-store.ts'
+import { connectRedis } from '../../src/redis/redis.ts'
+import type { RedisStore } from '../../src/redis/store.ts'
 import type { Hold, TakeReply, TakeRequest } from '../../src/quota/protocol.ts'
-import { emptyClientState, transition } from '../../src/quota/transition.ts'
-import { controlledRedisAuthority, START_MS, until } from '../helpers/controlled-authority.ts'
-import { startRedisServer, type RedisServer } from '../helpers/redis-server.ts'
+import { emptyClientState, transition } from '../../src/quota/authorities/transition.ts'
+import { controlledRedisAuthority, START_MS, until } from '../support/controlled-authority.ts'
+import { startRedisServer, type RedisServer } from '../support/redis-server.ts'
 
 /** One process as the sequence plays it: what it believes, and the calls it has sent. */
 interface Player {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { createMemoryAuthority } from '../../src/quota/authority-memory.ts'
-import { controlledMemoryAuthority, START_MS } from '../helpers/controlled-authority.ts'
+import { createMemoryAuthority } from '../../src/quota/authorities/memory.ts'
+import { controlledMemoryAuthority, START_MS } from '../support/controlled-authority.ts'
 import { authorityContract } from './authority.ts'
 
 authorityContract('memory', async () => ({

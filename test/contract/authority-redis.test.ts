@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { connectRedis } from '../../src/adapters/redis.ts'
-import { StoreUnavailable, type RedisStore } from '../../src/adapters/redis-store.ts'
-import { createRedisAuthority, quotaKey } from '../../src/quota/authority-redis.ts'
+import { connectRedis } from '../../src/redis/redis.ts'
+import { StoreUnavailable, type RedisStore } from '../../src/redis/store.ts'
+import { createRedisAuthority, quotaKey } from '../../src/quota/authorities/redis.ts'
 import type { Authority } from '../../src/quota/protocol.ts'
-import { controlledRedisAuthority, START_MS, until } from '../helpers/controlled-authority.ts'
-import { startRedisServer, type RedisServer } from '../helpers/redis-server.ts'
+import { controlledRedisAuthority, START_MS, until } from '../support/controlled-authority.ts'
+import { startRedisServer, type RedisServer } from '../support/redis-server.ts'
 import { authorityContract } from './authority.ts'
 
 authorityContract('Redis', async () => {

@@ -1,7 +1,7 @@
 /** What every authority must do; each authority's own test file runs this suite. */
 import { beforeAll, afterAll, beforeEach, describe, expect, it } from 'vitest'
 import type { Authority, TakeReply, TakeRequest } from '../../src/quota/protocol.ts'
-import { START_MS, type Time } from '../helpers/controlled-authority.ts'
+import { START_MS, type Time } from '../support/controlled-authority.ts'
 
 const MINUTE = Math.floor(START_MS / 60_000)
 const DAY = Math.floor(START_MS / 86_400_000)

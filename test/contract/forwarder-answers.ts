@@ -1,7 +1,7 @@
 /** What the pipeline is told of the backend's answer. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { answer, closeConnection, until } from '../helpers/raw-backend.ts'
+import { answer, closeConnection, until } from '../support/raw-backend.ts'
 import type { Stage } from './forwarder.ts'
 
 const mebibyte = 1024 * 1024

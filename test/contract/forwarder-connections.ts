@@ -9,8 +9,8 @@ import {
   resetConnection,
   until,
   type RawBackend,
-} from '../helpers/raw-backend.ts'
-import { freePort } from '../helpers/redis-server.ts'
+} from '../support/raw-backend.ts'
+import { freePort } from '../support/redis-server.ts'
 import type { Stage } from './forwarder.ts'
 
 const targets = (backend: RawBackend): string[] => backend.requests.map(({ target }) => target)

@@ -1,4 +1,4 @@
-import { createHttp1Forwarder } from '../../src/adapters/http1-forwarder.ts'
+import { createHttp1Forwarder } from '../../src/forwarding/direct/forwarder.ts'
 import { describeForwarder } from './forwarder.ts'
 
 describeForwarder({

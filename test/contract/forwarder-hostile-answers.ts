@@ -7,7 +7,7 @@ import {
   resetConnection,
   until,
   type Answer,
-} from '../helpers/raw-backend.ts'
+} from '../support/raw-backend.ts'
 import type { Stage } from './forwarder.ts'
 
 const ok = 'HTTP/1.1 200 OK\r\n'

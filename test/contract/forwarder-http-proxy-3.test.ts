@@ -1,4 +1,4 @@
-import { createHttpProxyForwarder } from '../../src/adapters/http-proxy-forwarder.ts'
+import { createHttpProxyForwarder } from '../../src/forwarding/http-proxy-3/forwarder.ts'
 import { describeForwarder } from './forwarder.ts'
 
 describeForwarder({

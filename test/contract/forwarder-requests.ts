@@ -2,7 +2,7 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { answer, until } from '../helpers/raw-backend.ts'
+import { answer, until } from '../support/raw-backend.ts'
 import type { Stage } from './forwarder.ts'
 
 const mebibyte = 1024 * 1024

@@ -1,4 +1,4 @@
-import { createUndiciForwarder } from '../../src/adapters/undici-forwarder.ts'
+import { createUndiciForwarder } from '../../src/forwarding/undici/forwarder.ts'
 import { describeForwarder } from './forwarder.ts'
 
 describeForwarder({

@@ -1,7 +1,7 @@
 /** The behaviour every forwarding engine owes the pipeline, over real sockets against a backend that may be hostile. */
 import { afterEach, describe } from 'vitest'
-import type { Forwarder } from '../../src/adapters/forwarder.ts'
-import { startRawBackend, type RawBackend, type RawBackendOptions } from '../helpers/raw-backend.ts'
+import type { Forwarder } from '../../src/forwarding/forwarder.ts'
+import { startRawBackend, type RawBackend, type RawBackendOptions } from '../support/raw-backend.ts'
 import { describeAnswers } from './forwarder-answers.ts'
 import { describeConnections } from './forwarder-connections.ts'
 import { describeHostileAnswers } from './forwarder-hostile-answers.ts'

@@ -7,9 +7,9 @@ import type {
   ForwardSink,
   Forwarder,
   UpstreamFailure,
-} from '../../src/adapters/forwarder.ts'
-import { until } from '../helpers/raw-backend.ts'
-import { openRawClient, type RawClient } from '../helpers/raw-client.ts'
+} from '../../src/forwarding/forwarder.ts'
+import { until } from '../support/raw-backend.ts'
+import { openRawClient, type RawClient } from '../support/raw-client.ts'
 
 export interface EngineOptions {
   readonly urls: readonly string[]

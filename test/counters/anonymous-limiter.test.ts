@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import {
   createAddressCounter,
   createAnonymousLimiter as createLimiter,
-} from '../../src/adapters/anonymous-limiter.ts'
+} from '../../src/counters/anonymous-limiter.ts'
 
 const createAnonymousLimiter = (options: Parameters<typeof createAddressCounter>[0]) =>
   createLimiter({ ...options, counter: createAddressCounter(options) })

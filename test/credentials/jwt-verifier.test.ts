@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { exportJWK, exportSPKI, generateKeyPair, SignJWT, type JWK } from 'jose'
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
-import { createJwtVerifier, type JwtVerifier } from '../../src/adapters/jwt-verifier.ts'
+import { createJwtVerifier, type JwtVerifier } from '../../src/credentials/jwt-verifier.ts'
 import type { JwtConfig } from '../../src/config/config.ts'
 import type { Caller } from '../../src/rules/credentials.ts'
 

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { createKeyRing } from '../../src/adapters/key-ring.ts'
+import { createKeyRing } from '../../src/credentials/key-ring.ts'
 
 const sha256 = (text: string) => createHash('sha256').update(text).digest('hex')
 const client = (id: string, keys: { id: string; key: string; expiresAtMs?: number }[]) => ({

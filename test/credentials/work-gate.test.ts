@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { createWorkGate } from '../../src/adapters/work-gate.ts'
+import { createWorkGate } from '../../src/credentials/work-gate.ts'
 
 describe('a work gate', () => {
   it('runs so many at once, queues so many, and refuses the rest without running them', async () => {

@@ -5,11 +5,11 @@ import { Socket, type AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import * as tls from 'node:tls'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import type { ForwardJob } from '../../src/adapters/forwarder.ts'
-import { createHttp1Forwarder } from '../../src/adapters/http1-forwarder.ts'
+import type { ForwardJob } from '../../src/forwarding/forwarder.ts'
+import { createHttp1Forwarder } from '../../src/forwarding/direct/forwarder.ts'
 import { Outcome, startFront, type Front } from '../contract/forwarding.ts'
-import { answer, startRawBackend, until, type RawBackend } from '../helpers/raw-backend.ts'
-import { makeCertificates, type Certificate, type Certificates } from '../helpers/redis-tls.ts'
+import { answer, startRawBackend, until, type RawBackend } from '../support/raw-backend.ts'
+import { makeCertificates, type Certificate, type Certificates } from '../support/redis-tls.ts'
 
 const toClose: { close(): Promise<void> }[] = []
 afterEach(async () => {

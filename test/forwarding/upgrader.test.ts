@@ -5,8 +5,8 @@ import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, describe, expect, it } from 'vitest'
 import { WebSocket, WebSocketServer } from 'ws'
-import { createHttpProxyUpgrader } from '../../src/adapters/http-proxy-upgrader.ts'
-import type { UpstreamFailure } from '../../src/adapters/forwarder.ts'
+import { createHttpProxyUpgrader } from '../../src/forwarding/upgrader.ts'
+import type { UpstreamFailure } from '../../src/forwarding/forwarder.ts'
 import {
   answer,
   closeConnection,
@@ -15,9 +15,9 @@ import {
   until,
   type Answer,
   type RawBackend,
-} from '../helpers/raw-backend.ts'
-import { openRawClient, type RawClient } from '../helpers/raw-client.ts'
-import { freePort } from '../helpers/redis-server.ts'
+} from '../support/raw-backend.ts'
+import { openRawClient, type RawClient } from '../support/raw-client.ts'
+import { freePort } from '../support/redis-server.ts'
 
 interface Passage {
   established: boolean

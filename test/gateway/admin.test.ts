@@ -1,9 +1,9 @@
 /** The admin listener of a running gateway: liveness, readiness with its reasons, and metrics that are right after known traffic. */
 import { afterEach, describe, expect, it } from 'vitest'
-import { keys, minuteWithAtLeast, startTestGateway, type TestGateway } from '../helpers/gateway.ts'
-import { answer, startRawBackend, type RawBackend } from '../helpers/raw-backend.ts'
-import { rawExchange } from '../helpers/raw-client.ts'
-import { freePort, startRedisServer } from '../helpers/redis-server.ts'
+import { keys, minuteWithAtLeast, startTestGateway, type TestGateway } from '../support/gateway.ts'
+import { answer, startRawBackend, type RawBackend } from '../support/raw-backend.ts'
+import { rawExchange } from '../support/raw-client.ts'
+import { freePort, startRedisServer } from '../support/redis-server.ts'
 
 const cleanUps: (() => Promise<void>)[] = []
 afterEach(async () => {

@@ -1,7 +1,7 @@
 /** What callers see, over real sockets: every refusal with its headers, and what the backend sees of them. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { keys, minuteWithAtLeast, startTestGateway, type TestGateway } from '../helpers/gateway.ts'
-import { answer, startRawBackend, type RawBackend } from '../helpers/raw-backend.ts'
+import { keys, minuteWithAtLeast, startTestGateway, type TestGateway } from '../support/gateway.ts'
+import { answer, startRawBackend, type RawBackend } from '../support/raw-backend.ts'
 
 const nowSeconds = (): number => Date.now() / 1000
 

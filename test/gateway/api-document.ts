@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 import addFormats from 'ajv-formats'
 import { parse } from 'yaml'
-import type { ParsedResponse } from '../helpers/raw-client.ts'
+import type { ParsedResponse } from '../support/raw-client.ts'
 
 type Json = Record<string, unknown>
 

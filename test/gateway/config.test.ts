@@ -7,10 +7,10 @@ import {
   sha256,
   startTestGateway,
   type TestGateway,
-} from '../helpers/gateway.ts'
-import { answer, startRawBackend, type RawBackend } from '../helpers/raw-backend.ts'
-import { rawExchange } from '../helpers/raw-client.ts'
-import { freePort } from '../helpers/redis-server.ts'
+} from '../support/gateway.ts'
+import { answer, startRawBackend, type RawBackend } from '../support/raw-backend.ts'
+import { rawExchange } from '../support/raw-client.ts'
+import { freePort } from '../support/redis-server.ts'
 
 const cleanUps: (() => Promise<void>)[] = []
 afterEach(async () => {

@@ -10,9 +10,9 @@ import {
   sha256,
   startTestGateway,
   type TestGateway,
-} from '../helpers/gateway.ts'
-import { answer, startRawBackend, type RawBackend } from '../helpers/raw-backend.ts'
-import { freePort } from '../helpers/redis-server.ts'
+} from '../support/gateway.ts'
+import { answer, startRawBackend, type RawBackend } from '../support/raw-backend.ts'
+import { freePort } from '../support/redis-server.ts'
 
 const issuer = 'https://id.example/'
 const audience = 'animal-store'

@@ -6,8 +6,8 @@ import {
   sha256,
   startTestGateway,
   type TestGateway,
-} from '../helpers/gateway.ts'
-import { answer, startRawBackend, type RawBackend } from '../helpers/raw-backend.ts'
+} from '../support/gateway.ts'
+import { answer, startRawBackend, type RawBackend } from '../support/raw-backend.ts'
 
 const keys = { one: 'tg_row_one', two: 'tg_row_two', sister: 'tg_row_sister', hot: 'tg_row_hot' }
 

@@ -1,9 +1,9 @@
 /** Requests that do not run their course: clients that leave while they wait, and a drain in the middle of an answer. */
 import { Agent, request as httpRequest } from 'node:http'
 import { describe, expect, it } from 'vitest'
-import { keys, minuteWithAtLeast, startTestGateway } from '../helpers/gateway.ts'
-import { rawExchange } from '../helpers/raw-client.ts'
-import { answer, startRawBackend, until } from '../helpers/raw-backend.ts'
+import { keys, minuteWithAtLeast, startTestGateway } from '../support/gateway.ts'
+import { rawExchange } from '../support/raw-client.ts'
+import { answer, startRawBackend, until } from '../support/raw-backend.ts'
 
 const engines = ['direct', 'undici', 'http-proxy-3'] as const
 

@@ -1,6 +1,6 @@
 /** Bytes in, news out: the same whatever pieces the bytes come in. */
 import { describe, expect, it } from 'vitest'
-import { AnswerReader } from '../../src/adapters/http1-answer-reader.ts'
+import { AnswerReader } from '../../src/http1/answer-reader.ts'
 
 const limitBytes = 2_048
 

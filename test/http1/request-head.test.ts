@@ -1,8 +1,8 @@
 import { IncomingMessage } from 'node:http'
 import { Socket } from 'node:net'
 import { describe, expect, it } from 'vitest'
-import type { ForwardJob } from '../../src/adapters/forwarder.ts'
-import { requestHead } from '../../src/adapters/http1-request-head.ts'
+import type { ForwardJob } from '../../src/forwarding/forwarder.ts'
+import { requestHead } from '../../src/http1/request-head.ts'
 
 const jobOf = (job: Partial<ForwardJob>): ForwardJob => ({
   method: 'GET',

@@ -5,7 +5,7 @@ import {
   createAddressCounter,
   createAnonymousLimiter,
   type AddressCounter,
-} from '../../src/adapters/anonymous-limiter.ts'
+} from '../../src/counters/anonymous-limiter.ts'
 import {
   answerCalls,
   createIpcCalls,
@@ -13,13 +13,13 @@ import {
   type CallBatch,
   type CallHandlers,
   type IpcCalls,
-} from '../../src/adapters/ipc-calls.ts'
-import { createCounter } from '../../src/adapters/limiters.ts'
-import { StoreUnavailable } from '../../src/adapters/redis-store.ts'
+} from '../../src/ipc/calls.ts'
+import { createCounter } from '../../src/counters/counter.ts'
+import { StoreUnavailable } from '../../src/redis/store.ts'
 import {
   createSharedAddressCounter,
   createSharedStrikes,
-} from '../../src/adapters/shared-counters.ts'
+} from '../../src/counters/shared-counters.ts'
 
 const ports: MessagePort[] = []
 afterEach(() => {

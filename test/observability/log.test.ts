@@ -8,7 +8,7 @@ import {
   type Log,
   type LoggedExchange,
   type LogOptions,
-} from '../../src/adapters/log.ts'
+} from '../../src/observability/log.ts'
 
 type Line = Record<string, unknown>
 
@@ -362,7 +362,7 @@ describe('writing to a descriptor', () => {
 
 /** A child with \`log\` on its stderr (a pipe) and one \`exchange\` to log. */
 function run(body: string) {
-  const module = new URL('../../src/adapters/log.ts', import.meta.url).href
+  const module = new URL('../../src/observability/log.ts', import.meta.url).href
   const script = `
     import { createLog } from '${module}'
     const log = createLog({ level: 'info', access: true })

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { createMetrics, type Metrics, type RequestRecord } from '../../src/adapters/metrics.ts'
+import { createMetrics, type Metrics, type RequestRecord } from '../../src/observability/metrics.ts'
 
 const names = { revision: 'abc123', plans: ['free', 'pro'], routes: ['listPets', 'getPet'] }
 const create = (): Metrics => createMetrics({ version: '1.2.3', ...names })

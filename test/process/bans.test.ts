@@ -1,8 +1,8 @@
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, describe, expect, it } from 'vitest'
-import { minuteWithAtLeast } from '../helpers/gateway.ts'
-import { temporaryFolder } from '../helpers/processes.ts'
+import { minuteWithAtLeast } from '../support/gateway.ts'
+import { temporaryFolder } from '../support/processes.ts'
 import {
   clientsBlock,
   configFile,

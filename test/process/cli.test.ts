@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { afterAll, describe, expect, it } from 'vitest'
-import { configText, keys, sha256 } from '../helpers/gateway.ts'
-import { temporaryFile, temporaryFolder } from '../helpers/processes.ts'
-import { freePort } from '../helpers/redis-server.ts'
+import { configText, keys, sha256 } from '../support/gateway.ts'
+import { temporaryFile, temporaryFolder } from '../support/processes.ts'
+import { freePort } from '../support/redis-server.ts'
 import { configFile, endAll, gatewayProcess, rawBackend, run, tollgate } from './gateways.ts'
 
 afterAll(endAll)

@@ -4,9 +4,9 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { demoKeys } from '../../src/cli/demo-keys.ts'
-import { minuteWithAtLeast } from '../helpers/gateway.ts'
-import { temporaryFile, temporaryFolder, type TollgateProcess } from '../helpers/processes.ts'
-import { freePort } from '../helpers/redis-server.ts'
+import { minuteWithAtLeast } from '../support/gateway.ts'
+import { temporaryFile, temporaryFolder, type TollgateProcess } from '../support/processes.ts'
+import { freePort } from '../support/redis-server.ts'
 import { call, endAll, eventually, tally, times, tollgate, type Answer } from './gateways.ts'
 
 const exec = promisify(execFile)

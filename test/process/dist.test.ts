@@ -3,8 +3,8 @@ import { cpSync, existsSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { keys } from '../helpers/gateway.ts'
-import { temporaryFolder } from '../helpers/processes.ts'
+import { keys } from '../support/gateway.ts'
+import { temporaryFolder } from '../support/processes.ts'
 import {
   call,
   configFile,

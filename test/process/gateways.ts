@@ -1,10 +1,10 @@
 /** Gateways as processes of their own, calls to them, and what they have written into Redis. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { quotaKey } from '../../src/quota/authority-redis.ts'
-import { configText, sha256 } from '../helpers/gateway.ts'
-import { startTollgate, temporaryFile, type TollgateProcess } from '../helpers/processes.ts'
-import { startRawBackend, type RawBackend } from '../helpers/raw-backend.ts'
-import { startRedisServer, type RedisServer } from '../helpers/redis-server.ts'
+import { quotaKey } from '../../src/quota/authorities/redis.ts'
+import { configText, sha256 } from '../support/gateway.ts'
+import { startTollgate, temporaryFile, type TollgateProcess } from '../support/processes.ts'
+import { startRawBackend, type RawBackend } from '../support/raw-backend.ts'
+import { startRedisServer, type RedisServer } from '../support/redis-server.ts'
 
 export interface GatewayProcess extends TollgateProcess {
   /** Such as http://127.0.0.1:40001 */

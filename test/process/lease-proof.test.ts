@@ -7,8 +7,8 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { quotaKey } from '../../src/quota/authority-redis.ts'
-import type { RedisServer } from '../helpers/redis-server.ts'
+import { quotaKey } from '../../src/quota/authorities/redis.ts'
+import type { RedisServer } from '../support/redis-server.ts'
 import {
   clientsBlock,
   configFile,

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { OutageMode } from '../../src/config/config.ts'
-import { minuteWithAtLeast } from '../helpers/gateway.ts'
-import type { RedisServer } from '../helpers/redis-server.ts'
+import { minuteWithAtLeast } from '../support/gateway.ts'
+import type { RedisServer } from '../support/redis-server.ts'
 import {
   clientsBlock,
   configFile,

@@ -1,11 +1,11 @@
 /** Gateways on Redis as it is run: behind sentinels, as a cluster, behind TLS with a user of its own. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, describe, expect, it } from 'vitest'
-import { quotaKey } from '../../src/quota/authority-redis.ts'
-import { isMaster } from '../helpers/redis-shared.ts'
-import { startRedisCluster } from '../helpers/redis-cluster.ts'
-import { startSentinelGroup } from '../helpers/redis-sentinel.ts'
-import { makeCertificates, startTlsRedisServer } from '../helpers/redis-tls.ts'
+import { quotaKey } from '../../src/quota/authorities/redis.ts'
+import { isMaster } from '../support/redis-shared.ts'
+import { startRedisCluster } from '../support/redis-cluster.ts'
+import { startSentinelGroup } from '../support/redis-sentinel.ts'
+import { makeCertificates, startTlsRedisServer } from '../support/redis-tls.ts'
 import {
   clientsBlock,
   configFile,

@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, it } from 'vitest'
-import { minuteWithAtLeast } from '../helpers/gateway.ts'
-import type { RedisServer } from '../helpers/redis-server.ts'
+import { minuteWithAtLeast } from '../support/gateway.ts'
+import type { RedisServer } from '../support/redis-server.ts'
 import {
   clientsBlock,
   configFile,

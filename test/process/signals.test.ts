@@ -1,10 +1,10 @@
 import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, describe, expect, it } from 'vitest'
-import { keys } from '../helpers/gateway.ts'
-import { temporaryFile, temporaryFolder } from '../helpers/processes.ts'
-import { answer } from '../helpers/raw-backend.ts'
-import { freePort } from '../helpers/redis-server.ts'
+import { keys } from '../support/gateway.ts'
+import { temporaryFile, temporaryFolder } from '../support/processes.ts'
+import { answer } from '../support/raw-backend.ts'
+import { freePort } from '../support/redis-server.ts'
 import {
   call,
   configFile,

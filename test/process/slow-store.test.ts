@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, it } from 'vitest'
-import { minuteWithAtLeast } from '../helpers/gateway.ts'
-import { startSlowLink, type SlowLink } from '../helpers/slow-link.ts'
+import { minuteWithAtLeast } from '../support/gateway.ts'
+import { startSlowLink, type SlowLink } from '../support/slow-link.ts'
 import {
   clientsBlock,
   configFile,

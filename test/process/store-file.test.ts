@@ -5,8 +5,8 @@ import { DatabaseSync } from 'node:sqlite'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { afterAll, describe, expect, it } from 'vitest'
-import { minuteWithAtLeast } from '../helpers/gateway.ts'
-import { temporaryFolder } from '../helpers/processes.ts'
+import { minuteWithAtLeast } from '../support/gateway.ts'
+import { temporaryFolder } from '../support/processes.ts'
 import {
   clientsBlock,
   configFile,

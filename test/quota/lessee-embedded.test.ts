@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it } from 'vitest'
-import type { MemoryAuthority } from '../../src/quota/authority-memory.ts'
-import { createMemoryAuthority } from '../../src/quota/authority-memory.ts'
+import type { MemoryAuthority } from '../../src/quota/authorities/memory.ts'
+import { createMemoryAuthority } from '../../src/quota/authorities/memory.ts'
 import type { Lessee, TakeRequest } from '../../src/quota/protocol.ts'
 import {
   admitted,

@@ -1,7 +1,7 @@
 /** A lessee with a clock, timers and an authority that the test moves by hand. */
 import { expect } from 'vitest'
 import type { OutageMode } from '../../src/config/config.ts'
-import { createLessee } from '../../src/quota/lessee.ts'
+import { createLessee } from '../../src/quota/lessee/lessee.ts'
 import type {
   Authority,
   Lessee,
@@ -11,7 +11,7 @@ import type {
   TakeRequest,
 } from '../../src/quota/protocol.ts'
 import type { Timers } from '../../src/quota/timers.ts'
-import { START_MS } from '../helpers/controlled-authority.ts'
+import { START_MS } from '../support/controlled-authority.ts'
 
 /** Time that passes when the test says so; the epoch and the monotonic clock run in step. */
 export function createTimeline(startMs = START_MS) {

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import type { Lessee, QuotaDecision } from '../../src/quota/protocol.ts'
-import { controlledMemoryAuthority } from '../helpers/controlled-authority.ts'
+import { controlledMemoryAuthority } from '../support/controlled-authority.ts'
 import {
   admitted,
   all,

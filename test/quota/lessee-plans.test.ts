@@ -1,6 +1,6 @@
 /** One client whose requests name different limits at the same moment, as tokens of different plans do. */
 import { beforeEach, describe, expect, it } from 'vitest'
-import { controlledMemoryAuthority } from '../helpers/controlled-authority.ts'
+import { controlledMemoryAuthority } from '../support/controlled-authority.ts'
 import {
   all,
   createNetwork,

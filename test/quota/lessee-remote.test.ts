@@ -1,7 +1,7 @@
 import * as fc from 'fast-check'
 import { beforeEach, describe, expect, it } from 'vitest'
 import type { QuotaDecision } from '../../src/quota/protocol.ts'
-import { controlledMemoryAuthority } from '../helpers/controlled-authority.ts'
+import { controlledMemoryAuthority } from '../support/controlled-authority.ts'
 import {
   admitted,
   all,

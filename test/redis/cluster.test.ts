@@ -1,14 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { connectRedis } from '../../src/adapters/redis.ts'
+import { connectRedis } from '../../src/redis/redis.ts'
 import {
   StoreUnavailable,
   type RedisScript,
   type RedisStore,
-} from '../../src/adapters/redis-store.ts'
-import { until } from '../helpers/controlled-authority.ts'
-import { isMaster } from '../helpers/redis-shared.ts'
-import { startRedisCluster, type RedisCluster } from '../helpers/redis-cluster.ts'
+} from '../../src/redis/store.ts'
+import { until } from '../support/controlled-authority.ts'
+import { isMaster } from '../support/redis-shared.ts'
+import { startRedisCluster, type RedisCluster } from '../support/redis-cluster.ts'
 
 const TIMEOUT_MS = 100
 /** For what must not fail only because the machine is busy with other tests. */

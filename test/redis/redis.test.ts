@@ -1,10 +1,10 @@
 import { connect, createServer, type AddressInfo } from 'node:net'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { connectRedis } from '../../src/adapters/redis.ts'
-import { StoreUnavailable, type RedisStore } from '../../src/adapters/redis-store.ts'
-import { until } from '../helpers/controlled-authority.ts'
-import { startRedisServer, type RedisServer } from '../helpers/redis-server.ts'
+import { connectRedis } from '../../src/redis/redis.ts'
+import { StoreUnavailable, type RedisStore } from '../../src/redis/store.ts'
+import { until } from '../support/controlled-authority.ts'
+import { startRedisServer, type RedisServer } from '../support/redis-server.ts'
 
 describe('the Redis store', () => {
   let server: RedisServer

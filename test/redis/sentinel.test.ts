@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { RedisConfig } from '../../src/config/config.ts'
-import { connectRedis } from '../../src/adapters/redis.ts'
-import type { RedisStore } from '../../src/adapters/redis-store.ts'
-import { until } from '../helpers/controlled-authority.ts'
-import { startSentinelGroup, type SentinelGroup } from '../helpers/redis-sentinel.ts'
+import { connectRedis } from '../../src/redis/redis.ts'
+import type { RedisStore } from '../../src/redis/store.ts'
+import { until } from '../support/controlled-authority.ts'
+import { startSentinelGroup, type SentinelGroup } from '../support/redis-sentinel.ts'
 
 const TIMEOUT_MS = 100
 /** The promise is 250 ms for a whole decision; the rest is for a machine that is busy with other tests. */

@@ -4,19 +4,19 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { RedisConfig, RedisTlsConfig } from '../../src/config/config.ts'
-import { connectRedis } from '../../src/adapters/redis.ts'
-import type { RedisStore } from '../../src/adapters/redis-store.ts'
-import { readRedisTls } from '../../src/adapters/redis-tls.ts'
-import { until } from '../helpers/controlled-authority.ts'
-import { freePort, waitForPort } from '../helpers/redis-server.ts'
-import { flags } from '../helpers/redis-shared.ts'
+import { connectRedis } from '../../src/redis/redis.ts'
+import type { RedisStore } from '../../src/redis/store.ts'
+import { readRedisTls } from '../../src/redis/tls.ts'
+import { until } from '../support/controlled-authority.ts'
+import { freePort, waitForPort } from '../support/redis-server.ts'
+import { flags } from '../support/redis-shared.ts'
 import {
   makeCertificates,
   startTlsRedisServer,
   type Certificate,
   type Certificates,
   type TlsRedisServer,
-} from '../helpers/redis-tls.ts'
+} from '../support/redis-tls.ts'
 
 let certificates: Certificates
 let server: TlsRedisServer

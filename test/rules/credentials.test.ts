@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { isRefusal } from '../../src/refusals.ts'
+import { isRefusal } from '../../src/rules/refusals.ts'
 import { createCaller, isJwtForm, readBearer } from '../../src/rules/credentials.ts'
 
 const outcome = (

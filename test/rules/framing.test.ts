@@ -1,6 +1,6 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { isRefusal } from '../../src/refusals.ts'
+import { isRefusal } from '../../src/rules/refusals.ts'
 import { checkFraming, createCheckFraming, type Framing } from '../../src/rules/framing.ts'
 
 const limits = { headerCount: 20, headerBytes: 1000, bodyBytes: 5000 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { isRefusal, refusalKinds, refuse } from '../../src/refusals.ts'
+import { isRefusal, refusalKinds, refuse } from '../../src/rules/refusals.ts'
 import {
   endsWithConnection,
   mayRepeat,

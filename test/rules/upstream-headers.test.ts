@@ -1,6 +1,6 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { isRefusal } from '../../src/refusals.ts'
+import { isRefusal } from '../../src/rules/refusals.ts'
 import { checkFraming } from '../../src/rules/framing.ts'
 import {
   upgradeHeaders,

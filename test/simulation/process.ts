@@ -1,6 +1,6 @@
 /** A gateway process in the simulation: a real lessee with its own clocks and timers, that can be stopped, and killed. */
 import type { Limits, OutageMode } from '../../src/config/config.ts'
-import type { createLessee } from '../../src/quota/lessee.ts'
+import type { createLessee } from '../../src/quota/lessee/lessee.ts'
 import type { Admission, Authority, Lessee, QuotaDecision } from '../../src/quota/protocol.ts'
 import type { Timers } from '../../src/quota/timers.ts'
 import { createWitness, type Ledger, type Witness } from './ledger.ts'

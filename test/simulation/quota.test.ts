@@ -11,8 +11,8 @@
  */
 import * as fc from 'fast-check'
 import { afterAll, describe, it } from 'vitest'
-import { createMemoryAuthority } from '../../src/quota/authority-memory.ts'
-import { createLessee } from '../../src/quota/lessee.ts'
+import { createMemoryAuthority } from '../../src/quota/authorities/memory.ts'
+import { createLessee } from '../../src/quota/lessee/lessee.ts'
 import type { Totals } from './ledger.ts'
 import { properties, type Property } from './properties.ts'
 

@@ -13,7 +13,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
-import { openSqliteFile, type SqliteFile } from '../../src/adapters/sqlite-file.ts'
+import { openSqliteFile, type SqliteFile } from '../../src/sqlite/file.ts'
 
 let directory: string
 let folder: string
@@ -202,7 +202,7 @@ describe('a store.file that cannot be had', () => {
 
   it('as another process has it is refused, until that process is gone, however it went', async () => {
     const holder = join(folder, 'holder.mjs')
-    const opener = new URL('../../src/adapters/sqlite-open.ts', import.meta.url).href
+    const opener = new URL('../../src/sqlite/open.ts', import.meta.url).href
     writeFileSync(
       holder,
       `import { openOrSetAside } from '${opener}'

@@ -1,7 +1,7 @@
 /** Authorities whose time is set by the test: the embedded one, and the Redis one with the script's TIME line replaced. */
-import type { RedisStore, ScriptCall } from '../../src/adapters/redis-store.ts'
-import { createMemoryAuthority } from '../../src/quota/authority-memory.ts'
-import { createRedisAuthority, takeScriptText } from '../../src/quota/authority-redis.ts'
+import type { RedisStore, ScriptCall } from '../../src/redis/store.ts'
+import { createMemoryAuthority } from '../../src/quota/authorities/memory.ts'
+import { createRedisAuthority, takeScriptText } from '../../src/quota/authorities/redis.ts'
 import type { QuotaObserver } from '../../src/quota/observer.ts'
 import type { Authority } from '../../src/quota/protocol.ts'
 

@@ -1,7 +1,7 @@
 /** A gateway in this process on free ports, in front of whatever backend a test gives it. */
 import { createHash } from 'node:crypto'
 import { parseConfigText } from '../../src/config/load.ts'
-import { createGateway } from '../../src/gateway.ts'
+import { createGateway } from '../../src/gateway/gateway.ts'
 
 /** Plain keys of the clients in baseConfig. */
 export const keys = {

@@ -1,7 +1,7 @@
 /** Whatever a backend answers: one clean answer or a cut connection for this client, nothing of it for the next one. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { answer, closeConnection, resetConnection, type Answer } from '../helpers/raw-backend.ts'
+import { answer, closeConnection, resetConnection, type Answer } from '../support/raw-backend.ts'
 import { engines, expectGatewayFields, expectRefusal, request, withWire } from './wire.ts'
 
 const get = (id: string): string => request('GET', `/v1/pets/${id}`)

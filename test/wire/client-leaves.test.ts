@@ -1,7 +1,7 @@
 /** Clients that leave, or stop reading: the backend is told, everything is recorded once, and nobody else is held up. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { answer } from '../helpers/raw-backend.ts'
+import { answer } from '../support/raw-backend.ts'
 import { engines, keys, request, withWire } from './wire.ts'
 
 const get = (id: string): string => request('GET', `/v1/pets/${id}`)

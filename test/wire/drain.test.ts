@@ -2,8 +2,8 @@
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { answer } from '../helpers/raw-backend.ts'
-import { openRawClient } from '../helpers/raw-client.ts'
+import { answer } from '../support/raw-backend.ts'
+import { openRawClient } from '../support/raw-client.ts'
 import { engines, request, serverBlock, until, withWire } from './wire.ts'
 
 const get = (id: string): string => request('GET', `/v1/pets/${id}`)

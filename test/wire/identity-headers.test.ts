@@ -1,6 +1,6 @@
 /** Identity and forwarding fields are the gateway's alone: a client cannot set, alias, double or remove them. */
 import { describe, expect, it } from 'vitest'
-import { answer } from '../helpers/raw-backend.ts'
+import { answer } from '../support/raw-backend.ts'
 import { engines, keys, request, withWire } from './wire.ts'
 
 const forged = [

@@ -1,7 +1,7 @@
 /** Each of several requests on one connection is judged and charged by itself; answers keep the order of the requests. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { answer, closeConnection } from '../helpers/raw-backend.ts'
+import { answer, closeConnection } from '../support/raw-backend.ts'
 import {
   engines,
   expectRefusal,

@@ -6,8 +6,8 @@ import { connect, type AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { WebSocket, WebSocketServer } from 'ws'
-import { rawExchange } from '../helpers/raw-client.ts'
-import { answer, closeConnection, resetConnection, type Answer } from '../helpers/raw-backend.ts'
+import { rawExchange } from '../support/raw-client.ts'
+import { answer, closeConnection, resetConnection, type Answer } from '../support/raw-backend.ts'
 import {
   engines,
   expectGatewayFields,

@@ -1,10 +1,10 @@
 /** One gateway between raw clients and a raw recording backend, with the counters that tell what was charged. */
 import { expect } from 'vitest'
-import { keys, startTestGateway, type TestGateway } from '../helpers/gateway.ts'
-import { startRawBackend, until, type RawBackend } from '../helpers/raw-backend.ts'
-import type { RawBackendOptions } from '../helpers/raw-backend.ts'
-import { openRawClient, rawExchange, type ParsedResponse } from '../helpers/raw-client.ts'
-import type { RawClient, RawExchange, RawExchangeOptions } from '../helpers/raw-client.ts'
+import { keys, startTestGateway, type TestGateway } from '../support/gateway.ts'
+import { startRawBackend, until, type RawBackend } from '../support/raw-backend.ts'
+import type { RawBackendOptions } from '../support/raw-backend.ts'
+import { openRawClient, rawExchange, type ParsedResponse } from '../support/raw-client.ts'
+import type { RawClient, RawExchange, RawExchangeOptions } from '../support/raw-client.ts'
 
 export { keys, until }
 

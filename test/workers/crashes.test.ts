@@ -1,9 +1,9 @@
 import { rmSync, writeFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, describe, expect, it } from 'vitest'
-import { minuteWithAtLeast } from '../helpers/gateway.ts'
-import { temporaryFile } from '../helpers/processes.ts'
-import { answer } from '../helpers/raw-backend.ts'
+import { minuteWithAtLeast } from '../support/gateway.ts'
+import { temporaryFile } from '../support/processes.ts'
+import { answer } from '../support/raw-backend.ts'
 import {
   configFile,
   endAll,

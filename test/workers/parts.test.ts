@@ -5,15 +5,15 @@ import {
   createMetrics,
   createSupervisorMetrics,
   renderSnapshots,
-} from '../../src/adapters/metrics.ts'
+} from '../../src/observability/metrics.ts'
 import { parseConfigText } from '../../src/config/load.ts'
 import { ConfigError } from '../../src/config/problems.ts'
 import { afterCrash, noCrashes, restartDelayMs } from '../../src/workers/back-off.ts'
 import { createLineRelay } from '../../src/workers/line-relay.ts'
-import { openListenSockets } from '../../src/workers/listen-sockets.ts'
+import { openListenSockets } from '../../src/listeners/bound-sockets.ts'
 import { createRetiredCounters } from '../../src/workers/retired-counters.ts'
 import { startWorker } from '../../src/workers/worker-process.ts'
-import { temporaryFile } from '../helpers/processes.ts'
+import { temporaryFile } from '../support/processes.ts'
 
 describe('the wait before a worker is started again', () => {
   it.each([

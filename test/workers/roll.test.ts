@@ -1,8 +1,8 @@
 import { createServer } from 'node:net'
 import { rmSync, writeFileSync } from 'node:fs'
 import { afterAll, describe, expect, it } from 'vitest'
-import { minuteWithAtLeast } from '../helpers/gateway.ts'
-import { answer } from '../helpers/raw-backend.ts'
+import { minuteWithAtLeast } from '../support/gateway.ts'
+import { answer } from '../support/raw-backend.ts'
 import {
   configFile,
   endAll,

@@ -1,9 +1,9 @@
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
-import { minuteWithAtLeast } from '../helpers/gateway.ts'
-import { temporaryFolder } from '../helpers/processes.ts'
-import { freePort } from '../helpers/redis-server.ts'
+import { minuteWithAtLeast } from '../support/gateway.ts'
+import { temporaryFolder } from '../support/processes.ts'
+import { freePort } from '../support/redis-server.ts'
 import {
   configFile,
   endAll,

@@ -2,7 +2,7 @@
 import { generateKeyPairSync } from 'node:crypto'
 import { Agent, request } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { temporaryFile } from '../helpers/processes.ts'
+import { temporaryFile } from '../support/processes.ts'
 import {
   clientsBlock,
   eventually,

@@ -1,9 +1,9 @@
 /** One connection to a backend: carries one exchange at a time, and is given up at the first byte that is not due. */
 import { connect as connectTcp, isIP, type Socket, type TcpNetConnectOpts } from 'node:net'
 import { connect as connectTls } from 'node:tls'
-import { maxAnswerHeadBytes } from './engine.ts'
-import { AnswerReader, type AnswerListener } from './http1-answer-reader.ts'
-import type { AnswerHead } from './http1-answer-head.ts'
+import { maxAnswerHeadBytes } from '../engine.ts'
+import { AnswerReader, type AnswerListener } from '../../http1/answer-reader.ts'
+import type { AnswerHead } from '../../http1/answer-head.ts'
 
 export interface BackendAddress {
   readonly isTls: boolean

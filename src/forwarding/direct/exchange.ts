@@ -4,16 +4,16 @@ import {
   neverReached,
   unusableAnswer,
   upstreamFailureKind,
-} from '../rules/upstream-failure.ts'
-import type { BackendRotation } from './backend-rotation.ts'
-import { errorText, upstreamErrorCode } from './engine.ts'
-import type { ForwardHandle, ForwardJob, ForwardSink, UpstreamFailure } from './forwarder.ts'
-import type { AnswerHead } from './http1-answer-head.ts'
-import { clockTickMs, type Http1Clock } from './http1-clock.ts'
-import type { Http1Connection } from './http1-connection.ts'
-import type { Http1Pool, Waiting } from './http1-pool.ts'
-import { requestHead } from './http1-request-head.ts'
-import { RequestBody } from './request-body.ts'
+} from '../../rules/upstream-failure.ts'
+import type { BackendRotation } from '../../backends/balancer.ts'
+import { errorText, upstreamErrorCode } from '../engine.ts'
+import type { ForwardHandle, ForwardJob, ForwardSink, UpstreamFailure } from '../forwarder.ts'
+import type { AnswerHead } from '../../http1/answer-head.ts'
+import { clockTickMs, type Http1Clock } from './clock.ts'
+import type { Http1Connection } from './connection.ts'
+import type { Http1Pool, Waiting } from './pool.ts'
+import { requestHead } from '../../http1/request-head.ts'
+import { RequestBody } from '../request-body.ts'
 
 /** What all exchanges share. */
 export interface Http1Engine {

@@ -1,11 +1,11 @@
 /** The forwarding engine on a client of our own: HTTP/1.1 and nothing else, at the least cost per request. */
-import { createBackendRotation, type BackendRotation } from './backend-rotation.ts'
-import type { ForwarderOptions } from './engine.ts'
-import type { Forwarder } from './forwarder.ts'
-import { Http1Clock } from './http1-clock.ts'
-import { backendAddress } from './http1-connection.ts'
-import { Http1Exchange, type Http1Engine } from './http1-exchange.ts'
-import { Http1Pool, type PoolOptions } from './http1-pool.ts'
+import { createBackendRotation, type BackendRotation } from '../../backends/balancer.ts'
+import type { ForwarderOptions } from '../engine.ts'
+import type { Forwarder } from '../forwarder.ts'
+import { Http1Clock } from './clock.ts'
+import { backendAddress } from './connection.ts'
+import { Http1Exchange, type Http1Engine } from './exchange.ts'
+import { Http1Pool, type PoolOptions } from './pool.ts'
 
 /**
  * Requests go to the URLs in turn. close() lets what is under way finish and takes nothing new.

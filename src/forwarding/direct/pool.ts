@@ -1,11 +1,11 @@
 /** The connections to one backend: the one used last is taken first, and no more than so many are open. */
-import { clockTickMs, type Http1Clock } from './http1-clock.ts'
+import { clockTickMs, type Http1Clock } from './clock.ts'
 import {
   Http1Connection,
   type BackendAddress,
   type Carried,
   type ConnectionOwner,
-} from './http1-connection.ts'
+} from './connection.ts'
 
 /** What waits for a connection, and is then carried by it. */
 export interface Waiting extends Carried {

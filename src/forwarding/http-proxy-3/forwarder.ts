@@ -6,18 +6,18 @@ import {
   neverReached,
   unusableAnswer,
   upstreamFailureKind,
-} from '../rules/upstream-failure.ts'
-import { createBackendRotation, type BackendRotation } from './backend-rotation.ts'
-import { errorText, upstreamErrorCode, type ForwarderOptions } from './engine.ts'
-import type { ForwardHandle, ForwardJob, ForwardSink, Forwarder } from './forwarder.ts'
-import type { UpstreamFailure } from './forwarder.ts'
+} from '../../rules/upstream-failure.ts'
+import { createBackendRotation, type BackendRotation } from '../../backends/balancer.ts'
+import { errorText, upstreamErrorCode, type ForwarderOptions } from '../engine.ts'
+import type { ForwardHandle, ForwardJob, ForwardSink, Forwarder } from '../forwarder.ts'
+import type { UpstreamFailure } from '../forwarder.ts'
 import {
   createHttpProxyBackend,
   sendThroughHttpProxy,
   type HttpProxyBackend,
   type OutgoingEvents,
 } from './http-proxy.ts'
-import { RequestBody } from './request-body.ts'
+import { RequestBody } from '../request-body.ts'
 
 interface Engine {
   readonly rotation: BackendRotation<HttpProxyBackend>

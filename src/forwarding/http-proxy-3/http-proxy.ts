@@ -5,7 +5,7 @@ import { Agent as HttpsAgent } from 'node:https'
 import type { Socket } from 'node:net'
 import { Duplex, type Stream } from 'node:stream'
 import { createProxyServer, type ServerOptions } from 'http-proxy-3'
-import { maxAnswerHeadBytes } from './engine.ts'
+import { maxAnswerHeadBytes } from '../engine.ts'
 
 export interface HttpProxyBackend {
   readonly isTls: boolean

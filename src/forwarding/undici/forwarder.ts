@@ -5,19 +5,19 @@ import {
   neverReached,
   unusableAnswer,
   upstreamFailureKind,
-} from '../rules/upstream-failure.ts'
-import { createBackendRotation, type BackendRotation } from './backend-rotation.ts'
-import { errorText, upstreamErrorCode, type ForwarderOptions } from './engine.ts'
-import type { ForwardHandle, ForwardJob, ForwardSink, Forwarder } from './forwarder.ts'
-import type { UpstreamFailure } from './forwarder.ts'
-import { RequestBody } from './request-body.ts'
+} from '../../rules/upstream-failure.ts'
+import { createBackendRotation, type BackendRotation } from '../../backends/balancer.ts'
+import { errorText, upstreamErrorCode, type ForwarderOptions } from '../engine.ts'
+import type { ForwardHandle, ForwardJob, ForwardSink, Forwarder } from '../forwarder.ts'
+import type { UpstreamFailure } from '../forwarder.ts'
+import { RequestBody } from '../request-body.ts'
 import {
   createUndiciBackend,
   type Controller,
   type Handler,
   type Line,
   type UndiciBackend,
-} from './undici-pool.ts'
+} from './pool.ts'
 
 /** undici's own clock ticks every half second: fine for long waits, and cheaper than a timer for each request. */
 const OWN_CLOCK_BELOW_MS = 5_000

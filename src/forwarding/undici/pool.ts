@@ -1,7 +1,7 @@
 /** The connection pools of the undici engine, set up so that a request knows the connection it is sent on. */
 import { isIP, type Socket } from 'node:net'
 import { Client, Pool, buildConnector, type Dispatcher } from 'undici'
-import { maxAnswerHeadBytes, type ForwarderOptions } from './engine.ts'
+import { maxAnswerHeadBytes, type ForwarderOptions } from '../engine.ts'
 
 export type Controller = Dispatcher.DispatchController
 

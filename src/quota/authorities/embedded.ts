@@ -1,10 +1,10 @@
 /** The embedded authority that remembers: counted in memory, kept in store.file, read back at the next start. */
-import { openSqliteQuotaJournal } from '../adapters/quota-journal-sqlite.ts'
-import { createMemoryAuthority, type MemoryAuthority } from './authority-memory.ts'
-import { firstKeptDay } from './kept-counters.ts'
-import { systemTimers, type Timers } from './timers.ts'
-import { createUnsavedClients } from './unsaved-clients.ts'
-import { startWriteBehind } from './write-behind.ts'
+import { openSqliteQuotaJournal } from '../journal/sqlite-journal.ts'
+import { createMemoryAuthority, type MemoryAuthority } from './memory.ts'
+import { firstKeptDay } from '../journal/kept-counters.ts'
+import { systemTimers, type Timers } from '../timers.ts'
+import { createUnsavedClients } from '../journal/unsaved-clients.ts'
+import { startWriteBehind } from '../journal/write-behind.ts'
 
 /**
  * file: store.file; undefined keeps nothing over a restart.

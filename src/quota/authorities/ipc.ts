@@ -1,8 +1,8 @@
 /** The embedded authority of the supervisor, as its workers reach it. */
-import { StoreUnavailable } from '../adapters/redis-store.ts'
-import type { IpcCalls } from '../adapters/ipc-calls.ts'
-import type { QuotaObserver } from './observer.ts'
-import type { Authority, RecallListener } from './protocol.ts'
+import { StoreUnavailable } from '../../redis/store.ts'
+import type { IpcCalls } from '../../ipc/calls.ts'
+import type { QuotaObserver } from '../observer.ts'
+import type { Authority, RecallListener } from '../protocol.ts'
 
 /**
  * onRecall: registers the listener of the supervisor's recalls.

@@ -1,9 +1,9 @@
 /** The embedded authority: the counters of all clients in this process, answered at once. */
-import { firstKeptDay, restoredState, type KeptCounters } from './kept-counters.ts'
-import type { Authority, TakeReply, TakeRequest } from './protocol.ts'
-import { createRecencyTable } from './recency-table.ts'
+import { firstKeptDay, restoredState, type KeptCounters } from '../journal/kept-counters.ts'
+import type { Authority, TakeReply, TakeRequest } from '../protocol.ts'
+import { createRecencyTable } from '../lessee/recency-table.ts'
 import { emptyClientState, transition } from './transition.ts'
-import type { CountedClient, UnsavedClients } from './unsaved-clients.ts'
+import type { CountedClient, UnsavedClients } from '../journal/unsaved-clients.ts'
 
 export interface MemoryAuthority extends Authority {
   take(request: TakeRequest): TakeReply

@@ -1,8 +1,8 @@
 /** The authority shared by all hosts: one Lua script on one hash per client. */
 import { readFileSync } from 'node:fs'
-import { StoreUnavailable, type RedisStore, type ScriptReply } from '../adapters/redis-store.ts'
-import type { QuotaObserver } from './observer.ts'
-import type { Authority, TakeReply, TakeRequest, TakeStatus } from './protocol.ts'
+import { StoreUnavailable, type RedisStore, type ScriptReply } from '../../redis/store.ts'
+import type { QuotaObserver } from '../observer.ts'
+import type { Authority, TakeReply, TakeRequest, TakeStatus } from '../protocol.ts'
 
 const statuses: readonly TakeStatus[] = ['granted', 'short', 'stale', 'lost']
 const REPLY_LENGTH = 12

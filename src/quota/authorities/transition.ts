@@ -6,7 +6,7 @@ import {
   type TakeReply,
   type TakeRequest,
   type TakeStatus,
-} from './protocol.ts'
+} from '../protocol.ts'
 
 /** What one process was last known to hold. */
 interface ProcessRecord {

@@ -1,7 +1,7 @@
 /** Keeps the counters of the embedded authority in store.file. */
-import type { KeptCounters } from '../quota/kept-counters.ts'
-import type { QuotaJournal } from '../quota/quota-journal.ts'
-import { openSqliteFile } from './sqlite-file.ts'
+import type { KeptCounters } from './kept-counters.ts'
+import type { QuotaJournal } from './quota-journal.ts'
+import { openSqliteFile } from '../../sqlite/file.ts'
 
 const load = `SELECT client, minute_index AS minuteIndex, minute_taken AS minuteTaken, day_index AS dayIndex, day_taken AS dayTaken
   FROM quota WHERE day_index >= ?`

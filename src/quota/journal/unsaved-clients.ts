@@ -1,5 +1,5 @@
 /** Which clients' counters differ from what is kept of them on disk. */
-import type { ClientState } from './transition.ts'
+import type { ClientState } from '../authorities/transition.ts'
 
 /** A client of the embedded authority. */
 export interface CountedClient {

@@ -1,7 +1,7 @@
 /** Carries changed counters into the journal while requests go on: a little less than a second behind, a few at a time. */
 import { firstKeptDay, keptCounters } from './kept-counters.ts'
 import type { QuotaJournal } from './quota-journal.ts'
-import type { Timers } from './timers.ts'
+import type { Timers } from '../timers.ts'
 import type { UnsavedClients } from './unsaved-clients.ts'
 
 /** With the time that writing takes, what a crash loses stays below a second. */

@@ -1,8 +1,8 @@
 /** After an outage: keeps this process within its share until the others have had time to state what they spent in it. */
-import type { Limits, OutageMode } from '../config/config.ts'
-import type { Client } from './client.ts'
+import type { Limits, OutageMode } from '../../config/config.ts'
+import type { Client } from '../client.ts'
 import { shareRefusal } from './outage-count.ts'
-import type { QuotaDecision } from './protocol.ts'
+import type { QuotaDecision } from '../protocol.ts'
 
 /** Every process finds the store again within half a second, and states its use at once. */
 const SETTLED_AFTER_MS = 1000

@@ -1,9 +1,9 @@
 /** One call to the authority for one client: what is stated and asked for, and how the answer is taken into the lease. */
-import type { Limits } from '../config/config.ts'
-import type { Client } from './client.ts'
+import type { Limits } from '../../config/config.ts'
+import type { Client } from '../client.ts'
 import { leaseSize, measurePace, prefetchLevel } from './lease-size.ts'
 import { applyReply, inHand, rememberRefusal, statement } from './lease.ts'
-import type { Authority, Hold, TakeReply } from './protocol.ts'
+import type { Authority, Hold, TakeReply } from '../protocol.ts'
 
 export interface Order {
   /** Requests that wait. */

@@ -1,9 +1,9 @@
 /** Looks after what this process holds of its clients: gives back what lies idle or what others wait for, and states what is uncertain. */
-import type { Client } from './client.ts'
+import type { Client } from '../client.ts'
 import type { LeaseCalls } from './lease-calls.ts'
 import { keptAtRecall } from './lease-size.ts'
 import { hasUnspent, hasUnstated, inHand, limitOf, type Lease } from './lease.ts'
-import type { Timers } from './timers.ts'
+import type { Timers } from '../timers.ts'
 
 const SWEEP_EVERY_MS = 100
 /** A holder comes under review once in so many sweeps, so that no sweep is long. */

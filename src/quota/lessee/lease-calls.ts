@@ -2,15 +2,15 @@
  * The calls of this process to the authority: one in flight per client, shared by all who wait, and what happens when it
  * fails. Who arrives during a call goes with the next, so nobody waits much longer than two calls may take.
  */
-import type { Limits, OutageMode } from '../config/config.ts'
+import type { Limits, OutageMode } from '../../config/config.ts'
 import { createAsking, type Asked, type Asking, type AskingOptions } from './asking.ts'
-import type { Client, Waiter } from './client.ts'
+import type { Client, Waiter } from '../client.ts'
 import { decideFromMemory, letGo, spend } from './lease.ts'
-import type { QuotaObserver } from './observer.ts'
+import type { QuotaObserver } from '../observer.ts'
 import { decideDuringOutage } from './outage-count.ts'
-import type { QuotaDecision, QuotaView } from './protocol.ts'
-import { quotaView } from './quota-view.ts'
-import type { Timers } from './timers.ts'
+import type { QuotaDecision, QuotaView } from '../protocol.ts'
+import { quotaView } from '../quota-view.ts'
+import type { Timers } from '../timers.ts'
 
 const ASK_AGAIN_AFTER_LOSS_MS = 15
 const LOSSES_IN_A_ROW = 3

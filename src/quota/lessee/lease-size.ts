@@ -1,5 +1,5 @@
 /** How fast a client asks on this process, and so how many tokens are worth holding ahead; pure but for the pace it is given. */
-import type { Limits } from '../config/config.ts'
+import type { Limits } from '../../config/config.ts'
 
 /** Requests per ms of one client, as measured from call to call. Times are on this process's monotonic clock, in ms. */
 export interface Pace {

@@ -1,5 +1,5 @@
 /** What this process holds and knows of one client; every function is pure but for the lease it is given, and time is an argument. */
-import type { Limits } from '../config/config.ts'
+import type { Limits } from '../../config/config.ts'
 import { createPace, type Pace } from './lease-size.ts'
 import {
   DAY_MS,
@@ -8,8 +8,8 @@ import {
   type QuotaDecision,
   type TakeReply,
   type WindowReply,
-} from './protocol.ts'
-import { quotaView, remaining, secondsLeft } from './quota-view.ts'
+} from '../protocol.ts'
+import { quotaView, remaining, secondsLeft } from '../quota-view.ts'
 
 /** One window of a lease. Times are on this process's monotonic clock, in ms. */
 export interface LeasedWindow {

@@ -1,15 +1,15 @@
 /** Decides the requests of this process: from memory where the answer is known, else through one call to the authority. */
-import type { Limits, OutageMode } from '../config/config.ts'
+import type { Limits, OutageMode } from '../../config/config.ts'
 import { createAfterOutage } from './after-outage.ts'
-import type { Client } from './client.ts'
+import type { Client } from '../client.ts'
 import { createHoldings } from './holdings.ts'
 import { createLeaseCalls } from './lease-calls.ts'
 import { createLease, decideFromMemory, isTold } from './lease.ts'
-import type { QuotaObserver } from './observer.ts'
-import type { Authority, Lessee, QuotaDecision } from './protocol.ts'
-import { quotaView } from './quota-view.ts'
+import type { QuotaObserver } from '../observer.ts'
+import type { Authority, Lessee, QuotaDecision } from '../protocol.ts'
+import { quotaView } from '../quota-view.ts'
 import { createRecencyTable } from './recency-table.ts'
-import { systemTimers, type Timers } from './timers.ts'
+import { systemTimers, type Timers } from '../timers.ts'
 
 /** A client that is idle for so long is forgotten; the authority keeps its counts. */
 const IDLE_BEFORE_FORGETTING_MS = 3_600_000

@@ -1,8 +1,8 @@
 /** Decides requests while the authority is away, from what this process knows alone. */
-import type { Limits, OutageMode } from '../config/config.ts'
+import type { Limits, OutageMode } from '../../config/config.ts'
 import { limitOf, openWindow, type Lease, type LeasedWindow } from './lease.ts'
-import type { QuotaDecision } from './protocol.ts'
-import { secondsLeft } from './quota-view.ts'
+import type { QuotaDecision } from '../protocol.ts'
+import { secondsLeft } from '../quota-view.ts'
 
 export interface OutageTimes {
   /** Monotonic clock, as in the lease. */
