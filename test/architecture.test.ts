@@ -39,11 +39,102 @@ describe('the architecture page', () => {
     for (const [, path = ''] of named) expect(existsSync(join(root, path)), path).toBe(true)
   })
 
+  it('names every room', () => {
+    const page = text('ARCHITECTURE.md')
+    for (const room of rooms) expect(page, room).toContain(`\`${room}/\``)
+  })
+
   it('shows every stage there is', () => {
     const page = text('ARCHITECTURE.md')
-    for (const file of globSync('src/stages/*.ts', { cwd: root })) {
+    for (const file of files.filter((name) => name.startsWith('src/pipeline/')))
       expect(page, file).toContain(file.replace(/^.*\/|\.ts$/g, ''))
-    }
+  })
+})
+
+/** Top to bottom: no file imports a room above its own, not even a type. */
+const rooms = [
+  'cli',
+  'workers',
+  'gateway',
+  'pipeline',
+  'admin',
+  'bans',
+  'counters',
+  'observability',
+  'quota',
+  'forwarding',
+  'backends',
+  'http1',
+  'credentials',
+  'redis',
+  'sqlite',
+  'ipc',
+  'listeners',
+  'rules',
+  'config',
+  'catalogue',
+]
+const roomOf = (file: string): string => /^src\/([^/]+)\//.exec(file)?.[1] ?? ''
+
+describe('the rooms', () => {
+  it('are those of the page, and hold at most 2,500 lines each', () => {
+    const lines = new Map<string, number>()
+    for (const file of files)
+      lines.set(roomOf(file), (lines.get(roomOf(file)) ?? 0) + text(file).split('\n').length - 1)
+    expect([...lines.keys()].sort()).toEqual(['', ...rooms].sort())
+    expect([...lines].filter(([, count]) => count > 2_500)).toEqual([])
+  })
+
+  it('import no room above their own', () => {
+    const climbing = files.flatMap((file) =>
+      imports(file, { types: true })
+        .filter((from) => from.startsWith('src/'))
+        .filter((from) => rooms.indexOf(roomOf(from)) < rooms.indexOf(roomOf(file)))
+        .map((from) => `${file} imports ${from}`),
+    )
+    expect(climbing.filter((line) => !line.startsWith('src/main.ts'))).toEqual([])
+  })
+
+  it('compose in gateway, workers and cli only: the others create nothing of another room', () => {
+    const composing = files.flatMap((file) => {
+      if (['', 'cli', 'workers', 'gateway'].includes(roomOf(file))) return []
+      return [...text(file).matchAll(/^import \{([^}]*)\} from '(\.[^']+)'/gms)]
+        .filter(([, , from = '']) => {
+          const room = roomOf(relative(root, join(root, dirname(file), from)))
+          return room !== roomOf(file) && room !== 'rules' && room !== 'config'
+        })
+        .flatMap(([, names = '', from]) =>
+          (names.match(/(?<!type )\bcreate\w+/g) ?? []).map(
+            (name) => `${file}: ${name} of ${from}`,
+          ),
+        )
+    })
+    expect(composing).toEqual([])
+  })
+
+  it('speak no quota, no bans and no requests in redis, sqlite, ipc, http1 and backends', () => {
+    const generic = ['redis', 'sqlite', 'ipc', 'http1', 'backends']
+    const foreign = files
+      .filter((file) => generic.includes(roomOf(file)))
+      .flatMap((file) =>
+        imports(file, { types: false })
+          .filter(
+            (from) => from.startsWith('src/') && ![roomOf(file), 'rules'].includes(roomOf(from)),
+          )
+          .map((from) => `${file} imports ${from}`),
+      )
+    expect(foreign).toEqual([])
+  })
+
+  it('know nothing of the others in config and catalogue', () => {
+    const foreign = files
+      .filter((file) => ['config', 'catalogue'].includes(roomOf(file)))
+      .flatMap((file) =>
+        imports(file, { types: true })
+          .filter((from) => from.startsWith('src/') && roomOf(from) !== roomOf(file))
+          .map((from) => `${file} imports ${from}`),
+      )
+    expect(foreign).toEqual([])
   })
 })
 
@@ -56,31 +147,12 @@ describe('the layout', () => {
   it('keeps rules pure: they import rules, types and node:net only', () => {
     for (const file of files.filter((name) => name.startsWith('src/rules/'))) {
       const foreign = imports(file, { types: false }).filter(
-        (from) =>
-          !from.startsWith('src/rules/') && from !== 'src/rules/refusals.ts' && from !== 'node:net',
+        (from) => !from.startsWith('src/rules/') && from !== 'node:net',
       )
       expect(foreign, file).toEqual([])
       expect(text(file).replace(/^\s*(\/\/|\/?\*).*$/gm, ''), file).not.toMatch(
         /Date\.now\(|performance\.now\(|Math\.random\(/,
       )
-    }
-  })
-
-  it('lets only the pipeline and the composition root import stages', () => {
-    const importers = files.filter(
-      (file) =>
-        !file.startsWith('src/stages/') &&
-        imports(file, { types: false }).some((from) => from.startsWith('src/stages/')),
-    )
-    expect(importers.filter((file) => !/^src\/(pipeline|front-door)\.ts$/.test(file))).toEqual([])
-  })
-
-  it('keeps adapters free of stages and of the pipeline', () => {
-    for (const file of files.filter((name) => name.startsWith('src/adapters/'))) {
-      const upward = imports(file, { types: false }).filter((from) =>
-        /^src\/(stages|pipeline|serving|stores|gateway|workers|cli)/.test(from),
-      )
-      expect(upward, file).toEqual([])
     }
   })
 
@@ -93,7 +165,11 @@ describe('the layout', () => {
     }
     const supervisor = reached('src/workers/supervisor.ts')
     expect(supervisor.size).toBeGreaterThan(20)
-    for (const serving of ['src/gateway/serving.ts', 'src/gateway/front-door.ts', 'src/workers/worker.ts'])
+    for (const serving of [
+      'src/gateway/serving.ts',
+      'src/gateway/front-door.ts',
+      'src/workers/worker.ts',
+    ])
       expect(supervisor, serving).not.toContain(serving)
     const worker = reached('src/workers/worker.ts')
     expect(worker).toContain('src/gateway/serving.ts')
@@ -126,15 +202,6 @@ describe('the layout', () => {
         (JSON.parse(text('package.json')) as { dependencies: object }).dependencies,
       ).sort(),
     )
-  })
-
-  it('keeps the catalogue service apart from the gateway', () => {
-    for (const file of files.filter((name) => name.startsWith('src/catalogue/'))) {
-      const foreign = imports(file, { types: true }).filter(
-        (from) => !from.startsWith('src/catalogue/') && !from.startsWith('node:'),
-      )
-      expect(foreign, file).toEqual([])
-    }
   })
 
   it('reads arguments and environment at the process edge only', () => {

@@ -9,7 +9,7 @@ import { usage } from '../src/cli/usage.ts'
 import { loadConfig } from '../src/config/load.ts'
 import { ConfigError } from '../src/config/problems.ts'
 import { refusalKinds } from '../src/rules/refusals.ts'
-import { parseDurationMs } from '../src/rules/durations.ts'
+import { parseDurationMs } from '../src/config/durations.ts'
 
 const root = join(import.meta.dirname, '..')
 const read = (file: string): string => readFileSync(join(root, file), 'utf8')

@@ -3,6 +3,13 @@ import type { BanRecord } from '../rules/ban-policy.ts'
 import type { BanStore, BanStoreListener } from './ban-store.ts'
 import type { IpcCalls } from '../ipc/calls.ts'
 
+/** What the ban book of a worker asks of the supervisor. */
+export interface BanCalls {
+  loadBans(nothing: undefined): ReadonlyMap<string, BanRecord>
+  saveBan(kept: { readonly keyId: string; readonly ban: BanRecord }): void
+  forgetBan(kept: { readonly keyId: string; readonly ban: BanRecord }): void
+}
+
 export interface IpcBanStore extends BanStore {
   /** The supervisor tells of a ban that some worker has pronounced. */
   told(keyId: string, ban: BanRecord): void
@@ -10,7 +17,7 @@ export interface IpcBanStore extends BanStore {
   missed(): void
 }
 
-export function createIpcBanStore(calls: IpcCalls): IpcBanStore {
+export function createIpcBanStore(calls: IpcCalls<BanCalls>): IpcBanStore {
   let listener: BanStoreListener | undefined
   return {
     watch: (newListener) => {

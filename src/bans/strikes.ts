@@ -1,7 +1,6 @@
 /** Counts strikes per key over all processes, and says when a key has earned a ban. */
 import type { BansConfig } from '../config/config.ts'
-import { createCounter, type Counter } from '../counters/counter.ts'
-import type { RedisStore } from '../redis/store.ts'
+import type { Counter } from '../counters/counter.ts'
 
 export interface Strikes {
   /** Counts one strike. Never throws, never waits. */
@@ -12,15 +11,9 @@ export interface Strikes {
 
 export interface StrikesOptions {
   readonly policy: Pick<BansConfig, 'strikes' | 'withinMs'>
-  /** undefined: this process counts for itself. */
-  readonly redis: RedisStore | undefined
-  /** store.prefix */
-  readonly prefix: string
-  /** store.timeout, bounds every call. */
-  readonly timeoutMs: number
+  /** Of this process, of the workers of this machine, or of all hosts. */
+  readonly counter: Counter
   readonly onBan: (keyId: string) => void
-  /** Counts over the workers of this machine, instead of redis or this process. Its counts begin anew by themselves. */
-  readonly counter?: Counter | undefined
   /** Keys counted at once in this process; strikes of further keys are let go until others are forgotten. */
   readonly maxKeys?: number
 }
@@ -44,16 +37,7 @@ const TICK_MS = 100
 
 /** `withinMs` runs from a key's first strike, in whole seconds (rounded up). */
 export function createStrikes(options: StrikesOptions): Strikes {
-  const { policy, redis, prefix, timeoutMs, onBan, maxKeys = 10_000 } = options
-  const counter =
-    options.counter ??
-    createCounter({
-      redis,
-      keyPrefix: `${prefix}:strikes`,
-      points: policy.strikes,
-      lifetimeMs: policy.withinMs,
-      timeoutMs,
-    })
+  const { policy, counter, onBan, maxKeys = 10_000 } = options
   /** In the order in which they end. */
   const tallies = new Map<string, Tally>()
   let late: Tally[] = []

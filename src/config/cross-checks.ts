@@ -6,7 +6,7 @@ import { formatPath } from './problems.ts'
 import { routeMatch } from './route-match.ts'
 import { dateMs, label } from './scalars.ts'
 import type { Reader } from './scalars.ts'
-import { parseDurationMs } from '../rules/durations.ts'
+import { parseDurationMs } from './durations.ts'
 import { groupAt, isGroup, listAt, textAt, valueAt } from './tree.ts'
 import type { Group, Tree } from './tree.ts'
 

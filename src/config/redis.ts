@@ -1,5 +1,5 @@
 /** Reads store.redis: a URL, or a group for one server, sentinels or a cluster. */
-import { parseRedisUrl } from '../rules/redis-url.ts'
+import { parseRedisUrl } from './redis-url.ts'
 import { parseHostPort } from './addresses.ts'
 import type { HostPort, RedisConfig, RedisTlsConfig } from './config.ts'
 import type { Path, PathProblem } from './problems.ts'

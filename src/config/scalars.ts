@@ -1,11 +1,6 @@
 /** Readers of single values: text in, the typed value or a fault with its remedy out. No reader repeats the text it refuses. */
 import { availableParallelism } from 'node:os'
-import {
-  formatDurationMs,
-  formatSizeBytes,
-  parseDurationMs,
-  parseSizeBytes,
-} from '../rules/durations.ts'
+import { formatDurationMs, formatSizeBytes, parseDurationMs, parseSizeBytes } from './durations.ts'
 
 /** `fault` reads `fault; remedy`. */
 export type Reading<T> = { readonly value: T } | { readonly fault: string }

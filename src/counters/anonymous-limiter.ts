@@ -1,7 +1,6 @@
 /** Counts requests without a valid credential per client address, in bounded memory, and says where an address stands. */
 import { hash } from 'node:crypto'
 import { MINUTE_MS } from '../quota/protocol.ts'
-import type { AddressCount, CountedAddress } from '../ipc/calls.ts'
 import { createWindowCounter, type WindowCounter } from './counter.ts'
 
 export interface AnonymousView {
@@ -20,6 +19,18 @@ export interface AnonymousLimiter {
   count(address: string): Promise<AnonymousView>
   /** Where the address stands, charging nothing. Never rejects. */
   look(address: string): Promise<AnonymousView>
+}
+
+export interface AddressCount {
+  readonly address: string
+  /** 0 looks. */
+  readonly points: number
+}
+
+export interface CountedAddress {
+  /** Minute of Unix time that was counted in. */
+  readonly minute: number
+  readonly total: number
 }
 
 /** The counts themselves: of this process, or of all workers of the machine. */

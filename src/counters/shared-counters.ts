@@ -1,11 +1,19 @@
 /** Counts that all workers of a machine share: strikes, and requests without a credential. The supervisor keeps them. */
 import { MINUTE_MS } from '../quota/protocol.ts'
-import type { AddressCounter } from './anonymous-limiter.ts'
-import type { CountedAddress, IpcCalls } from '../ipc/calls.ts'
+import type { IpcCalls } from '../ipc/calls.ts'
+import type { AddressCount, AddressCounter, CountedAddress } from './anonymous-limiter.ts'
 import type { Counter } from './counter.ts'
 
+/** What the counters of a worker ask of the supervisor. */
+export interface CounterCalls {
+  /** Adds strikes to a key of all workers; answers the total, which begins anew once it has reached `bans.strikes`. */
+  addStrikes(strikes: { readonly keyId: string; readonly points: number }): number
+  /** Adds requests without a valid credential to an address. */
+  countAddress(count: AddressCount): CountedAddress
+}
+
 /** Strikes over all workers; while the supervisor is silent, `own` counts for this worker alone. */
-export function createSharedStrikes(calls: IpcCalls, own: Counter): Counter {
+export function createSharedStrikes(calls: IpcCalls<CounterCalls>, own: Counter): Counter {
   return {
     add: (keyId, points) =>
       calls.available
@@ -31,7 +39,7 @@ const MAX_EXHAUSTED = 100_000
  * in the next, and past a number of questions a second the others are counted by `own`, for this worker alone.
  */
 export function createSharedAddressCounter(options: {
-  readonly calls: IpcCalls
+  readonly calls: IpcCalls<CounterCalls>
   readonly own: AddressCounter
   readonly perMinute: number
   readonly now?: () => number

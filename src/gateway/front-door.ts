@@ -64,7 +64,7 @@ export interface FrontDoorParts {
 
 export function createFrontDoor(config: Config, parts: FrontDoorParts): FrontDoor {
   const { log, metrics, lessee, anonymous } = parts
-  const connections = createConnections()
+  const connections = createConnections<Exchange>()
   const clientAddress = createClientAddress(config.server.trustedProxies)
   const requestId = createRequestId({ bootMs: Date.now(), random: randomBytes(8) })
   const begin = createAccept({

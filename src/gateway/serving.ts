@@ -8,7 +8,7 @@ import { createHttpProxyForwarder } from '../forwarding/http-proxy-3/forwarder.t
 import { createHttpProxyUpgrader } from '../forwarding/upgrader.ts'
 import { createJwtVerifier, type JwtVerifier } from '../credentials/jwt-verifier.ts'
 import { createKeyRing } from '../credentials/key-ring.ts'
-import type { Counter } from '../counters/counter.ts'
+import { createCounter, type Counter } from '../counters/counter.ts'
 import type { Log } from '../observability/log.ts'
 import type { ConfigNames, Metrics } from '../observability/metrics.ts'
 import type { RedisStore } from '../redis/store.ts'
@@ -132,23 +132,24 @@ function createVerifier(config: Config, log: Log): JwtVerifier | undefined {
   )
 }
 
-function createBans({ config, log, metrics, stores, strikes: counter }: ServingParts): BanBook {
+function createBans({ config, log, metrics, stores, strikes }: ServingParts): BanBook {
   const clientOf = new Map(
     config.clients.flatMap(({ id, keys }) => keys.map((key) => [key.id, id])),
   )
   const { prefix, timeoutMs } = config.store
+  const counter =
+    strikes ??
+    createCounter({
+      redis: stores.redis,
+      keyPrefix: `${prefix}:strikes`,
+      points: config.bans.strikes,
+      lifetimeMs: config.bans.withinMs,
+      timeoutMs,
+    })
   return createBanBook({
     policy: config.bans,
     store: stores.bans,
-    createStrikes: (onBan) =>
-      createStrikes({
-        policy: config.bans,
-        redis: stores.redis,
-        prefix,
-        timeoutMs,
-        onBan,
-        counter,
-      }),
+    createStrikes: (onBan) => createStrikes({ policy: config.bans, counter, onBan }),
     loadTimeoutMs: timeoutMs,
     observer: {
       strike: () => metrics.strike(),

@@ -1,6 +1,4 @@
 /** Writes the head of an HTTP/1.1 request; refuses what would be read as more than one. */
-import type { ForwardJob } from '../forwarding/forwarder.ts'
-
 /** Bytes of a token (RFC 9110 section 5.6.2), of a field value (section 5.5), and of a target as it was received. */
 const tokenBytes = new Uint8Array(256)
 const valueBytes = new Uint8Array(256)
@@ -13,6 +11,16 @@ for (let code = 0; code < 256; code++) {
 
 const methodsThatExpectContent = new Set(['POST', 'PUT', 'PATCH'])
 
+/** What the head is made of. */
+export interface RequestParts {
+  readonly method: string
+  /** Origin form; passed on byte for byte. */
+  readonly target: string
+  /** Complete, flat: name, value. */
+  readonly headers: readonly string[]
+  readonly hasBody: boolean
+}
+
 export interface RequestHead {
   /** To be written as latin1. */
   readonly text: string
@@ -21,7 +29,7 @@ export interface RequestHead {
 }
 
 /** host: of the backend, for a job without a Host field. undefined: a part of the job cannot stand in a request. */
-export function requestHead(job: ForwardJob, host: string): RequestHead | undefined {
+export function requestHead(job: RequestParts, host: string): RequestHead | undefined {
   const { method, target, headers, hasBody } = job
   if (!isName(method) || target === '' || !consistsOf(target, targetBytes)) return undefined
   let fields = ''

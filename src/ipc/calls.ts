@@ -3,46 +3,27 @@
  * of the event loop travels as one message, and only one message is under way at a time: what comes meanwhile waits for the
  * answer and goes with the next. So a slow supervisor gets fewer, larger messages, and never more than it has answered.
  */
-import type { BanRecord } from '../rules/ban-policy.ts'
-import type { TakeReply, TakeRequest } from '../quota/protocol.ts'
-import { StoreUnavailable } from '../redis/store.ts'
+import { StoreUnavailable } from '../rules/store-unavailable.ts'
 
-/** What can be asked; plain data only, as it is cloned on the way. */
-export interface SharedCalls {
-  /** Asks the embedded quota authority. */
-  take(request: TakeRequest): TakeReply
-  /** Adds strikes to a key of all workers; answers the total, which begins anew once it has reached `bans.strikes`. */
-  addStrikes(strikes: { readonly keyId: string; readonly points: number }): number
-  /** Adds requests without a valid credential to an address; 0 looks. */
-  countAddress(count: AddressCount): CountedAddress
-  loadBans(): ReadonlyMap<string, BanRecord>
-  saveBan(kept: { readonly keyId: string; readonly ban: BanRecord }): void
-  forgetBan(kept: { readonly keyId: string; readonly ban: BanRecord }): void
-}
-
-export interface AddressCount {
-  readonly address: string
-  readonly points: number
-}
-
-export interface CountedAddress {
-  /** Minute of Unix time that was counted in. */
-  readonly minute: number
-  readonly total: number
-}
-
-type CallName = keyof SharedCalls
-type Argument<Name extends CallName> = Parameters<SharedCalls[Name]>[0]
-type Result<Name extends CallName> = ReturnType<SharedCalls[Name]>
+/** What can be asked, by name: functions of one argument. Plain data only, as it is cloned on the way. */
+type Argument<Calls, Name extends keyof Calls> = Calls[Name] extends (argument: infer A) => unknown
+  ? A
+  : never
+type Result<Calls, Name extends keyof Calls> = Calls[Name] extends (argument: never) => infer R
+  ? R
+  : never
 
 export interface CallBatch {
   readonly kind: 'calls'
+  /** Callers that share a channel and must not wait for each other. */
+  readonly lane: string
   readonly id: number
-  readonly calls: readonly { readonly name: CallName; readonly argument: unknown }[]
+  readonly calls: readonly { readonly name: string; readonly argument: unknown }[]
 }
 
 export interface AnswerBatch {
   readonly kind: 'answers'
+  readonly lane: string
   readonly id: number
   /** In the order of the calls. */
   readonly outcomes: readonly (
@@ -50,20 +31,24 @@ export interface AnswerBatch {
   )[]
 }
 
-export interface IpcCalls {
+export interface IpcCalls<Calls> {
   /** false: calls fail at once, as the supervisor is silent or gone. */
   readonly available: boolean
   /** Rejects with StoreUnavailable when the supervisor does not answer within `timeoutMs` or cannot do it. */
-  call<Name extends CallName>(name: Name, argument: Argument<Name>): Promise<Result<Name>>
+  call<Name extends keyof Calls & string>(
+    name: Name,
+    argument: Argument<Calls, Name>,
+  ): Promise<Result<Calls, Name>>
   /** Called each time the supervisor answers again after a silence. */
   onRecovered(listener: () => void): void
+  /** Passes over the answers of another lane. */
   receive(answers: AnswerBatch): void
   /** The channel is gone for good: all calls fail. */
   close(): void
 }
 
 interface Pending {
-  readonly name: CallName
+  readonly name: string
   readonly argument: unknown
   readonly askedMs: number
   resolve(value: unknown): void
@@ -75,22 +60,22 @@ const BATCH_CALLS = 1_000
 /** A worker that is faster than its supervisor fails fast beyond this. */
 const QUEUED_CALLS = 20_000
 
-/** timeoutMs: bound of every call. firstId: apart from those of others on the same channel. onState: told when the supervisor falls silent (false) and when it answers again (true). */
-export function createIpcCalls({
+/** timeoutMs: bound of every call. lane: apart from others on the same channel. onState: told when the supervisor falls silent (false) and when it answers again (true). */
+export function createIpcCalls<Calls>({
   send,
   timeoutMs,
-  firstId = 1,
+  lane,
   onState,
 }: {
   send(batch: CallBatch): void
   timeoutMs: number
-  firstId?: number
+  lane: string
   onState?: (available: boolean) => void
-}): IpcCalls {
+}): IpcCalls<Calls> {
   const recovered: (() => void)[] = []
   let queue: Pending[] = []
   let underway: { readonly id: number; readonly calls: readonly Pending[] } | undefined
-  let lastId = firstId - 1
+  let lastId = 0
   let isScheduled = false
   let isSilent = false
   let isClosed = false
@@ -109,6 +94,7 @@ export function createIpcCalls({
     timer = setTimeout(() => setImmediate(fallSilent, batch), Math.max(1, leftMs))
     send({
       kind: 'calls',
+      lane,
       id: batch.id,
       calls: calls.map(({ name, argument }) => ({ name, argument })),
     })
@@ -137,14 +123,15 @@ export function createIpcCalls({
       new Promise((resolve, reject) => {
         if (isSilent || isClosed || queue.length >= QUEUED_CALLS)
           return reject(new StoreUnavailable('error'))
-        queue.push({ name, argument, askedMs: performance.now(), resolve, reject })
+        const settle = resolve as (value: unknown) => void
+        queue.push({ name, argument, askedMs: performance.now(), resolve: settle, reject })
         if (underway !== undefined || isScheduled) return
         isScheduled = true
         setImmediate(flush)
       }),
     onRecovered: (listener) => void recovered.push(listener),
-    receive: ({ id, outcomes }) => {
-      if (underway?.id !== id) return
+    receive: ({ lane: answered, id, outcomes }) => {
+      if (answered !== lane || underway?.id !== id) return
       clearTimeout(timer)
       const { calls } = underway
       underway = undefined
@@ -170,25 +157,27 @@ export function createIpcCalls({
 }
 
 /** How the supervisor answers each call. */
-export type CallHandlers = {
-  readonly [Name in CallName]: (argument: Argument<Name>) => Result<Name> | Promise<Result<Name>>
+export type CallHandlers<Calls> = {
+  readonly [Name in keyof Calls]: (
+    argument: Argument<Calls, Name>,
+  ) => Result<Calls, Name> | Promise<Result<Calls, Name>>
 }
 
 /** Never rejects: a handler that throws becomes a fault of that call alone. */
-export async function answerCalls(
-  handlers: CallHandlers,
-  { id, calls }: CallBatch,
+export async function answerCalls<Calls>(
+  handlers: CallHandlers<Calls>,
+  { lane, id, calls }: CallBatch,
 ): Promise<AnswerBatch> {
   const outcomes = await Promise.all(
     calls.map(async ({ name, argument }): Promise<AnswerBatch['outcomes'][number]> => {
       try {
         // The argument was typed where the call was made; both ends are of one version.
-        const handle = handlers[name] as (argument: unknown) => unknown
+        const handle = handlers[name as keyof Calls] as (argument: unknown) => unknown
         return { ok: true, value: await handle(argument) }
       } catch (error) {
         return { ok: false, fault: error instanceof Error ? error.message : String(error) }
       }
     }),
   )
-  return { kind: 'answers', id, outcomes }
+  return { kind: 'answers', lane, id, outcomes }
 }

@@ -1,13 +1,24 @@
 /** What the gateway knows of each client connection: requests in flight on it, and whether it must not be read further. */
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
-import type { Exchange } from '../pipeline/exchange.ts'
 
-export interface ConnectionState {
+/** A request in flight, as its connection knows it. */
+export interface InFlight {
+  readonly request: IncomingMessage
+  readonly response: ServerResponse
+  /** The request announced a body. */
+  readonly hasBody: boolean
+  /** Written by Connections alone: where it keeps the request. */
+  slot: number
+}
+
+/** Written by Connections, and by whoever decides that a connection must not be read further. */
+export interface ConnectionState<Request extends InFlight> {
   /** Requests that have not been answered to the end. */
   pending: number
   /** The youngest of them. */
-  latest: Exchange | undefined
+  latest: Request | undefined
   /** What follows on this connection is not served: it was refused with close, or it lost its framing. */
   closing: boolean
   /** The last request ended before its body had arrived: what comes of it now was answered already. */
@@ -16,30 +27,30 @@ export interface ConnectionState {
   whenIdle: (() => void) | undefined
 }
 
-export interface Connections {
-  of(socket: Socket | Duplex): ConnectionState
+export interface Connections<Request extends InFlight> {
+  of(socket: Socket | Duplex): ConnectionState<Request>
   /** What follows on a connection that is to be closed must not be served, not even if it was already sent. */
   isClosing(socket: Socket | Duplex): boolean
-  began(exchange: Exchange): void
-  ended(exchange: Exchange): void
+  began(exchange: Request): void
+  ended(exchange: Request): void
   /** All requests that have not been answered to the end, in no order; changes as they end. */
-  readonly inFlight: readonly Exchange[]
+  readonly inFlight: readonly Request[]
 }
 
-export function createConnections(): Connections {
+export function createConnections<Request extends InFlight>(): Connections<Request> {
   // Not a Set: V8 chains the tables that a busy Set leaves behind, and with them every exchange ever in it, until a
   // full collection. A quarter of the CPU per request went into copying what was dead.
-  const inFlight: Exchange[] = []
-  const states = new WeakMap<object, ConnectionState>()
+  const inFlight: Request[] = []
+  const states = new WeakMap<object, ConnectionState<Request>>()
   /** Node 22 leaves pipelined answers that had not got the socket yet without a word when it closes. */
   const endAll = (socket: Socket | Duplex): void => {
     for (const { request, response } of inFlight.slice())
       if (request.socket === socket) response.emit('close')
   }
-  const of = (socket: Socket | Duplex): ConnectionState => {
+  const of = (socket: Socket | Duplex): ConnectionState<Request> => {
     const known = states.get(socket)
     if (known !== undefined) return known
-    const state: ConnectionState = {
+    const state: ConnectionState<Request> = {
       pending: 0,
       latest: undefined,
       closing: false,

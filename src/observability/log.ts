@@ -3,23 +3,30 @@ import type { IncomingMessage } from 'node:http'
 import { pid } from 'node:process'
 import { pino, type Logger } from 'pino'
 import type { LogLevel, OutageMode } from '../config/config.ts'
-import type { Exchange } from '../pipeline/exchange.ts'
+import type { QuotaView } from '../rules/quota-headers.ts'
 import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
-import type { Route } from '../rules/routes.ts'
 import type { UpstreamFailureKind } from '../forwarding/forwarder.ts'
 import { createLineBudget, type LineBudget } from './line-budget.ts'
 import { createLogDestination, type LogDestination } from './log-destination.ts'
 import { plainPath, plainText } from './log-text.ts'
 
-/** What of an exchange is logged. Strings from clients may hold anything: they are cut and escaped here. */
-export type LoggedExchange = Pick<
-  Exchange,
-  'id' | 'clientAddress' | 'bodyBytes' | 'path' | 'degraded' | 'quota' | 'caller'
-> &
-  Pick<Exchange, 'responseBytes' | 'status' | 'refusal' | 'cause'> & {
-    readonly request: Pick<IncomingMessage, 'method'>
-    readonly route: Pick<Route, 'name'> | undefined
-  }
+/** One request, as its line tells it. Strings from clients may hold anything: they are cut and escaped here. */
+export interface AccessRecord {
+  readonly id: string
+  readonly clientAddress: string
+  readonly caller:
+    { readonly clientId: string; readonly keyId: string; readonly plan: string } | undefined
+  readonly request: Pick<IncomingMessage, 'method'>
+  readonly bodyBytes: number
+  readonly path: string | undefined
+  readonly route: { readonly name: string } | undefined
+  readonly quota: QuotaView | undefined
+  readonly degraded: boolean
+  readonly responseBytes: number
+  readonly status: number
+  readonly refusal: RefusalCode | undefined
+  readonly cause: string | undefined
+}
 
 export interface ExchangeTimes {
   readonly totalMs: number
@@ -29,7 +36,7 @@ export interface ExchangeTimes {
 
 export interface Log {
   /** One line per request, at the level of its refusal; nothing if access lines are switched off. */
-  access(exchange: LoggedExchange, times: ExchangeTimes): void
+  access(exchange: AccessRecord, times: ExchangeTimes): void
   listening(line: { listener: string; host: string; port: number }): void
   configTaken(line: { revision: string }): void
   /** `problems` as a person should read them, with file, line and column. */
@@ -203,7 +210,7 @@ const isOverQuota = (refusal: RefusalCode | undefined): boolean =>
 const text = (value: string): string => plainText(value, 500)
 const micros = (ms: number): number => Math.round(ms * 1000) / 1000
 
-function accessFields(exchange: LoggedExchange, { totalMs, upstreamMs }: ExchangeTimes) {
+function accessFields(exchange: AccessRecord, { totalMs, upstreamMs }: ExchangeTimes) {
   const { caller, path, quota } = exchange
   return {
     event: 'access',

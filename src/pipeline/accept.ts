@@ -8,7 +8,7 @@ import type { Framing } from '../rules/framing.ts'
 import type { RequestIdOf } from '../rules/request-id.ts'
 
 export interface AcceptDeps {
-  readonly connections: Connections
+  readonly connections: Connections<Exchange>
   readonly clientAddress: ClientAddressOf
   readonly requestId: RequestIdOf
   /** Hands the charge of a request back that no backend has seen. */

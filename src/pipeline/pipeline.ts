@@ -14,7 +14,7 @@ import { answerAsterisk, respond } from './respond.ts'
 import { tellQuota, type createTakeQuota } from './take-quota.ts'
 
 export interface Stages {
-  readonly connections: Connections
+  readonly connections: Connections<Exchange>
   readonly lessee: Lessee
   readonly checkFraming: CheckFraming
   readonly checkTarget: CheckTarget

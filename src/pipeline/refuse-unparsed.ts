@@ -6,7 +6,7 @@ import { refuse, type Refusal } from '../rules/refusals.ts'
 import { respond, respondRaw } from './respond.ts'
 
 export interface UnparsedDeps {
-  readonly connections: Connections
+  readonly connections: Connections<Exchange>
   readonly urlBytes: number
   /** Request id and anonymous quota fields, flat. */
   headers(socket: Socket): Promise<string[]>

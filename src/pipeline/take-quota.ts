@@ -1,7 +1,8 @@
 /** Charges a request in both windows or in neither, and says in the headers where the client stands. */
 import type { BanBook } from '../bans/ban-book.ts'
 import type { Exchange } from './exchange.ts'
-import type { Admission, Lessee, QuotaDecision, QuotaView } from '../quota/protocol.ts'
+import type { QuotaView } from '../rules/quota-headers.ts'
+import type { Admission, Lessee, QuotaDecision } from '../quota/protocol.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
 import type { Caller } from '../rules/credentials.ts'
 import { isSameStanding, quotaHeaders, refusedHeaders } from '../rules/quota-headers.ts'

@@ -1,7 +1,8 @@
 /** A client as this process serves it: its lease, the call under way and who waits for it. Types only. */
 import type { Limits } from '../config/config.ts'
 import type { Lease } from './lessee/lease.ts'
-import type { QuotaDecision, QuotaView } from './protocol.ts'
+import type { QuotaView } from '../rules/quota-headers.ts'
+import type { QuotaDecision } from './protocol.ts'
 
 export interface Client {
   readonly lease: Lease

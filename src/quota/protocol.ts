@@ -1,5 +1,6 @@
 /** The words that a lessee (a gateway process) and the authority (Redis, or this process) speak: one atomic call, `take`. */
 import type { Limits } from '../config/config.ts'
+import type { QuotaView } from '../rules/quota-headers.ts'
 
 /** What one process holds of one window: absolute and cumulative within that window. */
 export interface Hold {
@@ -75,21 +76,6 @@ export interface Authority {
 
 export const MINUTE_MS = 60_000
 export const DAY_MS = 86_400_000
-
-/** Where a client stands in one window, as the headers tell it. */
-export interface WindowView {
-  readonly limit: number
-  readonly remaining: number
-  /** Unix time in seconds at which the window ends, on the store's clock. */
-  readonly resetAtSeconds: number
-  /** Whole seconds until then, rounded up, at least 1. */
-  readonly resetAfterSeconds: number
-}
-
-export interface QuotaView {
-  readonly minute: WindowView
-  readonly day: WindowView
-}
 
 /**
  * A denial is a result, not an error.

@@ -1,7 +1,7 @@
 /** What a client is told of its quota, from what this process knows of it. */
 import type { Limits } from '../config/config.ts'
 import type { Lease, LeasedWindow } from './lessee/lease.ts'
-import type { QuotaView, WindowView } from './protocol.ts'
+import type { QuotaView, WindowView } from '../rules/quota-headers.ts'
 
 /** Where the client stands, as far as it was told within the windows that run. */
 export function quotaView(lease: Lease, limits: Limits, nowMs: number): QuotaView {

@@ -2,7 +2,7 @@
 import type { Cluster, Redis } from 'ioredis'
 import { slotOf } from './connections.ts'
 import { createProbe, type LinkOptions, type RedisLink } from './link.ts'
-import { StoreUnavailable } from './store.ts'
+import { StoreUnavailable } from '../rules/store-unavailable.ts'
 import { createStoreBreaker, type StoreBreaker } from './breaker.ts'
 
 interface Shard {

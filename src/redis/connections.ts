@@ -2,7 +2,7 @@
 import type { ConnectionOptions } from 'node:tls'
 import { Cluster, Command, Redis, type RedisOptions } from 'ioredis'
 import type { HostPort, RedisConfig } from '../config/config.ts'
-import { restoreFastStrings } from '../rules/fast-strings.ts'
+import { restoreFastStrings } from './fast-strings.ts'
 import { readRedisTls } from './tls.ts'
 
 // After ioredis was loaded; see there.

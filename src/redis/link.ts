@@ -1,7 +1,7 @@
 /** The servers behind a store, each behind a breaker of its own: here one server, in redis-cluster-link.ts several. */
 import type { Cluster, Redis } from 'ioredis'
 import { bounded, isTimeout } from './faults.ts'
-import { StoreUnavailable } from './store.ts'
+import { StoreUnavailable } from '../rules/store-unavailable.ts'
 import { createStoreBreaker, type StoreBreaker } from './breaker.ts'
 
 export interface RedisLink {

@@ -1,23 +1,18 @@
 /** The Redis that all processes share, one server, sentinels' master or cluster: bounded calls, and a breaker in front of each server. */
 import type { Cluster, Redis } from 'ioredis'
 import type { RedisConfig } from '../config/config.ts'
-import { parseRedisUrl } from '../rules/redis-url.ts'
 import { createClusterLink } from './cluster-link.ts'
 import { createConnections, type RedisConnections } from './connections.ts'
 import { bounded, faultWord, isTimeout, isWrongType } from './faults.ts'
 import { createServerLink, type LinkOptions, type RedisLink } from './link.ts'
-import {
-  StoreUnavailable,
-  type RedisStore,
-  type ScriptCall,
-  type ScriptReply,
-} from './store.ts'
+import { StoreUnavailable } from '../rules/store-unavailable.ts'
+import type { RedisStore, ScriptCall, ScriptReply } from './store.ts'
 import { createSubscriber, type Subscriber } from './subscriber.ts'
 
 const PUBLISH = "return redis.call('PUBLISH', KEYS[1], ARGV[1])"
 
 /**
- * servers, or the url of one server: where the store is.
+ * servers: where the store is.
  * timeoutMs: bound of every call.
  * prefix: namespace of the key that probes write.
  * onState: told when a server is lost (false) and when all are usable (true), the first time included; the cause is one word.
@@ -25,16 +20,16 @@ const PUBLISH = "return redis.call('PUBLISH', KEYS[1], ARGV[1])"
  * Throws an Error that names the file when one for TLS cannot be used.
  */
 export function connectRedis({
+  servers,
   timeoutMs,
   prefix = 'tollgate',
   onState,
-  ...where
-}: ({ readonly url: string } | { readonly servers: RedisConfig }) & {
+}: {
+  servers: RedisConfig
   timeoutMs: number
   prefix?: string
   onState?: (available: boolean, cause: string) => void
 }): RedisStore {
-  const servers = 'url' in where ? oneServer(where.url) : where.servers
   const connections = createConnections(servers, timeoutMs)
   const recovered: (() => void)[] = []
   let lastFault: unknown
@@ -105,21 +100,6 @@ export function connectRedis({
       subscriber.close()
       link.close()
     },
-  }
-}
-
-function oneServer(url: string): RedisConfig {
-  const read = parseRedisUrl(url)
-  if (read === undefined) throw new Error('not a Redis URL')
-  const { host, port, db, username, password } = read
-  const none = { caFile: undefined, certFile: undefined, keyFile: undefined, serverName: undefined }
-  return {
-    kind: 'server',
-    address: { host, port },
-    db,
-    username,
-    password,
-    tls: read.tls ? none : undefined,
   }
 }
 

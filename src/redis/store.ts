@@ -48,14 +48,3 @@ export interface RedisStore {
   onRecovered(listener: () => void): void
   close(): Promise<void>
 }
-
-/** The store is away or of no use; never a statement about quota. */
-export class StoreUnavailable extends Error {
-  override readonly name = 'StoreUnavailable'
-  readonly reason: 'timeout' | 'error'
-
-  constructor(reason: 'timeout' | 'error', cause?: unknown) {
-    super('the store is unavailable', { cause })
-    this.reason = reason
-  }
-}

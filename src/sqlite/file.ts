@@ -59,7 +59,7 @@ function startThread(file: string): { file: SqliteFile; keptAs: string | undefin
   const answers = new Int32Array(new SharedArrayBuffer(4))
   const data: ThreadData = { file, port: port2, answers }
   // Beside this file, as source or as built.
-  const program = new URL(`./sqlite-thread${extname(import.meta.filename)}`, import.meta.url)
+  const program = new URL(`./thread${extname(import.meta.filename)}`, import.meta.url)
   const thread = new Worker(program, { workerData: data, transferList: [port2] })
   const calls = createCalls(port, file)
   thread.unref()

@@ -1,8 +1,15 @@
 /** What a supervisor and its workers say to each other over IPC. Types only; plain data, cloned on the way. */
+import type { BanCalls } from '../bans/ban-store-ipc.ts'
+import type { CounterCalls } from '../counters/shared-counters.ts'
+import type { QuotaCalls } from '../quota/authorities/ipc.ts'
 import type { AnswerBatch, CallBatch } from '../ipc/calls.ts'
 import type { MetricsSnapshot } from '../observability/metrics.ts'
 import type { Config, ListenAddress } from '../config/config.ts'
 import type { BanRecord } from '../rules/ban-policy.ts'
+
+/** All that a worker asks of its supervisor. Bans have a lane of their own: they wait for the disk, and quota must not wait with them. */
+export type SharedCalls = QuotaCalls & CounterCalls & BanCalls
+export type Lane = 'counts' | 'bans'
 
 export interface StartMessage {
   readonly kind: 'start'

@@ -5,12 +5,12 @@ import type { CallHandlers } from '../ipc/calls.ts'
 import { createCounter } from '../counters/counter.ts'
 import type { Config } from '../config/config.ts'
 import type { MemoryAuthority } from '../quota/authorities/memory.ts'
-import type { Recall } from './messages.ts'
+import type { Recall, SharedCalls } from './messages.ts'
 import { isSameBan, mergeBans, type BanRecord } from '../rules/ban-policy.ts'
 
 export interface SharedState {
   /** The answers to one worker. onRecall: the others are to hear of it. */
-  handlers(onRecall: (recall: Recall) => void): CallHandlers
+  handlers(onRecall: (recall: Recall) => void): CallHandlers<SharedCalls>
   /** Reads the kept bans. */
   ready(): Promise<void>
   /** Writes what is not kept yet. */

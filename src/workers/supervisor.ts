@@ -3,14 +3,18 @@ import { startAdminServer, type AdminServer } from '../admin/server.ts'
 import { createBackendProbe } from '../backends/probe.ts'
 import { answerCalls, type CallHandlers } from '../ipc/calls.ts'
 import { createLog, type Log } from '../observability/log.ts'
-import { createSupervisorMetrics, renderSnapshots, type MetricsPage } from '../observability/metrics.ts'
+import {
+  createSupervisorMetrics,
+  renderSnapshots,
+  type MetricsPage,
+} from '../observability/metrics.ts'
 import type { Config } from '../config/config.ts'
 import type { Gateway } from '../gateway/gateway.ts'
 import { ListenError } from '../gateway/listen-error.ts'
 import { createReadiness } from '../admin/readiness.ts'
 import { openEmbeddedStores } from '../gateway/stores.ts'
 import { openListenSockets } from '../listeners/bound-sockets.ts'
-import type { Recall } from './messages.ts'
+import type { Recall, SharedCalls } from './messages.ts'
 import { createSharedState, type SharedState } from './shared-state.ts'
 import { createWorkerPool, type WorkerPool } from './worker-pool.ts'
 import { startWorker, WorkerFailed, type WorkerProcess } from './worker-process.ts'
@@ -148,9 +152,9 @@ function once(make: () => Promise<MetricsPage>): () => Promise<MetricsPage> {
 function createHandlers(
   state: SharedState,
   pool: () => WorkerPool | undefined,
-): (worker: WorkerProcess) => CallHandlers {
-  const known = new WeakMap<WorkerProcess, CallHandlers>()
-  const make = (worker: WorkerProcess): CallHandlers => {
+): (worker: WorkerProcess) => CallHandlers<SharedCalls> {
+  const known = new WeakMap<WorkerProcess, CallHandlers<SharedCalls>>()
+  const make = (worker: WorkerProcess): CallHandlers<SharedCalls> => {
     const recalled = new Map<string, Recall>()
     return state.handlers((recall) => {
       if (recalled.size === 0)

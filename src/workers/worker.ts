@@ -1,18 +1,23 @@
 /** The composition root of a worker: serves requests on a socket of its supervisor, and asks it for what they share. */
 import { createAddressCounter } from '../counters/anonymous-limiter.ts'
-import { createIpcBanStore, type IpcBanStore } from '../bans/ban-store-ipc.ts'
+import { createIpcBanStore, type BanCalls, type IpcBanStore } from '../bans/ban-store-ipc.ts'
 import { createIpcCalls, type IpcCalls } from '../ipc/calls.ts'
 import { createCounter } from '../counters/counter.ts'
 import { createLog, type Log } from '../observability/log.ts'
 import { createMetrics, type Metrics } from '../observability/metrics.ts'
-import { createSharedAddressCounter, createSharedStrikes } from '../counters/shared-counters.ts'
+import {
+  createSharedAddressCounter,
+  createSharedStrikes,
+  type CounterCalls,
+} from '../counters/shared-counters.ts'
 import type { Config } from '../config/config.ts'
-import { createIpcAuthority } from '../quota/authorities/ipc.ts'
+import { createIpcAuthority, type QuotaCalls } from '../quota/authorities/ipc.ts'
 import type { RecallListener } from '../quota/protocol.ts'
 import { configNames, createServing, type Serving } from '../gateway/serving.ts'
 import { connectStore, createOutageLog, redisStores, type Stores } from '../gateway/stores.ts'
 import {
   LISTEN_FD,
+  type Lane,
   type Recall,
   type StartMessage,
   type ToSupervisor,
@@ -44,8 +49,6 @@ interface Parts {
 
 /** Without its supervisor a worker is one that nobody can stop, nor ask for quota: it ends soon. */
 const ORPHAN_DRAIN_MS = 5_000
-/** More calls than a worker ever makes. */
-const BAN_CALLS_FIRST_ID = 2 ** 52
 
 export function createWorker(channel: SupervisorChannel): Worker {
   const finished = Promise.withResolvers<number>()
@@ -103,7 +106,8 @@ function createParts(start: StartMessage, channel: SupervisorChannel): Parts {
   const log = createLog({ ...config.log, worker: number })
   const metrics = createMetrics({ version, takenAtMs, isWorker: true, ...configNames(config) })
   const told = config.store.redis === undefined ? createOutageLog(config, log) : undefined
-  const calls = createIpcCalls({
+  const calls = createIpcCalls<QuotaCalls & CounterCalls>({
+    lane: 'counts' satisfies Lane,
     send: (batch) => void channel.send(batch),
     // Twice as long as for a store on the network: nothing is lost here, only late when every core is busy.
     timeoutMs: 2 * config.store.timeoutMs,
@@ -114,10 +118,10 @@ function createParts(start: StartMessage, channel: SupervisorChannel): Parts {
     },
   })
   // Bans wait for the disk of the supervisor; quota must not wait with them.
-  const banCalls = createIpcCalls({
+  const banCalls = createIpcCalls<BanCalls>({
+    lane: 'bans' satisfies Lane,
     send: (batch) => void channel.send(batch),
     timeoutMs: config.store.timeoutMs,
-    firstId: BAN_CALLS_FIRST_ID,
   })
   const { stores, ...notices } = openWorkerStores({
     config,
@@ -144,7 +148,6 @@ function createParts(start: StartMessage, channel: SupervisorChannel): Parts {
     },
     hear: (message) => {
       if (message.kind === 'answers') {
-        // Each passes over the answers of the other.
         calls.receive(message)
         banCalls.receive(message)
       } else if (message.kind === 'recall') message.recalls.forEach(notices.recalled)
@@ -166,8 +169,8 @@ interface StoreParts {
   readonly config: Config
   readonly log: Log
   readonly metrics: Metrics
-  readonly calls: IpcCalls
-  readonly banCalls: IpcCalls
+  readonly calls: IpcCalls<QuotaCalls & CounterCalls>
+  readonly banCalls: IpcCalls<BanCalls>
   readonly channel: SupervisorChannel
 }
 
@@ -201,7 +204,11 @@ function openWorkerStores(parts: StoreParts): {
   }
 }
 
-function sharedCounters({ bans, anonymous, store }: Config, { redis }: Stores, calls: IpcCalls) {
+function sharedCounters(
+  { bans, anonymous, store }: Config,
+  { redis }: Stores,
+  calls: IpcCalls<CounterCalls>,
+) {
   const own = createCounter({
     redis: undefined,
     keyPrefix: '',

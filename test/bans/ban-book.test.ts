@@ -6,9 +6,11 @@ import { createBanBook, type BanBook } from '../../src/bans/ban-book.ts'
 import { createRedisBanStore } from '../../src/bans/ban-store-redis.ts'
 import { createSqliteBanStore } from '../../src/bans/ban-store-sqlite.ts'
 import { createMemoryBanStore, type BanStore } from '../../src/bans/ban-store.ts'
+import { serversAt } from '../support/redis-servers.ts'
 import { connectRedis } from '../../src/redis/redis.ts'
 import type { RedisStore } from '../../src/redis/store.ts'
 import { createStrikes, type Strikes } from '../../src/bans/strikes.ts'
+import { strikeCounter } from '../support/strike-counter.ts'
 import { startRedisServer, type RedisServer } from '../support/redis-server.ts'
 
 const minute = 60_000
@@ -50,7 +52,7 @@ function open(store: BanStore, { clock = { nowMs: startMs }, loadTimeoutMs = 500
     observer: seen,
     now: () => clock.nowMs,
     createStrikes: (onBan) =>
-      (strikes = createStrikes({ policy, redis: undefined, prefix: 't', timeoutMs: 100, onBan })),
+      (strikes = createStrikes({ policy, counter: strikeCounter(policy), onBan })),
   })
   closings.push(() => book.close())
   return { book, seen, clock, settled: async () => strikes?.settled() }
@@ -172,7 +174,7 @@ describe('ban books on one Redis', () => {
   afterAll(() => server.stop())
 
   const gateway = async ({ clock = { nowMs: startMs }, reloadMs = 30_000 } = {}) => {
-    const redis: RedisStore = connectRedis({ url: server.url, timeoutMs: 200 })
+    const redis: RedisStore = connectRedis({ servers: serversAt(server.url), timeoutMs: 200 })
     closings.push(() => redis.close())
     await until(() => expect(redis.available).toBe(true))
     const opened = open(createRedisBanStore(redis, 't', reloadMs), { clock })
@@ -323,7 +325,7 @@ describe('ban books on one Redis', () => {
 
   it('start without a Redis that is down, and merge what it holds when it is there', async () => {
     await server.kill()
-    const redis = connectRedis({ url: server.url, timeoutMs: 100 })
+    const redis = connectRedis({ servers: serversAt(server.url), timeoutMs: 100 })
     closings.push(() => redis.close())
     const { book } = open(createRedisBanStore(redis, 't'), { loadTimeoutMs: 50 })
     await book.ready()

@@ -1,11 +1,14 @@
 import { setImmediate as immediate, setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
+import { serversAt } from '../support/redis-servers.ts'
 import { connectRedis } from '../../src/redis/redis.ts'
 import type { RedisStore } from '../../src/redis/store.ts'
 import { createStrikes, type Strikes } from '../../src/bans/strikes.ts'
+import { strikeCounter } from '../support/strike-counter.ts'
 import { startRedisServer, type RedisServer } from '../support/redis-server.ts'
 
 const policy = { strikes: 5, withinMs: 60_000 }
+const brief = { strikes: 5, withinMs: 500 }
 const repeat = (strikes: Strikes, keyId: string, times: number) => {
   for (let i = 0; i < times; i++) strikes.strike(keyId)
 }
@@ -13,7 +16,7 @@ const repeat = (strikes: Strikes, keyId: string, times: number) => {
 describe('strikes in memory', () => {
   const create = (more: object = {}) => {
     const onBan = vi.fn()
-    const options = { policy, redis: undefined, prefix: 't', timeoutMs: 100, onBan, ...more }
+    const options = { policy, counter: strikeCounter(policy), onBan, ...more }
     return { strikes: createStrikes(options), onBan }
   }
 
@@ -81,7 +84,7 @@ describe('strikes in memory', () => {
   })
 
   it('are counted per key, and are forgotten when their time is over', async () => {
-    const { strikes, onBan } = create({ policy: { strikes: 5, withinMs: 500 } })
+    const { strikes, onBan } = create({ policy: brief, counter: strikeCounter(brief) })
     repeat(strikes, 'a', 4)
     repeat(strikes, 'b', 4)
     await strikes.settled()
@@ -112,12 +115,16 @@ describe('strikes in Redis', () => {
   afterAll(() => server.stop())
 
   const create = async (onBan: (keyId: string) => void, timeoutMs = 100, counted = policy) => {
-    const redis = connectRedis({ url: server.url, timeoutMs })
+    const redis = connectRedis({ servers: serversAt(server.url), timeoutMs })
     stores.push(redis)
     await vi.waitFor(() => expect(redis.available).toBe(true), 5000)
     return {
       redis,
-      strikes: createStrikes({ policy: counted, redis, prefix: 't', timeoutMs, onBan }),
+      strikes: createStrikes({
+        policy: counted,
+        counter: strikeCounter(counted, redis, timeoutMs),
+        onBan,
+      }),
     }
   }
 

@@ -1,5 +1,6 @@
 import * as fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { serversAt } from '../support/redis-servers.ts'
 import { connectRedis } from '../../src/redis/redis.ts'
 import type { RedisStore } from '../../src/redis/store.ts'
 import type { Hold, TakeReply, TakeRequest } from '../../src/quota/protocol.ts'
@@ -68,7 +69,7 @@ describe('take.lua and transition.ts', () => {
   let run = 0
   beforeAll(async () => {
     server = await startRedisServer()
-    store = connectRedis({ url: server.url, timeoutMs: 5000 })
+    store = connectRedis({ servers: serversAt(server.url), timeoutMs: 5000 })
     await until(() => store.available)
   })
   afterAll(async () => {

@@ -1,6 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { serversAt } from '../support/redis-servers.ts'
 import { connectRedis } from '../../src/redis/redis.ts'
-import { StoreUnavailable, type RedisStore } from '../../src/redis/store.ts'
+import { StoreUnavailable } from '../../src/rules/store-unavailable.ts'
+import type { RedisStore } from '../../src/redis/store.ts'
 import { createRedisAuthority, quotaKey } from '../../src/quota/authorities/redis.ts'
 import type { Authority } from '../../src/quota/protocol.ts'
 import { controlledRedisAuthority, START_MS, until } from '../support/controlled-authority.ts'
@@ -9,7 +11,7 @@ import { authorityContract } from './authority.ts'
 
 authorityContract('Redis', async () => {
   const server = await startRedisServer()
-  const store = connectRedis({ url: server.url, timeoutMs: 2000 })
+  const store = connectRedis({ servers: serversAt(server.url), timeoutMs: 2000 })
   await until(() => store.available)
   return {
     create: (time) => controlledRedisAuthority(store, { time, prefix: 'contract' }),
@@ -28,7 +30,7 @@ describe('the hash of a client in Redis', () => {
 
   beforeAll(async () => {
     server = await startRedisServer()
-    store = connectRedis({ url: server.url, timeoutMs: 2000 })
+    store = connectRedis({ servers: serversAt(server.url), timeoutMs: 2000 })
     await until(() => store.available)
     authority = controlledRedisAuthority(store, { time, prefix: 'hash' })
   })

@@ -14,8 +14,9 @@ import {
   type CallHandlers,
   type IpcCalls,
 } from '../../src/ipc/calls.ts'
+import type { SharedCalls } from '../../src/workers/messages.ts'
 import { createCounter } from '../../src/counters/counter.ts'
-import { StoreUnavailable } from '../../src/redis/store.ts'
+import { StoreUnavailable } from '../../src/rules/store-unavailable.ts'
 import {
   createSharedAddressCounter,
   createSharedStrikes,
@@ -29,7 +30,7 @@ afterEach(() => {
 const refuse = () => {
   throw new Error('not asked for here')
 }
-const noHandlers: CallHandlers = {
+const noHandlers: CallHandlers<SharedCalls> = {
   take: refuse,
   addStrikes: refuse,
   countAddress: refuse,
@@ -39,19 +40,20 @@ const noHandlers: CallHandlers = {
 }
 
 /** Both ends of a channel that clones what passes; the far end answers unless frozen, and shows the batches it got. */
-function link(handlers: Partial<CallHandlers>, timeoutMs = 10_000) {
+function link(handlers: Partial<CallHandlers<SharedCalls>>, timeoutMs = 10_000) {
   const { port1, port2 } = new MessageChannel()
   ports.push(port1, port2)
   const states: boolean[] = []
   const batches: CallBatch[] = []
   let held: CallBatch[] | undefined
-  const calls = createIpcCalls({
+  const calls = createIpcCalls<SharedCalls>({
+    lane: 'counts',
     send: (batch) => port1.postMessage(batch),
     timeoutMs,
     onState: (available) => states.push(available),
   })
   const answer = async (batch: CallBatch): Promise<void> =>
-    port2.postMessage(await answerCalls({ ...noHandlers, ...handlers }, batch))
+    port2.postMessage(await answerCalls<SharedCalls>({ ...noHandlers, ...handlers }, batch))
   port1.on('message', (answers: AnswerBatch) => calls.receive(answers))
   port2.on('message', (batch: CallBatch) => {
     batches.push(batch)
@@ -71,7 +73,10 @@ function link(handlers: Partial<CallHandlers>, timeoutMs = 10_000) {
   }
 }
 
-const countAll = (): { handler: CallHandlers['addStrikes']; counts: Map<string, number> } => {
+const countAll = (): {
+  handler: CallHandlers<SharedCalls>['addStrikes']
+  counts: Map<string, number>
+} => {
   const counts = new Map<string, number>()
   return {
     counts,
@@ -82,7 +87,8 @@ const countAll = (): { handler: CallHandlers['addStrikes']; counts: Map<string, 
     },
   }
 }
-const add = (calls: IpcCalls, keyId: string) => calls.call('addStrikes', { keyId, points: 1 })
+const add = (calls: IpcCalls<SharedCalls>, keyId: string) =>
+  calls.call('addStrikes', { keyId, points: 1 })
 
 describe('calls over IPC', () => {
   it('send what is asked in one turn as one message, and what comes meanwhile as the next', async () => {

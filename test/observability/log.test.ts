@@ -6,7 +6,7 @@ import { afterEach, describe, expect, it } from 'vitest'
 import {
   createLog,
   type Log,
-  type LoggedExchange,
+  type AccessRecord,
   type LogOptions,
 } from '../../src/observability/log.ts'
 
@@ -23,7 +23,7 @@ const parse = (line: string | undefined): Line => JSON.parse(line ?? 'null') as 
 const times = { totalMs: 4.7, upstreamMs: 4.5765432 }
 const window = { limit: 300, resetAtSeconds: 1_800_000_000, resetAfterSeconds: 10 }
 
-const exchange = (more: Partial<LoggedExchange> & { method?: string } = {}): LoggedExchange => ({
+const exchange = (more: Partial<AccessRecord> & { method?: string } = {}): AccessRecord => ({
   id: '0123456789abcdef',
   request: { method: more.method ?? 'GET' },
   clientAddress: '192.0.2.17',
@@ -40,12 +40,10 @@ const exchange = (more: Partial<LoggedExchange> & { method?: string } = {}): Log
   ...more,
 })
 
-const caller = (clientId: string): LoggedExchange['caller'] => ({
+const caller = (clientId: string): AccessRecord['caller'] => ({
   clientId,
   plan: 'pro',
   keyId: `${clientId}-1`,
-  limits: { perMinute: 300, perDay: 10_000 },
-  policy: '',
 })
 
 describe('the access line', () => {

@@ -2,6 +2,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { OutageMode } from '../../src/config/config.ts'
+import { serversAt } from '../support/redis-servers.ts'
 import { connectRedis } from '../../src/redis/redis.ts'
 import type { RedisStore } from '../../src/redis/store.ts'
 import { quotaKey } from '../../src/quota/authorities/redis.ts'
@@ -36,7 +37,7 @@ describe('a lessee of a real Redis', () => {
   const boot = async (outage: OutageMode = 'local') => {
     const states: boolean[] = []
     const store = connectRedis({
-      url: server.url,
+      servers: serversAt(server.url),
       timeoutMs: TIMEOUT_MS,
       onState: (available) => states.push(available),
     })
@@ -213,7 +214,7 @@ describe('a lessee of a real Redis', () => {
 
   it('decides without delay when Redis is not there from the start, and finds it later', async () => {
     await server.kill()
-    const store = connectRedis({ url: server.url, timeoutMs: TIMEOUT_MS })
+    const store = connectRedis({ servers: serversAt(server.url), timeoutMs: TIMEOUT_MS })
     const authority = controlledRedisAuthority(store, { time: { ms: START_MS }, prefix: 't' })
     const options = { authority, processId: 'early', clock }
     const lessee = createLessee({ ...options, outage: 'closed' })

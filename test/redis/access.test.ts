@@ -3,9 +3,11 @@ import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { createCounter } from '../../src/counters/counter.ts'
+import { serversAt } from '../support/redis-servers.ts'
 import { connectRedis } from '../../src/redis/redis.ts'
 import { createRedisBanStore } from '../../src/bans/ban-store-redis.ts'
-import { StoreUnavailable, type RedisStore } from '../../src/redis/store.ts'
+import { StoreUnavailable } from '../../src/rules/store-unavailable.ts'
+import type { RedisStore } from '../../src/redis/store.ts'
 import { createRedisAuthority } from '../../src/quota/authorities/redis.ts'
 import { until } from '../support/controlled-authority.ts'
 import { startRedisServer, type RedisServer } from '../support/redis-server.ts'
@@ -44,7 +46,7 @@ describe('a user with the rights that the configuration file lists', () => {
     const login = `${encodeURIComponent(USER)}:${encodeURIComponent(PASSWORD)}`
     states = []
     store = connectRedis({
-      url: `redis://${login}@127.0.0.1:${server.port}`,
+      servers: serversAt(`redis://${login}@127.0.0.1:${server.port}`),
       timeoutMs: 1_000,
       onState: (available, cause) => states.push(available ? 'up' : cause),
     })
@@ -167,7 +169,7 @@ describe('a user with the rights that the configuration file lists', () => {
     await store.close()
     states = []
     store = connectRedis({
-      url: `redis://gate%3Away:wrong@127.0.0.1:${server.port}`,
+      servers: serversAt(`redis://gate%3Away:wrong@127.0.0.1:${server.port}`),
       timeoutMs: 1_000,
       onState: (available, cause) => states.push(available ? 'up' : cause),
     })

@@ -1,11 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { connectRedis } from '../../src/redis/redis.ts'
-import {
-  StoreUnavailable,
-  type RedisScript,
-  type RedisStore,
-} from '../../src/redis/store.ts'
+import { StoreUnavailable } from '../../src/rules/store-unavailable.ts'
+import type { RedisScript, RedisStore } from '../../src/redis/store.ts'
 import { until } from '../support/controlled-authority.ts'
 import { isMaster } from '../support/redis-shared.ts'
 import { startRedisCluster, type RedisCluster } from '../support/redis-cluster.ts'

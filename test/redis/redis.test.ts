@@ -1,8 +1,10 @@
 import { connect, createServer, type AddressInfo } from 'node:net'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { serversAt } from '../support/redis-servers.ts'
 import { connectRedis } from '../../src/redis/redis.ts'
-import { StoreUnavailable, type RedisStore } from '../../src/redis/store.ts'
+import { StoreUnavailable } from '../../src/rules/store-unavailable.ts'
+import type { RedisStore } from '../../src/redis/store.ts'
 import { until } from '../support/controlled-authority.ts'
 import { startRedisServer, type RedisServer } from '../support/redis-server.ts'
 
@@ -14,7 +16,7 @@ describe('the Redis store', () => {
     server = await startRedisServer()
     states = []
     store = connectRedis({
-      url: server.url,
+      servers: serversAt(server.url),
       timeoutMs: 150,
       onState: (available) => states.push(available),
     })
@@ -97,7 +99,7 @@ describe('the Redis store', () => {
     })
     await new Promise<void>((resolve) => address.listen(0, '127.0.0.1', resolve))
     const url = `redis://127.0.0.1:${(address.address() as AddressInfo).port}`
-    const moved = connectRedis({ url, timeoutMs: 150 })
+    const moved = connectRedis({ servers: serversAt(url), timeoutMs: 150 })
     await until(() => moved.available)
     await moved.hset('hash', 'where', 'old')
     server.cli('REPLICAOF', '127.0.0.1', String(master.port))
@@ -112,7 +114,7 @@ describe('the Redis store', () => {
   it('never shows the password of its address', async () => {
     const locked = await startRedisServer('--requirepass', 'correct-horse')
     const wrong = connectRedis({
-      url: `redis://:wrong-horse@127.0.0.1:${locked.port}`,
+      servers: serversAt(`redis://:wrong-horse@127.0.0.1:${locked.port}`),
       timeoutMs: 150,
     })
     await sleep(300)
@@ -122,7 +124,7 @@ describe('the Redis store', () => {
     expect(String(fault) + JSON.stringify(fault)).not.toContain('horse')
     await wrong.close()
     const right = connectRedis({
-      url: `redis://:correct-horse@127.0.0.1:${locked.port}/2`,
+      servers: serversAt(`redis://:correct-horse@127.0.0.1:${locked.port}/2`),
       timeoutMs: 150,
     })
     await until(() => right.available)

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { QuotaView } from '../../src/quota/protocol.ts'
+import type { QuotaView } from '../../src/rules/quota-headers.ts'
 import {
   anonymousHeaders,
   banHeaders,

@@ -2,12 +2,12 @@
  * What truly happened, and the invariants. The ledger sees every call as the authority carries it out, every answer as it
  * reaches a process and every decision as a request gets it; it throws at the first that breaks the protocol.
  */
+import type { QuotaView } from '../../src/rules/quota-headers.ts'
 import {
   DAY_MS,
   MINUTE_MS,
   type Hold,
   type QuotaDecision,
-  type QuotaView,
   type TakeReply,
   type TakeRequest,
 } from '../../src/quota/protocol.ts'

@@ -11,6 +11,7 @@ import { pathToFileURL } from 'node:url'
 import { isDeepStrictEqual } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { RedisStore } from '../../src/redis/store.ts'
+import { serversAt } from '../support/redis-servers.ts'
 import { connectRedis } from '../../src/redis/redis.ts'
 import { createMemoryAuthority } from '../../src/quota/authorities/memory.ts'
 import { createLessee } from '../../src/quota/lessee/lessee.ts'
@@ -346,7 +347,7 @@ async function answeredAlike(
   server: RedisServer,
   { name, mutant }: { name: string; mutant: Replacement | undefined },
 ): Promise<number> {
-  const store = connectRedis({ url: server.url, timeoutMs: 20_000 })
+  const store = connectRedis({ servers: serversAt(server.url), timeoutMs: 20_000 })
   try {
     await until(() => store.available)
     const mutated: RedisStore = {

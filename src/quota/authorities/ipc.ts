@@ -1,8 +1,13 @@
 /** The embedded authority of the supervisor, as its workers reach it. */
-import { StoreUnavailable } from '../../redis/store.ts'
+import { StoreUnavailable } from '../../rules/store-unavailable.ts'
 import type { IpcCalls } from '../../ipc/calls.ts'
 import type { QuotaObserver } from '../observer.ts'
-import type { Authority, RecallListener } from '../protocol.ts'
+import type { Authority, RecallListener, TakeReply, TakeRequest } from '../protocol.ts'
+
+/** What the lessee of a worker asks of the supervisor. */
+export interface QuotaCalls {
+  take(request: TakeRequest): TakeReply
+}
 
 /**
  * onRecall: registers the listener of the supervisor's recalls.
@@ -13,7 +18,7 @@ export function createIpcAuthority({
   onRecall,
   observe,
 }: {
-  calls: IpcCalls
+  calls: IpcCalls<QuotaCalls>
   onRecall(listener: RecallListener): void
   observe?: Pick<QuotaObserver, 'storeCall'>
 }): Authority {

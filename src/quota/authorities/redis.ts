@@ -1,6 +1,7 @@
 /** The authority shared by all hosts: one Lua script on one hash per client. */
 import { readFileSync } from 'node:fs'
-import { StoreUnavailable, type RedisStore, type ScriptReply } from '../../redis/store.ts'
+import { StoreUnavailable } from '../../rules/store-unavailable.ts'
+import type { RedisStore, ScriptReply } from '../../redis/store.ts'
 import type { QuotaObserver } from '../observer.ts'
 import type { Authority, TakeReply, TakeRequest, TakeStatus } from '../protocol.ts'
 

@@ -1,6 +1,10 @@
 /** What outlives the process of the embedded authority: each client's tokens handed out in the windows that still run. */
 import { DAY_MS } from '../protocol.ts'
-import { emptyClientState, EXPIRY_AFTER_DAY_MS, type ClientState } from '../authorities/transition.ts'
+import {
+  emptyClientState,
+  EXPIRY_AFTER_DAY_MS,
+  type ClientState,
+} from '../authorities/transition.ts'
 
 export interface KeptCounters {
   readonly client: string

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { parseRedisUrl } from '../../src/rules/redis-url.ts'
+import { parseRedisUrl } from '../../src/config/redis-url.ts'
 
 const plain = {
   host: 'cache',

@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process'
 import { describe, expect, it } from 'vitest'
 
-const module = (name: string): string => new URL(`../../src/${name}`, import.meta.url).href
+const module = (name: string): string => new URL(`../../src/redis/${name}`, import.meta.url).href
 
 /** Runs the lines in a process of its own and returns what they print; `isFast()` tells the form of String.prototype. */
 function run(lines: string): string {

@@ -5,7 +5,7 @@ import {
   formatSizeBytes,
   parseDurationMs,
   parseSizeBytes,
-} from '../../src/rules/durations.ts'
+} from '../../src/config/durations.ts'
 
 describe('durations', () => {
   it.each([

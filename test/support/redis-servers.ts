@@ -1,0 +1,18 @@
+/** One server as the configuration has it, from the URL that a test's own redis-server is reached by. */
+import type { RedisConfig } from '../../src/config/config.ts'
+import { parseRedisUrl } from '../../src/config/redis-url.ts'
+
+const systemTrust = {
+  caFile: undefined,
+  certFile: undefined,
+  keyFile: undefined,
+  serverName: undefined,
+}
+
+export function serversAt(url: string): RedisConfig {
+  const read = parseRedisUrl(url)
+  if (read === undefined) throw new Error(`${url} is no Redis URL`)
+  const { host, port, db, username, password, tls } = read
+  const address = { host, port }
+  return { kind: 'server', address, db, username, password, tls: tls ? systemTrust : undefined }
+}

@@ -1,0 +1,12 @@
+/** The counter under strikes, as a gateway makes it: of this process, or of all on one Redis. */
+import { createCounter, type Counter } from '../../src/counters/counter.ts'
+import type { RedisStore } from '../../src/redis/store.ts'
+
+export function strikeCounter(
+  policy: { readonly strikes: number; readonly withinMs: number },
+  redis?: RedisStore,
+  timeoutMs = 100,
+): Counter {
+  const { strikes: points, withinMs: lifetimeMs } = policy
+  return createCounter({ redis, keyPrefix: 't:strikes', points, lifetimeMs, timeoutMs })
+}
