@@ -200,7 +200,7 @@ async function families(): Promise<Map<string, Set<string>>> {
     method: 'GET',
     status: 200,
     gatewaySeconds: 0.001,
-    upstreamSeconds: 0.001,
+    backendSeconds: 0.001,
     refusal: undefined,
     deprecated: true,
   })

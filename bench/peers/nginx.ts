@@ -88,7 +88,7 @@ function withLimits(files: Files, plan: string): string {
     http: `lua_package_path "${files.directory}/?.lua;${import.meta.dirname}/?.lua;;";
   init_by_lua_block { admit = require("nginx-limits").admit }
   log_format access escape=json '{"time":"$time_iso8601","address":"$remote_addr","client":"$client","method":"$request_method",'
-    '"path":"$uri","status":$status,"bytes":$body_bytes_sent,"seconds":$request_time,"upstreamSeconds":"$upstream_response_time"}';
+    '"path":"$uri","status":$status,"bytes":$body_bytes_sent,"seconds":$request_time,"backendSeconds":"$upstream_response_time"}';
   access_log ${files.directory}/${files.name}.log access buffer=64k flush=1s;`,
     location: `set $client "";
       access_by_lua_block { return admit() }

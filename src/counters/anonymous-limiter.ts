@@ -10,7 +10,7 @@ export interface AnonymousView {
   readonly resetAtSeconds: number
   /** Whole seconds until then, rounded up, at least 1. */
   readonly resetAfterSeconds: number
-  /** From count: this request is over the limit. From look: the next one would be. */
+  /** From count: this request is over the limit. From peek: the next one would be. */
   readonly exceeded: boolean
 }
 
@@ -18,7 +18,7 @@ export interface AnonymousLimiter {
   /** Charges one request to the address (any text that names it). Never rejects. */
   count(address: string): Promise<AnonymousView>
   /** Where the address stands, charging nothing. Never rejects. */
-  look(address: string): Promise<AnonymousView>
+  peek(address: string): Promise<AnonymousView>
 }
 
 export interface AddressCount {
@@ -70,7 +70,7 @@ export function createAddressCounter(options: {
     return window
   }
   const keyFor = async ({ counter, addresses }: Window, address: string): Promise<string> => {
-    if (addresses < maxAddresses || (await counter.look(address)) !== undefined) return address
+    if (addresses < maxAddresses || (await counter.peek(address)) !== undefined) return address
     const bucket = Number.parseInt(hash('sha256', address, 'hex').slice(0, 8), 16) % overflowBuckets
     // No address contains a space.
     return `bucket ${bucket}`
@@ -82,7 +82,7 @@ export function createAddressCounter(options: {
       const at = windowAt(nowMs)
       const { minute } = at
       const key = await keyFor(at, address)
-      if (points === 0) return { minute, total: (await at.counter.look(key)) ?? 0 }
+      if (points === 0) return { minute, total: (await at.counter.peek(key)) ?? 0 }
       const seconds = Math.ceil(((minute + 1) * MINUTE_MS - nowMs) / 1000)
       const { total, isNew } = await at.counter.add({ key, points, seconds })
       if (isNew) at.addresses++
@@ -114,7 +114,7 @@ export function createAnonymousLimiter(options: {
       const counted = await counter.add({ address, points: 1 })
       return view(counted, counted.total > perMinute)
     },
-    look: async (address) => {
+    peek: async (address) => {
       const counted = await counter.add({ address, points: 0 })
       return view(counted, counted.total >= perMinute)
     },

@@ -90,7 +90,7 @@ export interface WindowCounter {
     readonly seconds: number
   }): Promise<{ readonly total: number; readonly isNew: boolean }>
   /** The total; undefined for a key not yet counted. */
-  look(key: string): Promise<number | undefined>
+  peek(key: string): Promise<number | undefined>
 }
 
 export function createWindowCounter(points: number): WindowCounter {
@@ -100,6 +100,6 @@ export function createWindowCounter(points: number): WindowCounter {
       const { consumedPoints } = await consume(memory, count)
       return { total: consumedPoints, isNew: consumedPoints === count.points }
     },
-    look: async (key) => (await memory.get(key))?.consumedPoints,
+    peek: async (key) => (await memory.get(key))?.consumedPoints,
   }
 }

@@ -29,12 +29,12 @@ interface Waiting {
   resolve(counted: CountedAddress): void
 }
 
-/** What strangers may cost the supervisor: so many questions a second and worker. */
+/** What anonymous may cost the supervisor: so many questions a second and worker. */
 const ASKED_PER_SECOND = 5_000
 const MAX_EXHAUSTED = 100_000
 
 /**
- * Requests without a credential over all workers. Strangers must not be able to wear out the supervisor: an address at its
+ * Requests without a credential over all workers. Anonymous callers must not be able to wear out the supervisor: an address at its
  * limit is answered from memory until the minute ends, what one address sends while a question is under way goes together
  * in the next, and past a number of questions a second the others are counted by `own`, for this worker alone.
  */

@@ -8,12 +8,12 @@ export type ForwarderOptions = Pick<Config['upstream'], 'urls' | 'connections' |
 export const maxAnswerHeadBytes = 32 * 1024
 
 /** The error's code, else its name. */
-export function upstreamErrorCode(error: Error): string {
+export function backendErrorCode(error: Error): string {
   return 'code' in error && typeof error.code === 'string' ? error.code : error.name
 }
 
 /** For the log: code and message, never the request's content. */
 export function errorText(error: Error): string {
-  const code = upstreamErrorCode(error)
+  const code = backendErrorCode(error)
   return error.message.includes(code) ? error.message : `${code}: ${error.message}`
 }

@@ -1,12 +1,12 @@
 /** The seam between the pipeline and an engine that carries a request to a backend. Types only. */
 import type { Duplex } from 'node:stream'
 import type { IncomingMessage } from 'node:http'
-import type { UpstreamFailureKind } from '../rules/upstream-failure.ts'
+import type { BackendFailureKind } from '../rules/backend-failure.ts'
 
-export type { UpstreamFailureKind }
+export type { BackendFailureKind }
 
-export interface UpstreamFailure {
-  readonly kind: UpstreamFailureKind
+export interface BackendFailure {
+  readonly kind: BackendFailureKind
   /** For the log only. */
   readonly cause: string
 }
@@ -18,7 +18,7 @@ export interface ForwardSink {
   /** A piece of the body; false asks the engine to pause until resume() of the handle. */
   data(chunk: Buffer): boolean
   end(): void
-  fail(failure: UpstreamFailure): void
+  fail(failure: BackendFailure): void
 }
 
 export interface ForwardJob {
@@ -67,6 +67,6 @@ export interface Upgrader {
    * Resolves when the tunnel has closed. `established` is called once the backend answered 101.
    * A backend that does not upgrade, or fails before that, is told by the result, with nothing yet written to the client's socket.
    */
-  upgrade(job: UpgradeJob, established: () => void): Promise<UpstreamFailure | undefined>
+  upgrade(job: UpgradeJob, established: () => void): Promise<BackendFailure | undefined>
   close(): Promise<void>
 }

@@ -1,7 +1,7 @@
 /** The client's request body as a stream of its own: counted, read on demand, and never destroying the client's request. */
 import type { IncomingMessage } from 'node:http'
 import { Readable } from 'node:stream'
-import { ownFailureCodes } from '../rules/upstream-failure.ts'
+import { ownFailureCodes } from '../rules/backend-failure.ts'
 
 /** Carries one of ownFailureCodes. */
 class RequestBodyError extends Error {

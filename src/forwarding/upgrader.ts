@@ -2,10 +2,10 @@
 import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
-import { neverReached, upstreamFailureKind } from '../rules/upstream-failure.ts'
+import { neverReached, backendFailureKind } from '../rules/backend-failure.ts'
 import { createBackendRotation } from '../backends/balancer.ts'
-import { errorText, upstreamErrorCode, type ForwarderOptions } from './engine.ts'
-import type { UpgradeJob, Upgrader, UpstreamFailure } from './forwarder.ts'
+import { errorText, backendErrorCode, type ForwarderOptions } from './engine.ts'
+import type { UpgradeJob, Upgrader, BackendFailure } from './forwarder.ts'
 import { createHttpProxyBackend, upgradeThroughHttpProxy } from './http-proxy-3/http-proxy.ts'
 import type { HttpProxyBackend } from './http-proxy-3/http-proxy.ts'
 
@@ -72,7 +72,7 @@ function shakeHands(
   { request, socket: client, head, target, headers }: UpgradeJob,
   backend: HttpProxyBackend,
   { connectMs, responseMs }: { connectMs: number; responseMs: number },
-): Promise<Handshake | UpstreamFailure> {
+): Promise<Handshake | BackendFailure> {
   return new Promise((resolve) => {
     const early = [head]
     let earlyBytes = head.length
@@ -84,14 +84,14 @@ function shakeHands(
     const leave = (): void => fail('client_gone', 'the client left during the handshake')
     // Reading is the only way to notice that the client has left.
     client.on('data', keepEarly).once('end', leave).once('close', leave)
-    const settle = (outcome: Handshake | UpstreamFailure): void => {
+    const settle = (outcome: Handshake | BackendFailure): void => {
       clearTimeout(clock)
       client.off('data', keepEarly).off('end', leave).off('close', leave)
       client.pause()
       if ('kind' in outcome) endRequest()
       resolve(outcome)
     }
-    const fail = (kind: UpstreamFailure['kind'], cause: string): void => settle({ kind, cause })
+    const fail = (kind: BackendFailure['kind'], cause: string): void => settle({ kind, cause })
     const clock = setTimeout(() => fail('response_timeout', 'no answer in time'), responseMs)
     const endRequest = upgradeThroughHttpProxy(
       {
@@ -105,7 +105,7 @@ function shakeHands(
         upgraded: (answer, socket) => settle({ answer, socket, early: Buffer.concat(early) }),
         refused: (answer) => fail('broken', `status ${answer.statusCode} instead of 101`),
         error: (error) => {
-          const kind = upstreamFailureKind(upstreamErrorCode(error), !isConnectError(error))
+          const kind = backendFailureKind(backendErrorCode(error), !isConnectError(error))
           fail(kind, errorText(error))
         },
       },

@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { AnonymousLimiter } from '../counters/anonymous-limiter.ts'
 import type { BanBook } from '../bans/ban-book.ts'
 import { createConnections } from '../listeners/connections.ts'
-import type { Forwarder, UpstreamFailure, Upgrader } from '../forwarding/forwarder.ts'
+import type { Forwarder, BackendFailure, Upgrader } from '../forwarding/forwarder.ts'
 import type { JwtVerifier } from '../credentials/jwt-verifier.ts'
 import type { KeyRing } from '../credentials/key-ring.ts'
 import type { Log } from '../observability/log.ts'
@@ -30,7 +30,7 @@ import { createForward } from '../pipeline/forward.ts'
 import { createMatchRoute } from '../pipeline/match-route.ts'
 import { createRecord } from '../pipeline/record.ts'
 import { createRefuseUnparsed } from '../pipeline/refuse-unparsed.ts'
-import { createTakeQuota, giveBack } from '../pipeline/take-quota.ts'
+import { createTakeQuota, refund } from '../pipeline/take-quota.ts'
 import { createUpgrade } from '../pipeline/upgrade.ts'
 import { respond, responseOnSocket } from '../pipeline/respond.ts'
 
@@ -71,12 +71,12 @@ export function createFrontDoor(config: Config, parts: FrontDoorParts): FrontDoo
     connections,
     clientAddress,
     requestId,
-    cancel: (exchange) => giveBack(lessee, exchange),
+    cancel: (exchange) => refund(lessee, exchange),
     record: createRecord({ log, metrics }),
   })
   let draining = false
   const tellAnonymous = async (exchange: Exchange): Promise<void> => {
-    exchange.quotaHeaders = anonymousHeaders(await anonymous.look(exchange.addressKey))
+    exchange.quotaHeaders = anonymousHeaders(await anonymous.peek(exchange.addressKey))
   }
   const stages = createStages(config, parts)
   const handle = createPipeline({
@@ -98,11 +98,11 @@ export function createFrontDoor(config: Config, parts: FrontDoorParts): FrontDoo
     urlBytes: config.server.limits.urlBytes,
     headers: async (socket) => {
       const { key } = clientAddress(socket.remoteAddress ?? '', undefined)
-      return ['X-Request-Id', requestId(undefined), ...anonymousHeaders(await anonymous.look(key))]
+      return ['X-Request-Id', requestId(undefined), ...anonymousHeaders(await anonymous.peek(key))]
     },
-    cancel: (exchange) => giveBack(lessee, exchange),
+    cancel: (exchange) => refund(lessee, exchange),
     onRefused: (socket, refusal) => {
-      metrics.refusedUnparsed(refusal.refusal)
+      metrics.refusedUnparsed(refusal.code)
       log.clientError({ address: socket.remoteAddress ?? '', code: refusal.cause ?? '' })
     },
   })
@@ -159,7 +159,7 @@ export function createFrontDoor(config: Config, parts: FrontDoorParts): FrontDoo
       const cutOff = connections.inFlight.length
       // A copy, since answering and destroying ends them.
       for (const exchange of connections.inFlight.slice()) {
-        if (exchange.upstream?.abort() === false) giveBack(lessee, exchange)
+        if (exchange.forwarding?.abort() === false) refund(lessee, exchange)
         if (exchange.status === 0)
           respond(exchange, refuse('service_unavailable', { cause: 'drained' }))
         else exchange.request.socket.destroy()
@@ -178,9 +178,9 @@ export function createFrontDoor(config: Config, parts: FrontDoorParts): FrontDoo
 function createStages(config: Config, parts: FrontDoorParts) {
   const { log, metrics, lessee, bans } = parts
   const epochMs = (): number => Date.now()
-  const onFailure = (exchange: Exchange, { kind, cause }: UpstreamFailure): void => {
-    metrics.upstreamFailed(kind)
-    log.upstreamFailed({ id: exchange.id, kind, cause })
+  const onFailure = (exchange: Exchange, { kind, cause }: BackendFailure): void => {
+    metrics.backendFailed(kind)
+    log.backendFailed({ id: exchange.id, kind, cause })
   }
   return {
     checkFraming: createCheckFraming(config.server.limits),

@@ -14,7 +14,7 @@ export const gatewayBounds = [
 ] as const
 
 /** Bounds for the backend's time: 0.5 ms to 30 s. */
-export const upstreamBounds = [
+export const backendBounds = [
   0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30,
 ] as const
 

@@ -1,37 +1,18 @@
 /** Every line the gateway logs, as a named method: one JSON object per line, without credentials or queries. */
-import type { IncomingMessage } from 'node:http'
 import { pid } from 'node:process'
 import { pino, type Logger } from 'pino'
 import type { LogLevel, OutageMode } from '../config/config.ts'
-import type { QuotaView } from '../rules/quota-headers.ts'
+import type { AccessRecord } from './access-record.ts'
 import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
-import type { UpstreamFailureKind } from '../forwarding/forwarder.ts'
+import type { BackendFailureKind } from '../forwarding/forwarder.ts'
 import { createLineBudget, type LineBudget } from './line-budget.ts'
 import { createLogDestination, type LogDestination } from './log-destination.ts'
 import { plainPath, plainText } from './log-text.ts'
 
-/** One request, as its line tells it. Strings from clients may hold anything: they are cut and escaped here. */
-export interface AccessRecord {
-  readonly id: string
-  readonly clientAddress: string
-  readonly caller:
-    { readonly clientId: string; readonly keyId: string; readonly plan: string } | undefined
-  readonly request: Pick<IncomingMessage, 'method'>
-  readonly bodyBytes: number
-  readonly path: string | undefined
-  readonly route: { readonly name: string } | undefined
-  readonly quota: QuotaView | undefined
-  readonly degraded: boolean
-  readonly responseBytes: number
-  readonly status: number
-  readonly refusal: RefusalCode | undefined
-  readonly cause: string | undefined
-}
-
 export interface ExchangeTimes {
   readonly totalMs: number
   /** undefined when no backend was asked. */
-  readonly upstreamMs: number | undefined
+  readonly backendMs: number | undefined
 }
 
 export interface Log {
@@ -54,7 +35,7 @@ export interface Log {
   /** Quota counters can no longer be kept in store.file; they go on in memory, until countersKept. */
   countersNotKept(error: unknown): void
   countersKept(): void
-  upstreamFailed(line: { id: string; kind: UpstreamFailureKind; cause: string }): void
+  backendFailed(line: { id: string; kind: BackendFailureKind; cause: string }): void
   /** Keys of the token issuer could not be fetched. */
   keySetFailed(line: { cause: string }): void
   /** What arrived on a connection was not a request. */
@@ -90,7 +71,7 @@ export interface LogOptions {
   /** A file descriptor, or something that takes whole lines. Default 2: stdout is for what commands print. */
   readonly destination?: number | { write(line: string): unknown }
   /** Lines a second for requests without a valid credential, so that a flood cannot fill the disk. Default 1000. */
-  readonly strangerLinesPerSecond?: number
+  readonly anonymousLinesPerSecond?: number
   /** The same for requests refused with 429 to clients whose quota is used up or whose key is banned. Default 1000. */
   readonly overQuotaLinesPerSecond?: number
   /** Number of this worker, on each of its lines. */
@@ -111,7 +92,7 @@ export function createLog(options: LogOptions): Log {
     createLineBudget(perSecond, (lines) =>
       logger.warn({ event: 'linesSuppressed', requests, lines }),
     )
-  const strangers = budgetOf('without a credential', options.strangerLinesPerSecond)
+  const anonymous = budgetOf('without a credential', options.anonymousLinesPerSecond)
   const overQuota = budgetOf('over quota', options.overQuotaLinesPerSecond)
 
   function onDescriptor(fd: number): LogDestination {
@@ -129,8 +110,8 @@ export function createLog(options: LogOptions): Log {
       const { refusal, caller } = exchange
       const level = refusal === undefined ? 'info' : refusalKinds[refusal].logLevel
       if (!accessLevels[level]) return
-      // What anyone can cause at will must not fill the disk: apart, so that strangers hide no client's lines.
-      if (caller === undefined ? !strangers.spend() : isOverQuota(refusal) && !overQuota.spend())
+      // What anyone can cause at will must not fill the disk: apart, so that anonymous hide no client's lines.
+      if (caller === undefined ? !anonymous.spend() : isOverQuota(refusal) && !overQuota.spend())
         return
       // The same text as pino would write; one JSON.stringify costs a third of its walk over 20 fields.
       const fields = JSON.stringify(accessFields(exchange, times)).slice(1)
@@ -149,11 +130,11 @@ export function createLog(options: LogOptions): Log {
     banFileDamaged: (line) => say('error', { event: 'banFileDamaged', ...line }),
     countersNotKept: (error) => say('error', { event: 'countersNotKept', ...describe(error) }),
     countersKept: () => say('info', { event: 'countersKept' }),
-    upstreamFailed: (line) =>
-      logger.warn({ event: 'upstreamFailed', ...line, cause: text(line.cause) }),
+    backendFailed: (line) =>
+      logger.warn({ event: 'backendFailed', ...line, cause: text(line.cause) }),
     keySetFailed: (line) => say('warn', { event: 'keySetFailed', cause: text(line.cause) }),
     clientError({ address, code }) {
-      if (strangers.spend()) logger.info({ event: 'clientError', address, code: text(code) })
+      if (anonymous.spend()) logger.info({ event: 'clientError', address, code: text(code) })
     },
     internalError: ({ id, error }) =>
       say('error', { event: 'internalError', id, ...describe(error) }),
@@ -171,7 +152,7 @@ export function createLog(options: LogOptions): Log {
     },
     flushSync: () => target.flushSync(),
     close() {
-      strangers.settle()
+      anonymous.settle()
       overQuota.settle()
       return target.close()
     },
@@ -210,7 +191,7 @@ const isOverQuota = (refusal: RefusalCode | undefined): boolean =>
 const text = (value: string): string => plainText(value, 500)
 const micros = (ms: number): number => Math.round(ms * 1000) / 1000
 
-function accessFields(exchange: AccessRecord, { totalMs, upstreamMs }: ExchangeTimes) {
+function accessFields(exchange: AccessRecord, { totalMs, backendMs }: ExchangeTimes) {
   const { caller, path, quota } = exchange
   return {
     event: 'access',
@@ -223,8 +204,8 @@ function accessFields(exchange: AccessRecord, { totalMs, upstreamMs }: ExchangeT
     // A query is left out, as it may carry secrets.
     path: path === undefined ? undefined : plainPath(path, 500),
     status: exchange.status,
-    gatewayMs: micros(totalMs - (upstreamMs ?? 0)),
-    upstreamMs: upstreamMs === undefined ? undefined : micros(upstreamMs),
+    gatewayMs: micros(totalMs - (backendMs ?? 0)),
+    backendMs: backendMs === undefined ? undefined : micros(backendMs),
     totalMs: micros(totalMs),
     requestBytes: exchange.bodyBytes,
     responseBytes: exchange.responseBytes,

@@ -1,7 +1,7 @@
 /** Every metric of the gateway by name, with its labels, read from plain numbers when a scrape asks. */
 import type { OutageMode } from '../config/config.ts'
 import type { RefusalCode } from '../rules/refusals.ts'
-import type { UpstreamFailureKind } from '../forwarding/forwarder.ts'
+import type { BackendFailureKind } from '../forwarding/forwarder.ts'
 import type { HistogramSeries } from './histogram-series.ts'
 import { readRequests, type RequestSeries } from './request-series.ts'
 
@@ -30,7 +30,7 @@ export interface MetricsState {
   readonly requests: RequestSeries
   inFlight: number
   readonly refusals: Record<RefusalCode, number>
-  readonly upstreamFailures: Record<UpstreamFailureKind, number>
+  readonly backendFailures: Record<BackendFailureKind, number>
   readonly decisions: Record<DecisionWindow, Record<DecisionOutcome, number>>
   readonly storeCalls: Record<StoreOutcome, number>
   readonly storeSeconds: HistogramSeries
@@ -78,8 +78,8 @@ function requestFamilies(state: MetricsState): Family[] {
     histogram('tollgate_request_duration_seconds', "The gateway's own time per request.", () =>
       Array.from(routes, ([route, { gateway }]) => [{ route }, gateway]),
     ),
-    histogram('tollgate_upstream_duration_seconds', "The backend's time per request.", () =>
-      Array.from(routes, ([route, { upstream }]) => [{ route }, upstream]),
+    histogram('tollgate_backend_duration_seconds', "The backend's time per request.", () =>
+      Array.from(routes, ([route, { backend }]) => [{ route }, backend]),
     ),
     gauge('tollgate_requests_in_flight', 'Requests begun and not yet over.', 'sum', () => [
       sample(state.inFlight),
@@ -87,8 +87,8 @@ function requestFamilies(state: MetricsState): Family[] {
     counter('tollgate_refusals_total', 'Requests the gateway answered itself, by code.', () =>
       by('code', state.refusals),
     ),
-    counter('tollgate_upstream_failures_total', 'Requests that failed at the backend.', () =>
-      by('kind', state.upstreamFailures),
+    counter('tollgate_backend_failures_total', 'Requests that failed at the backend.', () =>
+      by('kind', state.backendFailures),
     ),
   ]
 }

@@ -11,7 +11,7 @@ import {
 } from 'prom-client'
 import type { QuotaObserver } from '../quota/observer.ts'
 import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
-import type { UpstreamFailureKind } from '../forwarding/forwarder.ts'
+import type { BackendFailureKind } from '../forwarding/forwarder.ts'
 import { createHistogramSeries, storeBounds } from './histogram-series.ts'
 import {
   metricFamilies,
@@ -32,7 +32,7 @@ export interface RequestRecord {
   /** Time spent in the gateway itself, without waiting for the backend. */
   readonly gatewaySeconds: number
   /** undefined when no backend was asked. */
-  readonly upstreamSeconds: number | undefined
+  readonly backendSeconds: number | undefined
   readonly refusal: RefusalCode | undefined
   /** The route is deprecated. */
   readonly deprecated: boolean
@@ -51,7 +51,7 @@ export interface Metrics {
   requestDone(record: RequestRecord): void
   /** Something that never became a request was refused. */
   refusedUnparsed(code: RefusalCode): void
-  upstreamFailed(kind: UpstreamFailureKind): void
+  backendFailed(kind: BackendFailureKind): void
   readonly quota: QuotaObserver
   banned(): void
   strike(): void
@@ -95,12 +95,12 @@ export function createMetrics(
       const plan = state.requests.plan(route, record.plan)
       countRequest(plan, record.method, record.status)
       route.gateway.observe(record.gatewaySeconds)
-      if (record.upstreamSeconds !== undefined) route.upstream.observe(record.upstreamSeconds)
+      if (record.backendSeconds !== undefined) route.backend.observe(record.backendSeconds)
       if (record.refusal !== undefined) state.refusals[record.refusal]++
       if (record.deprecated) plan.deprecated++
     },
     refusedUnparsed: (code) => void state.refusals[code]++,
-    upstreamFailed: (kind) => void state.upstreamFailures[kind]++,
+    backendFailed: (kind) => void state.backendFailures[kind]++,
     quota: quotaObserver(state),
     banned: () => void state.bans++,
     strike: () => void state.strikes++,
@@ -198,7 +198,7 @@ function newState(version: string): MetricsState {
     requests: createRequestSeries(),
     inFlight: 0,
     refusals: zeros(...(Object.keys(refusalKinds) as RefusalCode[])),
-    upstreamFailures: zeros(
+    backendFailures: zeros(
       'unreachable',
       'connect_timeout',
       'response_timeout',

@@ -2,7 +2,7 @@
 import {
   createHistogramSeries,
   gatewayBounds,
-  upstreamBounds,
+  backendBounds,
   type HistogramSeries,
 } from './histogram-series.ts'
 
@@ -26,7 +26,7 @@ export interface PlanSeries {
 
 export interface RouteSeries {
   readonly gateway: HistogramSeries
-  readonly upstream: HistogramSeries
+  readonly backend: HistogramSeries
   readonly plans: Map<string, PlanSeries>
 }
 
@@ -91,7 +91,7 @@ export function* readRequests(
 
 const newRoute = (): RouteSeries => ({
   gateway: createHistogramSeries(gatewayBounds),
-  upstream: createHistogramSeries(upstreamBounds),
+  backend: createHistogramSeries(backendBounds),
   plans: new Map(),
 })
 

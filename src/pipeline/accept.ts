@@ -63,9 +63,9 @@ export function createAccept({
       quota: undefined,
       degraded: false,
       quotaHeaders: NO_HEADERS,
-      upstreamStartedMs: undefined,
-      upstreamEndedMs: undefined,
-      upstream: undefined,
+      backendStartedMs: undefined,
+      backendEndedMs: undefined,
+      forwarding: undefined,
       responseBytes: 0,
       status: 0,
       refusal: undefined,
@@ -76,7 +76,7 @@ export function createAccept({
     response.once('close', () => {
       if (!response.writableFinished && exchange.status !== 101) {
         // The client left: nobody waits for the backend's answer any more.
-        if (exchange.upstream?.abort() === false) cancel(exchange)
+        if (exchange.forwarding?.abort() === false) cancel(exchange)
         exchange.cause ??= 'the client left before the answer was complete'
         if (exchange.status === 0) exchange.status = 499
       }

@@ -21,16 +21,16 @@ export function createAuthenticate({ keyRing, jwt, anonymous, epochMs }: Authent
     framing: Framing,
   ): Caller | Refusal | Promise<Caller | Refusal> {
     const bearer = readBearer(framing.authorization, framing.authorizationCount)
-    if (isRefusal(bearer)) return uncredentialed(anonymous, exchange, bearer)
+    if (isRefusal(bearer)) return refuseAnonymous(anonymous, exchange, bearer)
     const nowMs = epochMs()
     const caller = keyRing.find(bearer.token, nowMs)
     if (caller !== undefined) return admit(exchange, caller)
     if (jwt === undefined || !isJwtForm(bearer.token)) {
-      return uncredentialed(anonymous, exchange, INVALID)
+      return refuseAnonymous(anonymous, exchange, INVALID)
     }
     const verified = jwt.verify(bearer.token, nowMs)
     const decide = (found: Caller | undefined): Caller | Promise<Refusal> =>
-      found === undefined ? uncredentialed(anonymous, exchange, INVALID) : admit(exchange, found)
+      found === undefined ? refuseAnonymous(anonymous, exchange, INVALID) : admit(exchange, found)
     return verified instanceof Promise ? verified.then<Caller | Refusal>(decide) : decide(verified)
   }
 }
@@ -43,7 +43,7 @@ function admit(exchange: Exchange, caller: Caller): Caller {
 }
 
 /** Counts the request against its address: 401 while there is room, 429 above the limit. */
-async function uncredentialed(
+async function refuseAnonymous(
   anonymous: AnonymousLimiter,
   exchange: Exchange,
   refusal: Refusal,
@@ -52,7 +52,7 @@ async function uncredentialed(
   exchange.quotaHeaders = anonymousHeaders(view)
   if (!view.exceeded) return refusal
   return refuse('rate_limit_exceeded', {
-    cause: refusal.refusal,
+    cause: refusal.code,
     detail: `Limit: ${view.limit} a minute without a valid API key. Retry in ${view.resetAfterSeconds} s.`,
     retryAfterSeconds: view.resetAfterSeconds,
   })

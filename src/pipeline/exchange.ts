@@ -60,9 +60,9 @@ export interface Exchange {
   quotaHeaders: readonly string[]
 
   // forward
-  upstreamStartedMs: number | undefined
-  upstreamEndedMs: number | undefined
-  upstream: ForwardHandle | undefined
+  backendStartedMs: number | undefined
+  backendEndedMs: number | undefined
+  forwarding: ForwardHandle | undefined
   responseBytes: number
 
   // respond

@@ -1,15 +1,15 @@
 /** Carries an admitted request to a backend and its answer to the client, streaming both ways. */
-import type { ForwardSink, Forwarder, UpstreamFailure } from '../forwarding/forwarder.ts'
+import type { ForwardSink, Forwarder, BackendFailure } from '../forwarding/forwarder.ts'
 import type { Exchange, Tunnel } from './exchange.ts'
 import type { Lessee } from '../quota/protocol.ts'
 import { refuse } from '../rules/refusals.ts'
 import { clientHeaders } from '../rules/client-headers.ts'
 import type { Caller } from '../rules/credentials.ts'
 import type { Framing } from '../rules/framing.ts'
-import { upstreamFailureCode, neverReached } from '../rules/upstream-failure.ts'
-import { upstreamHeaders, type UpstreamHeadersInput } from '../rules/upstream-headers.ts'
+import { backendFailureCode, neverReached } from '../rules/backend-failure.ts'
+import { backendHeaders, type BackendHeadersInput } from '../rules/backend-headers.ts'
 import { gatewayHeaders, lingerOnClose, respond } from './respond.ts'
-import { giveBack } from './take-quota.ts'
+import { refund } from './take-quota.ts'
 
 export interface ForwardDeps {
   readonly forwarder: Forwarder
@@ -18,7 +18,7 @@ export interface ForwardDeps {
   readonly responseTimeoutMs: number
   /** Carries a WebSocket handshake instead. */
   upgrade(admitted: Admitted, tunnel: Tunnel): void
-  onFailure(exchange: Exchange, failure: UpstreamFailure): void
+  onFailure(exchange: Exchange, failure: BackendFailure): void
 }
 
 /** What the stages before have found out, and this one needs. */
@@ -36,19 +36,19 @@ export function createForward(deps: ForwardDeps) {
     const { request, response } = exchange
     // The client left, or its body broke off, while the request was being decided.
     if (exchange.recorded || response.destroyed || exchange.refusal !== undefined)
-      return giveBack(deps.lessee, exchange)
+      return refund(deps.lessee, exchange)
     if (exchange.tunnel !== undefined && framing.websocket && exchange.route?.websocket) {
       return deps.upgrade(admitted, exchange.tunnel)
     }
     // Reading is the only way to notice that the client leaves; what it says no longer matters.
     exchange.tunnel?.socket.resume().once('end', () => exchange.tunnel?.socket.destroy())
     if (exchange.expectsContinue && exchange.hasBody) response.writeContinue()
-    exchange.upstreamStartedMs = performance.now()
+    exchange.backendStartedMs = performance.now()
     const handle = deps.forwarder.forward(
       {
         method: request.method ?? 'GET',
         target,
-        headers: upstreamHeaders(upstreamIdentity(admitted)),
+        headers: backendHeaders(backendIdentity(admitted)),
         request,
         hasBody: exchange.hasBody,
         bodyLimitBytes: deps.bodyLimitBytes,
@@ -56,12 +56,12 @@ export function createForward(deps: ForwardDeps) {
       },
       new ResponseSink(deps, admitted),
     )
-    exchange.upstream = handle
+    exchange.forwarding = handle
   }
 }
 
 /** Who asks, as the backend is told by us alone. */
-export function upstreamIdentity({ exchange, framing, caller }: Admitted): UpstreamHeadersInput {
+export function backendIdentity({ exchange, framing, caller }: Admitted): BackendHeadersInput {
   return {
     rawHeaders: exchange.request.rawHeaders,
     framing,
@@ -100,7 +100,7 @@ class ResponseSink implements ForwardSink {
       method: request.method ?? 'GET',
     })
     if (passed === undefined) {
-      exchange.upstream?.abort()
+      exchange.forwarding?.abort()
       return this.fail({ kind: 'broken', cause: 'the answer has headers that cannot be passed on' })
     }
     // What is left of a body nobody wants must not be read as the next request.
@@ -134,21 +134,21 @@ class ResponseSink implements ForwardSink {
     }
     this.#wrote = true
     if (exchange.response.write(chunk)) return true
-    exchange.response.once('drain', () => exchange.upstream?.resume())
+    exchange.response.once('drain', () => exchange.forwarding?.resume())
     return false
   }
 
   end(): void {
     const { exchange } = this.#admitted
     this.#wrote = true
-    exchange.upstreamEndedMs = performance.now()
+    exchange.backendEndedMs = performance.now()
     exchange.response.end(this.#whole)
   }
 
-  fail(failure: UpstreamFailure): void {
+  fail(failure: BackendFailure): void {
     const { exchange } = this.#admitted
     this.#wrote = true
-    exchange.upstreamEndedMs = performance.now()
+    exchange.backendEndedMs = performance.now()
     if (failure.kind === 'client_gone') return
     this.#deps.onFailure(exchange, failure)
     // An answer that was cut off must not look complete.
@@ -180,8 +180,8 @@ let unflushed: ResponseSink[] = []
 export function refuseFailed(
   lessee: Lessee,
   admitted: Admitted,
-  { kind, cause }: UpstreamFailure,
+  { kind, cause }: BackendFailure,
 ): void {
-  if (neverReached(kind) || kind === 'body_too_large') giveBack(lessee, admitted.exchange)
-  respond(admitted.exchange, refuse(upstreamFailureCode(kind) ?? 'bad_gateway', { cause }))
+  if (neverReached(kind) || kind === 'body_too_large') refund(lessee, admitted.exchange)
+  respond(admitted.exchange, refuse(backendFailureCode(kind) ?? 'bad_gateway', { cause }))
 }

@@ -100,7 +100,7 @@ function walkOn(
 
   // ... but its refusal comes after: who has no key learns nothing of the routes. It is free, so before the quota.
   if (routeRefusal !== undefined) {
-    return whenKnown(stages.lessee.look(caller.clientId, caller.limits), (view) => {
+    return whenKnown(stages.lessee.peek(caller.clientId, caller.limits), (view) => {
       tellQuota(exchange, caller, view)
       return routeRefusal
     })
@@ -129,7 +129,7 @@ async function beforeAuthentication(
   refusal: Refusal,
 ): Promise<Refusal> {
   // Before anything is awaited: what follows in the same packet may be the smuggled half of this request.
-  if (refusalKinds[refusal.refusal].close) connections.of(exchange.request.socket).closing = true
+  if (refusalKinds[refusal.code].close) connections.of(exchange.request.socket).closing = true
   await tellAnonymous(exchange)
   return refusal
 }

@@ -9,11 +9,11 @@ export function createRecord({ log, metrics }: { log: Log; metrics: Metrics }) {
     exchange.recorded = true
     const endedMs = performance.now()
     const totalMs = endedMs - exchange.startedMs
-    const upstreamMs =
-      exchange.upstreamStartedMs === undefined
+    const backendMs =
+      exchange.backendStartedMs === undefined
         ? undefined
-        : (exchange.upstreamEndedMs ?? endedMs) - exchange.upstreamStartedMs
-    const gatewayMs = totalMs - (upstreamMs ?? 0)
+        : (exchange.backendEndedMs ?? endedMs) - exchange.backendStartedMs
+    const gatewayMs = totalMs - (backendMs ?? 0)
     const { caller, route } = exchange
     metrics.requestDone({
       route: route?.name,
@@ -21,10 +21,10 @@ export function createRecord({ log, metrics }: { log: Log; metrics: Metrics }) {
       method: exchange.request.method ?? '',
       status: exchange.status,
       gatewaySeconds: gatewayMs / 1000,
-      upstreamSeconds: upstreamMs === undefined ? undefined : upstreamMs / 1000,
+      backendSeconds: backendMs === undefined ? undefined : backendMs / 1000,
       refusal: exchange.refusal,
       deprecated: route?.deprecated ?? false,
     })
-    log.access(exchange, { totalMs, upstreamMs })
+    log.access(exchange, { totalMs, backendMs })
   }
 }

@@ -51,7 +51,7 @@ async function answerRaw(deps: UnparsedDeps, socket: Socket, refusal: Refusal): 
 
 /** The body of a request already being served broke off or took too long. */
 function interrupt(deps: UnparsedDeps, exchange: Exchange, refusal: Refusal): void {
-  exchange.upstream?.abort()
+  exchange.forwarding?.abort()
   if (exchange.response.headersSent) return void exchange.response.destroy()
   deps.cancel(exchange)
   respond(exchange, refusal)

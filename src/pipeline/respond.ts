@@ -25,10 +25,10 @@ export function respond(exchange: Exchange, refusal: Refusal): void {
   const { response } = exchange
   // The first refusal stands: a body may break off while the request is still being decided.
   if (exchange.refusal !== undefined) return
-  exchange.refusal = refusal.refusal
+  exchange.refusal = refusal.code
   exchange.cause = refusal.cause
   if (response.headersSent || response.destroyed) return void response.destroy()
-  const kind = refusalKinds[refusal.refusal]
+  const kind = refusalKinds[refusal.code]
   exchange.status = kind.status
   const { body, bodyBytes, headers: fields } = refusal.answer
   const headers = gatewayHeaders(exchange)
@@ -49,7 +49,7 @@ export function respond(exchange: Exchange, refusal: Refusal): void {
  */
 export function respondRaw(socket: Socket, refusal: Refusal, headers: readonly string[]): void {
   if (!socket.writable) return void socket.destroy()
-  const { status } = refusalKinds[refusal.refusal]
+  const { status } = refusalKinds[refusal.code]
   const { body, headers: own } = refusal.answer
   const fields = [...headers, 'Via', VIA, 'Date', new Date().toUTCString(), 'Connection', 'close']
   fields.push(...own)

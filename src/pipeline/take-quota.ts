@@ -47,13 +47,13 @@ export function createTakeQuota({ lessee, bans, epochMs }: TakeQuotaDeps) {
 }
 
 /** Hands the charge back, once, and tells the caller its true standing where that is known at once. */
-export function giveBack(lessee: Lessee, exchange: Exchange): void {
+export function refund(lessee: Lessee, exchange: Exchange): void {
   const { caller, admission } = exchange
   if (caller === undefined || admission === undefined) return
   exchange.admission = undefined
-  lessee.giveBack(caller.clientId, admission)
+  lessee.refund(caller.clientId, admission)
   if (admission.degraded) return
-  const view = lessee.look(caller.clientId, caller.limits)
+  const view = lessee.peek(caller.clientId, caller.limits)
   if (!(view instanceof Promise)) tellQuota(exchange, caller, view)
 }
 

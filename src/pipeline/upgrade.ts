@@ -3,8 +3,8 @@ import type { Upgrader } from '../forwarding/forwarder.ts'
 import type { Tunnel } from './exchange.ts'
 import type { Lessee } from '../quota/protocol.ts'
 import { switchingHeaders } from '../rules/client-headers.ts'
-import { upgradeHeaders } from '../rules/upstream-headers.ts'
-import { refuseFailed, upstreamIdentity, type Admitted, type ForwardDeps } from './forward.ts'
+import { upgradeHeaders } from '../rules/backend-headers.ts'
+import { refuseFailed, backendIdentity, type Admitted, type ForwardDeps } from './forward.ts'
 import { gatewayHeaders } from './respond.ts'
 
 export interface UpgradeDeps {
@@ -20,13 +20,13 @@ export function createUpgrade({
 }: UpgradeDeps): ForwardDeps['upgrade'] {
   const carry = async (admitted: Admitted, { socket, head }: Tunnel): Promise<void> => {
     const { exchange, target } = admitted
-    exchange.upstreamStartedMs = performance.now()
+    exchange.backendStartedMs = performance.now()
     const job = {
       request: exchange.request,
       socket,
       head,
       target,
-      headers: upgradeHeaders(upstreamIdentity(admitted)),
+      headers: upgradeHeaders(backendIdentity(admitted)),
       responseHeaders: (backend: readonly string[]) =>
         switchingHeaders(backend, gatewayHeaders(exchange)),
     }
@@ -34,7 +34,7 @@ export function createUpgrade({
     const failure = await upgrader.upgrade(job, () => {
       exchange.status = 101
     })
-    exchange.upstreamEndedMs = performance.now()
+    exchange.backendEndedMs = performance.now()
     if (failure === undefined) return void socket.destroy()
     onFailure(exchange, failure)
     if (exchange.status === 101 || failure.kind === 'client_gone') return void socket.destroy()

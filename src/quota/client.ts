@@ -18,8 +18,8 @@ export interface Client {
   lostInARow: number
   /** Is in the list of those whose holds are looked after. */
   isHolder: boolean
-  /** A recall that came while a call was under way. */
-  recall: 'none' | 'short' | 'unknown'
+  /** A reclaim that came while a call was under way. */
+  reclaim: 'none' | 'short' | 'unknown'
   /** Until then a notice that the client was unknown is the echo of this process's own call. */
   echoUntilMs: number
 }
@@ -28,8 +28,8 @@ export interface Client {
 export type Waiter = {
   readonly limits: Limits
   /** Others were asked to give back what they hold, for this request among others: the next answer decides. */
-  hasRecalled?: boolean
+  hasReclaimed?: boolean
 } & (
   | { readonly kind: 'take'; resolve(decision: QuotaDecision): void }
-  | { readonly kind: 'look'; resolve(view: QuotaView | undefined): void }
+  | { readonly kind: 'peek'; resolve(view: QuotaView | undefined): void }
 )

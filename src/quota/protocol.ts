@@ -57,11 +57,11 @@ export interface TakeReply {
    * All processes were asked to state what they hold of this client, and to give back what they do not need at once: others
    * hold what the caller waits for, or the authority knows nothing of this client yet.
    */
-  readonly recall: boolean
+  readonly reclaim: boolean
 }
 
 /** isUnknown: the authority knew nothing of the client although it may have, so all use is to be stated; else only what is in hand or was not stated yet. */
-export type RecallListener = (client: string, isUnknown?: boolean) => void
+export type ReclaimListener = (client: string, isUnknown?: boolean) => void
 
 /** Owner of the counters. A thrown or rejected call means the store is away, never that quota is used up. */
 export interface Authority {
@@ -69,8 +69,8 @@ export interface Authority {
   take(request: TakeRequest): TakeReply | Promise<TakeReply>
   /** Calls the listener each time the authority can be reached again; it may have lost its data meanwhile. */
   onReturn?(listener: () => void): void
-  /** Calls the listener with each client whose holds the authority asks for; see TakeReply.recall. Notices may be lost or repeated. */
-  onRecall?(listener: RecallListener): void
+  /** Calls the listener with each client whose holds the authority asks for; see TakeReply.reclaim. Notices may be lost or repeated. */
+  onReclaim?(listener: ReclaimListener): void
   close(): Promise<void>
 }
 
@@ -87,7 +87,7 @@ export type QuotaDecision =
       readonly view: QuotaView | undefined
       /** The store is away and the request was decided by store.onOutage. */
       readonly degraded: boolean
-      /** The windows that were charged, for giveBack. */
+      /** The windows that were charged, for refund. */
       readonly minuteIndex: number
       readonly dayIndex: number
     }
@@ -111,9 +111,9 @@ export interface Lessee {
   /** Charges one request in both windows or in neither. Synchronous whenever the answer is known. Never throws or rejects. */
   take(client: string, limits: Limits): QuotaDecision | Promise<QuotaDecision>
   /** Where the client stands, charging nothing; undefined while the store is away. */
-  look(client: string, limits: Limits): QuotaView | undefined | Promise<QuotaView | undefined>
+  peek(client: string, limits: Limits): QuotaView | undefined | Promise<QuotaView | undefined>
   /** Returns the charge of a request that never reached a backend, if its windows still run. */
-  giveBack(client: string, decision: QuotaDecision & { kind: 'admitted' }): void
+  refund(client: string, decision: QuotaDecision & { kind: 'admitted' }): void
   /** Gives back everything held; takes at most two seconds. */
   drain(): Promise<void>
 }

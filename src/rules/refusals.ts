@@ -66,7 +66,7 @@ export interface RefusalAnswer {
  * A class, since a flood is answered with few of them: all have one shape, and each makes its answer once.
  */
 export class Refusal implements RefusalDetails {
-  readonly refusal: RefusalCode
+  readonly code: RefusalCode
   readonly cause: string | undefined
   readonly detail: string | undefined
   readonly retryAfterSeconds: number | undefined
@@ -74,7 +74,7 @@ export class Refusal implements RefusalDetails {
   #answer: RefusalAnswer | undefined
 
   constructor(code: RefusalCode, { cause, detail, retryAfterSeconds, allow }: RefusalDetails) {
-    this.refusal = code
+    this.code = code
     this.cause = cause
     this.detail = detail
     this.retryAfterSeconds = retryAfterSeconds
@@ -97,10 +97,10 @@ export function isRefusal(value: unknown): value is Refusal {
 }
 
 /** Fixed text per code plus the numbers that help. */
-function answerOf({ refusal, detail, allow, retryAfterSeconds }: Refusal): RefusalAnswer {
-  const { status, message } = refusalKinds[refusal]
+function answerOf({ code, detail, allow, retryAfterSeconds }: Refusal): RefusalAnswer {
+  const { status, message } = refusalKinds[code]
   const text = detail === undefined ? message : `${message} ${detail}`
-  const body = JSON.stringify({ code: refusal, message: text, status })
+  const body = JSON.stringify({ code, message: text, status })
   const bodyBytes = Buffer.byteLength(body)
   const headers = ['Content-Type', 'application/json; charset=utf-8']
   headers.push('Content-Length', String(bodyBytes))

@@ -21,7 +21,7 @@ export interface StartMessage {
   readonly takenAtMs: number
 }
 
-export interface Recall {
+export interface Reclaim {
   readonly client: string
   readonly isUnknown: boolean
 }
@@ -29,8 +29,8 @@ export interface Recall {
 export type ToWorker =
   | StartMessage
   | AnswerBatch
-  /** See RecallListener. */
-  | { readonly kind: 'recall'; readonly recalls: readonly Recall[] }
+  /** See ReclaimListener. */
+  | { readonly kind: 'reclaim'; readonly reclaims: readonly Reclaim[] }
   | { readonly kind: 'banned'; readonly keyId: string; readonly ban: BanRecord }
   /** Bans were pronounced that this worker was not told of: it is to read them all. */
   | { readonly kind: 'missed' }

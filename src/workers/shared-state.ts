@@ -5,12 +5,12 @@ import type { CallHandlers } from '../ipc/calls.ts'
 import { createCounter } from '../counters/counter.ts'
 import type { Config } from '../config/config.ts'
 import type { MemoryAuthority } from '../quota/authorities/memory.ts'
-import type { Recall, SharedCalls } from './messages.ts'
+import type { Reclaim, SharedCalls } from './messages.ts'
 import { isSameBan, mergeBans, type BanRecord } from '../rules/ban-policy.ts'
 
 export interface SharedState {
-  /** The answers to one worker. onRecall: the others are to hear of it. */
-  handlers(onRecall: (recall: Recall) => void): CallHandlers<SharedCalls>
+  /** The answers to one worker. onReclaim: the others are to hear of it. */
+  handlers(onReclaim: (reclaim: Reclaim) => void): CallHandlers<SharedCalls>
   /** Reads the kept bans. */
   ready(): Promise<void>
   /** Writes what is not kept yet. */
@@ -66,12 +66,13 @@ export function createSharedState({
   }
 
   return {
-    handlers: (onRecall) => ({
+    handlers: (onReclaim) => ({
       take: (request) => {
         if (embedded === undefined) throw new Error('the quota authority is Redis')
         const reply = embedded.authority.take(request)
-        // A recall is for the tokens that the caller is short of, or for the use of a client that is unknown.
-        if (reply.recall) onRecall({ client: request.client, isUnknown: reply.status !== 'short' })
+        // A reclaim is for the tokens that the caller is short of, or for the use of a client that is unknown.
+        if (reply.reclaim)
+          onReclaim({ client: request.client, isUnknown: reply.status !== 'short' })
         return reply
       },
       addStrikes: async ({ keyId, points }) => {

@@ -14,7 +14,7 @@ import { ListenError } from '../gateway/listen-error.ts'
 import { createReadiness } from '../admin/readiness.ts'
 import { openEmbeddedStores } from '../gateway/stores.ts'
 import { openListenSockets } from '../listeners/bound-sockets.ts'
-import type { Recall, SharedCalls } from './messages.ts'
+import type { Reclaim, SharedCalls } from './messages.ts'
 import { createSharedState, type SharedState } from './shared-state.ts'
 import { createWorkerPool, type WorkerPool } from './worker-pool.ts'
 import { startWorker, WorkerFailed, type WorkerProcess } from './worker-process.ts'
@@ -148,21 +148,21 @@ function once(make: () => Promise<MetricsPage>): () => Promise<MetricsPage> {
     }))
 }
 
-/** The answers to each worker; the others hear of its recalls, once per turn of the event loop. */
+/** The answers to each worker; the others hear of its reclaims, once per turn of the event loop. */
 function createHandlers(
   state: SharedState,
   pool: () => WorkerPool | undefined,
 ): (worker: WorkerProcess) => CallHandlers<SharedCalls> {
   const known = new WeakMap<WorkerProcess, CallHandlers<SharedCalls>>()
   const make = (worker: WorkerProcess): CallHandlers<SharedCalls> => {
-    const recalled = new Map<string, Recall>()
-    return state.handlers((recall) => {
-      if (recalled.size === 0)
+    const reclaimed = new Map<string, Reclaim>()
+    return state.handlers((reclaim) => {
+      if (reclaimed.size === 0)
         setImmediate(() => {
-          pool()?.notifyAll({ kind: 'recall', recalls: [...recalled.values()] }, worker)
-          recalled.clear()
+          pool()?.notifyAll({ kind: 'reclaim', reclaims: [...reclaimed.values()] }, worker)
+          reclaimed.clear()
         })
-      recalled.set(recall.client, recall)
+      reclaimed.set(reclaim.client, reclaim)
     })
   }
   return (worker) => {

@@ -12,13 +12,13 @@ import {
 } from '../counters/shared-counters.ts'
 import type { Config } from '../config/config.ts'
 import { createIpcAuthority, type QuotaCalls } from '../quota/authorities/ipc.ts'
-import type { RecallListener } from '../quota/protocol.ts'
+import type { ReclaimListener } from '../quota/protocol.ts'
 import { configNames, createServing, type Serving } from '../gateway/serving.ts'
 import { connectStore, createOutageLog, redisStores, type Stores } from '../gateway/stores.ts'
 import {
   LISTEN_FD,
   type Lane,
-  type Recall,
+  type Reclaim,
   type StartMessage,
   type ToSupervisor,
   type ToWorker,
@@ -150,7 +150,7 @@ function createParts(start: StartMessage, channel: SupervisorChannel): Parts {
       if (message.kind === 'answers') {
         calls.receive(message)
         banCalls.receive(message)
-      } else if (message.kind === 'recall') message.recalls.forEach(notices.recalled)
+      } else if (message.kind === 'reclaim') message.reclaims.forEach(notices.reclaimed)
       else if (message.kind === 'banned') notices.bans?.told(message.keyId, message.ban)
       else if (message.kind === 'missed') notices.bans?.missed()
       else if (message.kind === 'measure') {
@@ -177,7 +177,7 @@ interface StoreParts {
 /** Redis, which this worker asks itself, or the stores embedded in the supervisor; and what the supervisor's notices reach. */
 function openWorkerStores(parts: StoreParts): {
   readonly stores: Stores
-  recalled(recall: Recall): void
+  reclaimed(reclaim: Reclaim): void
   readonly bans: IpcBanStore | undefined
 } {
   const { calls, channel, metrics } = parts
@@ -188,17 +188,17 @@ function openWorkerStores(parts: StoreParts): {
   if (redis !== undefined)
     return {
       stores: { redis, ...redisStores(parts, redis) },
-      recalled: () => undefined,
+      reclaimed: () => undefined,
       bans: undefined,
     }
-  const recalls: RecallListener[] = []
+  const reclaims: ReclaimListener[] = []
   const bans = createIpcBanStore(parts.banCalls)
-  const onRecall = (listener: RecallListener): void => void recalls.push(listener)
-  const authority = createIpcAuthority({ calls, onRecall, observe: metrics.quota })
+  const onReclaim = (listener: ReclaimListener): void => void reclaims.push(listener)
+  const authority = createIpcAuthority({ calls, onReclaim, observe: metrics.quota })
   return {
     stores: { redis, authority, bans },
-    recalled: ({ client, isUnknown }) => {
-      for (const listener of recalls) listener(client, isUnknown)
+    reclaimed: ({ client, isUnknown }) => {
+      for (const listener of reclaims) listener(client, isUnknown)
     },
     bans,
   }

@@ -6,7 +6,7 @@ import type {
   ForwardJob,
   ForwardSink,
   Forwarder,
-  UpstreamFailure,
+  BackendFailure,
 } from '../../src/forwarding/forwarder.ts'
 import { until } from '../support/raw-backend.ts'
 import { openRawClient, type RawClient } from '../support/raw-client.ts'
@@ -25,7 +25,7 @@ export class Outcome implements ForwardSink {
   status: number | undefined
   headers: string[] = []
   bodyBytes = 0
-  failure: UpstreamFailure | undefined
+  failure: BackendFailure | undefined
   /** false from data() asks for a pause; set before the first byte comes. */
   accepts = true
   calledEarly = false
@@ -48,7 +48,7 @@ export class Outcome implements ForwardSink {
   end(): void {
     this.#note('end')
   }
-  fail(failure: UpstreamFailure): void {
+  fail(failure: BackendFailure): void {
     this.#note('fail')
     this.failure = failure
   }

@@ -34,10 +34,10 @@ describe('an anonymous limiter', () => {
 
   it('looks without charging, and says when nothing is left', async () => {
     const limiter = createAnonymousLimiter({ perMinute: 1, now: () => minuteStartMs })
-    expect(await limiter.look('a')).toMatchObject({ remaining: 1, exceeded: false })
-    expect(await limiter.look('a')).toMatchObject({ remaining: 1, exceeded: false })
+    expect(await limiter.peek('a')).toMatchObject({ remaining: 1, exceeded: false })
+    expect(await limiter.peek('a')).toMatchObject({ remaining: 1, exceeded: false })
     expect((await limiter.count('a')).exceeded).toBe(false)
-    expect(await limiter.look('a')).toMatchObject({ remaining: 0, exceeded: true })
+    expect(await limiter.peek('a')).toMatchObject({ remaining: 0, exceeded: true })
   })
 
   it('keeps Reset where it is for a whole minute, for every address, and begins anew with the next', async () => {
@@ -51,14 +51,14 @@ describe('an anonymous limiter', () => {
       [59_999, 1],
     ] as const) {
       nowMs = minuteStartMs + afterMs
-      for (const view of [await limiter.count('a'), await limiter.look('b')]) {
+      for (const view of [await limiter.count('a'), await limiter.peek('b')]) {
         expect(view.resetAtSeconds).toBe(minuteStartMs / 1000 + 60)
         expect(view.resetAfterSeconds).toBe(waitSeconds)
       }
     }
-    expect((await limiter.look('a')).exceeded).toBe(true)
+    expect((await limiter.peek('a')).exceeded).toBe(true)
     nowMs = minuteStartMs + 60_000
-    expect(await limiter.look('a')).toMatchObject({
+    expect(await limiter.peek('a')).toMatchObject({
       remaining: 2,
       resetAtSeconds: minuteStartMs / 1000 + 120,
     })
@@ -77,7 +77,7 @@ describe('an anonymous limiter', () => {
     for (let i = 0; i < 3000; i++) if (!(await limiter.count(`flood-${i}`)).exceeded) admitted++
     expect(admitted).toBeLessThanOrEqual(1024)
     expect(admitted).toBeGreaterThan(900)
-    expect((await limiter.look('a')).remaining).toBe(0)
+    expect((await limiter.peek('a')).remaining).toBe(0)
   })
 
   it('refuses everyone at a limit of 0', async () => {

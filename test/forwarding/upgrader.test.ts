@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, describe, expect, it } from 'vitest'
 import { WebSocket, WebSocketServer } from 'ws'
 import { createHttpProxyUpgrader } from '../../src/forwarding/upgrader.ts'
-import type { UpstreamFailure } from '../../src/forwarding/forwarder.ts'
+import type { BackendFailure } from '../../src/forwarding/forwarder.ts'
 import {
   answer,
   closeConnection,
@@ -21,7 +21,7 @@ import { freePort } from '../support/redis-server.ts'
 
 interface Passage {
   established: boolean
-  result: UpstreamFailure | undefined
+  result: BackendFailure | undefined
   done: boolean
   socket: Duplex
 }
@@ -149,7 +149,7 @@ describe('an upgrade', () => {
     expect(String(raw)).toMatch(/r1\r\nVia: 1.1 tollgate\r\n\r\nfrom the backend$/)
   })
 
-  it.each<[string, Answer, UpstreamFailure['kind']]>([
+  it.each<[string, Answer, BackendFailure['kind']]>([
     ['answers 200', answer(200, 'no socket here'), 'broken'],
     ['answers 403', answer(403, 'no'), 'broken'],
     ['answers garbage', 'garbage\r\n\r\n', 'broken'],

@@ -173,10 +173,10 @@ describe('/metrics', () => {
       'tollgate_requests_total counter',
       'tollgate_deprecated_requests_total counter',
       'tollgate_request_duration_seconds histogram',
-      'tollgate_upstream_duration_seconds histogram',
+      'tollgate_backend_duration_seconds histogram',
       'tollgate_requests_in_flight gauge',
       'tollgate_refusals_total counter',
-      'tollgate_upstream_failures_total counter',
+      'tollgate_backend_failures_total counter',
       'tollgate_quota_decisions_total counter',
       'tollgate_store_calls_total counter',
       'tollgate_store_call_duration_seconds histogram',
@@ -266,7 +266,7 @@ describe('/metrics', () => {
       '{window="none",outcome="admitted"}': 13,
       '{window="minute",outcome="refused"}': 3,
     })
-    expect(nonZero(await family(gateway, 'tollgate_upstream_failures_total'))).toEqual({
+    expect(nonZero(await family(gateway, 'tollgate_backend_failures_total'))).toEqual({
       '{kind="broken"}': 1,
     })
     expect(await family(gateway, 'tollgate_request_duration_seconds_count')).toEqual({
@@ -277,7 +277,7 @@ describe('/metrics', () => {
       '{route="listOrders"}': 0,
       '{route="live"}': 0,
     })
-    expect(nonZero(await family(gateway, 'tollgate_upstream_duration_seconds_count'))).toEqual({
+    expect(nonZero(await family(gateway, 'tollgate_backend_duration_seconds_count'))).toEqual({
       '{route="listPets"}': 6,
       '{route="createPet"}': 2,
       '{route="getPet"}': 4,
@@ -311,7 +311,7 @@ describe('/metrics', () => {
     await expect.poll(() => sum('upstream')).toBeGreaterThan(0.99)
     expect(await sum('request')).toBeGreaterThan(0)
     expect(await sum('request')).toBeLessThan(await sum('upstream'))
-    const fast = 'tollgate_upstream_duration_seconds_bucket{route="listPets",le="0.5"}'
+    const fast = 'tollgate_backend_duration_seconds_bucket{route="listPets",le="0.5"}'
     expect(await gateway.metric(fast)).toBe(0)
   })
 

@@ -309,7 +309,7 @@ describe('a backend that cannot be reached', () => {
     const second = await gateway.fetch('/v1/pets', { key: keys.free })
     await expectError(second, 502, 'bad_gateway')
     expect(second.headers.get('x-ratelimit-remaining')).toBe('60')
-    expect(await gateway.metric('tollgate_upstream_failures_total{kind="unreachable"}')).toBe(2)
+    expect(await gateway.metric('tollgate_backend_failures_total{kind="unreachable"}')).toBe(2)
     await gateway.stop()
   })
 })

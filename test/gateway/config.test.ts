@@ -252,9 +252,7 @@ describe.each(['direct', 'undici', 'http-proxy-3'])('upstream with engine %s', (
     expect(performance.now() - sentMs).toBeGreaterThan(45)
     expect(await statusOf(gateway, '/v1/pets', { key: keys.pro })).toBe(504)
     expect(await statusOf(gateway, '/v1/slow', { key: keys.pro })).toBe(200)
-    expect(await gateway.metric('tollgate_upstream_failures_total{kind="response_timeout"}')).toBe(
-      2,
-    )
+    expect(await gateway.metric('tollgate_backend_failures_total{kind="response_timeout"}')).toBe(2)
   })
 })
 
@@ -367,7 +365,7 @@ describe('log', () => {
     const lines = gateway.logLines()
     expect(new Set(lines.map((line) => line['level']))).toEqual(new Set(['warn']))
     expect(new Set(lines.map((line) => line['event']))).toEqual(
-      new Set(['access', 'upstreamFailed']),
+      new Set(['access', 'backendFailed']),
     )
     expect(lines).toHaveLength(2)
   })

@@ -215,8 +215,8 @@ describe('addresses over all workers', () => {
     expect(views.filter((view) => !view.exceeded)).toHaveLength(10)
     const left = views.filter((view) => !view.exceeded).map((view) => view.remaining)
     expect(left.sort((a, b) => a - b)).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
-    expect(await one.limiter.look('b')).toMatchObject({ remaining: 10, exceeded: false })
-    expect(await one.limiter.look('a')).toMatchObject({ remaining: 0, exceeded: true })
+    expect(await one.limiter.peek('b')).toMatchObject({ remaining: 10, exceeded: false })
+    expect(await one.limiter.peek('a')).toMatchObject({ remaining: 0, exceeded: true })
   })
 
   it('cost no message once they are refused, until the minute ends', async () => {
@@ -225,7 +225,7 @@ describe('addresses over all workers', () => {
     const asked = one.batches.length
     for (let at = 0; at < 1_000; at++) {
       expect((await one.limiter.count('a')).exceeded).toBe(true)
-      expect((await one.limiter.look('a')).exceeded).toBe(true)
+      expect((await one.limiter.peek('a')).exceeded).toBe(true)
     }
     expect(one.batches.length).toBe(asked)
     expect((await one.limiter.count('b')).exceeded).toBe(false)

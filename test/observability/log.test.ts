@@ -3,12 +3,8 @@ import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, describe, expect, it } from 'vitest'
-import {
-  createLog,
-  type Log,
-  type AccessRecord,
-  type LogOptions,
-} from '../../src/observability/log.ts'
+import { createLog, type Log, type LogOptions } from '../../src/observability/log.ts'
+import type { AccessRecord } from '../../src/observability/access-record.ts'
 
 type Line = Record<string, unknown>
 
@@ -20,7 +16,7 @@ function logTo(lines: string[], more: Partial<LogOptions> = {}): Log {
 
 const parse = (line: string | undefined): Line => JSON.parse(line ?? 'null') as Line
 
-const times = { totalMs: 4.7, upstreamMs: 4.5765432 }
+const times = { totalMs: 4.7, backendMs: 4.5765432 }
 const window = { limit: 300, resetAtSeconds: 1_800_000_000, resetAfterSeconds: 10 }
 
 const exchange = (more: Partial<AccessRecord> & { method?: string } = {}): AccessRecord => ({
@@ -66,7 +62,7 @@ describe('the access line', () => {
       path: '/v1/pets',
       status: 200,
       gatewayMs: 0.123,
-      upstreamMs: 4.577,
+      backendMs: 4.577,
       totalMs: 4.7,
       requestBytes: 0,
       responseBytes: 512,
@@ -154,7 +150,7 @@ describe('the access line', () => {
 
   it('is limited per second for requests without a credential, and says what was left out', async () => {
     const lines: string[] = []
-    const log = logTo(lines, { strangerLinesPerSecond: 5 })
+    const log = logTo(lines, { anonymousLinesPerSecond: 5 })
     for (let index = 0; index < 1_000; index++)
       log.access(exchange({ caller: undefined, status: 401, refusal: 'missing_api_key' }), times)
     for (let index = 0; index < 50; index++) log.access(exchange(), times)
@@ -170,10 +166,10 @@ describe('the access line', () => {
   })
 
   it.each(['rate_limit_exceeded', 'api_key_banned'] as const)(
-    'is limited per second for a client that goes on after %s, apart from strangers and from all else',
+    'is limited per second for a client that goes on after %s, apart from anonymous and from all else',
     async (refusal) => {
       const lines: string[] = []
-      const log = logTo(lines, { overQuotaLinesPerSecond: 5, strangerLinesPerSecond: 5 })
+      const log = logTo(lines, { overQuotaLinesPerSecond: 5, anonymousLinesPerSecond: 5 })
       for (let index = 0; index < 1_000; index++)
         log.access(exchange({ status: 429, refusal }), times)
       const others = [
@@ -227,7 +223,7 @@ describe('the other lines', () => {
     log.banFileDamaged({ keptAs: 'bans.db.damaged' })
     log.countersNotKept(new Error('store.file x cannot be written'))
     log.countersKept()
-    log.upstreamFailed({ id: 'x', kind: 'broken', cause: 'half an answer' })
+    log.backendFailed({ id: 'x', kind: 'broken', cause: 'half an answer' })
     log.keySetFailed({ cause: 'timeout' })
     log.clientError({ address: '192.0.2.1', code: 'HPE_INVALID_METHOD' })
     log.internalError({ id: 'x', error: new Error('a bug') })
@@ -247,7 +243,7 @@ describe('the other lines', () => {
       ['error', 'banFileDamaged'],
       ['error', 'countersNotKept'],
       ['info', 'countersKept'],
-      ['warn', 'upstreamFailed'],
+      ['warn', 'backendFailed'],
       ['warn', 'keySetFailed'],
       ['info', 'clientError'],
       ['error', 'internalError'],

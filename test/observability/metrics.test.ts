@@ -10,7 +10,7 @@ const record = (more: Partial<RequestRecord> = {}): RequestRecord => ({
   method: 'GET',
   status: 200,
   gatewaySeconds: 0.0003,
-  upstreamSeconds: 0.004,
+  backendSeconds: 0.004,
   refusal: undefined,
   deprecated: false,
   ...more,
@@ -86,8 +86,8 @@ describe('metrics of requests', () => {
 
   it('puts a duration into the bucket that holds it and all larger ones', async () => {
     const metrics = create()
-    done(metrics, { gatewaySeconds: 0.00005, upstreamSeconds: 31 })
-    done(metrics, { gatewaySeconds: 0.0002, upstreamSeconds: undefined })
+    done(metrics, { gatewaySeconds: 0.00005, backendSeconds: 31 })
+    done(metrics, { gatewaySeconds: 0.0002, backendSeconds: undefined })
     const page = await samples(metrics)
     const own = (le: string) =>
       page.get(`tollgate_request_duration_seconds_bucket{route="listPets",le="${le}"}`)
@@ -95,16 +95,16 @@ describe('metrics of requests', () => {
     expect(page.get('tollgate_request_duration_seconds_count{route="listPets"}')).toBe(2)
     expect(page.get('tollgate_request_duration_seconds_sum{route="listPets"}')).toBeCloseTo(0.00025)
     const upstream = (le: string) =>
-      page.get(`tollgate_upstream_duration_seconds_bucket{route="listPets",le="${le}"}`)
+      page.get(`tollgate_backend_duration_seconds_bucket{route="listPets",le="${le}"}`)
     expect([upstream('30'), upstream('+Inf')]).toEqual([0, 1])
   })
 
   it('takes a negative or missing time as zero, so that a sum never turns into NaN', async () => {
     const metrics = create()
-    done(metrics, { gatewaySeconds: Number.NaN, upstreamSeconds: -1 })
+    done(metrics, { gatewaySeconds: Number.NaN, backendSeconds: -1 })
     const page = await samples(metrics)
     expect(page.get('tollgate_request_duration_seconds_sum{route="listPets"}')).toBe(0)
-    expect(page.get('tollgate_upstream_duration_seconds_sum{route="listPets"}')).toBe(0)
+    expect(page.get('tollgate_backend_duration_seconds_sum{route="listPets"}')).toBe(0)
   })
 
   it('shows requests in flight, refusals by code and deprecated requests', async () => {
@@ -113,14 +113,14 @@ describe('metrics of requests', () => {
     metrics.requestStarted()
     metrics.requestDone(record({ status: 429, refusal: 'rate_limit_exceeded', deprecated: true }))
     metrics.refusedUnparsed('invalid_request')
-    metrics.upstreamFailed('broken')
+    metrics.backendFailed('broken')
     const page = await samples(metrics)
     expect(page.get('tollgate_requests_in_flight')).toBe(1)
     expect(page.get('tollgate_refusals_total{code="rate_limit_exceeded"}')).toBe(1)
     expect(page.get('tollgate_refusals_total{code="invalid_request"}')).toBe(1)
     expect(page.get('tollgate_refusals_total{code="api_key_banned"}')).toBe(0)
     expect(page.get('tollgate_deprecated_requests_total{route="listPets",plan="pro"}')).toBe(1)
-    expect(page.get('tollgate_upstream_failures_total{kind="broken"}')).toBe(1)
+    expect(page.get('tollgate_backend_failures_total{kind="broken"}')).toBe(1)
   })
 })
 

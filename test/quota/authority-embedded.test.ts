@@ -146,7 +146,11 @@ describe('the counters of the embedded authority', () => {
     await before.close()
     const after = start()
     const reply = after.take(call('acme', { need: 9, want: 9 }))
-    expect(reply).toMatchObject({ status: 'short', recall: false, minute: { taken: 10, used: 10 } })
+    expect(reply).toMatchObject({
+      status: 'short',
+      reclaim: false,
+      minute: { taken: 10, used: 10 },
+    })
     expect(reply.minute.held).toBeLessThan(6)
   })
 
@@ -157,7 +161,7 @@ describe('the counters of the embedded authority', () => {
     const after = start()
     const stated = { minute: hold(1), day: dayHold(1) }
     const reply = after.take(call('acme', { ...stated, want: 5 }))
-    expect(reply).toMatchObject({ status: 'granted', recall: false })
+    expect(reply).toMatchObject({ status: 'granted', reclaim: false })
     expect(reply.minute.held).toBeGreaterThan(2)
   })
 

@@ -131,12 +131,12 @@ describe('a lessee of the embedded authority', () => {
   it('shows where a client stands without charging', () => {
     take()
     for (let n = 0; n < 5; n++) {
-      expect(lessee.look('acme', limits)).toMatchObject({
+      expect(lessee.peek('acme', limits)).toMatchObject({
         minute: { remaining: 2 },
         day: { remaining: 4 },
       })
     }
-    expect(lessee.look('never seen', limits)).toMatchObject({
+    expect(lessee.peek('never seen', limits)).toMatchObject({
       minute: { limit: 3, remaining: 3, resetAtSeconds: MINUTE_END_S },
     })
     expect(admitted(take('never seen')).view?.minute.remaining).toBe(2)
@@ -147,13 +147,13 @@ describe('a lessee of the embedded authority', () => {
     take()
     take()
     refused(take())
-    lessee.giveBack('acme', first)
+    lessee.refund('acme', first)
     expect(calls.at(-1)).toMatchObject({
       need: 0,
       minute: { used: 2, held: 2 },
       day: { used: 2, held: 2 },
     })
-    expect(lessee.look('acme', limits)).toMatchObject({ minute: { remaining: 1 } })
+    expect(lessee.peek('acme', limits)).toMatchObject({ minute: { remaining: 1 } })
     expect(admitted(take()).view?.minute.remaining).toBe(0)
     refused(take())
   })
@@ -162,15 +162,15 @@ describe('a lessee of the embedded authority', () => {
     const first = admitted(take())
     await timeline.pass(60_000)
     take()
-    lessee.giveBack('acme', first)
-    expect(lessee.look('acme', limits)).toMatchObject({
+    lessee.refund('acme', first)
+    expect(lessee.peek('acme', limits)).toMatchObject({
       minute: { remaining: 2 },
       day: { remaining: 4 },
     })
     await timeline.pass(86_400_000)
     take()
-    lessee.giveBack('acme', first)
-    expect(lessee.look('acme', limits)).toMatchObject({
+    lessee.refund('acme', first)
+    expect(lessee.peek('acme', limits)).toMatchObject({
       minute: { remaining: 2 },
       day: { remaining: 4 },
     })

@@ -6,7 +6,7 @@ import type {
   Authority,
   Lessee,
   QuotaDecision,
-  RecallListener,
+  ReclaimListener,
   TakeReply,
   TakeRequest,
 } from '../../src/quota/protocol.ts'
@@ -64,7 +64,7 @@ export async function settled(): Promise<void> {
 /** Stands between a lessee and its authority like a network: counts, delays, loses. */
 export function createNetwork(authority: Authority, timeline: Timeline) {
   const returned: (() => void)[] = []
-  const recalled: RecallListener[] = []
+  const reclaimed: ReclaimListener[] = []
   const network = {
     calls: [] as TakeRequest[],
     inFlight: 0,
@@ -85,7 +85,7 @@ export function createNetwork(authority: Authority, timeline: Timeline) {
         if (state === 'down') throw new Error('down')
         const reply = await authority.take(request)
         const isUnknown = reply.status !== 'short'
-        if (reply.recall) for (const listener of recalled) listener(request.client, isUnknown)
+        if (reply.reclaim) for (const listener of reclaimed) listener(request.client, isUnknown)
         if (delayMs > 0) await timeline.timers.after(delayMs / 2)
         if (state === 'reply lost') throw new Error('lost')
         return reply
@@ -95,7 +95,7 @@ export function createNetwork(authority: Authority, timeline: Timeline) {
       })
     },
     onReturn: (listener: () => void): void => void returned.push(listener),
-    onRecall: (listener: RecallListener): void => void recalled.push(listener),
+    onReclaim: (listener: ReclaimListener): void => void reclaimed.push(listener),
     close: async () => undefined,
   }
   return network

@@ -210,7 +210,7 @@ describe('a lessee that holds tokens ahead', () => {
     it('gives back what it does not need at once', async () => {
       const lessee = createTestLessee(network, timeline)
       await steady(lessee, { count: 40, everyMs: 55 })
-      expect(await exhaust()).toMatchObject({ status: 'short', recall: true })
+      expect(await exhaust()).toMatchObject({ status: 'short', reclaim: true })
       await timeline.pass(5)
       const { minute } = await truth()
       // Eighteen a second: two for the next tenth of a second stay.
@@ -221,7 +221,7 @@ describe('a lessee that holds tokens ahead', () => {
       const lessee = createTestLessee(network, timeline)
       await steady(lessee, { count: 40, everyMs: 50 })
       await timeline.pass(1100)
-      expect((await exhaust()).recall).toBe(true)
+      expect((await exhaust()).reclaim).toBe(true)
       await timeline.pass(5)
       const { minute } = await truth()
       expect(minute.taken).toBe(minute.used)
@@ -232,7 +232,7 @@ describe('a lessee that holds tokens ahead', () => {
       await steady(lessee, { count: 40, everyMs: 50 })
       const inHand = (await truth()).minute.taken - 40
       for (let n = 0; n < inHand; n++) admitted(await lessee.take('acme', limits))
-      expect(await exhaust()).toMatchObject({ status: 'short', recall: true })
+      expect(await exhaust()).toMatchObject({ status: 'short', reclaim: true })
       await timeline.pass(5)
       expect((await truth()).minute).toMatchObject({ taken: 1600, used: 1600 })
     })

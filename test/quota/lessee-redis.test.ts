@@ -267,7 +267,7 @@ describe('a lessee of a real Redis', () => {
     // Everybody was asked for what they hold of each new client: that is over before anything is in hand.
     await sleep(200)
     for (const [n, decision] of decisions.entries())
-      if (decision.kind === 'admitted') lessee.giveBack(`client-${n}`, decision)
+      if (decision.kind === 'admitted') lessee.refund(`client-${n}`, decision)
     expect(counts('client-7')).toEqual({ minute: 1, day: 1 })
     await lessee.drain()
     for (let n = 0; n < 100; n++)

@@ -105,8 +105,8 @@ describe('a lessee of an authority behind a network', () => {
   it('keeps a returned charge in hand for the next request, without a call', async () => {
     const lessee = createTestLessee(network, timeline)
     const first = admitted(await lessee.take('acme', limits))
-    lessee.giveBack('acme', first)
-    expect(lessee.look('acme', limits)).toMatchObject({ minute: { remaining: 10 } })
+    lessee.refund('acme', first)
+    expect(lessee.peek('acme', limits)).toMatchObject({ minute: { remaining: 10 } })
     const second = admitted(atOnce(lessee.take('acme', limits)))
     expect(second.view).toMatchObject({ minute: { remaining: 9 }, day: { remaining: 99 } })
     expect(network.calls.length).toBe(1)
@@ -114,7 +114,7 @@ describe('a lessee of an authority behind a network', () => {
 
   it('gives tokens in hand back after six seconds of idleness', async () => {
     const lessee = createTestLessee(network, timeline)
-    lessee.giveBack('acme', admitted(await lessee.take('acme', limits)))
+    lessee.refund('acme', admitted(await lessee.take('acme', limits)))
     await timeline.pass(5900)
     expect(network.calls.length).toBe(1)
     expect(await truth()).toMatchObject({ minute: 1, day: 1 })
@@ -131,7 +131,7 @@ describe('a lessee of an authority behind a network', () => {
     network.delayMs = 40
     const asked = lessee.take('acme', limits)
     await timeline.pass(40)
-    lessee.giveBack('acme', admitted(await asked))
+    lessee.refund('acme', admitted(await asked))
     await timeline.pass(2000 - 40 - 3)
     const late = lessee.take('acme', limits)
     expect(late).toBeInstanceOf(Promise)
@@ -143,8 +143,7 @@ describe('a lessee of an authority behind a network', () => {
   it('gives everything back when it drains', async () => {
     const lessee = createTestLessee(network, timeline)
     const clients = Array.from({ length: 200 }, (_, n) => `client-${n}`)
-    for (const client of clients)
-      lessee.giveBack(client, admitted(await lessee.take(client, limits)))
+    for (const client of clients) lessee.refund(client, admitted(await lessee.take(client, limits)))
     network.delayMs = 10
     const drained = lessee.drain()
     await timeline.pass(100)
@@ -155,7 +154,7 @@ describe('a lessee of an authority behind a network', () => {
 
   it('ends a drain in time although the authority is silent', async () => {
     const lessee = createTestLessee(network, timeline)
-    lessee.giveBack('acme', admitted(await lessee.take('acme', limits)))
+    lessee.refund('acme', admitted(await lessee.take('acme', limits)))
     network.delayMs = 1e9
     const drained = lessee.drain()
     await timeline.pass(2000)
@@ -168,7 +167,7 @@ describe('a lessee of an authority behind a network', () => {
       network.delayMs = 100
       network.state = 'down'
       const decisions = Array.from({ length: 5 }, () => lessee.take('acme', limits))
-      const look = lessee.look('acme', limits)
+      const look = lessee.peek('acme', limits)
       await timeline.pass(50)
       expect(await all(decisions)).toEqual(
         Array.from({ length: 5 }, () => ({ kind: 'unavailable' })),
@@ -240,7 +239,7 @@ describe('a lessee of an authority behind a network', () => {
         limit: 10,
         retryAfterSeconds: 51,
       })
-      expect(lessee.look('unknown', limits)).toBeUndefined()
+      expect(lessee.peek('unknown', limits)).toBeUndefined()
       network.state = 'up'
       await timeline.pass(1000)
       expect(await truth()).toEqual({ minute: 8, day: 8, used: 8 })
@@ -312,7 +311,7 @@ describe('a lessee of an authority behind a network', () => {
       const single = { perMinute: 1, perDay: 3 }
       const first = admitted(atOnce(lessee.take('acme', single)))
       refused(atOnce(lessee.take('acme', single)))
-      lessee.giveBack('acme', first)
+      lessee.refund('acme', first)
       admitted(atOnce(lessee.take('acme', single)))
     })
 
@@ -416,7 +415,7 @@ describe('a lessee of an authority behind a network', () => {
             for (const decision of decisions) {
               charge(decision, 1)
               if (move.event === 'return' && decision.kind === 'admitted') {
-                lessee.giveBack('acme', decision)
+                lessee.refund('acme', decision)
                 charge(decision, -1)
               }
             }

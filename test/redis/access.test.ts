@@ -66,15 +66,15 @@ describe('a user with the rights that the configuration file lists', () => {
   it('is all the gateway needs: quotas, bans, strikes and messages', async () => {
     await until(() => store.available)
     const authority = createRedisAuthority({ store, prefix: 'tollgate' })
-    const recalled: string[] = []
-    authority.onRecall?.((client) => recalled.push(client))
+    const reclaimed: string[] = []
+    authority.onReclaim?.((client) => reclaimed.push(client))
     let client = 0
     // A client that Redis does not know makes it ask for what others hold.
     await until(async () => {
       client += 1
       const reply = await authority.take({ ...request, client: `client-${client}` })
       expect(reply).toMatchObject({ status: 'granted' })
-      return recalled.length > 0
+      return reclaimed.length > 0
     })
     const bans = createRedisBanStore(store, 'tollgate')
     const ban = { startedMs: Date.now(), untilMs: Date.now() + 60_000, count: 1 }
@@ -141,8 +141,8 @@ describe('a user with the rights that the configuration file lists', () => {
     grant('resetchannels')
     await until(() => store.available)
     const authority = createRedisAuthority({ store, prefix: 'tollgate' })
-    const recalled: string[] = []
-    authority.onRecall?.((client) => recalled.push(client))
+    const reclaimed: string[] = []
+    authority.onReclaim?.((client) => reclaimed.push(client))
     const connections = (): number =>
       Number(/total_connections_received:(\d+)/.exec(admin('INFO', 'stats'))?.[1])
     await sleep(200)
@@ -155,13 +155,13 @@ describe('a user with the rights that the configuration file lists', () => {
     }
     // Two of them are those of redis-cli.
     expect(connections() - before).toBeLessThan(2 + 3)
-    expect([recalled, states.at(-1)]).toEqual([[], 'up'])
+    expect([reclaimed, states.at(-1)]).toEqual([[], 'up'])
     grant(...rights())
     let client = 0
     await until(async () => {
       client += 1
       await authority.take({ ...request, client: `heard-${client}` })
-      return recalled.length > 0
+      return reclaimed.length > 0
     })
   })
 

@@ -141,7 +141,7 @@ describe('sentinels and servers with passwords of their own', () => {
     const causes: string[] = []
     const connect = (over: Partial<RedisConfig & { kind: 'sentinels' }>): RedisStore =>
       connectRedis({
-        servers: { ...serversOf(group), password: PASSWORD, ...over } as RedisConfig,
+        servers: { ...serversOf(group), password: PASSWORD, ...over },
         timeoutMs: TIMEOUT_MS,
         onState: (_, cause) => causes.push(cause),
       })

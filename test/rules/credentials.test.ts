@@ -7,7 +7,7 @@ const outcome = (
   count = authorization === undefined ? 0 : 1,
 ) => {
   const read = readBearer(authorization, count)
-  return isRefusal(read) ? read.refusal : `token ${read.token}`
+  return isRefusal(read) ? read.code : `token ${read.token}`
 }
 
 describe('readBearer', () => {

@@ -95,7 +95,7 @@ describe('target', () => {
     ['/a%e9', 'not UTF-8'],
   ])('refuses %j: %s', (target, cause) => {
     expect(checkTarget(target, URL_BYTES)).toEqual({
-      refusal: 'invalid_request',
+      code: 'invalid_request',
       cause: expect.stringContaining(cause),
     })
   })
@@ -103,16 +103,16 @@ describe('target', () => {
   it('takes a target of the limit and refuses one byte more', () => {
     expect(isRefusal(checkTarget('/'.padEnd(URL_BYTES, 'a'), URL_BYTES))).toBe(false)
     expect(checkTarget('/'.padEnd(URL_BYTES + 1, 'a'), URL_BYTES)).toMatchObject({
-      refusal: 'uri_too_long',
+      code: 'uri_too_long',
     })
   })
 
   it('takes the asterisk form for OPTIONS only', () => {
     const check = createCheckTarget(URL_BYTES)
     expect(check({ method: 'OPTIONS', url: '*' })).toMatchObject({ asterisk: true })
-    expect(check({ method: 'GET', url: '*' })).toMatchObject({ refusal: 'invalid_request' })
+    expect(check({ method: 'GET', url: '*' })).toMatchObject({ code: 'invalid_request' })
     expect(check({ method: 'OPTIONS', url: '/a' })).toMatchObject({ asterisk: false, path: '/a' })
-    expect(check({ method: 'GET' })).toMatchObject({ refusal: 'invalid_request' })
+    expect(check({ method: 'GET' })).toMatchObject({ code: 'invalid_request' })
   })
 
   it('never takes what any number of decodings turns into a dot segment, a slash more or a control byte', () => {

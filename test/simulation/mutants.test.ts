@@ -135,7 +135,7 @@ const mutants: readonly Mutant[] = [
     breaks: 'crashes',
   },
   {
-    name: 'a recall gives back what was spent',
+    name: 'a reclaim gives back what was spent',
     file: 'lease.ts',
     from: 'window.held = Math.min(held, window.used + kept)',
     to: 'window.used = window.held = Math.min(held, kept)',

@@ -44,7 +44,7 @@ export function createSimulatedProcess(
     maxClients: number
     clockErrorMs: number
     startMs: number
-    giveBack: number
+    refund: number
   },
 ): SimulatedProcess {
   let state: 'running' | 'paused' | 'dead' = 'running'
@@ -88,15 +88,14 @@ export function createSimulatedProcess(
     return (decision: QuotaDecision): void => {
       const waitedMs = time.nowMs - asked.atMs - (pausedForMs - asked.pausedForMs)
       ledger.decided(witness, { client, limits, waitedMs }, decision)
-      if (decision.kind === 'admitted' && chance.perMille(options.giveBack))
-        giveBack(client, decision)
+      if (decision.kind === 'admitted' && chance.perMille(options.refund)) refund(client, decision)
     }
   }
-  const giveBack = (client: string, decision: Admission): void =>
+  const refund = (client: string, decision: Admission): void =>
     time.at(time.nowMs + chance.between(0, 3000), () =>
       deliver('io', () => {
         ledger.givenBack(witness, client, decision)
-        lessee.giveBack(client, decision)
+        lessee.refund(client, decision)
       }),
     )
   const ask = (client: string, limits: Limits): void => {

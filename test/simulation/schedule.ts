@@ -19,7 +19,7 @@ export interface Schedule {
   readonly clockErrorMs: number
   readonly network: Network
   /** Of a thousand admitted requests so many give their charge back within 3 s. */
-  readonly giveBack: number
+  readonly refund: number
   readonly steps: readonly Step[]
 }
 
@@ -35,8 +35,8 @@ export interface Network {
   readonly lateMs: number
   /** The request is carried out once more, up to lateMs later. */
   readonly repeatsRequest: number
-  readonly losesRecall: number
-  readonly repeatsRecall: number
+  readonly losesReclaim: number
+  readonly repeatsReclaim: number
 }
 
 export interface Step {
@@ -205,8 +205,8 @@ const goodNetwork: fc.Arbitrary<Network> = latencyMs.map((latency) => ({
   delaysReply: 0,
   lateMs: 0,
   repeatsRequest: 0,
-  losesRecall: 0,
-  repeatsRecall: 0,
+  losesReclaim: 0,
+  repeatsReclaim: 0,
 }))
 const badNetwork: fc.Arbitrary<Network> = fc.record({
   latencyMs,
@@ -216,8 +216,8 @@ const badNetwork: fc.Arbitrary<Network> = fc.record({
   delaysReply: rate,
   lateMs: fc.constantFrom(150, 2000, 70_000),
   repeatsRequest: rate,
-  losesRecall: rate,
-  repeatsRecall: rate,
+  losesReclaim: rate,
+  repeatsReclaim: rate,
 })
 
 const startsBefore = fc.oneof(
@@ -244,7 +244,7 @@ const common = {
   maxClients: fc.constantFrom(100_000, 100_000, 2),
   startsBefore,
   clockErrorMs: fc.oneof(fc.constant(0), fc.integer({ min: -90_000_000, max: 90_000_000 })),
-  giveBack: rate,
+  refund: rate,
 }
 
 /** Everything may go wrong but the data; nobody admits what he was not granted. */
@@ -334,7 +334,7 @@ export const liveSchedule: fc.Arbitrary<LiveSchedule> = fc.record({
     mode: fc.constantFrom('local' as const, 'closed' as const),
     authority: fc.constant('remote' as const),
     network: goodNetwork,
-    giveBack: fc.constant(0),
+    refund: fc.constant(0),
     startsBefore: fc.record({
       window: fc.constantFrom('minute' as const, 'day' as const),
       ms: fc.integer({ min: 0, max: 20_000 }),

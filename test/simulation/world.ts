@@ -2,7 +2,12 @@
 import type { Limits } from '../../src/config/config.ts'
 import type { createMemoryAuthority, MemoryAuthority } from '../../src/quota/authorities/memory.ts'
 import type { createLessee } from '../../src/quota/lessee/lessee.ts'
-import type { Authority, RecallListener, TakeReply, TakeRequest } from '../../src/quota/protocol.ts'
+import type {
+  Authority,
+  ReclaimListener,
+  TakeReply,
+  TakeRequest,
+} from '../../src/quota/protocol.ts'
 import { DAY_MS } from '../../src/quota/protocol.ts'
 import { EXPIRY_AFTER_DAY_MS } from '../../src/quota/authorities/transition.ts'
 import { START_MS } from '../support/controlled-authority.ts'
@@ -27,13 +32,13 @@ export function createWorld(quota: Quota, schedule: Schedule, rules: Pick<Rules,
   const time = createVirtualTime(chance)
   const faults = new Map<string, number>()
   const happened = (fault: string): void => void faults.set(fault, (faults.get(fault) ?? 0) + 1)
-  // The one under way, one's own, and one more where that was answered too late to spend what it brought, or after a recall.
+  // The one under way, one's own, and one more where that was answered too late to spend what it brought, or after a reclaim.
   // Who waits shares a call with those of the same limits only.
   const limitChanges = schedule.steps.filter(({ event }) => event.kind === 'limits').length
   // An authority that has lost its data is asked again; and so is one that had nothing left, if something was handed back while
   // it answered, which may come to pass a few times in a row where calls are slow.
   const isLossy = schedule.steps.some(({ event }) => event.kind === 'data loss')
-  const callsAgain = (isLossy ? 2 : 0) + (schedule.giveBack > 0 ? 6 : 0)
+  const callsAgain = (isLossy ? 2 : 0) + (schedule.refund > 0 ? 6 : 0)
   const callsPerRequest = 3 + limitChanges + (rules.isExact ? 0 : 1) + callsAgain
   const forgets = schedule.maxClients < schedule.clients.length
   const ledger = createLedger(
@@ -63,28 +68,28 @@ export function createWorld(quota: Quota, schedule: Schedule, rules: Pick<Rules,
   const ownLimits = new Map<string, Limits>()
   const slots: SimulatedProcess[] = []
   const everyProcess: SimulatedProcess[] = []
-  const recallListeners = new Map<SimulatedProcess, RecallListener[]>()
+  const reclaimListeners = new Map<SimulatedProcess, ReclaimListener[]>()
   const returnListeners = new Map<SimulatedProcess, (() => void)[]>()
   const partitions = new Map<SimulatedProcess, Partition['how']>()
 
   const carryOut = (request: TakeRequest): TakeReply => {
     const reply = memory.take(request)
     ledger.carriedOut(request, reply)
-    if (reply.recall) for (const process of slots) announceRecall(process, request.client, reply)
+    if (reply.reclaim) for (const process of slots) announceReclaim(process, request.client, reply)
     return reply
   }
-  const announceRecall = (
+  const announceReclaim = (
     process: SimulatedProcess,
     client: string,
     { status }: TakeReply,
   ): void => {
-    if (chance.perMille(network.losesRecall)) return happened('recall lost')
-    const notices = chance.perMille(network.repeatsRecall) ? 2 : 1
-    if (notices === 2) happened('recall repeated')
+    if (chance.perMille(network.losesReclaim)) return happened('reclaim lost')
+    const notices = chance.perMille(network.repeatsReclaim) ? 2 : 1
+    if (notices === 2) happened('reclaim repeated')
     for (let notice = 0; notice < notices; notice++)
       time.at(time.nowMs + travel() + (notice * network.lateMs) / 2, () =>
         process.deliver('io', () => {
-          for (const listener of recallListeners.get(process) ?? [])
+          for (const listener of reclaimListeners.get(process) ?? [])
             listener(client, status !== 'short')
         }),
       )
@@ -151,12 +156,12 @@ export function createWorld(quota: Quota, schedule: Schedule, rules: Pick<Rules,
         },
         close: async () => undefined,
       }
-    const listeners = { recall: [] as RecallListener[], return: [] as (() => void)[] }
-    recallListeners.set(process, listeners.recall)
+    const listeners = { reclaim: [] as ReclaimListener[], return: [] as (() => void)[] }
+    reclaimListeners.set(process, listeners.reclaim)
     returnListeners.set(process, listeners.return)
     return {
       take: (request) => call(process, request),
-      onRecall: (listener) => void listeners.recall.push(listener),
+      onReclaim: (listener) => void listeners.reclaim.push(listener),
       onReturn: (listener) => void listeners.return.push(listener),
       close: async () => undefined,
     }
@@ -173,7 +178,7 @@ export function createWorld(quota: Quota, schedule: Schedule, rules: Pick<Rules,
         maxClients: schedule.maxClients,
         clockErrorMs: schedule.clockErrorMs * (slot % 2 === 0 ? 1 : -1),
         startMs,
-        giveBack: schedule.giveBack,
+        refund: schedule.refund,
       },
     )
     slots[slot] = process
@@ -319,8 +324,8 @@ const perfectNetwork: Network = {
   delaysReply: 0,
   lateMs: 0,
   repeatsRequest: 0,
-  losesRecall: 0,
-  repeatsRecall: 0,
+  losesReclaim: 0,
+  repeatsReclaim: 0,
 }
 
 const isFatal = ({ kind }: Event): boolean => kind === 'crash' || kind === 'restart'

@@ -27,7 +27,7 @@ for (const engine of engines) {
             expect(lines).toHaveLength(1)
             expect(lines[0]?.status).toBe(499)
             expect(await charged()).toBe(1)
-            expect(await gateway.metric('tollgate_upstream_failures_total{kind="broken"}')).toBe(0)
+            expect(await gateway.metric('tollgate_backend_failures_total{kind="broken"}')).toBe(0)
           },
         ))
 

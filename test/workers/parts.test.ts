@@ -81,7 +81,7 @@ describe('the metrics of several workers', () => {
       method: 'GET',
       status: 200,
       gatewaySeconds: 0.0003,
-      upstreamSeconds: 0.004,
+      backendSeconds: 0.004,
       refusal: undefined,
       deprecated: false,
     })
@@ -113,7 +113,7 @@ describe('the metrics of several workers', () => {
     expect(page.get('tollgate_workers')).toBe(2)
     expect(page.get('tollgate_worker_restarts_total')).toBe(5)
     expect(page.get('tollgate_request_duration_seconds_count{route="listPets"}')).toBe(3)
-    expect(page.get('tollgate_upstream_duration_seconds_bucket{route="listPets",le="0.005"}')).toBe(
+    expect(page.get('tollgate_backend_duration_seconds_bucket{route="listPets",le="0.005"}')).toBe(
       3,
     )
     // Times of starts are not added up.

@@ -3,11 +3,11 @@ import {
   mayRepeat,
   neverReached,
   unusableAnswer,
-  upstreamFailureKind,
-} from '../../rules/upstream-failure.ts'
+  backendFailureKind,
+} from '../../rules/backend-failure.ts'
 import type { BackendRotation } from '../../backends/balancer.ts'
-import { errorText, upstreamErrorCode } from '../engine.ts'
-import type { ForwardHandle, ForwardJob, ForwardSink, UpstreamFailure } from '../forwarder.ts'
+import { errorText, backendErrorCode } from '../engine.ts'
+import type { ForwardHandle, ForwardJob, ForwardSink, BackendFailure } from '../forwarder.ts'
 import type { AnswerHead } from '../../http1/answer-head.ts'
 import { clockTickMs, type Http1Clock } from './clock.ts'
 import type { Http1Connection } from './connection.ts'
@@ -110,7 +110,7 @@ export class Http1Exchange implements ForwardHandle, Waiting {
     const { carriedBefore, answerBegun } = this.#connection ?? notYet
     this.#connection = undefined
     const { rotation } = this.#engine
-    const kind = upstreamFailureKind(code, this.#sent)
+    const kind = backendFailureKind(code, this.#sent)
     if (neverReached(kind)) rotation.failed(this.#pool)
     const repeats = mayRepeat({
       method: this.#job.method,
@@ -172,7 +172,7 @@ export class Http1Exchange implements ForwardHandle, Waiting {
       if (bodyBytes === undefined) connection.write('0\r\n\r\n')
     })
     body.once('error', (error) => {
-      const kind = upstreamFailureKind(upstreamErrorCode(error), true)
+      const kind = backendFailureKind(backendErrorCode(error), true)
       this.#fail({ kind, cause: errorText(error) })
     })
   }
@@ -188,7 +188,7 @@ export class Http1Exchange implements ForwardHandle, Waiting {
     this.#pool.take(this)
   }
 
-  #fail(failure: UpstreamFailure): void {
+  #fail(failure: BackendFailure): void {
     if (this.settled) return
     this.#settle({ closes: true })
     this.#sink.fail(failure)

@@ -5,12 +5,12 @@ import {
   mayRepeat,
   neverReached,
   unusableAnswer,
-  upstreamFailureKind,
-} from '../../rules/upstream-failure.ts'
+  backendFailureKind,
+} from '../../rules/backend-failure.ts'
 import { createBackendRotation, type BackendRotation } from '../../backends/balancer.ts'
-import { errorText, upstreamErrorCode, type ForwarderOptions } from '../engine.ts'
+import { errorText, backendErrorCode, type ForwarderOptions } from '../engine.ts'
 import type { ForwardHandle, ForwardJob, ForwardSink, Forwarder } from '../forwarder.ts'
-import type { UpstreamFailure } from '../forwarder.ts'
+import type { BackendFailure } from '../forwarder.ts'
 import {
   createHttpProxyBackend,
   sendThroughHttpProxy,
@@ -178,7 +178,7 @@ class HttpProxyExchange implements ForwardHandle {
 
   #onError(error: Error): void {
     if (this.#settled) return
-    const kind = upstreamFailureKind(upstreamErrorCode(error), this.#sent)
+    const kind = backendFailureKind(backendErrorCode(error), this.#sent)
     const { rotation } = this.#engine
     if (neverReached(kind)) rotation.failed(this.#backend)
     const repeats = mayRepeat({
@@ -215,7 +215,7 @@ class HttpProxyExchange implements ForwardHandle {
     )
   }
 
-  #fail(failure: UpstreamFailure): void {
+  #fail(failure: BackendFailure): void {
     this.#settle({ endsRequest: true })
     if (this.#starting) queueMicrotask(() => this.#sink.fail(failure))
     else this.#sink.fail(failure)

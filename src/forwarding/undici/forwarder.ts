@@ -4,12 +4,12 @@ import {
   mayRepeat,
   neverReached,
   unusableAnswer,
-  upstreamFailureKind,
-} from '../../rules/upstream-failure.ts'
+  backendFailureKind,
+} from '../../rules/backend-failure.ts'
 import { createBackendRotation, type BackendRotation } from '../../backends/balancer.ts'
-import { errorText, upstreamErrorCode, type ForwarderOptions } from '../engine.ts'
+import { errorText, backendErrorCode, type ForwarderOptions } from '../engine.ts'
 import type { ForwardHandle, ForwardJob, ForwardSink, Forwarder } from '../forwarder.ts'
-import type { UpstreamFailure } from '../forwarder.ts'
+import type { BackendFailure } from '../forwarder.ts'
 import { RequestBody } from '../request-body.ts'
 import {
   createUndiciBackend,
@@ -128,7 +128,7 @@ class UndiciExchange implements ForwardHandle, Handler {
 
   onResponseError(_controller: unknown, error: Error): void {
     if (this.#settled) return
-    const kind = upstreamFailureKind(upstreamErrorCode(error), this.#sent)
+    const kind = backendFailureKind(backendErrorCode(error), this.#sent)
     if (neverReached(kind)) this.#rotation.failed(this.#backend)
     const repeats = mayRepeat({
       method: this.#job.method,
@@ -183,7 +183,7 @@ class UndiciExchange implements ForwardHandle, Handler {
     })
   }
 
-  #fail(failure: UpstreamFailure): void {
+  #fail(failure: BackendFailure): void {
     this.#settle(new Error(failure.cause))
     if (this.#starting) queueMicrotask(() => this.#sink.fail(failure))
     else this.#sink.fail(failure)

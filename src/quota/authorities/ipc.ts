@@ -2,7 +2,7 @@
 import { StoreUnavailable } from '../../rules/store-unavailable.ts'
 import type { IpcCalls } from '../../ipc/calls.ts'
 import type { QuotaObserver } from '../observer.ts'
-import type { Authority, RecallListener, TakeReply, TakeRequest } from '../protocol.ts'
+import type { Authority, ReclaimListener, TakeReply, TakeRequest } from '../protocol.ts'
 
 /** What the lessee of a worker asks of the supervisor. */
 export interface QuotaCalls {
@@ -10,16 +10,16 @@ export interface QuotaCalls {
 }
 
 /**
- * onRecall: registers the listener of the supervisor's recalls.
+ * onReclaim: registers the listener of the supervisor's reclaims.
  * take() throws StoreUnavailable at once while the supervisor is silent or gone, else rejects with it.
  */
 export function createIpcAuthority({
   calls,
-  onRecall,
+  onReclaim,
   observe,
 }: {
   calls: IpcCalls<QuotaCalls>
-  onRecall(listener: RecallListener): void
+  onReclaim(listener: ReclaimListener): void
   observe?: Pick<QuotaObserver, 'storeCall'>
 }): Authority {
   // Thrown for every request while nobody answers: made once, since a stack trace costs more than the decision.
@@ -43,7 +43,7 @@ export function createIpcAuthority({
       )
     },
     onReturn: (listener) => calls.onRecovered(listener),
-    onRecall,
+    onReclaim,
     close: async () => undefined,
   }
 }

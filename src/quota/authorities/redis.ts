@@ -30,7 +30,7 @@ export function createRedisAuthority({
   const script = store.script({ name: 'tollgateTake', text: scriptText, keyCount: 1 })
   // Thrown for every request of an outage: made once, since a stack trace costs more than the decision.
   const away = new StoreUnavailable('error')
-  const channel = `${prefix}:q:recall`
+  const channel = `${prefix}:q:reclaim`
   const keyStart = quotaKey(prefix, '').slice(0, -1)
 
   return {
@@ -54,7 +54,7 @@ export function createRedisAuthority({
         )
     },
     onReturn: (listener) => store.onRecovered(listener),
-    onRecall: (listener) =>
+    onReclaim: (listener) =>
       store.subscribe(channel, {
         message: (text) => {
           const [reason, key = ''] = text.split(' ', 2)
@@ -118,6 +118,6 @@ function parseReply(reply: ScriptReply): TakeReply {
     minute: { index: at(2), held: at(3), taken: at(4), used: at(5) },
     day: { index: at(6), held: at(7), taken: at(8), used: at(9) },
     activeProcesses: at(10),
-    recall: at(11) === 1,
+    reclaim: at(11) === 1,
   }
 }

@@ -5,7 +5,7 @@
 --          5 minute index  6 used  7 held   8 day index  9 used  10 held   (as the caller states them)
 --          11 need  12 want  13 channel on which all processes are asked for their holds
 -- reply    status (0 granted, 1 short, 2 stale, 3 lost), now in ms rounded up,
---          minute index, held, taken, used, day index, held, taken, used, active processes, recall (0 or 1)
+--          minute index, held, taken, used, day index, held, taken, used, active processes, reclaim (0 or 1)
 local time = redis.call('TIME')
 local MINUTE_MS, DAY_MS = 60000, 86400000
 local EXPIRY_AFTER_DAY_MS, LEARNING_MS = 3600000, 1000
@@ -131,13 +131,13 @@ end
 local function isShortOf(limit, taken, used, own)
   return taken >= limit and taken - used > own
 end
-local recall = 0
+local reclaim = 0
 if isUnknown or (status == SHORT and (
     isShortOf(tonumber(ARGV[3]), minuteTaken, minuteUsed, heldInMinute - usedInMinute) or
     isShortOf(tonumber(ARGV[4]), dayTaken, dayUsed, heldInDay - usedInDay))) then
-  recall = 1
+  reclaim = 1
   -- A user who may not publish loses nothing but the notice.
   redis.pcall('PUBLISH', ARGV[13], (isUnknown and 'unknown ' or 'short ') .. KEYS[1])
 end
 return { status, toldNow, minute, heldInMinute, minuteTaken, minuteUsed,
-  day, heldInDay, dayTaken, dayUsed, active, recall }
+  day, heldInDay, dayTaken, dayUsed, active, reclaim }

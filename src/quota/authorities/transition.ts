@@ -68,7 +68,7 @@ export function transition(state: ClientState, request: TakeRequest, nowMs: numb
   if (record !== undefined && request.sequence <= record.sequence) {
     const status = request.sequence === record.sequence ? record.status : 'stale'
     const held = { minute: tookPart ? record.minuteHeld : 0, day: record.dayHeld }
-    return reply(now, { status, nowMs, held, recall: false })
+    return reply(now, { status, nowMs, held, reclaim: false })
   }
   if (!tookPart) now.activeNow += 1
 
@@ -127,8 +127,8 @@ export function transition(state: ClientState, request: TakeRequest, nowMs: numb
       { taken: now.dayTaken, used: now.dayUsed },
       held.day - day.used - spent,
     )
-  const recall = isUnknown || (status === 'short' && othersHoldTokens)
-  return reply(now, { status, nowMs, held, recall })
+  const reclaim = isUnknown || (status === 'short' && othersHoldTokens)
+  return reply(now, { status, nowMs, held, reclaim })
 }
 
 type Counters = Omit<ClientState, 'processes'> & { isSameDay: boolean }
@@ -173,7 +173,7 @@ function reply(
     status: TakeStatus
     nowMs: number
     held: { minute: number; day: number }
-    recall: boolean
+    reclaim: boolean
   },
 ): TakeReply {
   const { minuteIndex, minuteTaken, minuteUsed, dayIndex, dayTaken, dayUsed } = counters
@@ -183,7 +183,7 @@ function reply(
     minute: { index: minuteIndex, held: told.held.minute, taken: minuteTaken, used: minuteUsed },
     day: { index: dayIndex, held: told.held.day, taken: dayTaken, used: dayUsed },
     activeProcesses: activeProcesses(counters),
-    recall: told.recall,
+    reclaim: told.reclaim,
   }
 }
 

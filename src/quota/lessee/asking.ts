@@ -27,7 +27,7 @@ export interface Asked {
 export interface Outcome {
   readonly tokens: number
   /** The rest is refused for as long as nobody gives tokens back, and the others have just been asked for theirs. */
-  readonly recalled: boolean
+  readonly reclaimed: boolean
   /** The minute or the day of the tokens may have ended on the way: they are not spent. */
   readonly late: boolean
 }
@@ -120,7 +120,7 @@ export function createAsking(options: AskingOptions): Asking {
       applyReply(lease, reply, { sentMs, receivedMs })
       lease.activeProcesses = Math.max(reply.activeProcesses, options.leastProcesses)
       storeAheadMs = reply.nowMs - receivedMs
-      if (reply.recall && reply.status !== 'short') client.echoUntilMs = receivedMs + ECHO_MS
+      if (reply.reclaim && reply.status !== 'short') client.echoUntilMs = receivedMs + ECHO_MS
       if (reply.status === 'lost') {
         client.lostInARow += 1
         // An authority without data knows of nobody but the caller.
@@ -142,7 +142,7 @@ export function createAsking(options: AskingOptions): Asking {
       if (reply.status === 'short' && !late) rememberRefusal(lease, reply, receivedMs)
       return {
         tokens,
-        recalled: reply.status === 'short' && reply.recall,
+        reclaimed: reply.status === 'short' && reply.reclaim,
         late,
       }
     },

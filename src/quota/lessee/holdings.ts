@@ -1,7 +1,7 @@
 /** Looks after what this process holds of its clients: gives back what lies idle or what others wait for, and states what is uncertain. */
 import type { Client } from '../client.ts'
 import type { LeaseCalls } from './lease-calls.ts'
-import { keptAtRecall } from './lease-size.ts'
+import { keptAtReclaim } from './lease-size.ts'
 import { hasUnspent, hasUnstated, inHand, limitOf, type Lease } from './lease.ts'
 import type { Timers } from '../timers.ts'
 
@@ -26,7 +26,7 @@ export interface Holdings {
   /** Tokens may be in hand, or use unstated. */
   watch(client: Client): void
   /** Others wait for tokens of this client, or the authority knew nothing of it (isUnknown). */
-  recall(client: Client, isUnknown: boolean): void
+  reclaim(client: Client, isUnknown: boolean): void
   /** States all that is uncertain, a bounded number at a time. */
   settleUncertain(): void
   /** States and gives back everything; resolves when all calls are answered. */
@@ -102,15 +102,15 @@ export function createHoldings({
     review()
   })
 
-  const recall = (client: Client, isUnknown: boolean): void => {
+  const reclaim = (client: Client, isUnknown: boolean): void => {
     if (client.isCalling) {
-      client.recall = isUnknown || client.recall === 'unknown' ? 'unknown' : 'short'
+      client.reclaim = isUnknown || client.reclaim === 'unknown' ? 'unknown' : 'short'
       return
     }
-    client.recall = 'none'
+    client.reclaim = 'none'
     const { lease } = client
     const nowMs = clock.nowMs()
-    const kept = keptAtRecall(lease.pace, nowMs - lease.lastUsedMs)
+    const kept = keptAtReclaim(lease.pace, nowMs - lease.lastUsedMs)
     const isEcho = isUnknown && nowMs < client.echoUntilMs
     // Only once: the next one within the same second would be of another loss.
     if (isEcho) client.echoUntilMs = -Infinity
@@ -124,13 +124,13 @@ export function createHoldings({
     clear: (client) => void uncertain.delete(client),
     isUncertain: (client) => uncertain.has(client),
     watch: (client) => {
-      if (client.recall !== 'none') recall(client, client.recall === 'unknown')
+      if (client.reclaim !== 'none') reclaim(client, client.reclaim === 'unknown')
       if (client.isHolder || isDraining) return
       if (!hasUnspent(client.lease) && !hasUnstated(client.lease)) return
       client.isHolder = true
       holders.push(client)
     },
-    recall,
+    reclaim,
     settleUncertain,
     drain: async () => {
       stopSweeping()

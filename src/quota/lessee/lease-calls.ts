@@ -15,7 +15,7 @@ import type { Timers } from '../timers.ts'
 
 const ASK_AGAIN_AFTER_LOSS_MS = 15
 const LOSSES_IN_A_ROW = 3
-/** Others answer a recall within this, on a network that is well. */
+/** Others answer a reclaim within this, on a network that is well. */
 const ASK_AGAIN_AFTER_RECALL_MS = 10
 /** An authority so slow is not asked a second time by the same request. */
 const SLOW_CALL_MS = 20
@@ -35,7 +35,7 @@ export interface LeaseCallsOptions extends AskingOptions {
 export interface LeaseCalls extends Pick<Asking, 'isImmediate'> {
   /** Asks for one token; the caller has found no answer in memory. */
   take(client: Client, limits: Limits): QuotaDecision | Promise<QuotaDecision>
-  look(client: Client, limits: Limits): QuotaView | undefined | Promise<QuotaView | undefined>
+  peek(client: Client, limits: Limits): QuotaView | undefined | Promise<QuotaView | undefined>
   /** Asks for more ahead of need. Not while a call is under way. */
   prefetch(client: Client): void
   /** States what was used and gives back all that is in hand but `kept` tokens; false if the authority is away. Not while a call is under way. */
@@ -60,7 +60,7 @@ export function createLeaseCalls(options: LeaseCallsOptions): LeaseCalls {
 
   const lose = (client: Client, waiters: readonly Waiter[]): void => {
     for (const waiter of waiters) {
-      if (waiter.kind === 'look') waiter.resolve(undefined)
+      if (waiter.kind === 'peek') waiter.resolve(undefined)
       else waiter.resolve(withoutAuthority(client, waiter.limits))
     }
   }
@@ -76,8 +76,8 @@ export function createLeaseCalls(options: LeaseCallsOptions): LeaseCalls {
       if (outcome !== undefined) {
         const isSlow = clock.nowMs() - asked.sentMs > SLOW_CALL_MS
         const tokens = outcome.late ? 0 : outcome.tokens
-        undecided = serve(client, batch, { tokens, mayWait: outcome.recalled && !isSlow })
-        if (undecided.some((waiter) => waiter.hasRecalled)) pauseMs = ASK_AGAIN_AFTER_RECALL_MS
+        undecided = serve(client, batch, { tokens, mayWait: outcome.reclaimed && !isSlow })
+        if (undecided.some((waiter) => waiter.hasReclaimed)) pauseMs = ASK_AGAIN_AFTER_RECALL_MS
       } else if (reply.status === 'lost' && client.lostInARow < LOSSES_IN_A_ROW) {
         undecided = batch
         pauseMs = ASK_AGAIN_AFTER_LOSS_MS
@@ -110,7 +110,7 @@ export function createLeaseCalls(options: LeaseCallsOptions): LeaseCalls {
     const nowMs = clock.nowMs()
     let left = tokens
     return batch.filter((waiter) => {
-      if (waiter.kind === 'look') {
+      if (waiter.kind === 'peek') {
         waiter.resolve(quotaView(client.lease, waiter.limits, nowMs))
         return false
       }
@@ -118,8 +118,8 @@ export function createLeaseCalls(options: LeaseCallsOptions): LeaseCalls {
         left-- > 0
           ? spend(client.lease, waiter.limits, nowMs)
           : decideFromMemory(client.lease, waiter.limits, nowMs)
-      if (decision?.kind === 'refused' && mayWait && !waiter.hasRecalled) {
-        waiter.hasRecalled = true
+      if (decision?.kind === 'refused' && mayWait && !waiter.hasReclaimed) {
+        waiter.hasReclaimed = true
         return true
       }
       if (decision !== undefined) waiter.resolve(decision)
@@ -129,8 +129,8 @@ export function createLeaseCalls(options: LeaseCallsOptions): LeaseCalls {
 
   /** Decides what memory can decide, and asks for the rest. */
   const pump = (client: Client): void => {
-    const retry = client.waiting.some((waiter) => waiter.hasRecalled)
-    // After a recall the refusal in memory is what is to be asked about again.
+    const retry = client.waiting.some((waiter) => waiter.hasReclaimed)
+    // After a reclaim the refusal in memory is what is to be asked about again.
     const undecided = retry
       ? client.waiting
       : serve(client, client.waiting, { tokens: 0, mayWait: false })
@@ -188,9 +188,9 @@ export function createLeaseCalls(options: LeaseCallsOptions): LeaseCalls {
       return decision ?? withoutAuthority(client, limits)
     },
 
-    look: (client, limits) => {
+    peek: (client, limits) => {
       type Resolve = (view: QuotaView | undefined) => void
-      const waiter = (resolve: Resolve): Waiter => ({ kind: 'look', limits, resolve })
+      const waiter = (resolve: Resolve): Waiter => ({ kind: 'peek', limits, resolve })
       if (client.isCalling) return new Promise((resolve) => client.waiting.push(waiter(resolve)))
       const asked = asking.ask(client, { need: 0, ahead: false, limits })
       if (asked === undefined) return undefined

@@ -54,7 +54,7 @@ export function prefetchLevel(pace: Pace, inHand: number, callMs: number): numbe
 }
 
 /** Tokens that a process keeps when others wait for them: those it is about to spend itself. */
-export function keptAtRecall(pace: Pace, idleMs: number): number {
+export function keptAtReclaim(pace: Pace, idleMs: number): number {
   return idleMs > RECALL_IDLE_MS ? 0 : Math.ceil(pace.perMs * RECALL_KEEP_MS)
 }
 

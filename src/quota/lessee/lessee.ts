@@ -95,7 +95,7 @@ export function createLessee(options: LesseeOptions): Lessee {
         suspectUntilMs: -Infinity,
         lostInARow: 0,
         isHolder: false,
-        recall: 'none',
+        reclaim: 'none',
         echoUntilMs: -Infinity,
       }
       clients.add(id, client)
@@ -117,9 +117,9 @@ export function createLessee(options: LesseeOptions): Lessee {
         clients.delete(id)
   })
   options.authority.onReturn?.(restateAll)
-  options.authority.onRecall?.((id, isUnknown) => {
+  options.authority.onReclaim?.((id, isUnknown) => {
     const client = clients.peek(id)
-    if (client !== undefined) holdings.recall(client, isUnknown === true)
+    if (client !== undefined) holdings.reclaim(client, isUnknown === true)
   })
 
   return {
@@ -143,15 +143,15 @@ export function createLessee(options: LesseeOptions): Lessee {
       })
     },
 
-    look: (id, limits) => {
+    peek: (id, limits) => {
       const nowMs = clock.nowMs()
       const client = clientOf(id, limits, nowMs)
       if (isTold(client.lease, nowMs) && !holdings.isUncertain(client))
         return quotaView(client.lease, limits, nowMs)
-      return calls.look(client, limits)
+      return calls.peek(client, limits)
     },
 
-    giveBack: (id, { minuteIndex, dayIndex }) => {
+    refund: (id, { minuteIndex, dayIndex }) => {
       const client = clients.get(id)
       if (client === undefined) return
       const { minute, day } = client.lease

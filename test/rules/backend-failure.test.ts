@@ -6,10 +6,10 @@ import {
   neverReached,
   ownFailureCodes,
   unusableAnswer,
-  upstreamFailureCode,
-  upstreamFailureKind,
+  backendFailureCode,
+  backendFailureKind,
   type FailedAttempt,
-} from '../../src/rules/upstream-failure.ts'
+} from '../../src/rules/backend-failure.ts'
 
 describe('the kind of an upstream failure', () => {
   it.each([
@@ -35,8 +35,8 @@ describe('the kind of an upstream failure', () => {
     [ownFailureCodes.bodyTooLarge, 'body_too_large', 'body_too_large'],
     [ownFailureCodes.clientGone, 'client_gone', 'client_gone'],
   ])('of %s is %s when nothing was sent, %s after', (code, before, after) => {
-    expect(upstreamFailureKind(code, false)).toBe(before)
-    expect(upstreamFailureKind(code, true)).toBe(after)
+    expect(backendFailureKind(code, false)).toBe(before)
+    expect(backendFailureKind(code, true)).toBe(after)
   })
 
   it.each([
@@ -46,14 +46,14 @@ describe('the kind of an upstream failure', () => {
     ['response_timeout', 'gateway_timeout', 504, false],
     ['body_too_large', 'body_too_large', 413, false],
   ] as const)('%s is answered %s (%i); handed back: %s', (kind, code, status, handedBack) => {
-    expect(upstreamFailureCode(kind)).toBe(code)
-    expect(refusalKinds[upstreamFailureCode(kind)].status).toBe(status)
-    expect(isRefusal(refuse(upstreamFailureCode(kind)))).toBe(true)
+    expect(backendFailureCode(kind)).toBe(code)
+    expect(refusalKinds[backendFailureCode(kind)].status).toBe(status)
+    expect(isRefusal(refuse(backendFailureCode(kind)))).toBe(true)
     expect(neverReached(kind)).toBe(handedBack)
   })
 
   it('client_gone has nobody to be answered', () => {
-    expect(upstreamFailureCode('client_gone')).toBeUndefined()
+    expect(backendFailureCode('client_gone')).toBeUndefined()
     expect(neverReached('client_gone')).toBe(false)
   })
 })

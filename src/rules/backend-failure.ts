@@ -9,7 +9,7 @@ import type { RefusalCode } from './refusals.ts'
  * body_too_large: the client's chunked body passed the limit.
  * client_gone: the client left; nobody waits for an answer.
  */
-export type UpstreamFailureKind =
+export type BackendFailureKind =
   | 'unreachable'
   | 'connect_timeout'
   | 'response_timeout'
@@ -30,7 +30,7 @@ const responseTimeoutCodes = new Set(['UND_ERR_HEADERS_TIMEOUT', 'UND_ERR_BODY_T
  * The kind of a failure, from the error's code (or name, where it has no code).
  * sent: a connection had been made and the request was on its way.
  */
-export function upstreamFailureKind(code: string, sent: boolean): UpstreamFailureKind {
+export function backendFailureKind(code: string, sent: boolean): BackendFailureKind {
   if (code === ownFailureCodes.bodyTooLarge) return 'body_too_large'
   if (code === ownFailureCodes.clientGone) return 'client_gone'
   if (!sent) return connectTimeoutCodes.has(code) ? 'connect_timeout' : 'unreachable'
@@ -44,17 +44,17 @@ const refusalCodes = {
   response_timeout: 'gateway_timeout',
   body_too_large: 'body_too_large',
   client_gone: undefined,
-} as const satisfies Record<UpstreamFailureKind, RefusalCode | undefined>
+} as const satisfies Record<BackendFailureKind, RefusalCode | undefined>
 
 /** What the client is answered; undefined when there is nobody left to answer. */
-export function upstreamFailureCode<Kind extends UpstreamFailureKind>(
+export function backendFailureCode<Kind extends BackendFailureKind>(
   kind: Kind,
 ): (typeof refusalCodes)[Kind] {
   return refusalCodes[kind]
 }
 
 /** No backend has seen anything of the request: its charge is handed back. */
-export function neverReached(kind: UpstreamFailureKind): boolean {
+export function neverReached(kind: BackendFailureKind): boolean {
   return kind === 'unreachable' || kind === 'connect_timeout'
 }
 
@@ -63,7 +63,7 @@ const idempotentMethods = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE'])
 
 export interface FailedAttempt {
   readonly method: string
-  readonly kind: UpstreamFailureKind
+  readonly kind: BackendFailureKind
   /** A connection had been made and the request was on its way. */
   readonly sent: boolean
   /** Some of the client's body was taken and cannot be sent a second time. */

@@ -3,7 +3,7 @@ import { fieldNames } from './field-names.ts'
 import type { Framing } from './framing.ts'
 import { VIA } from './via.ts'
 
-export interface UpstreamHeadersInput {
+export interface BackendHeadersInput {
   /** The client's fields, flat. */
   readonly rawHeaders: readonly string[]
   readonly framing: Pick<Framing, 'body' | 'bodyBytes' | 'host' | 'nominated'>
@@ -53,7 +53,7 @@ const isRemoved = fieldNames({
 })
 
 /** Flat; a fresh array. Content-Length is there exactly when the body has a known length. */
-export function upstreamHeaders(input: UpstreamHeadersInput): string[] {
+export function backendHeaders(input: BackendHeadersInput): string[] {
   const { rawHeaders, framing, clientAddress, proxies = '' } = input
   const { nominated } = framing
   const headers = ['Host', framing.host]
@@ -75,8 +75,8 @@ export function upstreamHeaders(input: UpstreamHeadersInput): string[] {
 }
 
 /** The same for a WebSocket handshake (RFC 6455 4.1), where framing.websocket holds. */
-export function upgradeHeaders(input: UpstreamHeadersInput): string[] {
-  const headers = upstreamHeaders(input)
+export function upgradeHeaders(input: BackendHeadersInput): string[] {
+  const headers = backendHeaders(input)
   headers.push('Connection', 'Upgrade', 'Upgrade', 'websocket')
   return headers
 }

@@ -4,9 +4,9 @@ import { isRefusal } from '../../src/rules/refusals.ts'
 import { checkFraming } from '../../src/rules/framing.ts'
 import {
   upgradeHeaders,
-  upstreamHeaders,
-  type UpstreamHeadersInput,
-} from '../../src/rules/upstream-headers.ts'
+  backendHeaders,
+  type BackendHeadersInput,
+} from '../../src/rules/backend-headers.ts'
 
 const limits = { headerCount: 100, headerBytes: 16_384, bodyBytes: 1000 }
 const OURS = {
@@ -16,7 +16,7 @@ const OURS = {
   clientAddress: '203.0.113.9',
 }
 
-function input(rawHeaders: string[], method = 'GET'): UpstreamHeadersInput {
+function input(rawHeaders: string[], method = 'GET'): BackendHeadersInput {
   const all = ['Host', 'api.example', ...rawHeaders]
   const framing = checkFraming({ method, httpVersion: '1.1', rawHeaders: all, limits })
   if (isRefusal(framing)) throw new Error(`refused: ${framing.cause}`)
@@ -95,11 +95,11 @@ describe('upstream headers', () => {
       'X_Bar',
       '2',
     ]
-    expect(upstreamHeaders(input(own))).toEqual([...HOST, ...own, ...GATEWAY])
+    expect(backendHeaders(input(own))).toEqual([...HOST, ...own, ...GATEWAY])
   })
 
   it.each(REMOVED)('removes %s', (name) => {
-    expect(upstreamHeaders(input([name, 'evil', 'Accept', '*/*']))).toEqual([
+    expect(backendHeaders(input([name, 'evil', 'Accept', '*/*']))).toEqual([
       ...HOST,
       'Accept',
       '*/*',
@@ -120,30 +120,25 @@ describe('upstream headers', () => {
       'Baz',
       '3',
     ]
-    expect(upstreamHeaders(input(raw))).toEqual([...HOST, ...GATEWAY])
+    expect(backendHeaders(input(raw))).toEqual([...HOST, ...GATEWAY])
   })
 
   it('keeps its own fields and the length whatever Connection nominates', () => {
     const names =
       'Host, Content-Length, Authorization, X-Client-Id, X-Client-Plan, X-Forwarded-For, Via'
     const raw = ['Connection', names, 'Content-Length', '007', 'Authorization', 'Bearer x']
-    expect(upstreamHeaders(input(raw, 'POST'))).toEqual([
-      ...HOST,
-      'Content-Length',
-      '7',
-      ...GATEWAY,
-    ])
+    expect(backendHeaders(input(raw, 'POST'))).toEqual([...HOST, 'Content-Length', '7', ...GATEWAY])
   })
 
   it('leaves chunks to the engine', () => {
-    expect(upstreamHeaders(input(['Transfer-Encoding', 'chunked'], 'POST'))).toEqual([
+    expect(backendHeaders(input(['Transfer-Encoding', 'chunked'], 'POST'))).toEqual([
       ...HOST,
       ...GATEWAY,
     ])
   })
 
   it('tells the backend the trusted hops and the protocol in front of them', () => {
-    const headers = upstreamHeaders({ ...input([]), proxies: '10.0.0.2, 10.0.0.1', proto: 'https' })
+    const headers = backendHeaders({ ...input([]), proxies: '10.0.0.2, 10.0.0.1', proto: 'https' })
     expect(headers).toContain('203.0.113.9, 10.0.0.2, 10.0.0.1')
     expect(headers[headers.indexOf('X-Forwarded-Proto') + 1]).toBe('https')
   })
@@ -187,7 +182,7 @@ describe('upstream headers', () => {
     )
     fc.assert(
       fc.property(fc.array(field, { maxLength: 12 }), (fields) => {
-        const headers = upstreamHeaders(input(fields.flat()))
+        const headers = backendHeaders(input(fields.flat()))
         expect(headers).not.toContain('evil')
         expect(headers.slice(-GATEWAY.length)).toEqual(GATEWAY)
         expect(headers.filter((text) => text === 'fine').length).toBe(
