@@ -1,4 +1,5 @@
 /** Holds the container files, the alerts and the dashboard against the project as it is. */
+import { execFileSync } from 'node:child_process'
 import { existsSync, readFileSync } from 'node:fs'
 import { join, normalize } from 'node:path'
 import { describe, expect, it } from 'vitest'
@@ -9,6 +10,7 @@ import { usage } from '../src/cli/usage.ts'
 import { loadConfig } from '../src/config/load.ts'
 import { ConfigError } from '../src/config/problems.ts'
 import { refusalKinds } from '../src/rules/refusals.ts'
+import { ensurePackage } from './support/debian-package.ts'
 import { parseDurationMs } from '../src/config/durations.ts'
 
 const root = join(import.meta.dirname, '..')
@@ -224,8 +226,8 @@ const panels = (
 const panelExpressions = panels.flatMap(({ targets }) => targets?.map(({ expr }) => expr) ?? [])
 
 const metricName = /\b(?:tollgate|nodejs|process)_[a-z0-9_]+/g
-/** Labels that Prometheus itself adds. */
-const scrapeLabels = ['instance', 'job']
+/** Labels that Prometheus itself adds, as config/prometheus/prometheus.yml tells it. */
+const scrapeLabels = ['instance', 'job', 'environment']
 
 describe('alerts and dashboard', () => {
   it.each([...alertExpressions, ...panelExpressions])(
@@ -277,4 +279,33 @@ describe('alerts and dashboard', () => {
     for (const file of rules) expect(inProject(`config/prometheus/${file}`)).toBe(true)
     expect(alertExpressions.join('\n')).toContain(`job="${jobs[0]?.job_name}"`)
   })
+})
+
+describe('the cases of the alerts', () => {
+  interface RuleCase {
+    readonly alert_rule_test: readonly {
+      readonly alertname: string
+      readonly exp_alerts: readonly unknown[]
+    }[]
+  }
+  const { groups } = parse(read('config/prometheus/alerts.yml')) as {
+    groups: { rules: { alert: string }[] }[]
+  }
+  const alerts = groups.flatMap(({ rules }) => rules.map(({ alert }) => alert))
+  const { tests } = parse(read('config/prometheus/tests/alerts.yml')) as { tests: RuleCase[] }
+  const cases = tests.flatMap((one) => one.alert_rule_test)
+
+  it.each(alerts)('have one in which %s fires, and one in which it does not', (alert) => {
+    const expected = cases.filter((one) => one.alertname === alert)
+    expect(expected.some(({ exp_alerts }) => exp_alerts.length > 0)).toBe(true)
+    expect(expected.some(({ exp_alerts }) => exp_alerts.length === 0)).toBe(true)
+  })
+
+  it('hold, as Prometheus itself judges them', () => {
+    ensurePackage('prometheus', { probe: ['promtool', '--version'] })
+    const promtool = (...args: string[]): string =>
+      execFileSync('promtool', args, { cwd: root, encoding: 'utf8', stdio: 'pipe' })
+    expect(promtool('check', 'rules', 'config/prometheus/alerts.yml')).toContain('SUCCESS')
+    expect(promtool('test', 'rules', 'config/prometheus/tests/alerts.yml')).toContain('SUCCESS')
+  }, 300_000)
 })

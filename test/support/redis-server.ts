@@ -1,28 +1,17 @@
-import { execFileSync, spawn, spawnSync, type ChildProcess } from 'node:child_process'
+import { execFileSync, spawn, type ChildProcess } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { createServer, connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { ensurePackage } from './debian-package.ts'
 
 /** Finds redis-server on PATH, else installs it with apt-get where that is allowed, else throws with the remedy. */
 export function ensureRedisServer(): void {
-  if (hasRedisServer()) return
-  const remedy =
-    'redis-server is needed by the tests. Install it: apt-get update && apt-get install -y redis-server (Debian, Ubuntu), or brew install redis (macOS).'
-  if (process.getuid?.() !== 0 || spawnSync('apt-get', ['--version']).error) throw new Error(remedy)
-  try {
-    const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' }
-    execFileSync('apt-get', ['update', '-qq'], { stdio: 'ignore', env })
-    execFileSync('apt-get', ['install', '-y', '-qq', 'redis-server'], { stdio: 'ignore', env })
-  } catch (cause) {
-    throw new Error(remedy, { cause })
-  }
-  if (!hasRedisServer()) throw new Error(remedy)
-}
-
-function hasRedisServer(): boolean {
-  return spawnSync('redis-server', ['--version']).status === 0
+  ensurePackage('redis-server', {
+    probe: ['redis-server', '--version'],
+    elsewhere: 'brew install redis (macOS)',
+  })
 }
 
 /** A redis-server process of our own on a free port; every method acts on that process alone. */
