@@ -1,8 +1,11 @@
 /** The admin listener: metrics, liveness and readiness, on an address of its own and nothing else. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { hostname } from 'node:os'
 import type { ListenAddress } from '../config/config.ts'
 import { refusalKinds } from '../rules/refusals.ts'
+import { ConnectionSlots } from './connection-slots.ts'
+import { isOwnHost } from './own-host.ts'
 
 /** Ready means that every check is ok. */
 export interface ReadinessReport {
@@ -16,6 +19,8 @@ export interface ReadinessReport {
 
 export interface AdminServerOptions {
   readonly listen: ListenAddress
+  /** Further names and addresses under which it is reached. */
+  readonly hosts: readonly string[]
   readonly renderMetrics: () => Promise<{ contentType: string; body: string }>
   readonly readiness: () => ReadinessReport | Promise<ReadinessReport>
   /** Told when a page cannot be made; the caller gets a 500. */
@@ -37,9 +42,12 @@ interface Answer {
 }
 
 const CLOSE_AFTER_MS = 1_000
+/** Probes, scrapers and a few people. */
+const MAX_CONNECTIONS = 128
 
 /** Rejects if the address cannot be listened on. */
 export async function startAdminServer(options: AdminServerOptions): Promise<AdminServer> {
+  const slots = new ConnectionSlots(MAX_CONNECTIONS)
   const server = createServer(
     {
       maxHeaderSize: 8 * 1024,
@@ -49,10 +57,14 @@ export async function startAdminServer(options: AdminServerOptions): Promise<Adm
       connectionsCheckingInterval: 1_000,
     },
     (request, response) => {
-      void answer(options, request).then((made) => send(request, response, made))
+      slots.answering(request)
+      void answer(options, request).then((made) => {
+        send(request, response, made)
+        slots.answered(request, response)
+      })
     },
   )
-  server.maxConnections = 128
+  server.on('connection', (socket) => slots.admit(socket))
   await listen(server, options.listen)
   server.on('error', options.onError)
   const { address: host, port } = server.address() as AddressInfo
@@ -61,6 +73,9 @@ export async function startAdminServer(options: AdminServerOptions): Promise<Adm
 
 /** Never rejects: whatever fails inside becomes a 500. */
 async function answer(options: AdminServerOptions, request: IncomingMessage): Promise<Answer> {
+  const names = [options.listen.host, hostname(), ...options.hosts]
+  const { localAddress } = request.socket
+  if (!isOwnHost(request.headers.host, { names, localAddress })) return foreignHost
   const path = request.url?.split('?', 1)[0] ?? ''
   const page = pages.get(path)
   if (page === undefined) return refusal('not_found')
@@ -98,6 +113,12 @@ const json = (status: number, value: object): Answer => ({
   status,
   contentType: 'application/json; charset=utf-8',
   body: `${JSON.stringify(value)}\n`,
+})
+
+const foreignHost = json(403, {
+  code: 'foreign_host',
+  message: 'This listener is not known by the name in Host; names can be added to admin.hosts.',
+  status: 403,
 })
 
 function send(request: IncomingMessage, response: ServerResponse, made: Answer): void {

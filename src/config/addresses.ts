@@ -26,6 +26,14 @@ const readHost = (text: string): string | undefined => {
   return hostName.test(text) && !/(?:^|\.)\d+$/.test(text) ? text.toLowerCase() : undefined
 }
 
+/** As in a Host header, without the port. */
+export const host: Reader<string> = (text) => {
+  const value = readHost(text)
+  return value === undefined
+    ? { fault: 'is not a host; write a name or an address without a port, such as [fd00::1]' }
+    : { value }
+}
+
 /** HOST:PORT of a server to connect to; undefined for anything else. */
 export const parseHostPort = (
   text: string,

@@ -142,7 +142,11 @@ export interface Config {
       readonly drainMs: number
     }
   }
-  readonly admin: { readonly listen: ListenAddress }
+  readonly admin: {
+    readonly listen: ListenAddress
+    /** Names and addresses, beside its own, that a request may have in Host. */
+    readonly hosts: readonly string[]
+  }
   readonly upstream: {
     /** Origins such as http://127.0.0.1:3000, without a path. */
     readonly urls: readonly string[]

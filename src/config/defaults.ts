@@ -12,7 +12,7 @@ export const defaults = {
     limits: { headerBytes: '16KiB', headerCount: '100', bodyBytes: '1MiB', urlBytes: '8KiB' },
     timeouts: { headers: '10s', request: '60s', idle: '75s', drain: '20s' },
   },
-  admin: { listen: '127.0.0.1:9090' },
+  admin: { listen: '127.0.0.1:9090', hosts: [] },
   upstream: {
     urls: ['http://127.0.0.1:3000'],
     timeouts: { connect: '1s', response: '30s', idle: '30s' },

@@ -3,6 +3,7 @@ import { z } from 'zod'
 import {
   absoluteLink,
   basePath,
+  host,
   jwksUri,
   listenAddress,
   network,
@@ -188,7 +189,7 @@ const route = group({
 
 export const configSchema = group({
   server,
-  admin: group({ listen: leaf(listenAddress) }),
+  admin: group({ listen: leaf(listenAddress), hosts: list(leaf(host)) }),
   upstream,
   store,
   plans: z

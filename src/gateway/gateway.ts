@@ -58,7 +58,7 @@ export function createGateway(config: Config, { version, logTo }: GatewayOptions
         throw new ListenError(listener, error)
       }
       admin = await startAdminServer({
-        listen: config.admin.listen,
+        ...config.admin,
         renderMetrics: () => {
           metrics.bannedKeys(serving.bannedKeys)
           return metrics.render()

@@ -89,7 +89,7 @@ export function createSupervisor(config: Config, options: SupervisorOptions): Su
     async listen() {
       await state.ready()
       admin = await startAdminServer({
-        listen: config.admin.listen,
+        ...config.admin,
         renderMetrics: page,
         readiness,
         onError: (error) => log.adminFailed(error),

@@ -1,4 +1,7 @@
-import { connect } from 'node:net'
+import { once } from 'node:events'
+import { request } from 'node:http'
+import { connect, type Socket } from 'node:net'
+import { hostname } from 'node:os'
 import { afterEach, describe, expect, it } from 'vitest'
 import {
   startAdminServer,
@@ -15,6 +18,7 @@ afterEach(async () => {
 async function start(more: Partial<AdminServerOptions> = {}): Promise<string> {
   const server = await startAdminServer({
     listen: { host: '127.0.0.1', port: 0 },
+    hosts: [],
     renderMetrics: () =>
       Promise.resolve({ contentType: 'text/plain; version=0.0.4', body: 'a 1\n' }),
     readiness: () => ({ checks: [{ name: 'config', ok: true }] }),
@@ -117,8 +121,8 @@ describe('the admin listener', () => {
   })
 
   it('never takes an unread body for a second request', async () => {
-    const second = 'GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n'
-    const head = `POST /metrics HTTP/1.1\r\nHost: a\r\nContent-Length: ${second.length}\r\n\r\n`
+    const second = 'GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n'
+    const head = `POST /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: ${second.length}\r\n\r\n`
     const text = await raw(await start(), head + second)
     expect(text.match(/HTTP\/1\.1 /g)).toHaveLength(1)
     expect(text).toMatch(/^HTTP\/1\.1 405 .*\r\nconnection: close\r\n/is)
@@ -126,7 +130,7 @@ describe('the admin listener', () => {
 
   it('refuses headers beyond 8 KiB and what is not HTTP', async () => {
     const url = await start()
-    const large = `GET /healthz HTTP/1.1\r\nHost: a\r\nX: ${'x'.repeat(9_000)}\r\n\r\n`
+    const large = `GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: ${'x'.repeat(9_000)}\r\n\r\n`
     expect(await raw(url, large)).toMatch(/^HTTP\/1\.1 431 /)
     expect(await raw(url, 'nonsense\r\n\r\n')).toMatch(/^HTTP\/1\.1 400 /)
     expect((await fetch(`${url}/healthz`)).status).toBe(200)
@@ -145,5 +149,110 @@ describe('the admin listener', () => {
     await open.pop()?.close()
     await half
     await expect(fetch(`${url}/healthz`)).rejects.toThrow('fetch failed')
+  })
+})
+
+/** Status of a GET with this Host header. */
+async function statusWithHost(url: string, host: string): Promise<number | undefined> {
+  const call = request(`${url}/healthz`, { headers: { host }, agent: false })
+  call.end()
+  const [response] = (await once(call, 'response')) as [{ statusCode?: number; resume(): void }]
+  response.resume()
+  return response.statusCode
+}
+
+describe('the Host of a request to the admin listener', () => {
+  it.each([
+    ['127.0.0.1:9090', 200],
+    ['127.0.0.1', 200],
+    ['LOCALHOST:1', 200],
+    ['[::1]:9090', 200],
+    [`${hostname().toUpperCase()}:9090`, 200],
+    ['metrics.example:9090', 200],
+    ['[FD00::1]', 200],
+    ['evil.example', 403],
+    ['evil.example:9090', 403],
+    ['localhost.evil.example', 403],
+    ['127.0.0.1.evil.example', 403],
+    ['evil.example:9090@localhost', 403],
+    ['10.1.2.3:9090', 403],
+    ['[::2]', 403],
+  ])('%j is answered with %i', async (host, status) => {
+    const url = await start({ hosts: ['Metrics.example', 'fd00::1'] })
+    expect(await statusWithHost(url, host)).toBe(status)
+  })
+
+  it('may be the address that was connected to, on a listener for all of them', async () => {
+    for (const listen of ['0.0.0.0', '::']) {
+      const url = await start({ listen: { host: listen, port: 0 } })
+      const onSecond = url.replace('127.0.0.1', '127.0.0.2')
+      expect((await fetch(`${onSecond}/healthz`)).status).toBe(200)
+      expect(await statusWithHost(onSecond, '10.1.2.3')).toBe(403)
+    }
+  })
+
+  it('of another is refused at every path, with a code and the setting', async () => {
+    const url = await start()
+    for (const path of ['/metrics', '/readyz', '/nothing']) {
+      const text = await raw(
+        url,
+        `GET ${path} HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n`,
+      )
+      expect(text).toMatch(/^HTTP\/1\.1 403 /)
+      expect(text).toMatch(/"code":"foreign_host".*admin\.hosts/)
+    }
+  })
+
+  it('may be left out in HTTP/1.0, in which old load balancers probe, and there alone', async () => {
+    const url = await start()
+    expect(await raw(url, 'GET /healthz HTTP/1.0\r\n\r\n')).toMatch(/^HTTP\/1\.1 200 /)
+    expect(await raw(url, 'GET /healthz HTTP/1.1\r\n\r\n')).toMatch(/^HTTP\/1\.1 400 /)
+  })
+})
+
+describe('an admin listener with all its connections taken', () => {
+  const sockets: Socket[] = []
+  afterEach(() => {
+    for (const socket of sockets.splice(0)) socket.destroy()
+  })
+  /** Opens 140 connections that send this and read nothing. */
+  const crowd = async (url: string, bytes: string): Promise<void> => {
+    for (let at = 0; at < 140; at++) {
+      const socket = connect(Number(new URL(url).port), '127.0.0.1').on('error', () => undefined)
+      sockets.push(socket)
+      await once(socket, 'connect')
+      socket.pause()
+      if (bytes !== '') socket.write(bytes)
+    }
+  }
+
+  it.each([
+    ['idle', ''],
+    ['slow to send a head', 'GET /healthz HTTP/1.1\r\nHost: '],
+    ['slow to read an answer', 'GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n'],
+  ])('answers a probe while 140 are %s', async (_what, bytes) => {
+    const body = '#'.repeat(8 * 1024 * 1024)
+    const page = { contentType: 'text/plain', body }
+    const url = await start({ renderMetrics: () => Promise.resolve(page) })
+    await crowd(url, bytes)
+    for (let probe = 0; probe < 20; probe++)
+      expect((await fetch(`${url}/healthz`, { headers: { connection: 'close' } })).status).toBe(200)
+  })
+
+  it('closes none on which a request is being answered', async () => {
+    const { promise, resolve } = Promise.withResolvers<void>()
+    let asked = 0
+    const url = await start({
+      readiness: async () => {
+        asked++
+        await promise
+        return { checks: [] }
+      },
+    })
+    const slow = Array.from({ length: 20 }, () => fetch(`${url}/readyz`))
+    await expect.poll(() => asked).toBe(20)
+    await crowd(url, '')
+    resolve()
+    for (const answer of slow) expect((await answer).status).toBe(200)
   })
 })
