@@ -25,7 +25,7 @@ const ratios: readonly Omit<Comparison, 'kind'>[] = [
     label: 'gateway (direct, Redis, leases) / nginx + Lua + Redis',
     of: 'gateway-direct-redis',
     to: 'nginx-lua',
-    atMost: 1,
+    atMost: 0.85,
   },
   ...nodePeers.map(({ peer, named, ...target }) => ({
     label: `gateway (direct, Redis, leases) / ${named}`,

@@ -139,6 +139,6 @@ function comparisonLine(comparison: Comparison, rows: readonly Row[]): string[][
   return [[label, `${value.toFixed(2)}${unit} (${range(values, 2)})`, target, verdict]]
 }
 
-function totalMicroseconds({ processMicroseconds, redisMicroseconds = 0 }: Round): number {
+export function totalMicroseconds({ processMicroseconds, redisMicroseconds = 0 }: Round): number {
   return processMicroseconds + redisMicroseconds
 }

@@ -4,6 +4,7 @@ import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { createProcesses } from './processes.ts'
 import type { Method } from './machine.ts'
+import { peersPlot } from './peers-plot.ts'
 import { report } from './report.ts'
 import { measureAll } from './rounds.ts'
 import { selectScenarios, type Scenario } from './scenarios.ts'
@@ -11,7 +12,7 @@ import { connections, keyCount } from './workload.ts'
 
 const usage = `usage: npm run bench -- [--rounds 3] [--seconds 4] [--warm-up 2] [--only WORD,WORD] [--write] [--profile DIRECTORY]
   --only     scenarios whose name contains one of the words
-  --write    replace the figures in bench/README.md
+  --write    replace the figures in bench/README.md, and plots/peers.svg
   --profile  write V8 CPU profiles there; the figures are then not comparable`
 
 interface Options extends Method {
@@ -90,7 +91,11 @@ async function main(): Promise<number> {
     if (processes.stopping()) return 1
     const markdown = report(rows, options)
     process.stdout.write(markdown)
-    if (options.write) writeFigures(markdown)
+    if (options.write) {
+      writeFigures(markdown)
+      const plot = peersPlot(rows)
+      if (plot !== undefined) writeFileSync(join(import.meta.dirname, 'plots/peers.svg'), plot)
+    }
     return rows.some(({ failure }) => failure?.kind === 'invalid') ? 1 : 0
   } finally {
     await processes.stopAll()

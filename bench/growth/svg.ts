@@ -1,4 +1,4 @@
-/** A small writer of line charts as SVG: legible on light and dark pages, text as text, no dependency. */
+/** A small writer of line and bar charts as SVG: legible on light and dark pages, text as text, no dependency. */
 
 export interface Line {
   /** Written at the end of the line. */
@@ -40,9 +40,50 @@ const colours = {
 
 /** Panels stand below each other; `description` is for readers that do not see the picture. */
 export function chart(panels: readonly Panel[], description: string): string {
-  const height = panels.length * panelHeight
+  const drawn = panels.map(
+    (panel, index) =>
+      `<g transform="translate(0 ${index * panelHeight})">\n${drawPanel(panel)}\n</g>`,
+  )
+  const title = panels.map((panel) => panel.title).join('; ')
+  return picture({ title, description, height: panels.length * panelHeight }, drawn)
+}
+
+export interface Bar {
+  readonly label: string
+  readonly value: number
+  /** Which colour, 0 to 3. */
+  readonly colour: number
+}
+
+const barHeight = 34
+const barLeft = 330
+
+/** One bar a line, in the order given; values are written behind their bars with `unit`. */
+export function barChart(
+  { title, unit, bars }: { title: string; unit: string; bars: readonly Bar[] },
+  description: string,
+): string {
+  const most = Math.max(...bars.map(({ value }) => value))
+  const drawn = bars.flatMap(({ label, value, colour }, index) => {
+    const y = margin.top + index * barHeight
+    const length = ((width - barLeft - 110) * value) / most
+    return [
+      text(barLeft - 10, y + 17, label, 'class="ink" text-anchor="end"'),
+      `<rect class="c${colour}" x="${barLeft}" y="${y + 2}" width="${round(length)}" height="${barHeight - 12}" rx="3"/>`,
+      text(barLeft + length + 8, y + 17, `${value.toFixed(1)} ${unit}`, 'class="faint"'),
+    ]
+  })
+  const heading = text(20, 24, title, 'class="ink" font-weight="600" font-size="15"')
+  const height = margin.top + bars.length * barHeight + 12
+  return picture({ title, description, height }, [heading, ...drawn])
+}
+
+function picture(
+  { title, description, height }: { title: string; description: string; height: number },
+  drawn: readonly string[],
+): string {
   return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}" role="img" font-family="system-ui, 'DejaVu Sans', sans-serif" font-size="13">
-<title>${escape(panels.map(({ title }) => title).join('; '))}</title>
+<title>${escape(title)}</title>
 <desc>${escape(description)}</desc>
 <style>
 ${style('light')}
@@ -51,7 +92,7 @@ ${style('dark')}
 }
 </style>
 <rect class="page" width="${width}" height="${height}"/>
-${panels.map((panel, index) => `<g transform="translate(0 ${index * panelHeight})">\n${drawPanel(panel)}\n</g>`).join('\n')}
+${drawn.join('\n')}
 </svg>
 `
 }
