@@ -11,15 +11,22 @@ export interface DemoKey {
   readonly key: string
 }
 
+const demoKey = (name: string, plan: string): DemoKey => ({
+  plan,
+  clientId: `demo-${name}`,
+  keyId: `demo-${name}-1`,
+  key: `tg_demo_${name}_public_for_loopback_only`,
+})
+
 /** One per plan; config/gateway.yaml lists the same clients by digest. */
-export const demoKeys: readonly DemoKey[] = ['free', 'pro', 'business', 'enterprise'].map(
-  (plan) => ({
-    plan,
-    clientId: `demo-${plan}`,
-    keyId: `demo-${plan}-1`,
-    key: `tg_demo_${plan}_public_for_loopback_only`,
-  }),
+export const planDemoKeys: readonly DemoKey[] = ['free', 'pro', 'business', 'enterprise'].map(
+  (plan) => demoKey(plan, plan),
 )
+
+/** Its limits are out of reach, so that a load test meets neither 429 nor a ban. */
+export const loadTestKey = demoKey('load', 'enterprise')
+
+export const demoKeys: readonly DemoKey[] = [...planDemoKeys, loadTestKey]
 
 /** SHA-256 in lower-case hex. */
 export const demoKeyDigests: ReadonlySet<string> = new Set(

@@ -4,7 +4,7 @@ import { dirname } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { startCatalogue } from '../catalogue/server.ts'
 import { hostForUrl } from './host-for-url.ts'
-import { demoKeys } from './demo-keys.ts'
+import { loadTestKey, planDemoKeys } from './demo-keys.ts'
 import { explainPort } from './explain-port.ts'
 import { loadUsableConfig } from './load-usable-config.ts'
 import type { Running } from './running.ts'
@@ -51,9 +51,11 @@ export async function demoCommand(
 function printWelcome(base: string, print: (line: string) => void): void {
   print('')
   print('Demo keys, for this machine only:')
-  for (const { plan, key } of demoKeys) print(`  ${plan.padEnd(10)} ${key}`)
+  for (const { plan, key } of planDemoKeys) print(`  ${plan.padEnd(10)} ${key}`)
+  print('')
+  print(`For load tests, without limits: ${loadTestKey.key}`)
   print('')
   print('Try:')
-  print(`  curl -i -H 'Authorization: Bearer ${demoKeys[0]?.key}' ${base}/pets`)
+  print(`  curl -i -H 'Authorization: Bearer ${planDemoKeys[0]?.key}' ${base}/pets`)
   print('')
 }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { parse as parseYaml } from 'yaml'
-import { demoKeyDigests, demoKeys, refuseDemoKeys } from '../../src/cli/demo-keys.ts'
+import { demoKeyDigests, demoKeys, planDemoKeys, refuseDemoKeys } from '../../src/cli/demo-keys.ts'
 import { blockDefaults, defaults } from '../../src/config/defaults.ts'
 import { parseConfigText } from '../../src/config/load.ts'
 import { configSchema } from '../../src/config/schema.ts'
@@ -50,7 +50,7 @@ describe('config/gateway.yaml', () => {
     const { revision: __, clients: none, ...standard } = parse('clients: []')
     expect(shown).toEqual(standard)
     expect(none).toEqual([])
-    expect(clients).toHaveLength(4)
+    expect(clients).toHaveLength(5)
   })
 
   it('spells every default as the table does', () => {
@@ -98,7 +98,7 @@ describe('config/gateway.yaml', () => {
     expect(clients.flatMap(({ keys }) => keys.map(({ sha256 }) => sha256))).toEqual([
       ...demoKeyDigests,
     ])
-    expect(demoKeys.map(({ plan }) => plan)).toEqual([...plans.keys()])
+    expect(planDemoKeys.map(({ plan }) => plan)).toEqual([...plans.keys()])
     for (const { key } of demoKeys) expect(gatewayYaml).not.toContain(key)
   })
 })
@@ -153,7 +153,9 @@ describe('demo keys', () => {
     'are refused on %s, by name and not by key',
     (host) => {
       const complaint = refuseDemoKeys(on(host))
-      expect(complaint).toContain('demo-free-1, demo-pro-1, demo-business-1, demo-enterprise-1')
+      expect(complaint).toContain(
+        'demo-free-1, demo-pro-1, demo-business-1, demo-enterprise-1, demo-load-1',
+      )
       for (const { key } of demoKeys) expect(complaint).not.toContain(key)
     },
   )

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { demoKeys } from '../../src/cli/demo-keys.ts'
+import { demoKeys, planDemoKeys } from '../../src/cli/demo-keys.ts'
 import { minuteWithAtLeast } from '../support/gateway.ts'
 import { temporaryFile, temporaryFolder, type TollgateProcess } from '../support/processes.ts'
 import { freePort } from '../support/redis-server.ts'
@@ -61,7 +61,7 @@ describe('tollgate demo', () => {
 
   it('prints the addresses, a key per plan and a curl line that works when pasted', async () => {
     await eventually('the last line', () => demo.stdout().includes('curl '))
-    for (const { plan, key } of demoKeys)
+    for (const { plan, key } of planDemoKeys)
       expect(demo.stdout()).toMatch(new RegExp(`^ +${plan} +${key}$`, 'm'))
     expect(demo.stdout()).toMatch(/^catalogue listening on http:\/\/127\.0\.0\.1:\d+\/v1 /m)
     const line = /^ *(curl .*)$/m.exec(demo.stdout())?.[1] ?? ''
