@@ -1,7 +1,7 @@
 /**
- * Calls of a worker to the supervisor on the same machine, over the IPC channel between them. What is asked during one turn
- * of the event loop travels as one message, and only one message is under way at a time: what comes meanwhile waits for the
- * answer and goes with the next. So a slow supervisor gets fewer, larger messages, and never more than it has answered.
+ * Calls of one process to another on the same machine, over the IPC channel between them. What is asked during one turn of
+ * the event loop travels as one message, and only one message of a lane is under way at a time: what comes meanwhile waits
+ * for the answer and goes with the next. So a slow other end gets fewer, larger messages, and never more than it has answered.
  */
 import { StoreUnavailable } from '../rules/store-unavailable.ts'
 
@@ -32,14 +32,14 @@ export interface AnswerBatch {
 }
 
 export interface IpcCalls<Calls> {
-  /** false: calls fail at once, as the supervisor is silent or gone. */
+  /** false: calls fail at once, as the other end is silent or gone. */
   readonly available: boolean
-  /** Rejects with StoreUnavailable when the supervisor does not answer within `timeoutMs` or cannot do it. */
+  /** Rejects with StoreUnavailable when the other end does not answer within `timeoutMs` or cannot do it. */
   call<Name extends keyof Calls & string>(
     name: Name,
     argument: Argument<Calls, Name>,
   ): Promise<Result<Calls, Name>>
-  /** Called each time the supervisor answers again after a silence. */
+  /** Called each time the other end answers again after a silence. */
   onRecovered(listener: () => void): void
   /** Passes over the answers of another lane. */
   receive(answers: AnswerBatch): void
@@ -55,108 +55,128 @@ interface Pending {
   reject(fault: unknown): void
 }
 
-/** One message keeps the supervisor busy for a few ms at most. */
+/** One message keeps the other end busy for a few ms at most. */
 const BATCH_CALLS = 1_000
-/** A worker that is faster than its supervisor fails fast beyond this. */
+/** A caller that is faster than the other end fails fast beyond this. */
 const QUEUED_CALLS = 20_000
 
-/** timeoutMs: bound of every call. lane: apart from others on the same channel. onState: told when the supervisor falls silent (false) and when it answers again (true). */
-export function createIpcCalls<Calls>({
-  send,
-  timeoutMs,
-  lane,
-  onState,
-}: {
+export interface IpcCallsOptions {
   send(batch: CallBatch): void
-  timeoutMs: number
-  lane: string
-  onState?: (available: boolean) => void
-}): IpcCalls<Calls> {
-  const recovered: (() => void)[] = []
-  let queue: Pending[] = []
-  let underway: { readonly id: number; readonly calls: readonly Pending[] } | undefined
-  let lastId = 0
-  let isScheduled = false
-  let isSilent = false
-  let isClosed = false
-  let timer: NodeJS.Timeout | undefined
+  /** Bound of every call. */
+  readonly timeoutMs: number
+  /** Apart from others on the same channel. */
+  readonly lane: string
+  /** The other end falls silent (false), or answers again (true). */
+  onState?(available: boolean): void
+}
 
-  const flush = (): void => {
-    isScheduled = false
-    const [first] = queue
-    if (underway !== undefined || first === undefined) return
-    const calls = queue.slice(0, BATCH_CALLS)
-    queue = queue.slice(BATCH_CALLS)
-    const batch = { id: ++lastId, calls }
-    underway = batch
+class Caller<Calls> implements IpcCalls<Calls> {
+  readonly #options: IpcCallsOptions
+  readonly #recovered: (() => void)[] = []
+  /** Written by #fallSilent, receive and close. */
+  #state: 'answering' | 'silent' | 'closed' = 'answering'
+  /** To be sent. Written by call, #flush and #rejectAll. */
+  #queue: Pending[] = []
+  /** A flush is about to run. Written by call and #flush. */
+  #isScheduled = false
+  /** Sent and not answered, with its timer. Written by #flush, receive and close. */
+  #underway: { readonly id: number; readonly calls: readonly Pending[] } | undefined
+  #timer: NodeJS.Timeout | undefined
+  #lastId = 0
+
+  constructor(options: IpcCallsOptions) {
+    this.#options = options
+  }
+
+  get available(): boolean {
+    return this.#state === 'answering'
+  }
+
+  call<Name extends keyof Calls & string>(
+    name: Name,
+    argument: Argument<Calls, Name>,
+  ): Promise<Result<Calls, Name>> {
+    return new Promise((resolve, reject) => {
+      if (!this.available || this.#queue.length >= QUEUED_CALLS)
+        return reject(new StoreUnavailable('error'))
+      const settle = resolve as (value: unknown) => void
+      this.#queue.push({ name, argument, askedMs: performance.now(), resolve: settle, reject })
+      if (this.#underway !== undefined || this.#isScheduled) return
+      this.#isScheduled = true
+      setImmediate(() => this.#flush())
+    })
+  }
+
+  onRecovered(listener: () => void): void {
+    this.#recovered.push(listener)
+  }
+
+  receive({ lane, id, outcomes }: AnswerBatch): void {
+    if (lane !== this.#options.lane || this.#underway?.id !== id) return
+    clearTimeout(this.#timer)
+    const { calls } = this.#underway
+    this.#underway = undefined
+    for (const [at, { resolve, reject }] of calls.entries()) {
+      const outcome = outcomes[at]
+      if (outcome?.ok) resolve(outcome.value)
+      else reject(new StoreUnavailable('error', outcome?.fault))
+    }
+    if (this.#state === 'silent') {
+      this.#state = 'answering'
+      this.#options.onState?.(true)
+      for (const listener of this.#recovered) listener()
+    }
+    this.#flush()
+  }
+
+  close(): void {
+    this.#state = 'closed'
+    clearTimeout(this.#timer)
+    this.#rejectAll('error')
+    this.#underway = undefined
+  }
+
+  #flush(): void {
+    this.#isScheduled = false
+    const [first] = this.#queue
+    if (this.#underway !== undefined || first === undefined) return
+    const { lane, timeoutMs, send } = this.#options
+    const calls = this.#queue.slice(0, BATCH_CALLS)
+    this.#queue = this.#queue.slice(BATCH_CALLS)
+    const id = ++this.#lastId
+    this.#underway = { id, calls }
     const leftMs = first.askedMs + timeoutMs - performance.now()
     // After a stall of the event loop timers run before messages are read: give an answer that is already there its turn.
-    timer = setTimeout(() => setImmediate(fallSilent, batch), Math.max(1, leftMs))
+    const late = (): void => void setImmediate(() => this.#fallSilent(id))
+    this.#timer = setTimeout(late, Math.max(1, leftMs))
     send({
       kind: 'calls',
       lane,
-      id: batch.id,
+      id,
       calls: calls.map(({ name, argument }) => ({ name, argument })),
     })
   }
 
-  const rejectAll = (reason: 'timeout' | 'error'): void => {
+  #fallSilent(id: number): void {
+    if (this.#underway?.id !== id || this.#state === 'closed') return
+    // The message stays under way: its answer, however late, tells that the other end is back.
+    this.#state = 'silent'
+    this.#rejectAll('timeout')
+    this.#options.onState?.(false)
+  }
+
+  #rejectAll(reason: 'timeout' | 'error'): void {
     const fault = new StoreUnavailable(reason)
-    const calls = [...(underway?.calls ?? []), ...queue]
-    queue = []
+    const calls = [...(this.#underway?.calls ?? []), ...this.#queue]
+    this.#queue = []
     for (const { reject } of calls) reject(fault)
-  }
-
-  const fallSilent = (batch: typeof underway): void => {
-    if (underway !== batch || isClosed) return
-    // The message stays under way: its answer, however late, tells that the supervisor is back.
-    isSilent = true
-    rejectAll('timeout')
-    onState?.(false)
-  }
-
-  return {
-    get available() {
-      return !isSilent && !isClosed
-    },
-    call: (name, argument) =>
-      new Promise((resolve, reject) => {
-        if (isSilent || isClosed || queue.length >= QUEUED_CALLS)
-          return reject(new StoreUnavailable('error'))
-        const settle = resolve as (value: unknown) => void
-        queue.push({ name, argument, askedMs: performance.now(), resolve: settle, reject })
-        if (underway !== undefined || isScheduled) return
-        isScheduled = true
-        setImmediate(flush)
-      }),
-    onRecovered: (listener) => void recovered.push(listener),
-    receive: ({ lane: answered, id, outcomes }) => {
-      if (answered !== lane || underway?.id !== id) return
-      clearTimeout(timer)
-      const { calls } = underway
-      underway = undefined
-      for (const [at, { resolve, reject }] of calls.entries()) {
-        const outcome = outcomes[at]
-        if (outcome?.ok) resolve(outcome.value)
-        else reject(new StoreUnavailable('error', outcome?.fault))
-      }
-      if (isSilent) {
-        isSilent = false
-        onState?.(true)
-        for (const listener of recovered) listener()
-      }
-      flush()
-    },
-    close: () => {
-      isClosed = true
-      clearTimeout(timer)
-      rejectAll('error')
-      underway = undefined
-    },
   }
 }
 
-/** How the supervisor answers each call. */
+export const createIpcCalls = <Calls>(options: IpcCallsOptions): IpcCalls<Calls> =>
+  new Caller(options)
+
+/** How the other end answers each call. */
 export type CallHandlers<Calls> = {
   readonly [Name in keyof Calls]: (
     argument: Argument<Calls, Name>,
