@@ -73,7 +73,7 @@ export function openEmbeddedStores(
   { store: { file } }: Config,
   log: Log,
 ): { readonly authority: MemoryAuthority; readonly bans: BanStore } {
-  const onDamaged = (keptAs: string): void => log.banFileDamaged({ keptAs })
+  const onDamaged = (keptAs: string): void => log.storeFileSetAside({ keptAs })
   const authority = openEmbeddedAuthority({
     file,
     clock: { epochMs: () => Date.now() },

@@ -31,7 +31,7 @@ export interface Log {
   /** A stored ban could not be read and was left out. */
   banMalformed(line: { where: string }): void
   /** store.file could not be read: it was put aside and a new one begun. */
-  banFileDamaged(line: { keptAs: string }): void
+  storeFileSetAside(line: { keptAs: string }): void
   /** Quota counters can no longer be kept in store.file; they go on in memory, until countersKept. */
   countersNotKept(error: unknown): void
   countersKept(): void
@@ -127,7 +127,7 @@ export function createLog(options: LogOptions): Log {
     banStoreLost: () => say('error', { event: 'banStoreLost' }),
     banStoreBack: () => say('info', { event: 'banStoreBack' }),
     banMalformed: ({ where }) => say('warn', { event: 'banMalformed', where: text(where) }),
-    banFileDamaged: (line) => say('error', { event: 'banFileDamaged', ...line }),
+    storeFileSetAside: (line) => say('error', { event: 'storeFileSetAside', ...line }),
     countersNotKept: (error) => say('error', { event: 'countersNotKept', ...describe(error) }),
     countersKept: () => say('info', { event: 'countersKept' }),
     backendFailed: (line) =>

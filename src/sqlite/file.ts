@@ -17,7 +17,7 @@ export interface SqliteFile {
 }
 
 /** Whoever waits longer has met a disk that hangs. */
-const NOW_TIMEOUT_MS = 30_000
+const NOW_TIMEOUT_MS = 10_000
 const ANSWER_TIMEOUT_MS = 5_000
 /** The id of the answer that comes without a call. */
 const OPENING = 0
@@ -54,13 +54,24 @@ export function openSqliteFile(file: string, onDamaged: (keptAs: string) => void
   }
 }
 
+/** Nobody hears a thread's own events while its start is waited for, so it tells of a program that cannot be loaded as of any fault. */
+const loader = `
+  const { file, port, answers, program } = require('node:worker_threads').workerData
+  import(program).catch((error) => {
+    port.postMessage({ id: ${OPENING}, fault: 'store.file ' + file + ' cannot be opened: ' + error })
+    Atomics.add(answers, 0, 1)
+    Atomics.notify(answers, 0)
+  })
+`
+
 function startThread(file: string): { file: SqliteFile; keptAs: string | undefined } {
   const { port1: port, port2 } = new MessageChannel()
   const answers = new Int32Array(new SharedArrayBuffer(4))
-  const data: ThreadData = { file, port: port2, answers }
   // Beside this file, as source or as built.
-  const program = new URL(`./thread${extname(import.meta.filename)}`, import.meta.url)
-  const thread = new Worker(program, { workerData: data, transferList: [port2] })
+  const program = new URL(`./thread${extname(import.meta.filename)}`, import.meta.url).href
+  const data: ThreadData = { file, port: port2, answers }
+  const workerData = { ...data, program }
+  const thread = new Worker(loader, { eval: true, workerData, transferList: [port2] })
   const calls = createCalls(port, file)
   thread.unref()
   // Without a listener an error in there would end the gateway.

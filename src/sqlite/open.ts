@@ -1,5 +1,5 @@
-/** Opens store.file for this process alone, sets a damaged one aside, or says what keeps it from being opened and how to mend it. */
-import { existsSync, mkdirSync, renameSync } from 'node:fs'
+/** Opens store.file for this process alone, sets a damaged one of ours aside, or says what keeps it from being opened and how to mend it. */
+import { closeSync, existsSync, mkdirSync, openSync, readSync, renameSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 
@@ -24,10 +24,9 @@ const tables = `
   PRAGMA application_id = ${APPLICATION_ID};
   PRAGMA user_version = ${LAYOUT};
 `
-const columnsThere = `
-  SELECT key_id, until_ms, count, started_ms FROM bans LIMIT 1;
-  SELECT client, minute_index, minute_taken, day_index, day_taken FROM quota LIMIT 1;
-`
+const banColumns = 'SELECT key_id, until_ms, count, started_ms FROM bans LIMIT 1'
+const quotaColumns =
+  'SELECT client, minute_index, minute_taken, day_index, day_taken FROM quota LIMIT 1'
 
 export interface OpenedFile {
   readonly database: DatabaseSync
@@ -36,24 +35,50 @@ export interface OpenedFile {
 }
 
 /**
- * Opens the file, making it and its folder where missing. One that is damaged, or holds tables that nobody has marked as
- * theirs, is renamed to FILE.damaged-<Unix ms> and a new one begun: lost counts must not keep the gateway from starting.
- * The file stays locked until it is closed or the process ends, however it ends.
+ * Opens the file, making it and its folder where missing. One that was ours and is damaged is renamed to
+ * FILE.damaged-<Unix ms> and a new one begun: lost counts must not keep the gateway from starting. What was never ours
+ * is refused and left as it is. The file stays locked until it is closed or the process ends, however it ends.
  * Throws an Error with file, fault and remedy.
  */
 export function openOrSetAside(file: string): OpenedFile {
   try {
-    mkdirSync(dirname(file), { recursive: true })
+    // A pipe or a device could keep the thread waiting without end.
+    if (statSync(file, { throwIfNoEntry: false })?.isFile() === false) throw new Refused(unusable)
+    makeFolder(dirname(file))
     try {
       return { database: open(file), keptAs: undefined }
     } catch (error) {
-      if (!isDamage(error)) throw error
+      if (!damage.has(primaryCode(error)) || !isMarked(file)) throw error
     }
     const keptAs = setAside(file)
     return { database: open(file), keptAs }
   } catch (cause) {
     throw new Error(explainSqliteFault(file, cause), { cause })
   }
+}
+
+/** mkdirSync's own way of making the folders above never ends below /proc, where what cannot be made counts as missing. */
+function makeFolder(path: string): void {
+  if (existsSync(path)) return
+  makeFolder(dirname(path))
+  try {
+    mkdirSync(path)
+  } catch (error) {
+    // Another gateway may have made it in this moment.
+    if (!existsSync(path)) throw error
+  }
+}
+
+/** Whether the first bytes are those of a file of ours, https://www.sqlite.org/fileformat.html; damage further on leaves them alone. */
+function isMarked(file: string): boolean {
+  const head = Buffer.alloc(72)
+  const descriptor = openSync(file, 'r')
+  readSync(descriptor, head)
+  closeSync(descriptor)
+  return (
+    head.toString('latin1', 0, 16) === 'SQLite format 3\0' &&
+    head.readUInt32BE(68) === APPLICATION_ID
+  )
 }
 
 function open(file: string): DatabaseSync {
@@ -65,7 +90,8 @@ function open(file: string): DatabaseSync {
     if (pragma(database, 'quick_check(1)') !== 'ok') throw new DamagedFile()
     // Until COMMIT nothing is changed in a file that will be set aside.
     database.exec(`BEGIN IMMEDIATE; ${tables}`)
-    requireColumns(database)
+    for (const columns of [banColumns, quotaColumns])
+      if (!canRun(database, columns)) throw new DamagedFile()
     // NORMAL: a power cut may lose the last moments, never the file.
     database.exec('COMMIT; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL')
     return database
@@ -85,17 +111,21 @@ function refuseForeignFile(database: DatabaseSync): void {
       )
     return
   }
-  if (owner !== 0) throw new Refused('belongs to another program; name another file')
   const names = database.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'").all()
   // Before there was a mark, the file held bans alone.
-  if (names.some(({ name }) => name !== 'bans')) throw new DamagedFile()
+  const isOlder = names.every(({ name }) => name === 'bans') && canRun(database, banColumns)
+  if (owner !== 0 || !(names.length === 0 || isOlder))
+    throw new Refused('belongs to another program; name another file')
 }
 
-function requireColumns(database: DatabaseSync): void {
+/** false: a table or column is missing. */
+function canRun(database: DatabaseSync, sql: string): boolean {
   try {
-    database.exec(columnsThere)
+    database.exec(sql)
+    return true
   } catch (error) {
-    throw primaryCode(error) === SQLITE_ERROR ? new DamagedFile() : error
+    if (primaryCode(error) === SQLITE_ERROR) return false
+    throw error
   }
 }
 
@@ -110,7 +140,10 @@ function setAside(file: string): string {
   return keptAs
 }
 
-class DamagedFile extends Error {}
+/** What SQLite itself did not find out: SQLITE_CORRUPT. */
+class DamagedFile extends Error {
+  readonly errcode = 11
+}
 
 /** The message is fault and remedy. */
 class Refused extends Error {}
@@ -129,7 +162,7 @@ const remedies: Readonly<Record<number, string>> = {
   11: 'is damaged; move it away to begin with an empty one',
   13: 'cannot be written, as the disk is full; make room',
   14: unusable,
-  26: 'is not an SQLite database; move it away to begin with an empty one',
+  26: 'is not an SQLite database; name another file, or move it away to begin with an empty one',
 }
 /** Of making the folder. */
 const folderFaults = new Set(['EACCES', 'EPERM', 'EROFS', 'ENOTDIR', 'EEXIST', 'ENOENT'])
@@ -145,10 +178,6 @@ function faultAndRemedy(error: unknown): string {
   const { code } = error as NodeJS.ErrnoException
   if (code !== undefined && folderFaults.has(code)) return `${unusable} (${code})`
   return remedies[primaryCode(error) ?? -1] ?? `failed: ${error.message}`
-}
-
-function isDamage(error: unknown): boolean {
-  return error instanceof DamagedFile || damage.has(primaryCode(error))
 }
 
 /** Extended codes carry the primary one in their low byte. */

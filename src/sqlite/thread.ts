@@ -1,5 +1,5 @@
 /**
- * The thread that owns the connection to store.file; sqlite-file.ts starts it. SQLite's calls block: in the thread that
+ * The thread that owns the connection to store.file; file.ts starts it. SQLite's calls block: in the thread that
  * serves requests, writing 100,000 counters took half a second in steps of up to 18 ms, each a stall for all clients.
  */
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
@@ -32,13 +32,13 @@ export type ThreadAnswer = { readonly id: number } & (
 const { file, port, answers } = workerData as ThreadData
 
 function answer(id: number, work: () => unknown): void {
-  let told: ThreadAnswer
+  let result: ThreadAnswer
   try {
-    told = { id, value: work() }
+    result = { id, value: work() }
   } catch (error) {
-    told = { id, fault: id === 0 ? (error as Error).message : explainSqliteFault(file, error) }
+    result = { id, fault: id === 0 ? (error as Error).message : explainSqliteFault(file, error) }
   }
-  port.postMessage(told)
+  port.postMessage(result)
   Atomics.add(answers, 0, 1)
   Atomics.notify(answers, 0)
 }

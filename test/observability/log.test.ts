@@ -220,7 +220,7 @@ describe('the other lines', () => {
     log.banStoreLost()
     log.banStoreBack()
     log.banMalformed({ where: 'a row' })
-    log.banFileDamaged({ keptAs: 'bans.db.damaged' })
+    log.storeFileSetAside({ keptAs: 'bans.db.damaged' })
     log.countersNotKept(new Error('store.file x cannot be written'))
     log.countersKept()
     log.backendFailed({ id: 'x', kind: 'broken', cause: 'half an answer' })
@@ -240,7 +240,7 @@ describe('the other lines', () => {
       ['error', 'banStoreLost'],
       ['info', 'banStoreBack'],
       ['warn', 'banMalformed'],
-      ['error', 'banFileDamaged'],
+      ['error', 'storeFileSetAside'],
       ['error', 'countersNotKept'],
       ['info', 'countersKept'],
       ['warn', 'backendFailed'],

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process'
-import { copyFileSync, readdirSync, statSync, writeFileSync } from 'node:fs'
+import { copyFileSync, readdirSync, readFileSync, statSync, truncateSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -103,9 +103,12 @@ describe.concurrent('a store.file', () => {
     const backend = await rawBackend()
     const folder = temporaryFolder()
     const path = join(folder, 'store.db')
-    writeFileSync(path, 'by no means a database'.repeat(500))
+    const before = await gatewayProcess(config(backend.url, path))
+    before.signal('SIGTERM')
+    await before.finished
+    truncateSync(path, 4_096)
     const gateway = await gatewayProcess(config(backend.url, path))
-    const [line] = gateway.logged('banFileDamaged')
+    const [line] = gateway.logged('storeFileSetAside')
     expect(line).toMatchObject({ level: 'error' })
     expect(readdirSync(folder)).toContain(String(line?.['keptAs']).slice(folder.length + 1))
     await admit(gateway, 1)
@@ -137,6 +140,35 @@ describe.concurrent('a store.file', () => {
     expect(code).toBe(1)
     expect(stderr).toContain(`store.file ${folder} cannot be opened; it must be a file`)
     expect(stderr.split('\n')).toHaveLength(2)
+  })
+
+  it.each(['start', 'start with workers'])(
+    'that is the configuration itself is refused and left as it is (%s)',
+    async (how) => {
+      const file = configFile('http://127.0.0.1:1', {
+        store: 'store: { file: "${CONFIG}" }',
+        ...(how === 'start' ? {} : { server: 'server: { listen: "127.0.0.1:0", workers: 2 }' }),
+      })
+      const text = readFileSync(file)
+      const { code, stderr } = await tollgate(['start', '--config', file], {
+        env: { CONFIG: file },
+      }).finished
+      expect([code, stderr]).toEqual([
+        1,
+        `tollgate: store.file ${file} is not an SQLite database; name another file, or move it away to begin with an empty one\n`,
+      ])
+      expect(readFileSync(file)).toEqual(text)
+    },
+  )
+
+  it('below a folder that cannot be made keeps the gateway from starting, soon', async () => {
+    const path = '/proc/tollgate/store.db'
+    const started = tollgate(['start', '--config', config('http://127.0.0.1:1', path)])
+    const { code, stderr } = await started.finished
+    expect([code, stderr]).toEqual([
+      1,
+      expect.stringContaining(`tollgate: store.file ${path} cannot be opened; it must be a file`),
+    ])
   })
 
   it('that can no longer be written is told once; counting goes on, and is kept when it can', async () => {

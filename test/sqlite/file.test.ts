@@ -1,7 +1,8 @@
 import { once } from 'node:events'
 import { randomBytes } from 'node:crypto'
-import { fork } from 'node:child_process'
+import { execFileSync, fork } from 'node:child_process'
 import {
+  cpSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
@@ -120,8 +121,6 @@ describe('store.file', () => {
 
 describe('a damaged store.file', () => {
   const damages: [string, () => void | Promise<void>][] = [
-    ['holds random bytes', () => writeFileSync(file, randomBytes(10_000))],
-    ['holds a few bytes', () => writeFileSync(file, 'some notes')],
     [
       'was cut off within a page',
       async () => {
@@ -145,7 +144,6 @@ describe('a damaged store.file', () => {
         writeFileSync(file, bytes)
       },
     ],
-    ['holds the tables of something else', () => write('CREATE TABLE notes (text TEXT)')],
     [
       'has columns of something else',
       () => write('PRAGMA application_id = 0x746f6c6c; CREATE TABLE bans (name TEXT)'),
@@ -178,7 +176,71 @@ describe('a store.file that cannot be had', () => {
     writeFileSync(file, 'text')
     expect(() => openSqliteFile(join(file, 'below.db'), neverDamaged)).toThrow(unusable)
     expect(() => openSqliteFile('/proc/tollgate.db', neverDamaged)).toThrow(unusable)
+    expect(() => openSqliteFile('/proc/tollgate/store.db', neverDamaged)).toThrow(unusable)
     expect(readFileSync(file, 'utf8')).toBe('text')
+  })
+
+  it('as it is a pipe or a device is refused, not waited for', () => {
+    execFileSync('mkfifo', [file])
+    expect(() => open()).toThrow(unusable)
+    expect(() => openSqliteFile('/dev/zero', neverDamaged)).toThrow(unusable)
+  })
+
+  it.each([
+    ['is missing', undefined, /thread\.ts/],
+    ['throws', "throw new Error('no such binding')", /no such binding/],
+  ])('as the program of its thread %s is refused at once', async (_, program, fault) => {
+    const copy = join(folder, 'sqlite')
+    cpSync(new URL('../../src/sqlite', import.meta.url), copy, { recursive: true })
+    rmSync(join(copy, 'thread.ts'))
+    if (program !== undefined) writeFileSync(join(copy, 'thread.ts'), program)
+    const opener = join(folder, 'opener.mjs')
+    writeFileSync(
+      opener,
+      `import { openSqliteFile } from './sqlite/file.ts'
+       const startedMs = performance.now()
+       try { openSqliteFile(process.argv[2]) }
+       catch ({ message }) { process.send({ message, tookMs: performance.now() - startedMs }) }`,
+    )
+    const child = fork(opener, [file], { execArgv: [] })
+    const [told] = (await once(child, 'message')) as [{ message: string; tookMs: number }]
+    expect(told.message).toMatch(new RegExp(`^store\\.file ${file} cannot be opened: `))
+    expect(told.message).toMatch(fault)
+    expect(told.tookMs).toBeLessThan(5_000)
+    child.kill()
+  })
+
+  it.each([
+    [
+      'holds random bytes',
+      () => writeFileSync(file, randomBytes(10_000)),
+      'is not an SQLite database',
+    ],
+    ['holds a few bytes', () => writeFileSync(file, 'some notes'), 'is not an SQLite database'],
+    [
+      'holds the tables of something else',
+      () => write('CREATE TABLE notes (text TEXT)'),
+      'belongs to another program; name another file',
+    ],
+    [
+      'holds other bans',
+      () => write('CREATE TABLE bans (name TEXT)'),
+      'belongs to another program; name another file',
+    ],
+    [
+      'holds the tables of something else, and is damaged',
+      () => {
+        write('CREATE TABLE notes (text TEXT)')
+        truncateSync(file, 4_096)
+      },
+      'is damaged; move it away',
+    ],
+  ])('as it %s is refused and left as it is', (_, make, fault) => {
+    make()
+    const bytes = readFileSync(file)
+    expect(() => open()).toThrow(`store.file ${file} ${fault}`)
+    expect(readFileSync(file)).toEqual(bytes)
+    expect(readdirSync(folder)).toEqual(['store.db'])
   })
 
   it.each([
