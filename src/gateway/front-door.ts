@@ -1,47 +1,35 @@
-/** The public listener with the pipeline behind it: builds the stages, brings every kind of arrival to them, drains. */
+/** The public listener with the pipeline behind it: brings every kind of arrival to the policy in force, and drains. Outlives configurations. */
 import { randomBytes } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { AnonymousLimiter } from '../counters/anonymous-limiter.ts'
-import type { BanBook } from '../bans/ban-book.ts'
+import type { Config, ListenAddress } from '../config/config.ts'
 import { createConnections } from '../listeners/connections.ts'
-import type { Forwarder, BackendFailure, Upgrader } from '../forwarding/forwarder.ts'
-import type { JwtVerifier } from '../credentials/jwt-verifier.ts'
-import type { KeyRing } from '../credentials/key-ring.ts'
+import { createPublicServer, type PublicServer } from '../listeners/public-server.ts'
 import type { Log } from '../observability/log.ts'
 import type { Metrics } from '../observability/metrics.ts'
-import { createPublicServer } from '../listeners/public-server.ts'
-import type { Config, ListenAddress } from '../config/config.ts'
-import type { Exchange } from '../pipeline/exchange.ts'
-import { createPipeline } from '../pipeline/pipeline.ts'
-import type { Lessee } from '../quota/protocol.ts'
-import { isRefusal, refuse } from '../rules/refusals.ts'
-import { createClientAddress } from '../rules/client-address.ts'
-import { createCheckFraming } from '../rules/framing.ts'
-import { anonymousHeaders } from '../rules/quota-headers.ts'
-import { createRequestId } from '../rules/request-id.ts'
-import { compileRoutes } from '../rules/routes.ts'
-import { createCheckTarget } from '../rules/target.ts'
 import { createAccept } from '../pipeline/accept.ts'
-import { createAuthenticate } from '../pipeline/authenticate.ts'
-import { createCheckBan } from '../pipeline/check-ban.ts'
-import { createForward } from '../pipeline/forward.ts'
-import { createMatchRoute } from '../pipeline/match-route.ts'
+import type { Exchange } from '../pipeline/exchange.ts'
+import { createPipeline, type Handle } from '../pipeline/pipeline.ts'
 import { createRecord } from '../pipeline/record.ts'
 import { createRefuseUnparsed } from '../pipeline/refuse-unparsed.ts'
-import { createTakeQuota, refund } from '../pipeline/take-quota.ts'
-import { createUpgrade } from '../pipeline/upgrade.ts'
 import { respond, responseOnSocket } from '../pipeline/respond.ts'
+import { refund } from '../pipeline/take-quota.ts'
+import type { Lessee } from '../quota/protocol.ts'
+import { isRefusal, refuse } from '../rules/refusals.ts'
+import { createRequestId } from '../rules/request-id.ts'
+import type { RequestPolicy } from './request-policy.ts'
 
 export interface FrontDoor {
+  /** From here on requests begin under this policy; those under way finish under theirs. */
+  use(policy: RequestPolicy): void
   /** fd: a bound socket of this process to listen on, instead of server.listen. */
   listen(fd?: number): Promise<ListenAddress>
   inFlight(): number
   /** Stops accepting and waits for what is in flight; resolves with how many were cut off after timeoutMs. */
   drain(times: DrainTimes): Promise<number>
-  /** Closes the connections to backends. */
-  close(): Promise<void>
+  /** Destroys what connections are left. */
+  close(): void
 }
 
 export interface DrainTimes {
@@ -54,151 +42,154 @@ export interface FrontDoorParts {
   readonly log: Log
   readonly metrics: Metrics
   readonly lessee: Lessee
-  readonly bans: BanBook
-  readonly jwt: JwtVerifier | undefined
-  readonly keyRing: KeyRing
-  readonly anonymous: AnonymousLimiter
-  readonly forwarder: Forwarder
-  readonly upgrader: Upgrader
+  /** The first one. */
+  readonly policy: RequestPolicy
 }
 
 export function createFrontDoor(config: Config, parts: FrontDoorParts): FrontDoor {
-  const { log, metrics, lessee, anonymous } = parts
-  const connections = createConnections<Exchange>()
-  const clientAddress = createClientAddress(config.server.trustedProxies)
-  const requestId = createRequestId({ bootMs: Date.now(), random: randomBytes(8) })
-  const begin = createAccept({
-    connections,
-    clientAddress,
-    requestId,
-    cancel: (exchange) => refund(lessee, exchange),
-    record: createRecord({ log, metrics }),
-  })
-  let draining = false
-  const tellAnonymous = async (exchange: Exchange): Promise<void> => {
-    exchange.quotaHeaders = anonymousHeaders(await anonymous.peek(exchange.addressKey))
+  return new Door(config, parts)
+}
+
+class Door implements FrontDoor {
+  readonly #parts: FrontDoorParts
+  readonly #connections = createConnections<Exchange>()
+  readonly #requestId = createRequestId({ bootMs: Date.now(), random: randomBytes(8) })
+  readonly #server: PublicServer
+  readonly #handle: Handle
+  /** Written by use() alone; read once per request, which takes it along. */
+  #policy: RequestPolicy
+  /** Written by drain() alone. */
+  #isDraining = false
+
+  constructor(config: Config, parts: FrontDoorParts) {
+    this.#parts = parts
+    this.#policy = parts.policy
+    this.#handle = this.#createHandle()
+    this.#server = createPublicServer(config, {
+      request: (request, response, expectsContinue) => {
+        // Node drops what came in one packet behind a request with an Upgrade field: the rest would lack its beginning.
+        if (request.headers.upgrade !== undefined) response.shouldKeepAlive = false
+        void this.#handle(this.#policy, { request, response, expectsContinue, tunnel: undefined })
+      },
+      isHandshake: (request) => {
+        // The request itself comes in this same turn, so under this same policy.
+        const framing = this.#policy.checkFraming(request)
+        return !isRefusal(framing) && framing.websocket
+      },
+      upgrade: (request, socket, head) => this.#onSocket(request, socket, head),
+      connect: (request, socket) => this.#onSocket(request, socket, Buffer.alloc(0)),
+      clientError: this.#createRefuseUnparsed(),
+    })
   }
-  const stages = createStages(config, parts)
-  const handle = createPipeline({
-    ...stages,
-    connections,
-    lessee,
-    tellAnonymous,
-    accept: (arrival) => {
-      const exchange = begin(arrival)
-      metrics.requestStarted()
-      // Keep-alive clients would hold the process up for as long as they have something to say.
-      if (draining) exchange.response.shouldKeepAlive = false
-      return exchange
-    },
-    onBug: (exchange, error) => log.internalError({ id: exchange.id, error }),
-  })
-  const refuseUnparsed = createRefuseUnparsed({
-    connections,
-    urlBytes: config.server.limits.urlBytes,
-    headers: async (socket) => {
-      const { key } = clientAddress(socket.remoteAddress ?? '', undefined)
-      return ['X-Request-Id', requestId(undefined), ...anonymousHeaders(await anonymous.peek(key))]
-    },
-    cancel: (exchange) => refund(lessee, exchange),
-    onRefused: (socket, refusal) => {
-      metrics.refusedUnparsed(refusal.code)
-      log.clientError({ address: socket.remoteAddress ?? '', code: refusal.cause ?? '' })
-    },
-  })
-  const onSocket = (request: IncomingMessage, socket: Duplex, head: Buffer): void => {
+
+  use(policy: RequestPolicy): void {
+    this.#policy = policy
+  }
+
+  listen(fd?: number): Promise<ListenAddress> {
+    return this.#server.listen(fd)
+  }
+
+  inFlight(): number {
+    return this.#connections.inFlight.length
+  }
+
+  async drain({ timeoutMs, idleMs }: DrainTimes): Promise<number> {
+    this.#isDraining = true
+    this.#sayLast(idleMs)
+    const stopped = this.#server.stop(idleMs)
+    const timer = new AbortController()
+    await Promise.race([stopped, sleep(timeoutMs, undefined, { signal: timer.signal })]).catch(
+      () => undefined,
+    )
+    timer.abort()
+    const cutOff = this.inFlight()
+    this.#cutOff()
+    this.#server.destroy()
+    return cutOff
+  }
+
+  close(): void {
+    this.#server.destroy()
+  }
+
+  #createHandle(): Handle {
+    const { log, metrics, lessee } = this.#parts
+    const accept = createAccept({
+      connections: this.#connections,
+      requestId: this.#requestId,
+      cancel: (exchange) => refund(lessee, exchange),
+      record: createRecord({ log, metrics }),
+    })
+    return createPipeline({
+      connections: this.#connections,
+      accept: (...arrival) => {
+        const exchange = accept(...arrival)
+        metrics.requestStarted()
+        // Keep-alive clients would hold the process up for as long as they have something to say.
+        if (this.#isDraining) exchange.response.shouldKeepAlive = false
+        return exchange
+      },
+      onBug: (exchange, error) => log.internalError({ id: exchange.id, error }),
+    })
+  }
+
+  #createRefuseUnparsed() {
+    const { log, metrics, lessee } = this.#parts
+    return createRefuseUnparsed({
+      connections: this.#connections,
+      policy: () => this.#policy,
+      requestId: () => this.#requestId(undefined),
+      cancel: (exchange) => refund(lessee, exchange),
+      onRefused: (socket, refusal) => {
+        metrics.refusedUnparsed(refusal.code)
+        log.clientError({ address: socket.remoteAddress ?? '', code: refusal.cause ?? '' })
+      },
+    })
+  }
+
+  /** A request that came with its bare socket. */
+  #onSocket(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+    const policy = this.#policy
     const serve = (): void => {
       // The connection may have ended with the answers that were waited for.
-      if (socket.destroyed || connections.isClosing(socket)) return
+      if (socket.destroyed || this.#connections.isClosing(socket)) return
       const response = responseOnSocket(request, socket)
-      void handle({ request, response, expectsContinue: false, tunnel: { socket, head } })
+      const tunnel = { socket, head }
+      void this.#handle(policy, { request, response, expectsContinue: false, tunnel })
     }
     // Node takes its own listeners away with the socket, and an error that nobody hears ends the process.
     socket.on('error', () => {})
-    const state = connections.of(socket)
+    const state = this.#connections.of(socket)
     // Answers to pipelined requests come first: a socket writes one response at a time.
     if (state.pending > 0) state.whenIdle = serve
     else serve()
   }
-  const server = createPublicServer(config, {
-    request: (request, response, expectsContinue) => {
-      // Node drops what came in one packet behind a request with an Upgrade field: the rest would lack its beginning.
-      if (request.headers.upgrade !== undefined) response.shouldKeepAlive = false
-      void handle({ request, response, expectsContinue })
-    },
-    isHandshake: (request) => {
-      const framing = stages.checkFraming(request)
-      return !isRefusal(framing) && framing.websocket
-    },
-    upgrade: onSocket,
-    connect: (request, socket) => onSocket(request, socket, Buffer.alloc(0)),
-    clientError: refuseUnparsed,
-  })
-  return {
-    listen: server.listen,
-    inFlight: () => connections.inFlight.length,
-    async drain({ timeoutMs, idleMs }) {
-      draining = true
-      const keepsIdleUntilMs = performance.now() + idleMs
-      const closeIdle = (): void => {
-        if (performance.now() >= keepsIdleUntilMs) server.closeIdle()
-      }
-      for (const { request, response } of connections.inFlight) {
-        // An answer whose head has gone out can no longer say that it is the last: then we close behind it.
-        response.once('close', () => setImmediate(closeIdle))
-        // Of pipelined requests only the last one may say so: those behind it would lose their answers.
-        const { latest } = connections.of(request.socket)
-        if (latest?.response === response && !response.headersSent) response.shouldKeepAlive = false
-      }
-      const stopped = server.stop(idleMs)
-      const timer = new AbortController()
-      await Promise.race([stopped, sleep(timeoutMs, undefined, { signal: timer.signal })]).catch(
-        () => undefined,
-      )
-      timer.abort()
-      const cutOff = connections.inFlight.length
-      // A copy, since answering and destroying ends them.
-      for (const exchange of connections.inFlight.slice()) {
-        if (exchange.forwarding?.abort() === false) refund(lessee, exchange)
-        if (exchange.status === 0)
-          respond(exchange, refuse('service_unavailable', { cause: 'drained' }))
-        else exchange.request.socket.destroy()
-      }
-      server.destroy()
-      return cutOff
-    },
-    async close() {
-      server.destroy()
-      await Promise.all([parts.forwarder.close(), parts.upgrader.close()])
-    },
-  }
-}
 
-/** The stages that need nothing of the listener. */
-function createStages(config: Config, parts: FrontDoorParts) {
-  const { log, metrics, lessee, bans } = parts
-  const epochMs = (): number => Date.now()
-  const onFailure = (exchange: Exchange, { kind, cause }: BackendFailure): void => {
-    metrics.backendFailed(kind)
-    log.backendFailed({ id: exchange.id, kind, cause })
+  /** At the start of a drain: on each connection the last answer says so, or is followed by a close. */
+  #sayLast(idleMs: number): void {
+    const keepsIdleUntilMs = performance.now() + idleMs
+    const closeIdle = (): void => {
+      if (performance.now() >= keepsIdleUntilMs) this.#server.closeIdle()
+    }
+    for (const { request, response } of this.#connections.inFlight) {
+      // An answer whose head has gone out can no longer say that it is the last: then we close behind it.
+      response.once('close', () => setImmediate(closeIdle))
+      // Of pipelined requests only the last one may say so: those behind it would lose their answers.
+      const { latest } = this.#connections.of(request.socket)
+      if (latest?.response === response && !response.headersSent) response.shouldKeepAlive = false
+    }
   }
-  return {
-    checkFraming: createCheckFraming(config.server.limits),
-    checkTarget: createCheckTarget(config.server.limits.urlBytes),
-    matchRoute: createMatchRoute(
-      compileRoutes({ routes: config.routes, basePath: config.server.basePath }),
-      config.unmatched,
-    ),
-    authenticate: createAuthenticate({ ...parts, epochMs }),
-    checkBan: createCheckBan(bans, epochMs),
-    takeQuota: createTakeQuota({ lessee, bans, epochMs }),
-    forward: createForward({
-      forwarder: parts.forwarder,
-      lessee,
-      bodyLimitBytes: config.server.limits.bodyBytes,
-      responseTimeoutMs: config.upstream.timeouts.responseMs,
-      upgrade: createUpgrade({ upgrader: parts.upgrader, lessee, onFailure }),
-      onFailure,
-    }),
+
+  /** At the end of a drain: answers what can still be answered. */
+  #cutOff(): void {
+    const { lessee } = this.#parts
+    // A copy, since answering and destroying ends them.
+    for (const exchange of this.#connections.inFlight.slice()) {
+      if (exchange.forwarding?.abort() === false) refund(lessee, exchange)
+      if (exchange.status === 0)
+        respond(exchange, refuse('service_unavailable', { cause: 'drained' }))
+      else exchange.request.socket.destroy()
+    }
   }
 }

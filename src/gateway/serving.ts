@@ -1,13 +1,11 @@
 /** Every part of one process that serves requests, whether it is alone or one of several workers. */
 import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { createAnonymousLimiter, type AddressCounter } from '../counters/anonymous-limiter.ts'
+import type { AddressCounter } from '../counters/anonymous-limiter.ts'
 import { createBanBook, type BanBook } from '../bans/ban-book.ts'
 import { createHttp1Forwarder } from '../forwarding/direct/forwarder.ts'
 import { createHttpProxyForwarder } from '../forwarding/http-proxy-3/forwarder.ts'
 import { createHttpProxyUpgrader } from '../forwarding/upgrader.ts'
-import { createJwtVerifier, type JwtVerifier } from '../credentials/jwt-verifier.ts'
-import { createKeyRing } from '../credentials/key-ring.ts'
 import { createCounter, type Counter } from '../counters/counter.ts'
 import type { Log } from '../observability/log.ts'
 import type { ConfigNames, Metrics } from '../observability/metrics.ts'
@@ -16,6 +14,7 @@ import { createStrikes } from '../bans/strikes.ts'
 import { createUndiciForwarder } from '../forwarding/undici/forwarder.ts'
 import type { Config, ListenAddress } from '../config/config.ts'
 import { createFrontDoor } from './front-door.ts'
+import { createRequestPolicy, type LastingParts } from './request-policy.ts'
 import { createLessee } from '../quota/lessee/lessee.ts'
 import type { Lessee } from '../quota/protocol.ts'
 import type { Stores } from './stores.ts'
@@ -53,27 +52,15 @@ export interface ServingParts {
 const STORE_AT_START_MS = 1_000
 
 export function createServing(parts: ServingParts): Serving {
-  const { config, log, metrics, stores } = parts
-  const lessee = createQuota(parts)
-  const bans = createBans(parts)
-  const jwt = createVerifier(config, log)
-  const { urls, connections, timeouts, engine } = config.upstream
-  const createForwarder = forwarders[engine]
-  const door = createFrontDoor(config, {
-    log,
-    metrics,
-    lessee,
-    bans,
-    jwt,
-    keyRing: createKeyRing(config.clients),
-    anonymous: createAnonymousLimiter({ ...config.anonymous, counter: parts.addresses }),
-    forwarder: createForwarder({ urls, connections, timeouts }),
-    upgrader: createHttpProxyUpgrader({ urls, timeouts }),
-  })
+  const { config, log, stores } = parts
+  const lasting = createLastingParts(parts)
+  const { lessee, bans, forwarder, upgrader } = lasting
+  const policy = createRequestPolicy(config, lasting)
+  const door = createFrontDoor(config, { ...lasting, policy })
   return {
     async ready() {
       await storeAnswers(stores.redis)
-      await Promise.all([bans.ready(), jwt?.ready()])
+      await Promise.all([bans.ready(), policy.ready()])
     },
     listen: (fd) => door.listen(fd),
     async drain({ idleMs, atMostMs = Infinity }) {
@@ -84,13 +71,34 @@ export function createServing(parts: ServingParts): Serving {
       log.drained({ cutOff })
     },
     async close() {
-      jwt?.close()
-      await Promise.allSettled([door.close(), bans.close(), stores.authority.close()])
+      policy.close()
+      door.close()
+      await Promise.allSettled([
+        forwarder.close(),
+        upgrader.close(),
+        bans.close(),
+        stores.authority.close(),
+      ])
       await stores.redis?.close()
     },
     get bannedKeys() {
       return bans.size
     },
+  }
+}
+
+/** What outlives the configuration that it began with. */
+export function createLastingParts(parts: ServingParts): LastingParts {
+  const { log, metrics, addresses } = parts
+  const { urls, connections, timeouts, engine } = parts.config.upstream
+  return {
+    log,
+    metrics,
+    addresses,
+    lessee: createQuota(parts),
+    bans: createBans(parts),
+    forwarder: forwarders[engine]({ urls, connections, timeouts }),
+    upgrader: createHttpProxyUpgrader({ urls, timeouts }),
   }
 }
 
@@ -115,21 +123,6 @@ function createQuota({ config, metrics, stores }: ServingParts): Lessee {
     lease: config.store.lease,
     observe: metrics.quota,
   })
-}
-
-function createVerifier(config: Config, log: Log): JwtVerifier | undefined {
-  return (
-    config.jwt &&
-    createJwtVerifier(config.jwt, {
-      clients: new Map(config.clients.map((client) => [client.id, client])),
-      plans: config.plans,
-      log: {
-        keySetFailed: (cause) => log.keySetFailed({ cause }),
-        keySetLoaded: () => undefined,
-        overloaded: () => undefined,
-      },
-    })
-  )
 }
 
 function createBans({ config, log, metrics, stores, strikes }: ServingParts): BanBook {

@@ -9,7 +9,6 @@ import type { RequestIdOf } from '../rules/request-id.ts'
 
 export interface AcceptDeps {
   readonly connections: Connections<Exchange>
-  readonly clientAddress: ClientAddressOf
   readonly requestId: RequestIdOf
   /** Hands the charge of a request back that no backend has seen. */
   cancel(exchange: Exchange): void
@@ -21,21 +20,21 @@ export interface Arrival {
   readonly request: IncomingMessage
   readonly response: ServerResponse
   readonly expectsContinue: boolean
-  readonly tunnel?: Tunnel | undefined
-  readonly framing: Framing | Refusal
+  readonly tunnel: Tunnel | undefined
 }
+
+/** clientAddress: of the policy that the request begins under. */
+export type Accept = (
+  arrival: Arrival,
+  framing: Framing | Refusal,
+  clientAddress: ClientAddressOf,
+) => Exchange
 
 const NO_HEADERS: readonly string[] = []
 
-export function createAccept({
-  connections,
-  clientAddress,
-  requestId,
-  cancel,
-  record,
-}: AcceptDeps) {
-  return function accept(arrival: Arrival): Exchange {
-    const { request, response, expectsContinue, tunnel, framing } = arrival
+export function createAccept({ connections, requestId, cancel, record }: AcceptDeps): Accept {
+  return function accept(arrival, framing, clientAddress) {
+    const { request, response, expectsContinue, tunnel } = arrival
     // Of a request that cannot be read safely, no forwarding header is believed.
     const sound = isRefusal(framing) ? undefined : framing
     const { address, key, peerTrusted, proxies } = clientAddress(

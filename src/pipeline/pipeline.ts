@@ -3,9 +3,10 @@ import type { Connections } from '../listeners/connections.ts'
 import type { Exchange } from './exchange.ts'
 import type { Lessee } from '../quota/protocol.ts'
 import { isRefusal, refusalKinds, refuse, type Refusal } from '../rules/refusals.ts'
+import type { ClientAddressOf } from '../rules/client-address.ts'
 import type { CheckFraming, Framing } from '../rules/framing.ts'
 import type { CheckTarget } from '../rules/target.ts'
-import type { Arrival } from './accept.ts'
+import type { Accept, Arrival } from './accept.ts'
 import type { createAuthenticate } from './authenticate.ts'
 import type { createCheckBan } from './check-ban.ts'
 import type { Admitted, createForward } from './forward.ts'
@@ -13,40 +14,47 @@ import type { createMatchRoute } from './match-route.ts'
 import { answerAsterisk, respond } from './respond.ts'
 import { tellQuota, type createTakeQuota } from './take-quota.ts'
 
+/** What decides about a request, stage by stage; each request keeps the one it began with. */
 export interface Stages {
-  readonly connections: Connections<Exchange>
   readonly lessee: Lessee
   readonly checkFraming: CheckFraming
   readonly checkTarget: CheckTarget
-  accept(arrival: Arrival): Exchange
+  readonly clientAddress: ClientAddressOf
   readonly matchRoute: ReturnType<typeof createMatchRoute>
   readonly authenticate: ReturnType<typeof createAuthenticate>
   readonly checkBan: ReturnType<typeof createCheckBan>
   readonly takeQuota: ReturnType<typeof createTakeQuota>
   readonly forward: ReturnType<typeof createForward>
-  /** Quota headers of a caller that was not authenticated, charging nothing. */
-  tellAnonymous(exchange: Exchange): Promise<void>
+  /** Quota headers of an address whose caller was not authenticated, charging nothing. */
+  peekAnonymous(addressKey: string): Promise<string[]>
+}
+
+/** What all requests have in common, whatever decides about them. */
+export interface PipelineParts {
+  readonly connections: Connections<Exchange>
+  readonly accept: Accept
   onBug(exchange: Exchange, error: unknown): void
 }
 
 /** Takes a request to its end, at once where nothing is waited for; never throws or rejects. */
-export type Handle = (arrival: Omit<Arrival, 'framing'>) => Promise<void> | undefined
+export type Handle = (stages: Stages, arrival: Arrival) => Promise<void> | undefined
 
-export function createPipeline(stages: Stages): Handle {
+export function createPipeline({ connections, accept, onBug }: PipelineParts): Handle {
   const failed = (exchange: Exchange, error: unknown): void => {
-    stages.onBug(exchange, error)
+    onBug(exchange, error)
     respond(exchange, refuse('service_unavailable', { cause: 'internal error' }))
   }
-  return function handle(arrival) {
+  return function handle(stages, arrival) {
+    const { socket } = arrival.request
     // Bytes after a request that closes its connection are not requests.
-    if (stages.connections.isClosing(arrival.request.socket)) return undefined
+    if (connections.isClosing(socket)) return undefined
     const framing = stages.checkFraming(arrival.request)
-    const exchange = stages.accept({ ...arrival, framing })
+    const exchange = accept(arrival, framing, stages.clientAddress)
     const end = (refusal: Refusal | undefined): void => {
       if (refusal !== undefined) respond(exchange, refusal)
     }
     try {
-      const refusal = walk(stages, exchange, framing)
+      const refusal = walk(stages, connections, exchange, framing)
       if (refusal instanceof Promise)
         return refusal.then(end).catch((error: unknown) => failed(exchange, error))
       end(refusal)
@@ -61,16 +69,22 @@ export function createPipeline(stages: Stages): Handle {
 type End = Refusal | undefined
 
 /** Nothing waits for what is already known: with all answers in memory the whole walk is one synchronous call, and no promise is made. */
-function walk(stages: Stages, exchange: Exchange, framing: Framing | Refusal): End | Promise<End> {
+function walk(
+  stages: Stages,
+  connections: Connections<Exchange>,
+  exchange: Exchange,
+  framing: Framing | Refusal,
+): End | Promise<End> {
   // Framing first: of a request that two parsers could read differently nothing else can be believed.
-  if (isRefusal(framing)) return beforeAuthentication(stages, exchange, framing)
+  if (isRefusal(framing)) return beforeAuthentication(stages, connections, exchange, framing)
   if (exchange.tunnel !== undefined && exchange.hasBody) {
-    return beforeAuthentication(stages, exchange, BODY_BEHIND_UPGRADE)
+    return beforeAuthentication(stages, connections, exchange, BODY_BEHIND_UPGRADE)
   }
   const target = stages.checkTarget(exchange.request)
-  if (isRefusal(target)) return beforeAuthentication(stages, exchange, target)
+  if (isRefusal(target)) return beforeAuthentication(stages, connections, exchange, target)
   if (target.asterisk) {
-    return stages.tellAnonymous(exchange).then(() => {
+    return stages.peekAnonymous(exchange.addressKey).then((headers) => {
+      exchange.quotaHeaders = headers
       answerAsterisk(exchange)
       return undefined
     })
@@ -78,7 +92,8 @@ function walk(stages: Stages, exchange: Exchange, framing: Framing | Refusal): E
 
   // The route comes before the credential so that its lifecycle headers stand on every answer, a 401 included ...
   const verdict = stages.matchRoute(exchange, target.path)
-  if (verdict.outside) return beforeAuthentication(stages, exchange, verdict.refusal ?? NOT_FOUND)
+  if (verdict.outside)
+    return beforeAuthentication(stages, connections, exchange, verdict.refusal ?? NOT_FOUND)
   const caller = stages.authenticate(exchange, framing)
   return whenKnown(caller, (known) =>
     isRefusal(known)
@@ -124,12 +139,13 @@ const NOT_FOUND = refuse('not_found')
 const BODY_BEHIND_UPGRADE = refuse('invalid_request', { cause: 'a body behind an Upgrade field' })
 
 async function beforeAuthentication(
-  { tellAnonymous, connections }: Stages,
+  { peekAnonymous }: Stages,
+  connections: Connections<Exchange>,
   exchange: Exchange,
   refusal: Refusal,
 ): Promise<Refusal> {
   // Before anything is awaited: what follows in the same packet may be the smuggled half of this request.
   if (refusalKinds[refusal.code].close) connections.of(exchange.request.socket).closing = true
-  await tellAnonymous(exchange)
+  exchange.quotaHeaders = await peekAnonymous(exchange.addressKey)
   return refusal
 }

@@ -2,14 +2,16 @@
 import type { Socket } from 'node:net'
 import type { Connections } from '../listeners/connections.ts'
 import type { Exchange } from './exchange.ts'
+import type { Stages } from './pipeline.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
 import { respond, respondRaw } from './respond.ts'
 
 export interface UnparsedDeps {
   readonly connections: Connections<Exchange>
-  readonly urlBytes: number
-  /** Request id and anonymous quota fields, flat. */
-  headers(socket: Socket): Promise<string[]>
+  /** The one in force. */
+  policy(): Pick<Stages, 'clientAddress' | 'peekAnonymous'> & { readonly urlBytes: number }
+  /** A fresh one. */
+  requestId(): string
   /** A charge that must not stand, since the request is refused after all. */
   cancel(exchange: Exchange): void
   onRefused(socket: Socket, refusal: Refusal): void
@@ -34,7 +36,7 @@ export function createRefuseUnparsed(deps: UnparsedDeps) {
     // The last answer of this connection was given, or is on its way.
     if (state.closing) return
     state.closing = true
-    const refusal = refusalFor(error, deps.urlBytes)
+    const refusal = refusalFor(error, deps.policy().urlBytes)
     const { latest } = state
     if (latest !== undefined && !latest.request.complete) return interrupt(deps, latest, refusal)
     const answer = (): void => void answerRaw(deps, socket, refusal)
@@ -46,7 +48,9 @@ export function createRefuseUnparsed(deps: UnparsedDeps) {
 
 async function answerRaw(deps: UnparsedDeps, socket: Socket, refusal: Refusal): Promise<void> {
   deps.onRefused(socket, refusal)
-  respondRaw(socket, refusal, await deps.headers(socket))
+  const { clientAddress, peekAnonymous } = deps.policy()
+  const { key } = clientAddress(socket.remoteAddress ?? '', undefined)
+  respondRaw(socket, refusal, ['X-Request-Id', deps.requestId(), ...(await peekAnonymous(key))])
 }
 
 /** The body of a request already being served broke off or took too long. */

@@ -1,0 +1,105 @@
+/** Everything a configuration decides about a request, built in one call. Nothing in it changes: a new configuration is a new policy. */
+import type { BanBook } from '../bans/ban-book.ts'
+import { createAnonymousLimiter, type AddressCounter } from '../counters/anonymous-limiter.ts'
+import { createJwtVerifier, type JwtVerifier } from '../credentials/jwt-verifier.ts'
+import { createKeyRing } from '../credentials/key-ring.ts'
+import type { BackendFailure, Forwarder, Upgrader } from '../forwarding/forwarder.ts'
+import type { Log } from '../observability/log.ts'
+import type { Metrics } from '../observability/metrics.ts'
+import type { Config } from '../config/config.ts'
+import type { Lessee } from '../quota/protocol.ts'
+import type { Exchange } from '../pipeline/exchange.ts'
+import type { Stages } from '../pipeline/pipeline.ts'
+import { createAuthenticate } from '../pipeline/authenticate.ts'
+import { createCheckBan } from '../pipeline/check-ban.ts'
+import { createForward } from '../pipeline/forward.ts'
+import { createMatchRoute } from '../pipeline/match-route.ts'
+import { createTakeQuota } from '../pipeline/take-quota.ts'
+import { createUpgrade } from '../pipeline/upgrade.ts'
+import { createClientAddress } from '../rules/client-address.ts'
+import { createCheckFraming } from '../rules/framing.ts'
+import { anonymousHeaders } from '../rules/quota-headers.ts'
+import { compileRoutes } from '../rules/routes.ts'
+import { createCheckTarget } from '../rules/target.ts'
+
+export interface RequestPolicy extends Stages {
+  /** Longest request target. */
+  readonly urlBytes: number
+  /** Resolves when the issuer's keys are there or could not be had. */
+  ready(): Promise<void>
+  /** Fetches no keys any more. */
+  close(): void
+}
+
+/** What outlives a configuration. */
+export interface LastingParts {
+  readonly log: Log
+  readonly metrics: Metrics
+  readonly lessee: Lessee
+  readonly bans: BanBook
+  readonly addresses: AddressCounter
+  readonly forwarder: Forwarder
+  readonly upgrader: Upgrader
+}
+
+/** Throws an Error that names the fault when jwt.jwksFile cannot be used. */
+export function createRequestPolicy(config: Config, parts: LastingParts): RequestPolicy {
+  const { lessee, bans } = parts
+  const { server, upstream, anonymous, clients } = config
+  const epochMs = (): number => Date.now()
+  const limiter = createAnonymousLimiter({ ...anonymous, counter: parts.addresses })
+  const jwt = createVerifier(config, parts.log)
+  const onFailure = createOnFailure(parts)
+  return Object.freeze({
+    lessee,
+    urlBytes: server.limits.urlBytes,
+    checkFraming: createCheckFraming(server.limits),
+    checkTarget: createCheckTarget(server.limits.urlBytes),
+    clientAddress: createClientAddress(server.trustedProxies),
+    peekAnonymous: async (address: string) => anonymousHeaders(await limiter.peek(address)),
+    matchRoute: createMatchRoute(
+      compileRoutes({ routes: config.routes, basePath: server.basePath }),
+      config.unmatched,
+    ),
+    authenticate: createAuthenticate({
+      keyRing: createKeyRing(clients),
+      jwt,
+      anonymous: limiter,
+      epochMs,
+    }),
+    checkBan: createCheckBan(bans, epochMs),
+    takeQuota: createTakeQuota({ lessee, bans, epochMs }),
+    forward: createForward({
+      forwarder: parts.forwarder,
+      lessee,
+      bodyLimitBytes: server.limits.bodyBytes,
+      responseTimeoutMs: upstream.timeouts.responseMs,
+      upgrade: createUpgrade({ upgrader: parts.upgrader, lessee, onFailure }),
+      onFailure,
+    }),
+    ready: async () => jwt?.ready(),
+    close: () => jwt?.close(),
+  })
+}
+
+function createOnFailure({ log, metrics }: LastingParts) {
+  return function onFailure(exchange: Exchange, { kind, cause }: BackendFailure): void {
+    metrics.backendFailed(kind)
+    log.backendFailed({ id: exchange.id, kind, cause })
+  }
+}
+
+function createVerifier({ jwt, clients, plans }: Config, log: Log): JwtVerifier | undefined {
+  return (
+    jwt &&
+    createJwtVerifier(jwt, {
+      clients: new Map(clients.map((client) => [client.id, client])),
+      plans,
+      log: {
+        keySetFailed: (cause) => log.keySetFailed({ cause }),
+        keySetLoaded: () => undefined,
+        overloaded: () => undefined,
+      },
+    })
+  )
+}

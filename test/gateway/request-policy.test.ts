@@ -1,0 +1,108 @@
+/** Another configuration for a front door that is open: requests that come then, and those that are under way. */
+import { afterEach, describe, expect, it } from 'vitest'
+import { parseConfigText } from '../../src/config/load.ts'
+import { createAddressCounter } from '../../src/counters/anonymous-limiter.ts'
+import { createFrontDoor } from '../../src/gateway/front-door.ts'
+import { createRequestPolicy } from '../../src/gateway/request-policy.ts'
+import { configNames, createLastingParts } from '../../src/gateway/serving.ts'
+import { openStores } from '../../src/gateway/stores.ts'
+import { createLog } from '../../src/observability/log.ts'
+import { createMetrics } from '../../src/observability/metrics.ts'
+import { configText, keys, minuteWithAtLeast, sha256 } from '../support/gateway.ts'
+import { answer, startRawBackend, until, type RawBackend } from '../support/raw-backend.ts'
+
+const stops: (() => Promise<unknown>)[] = []
+afterEach(async () => {
+  for (const stop of stops.splice(0).toReversed()) await stop()
+})
+
+async function openDoor(backend: RawBackend, blocks: Record<string, string> = {}) {
+  const read = (changed: Record<string, string>) =>
+    parseConfigText(configText({ upstreams: [backend.url], blocks: changed }), {
+      file: 'test.yaml',
+      env: {},
+    })
+  const config = read(blocks)
+  const lines: string[] = []
+  const log = createLog({ ...config.log, destination: { write: (line) => lines.push(line) } })
+  const metrics = createMetrics({ version: 'test', ...configNames(config) })
+  const stores = openStores({ config, log, metrics })
+  const addresses = createAddressCounter(config.anonymous)
+  const lasting = createLastingParts({ config, log, metrics, stores, addresses })
+  const door = createFrontDoor(config, {
+    ...lasting,
+    policy: createRequestPolicy(config, lasting),
+  })
+  const { port } = await door.listen()
+  stops.push(async () => {
+    await door.drain({ timeoutMs: 1_000, idleMs: 0 })
+    door.close()
+    await Promise.all([lasting.forwarder.close(), lasting.upgrader.close(), log.close()])
+  })
+  return {
+    use: (changed: Record<string, string>) => door.use(createRequestPolicy(read(changed), lasting)),
+    get: (path: string, key: string) =>
+      fetch(`http://127.0.0.1:${port}${path}`, { headers: { authorization: `Bearer ${key}` } }),
+    lines: () => lines.map((line) => JSON.parse(line) as Record<string, unknown>),
+  }
+}
+
+describe('a front door that is given another policy', () => {
+  it('serves the next request under it, and finishes the one under way under the old', async () => {
+    let finish: () => void = () => {}
+    const held = new Promise<void>((resolve) => (finish = resolve))
+    const backend = await startRawBackend({
+      respond: async ({ target }) => {
+        if (target === '/v1/pets') await held
+        return answer(200, 'ok')
+      },
+    })
+    stops.push(() => backend.close())
+    const door = await openDoor(backend)
+    await minuteWithAtLeast(2_000)
+    const underWay = door.get('/v1/pets', keys.free)
+    await until(() => backend.requests.length === 1, 'the request that is held')
+    door.use({
+      plans: 'plans: { free: { perMinute: 7, perDay: 70 } }',
+      clients: `clients: [{ id: free-client, plan: free, keys: [{ id: new-1, sha256: ${sha256('new-key')} }] }]`,
+      routes: 'routes: [{ name: allPets, match: GET /pets, stability: beta }]',
+      unmatched: 'unmatched: reject',
+    })
+    const next = await door.get('/v1/pets/1', 'new-key')
+    expect([next.status, next.headers.get('x-ratelimit-limit')]).toEqual([404, '7'])
+    await next.arrayBuffer()
+    const revoked = await door.get('/v1/pets', keys.free)
+    expect([revoked.status, revoked.headers.get('x-api-stability')]).toEqual([401, 'beta'])
+    await revoked.arrayBuffer()
+    finish()
+    const old = await underWay
+    expect([old.status, await old.text()]).toEqual([200, 'ok'])
+    expect(old.headers.get('x-ratelimit-limit')).toBe('60')
+    expect(old.headers.get('x-api-stability')).toBeNull()
+    await expect
+      .poll(() => door.lines().filter(({ event }) => event === 'access'))
+      .toMatchObject([
+        { status: 404, client: 'free-client', key: 'new-1' },
+        { status: 401, route: 'allPets' },
+        { status: 200, key: 'free-1', route: 'listPets', minuteLeft: 59 },
+      ])
+  })
+
+  it('keeps what was counted, and holds it against the new limits', async () => {
+    const backend = await startRawBackend({ respond: () => answer(200, 'ok') })
+    stops.push(() => backend.close())
+    const door = await openDoor(backend)
+    await minuteWithAtLeast(2_000)
+    const left = async (): Promise<[number, string | null]> => {
+      const response = await door.get('/v1/pets', keys.free)
+      await response.arrayBuffer()
+      return [response.status, response.headers.get('x-ratelimit-remaining')]
+    }
+    expect(await left()).toEqual([200, '59'])
+    door.use({
+      plans: `plans: { free: { perMinute: 2, perDay: 1000 }, pro: { perMinute: 300, perDay: 10000 }, business: { perMinute: 1000, perDay: 100000 }, enterprise: { custom: true } }`,
+    })
+    expect(await left()).toEqual([200, '0'])
+    expect(await left()).toEqual([429, '0'])
+  })
+})
