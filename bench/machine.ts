@@ -13,7 +13,7 @@ export interface Method {
   readonly keys: number
 }
 
-const own = ['undici', 'http-proxy-3', 'ioredis', 'pino', 'autocannon']
+const own = ['undici', 'http-proxy-3', 'ioredis', 'autocannon']
 const ofPeers = [
   'rate-limiter-flexible',
   'prom-client',

@@ -17,6 +17,9 @@ function imports(file: string, { types }: { types: boolean }): string[] {
     if (from === undefined) continue
     found.push(from.startsWith('.') ? relative(root, join(root, dirname(file), from)) : from)
   }
+  // What is loaded late is imported all the same.
+  for (const [, from = ''] of text(file).matchAll(/\b(?:import|require|\))\('([^']+)'\)/g))
+    found.push(from.startsWith('.') ? relative(root, join(root, dirname(file), from)) : from)
   return found
 }
 

@@ -119,6 +119,7 @@ export type RedisConfig = RedisAccess &
 export type OutageMode = 'local' | 'open' | 'closed'
 export type Engine = 'direct' | 'undici' | 'http-proxy-3'
 export type LogLevel = 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'trace' | 'silent'
+export type LogFormat = 'auto' | 'json' | 'text'
 
 export interface Config {
   readonly server: {
@@ -177,7 +178,11 @@ export interface Config {
   readonly bans: BansConfig
   readonly routes: readonly RouteConfig[]
   readonly unmatched: 'forward' | 'reject'
-  readonly log: { readonly level: LogLevel; readonly access: boolean }
+  readonly log: {
+    readonly level: LogLevel
+    readonly format: LogFormat
+    readonly access: boolean
+  }
   /** First 12 hex digits of the SHA-256 of the file's text: names this configuration in logs and metrics. */
   readonly revision: string
 }

@@ -59,7 +59,7 @@ export const defaults = {
     { name: 'listOrders', match: 'GET /store/orders', stability: 'beta' },
   ],
   unmatched: 'forward',
-  log: { level: 'info', access: 'true' },
+  log: { level: 'info', format: 'auto', access: 'true' },
 } as const satisfies Tree
 
 /** Keys that have a default only inside a block that is itself optional. */

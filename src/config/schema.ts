@@ -207,6 +207,7 @@ export const configSchema = group({
   unmatched: leaf(choice(['forward', 'reject'])),
   log: group({
     level: leaf(choice(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'])),
+    format: leaf(choice(['auto', 'json', 'text'])),
     access: leaf(flag),
   }),
 })

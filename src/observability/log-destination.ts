@@ -23,99 +23,120 @@ const fullPipe = new Set(['EAGAIN', 'EBUSY'])
 const codeOf = (error: unknown): string => (error as NodeJS.ErrnoException).code ?? ''
 
 /**
- * `dropped` is called once there is room again, with the number of lines that were not written.
- * pino's own destination is not used: its flushSync repeats a failed write for ever once the reader
- * of the descriptor is gone (EPIPE), which turns the end of a process into a hang.
+ * sonic-boom, the destination of pino, is not used: its flushSync repeats a failed write for ever once
+ * the reader of the descriptor is gone (EPIPE), which turns the end of a process into a hang.
  */
-export function createLogDestination(fd: number, dropped: (lines: number) => void): LogDestination {
-  let pending = ''
-  let droppedLines = 0
-  /** When the write under way began; undefined while there is none. */
-  let writingSinceMs: number | undefined
-  let flushWanted = false
-  let broken = false
-  let timer: NodeJS.Timeout | undefined
-  let idle: (() => void) | undefined
+export class DescriptorDestination implements LogDestination {
+  readonly #fd: number
+  /** Told once there is room again, with the number of lines that were not written. */
+  readonly #dropped: (lines: number) => void
+  /** Lines that no batch has taken yet. */
+  #pending = ''
+  /** Counted by write, told and set back by #finishBatch. */
+  #droppedLines = 0
+  /** When the batch under way began, as of flush; undefined once #finishBatch has ended it. */
+  #writingSinceMs: number | undefined
+  /** A flush came while a batch was under way. */
+  #isFlushWanted = false
+  /** A write has failed: whatever comes is let go. Never set back. */
+  #isBroken = false
+  /** Runs while lines are pending that do not fill a batch. */
+  #timer: NodeJS.Timeout | undefined
+  /** Set by close: called when nothing is pending or under way. */
+  #idle: (() => void) | undefined
 
-  function writeLines(lines: string): void {
-    if (broken) return
-    if (pending.length > PENDING_CHARS) {
-      droppedLines += lines.split('\n').length - 1
+  constructor(fd: number, dropped: (lines: number) => void) {
+    this.#fd = fd
+    this.#dropped = dropped
+  }
+
+  write(lines: string): void {
+    if (this.#isBroken) return
+    if (this.#pending.length > PENDING_CHARS) {
+      this.#droppedLines += lines.split('\n').length - 1
       return
     }
-    pending += lines
-    if (pending.length >= BATCH_CHARS) flush()
-    else timer ??= setTimeout(flush, FLUSH_AFTER_MS).unref()
+    this.#pending += lines
+    if (this.#pending.length >= BATCH_CHARS) this.flush()
+    else this.#timer ??= setTimeout(() => this.flush(), FLUSH_AFTER_MS).unref()
   }
 
-  function flush(): void {
-    clearTimeout(timer)
-    timer = undefined
-    flushWanted = writingSinceMs !== undefined
-    if (flushWanted || pending === '') return
-    writingSinceMs = performance.now()
-    const batch = Buffer.from(pending)
-    pending = ''
-    writeRest(batch)
+  flush(): void {
+    this.#stopTimer()
+    this.#isFlushWanted = this.#writingSinceMs !== undefined
+    if (this.#isFlushWanted || this.#pending === '') return
+    this.#writingSinceMs = performance.now()
+    this.#writeRest(Buffer.from(this.#takePending()))
   }
 
-  function writeRest(batch: Buffer): void {
-    write(fd, batch, (error, written) => {
-      if (error !== null && !fullPipe.has(codeOf(error))) broken = true
-      else if (error !== null) return void setTimeout(writeRest, RETRY_AFTER_MS, batch).unref()
-      else if (written < batch.length) return writeRest(batch.subarray(written))
-      finishBatch()
-    })
-  }
-
-  function finishBatch(): void {
-    writingSinceMs = undefined
-    if (broken) pending = ''
-    if (flushWanted || pending.length >= BATCH_CHARS) flush()
-    // After flush(), which made room for the line that tells it.
-    if (droppedLines > 0 && !broken) {
-      const lines = droppedLines
-      droppedLines = 0
-      dropped(lines)
-    }
-    if (idle === undefined) return
-    flush()
-    if (writingSinceMs === undefined) idle()
-  }
-
-  function flushSync(): void {
-    clearTimeout(timer)
-    timer = undefined
-    const stalledMs = writingSinceMs === undefined ? 0 : performance.now() - writingSinceMs
+  flushSync(): void {
+    this.#stopTimer()
+    const stalledMs =
+      this.#writingSinceMs === undefined ? 0 : performance.now() - this.#writingSinceMs
     // A blocking descriptor whose reader stands still would hold this process for as long.
-    if (broken || stalledMs > GIVE_UP_AFTER_MS) return
-    let rest = Buffer.from(pending)
-    pending = ''
+    if (this.#isBroken || stalledMs > GIVE_UP_AFTER_MS) return
+    let rest = Buffer.from(this.#takePending())
     const giveUpAtMs = performance.now() + GIVE_UP_AFTER_MS
     while (rest.length > 0 && performance.now() < giveUpAtMs) {
       try {
-        rest = rest.subarray(writeSync(fd, rest))
+        rest = rest.subarray(writeSync(this.#fd, rest))
       } catch (error) {
-        if (!fullPipe.has(codeOf(error))) {
-          broken = true
-          return
-        }
+        this.#isBroken = !fullPipe.has(codeOf(error))
+        if (this.#isBroken) return
         Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, RETRY_AFTER_MS)
       }
     }
   }
 
-  function close(): Promise<void> {
+  close(): Promise<void> {
     return new Promise((resolve) => {
       const giveUp = setTimeout(resolve, GIVE_UP_AFTER_MS)
-      idle = () => {
+      this.#idle = () => {
         clearTimeout(giveUp)
         resolve()
       }
-      flush()
-      if (writingSinceMs === undefined) idle()
+      this.#flushThenIdle()
     })
   }
 
-  return { write: writeLines, flush, flushSync, close }
+  #takePending(): string {
+    const lines = this.#pending
+    this.#pending = ''
+    return lines
+  }
+
+  #stopTimer(): void {
+    clearTimeout(this.#timer)
+    this.#timer = undefined
+  }
+
+  #writeRest(batch: Buffer): void {
+    write(this.#fd, batch, (error, written) => {
+      if (error !== null && fullPipe.has(codeOf(error))) {
+        setTimeout(() => this.#writeRest(batch), RETRY_AFTER_MS).unref()
+        return
+      }
+      if (error !== null) this.#isBroken = true
+      else if (written < batch.length) return this.#writeRest(batch.subarray(written))
+      this.#finishBatch()
+    })
+  }
+
+  #finishBatch(): void {
+    this.#writingSinceMs = undefined
+    if (this.#isBroken) this.#pending = ''
+    if (this.#isFlushWanted || this.#pending.length >= BATCH_CHARS) this.flush()
+    // After flush(), which made room for the line that tells it.
+    if (this.#droppedLines > 0 && !this.#isBroken) {
+      const lines = this.#droppedLines
+      this.#droppedLines = 0
+      this.#dropped(lines)
+    }
+    if (this.#idle !== undefined) this.#flushThenIdle()
+  }
+
+  #flushThenIdle(): void {
+    this.flush()
+    if (this.#writingSinceMs === undefined) this.#idle?.()
+  }
 }

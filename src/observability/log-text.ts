@@ -18,3 +18,14 @@ export function plainPath(target: string, maxChars: number): string {
   const end = target.search(/[?#]/)
   return plainText(end === -1 ? target : target.slice(0, end), maxChars)
 }
+
+/** Only these fields: libraries hang commands and their arguments on errors, and those may hold credentials. */
+export function describeError(error: unknown): { error: string; code?: string; stack?: string } {
+  if (!(error instanceof Error)) return { error: plainText(String(error), 500) }
+  const { code } = error as NodeJS.ErrnoException
+  return {
+    error: plainText(`${error.name}: ${error.message}`, 500),
+    ...(typeof code === 'string' && { code }),
+    ...(error.stack !== undefined && { stack: error.stack.slice(0, 4_000) }),
+  }
+}

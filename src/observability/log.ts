@@ -1,13 +1,17 @@
 /** Every line the gateway logs, as a named method: one JSON object per line, without credentials or queries. */
 import { pid } from 'node:process'
-import { pino, type Logger } from 'pino'
-import type { LogLevel, OutageMode } from '../config/config.ts'
+import type { OutageMode } from '../config/config.ts'
 import type { AccessRecord } from './access-record.ts'
 import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
 import type { BackendFailureKind } from '../forwarding/forwarder.ts'
 import { createLineBudget, type LineBudget } from './line-budget.ts'
-import { createLogDestination, type LogDestination } from './log-destination.ts'
-import { plainPath, plainText } from './log-text.ts'
+import {
+  createLineWriter,
+  type LineLevel,
+  type LineWriter,
+  type LineWriterOptions,
+} from './line-writer.ts'
+import { describeError, plainPath, plainText } from './log-text.ts'
 
 export interface ExchangeTimes {
   readonly totalMs: number
@@ -20,8 +24,16 @@ export interface Log {
   access(exchange: AccessRecord, times: ExchangeTimes): void
   listening(line: { listener: string; host: string; port: number }): void
   configTaken(line: { revision: string }): void
-  /** `problems` as a person should read them, with file, line and column. */
+  /** `problems` as a person should read them, with file, line and column. Written at any level. */
   configRefused(line: { problems: readonly string[] }): void
+  /** The process ends, as it cannot begin; says why and what to do. Written at any level. */
+  startFailed(error: { readonly message: string }): void
+  /** A signal that does nothing here. */
+  signalIgnored(line: { signal: string; message: string }): void
+  /** What Node.js warns of. */
+  warning(warning: Error): void
+  /** The demo's catalogue service has failed to answer. */
+  catalogueFailed(line: { message: string }): void
   storeLost(line: { mode: OutageMode; cause: string }): void
   storeBack(line: { outageMs: number }): void
   keyBanned(line: { client: string; key: string; forMs: number; strikes: number }): void
@@ -46,7 +58,7 @@ export interface Log {
   adminFailed(error: unknown): void
   /** What a supervisor does with its workers. */
   supervision(line: SupervisionLine): void
-  /** Whole lines of a worker, ends included. */
+  /** Whole lines of a worker, ends included; what is no log line becomes one. */
   relay(lines: string): void
   draining(line: { inFlight: number; timeoutMs: number }): void
   drained(line: { cutOff: number }): void
@@ -65,46 +77,67 @@ export interface SupervisionLine {
   readonly [field: string]: string | number | undefined
 }
 
-export interface LogOptions {
-  readonly level: LogLevel
+export interface LogOptions extends LineWriterOptions {
   readonly access: boolean
-  /** A file descriptor, or something that takes whole lines. Default 2: stdout is for what commands print. */
-  readonly destination?: number | { write(line: string): unknown }
   /** Lines a second for requests without a valid credential, so that a flood cannot fill the disk. Default 1000. */
   readonly anonymousLinesPerSecond?: number
   /** The same for requests refused with 429 to clients whose quota is used up or whose key is banned. Default 1000. */
   readonly overQuotaLinesPerSecond?: number
-  /** Number of this worker, on each of its lines. */
-  readonly worker?: number | undefined
 }
 
-type Line = { readonly event: string } & Readonly<Record<string, unknown>>
+type Say = (
+  level: LineLevel,
+  line: { readonly event: string; readonly [name: string]: unknown },
+) => void
 
 export function createLog(options: LogOptions): Log {
-  const { access, destination = 2 } = options
-  const target = typeof destination === 'number' ? onDescriptor(destination) : passOn(destination)
-  const timestamp = createTimestamp(options.worker)
-  const logger = createLogger({ level: options.level, timestamp, target })
-  const accessLevels = { debug: false, info: false, warn: false }
-  for (const level of ['debug', 'info', 'warn'] as const)
-    accessLevels[level] = access && logger.isLevelEnabled(level)
+  const out = createLineWriter(options, (lines) => say('warn', { event: 'linesDropped', lines }))
   const budgetOf = (requests: string, perSecond = 1000): LineBudget =>
     createLineBudget(perSecond, (lines) =>
-      logger.warn({ event: 'linesSuppressed', requests, lines }),
+      say('warn', { event: 'linesSuppressed', requests, lines }),
     )
   const anonymous = budgetOf('without a credential', options.anonymousLinesPerSecond)
   const overQuota = budgetOf('over quota', options.overQuotaLinesPerSecond)
 
-  function onDescriptor(fd: number): LogDestination {
-    return createLogDestination(fd, (lines) => logger.warn({ event: 'linesDropped', lines }))
-  }
-
   /** Lines of which there are few should be seen at once, not when a batch is full. */
-  function say(level: 'fatal' | 'error' | 'warn' | 'info', line: Line): void {
-    logger[level](line)
-    target.flush()
+  function say(...[level, line]: Parameters<Say>): void {
+    if (!out.isEnabled(level)) return
+    out.write(level, line)
+    out.flush()
   }
 
+  return {
+    ...requestLines({ out, anonymous, overQuota, access: options.access }),
+    ...lifecycleLines(say),
+    ...storeLines(say),
+    ...faultLines(say),
+    ...lastLines(out),
+    relay(lines) {
+      out.pass(lines.replace(foreignLine, ''))
+      out.flush()
+      for (const [line] of lines.matchAll(foreignLine))
+        say('warn', { event: 'workerOutput', message: text(line.trimEnd()) })
+    },
+    flushSync: () => out.flushSync(),
+    close() {
+      anonymous.settle()
+      overQuota.settle()
+      return out.close()
+    },
+  }
+}
+
+interface RequestLineParts {
+  readonly out: LineWriter
+  readonly anonymous: LineBudget
+  readonly overQuota: LineBudget
+  readonly access: boolean
+}
+
+function requestLines({ out, anonymous, overQuota, access }: RequestLineParts) {
+  const accessLevels = { debug: false, info: false, warn: false }
+  for (const level of ['debug', 'info', 'warn'] as const)
+    accessLevels[level] = access && out.isEnabled(level)
   return {
     access(exchange, times) {
       const { refusal, caller } = exchange
@@ -113,13 +146,32 @@ export function createLog(options: LogOptions): Log {
       // What anyone can cause at will must not fill the disk: apart, so that anonymous hide no client's lines.
       if (caller === undefined ? !anonymous.spend() : isOverQuota(refusal) && !overQuota.spend())
         return
-      // The same text as pino would write; one JSON.stringify costs a third of its walk over 20 fields.
-      const fields = JSON.stringify(accessFields(exchange, times)).slice(1)
-      target.write(`{"level":"${level}"${timestamp()},${fields}\n`)
+      out.write(level, accessFields(exchange, times))
     },
+    backendFailed(line) {
+      if (out.isEnabled('warn'))
+        out.write('warn', { event: 'backendFailed', ...line, cause: text(line.cause) })
+    },
+    clientError({ address, code }) {
+      if (out.isEnabled('info') && anonymous.spend())
+        out.write('info', { event: 'clientError', address, code: text(code) })
+    },
+  } satisfies Partial<Log>
+}
+
+const lifecycleLines = (say: Say) =>
+  ({
     listening: (line) => say('info', { event: 'listening', pid, ...line }),
     configTaken: (line) => say('info', { event: 'configTaken', ...line }),
-    configRefused: (line) => say('error', { event: 'configRefused', ...line }),
+    signalIgnored: (line) => say('info', { event: 'signalIgnored', ...line }),
+    warning: (warning) => say('warn', { event: 'warning', ...describeError(warning) }),
+    supervision: ({ level, ...line }) => say(level, line),
+    draining: (line) => say('info', { event: 'draining', ...line }),
+    drained: (line) => say('info', { event: 'drained', ...line }),
+  }) satisfies Partial<Log>
+
+const storeLines = (say: Say) =>
+  ({
     storeLost: (line) => say('error', { event: 'storeLost', ...line, cause: text(line.cause) }),
     storeBack: (line) => say('info', { event: 'storeBack', ...line }),
     keyBanned: ({ client, key, ...line }) =>
@@ -128,63 +180,37 @@ export function createLog(options: LogOptions): Log {
     banStoreBack: () => say('info', { event: 'banStoreBack' }),
     banMalformed: ({ where }) => say('warn', { event: 'banMalformed', where: text(where) }),
     storeFileSetAside: (line) => say('error', { event: 'storeFileSetAside', ...line }),
-    countersNotKept: (error) => say('error', { event: 'countersNotKept', ...describe(error) }),
+    countersNotKept: (error) => say('error', { event: 'countersNotKept', ...describeError(error) }),
     countersKept: () => say('info', { event: 'countersKept' }),
-    backendFailed: (line) =>
-      logger.warn({ event: 'backendFailed', ...line, cause: text(line.cause) }),
+  }) satisfies Partial<Log>
+
+const faultLines = (say: Say) =>
+  ({
     keySetFailed: (line) => say('warn', { event: 'keySetFailed', cause: text(line.cause) }),
-    clientError({ address, code }) {
-      if (anonymous.spend()) logger.info({ event: 'clientError', address, code: text(code) })
-    },
     internalError: ({ id, error }) =>
-      say('error', { event: 'internalError', id, ...describe(error) }),
-    adminFailed: (error) => say('error', { event: 'adminFailed', ...describe(error) }),
-    supervision: ({ level, ...line }) => say(level, line),
-    relay(lines) {
-      target.write(lines)
-      target.flush()
-    },
-    draining: (line) => say('info', { event: 'draining', ...line }),
-    drained: (line) => say('info', { event: 'drained', ...line }),
+      say('error', { event: 'internalError', id, ...describeError(error) }),
+    adminFailed: (error) => say('error', { event: 'adminFailed', ...describeError(error) }),
+    catalogueFailed: ({ message }) =>
+      say('error', { event: 'catalogueFailed', message: text(message) }),
+  }) satisfies Partial<Log>
+
+/** Written before the call returns. Why nothing starts is said even where nothing else is to be. */
+function lastLines(out: LineWriter) {
+  const last = (level: LineLevel, line: object): void => {
+    out.write(level, line)
+    out.flushSync()
+  }
+  return {
+    configRefused: (line) => last('error', { event: 'configRefused', ...line }),
+    startFailed: ({ message }) => last('fatal', { event: 'startFailed', message }),
     crash(error) {
-      logger.fatal({ event: 'crash', ...describe(error) })
-      target.flushSync()
+      if (out.isEnabled('fatal')) last('fatal', { event: 'crash', ...describeError(error) })
     },
-    flushSync: () => target.flushSync(),
-    close() {
-      anonymous.settle()
-      overQuota.settle()
-      return target.close()
-    },
-  }
+  } satisfies Partial<Log>
 }
 
-interface LoggerParts {
-  readonly level: LogLevel
-  readonly timestamp: () => string
-  readonly target: LogDestination
-}
-
-const createLogger = ({ level, timestamp, target }: LoggerParts): Logger =>
-  pino(
-    { level, base: null, timestamp, formatters: { level: (label) => ({ level: label }) } },
-    target,
-  )
-
-/** The time, and the worker, as a fragment of the line; formatted once per millisecond, as that costs more than a short line. */
-function createTimestamp(worker?: number): () => string {
-  const origin = worker === undefined ? '' : `,"worker":${worker}`
-  let lastMs = 0
-  let fragment = ''
-  return () => {
-    const nowMs = Date.now()
-    if (nowMs !== lastMs) {
-      lastMs = nowMs
-      fragment = `,"time":"${new Date(nowMs).toISOString()}"${origin}`
-    }
-    return fragment
-  }
-}
+/** A word of the engine's own, such as of a heap that is full, or of a library that does not ask. */
+const foreignLine = /^(?!\{"level").+\n/gm
 
 const isOverQuota = (refusal: RefusalCode | undefined): boolean =>
   refusal === 'rate_limit_exceeded' || refusal === 'api_key_banned'
@@ -217,22 +243,3 @@ function accessFields(exchange: AccessRecord, { totalMs, backendMs }: ExchangeTi
     degraded: exchange.degraded ? true : undefined,
   }
 }
-
-/** Only these fields: libraries hang commands and their arguments on errors, and those may hold credentials. */
-function describe(error: unknown): { error: string; code?: string; stack?: string } {
-  if (!(error instanceof Error)) return { error: text(String(error)) }
-  const { code } = error as NodeJS.ErrnoException
-  return {
-    error: text(`${error.name}: ${error.message}`),
-    ...(typeof code === 'string' && { code }),
-    ...(error.stack !== undefined && { stack: error.stack.slice(0, 4_000) }),
-  }
-}
-
-/** A destination of the caller's own, such as a test's array; it looks after its own errors. */
-const passOn = (destination: { write(line: string): unknown }): LogDestination => ({
-  write: (line) => void destination.write(line),
-  flush: () => {},
-  flushSync: () => {},
-  close: () => Promise.resolve(),
-})

@@ -229,6 +229,10 @@ describe('the other lines', () => {
     log.internalError({ id: 'x', error: new Error('a bug') })
     log.draining({ inFlight: 3, timeoutMs: 20_000 })
     log.drained({ cutOff: 0 })
+    log.startFailed(new Error('the address is in use'))
+    log.signalIgnored({ signal: 'SIGHUP', message: 'means nothing here' })
+    log.warning(new Error('SQLite is an experimental feature'))
+    log.catalogueFailed({ message: 'GET failed' })
     await log.close()
     expect(lines.map((line) => [parse(line)['level'], parse(line)['event']])).toEqual([
       ['info', 'listening'],
@@ -249,6 +253,36 @@ describe('the other lines', () => {
       ['error', 'internalError'],
       ['info', 'draining'],
       ['info', 'drained'],
+      ['fatal', 'startFailed'],
+      ['info', 'signalIgnored'],
+      ['warn', 'warning'],
+      ['error', 'catalogueFailed'],
+    ])
+  })
+
+  it('say why nothing starts although nothing else is to be said', () => {
+    const lines: string[] = []
+    const log = logTo(lines, { level: 'silent' })
+    log.configTaken({ revision: 'abc' })
+    log.crash(new Error('x'))
+    log.configRefused({ problems: ['gateway.yaml:3:1 plans: empty; name one'] })
+    log.startFailed(new Error('the address is in use'))
+    expect(lines.map(parse)).toMatchObject([
+      { event: 'configRefused', problems: ['gateway.yaml:3:1 plans: empty; name one'] },
+      { event: 'startFailed', message: 'the address is in use' },
+    ])
+  })
+
+  it('of a worker are passed on as they are, and whatever else it writes becomes a line', () => {
+    const own: string[] = []
+    logTo(own, { worker: 2, format: 'text' }).access(exchange(), times)
+    expect(parse(own[0])).toMatchObject({ worker: 2, event: 'access' })
+    const lines: string[] = []
+    logTo(lines).relay(`${own[0]}<--- Last few GCs --->\n\u001b[31m\n${own[0]}`)
+    expect(lines.join('').split('\n').slice(0, 2)).toEqual([own[0]?.trimEnd(), own[0]?.trimEnd()])
+    expect(lines.slice(1).map(parse)).toMatchObject([
+      { level: 'warn', event: 'workerOutput', message: '<--- Last few GCs --->' },
+      { level: 'warn', event: 'workerOutput', message: '\\u{1b}[31m' },
     ])
   })
 
@@ -269,6 +303,42 @@ describe('the other lines', () => {
     expect(parse(lines[0])['stack']).toContain('log.test.ts')
     expect(lines.join('')).not.toContain('hunter2')
     expect(parse(lines[1])['error']).toBe('a string')
+  })
+})
+
+describe('text for reading along', () => {
+  const clock = /^\[\d\d:\d\d:\d\d\.\d{3}\] /
+
+  it('has the time, the level, the event and its fields on one line', () => {
+    const lines: string[] = []
+    const log = logTo(lines, { format: 'text' })
+    log.access(exchange(), times)
+    log.relay(`${JSON.stringify({ level: 'warn', worker: 1, event: 'keyBanned' })}\n`)
+    expect(lines[0]).toMatch(clock)
+    expect(lines[0]?.replace(clock, '')).toMatch(
+      /^INFO: access id=0123456789abcdef client=acme .*status=200 .*dayLeft=9999\n$/,
+    )
+    expect(lines[1]).toContain('WARN: keyBanned worker=1\n')
+  })
+
+  it('gives problems and a stack lines of their own', () => {
+    const lines: string[] = []
+    const log = logTo(lines, { format: 'text' })
+    log.configRefused({ problems: ['a.yaml:3:1 plans: empty; name one', 'a.yaml:4:1 x: y; z'] })
+    expect(lines[0]?.replace(clock, '')).toBe(
+      'ERROR: configRefused\n    a.yaml:3:1 plans: empty; name one\n    a.yaml:4:1 x: y; z\n',
+    )
+    log.crash(new Error('the end'))
+    expect(lines[1]).toContain('FATAL: crash error=Error: the end\n    Error: the end\n')
+    expect(lines[1]).toMatch(/\n +at .*log\.test\.ts/)
+  })
+
+  it('lets nothing from outside steer the terminal', () => {
+    const lines: string[] = []
+    logTo(lines, { format: 'text' }).access(exchange({ path: '/\u001b[2J\u009b31m\r\nx' }), times)
+    expect(lines).toHaveLength(1)
+    // eslint-disable-next-line no-control-regex
+    expect(lines[0]).toMatch(/^[\x20-\x7e]+\n$/)
   })
 })
 
