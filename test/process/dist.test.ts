@@ -36,7 +36,7 @@ describe('the build', () => {
   }, 120_000)
 
   it('holds the script that Redis runs beside the program that sends it', () => {
-    expect(existsSync(join(copy, 'dist', 'quota', 'take.lua'))).toBe(true)
+    expect(existsSync(join(copy, 'dist', 'quota', 'authorities', 'take.lua'))).toBe(true)
   })
 
   it('tells its version and takes the example configuration', async () => {
