@@ -36,7 +36,7 @@ export const defaults = {
   clients: [],
   anonymous: { perMinute: '60' },
   bans: {
-    strikes: '20',
+    strikes: '60',
     within: '1m',
     grace: '1s',
     duration: '1m',

@@ -57,7 +57,7 @@ export function createCounter(options: {
 }
 
 async function total(limiter: RateLimiterAbstract, key: string, points: number): Promise<number> {
-  return (await consume(limiter, { key, points })).consumedPoints
+  return (await consume(limiter, key, points)).consumedPoints
 }
 
 async function drop(limiter: RateLimiterAbstract, key: string): Promise<void> {
@@ -67,39 +67,13 @@ async function drop(limiter: RateLimiterAbstract, key: string): Promise<void> {
 /** The library rejects with a result when a limit is passed, and with an Error when the store is lost: only the second is a failure. */
 async function consume(
   limiter: RateLimiterAbstract,
-  { key, points, seconds }: { key: string; points: number; seconds?: number },
+  key: string,
+  points: number,
 ): Promise<RateLimiterRes> {
   try {
-    return await limiter.consume(
-      key,
-      points,
-      seconds === undefined ? {} : { customDuration: seconds },
-    )
+    return await limiter.consume(key, points)
   } catch (denial) {
     if (denial instanceof RateLimiterRes) return denial
     throw denial
-  }
-}
-
-/** Counts of one fixed window, in memory only; each count is gone when the window is over. */
-export interface WindowCounter {
-  /** Resolves with the total, and whether the key is new in this window. `seconds`: how long to keep a new key, whole, at least 1. */
-  add(count: {
-    readonly key: string
-    readonly points: number
-    readonly seconds: number
-  }): Promise<{ readonly total: number; readonly isNew: boolean }>
-  /** The total; undefined for a key not yet counted. */
-  peek(key: string): Promise<number | undefined>
-}
-
-export function createWindowCounter(points: number): WindowCounter {
-  const memory = new RateLimiterMemory({ keyPrefix: '', points, duration: 60 })
-  return {
-    add: async (count) => {
-      const { consumedPoints } = await consume(memory, count)
-      return { total: consumedPoints, isNew: consumedPoints === count.points }
-    },
-    peek: async (key) => (await memory.get(key))?.consumedPoints,
   }
 }

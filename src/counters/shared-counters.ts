@@ -46,8 +46,8 @@ export function createSharedAddressCounter(options: {
 }): AddressCounter {
   const { calls, own, perMinute, now = Date.now } = options
   const underway = new Map<string, Waiting[]>()
-  let exhausted = { minute: -1, addresses: new Set<string>() }
-  let budget = { second: -1, left: 0 }
+  let exhausted = { minute: 0, addresses: new Set<string>() }
+  let budget = { second: 0, left: ASKED_PER_SECOND }
 
   const mayAsk = (): boolean => {
     const second = Math.floor(now() / 1000)

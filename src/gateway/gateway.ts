@@ -35,7 +35,7 @@ export function createGateway(config: Config, { version, logTo }: GatewayOptions
     log,
     metrics,
     stores,
-    addresses: createAddressCounter(config.anonymous),
+    addresses: createAddressCounter(),
   })
   let admin: AdminServer | undefined
   let listening = false

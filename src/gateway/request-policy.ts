@@ -20,6 +20,7 @@ import { createClientAddress } from '../rules/client-address.ts'
 import { createCheckFraming } from '../rules/framing.ts'
 import { anonymousHeaders } from '../rules/quota-headers.ts'
 import { compileRoutes } from '../rules/routes.ts'
+import { whenKnown } from '../rules/when-known.ts'
 import { createCheckTarget } from '../rules/target.ts'
 
 export interface RequestPolicy extends Stages {
@@ -56,7 +57,7 @@ export function createRequestPolicy(config: Config, parts: LastingParts): Reques
     checkFraming: createCheckFraming(server.limits),
     checkTarget: createCheckTarget(server.limits.urlBytes),
     clientAddress: createClientAddress(server.trustedProxies),
-    peekAnonymous: async (address: string) => anonymousHeaders(await limiter.peek(address)),
+    peekAnonymous: (address: string) => whenKnown(limiter.peek(address), anonymousHeaders),
     matchRoute: createMatchRoute(
       compileRoutes({ routes: config.routes, basePath: server.basePath }),
       config.unmatched,

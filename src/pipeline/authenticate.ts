@@ -7,6 +7,7 @@ import { isRefusal, refuse, type Refusal } from '../rules/refusals.ts'
 import { isJwtForm, readBearer, type Caller } from '../rules/credentials.ts'
 import type { Framing } from '../rules/framing.ts'
 import { anonymousHeaders } from '../rules/quota-headers.ts'
+import { whenKnown } from '../rules/when-known.ts'
 
 export interface AuthenticateDeps {
   readonly keyRing: KeyRing
@@ -29,9 +30,9 @@ export function createAuthenticate({ keyRing, jwt, anonymous, epochMs }: Authent
       return refuseAnonymous(anonymous, exchange, INVALID)
     }
     const verified = jwt.verify(bearer.token, nowMs)
-    const decide = (found: Caller | undefined): Caller | Promise<Refusal> =>
-      found === undefined ? refuseAnonymous(anonymous, exchange, INVALID) : admit(exchange, found)
-    return verified instanceof Promise ? verified.then<Caller | Refusal>(decide) : decide(verified)
+    return whenKnown<Caller | undefined, Caller | Refusal>(verified, (found) =>
+      found === undefined ? refuseAnonymous(anonymous, exchange, INVALID) : admit(exchange, found),
+    )
   }
 }
 
@@ -43,17 +44,18 @@ function admit(exchange: Exchange, caller: Caller): Caller {
 }
 
 /** Counts the request against its address: 401 while there is room, 429 above the limit. */
-async function refuseAnonymous(
+function refuseAnonymous(
   anonymous: AnonymousLimiter,
   exchange: Exchange,
   refusal: Refusal,
-): Promise<Refusal> {
-  const view = await anonymous.count(exchange.addressKey)
-  exchange.quotaHeaders = anonymousHeaders(view)
-  if (!view.exceeded) return refusal
-  return refuse('rate_limit_exceeded', {
-    cause: refusal.code,
-    detail: `Limit: ${view.limit} a minute without a valid API key. Retry in ${view.resetAfterSeconds} s.`,
-    retryAfterSeconds: view.resetAfterSeconds,
+): Refusal | Promise<Refusal> {
+  return whenKnown(anonymous.count(exchange.addressKey), (view) => {
+    exchange.quotaHeaders = anonymousHeaders(view)
+    if (!view.exceeded) return refusal
+    return refuse('rate_limit_exceeded', {
+      cause: refusal.code,
+      detail: `Limit: ${view.limit} a minute without a valid API key. Retry in ${view.resetAfterSeconds} s.`,
+      retryAfterSeconds: view.resetAfterSeconds,
+    })
   })
 }

@@ -6,6 +6,7 @@ import { isRefusal, refusalKinds, refuse, type Refusal } from '../rules/refusals
 import type { ClientAddressOf } from '../rules/client-address.ts'
 import type { CheckFraming, Framing } from '../rules/framing.ts'
 import type { CheckTarget } from '../rules/target.ts'
+import { whenKnown } from '../rules/when-known.ts'
 import type { Accept, Arrival } from './accept.ts'
 import type { createAuthenticate } from './authenticate.ts'
 import type { createCheckBan } from './check-ban.ts'
@@ -26,7 +27,7 @@ export interface Stages {
   readonly takeQuota: ReturnType<typeof createTakeQuota>
   readonly forward: ReturnType<typeof createForward>
   /** Quota headers of an address whose caller was not authenticated, charging nothing. */
-  peekAnonymous(addressKey: string): Promise<string[]>
+  peekAnonymous(addressKey: string): string[] | Promise<string[]>
 }
 
 /** What all requests have in common, whatever decides about them. */
@@ -83,7 +84,7 @@ function walk(
   const target = stages.checkTarget(exchange.request)
   if (isRefusal(target)) return beforeAuthentication(stages, connections, exchange, target)
   if (target.asterisk) {
-    return stages.peekAnonymous(exchange.addressKey).then((headers) => {
+    return whenKnown(stages.peekAnonymous(exchange.addressKey), (headers) => {
       exchange.quotaHeaders = headers
       answerAsterisk(exchange)
       return undefined
@@ -127,25 +128,20 @@ function walkOn(
   })
 }
 
-function whenKnown<Known>(
-  value: Known | Promise<Known>,
-  goOn: (known: Known) => End | Promise<End>,
-): End | Promise<End> {
-  return value instanceof Promise ? value.then((known) => goOn(known)) : goOn(value)
-}
-
 const NOT_FOUND = refuse('not_found')
 /** Node before 24.9 hands every upgrade over with its bare socket, and has not read where a body ends. */
 const BODY_BEHIND_UPGRADE = refuse('invalid_request', { cause: 'a body behind an Upgrade field' })
 
-async function beforeAuthentication(
+function beforeAuthentication(
   { peekAnonymous }: Stages,
   connections: Connections<Exchange>,
   exchange: Exchange,
   refusal: Refusal,
-): Promise<Refusal> {
+): Refusal | Promise<Refusal> {
   // Before anything is awaited: what follows in the same packet may be the smuggled half of this request.
   if (refusalKinds[refusal.code].close) connections.of(exchange.request.socket).closing = true
-  exchange.quotaHeaders = await peekAnonymous(exchange.addressKey)
-  return refusal
+  return whenKnown(peekAnonymous(exchange.addressKey), (headers) => {
+    exchange.quotaHeaders = headers
+    return refusal
+  })
 }

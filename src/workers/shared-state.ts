@@ -37,7 +37,7 @@ export function createSharedState({
   onMalformed(where: string): void
 }): SharedState {
   const { strikes: strikesForBan, withinMs, forgetAfterMs } = config.bans
-  const addresses = createAddressCounter(config.anonymous)
+  const addresses = createAddressCounter()
   const strikes = createCounter({
     redis: undefined,
     keyPrefix: '',

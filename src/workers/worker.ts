@@ -219,7 +219,7 @@ function sharedCounters(
   return {
     addresses: createSharedAddressCounter({
       calls,
-      own: createAddressCounter(anonymous),
+      own: createAddressCounter(),
       ...anonymous,
     }),
     // Redis counts over all hosts.

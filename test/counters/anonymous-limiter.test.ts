@@ -1,11 +1,16 @@
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import { describe, expect, it } from 'vitest'
 import {
   createAddressCounter,
   createAnonymousLimiter as createLimiter,
 } from '../../src/counters/anonymous-limiter.ts'
 
-const createAnonymousLimiter = (options: Parameters<typeof createAddressCounter>[0]) =>
-  createLimiter({ ...options, counter: createAddressCounter(options) })
+const createAnonymousLimiter = (options: {
+  perMinute: number
+  maxAddresses?: number
+  now: () => number
+}) => createLimiter({ ...options, counter: createAddressCounter(options) })
 
 const minuteStartMs = 1_790_000_040_000 // 29,833,334 minutes of Unix time
 
@@ -21,7 +26,7 @@ describe('an anonymous limiter', () => {
 
   it('counts requests that come in one tick each for itself', async () => {
     const limiter = createAnonymousLimiter({ perMinute: 2, now: () => minuteStartMs })
-    const views = await Promise.all([1, 2, 3].map(() => limiter.count('a')))
+    const views = await Promise.all([1, 2, 3].map(async () => limiter.count('a')))
     expect(views.map((view) => view.exceeded)).toEqual([false, false, true])
   })
 
@@ -83,5 +88,29 @@ describe('an anonymous limiter', () => {
   it('refuses everyone at a limit of 0', async () => {
     const limiter = createAnonymousLimiter({ perMinute: 0, now: () => minuteStartMs })
     expect(await limiter.count('a')).toMatchObject({ exceeded: true, remaining: 0 })
+  })
+
+  it('answers in the same call, so that a flood costs no promise', () => {
+    const limiter = createAnonymousLimiter({ perMinute: 1, now: () => minuteStartMs })
+    expect(limiter.count('a')).toMatchObject({ remaining: 0, exceeded: false })
+    expect(limiter.peek('a')).toMatchObject({ remaining: 0, exceeded: true })
+  })
+
+  it('takes less than 64 MB for 100,000 addresses, and lets go of them when the minute ends', () => {
+    setFlagsFromString('--expose_gc')
+    const collect = runInNewContext('gc') as () => void
+    const heapMb = (): number => {
+      collect()
+      return process.memoryUsage().heapUsed / 1e6
+    }
+    let nowMs = minuteStartMs
+    const limiter = createAnonymousLimiter({ perMinute: 60, now: () => nowMs })
+    const beforeMb = heapMb()
+    for (let i = 0; i < 100_000; i++) void limiter.count(`2001:db8:${(i >> 8) & 255}:${i}::`)
+    expect(heapMb() - beforeMb).toBeGreaterThan(1)
+    expect(heapMb() - beforeMb).toBeLessThan(64)
+    nowMs += 60_000
+    void limiter.count('a')
+    expect(heapMb() - beforeMb).toBeLessThan(1)
   })
 })

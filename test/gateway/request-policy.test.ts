@@ -27,7 +27,7 @@ async function openDoor(backend: RawBackend, blocks: Record<string, string> = {}
   const log = createLog({ ...config.log, destination: { write: (line) => lines.push(line) } })
   const metrics = createMetrics({ version: 'test', ...configNames(config) })
   const stores = openStores({ config, log, metrics })
-  const addresses = createAddressCounter(config.anonymous)
+  const addresses = createAddressCounter()
   const lasting = createLastingParts({ config, log, metrics, stores, addresses })
   const door = createFrontDoor(config, {
     ...lasting,

@@ -197,10 +197,10 @@ describe('addresses over all workers', () => {
   /** Makes workers of one supervisor. */
   function supervised() {
     nowMs = startMs
-    const supervisor = createAddressCounter({ perMinute, now })
+    const supervisor = createAddressCounter({ now })
     return (timeoutMs = 10_000) => {
       const linked = link({ countAddress: (asked) => supervisor.add(asked) }, timeoutMs)
-      const own = createAddressCounter({ perMinute, now })
+      const own = createAddressCounter({ now })
       const counter: AddressCounter = createSharedAddressCounter({ ...linked, own, perMinute, now })
       return { ...linked, limiter: createAnonymousLimiter({ perMinute, counter, now }) }
     }
@@ -210,7 +210,7 @@ describe('addresses over all workers', () => {
     const worker = supervised()
     const [one, other] = [worker(), worker()]
     const views = await Promise.all(
-      Array.from({ length: 16 }, (_, at) => (at % 2 ? one : other).limiter.count('a')),
+      Array.from({ length: 16 }, async (_, at) => (at % 2 ? one : other).limiter.count('a')),
     )
     expect(views.filter((view) => !view.exceeded)).toHaveLength(10)
     const left = views.filter((view) => !view.exceeded).map((view) => view.remaining)
@@ -235,7 +235,7 @@ describe('addresses over all workers', () => {
 
   it('go together when many come from one at once', async () => {
     const one = supervised()()
-    const views = await Promise.all(Array.from({ length: 500 }, () => one.limiter.count('a')))
+    const views = await Promise.all(Array.from({ length: 500 }, async () => one.limiter.count('a')))
     expect(views.filter((view) => !view.exceeded)).toHaveLength(10)
     const asked = one.batches.flatMap(({ calls }) => calls)
     expect(asked.length).toBeLessThanOrEqual(2)
@@ -245,7 +245,7 @@ describe('addresses over all workers', () => {
     const one = supervised()()
     for (let at = 0; at < 12_000; at += 1_000)
       await Promise.all(
-        Array.from({ length: 1_000 }, (_, more) => one.limiter.count(`${at + more}`)),
+        Array.from({ length: 1_000 }, async (_, more) => one.limiter.count(`${at + more}`)),
       )
     const asked = one.batches.flatMap(({ calls }) => calls)
     expect(asked).toHaveLength(5_000)
