@@ -5,6 +5,7 @@ import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Config, ListenAddress } from '../config/config.ts'
 import { createConnections } from '../listeners/connections.ts'
+import { makeLast, responseOnSocket } from '../listeners/node-internals.ts'
 import { createPublicServer, type PublicServer } from '../listeners/public-server.ts'
 import type { Log } from '../observability/log.ts'
 import type { Metrics } from '../observability/metrics.ts'
@@ -13,7 +14,7 @@ import type { Exchange } from '../pipeline/exchange.ts'
 import { createPipeline, type Handle } from '../pipeline/pipeline.ts'
 import { createRecord } from '../pipeline/record.ts'
 import { createRefuseUnparsed } from '../pipeline/refuse-unparsed.ts'
-import { respond, responseOnSocket } from '../pipeline/respond.ts'
+import { respond } from '../pipeline/respond.ts'
 import { refund } from '../pipeline/take-quota.ts'
 import type { Lessee } from '../quota/protocol.ts'
 import { isRefusal, refuse } from '../rules/refusals.ts'
@@ -68,7 +69,7 @@ class Door implements FrontDoor {
     this.#server = createPublicServer(config, {
       request: (request, response, expectsContinue) => {
         // Node drops what came in one packet behind a request with an Upgrade field: the rest would lack its beginning.
-        if (request.headers.upgrade !== undefined) response.shouldKeepAlive = false
+        if (request.headers.upgrade !== undefined) makeLast(response)
         void this.#handle(this.#policy, { request, response, expectsContinue, tunnel: undefined })
       },
       isHandshake: (request) => {
@@ -127,7 +128,7 @@ class Door implements FrontDoor {
         const exchange = accept(...arrival)
         metrics.requestStarted()
         // Keep-alive clients would hold the process up for as long as they have something to say.
-        if (this.#isDraining) exchange.response.shouldKeepAlive = false
+        if (this.#isDraining) makeLast(exchange.response)
         return exchange
       },
       onBug: (exchange, error) => log.internalError({ id: exchange.id, error }),
@@ -177,7 +178,7 @@ class Door implements FrontDoor {
       response.once('close', () => setImmediate(closeIdle))
       // Of pipelined requests only the last one may say so: those behind it would lose their answers.
       const { latest } = this.#connections.of(request.socket)
-      if (latest?.response === response && !response.headersSent) response.shouldKeepAlive = false
+      if (latest?.response === response && !response.headersSent) makeLast(response)
     }
   }
 

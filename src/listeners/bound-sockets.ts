@@ -5,15 +5,10 @@
  * there is one socket per worker and the kernel spreads connections over them; elsewhere all workers share one.
  */
 import * as net from 'node:net'
-import { getSystemErrorName } from 'node:util'
 import type { ListenAddress } from '../config/config.ts'
+import { bindSocket, type ListenSocket } from './node-internals.ts'
 
-/** A bound socket on which nobody listens in this process. */
-export interface ListenSocket {
-  readonly fd: number
-  /** Once. */
-  close(): void
-}
+export type { ListenSocket }
 
 export interface ListenSockets {
   /** The host as configured, with the port that port 0 became. */
@@ -27,12 +22,12 @@ export interface ListenSockets {
 export async function openListenSockets(listen: ListenAddress): Promise<ListenSockets> {
   // SO_REUSEPORT would share a port that is taken; asked for alone it is refused.
   const { host, port } = await probe(listen)
-  const shared = bindsAgain(host, port) ? undefined : bind({ host, port, reusePort: false })
+  const shared = bindsAgain(host, port) ? undefined : bindSocket({ host, port, reusePort: false })
   return {
     address: { host: listen.host, port },
     open: () =>
       shared === undefined
-        ? bind({ host, port, reusePort: true })
+        ? bindSocket({ host, port, reusePort: true })
         : { fd: shared.fd, close: () => undefined },
     close: () => shared?.close(),
   }
@@ -53,38 +48,11 @@ async function probe({ host, port }: ListenAddress): Promise<ListenAddress> {
 /** Whether the platform lets several sockets share the address. */
 function bindsAgain(host: string, port: number): boolean {
   try {
-    bind({ host, port, reusePort: true }).close()
+    bindSocket({ host, port, reusePort: true }).close()
     return true
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException
     if (code === 'ENOTSUP' || code === 'EOPNOTSUPP' || code === 'ENOPROTOOPT') return false
     throw error
   }
-}
-
-interface Binding extends ListenAddress {
-  readonly reusePort: boolean
-}
-
-// Of Node.js 26.4; older ones have the same by the name that node:cluster uses.
-const { BoundSocket, _createServerHandle: createServerHandle } = net as {
-  readonly BoundSocket?: typeof net.BoundSocket
-  readonly _createServerHandle?: (
-    ...binding: [host: string, port: number, family: 4 | 6, fd: -1, flags: number]
-  ) => { readonly fd: number; close(): void } | number
-}
-const UV_TCP_REUSEPORT = 2
-
-function bind({ host, port, reusePort }: Binding): ListenSocket {
-  if (BoundSocket !== undefined) {
-    const socket = new BoundSocket({ host, port, reusePort })
-    return { fd: socket.fd(), close: () => socket.close() }
-  }
-  if (createServerHandle === undefined)
-    throw new Error('this Node.js cannot bind a socket for workers; write server.workers: 1')
-  const flags = reusePort ? UV_TCP_REUSEPORT : 0
-  const handle = createServerHandle(host, port, net.isIPv6(host) ? 6 : 4, -1, flags)
-  if (typeof handle === 'number')
-    throw Object.assign(new Error(`bind ${host}:${port}`), { code: getSystemErrorName(handle) })
-  return { fd: handle.fd, close: () => handle.close() }
 }

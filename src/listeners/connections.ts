@@ -2,6 +2,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
+import { endWithSocket, isLast } from './node-internals.ts'
 
 /** A request in flight, as its connection knows it. */
 export interface InFlight {
@@ -42,11 +43,6 @@ export function createConnections<Request extends InFlight>(): Connections<Reque
   // full collection. A quarter of the CPU per request went into copying what was dead.
   const inFlight: Request[] = []
   const states = new WeakMap<object, ConnectionState<Request>>()
-  /** Node 22 leaves pipelined answers that had not got the socket yet without a word when it closes. */
-  const endAll = (socket: Socket | Duplex): void => {
-    for (const { request, response } of inFlight.slice())
-      if (request.socket === socket) response.emit('close')
-  }
   const of = (socket: Socket | Duplex): ConnectionState<Request> => {
     const known = states.get(socket)
     if (known !== undefined) return known
@@ -58,8 +54,11 @@ export function createConnections<Request extends InFlight>(): Connections<Reque
       whenIdle: undefined,
     }
     states.set(socket, state)
-    // After Node's own listeners, which end all but those.
-    socket.once('close', () => setImmediate(() => state.pending > 0 && endAll(socket)))
+    endWithSocket(socket, () =>
+      state.pending === 0
+        ? []
+        : inFlight.filter(({ request }) => request.socket === socket).map((one) => one.response),
+    )
     return state
   }
   return {
@@ -67,7 +66,7 @@ export function createConnections<Request extends InFlight>(): Connections<Reque
     inFlight,
     isClosing(socket) {
       const state = of(socket)
-      return state.closing || state.latest?.response.shouldKeepAlive === false
+      return state.closing || (state.latest !== undefined && isLast(state.latest.response))
     },
     began(exchange) {
       const state = of(exchange.request.socket)
@@ -84,7 +83,7 @@ export function createConnections<Request extends InFlight>(): Connections<Reque
       }
       const state = of(exchange.request.socket)
       state.pending -= 1
-      if (!exchange.response.shouldKeepAlive) state.closing = true
+      if (isLast(exchange.response)) state.closing = true
       state.isBodyLeft = exchange.hasBody && !exchange.request.complete
       if (state.latest === exchange) state.latest = undefined
       if (state.pending > 0) return

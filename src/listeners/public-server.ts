@@ -1,8 +1,9 @@
 /** The public listener: Node's strict HTTP/1.1 parser, its limits and time-outs, and each event that can bring a request. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
-import { Server as NetServer, type AddressInfo, type Socket } from 'node:net'
+import type { AddressInfo, Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { Config, ListenAddress } from '../config/config.ts'
+import { keepEveryField, stopListening } from './node-internals.ts'
 
 export interface PublicServerEvents {
   /** Never throws or rejects. */
@@ -56,8 +57,8 @@ export function createPublicServer(config: Config, events: PublicServerEvents): 
     },
     (request, response) => events.request(request, response, false),
   )
-  // Node drops fields past its cap in silence; bytes are bounded above and our own count refuses the rest.
-  server.maxHeadersCount = 0
+  // Bytes are bounded above, and our own count refuses the rest.
+  keepEveryField(server)
   server.timeout = inactivityMs(config)
   server.on('checkContinue', (request, response) => events.request(request, response, true))
   server.on('checkExpectation', (request, response) => events.request(request, response, false))
@@ -69,10 +70,8 @@ export function createPublicServer(config: Config, events: PublicServerEvents): 
     stop: (idleMs) =>
       new Promise((resolve) => {
         const closeIdle = setTimeout(() => server.closeIdleConnections(), idleMs)
-        // http's own close() would close the idle connections at once, and stop the check of its time-outs.
-        NetServer.prototype.close.call(server, () => {
+        stopListening(server, () => {
           clearTimeout(closeIdle)
-          server.close()
           resolve()
         })
         if (idleMs === 0) server.closeIdleConnections()

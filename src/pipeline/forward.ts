@@ -1,5 +1,6 @@
 /** Carries an admitted request to a backend and its answer to the client, streaming both ways. */
 import type { ForwardSink, Forwarder, BackendFailure } from '../forwarding/forwarder.ts'
+import { lingerOnClose, makeLast } from '../listeners/node-internals.ts'
 import type { Exchange, Tunnel } from './exchange.ts'
 import type { Lessee } from '../quota/protocol.ts'
 import { refuse } from '../rules/refusals.ts'
@@ -8,7 +9,7 @@ import type { Caller } from '../rules/credentials.ts'
 import type { Framing } from '../rules/framing.ts'
 import { backendFailureCode, neverReached } from '../rules/backend-failure.ts'
 import { backendHeaders, type BackendHeadersInput } from '../rules/backend-headers.ts'
-import { gatewayHeaders, lingerOnClose, respond } from './respond.ts'
+import { gatewayHeaders, respond } from './respond.ts'
 import { refund } from './take-quota.ts'
 
 export interface ForwardDeps {
@@ -105,7 +106,7 @@ class ResponseSink implements ForwardSink {
     }
     // What is left of a body nobody wants must not be read as the next request.
     if (exchange.hasBody && !request.complete) {
-      response.shouldKeepAlive = false
+      makeLast(response)
       lingerOnClose(request.socket)
     }
     exchange.status = status

@@ -1,7 +1,7 @@
 /** Writes every answer that the gateway itself makes. */
-import { ServerResponse, STATUS_CODES, type IncomingMessage } from 'node:http'
+import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
-import type { Duplex } from 'node:stream'
+import { lingerOnClose, makeLast } from '../listeners/node-internals.ts'
 import type { Exchange } from './exchange.ts'
 import { refusalKinds, type Refusal } from '../rules/refusals.ts'
 import { VIA } from '../rules/via.ts'
@@ -9,8 +9,6 @@ import { VIA } from '../rules/via.ts'
 const NO_HEADERS: readonly string[] = []
 /** A refused body up to this size is read and dropped, so that the connection can be used again. */
 const DRAINED_BODY_BYTES = 65_536
-/** How long a closing connection is still read, so that the client sees the answer and not a reset (RFC 9112 9.6). */
-const LINGER_MS = 1_000
 
 /** Header fields of every answer under the gateway's own names, flat. */
 export function gatewayHeaders(exchange: Exchange): string[] {
@@ -35,7 +33,7 @@ export function respond(exchange: Exchange, refusal: Refusal): void {
   headers.push('Via', VIA)
   for (const text of fields) headers.push(text)
   if (kind.close || hasUnreadBody(exchange)) {
-    response.shouldKeepAlive = false
+    makeLast(response)
     lingerOnClose(exchange.request.socket)
   }
   exchange.responseBytes = exchange.request.method === 'HEAD' ? 0 : bodyBytes
@@ -76,39 +74,9 @@ export function answerAsterisk(exchange: Exchange): void {
   exchange.response.end()
 }
 
-/** A response for a request that Node handed over with its bare socket (upgrade, CONNECT); the connection ends with it. */
-export function responseOnSocket(request: IncomingMessage, socket: Duplex): ServerResponse {
-  const response = new ServerResponse(request)
-  response.shouldKeepAlive = false
-  const connection = socket as Socket
-  response.assignSocket(connection)
-  response.once('finish', () => {
-    response.detachSocket(connection)
-    response.emit('close')
-    lingerOnClose(connection)
-    connection.destroySoon()
-  })
-  return response
-}
-
 /** A body that was refused unread must not be read as the next request; a small declared one is drained by Node. */
 function hasUnreadBody({ hasBody, bodyBytes, expectsContinue, request }: Exchange): boolean {
   if (!hasBody || request.complete) return false
   // Whether a client that waits for 100 still sends its body after a final status is its choice (RFC 9110 10.1.1).
   return expectsContinue || bodyBytes < 0 || bodyBytes > DRAINED_BODY_BYTES
-}
-
-/**
- * Makes the coming close of this connection a graceful one: our side ends, what the client still sends is read and
- * dropped for a moment, then it is destroyed. Closing with unread bytes would reset the connection and could take
- * the answer with it.
- */
-export function lingerOnClose(socket: Socket): void {
-  socket.destroySoon = () => {
-    socket.end()
-    socket.resume()
-    const timer = setTimeout(() => socket.destroy(), LINGER_MS)
-    socket.once('close', () => clearTimeout(timer))
-    socket.once('end', () => socket.destroy())
-  }
 }

@@ -1,0 +1,122 @@
+/**
+ * All that relies on how Node's net and http work where their documentation promises nothing. Each function says on what, and
+ * test/listeners/node-internals.test.ts fails with a Node.js that does it otherwise. "Ever since" is as far back as 22.19, the oldest we run on.
+ */
+import { ServerResponse, type IncomingMessage, type Server } from 'node:http'
+import * as net from 'node:net'
+import type { Duplex } from 'node:stream'
+import { getSystemErrorName } from 'node:util'
+import type { ListenAddress } from '../config/config.ts'
+
+/** How long a closing connection is still read, so that the client sees the answer and not a reset (RFC 9112 9.6). */
+const LINGER_MS = 1_000
+
+/** Ever since: http reads `shouldKeepAlive` when it writes the head. false: it says `Connection: close`, and closes behind the answer. */
+export function makeLast(response: ServerResponse): void {
+  response.shouldKeepAlive = false
+}
+
+/** Ever since: http sets `shouldKeepAlive` from the request's version and Connection field before anybody hears of the request. */
+export function isLast(response: ServerResponse): boolean {
+  return !response.shouldKeepAlive
+}
+
+/**
+ * Makes the coming close of this connection a graceful one: our side ends, what the client still sends is read and
+ * dropped for a moment, then it is destroyed. Closing with unread bytes would reset the connection and could take
+ * the answer with it.
+ * Ever since: http closes behind a last answer by calling the socket's own `destroySoon`, which may be another than net's.
+ */
+export function lingerOnClose(socket: net.Socket): void {
+  socket.destroySoon = () => {
+    socket.end()
+    socket.resume()
+    const timer = setTimeout(() => socket.destroy(), LINGER_MS)
+    socket.once('close', () => clearTimeout(timer))
+    socket.once('end', () => socket.destroy())
+  }
+}
+
+/**
+ * A response for a request that Node handed over with its bare socket (upgrade, CONNECT); the connection ends with it.
+ * Ever since: `assignSocket` makes a response write to a socket, and what http does at its end is left to us.
+ */
+export function responseOnSocket(request: IncomingMessage, socket: Duplex): ServerResponse {
+  const response = new ServerResponse(request)
+  makeLast(response)
+  const connection = socket as net.Socket
+  response.assignSocket(connection)
+  response.once('finish', () => {
+    response.detachSocket(connection)
+    response.emit('close')
+    lingerOnClose(connection)
+    connection.destroySoon()
+  })
+  return response
+}
+
+/**
+ * Ends the responses that a connection has left without a word: Node 22 emits no 'close' on pipelined ones that had not got the
+ * socket yet. Ever since: those that it does end have ended one turn after the socket's 'close', whoever listened first.
+ */
+export function endWithSocket(
+  socket: net.Socket | Duplex,
+  unended: () => readonly ServerResponse[],
+): void {
+  socket.once('close', () =>
+    setImmediate(() => {
+      for (const response of unended()) response.emit('close')
+    }),
+  )
+}
+
+/** Ever since: a request with more fields than `maxHeadersCount` (2,000 unless set) loses the rest in silence, or is refused by Node 26; 0 lets all pass. */
+export function keepEveryField(server: Server): void {
+  server.maxHeadersCount = 0
+}
+
+/**
+ * Stops listening; `closed` is called when the last connection has gone. Since Node 19 http's own close() would close the idle
+ * connections at once, and stop the check of its time-outs: net's does neither.
+ */
+export function stopListening(server: Server, closed: () => void): void {
+  net.Server.prototype.close.call(server, () => {
+    server.close()
+    closed()
+  })
+}
+
+/** A bound socket on which nobody listens in this process. */
+export interface ListenSocket {
+  readonly fd: number
+  /** Once. */
+  close(): void
+}
+
+export interface Binding extends ListenAddress {
+  readonly reusePort: boolean
+}
+
+// Documented as of Node.js 26.4; older ones have the same under the name that node:cluster uses.
+const { BoundSocket, _createServerHandle: createServerHandle } = net as {
+  readonly BoundSocket?: typeof net.BoundSocket
+  readonly _createServerHandle?: (
+    ...binding: [host: string, port: number, family: 4 | 6, fd: -1, flags: number]
+  ) => { readonly fd: number; close(): void } | number
+}
+const UV_TCP_REUSEPORT = 2
+
+/** Throws Node's error if the address cannot be had. */
+export function bindSocket({ host, port, reusePort }: Binding): ListenSocket {
+  if (BoundSocket !== undefined) {
+    const socket = new BoundSocket({ host, port, reusePort })
+    return { fd: socket.fd(), close: () => socket.close() }
+  }
+  if (createServerHandle === undefined)
+    throw new Error('this Node.js cannot bind a socket for workers; write server.workers: 1')
+  const flags = reusePort ? UV_TCP_REUSEPORT : 0
+  const handle = createServerHandle(host, port, net.isIPv6(host) ? 6 : 4, -1, flags)
+  if (typeof handle === 'number')
+    throw Object.assign(new Error(`bind ${host}:${port}`), { code: getSystemErrorName(handle) })
+  return { fd: handle.fd, close: () => handle.close() }
+}

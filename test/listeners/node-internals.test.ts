@@ -1,0 +1,219 @@
+/** What this Node.js does where it promises nothing: each case fails once another one does it otherwise. */
+import { once } from 'node:events'
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { connect, createServer as createNetServer, type AddressInfo, type Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterEach, describe, expect, it } from 'vitest'
+import {
+  bindSocket,
+  endWithSocket,
+  isLast,
+  keepEveryField,
+  lingerOnClose,
+  makeLast,
+  responseOnSocket,
+  stopListening,
+} from '../../src/listeners/node-internals.ts'
+
+const servers: Server[] = []
+afterEach(() => {
+  for (const server of servers.splice(0)) {
+    server.closeAllConnections()
+    server.close()
+  }
+})
+
+type Listener = (request: IncomingMessage, response: ServerResponse) => void
+
+async function serve(listener: Listener, options = {}): Promise<Server> {
+  const server = createServer(options, listener)
+  servers.push(server)
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  return server
+}
+
+interface Client {
+  readonly socket: Socket
+  text(): string
+  /** Error codes so far. */
+  readonly errors: (string | undefined)[]
+  ended(): boolean
+}
+
+async function open(server: Server): Promise<Client> {
+  const socket = connect((server.address() as AddressInfo).port, '127.0.0.1')
+  let text = ''
+  let ended = false
+  const errors: (string | undefined)[] = []
+  socket.setEncoding('latin1').on('data', (chunk: string) => (text += chunk))
+  socket.on('error', (error: NodeJS.ErrnoException) => errors.push(error.code))
+  socket.on('end', () => (ended = true))
+  await once(socket, 'connect')
+  return { socket, text: () => text, errors, ended: () => ended }
+}
+
+const request = (more = ''): string => `GET / HTTP/1.1\r\nHost: x\r\n${more}\r\n`
+
+describe('makeLast and isLast', () => {
+  it('end the connection behind the answer, which says so', async () => {
+    const server = await serve((_, response) => {
+      makeLast(response)
+      response.end('ok')
+    })
+    const client = await open(server)
+    client.socket.write(request())
+    await expect.poll(client.ended).toBe(true)
+    expect(client.text()).toMatch(/^Connection: close\r$/m)
+  })
+
+  it.each([
+    [request(), false],
+    [request('Connection: close\r\n'), true],
+    ['GET / HTTP/1.0\r\nHost: x\r\n\r\n', true],
+  ])('know of %j whether its answer is the last: %s', async (text, expected) => {
+    const seen: boolean[] = []
+    const server = await serve((_, response) => {
+      seen.push(isLast(response))
+      response.end()
+    })
+    const client = await open(server)
+    client.socket.write(text)
+    await expect.poll(() => seen).toEqual([expected])
+  })
+})
+
+describe('lingerOnClose', () => {
+  it('lets a client that is still sending read the answer and its end, instead of a reset', async () => {
+    const server = await serve((asked, response) => {
+      makeLast(response)
+      lingerOnClose(asked.socket)
+      response.writeHead(413).end('too large')
+    })
+    const client = await open(server)
+    client.socket.write('POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n')
+    for (let sent = 0; sent < 500_000; sent += 50_000) {
+      client.socket.write('x'.repeat(50_000))
+      await sleep(5)
+    }
+    await expect.poll(client.ended).toBe(true)
+    expect(client.text()).toContain('too large')
+    expect(client.errors).toEqual([])
+  })
+
+  it('destroys the connection of a client that never ends its side', async () => {
+    const server = await serve((asked, response) => {
+      makeLast(response)
+      lingerOnClose(asked.socket)
+      response.end()
+    })
+    const client = await open(server)
+    client.socket.allowHalfOpen = true
+    const closed = new Promise((resolve) => client.socket.on('close', resolve))
+    const sending = setInterval(() => client.socket.write('x'), 20)
+    client.socket.write(request())
+    await closed
+    clearInterval(sending)
+    expect(client.errors.length).toBeGreaterThan(0)
+  })
+})
+
+describe('responseOnSocket', () => {
+  it('writes a whole answer to a bare socket, closes once, and ends the connection', async () => {
+    const server = await serve(() => undefined)
+    let closes = 0
+    server.on('upgrade', (asked, socket) => {
+      const response = responseOnSocket(asked, socket)
+      response.on('close', () => closes++)
+      response.writeHead(426, ['Content-Length', '2'])
+      response.end('no')
+    })
+    const client = await open(server)
+    client.socket.write(request('Connection: Upgrade\r\nUpgrade: websocket\r\n'))
+    await expect.poll(client.ended).toBe(true)
+    expect(client.text()).toMatch(/^HTTP\/1\.1 426 [^]*Connection: close\r\n[^]*\r\nno$/)
+    expect(closes).toBe(1)
+  })
+})
+
+describe('endWithSocket', () => {
+  it('ends every response of a connection that has gone, queued ones included, once', async () => {
+    const closes = new Map<ServerResponse, number>()
+    const server = await serve((asked, response) => {
+      if (closes.size === 0)
+        endWithSocket(asked.socket, () => [...closes.keys()].filter((one) => closes.get(one) === 0))
+      closes.set(response, 0)
+      response.on('close', () => closes.set(response, (closes.get(response) ?? 0) + 1))
+      // Answers to pipelined requests wait for the first, which never comes.
+      if (closes.size > 1) response.end('ok')
+    })
+    const client = await open(server)
+    client.socket.write(request().repeat(3))
+    await expect.poll(() => closes.size).toBe(3)
+    client.socket.destroy()
+    await expect.poll(() => [...closes.values()]).toEqual([1, 1, 1])
+    await sleep(50)
+    expect([...closes.values()]).toEqual([1, 1, 1])
+  })
+})
+
+describe('keepEveryField', () => {
+  it('shows a request all of its 2,501 fields, which it would not be without', async () => {
+    const options = { maxHeaderSize: 65_536 }
+    const fieldsOf = async (prepare: (server: Server) => void): Promise<number> => {
+      let fields = 0
+      const server = await serve((asked, response) => {
+        fields = asked.rawHeaders.length / 2
+        response.end()
+      }, options)
+      prepare(server)
+      const client = await open(server)
+      client.socket.write(request('a: b\r\n'.repeat(2_500)))
+      await expect.poll(client.text).toMatch(/^HTTP/)
+      return fields
+    }
+    expect(await fieldsOf(keepEveryField)).toBe(2_501)
+    expect(await fieldsOf(() => undefined)).toBeLessThan(2_501)
+  })
+})
+
+describe('stopListening', () => {
+  it('leaves idle connections open and their time-outs running, and tells when the last has gone', async () => {
+    const options = { headersTimeout: 300, requestTimeout: 300, connectionsCheckingInterval: 50 }
+    const server = await serve((_, response) => response.end('ok'), options)
+    const idle = await open(server)
+    const slow = await open(server)
+    idle.socket.write(request())
+    await expect.poll(idle.text).toMatch(/ok$/)
+    slow.socket.write('GET / HTTP/1.1\r\n')
+    let isClosed = false
+    stopListening(server, () => (isClosed = true))
+    expect(server.listening).toBe(false)
+    await expect.poll(slow.text, { timeout: 3_000 }).toMatch(/^HTTP\/1\.1 408 /)
+    expect([idle.ended(), isClosed]).toEqual([false, false])
+    idle.socket.write(request())
+    await expect.poll(() => idle.text().split('HTTP/1.1 200').length).toBe(3)
+    idle.socket.end()
+    await expect.poll(() => isClosed).toBe(true)
+  })
+})
+
+describe('bindSocket', () => {
+  it('binds a socket that another server can listen on by its descriptor', async () => {
+    const probe = createNetServer().listen(0, '127.0.0.1')
+    await once(probe, 'listening')
+    const { port } = probe.address() as AddressInfo
+    expect(() => bindSocket({ host: '127.0.0.1', port, reusePort: false }).close()).toThrow(
+      expect.objectContaining({ code: 'EADDRINUSE' }),
+    )
+    await new Promise((resolve) => probe.close(resolve))
+    const bound = bindSocket({ host: '127.0.0.1', port, reusePort: false })
+    const server = createServer((_, response) => response.end('ok'))
+    servers.push(server)
+    server.listen({ fd: bound.fd })
+    await once(server, 'listening')
+    expect((server.address() as AddressInfo).port).toBe(port)
+    const client = await open(server)
+    client.socket.write(request())
+    await expect.poll(client.text).toMatch(/ok$/)
+  })
+})
