@@ -1,6 +1,6 @@
 /** `tollgate keys new`: makes an API key, shows it once, and prints the YAML that lets it in. */
 import { createHash } from 'node:crypto'
-import { dateMs, identifier, label } from '../config/scalars.ts'
+import { clientId, dateMs, faultIn, label } from '../config/scalars.ts'
 
 interface KeysNewOptions {
   readonly client: string
@@ -25,14 +25,14 @@ const b64token = /^[A-Za-z0-9\-._~+/]+=*$/
 
 /** `fault; remedy` for the first argument that is wrong. */
 const faultOf = ({ client, plan, expires, nowMs }: KeysNewOptions): string | undefined => {
-  const clientReading = identifier(128)(client)
-  if ('fault' in clientReading) return `--client ${clientReading.fault}`
-  const planReading = label(plan)
-  if ('fault' in planReading) return `--plan ${planReading.fault}`
+  const clientFault = faultIn(clientId, client)
+  if (clientFault !== undefined) return `--client ${clientFault}`
+  const planFault = faultIn(label, plan)
+  if (planFault !== undefined) return `--plan ${planFault}`
   if (expires === undefined) return undefined
-  const expiresReading = dateMs(expires)
-  if ('fault' in expiresReading) return `--expires ${expiresReading.fault}`
-  return expiresReading.value <= nowMs
+  const expiresAtMs = dateMs.safeParse(expires)
+  if (!expiresAtMs.success) return `--expires ${faultIn(dateMs, expires)}`
+  return expiresAtMs.data <= nowMs
     ? '--expires is in the past; write a date still to come'
     : undefined
 }

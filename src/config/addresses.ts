@@ -1,7 +1,7 @@
-/** Readers of addresses: listeners, trusted peers, backends, stores, links and the base path. */
+/** Leaves that hold addresses: listeners, trusted peers, backends, stores, links and the base path. */
 import { isIP, isIPv4, isIPv6 } from 'node:net'
-import type { ListenAddress } from './config.ts'
-import type { Reader } from './scalars.ts'
+import type { HostPort } from './config.ts'
+import { shaped, text } from './scalars.ts'
 
 const hostName =
   /^(?=.{1,253}$)[A-Za-z0-9](?:[A-Za-z0-9-]{0,62})(?:\.[A-Za-z0-9][A-Za-z0-9-]{0,62})*$/
@@ -27,110 +27,103 @@ const readHost = (text: string): string | undefined => {
 }
 
 /** As in a Host header, without the port. */
-export const host: Reader<string> = (text) => {
-  const value = readHost(text)
-  return value === undefined
-    ? { fault: 'is not a host; write a name or an address without a port, such as [fd00::1]' }
-    : { value }
+export const host = shaped(
+  /^[A-Za-z0-9._:[\]-]+$/,
+  'is not a host; write a name or an address without a port, such as [fd00::1]',
+  readHost,
+)
+
+const hostPortShape = /^(.+):(0|[1-9][0-9]{0,4})$/
+
+const parseAddress = (written: string): HostPort | undefined => {
+  const [, host = '', digits = ''] = hostPortShape.exec(written) ?? []
+  const readableHost = readHost(host)
+  const port = Number(digits)
+  return readableHost === undefined || port > 65_535 ? undefined : { host: readableHost, port }
 }
 
 /** HOST:PORT of a server to connect to; undefined for anything else. */
-export const parseHostPort = (
-  text: string,
-): { readonly host: string; readonly port: number } | undefined => {
-  const [, host = '', digits = ''] = /^(.*):([1-9][0-9]{0,4})$/.exec(text) ?? []
-  const readableHost = readHost(host)
-  return readableHost === undefined || Number(digits) > 65_535
-    ? undefined
-    : { host: readableHost, port: Number(digits) }
+export const parseHostPort = (written: string): HostPort | undefined => {
+  const address = parseAddress(written)
+  return address?.port === 0 ? undefined : address
 }
 
-export const listenAddress: Reader<ListenAddress> = (text) => {
-  const [, host = '', digits = ''] = /^(.*):(0|[1-9][0-9]{0,4})$/.exec(text) ?? []
-  const readableHost = readHost(host)
-  const port = Number(digits)
-  if (readableHost === undefined || digits === '' || port > 65_535) {
-    return {
-      fault: 'is not HOST:PORT; write 127.0.0.1:8080, [::1]:8080 or 0.0.0.0:8080 (every interface)',
-    }
-  }
-  return { value: { host: readableHost, port } }
-}
+/** Of a listener: port 0 asks for a free one. */
+export const listenAddress = shaped(
+  hostPortShape,
+  'is not HOST:PORT; write 127.0.0.1:8080, [::1]:8080 or 0.0.0.0:8080 (every interface)',
+  parseAddress,
+)
 
 /** `/` is the empty base path. */
-export const basePath: Reader<string> = (text) => {
-  if (text === '/') return { value: '' }
-  const segments = text.split('/').slice(1)
-  const plain = segments.every((segment) => /^(?!\.{1,2}$)[A-Za-z0-9._~-]+$/.test(segment))
-  return text.startsWith('/') && plain && text.length <= 256
-    ? { value: text }
-    : { fault: 'is not a base path; write one such as /v1, without a final "/", or / for the root' }
-}
+export const basePath = text
+  .regex(
+    /^(?:\/|(?=.{1,256}$)(?:\/(?!\.{1,2}(?:\/|$))[A-Za-z0-9._~-]+)+)$/,
+    'is not a base path; write one such as /v1, without a final "/", or / for the root',
+  )
+  .transform((written) => (written === '/' ? '' : written))
 
 /** An address, or a network such as 10.0.0.0/8. */
-export const network: Reader<string> = (text) => {
-  const [address = '', prefix, ...rest] = text.split('/')
-  const bits = isIP(address) === 4 ? 32 : 128
-  const valid =
-    isIP(address) !== 0 &&
-    !address.includes('%') &&
-    rest.length === 0 &&
-    (prefix === undefined || (/^(0|[1-9][0-9]{0,2})$/.test(prefix) && Number(prefix) <= bits))
-  return valid
-    ? { value: text }
-    : { fault: 'is not an address or network; write 10.1.2.3, 10.0.0.0/8 or fd00::/8' }
-}
+export const network = shaped(
+  /^[0-9A-Fa-f.:]+(?:\/(?:0|[1-9][0-9]{0,2}))?$/,
+  'is not an address or network; write 10.1.2.3, 10.0.0.0/8 or fd00::/8',
+  (written) => {
+    const [address = '', prefix = '0'] = written.split('/')
+    const family = isIP(address)
+    return family !== 0 && Number(prefix) <= (family === 4 ? 32 : 128) ? written : undefined
+  },
+)
 
 /** Visible ASCII only: the URL parser would silently drop tabs and line breaks, and turn backslashes round. */
-const parseUrl = (text: string): URL | undefined =>
-  /^[!-[\]-~]+$/.test(text) && URL.canParse(text) ? new URL(text) : undefined
+const parseUrl = (written: string): URL | undefined =>
+  /^[!-[\]-~]+$/.test(written) && URL.canParse(written) ? new URL(written) : undefined
 
 const hasCredentials = (url: URL): boolean => url.username !== '' || url.password !== ''
 
 /** An http or https origin; the value has no final slash. */
-export const origin: Reader<string> = (text) => {
-  const url = parseUrl(text)
-  const valid =
-    url !== undefined &&
-    /^https?:\/\/[^/?#@]+\/?$/i.test(text) &&
-    !hasCredentials(url) &&
-    url.port !== '0'
-  return valid
-    ? { value: url.origin }
-    : {
-        fault:
-          'is not an origin; write http://HOST:PORT or https://HOST:PORT, without path, query or credentials',
-      }
-}
+export const origin = shaped(
+  /^[A-Za-z]{4,5}:\/\/[^/?#@]+\/?$/,
+  'is not an origin; write http://HOST:PORT or https://HOST:PORT, without path, query or credentials',
+  (written) => {
+    const url = parseUrl(written)
+    const isOrigin = url !== undefined && /^https?:$/.test(url.protocol) && url.port !== '0'
+    return isOrigin ? url.origin : undefined
+  },
+)
 
 /** Keys decide who may pass, so they travel over https, or not beyond this machine. */
-export const jwksUri: Reader<string> = (text) => {
-  const url = parseUrl(text)
-  const secure =
-    url?.protocol === 'https:' || (url?.protocol === 'http:' && isLoopback(url.hostname))
-  return url !== undefined && secure && !hasCredentials(url) && url.hash === ''
-    ? { value: text }
-    : {
-        fault:
-          'is not a safe key set address; write an https:// URL without credentials (http:// only for this machine)',
-      }
-}
+export const jwksUri = shaped(
+  /^https?:\/\/[^#]+$/,
+  'is not a safe key set address; write an https:// URL without credentials (http:// only for this machine)',
+  (written) => {
+    const url = parseUrl(written)
+    const isSafe =
+      url !== undefined &&
+      !hasCredentials(url) &&
+      (url.protocol === 'https:' || isLoopback(url.hostname))
+    return isSafe ? written : undefined
+  },
+)
 
 /** Characters that would end a Link header's `<...>` early are left out (RFC 8288 section 3). */
-const linkCharacters = /^[!#-;=?-[\]_a-z~]+$/
+const absolute = /^https?:\/\/[!#-;=?-[\]_a-z~]+$/
+const absoluteOrPath = /^(?:https?:\/)?\/(?!\/)[!#-;=?-[\]_a-z~]*$/
 
-const isAbsoluteLink = (text: string): boolean => {
-  const url = linkCharacters.test(text) && /^https?:\/\//.test(text) ? parseUrl(text) : undefined
-  return url !== undefined && !hasCredentials(url)
+const asLink = (written: string): string | undefined => {
+  if (written.startsWith('/')) return written
+  const url = parseUrl(written)
+  return url === undefined || hasCredentials(url) ? undefined : written
 }
 
-export const absoluteLink: Reader<string> = (text) =>
-  isAbsoluteLink(text)
-    ? { value: text }
-    : { fault: 'is not a link; write an absolute http:// or https:// URL' }
+export const absoluteLink = shaped(
+  absolute,
+  'is not a link; write an absolute http:// or https:// URL',
+  asLink,
+)
 
 /** A path below the base path, or an absolute URL. */
-export const successorLink: Reader<string> = (text) =>
-  isAbsoluteLink(text) || (linkCharacters.test(text) && /^\/(?!\/)/.test(text))
-    ? { value: text }
-    : { fault: 'is not a link; write a path such as /pets?status=available, or an absolute URL' }
+export const successorLink = shaped(
+  absoluteOrPath,
+  'is not a link; write a path such as /pets?status=available, or an absolute URL',
+  asLink,
+)

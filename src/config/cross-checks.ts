@@ -1,12 +1,13 @@
 /** Checks that need more than one value. They read the tree itself, so that a fault elsewhere hides none of these. */
 import { listenAddress, origin } from './addresses.ts'
 import type { ListenAddress } from './config.ts'
+import { suggest } from './nearest.ts'
 import type { Path, PathProblem } from './problems.ts'
 import { formatPath } from './problems.ts'
+import { checkRedis } from './redis-checks.ts'
 import { routeMatch } from './route-match.ts'
-import { dateMs, label } from './scalars.ts'
-import type { Reader } from './scalars.ts'
-import { parseDurationMs } from './durations.ts'
+import { dateMs, duration, integer, label } from './scalars.ts'
+import type { Leaf } from './scalars.ts'
 import { groupAt, isGroup, listAt, textAt, valueAt } from './tree.ts'
 import type { Group, Tree } from './tree.ts'
 
@@ -17,19 +18,12 @@ const problem = (path: Path, message: string, at: 'key' | 'value' = 'value'): Pa
 })
 
 /** Undefined where the text is absent or refused: the schema tells that. */
-const readAt = <T>(tree: Tree, path: Path, read: Reader<T>): T | undefined => {
-  const text = textAt(tree, ...path)
-  const reading = text === undefined ? undefined : read(text)
-  return reading !== undefined && 'value' in reading ? reading.value : undefined
-}
+const readAt = <T>(tree: Tree, path: Path, leaf: Leaf<T>): T | undefined =>
+  leaf.safeParse(textAt(tree, ...path)).data
 
-const count: Reader<number> = (text) =>
-  /^[0-9]{1,15}$/.test(text) ? { value: Number(text) } : { fault: '' }
-
-const durationMs: Reader<number> = (text) => {
-  const value = parseDurationMs(text)
-  return value === undefined ? { fault: '' } : { value }
-}
+/** Whatever the bounds of its key. */
+const count = integer({ min: 0, max: 1e15 })
+const durationMs = duration({ min: 0, max: Number.MAX_SAFE_INTEGER })
 
 /** Reports every entry whose mark an earlier one already has; entries without a mark are left alone. */
 const repeated = (
@@ -114,8 +108,8 @@ const checkClient = (tree: Group, index: number): PathProblem[] => {
   const plan = valueAt(tree, 'plans', planName)
   if (plan === undefined) {
     const names = Object.keys(groupAt(tree, 'plans')).map((name) => formatPath([name]))
-    const remedy = names.length > 0 ? `the plans are ${names.join(', ')}` : 'define it under plans'
-    return [problem([...path, 'plan'], `is not a defined plan; ${remedy}`)]
+    const all = names.length > 0 ? `the plans are ${names.join(', ')}` : 'define it under plans'
+    return [problem([...path, 'plan'], `is not a defined plan; ${suggest(planName, names)}${all}`)]
   }
   const custom = textAt(plan, 'custom') === 'true'
   if (custom && limits === undefined) {
@@ -215,6 +209,7 @@ export const crossChecks = (tree: Group): PathProblem[] => [
   ...checkListeners(tree),
   ...checkTimeouts(tree),
   ...checkUrls(tree),
+  ...checkRedis(tree),
   ...Object.keys(groupAt(tree, 'plans')).flatMap((name) => checkPlan(tree, name)),
   ...checkClients(tree),
   ...checkJwt(tree),

@@ -16,10 +16,17 @@ const bytesPerUnit = new Map([
 ])
 
 /** Digits without a leading zero, then a unit of the table: no sign, fraction, exponent or space. */
-const spelling = /^(0|[1-9][0-9]{0,15})([A-Za-z]{1,3})$/
+const shapeOf = (units: ReadonlyMap<string, number>): RegExp =>
+  new RegExp(`^(0|[1-9][0-9]{0,15})(${[...units.keys()].join('|')})$`)
 
-const parse = (text: string, units: ReadonlyMap<string, number>): number | undefined => {
-  const [, digits, unit] = spelling.exec(text) ?? []
+export const durationShape = shapeOf(msPerUnit)
+export const sizeShape = shapeOf(bytesPerUnit)
+
+const parse = (
+  text: string,
+  [shape, units]: readonly [RegExp, ReadonlyMap<string, number>],
+): number | undefined => {
+  const [, digits, unit] = shape.exec(text) ?? []
   const factor = unit === undefined ? undefined : units.get(unit)
   if (digits === undefined || factor === undefined) return undefined
   const product = Number(digits) * factor
@@ -39,10 +46,12 @@ const format = (amount: number, units: ReadonlyMap<string, number>): string => {
 }
 
 /** Reads `15m` as 900000 ms; undefined when the text is no duration or does not fit a safe integer. */
-export const parseDurationMs = (text: string): number | undefined => parse(text, msPerUnit)
+export const parseDurationMs = (text: string): number | undefined =>
+  parse(text, [durationShape, msPerUnit])
 
 /** Reads `16KiB` as 16384 bytes; undefined when the text is no size or does not fit a safe integer. */
-export const parseSizeBytes = (text: string): number | undefined => parse(text, bytesPerUnit)
+export const parseSizeBytes = (text: string): number | undefined =>
+  parse(text, [sizeShape, bytesPerUnit])
 
 /** Writes ms in the largest unit that divides them: 90000 is `90s`, 0 is `0ms`. Throws RangeError unless whole and not negative. */
 export const formatDurationMs = (ms: number): string => format(ms, msPerUnit)

@@ -47,3 +47,9 @@ export function parseRedisUrl(text: string): RedisUrl | undefined {
     tls: url.protocol === 'rediss:',
   }
 }
+
+/** What to say where parseRedisUrl takes nothing. */
+export const redisUrlFault = (text: string): string =>
+  /^rediss?:\/\/.*[/?#%\s].*@/.test(text)
+    ? 'has a user or password that cannot be told from the rest; write @ as %40, # as %23, / as %2F, ? as %3F and % as %25, or give { url, username, password }'
+    : 'is not a Redis URL; write redis://HOST:PORT or rediss://HOST:PORT (with /DB if wanted)'

@@ -1,36 +1,13 @@
-/** Reads store.redis: a URL, or a group for one server, sentinels or a cluster. */
-import { parseRedisUrl } from './redis-url.ts'
+/** The shapes of store.redis: a URL, or a group for one server, sentinels or a cluster. redis-checks.ts holds its values against each other. */
+import { z } from 'zod'
 import { parseHostPort } from './addresses.ts'
 import type { HostPort, RedisConfig, RedisTlsConfig } from './config.ts'
-import type { Path, PathProblem } from './problems.ts'
-import { integer, line, type Reader, type Reading } from './scalars.ts'
-import { isGroup, isList, valueAt, type Group, type Tree } from './tree.ts'
+import { group, list } from './groups.ts'
+import { parseRedisUrl, redisUrlFault } from './redis-url.ts'
+import type { RedisUrl } from './redis-url.ts'
+import { faultOr, integer, line, notSingle, text } from './scalars.ts'
+import { isGroup, type Tree } from './tree.ts'
 
-/** The path of a problem is that below store.redis. */
-export type RedisReading =
-  { readonly value: RedisConfig | undefined } | { readonly problems: readonly PathProblem[] }
-
-const keysOf = {
-  url: ['url', 'username', 'password', 'tls'],
-  sentinels: [
-    'sentinels',
-    'name',
-    'db',
-    'username',
-    'password',
-    'sentinelUsername',
-    'sentinelPassword',
-    'tls',
-  ],
-  cluster: ['cluster', 'username', 'password', 'tls'],
-} as const
-const tlsKeys = ['ca', 'cert', 'key', 'serverName']
-
-type Form = keyof typeof keysOf
-const forms: readonly Form[] = ['cluster', 'sentinels', 'url']
-
-const urlFault =
-  'is not a Redis URL; write redis://HOST:PORT or rediss://HOST:PORT (with /DB if wanted)'
 const formFault =
   'is neither a Redis URL nor a group; write redis://HOST:PORT, { url: .. }, { sentinels: [..], name: .. } or { cluster: [..] }'
 const nodeFault =
@@ -43,189 +20,148 @@ const loginFaults = {
 } as const
 
 /** One credential: its ends and inside may hold blanks, but no control characters. */
-const secret: Reader<string> = (text) =>
-  /^[^\p{Cc}]{1,1024}$/u.test(text)
-    ? { value: text }
-    : { fault: 'is empty, too long or not one line; write it, or leave the key out' }
+const secret = text
+  .regex(
+    /^[^\p{Cc}]{1,1024}$/u,
+    'is empty, too long or not one line; write it, or leave the key out',
+  )
+  .meta({ type: ['string', 'number'] })
 
-/** Takes values out of the group and keeps what is wrong with them. */
-class Faults {
-  readonly problems: PathProblem[] = []
+const access = {
+  username: secret.optional().describe('User of the gateway. Left out: the default user.'),
+  password: secret.optional().describe('Password, as it is. Better from the environment: ${..}.'),
+  tls: group({
+    ca: line.optional().describe('PEM file of the authorities to trust, instead of the usual.'),
+    cert: line.optional().describe('PEM file of the certificate that the gateway shows.'),
+    key: line.optional().describe('PEM file of the private key of that certificate.'),
+    serverName: line.optional().describe('Name in the certificates. Left out: the host.'),
+  })
+    .optional()
+    .describe('TLS to all servers, sentinels too. {} is enough.'),
+}
 
-  add(path: Path, message: string, at: 'key' | 'value' = 'value'): undefined {
-    this.problems.push({ path, at, message })
+type Node = HostPort & { readonly tls?: boolean }
+
+/** HOST:PORT, or a URL that says whether TLS is asked for. */
+const node = (form: keyof typeof loginFaults) =>
+  text.transform((written, context): Node => {
+    const plain = parseHostPort(written)
+    if (plain !== undefined) return plain
+    const url = parseRedisUrl(written)
+    // The usual port of a sentinel is not that of a server, so neither is assumed.
+    const isWhole = url !== undefined && /:\d+(?:\/\d*)?$/.test(written)
+    if (isWhole && url.password === undefined && url.db === 0) return url
+    context.addIssue(isWhole ? loginFaults[form] : nodeFault)
+    return z.NEVER
+  })
+
+const nodes = (form: keyof typeof loginFaults) => {
+  const fault = 'is not a list of addresses; write [HOST:PORT, HOST:PORT]'
+  return list(node(form), fault).min(1, { error: fault })
+}
+
+const url = text.transform((written, context): RedisUrl => {
+  const value = parseRedisUrl(written)
+  if (value === undefined) context.addIssue(redisUrlFault(written))
+  return value ?? z.NEVER
+})
+
+type TlsFiles = z.output<typeof access.tls>
+
+/** `asked`: whether an address asks for TLS; undefined: none says. */
+const toTls = (files: TlsFiles, asked: boolean | undefined): RedisTlsConfig | undefined =>
+  files === undefined && asked !== true
+    ? undefined
+    : {
+        caFile: files?.ca,
+        certFile: files?.cert,
+        keyFile: files?.key,
+        serverName: files?.serverName,
+      }
+
+const askedBy = (list: readonly Node[]): boolean | undefined =>
+  list.find(({ tls }) => tls !== undefined)?.tls
+
+const addresses = (list: readonly Node[]): HostPort[] =>
+  list.map(({ host, port }) => ({ host, port }))
+
+const server = group({
+  url: url.describe('redis://HOST:PORT/DB, or rediss:// for TLS.'),
+  ...access,
+})
+
+const sentinels = group({
+  sentinels: nodes('sentinels').describe('HOST:PORT of each sentinel.'),
+  name: z
+    .string(faultOr(notSingle, 'is missing; write the name that the sentinels give the master'))
+    .pipe(line)
+    .describe('What the sentinels call the master.'),
+  db: integer({ min: 0, max: 99_999 }).optional().describe('Database, from 0. Default: 0.'),
+  ...access,
+  sentinelUsername: secret.optional().describe('User at the sentinels.'),
+  sentinelPassword: secret.optional().describe('Password at the sentinels.'),
+})
+
+const cluster = group({
+  cluster: nodes('cluster').describe('HOST:PORT of some nodes, which name the others.'),
+  ...access,
+})
+
+/** The key that tells each kind of group; the first form of the schema is the text. */
+export const redisKinds = ['cluster', 'sentinels', 'url'] as const
+
+const toServer = (at: RedisUrl, beside: z.output<typeof server>): RedisConfig => ({
+  kind: 'server',
+  address: { host: at.host, port: at.port },
+  db: at.db,
+  username: at.password === undefined ? beside.username : at.username,
+  password: at.password ?? beside.password,
+  tls: toTls(beside.tls, at.tls),
+})
+
+const toSentinels = (given: z.output<typeof sentinels>): RedisConfig => ({
+  kind: 'sentinels',
+  sentinels: addresses(given.sentinels),
+  name: given.name,
+  db: given.db ?? 0,
+  username: given.username,
+  password: given.password,
+  sentinelUsername: given.sentinelUsername,
+  sentinelPassword: given.sentinelPassword,
+  tls: toTls(given.tls, askedBy(given.sentinels)),
+})
+
+const toCluster = (given: z.output<typeof cluster>): RedisConfig => ({
+  kind: 'cluster',
+  nodes: addresses(given.cluster),
+  username: given.username,
+  password: given.password,
+  tls: toTls(given.tls, askedBy(given.cluster)),
+})
+
+/** The text alone; empty is the embedded store. */
+const plainUrl = text
+  .transform((written, context): RedisConfig | undefined => {
+    const at = parseRedisUrl(written)
+    if (at !== undefined) return toServer(at, { url: at })
+    if (written !== '') context.addIssue(`${redisUrlFault(written)}, or "" for the embedded store`)
     return undefined
-  }
-
-  /** The value at the path, undefined where there is none. */
-  read<T>(tree: Tree, path: Path, reader: Reader<T>): T | undefined {
-    const text = valueAt(tree, ...path)
-    if (text === undefined) return undefined
-    if (typeof text !== 'string')
-      return this.add(path, 'is a list or a group of keys; write a single value')
-    const reading = reader(text)
-    return 'value' in reading ? reading.value : this.add(path, reading.fault)
-  }
-
-  known(group: Group, path: Path, keys: readonly string[]): void {
-    for (const key of Object.keys(group)) {
-      if (keys.includes(key)) continue
-      this.add([...path, key], `is not a known key; the keys here are ${keys.join(', ')}`, 'key')
-    }
-  }
-
-  /** cert and key go together: one proves the other. */
-  pair(tree: Tree, [one, other]: readonly [Path, Path], why: string): void {
-    if (valueAt(tree, ...one) !== undefined && valueAt(tree, ...other) === undefined)
-      this.add(one, `needs ${String(other.at(-1))} beside it${why}`, 'key')
-  }
-}
-
-/** `asked`: whether a URL asks for TLS; undefined: none says. */
-function readTls(
-  group: Group,
-  asked: boolean | undefined,
-  faults: Faults,
-): RedisTlsConfig | undefined {
-  const tls = group['tls']
-  const none = { caFile: undefined, certFile: undefined, keyFile: undefined, serverName: undefined }
-  if (tls === undefined) return asked === true ? none : undefined
-  if (!isGroup(tls))
-    return faults.add(
-      ['tls'],
-      `is not a group of keys; write KEY: VALUE lines, the keys are ${tlsKeys.join(', ')}`,
-    )
-  faults.known(tls, ['tls'], tlsKeys)
-  faults.pair(
-    group,
-    [
-      ['tls', 'cert'],
-      ['tls', 'key'],
-    ],
-    '; a certificate is of no use without',
-  )
-  faults.pair(
-    group,
-    [
-      ['tls', 'key'],
-      ['tls', 'cert'],
-    ],
-    '; a key is of no use without',
-  )
-  if (asked === false)
-    faults.add(['tls'], 'does not go with redis://; write rediss:// in the address', 'key')
-  return {
-    caFile: faults.read(group, ['tls', 'ca'], line),
-    certFile: faults.read(group, ['tls', 'cert'], line),
-    keyFile: faults.read(group, ['tls', 'key'], line),
-    serverName: faults.read(group, ['tls', 'serverName'], line),
-  }
-}
-
-function readLogin(group: Group, faults: Faults) {
-  faults.pair(group, [['username'], ['password']], '')
-  return {
-    username: faults.read(group, ['username'], secret),
-    password: faults.read(group, ['password'], secret),
-  }
-}
-
-/** Addresses of nodes, HOST:PORT or URLs, and whether they ask for TLS. */
-function readNodes(group: Group, key: 'sentinels' | 'cluster', faults: Faults) {
-  const list = group[key]
-  if (!isList(list) || list.length === 0) {
-    faults.add([key], 'is not a list of addresses; write [HOST:PORT, HOST:PORT]')
-    return { nodes: [], asked: undefined }
-  }
-  let asked: boolean | undefined
-  const nodes = list.flatMap((_, index): HostPort[] => {
-    const path = [key, index]
-    const node = faults.read(group, path, (text): Reading<HostPort & { tls?: boolean }> => {
-      const plain = parseHostPort(text)
-      if (plain !== undefined) return { value: plain }
-      const url = parseRedisUrl(text)
-      // The usual port of a sentinel is not that of a server, so neither is assumed.
-      if (url === undefined || !/:\d+(?:\/\d*)?$/.test(text)) return { fault: nodeFault }
-      const { host, port, tls } = url
-      const isBare = url.password === undefined && url.db === 0
-      return isBare ? { value: { host, port, tls } } : { fault: loginFaults[key] }
-    })
-    if (node === undefined) return []
-    if (node.tls !== undefined && asked !== undefined && node.tls !== asked)
-      faults.add(path, 'has another scheme than those before; write rediss:// in all or in none')
-    asked ??= node.tls
-    return [{ host: node.host, port: node.port }]
   })
-  return { nodes, asked }
-}
+  .meta({ type: ['string', 'null'] })
 
-function readServer(group: Group, faults: Faults): RedisConfig | undefined {
-  const url = faults.read(group, ['url'], (text) => {
-    const value = parseRedisUrl(text)
-    return value === undefined ? { fault: urlFault } : { value }
-  })
-  const login = readLogin(group, faults)
-  const tls = readTls(group, url?.tls, faults)
-  if (url === undefined) return undefined
-  const { host, port, db } = url
-  if (url.password !== undefined && (login.password ?? login.username) !== undefined)
-    faults.add(
-      ['url'],
-      'has a user or password, and username or password is written beside it too; keep one of the two',
-    )
-  const { username, password } = url.password === undefined ? login : url
-  return { kind: 'server', address: { host, port }, db, username, password, tls }
-}
+export const redis = z.union(
+  [
+    plainUrl,
+    cluster.transform(toCluster),
+    sentinels.transform(toSentinels),
+    server.transform((given) => toServer(given.url, given)),
+  ],
+  { error: formFault },
+)
 
-function readSentinels(group: Group, faults: Faults): RedisConfig {
-  const { nodes, asked } = readNodes(group, 'sentinels', faults)
-  const name = faults.read(group, ['name'], line)
-  if (group['name'] === undefined)
-    faults.add(['name'], 'is missing; write the name that the sentinels give the master', 'key')
-  faults.pair(group, [['sentinelUsername'], ['sentinelPassword']], '')
-  return {
-    kind: 'sentinels',
-    sentinels: nodes,
-    name: name ?? '',
-    db: faults.read(group, ['db'], integer({ min: 0, max: 99_999 })) ?? 0,
-    ...readLogin(group, faults),
-    sentinelUsername: faults.read(group, ['sentinelUsername'], secret),
-    sentinelPassword: faults.read(group, ['sentinelPassword'], secret),
-    tls: readTls(group, asked, faults),
-  }
-}
-
-function readCluster(group: Group, faults: Faults): RedisConfig {
-  const { nodes, asked } = readNodes(group, 'cluster', faults)
-  const login = readLogin(group, faults)
-  return { kind: 'cluster', nodes, ...login, tls: readTls(group, asked, faults) }
-}
-
-const readers = { url: readServer, sentinels: readSentinels, cluster: readCluster }
-
-export function readRedis(tree: Tree): RedisReading {
-  if (tree === '') return { value: undefined }
-  const faults = new Faults()
-  if (typeof tree === 'string') {
-    const isWhole = readServer({ url: tree }, faults)
-    return isWhole === undefined || faults.problems.length > 0
-      ? {
-          problems: [
-            { path: [], at: 'value', message: `${urlFault}, or "" for the embedded store` },
-          ],
-        }
-      : { value: isWhole }
-  }
-  const given = isGroup(tree) ? forms.filter((key) => tree[key] !== undefined) : []
-  const [form] = given
-  if (form === undefined || !isGroup(tree))
-    return { problems: [{ path: [], at: 'value', message: formFault }] }
-  if (given.length > 1)
-    faults.add(
-      [],
-      `has ${given.join(' and ')}, which are different kinds of Redis; keep one of them`,
-    )
-  faults.known(tree, [], [...keysOf[form], ...given.slice(1)])
-  const value = readers[form](tree, faults)
-  return faults.problems.length > 0 ? { problems: faults.problems } : { value }
+/** Which form of the union a tree means, by its first key that tells; undefined: none. */
+export const redisForm = (tree: Tree | undefined): number | undefined => {
+  if (typeof tree === 'string') return 0
+  const kind = isGroup(tree) ? redisKinds.findIndex((key) => tree[key] !== undefined) : -1
+  return kind === -1 ? undefined : kind + 1
 }

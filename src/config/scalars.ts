@@ -1,13 +1,25 @@
-/** Readers of single values: text in, the typed value or a fault with its remedy out. No reader repeats the text it refuses. */
+/** Leaves of the schema: text as written in, the typed value or `fault; remedy` out. Their meta says how YAML reads such text. */
 import { availableParallelism } from 'node:os'
-import { formatDurationMs, formatSizeBytes, parseDurationMs, parseSizeBytes } from './durations.ts'
+import { z } from 'zod'
+import {
+  durationShape,
+  formatDurationMs,
+  formatSizeBytes,
+  parseDurationMs,
+  parseSizeBytes,
+  sizeShape,
+} from './durations.ts'
+import { suggest } from './nearest.ts'
 
-/** `fault` reads `fault; remedy`. */
-export type Reading<T> = { readonly value: T } | { readonly fault: string }
-export type Reader<T> = (text: string) => Reading<T>
+/** One value of the file: every scalar arrives as the text written. */
+export type Leaf<T> = z.ZodType<T, string>
+
+/** `fault; remedy` of a text, undefined where it is taken. */
+export const faultIn = (leaf: Leaf<unknown>, written: string): string | undefined =>
+  leaf.safeParse(written).error?.issues[0]?.message
 
 /** Inclusive, in the unit of the value. */
-export interface Bounds {
+interface Bounds {
   readonly min: number
   readonly max: number
 }
@@ -15,158 +27,168 @@ export interface Bounds {
 /** More than any machine's cores; each worker costs some 80 MB. */
 const MAX_WORKERS = 256
 
-const within = (value: number, { min, max }: Bounds): boolean => value >= min && value <= max
+/** A message for what is not there at all, and one for what is of another kind. */
+export const faultOr = (fault: string, missing = 'is missing; add it') => ({
+  error: (issue: { readonly input?: unknown }) => (issue.input === undefined ? missing : fault),
+})
+
+export const notSingle = 'is a list or a group of keys; write a single value'
+
+export const text = z.string(faultOr(notSingle))
+
+/** YAML makes numbers and flags of some texts that are meant as they stand. */
+const plain = { type: ['string', 'number', 'boolean'] }
+
+/** Text of a shape, then read; one fault for both. */
+export const shaped = <T>(shape: RegExp, fault: string, read: (text: string) => T | undefined) =>
+  text.regex(shape, fault).transform((written, context): T => {
+    const value = read(written)
+    if (value === undefined) context.addIssue(fault)
+    return value ?? z.NEVER
+  })
+
+const within = ({ min, max }: Bounds, fault: string) =>
+  z.number({ error: fault }).min(min, fault).max(max, fault)
 
 /** Digits only: 1e3, 0x10, 1_000 and .inf are other spellings of numbers and are refused. */
-export const integer =
-  (bounds: Bounds): Reader<number> =>
-  (text) => {
-    if (!/^-?(0|[1-9][0-9]*)$/.test(text)) {
-      return { fault: 'is not a whole number; write digits only, such as 1000' }
-    }
-    const value = Number(text)
-    if (within(value, bounds)) return { value }
-    return { fault: `is out of range; write a whole number from ${bounds.min} to ${bounds.max}` }
-  }
+export const integer = ({ min, max }: Bounds) =>
+  text
+    .regex(/^-?(0|[1-9][0-9]*)$/, 'is not a whole number; write digits only, such as 1000')
+    .transform(Number)
+    .pipe(within({ min, max }, `is out of range; write a whole number from ${min} to ${max}`))
+    .meta({ type: ['integer', 'string'], minimum: min, maximum: max })
+
+export const decimal = ({ min, max }: Bounds) =>
+  text
+    .regex(
+      /^-?(0|[1-9][0-9]*)(\.[0-9]+)?$/,
+      'is not a number; write digits with an optional fraction, such as 1.5',
+    )
+    .transform(Number)
+    .pipe(within({ min, max }, `is out of range; write a number from ${min} to ${max}`))
+    .meta({ type: ['number', 'string'], minimum: min, maximum: max })
 
 /** Processes that serve requests: a number, or as many as this process may use cores. */
-export const workers: Reader<number> = (text) => {
-  if (text === 'auto') return { value: Math.min(availableParallelism(), MAX_WORKERS) }
-  const value = /^[1-9][0-9]*$/.test(text) ? Number(text) : 0
-  if (within(value, { min: 1, max: MAX_WORKERS })) return { value }
-  return { fault: `is not a number of processes; write 1 to ${MAX_WORKERS}, or auto` }
-}
-
-export const decimal =
-  (bounds: Bounds): Reader<number> =>
-  (text) => {
-    if (!/^-?(0|[1-9][0-9]*)(\.[0-9]+)?$/.test(text)) {
-      return { fault: 'is not a number; write digits with an optional fraction, such as 1.5' }
-    }
-    const value = Number(text)
-    if (within(value, bounds)) return { value }
-    return { fault: `is out of range; write a number from ${bounds.min} to ${bounds.max}` }
-  }
+export const workers = shaped(
+  /^(auto|[1-9][0-9]{0,2})$/,
+  `is not a number of processes; write 1 to ${MAX_WORKERS}, or auto`,
+  (written) => {
+    if (written === 'auto') return Math.min(availableParallelism(), MAX_WORKERS)
+    return Number(written) <= MAX_WORKERS ? Number(written) : undefined
+  },
+).meta({ type: ['integer', 'string'], minimum: 1, maximum: MAX_WORKERS })
 
 /** Bounds in ms, value in ms. */
-export const duration =
-  (bounds: Bounds): Reader<number> =>
-  (text) => {
-    const value = parseDurationMs(text)
-    if (value === undefined) {
-      return {
-        fault: 'is not a duration; write a whole number and a unit, such as 250ms, 15s or 2h',
-      }
-    }
-    if (within(value, bounds)) return { value }
-    const [min, max] = [formatDurationMs(bounds.min), formatDurationMs(bounds.max)]
-    return { fault: `is out of range; write a duration from ${min} to ${max}` }
-  }
+export const duration = (bounds: Bounds) => {
+  const [min, max] = [formatDurationMs(bounds.min), formatDurationMs(bounds.max)]
+  const fault = 'is not a duration; write a whole number and a unit, such as 250ms, 15s or 2h'
+  return shaped(durationShape, fault, parseDurationMs).pipe(
+    within(bounds, `is out of range; write a duration from ${min} to ${max}`),
+  )
+}
 
 /** Bounds in bytes, value in bytes. */
-export const size =
-  (bounds: Bounds): Reader<number> =>
-  (text) => {
-    const value = parseSizeBytes(text)
-    if (value === undefined) {
-      return {
-        fault: 'is not a size; write a whole number and a unit, such as 512B, 16KiB or 1MiB',
-      }
-    }
-    if (within(value, bounds)) return { value }
-    const [min, max] = [formatSizeBytes(bounds.min), formatSizeBytes(bounds.max)]
-    return { fault: `is out of range; write a size from ${min} to ${max}` }
-  }
+export const size = (bounds: Bounds) => {
+  const [min, max] = [formatSizeBytes(bounds.min), formatSizeBytes(bounds.max)]
+  const fault = 'is not a size; write a whole number and a unit, such as 512B, 16KiB or 1MiB'
+  return shaped(sizeShape, fault, parseSizeBytes).pipe(
+    within(bounds, `is out of range; write a size from ${min} to ${max}`),
+  )
+}
 
-export const flag: Reader<boolean> = (text) =>
-  text === 'true' || text === 'false'
-    ? { value: text === 'true' }
-    : { fault: 'is neither true nor false; write one of the two' }
+export const choice = <const T extends string>(options: readonly T[]) =>
+  z.enum(options, {
+    error: ({ input }) => {
+      const all = `write one of ${options.join(', ')}`
+      if (typeof input !== 'string') return faultOr(notSingle).error({ input })
+      return `is not a known choice; ${suggest(input, options)}${all}`
+    },
+  })
 
-export const choice =
-  <const T extends string>(options: readonly T[]): Reader<T> =>
-  (text) => {
-    const value = options.find((option) => option === text)
-    return value === undefined
-      ? { fault: `is not a known choice; write one of ${options.join(', ')}` }
-      : { value }
-  }
+export const flag = z
+  .enum(['true', 'false'], faultOr('is neither true nor false; write one of the two'))
+  .transform((written) => written === 'true')
+  .meta({ type: ['boolean', 'string'], enum: [true, false, 'true', 'false'] })
 
 /** Names that every plain object seems to have: refused, so that no table of names can be confused by them. */
 export const isReservedName = (name: string): boolean => name in Object.prototype
 
 export const reservedNameFault = 'is a reserved name; choose another one'
 
-const pattern =
-  (shape: RegExp, fault: string): Reader<string> =>
-  (text) => {
-    if (isReservedName(text)) return { fault: reservedNameFault }
-    return shape.test(text) ? { value: text } : { fault }
-  }
+const name = text.refine((written) => !isReservedName(written), {
+  error: reservedNameFault,
+  abort: true,
+})
 
 /** Of plans and routes: they become metric labels and header values. */
-export const label = pattern(
+export const label = name.regex(
   /^[A-Za-z][A-Za-z0-9_.-]{0,63}$/,
   'is not a name; write a letter, then up to 63 letters, digits, "_", "." or "-"',
 )
 
-/** Of clients and keys: the exact text, `012345` stays `012345`. */
-export const identifier = (maxLength: number): Reader<string> =>
-  pattern(
+const identifier = (maxLength: number) =>
+  name.regex(
     new RegExp(`^[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,${maxLength - 1}}$`),
     `is not an id; write up to ${maxLength} letters, digits or "_.:@+-", the first a letter or digit`,
   )
 
-const plainKeyId = identifier(160)
+/** Of clients: the exact text, `012345` stays `012345`. */
+export const clientId = identifier(128).meta(plain)
 
 /** Of keys: bans are kept under them, and under `jwt:` and the client's id for callers with tokens. */
-export const keyIdentifier: Reader<string> = (text) =>
-  text.startsWith('jwt:')
-    ? { fault: 'starts with "jwt:", which names callers with tokens; choose another id' }
-    : plainKeyId(text)
+export const keyId = identifier(160)
+  .refine((written) => !written.startsWith('jwt:'), {
+    error: 'starts with "jwt:", which names callers with tokens; choose another id',
+  })
+  .meta(plain)
 
-export const storePrefix = pattern(
-  /^[A-Za-z0-9_.:-]{1,64}$/,
-  'is not a key prefix; write 1 to 64 letters, digits or "_.:-"',
-)
+export const storePrefix = name
+  .regex(/^[A-Za-z0-9_.:-]{1,64}$/, 'is not a key prefix; write 1 to 64 letters, digits or "_.:-"')
+  .meta(plain)
 
 /** One line of visible text, such as an issuer, an audience or the name of a claim. */
-export const line = pattern(
-  /^[^\s\p{Cc}](?:[^\p{Cc}]{0,510}[^\s\p{Cc}])?$/u,
-  'is empty, too long or not one line; write up to 512 characters without line breaks',
-)
+export const line = name
+  .regex(
+    /^[^\s\p{Cc}](?:[^\p{Cc}]{0,510}[^\s\p{Cc}])?$/u,
+    'is empty, too long or not one line; write up to 512 characters without line breaks',
+  )
+  .meta(plain)
 
-/** A path of the file system; empty is undefined. */
-export const optionalFile: Reader<string | undefined> = (text) => {
-  if (text === '') return { value: undefined }
-  // SQLite takes these two for something else than a file, and a folder is none.
-  const isFile = 'value' in line(text) && !/^:|^file:|\/$/.test(text)
-  return isFile
-    ? { value: text }
-    : { fault: 'is not a file name; write a path on one line, or "" for none' }
-}
+/** A path of the file system, empty is undefined. SQLite takes `:` and `file:` for something else, and a folder is none. */
+export const optionalFile = text
+  .regex(
+    /^(?:(?!:|file:)[^\s\p{Cc}](?:[^\p{Cc}]{0,510}[^\s\p{Cc}])?(?<!\/))?$/u,
+    'is not a file name; write a path on one line, or "" for none',
+  )
+  .transform((written) => (written === '' ? undefined : written))
+  .meta({ type: ['string', 'null'] })
 
 /** SHA-256 in hex, either case; the value is lower case. */
-export const sha256Digest: Reader<string> = (text) =>
-  /^[0-9A-Fa-f]{64}$/.test(text)
-    ? { value: text.toLowerCase() }
-    : { fault: 'is not a SHA-256 digest; write 64 hex digits, as `tollgate keys new` prints them' }
+export const sha256Digest = text
+  .regex(
+    /^[0-9A-Fa-f]{64}$/,
+    'is not a SHA-256 digest; write 64 hex digits, as `tollgate keys new` prints them',
+  )
+  .transform((written) => written.toLowerCase())
+  .meta({ type: ['string', 'number'] })
 
 const timestamp =
   /^(\d{4}-\d{2}-\d{2})(?:T(\d{2}):(\d{2})(?::(\d{2})(?:\.\d{1,3})?)?(?:Z|[+-](\d{2}):(\d{2})))?$/
 
 /** A date (its first moment in UTC) or an ISO 8601 timestamp with its zone; the value is Unix time in ms. */
-export const dateMs: Reader<number> = (text) => {
-  const fault = 'is not a date; write 2027-06-30, or 2027-06-30T12:00:00Z with a zone'
-  const [, day, ...clock] = timestamp.exec(text) ?? []
-  if (day === undefined) return { fault }
-  const [hour = 0, minute = 0, second = 0, zoneHour = 0, zoneMinute = 0] = clock.map((digits) =>
-    Number(digits ?? 0),
-  )
-  if (hour > 23 || minute > 59 || second > 59 || zoneHour > 23 || zoneMinute > 59) return { fault }
-  const dayMs = Date.parse(`${day}T00:00:00Z`)
-  // Date.parse lets February 30th roll over into March.
-  if (Number.isNaN(dayMs) || new Date(dayMs).toISOString().slice(0, 10) !== day) return { fault }
-  const value = Date.parse(text)
-  return Number.isFinite(value) ? { value } : { fault }
-}
+export const dateMs = shaped(
+  timestamp,
+  'is not a date; write 2027-06-30, or 2027-06-30T12:00:00Z with a zone',
+  (written) => {
+    const [, day = '', ...clock] = timestamp.exec(written) ?? []
+    const [hour = 0, minute = 0, second = 0, zoneHour = 0, zoneMinute = 0] = clock.map((digits) =>
+      Number(digits ?? 0),
+    )
+    if (Math.max(hour, zoneHour) > 23 || Math.max(minute, second, zoneMinute) > 59) return undefined
+    const dayMs = Date.parse(`${day}T00:00:00Z`)
+    // Date.parse lets February 30th roll over into March.
+    if (Number.isNaN(dayMs) || new Date(dayMs).toISOString().slice(0, 10) !== day) return undefined
+    const value = Date.parse(written)
+    return Number.isFinite(value) ? value : undefined
+  },
+)

@@ -1,0 +1,21 @@
+/** Groups and lists of the schema, with the words for what is none. */
+import { z } from 'zod'
+import { faultOr } from './scalars.ts'
+
+/** A group of known keys. Where others are written, the message lists those known: schema.ts makes the sentence, per key. */
+export const group = <Shape extends z.core.$ZodLooseShape>(shape: Shape) => {
+  const keys = Object.keys(shape).join(', ')
+  const { error } = faultOr(`is not a group of keys; write KEY: VALUE lines, the keys are ${keys}`)
+  return z.strictObject(shape, {
+    error: (issue) => (issue.code === 'unrecognized_keys' ? keys : error(issue)),
+  })
+}
+
+export const list = <Item extends z.ZodType>(
+  item: Item,
+  fault = 'is not a list; write [A, B], or lines that start with "- "',
+) => z.array(item, faultOr(fault))
+
+/** At least one item. */
+export const filledList = <Item extends z.ZodType>(item: Item) =>
+  list(item).min(1, { error: 'is empty; write at least one' })
