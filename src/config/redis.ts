@@ -6,7 +6,7 @@ import { group, list } from './groups.ts'
 import { parseRedisUrl, redisUrlFault } from './redis-url.ts'
 import type { RedisUrl } from './redis-url.ts'
 import { faultOr, integer, line, notSingle, text } from './scalars.ts'
-import { isGroup, type Tree } from './tree.ts'
+import { isGroup, type Group, type Tree } from './tree.ts'
 
 const formFault =
   'is neither a Redis URL nor a group; write redis://HOST:PORT, { url: .. }, { sentinels: [..], name: .. } or { cluster: [..] }'
@@ -149,15 +149,22 @@ const plainUrl = text
   })
   .meta({ type: ['string', 'null'] })
 
-export const redis = z.union(
-  [
-    plainUrl,
-    cluster.transform(toCluster),
-    sentinels.transform(toSentinels),
-    server.transform((given) => toServer(given.url, given)),
-  ],
-  { error: formFault },
-)
+/** Two kinds at once are told by redis-checks.ts: here the first of them counts. */
+const oneKind = (tree: unknown): unknown => {
+  if (!isGroup(tree as Tree)) return tree
+  const entries = Object.entries(tree as Group)
+  const [, ...others] = redisKinds.filter((kind) => entries.some(([key]) => key === kind))
+  return Object.fromEntries(entries.filter(([key]) => !others.some((kind) => kind === key)))
+}
+
+const forms = [
+  plainUrl,
+  cluster.transform(toCluster),
+  sentinels.transform(toSentinels),
+  server.transform((given) => toServer(given.url, given)),
+] as const
+
+export const redis = z.preprocess(oneKind, z.union(forms, { error: formFault }))
 
 /** Which form of the union a tree means, by its first key that tells; undefined: none. */
 export const redisForm = (tree: Tree | undefined): number | undefined => {

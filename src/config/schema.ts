@@ -13,7 +13,7 @@ import {
 import { filledList, group, list } from './groups.ts'
 import { suggest } from './nearest.ts'
 import type { Path, PathProblem } from './problems.ts'
-import { redis, redisForm, redisKinds } from './redis.ts'
+import { redis, redisForm } from './redis.ts'
 import { routeMatch } from './route-match.ts'
 import {
   choice,
@@ -148,6 +148,25 @@ const route = group({
 export const configSchema = group({
   server,
   admin: group({ listen: listenAddress, hosts: list(host) }),
+  upstream,
+  store,
+  plans: z
+    .record(
+      label,
+      plan,
+      faultOr('is not a group of plans; write NAME: { perMinute, perDay } lines'),
+    )
+    .refine((plans) => Object.keys(plans).length > 0, { error: cardinality }),
+  clients: list(client),
+  anonymous: group({ perMinute }),
+  jwt: jwt.optional(),
+  bans,
+  routes: list(route),
+  unmatched: choice(['forward', 'reject']),
+  log: group({
+    level: choice(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']),
+    format: choice(['auto', 'json', 'text']),
+    access: flag,
   }),
 })
 
@@ -170,12 +189,9 @@ const toProblems = (issue: z.core.$ZodIssue, tree: Group): PathProblem[] => {
   if (issue.code !== 'invalid_union' || form === undefined) {
     return [{ path, at: 'value', message: issue.message }]
   }
-  // Two kinds at once are told by redis-checks.ts.
-  return (issue.errors[form] ?? [])
-    .flatMap((inner) => toProblems({ ...inner, path: [...path, ...inner.path] }, tree))
-    .filter(
-      (problem) => problem.at !== 'key' || !redisKinds.some((kind) => kind === problem.path.at(-1)),
-    )
+  return (issue.errors[form] ?? []).flatMap((inner) =>
+    toProblems({ ...inner, path: [...path, ...inner.path] }, tree),
+  )
 }
 
 /** Reads a tree that has its defaults: the whole file, or every problem of its shape and values. */

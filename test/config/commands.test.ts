@@ -24,7 +24,7 @@ describe('tollgate check', () => {
     const revision = createHash('sha256').update(gatewayYaml).digest('hex').slice(0, 12)
     expect(check(gatewayYaml)).toEqual({
       code: 0,
-      lines: [`FILE: ok, revision ${revision}, 4 clients, 4 routes`],
+      lines: [`FILE: ok, revision ${revision}, 5 clients, 4 routes`],
     })
   })
 
