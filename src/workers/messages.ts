@@ -35,6 +35,8 @@ export type ToWorker =
   /** Bans were pronounced that this worker was not told of: it is to read them all. */
   | { readonly kind: 'missed' }
   | { readonly kind: 'measure'; readonly id: number }
+  /** To be answered with `alive`. */
+  | { readonly kind: 'beat' }
   /** End after what is in flight; idleMs: see FrontDoor. */
   | { readonly kind: 'drain'; readonly idleMs: number }
 
@@ -49,6 +51,7 @@ export interface StartFault {
 export type ToSupervisor =
   | CallBatch
   | { readonly kind: 'listening'; readonly address: ListenAddress }
+  | { readonly kind: 'alive' }
   | { readonly kind: 'failed'; readonly fault: StartFault }
   /** Redis, as this worker sees it. */
   | { readonly kind: 'store'; readonly available: boolean }

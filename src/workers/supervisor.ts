@@ -13,11 +13,12 @@ import type { Gateway } from '../gateway/gateway.ts'
 import { ListenError } from '../gateway/listen-error.ts'
 import { createReadiness } from '../admin/readiness.ts'
 import { openEmbeddedStores } from '../gateway/stores.ts'
-import { openListenSockets } from '../listeners/bound-sockets.ts'
+import { openListenSockets, type ListenSockets } from '../listeners/bound-sockets.ts'
 import type { Reclaim, SharedCalls } from './messages.ts'
 import { createSharedState, type SharedState } from './shared-state.ts'
-import { createWorkerPool, type WorkerPool } from './worker-pool.ts'
-import { startWorker, WorkerFailed, type WorkerProcess } from './worker-process.ts'
+import { defaultWatchdog, type WatchdogOptions } from './watchdog.ts'
+import { WorkerPool } from './worker-pool.ts'
+import { WorkerFailed, WorkerProcess } from './worker-process.ts'
 
 export interface Supervisor extends Gateway {
   /** Replaces one worker after the other, losing no request. Never rejects. */
@@ -30,114 +31,145 @@ export interface SupervisorOptions {
   readonly version: string
   /** The file that a worker runs. */
   readonly entry: string
+  readonly watchdog?: WatchdogOptions
 }
 
 export function createSupervisor(config: Config, options: SupervisorOptions): Supervisor {
-  const takenAtMs = Date.now()
+  const parts = createParts(config)
+  const { log, state } = parts
+  const close = async (): Promise<void> => {
+    await parts.pool?.drain()
+    await parts.admin?.close()
+    await state.close()
+    await log.close()
+  }
+  /** Ends a start that has failed. */
+  const fail = async (error: unknown): Promise<never> => {
+    parts.pool?.kill()
+    await close()
+    throw error
+  }
+  return {
+    async listen() {
+      await state.ready()
+      const admin = await startAdmin(config, parts).catch(onListener('admin', fail))
+      parts.admin = admin
+      const { listen } = config.server
+      const sockets = await openListenSockets(listen).catch(onListener('public', fail))
+      parts.pool = createPool(config, options, { parts, sockets })
+      await parts.pool.start().catch((error: unknown) => fail(asListenError(error)))
+      parts.isListening = true
+      log.configTaken({ revision: config.revision })
+      log.listening({ listener: 'public', ...sockets.address })
+      log.listening({ listener: 'admin', ...admin.address })
+      return { listen: sockets.address, admin: admin.address }
+    },
+    async drain() {
+      parts.isListening = false
+      const workers = parts.pool?.listening ?? 0
+      log.supervision({ level: 'info', event: 'workersDraining', workers })
+      await close()
+    },
+    roll: async () => parts.pool?.roll(),
+    crash: (error) => log.crash(error),
+    abandon: () => parts.pool?.kill(),
+  }
+}
+
+interface Parts {
+  readonly takenAtMs: number
+  readonly log: Log
+  readonly state: SharedState
+  /** The three written by createSupervisor, as the start goes on; isListening also by the end. */
+  admin: AdminServer | undefined
+  pool: WorkerPool | undefined
+  isListening: boolean
+}
+
+function createParts(config: Config): Parts {
   const log = createLog(config.log)
   const embedded = config.store.redis === undefined ? openEmbeddedStores(config, log) : undefined
   const state = createSharedState({
     config,
     embedded,
-    onBan: (keyId, ban) => pool?.notifyAll({ kind: 'banned', keyId, ban }),
+    onBan: (keyId, ban) => parts.pool?.notifyAll({ kind: 'banned', keyId, ban }),
     onMalformed: (where) => log.banMalformed({ where }),
   })
-  const handlers = createHandlers(state, () => pool)
+  const takenAtMs = Date.now()
+  const parts: Parts = {
+    takenAtMs,
+    log,
+    state,
+    admin: undefined,
+    pool: undefined,
+    isListening: false,
+  }
+  return parts
+}
+
+function startAdmin(config: Config, parts: Parts): Promise<AdminServer> {
+  const { upstream, server } = config
   const metrics = createSupervisorMetrics({
-    listening: () => pool?.listening ?? 0,
-    restarts: () => pool?.restarts ?? 0,
+    listening: () => parts.pool?.listening ?? 0,
+    restarts: () => parts.pool?.restarts ?? 0,
   })
-  let pool: WorkerPool | undefined
-  let admin: AdminServer | undefined
-  let isListening = false
-  const { workers: count, listen, timeouts } = config.server
-
-  const page = once(async () => {
-    const told = (await pool?.measure()) ?? []
-    return renderSnapshots([...told, await metrics.snapshot()])
-  })
-  const readiness = createReadiness({
-    config,
-    listener: () => ({
-      ok: isListening && pool !== undefined && pool.listening > 0,
-      reason: isListening ? `${pool?.listening} of ${count} workers` : 'starting or draining',
+  return startAdminServer({
+    ...config.admin,
+    renderMetrics: once(async () => {
+      const ofWorkers = (await parts.pool?.measure()) ?? []
+      return renderSnapshots([...ofWorkers, await metrics.snapshot()])
     }),
-    isStoreAvailable: () => pool?.hasStore ?? true,
-    backend: createBackendProbe(config.upstream.urls, config.upstream.timeouts.connectMs),
+    readiness: createReadiness({
+      config,
+      listener: () => {
+        const { isListening, pool } = parts
+        if (!isListening || pool === undefined) return { ok: false, reason: 'starting or draining' }
+        const { listening } = pool
+        return { ok: listening > 0, reason: `${listening} of ${server.workers} workers` }
+      },
+      isStoreAvailable: () => parts.pool?.hasStore ?? true,
+      backend: createBackendProbe(upstream.urls, upstream.timeouts.connectMs),
+    }),
+    onError: (error) => parts.log.adminFailed(error),
   })
-  const begin = (number: number, listenFd: number): WorkerProcess =>
-    startWorker({
-      entry: options.entry,
-      start: { kind: 'start', number, version: options.version, config, takenAtMs },
-      listenFd,
-      onLines: (lines) => log.relay(lines),
-      onCalls: (worker, batch) => answerCalls(handlers(worker), batch),
-    })
-  const close = async (): Promise<void> => {
-    await pool?.drain()
-    await admin?.close()
-    await state.close()
-    await log.close()
-  }
-  const abandon = (listener: 'public' | 'admin') => async (error: unknown) => {
-    pool?.kill()
-    await close()
-    throw new ListenError(listener, error)
-  }
-
-  return {
-    async listen() {
-      await state.ready()
-      admin = await startAdminServer({
-        ...config.admin,
-        renderMetrics: page,
-        readiness,
-        onError: (error) => log.adminFailed(error),
-      }).catch(abandon('admin'))
-      const sockets = await openListenSockets(listen).catch(abandon('public'))
-      pool = createWorkerPool({
-        count,
-        sockets,
-        drainMs: timeouts.drainMs,
-        startWorker: begin,
-        log: (line) => log.supervision(line),
-      })
-      await pool.start().catch(async (error: unknown) => {
-        const isListener = error instanceof WorkerFailed && error.exit.fault?.isListener === true
-        if (isListener) await abandon('public')(asNodeError(error))
-        if ((error as NodeJS.ErrnoException).syscall === 'bind') await abandon('public')(error)
-        pool?.kill()
-        await close()
-        throw error
-      })
-      isListening = true
-      tellStart(log, config, { listen: sockets.address, admin: admin.address })
-      return { listen: sockets.address, admin: admin.address }
-    },
-    async drain() {
-      isListening = false
-      log.supervision({ level: 'info', event: 'workersDraining', workers: pool?.listening ?? 0 })
-      await close()
-    },
-    roll: async () => pool?.roll(),
-    crash: (error) => log.crash(error),
-    abandon: () => pool?.kill(),
-  }
 }
 
-function tellStart(
-  log: Log,
+function createPool(
   config: Config,
-  { listen, admin }: Awaited<ReturnType<Gateway['listen']>>,
-): void {
-  log.configTaken({ revision: config.revision })
-  log.listening({ listener: 'public', ...listen })
-  log.listening({ listener: 'admin', ...admin })
+  { entry, version, watchdog = defaultWatchdog }: SupervisorOptions,
+  { parts, sockets }: { readonly parts: Parts; readonly sockets: ListenSockets },
+): WorkerPool {
+  const { log, state, takenAtMs } = parts
+  const handlers = createHandlers(state, parts)
+  return new WorkerPool({
+    count: config.server.workers,
+    sockets,
+    drainMs: config.server.timeouts.drainMs,
+    watchdog,
+    startWorker: (number, listenFd) =>
+      new WorkerProcess({
+        entry,
+        start: { kind: 'start', number, version, config, takenAtMs },
+        listenFd,
+        onLines: (lines) => log.relay(lines),
+        onCalls: (worker, batch) => answerCalls(handlers(worker), batch),
+      }),
+    log: (line) => log.supervision(line),
+  })
 }
 
-/** The code of a worker's fault, as if the error had come up here. */
-const asNodeError = ({ message, exit }: WorkerFailed): Error =>
-  Object.assign(new Error(message), { code: exit.fault?.code })
+const onListener =
+  (listener: 'public' | 'admin', fail: (error: unknown) => Promise<never>) => (error: unknown) =>
+    fail(new ListenError(listener, error))
+
+/** A worker that could not have the public listener, as if the fault had come up here; any other fault as it is. */
+function asListenError(error: unknown): unknown {
+  const { fault } = error instanceof WorkerFailed ? error.exit : {}
+  if (fault?.isListener)
+    return new ListenError('public', Object.assign(new Error(fault.message), { code: fault.code }))
+  const isBind = (error as NodeJS.ErrnoException).syscall === 'bind'
+  return isBind ? new ListenError('public', error) : error
+}
 
 /** One page for all who ask at the same time: a crowd of scrapers costs the workers no more than one. */
 function once(make: () => Promise<MetricsPage>): () => Promise<MetricsPage> {
@@ -151,7 +183,7 @@ function once(make: () => Promise<MetricsPage>): () => Promise<MetricsPage> {
 /** The answers to each worker; the others hear of its reclaims, once per turn of the event loop. */
 function createHandlers(
   state: SharedState,
-  pool: () => WorkerPool | undefined,
+  parts: Pick<Parts, 'pool'>,
 ): (worker: WorkerProcess) => CallHandlers<SharedCalls> {
   const known = new WeakMap<WorkerProcess, CallHandlers<SharedCalls>>()
   const make = (worker: WorkerProcess): CallHandlers<SharedCalls> => {
@@ -159,7 +191,7 @@ function createHandlers(
     return state.handlers((reclaim) => {
       if (reclaimed.size === 0)
         setImmediate(() => {
-          pool()?.notifyAll({ kind: 'reclaim', reclaims: [...reclaimed.values()] }, worker)
+          parts.pool?.notifyAll({ kind: 'reclaim', reclaims: [...reclaimed.values()] }, worker)
           reclaimed.clear()
         })
       reclaimed.set(reclaim.client, reclaim)

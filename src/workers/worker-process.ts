@@ -1,10 +1,11 @@
 /** One worker as its supervisor sees it: a child process with an IPC channel, a pipe for its log and a socket to listen on. */
-import { fork } from 'node:child_process'
+import { fork, type ChildProcess } from 'node:child_process'
 import type { CallBatch } from '../ipc/calls.ts'
 import type { MetricsSnapshot } from '../observability/metrics.ts'
 import type { ListenAddress } from '../config/config.ts'
 import { createLineRelay } from './line-relay.ts'
 import type { StartFault, StartMessage, ToSupervisor, ToWorker } from './messages.ts'
+import { Outbox } from './outbox.ts'
 
 export interface WorkerExit {
   readonly code: number | null
@@ -13,27 +14,6 @@ export interface WorkerExit {
   readonly ranMs: number
   /** What it said before it ended, if it could not begin. */
   readonly fault: StartFault | undefined
-}
-
-export interface WorkerProcess {
-  readonly number: number
-  readonly pid: number
-  readonly state: 'starting' | 'listening' | 'draining' | 'ended'
-  /** Whether the worker has Redis, or needs none. */
-  readonly hasStore: boolean
-  /** Resolves once it takes requests; rejects with a WorkerFailed if it ends before or takes too long. */
-  readonly listening: Promise<ListenAddress>
-  /** Resolves when it has ended and its last line was passed on. */
-  readonly ended: Promise<WorkerExit>
-  /** What it told last. */
-  readonly latest: MetricsSnapshot | undefined
-  /** Its latest values, fresh unless it does not answer in time; undefined if it never told any. */
-  measure(): Promise<MetricsSnapshot | undefined>
-  /** A notice; left out while the worker does not take its messages, and made up for with `missed`. */
-  notify(message: ToWorker): void
-  /** Asks it to end; kills it if it has not within timeoutMs. */
-  drain(times: { readonly idleMs: number; readonly timeoutMs: number }): void
-  kill(): void
 }
 
 export class WorkerFailed extends Error {
@@ -65,131 +45,170 @@ export interface WorkerProcessOptions {
 const START_AT_MOST_MS = 30_000
 /** How long a page of metrics waits for a worker that stands still. */
 const MEASURE_AT_MOST_MS = 1_000
-/** A worker that stands still must not fill this process with what it is to hear. */
-const UNTAKEN_MESSAGES = 64
 
-export function startWorker(options: WorkerProcessOptions): WorkerProcess {
-  const { number } = options.start
-  const child = fork(options.entry, ['worker'], {
-    // The structured clone, as the configuration holds Maps.
-    serialization: 'advanced',
-    // The standard output is for what commands print.
-    stdio: ['ignore', 'ignore', 'pipe', 'ipc', options.listenFd],
-  })
-  const listening = Promise.withResolvers<ListenAddress>()
-  const ended = Promise.withResolvers<WorkerExit>()
-  listening.promise.catch(() => undefined)
-  let state: WorkerProcess['state'] = 'starting'
-  let hasStore = true
-  let listeningSinceMs: number | undefined
-  let fault: StartFault | undefined
-  let latest: MetricsSnapshot | undefined
-  let lastId = 0
-  const measuring = new Map<number, () => void>()
+export class WorkerProcess {
+  readonly number: number
+  readonly #options: WorkerProcessOptions
+  readonly #child: ChildProcess
+  readonly #outbox: Outbox
+  readonly #listening = Promise.withResolvers<ListenAddress>()
+  readonly #ended = Promise.withResolvers<WorkerExit>()
+  /** Only ever forward. Written by #hear, drain and #end. */
+  #state: 'starting' | 'listening' | 'draining' | 'ended' = 'starting'
+  /** Ends a start or a drain that takes too long. Written by #killAfter; stopped by #hear and #end. */
+  #deadline: NodeJS.Timeout | undefined
+  #listeningSinceMs: number | undefined
+  /** Why it could not begin. Written by #hear and, if there is no process at all, by the constructor. */
+  #fault: StartFault | undefined
+  /** What it told last. Both written by #hear. */
+  #hasStore = true
+  #latest: MetricsSnapshot | undefined
+  /** Questions for its values that are under way. Written by measure. */
+  readonly #measuring = new Map<number, () => void>()
+  #lastId = 0
+  /** Beats since it was last heard of; from the first one on it has been asked. Written by #hear, beat and pardon. */
+  #silentBeats = 0
 
-  const kill = (): void => void child.kill('SIGKILL')
-  const startTimer = setTimeout(kill, START_AT_MOST_MS)
-  let drainTimer: NodeJS.Timeout | undefined
-
-  const hear: { [Kind in ToSupervisor['kind']]: (message: ToSupervisor & { kind: Kind }) => void } =
-    {
-      calls: (batch) => void options.onCalls(worker, batch).then(tell),
-      listening: ({ address }) => {
-        clearTimeout(startTimer)
-        if (state === 'starting') state = 'listening'
-        listeningSinceMs = performance.now()
-        listening.resolve(address)
-      },
-      failed: (message) => void (fault = message.fault),
-      store: ({ available }) => void (hasStore = available),
-      measured: ({ id, snapshot }) => {
-        latest = snapshot
-        if (id !== undefined) measuring.get(id)?.()
-      },
-    }
-  const end = (code: number | null, signal: NodeJS.Signals | null): void => {
-    if (state === 'ended') return
-    state = 'ended'
-    clearTimeout(startTimer)
-    clearTimeout(drainTimer)
-    relay.end()
-    for (const answered of measuring.values()) answered()
-    const ranMs = listeningSinceMs === undefined ? 0 : performance.now() - listeningSinceMs
-    const exit = { code, signal, ranMs, fault }
-    listening.reject(new WorkerFailed(number, exit))
-    ended.resolve(exit)
-  }
-  const relay = createLineRelay(options.onLines)
-  child.stderr?.setEncoding('utf8').on('data', relay.take)
-  child.on('message', (message) => {
-    const told = message as ToSupervisor
-    const listener = hear[told.kind] as (message: ToSupervisor) => void
-    listener(told)
-  })
-  // After its last line, unlike 'exit'.
-  child.on('close', end)
-  child.on('error', (error) => {
-    // Also told of a message that found nobody; only a process that never began has no pid.
-    if (child.pid !== undefined) return
-    fault = {
-      message: `worker ${number} cannot be started: ${error.message}`,
-      code: undefined,
-      isListener: false,
-    }
-    end(null, null)
-  })
-
-  let untaken = 0
-  let hasMissed = false
-  function tell(message: ToWorker): void {
-    // A worker that has gone is told nothing more; its end is seen on its own.
-    if (!child.connected) return
-    untaken++
-    child.send(message, () => {
-      untaken--
-      if (untaken > 0 || !hasMissed) return
-      hasMissed = false
-      tell({ kind: 'missed' })
+  constructor(options: WorkerProcessOptions) {
+    this.number = options.start.number
+    this.#options = options
+    this.#child = fork(options.entry, ['worker'], {
+      // The structured clone, as the configuration holds Maps.
+      serialization: 'advanced',
+      // The standard output is for what commands print.
+      stdio: ['ignore', 'ignore', 'pipe', 'ipc', options.listenFd],
     })
+    this.#outbox = new Outbox(this.#child)
+    this.#listening.promise.catch(() => undefined)
+    this.#killAfter(START_AT_MOST_MS)
+    const relay = createLineRelay(options.onLines)
+    this.#child.stderr?.setEncoding('utf8').on('data', relay.take)
+    this.#child.on('message', (message) => this.#hear(message as ToSupervisor))
+    // After its last line, unlike 'exit'.
+    this.#child.on('close', (code, signal) => {
+      relay.end()
+      this.#end(code, signal)
+    })
+    this.#child.on('error', ({ message }) => {
+      // Also told of a message that found nobody; only a process that never began has no pid.
+      if (this.#child.pid !== undefined) return
+      const cause = `worker ${this.number} cannot be started: ${message}`
+      this.#fault = { message: cause, code: undefined, isListener: false }
+      this.#end(null, null)
+    })
+    this.#outbox.tell(options.start)
   }
-  const worker: WorkerProcess = {
-    number,
-    pid: child.pid ?? 0,
-    get state() {
-      return state
-    },
-    get latest() {
-      return latest
-    },
-    get hasStore() {
-      return hasStore
-    },
-    listening: listening.promise,
-    ended: ended.promise,
-    measure: async () => {
-      if (!child.connected || untaken > UNTAKEN_MESSAGES) return latest
-      const id = ++lastId
-      const { promise, resolve } = Promise.withResolvers<void>()
-      const timer = setTimeout(resolve, MEASURE_AT_MOST_MS)
-      measuring.set(id, resolve)
-      tell({ kind: 'measure', id })
-      await promise
-      clearTimeout(timer)
-      measuring.delete(id)
-      return latest
-    },
-    notify: (message) => {
-      if (untaken > UNTAKEN_MESSAGES) hasMissed = true
-      else tell(message)
-    },
-    drain: ({ idleMs, timeoutMs }) => {
-      if (state === 'draining' || state === 'ended') return
-      state = 'draining'
-      drainTimer = setTimeout(kill, timeoutMs)
-      tell({ kind: 'drain', idleMs })
-    },
-    kill,
+
+  get pid(): number {
+    return this.#child.pid ?? 0
   }
-  tell(options.start)
-  return worker
+
+  get state(): 'starting' | 'listening' | 'draining' | 'ended' {
+    return this.#state
+  }
+
+  /** Whether the worker has Redis, or needs none. */
+  get hasStore(): boolean {
+    return this.#hasStore
+  }
+
+  /** Its last values. */
+  get latest(): MetricsSnapshot | undefined {
+    return this.#latest
+  }
+
+  /** Resolves once it takes requests; rejects with a WorkerFailed if it ends before or takes too long. */
+  get listening(): Promise<ListenAddress> {
+    return this.#listening.promise
+  }
+
+  /** Resolves when it has ended and its last line was passed on. */
+  get ended(): Promise<WorkerExit> {
+    return this.#ended.promise
+  }
+
+  /** Its latest values, fresh unless it does not answer in time; undefined if it never told any. */
+  async measure(): Promise<MetricsSnapshot | undefined> {
+    if (!this.#outbox.isOpen) return this.#latest
+    const id = ++this.#lastId
+    const { promise, resolve } = Promise.withResolvers<void>()
+    const timer = setTimeout(resolve, MEASURE_AT_MOST_MS)
+    this.#measuring.set(id, resolve)
+    this.#outbox.tell({ kind: 'measure', id })
+    await promise
+    clearTimeout(timer)
+    this.#measuring.delete(id)
+    return this.#latest
+  }
+
+  /** See Outbox. */
+  notify(message: ToWorker): void {
+    this.#outbox.notify(message)
+  }
+
+  /** Asks a worker that takes requests for a sign of life; the beats that have gone by without one since it was asked. */
+  beat(): number {
+    if (this.#state !== 'listening') return 0
+    if (this.#silentBeats === 0) this.#outbox.tell({ kind: 'beat' })
+    return this.#silentBeats++
+  }
+
+  /** The beats so far do not count. */
+  pardon(): void {
+    this.#silentBeats = Math.min(this.#silentBeats, 1)
+  }
+
+  /** Asks it to end; kills it if it has not within timeoutMs. */
+  drain({ idleMs, timeoutMs }: { readonly idleMs: number; readonly timeoutMs: number }): void {
+    if (this.#state === 'draining' || this.#state === 'ended') return
+    this.#state = 'draining'
+    this.#killAfter(timeoutMs)
+    this.#outbox.tell({ kind: 'drain', idleMs })
+  }
+
+  kill(): void {
+    this.#child.kill('SIGKILL')
+  }
+
+  #killAfter(delayMs: number): void {
+    clearTimeout(this.#deadline)
+    this.#deadline = setTimeout(() => this.kill(), delayMs)
+  }
+
+  #hear(message: ToSupervisor): void {
+    this.#silentBeats = 0
+    switch (message.kind) {
+      case 'calls':
+        return void this.#options
+          .onCalls(this, message)
+          .then((answers) => this.#outbox.tell(answers))
+      case 'listening':
+        this.#listeningSinceMs = performance.now()
+        this.#listening.resolve(message.address)
+        if (this.#state !== 'starting') return
+        this.#state = 'listening'
+        return clearTimeout(this.#deadline)
+      case 'failed':
+        return void (this.#fault = message.fault)
+      case 'store':
+        return void (this.#hasStore = message.available)
+      case 'measured':
+        this.#latest = message.snapshot
+        if (message.id !== undefined) this.#measuring.get(message.id)?.()
+        return
+      case 'alive':
+    }
+  }
+
+  #end(code: number | null, signal: NodeJS.Signals | null): void {
+    if (this.#state === 'ended') return
+    this.#state = 'ended'
+    clearTimeout(this.#deadline)
+    for (const answered of this.#measuring.values()) answered()
+    const sinceMs = this.#listeningSinceMs
+    const ranMs = sinceMs === undefined ? 0 : performance.now() - sinceMs
+    const exit = { code, signal, ranMs, fault: this.#fault }
+    this.#listening.reject(new WorkerFailed(this.number, exit))
+    this.#ended.resolve(exit)
+  }
 }

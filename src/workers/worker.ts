@@ -90,6 +90,7 @@ export function createWorker(channel: SupervisorChannel): Worker {
   channel.onMessage((message) => {
     if (message.kind === 'start') void begin(message)
     else if (message.kind === 'drain') void drain(message)
+    else if (message.kind === 'beat') void channel.send({ kind: 'alive' })
     else parts?.hear(message)
   })
   channel.onGone(() => {

@@ -63,14 +63,19 @@ export async function gatewayProcess(
   file: string,
   { env = {}, waitForStore = true }: { env?: Record<string, string>; waitForStore?: boolean } = {},
 ): Promise<GatewayProcess> {
-  const started = tollgate(['start', '--config', file], { env })
-  const origin = new URL(await started.listening('tollgate')).origin
-  const adminOrigin = await started.listening('admin')
+  const gateway = await withOrigins(tollgate(['start', '--config', file], { env }))
   if (waitForStore)
     await eventually('the store is in use', async () => {
-      const page = await (await fetch(`${adminOrigin}/readyz`)).text()
+      const page = await (await fetch(`${gateway.adminOrigin}/readyz`)).text()
       return page.includes('"available"') || page.includes('"embedded"')
     })
+  return gateway
+}
+
+/** Waits until both listeners of a gateway are up. */
+export async function withOrigins(started: TollgateProcess): Promise<GatewayProcess> {
+  const origin = new URL(await started.listening('tollgate')).origin
+  const adminOrigin = await started.listening('admin')
   return {
     ...started,
     origin,

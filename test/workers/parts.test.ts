@@ -12,7 +12,7 @@ import { afterCrash, noCrashes, restartDelayMs } from '../../src/workers/back-of
 import { createLineRelay } from '../../src/workers/line-relay.ts'
 import { openListenSockets } from '../../src/listeners/bound-sockets.ts'
 import { createRetiredCounters } from '../../src/workers/retired-counters.ts'
-import { startWorker } from '../../src/workers/worker-process.ts'
+import { WorkerProcess } from '../../src/workers/worker-process.ts'
 import { temporaryFile } from '../support/processes.ts'
 
 describe('the wait before a worker is started again', () => {
@@ -159,7 +159,7 @@ describe('a worker that does not take its messages', () => {
     const config = parseConfigText('server: { workers: 2 }', { file: 'F', env: {} })
     const sockets = await openListenSockets({ host: '127.0.0.1', port: 0 })
     const socket = sockets.open()
-    const worker = startWorker({
+    const worker = new WorkerProcess({
       entry,
       start: { kind: 'start', number: 1, version: '1', config, takenAtMs: 1 },
       listenFd: socket.fd,

@@ -1,0 +1,132 @@
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, describe, expect, it } from 'vitest'
+import { watchWorkers } from '../../src/workers/watchdog.ts'
+import { temporaryFile } from '../support/processes.ts'
+import {
+  configFile,
+  endAll,
+  eventually,
+  rawBackend,
+  tollgate,
+  withOrigins,
+  type GatewayProcess,
+} from '../process/gateways.ts'
+import { codes, metricPage, startLoad, workerBlocks, workerPids } from './workers.ts'
+
+afterAll(endAll)
+
+const wide = { id: 'wide', keys: ['tg_wide'], perMinute: 1_000_000, perDay: 1_000_000 }
+const sources = join(import.meta.dirname, '..', '..', 'src')
+
+/** A gateway of two workers whose watchdog has shorter bounds than `tollgate start` gives it. */
+async function watched(upstream: string): Promise<GatewayProcess> {
+  const file = configFile(upstream, workerBlocks(2, [wide]))
+  const main = temporaryFile(
+    'main.mjs',
+    `import { loadConfig } from '${sources}/config/load.ts'
+    import { createSupervisor } from '${sources}/workers/supervisor.ts'
+    const supervisor = createSupervisor(loadConfig('${file}', process.env), {
+      version: '1',
+      entry: '${sources}/main.ts',
+      watchdog: { everyMs: 200, silentBeats: 5 },
+    })
+    const { listen, admin } = await supervisor.listen()
+    console.log('tollgate listening on http://127.0.0.1:' + listen.port)
+    console.log('admin listening on http://127.0.0.1:' + admin.port)`,
+  )
+  return withOrigins(tollgate([], { main }))
+}
+const pidOf = (gateway: GatewayProcess, number: number): number =>
+  workerPids(gateway).get(number) ?? 0
+
+describe('a worker whose event loop hangs', () => {
+  it('is killed and started again, while the others serve', async () => {
+    const backend = await rawBackend()
+    const gateway = await watched(backend.url)
+    const pid = pidOf(gateway, 1)
+    const other = pidOf(gateway, 2)
+    // Kept-alive connections, so that callers stay with the worker they have.
+    const load = startLoad(gateway.origin, { key: 'tg_wide', callers: 0, keepAlive: 6 })
+    await eventually('load', () => load.answers.length > 100)
+    process.kill(pid, 'SIGSTOP')
+    await eventually('the finding', () => gateway.logged('workerHung').length === 1)
+    expect(gateway.logged('workerHung')).toMatchObject([
+      { level: 'error', worker: 1, pid, silentMs: 1_000 },
+    ])
+    await eventually('worker 1 again', () => pidOf(gateway, 1) !== pid)
+    expect(gateway.logged('workerCrashed')).toMatchObject([
+      { worker: 1, pid, cause: 'signal SIGKILL' },
+    ])
+    const answered = load.answers.length
+    await eventually('more answers', () => load.answers.length > answered + 100)
+    await load.stop()
+    // One request of each caller of that worker, at most.
+    expect(load.errors.length).toBeLessThanOrEqual(6)
+    expect(Object.keys(codes(load.answers))).toEqual(['200'])
+    const page = await metricPage(gateway)
+    expect(page.get('tollgate_worker_restarts_total')).toBe(1)
+    expect(page.get('tollgate_workers')).toBe(2)
+    expect(pidOf(gateway, 2)).toBe(other)
+    expect(gateway.logged('workerHung')).toHaveLength(1)
+  }, 60_000)
+
+  it('is no worker that stood still together with its supervisor, or answers again in time', async () => {
+    const gateway = await watched('http://127.0.0.1:1')
+    const before = workerPids(gateway)
+    const all = [gateway.pid, ...before.values()]
+    for (const pid of all) process.kill(pid, 'SIGSTOP')
+    await sleep(2_500)
+    for (const pid of all) process.kill(pid, 'SIGCONT')
+    await sleep(500)
+    process.kill(pidOf(gateway, 1), 'SIGSTOP')
+    await sleep(400)
+    process.kill(pidOf(gateway, 1), 'SIGCONT')
+    await sleep(2_000)
+    expect(gateway.logged('workerHung')).toEqual([])
+    expect(workerPids(gateway)).toEqual(before)
+    const page = await metricPage(gateway)
+    expect(page.get('tollgate_worker_restarts_total')).toBe(0)
+  }, 30_000)
+})
+
+describe('the watchdog', () => {
+  /** Answers to no beat. */
+  class Silent {
+    beats = 0
+    beat = (): number => this.beats++
+    pardon = (): void => void (this.beats = Math.min(this.beats, 1))
+  }
+
+  it('tells once of a worker that is silent for so many beats', async () => {
+    const silent = new Silent()
+    const hung: Silent[] = []
+    const stop = watchWorkers(
+      { everyMs: 20, silentBeats: 5 },
+      () => [silent],
+      (worker) => hung.push(worker),
+    )
+    await expect.poll(() => silent.beats, { timeout: 10_000 }).toBeGreaterThan(10)
+    stop()
+    expect(hung).toEqual([silent])
+  })
+
+  it('tells of nobody while it is late itself', async () => {
+    const silent = new Silent()
+    const hung: Silent[] = []
+    let beats = 0
+    const stop = watchWorkers(
+      { everyMs: 20, silentBeats: 5 },
+      () => {
+        beats++
+        // Holds up the event loop beyond the next beat.
+        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 60)
+        return [silent]
+      },
+      (worker) => hung.push(worker),
+    )
+    await expect.poll(() => beats, { timeout: 10_000 }).toBeGreaterThan(15)
+    stop()
+    expect(hung).toEqual([])
+  })
+})
