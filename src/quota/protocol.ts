@@ -2,9 +2,9 @@
 import type { Limits } from '../config/config.ts'
 import type { QuotaView } from '../rules/quota-headers.ts'
 
-/** What one process holds of one window: absolute and cumulative within that window. */
+/** What one process states that it holds of one window: absolute and cumulative within that window. */
 export interface Hold {
-  /** Which window: floor(store time / window length). -1: none yet. */
+  /** Which window: floor(store time / window length). A process that holds nothing may name any that has ended. */
   readonly index: number
   /** Tokens the process has spent in that window. */
   readonly used: number
@@ -22,7 +22,7 @@ export interface TakeRequest {
   readonly limits: Limits
   readonly minute: Hold
   readonly day: Hold
-  /** Tokens that waiting requests will spend on arrival; 0 only states (and so gives back) the hold. */
+  /** Tokens that waiting requests will spend on arrival; 0 only states the hold, and so returns what is no longer in it. */
   readonly need: number
   /** Tokens wished in all, at least `need`. */
   readonly want: number
@@ -54,13 +54,16 @@ export interface TakeReply {
   /** Processes that took part in this or the previous minute, at least 1. */
   readonly activeProcesses: number
   /**
-   * All processes were asked to state what they hold of this client, and to give back what they do not need at once: others
-   * hold what the caller waits for, or the authority knows nothing of this client yet.
+   * All processes were asked to state what they hold of this client, and to return what they do not need at once: others hold
+   * what the caller waits for, or the authority knows nothing of this client yet.
    */
   readonly reclaim: boolean
 }
 
-/** isUnknown: the authority knew nothing of the client although it may have, so all use is to be stated; else only what is in hand or was not stated yet. */
+/**
+ * Others wait for tokens of the client: what is not needed at once is to be returned. isUnknown: the authority knew nothing of
+ * the client although it may have, so that its use is to be stated again, too.
+ */
 export type ReclaimListener = (client: string, isUnknown?: boolean) => void
 
 /** Owner of the counters. A thrown or rejected call means the store is away, never that quota is used up. */
@@ -69,7 +72,7 @@ export interface Authority {
   take(request: TakeRequest): TakeReply | Promise<TakeReply>
   /** Calls the listener each time the authority can be reached again; it may have lost its data meanwhile. */
   onReturn?(listener: () => void): void
-  /** Calls the listener with each client whose holds the authority asks for; see TakeReply.reclaim. Notices may be lost or repeated. */
+  /** Calls the listener with each client whose tokens the authority reclaims; see TakeReply.reclaim. Notices may be lost or repeated. */
   onReclaim?(listener: ReclaimListener): void
   close(): Promise<void>
 }
@@ -112,8 +115,8 @@ export interface Lessee {
   take(client: string, limits: Limits): QuotaDecision | Promise<QuotaDecision>
   /** Where the client stands, charging nothing; undefined while the store is away. */
   peek(client: string, limits: Limits): QuotaView | undefined | Promise<QuotaView | undefined>
-  /** Returns the charge of a request that never reached a backend, if its windows still run. */
-  refund(client: string, decision: QuotaDecision & { kind: 'admitted' }): void
-  /** Gives back everything held; takes at most two seconds. */
+  /** Takes back the charge of a request that never reached a backend, in those of its windows that still run. */
+  refund(client: string, admission: Admission): void
+  /** Returns everything held; takes at most two seconds. */
   drain(): Promise<void>
 }

@@ -1,7 +1,7 @@
 /** Authorities whose time is set by the test: the embedded one, and the Redis one with the script's TIME line replaced. */
 import type { RedisStore, ScriptCall } from '../../src/redis/store.ts'
 import { createMemoryAuthority } from '../../src/quota/authorities/memory.ts'
-import { createRedisAuthority, takeScriptText } from '../../src/quota/authorities/redis.ts'
+import { createRedisAuthority } from '../../src/quota/authorities/redis.ts'
 import type { QuotaObserver } from '../../src/quota/observer.ts'
 import type { Authority } from '../../src/quota/protocol.ts'
 
@@ -23,14 +23,16 @@ export function controlledRedisAuthority(
   store: RedisStore,
   { time, prefix, observe }: { time: Time; prefix: string; observe?: QuotaObserver },
 ): Authority {
-  if (!takeScriptText.includes(TIME_LINE)) throw new Error(`take.lua has no line ${TIME_LINE}`)
   const controlled: RedisStore = {
     client: store.client,
     get available() {
       return store.available
     },
     script: (definition) => {
-      const script = store.script(definition)
+      const { text } = definition
+      if (!text.includes(TIME_LINE)) throw new Error(`take.lua has no line ${TIME_LINE}`)
+      const timed = text.replace(TIME_LINE, 'local time = { ARGV[14], ARGV[15] }')
+      const script = store.script({ ...definition, text: timed })
       return {
         run: ({ keys, args }: ScriptCall) => {
           const seconds = Math.floor(time.ms / 1000)
@@ -50,7 +52,6 @@ export function controlledRedisAuthority(
   return createRedisAuthority({
     store: controlled,
     prefix,
-    scriptText: takeScriptText.replace(TIME_LINE, 'local time = { ARGV[14], ARGV[15] }'),
     ...(observe === undefined ? {} : { observe }),
   })
 }

@@ -4,12 +4,12 @@ import { createMemoryAuthority, type MemoryAuthority } from './memory.ts'
 import { firstKeptDay } from '../journal/kept-counters.ts'
 import { systemTimers, type Timers } from '../timers.ts'
 import { createUnsavedClients } from '../journal/unsaved-clients.ts'
-import { startWriteBehind } from '../journal/write-behind.ts'
+import { WriteBehind } from '../journal/write-behind.ts'
 
 /**
  * file: store.file; undefined keeps nothing over a restart.
  * clock.epochMs: Unix time in ms.
- * onDamaged: told the new name of a damaged file that was set aside.
+ * onDamaged: called with the new name of a damaged file that was set aside.
  * onFault: counters can no longer be kept; counting goes on in memory, and writing is tried again until onRecovered.
  * A crash forgets what was admitted in the last second; close() keeps everything.
  * Throws an Error with file, fault and remedy when the file cannot be opened.
@@ -37,7 +37,7 @@ export function openEmbeddedAuthority({
   const unsaved = createUnsavedClients()
   const restored = journal.load(firstKeptDay(clock.epochMs()))
   const authority = createMemoryAuthority({ clock, restored, unsaved, ...bound })
-  const writing = startWriteBehind({ journal, unsaved, clock, timers, onFault, onRecovered })
+  const writing = new WriteBehind({ journal, unsaved, clock, timers, onFault, onRecovered })
   return {
     take: authority.take,
     get size() {

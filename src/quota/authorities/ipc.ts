@@ -29,15 +29,15 @@ export function createIpcAuthority({
     take: (request) => {
       if (!calls.available) throw away
       const sentMs = performance.now()
-      const told = (outcome: 'ok' | 'timeout' | 'error'): void =>
+      const ended = (outcome: 'ok' | 'timeout' | 'error'): void =>
         observe?.storeCall(outcome, (performance.now() - sentMs) / 1000)
       return calls.call('take', request).then(
         (reply) => {
-          told('ok')
+          ended('ok')
           return reply
         },
         (fault: unknown) => {
-          told(fault instanceof StoreUnavailable ? fault.reason : 'error')
+          ended(fault instanceof StoreUnavailable ? fault.reason : 'error')
           throw fault
         },
       )

@@ -1,7 +1,7 @@
 /** The embedded authority: the counters of all clients in this process, answered at once. */
 import { firstKeptDay, restoredState, type KeptCounters } from '../journal/kept-counters.ts'
 import type { Authority, TakeReply, TakeRequest } from '../protocol.ts'
-import { createRecencyTable } from '../lessee/recency-table.ts'
+import { createRecencyTable } from '../recency-table.ts'
 import { emptyClientState, transition } from './transition.ts'
 import type { CountedClient, UnsavedClients } from '../journal/unsaved-clients.ts'
 
@@ -17,7 +17,7 @@ const SWEEP_EVERY_MS = 600_000
  * clock.epochMs: Unix time in ms; decides the windows.
  * maxClients: when more are counted, the counters of those not seen lately are dropped.
  * restored: what an earlier boot had handed out. Its processes are gone, so all of it counts as spent.
- * unsaved: told of every change, for whoever keeps the counters over a restart.
+ * unsaved: notes every change, for whoever keeps the counters over a restart.
  */
 export function createMemoryAuthority({
   clock,

@@ -8,8 +8,8 @@ import type { Authority, TakeReply, TakeRequest, TakeStatus } from '../protocol.
 const statuses: readonly TakeStatus[] = ['granted', 'short', 'stale', 'lost']
 const REPLY_LENGTH = 12
 
-/** Text of the script; it reads the time from the server alone. */
-export const takeScriptText = readFileSync(new URL('./take.lua', import.meta.url), 'utf8')
+/** It reads the time from the server alone. */
+const takeScript = readFileSync(new URL('./take.lua', import.meta.url), 'utf8')
 
 /**
  * store: stays the caller's; close() leaves it open.
@@ -20,14 +20,12 @@ export function createRedisAuthority({
   store,
   prefix,
   observe,
-  scriptText = takeScriptText,
 }: {
   store: RedisStore
   prefix: string
   observe?: Pick<QuotaObserver, 'storeCall'>
-  scriptText?: string
 }): Authority {
-  const script = store.script({ name: 'tollgateTake', text: scriptText, keyCount: 1 })
+  const script = store.script({ name: 'tollgateTake', text: takeScript, keyCount: 1 })
   // Thrown for every request of an outage: made once, since a stack trace costs more than the decision.
   const away = new StoreUnavailable('error')
   const channel = `${prefix}:q:reclaim`
@@ -37,18 +35,18 @@ export function createRedisAuthority({
     take: (request) => {
       if (!store.available) throw away
       const sentMs = performance.now()
-      const told = (outcome: 'ok' | 'timeout' | 'error'): void =>
+      const ended = (outcome: 'ok' | 'timeout' | 'error'): void =>
         observe?.storeCall(outcome, (performance.now() - sentMs) / 1000)
       return script
         .run({ keys: [quotaKey(prefix, request.client)], args: [...scriptArgs(request), channel] })
         .then(
           (reply) => {
             const parsed = parseReply(reply)
-            told('ok')
+            ended('ok')
             return parsed
           },
           (fault: unknown) => {
-            told(fault instanceof StoreUnavailable ? fault.reason : 'error')
+            ended(fault instanceof StoreUnavailable ? fault.reason : 'error')
             throw fault
           },
         )

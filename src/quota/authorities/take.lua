@@ -3,7 +3,7 @@
 -- KEYS[1]  the client's hash
 -- ARGV     1 process  2 sequence  3 limit per minute  4 limit per day
 --          5 minute index  6 used  7 held   8 day index  9 used  10 held   (as the caller states them)
---          11 need  12 want  13 channel on which all processes are asked for their holds
+--          11 need  12 want  13 channel on which tokens of this client are reclaimed from all processes
 -- reply    status (0 granted, 1 short, 2 stale, 3 lost), now in ms rounded up,
 --          minute index, held, taken, used, day index, held, taken, used, active processes, reclaim (0 or 1)
 local time = redis.call('TIME')
@@ -24,14 +24,16 @@ local function text(number)
   return string.format('%.0f', number)
 end
 
+-- `now` decides the windows; `replyNow` is never early, so that a deadline computed from it is never late.
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-local toldNow = tonumber(time[1]) * 1000 + math.ceil(tonumber(time[2]) / 1000)
+local replyNow = tonumber(time[1]) * 1000 + math.ceil(tonumber(time[2]) / 1000)
 local processField = 'process:' .. ARGV[1]
 local sequence = tonumber(ARGV[2])
 local need, want = tonumber(ARGV[11]), tonumber(ARGV[12])
 
 local fields = redis.call('HMGET', KEYS[1], 'minute', 'minuteTaken', 'minuteUsed', 'activeNow',
   'activeBefore', 'day', 'dayTaken', 'dayUsed', 'learningUntil', processField)
+-- -1 stands for a missing field, since math.max needs a number.
 local lastMinute, lastDay = stored(fields[1], -1), stored(fields[6], -1)
 local isUnknown = lastDay == -1
 if isUnknown then lastMinute = -1 end
@@ -53,7 +55,7 @@ if isSameDay then
 end
 
 -- sequence:status:minute:held:used:day held:day used
-local lastSequence, lastStatus, tookPart = -1, STALE, false
+local lastSequence, lastStatus, tookPart = -1, STALE, false -- -1: below every sequence number
 local oldMinuteHeld, oldMinuteUsed, oldDayHeld, oldDayUsed = 0, 0, 0, 0
 if isSameDay and fields[10] then
   local part = { string.match(fields[10], '^(%d+):(%d):(%d+):(%d+):(%d+):(%d+):(%d+)$') }
@@ -70,7 +72,7 @@ end
 if sequence <= lastSequence then
   local status = STALE
   if sequence == lastSequence then status = lastStatus end
-  return { status, toldNow, minute, oldMinuteHeld, minuteTaken, minuteUsed,
+  return { status, replyNow, minute, oldMinuteHeld, minuteTaken, minuteUsed,
     day, oldDayHeld, dayTaken, dayUsed, math.max(activeNow, activeBefore, 1), 0 }
 end
 if not tookPart then activeNow = activeNow + 1 end
@@ -139,5 +141,5 @@ if isUnknown or (status == SHORT and (
   -- A user who may not publish loses nothing but the notice.
   redis.pcall('PUBLISH', ARGV[13], (isUnknown and 'unknown ' or 'short ') .. KEYS[1])
 end
-return { status, toldNow, minute, heldInMinute, minuteTaken, minuteUsed,
+return { status, replyNow, minute, heldInMinute, minuteTaken, minuteUsed,
   day, heldInDay, dayTaken, dayUsed, active, reclaim }

@@ -1,4 +1,5 @@
 /** The counters of one client and the one change they know: `take`. take.lua is this file's twin; a differential test holds them together. */
+import type { Limits } from '../../config/config.ts'
 import {
   DAY_MS,
   MINUTE_MS,
@@ -8,7 +9,7 @@ import {
   type TakeStatus,
 } from '../protocol.ts'
 
-/** What one process was last known to hold. */
+/** What one process was last known to hold, and how its latest call was answered. */
 interface ProcessRecord {
   readonly sequence: number
   readonly status: TakeStatus
@@ -19,8 +20,10 @@ interface ProcessRecord {
   readonly dayUsed: number
 }
 
-/** Everything the authority knows of one client. */
+/** Everything the authority knows of one client. Written by `transition` alone. */
 export interface ClientState {
+  /** false: nothing is known of this client, and the counters and indexes below mean nothing. */
+  isKnown: boolean
   minuteIndex: number
   minuteTaken: number
   minuteUsed: number
@@ -28,7 +31,6 @@ export interface ClientState {
   activeNow: number
   /** Processes that took part in the minute before. */
   activeBefore: number
-  /** -1: nothing is known of this client. */
   dayIndex: number
   dayTaken: number
   dayUsed: number
@@ -43,12 +45,13 @@ export const EXPIRY_AFTER_DAY_MS = 3_600_000
 
 export function emptyClientState(): ClientState {
   return {
-    minuteIndex: -1,
+    isKnown: false,
+    minuteIndex: 0,
     minuteTaken: 0,
     minuteUsed: 0,
     activeNow: 0,
     activeBefore: 0,
-    dayIndex: -1,
+    dayIndex: 0,
     dayTaken: 0,
     dayUsed: 0,
     learningUntilMs: 0,
@@ -61,7 +64,7 @@ export function emptyClientState(): ClientState {
  * nowMs is the authority's own clock in ms and may have a fraction.
  */
 export function transition(state: ClientState, request: TakeRequest, nowMs: number): TakeReply {
-  const isUnknown = state.dayIndex === -1
+  const isUnknown = !state.isKnown
   const now = rolledOver(state, Math.floor(nowMs))
   const record = now.isSameDay ? state.processes.get(request.process) : undefined
   const tookPart = record?.minuteIndex === now.minuteIndex
@@ -114,24 +117,12 @@ export function transition(state: ClientState, request: TakeRequest, nowMs: numb
     dayUsed: day.used + spent,
   })
   commit(state, now)
-  const isShortOf = (limit: number, total: { taken: number; used: number }, own: number): boolean =>
-    total.taken >= limit && total.taken - total.used > own
-  const othersHoldTokens =
-    isShortOf(
-      request.limits.perMinute,
-      { taken: now.minuteTaken, used: now.minuteUsed },
-      held.minute - minute.used - spent,
-    ) ||
-    isShortOf(
-      request.limits.perDay,
-      { taken: now.dayTaken, used: now.dayUsed },
-      held.day - day.used - spent,
-    )
-  const reclaim = isUnknown || (status === 'short' && othersHoldTokens)
+  const unspent = { minute: held.minute - minute.used - spent, day: held.day - day.used - spent }
+  const reclaim = isUnknown || (status === 'short' && othersHold(now, request.limits, unspent))
   return reply(now, { status, nowMs, held, reclaim })
 }
 
-type Counters = Omit<ClientState, 'processes'> & { isSameDay: boolean }
+type Counters = Omit<ClientState, 'processes' | 'isKnown'> & { isSameDay: boolean }
 
 /** The counters as they stand at this moment: what belongs to a window that has ended is forgotten. */
 function rolledOver(state: ClientState, nowMs: number): Counters {
@@ -156,6 +147,7 @@ function rolledOver(state: ClientState, nowMs: number): Counters {
 }
 
 function commit(state: ClientState, counters: Counters): void {
+  state.isKnown = true
   state.minuteIndex = counters.minuteIndex
   state.minuteTaken = counters.minuteTaken
   state.minuteUsed = counters.minuteUsed
@@ -169,7 +161,12 @@ function commit(state: ClientState, counters: Counters): void {
 
 function reply(
   counters: Counters,
-  told: {
+  {
+    status,
+    nowMs,
+    held,
+    reclaim,
+  }: {
     status: TakeStatus
     nowMs: number
     held: { minute: number; day: number }
@@ -178,13 +175,25 @@ function reply(
 ): TakeReply {
   const { minuteIndex, minuteTaken, minuteUsed, dayIndex, dayTaken, dayUsed } = counters
   return {
-    status: told.status,
-    nowMs: Math.ceil(told.nowMs),
-    minute: { index: minuteIndex, held: told.held.minute, taken: minuteTaken, used: minuteUsed },
-    day: { index: dayIndex, held: told.held.day, taken: dayTaken, used: dayUsed },
+    status,
+    nowMs: Math.ceil(nowMs),
+    minute: { index: minuteIndex, held: held.minute, taken: minuteTaken, used: minuteUsed },
+    day: { index: dayIndex, held: held.day, taken: dayTaken, used: dayUsed },
     activeProcesses: activeProcesses(counters),
-    reclaim: told.reclaim,
+    reclaim,
   }
+}
+
+/** Whether a window is used up while other processes hold tokens of it that they have not spent. unspent: the caller's own. */
+function othersHold(
+  now: Counters,
+  limits: Limits,
+  unspent: { minute: number; day: number },
+): boolean {
+  return (
+    (now.minuteTaken >= limits.perMinute && now.minuteTaken - now.minuteUsed > unspent.minute) ||
+    (now.dayTaken >= limits.perDay && now.dayTaken - now.dayUsed > unspent.day)
+  )
 }
 
 function activeProcesses({ activeNow, activeBefore }: Counters): number {

@@ -27,6 +27,7 @@ export function restoredState(kept: KeptCounters): ClientState {
   const { minuteIndex, minuteTaken, dayIndex, dayTaken } = kept
   return {
     ...emptyClientState(),
+    isKnown: true,
     minuteIndex,
     minuteTaken,
     minuteUsed: minuteTaken,

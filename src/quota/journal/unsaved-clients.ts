@@ -4,10 +4,11 @@ import type { ClientState } from '../authorities/transition.ts'
 /** A client of the embedded authority. */
 export interface CountedClient {
   readonly id: string
+  /** Written by `transition` alone. */
   readonly state: ClientState
-  /** It waits in the queue; a second change need not queue it again. */
+  /** It waits in the queue; a second change need not queue it again. Written here alone. */
   isUnsaved: boolean
-  /** No longer counted here, so that nothing of it is to be written. */
+  /** No longer counted, so that nothing of it is to be written. Written here alone. */
   isDropped: boolean
 }
 

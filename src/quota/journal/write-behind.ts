@@ -9,38 +9,75 @@ const SAVE_EVERY_MS = 800
 /** A batch is made ready in well under a millisecond; other work goes on while the journal writes it. */
 const BATCH_CLIENTS = 1_000
 
-/**
- * Begins at once, by removing the days that have ended.
- * onFault: told once when counters can no longer be kept; counting goes on in memory, and writing is tried again each time.
- * onRecovered: told once when everything is kept again.
- * The result's close() writes what is left and closes the journal. Never rejects.
- */
-export function startWriteBehind({
-  journal,
-  unsaved,
-  clock,
-  timers,
-  onFault,
-  onRecovered,
-}: {
-  journal: QuotaJournal
-  unsaved: UnsavedClients
-  clock: { epochMs(): number }
-  timers: Pick<Timers, 'every'>
-  onFault: (error: unknown) => void
-  onRecovered: () => void
-}): { close(): Promise<void> } {
-  let isFaulty = false
-  let removedDaysBefore = -1
-  let running: Promise<void> | undefined
+export interface WriteBehindOptions {
+  readonly journal: QuotaJournal
+  readonly unsaved: UnsavedClients
+  readonly clock: { epochMs(): number }
+  readonly timers: Pick<Timers, 'every'>
+  /** Called once when counters can no longer be kept; counting goes on in memory, and writing is tried again each time. */
+  readonly onFault: (error: unknown) => void
+  /** Called once when everything is kept again. */
+  readonly onRecovered: () => void
+}
 
-  const removeEndedDays = async (): Promise<void> => {
-    const dayIndex = firstKeptDay(clock.epochMs())
-    if (dayIndex <= removedDaysBefore) return
-    await journal.removeDaysBefore(dayIndex)
-    removedDaysBefore = dayIndex
+/** Begins at once, by removing the days that have ended. */
+export class WriteBehind {
+  readonly #options: WriteBehindOptions
+  readonly #stop: () => void
+  #isFaulty = false
+  /** undefined: no ended day was removed yet. */
+  #removedDaysBefore: number | undefined
+  /** The round under way; never rejects. */
+  #running: Promise<void> | undefined
+  #closed: Promise<void> | undefined
+
+  constructor(options: WriteBehindOptions) {
+    this.#options = options
+    this.#stop = options.timers.every(SAVE_EVERY_MS, () => void this.#save())
+    void this.#save()
   }
-  const removeDropped = async (): Promise<void> => {
+
+  /** Writes what is left and closes the journal. Never rejects. */
+  close(): Promise<void> {
+    this.#closed ??= this.#end()
+    return this.#closed
+  }
+
+  async #end(): Promise<void> {
+    this.#stop()
+    await this.#running
+    await this.#save()
+    await this.#options.journal.close()
+  }
+
+  #save(): Promise<void> {
+    this.#running ??= this.#round()
+      .catch((error: unknown) => this.#failed(error))
+      .finally(() => {
+        this.#running = undefined
+      })
+    return this.#running
+  }
+
+  async #round(): Promise<void> {
+    // Clients that change from here on join the end of the queue, for the next round: one that is dropped and comes back
+    // meanwhile must not be written before its former self is removed.
+    const due = this.#options.unsaved.size
+    await this.#removeEndedDays()
+    await this.#removeDropped()
+    await this.#saveChanged(due)
+  }
+
+  async #removeEndedDays(): Promise<void> {
+    const { clock, journal } = this.#options
+    const dayIndex = firstKeptDay(clock.epochMs())
+    if (this.#removedDaysBefore !== undefined && dayIndex <= this.#removedDaysBefore) return
+    await journal.removeDaysBefore(dayIndex)
+    this.#removedDaysBefore = dayIndex
+  }
+
+  async #removeDropped(): Promise<void> {
+    const { unsaved, journal } = this.#options
     for (;;) {
       const ids = unsaved.nextDropped(BATCH_CLIENTS)
       if (ids.length === 0) return
@@ -50,7 +87,9 @@ export function startWriteBehind({
       })
     }
   }
-  const saveChanged = async (count: number): Promise<void> => {
+
+  async #saveChanged(count: number): Promise<void> {
+    const { unsaved, journal } = this.#options
     for (let left = count; left > 0; left -= BATCH_CLIENTS) {
       const clients = unsaved.next(Math.min(left, BATCH_CLIENTS))
       const counters = clients.map(({ id, state }) => keptCounters(id, state))
@@ -58,42 +97,17 @@ export function startWriteBehind({
         unsaved.putBack(clients)
         throw error
       })
-      recovered()
+      this.#recovered()
     }
   }
-  const recovered = (): void => {
-    if (isFaulty) onRecovered()
-    isFaulty = false
-  }
-  const faulty = (error: unknown): void => {
-    if (!isFaulty) onFault(error)
-    isFaulty = true
-  }
-  const round = async (): Promise<void> => {
-    // Clients that change from here on join the end of the queue, for the next round: one that is dropped and comes back
-    // meanwhile must not be written before its former self is removed.
-    const due = unsaved.size
-    await removeEndedDays()
-    await removeDropped()
-    await saveChanged(due)
-  }
-  const save = (): Promise<void> => {
-    running ??= round()
-      .catch(faulty)
-      .finally(() => {
-        running = undefined
-      })
-    return running
+
+  #failed(error: unknown): void {
+    if (!this.#isFaulty) this.#options.onFault(error)
+    this.#isFaulty = true
   }
 
-  const stop = timers.every(SAVE_EVERY_MS, () => void save())
-  void save()
-  const end = async (): Promise<void> => {
-    stop()
-    await running
-    await save()
-    await journal.close()
+  #recovered(): void {
+    if (this.#isFaulty) this.#options.onRecovered()
+    this.#isFaulty = false
   }
-  let ended: Promise<void> | undefined
-  return { close: () => (ended ??= end()) }
 }

@@ -1,7 +1,10 @@
-/** How fast a client asks on this process, and so how many tokens are worth holding ahead; pure but for the pace it is given. */
+/** How fast a client asks on this process, and so how many tokens are worth holding ahead of need. Time is an argument. */
 import type { Limits } from '../../config/config.ts'
 
-/** Requests per ms of one client, as measured from call to call. Times are on this process's monotonic clock, in ms. */
+/**
+ * Requests per ms of one client, as measured from call to call. Times are on this process's monotonic clock, in ms.
+ * measurePace writes all fields; lessee.ts counts requests in `seen`.
+ */
 export interface Pace {
   perMs: number
   /** Requests since measuredMs, refused ones included: they show what could be spent. */
@@ -17,6 +20,9 @@ const MOST_OF_A_MINUTE = 1 / 16
 /** A measurement of this length counts as much as all before it together. */
 const MEMORY_MS = 3_000
 const SHORTEST_MEASUREMENT_MS = 20
+/** At a reclaim: a client idle for longer keeps nothing, another what it spends in KEEP_FOR_MS. */
+const KEEP_NOTHING_AFTER_MS = 1_000
+const KEEP_FOR_MS = 100
 
 export function createPace(nowMs: number): Pace {
   return { perMs: 0, seen: 0, measuredMs: nowMs, measurements: 0 }
@@ -45,18 +51,15 @@ export function leaseSize(
 }
 
 /**
- * The next call begins with so many tokens in hand or fewer, so that its answer is there before they are spent; -1: no
+ * The next call begins with so many tokens in hand or fewer, so that its reply is there before they are spent; undefined: no
  * sooner than one is needed, as a client so slow loses nothing by waiting, and would hold a lease that it may never use.
  */
-export function prefetchLevel(pace: Pace, inHand: number, callMs: number): number {
+export function prefetchLevel(pace: Pace, inHand: number, callMs: number): number | undefined {
   const spentMeanwhile = Math.round(pace.perMs * 3 * callMs)
-  return spentMeanwhile === 0 ? -1 : Math.min(spentMeanwhile, Math.floor(inHand / 4))
+  return spentMeanwhile === 0 ? undefined : Math.min(spentMeanwhile, Math.floor(inHand / 4))
 }
 
 /** Tokens that a process keeps when others wait for them: those it is about to spend itself. */
 export function keptAtReclaim(pace: Pace, idleMs: number): number {
-  return idleMs > RECALL_IDLE_MS ? 0 : Math.ceil(pace.perMs * RECALL_KEEP_MS)
+  return idleMs > KEEP_NOTHING_AFTER_MS ? 0 : Math.ceil(pace.perMs * KEEP_FOR_MS)
 }
-
-const RECALL_IDLE_MS = 1_000
-const RECALL_KEEP_MS = 100

@@ -1,14 +1,19 @@
-/** Decides the requests of this process: from memory where the answer is known, else through one call to the authority. */
+/**
+ * Decides the requests of this process: from the client's lease where the answer is known (lease.ts), else through one call to
+ * the authority (lease-calls.ts). holdings.ts returns tokens, outage.ts decides while the authority is away; this file makes
+ * the parts, hands them each client, and forgets clients.
+ */
 import type { Limits, OutageMode } from '../../config/config.ts'
-import { createAfterOutage } from './after-outage.ts'
-import type { Client } from '../client.ts'
-import { createHoldings } from './holdings.ts'
-import { createLeaseCalls } from './lease-calls.ts'
-import { createLease, decideFromMemory, isTold } from './lease.ts'
+import { createClient, type Client } from './client.ts'
+import { Holdings } from './holdings.ts'
+import { LeaseCalls } from './lease-calls.ts'
+import { createLease, decideFromMemory, isCurrent, refundCharge } from './lease.ts'
 import type { QuotaObserver } from '../observer.ts'
-import type { Authority, Lessee, QuotaDecision } from '../protocol.ts'
-import { quotaView } from '../quota-view.ts'
-import { createRecencyTable } from './recency-table.ts'
+import { Outage } from './outage.ts'
+import type { Admission, Authority, Lessee, QuotaDecision } from '../protocol.ts'
+import { quotaView } from './quota-view.ts'
+import { createRecencyTable, type RecencyTable } from '../recency-table.ts'
+import type { QuotaView } from '../../rules/quota-headers.ts'
 import { systemTimers, type Timers } from '../timers.ts'
 
 /** A client that is idle for so long is forgotten; the authority keeps its counts. */
@@ -22,13 +27,13 @@ export interface LesseeOptions {
   readonly authority: Authority
   /** Unique per boot of this process. */
   readonly processId: string
-  /** nowMs: monotonic, in ms. epochMs: Unix time in ms, used only until the authority has told its own. */
+  /** nowMs: monotonic, in ms. epochMs: Unix time in ms, used only until the first reply of the authority. */
   readonly clock: { nowMs(): number; epochMs(): number }
   /** How requests are decided while the authority is away. */
   readonly outage: OutageMode
   /** Processes known to share each client from the start; shares are never larger than among so many. Default 1. */
   readonly processes?: number
-  /** See LeaseCallsOptions; 0 unless given. */
+  /** See OutageOptions; 0 unless given. */
   readonly localAfterMs?: number
   /** auto: tokens are held ahead of need, unless the authority is in this process. off: one call per request. */
   readonly lease?: 'auto' | 'off'
@@ -39,131 +44,160 @@ export interface LesseeOptions {
 }
 
 export function createLessee(options: LesseeOptions): Lessee {
-  const { clock, processId, observe, timers = systemTimers, maxClients = 100_000 } = options
-  const isIdle = (client: Client): boolean =>
-    !client.isCalling && !client.isHolder && !holdings.isUncertain(client)
-  const clients = createRecencyTable<Client>({ maxEntries: maxClients, mayDrop: isIdle })
-  let incarnations = 0
+  return new ProcessLessee(options)
+}
 
-  const afterOutage = createAfterOutage(options.outage)
-  let lossHandledUntilMs = -Infinity
-  const calls = createLeaseCalls({
-    ...options,
-    lease: options.lease ?? 'auto',
-    localAfterMs: options.localAfterMs ?? 0,
-    leastProcesses: options.processes ?? 1,
-    timers,
-    observe,
-    onUncertain: (client) => {
-      holdings.suspect(client)
-      afterOutage.suspect(client, clock.nowMs())
-    },
-    onCertain: (client) => holdings.clear(client),
-    onAnswered: (client) => holdings.watch(client),
-    onLoss: () => {
-      const nowMs = clock.nowMs()
-      // Every client that the loss has hit says so; one pass serves them all. The embedded authority loses single clients only.
-      if (calls.isImmediate || nowMs < lossHandledUntilMs) return
-      lossHandledUntilMs = nowMs + LOSS_PASS_EVERY_MS
-      restateAll()
-    },
-  })
-  const holdings = createHoldings({ calls, clock, timers })
+class ProcessLessee implements Lessee {
+  readonly #options: LesseeOptions
+  readonly #timers: Timers
+  readonly #leastProcesses: number
+  readonly #clients: RecencyTable<Client>
+  readonly #outage: Outage
+  readonly #calls: LeaseCalls
+  readonly #holdings: Holdings
+  readonly #stopForgetting: () => void
+  /** Clients met so far, for a new holder name each time. */
+  #met = 0
+  /** Until then further notices of a loss are of the one that was dealt with last. */
+  #lossHandledUntilMs = -Infinity
 
-  const restateAll = (): void => {
-    const nowMs = clock.nowMs()
-    let activeProcesses = 1
-    for (const { lease } of clients.values())
-      activeProcesses = Math.max(activeProcesses, lease.activeProcesses)
-    afterOutage.begin(activeProcesses, nowMs)
-    for (const client of clients.values())
-      if (client.lease.day.used > 0 && nowMs < client.lease.day.endsByMs) holdings.suspect(client)
-    holdings.settleUncertain()
+  constructor(options: LesseeOptions) {
+    const { authority, clock, observe, timers = systemTimers, processes = 1 } = options
+    this.#options = options
+    this.#timers = timers
+    this.#leastProcesses = processes
+    this.#clients = createRecencyTable({
+      maxEntries: options.maxClients ?? 100_000,
+      mayDrop: (client) => this.#isIdle(client),
+    })
+    this.#outage = new Outage({
+      mode: options.outage,
+      localAfterMs: options.localAfterMs ?? 0,
+      observe,
+    })
+    this.#calls = new LeaseCalls({
+      authority,
+      clock,
+      timers,
+      lease: options.lease ?? 'auto',
+      leastProcesses: processes,
+      outage: this.#outage,
+      onUncertain: (client) => {
+        this.#holdings.suspect(client)
+        this.#outage.suspect(client, clock.nowMs())
+      },
+      onCertain: (client) => this.#holdings.clear(client),
+      onAnswered: (client) => this.#holdings.watch(client),
+      onLoss: () => this.#recoverLoss(),
+    })
+    this.#holdings = new Holdings({ calls: this.#calls, clock, timers })
+    this.#stopForgetting = timers.every(FORGET_EVERY_MS, () => this.#forgetIdle())
+    authority.onReturn?.(() => this.#restateAll())
+    authority.onReclaim?.((id, isUnknown) => {
+      const client = this.#clients.peek(id)
+      if (client !== undefined) this.#holdings.reclaim(client, isUnknown === true)
+    })
   }
 
-  const clientOf = (id: string, limits: Limits, nowMs: number): Client => {
-    let client = clients.get(id)
-    if (client === undefined) {
-      // A new holder name each time: what a forgotten lease used stays counted under the old one.
-      const holder = `${processId}.${(incarnations++).toString(36)}`
-      client = {
-        lease: createLease(id, { holder, limits, nowMs, processes: options.processes ?? 1 }),
-        isCalling: false,
-        inFlight: undefined,
-        waiting: [],
-        pending: 0,
-        suspectUntilMs: -Infinity,
-        lostInARow: 0,
-        isHolder: false,
-        reclaim: 'none',
-        echoUntilMs: -Infinity,
-      }
-      clients.add(id, client)
+  take(id: string, limits: Limits): QuotaDecision | Promise<QuotaDecision> {
+    const nowMs = this.#options.clock.nowMs()
+    const client = this.#clientOf(id, limits, nowMs)
+    const { lease } = client
+    lease.pace.seen += 1
+    const known = decideFromMemory(lease, limits, nowMs)
+    if (known !== undefined) {
+      const { minute, prefetchAt } = lease
+      const isRunningOut = prefetchAt !== undefined && minute.held - minute.used <= prefetchAt
+      if (isRunningOut && !client.isCalling && known.kind === 'admitted')
+        this.#calls.prefetch(client)
+      return this.#observed(known)
     }
+    const decision = this.#outage.refusal(client, limits, nowMs) ?? this.#calls.take(client, limits)
+    return decision instanceof Promise ? this.#awaited(client, decision) : this.#observed(decision)
+  }
+
+  peek(id: string, limits: Limits): QuotaView | undefined | Promise<QuotaView | undefined> {
+    const nowMs = this.#options.clock.nowMs()
+    const client = this.#clientOf(id, limits, nowMs)
+    if (isCurrent(client.lease, nowMs) && !this.#holdings.isUncertain(client))
+      return quotaView(client.lease, limits, nowMs)
+    return this.#calls.peek(client, limits)
+  }
+
+  refund(id: string, admission: Admission): void {
+    const client = this.#clients.get(id)
+    if (client === undefined) return
+    refundCharge(client.lease, admission)
+    if (this.#calls.isImmediate) this.#calls.settle(client)
+    else this.#holdings.watch(client)
+  }
+
+  async drain(): Promise<void> {
+    this.#stopForgetting()
+    await Promise.race([this.#holdings.drain(), this.#timers.after(DRAIN_AT_MOST_MS)])
+  }
+
+  #clientOf(id: string, limits: Limits, nowMs: number): Client {
+    const client = this.#clients.get(id) ?? this.#meet(id, limits, nowMs)
     client.lease.limits = limits
     client.lease.lastUsedMs = nowMs
     return client
   }
 
-  const tell = (decision: QuotaDecision): QuotaDecision => {
-    observe?.decision(decision.kind === 'refused' ? decision.window : 'none', decision.kind)
+  #meet(id: string, limits: Limits, nowMs: number): Client {
+    // A new holder name each time: what a forgotten lease used stays counted under the old one.
+    const holder = `${this.#options.processId}.${(this.#met++).toString(36)}`
+    const lease = createLease(id, { holder, limits, nowMs, processes: this.#leastProcesses })
+    const client = createClient(lease)
+    this.#clients.add(id, client)
+    return client
+  }
+
+  /** Apart from take, whose fast path must not pay for the closure. */
+  #awaited(client: Client, decision: Promise<QuotaDecision>): Promise<QuotaDecision> {
+    client.pending += 1
+    return decision.then((decided) => {
+      client.pending -= 1
+      return this.#observed(decided)
+    })
+  }
+
+  #observed(decision: QuotaDecision): QuotaDecision {
+    const window = decision.kind === 'refused' ? decision.window : 'none'
+    this.#options.observe?.decision(window, decision.kind)
     return decision
   }
 
-  const stopForgetting = timers.every(FORGET_EVERY_MS, () => {
-    const nowMs = clock.nowMs()
-    for (const [id, client] of clients.entries())
-      if (nowMs - client.lease.lastUsedMs >= IDLE_BEFORE_FORGETTING_MS && isIdle(client))
-        clients.delete(id)
-  })
-  options.authority.onReturn?.(restateAll)
-  options.authority.onReclaim?.((id, isUnknown) => {
-    const client = clients.peek(id)
-    if (client !== undefined) holdings.reclaim(client, isUnknown === true)
-  })
+  #isIdle(client: Client): boolean {
+    return !client.isCalling && !client.isHolder && !this.#holdings.isUncertain(client)
+  }
 
-  return {
-    take: (id, limits) => {
-      const nowMs = clock.nowMs()
-      const client = clientOf(id, limits, nowMs)
-      const { lease } = client
-      lease.pace.seen += 1
-      const known = decideFromMemory(lease, limits, nowMs)
-      if (known !== undefined) {
-        const isRunningOut = lease.minute.held - lease.minute.used <= lease.prefetchAt
-        if (isRunningOut && !client.isCalling && known.kind === 'admitted') calls.prefetch(client)
-        return tell(known)
-      }
-      const decision = afterOutage.refusal(client, limits, nowMs) ?? calls.take(client, limits)
-      if (!(decision instanceof Promise)) return tell(decision)
-      client.pending += 1
-      return decision.then((decided) => {
-        client.pending -= 1
-        return tell(decided)
-      })
-    },
+  #forgetIdle(): void {
+    const nowMs = this.#options.clock.nowMs()
+    for (const [id, client] of this.#clients.entries())
+      if (nowMs - client.lease.lastUsedMs >= IDLE_BEFORE_FORGETTING_MS && this.#isIdle(client))
+        this.#clients.delete(id)
+  }
 
-    peek: (id, limits) => {
-      const nowMs = clock.nowMs()
-      const client = clientOf(id, limits, nowMs)
-      if (isTold(client.lease, nowMs) && !holdings.isUncertain(client))
-        return quotaView(client.lease, limits, nowMs)
-      return calls.peek(client, limits)
-    },
+  #recoverLoss(): void {
+    const nowMs = this.#options.clock.nowMs()
+    // Every client that the loss has hit says so; one pass serves them all. The embedded authority loses single clients only.
+    if (this.#calls.isImmediate || nowMs < this.#lossHandledUntilMs) return
+    this.#lossHandledUntilMs = nowMs + LOSS_PASS_EVERY_MS
+    this.#restateAll()
+  }
 
-    refund: (id, { minuteIndex, dayIndex }) => {
-      const client = clients.get(id)
-      if (client === undefined) return
-      const { minute, day } = client.lease
-      if (minute.index === minuteIndex && minute.used > 0) minute.used -= 1
-      if (day.index === dayIndex && day.used > 0) day.used -= 1
-      if (calls.isImmediate) calls.settle(client)
-      else holdings.watch(client)
-    },
-
-    drain: async () => {
-      stopForgetting()
-      await Promise.race([holdings.drain(), timers.after(DRAIN_AT_MOST_MS)])
-    },
+  /** The authority is back, or has lost its data: it hears again what every client used today. */
+  #restateAll(): void {
+    const nowMs = this.#options.clock.nowMs()
+    let activeProcesses = 1
+    for (const { lease } of this.#clients.values())
+      activeProcesses = Math.max(activeProcesses, lease.activeProcesses)
+    this.#outage.settle(activeProcesses, nowMs)
+    for (const client of this.#clients.values()) {
+      const { day } = client.lease
+      if (day.used > 0 && nowMs < day.endsByMs) this.#holdings.suspect(client)
+    }
+    this.#holdings.settleUncertain()
   }
 }

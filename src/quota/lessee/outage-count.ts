@@ -1,13 +1,13 @@
-/** Decides requests while the authority is away, from what this process knows alone. */
+/** How many requests this process admits on its own, while the authority is away or has just come back. Time is an argument. */
 import type { Limits, OutageMode } from '../../config/config.ts'
-import { limitOf, openWindow, type Lease, type LeasedWindow } from './lease.ts'
+import type { Lease } from './lease.ts'
+import { limitOf, rollOver, secondsLeft, spendToken, type LeasedWindow } from './lease-window.ts'
 import type { QuotaDecision } from '../protocol.ts'
-import { secondsLeft } from '../quota-view.ts'
 
 export interface OutageTimes {
   /** Monotonic clock, as in the lease. */
   readonly nowMs: number
-  /** The authority's Unix time as far as it can be known: as last told, else this machine's. */
+  /** The authority's Unix time as far as it can be known: by its latest reply, else this machine's. */
   readonly storeNowMs: number
 }
 
@@ -22,15 +22,15 @@ export function decideDuringOutage(
 ): QuotaDecision {
   if (mode === 'closed') return { kind: 'unavailable' }
   const { minute, day, activeProcesses } = lease
-  for (const window of [minute, day]) rollOver(window, times)
+  for (const window of [minute, day]) rollOver(window, times.nowMs, times.storeNowMs)
   if (mode === 'local') {
     const blocked = [day, minute].find(
       (window) => !hasShareLeft(window, limitOf(limits, window), activeProcesses),
     )
     if (blocked !== undefined) return degradedRefusal(blocked, limits, times.nowMs)
   }
-  minute.used += 1
-  day.used += 1
+  spendToken(minute)
+  spendToken(day)
   return {
     kind: 'admitted',
     view: undefined,
@@ -63,19 +63,10 @@ function degradedRefusal(window: LeasedWindow, limits: Limits, nowMs: number): Q
     degraded: true,
     window: window.kind,
     limit: limitOf(limits, window),
-    // Of a window that was not told of only the longest wait is known.
+    // Of a window in which the authority has not spoken only the longest wait is known.
     retryAfterSeconds:
       nowMs < window.endsByMs ? secondsLeft(window, nowMs) : window.lengthMs / 1000,
   }
-}
-
-/** A window that has ended for certain makes room for the one that runs now. */
-function rollOver(window: LeasedWindow, { nowMs, storeNowMs }: OutageTimes): void {
-  if (nowMs < window.endsByMs) return
-  const index = Math.max(window.index + 1, Math.floor(storeNowMs / window.lengthMs))
-  openWindow(window, index)
-  window.endsByMs = nowMs + (index + 1) * window.lengthMs - storeNowMs
-  window.spendUntilMs = window.endsByMs
 }
 
 function hasShareLeft(window: LeasedWindow, limit: number, activeProcesses: number): boolean {

@@ -1,0 +1,162 @@
+/**
+ * One `take` call to the authority for one client: `send` states what is held and asks for more, `receive` takes the reply into
+ * the lease. Who waits for the call, and when it is made, is the business of lease-calls.ts.
+ */
+import type { Limits } from '../../config/config.ts'
+import type { Client } from './client.ts'
+import { leaseSize, measurePace, prefetchLevel } from './lease-size.ts'
+import { applyReply, inHand, rememberRefusal, type Lease } from './lease.ts'
+import { returnUnspent, statement } from './lease-window.ts'
+import type { Authority, Hold, TakeReply } from '../protocol.ts'
+
+export interface Order {
+  /** Requests that wait. */
+  readonly need: number
+  /** More may be asked for. */
+  readonly ahead: boolean
+  /** Of the very requests that wait, since a token may name another plan than the one before. */
+  readonly limits: Limits
+}
+
+export interface SentCall {
+  readonly reply: TakeReply | Promise<TakeReply>
+  readonly need: number
+  readonly limits: Limits
+  readonly minute: Hold
+  readonly day: Hold
+  readonly sentMs: number
+}
+
+/** What a reply is good for. */
+export interface Outcome {
+  /** Waiting requests that it serves. */
+  readonly tokens: number
+  /** The rest is refused for as long as nobody returns tokens, and the others have just been asked for theirs. */
+  readonly reclaimed: boolean
+  /** The minute or the day of the tokens may have ended on the way: they are not spent. */
+  readonly late: boolean
+}
+
+export interface AuthorityCallsOptions {
+  readonly authority: Authority
+  readonly clock: { nowMs(): number; epochMs(): number }
+  /** auto: tokens are asked for ahead of need from an authority that is not in this process. */
+  readonly lease: 'auto' | 'off'
+  /** Processes known to share each client, at least. */
+  readonly leastProcesses: number
+  /** The authority has heard all about the client. */
+  onCertain(client: Client): void
+  /** The authority has lost its data: it may not know what any client used. */
+  onLoss(): void
+}
+
+/** A notice that this process has caused itself arrives within this. */
+const ECHO_MS = 1_000
+/** How much of the newest call's duration goes into the mean. */
+const CALL_WEIGHT = 0.1
+
+export class AuthorityCalls {
+  readonly #options: AuthorityCallsOptions
+  /** Rises over all clients, so a client that was forgotten never repeats a number. */
+  #sequence = 0
+  #isImmediate = false
+  /** The authority's Unix time less this process's clock, by the latest reply. */
+  #storeAheadMs: number | undefined
+  /** Mean duration of a call. */
+  #callMs = 1
+
+  constructor(options: AuthorityCallsOptions) {
+    this.#options = options
+  }
+
+  /** The authority answers at once, without a promise. */
+  get isImmediate(): boolean {
+    return this.#isImmediate
+  }
+
+  /** The authority's Unix time as far as it is known: by its latest reply, else this machine's. */
+  storeNowMs(): number {
+    const { clock } = this.#options
+    return this.#storeAheadMs === undefined ? clock.epochMs() : clock.nowMs() + this.#storeAheadMs
+  }
+
+  /** undefined: the authority is away. */
+  send({ lease }: Client, order: Order): SentCall | undefined {
+    const { authority, clock } = this.#options
+    const { need, limits } = order
+    const sentMs = clock.nowMs()
+    // Tokens of a minute that may end at any moment cannot be spent any more: they go back, so that they do not look like a limit used up.
+    if (sentMs >= lease.minute.spendUntilMs && lease.minute.held > lease.minute.used)
+      returnUnspent(lease.minute, 0)
+    const minute = statement(lease.minute)
+    const day = statement(lease.day)
+    try {
+      const reply = authority.take({
+        client: lease.client,
+        process: lease.holder,
+        sequence: ++this.#sequence,
+        limits,
+        minute,
+        day,
+        need,
+        want: this.#want(lease, order, sentMs),
+      })
+      this.#isImmediate = !(reply instanceof Promise)
+      return { reply, need, limits, minute, day, sentMs }
+    } catch {
+      return undefined
+    }
+  }
+
+  /** undefined: the reply is good for nothing but asking again. */
+  receive(client: Client, sent: SentCall, reply: TakeReply): Outcome | undefined {
+    const { clock, leastProcesses, onCertain, onLoss } = this.#options
+    const { lease } = client
+    const receivedMs = clock.nowMs()
+    if (reply.status === 'stale') return undefined
+    lease.limits = sent.limits
+    applyReply(lease, reply, { sentMs: sent.sentMs, receivedMs })
+    this.#storeAheadMs = reply.nowMs - receivedMs
+    if (reply.reclaim && reply.status !== 'short') client.echoUntilMs = receivedMs + ECHO_MS
+    if (reply.status === 'lost') {
+      // activeProcesses stays: an authority without data knows of nobody but the caller.
+      client.lostInARow += 1
+      onLoss()
+      return undefined
+    }
+    lease.activeProcesses = Math.max(reply.activeProcesses, leastProcesses)
+    client.lostInARow = 0
+    this.#callMs += CALL_WEIGHT * (receivedMs - sent.sentMs - this.#callMs)
+    const tokens = this.#credit(lease, sent, reply)
+    onCertain(client)
+    const late = !this.#isImmediate && receivedMs >= mayEndAtMs(lease, sent, reply)
+    if (reply.status === 'short' && !late) rememberRefusal(lease, reply, receivedMs)
+    return { tokens, reclaimed: reply.status === 'short' && reply.reclaim, late }
+  }
+
+  #want({ pace, minute }: Lease, { need, ahead, limits }: Order, nowMs: number): number {
+    if (!ahead || this.#options.lease === 'off' || this.#isImmediate) return need
+    measurePace(pace, nowMs)
+    // Of a minute that has ended the next one is about to begin.
+    const leftMs = minute.endsByMs - nowMs
+    const minuteLeftMs = leftMs > 0 ? leftMs : minute.lengthMs
+    return leaseSize(pace, { limits, need, minuteLeftMs })
+  }
+
+  /** Notes what the authority knows now and when to ask again; the result is the tokens for waiting requests. */
+  #credit(lease: Lease, { need, minute, day }: SentCall, reply: TakeReply): number {
+    const stated = minute.index === reply.minute.index ? minute.held : 0
+    const granted = reply.minute.held - stated
+    const tokens = Math.min(need, granted)
+    lease.dayUsedKnown = (day.index === reply.day.index ? day.used : 0) + tokens
+    // Nothing came ahead: asking for more before it is needed would be a call for nothing.
+    lease.prefetchAt =
+      granted > need ? prefetchLevel(lease.pace, inHand(lease), this.#callMs) : undefined
+    return tokens
+  }
+}
+
+/** The earliest moment at which the minute of the reply can end, on this process's clock. */
+function mayEndAtMs({ minute }: Lease, { sentMs }: SentCall, reply: TakeReply): number {
+  return sentMs + minute.lengthMs * (reply.minute.index + 1) - reply.nowMs
+}

@@ -1,0 +1,53 @@
+/** A client as this process serves it: its lease, the call under way and the requests that wait for it. */
+import type { Limits } from '../../config/config.ts'
+import type { Lease } from './lease.ts'
+import type { QuotaView } from '../../rules/quota-headers.ts'
+import type { QuotaDecision } from '../protocol.ts'
+
+export interface Client {
+  /** See Lease for its writers. */
+  readonly lease: Lease
+  /** A call is under way, or about to be repeated. Written by lease-calls.ts. */
+  isCalling: boolean
+  /** The call under way, or the last one; never rejects. Written by lease-calls.ts. */
+  inFlight: Promise<void> | undefined
+  /** Requests that arrived during the call; the next one is for them. Written by lease-calls.ts. */
+  waiting: Waiter[]
+  /** Requests that wait for a decision, those of the call under way included. Written by lessee.ts. */
+  pending: number
+  /** A call failed: until then others may hold what the authority has not heard of. Written by outage.ts. */
+  suspectUntilMs: number
+  /** Replies in a row that said the authority had lost its data. Written by authority-calls.ts; lease-calls.ts resets it. */
+  lostInARow: number
+  /** Is in the list of those whose tokens are looked after. Written by holdings.ts. */
+  isHolder: boolean
+  /** A reclaim that came while a call was under way. Written by holdings.ts. */
+  reclaim: 'none' | 'short' | 'unknown'
+  /** Until then a notice that the client was unknown is the echo of this process's own call. Written by authority-calls.ts; holdings.ts resets it. */
+  echoUntilMs: number
+}
+
+/** A request that waits for a call. */
+export type Waiter = {
+  readonly limits: Limits
+  /** The others were asked to return what they hold, and this request waits for that: the next reply decides it. Written by lease-calls.ts. */
+  hasReclaimed?: boolean
+} & (
+  | { readonly kind: 'take'; resolve(decision: QuotaDecision): void }
+  | { readonly kind: 'peek'; resolve(view: QuotaView | undefined): void }
+)
+
+export function createClient(lease: Lease): Client {
+  return {
+    lease,
+    isCalling: false,
+    inFlight: undefined,
+    waiting: [],
+    pending: 0,
+    suspectUntilMs: -Infinity,
+    lostInARow: 0,
+    isHolder: false,
+    reclaim: 'none',
+    echoUntilMs: -Infinity,
+  }
+}
