@@ -104,8 +104,7 @@ describe('the rooms', () => {
       return [...text(file).matchAll(/^import \{([^}]*)\} from '(\.[^']+)'/gms)]
         .filter(([, , from = '']) => {
           const room = roomOf(relative(root, join(root, dirname(file), from)))
-          // Each engine still makes its own choice of backend.
-          return ![roomOf(file), 'rules', 'config', 'backends'].includes(room)
+          return ![roomOf(file), 'rules', 'config'].includes(room)
         })
         .flatMap(([, names = '', from]) =>
           (names.match(/(?<!type )\bcreate\w+/g) ?? []).map(

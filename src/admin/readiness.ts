@@ -1,5 +1,6 @@
 /** Whether this gateway should be sent requests, and why not. */
 import type { ReadinessReport } from './server.ts'
+import type { Backend } from '../backends/backend.ts'
 import type { BackendProbe } from '../backends/probe.ts'
 import type { Config } from '../config/config.ts'
 
@@ -8,21 +9,30 @@ export interface ReadinessParts {
   /** Whether the public listener takes requests, and in words. */
   listener(): { readonly ok: boolean; readonly reason: string }
   isStoreAvailable(): boolean
-  readonly backend: BackendProbe
+  readonly backends: BackendProbe
 }
 
 export function createReadiness(parts: ReadinessParts): () => Promise<ReadinessReport> {
   return async function readiness() {
     const { config } = parts
-    const unreachable = await parts.backend()
+    const backends = backendCheck(await parts.backends())
     const checks = [
       { name: 'config', ok: true, reason: `revision ${config.revision}` },
       { name: 'listener', ...parts.listener() },
       storeCheck(config, parts.isStoreAvailable()),
-      { name: 'backend', ok: unreachable === undefined, reason: unreachable ?? 'reachable' },
+      backends,
     ]
     return { checks }
   }
+}
+
+/** Those that cannot be reached are named, but one that can be is enough. */
+function backendCheck(backends: readonly Backend[]): ReadinessReport['checks'][number] {
+  const faults = backends.flatMap(({ name, fault }) =>
+    fault === undefined ? [] : [`${name}: ${fault}`],
+  )
+  const ok = faults.length < backends.length
+  return { name: 'backend', ok, reason: faults.length === 0 ? 'reachable' : faults.join('; ') }
 }
 
 /** Only a gateway that refuses everything without its store is of no use without it. */

@@ -1,45 +1,51 @@
-/** Takes the backends in turn and leaves out, for a moment, those that could not be connected to. */
+/** Chooses the backend of each request, and hears how it went: in turn, leaving out for a moment those that could not be connected to. */
+import { couldNotConnect, type FailedAttempt } from '../rules/backend-failure.ts'
+import type { Backend } from './backend.ts'
 
 const restMs = 1_000
 
-export interface BackendRotation<Backend> {
-  readonly size: number
-  /** The next backend in turn; another than `avoid` where there is one. */
-  next(avoid?: Backend): Backend
-  /** The backend could not be connected to: the others are preferred for a second. */
-  failed(backend: Backend): void
+/** The status of a whole answer; why there is none; or nobody waits for one any more. */
+export type Outcome = number | FailedAttempt | 'abandoned'
+
+export interface Balancer {
+  readonly backends: readonly Backend[]
+  /** Another backend than `avoid` where there is one. Exactly one report follows. */
+  pick(avoid?: Backend): Backend
+  report(backend: Backend, outcome: Outcome): void
 }
 
 /** Throws when the list is empty. */
-export function createBackendRotation<Backend>(
-  backends: readonly Backend[],
-): BackendRotation<Backend> {
+export function createBalancer(backends: readonly Backend[]): Balancer {
   const [first] = backends
-  if (first === undefined) throw new Error('a forwarder needs at least one backend URL')
-  const restsUntilMs = new Map<Backend, number>()
+  if (first === undefined) throw new Error('a balancer needs at least one backend')
   let turn = 0
-
-  const isResting = (backend: Backend): boolean => {
-    const untilMs = restsUntilMs.get(backend)
-    if (untilMs === undefined) return false
-    if (untilMs > performance.now()) return true
-    restsUntilMs.delete(backend)
-    return false
-  }
-
   return {
-    size: backends.length,
-    next: (avoid) => {
+    backends,
+    pick: (avoid) => {
       if (backends.length === 1) return first
       let fallback: Backend | undefined
       for (let tried = 0; tried < backends.length; tried++) {
         const backend = backends[turn++ % backends.length] ?? first
         if (backend === avoid) continue
-        if (restsUntilMs.size === 0 || !isResting(backend)) return backend
+        if (!isResting(backend)) return backend
         fallback ??= backend
       }
       return fallback ?? first
     },
-    failed: (backend) => void restsUntilMs.set(backend, performance.now() + restMs),
+    report: (backend, outcome) => {
+      if (outcome === 'abandoned') return
+      if (typeof outcome === 'number') backend.fault = undefined
+      else if (couldNotConnect(outcome)) {
+        backend.fault = outcome.cause
+        backend.restsUntilMs = performance.now() + restMs
+      }
+    },
   }
+}
+
+function isResting(backend: Backend): boolean {
+  if (backend.restsUntilMs === undefined) return false
+  if (backend.restsUntilMs > performance.now()) return true
+  backend.restsUntilMs = undefined
+  return false
 }

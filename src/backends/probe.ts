@@ -1,46 +1,38 @@
-/** Tells whether at least one backend takes connections, for readiness; asks at most once a second. */
+/** Asks the backends whether they take connections, for readiness; at most once a second. */
 import { connect } from 'node:net'
+import type { Backend } from './backend.ts'
 
 const REMEMBERED_MS = 1_000
 
-/** Resolves to undefined when a backend is reachable, else to the reason; never rejects. */
-export type BackendProbe = () => Promise<string | undefined>
+/** Resolves when what the backends' state says is at most a second old; never rejects. */
+export type BackendProbe = () => Promise<readonly Backend[]>
 
 export function createBackendProbe(
-  urls: readonly string[],
+  backends: readonly Backend[],
   connectTimeoutMs: number,
 ): BackendProbe {
-  let last: { readonly atMs: number; readonly answer: Promise<string | undefined> } | undefined
-  return function backendProbe() {
+  let last: { readonly atMs: number; readonly answers: Promise<unknown> } | undefined
+  return async function backendProbe() {
     const nowMs = performance.now()
     if (last === undefined || nowMs - last.atMs > REMEMBERED_MS) {
-      last = { atMs: nowMs, answer: anyReachable(urls, connectTimeoutMs) }
+      const answers = Promise.all(backends.map((backend) => reach(backend, connectTimeoutMs)))
+      last = { atMs: nowMs, answers }
     }
-    return last.answer
+    await last.answers
+    return backends
   }
 }
 
-async function anyReachable(
-  urls: readonly string[],
-  timeoutMs: number,
-): Promise<string | undefined> {
-  const answers = await Promise.all(urls.map((url) => reach(url, timeoutMs)))
-  return answers.includes(undefined) ? undefined : answers.join('; ')
-}
-
-function reach(url: string, timeoutMs: number): Promise<string | undefined> {
-  const { hostname, port, protocol } = new URL(url)
-  const host = hostname.replace(/^\[|\]$/g, '')
+function reach(backend: Backend, timeoutMs: number): Promise<void> {
   return new Promise((resolve) => {
-    const socket = connect({ host, port: Number(port) || (protocol === 'https:' ? 443 : 80) })
-    const settle = (answer: string | undefined): void => {
+    const socket = connect({ host: backend.host, port: backend.port })
+    const settle = (fault: string | undefined): void => {
       socket.destroy()
-      resolve(answer)
+      backend.fault = fault
+      resolve()
     }
-    socket.setTimeout(timeoutMs, () => settle(`${url}: no connection within ${timeoutMs} ms`))
+    socket.setTimeout(timeoutMs, () => settle(`no connection within ${timeoutMs} ms`))
     socket.once('connect', () => settle(undefined))
-    socket.once('error', (error: NodeJS.ErrnoException) =>
-      settle(`${url}: ${error.code ?? error.message}`),
-    )
+    socket.once('error', (error: NodeJS.ErrnoException) => settle(error.code ?? error.message))
   })
 }

@@ -1,8 +1,9 @@
 /** What the forwarding engines share: their options, bounds on answers, and how their errors are read. */
+import type { Backend } from '../backends/backend.ts'
 import type { Config } from '../config/config.ts'
 
-/** urls: origins, at least one. connections: per URL. */
-export type ForwarderOptions = Pick<Config['upstream'], 'urls' | 'connections' | 'timeouts'>
+/** connections: at most that many per backend at a time; a request that finds none free within its response timeout fails as connect_timeout. */
+export type EngineOptions = Pick<Config['upstream'], 'connections' | 'timeouts'>
 
 /** Of one answer's head, and of its trailer section. */
 export const maxAnswerHeadBytes = 32 * 1024
@@ -16,4 +17,10 @@ export function backendErrorCode(error: Error): string {
 export function errorText(error: Error): string {
   const code = backendErrorCode(error)
   return error.message.includes(code) ? error.message : `${code}: ${error.message}`
+}
+
+/** A copy of the header fields, flat, with the backend's own Host where there is none. */
+export function withHost(headers: readonly string[], { hostHeader }: Backend): string[] {
+  const hasHost = headers.some((name, at) => at % 2 === 0 && name.toLowerCase() === 'host')
+  return hasHost ? [...headers] : ['Host', hostHeader, ...headers]
 }

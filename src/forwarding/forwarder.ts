@@ -1,31 +1,31 @@
-/** The seam between the pipeline and an engine that carries a request to a backend. Types only. */
+/** The seams between the pipeline, the one policy of attempts, and an engine that carries a request to a backend. Types only. */
 import type { Duplex } from 'node:stream'
 import type { IncomingMessage } from 'node:http'
-import type { BackendFailureKind } from '../rules/backend-failure.ts'
+import type { Backend } from '../backends/backend.ts'
+import type { BackendFailure, FailedAttempt } from '../rules/backend-failure.ts'
 
-export type { BackendFailureKind }
-
-export interface BackendFailure {
-  readonly kind: BackendFailureKind
-  /** For the log only. */
-  readonly cause: string
-}
-
-/** What the engine tells the pipeline. Exactly one of end and fail is called, once, last; head at most once before. */
-export interface ForwardSink {
+/** What the engine tells of one attempt. Exactly one of end and fail is called, once, last; head at most once before. */
+export interface AttemptSink {
   /** Final (non-1xx) status and header fields as a flat name, value array, exactly as received. Interim 1xx answers are not passed. May throw nothing. */
   head(status: number, headers: string[]): void
   /** A piece of the body; false asks the engine to pause until resume() of the handle. */
   data(chunk: Buffer): boolean
   end(): void
+  fail(failed: FailedAttempt): void
+}
+
+/** What the pipeline is told of the request; as of one attempt. */
+export interface ForwardSink extends Omit<AttemptSink, 'fail'> {
   fail(failure: BackendFailure): void
+  /** The backend that it goes to; again when it is repeated. The only call that may come before forward() has returned. */
+  sentTo(backend: string): void
 }
 
 export interface ForwardJob {
   readonly method: string
   /** Origin form, the very string that was routed; passed on byte for byte. */
   readonly target: string
-  /** Complete header fields for the backend, flat name, value array, without framing headers other than Content-Length (kept exactly when the body has a known length). */
+  /** Header fields for the backend, flat name, value array; without Host where it is to be the backend's own, and without framing headers other than Content-Length (kept exactly when the body has a known length). */
   readonly headers: string[]
   /** The client's request; its body is the body to send when hasBody. Chunked bodies without a known length are counted against bodyLimitBytes. */
   readonly request: IncomingMessage
@@ -44,9 +44,18 @@ export interface ForwardHandle {
   resume(): void
 }
 
+/** Sends one request to one given backend: picks none, repeats nothing. */
+export interface Engine {
+  /** Never throws; all news goes to the sink, never before this call has returned. The handle's abort() speaks of this attempt. */
+  send(backend: Backend, job: ForwardJob, sink: AttemptSink): ForwardHandle
+  /** Called when nothing is under way any more. */
+  close(): Promise<void>
+}
+
 export interface Forwarder {
-  /** Starts the request; never throws, all news goes to the sink (never before this call has returned). */
+  /** Starts the request; never throws, all news goes to the sink. */
   forward(job: ForwardJob, sink: ForwardSink): ForwardHandle
+  /** Lets what is under way finish and takes nothing new. */
   close(): Promise<void>
 }
 
@@ -55,18 +64,29 @@ export interface UpgradeJob {
   readonly socket: Duplex
   readonly head: Buffer
   readonly target: string
-  /** Complete header fields for the backend, Connection and Upgrade included, flat. */
+  /** As of a ForwardJob, and with Connection and Upgrade. */
   readonly headers: string[]
   /** Header fields of the 101 answer, flat, from those of the backend; undefined when they cannot be passed on. */
   responseHeaders(backend: readonly string[]): string[] | undefined
+  /** As of a ForwardSink. */
+  sentTo(backend: string): void
+  /** The backend has answered 101, and the client has been told. */
+  established(): void
 }
 
-/** Carries WebSocket upgrades; always http-proxy-3. */
-export interface Upgrader {
+/** Carries one WebSocket handshake and its tunnel to one given backend. */
+export interface UpgradeEngine {
   /**
-   * Resolves when the tunnel has closed. `established` is called once the backend answered 101.
+   * Resolves when the tunnel has closed.
    * A backend that does not upgrade, or fails before that, is told by the result, with nothing yet written to the client's socket.
    */
-  upgrade(job: UpgradeJob, established: () => void): Promise<BackendFailure | undefined>
+  upgrade(backend: Backend, job: Omit<UpgradeJob, 'sentTo'>): Promise<FailedAttempt | undefined>
+  /** Cuts every tunnel. */
+  close(): Promise<void>
+}
+
+export interface Upgrader {
+  /** As of an UpgradeEngine. */
+  upgrade(job: UpgradeJob): Promise<BackendFailure | undefined>
   close(): Promise<void>
 }

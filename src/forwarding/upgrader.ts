@@ -2,54 +2,32 @@
 import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
-import { neverReached, backendFailureKind } from '../rules/backend-failure.ts'
-import { createBackendRotation } from '../backends/balancer.ts'
-import { errorText, backendErrorCode, type ForwarderOptions } from './engine.ts'
-import type { UpgradeJob, Upgrader, BackendFailure } from './forwarder.ts'
-import { createHttpProxyBackend, upgradeThroughHttpProxy } from './http-proxy-3/http-proxy.ts'
-import type { HttpProxyBackend } from './http-proxy-3/http-proxy.ts'
+import type { Backend } from '../backends/backend.ts'
+import { backendFailureKind, type FailedAttempt } from '../rules/backend-failure.ts'
+import { errorText, backendErrorCode, withHost, type EngineOptions } from './engine.ts'
+import type { UpgradeEngine, UpgradeJob } from './forwarder.ts'
+import { checkHttpProxy, upgradeThroughHttpProxy } from './http-proxy-3/http-proxy.ts'
 
 /** After one side has said its last word, the other gets this long to answer it. */
 const lastWordsMs = 5_000
 const maxEarlyBytes = 64 * 1024
 
-/**
- * responseMs bounds the handshake; a tunnel may then be idle for as long as both sides keep it open.
- * close() cuts every tunnel.
- */
-export function createHttpProxyUpgrader({
-  urls,
-  timeouts: { connectMs, responseMs, idleMs },
-}: Pick<ForwarderOptions, 'urls' | 'timeouts'>): Upgrader {
-  const rotation = createBackendRotation(
-    urls.map((url) => createHttpProxyBackend(url, { connections: 0, idleMs })),
-  )
+type Job = Omit<UpgradeJob, 'sentTo'>
+
+/** responseMs bounds the handshake; a tunnel may then be idle for as long as both sides keep it open. */
+export function createUpgradeEngine({ timeouts }: Pick<EngineOptions, 'timeouts'>): UpgradeEngine {
+  checkHttpProxy()
   const open = new Set<Duplex>()
   return {
-    upgrade: async (job, established) => {
+    upgrade: async (backend, job) => {
       open.add(job.socket)
       // Kept: whoever answers a failed upgrade on this socket may find the client gone.
       job.socket.on('error', () => {})
       try {
-        const backend = rotation.next()
-        const handshake = await shakeHands(job, backend, { connectMs, responseMs })
-        if ('kind' in handshake) {
-          if (neverReached(handshake.kind)) rotation.failed(backend)
-          if (handshake.kind === 'client_gone') job.socket.destroy()
-          return handshake
-        }
-        const { answer, socket, early } = handshake
-        const fields = job.responseHeaders(answer.rawHeaders)
-        if (fields === undefined) {
-          socket.destroy()
-          return { kind: 'broken', cause: 'the 101 has headers that cannot be passed on' }
-        }
-        const ended = join(job.socket, socket)
-        job.socket.write(switchingProtocols(fields), 'latin1')
-        if (early.length > 0) socket.write(early)
-        job.socket.pipe(socket).pipe(job.socket)
-        established()
-        return await ended
+        const handshake = await shakeHands(job, backend, timeouts)
+        if ('answer' in handshake) return await carry(job, handshake)
+        if (handshake.kind === 'client_gone') job.socket.destroy()
+        return handshake
       } finally {
         open.delete(job.socket)
       }
@@ -60,6 +38,28 @@ export function createHttpProxyUpgrader({
   }
 }
 
+async function carry(job: Job, { answer, socket, early }: Handshake) {
+  const fields = job.responseHeaders(answer.rawHeaders)
+  if (fields === undefined) {
+    socket.destroy()
+    const cause = 'the 101 has headers that cannot be passed on'
+    return { kind: 'broken', cause, ...answered } as const
+  }
+  const ended = join(job.socket, socket)
+  job.socket.write(switchingProtocols(fields), 'latin1')
+  if (early.length > 0) socket.write(early)
+  job.socket.pipe(socket).pipe(job.socket)
+  job.established()
+  return ended
+}
+
+const answered = {
+  phase: 'sent',
+  bodyTouched: true,
+  reusedConnection: false,
+  answerBegun: true,
+} as const
+
 interface Handshake {
   readonly answer: IncomingMessage
   readonly socket: Socket
@@ -69,10 +69,10 @@ interface Handshake {
 
 /** On failure nothing has been written to the client's socket, and nobody listens to it any more. */
 function shakeHands(
-  { request, socket: client, head, target, headers }: UpgradeJob,
-  backend: HttpProxyBackend,
-  { connectMs, responseMs }: { connectMs: number; responseMs: number },
-): Promise<Handshake | BackendFailure> {
+  { request, socket: client, head, target, headers }: Job,
+  backend: Backend,
+  { connectMs, responseMs }: EngineOptions['timeouts'],
+): Promise<Handshake | FailedAttempt> {
   return new Promise((resolve) => {
     const early = [head]
     let earlyBytes = head.length
@@ -84,29 +84,36 @@ function shakeHands(
     const leave = (): void => fail('client_gone', 'the client left during the handshake')
     // Reading is the only way to notice that the client has left.
     client.on('data', keepEarly).once('end', leave).once('close', leave)
-    const settle = (outcome: Handshake | BackendFailure): void => {
+    const settle = (outcome: Handshake | FailedAttempt): void => {
       clearTimeout(clock)
       client.off('data', keepEarly).off('end', leave).off('close', leave)
       client.pause()
       if ('kind' in outcome) endRequest()
       resolve(outcome)
     }
-    const fail = (kind: BackendFailure['kind'], cause: string): void => settle({ kind, cause })
+    const fail = (
+      kind: FailedAttempt['kind'],
+      cause: string,
+      phase: FailedAttempt['phase'] = 'sent',
+    ): void =>
+      settle({ ...answered, kind, cause, phase, bodyTouched: early.length > 1, answerBegun: false })
     const clock = setTimeout(() => fail('response_timeout', 'no answer in time'), responseMs)
     const endRequest = upgradeThroughHttpProxy(
       {
         backend,
+        agent: undefined,
         method: request.method ?? 'GET',
         path: target,
-        headers: [...headers],
+        headers: withHost(headers, backend),
         connectTimeoutMs: connectMs,
       },
       {
         upgraded: (answer, socket) => settle({ answer, socket, early: Buffer.concat(early) }),
         refused: (answer) => fail('broken', `status ${answer.statusCode} instead of 101`),
         error: (error) => {
-          const kind = backendFailureKind(backendErrorCode(error), !isConnectError(error))
-          fail(kind, errorText(error))
+          const phase = isConnectError(error) ? 'connecting' : 'sent'
+          const kind = backendFailureKind(backendErrorCode(error), phase === 'sent')
+          fail(kind, errorText(error), phase)
         },
       },
     )

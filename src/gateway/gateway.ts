@@ -43,7 +43,7 @@ export function createGateway(config: Config, { version, logTo }: GatewayOptions
     config,
     listener: () => ({ ok: listening, reason: listening ? 'up' : 'starting or draining' }),
     isStoreAvailable: () => stores.redis?.available ?? true,
-    backend: createBackendProbe(config.upstream.urls, config.upstream.timeouts.connectMs),
+    backends: createBackendProbe(serving.backends, config.upstream.timeouts.connectMs),
   })
   const close = async (): Promise<void> => {
     await admin?.close()

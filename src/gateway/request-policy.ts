@@ -3,7 +3,9 @@ import type { BanBook } from '../bans/ban-book.ts'
 import { createAnonymousLimiter, type AddressCounter } from '../counters/anonymous-limiter.ts'
 import { createJwtVerifier, type JwtVerifier } from '../credentials/jwt-verifier.ts'
 import { createKeyRing } from '../credentials/key-ring.ts'
-import type { BackendFailure, Forwarder, Upgrader } from '../forwarding/forwarder.ts'
+import type { Balancer } from '../backends/balancer.ts'
+import type { Forwarder, Upgrader } from '../forwarding/forwarder.ts'
+import type { BackendFailure } from '../rules/backend-failure.ts'
 import type { Log } from '../observability/log.ts'
 import type { Metrics } from '../observability/metrics.ts'
 import type { Config } from '../config/config.ts'
@@ -39,6 +41,7 @@ export interface LastingParts {
   readonly lessee: Lessee
   readonly bans: BanBook
   readonly addresses: AddressCounter
+  readonly balancer: Balancer
   readonly forwarder: Forwarder
   readonly upgrader: Upgrader
 }

@@ -3,15 +3,18 @@ import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { AddressCounter } from '../counters/anonymous-limiter.ts'
 import { createBanBook, type BanBook } from '../bans/ban-book.ts'
-import { createHttp1Forwarder } from '../forwarding/direct/forwarder.ts'
-import { createHttpProxyForwarder } from '../forwarding/http-proxy-3/forwarder.ts'
-import { createHttpProxyUpgrader } from '../forwarding/upgrader.ts'
+import { createBackend, type Backend } from '../backends/backend.ts'
+import { createBalancer } from '../backends/balancer.ts'
+import { createForwarder, createUpgrader } from '../forwarding/attempts.ts'
+import { createDirectEngine } from '../forwarding/direct/forwarder.ts'
+import { createHttpProxyEngine } from '../forwarding/http-proxy-3/forwarder.ts'
+import { createUpgradeEngine } from '../forwarding/upgrader.ts'
 import { createCounter, type Counter } from '../counters/counter.ts'
 import type { Log } from '../observability/log.ts'
 import type { ConfigNames, Metrics } from '../observability/metrics.ts'
 import type { RedisStore } from '../redis/store.ts'
 import { createStrikes } from '../bans/strikes.ts'
-import { createUndiciForwarder } from '../forwarding/undici/forwarder.ts'
+import { createUndiciEngine } from '../forwarding/undici/forwarder.ts'
 import type { Config, ListenAddress } from '../config/config.ts'
 import { createFrontDoor } from './front-door.ts'
 import { createRequestPolicy, type LastingParts } from './request-policy.ts'
@@ -19,10 +22,10 @@ import { createLessee } from '../quota/lessee/lessee.ts'
 import type { Lessee } from '../quota/protocol.ts'
 import type { Stores } from './stores.ts'
 
-const forwarders = {
-  direct: createHttp1Forwarder,
-  undici: createUndiciForwarder,
-  'http-proxy-3': createHttpProxyForwarder,
+const engines = {
+  direct: createDirectEngine,
+  undici: createUndiciEngine,
+  'http-proxy-3': createHttpProxyEngine,
 }
 
 export interface Serving {
@@ -36,6 +39,7 @@ export interface Serving {
   close(): Promise<void>
   /** Keys banned now. */
   readonly bannedKeys: number
+  readonly backends: readonly Backend[]
 }
 
 export interface ServingParts {
@@ -84,21 +88,24 @@ export function createServing(parts: ServingParts): Serving {
     get bannedKeys() {
       return bans.size
     },
+    backends: lasting.balancer.backends,
   }
 }
 
 /** What outlives the configuration that it began with. */
 export function createLastingParts(parts: ServingParts): LastingParts {
   const { log, metrics, addresses } = parts
-  const { urls, connections, timeouts, engine } = parts.config.upstream
+  const { upstream } = parts.config
+  const balancer = createBalancer(upstream.urls.map(createBackend))
   return {
     log,
     metrics,
     addresses,
     lessee: createQuota(parts),
     bans: createBans(parts),
-    forwarder: forwarders[engine]({ urls, connections, timeouts }),
-    upgrader: createHttpProxyUpgrader({ urls, timeouts }),
+    balancer,
+    forwarder: createForwarder(balancer, engines[upstream.engine](upstream)),
+    upgrader: createUpgrader(balancer, createUpgradeEngine(upstream)),
   }
 }
 

@@ -1,4 +1,5 @@
 /** Writes the head of an HTTP/1.1 request; refuses what would be read as more than one. */
+
 /** Bytes of a token (RFC 9110 section 5.6.2), of a field value (section 5.5), and of a target as it was received. */
 const tokenBytes = new Uint8Array(256)
 const valueBytes = new Uint8Array(256)
@@ -9,7 +10,8 @@ for (let code = 0; code < 256; code++) {
   targetBytes[code] = code > 0x20 && code !== 0x7f ? 1 : 0
 }
 
-const methodsThatExpectContent = new Set(['POST', 'PUT', 'PATCH'])
+/** Without content these say so (RFC 9110 section 8.6). */
+export const methodsThatExpectContent: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH'])
 
 /** What the head is made of. */
 export interface RequestParts {

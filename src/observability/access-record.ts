@@ -14,6 +14,7 @@ export interface AccessRecord {
   readonly path: string | undefined
   readonly route: { readonly name: string } | undefined
   readonly quota: QuotaView | undefined
+  readonly backend: string | undefined
   readonly degraded: boolean
   readonly responseBytes: number
   readonly status: number

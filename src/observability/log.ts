@@ -3,7 +3,7 @@ import { pid } from 'node:process'
 import type { OutageMode } from '../config/config.ts'
 import type { AccessRecord } from './access-record.ts'
 import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
-import type { BackendFailureKind } from '../forwarding/forwarder.ts'
+import type { BackendFailureKind } from '../rules/backend-failure.ts'
 import { createLineBudget, type LineBudget } from './line-budget.ts'
 import {
   createLineWriter,
@@ -230,6 +230,7 @@ function accessFields(exchange: AccessRecord, { totalMs, backendMs }: ExchangeTi
     // A query is left out, as it may carry secrets.
     path: path === undefined ? undefined : plainPath(path, 500),
     status: exchange.status,
+    backend: exchange.backend,
     gatewayMs: micros(totalMs - (backendMs ?? 0)),
     backendMs: backendMs === undefined ? undefined : micros(backendMs),
     totalMs: micros(totalMs),

@@ -1,7 +1,7 @@
 /** Every metric of the gateway by name, with its labels, read from plain numbers when a scrape asks. */
 import type { OutageMode } from '../config/config.ts'
 import type { RefusalCode } from '../rules/refusals.ts'
-import type { BackendFailureKind } from '../forwarding/forwarder.ts'
+import type { BackendFailureKind } from '../rules/backend-failure.ts'
 import type { HistogramSeries } from './histogram-series.ts'
 import { readRequests, type RequestSeries } from './request-series.ts'
 

@@ -11,7 +11,7 @@ import {
 } from 'prom-client'
 import type { QuotaObserver } from '../quota/observer.ts'
 import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
-import type { BackendFailureKind } from '../forwarding/forwarder.ts'
+import type { BackendFailureKind } from '../rules/backend-failure.ts'
 import { createHistogramSeries, storeBounds } from './histogram-series.ts'
 import {
   metricFamilies,

@@ -62,6 +62,7 @@ export function createAccept({ connections, requestId, cancel, record }: AcceptD
       quota: undefined,
       degraded: false,
       quotaHeaders: NO_HEADERS,
+      backend: undefined,
       backendStartedMs: undefined,
       backendEndedMs: undefined,
       forwarding: undefined,

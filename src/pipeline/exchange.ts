@@ -60,6 +60,8 @@ export interface Exchange {
   quotaHeaders: readonly string[]
 
   // forward
+  /** Name of the backend it was sent to last; undefined before one was picked. */
+  backend: string | undefined
   backendStartedMs: number | undefined
   backendEndedMs: number | undefined
   forwarding: ForwardHandle | undefined

@@ -1,5 +1,5 @@
 /** Carries an admitted request to a backend and its answer to the client, streaming both ways. */
-import type { ForwardSink, Forwarder, BackendFailure } from '../forwarding/forwarder.ts'
+import type { ForwardSink, Forwarder } from '../forwarding/forwarder.ts'
 import { lingerOnClose, makeLast } from '../listeners/node-internals.ts'
 import type { Exchange, Tunnel } from './exchange.ts'
 import type { Lessee } from '../quota/protocol.ts'
@@ -7,7 +7,7 @@ import { refuse } from '../rules/refusals.ts'
 import { clientHeaders } from '../rules/client-headers.ts'
 import type { Caller } from '../rules/credentials.ts'
 import type { Framing } from '../rules/framing.ts'
-import { backendFailureCode, neverReached } from '../rules/backend-failure.ts'
+import { backendFailureCode, neverReached, type BackendFailure } from '../rules/backend-failure.ts'
 import { backendHeaders, type BackendHeadersInput } from '../rules/backend-headers.ts'
 import { gatewayHeaders, respond } from './respond.ts'
 import { refund } from './take-quota.ts'
@@ -89,6 +89,10 @@ class ResponseSink implements ForwardSink {
   constructor(deps: ForwardDeps, admitted: Admitted) {
     this.#deps = deps
     this.#admitted = admitted
+  }
+
+  sentTo(backend: string): void {
+    this.#admitted.exchange.backend = backend
   }
 
   head(status: number, headers: string[]): void {

@@ -29,11 +29,15 @@ export function createUpgrade({
       headers: upgradeHeaders(backendIdentity(admitted)),
       responseHeaders: (backend: readonly string[]) =>
         switchingHeaders(backend, gatewayHeaders(exchange)),
+      sentTo: (backend: string) => {
+        exchange.backend = backend
+      },
+      established: () => {
+        exchange.status = 101
+      },
     }
     // Nothing is written through the response once the backend has agreed: the tunnel has the socket.
-    const failure = await upgrader.upgrade(job, () => {
-      exchange.status = 101
-    })
+    const failure = await upgrader.upgrade(job)
     exchange.backendEndedMs = performance.now()
     if (failure === undefined) return void socket.destroy()
     onFailure(exchange, failure)

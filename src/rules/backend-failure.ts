@@ -61,11 +61,17 @@ export function neverReached(kind: BackendFailureKind): boolean {
 // RFC 9110 section 9.2.2
 const idempotentMethods = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE'])
 
-export interface FailedAttempt {
-  readonly method: string
+/** Why a backend's answer is not passed on, or not all of it. */
+export interface BackendFailure {
   readonly kind: BackendFailureKind
-  /** A connection had been made and the request was on its way. */
-  readonly sent: boolean
+  /** For the log only. */
+  readonly cause: string
+}
+
+/** How one request to one backend failed, and how far it had come. */
+export interface FailedAttempt extends BackendFailure {
+  /** waiting: no connection was free and no more may be made. sent: on its way over a connection. */
+  readonly phase: 'waiting' | 'connecting' | 'sent'
   /** Some of the client's body was taken and cannot be sent a second time. */
   readonly bodyTouched: boolean
   /** The connection had carried an earlier request. */
@@ -74,17 +80,20 @@ export interface FailedAttempt {
   readonly answerBegun: boolean
 }
 
+/** No connection to the backend could be made. */
+export function couldNotConnect({ phase, kind }: Pick<FailedAttempt, 'phase' | 'kind'>): boolean {
+  return phase === 'connecting' && neverReached(kind)
+}
+
 /**
  * Whether the request may be sent once more without the risk of doing its work twice.
  * A fresh connection that dies is taken as the backend's answer to this request, a reused one as an idle connection
  * that the backend had closed already (RFC 9112 section 9.3.1).
  */
-export function mayRepeat(attempt: FailedAttempt): boolean {
-  if (attempt.bodyTouched || attempt.answerBegun) return false
-  if (!attempt.sent) return neverReached(attempt.kind)
-  return (
-    attempt.kind === 'broken' && attempt.reusedConnection && idempotentMethods.has(attempt.method)
-  )
+export function mayRepeat(method: string, failed: Omit<FailedAttempt, 'cause'>): boolean {
+  if (failed.bodyTouched || failed.answerBegun) return false
+  if (failed.phase !== 'sent') return couldNotConnect(failed)
+  return failed.kind === 'broken' && failed.reusedConnection && idempotentMethods.has(method)
 }
 
 const maxHeaderFields = 1_000

@@ -1,5 +1,6 @@
 /** The composition root of a gateway of several processes: workers take the requests, this process looks after them. */
 import { startAdminServer, type AdminServer } from '../admin/server.ts'
+import { createBackend } from '../backends/backend.ts'
 import { createBackendProbe } from '../backends/probe.ts'
 import { answerCalls, type CallHandlers } from '../ipc/calls.ts'
 import { createLog, type Log } from '../observability/log.ts'
@@ -128,7 +129,7 @@ function startAdmin(config: Config, parts: Parts): Promise<AdminServer> {
         return { ok: listening > 0, reason: `${listening} of ${server.workers} workers` }
       },
       isStoreAvailable: () => parts.pool?.hasStore ?? true,
-      backend: createBackendProbe(upstream.urls, upstream.timeouts.connectMs),
+      backends: createBackendProbe(upstream.urls.map(createBackend), upstream.timeouts.connectMs),
     }),
     onError: (error) => parts.log.adminFailed(error),
   })

@@ -1,9 +1,9 @@
-import { createHttp1Forwarder } from '../../src/forwarding/direct/forwarder.ts'
+import { createDirectEngine } from '../../src/forwarding/direct/forwarder.ts'
 import { describeForwarder } from './forwarder.ts'
 
 describeForwarder({
   name: 'direct',
-  create: createHttp1Forwarder,
+  create: createDirectEngine,
   // RFC 9110 section 15.2: a client takes interim answers it has not asked for.
   unaskedContinue: 'ignored',
 })

@@ -1,8 +1,8 @@
-import { createHttpProxyForwarder } from '../../src/forwarding/http-proxy-3/forwarder.ts'
+import { createHttpProxyEngine } from '../../src/forwarding/http-proxy-3/forwarder.ts'
 import { describeForwarder } from './forwarder.ts'
 
 describeForwarder({
   name: 'http-proxy-3',
-  create: createHttpProxyForwarder,
+  create: createHttpProxyEngine,
   unaskedContinue: 'ignored',
 })

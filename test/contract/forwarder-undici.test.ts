@@ -1,9 +1,9 @@
-import { createUndiciForwarder } from '../../src/forwarding/undici/forwarder.ts'
+import { createUndiciEngine } from '../../src/forwarding/undici/forwarder.ts'
 import { describeForwarder } from './forwarder.ts'
 
 describeForwarder({
   name: 'undici',
-  create: createUndiciForwarder,
+  create: createUndiciEngine,
   // undici ends the connection at a 100 without Expect; the request is not repeated.
   unaskedContinue: 'broken',
 })

@@ -1,16 +1,15 @@
 /** The behaviour every forwarding engine owes the pipeline, over real sockets against a backend that may be hostile. */
 import { afterEach, describe } from 'vitest'
-import type { Forwarder } from '../../src/forwarding/forwarder.ts'
 import { startRawBackend, type RawBackend, type RawBackendOptions } from '../support/raw-backend.ts'
 import { describeAnswers } from './forwarder-answers.ts'
 import { describeConnections } from './forwarder-connections.ts'
 import { describeHostileAnswers } from './forwarder-hostile-answers.ts'
 import { describeRequests } from './forwarder-requests.ts'
-import { startFront, type EngineOptions, type Front } from './forwarding.ts'
+import { startFront, type CreateEngine, type Front } from './forwarding.ts'
 
 export interface ForwarderUnderTest {
   readonly name: string
-  create(options: EngineOptions): Forwarder
+  readonly create: CreateEngine
   /** What the engine makes of an interim 100 that nobody asked for. */
   readonly unaskedContinue: 'ignored' | 'broken'
 }
@@ -40,7 +39,7 @@ export function describeForwarder(engine: ForwarderUnderTest): void {
       backend: async (options) => keep(await startRawBackend(options)),
       front: async (backends, options) => {
         const urls = backends.map((each) => (typeof each === 'string' ? each : each.url))
-        return keep(await startFront((given) => engine.create(given), urls, options))
+        return keep(await startFront(engine.create, urls, options))
       },
     }
     describeRequests(stage)

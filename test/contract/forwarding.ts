@@ -2,12 +2,16 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type {
+  Engine,
   ForwardHandle,
   ForwardJob,
   ForwardSink,
   Forwarder,
-  BackendFailure,
 } from '../../src/forwarding/forwarder.ts'
+import { createBackend } from '../../src/backends/backend.ts'
+import { createBalancer } from '../../src/backends/balancer.ts'
+import { createForwarder } from '../../src/forwarding/attempts.ts'
+import type { BackendFailure } from '../../src/rules/backend-failure.ts'
 import { until } from '../support/raw-backend.ts'
 import { openRawClient, type RawClient } from '../support/raw-client.ts'
 
@@ -17,7 +21,11 @@ export interface EngineOptions {
   readonly timeouts: { connectMs: number; responseMs: number; idleMs: number }
 }
 
-export type CreateForwarder = (options: EngineOptions) => Forwarder
+export type CreateEngine = (options: Omit<EngineOptions, 'urls'>) => Engine
+
+/** The engine behind a balancer and the policy of attempts, as a gateway has it. */
+export const forwarderOn = (create: CreateEngine, { urls, ...options }: EngineOptions): Forwarder =>
+  createForwarder(createBalancer(urls.map(createBackend)), create(options))
 
 /** The sink of one exchange: what it was told, in order. */
 export class Outcome implements ForwardSink {
@@ -31,9 +39,14 @@ export class Outcome implements ForwardSink {
   calledEarly = false
   forwardReturned = false
   handle: ForwardHandle | undefined
+  /** Names of the backends, in the order they were tried. */
+  readonly backends: string[] = []
   request: IncomingMessage | undefined
   readonly #chunks: Buffer[] = []
 
+  sentTo(backend: string): void {
+    this.backends.push(backend)
+  }
   head(status: number, headers: string[]): void {
     this.#note('head')
     this.status = status
@@ -84,11 +97,11 @@ export interface Front {
 const ownFields = new Set(['connection', 'transfer-encoding', 'keep-alive', 'expect'])
 
 export async function startFront(
-  create: CreateForwarder,
+  create: CreateEngine,
   urls: readonly string[],
   options: { connections?: number; timeouts?: Partial<EngineOptions['timeouts']> } = {},
 ): Promise<Front> {
-  const forwarder = create({
+  const forwarder = forwarderOn(create, {
     urls,
     connections: options.connections ?? 8,
     timeouts: { connectMs: 2_000, responseMs: 10_000, idleMs: 10_000, ...options.timeouts },

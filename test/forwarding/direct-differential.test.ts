@@ -4,9 +4,9 @@ import { Socket } from 'node:net'
 import * as fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { ForwardJob, Forwarder } from '../../src/forwarding/forwarder.ts'
-import { createHttp1Forwarder } from '../../src/forwarding/direct/forwarder.ts'
-import { createUndiciForwarder } from '../../src/forwarding/undici/forwarder.ts'
-import { Outcome, startFront } from '../contract/forwarding.ts'
+import { createDirectEngine } from '../../src/forwarding/direct/forwarder.ts'
+import { createUndiciEngine } from '../../src/forwarding/undici/forwarder.ts'
+import { Outcome, forwarderOn, startFront } from '../contract/forwarding.ts'
 import { answer, closeConnection, startRawBackend, until } from '../support/raw-backend.ts'
 import type { AnswerStep, RawBackend, RecordedRequest } from '../support/raw-backend.ts'
 
@@ -27,8 +27,8 @@ let undici: Forwarder
 beforeAll(async () => {
   backend = await startRawBackend({ respond: ({ target }) => scripts.get(target) })
   const options = { urls: [backend.url], connections: 64, timeouts }
-  direct = createHttp1Forwarder(options)
-  undici = createUndiciForwarder(options)
+  direct = forwarderOn(createDirectEngine, options)
+  undici = forwarderOn(createUndiciEngine, options)
 })
 
 afterAll(async () => {
@@ -239,7 +239,11 @@ describe('an answer that was tampered with', () => {
       fc.asyncProperty(batch(fc.record({ method, answer: hostileAnswer })), async (cases) => {
         await Promise.all(
           cases.map(async ({ method: first, answer: hostile }) => {
-            const engine = createHttp1Forwarder({ urls: [backend.url], connections: 1, timeouts })
+            const engine = forwarderOn(createDirectEngine, {
+              urls: [backend.url],
+              connections: 1,
+              timeouts,
+            })
             // In one piece, and the connection stays: what is too much comes with what is not.
             await play(engine, { method: first, script: [hostile], responseTimeoutMs: 50 })
             const sound = answer(200, 'sound')
@@ -281,8 +285,8 @@ describe('a request', () => {
   it('is the same to a strict reader through both engines', async () => {
     const options = { connections: 8, timeouts }
     const fronts = await Promise.all([
-      startFront(createHttp1Forwarder, [backend.url], options),
-      startFront(createUndiciForwarder, [backend.url], options),
+      startFront(createDirectEngine, [backend.url], options),
+      startFront(createUndiciEngine, [backend.url], options),
     ])
     try {
       await fc.assert(

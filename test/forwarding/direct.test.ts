@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import * as tls from 'node:tls'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { ForwardJob } from '../../src/forwarding/forwarder.ts'
-import { createHttp1Forwarder } from '../../src/forwarding/direct/forwarder.ts'
+import { createDirectEngine } from '../../src/forwarding/direct/forwarder.ts'
 import { Outcome, startFront, type Front } from '../contract/forwarding.ts'
 import { answer, startRawBackend, until, type RawBackend } from '../support/raw-backend.ts'
 import { makeCertificates, type Certificate, type Certificates } from '../support/redis-tls.ts'
@@ -22,7 +22,7 @@ const keep = <Closable extends { close(): Promise<void> }>(each: Closable): Clos
 const startBackend = async (options?: Parameters<typeof startRawBackend>[0]) =>
   keep(await startRawBackend(options))
 const front = async (backend: RawBackend, options?: Parameters<typeof startFront>[2]) =>
-  keep(await startFront(createHttp1Forwarder, [backend.url], options))
+  keep(await startFront(createDirectEngine, [backend.url], options))
 
 /** Forwards in this very turn of the event loop. */
 function forwardNow({ forwarder }: Front, method: string, target: string): Outcome {
@@ -224,7 +224,7 @@ describe('a backend with TLS', () => {
       },
     })
     const url = `https://127.0.0.1:${port}`
-    return { sockets, gateway: keep(await startFront(createHttp1Forwarder, [url])) }
+    return { sockets, gateway: keep(await startFront(createDirectEngine, [url])) }
   }
 
   it('is spoken to in HTTP/1.1 over one connection, paused or not', async () => {

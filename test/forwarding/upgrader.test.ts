@@ -5,8 +5,11 @@ import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, describe, expect, it } from 'vitest'
 import { WebSocket, WebSocketServer } from 'ws'
-import { createHttpProxyUpgrader } from '../../src/forwarding/upgrader.ts'
-import type { BackendFailure } from '../../src/forwarding/forwarder.ts'
+import { createBackend } from '../../src/backends/backend.ts'
+import { createBalancer } from '../../src/backends/balancer.ts'
+import { createUpgrader } from '../../src/forwarding/attempts.ts'
+import { createUpgradeEngine } from '../../src/forwarding/upgrader.ts'
+import type { BackendFailure } from '../../src/rules/backend-failure.ts'
 import {
   answer,
   closeConnection,
@@ -20,6 +23,7 @@ import { openRawClient, type RawClient } from '../support/raw-client.ts'
 import { freePort } from '../support/redis-server.ts'
 
 interface Passage {
+  readonly backends: string[]
   established: boolean
   result: BackendFailure | undefined
   done: boolean
@@ -46,15 +50,23 @@ async function startBackend(respond: () => Answer): Promise<RawBackend> {
 }
 
 /** A front server whose every upgrade goes through the upgrader. */
-async function startFront(url: string, timeouts: { responseMs?: number } = {}) {
-  const upgrader = createHttpProxyUpgrader({
-    urls: [url],
-    timeouts: { connectMs: 2_000, responseMs: 10_000, idleMs: 10_000, ...timeouts },
-  })
+async function startFront(url: string | string[], timeouts: { responseMs?: number } = {}) {
+  const upgrader = createUpgrader(
+    createBalancer([url].flat().map(createBackend)),
+    createUpgradeEngine({
+      timeouts: { connectMs: 2_000, responseMs: 10_000, idleMs: 10_000, ...timeouts },
+    }),
+  )
   const passages: Passage[] = []
   const server = createServer()
   server.on('upgrade', (request, socket: Duplex, head: Buffer) => {
-    const passage: Passage = { established: false, result: undefined, done: false, socket }
+    const passage: Passage = {
+      backends: [],
+      established: false,
+      result: undefined,
+      done: false,
+      socket,
+    }
     passages.push(passage)
     const job = {
       request,
@@ -64,10 +76,12 @@ async function startFront(url: string, timeouts: { responseMs?: number } = {}) {
       headers: [...request.rawHeaders, 'X-Client-Id', 'acme'],
       responseHeaders: (backend: readonly string[]) =>
         switchingHeaders(backend, ['X-RateLimit-Limit', '60', 'X-Request-Id', 'r1']),
+      sentTo: (backend: string) => passage.backends.push(backend),
+      established: () => {
+        passage.established = true
+      },
     }
-    void upgrader
-      .upgrade(job, () => (passage.established = true))
-      .then((result) => Object.assign(passage, { result, done: true }))
+    void upgrader.upgrade(job).then((result) => Object.assign(passage, { result, done: true }))
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const { port } = server.address() as AddressInfo
@@ -175,6 +189,16 @@ describe('an upgrade', () => {
     await openClient(front.port, handshake)
     await until(() => front.passages[0]?.done ?? false, 'the result')
     expect(front.passages[0]?.result?.kind).toBe('unreachable')
+  })
+
+  it('goes to the next backend when nobody listens at the first, with all that the client sent at once', async () => {
+    const backend = await startBackend(() => switching)
+    const nobody = `http://127.0.0.1:${await freePort()}`
+    const front = await startFront([nobody, backend.url])
+    const client = await openClient(front.port, `${handshake}early`)
+    expect((await client.waitForResponses(1)).responses[0]?.status).toBe(101)
+    await until(() => String(backend.connections[0]?.raw()).endsWith('early'))
+    expect(front.passages[0]).toMatchObject({ established: true, backends: [nobody, backend.url] })
   })
 
   it.each(['end', 'reset'] as const)(

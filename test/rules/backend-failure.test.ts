@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { isRefusal, refusalKinds, refuse } from '../../src/rules/refusals.ts'
 import {
+  couldNotConnect,
   endsWithConnection,
   mayRepeat,
   neverReached,
@@ -60,9 +61,9 @@ describe('the kind of an upstream failure', () => {
 
 describe('a failed request may be repeated', () => {
   const stale: FailedAttempt = {
-    method: 'GET',
     kind: 'broken',
-    sent: true,
+    cause: '',
+    phase: 'sent',
     bodyTouched: false,
     reusedConnection: true,
     answerBegun: false,
@@ -70,41 +71,46 @@ describe('a failed request may be repeated', () => {
   const unconnected: FailedAttempt = {
     ...stale,
     kind: 'unreachable',
-    sent: false,
+    phase: 'connecting',
     reusedConnection: false,
   }
-  it.each<[boolean, string, FailedAttempt]>([
-    [true, 'a GET on a reused connection that died', stale],
-    [true, 'a HEAD on it', { ...stale, method: 'HEAD' }],
-    [true, 'an OPTIONS on it', { ...stale, method: 'OPTIONS' }],
-    [true, 'a PUT on it', { ...stale, method: 'PUT' }],
-    [true, 'a DELETE on it', { ...stale, method: 'DELETE' }],
-    [false, 'a POST on it', { ...stale, method: 'POST' }],
-    [false, 'a PATCH on it', { ...stale, method: 'PATCH' }],
-    [false, 'an unknown method on it', { ...stale, method: 'get' }],
-    [false, 'a GET whose connection was fresh', { ...stale, reusedConnection: false }],
-    [false, 'a PUT whose body was touched', { ...stale, method: 'PUT', bodyTouched: true }],
-    [false, 'a GET that has part of an answer', { ...stale, answerBegun: true }],
-    [false, 'a GET that timed out', { ...stale, kind: 'response_timeout' }],
-    [false, 'a GET whose client left', { ...stale, kind: 'client_gone' }],
-    [true, 'a POST that found no connection', { ...unconnected, method: 'POST' }],
-    [
-      true,
-      'a POST whose connection took too long',
-      { ...unconnected, method: 'POST', kind: 'connect_timeout' },
-    ],
-    [
-      false,
-      'a POST without connection whose body was touched',
-      { ...unconnected, method: 'POST', bodyTouched: true },
-    ],
+  it.each<[boolean, string, string, FailedAttempt]>([
+    [true, 'GET', 'on a reused connection that died', stale],
+    [true, 'HEAD', 'on it', stale],
+    [true, 'OPTIONS', 'on it', stale],
+    [true, 'PUT', 'on it', stale],
+    [true, 'DELETE', 'on it', stale],
+    [false, 'POST', 'on it', stale],
+    [false, 'PATCH', 'on it', stale],
+    [false, 'get', 'on it, which is no known method', stale],
+    [false, 'GET', 'whose connection was fresh', { ...stale, reusedConnection: false }],
+    [false, 'PUT', 'whose body was touched', { ...stale, bodyTouched: true }],
+    [false, 'GET', 'that has part of an answer', { ...stale, answerBegun: true }],
+    [false, 'GET', 'that timed out', { ...stale, kind: 'response_timeout' }],
+    [false, 'GET', 'whose client left', { ...stale, kind: 'client_gone' }],
+    [true, 'POST', 'that could not be connected', unconnected],
+    [true, 'POST', 'not connected in time', { ...unconnected, kind: 'connect_timeout' }],
+    [false, 'POST', 'unconnected, its body touched', { ...unconnected, bodyTouched: true }],
+    [false, 'POST', 'unconnected, its client gone', { ...unconnected, kind: 'client_gone' }],
+    [false, 'POST', 'unconnected, not to be written', { ...unconnected, kind: 'broken' }],
     [
       false,
-      'a POST without connection whose client left',
-      { ...unconnected, method: 'POST', kind: 'client_gone' },
+      'GET',
+      'that waited for a free connection',
+      { ...unconnected, phase: 'waiting', kind: 'connect_timeout' },
     ],
-  ])('%s: %s', (expected, _, attempt) => {
-    expect(mayRepeat(attempt)).toBe(expected)
+  ])('%s: a %s %s', (expected, method, _, failed) => {
+    expect(mayRepeat(method, failed)).toBe(expected)
+  })
+
+  it('only when it failed to connect says that of its backend', () => {
+    expect(couldNotConnect(unconnected)).toBe(true)
+    expect(couldNotConnect({ ...unconnected, kind: 'connect_timeout' })).toBe(true)
+    expect(couldNotConnect({ ...unconnected, kind: 'connect_timeout', phase: 'waiting' })).toBe(
+      false,
+    )
+    expect(couldNotConnect({ ...unconnected, kind: 'client_gone' })).toBe(false)
+    expect(couldNotConnect(stale)).toBe(false)
   })
 })
 

@@ -1,32 +1,10 @@
 /** One connection to a backend: carries one exchange at a time, and is given up at the first byte that is not due. */
-import { connect as connectTcp, isIP, type Socket, type TcpNetConnectOpts } from 'node:net'
+import { connect as connectTcp, type Socket, type TcpNetConnectOpts } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 import { maxAnswerHeadBytes } from '../engine.ts'
+import type { Backend } from '../../backends/backend.ts'
 import { AnswerReader, type AnswerListener } from '../../http1/answer-reader.ts'
 import type { AnswerHead } from '../../http1/answer-head.ts'
-
-export interface BackendAddress {
-  readonly isTls: boolean
-  /** Without the brackets of an IPv6 address. */
-  readonly hostname: string
-  readonly port: number
-  /** As in a Host field. */
-  readonly host: string
-  /** The last TLS session, to be resumed. */
-  session: Buffer | undefined
-}
-
-export function backendAddress(url: string): BackendAddress {
-  const { protocol, hostname, port, host } = new URL(url)
-  const isTls = protocol === 'https:'
-  return {
-    isTls,
-    hostname: hostname.replace(/^\[|\]$/g, ''),
-    port: port === '' ? (isTls ? 443 : 80) : Number(port),
-    host,
-    session: undefined,
-  }
-}
 
 /** What is carried. */
 export interface Carried {
@@ -47,7 +25,9 @@ export interface Carried {
 }
 
 export interface ConnectionOwner {
-  readonly address: BackendAddress
+  readonly backend: Backend
+  /** The last TLS session, to be resumed. */
+  session: Buffer | undefined
   onConnected(connection: Http1Connection): void
   onFree(connection: Http1Connection): void
   onClosed(connection: Http1Connection): void
@@ -58,8 +38,8 @@ const readBytes = 64 * 1024
 const sharedBuffer = Buffer.allocUnsafeSlow(readBytes)
 
 export class Http1Connection implements AnswerListener {
-  /** Requests it has carried before this one. */
-  carriedBefore = -1
+  /** That it was given so far. */
+  requests = 0
   connected = false
   closed = false
   /** On the coarse clock; of connecting or of being idle. */
@@ -78,7 +58,7 @@ export class Http1Connection implements AnswerListener {
   constructor(owner: ConnectionOwner) {
     this.#owner = owner
     this.#reader = new AnswerReader(this, maxAnswerHeadBytes)
-    const { isTls } = owner.address
+    const { isTls } = owner.backend
     const socket = isTls ? this.#openTls() : this.#openTcp()
     this.#socket = socket
     socket.once(isTls ? 'secureConnect' : 'connect', () => {
@@ -100,7 +80,7 @@ export class Http1Connection implements AnswerListener {
   start(carried: Carried): void {
     this.carried = carried
     this.deadlineMs = Infinity
-    this.carriedBefore++
+    this.requests++
     this.answerBegun = false
     this.#reader.expect(carried.isHead)
     carried.onReady(this)
@@ -177,10 +157,10 @@ export class Http1Connection implements AnswerListener {
   }
 
   #openTcp(): Socket {
-    const { hostname, port } = this.#owner.address
+    const { host, port } = this.#owner.backend
     // The types of Node leave onread out of what connect takes.
     const options: TcpNetConnectOpts = {
-      host: hostname,
+      host,
       port,
       noDelay: true,
       onread: { buffer: sharedBuffer, callback: this.#onRead },
@@ -189,18 +169,18 @@ export class Http1Connection implements AnswerListener {
   }
 
   #openTls(): Socket {
-    const { address } = this.#owner
-    const { hostname, port, session } = address
+    const owner = this.#owner
+    const { host, port, serverName } = owner.backend
     const socket = connectTls({
-      host: hostname,
+      host,
       port,
-      // RFC 6066 section 3: an address is no server name.
-      servername: isIP(hostname) ? '' : hostname,
+      // Empty: none is sent.
+      servername: serverName ?? '',
       ALPNProtocols: ['http/1.1'],
-      session,
+      session: owner.session,
     })
     socket.setNoDelay(true)
-    socket.on('session', (latest) => (address.session = latest))
+    socket.on('session', (latest) => (owner.session = latest))
     socket.on('data', (bytes: Buffer) => this.#onRead(bytes.length, bytes))
     return socket
   }

@@ -1,66 +1,47 @@
 /** One job on its way: waits for a connection, writes the request, and tells the pipeline of the answer. */
 import {
-  mayRepeat,
-  neverReached,
   unusableAnswer,
   backendFailureKind,
+  type FailedAttempt,
 } from '../../rules/backend-failure.ts'
-import type { BackendRotation } from '../../backends/balancer.ts'
 import { errorText, backendErrorCode } from '../engine.ts'
-import type { ForwardHandle, ForwardJob, ForwardSink, BackendFailure } from '../forwarder.ts'
+import type { AttemptSink, ForwardHandle, ForwardJob } from '../forwarder.ts'
 import type { AnswerHead } from '../../http1/answer-head.ts'
-import { clockTickMs, type Http1Clock } from './clock.ts'
+import { clockTickMs } from './clock.ts'
 import type { Http1Connection } from './connection.ts'
 import type { Http1Pool, Waiting } from './pool.ts'
 import { requestHead } from '../../http1/request-head.ts'
 import { RequestBody } from '../request-body.ts'
 
-/** What all exchanges share. */
-export interface Http1Engine {
-  readonly rotation: BackendRotation<Http1Pool>
-  readonly clock: Http1Clock
-  readonly closing: boolean
-  begun(): void
-  settled(): void
-}
-
-/** The pipeline's handle, and what the connection carries, in one object, since this is the hot path. */
+/** The handle of the attempt, and what the connection carries, in one object, since this is the hot path. */
 export class Http1Exchange implements ForwardHandle, Waiting {
   settled = false
   wholeSent = false
   readonly isHead: boolean
   readonly #job: ForwardJob
-  readonly #sink: ForwardSink
-  readonly #engine: Http1Engine
-  #pool: Http1Pool
+  readonly #sink: AttemptSink
+  readonly #pool: Http1Pool
   /** Once the request goes out on it. */
   #connection: Http1Connection | undefined
   #body: RequestBody | undefined
   /** Time on the clock of the last sign of progress. */
   #progressMs: number
   #sent = false
-  /** Like sent, and stays so over a repetition. */
-  #reached = false
   #headTold = false
   #paused = false
-  #repeated = false
 
-  constructor(job: ForwardJob, sink: ForwardSink, engine: Http1Engine) {
+  constructor(job: ForwardJob, sink: AttemptSink, pool: Http1Pool) {
     this.#job = job
     this.#sink = sink
-    this.#engine = engine
+    this.#pool = pool
     this.isHead = job.method === 'HEAD'
-    this.#progressMs = engine.clock.nowMs
-    this.#pool = engine.rotation.next()
-    engine.begun()
-    if (engine.closing)
-      queueMicrotask(() => this.#fail({ kind: 'unreachable', cause: 'the gateway is closing' }))
-    else this.#pool.take(this)
+    this.#progressMs = pool.clock.nowMs
+    pool.take(this)
   }
 
   abort(): boolean {
     if (!this.settled) this.#settle({ closes: true })
-    return this.#reached
+    return this.#sent
   }
 
   resume(): void {
@@ -72,11 +53,9 @@ export class Http1Exchange implements ForwardHandle, Waiting {
 
   onReady(connection: Http1Connection): void {
     this.#connection = connection
-    const head = requestHead(this.#job, this.#pool.address.host)
-    if (head === undefined)
-      return this.#fail({ kind: 'broken', cause: 'a request that cannot be written' })
+    const head = requestHead(this.#job, this.#pool.backend.hostHeader)
+    if (head === undefined) return this.#fail('broken', 'a request that cannot be written')
     this.#sent = true
-    this.#reached = true
     this.#progress()
     if (this.#job.hasBody) return this.#sendWithBody(connection, head.text, head.bodyBytes)
     this.wholeSent = true
@@ -86,7 +65,7 @@ export class Http1Exchange implements ForwardHandle, Waiting {
   onHead({ status, headers }: AnswerHead): void {
     this.#progress()
     const cause = unusableAnswer(status, headers)
-    if (cause !== undefined) return this.#fail({ kind: 'broken', cause })
+    if (cause !== undefined) return this.#fail('broken', cause)
     this.#headTold = true
     this.#sink.head(status, headers)
   }
@@ -106,24 +85,8 @@ export class Http1Exchange implements ForwardHandle, Waiting {
   }
 
   onLost(code: string, cause: string): void {
-    if (this.settled) return
-    const { carriedBefore, answerBegun } = this.#connection ?? notYet
-    this.#connection = undefined
-    const { rotation } = this.#engine
     const kind = backendFailureKind(code, this.#sent)
-    if (neverReached(kind)) rotation.failed(this.#pool)
-    const repeats = mayRepeat({
-      method: this.#job.method,
-      kind,
-      sent: this.#sent,
-      bodyTouched: this.#body?.touched ?? false,
-      reusedConnection: carriedBefore > 0,
-      answerBegun,
-    })
-    // There is no use in connecting to the only backend again at once.
-    const hasWhereTo = this.#sent || rotation.size > 1
-    if (repeats && hasWhereTo && !this.#repeated) return this.#repeat()
-    this.#fail({ kind, cause: cause.includes(code) ? cause : `${code}: ${cause}` })
+    this.#fail(kind, cause.includes(code) ? cause : `${code}: ${cause}`)
   }
 
   onDrain(): void {
@@ -135,14 +98,14 @@ export class Http1Exchange implements ForwardHandle, Waiting {
     if (this.settled || this.#paused) return
     if (nowMs - this.#progressMs < this.#job.responseTimeoutMs + clockTickMs) return
     if (!this.#sent)
-      return this.#fail({ kind: 'connect_timeout', cause: 'no connection became free in time' })
+      return this.#fail('connect_timeout', 'no connection became free in time', 'waiting')
     // The backend waits for the client's body; how long that may take is the public listener's to say.
     if (!this.#headTold && this.#body?.waitsForClient) return this.#progress()
-    this.#fail({ kind: 'response_timeout', cause: 'no answer, or no more of it, in time' })
+    this.#fail('response_timeout', 'no answer, or no more of it, in time')
   }
 
   #progress(): void {
-    this.#progressMs = this.#engine.clock.nowMs
+    this.#progressMs = this.#pool.clock.nowMs
   }
 
   /** bodyBytes: as the head says; undefined: in chunks. Neither more nor less goes out, or the rest would be a request. */
@@ -155,7 +118,7 @@ export class Http1Exchange implements ForwardHandle, Waiting {
     setImmediate(() => connection.uncork())
     connection.write(head)
     const mismatch = (): void =>
-      this.#fail({ kind: 'broken', cause: 'a body of another length than its Content-Length' })
+      this.#fail('broken', 'a body of another length than its Content-Length')
     body.on('data', (chunk: Buffer) => {
       if (this.settled || chunk.length === 0) return
       this.#progress()
@@ -172,26 +135,21 @@ export class Http1Exchange implements ForwardHandle, Waiting {
       if (bodyBytes === undefined) connection.write('0\r\n\r\n')
     })
     body.once('error', (error) => {
-      const kind = backendFailureKind(backendErrorCode(error), true)
-      this.#fail({ kind, cause: errorText(error) })
+      this.#fail(backendFailureKind(backendErrorCode(error), true), errorText(error))
     })
   }
 
-  #repeat(): void {
-    this.#repeated = true
-    this.#body?.destroy()
-    this.#body = undefined
-    this.#sent = false
-    this.wholeSent = false
-    this.#progress()
-    this.#pool = this.#engine.rotation.next(this.#pool)
-    this.#pool.take(this)
-  }
-
-  #fail(failure: BackendFailure): void {
+  #fail(
+    kind: FailedAttempt['kind'],
+    cause: string,
+    phase: FailedAttempt['phase'] = this.#sent ? 'sent' : 'connecting',
+  ): void {
     if (this.settled) return
+    const { requests, answerBegun } = this.#connection ?? notYet
+    const bodyTouched = this.#body?.touched ?? false
     this.#settle({ closes: true })
-    this.#sink.fail(failure)
+    const reusedConnection = requests > 1
+    this.#sink.fail({ kind, cause, phase, bodyTouched, reusedConnection, answerBegun })
   }
 
   /** What it waited for, if it never had a connection, finds it settled. */
@@ -200,11 +158,10 @@ export class Http1Exchange implements ForwardHandle, Waiting {
     if (closes) this.#connection?.close()
     this.#connection = undefined
     this.#body?.destroy()
-    this.#engine.settled()
   }
 }
 
-const notYet = { carriedBefore: 0, answerBegun: false }
+const notYet = { requests: 0, answerBegun: false }
 
 function writeChunk(connection: Http1Connection, chunk: Buffer): boolean {
   connection.cork()

@@ -1,11 +1,7 @@
 /** The connections to one backend: the one used last is taken first, and no more than so many are open. */
+import type { Backend } from '../../backends/backend.ts'
 import { clockTickMs, type Http1Clock } from './clock.ts'
-import {
-  Http1Connection,
-  type BackendAddress,
-  type Carried,
-  type ConnectionOwner,
-} from './connection.ts'
+import { Http1Connection, type Carried, type ConnectionOwner } from './connection.ts'
 
 /** What waits for a connection, and is then carried by it. */
 export interface Waiting extends Carried {
@@ -23,9 +19,10 @@ export interface PoolOptions {
 const KEEP_ALIVE_MARGIN_MS = 1_000
 
 export class Http1Pool implements ConnectionOwner {
-  readonly address: BackendAddress
+  readonly backend: Backend
+  session: Buffer | undefined
+  readonly clock: Http1Clock
   readonly #options: PoolOptions
-  readonly #clock: Http1Clock
   readonly #open: Http1Connection[] = []
   readonly #idle: Http1Connection[] = []
   #waiting: Waiting[] = []
@@ -33,10 +30,10 @@ export class Http1Pool implements ConnectionOwner {
   #taken: Http1Connection[] = []
   #takers: Waiting[] = []
 
-  constructor(address: BackendAddress, options: PoolOptions, clock: Http1Clock) {
-    this.address = address
+  constructor(backend: Backend, options: PoolOptions, clock: Http1Clock) {
+    this.backend = backend
     this.#options = options
-    this.#clock = clock
+    this.clock = clock
   }
 
   get isUnused(): boolean {
@@ -68,7 +65,7 @@ export class Http1Pool implements ConnectionOwner {
         ? idleMs
         : Math.min(keepAliveSeconds * 1_000 - KEEP_ALIVE_MARGIN_MS, idleMs)
     if (keptMs <= 0) return connection.close()
-    connection.deadlineMs = this.#clock.nowMs + keptMs
+    connection.deadlineMs = this.clock.nowMs + keptMs
     this.#idle.push(connection)
   }
 
@@ -99,9 +96,9 @@ export class Http1Pool implements ConnectionOwner {
   #connect(waiting: Waiting): void {
     const connection = new Http1Connection(this)
     connection.carried = waiting
-    connection.deadlineMs = this.#clock.nowMs + this.#options.connectMs + clockTickMs
+    connection.deadlineMs = this.clock.nowMs + this.#options.connectMs + clockTickMs
     this.#open.push(connection)
-    this.#clock.start()
+    this.clock.start()
   }
 
   /**

@@ -1,73 +1,58 @@
 /** The forwarding engine on http-proxy-3: the same behaviour as the undici engine, on Node's own client and agents. */
-import type { ClientRequest, IncomingMessage } from 'node:http'
+import { Agent as HttpAgent, type ClientRequest, type IncomingMessage } from 'node:http'
+import { Agent as HttpsAgent } from 'node:https'
 import type { Socket } from 'node:net'
+import type { Backend } from '../../backends/backend.ts'
+import { methodsThatExpectContent } from '../../http1/request-head.ts'
 import {
-  mayRepeat,
-  neverReached,
   unusableAnswer,
   backendFailureKind,
+  type FailedAttempt,
 } from '../../rules/backend-failure.ts'
-import { createBackendRotation, type BackendRotation } from '../../backends/balancer.ts'
-import { errorText, backendErrorCode, type ForwarderOptions } from '../engine.ts'
-import type { ForwardHandle, ForwardJob, ForwardSink, Forwarder } from '../forwarder.ts'
-import type { BackendFailure } from '../forwarder.ts'
-import {
-  createHttpProxyBackend,
-  sendThroughHttpProxy,
-  type HttpProxyBackend,
-  type OutgoingEvents,
-} from './http-proxy.ts'
+import { errorText, backendErrorCode, withHost, type EngineOptions } from '../engine.ts'
+import type { AttemptSink, Engine, ForwardHandle, ForwardJob } from '../forwarder.ts'
+import { createWebProxy, type OutgoingEvents, type SendThroughHttpProxy } from './http-proxy.ts'
 import { RequestBody } from '../request-body.ts'
 
-interface Engine {
-  readonly rotation: BackendRotation<HttpProxyBackend>
+/** What the attempts on one backend share. */
+interface Line {
+  readonly backend: Backend
+  readonly agent: HttpAgent
   readonly connectTimeoutMs: number
-  settled(): void
+  readonly send: SendThroughHttpProxy
 }
 
-/**
- * Requests go to the URLs in turn. close() lets what is under way finish.
- * connections: per URL. A request that finds none free within its response timeout fails as connect_timeout.
- */
-export function createHttpProxyForwarder({
-  urls,
+export function createHttpProxyEngine({
   connections,
   timeouts: { connectMs, idleMs },
-}: ForwarderOptions): Forwarder {
-  const backends = urls.map((url) => createHttpProxyBackend(url, { connections, idleMs }))
-  let underWay = 0
-  let whenIdle: (() => void) | undefined
-  const engine: Engine = {
-    rotation: createBackendRotation(backends),
-    connectTimeoutMs: connectMs,
-    settled: () => {
-      underWay--
-      if (underWay === 0) whenIdle?.()
-    },
+}: EngineOptions): Engine {
+  const send = createWebProxy()
+  const lines = new Map<Backend, Line>()
+  const open = (backend: Backend): Line => {
+    const Agent = backend.isTls ? HttpsAgent : HttpAgent
+    const limits = { maxSockets: connections, maxFreeSockets: connections, timeout: idleMs }
+    const agent = new Agent({ keepAlive: true, ...limits })
+    const line = { backend, agent, connectTimeoutMs: connectMs, send }
+    lines.set(backend, line)
+    return line
   }
   return {
-    forward: (job, sink) => {
-      underWay++
-      return new HttpProxyExchange(job, sink, engine)
-    },
+    send: (backend, job, sink) =>
+      new HttpProxyExchange(job, sink, lines.get(backend) ?? open(backend)),
     close: async () => {
-      if (underWay > 0) await new Promise<void>((resolve) => (whenIdle = resolve))
-      for (const { agent } of backends) agent?.destroy()
+      for (const { agent } of lines.values()) agent.destroy()
     },
   }
 }
 
 class HttpProxyExchange implements ForwardHandle {
-  readonly #job: ForwardJob
-  readonly #sink: ForwardSink
-  readonly #engine: Engine
-  #backend: HttpProxyBackend
-  #attempt = 0
+  readonly #sink: AttemptSink
+  readonly #line: Line
   #end: (() => void) | undefined
   #request: ClientRequest | undefined
   #socket: Socket | undefined
   #answer: IncomingMessage | undefined
-  #body: RequestBody | undefined
+  readonly #body: RequestBody | undefined
   #bytesReadBefore = 0
   #sent = false
   #paused = false
@@ -76,19 +61,26 @@ class HttpProxyExchange implements ForwardHandle {
   // One clock for all phases: restarted by each sign of progress.
   readonly #clock: NodeJS.Timeout
 
-  constructor(job: ForwardJob, sink: ForwardSink, engine: Engine) {
-    this.#job = job
+  constructor(job: ForwardJob, sink: AttemptSink, line: Line) {
     this.#sink = sink
-    this.#engine = engine
-    this.#backend = engine.rotation.next()
+    this.#line = line
     this.#clock = setTimeout(() => this.#onTimeout(), job.responseTimeoutMs)
-    this.#send()
+    this.#body = job.hasBody ? new RequestBody(job, { held: true }) : undefined
+    this.#body?.once('error', (error) => this.#onError(error))
+    this.#body?.on('data', () => this.#clock.refresh())
+    const { backend, agent, connectTimeoutMs, send } = line
+    const { method, target: path } = job
+    const headers = framedHeaders(job, backend)
+    this.#end = send(
+      { backend, agent, method, path, headers, connectTimeoutMs, body: this.#body },
+      this.#events(),
+    )
     this.#starting = false
   }
 
   abort(): boolean {
     if (!this.#settled) this.#settle({ endsRequest: true })
-    return this.#sent || this.#attempt > 0
+    return this.#sent
   }
 
   resume(): void {
@@ -98,55 +90,34 @@ class HttpProxyExchange implements ForwardHandle {
     this.#answer?.resume()
   }
 
-  #send(): void {
-    const { method, target, hasBody } = this.#job
-    this.#body = hasBody ? new RequestBody(this.#job, { held: true }) : undefined
-    this.#body?.once('error', (error) => this.#onError(error))
-    this.#body?.on('data', () => this.#clock.refresh())
-    this.#end = sendThroughHttpProxy(
-      {
-        backend: this.#backend,
-        method,
-        path: target,
-        headers: framedHeaders(this.#job, this.#backend),
-        connectTimeoutMs: this.#engine.connectTimeoutMs,
-        body: this.#body,
-      },
-      this.#eventsOf(this.#attempt),
-    )
-  }
-
-  /** What an earlier attempt still has to say is not heard. */
-  #eventsOf(attempt: number): OutgoingEvents {
-    const isCurrent = (): boolean => attempt === this.#attempt && !this.#settled
+  #events(): OutgoingEvents {
     return {
       socket: (request, socket) => {
-        if (!isCurrent()) return
+        if (this.#settled) return
         this.#request = request
         this.#socket = socket
         this.#bytesReadBefore = socket.bytesRead
         // Node ends a request that is answered 101 unasked without a word.
         request.once('close', () => {
-          if (isCurrent() && !this.#answer) this.#onError(new Error('closed without an answer'))
+          if (!this.#answer) this.#onError(new Error('closed without an answer'))
         })
-        const connected = (): void => {
-          if (isCurrent()) this.#onConnected()
-        }
+        const connected = (): void => this.#onConnected()
         if (socket.connecting)
-          socket.once(this.#backend.isTls ? 'secureConnect' : 'connect', connected)
+          socket.once(this.#line.backend.isTls ? 'secureConnect' : 'connect', connected)
         else connected()
       },
       response: (answer) => {
-        if (isCurrent()) this.#onResponse(answer)
+        if (!this.#settled) this.#onResponse(answer)
       },
       error: (error) => {
         // What goes wrong on the connection behind a whole answer takes nothing from it.
-        if (isCurrent() && !this.#answer?.complete) this.#onError(error)
+        if (!this.#answer?.complete) this.#onError(error)
       },
     }
   }
 
   #onConnected(): void {
+    if (this.#settled) return
     this.#sent = true
     this.#clock.refresh()
     this.#body?.release()
@@ -155,7 +126,7 @@ class HttpProxyExchange implements ForwardHandle {
   #onResponse(answer: IncomingMessage): void {
     const status = answer.statusCode ?? 0
     const cause = unusableAnswer(status, answer.rawHeaders)
-    if (cause !== undefined) return this.#fail({ kind: 'broken', cause })
+    if (cause !== undefined) return this.#fail('broken', cause)
     this.#answer = answer
     this.#clock.refresh()
     this.#sink.head(status, answer.rawHeaders)
@@ -178,47 +149,32 @@ class HttpProxyExchange implements ForwardHandle {
 
   #onError(error: Error): void {
     if (this.#settled) return
-    const kind = backendFailureKind(backendErrorCode(error), this.#sent)
-    const { rotation } = this.#engine
-    if (neverReached(kind)) rotation.failed(this.#backend)
-    const repeats = mayRepeat({
-      method: this.#job.method,
-      kind,
-      sent: this.#sent,
-      bodyTouched: this.#body?.touched ?? false,
-      reusedConnection: this.#request?.reusedSocket ?? false,
-      answerBegun: (this.#socket?.bytesRead ?? 0) > this.#bytesReadBefore,
-    })
-    // There is no use in connecting to the only backend again at once.
-    const hasWhereTo = this.#sent || rotation.size > 1
-    if (!repeats || !hasWhereTo || this.#attempt > 0)
-      return this.#fail({ kind, cause: errorText(error) })
-    this.#attempt++
-    this.#end?.()
-    this.#body?.destroy()
-    this.#sent = false
-    this.#socket = undefined
-    this.#request = undefined
-    this.#backend = rotation.next(this.#backend)
-    setImmediate(() => {
-      if (!this.#settled) this.#send()
-    })
+    this.#fail(backendFailureKind(backendErrorCode(error), this.#sent), errorText(error))
   }
 
   #onTimeout(): void {
     if (this.#paused || (this.#answer === undefined && this.#body?.waitsForClient))
       return void this.#clock.refresh()
-    this.#fail(
-      this.#sent
-        ? { kind: 'response_timeout', cause: 'no progress within the response timeout' }
-        : { kind: 'connect_timeout', cause: 'no connection became free in time' },
-    )
+    if (this.#sent) this.#fail('response_timeout', 'no progress within the response timeout')
+    else this.#fail('connect_timeout', 'no connection became free in time', 'waiting')
   }
 
-  #fail(failure: BackendFailure): void {
+  #fail(
+    kind: FailedAttempt['kind'],
+    cause: string,
+    phase: FailedAttempt['phase'] = this.#sent ? 'sent' : 'connecting',
+  ): void {
+    const failed: FailedAttempt = {
+      kind,
+      cause,
+      phase,
+      bodyTouched: this.#body?.touched ?? false,
+      reusedConnection: this.#request?.reusedSocket ?? false,
+      answerBegun: (this.#socket?.bytesRead ?? 0) > this.#bytesReadBefore,
+    }
     this.#settle({ endsRequest: true })
-    if (this.#starting) queueMicrotask(() => this.#sink.fail(failure))
-    else this.#sink.fail(failure)
+    if (this.#starting) queueMicrotask(() => this.#sink.fail(failed))
+    else this.#sink.fail(failed)
   }
 
   /** Keeps the connection for the next request, or closes it with the request. */
@@ -227,23 +183,14 @@ class HttpProxyExchange implements ForwardHandle {
     clearTimeout(this.#clock)
     if (endsRequest) this.#end?.()
     this.#body?.destroy()
-    this.#engine.settled()
   }
 }
 
-const methodsThatExpectContent = new Set(['POST', 'PUT', 'PATCH'])
-
 /** Node frames nothing by itself when given a flat list: a body must never go out without its framing (RFC 9112 section 6). */
-function framedHeaders({ method, headers, hasBody }: ForwardJob, backend: HttpProxyBackend) {
-  let hasHost = false
-  let hasLength = false
-  for (let at = 0; at < headers.length; at += 2) {
-    const name = (headers[at] ?? '').toLowerCase()
-    if (name === 'host') hasHost = true
-    else if (name === 'content-length') hasLength = true
-  }
-  const framed = hasHost ? [...headers] : ['Host', backend.target.host, ...headers]
-  if (hasLength) return framed
+function framedHeaders({ method, headers, hasBody }: ForwardJob, backend: Backend): string[] {
+  const framed = withHost(headers, backend)
+  if (headers.some((name, at) => at % 2 === 0 && name.toLowerCase() === 'content-length'))
+    return framed
   if (hasBody) framed.push('Transfer-Encoding', 'chunked')
   else if (methodsThatExpectContent.has(method)) framed.push('Content-Length', '0')
   return framed

@@ -1,21 +1,16 @@
 /** http-proxy-3 held at arm's length: it makes the request to the backend, and decides nothing about what is in it. */
 import { EventEmitter } from 'node:events'
-import { Agent as HttpAgent, type ClientRequest, type IncomingMessage } from 'node:http'
-import { Agent as HttpsAgent } from 'node:https'
+import type { Agent, ClientRequest, IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import { Duplex, type Stream } from 'node:stream'
 import { createProxyServer, type ServerOptions } from 'http-proxy-3'
+import type { Backend } from '../../backends/backend.ts'
 import { maxAnswerHeadBytes } from '../engine.ts'
 
-export interface HttpProxyBackend {
-  readonly isTls: boolean
-  readonly target: { protocol: string; host: string; hostname: string; port: number }
-  /** undefined: a connection of its own for each request. */
-  readonly agent: HttpAgent | undefined
-}
-
 export interface Outgoing {
-  readonly backend: HttpProxyBackend
+  readonly backend: Backend
+  /** undefined: a connection of its own. */
+  readonly agent: Agent | undefined
   readonly method: string
   /** Origin form, sent byte for byte. */
   readonly path: string
@@ -32,57 +27,67 @@ export interface OutgoingEvents {
   error(error: Error): void
 }
 
-/** connections: at most that many at a time; idle ones are closed after idleMs. 0 connections: no pool. */
-export function createHttpProxyBackend(
-  url: string,
-  { connections, idleMs }: { connections: number; idleMs: number },
-): HttpProxyBackend {
-  const { protocol, host, hostname, port } = new URL(url)
-  const isTls = protocol === 'https:'
-  const Agent = isTls ? HttpsAgent : HttpAgent
-  const options = {
-    keepAlive: true,
-    maxSockets: connections,
-    maxFreeSockets: connections,
-    timeout: idleMs,
-  }
-  return {
-    isTls,
-    target: { protocol, host, hostname, port: Number(port) || (isTls ? 443 : 80) },
-    agent: connections > 0 ? new Agent(options) : undefined,
-  }
+/** What http-proxy-3 does with a request and with an upgrade, in this order; that it keeps these lists is not in its types. */
+interface Passes {
+  webPasses: { readonly name: string }[]
+  wsPasses: { readonly name: string }[]
+}
+const replaced = {
+  webPasses: 'deleteLength, timeout, XHeaders, stream',
+  wsPasses: 'checkMethodAndHeader, XHeaders, stream',
 }
 
 /**
- * Of http-proxy-3's passes only the one that streams is kept: the others rewrite the framing of DELETE and OPTIONS
- * (a second request at the backend), add to X-Forwarded-For and set time-outs on the client's socket.
+ * Of the passes only the one that streams is kept: the others rewrite the framing of DELETE and OPTIONS (a second
+ * request at the backend), add to X-Forwarded-For and set time-outs on the client's socket.
+ * Throws when they are not exactly those that this was written against: what stays out could then be what is needed.
  */
-const webProxy = createProxyServer({ selfHandleResponse: true })
-const passes = webProxy as unknown as { webPasses: { name: string }[] }
-passes.webPasses = passes.webPasses.filter(({ name }) => name === 'stream')
-webProxy.on('error', () => {})
-webProxy.on('proxyReq', (outgoing, request) => {
-  if (outgoing.socket) standIns(request).events.socket(outgoing, outgoing.socket)
-})
-webProxy.on('proxyRes', (answer, request) => standIns(request).events.response(answer))
+export function keepStreamPass(server: Partial<Passes>): void {
+  for (const kind of ['webPasses', 'wsPasses'] as const) {
+    const passes = server[kind] ?? []
+    const names = passes.map(({ name }) => name).join(', ')
+    if (names !== replaced[kind])
+      throw new Error(
+        `this http-proxy-3 cannot be used: its ${kind} are "${names}" instead of "${replaced[kind]}"; install the version of package-lock.json`,
+      )
+    server[kind] = passes.slice(-1)
+  }
+}
+
+function createStreamingProxy(options?: ServerOptions) {
+  const proxy = createProxyServer(options)
+  keepStreamPass(proxy as unknown as Partial<Passes>)
+  proxy.on('error', () => {})
+  return proxy
+}
 
 /** Starts the request and returns what ends it at once. Errors go to the events, never thrown. */
-export function sendThroughHttpProxy(
+export type SendThroughHttpProxy = (
   outgoing: Outgoing & { readonly body: Stream | undefined },
   events: OutgoingEvents,
-): () => void {
-  const standIn = new StandIn(outgoing, events)
-  try {
-    webProxy.web(
-      standIn as unknown as IncomingMessage,
-      standIn as never,
-      { ...optionsFor(outgoing), buffer: outgoing.body ?? noBody },
-      (error) => events.error(error),
-    )
-  } catch (error) {
-    events.error(error instanceof Error ? error : new Error(String(error)))
+) => () => void
+
+/** Throws when http-proxy-3 is not as expected. */
+export function createWebProxy(): SendThroughHttpProxy {
+  const proxy = createStreamingProxy({ selfHandleResponse: true })
+  proxy.on('proxyReq', (outgoing, request) => {
+    if (outgoing.socket) standIns(request).events.socket(outgoing, outgoing.socket)
+  })
+  proxy.on('proxyRes', (answer, request) => standIns(request).events.response(answer))
+  return (outgoing, events) => {
+    const standIn = new StandIn(outgoing, events)
+    try {
+      proxy.web(
+        standIn as unknown as IncomingMessage,
+        standIn as never,
+        { ...optionsFor(outgoing), buffer: outgoing.body ?? noBody },
+        (error) => events.error(error),
+      )
+    } catch (error) {
+      events.error(error instanceof Error ? error : new Error(String(error)))
+    }
+    return () => void standIn.emit('close')
   }
-  return () => void standIn.emit('close')
 }
 
 const noBody = { pipe: (request: ClientRequest) => request.end() } as unknown as Stream
@@ -91,28 +96,28 @@ const noBody = { pipe: (request: ClientRequest) => request.end() } as unknown as
 class StandIn extends EventEmitter {
   readonly method: string
   readonly url: string
-  readonly headers: Record<string, string>
+  readonly headers = {}
   readonly socket = { destroyed: false }
   readonly writableFinished = false
   readonly events: OutgoingEvents
 
-  constructor({ method, path }: Outgoing, events: OutgoingEvents, headers = {}) {
+  constructor({ method, path }: Outgoing, events: OutgoingEvents) {
     super()
     this.method = method
     this.url = path
-    this.headers = headers
     this.events = events
   }
 }
 
 const standIns = (request: unknown): StandIn => request as StandIn
 
-function optionsFor({ backend, path, headers, connectTimeoutMs }: Outgoing): ServerOptions {
+function optionsFor({ backend, agent, path, headers, connectTimeoutMs }: Outgoing): ServerOptions {
+  const { isTls, host, hostHeader, port } = backend
   return {
-    target: backend.target,
+    target: { protocol: isTls ? 'https:' : 'http:', host: hostHeader, hostname: host, port },
     connectTimeout: connectTimeoutMs,
     ssl: exactOptions(path, headers),
-    ...(backend.agent ? { agent: backend.agent } : {}),
+    ...(agent && { agent }),
   }
 }
 
@@ -136,6 +141,10 @@ export interface UpgradeEvents {
   error(error: Error): void
 }
 
+/** Throws when http-proxy-3 is not as expected. */
+export const checkHttpProxy = (): void =>
+  keepStreamPass(createProxyServer() as unknown as Partial<Passes>)
+
 /**
  * Starts a WebSocket handshake and returns what ends it at once.
  * http-proxy-3 writes the backend's answer to the client as it likes, a refusal included; so it is given a socket that
@@ -144,11 +153,10 @@ export interface UpgradeEvents {
 export function upgradeThroughHttpProxy(outgoing: Outgoing, events: UpgradeEvents): () => void {
   const nowhere = new Nowhere()
   const unused = { socket: () => {}, response: () => {}, error: () => {} }
-  const standIn = new StandIn(outgoing, unused, { upgrade: 'websocket' })
-  const proxy = createProxyServer()
+  const standIn = new StandIn(outgoing, unused)
+  const proxy = createStreamingProxy()
   let request: ClientRequest | undefined
   let answer: IncomingMessage | undefined
-  proxy.on('error', () => {})
   proxy.on('proxyReqWs', (clientRequest) => {
     request = clientRequest
     request.once('upgrade', (response: IncomingMessage) => (answer = response))

@@ -1,76 +1,63 @@
-/** The forwarding engine on undici: one connection pool per backend URL, requests streamed both ways. */
+/** The forwarding engine on undici: one connection pool per backend, requests streamed both ways. */
+import type { Backend } from '../../backends/backend.ts'
 import {
   endsWithConnection,
-  mayRepeat,
-  neverReached,
   unusableAnswer,
   backendFailureKind,
+  type FailedAttempt,
 } from '../../rules/backend-failure.ts'
-import { createBackendRotation, type BackendRotation } from '../../backends/balancer.ts'
-import { errorText, backendErrorCode, type ForwarderOptions } from '../engine.ts'
-import type { ForwardHandle, ForwardJob, ForwardSink, Forwarder } from '../forwarder.ts'
-import type { BackendFailure } from '../forwarder.ts'
+import { errorText, backendErrorCode, type EngineOptions } from '../engine.ts'
+import type { AttemptSink, Engine, ForwardHandle, ForwardJob } from '../forwarder.ts'
 import { RequestBody } from '../request-body.ts'
-import {
-  createUndiciBackend,
-  type Controller,
-  type Handler,
-  type Line,
-  type UndiciBackend,
-} from './pool.ts'
+import { createUndiciPool, type Controller, type Handler, type Line } from './pool.ts'
+import type { UndiciPool } from './pool.ts'
 
 /** undici's own clock ticks every half second: fine for long waits, and cheaper than a timer for each request. */
 const OWN_CLOCK_BELOW_MS = 5_000
 
-/**
- * Requests go to the URLs in turn. close() lets what is under way finish and takes nothing new.
- * connections: per URL. A request that finds none free within its response timeout fails as connect_timeout.
- */
-export function createUndiciForwarder(upstream: ForwarderOptions): Forwarder {
-  const backends = upstream.urls.map((url) => createUndiciBackend(url, upstream))
-  const rotation = createBackendRotation<UndiciBackend>(backends)
-  let closing: Promise<unknown> | undefined
+export function createUndiciEngine(options: EngineOptions): Engine {
+  const pools = new Map<Backend, UndiciPool>()
+  const open = (backend: Backend): UndiciPool => {
+    const pool = createUndiciPool(backend, options)
+    pools.set(backend, pool)
+    return pool
+  }
   return {
-    forward: (job, sink) => new UndiciExchange(job, sink, rotation),
+    send: (backend, job, sink) =>
+      new UndiciExchange(job, sink, pools.get(backend) ?? open(backend)),
     close: async () => {
-      closing ??= Promise.all(backends.map(({ pool }) => pool.close()))
-      await closing
+      await Promise.all(Array.from(pools.values(), ({ pool }) => pool.close()))
+      pools.clear()
     },
   }
 }
 
-/** One job: undici's handler and the pipeline's handle in one object, since this is the hot path. */
+/** One attempt: undici's handler and the handle in one object, since this is the hot path. */
 class UndiciExchange implements ForwardHandle, Handler {
   line: Line | undefined
   readonly #job: ForwardJob
-  readonly #sink: ForwardSink
-  readonly #rotation: BackendRotation<UndiciBackend>
-  #backend: UndiciBackend
+  readonly #sink: AttemptSink
+  readonly #body: RequestBody | undefined
   #controller: Controller | undefined
-  #body: RequestBody | undefined
   #headers: string[] | undefined
   #timer: NodeJS.Timeout | undefined
   #sent = false
-  /** Like sent, and stays so over a repetition. */
-  #reached = false
   #answerBegun = false
   #reusedConnection = false
-  #repeated = false
   #settled = false
   #starting = true
 
-  constructor(job: ForwardJob, sink: ForwardSink, rotation: BackendRotation<UndiciBackend>) {
+  constructor(job: ForwardJob, sink: AttemptSink, pool: UndiciPool) {
     this.#job = job
     this.#sink = sink
-    this.#rotation = rotation
-    this.#backend = rotation.next()
-    this.#dispatch()
+    this.#body = job.hasBody ? new RequestBody(job) : undefined
+    this.#dispatch(pool)
     this.#starting = false
   }
 
   abort(): boolean {
     if (!this.#settled) this.#settle(aborted)
-    return this.#reached
+    return this.#sent
   }
 
   resume(): void {
@@ -84,7 +71,6 @@ class UndiciExchange implements ForwardHandle, Handler {
     if (this.#settled) return controller.abort(aborted)
     this.#controller = controller
     this.#sent = true
-    this.#reached = true
     this.#reusedConnection = this.line !== undefined && this.line.carried++ > 0
     this.#stopTimer()
     this.#startTimer()
@@ -104,7 +90,7 @@ class UndiciExchange implements ForwardHandle, Handler {
     this.#startTimer()
     const headers = (controller.rawHeaders as Buffer[]).map(latin1)
     const cause = unusableAnswer(status, headers)
-    if (cause !== undefined) return this.#fail({ kind: 'broken', cause })
+    if (cause !== undefined) return this.#fail('broken', cause)
     this.#headers = headers
     this.#sink.head(status, headers)
   }
@@ -121,42 +107,26 @@ class UndiciExchange implements ForwardHandle, Handler {
   onResponseEnd(): void {
     if (this.#settled) return
     if (this.line?.wasReset && endsWithConnection(this.#headers ?? []))
-      return this.#fail({ kind: 'broken', cause: 'the connection was reset in mid-body' })
+      return this.#fail('broken', 'the connection was reset in mid-body')
     this.#settle()
     this.#sink.end()
   }
 
   onResponseError(_controller: unknown, error: Error): void {
     if (this.#settled) return
-    const kind = backendFailureKind(backendErrorCode(error), this.#sent)
-    if (neverReached(kind)) this.#rotation.failed(this.#backend)
-    const repeats = mayRepeat({
-      method: this.#job.method,
-      kind,
-      sent: this.#sent,
-      bodyTouched: this.#body?.touched ?? false,
-      reusedConnection: this.#reusedConnection,
-      answerBegun: this.#answerBegun,
-    })
-    // There is no use in connecting to the only backend again at once.
-    const hasWhereTo = this.#sent || this.#rotation.size > 1
-    if (repeats && hasWhereTo && !this.#repeated) return this.#repeat()
-    this.#fail({ kind, cause: errorText(error) })
+    this.#fail(backendFailureKind(backendErrorCode(error), this.#sent), errorText(error))
   }
 
   onTimeout(): void {
-    if (!this.#sent) {
-      return this.#fail({ kind: 'connect_timeout', cause: 'no connection became free in time' })
-    }
+    if (!this.#sent)
+      return this.#fail('connect_timeout', 'no connection became free in time', 'waiting')
     // The backend waits for the client's body; how long that may take is the public listener's to say.
     if (this.#body?.waitsForClient && !this.#answerBegun) return void this.#timer?.refresh()
-    this.#fail({ kind: 'response_timeout', cause: 'no answer, or no more of it, in time' })
+    this.#fail('response_timeout', 'no answer, or no more of it, in time')
   }
 
-  #dispatch(): void {
-    const { method, target, headers, hasBody, responseTimeoutMs } = this.#job
-    this.#body = hasBody ? new RequestBody(this.#job) : undefined
-    const { pool, servername } = this.#backend
+  #dispatch({ pool, servername }: UndiciPool): void {
+    const { method, target, headers, responseTimeoutMs } = this.#job
     const options = {
       method,
       path: target,
@@ -170,23 +140,22 @@ class UndiciExchange implements ForwardHandle, Handler {
     if (!this.#sent && !this.#settled) this.#timer = setTimeout(onTimeout, responseTimeoutMs, this)
   }
 
-  #repeat(): void {
-    this.#repeated = true
-    this.#stopTimer()
-    this.#body?.destroy()
-    this.#sent = false
-    this.#controller = undefined
-    this.#backend = this.#rotation.next(this.#backend)
-    // undici is still cleaning up after the failure when it reports it.
-    queueMicrotask(() => {
-      if (!this.#settled) this.#dispatch()
-    })
-  }
-
-  #fail(failure: BackendFailure): void {
-    this.#settle(new Error(failure.cause))
-    if (this.#starting) queueMicrotask(() => this.#sink.fail(failure))
-    else this.#sink.fail(failure)
+  #fail(
+    kind: FailedAttempt['kind'],
+    cause: string,
+    phase: FailedAttempt['phase'] = this.#sent ? 'sent' : 'connecting',
+  ): void {
+    const failed: FailedAttempt = {
+      kind,
+      cause,
+      phase,
+      bodyTouched: this.#body?.touched ?? false,
+      reusedConnection: this.#reusedConnection,
+      answerBegun: this.#answerBegun,
+    }
+    this.#settle(new Error(cause))
+    if (this.#starting) queueMicrotask(() => this.#sink.fail(failed))
+    else this.#sink.fail(failed)
   }
 
   /** With a reason, the backend's connection is closed too. */

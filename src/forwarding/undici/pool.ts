@@ -1,13 +1,14 @@
 /** The connection pools of the undici engine, set up so that a request knows the connection it is sent on. */
-import { isIP, type Socket } from 'node:net'
+import type { Socket } from 'node:net'
 import { Client, Pool, buildConnector, type Dispatcher } from 'undici'
-import { maxAnswerHeadBytes, type ForwarderOptions } from '../engine.ts'
+import type { Backend } from '../../backends/backend.ts'
+import { maxAnswerHeadBytes, type EngineOptions } from '../engine.ts'
 
 export type Controller = Dispatcher.DispatchController
 
-export interface UndiciBackend {
+export interface UndiciPool {
   readonly pool: Pool
-  /** TLS is verified against the configured name; undici would take it from the request's Host field. */
+  /** Of each request alike: undici would take it from its Host field, and change connections with it. */
   readonly servername: string
 }
 
@@ -23,17 +24,14 @@ export interface Handler extends Dispatcher.DispatchHandler {
   line: Line | undefined
 }
 
-const serverName = (url: string): string => new URL(url).hostname.replace(/^\[|\]$/g, '')
-
-/** connections: at most that many at a time; each carries one request at a time. */
-export function createUndiciBackend(
-  url: string,
-  { connections, timeouts }: Pick<ForwarderOptions, 'connections' | 'timeouts'>,
-): UndiciBackend {
-  // RFC 6066 section 3: an address is no server name.
-  const servername = isIP(serverName(url)) ? '' : serverName(url)
+/** Each connection carries one request at a time. */
+export function createUndiciPool(
+  backend: Backend,
+  { connections, timeouts }: EngineOptions,
+): UndiciPool {
+  const servername = backend.serverName ?? ''
   const connector = buildConnector({ timeout: timeouts.connectMs, allowH2: false })
-  const pool = new Pool(url, {
+  const pool = new Pool(backend.name, {
     connections,
     allowH2: false,
     pipelining: 1,
@@ -52,7 +50,7 @@ export function createUndiciBackend(
       return new LineClient(origin, { ...options, connect }, line)
     },
   })
-  return { pool, servername: serverName(url) }
+  return { pool, servername: backend.host }
 }
 
 function watch(line: Line, socket: Socket): void {

@@ -1,0 +1,36 @@
+/** One machine that requests are forwarded to: its URL, parsed once, and how it fares. */
+import { isIP } from 'node:net'
+
+export interface Backend {
+  /** The origin, as in log, metrics and readiness. */
+  readonly name: string
+  readonly isTls: boolean
+  /** To connect to: without the brackets of an IPv6 address. */
+  readonly host: string
+  readonly port: number
+  /** Host and, unless it is the scheme's own, port, as in a Host field. */
+  readonly hostHeader: string
+  /** For TLS; undefined: an address is no server name (RFC 6066 section 3). */
+  readonly serverName: string | undefined
+  /** Others are preferred until then, on performance.now(). Written by the balancer. */
+  restsUntilMs: number | undefined
+  /** Why no connection could be made; undefined once it was reached again. Written by the balancer and the probe, whoever hears last. */
+  fault: string | undefined
+}
+
+/** url: of a scheme, host and port alone. */
+export function createBackend(url: string): Backend {
+  const { origin, protocol, hostname, port, host: hostHeader } = new URL(url)
+  const isTls = protocol === 'https:'
+  const host = hostname.replace(/^\[|\]$/g, '')
+  return {
+    name: origin,
+    isTls,
+    host,
+    port: port === '' ? (isTls ? 443 : 80) : Number(port),
+    hostHeader,
+    serverName: isIP(host) === 0 ? host : undefined,
+    restsUntilMs: undefined,
+    fault: undefined,
+  }
+}

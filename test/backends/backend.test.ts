@@ -1,0 +1,24 @@
+import { describe, expect, it } from 'vitest'
+import { createBackend } from '../../src/backends/backend.ts'
+
+describe('a backend', () => {
+  it.each([
+    ['http://a.example', ['http://a.example', false, 'a.example', 80, 'a.example', 'a.example']],
+    [
+      'https://A.example:443',
+      ['https://a.example', true, 'a.example', 443, 'a.example', 'a.example'],
+    ],
+    [
+      'https://a.example:8443',
+      ['https://a.example:8443', true, 'a.example', 8443, 'a.example:8443', 'a.example'],
+    ],
+    [
+      'http://127.0.0.1:3000/',
+      ['http://127.0.0.1:3000', false, '127.0.0.1', 3000, '127.0.0.1:3000', undefined],
+    ],
+    ['https://[::1]:9', ['https://[::1]:9', true, '::1', 9, '[::1]:9', undefined]],
+  ])('%s is read once', (url, expected) => {
+    const { name, isTls, host, port, hostHeader, serverName } = createBackend(url)
+    expect([name, isTls, host, port, hostHeader, serverName]).toEqual(expected)
+  })
+})

@@ -1,0 +1,248 @@
+/** The policy alone, on an engine that does as it is told; with real engines it is held by test/contract/. */
+import { IncomingMessage } from 'node:http'
+import { Socket } from 'node:net'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { describe, expect, it } from 'vitest'
+import { createBackend } from '../../src/backends/backend.ts'
+import { createBalancer, type Outcome } from '../../src/backends/balancer.ts'
+import { createForwarder, createUpgrader } from '../../src/forwarding/attempts.ts'
+import type { AttemptSink, ForwardJob, UpgradeJob } from '../../src/forwarding/forwarder.ts'
+import type { BackendFailure, FailedAttempt } from '../../src/rules/backend-failure.ts'
+
+const unconnected: FailedAttempt = {
+  kind: 'unreachable',
+  cause: 'ECONNREFUSED',
+  phase: 'connecting',
+  bodyTouched: false,
+  reusedConnection: false,
+  answerBegun: false,
+}
+const stale: FailedAttempt = {
+  ...unconnected,
+  kind: 'broken',
+  phase: 'sent',
+  reusedConnection: true,
+}
+const answer = (status: number) => (sink: AttemptSink) => {
+  sink.head(status, [])
+  sink.data(Buffer.from('x'))
+  sink.end()
+}
+const fail = (failed: FailedAttempt) => (sink: AttemptSink) => sink.fail(failed)
+
+/** Backends by letter; records which were tried, what the balancer heard and what the pipeline was told. */
+function start(letters: string, steps: ((sink: AttemptSink) => void)[], method = 'GET') {
+  const heard: [string, Outcome][] = []
+  const told: string[] = []
+  const aborted: string[] = []
+  const balancer = createBalancer(
+    letters.split('').map((letter) => createBackend(`http://${letter}`)),
+  )
+  let tried = ''
+  let closed = false
+  const forwarder = createForwarder(
+    {
+      ...balancer,
+      report: (backend, outcome) => {
+        heard.push([backend.host, outcome])
+        balancer.report(backend, outcome)
+      },
+    },
+    {
+      send: ({ host }, _job, sink) => {
+        tried += host
+        const step = steps.shift()
+        queueMicrotask(() => step?.(sink))
+        return { abort: () => aborted.push(host) > 0, resume: () => told.push(`resume ${host}`) }
+      },
+      close: async () => void (closed = true),
+    },
+  )
+  const job: ForwardJob = {
+    method,
+    target: '/',
+    headers: [],
+    request: new IncomingMessage(new Socket()),
+    hasBody: false,
+    bodyLimitBytes: 0,
+    responseTimeoutMs: 1_000,
+  }
+  const forward = () =>
+    forwarder.forward(job, {
+      head: (status) => void told.push(String(status)),
+      data: () => true,
+      end: () => void told.push('end'),
+      fail: ({ kind }: BackendFailure) => void told.push(kind),
+      sentTo: (backend) => void told.push(backend),
+    })
+  return {
+    handle: forward(),
+    forward,
+    forwarder,
+    heard,
+    told,
+    aborted,
+    tried: () => tried,
+    closed: () => closed,
+  }
+}
+
+const settle = async (): Promise<void> => {
+  for (let turn = 0; turn < 4; turn++) await nextTurn()
+}
+
+describe('a request', () => {
+  interface Row {
+    readonly method?: string
+    readonly letters: string
+    readonly failed: FailedAttempt
+    /** Which backends are tried. */
+    readonly expected: string
+  }
+  const waited = { ...unconnected, kind: 'connect_timeout', phase: 'waiting' } as const
+  it.each<[string, Row]>([
+    [
+      'that found nobody there goes to the next backend',
+      { letters: 'ab', failed: unconnected, expected: 'ab' },
+    ],
+    [
+      'goes there as a POST too',
+      { method: 'POST', letters: 'ab', failed: unconnected, expected: 'ab' },
+    ],
+    [
+      'has nowhere to go from the only backend',
+      { letters: 'a', failed: unconnected, expected: 'a' },
+    ],
+    [
+      'that met a dead connection goes to the next',
+      { letters: 'ab', failed: stale, expected: 'ab' },
+    ],
+    [
+      'that met one to the only backend gets a fresh one',
+      { letters: 'a', failed: stale, expected: 'aa' },
+    ],
+    [
+      'that could do its work twice is sent once',
+      { method: 'POST', letters: 'ab', failed: stale, expected: 'a' },
+    ],
+    [
+      'whose body is gone is not sent again',
+      { letters: 'ab', failed: { ...unconnected, bodyTouched: true }, expected: 'a' },
+    ],
+    [
+      'that has part of an answer is not sent again',
+      { letters: 'ab', failed: { ...stale, answerBegun: true }, expected: 'a' },
+    ],
+    [
+      'that waited for a connection has waited enough',
+      { letters: 'ab', failed: waited, expected: 'a' },
+    ],
+  ])('%s', async (_, { method, letters, failed, expected }) => {
+    const { told, tried, heard } = start(letters, [fail(failed), answer(200)], method)
+    await settle()
+    expect(tried()).toBe(expected)
+    const repeated = expected.length > 1
+    expect(told.slice(-2)).toEqual(repeated ? ['200', 'end'] : ['http://a', failed.kind])
+    expect(heard).toEqual([['a', failed], ...(repeated ? [[expected.at(1), 200]] : [])])
+  })
+
+  it('is repeated once, not more', async () => {
+    const { told, tried, heard } = start('abc', [fail(unconnected), fail(unconnected), answer(200)])
+    await settle()
+    expect(tried()).toBe('ab')
+    expect(told).toEqual(['http://a', 'http://b', 'unreachable'])
+    expect(heard.map(([host]) => host)).toEqual(['a', 'b'])
+  })
+
+  it('tells the balancer the status of its answer, and nothing when it is given up', async () => {
+    const answered = start('a', [answer(503)])
+    await settle()
+    expect(answered.heard).toEqual([['a', 503]])
+    const given = start('a', [])
+    expect(given.handle.abort()).toBe(true)
+    given.handle.abort()
+    expect(given.heard).toEqual([['a', 'abandoned']])
+  })
+
+  it('that is given up between two attempts is not sent again', async () => {
+    let abort = (): boolean => false
+    const { handle, tried, told } = start('ab', [
+      (sink) => {
+        sink.fail(stale)
+        expect(abort()).toBe(true)
+      },
+    ])
+    abort = () => handle.abort()
+    await settle()
+    expect(tried()).toBe('a')
+    expect(told).toEqual(['http://a'])
+  })
+
+  it('that never reached its first backend says so when the second has not seen it either', async () => {
+    const { handle, tried } = start('ab', [fail(unconnected)])
+    await settle()
+    expect(tried()).toBe('ab')
+    handle.resume()
+    expect(handle.abort()).toBe(true)
+  })
+
+  it('under way is waited for by close, and one that comes later is refused', async () => {
+    const { handle, forward, forwarder, told, tried, closed } = start('a', [])
+    const ended = forwarder.close()
+    forward()
+    await settle()
+    expect([closed(), tried(), told]).toEqual([false, 'a', ['http://a', 'unreachable']])
+    handle.abort()
+    await ended
+    expect(closed()).toBe(true)
+  })
+})
+
+describe('an upgrade', () => {
+  const run = async (letters: string, outcomes: (FailedAttempt | undefined)[]) => {
+    let tried = ''
+    const upgrader = createUpgrader(
+      createBalancer(letters.split('').map((letter) => createBackend(`http://${letter}`))),
+      {
+        upgrade: async ({ host }) => {
+          tried += host
+          return outcomes.shift()
+        },
+        close: async () => {},
+      },
+    )
+    const failed = await upgrader.upgrade({ sentTo: () => {} } as unknown as UpgradeJob)
+    return { tried, kind: failed?.kind }
+  }
+
+  const ok = undefined
+  it.each<[string, string, (FailedAttempt | undefined)[], Awaited<ReturnType<typeof run>>]>([
+    ['that succeeds is not repeated', 'ab', [ok], { tried: 'a', kind: undefined }],
+    [
+      'that found nobody goes to the next',
+      'ab',
+      [unconnected, ok],
+      { tried: 'ab', kind: undefined },
+    ],
+    [
+      'fails after two',
+      'abc',
+      [unconnected, unconnected, ok],
+      { tried: 'ab', kind: 'unreachable' },
+    ],
+    [
+      'has nowhere to go from the only one',
+      'a',
+      [unconnected, ok],
+      { tried: 'a', kind: 'unreachable' },
+    ],
+    [
+      'that was refused stays refused',
+      'ab',
+      [{ ...stale, reusedConnection: false }, ok],
+      { tried: 'a', kind: 'broken' },
+    ],
+  ])('%s', async (_, letters, outcomes, expected) => {
+    expect(await run(letters, outcomes)).toEqual(expected)
+  })
+})
