@@ -1,17 +1,10 @@
 /** The bans known to this process: answers from memory, keeps them in a store, and makes new ones from strikes. */
 import type { BansConfig } from '../config/config.ts'
-import {
-  isBanned,
-  isForgotten,
-  isSameBan,
-  isSameWindow,
-  isStrike,
-  mergeBans,
-  nextBan,
-  type BanRecord,
-} from '../rules/ban-policy.ts'
+import { isSameWindow, isStrike, nextBan, type BanRecord } from '../rules/ban-policy.ts'
 import type { BanStore } from './ban-store.ts'
+import { BanTable, setBounded } from './ban-table.ts'
 import type { Strikes } from './strikes.ts'
+import { Synchroniser, type SyncObserver } from './synchroniser.ts'
 
 export interface BanBook {
   /** The ban of the key that runs at `nowMs` (Unix time in ms), from memory alone. */
@@ -28,16 +21,11 @@ export interface BanBook {
   close(): Promise<void>
 }
 
-export interface BanObserver {
+export interface BanObserver extends SyncObserver {
   /** A request of the key was counted as a strike. */
   strike(keyId: string): void
   /** A ban was made here. */
   banned(keyId: string, ban: BanRecord): void
-  /** The store of bans was lost (told once), and is back. Bans hold from memory in between. */
-  storeLost(cause: unknown): void
-  storeBack(): void
-  /** Data that is not a ban was found in the store and passed over. */
-  malformed(where: string): void
 }
 
 export interface BanBookOptions {
@@ -51,35 +39,25 @@ export interface BanBookOptions {
   readonly now?: () => number
 }
 
-/** Keys whose first 429 is remembered, and bans remembered: the oldest goes when a new one comes. Keys are issued, so this is far away. */
-const maxKeys = 100_000
-const retryMs = 1_000
-const sweepMs = 60_000
-
 /** Nothing here touches quota counters: a ban never costs quota, and its end never gives any back. */
 export function createBanBook(options: BanBookOptions): BanBook {
   const { policy, store, observer, now = Date.now } = options
-  const bans = new Map<string, BanRecord>()
+  const table = new BanTable(policy.forgetAfterMs)
+  const synchroniser = new Synchroniser({ table, store, observer, now })
   const firstRefusals = new Map<string, { readonly windowEndMs: number; readonly atMs: number }>()
-  const synchroniser = createSynchroniser({ bans, store, observer, policy, now })
 
   const ban = (keyId: string): void => {
     const nowMs = now()
-    const previous = bans.get(keyId)
     // Strikes counted by two processes may both reach the limit; the second must not make the ban longer.
-    if (previous && isBanned(previous, nowMs)) return
-    const record = nextBan(previous, nowMs, policy)
-    setBounded(bans, keyId, record)
+    if (table.running(keyId, nowMs) !== undefined) return
+    const record = table.merge(keyId, nextBan(table.all.get(keyId), nowMs, policy))
     observer?.banned(keyId, record)
     synchroniser.save(keyId, record)
   }
   const strikes = options.createStrikes(ban)
 
   return {
-    check: (keyId, nowMs) => {
-      const record = bans.get(keyId)
-      return record && isBanned(record, nowMs) ? record : undefined
-    },
+    check: (keyId, nowMs) => table.running(keyId, nowMs),
     refused: ({ keyId, windowEndMs, nowMs }) => {
       const first = firstRefusals.get(keyId)
       if (!first || !isSameWindow(first.windowEndMs, windowEndMs)) {
@@ -98,123 +76,11 @@ export function createBanBook(options: BanBookOptions): BanBook {
       return promise.finally(() => clearTimeout(timer))
     },
     get size() {
-      const nowMs = now()
-      let banned = 0
-      for (const record of bans.values()) if (isBanned(record, nowMs)) banned++
-      return banned
+      return table.count(now())
     },
     close: async () => {
       await strikes.settled()
       await synchroniser.close()
     },
   }
-}
-
-/** Makes memory and store agree, both ways. */
-function createSynchroniser({
-  bans,
-  store,
-  observer,
-  policy: { forgetAfterMs },
-  now,
-}: Required<Pick<BanBookOptions, 'policy' | 'store' | 'now'>> & {
-  readonly bans: Map<string, BanRecord>
-  readonly observer: BanObserver | undefined
-}) {
-  const loaded = Promise.withResolvers<void>()
-  const saving = new Set<Promise<void>>()
-  const merge = (keyId: string, ban: BanRecord): void => {
-    const known = bans.get(keyId)
-    setBounded(bans, keyId, known ? mergeBans(known, ban, forgetAfterMs) : ban)
-  }
-  const forgetOld = (): void => {
-    const nowMs = now()
-    for (const [keyId, ban] of bans) {
-      if (!isForgotten(ban, nowMs, forgetAfterMs)) continue
-      bans.delete(keyId)
-      store.forget(keyId, ban).catch(rounds.failed)
-    }
-  }
-  const rounds = createRounds(observer, async () => {
-    const kept = await store.load()
-    for (const [keyId, ban] of kept) merge(keyId, ban)
-    forgetOld()
-    loaded.resolve()
-    for (const [keyId, ban] of bans) {
-      const there = kept.get(keyId)
-      if (!there || !isSameBan(there, ban)) await store.save(keyId, ban)
-    }
-  })
-  const sweep = setInterval(forgetOld, sweepMs).unref()
-  store.watch({
-    banned: merge,
-    stale: rounds.run,
-    malformed: (where) => observer?.malformed(where),
-  })
-
-  return {
-    /** Resolves when the store has been read for the first time. */
-    loaded: loaded.promise,
-    save: (keyId: string, ban: BanRecord): void => {
-      const write = store
-        .save(keyId, ban)
-        .catch(rounds.failed)
-        .then(() => void saving.delete(write))
-      saving.add(write)
-    },
-    close: async (): Promise<void> => {
-      clearInterval(sweep)
-      await rounds.close()
-      await Promise.all(saving)
-      await store.close()
-    },
-  }
-}
-
-/** Runs a round of synchronising when asked, one at a time, and a second after anything failed, until one succeeds. */
-function createRounds(observer: BanObserver | undefined, round: () => Promise<void>) {
-  let isLost = false
-  let isClosed = false
-  let retry: NodeJS.Timeout | undefined
-  let current: Promise<void> | undefined
-  let isAskedAgain = false
-
-  const failed = (cause: unknown): void => {
-    if (isClosed) return
-    if (!isLost) observer?.storeLost(cause)
-    isLost = true
-    clearTimeout(retry)
-    retry = setTimeout(run, retryMs).unref()
-  }
-  const succeeded = (): void => {
-    if (isLost) observer?.storeBack()
-    isLost = false
-  }
-  const run = (): void => {
-    if (isClosed) return
-    isAskedAgain = current !== undefined
-    current ??= round()
-      .then(succeeded, failed)
-      .then(() => {
-        current = undefined
-        if (isAskedAgain) run()
-      })
-  }
-  return {
-    run,
-    failed,
-    close: async (): Promise<void> => {
-      isClosed = true
-      clearTimeout(retry)
-      await current
-    },
-  }
-}
-
-function setBounded<T>(map: Map<string, T>, key: string, value: T): void {
-  if (map.size >= maxKeys && !map.has(key)) {
-    const oldest = map.keys().next()
-    if (!oldest.done) map.delete(oldest.value)
-  }
-  map.set(key, value)
 }

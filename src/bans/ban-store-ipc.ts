@@ -11,10 +11,10 @@ export interface BanCalls {
 }
 
 export interface IpcBanStore extends BanStore {
-  /** The supervisor tells of a ban that some worker has pronounced. */
-  told(keyId: string, ban: BanRecord): void
-  /** The supervisor has more bans than it told of. */
-  missed(): void
+  /** Some worker has pronounced a ban, says the supervisor. */
+  banned(keyId: string, ban: BanRecord): void
+  /** The supervisor has bans that it could not tell of. */
+  stale(): void
 }
 
 export function createIpcBanStore(calls: IpcCalls<BanCalls>): IpcBanStore {
@@ -25,8 +25,8 @@ export function createIpcBanStore(calls: IpcCalls<BanCalls>): IpcBanStore {
       calls.onRecovered(() => listener?.stale())
       listener.stale()
     },
-    told: (keyId, ban) => listener?.banned(keyId, ban),
-    missed: () => listener?.stale(),
+    banned: (keyId, ban) => listener?.banned(keyId, ban),
+    stale: () => listener?.stale(),
     load: () => calls.call('loadBans', undefined),
     save: (keyId, ban) => calls.call('saveBan', { keyId, ban }),
     forget: (keyId, ban) => calls.call('forgetBan', { keyId, ban }),

@@ -46,8 +46,8 @@ export function createRedisBanStore(
   let reload: NodeJS.Timeout | undefined
 
   const receive = (text: string): void => {
-    const told = parseMessage(text)
-    if (told) listener?.banned(told.keyId, told.ban)
+    const news = parseMessage(text)
+    if (news) listener?.banned(news.keyId, news.ban)
     else listener?.malformed(`a message on channel ${key}`)
   }
   return {
@@ -90,9 +90,9 @@ export function createRedisBanStore(
 
 function parseMessage(text: string): { keyId: string; ban: BanRecord } | undefined {
   try {
-    const told = JSON.parse(text) as { keyId?: unknown } | null
-    const ban = toBan(told)
-    return ban && typeof told?.keyId === 'string' ? { keyId: told.keyId, ban } : undefined
+    const news = JSON.parse(text) as { keyId?: unknown } | null
+    const ban = toBan(news)
+    return ban && typeof news?.keyId === 'string' ? { keyId: news.keyId, ban } : undefined
   } catch {
     return undefined
   }

@@ -1,11 +1,12 @@
 /** Counts strikes per key over all processes, and says when a key has earned a ban. */
 import type { BansConfig } from '../config/config.ts'
 import type { Counter } from '../counters/counter.ts'
+import { isBanEarned } from '../rules/ban-policy.ts'
 
 export interface Strikes {
   /** Counts one strike. Never throws, never waits. */
   strike(keyId: string): void
-  /** Resolves when everything told so far has been counted. */
+  /** Resolves when every strike so far has been counted. */
   settled(): Promise<void>
 }
 
@@ -22,104 +23,125 @@ export interface StrikesOptions {
 interface Tally {
   readonly keyId: string
   /** Of performance.now(): its count has ended by then. */
-  untilMs: number
-  /** As the counter last told, strikes of other processes included. */
+  readonly untilMs: number
+  /** As the counter last said, strikes of other processes included. Written by #count, as is startedMs. */
   total: number
-  /** Strikes the counter has not been told of. */
-  untold: number
+  /** Of performance.now(): when the count began. */
+  startedMs: number
+  /** Strikes the counter has not heard of. Written by strike and #count. */
+  unreported: number
+  /** Written by #report. */
   isCalling: boolean
-  /** Among those to be told with the next tick. */
+  /** Among those to be reported with the next tick. Written by #reportLater and #flush. */
   isLate: boolean
 }
 
-/** A flood of strikes is told in one call per key and tick, unless it may be the ban's last one: that is told at once. */
+/** A flood of strikes is reported in one call per key and tick, unless it may be the ban's last one: that is reported at once. */
 const TICK_MS = 100
 
 /** `withinMs` runs from a key's first strike, in whole seconds (rounded up). */
 export function createStrikes(options: StrikesOptions): Strikes {
-  const { policy, counter, onBan, maxKeys = 10_000 } = options
-  /** In the order in which they end. */
-  const tallies = new Map<string, Tally>()
-  let late: Tally[] = []
-  let tick: NodeJS.Timeout | undefined
-  const underway = new Set<Promise<void>>()
+  return new StrikeReports(options)
+}
 
-  const tallyOf = (keyId: string): Tally | undefined => {
+class StrikeReports implements Strikes {
+  readonly #options: StrikesOptions
+  readonly #maxKeys: number
+  /** In the order in which they end. Written by #tallyOf alone. */
+  readonly #tallies = new Map<string, Tally>()
+  /** Those to be reported with the next tick, and its timer. Written by #reportLater and #flush. */
+  #late: Tally[] = []
+  #tick: NodeJS.Timeout | undefined
+  /** Calls to the counter. Written by #report alone. */
+  readonly #underway = new Set<Promise<void>>()
+
+  constructor(options: StrikesOptions) {
+    this.#options = options
+    this.#maxKeys = options.maxKeys ?? 10_000
+  }
+
+  strike(keyId: string): void {
     const nowMs = performance.now()
-    const known = tallies.get(keyId)
+    const tally = this.#tallyOf(keyId, nowMs)
+    if (tally === undefined) return
+    tally.unreported += 1
+    if (tally.isCalling) return
+    // The first one at once, so that other processes know of the key.
+    if (tally.total === 0 || this.#mayBan(tally, nowMs)) this.#report(tally)
+    else this.#reportLater(tally)
+  }
+
+  async settled(): Promise<void> {
+    for (this.#flush(); this.#underway.size > 0; this.#flush()) await Promise.all(this.#underway)
+  }
+
+  #tallyOf(keyId: string, nowMs: number): Tally | undefined {
+    const known = this.#tallies.get(keyId)
     if (known !== undefined && nowMs < known.untilMs) return known
-    for (const [oldest, { untilMs }] of tallies) {
+    for (const [oldest, { untilMs }] of this.#tallies) {
       if (nowMs < untilMs) break
-      tallies.delete(oldest)
+      this.#tallies.delete(oldest)
     }
-    if (tallies.size >= maxKeys) return undefined
-    const untilMs = nowMs + policy.withinMs + 1_000
-    const tally = { keyId, untilMs, total: 0, untold: 0, isCalling: false, isLate: false }
-    tallies.set(keyId, tally)
+    if (this.#tallies.size >= this.#maxKeys) return undefined
+    const untilMs = nowMs + this.#options.policy.withinMs + 1_000
+    const counts = { total: 0, startedMs: nowMs, unreported: 0 }
+    const tally = { keyId, untilMs, ...counts, isCalling: false, isLate: false }
+    this.#tallies.set(keyId, tally)
     return tally
   }
 
-  const count = async (tally: Tally): Promise<void> => {
-    const { keyId } = tally
-    while (tally.untold > 0) {
-      const points = tally.untold
-      tally.untold = 0
-      tally.total = await counter.add(keyId, points)
-      if (tally.total >= policy.strikes) {
-        tally.untold = 0
-        tally.total = 0
-        onBan(keyId)
-        await counter.reset(keyId)
-      }
-      if (!mayBan(tally)) break
-    }
+  #mayBan({ total, unreported, startedMs }: Tally, nowMs: number): boolean {
+    return isBanEarned(
+      { total: total + unreported, forMs: nowMs - startedMs },
+      this.#options.policy,
+    )
   }
 
-  const mayBan = ({ total, untold }: Tally): boolean => total + untold >= policy.strikes
-
-  const tell = (tally: Tally): void => {
+  #report(tally: Tally): void {
     tally.isCalling = true
-    const call = count(tally)
+    const call = this.#count(tally)
       // Strikes that neither the store nor memory could count are let go: the requests they stand for were refused all the same.
-      .catch(() => void (tally.untold = 0))
+      .catch(() => void (tally.unreported = 0))
       .then(() => {
         tally.isCalling = false
-        underway.delete(call)
-        if (tally.untold > 0) tellLate(tally)
+        this.#underway.delete(call)
+        if (tally.unreported > 0) this.#reportLater(tally)
       })
-    underway.add(call)
+    this.#underway.add(call)
   }
 
-  const tellLate = (tally: Tally): void => {
+  async #count(tally: Tally): Promise<void> {
+    const { counter, policy, onBan } = this.#options
+    do {
+      const points = tally.unreported
+      tally.unreported = 0
+      const counted = await counter.add(tally.keyId, points)
+      tally.total = counted.total
+      tally.startedMs = performance.now() - counted.forMs
+      if (isBanEarned(counted, policy)) {
+        tally.unreported = 0
+        tally.total = 0
+        onBan(tally.keyId)
+        await counter.reset(tally.keyId)
+      }
+    } while (tally.unreported > 0 && this.#mayBan(tally, performance.now()))
+  }
+
+  #reportLater(tally: Tally): void {
     if (tally.isLate) return
     tally.isLate = true
-    late.push(tally)
-    tick ??= setTimeout(flush, TICK_MS).unref()
+    this.#late.push(tally)
+    this.#tick ??= setTimeout(() => this.#flush(), TICK_MS).unref()
   }
 
-  const flush = (): void => {
-    clearTimeout(tick)
-    tick = undefined
-    const due = late
-    late = []
+  #flush(): void {
+    clearTimeout(this.#tick)
+    this.#tick = undefined
+    const due = this.#late
+    this.#late = []
     for (const tally of due) {
       tally.isLate = false
-      if (!tally.isCalling && tally.untold > 0) tell(tally)
+      if (!tally.isCalling && tally.unreported > 0) this.#report(tally)
     }
-  }
-
-  return {
-    strike: (keyId) => {
-      const tally = tallyOf(keyId)
-      if (tally === undefined) return
-      tally.untold += 1
-      if (tally.isCalling) return
-      // The first one at once, so that other processes know of the key.
-      if (tally.total === 0 || mayBan(tally)) tell(tally)
-      else tellLate(tally)
-    },
-    settled: async () => {
-      for (flush(); underway.size > 0; flush()) await Promise.all(underway)
-    },
   }
 }

@@ -8,10 +8,17 @@ import {
 } from 'rate-limiter-flexible'
 import type { RedisStore } from '../redis/store.ts'
 
+/** What a key has come to. */
+export interface Count {
+  readonly total: number
+  /** Since the key's first addition. */
+  readonly forMs: number
+}
+
 /** One number per key, forgotten a fixed time after the key's first addition. */
 export interface Counter {
-  /** Adds whole points and resolves with the key's new total. Never rejects for a total being high. */
-  add(key: string, points: number): Promise<number>
+  /** Adds whole points and resolves with what the key has come to. Never rejects for a total being high. */
+  add(key: string, points: number): Promise<Count>
   reset(key: string): Promise<void>
 }
 
@@ -34,7 +41,11 @@ export function createCounter(options: {
   const { redis, keyPrefix, points, timeoutMs } = options
   const base = { keyPrefix, points, duration: wholeSeconds(options.lifetimeMs) }
   const memory = new RateLimiterMemory(base)
-  if (!redis) return { add: (key, n) => total(memory, key, n), reset: (key) => drop(memory, key) }
+  const add = async (limiter: RateLimiterAbstract, key: string, n: number): Promise<Count> => {
+    const { consumedPoints: total, msBeforeNext } = await consume(limiter, key, n)
+    return { total, forMs: Math.max(0, base.duration * 1000 - msBeforeNext) }
+  }
+  if (!redis) return { add: (key, n) => add(memory, key, n), reset: (key) => drop(memory, key) }
   // The insurance sits on the wrapper, not on the Redis limiter within: that one may fail after the wrapper has given up
   // on it, and would then count the same points in memory a second time.
   const shared = new RLWrapperTimeouts({
@@ -48,16 +59,12 @@ export function createCounter(options: {
     }),
   })
   return {
-    add: (key, n) => total(redis.available ? shared : memory, key, n),
+    add: (key, n) => add(redis.available ? shared : memory, key, n),
     reset: async (key) => {
       await drop(memory, key)
       if (redis.available) await drop(shared, key)
     },
   }
-}
-
-async function total(limiter: RateLimiterAbstract, key: string, points: number): Promise<number> {
-  return (await consume(limiter, key, points)).consumedPoints
 }
 
 async function drop(limiter: RateLimiterAbstract, key: string): Promise<void> {

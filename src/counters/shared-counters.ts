@@ -2,12 +2,12 @@
 import { MINUTE_MS } from '../quota/protocol.ts'
 import type { IpcCalls } from '../ipc/calls.ts'
 import type { AddressCount, AddressCounter, CountedAddress } from './anonymous-limiter.ts'
-import type { Counter } from './counter.ts'
+import type { Count, Counter } from './counter.ts'
 
 /** What the counters of a worker ask of the supervisor. */
 export interface CounterCalls {
-  /** Adds strikes to a key of all workers; answers the total, which begins anew once it has reached `bans.strikes`. */
-  addStrikes(strikes: { readonly keyId: string; readonly points: number }): number
+  /** Adds strikes to a key of all workers; the count begins anew once it has earned a ban. */
+  addStrikes(strikes: { readonly keyId: string; readonly points: number }): Count
   /** Adds requests without a valid credential to an address. */
   countAddress(count: AddressCount): CountedAddress
 }
@@ -19,7 +19,7 @@ export function createSharedStrikes(calls: IpcCalls<CounterCalls>, own: Counter)
       calls.available
         ? calls.call('addStrikes', { keyId, points }).catch(() => own.add(keyId, points))
         : own.add(keyId, points),
-    // The supervisor begins anew by itself once the total was reached, so that no strike in between is lost.
+    // The supervisor begins anew by itself once a ban was earned, so that no strike in between is lost.
     reset: (keyId) => own.reset(keyId),
   }
 }

@@ -1,4 +1,4 @@
-/** When going on after a 429 is a strike, how long a ban lasts, and which of two bans of one key holds. */
+/** When going on after a 429 is a strike, how many strikes ban, how long a ban lasts, and which of two bans of one key holds. */
 import type { BansConfig } from '../config/config.ts'
 
 /** The last ban of a key; kept after its end, until it is forgotten, as the next one depends on it. */
@@ -61,6 +61,31 @@ export function isStrike(refusal: {
   readonly graceMs: number
 }): boolean {
   return refusal.nowMs - refusal.firstRefusedAtMs > refusal.graceMs
+}
+
+/**
+ * How many strikes ban a key whose first one was so long ago: `strikes` at once, and evenly up to half as many again over
+ * `within`.
+ *
+ * The sum of many clients that back off begins as a burst and then thins out: each tries at 0, 1, 3, 7, 15 and 31 s, and begins
+ * anew when the next minute gives it quota. Eight such loops come to 48 strikes in a minute, to 72 where one minute's burst and
+ * the next one's fall into one `within`. What hammers goes on at its pace: two requests a second come to 118. One number that
+ * lets all of the first pass bans the second late, and a flood too; so the number rises with time, 60 at first and 90 after a
+ * minute, between the two at every moment.
+ */
+export function strikesUntilBan(
+  forMs: number,
+  { strikes, withinMs }: Pick<BansConfig, 'strikes' | 'withinMs'>,
+): number {
+  return Math.floor(strikes * (1 + Math.min(forMs / withinMs, 1) / 2))
+}
+
+/** Whether the strikes of a key, counted for so long, ban it. */
+export function isBanEarned(
+  { total, forMs }: { readonly total: number; readonly forMs: number },
+  policy: Pick<BansConfig, 'strikes' | 'withinMs'>,
+): boolean {
+  return total >= strikesUntilBan(forMs, policy)
 }
 
 /**

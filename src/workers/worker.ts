@@ -152,8 +152,8 @@ function createParts(start: StartMessage, channel: SupervisorChannel): Parts {
         calls.receive(message)
         banCalls.receive(message)
       } else if (message.kind === 'reclaim') message.reclaims.forEach(notices.reclaimed)
-      else if (message.kind === 'banned') notices.bans?.told(message.keyId, message.ban)
-      else if (message.kind === 'missed') notices.bans?.missed()
+      else if (message.kind === 'banned') notices.bans?.banned(message.keyId, message.ban)
+      else if (message.kind === 'missed') notices.bans?.stale()
       else if (message.kind === 'measure') {
         metrics.bannedKeys(serving.bannedKeys)
         const { id } = message

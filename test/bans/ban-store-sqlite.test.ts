@@ -1,15 +1,6 @@
-import {
-  copyFileSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs'
+import { copyFileSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { DatabaseSync } from 'node:sqlite'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { createSqliteBanStore } from '../../src/bans/ban-store-sqlite.ts'
 
@@ -50,43 +41,6 @@ describe('bans in a SQLite file', () => {
     await reader.close()
     await store.close()
   })
-
-  it.each([
-    ['no database at all', (file: string) => writeFileSync(file, 'x'.repeat(5000))],
-    [
-      'a database with a torn page',
-      (file: string) => {
-        const database = new DatabaseSync(file)
-        database.exec('CREATE TABLE bans (key_id TEXT); CREATE INDEX i ON bans (key_id)')
-        database.exec('BEGIN')
-        const insert = database.prepare('INSERT INTO bans VALUES (?)')
-        for (let i = 0; i < 500; i++) insert.run(`key-${i}`)
-        database.exec('COMMIT')
-        database.close()
-        const bytes = readFileSync(file)
-        bytes.fill(0xff, 5000, 9000)
-        writeFileSync(file, bytes)
-      },
-    ],
-  ])(
-    'begin anew when the file is %s, and the file is kept under another name',
-    async (name, damage) => {
-      const folder = join(directory, name)
-      mkdirSync(folder)
-      const file = join(folder, 'bans.db')
-      damage(file)
-      const damaged = readFileSync(file)
-      const onDamaged = vi.fn()
-      const store = createSqliteBanStore(file, onDamaged)
-      await store.save('acme-1', ban)
-      expect((await store.load()).size).toBe(1)
-      await store.close()
-      const keptAs: unknown = onDamaged.mock.calls[0]?.[0]
-      expect(keptAs).toMatch(/bans\.db\.damaged-\d+$/)
-      expect(readFileSync(String(keptAs))).toEqual(damaged)
-      expect(readdirSync(folder)).toHaveLength(2)
-    },
-  )
 
   it('in a place that is not a file are refused with its name', () => {
     expect(() => createSqliteBanStore(directory, neverDamaged)).toThrow(

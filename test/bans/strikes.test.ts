@@ -56,7 +56,9 @@ describe('strikes in memory', () => {
     let total = 0
     const counter = {
       add: (_: string, points: number) =>
-        isAway ? Promise.reject(new Error('away')) : Promise.resolve((total += points)),
+        isAway
+          ? Promise.reject(new Error('away'))
+          : Promise.resolve({ total: (total += points), forMs: 0 }),
       reset: () => Promise.resolve(void (total = 0)),
     }
     const { strikes, onBan } = create({ counter })
@@ -67,6 +69,25 @@ describe('strikes in memory', () => {
     await strikes.settled()
     expect(onBan).not.toHaveBeenCalled()
     strikes.strike('a')
+    await strikes.settled()
+    expect(onBan.mock.calls).toEqual([['a']])
+  })
+
+  it('may be half as many again when they come over the whole time', async () => {
+    let forMs = 0
+    let total = 0
+    const counter = {
+      add: (_: string, points: number) => Promise.resolve({ total: (total += points), forMs }),
+      reset: () => Promise.resolve(),
+    }
+    const { strikes, onBan } = create({ counter })
+    repeat(strikes, 'a', 4)
+    await strikes.settled()
+    forMs = policy.withinMs / 2
+    repeat(strikes, 'a', 1)
+    await strikes.settled()
+    expect(onBan).not.toHaveBeenCalled()
+    repeat(strikes, 'a', 1)
     await strikes.settled()
     expect(onBan.mock.calls).toEqual([['a']])
   })

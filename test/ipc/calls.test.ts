@@ -83,12 +83,12 @@ const countAll = (): {
     handler: ({ keyId, points }) => {
       const total = (counts.get(keyId) ?? 0) + points
       counts.set(keyId, total)
-      return total
+      return { total, forMs: 0 }
     },
   }
 }
-const add = (calls: IpcCalls<SharedCalls>, keyId: string) =>
-  calls.call('addStrikes', { keyId, points: 1 })
+const add = async (calls: IpcCalls<SharedCalls>, keyId: string) =>
+  (await calls.call('addStrikes', { keyId, points: 1 })).total
 
 describe('calls over IPC', () => {
   it('send what is asked in one turn as one message, and what comes meanwhile as the next', async () => {
@@ -181,9 +181,14 @@ describe('strikes over all workers', () => {
       timeoutMs: 50,
     })
     const strikes = createSharedStrikes(calls, own)
-    expect([await strikes.add('a', 2), await strikes.add('a', 1)]).toEqual([2, 3])
+    const totals = async (...points: number[]) => {
+      const counts = []
+      for (const n of points) counts.push((await strikes.add('a', n)).total)
+      return counts
+    }
+    expect(await totals(2, 1)).toEqual([2, 3])
     freeze()
-    expect([await strikes.add('a', 1), await strikes.add('a', 1)]).toEqual([1, 2])
+    expect(await totals(1, 1)).toEqual([1, 2])
     expect(counts.get('a')).toBe(3)
   })
 })

@@ -2,6 +2,7 @@ import { assert, integer, nat, property, record } from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import {
   formatBan,
+  isBanEarned,
   isBanned,
   isForgotten,
   isSameWindow,
@@ -9,13 +10,14 @@ import {
   mergeBans,
   nextBan,
   parseBan,
+  strikesUntilBan,
   type BanRecord,
 } from '../../src/rules/ban-policy.ts'
 
 const minute = 60_000
 const hour = 60 * minute
 const policy = {
-  strikes: 20,
+  strikes: 60,
   withinMs: minute,
   graceMs: 1000,
   durationMs: minute,
@@ -72,6 +74,44 @@ describe('isStrike', () => {
   it('begins after the grace period, not with its last millisecond', () => {
     const at = (nowMs: number) => isStrike({ nowMs, firstRefusedAtMs: 5000, graceMs: 1000 })
     expect([at(5000), at(6000), at(6001)]).toEqual([false, false, true])
+  })
+})
+
+describe('strikesUntilBan', () => {
+  it.each([
+    // strikes, within, after ms, so many ban
+    [60, minute, 0, 60],
+    [60, minute, 999, 60],
+    [60, minute, 1000, 60],
+    [60, minute, 2000, 61],
+    [60, minute, 30_000, 75],
+    [60, minute, 60_000, 90],
+    [60, minute, 61_000, 90],
+    [5, 10_000, 3999, 5],
+    [5, 10_000, 4000, 6],
+    [1, minute, 59_999, 1],
+  ])('of %d within %d ms are, after %d ms, %d', (strikes, withinMs, forMs, expected) => {
+    expect(strikesUntilBan(forMs, { strikes, withinMs })).toBe(expected)
+  })
+
+  /** Strikes at these seconds, each so many times: the second at which they ban. */
+  const bannedAt = (seconds: readonly number[], times = 1): number | undefined =>
+    seconds.find((second, at) =>
+      isBanEarned({ total: (at + 1) * times, forMs: (second - (seconds[0] ?? 0)) * 1000 }, policy),
+    )
+  const pace = (perSecond: number, seconds: number): number[] =>
+    Array.from({ length: perSecond * seconds }, (_, at) => at / perSecond)
+
+  it.each([
+    ['eight loops that back off', [0, 1, 3, 7, 15, 31], 8, undefined],
+    ['and begin anew at 15 s', [0, 1, 3, 7, 15, 16, 18, 22, 30, 46], 8, undefined],
+    ['and begin anew at 31 s', [0, 1, 3, 7, 15, 32, 34, 38, 46], 8, undefined],
+    ['a request a second', pace(1, 60), 1, undefined],
+    ['two requests a second', pace(2, 60), 1, 39],
+    ['ten requests a second', pace(10, 60), 1, 6.2],
+    ['a flood', [0], 60, 0],
+  ])('ban %s at the right time', (_, seconds, times, expected) => {
+    expect(bannedAt(seconds, times)).toBe(expected)
   })
 })
 
