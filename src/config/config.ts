@@ -130,6 +130,8 @@ export interface Config {
     readonly workers: number
     /** CIDRs (or single addresses) of peers whose X-Forwarded-For is believed. */
     readonly trustedProxies: readonly string[]
+    /** Whether answers carry RateLimit and RateLimit-Policy beside the X-RateLimit fields. */
+    readonly structuredQuotaHeaders: boolean
     readonly limits: {
       readonly headerBytes: number
       readonly headerCount: number

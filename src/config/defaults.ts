@@ -9,6 +9,7 @@ export const defaults = {
     basePath: '/v1',
     workers: '1',
     trustedProxies: [],
+    structuredQuotaHeaders: 'true',
     limits: { headerBytes: '16KiB', headerCount: '100', bodyBytes: '1MiB', urlBytes: '8KiB' },
     timeouts: { headers: '10s', request: '60s', idle: '75s', drain: '20s' },
   },

@@ -55,6 +55,7 @@ const server = group({
   basePath: basePath,
   workers: workers,
   trustedProxies: list(network),
+  structuredQuotaHeaders: flag,
   limits: group({
     headerBytes: size({ min: KiB, max: 1024 * KiB }),
     headerCount: integer({ min: 10, max: 2000 }),

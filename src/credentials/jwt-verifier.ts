@@ -31,6 +31,8 @@ export interface JwtVerifierOptions {
   /** By client id. A token whose client is configured gets that client's plan, limits and quota. */
   readonly clients: ReadonlyMap<string, ClientConfig>
   readonly plans: ReadonlyMap<string, PlanConfig>
+  /** See createCaller. */
+  readonly isStructured: boolean
   readonly log?: JwtLog | undefined
   readonly timing?: Partial<JwksTiming> | undefined
 }
@@ -127,14 +129,16 @@ export function createJwtVerifier(config: JwtConfig, options: JwtVerifierOptions
 
 function toCaller(
   { clientId, plan: planName }: TokenStatement,
-  { clients, plans }: JwtVerifierOptions,
+  { clients, plans, isStructured }: JwtVerifierOptions,
 ): Caller | undefined {
   const keyId = `jwt:${clientId}`
   const client = clients.get(clientId)
-  if (client) return createCaller({ clientId, plan: client.plan, keyId, limits: client.limits })
-  const plan = planName === undefined ? undefined : plans.get(planName)
+  const planned = planName === undefined ? undefined : plans.get(planName)
+  const plan = client?.plan ?? planned?.name
   // A custom plan has no limits of its own, so only configured clients can be on it.
-  return plan?.limits && createCaller({ clientId, plan: plan.name, keyId, limits: plan.limits })
+  const limits = client?.limits ?? planned?.limits
+  if (plan === undefined || limits === undefined) return undefined
+  return createCaller({ clientId, plan, keyId, limits }, isStructured)
 }
 
 /** A token without a key id (RFC 7515 section 4.1.4 leaves it out at will) is tried on the set as it is. */

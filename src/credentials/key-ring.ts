@@ -11,18 +11,18 @@ export interface KeyRing {
 }
 
 /**
- * The ring of all configured keys. Callers are built here once.
+ * The ring of all configured keys. Callers are built here once; isStructured: see createCaller.
  *
  * A Map lookup may take longer for a digest that shares a prefix with a stored one. That tells an attacker nothing
  * of use: to steer the digest he would have to invert SHA-256, and knowing a digest is not knowing the key.
  */
-export function createKeyRing(clients: readonly ClientConfig[]): KeyRing {
+export function createKeyRing(clients: readonly ClientConfig[], isStructured: boolean): KeyRing {
   const entries = new Map<string, { readonly caller: Caller; readonly expiresAtMs: number }>()
   for (const client of clients) {
     for (const key of client.keys) {
       const { id: clientId, plan, limits } = client
       entries.set(key.sha256, {
-        caller: createCaller({ clientId, plan, keyId: key.id, limits }),
+        caller: createCaller({ clientId, plan, keyId: key.id, limits }, isStructured),
         expiresAtMs: key.expiresAtMs ?? Infinity,
       })
     }

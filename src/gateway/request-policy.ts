@@ -1,6 +1,10 @@
 /** Everything a configuration decides about a request, built in one call. Nothing in it changes: a new configuration is a new policy. */
 import type { BanBook } from '../bans/ban-book.ts'
-import { createAnonymousLimiter, type AddressCounter } from '../counters/anonymous-limiter.ts'
+import {
+  createAnonymousLimiter,
+  type AddressCounter,
+  type AnonymousView,
+} from '../counters/anonymous-limiter.ts'
 import { createJwtVerifier, type JwtVerifier } from '../credentials/jwt-verifier.ts'
 import { createKeyRing } from '../credentials/key-ring.ts'
 import type { Balancer } from '../backends/balancer.ts'
@@ -53,6 +57,8 @@ export function createRequestPolicy(config: Config, parts: LastingParts): Reques
   const epochMs = (): number => Date.now()
   const limiter = createAnonymousLimiter({ ...anonymous, counter: parts.addresses })
   const jwt = createVerifier(config, parts.log)
+  const headersOf = (view: AnonymousView): string[] =>
+    anonymousHeaders(view, server.structuredQuotaHeaders)
   const onFailure = createOnFailure(parts)
   return Object.freeze({
     lessee,
@@ -60,15 +66,16 @@ export function createRequestPolicy(config: Config, parts: LastingParts): Reques
     checkFraming: createCheckFraming(server.limits),
     checkTarget: createCheckTarget(server.limits.urlBytes),
     clientAddress: createClientAddress(server.trustedProxies),
-    peekAnonymous: (address: string) => whenKnown(limiter.peek(address), anonymousHeaders),
+    peekAnonymous: (address: string) => whenKnown(limiter.peek(address), headersOf),
     matchRoute: createMatchRoute(
       compileRoutes({ routes: config.routes, basePath: server.basePath }),
       config.unmatched,
     ),
     authenticate: createAuthenticate({
-      keyRing: createKeyRing(clients),
+      keyRing: createKeyRing(clients, server.structuredQuotaHeaders),
       jwt,
       anonymous: limiter,
+      anonymousHeaders: headersOf,
       epochMs,
     }),
     checkBan: createCheckBan(bans, epochMs),
@@ -93,12 +100,16 @@ function createOnFailure({ log, metrics }: LastingParts) {
   }
 }
 
-function createVerifier({ jwt, clients, plans }: Config, log: Log): JwtVerifier | undefined {
+function createVerifier(
+  { jwt, clients, plans, server }: Config,
+  log: Log,
+): JwtVerifier | undefined {
   return (
     jwt &&
     createJwtVerifier(jwt, {
       clients: new Map(clients.map((client) => [client.id, client])),
       plans,
+      isStructured: server.structuredQuotaHeaders,
       log: {
         keySetFailed: (cause) => log.keySetFailed({ cause }),
         keySetLoaded: () => undefined,

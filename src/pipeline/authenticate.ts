@@ -1,37 +1,39 @@
 /** Turns the Authorization header into a caller; those without a valid credential are counted by their address. */
-import type { AnonymousLimiter } from '../counters/anonymous-limiter.ts'
+import type { AnonymousLimiter, AnonymousView } from '../counters/anonymous-limiter.ts'
 import type { JwtVerifier } from '../credentials/jwt-verifier.ts'
 import type { KeyRing } from '../credentials/key-ring.ts'
 import type { Exchange } from './exchange.ts'
 import { isRefusal, refuse, type Refusal } from '../rules/refusals.ts'
 import { isJwtForm, readBearer, type Caller } from '../rules/credentials.ts'
 import type { Framing } from '../rules/framing.ts'
-import { anonymousHeaders } from '../rules/quota-headers.ts'
 import { whenKnown } from '../rules/when-known.ts'
 
 export interface AuthenticateDeps {
   readonly keyRing: KeyRing
   readonly jwt: JwtVerifier | undefined
   readonly anonymous: AnonymousLimiter
+  /** Quota headers of an address. */
+  anonymousHeaders(view: AnonymousView): string[]
   epochMs(): number
 }
 
-export function createAuthenticate({ keyRing, jwt, anonymous, epochMs }: AuthenticateDeps) {
+export function createAuthenticate(deps: AuthenticateDeps) {
+  const { keyRing, jwt, epochMs } = deps
   return function authenticate(
     exchange: Exchange,
     framing: Framing,
   ): Caller | Refusal | Promise<Caller | Refusal> {
     const bearer = readBearer(framing.authorization, framing.authorizationCount)
-    if (isRefusal(bearer)) return refuseAnonymous(anonymous, exchange, bearer)
+    if (isRefusal(bearer)) return refuseAnonymous(deps, exchange, bearer)
     const nowMs = epochMs()
     const caller = keyRing.find(bearer.token, nowMs)
     if (caller !== undefined) return admit(exchange, caller)
     if (jwt === undefined || !isJwtForm(bearer.token)) {
-      return refuseAnonymous(anonymous, exchange, INVALID)
+      return refuseAnonymous(deps, exchange, INVALID)
     }
     const verified = jwt.verify(bearer.token, nowMs)
     return whenKnown<Caller | undefined, Caller | Refusal>(verified, (found) =>
-      found === undefined ? refuseAnonymous(anonymous, exchange, INVALID) : admit(exchange, found),
+      found === undefined ? refuseAnonymous(deps, exchange, INVALID) : admit(exchange, found),
     )
   }
 }
@@ -45,7 +47,7 @@ function admit(exchange: Exchange, caller: Caller): Caller {
 
 /** Counts the request against its address: 401 while there is room, 429 above the limit. */
 function refuseAnonymous(
-  anonymous: AnonymousLimiter,
+  { anonymous, anonymousHeaders }: AuthenticateDeps,
   exchange: Exchange,
   refusal: Refusal,
 ): Refusal | Promise<Refusal> {

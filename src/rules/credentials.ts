@@ -11,12 +11,14 @@ export interface Caller {
   /** Bans are per key. The key's id from the configuration, or `jwt:<clientId>` for tokens. */
   readonly keyId: string
   readonly limits: Limits
-  /** The RateLimit-Policy value of these limits. */
-  readonly policy: string
+  /** The RateLimit-Policy value of these limits; undefined: answers go without the structured pair. */
+  readonly policy: string | undefined
 }
 
-export function createCaller(caller: Omit<Caller, 'policy'>): Caller {
-  return Object.freeze({ ...caller, policy: policyHeader(caller.limits) })
+/** isStructured: server.structuredQuotaHeaders. */
+export function createCaller(caller: Omit<Caller, 'policy'>, isStructured: boolean): Caller {
+  const policy = isStructured ? policyHeader(caller.limits) : undefined
+  return Object.freeze({ ...caller, policy })
 }
 
 /** Longest credential that is looked at, in characters; longer ones are malformed. */

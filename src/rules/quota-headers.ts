@@ -25,8 +25,8 @@ function minutePolicy(perMinute: number): string {
   return `"minute";q=${perMinute};w=60`
 }
 
-/** Header fields, flat, a fresh array. policy: of the same client, from policyHeader. */
-export function quotaHeaders(view: QuotaView, policy: string): string[] {
+/** Header fields, flat, a fresh array. policy: of the same client, from policyHeader; undefined leaves the structured pair out. */
+export function quotaHeaders(view: QuotaView, policy: string | undefined): string[] {
   const { minute, day } = view
   const rateLimit = `${standing('minute', minute)}, ${standing('day', day)}`
   return fields({ speaking: refusesFirst(view), rateLimit, policy })
@@ -36,7 +36,7 @@ export function quotaHeaders(view: QuotaView, policy: string): string[] {
 export function refusedHeaders(
   view: QuotaView,
   window: 'minute' | 'day',
-  policy: string,
+  policy: string | undefined,
 ): string[] {
   const { minute, day } = view
   const speaking = { ...view[window], remaining: 0 }
@@ -62,18 +62,18 @@ function isSameWindow(one: WindowView, other: WindowView): boolean {
   )
 }
 
-/** For a caller without a valid credential, who has one window only. */
-export function anonymousHeaders(minute: WindowView): string[] {
+/** For a caller without a valid credential, who has one window only. isStructured: with RateLimit and RateLimit-Policy. */
+export function anonymousHeaders(minute: WindowView, isStructured: boolean): string[] {
   return fields({
     speaking: minute,
     rateLimit: standing('minute', minute),
-    policy: minutePolicy(minute.limit),
+    policy: isStructured ? minutePolicy(minute.limit) : undefined,
   })
 }
 
 export interface BanStanding {
   readonly limits: Limits
-  readonly policy: string
+  readonly policy: string | undefined
   /** Unix time in ms at which the ban ends. */
   readonly untilMs: number
   /** On the same clock. */
@@ -109,20 +109,18 @@ interface Telling {
   /** The window that X-RateLimit-* speak of. */
   readonly speaking: WindowView
   readonly rateLimit: string
-  readonly policy: string
+  readonly policy: string | undefined
 }
 
 function fields({ speaking, rateLimit, policy }: Telling): string[] {
-  return [
+  const headers = [
     'X-RateLimit-Limit',
     String(speaking.limit),
     'X-RateLimit-Remaining',
     String(speaking.remaining),
     'X-RateLimit-Reset',
     String(speaking.resetAtSeconds),
-    'RateLimit-Policy',
-    policy,
-    'RateLimit',
-    rateLimit,
   ]
+  if (policy !== undefined) headers.push('RateLimit-Policy', policy, 'RateLimit', rateLimit)
+  return headers
 }

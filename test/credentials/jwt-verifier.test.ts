@@ -102,7 +102,7 @@ async function open(
       planClaim: 'plan',
       ...config,
     },
-    { clients: new Map([['acme', acme]]), plans, log: seen, timing },
+    { clients: new Map([['acme', acme]]), plans, isStructured: true, log: seen, timing },
   )
   stops.push(() => verifier.close(), server.stop)
   await verifier.ready()
@@ -278,7 +278,7 @@ describe('a token verifier', () => {
             clientClaim: 'sub',
             planClaim: 'plan',
           },
-          { clients: new Map(), plans },
+          { clients: new Map(), plans, isStructured: true },
         ),
       ).toThrow('jwt.algorithms')
   })
@@ -389,7 +389,7 @@ describe('a key set from an address', () => {
         clientClaim: 'sub',
         planClaim: 'plan',
       },
-      { clients: new Map(), plans, log: seen, timing: { retryMs: 10 } },
+      { clients: new Map(), plans, isStructured: true, log: seen, timing: { retryMs: 10 } },
     )
     stops.push(() => verifier.close(), server.stop)
     await verifier.ready()
@@ -422,7 +422,7 @@ describe('a key set from a file', () => {
         clientClaim: 'sub',
         planClaim: 'plan',
       },
-      { clients: new Map(), plans },
+      { clients: new Map(), plans, isStructured: true },
     )
 
   it('proves tokens without any address', async () => {

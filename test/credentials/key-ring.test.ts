@@ -11,13 +11,16 @@ const client = (id: string, keys: { id: string; key: string; expiresAtMs?: numbe
 })
 
 describe('a key ring', () => {
-  const ring = createKeyRing([
-    client('acme', [
-      { id: 'acme-1', key: 'one' },
-      { id: 'acme-2', key: 'two', expiresAtMs: 5000 },
-    ]),
-    client('other', [{ id: 'other-1', key: 'three' }]),
-  ])
+  const ring = createKeyRing(
+    [
+      client('acme', [
+        { id: 'acme-1', key: 'one' },
+        { id: 'acme-2', key: 'two', expiresAtMs: 5000 },
+      ]),
+      client('other', [{ id: 'other-1', key: 'three' }]),
+    ],
+    true,
+  )
 
   it('finds the caller of each key', () => {
     expect(ring.size).toBe(3)

@@ -76,7 +76,7 @@ describe('quota headers', () => {
   })
 
   it('of a caller without a credential speak of one window', () => {
-    const headers = anonymousHeaders(view(7, 0).minute)
+    const headers = anonymousHeaders(view(7, 0).minute, true)
     expect(told(headers)).toEqual(['60', '7', '660', '"minute";r=7;t=42'])
     expect(headers).toContain('"minute";q=60;w=60')
   })
