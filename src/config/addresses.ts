@@ -1,6 +1,7 @@
 /** Leaves that hold addresses: listeners, trusted peers, backends, stores, links and the base path. */
 import { isIP, isIPv4, isIPv6 } from 'node:net'
-import type { HostPort } from './config.ts'
+import type { HostField, HostPort } from './config.ts'
+import { suggest } from './nearest.ts'
 import { shaped, text } from './scalars.ts'
 
 const hostName =
@@ -31,6 +32,20 @@ export const host = shaped(
   /^[A-Za-z0-9._:[\]-]+$/,
   'is not a host; write a name or an address without a port, such as [fd00::1]',
   readHost,
+)
+
+const hostWords = ['preserve', 'upstream'] as const
+
+/** What backends are given as Host. A name that is nearly one of the two words is taken for a slip. */
+export const hostField = shaped<HostField>(
+  /^[A-Za-z0-9._:[\]-]+$/,
+  'is neither preserve nor upstream, nor a host; write one of the two, or a name such as api.example, with a port if wanted',
+  (written) => {
+    const word = hostWords.find((each) => each === written)
+    if (word !== undefined) return word
+    const isHost = readHost(written) !== undefined || parseHostPort(written) !== undefined
+    return isHost && suggest(written, hostWords) === '' ? { name: written } : undefined
+  },
 )
 
 const hostPortShape = /^(.+):(0|[1-9][0-9]{0,4})$/

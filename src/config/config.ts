@@ -117,6 +117,9 @@ export type RedisConfig = RedisAccess &
   )
 
 export type OutageMode = 'local' | 'open' | 'closed'
+/** Host as backends see it: the client's, that of their own URL, or a fixed one (port included, where it has one). */
+export type HostField = 'preserve' | 'upstream' | { readonly name: string }
+
 export type Engine = 'direct' | 'undici' | 'http-proxy-3'
 export type LogLevel = 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'trace' | 'silent'
 export type LogFormat = 'auto' | 'json' | 'text'
@@ -153,6 +156,7 @@ export interface Config {
   readonly upstream: {
     /** Origins such as http://127.0.0.1:3000, without a path. */
     readonly urls: readonly string[]
+    readonly host: HostField
     readonly timeouts: {
       readonly connectMs: number
       readonly responseMs: number

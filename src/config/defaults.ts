@@ -16,6 +16,7 @@ export const defaults = {
   admin: { listen: '127.0.0.1:9090', hosts: [] },
   upstream: {
     urls: ['http://127.0.0.1:3000'],
+    host: 'preserve',
     timeouts: { connect: '1s', response: '30s', idle: '30s' },
     connections: '128',
     engine: 'direct',

@@ -4,6 +4,7 @@ import {
   absoluteLink,
   basePath,
   host,
+  hostField,
   jwksUri,
   listenAddress,
   network,
@@ -72,6 +73,7 @@ const server = group({
 
 const upstream = group({
   urls: filledList(origin),
+  host: hostField,
   timeouts: group({
     connect: duration({ min: 1, max: minute }),
     response: duration({ min: 1, max: day }),

@@ -17,6 +17,7 @@ export interface ForwardDeps {
   readonly lessee: Lessee
   readonly bodyLimitBytes: number
   readonly responseTimeoutMs: number
+  readonly host: BackendHeadersInput['host']
   /** Carries a WebSocket handshake instead. */
   upgrade(admitted: Admitted, tunnel: Tunnel): void
   onFailure(exchange: Exchange, failure: BackendFailure): void
@@ -49,7 +50,7 @@ export function createForward(deps: ForwardDeps) {
       {
         method: request.method ?? 'GET',
         target,
-        headers: backendHeaders(backendIdentity(admitted)),
+        headers: backendHeaders(backendIdentity(admitted, deps.host)),
         request,
         hasBody: exchange.hasBody,
         bodyLimitBytes: deps.bodyLimitBytes,
@@ -62,8 +63,12 @@ export function createForward(deps: ForwardDeps) {
 }
 
 /** Who asks, as the backend is told by us alone. */
-export function backendIdentity({ exchange, framing, caller }: Admitted): BackendHeadersInput {
+export function backendIdentity(
+  { exchange, framing, caller }: Admitted,
+  host: BackendHeadersInput['host'],
+): BackendHeadersInput {
   return {
+    host,
     rawHeaders: exchange.request.rawHeaders,
     framing,
     clientId: caller.clientId,

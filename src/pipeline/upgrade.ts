@@ -10,12 +10,14 @@ import { gatewayHeaders } from './respond.ts'
 export interface UpgradeDeps {
   readonly upgrader: Upgrader
   readonly lessee: Lessee
+  readonly host: ForwardDeps['host']
   readonly onFailure: ForwardDeps['onFailure']
 }
 
 export function createUpgrade({
   upgrader,
   lessee,
+  host,
   onFailure,
 }: UpgradeDeps): ForwardDeps['upgrade'] {
   const carry = async (admitted: Admitted, { socket, head }: Tunnel): Promise<void> => {
@@ -26,7 +28,7 @@ export function createUpgrade({
       socket,
       head,
       target,
-      headers: upgradeHeaders(backendIdentity(admitted)),
+      headers: upgradeHeaders(backendIdentity(admitted, host)),
       responseHeaders: (backend: readonly string[]) =>
         switchingHeaders(backend, gatewayHeaders(exchange)),
       sentTo: (backend: string) => {

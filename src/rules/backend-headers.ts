@@ -1,9 +1,12 @@
 /** Builds the header fields of the request to the backend: the client's own without what is the gateway's to say. */
+import type { Config } from '../config/config.ts'
 import { fieldNames } from './field-names.ts'
 import type { Framing } from './framing.ts'
 import { VIA } from './via.ts'
 
 export interface BackendHeadersInput {
+  /** What the backend gets as Host. */
+  readonly host: Config['upstream']['host']
   /** The client's fields, flat. */
   readonly rawHeaders: readonly string[]
   readonly framing: Pick<Framing, 'body' | 'bodyBytes' | 'host' | 'nominated'>
@@ -52,11 +55,12 @@ const isRemoved = fieldNames({
   'x-rewrite-url': 'path',
 })
 
-/** Flat; a fresh array. Content-Length is there exactly when the body has a known length. */
+/** Flat; a fresh array. Without Host where it is to be the backend's own, which is not known yet. Content-Length is there exactly when the body has a known length. */
 export function backendHeaders(input: BackendHeadersInput): string[] {
-  const { rawHeaders, framing, clientAddress, proxies = '' } = input
+  const { rawHeaders, framing, host, clientAddress, proxies = '' } = input
   const { nominated } = framing
-  const headers = ['Host', framing.host]
+  const headers: string[] = []
+  if (host !== 'upstream') headers.push('Host', host === 'preserve' ? framing.host : host.name)
   for (let at = 0; at < rawHeaders.length; at += 2) {
     const name = rawHeaders[at] ?? ''
     if (isRemoved(name) !== undefined) continue

@@ -80,6 +80,7 @@ const kindOf = fieldNames({
   connection: 'connection',
   upgrade: 'upgrade',
   authorization: 'authorization',
+  expect: 'expect',
   'content-length': 'content-length',
   'transfer-encoding': 'transfer-encoding',
   'x-forwarded-for': 'x-forwarded-for',
@@ -95,6 +96,7 @@ class Head {
   hostCount = 0
   contentLength: string | undefined = undefined
   transferEncoding: string | undefined = undefined
+  expectsContinue = false
   authorization: string | undefined = undefined
   authorizationCount = 0
   nominated = NONE
@@ -151,6 +153,9 @@ function readField(
       head.authorization ??= value
       head.authorizationCount++
       break
+    case 'expect':
+      head.expectsContinue ||= value.toLowerCase().includes('100-continue')
+      break
     case 'content-length':
       if (isLookAlike(name, kind)) return 'look-alike of Content-Length'
       if (head.contentLength !== undefined) return 'several Content-Length fields'
@@ -186,11 +191,9 @@ function isLookAlike(name: string, kind: Kind): boolean {
   return name.toLowerCase() !== kind
 }
 
-/** RFC 9112 6.1 and 6.3: whatever leaves the length open to a second reading is refused. */
-function bodyFault(
-  { contentLength, transferEncoding }: Head,
-  { method, httpVersion, limits }: FramingInput,
-): Refusal | undefined {
+/** RFC 9112 6.1 and 6.3: whatever leaves the length open to a second reading is refused; neither length nor coding means no body. */
+function bodyFault(head: Head, { method, httpVersion, limits }: FramingInput): Refusal | undefined {
+  const { contentLength, transferEncoding } = head
   if (transferEncoding !== undefined) {
     if (contentLength !== undefined) return invalid('both Content-Length and Transfer-Encoding')
     if (httpVersion === '1.0') return invalid('Transfer-Encoding in HTTP/1.0')
@@ -200,7 +203,8 @@ function bodyFault(
     if (Number(contentLength) > limits.bodyBytes) {
       return refuse('body_too_large', { cause: 'declared Content-Length' })
     }
-  } else if (method === 'POST' || method === 'PUT' || method === 'PATCH') {
+  } else if (head.expectsContinue && method !== 'GET' && method !== 'HEAD') {
+    // Who asks leave to send a body has one (RFC 9110 10.1.1), and does not say where it ends.
     return refuse('length_required')
   }
   return undefined

@@ -336,7 +336,7 @@ describe('the answers of a real gateway in front of a real catalogue are as docu
   it('411, 413 and 415 for bodies', async () => {
     const id = 'createPet'
     const bare = { id, method: 'POST', target: '/v1/pets', key } as const
-    const without = await send(gateway, bare)
+    const without = await send(gateway, { ...bare, lines: ['Expect: 100-continue'] })
     expect(without.status).toBe(411)
     expect(document.faults(id, without)).toEqual([])
     expectQuota(without)

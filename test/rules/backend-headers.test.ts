@@ -10,11 +10,12 @@ import {
 
 const limits = { headerCount: 100, headerBytes: 16_384, bodyBytes: 1000 }
 const OURS = {
+  host: 'preserve',
   clientId: 'acme',
   plan: 'pro',
   requestId: 'r-1',
   clientAddress: '203.0.113.9',
-}
+} as const
 
 function input(rawHeaders: string[], method = 'GET'): BackendHeadersInput {
   const all = ['Host', 'api.example', ...rawHeaders]
@@ -82,6 +83,14 @@ const REMOVED = [
 ]
 
 describe('upstream headers', () => {
+  it('have the Host that is asked for, or leave it to whoever knows the backend; X-Forwarded-Host is the client’s', () => {
+    const given = input([])
+    expect(backendHeaders({ ...given, host: 'upstream' })).toEqual(GATEWAY)
+    const host = { name: 'api.internal:8443' }
+    expect(backendHeaders({ ...given, host })).toEqual(['Host', 'api.internal:8443', ...GATEWAY])
+    expect(upgradeHeaders({ ...given, host })).toContain('api.internal:8443')
+  })
+
   it('passes what is the client’s own, in order and with repetitions', () => {
     const own = [
       'Accept',

@@ -106,8 +106,20 @@ describe('framing', () => {
     expect(check('GET', [], '1.0')).toMatchObject({ code: 'invalid_request' })
   })
 
-  it.each(['POST', 'PUT', 'PATCH'])('asks for the length of a %s', (method) => {
-    expect(check(method, host)).toEqual({ code: 'length_required' })
+  it.each(['POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'])(
+    'takes a %s without length and coding for one without a body, unless it asks leave to send one',
+    (method) => {
+      expect(sound(method, host)).toMatchObject({ body: 'none', bodyBytes: 0 })
+      const expects = [...host, 'Expect', '100-Continue']
+      expect(check(method, expects)).toEqual({ code: 'length_required' })
+      expect(sound(method, [...expects, 'Content-Length', '2']).body).toBe('length')
+      expect(sound(method, [...expects, 'Transfer-Encoding', 'chunked']).body).toBe('chunked')
+      expect(sound(method, [...host, 'Expect', 'something']).body).toBe('none')
+    },
+  )
+
+  it.each(['GET', 'HEAD'])('lets a %s expect in vain', (method) => {
+    expect(sound(method, [...host, 'Expect', '100-continue']).body).toBe('none')
   })
 
   it('refuses a declared body over the limit, however long the number', () => {
