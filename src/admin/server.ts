@@ -1,4 +1,5 @@
 /** The admin listener: metrics, liveness and readiness, on an address of its own and nothing else. */
+import { once } from 'node:events'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { hostname } from 'node:os'
@@ -65,7 +66,8 @@ export async function startAdminServer(options: AdminServerOptions): Promise<Adm
     },
   )
   server.on('connection', (socket) => slots.admit(socket))
-  await listen(server, options.listen)
+  server.listen({ ...options.listen })
+  await once(server, 'listening')
   server.on('error', options.onError)
   const { address: host, port } = server.address() as AddressInfo
   return { address: { host, port }, close: () => close(server) }
@@ -136,16 +138,6 @@ function send(request: IncomingMessage, response: ServerResponse, made: Answer):
 
 const hasBody = ({ headers }: IncomingMessage): boolean =>
   headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0
-
-function listen(server: Server, { host, port }: ListenAddress): Promise<void> {
-  return new Promise((resolve, reject) => {
-    server.once('error', reject)
-    server.listen({ host, port }, () => {
-      server.off('error', reject)
-      resolve()
-    })
-  })
-}
 
 function close(server: Server): Promise<void> {
   return new Promise((resolve) => {

@@ -20,48 +20,41 @@ export class Slot {
   readonly number: number
   /** Processes that have not ended: the worker, its successor, those that drain. Written by #start and #ended. */
   readonly alive = new Set<WorkerProcess>()
+  /** Takes requests here, or is to. Written by start, #restartLater, replace and #ended. */
+  worker: WorkerProcess | undefined
+  /** Written by #restartLater. */
+  restarts = 0
   readonly #options: SlotOptions
   /** What the end of a worker means: a start that failed, a crash, or what was asked for. Written by keep and drain. */
   #phase: 'starting' | 'kept' | 'draining' = 'starting'
-  /** Takes requests here, or is to. Written by start, #restartLater, replace and #ended. */
-  #worker: WorkerProcess | undefined
   /** Is to take over in a roll. Written by replace and #ended. */
   #successor: WorkerProcess | undefined
   /** Kept open as long as somebody listens on it, or is about to. Written by #start and #closeSocket. */
   #socket: ListenSocket | undefined
-  /** The three written by #restartLater; a roll that succeeds begins the crashes anew. */
+  /** Both written by #restartLater; a roll that succeeds begins the crashes anew. */
   #crashes = noCrashes
   #restart: NodeJS.Timeout | undefined
-  #restarts = 0
 
   constructor(number: number, options: SlotOptions) {
     this.number = number
     this.#options = options
   }
 
-  get worker(): WorkerProcess | undefined {
-    return this.#worker
-  }
-
-  get restarts(): number {
-    return this.#restarts
-  }
-
   /** Resolves when the first worker takes requests; rejects with its WorkerFailed, or when the system has no socket or process left to give. */
   async start(): Promise<void> {
-    this.#worker = this.#start()
-    await this.#worker.listening
+    this.worker = this.#start()
+    await this.worker.listening
   }
 
   /** From here on a worker that ends is started again; it may have ended already. */
   keep(): void {
     this.#phase = 'kept'
-    if (this.#worker === undefined) this.#restartLater(0)
+    if (this.worker === undefined) this.#restartLater(0)
   }
 
   /** Rolls: false: no new worker came up here, and the old one stays. */
   async replace(): Promise<boolean> {
-    const old = this.#worker
+    const old = this.worker
     // It is about to be started anew in any case.
     if (old?.state !== 'listening') return true
     try {
@@ -69,7 +62,7 @@ export class Slot {
       this.#successor = successor
       await successor.listening
       if (this.#phase === 'draining') return false
-      this.#worker = successor
+      this.worker = successor
     } catch (error) {
       const cause = (error as Error).message
       this.#options.log({ level: 'error', event: 'rollFailed', worker: this.number, cause })
@@ -122,12 +115,12 @@ export class Slot {
     onEnded(worker)
     const cause = exit.fault?.message ?? howEnded(exit)
     const line = { worker: this.number, pid: worker.pid, cause }
-    if (this.#worker !== worker && this.#successor !== worker)
+    if (this.worker !== worker && this.#successor !== worker)
       log({ level: 'info', event: 'workerStopped', ...line })
     else if (this.#phase !== 'draining') log({ level: 'error', event: 'workerCrashed', ...line })
-    if (this.#worker === worker) this.#worker = undefined
+    if (this.worker === worker) this.worker = undefined
     if (this.#successor === worker) this.#successor = undefined
-    if (this.#phase === 'kept' && this.#worker === undefined && this.#successor === undefined)
+    if (this.#phase === 'kept' && this.worker === undefined && this.#successor === undefined)
       this.#restartLater(exit.ranMs)
   }
 
@@ -140,9 +133,9 @@ export class Slot {
     const crashes = this.#crashes.inARow
     log({ level: 'warn', event: 'workerRestarting', worker: this.number, delayMs, crashes })
     this.#restart = setTimeout(() => {
-      this.#restarts++
+      this.restarts++
       try {
-        this.#worker = this.#start()
+        this.worker = this.#start()
       } catch (error) {
         const cause = (error as Error).message
         log({ level: 'error', event: 'workerCrashed', worker: this.number, cause })

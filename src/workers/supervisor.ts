@@ -2,7 +2,7 @@
 import { startAdminServer, type AdminServer } from '../admin/server.ts'
 import { createBackend } from '../backends/backend.ts'
 import { createBackendProbe } from '../backends/probe.ts'
-import { answerCalls, type CallHandlers } from '../ipc/calls.ts'
+import { answerCalls } from '../ipc/calls.ts'
 import { createLog, type Log } from '../observability/log.ts'
 import {
   createSupervisorMetrics,
@@ -15,7 +15,7 @@ import { ListenError } from '../gateway/listen-error.ts'
 import { createReadiness } from '../admin/readiness.ts'
 import { openEmbeddedStores } from '../gateway/stores.ts'
 import { openListenSockets, type ListenSockets } from '../listeners/bound-sockets.ts'
-import type { Reclaim, SharedCalls } from './messages.ts'
+import type { Reclaim } from './messages.ts'
 import { createSharedState, type SharedState } from './shared-state.ts'
 import { defaultWatchdog, type WatchdogOptions } from './watchdog.ts'
 import { WorkerPool } from './worker-pool.ts'
@@ -141,20 +141,25 @@ function createPool(
   { parts, sockets }: { readonly parts: Parts; readonly sockets: ListenSockets },
 ): WorkerPool {
   const { log, state, takenAtMs } = parts
-  const handlers = createHandlers(state, parts)
   return new WorkerPool({
     count: config.server.workers,
     sockets,
     drainMs: config.server.timeouts.drainMs,
     watchdog,
-    startWorker: (number, listenFd) =>
-      new WorkerProcess({
+    startWorker: (number, listenFd) => {
+      const reclaim = oncePerTurn((reclaims) =>
+        parts.pool?.notifyAll({ kind: 'reclaim', reclaims }, worker),
+      )
+      const handlers = state.handlers(reclaim)
+      const worker: WorkerProcess = new WorkerProcess({
         entry,
         start: { kind: 'start', number, version, config, takenAtMs },
         listenFd,
         onLines: (lines) => log.relay(lines),
-        onCalls: (worker, batch) => answerCalls(handlers(worker), batch),
-      }),
+        onCalls: (batch) => answerCalls(handlers, batch),
+      })
+      return worker
+    },
     log: (line) => log.supervision(line),
   })
 }
@@ -181,26 +186,15 @@ function once(make: () => Promise<MetricsPage>): () => Promise<MetricsPage> {
     }))
 }
 
-/** The answers to each worker; the others hear of its reclaims, once per turn of the event loop. */
-function createHandlers(
-  state: SharedState,
-  parts: Pick<Parts, 'pool'>,
-): (worker: WorkerProcess) => CallHandlers<SharedCalls> {
-  const known = new WeakMap<WorkerProcess, CallHandlers<SharedCalls>>()
-  const make = (worker: WorkerProcess): CallHandlers<SharedCalls> => {
-    const reclaimed = new Map<string, Reclaim>()
-    return state.handlers((reclaim) => {
-      if (reclaimed.size === 0)
-        setImmediate(() => {
-          parts.pool?.notifyAll({ kind: 'reclaim', reclaims: [...reclaimed.values()] }, worker)
-          reclaimed.clear()
-        })
-      reclaimed.set(reclaim.client, reclaim)
-    })
-  }
-  return (worker) => {
-    const handlers = known.get(worker) ?? make(worker)
-    known.set(worker, handlers)
-    return handlers
+/** The others hear of what a worker reclaims once per turn of the event loop. */
+function oncePerTurn(notify: (reclaims: readonly Reclaim[]) => void): (reclaim: Reclaim) => void {
+  const reclaimed = new Map<string, Reclaim>()
+  return (reclaim) => {
+    if (reclaimed.size === 0)
+      setImmediate(() => {
+        notify([...reclaimed.values()])
+        reclaimed.clear()
+      })
+    reclaimed.set(reclaim.client, reclaim)
   }
 }

@@ -39,7 +39,7 @@ export interface WorkerProcessOptions {
   /** Takes whole lines of its log. */
   onLines(lines: string): void
   /** Answers with a message to send back. */
-  onCalls(worker: WorkerProcess, batch: CallBatch): Promise<ToWorker>
+  onCalls(batch: CallBatch): Promise<ToWorker>
 }
 
 const START_AT_MOST_MS = 30_000
@@ -48,21 +48,28 @@ const MEASURE_AT_MOST_MS = 1_000
 
 export class WorkerProcess {
   readonly number: number
+  /** undefined: there is no process. */
+  readonly pid: number | undefined
+  /** Only ever forward. Written by #hear, drain and #end. */
+  state: 'starting' | 'listening' | 'draining' | 'ended' = 'starting'
+  /** Whether it has Redis, or needs none. Written by #hear. */
+  hasStore = true
+  /** Its last values. Written by #hear. */
+  latest: MetricsSnapshot | undefined
   readonly #options: WorkerProcessOptions
   readonly #child: ChildProcess
   readonly #outbox: Outbox
   readonly #listening = Promise.withResolvers<ListenAddress>()
+  /** Resolves once it takes requests; rejects with a WorkerFailed if it ends before or takes too long. */
+  readonly listening = this.#listening.promise
   readonly #ended = Promise.withResolvers<WorkerExit>()
-  /** Only ever forward. Written by #hear, drain and #end. */
-  #state: 'starting' | 'listening' | 'draining' | 'ended' = 'starting'
+  /** Resolves when it has ended and its last line was passed on. */
+  readonly ended = this.#ended.promise
   /** Ends a start or a drain that takes too long. Written by #killAfter; stopped by #hear and #end. */
   #deadline: NodeJS.Timeout | undefined
   #listeningSinceMs: number | undefined
   /** Why it could not begin. Written by #hear and, if there is no process at all, by the constructor. */
   #fault: StartFault | undefined
-  /** What it told last. Both written by #hear. */
-  #hasStore = true
-  #latest: MetricsSnapshot | undefined
   /** Questions for its values that are under way. Written by measure. */
   readonly #measuring = new Map<number, () => void>()
   #lastId = 0
@@ -78,8 +85,9 @@ export class WorkerProcess {
       // The standard output is for what commands print.
       stdio: ['ignore', 'ignore', 'pipe', 'ipc', options.listenFd],
     })
+    this.pid = this.#child.pid
     this.#outbox = new Outbox(this.#child)
-    this.#listening.promise.catch(() => undefined)
+    this.listening.catch(() => undefined)
     this.#killAfter(START_AT_MOST_MS)
     const relay = createLineRelay(options.onLines)
     this.#child.stderr?.setEncoding('utf8').on('data', relay.take)
@@ -91,7 +99,7 @@ export class WorkerProcess {
     })
     this.#child.on('error', ({ message }) => {
       // Also told of a message that found nobody; only a process that never began has no pid.
-      if (this.#child.pid !== undefined) return
+      if (this.pid !== undefined) return
       const cause = `worker ${this.number} cannot be started: ${message}`
       this.#fault = { message: cause, code: undefined, isListener: false }
       this.#end(null, null)
@@ -99,37 +107,9 @@ export class WorkerProcess {
     this.#outbox.tell(options.start)
   }
 
-  get pid(): number {
-    return this.#child.pid ?? 0
-  }
-
-  get state(): 'starting' | 'listening' | 'draining' | 'ended' {
-    return this.#state
-  }
-
-  /** Whether the worker has Redis, or needs none. */
-  get hasStore(): boolean {
-    return this.#hasStore
-  }
-
-  /** Its last values. */
-  get latest(): MetricsSnapshot | undefined {
-    return this.#latest
-  }
-
-  /** Resolves once it takes requests; rejects with a WorkerFailed if it ends before or takes too long. */
-  get listening(): Promise<ListenAddress> {
-    return this.#listening.promise
-  }
-
-  /** Resolves when it has ended and its last line was passed on. */
-  get ended(): Promise<WorkerExit> {
-    return this.#ended.promise
-  }
-
   /** Its latest values, fresh unless it does not answer in time; undefined if it never told any. */
   async measure(): Promise<MetricsSnapshot | undefined> {
-    if (!this.#outbox.isOpen) return this.#latest
+    if (!this.#outbox.isOpen) return this.latest
     const id = ++this.#lastId
     const { promise, resolve } = Promise.withResolvers<void>()
     const timer = setTimeout(resolve, MEASURE_AT_MOST_MS)
@@ -138,7 +118,7 @@ export class WorkerProcess {
     await promise
     clearTimeout(timer)
     this.#measuring.delete(id)
-    return this.#latest
+    return this.latest
   }
 
   /** See Outbox. */
@@ -148,7 +128,7 @@ export class WorkerProcess {
 
   /** Asks a worker that takes requests for a sign of life; the beats that have gone by without one since it was asked. */
   beat(): number {
-    if (this.#state !== 'listening') return 0
+    if (this.state !== 'listening') return 0
     if (this.#silentBeats === 0) this.#outbox.tell({ kind: 'beat' })
     return this.#silentBeats++
   }
@@ -160,8 +140,8 @@ export class WorkerProcess {
 
   /** Asks it to end; kills it if it has not within timeoutMs. */
   drain({ idleMs, timeoutMs }: { readonly idleMs: number; readonly timeoutMs: number }): void {
-    if (this.#state === 'draining' || this.#state === 'ended') return
-    this.#state = 'draining'
+    if (this.state === 'draining' || this.state === 'ended') return
+    this.state = 'draining'
     this.#killAfter(timeoutMs)
     this.#outbox.tell({ kind: 'drain', idleMs })
   }
@@ -179,21 +159,19 @@ export class WorkerProcess {
     this.#silentBeats = 0
     switch (message.kind) {
       case 'calls':
-        return void this.#options
-          .onCalls(this, message)
-          .then((answers) => this.#outbox.tell(answers))
+        return void this.#options.onCalls(message).then((answers) => this.#outbox.tell(answers))
       case 'listening':
         this.#listeningSinceMs = performance.now()
         this.#listening.resolve(message.address)
-        if (this.#state !== 'starting') return
-        this.#state = 'listening'
+        if (this.state !== 'starting') return
+        this.state = 'listening'
         return clearTimeout(this.#deadline)
       case 'failed':
         return void (this.#fault = message.fault)
       case 'store':
-        return void (this.#hasStore = message.available)
+        return void (this.hasStore = message.available)
       case 'measured':
-        this.#latest = message.snapshot
+        this.latest = message.snapshot
         if (message.id !== undefined) this.#measuring.get(message.id)?.()
         return
       case 'alive':
@@ -201,8 +179,8 @@ export class WorkerProcess {
   }
 
   #end(code: number | null, signal: NodeJS.Signals | null): void {
-    if (this.#state === 'ended') return
-    this.#state = 'ended'
+    if (this.state === 'ended') return
+    this.state = 'ended'
     clearTimeout(this.#deadline)
     for (const answered of this.#measuring.values()) answered()
     const sinceMs = this.#listeningSinceMs

@@ -1,7 +1,7 @@
 /** The composition root of a worker: serves requests on a socket of its supervisor, and asks it for what they share. */
 import { createAddressCounter } from '../counters/anonymous-limiter.ts'
 import { createIpcBanStore, type BanCalls, type IpcBanStore } from '../bans/ban-store-ipc.ts'
-import { createIpcCalls, type IpcCalls } from '../ipc/calls.ts'
+import { createIpcCalls, type CallBatch, type IpcCalls } from '../ipc/calls.ts'
 import { createCounter } from '../counters/counter.ts'
 import { createLog, type Log } from '../observability/log.ts'
 import { createMetrics, type Metrics } from '../observability/metrics.ts'
@@ -106,32 +106,9 @@ function createParts(start: StartMessage, channel: SupervisorChannel): Parts {
   const { config, number, version, takenAtMs } = start
   const log = createLog({ ...config.log, worker: number })
   const metrics = createMetrics({ version, takenAtMs, isWorker: true, ...configNames(config) })
-  const told = config.store.redis === undefined ? createOutageLog(config, log) : undefined
-  const calls = createIpcCalls<QuotaCalls & CounterCalls>({
-    lane: 'counts' satisfies Lane,
-    send: (batch) => void channel.send(batch),
-    // Twice as long as for a store on the network: nothing is lost here, only late when every core is busy.
-    timeoutMs: 2 * config.store.timeoutMs,
-    onState: (available) => {
-      if (told === undefined) return
-      metrics.quota.outage(available)
-      told(available)
-    },
-  })
-  // Bans wait for the disk of the supervisor; quota must not wait with them.
-  const banCalls = createIpcCalls<BanCalls>({
-    lane: 'bans' satisfies Lane,
-    send: (batch) => void channel.send(batch),
-    timeoutMs: config.store.timeoutMs,
-  })
-  const { stores, ...notices } = openWorkerStores({
-    config,
-    log,
-    metrics,
-    calls,
-    banCalls,
-    channel,
-  })
+  const lanes = openLanes({ config, log, metrics, channel })
+  const { calls, banCalls } = lanes
+  const { stores, ...notices } = openWorkerStores({ config, log, metrics, channel, ...lanes })
   const serving = createServing({
     config,
     log,
@@ -164,6 +141,28 @@ function createParts(start: StartMessage, channel: SupervisorChannel): Parts {
       }
     },
   }
+}
+
+type LaneParts = Omit<StoreParts, 'calls' | 'banCalls'>
+
+/** Two ways to ask the supervisor: bans wait for its disk, and quota must not wait with them. */
+function openLanes({ config, log, metrics, channel }: LaneParts) {
+  const { redis, timeoutMs } = config.store
+  const tellLog = redis === undefined ? createOutageLog(config, log) : undefined
+  const send = (batch: CallBatch): void => void channel.send(batch)
+  const calls = createIpcCalls<QuotaCalls & CounterCalls>({
+    lane: 'counts' satisfies Lane,
+    send,
+    // Twice as long as for a store on the network: nothing is lost here, only late when every core is busy.
+    timeoutMs: 2 * timeoutMs,
+    onState: (available) => {
+      if (tellLog === undefined) return
+      metrics.quota.outage(available)
+      tellLog(available)
+    },
+  })
+  const banCalls = createIpcCalls<BanCalls>({ lane: 'bans' satisfies Lane, send, timeoutMs })
+  return { calls, banCalls }
 }
 
 interface StoreParts {
