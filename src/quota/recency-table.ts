@@ -1,71 +1,65 @@
 /** A bounded table that drops the entries nobody has used lately (second chance: cheaper on the hot path than exact LRU order). */
 
-export interface RecencyTable<Value> {
-  readonly size: number
-  /** Marks the entry as used. */
-  get(key: string): Value | undefined
-  /** Leaves the mark as it is. */
-  peek(key: string): Value | undefined
-  /** Adds a new entry; in a full table one that was not used since the last pass makes room. */
-  add(key: string, value: Value): void
-  delete(key: string): void
-  values(): Iterable<Value>
-  entries(): Iterable<[string, Value]>
+interface Entry<Value> {
+  readonly value: Value
+  /** Used since makeRoom last came by. */
+  isRecent: boolean
 }
 
 /** With so many entries in use in a row, the table grows past its bound rather than stall a request; later adds catch up. */
 const TRIES_PER_ADD = 16
 
-/**
- * maxEntries: how many entries are kept.
- * mayDrop: whether an entry may go; false keeps it, however long it has been unused.
- */
-export function createRecencyTable<Value>({
-  maxEntries,
-  mayDrop,
-}: {
-  maxEntries: number
-  mayDrop: (value: Value) => boolean
-}): RecencyTable<Value> {
-  interface Entry {
-    readonly value: Value
-    isRecent: boolean
-  }
-  const table = new Map<string, Entry>()
+export class RecencyTable<Value> {
+  readonly #table = new Map<string, Entry<Value>>()
+  readonly #maxEntries: number
+  readonly #mayDrop: (value: Value) => boolean
 
-  const makeRoom = (): void => {
+  /** mayDrop: whether an entry may go; false keeps it, however long it has been unused. */
+  constructor(options: { maxEntries: number; mayDrop: (value: Value) => boolean }) {
+    this.#maxEntries = options.maxEntries
+    this.#mayDrop = options.mayDrop
+  }
+
+  get size(): number {
+    return this.#table.size
+  }
+
+  /** Marks the entry as used. */
+  get(key: string): Value | undefined {
+    const entry = this.#table.get(key)
+    if (entry === undefined) return undefined
+    entry.isRecent = true
+    return entry.value
+  }
+
+  /** Leaves the mark as it is. */
+  peek(key: string): Value | undefined {
+    return this.#table.get(key)?.value
+  }
+
+  /** Adds a new entry; in a full table one that was not used since the last pass makes room. */
+  add(key: string, value: Value): void {
+    if (this.#table.size >= this.#maxEntries) this.#makeRoom()
+    this.#table.set(key, { value, isRecent: false })
+  }
+
+  delete(key: string): void {
+    this.#table.delete(key)
+  }
+
+  *entries(): Iterable<[string, Value]> {
+    for (const [key, entry] of this.#table) yield [key, entry.value]
+  }
+
+  #makeRoom(): void {
     let tries = 0
-    for (const [key, entry] of table) {
-      if (table.size < maxEntries || tries++ === TRIES_PER_ADD) return
-      table.delete(key)
-      if (!entry.isRecent && mayDrop(entry.value)) continue
+    for (const [key, entry] of this.#table) {
+      if (this.#table.size < this.#maxEntries || tries++ === TRIES_PER_ADD) return
+      this.#table.delete(key)
+      if (!entry.isRecent && this.#mayDrop(entry.value)) continue
       // To the back of the line, with one more chance.
       entry.isRecent = false
-      table.set(key, entry)
+      this.#table.set(key, entry)
     }
-  }
-
-  return {
-    get size() {
-      return table.size
-    },
-    get: (key) => {
-      const entry = table.get(key)
-      if (entry === undefined) return undefined
-      entry.isRecent = true
-      return entry.value
-    },
-    peek: (key) => table.get(key)?.value,
-    add: (key, value) => {
-      if (table.size >= maxEntries) makeRoom()
-      table.set(key, { value, isRecent: false })
-    },
-    delete: (key) => void table.delete(key),
-    *values() {
-      for (const entry of table.values()) yield entry.value
-    },
-    *entries() {
-      for (const [key, entry] of table) yield [key, entry.value]
-    },
   }
 }

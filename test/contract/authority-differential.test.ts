@@ -4,7 +4,7 @@ import { serversAt } from '../support/redis-servers.ts'
 import { connectRedis } from '../../src/redis/redis.ts'
 import type { RedisStore } from '../../src/redis/store.ts'
 import type { Hold, TakeReply, TakeRequest } from '../../src/quota/protocol.ts'
-import { emptyClientState, transition } from '../../src/quota/authorities/transition.ts'
+import { ClientState, transition } from '../../src/quota/authorities/transition.ts'
 import { controlledRedisAuthority, START_MS, until } from '../support/controlled-authority.ts'
 import { startRedisServer, type RedisServer } from '../support/redis-server.ts'
 
@@ -82,7 +82,7 @@ describe('take.lua and transition.ts', () => {
     await fc.assert(
       fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 40 }), async (steps) => {
         const time = { ms: START_MS }
-        let state = emptyClientState()
+        let state = new ClientState()
         let redis = controlledRedisAuthority(store, { time, prefix: `run${run++}` })
         const players = ['a', 'b', 'c'].map(newPlayer)
         for (const move of steps) {
@@ -92,7 +92,7 @@ describe('take.lua and transition.ts', () => {
           if (move.event === 'crash') Object.assign(player, newPlayer(`${player.id}'`))
           if (move.event === 'restart') Object.assign(player, { minute: none, day: none })
           if (move.event === 'data loss') {
-            state = emptyClientState()
+            state = new ClientState()
             redis = controlledRedisAuthority(store, { time, prefix: `run${run++}` })
           }
           const request = requestOf(player, move)

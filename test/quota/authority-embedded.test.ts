@@ -8,7 +8,7 @@ import { openEmbeddedAuthority } from '../../src/quota/authorities/embedded.ts'
 import { createMemoryAuthority, type MemoryAuthority } from '../../src/quota/authorities/memory.ts'
 import { keptCounters, type KeptCounters } from '../../src/quota/journal/kept-counters.ts'
 import type { Hold, TakeReply, TakeRequest } from '../../src/quota/protocol.ts'
-import { createUnsavedClients } from '../../src/quota/journal/unsaved-clients.ts'
+import { UnsavedClients } from '../../src/quota/journal/unsaved-clients.ts'
 import { authorityContract } from '../contract/authority.ts'
 import { START_MS, until } from '../support/controlled-authority.ts'
 
@@ -333,7 +333,7 @@ describe('a restart at any moment', () => {
         const time = { ms: START_MS }
         const clock = { epochMs: () => time.ms }
         const kept = new Map<string, KeptCounters>()
-        let unsaved = createUnsavedClients()
+        let unsaved = new UnsavedClients()
         let authority = createMemoryAuthority({ clock, unsaved })
         let boot = 0
         const newPlayers = (): Player[] =>
@@ -360,7 +360,7 @@ describe('a restart at any moment', () => {
           if (move.restarts) {
             // What close() does: everything unsaved is saved, and only that.
             for (const { id, state } of unsaved.next(1000)) kept.set(id, keptCounters(id, state))
-            unsaved = createUnsavedClients()
+            unsaved = new UnsavedClients()
             authority = createMemoryAuthority({ clock, unsaved, restored: kept.values() })
             boot++
             players = newPlayers()

@@ -95,8 +95,8 @@ const mutants: readonly Mutant[] = [
   {
     name: 'tokens are spent after the end of their minute',
     file: 'lessee/lease-window.ts',
-    from: 'window.spendUntilMs = sentMs + leftMs - SPEND_GUARD_MS',
-    to: 'window.spendUntilMs = receivedMs + leftMs + 2 * SPEND_GUARD_MS',
+    from: 'this.spendUntilMs = at.sentMs + leftMs - SPEND_GUARD_MS',
+    to: 'this.spendUntilMs = at.receivedMs + leftMs + 2 * SPEND_GUARD_MS',
     breaks: 'faults',
   },
   {
@@ -109,36 +109,36 @@ const mutants: readonly Mutant[] = [
   {
     name: 'what a call in advance brings is counted twice',
     file: 'lessee/lease-window.ts',
-    from: 'window.held = held\n  window.taken = taken\n  window.spendUntilMs',
-    to: 'window.held += held\n  window.taken = taken\n  window.spendUntilMs',
+    from: 'this.held = held\n    this.taken = taken\n    this.spendUntilMs',
+    to: 'this.held += held\n    this.taken = taken\n    this.spendUntilMs',
     breaks: 'crashes',
   },
   {
     name: 'a lowered limit does not act on tokens in hand',
     file: 'lessee/lease-window.ts',
-    from: '&& remaining(window, limit) > 0',
+    from: '&& this.remaining(limit) > 0',
     to: '',
     breaks: 'one process',
   },
   {
     name: 'a refund gives two tokens back',
     file: 'lessee/lease-window.ts',
-    from: 'window.used -= 1',
-    to: 'window.used -= 2',
+    from: 'this.used -= 1',
+    to: 'this.used -= 2',
     breaks: 'crashes',
   },
   {
     name: 'a refund goes to whatever minute or day it is',
     file: 'lessee/lease-window.ts',
-    from: 'if (window.index === index && window.used > 0)',
-    to: 'if (window.used > 0)',
+    from: 'if (this.index === index && this.used > 0)',
+    to: 'if (this.used > 0)',
     breaks: 'crashes',
   },
   {
     name: 'a reclaim gives back what was spent',
     file: 'lessee/lease-window.ts',
-    from: 'window.held = Math.min(held, window.used + kept)',
-    to: 'window.used = window.held = Math.min(held, kept)',
+    from: 'this.held = Math.min(held, this.used + kept)',
+    to: 'this.used = this.held = Math.min(held, kept)',
     breaks: 'crashes',
   },
   {
@@ -192,7 +192,7 @@ const mutants: readonly Mutant[] = [
   },
   {
     name: 'without the store each process admits what it likes',
-    file: 'lessee/outage-count.ts',
+    file: 'lessee/outage.ts',
     from: 'return window.used < Math.floor(limit / activeProcesses)',
     to: 'return true',
     breaks: 'outages',
@@ -200,8 +200,8 @@ const mutants: readonly Mutant[] = [
   {
     name: 'Retry-After is rounded down',
     file: 'lessee/lease-window.ts',
-    from: 'Math.ceil((window.endsByMs - nowMs) / 1000)',
-    to: 'Math.floor((window.endsByMs - nowMs) / 1000)',
+    from: 'Math.ceil((this.endsByMs - nowMs) / 1000)',
+    to: 'Math.floor((this.endsByMs - nowMs) / 1000)',
     breaks: 'one process',
   },
 ]

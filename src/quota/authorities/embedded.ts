@@ -3,7 +3,7 @@ import { openSqliteQuotaJournal } from '../journal/sqlite-journal.ts'
 import { createMemoryAuthority, type MemoryAuthority } from './memory.ts'
 import { firstKeptDay } from '../journal/kept-counters.ts'
 import { systemTimers, type Timers } from '../timers.ts'
-import { createUnsavedClients } from '../journal/unsaved-clients.ts'
+import { UnsavedClients } from '../journal/unsaved-clients.ts'
 import { WriteBehind } from '../journal/write-behind.ts'
 
 /**
@@ -34,7 +34,7 @@ export function openEmbeddedAuthority({
   const bound = maxClients === undefined ? {} : { maxClients }
   if (file === undefined) return createMemoryAuthority({ clock, ...bound })
   const journal = openSqliteQuotaJournal(file, onDamaged)
-  const unsaved = createUnsavedClients()
+  const unsaved = new UnsavedClients()
   const restored = journal.load(firstKeptDay(clock.epochMs()))
   const authority = createMemoryAuthority({ clock, restored, unsaved, ...bound })
   const writing = new WriteBehind({ journal, unsaved, clock, timers, onFault, onRecovered })

@@ -1,8 +1,8 @@
 /** The embedded authority: the counters of all clients in this process, answered at once. */
 import { firstKeptDay, restoredState, type KeptCounters } from '../journal/kept-counters.ts'
 import type { Authority, TakeReply, TakeRequest } from '../protocol.ts'
-import { createRecencyTable } from '../recency-table.ts'
-import { emptyClientState, transition } from './transition.ts'
+import { RecencyTable } from '../recency-table.ts'
+import { ClientState, transition } from './transition.ts'
 import type { CountedClient, UnsavedClients } from '../journal/unsaved-clients.ts'
 
 export interface MemoryAuthority extends Authority {
@@ -30,7 +30,7 @@ export function createMemoryAuthority({
   restored?: Iterable<KeptCounters>
   unsaved?: UnsavedClients | undefined
 }): MemoryAuthority {
-  const clients = createRecencyTable<CountedClient>({
+  const clients = new RecencyTable<CountedClient>({
     maxEntries: maxClients,
     mayDrop: (client) => {
       unsaved?.dropped(client)
@@ -50,7 +50,7 @@ export function createMemoryAuthority({
       if (state.dayIndex < firstDay) clients.delete(id)
   }
   const begin = (id: string): CountedClient => {
-    const client = { id, state: emptyClientState(), isUnsaved: false, isDropped: false }
+    const client = { id, state: new ClientState(), isUnsaved: false, isDropped: false }
     clients.add(id, client)
     return client
   }

@@ -21,43 +21,27 @@ interface ProcessRecord {
 }
 
 /** Everything the authority knows of one client. Written by `transition` alone. */
-export interface ClientState {
+export class ClientState {
   /** false: nothing is known of this client, and the counters and indexes below mean nothing. */
-  isKnown: boolean
-  minuteIndex: number
-  minuteTaken: number
-  minuteUsed: number
+  isKnown = false
+  minuteIndex = 0
+  minuteTaken = 0
+  minuteUsed = 0
   /** Processes that took part in this minute. */
-  activeNow: number
+  activeNow = 0
   /** Processes that took part in the minute before. */
-  activeBefore: number
-  dayIndex: number
-  dayTaken: number
-  dayUsed: number
+  activeBefore = 0
+  dayIndex = 0
+  dayTaken = 0
+  dayUsed = 0
   /** Until then nothing is granted ahead of need: other processes may not have stated their use yet. */
-  learningUntilMs: number
-  readonly processes: Map<string, ProcessRecord>
+  learningUntilMs = 0
+  readonly processes = new Map<string, ProcessRecord>()
 }
 
 const LEARNING_MS = 1000
 /** A client's state is of no use this long after its day has ended. */
 export const EXPIRY_AFTER_DAY_MS = 3_600_000
-
-export function emptyClientState(): ClientState {
-  return {
-    isKnown: false,
-    minuteIndex: 0,
-    minuteTaken: 0,
-    minuteUsed: 0,
-    activeNow: 0,
-    activeBefore: 0,
-    dayIndex: 0,
-    dayTaken: 0,
-    dayUsed: 0,
-    learningUntilMs: 0,
-    processes: new Map(),
-  }
-}
 
 /**
  * Applies one call to the client's counters, changing `state` in place; a stale or repeated call changes nothing.
@@ -159,27 +143,22 @@ function commit(state: ClientState, counters: Counters): void {
   state.learningUntilMs = counters.learningUntilMs
 }
 
-function reply(
-  counters: Counters,
-  {
-    status,
-    nowMs,
-    held,
-    reclaim,
-  }: {
-    status: TakeStatus
-    nowMs: number
-    held: { minute: number; day: number }
-    reclaim: boolean
-  },
-): TakeReply {
-  const { minuteIndex, minuteTaken, minuteUsed, dayIndex, dayTaken, dayUsed } = counters
+interface Verdict extends Pick<TakeReply, 'status' | 'nowMs' | 'reclaim'> {
+  readonly held: { minute: number; day: number }
+}
+
+function reply(now: Counters, { status, nowMs, held, reclaim }: Verdict): TakeReply {
   return {
     status,
     nowMs: Math.ceil(nowMs),
-    minute: { index: minuteIndex, held: held.minute, taken: minuteTaken, used: minuteUsed },
-    day: { index: dayIndex, held: held.day, taken: dayTaken, used: dayUsed },
-    activeProcesses: activeProcesses(counters),
+    minute: {
+      index: now.minuteIndex,
+      held: held.minute,
+      taken: now.minuteTaken,
+      used: now.minuteUsed,
+    },
+    day: { index: now.dayIndex, held: held.day, taken: now.dayTaken, used: now.dayUsed },
+    activeProcesses: activeProcesses(now),
     reclaim,
   }
 }

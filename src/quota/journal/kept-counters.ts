@@ -1,10 +1,6 @@
 /** What outlives the process of the embedded authority: each client's tokens handed out in the windows that still run. */
 import { DAY_MS } from '../protocol.ts'
-import {
-  emptyClientState,
-  EXPIRY_AFTER_DAY_MS,
-  type ClientState,
-} from '../authorities/transition.ts'
+import { ClientState, EXPIRY_AFTER_DAY_MS } from '../authorities/transition.ts'
 
 export interface KeptCounters {
   readonly client: string
@@ -25,16 +21,9 @@ export function keptCounters(client: string, state: ClientState): KeptCounters {
  */
 export function restoredState(kept: KeptCounters): ClientState {
   const { minuteIndex, minuteTaken, dayIndex, dayTaken } = kept
-  return {
-    ...emptyClientState(),
-    isKnown: true,
-    minuteIndex,
-    minuteTaken,
-    minuteUsed: minuteTaken,
-    dayIndex,
-    dayTaken,
-    dayUsed: dayTaken,
-  }
+  const windows = { minuteIndex, minuteTaken, dayIndex, dayTaken }
+  const used = { minuteUsed: minuteTaken, dayUsed: dayTaken }
+  return Object.assign(new ClientState(), windows, used, { isKnown: true })
 }
 
 /** The first day whose counters are still of use. */

@@ -12,54 +12,52 @@ export interface CountedClient {
   isDropped: boolean
 }
 
-export interface UnsavedClients {
-  /** Of clients that wait to be saved. */
-  readonly size: number
-  /** Called with every take, so it costs next to nothing. */
-  changed(client: CountedClient): void
-  /** Its counters were dropped to make room: what is kept of them has to go too. */
-  dropped(client: CountedClient): void
-  /** Takes up to `atMost` clients out of the queue, the longest waiting first. */
-  next(atMost: number): CountedClient[]
-  /** Takes up to `atMost` ids of dropped clients out. */
-  nextDropped(atMost: number): string[]
-  /** Clients that could not be written after all. */
-  putBack(clients: readonly CountedClient[]): void
-  putBackDropped(ids: readonly string[]): void
-}
+export class UnsavedClients {
+  readonly #queue: CountedClient[] = []
+  readonly #droppedIds = new Set<string>()
 
-export function createUnsavedClients(): UnsavedClients {
-  const queue: CountedClient[] = []
-  const droppedIds = new Set<string>()
-  const changed = (client: CountedClient): void => {
+  /** Of clients that wait to be saved. */
+  get size(): number {
+    return this.#queue.length
+  }
+
+  /** Called with every take, so it costs next to nothing. */
+  changed(client: CountedClient): void {
     if (client.isUnsaved) return
     client.isUnsaved = true
-    queue.push(client)
+    this.#queue.push(client)
   }
-  return {
-    get size() {
-      return queue.length
-    },
-    changed,
-    dropped: (client) => {
-      client.isDropped = true
-      droppedIds.add(client.id)
-    },
-    next: (atMost) => {
-      const clients = queue.splice(0, atMost)
-      for (const client of clients) client.isUnsaved = false
-      return clients.filter(({ isDropped }) => !isDropped)
-    },
-    nextDropped: (atMost) => {
-      const ids: string[] = []
-      for (const id of droppedIds) {
-        if (ids.length === atMost) break
-        droppedIds.delete(id)
-        ids.push(id)
-      }
-      return ids
-    },
-    putBack: (clients) => clients.forEach(changed),
-    putBackDropped: (ids) => ids.forEach((id) => droppedIds.add(id)),
+
+  /** Its counters were dropped to make room: what is kept of them has to go too. */
+  dropped(client: CountedClient): void {
+    client.isDropped = true
+    this.#droppedIds.add(client.id)
+  }
+
+  /** Takes up to `atMost` clients out of the queue, the longest waiting first. */
+  next(atMost: number): CountedClient[] {
+    const clients = this.#queue.splice(0, atMost)
+    for (const client of clients) client.isUnsaved = false
+    return clients.filter(({ isDropped }) => !isDropped)
+  }
+
+  /** Takes up to `atMost` ids of dropped clients out. */
+  nextDropped(atMost: number): string[] {
+    const ids: string[] = []
+    for (const id of this.#droppedIds) {
+      if (ids.length === atMost) break
+      this.#droppedIds.delete(id)
+      ids.push(id)
+    }
+    return ids
+  }
+
+  /** Clients that could not be written after all. */
+  putBack(clients: readonly CountedClient[]): void {
+    for (const client of clients) this.changed(client)
+  }
+
+  putBackDropped(ids: readonly string[]): void {
+    for (const id of ids) this.#droppedIds.add(id)
   }
 }

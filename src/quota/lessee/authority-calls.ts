@@ -5,8 +5,7 @@
 import type { Limits } from '../../config/config.ts'
 import type { Client } from './client.ts'
 import { leaseSize, measurePace, prefetchLevel } from './lease-size.ts'
-import { applyReply, inHand, rememberRefusal, type Lease } from './lease.ts'
-import { returnUnspent, statement } from './lease-window.ts'
+import type { Lease } from './lease.ts'
 import type { Authority, Hold, TakeReply } from '../protocol.ts'
 
 export interface Order {
@@ -87,9 +86,9 @@ export class AuthorityCalls {
     const sentMs = clock.nowMs()
     // Tokens of a minute that may end at any moment cannot be spent any more: they go back, so that they do not look like a limit used up.
     if (sentMs >= lease.minute.spendUntilMs && lease.minute.held > lease.minute.used)
-      returnUnspent(lease.minute, 0)
-    const minute = statement(lease.minute)
-    const day = statement(lease.day)
+      lease.minute.returnUnspent(0)
+    const minute = lease.minute.statement()
+    const day = lease.day.statement()
     try {
       const reply = authority.take({
         client: lease.client,
@@ -115,7 +114,7 @@ export class AuthorityCalls {
     const receivedMs = clock.nowMs()
     if (reply.status === 'stale') return undefined
     lease.limits = sent.limits
-    applyReply(lease, reply, { sentMs: sent.sentMs, receivedMs })
+    lease.apply(reply, { sentMs: sent.sentMs, receivedMs })
     this.#storeAheadMs = reply.nowMs - receivedMs
     if (reply.reclaim && reply.status !== 'short') client.echoUntilMs = receivedMs + ECHO_MS
     if (reply.status === 'lost') {
@@ -130,7 +129,7 @@ export class AuthorityCalls {
     const tokens = this.#credit(lease, sent, reply)
     onCertain(client)
     const late = !this.#isImmediate && receivedMs >= mayEndAtMs(lease, sent, reply)
-    if (reply.status === 'short' && !late) rememberRefusal(lease, reply, receivedMs)
+    if (reply.status === 'short' && !late) lease.rememberRefusal(reply, receivedMs)
     return { tokens, reclaimed: reply.status === 'short' && reply.reclaim, late }
   }
 
@@ -151,7 +150,7 @@ export class AuthorityCalls {
     lease.dayUsedKnown = (day.index === reply.day.index ? day.used : 0) + tokens
     // Nothing came ahead: asking for more before it is needed would be a call for nothing.
     lease.prefetchAt =
-      granted > need ? prefetchLevel(lease.pace, inHand(lease), this.#callMs) : undefined
+      granted > need ? prefetchLevel(lease.pace, lease.inHand(), this.#callMs) : undefined
     return tokens
   }
 }

@@ -4,27 +4,31 @@ import type { Lease } from './lease.ts'
 import type { QuotaView } from '../../rules/quota-headers.ts'
 import type { QuotaDecision } from '../protocol.ts'
 
-export interface Client {
+export class Client {
   /** See Lease for its writers. */
   readonly lease: Lease
   /** A call is under way, or about to be repeated. Written by lease-calls.ts. */
-  isCalling: boolean
+  isCalling = false
   /** The call under way, or the last one; never rejects. Written by lease-calls.ts. */
   inFlight: Promise<void> | undefined
   /** Requests that arrived during the call; the next one is for them. Written by lease-calls.ts. */
-  waiting: Waiter[]
+  waiting: Waiter[] = []
   /** Requests that wait for a decision, those of the call under way included. Written by lessee.ts. */
-  pending: number
+  pending = 0
   /** A call failed: until then others may hold what the authority has not heard of. Written by outage.ts. */
-  suspectUntilMs: number
+  suspectUntilMs = -Infinity
   /** Replies in a row that said the authority had lost its data. Written by authority-calls.ts; lease-calls.ts resets it. */
-  lostInARow: number
+  lostInARow = 0
   /** Is in the list of those whose tokens are looked after. Written by holdings.ts. */
-  isHolder: boolean
+  isHolder = false
   /** A reclaim that came while a call was under way. Written by holdings.ts. */
-  reclaim: 'none' | 'short' | 'unknown'
+  reclaim: 'none' | 'short' | 'unknown' = 'none'
   /** Until then a notice that the client was unknown is the echo of this process's own call. Written by authority-calls.ts; holdings.ts resets it. */
-  echoUntilMs: number
+  echoUntilMs = -Infinity
+
+  constructor(lease: Lease) {
+    this.lease = lease
+  }
 }
 
 /** A request that waits for a call. */
@@ -36,18 +40,3 @@ export type Waiter = {
   | { readonly kind: 'take'; resolve(decision: QuotaDecision): void }
   | { readonly kind: 'peek'; resolve(view: QuotaView | undefined): void }
 )
-
-export function createClient(lease: Lease): Client {
-  return {
-    lease,
-    isCalling: false,
-    inFlight: undefined,
-    waiting: [],
-    pending: 0,
-    suspectUntilMs: -Infinity,
-    lostInARow: 0,
-    isHolder: false,
-    reclaim: 'none',
-    echoUntilMs: -Infinity,
-  }
-}

@@ -5,8 +5,7 @@
 import type { Client } from './client.ts'
 import type { LeaseCalls } from './lease-calls.ts'
 import { keptAtReclaim } from './lease-size.ts'
-import { hasUnspent, hasUnstated, inHand, type Lease } from './lease.ts'
-import { limitOf } from './lease-window.ts'
+import type { Lease } from './lease.ts'
 import type { Timers } from '../timers.ts'
 
 const SWEEP_EVERY_MS = 100
@@ -83,7 +82,7 @@ export class Holdings {
     // Only once: the next one within the same second would be of another loss.
     if (isEcho) client.echoUntilMs = -Infinity
     const isForgotten = isUnknown && !isEcho && lease.day.used > 0
-    if (inHand(lease) > kept || isForgotten || hasUnstated(lease)) this.#settle(client, kept)
+    if (lease.inHand() > kept || isForgotten || lease.hasUnstated()) this.#settle(client, kept)
   }
 
   /** States all that is uncertain, a bounded number at a time. */
@@ -137,7 +136,7 @@ export class Holdings {
         continue
       }
       this.#reviewed += 1
-      const dueAfterMs = hasUnspent(lease) ? idleMs(lease) : IDLE_BEFORE_STATING_MS
+      const dueAfterMs = lease.hasUnspent() ? idleMs(lease) : IDLE_BEFORE_STATING_MS
       if (client.isCalling || nowMs - lease.lastUsedMs < dueAfterMs) continue
       if (!this.#settle(client)) return
     }
@@ -154,12 +153,12 @@ export class Holdings {
 }
 
 function isHolding(lease: Lease): boolean {
-  return hasUnspent(lease) || hasUnstated(lease)
+  return lease.hasUnspent() || lease.hasUnstated()
 }
 
 function idleMs({ minute, day, limits }: Lease): number {
   const isScarce =
-    (minute.taken ?? 0) > SCARCE_MINUTE * limitOf(limits, minute) ||
-    (day.taken ?? 0) > SCARCE_DAY * limitOf(limits, day)
+    (minute.taken ?? 0) > SCARCE_MINUTE * minute.limitOf(limits) ||
+    (day.taken ?? 0) > SCARCE_DAY * day.limitOf(limits)
   return isScarce ? IDLE_WHEN_SCARCE_MS : IDLE_BEFORE_RETURN_MS
 }

@@ -6,11 +6,9 @@
 import type { Limits } from '../../config/config.ts'
 import { AuthorityCalls, type AuthorityCallsOptions, type SentCall } from './authority-calls.ts'
 import type { Client, Waiter } from './client.ts'
-import { decideFromMemory, returnTokens, spend, type Lease } from './lease.ts'
 import type { Outage } from './outage.ts'
 import type { QuotaView } from '../../rules/quota-headers.ts'
 import type { QuotaDecision, TakeReply } from '../protocol.ts'
-import { quotaView } from './quota-view.ts'
 import type { Timers } from '../timers.ts'
 
 const ASK_AGAIN_AFTER_LOSS_MS = 15
@@ -72,7 +70,7 @@ export class LeaseCalls {
         this.#begin(client, [{ kind: 'peek', limits, resolve }], sent),
       )
     this.#authority.receive(client, sent, sent.reply)
-    return quotaView(client.lease, limits, this.#options.clock.nowMs())
+    return client.lease.view(limits, this.#options.clock.nowMs())
   }
 
   /** Asks for more ahead of need. Not while a call is under way. */
@@ -85,7 +83,7 @@ export class LeaseCalls {
   /** States what was used and returns all that is in hand but `kept` tokens; false if the authority is away. Not while a call is under way. */
   settle(client: Client, kept = 0): boolean {
     const { limits } = client.lease
-    const undoReturn = returnTokens(client.lease, kept)
+    const undoReturn = client.lease.returnTokens(kept)
     const sent = this.#authority.send(client, { need: 0, ahead: false, limits })
     if (sent === undefined) {
       undoReturn()
@@ -104,7 +102,9 @@ export class LeaseCalls {
       const outcome = this.#authority.receive(client, sent, sent.reply)
       if (outcome !== undefined) {
         const nowMs = this.#options.clock.nowMs()
-        const decision = decide(client.lease, limits, { hasToken: outcome.tokens > 0, nowMs })
+        const { lease } = client
+        const decision =
+          outcome.tokens > 0 ? lease.spend(limits, nowMs) : lease.decide(limits, nowMs)
         if (decision !== undefined) return decision
       }
       sent = this.#authority.send(client, { need: 1, ahead: false, limits })
@@ -175,7 +175,7 @@ export class LeaseCalls {
    * refused waits, once, for what the others return.
    */
   #serve(
-    client: Client,
+    { lease }: Client,
     batch: readonly Waiter[],
     { tokens, mayWait }: { tokens: number; mayWait: boolean },
   ): Waiter[] {
@@ -183,10 +183,11 @@ export class LeaseCalls {
     let left = tokens
     return batch.filter((waiter) => {
       if (waiter.kind === 'peek') {
-        waiter.resolve(quotaView(client.lease, waiter.limits, nowMs))
+        waiter.resolve(lease.view(waiter.limits, nowMs))
         return false
       }
-      const decision = decide(client.lease, waiter.limits, { hasToken: left-- > 0, nowMs })
+      const decision =
+        left-- > 0 ? lease.spend(waiter.limits, nowMs) : lease.decide(waiter.limits, nowMs)
       if (decision?.kind === 'refused' && mayWait && !waiter.hasReclaimed) {
         waiter.hasReclaimed = true
         return true
@@ -223,13 +224,4 @@ export class LeaseCalls {
       else waiter.resolve(this.#decideAlone(client, waiter.limits))
     }
   }
-}
-
-/** hasToken: the reply has brought one for this very request. */
-function decide(
-  lease: Lease,
-  limits: Limits,
-  { hasToken, nowMs }: { hasToken: boolean; nowMs: number },
-): QuotaDecision | undefined {
-  return hasToken ? spend(lease, limits, nowMs) : decideFromMemory(lease, limits, nowMs)
 }

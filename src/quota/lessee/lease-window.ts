@@ -1,138 +1,129 @@
-/** One window of a lease. The functions of this file alone write its fields; time is an argument. */
+/** One window of a lease. Its methods alone write its fields; time is an argument, on this process's monotonic clock in ms. */
 import type { Limits } from '../../config/config.ts'
 import type { Hold, TakeReply } from '../protocol.ts'
-
-/** Times are on this process's monotonic clock, in ms. */
-export interface LeasedWindow {
-  readonly kind: 'minute' | 'day'
-  readonly lengthMs: number
-  /** floor(store time / lengthMs). Written by openWindow; a new lease begins in window 0, which ended in 1970. */
-  index: number
-  /** Spent by this process. Written by openWindow, spendToken, refundToken. */
-  used: number
-  /** Granted to this process and kept, spent ones included. Written by openWindow, applyWindowReply, returnUnspent. */
-  held: number
-  /**
-   * Handed out to all processes, this one included, when the authority last spoke; undefined: it has not spoken in this window.
-   * Written by openWindow, applyWindowReply, returnUnspent.
-   */
-  taken: number | undefined
-  /** Tokens may be spent before this: the earliest moment at which the window can end. Written by applyWindowReply, rollOver. */
-  spendUntilMs: number
-  /** The window has ended by then: the latest moment at which it can end. Written by applyWindowReply, rollOver. */
-  endsByMs: number
-  /** Before this the window refuses from memory. Written by openWindow, applyWindowReply, refuseUntil. */
-  refusedUntilMs: number
-  /** It refuses requests under this limit or a lower one. Written by refuseUntil. */
-  refusedLimit: number
-}
+import type { WindowView } from '../../rules/quota-headers.ts'
 
 /** Spending stops this long before the window can end, as timers and clocks are not exact. */
 const SPEND_GUARD_MS = 5
 /** The authority's time is rounded up by less than this. */
 const ROUNDING_MS = 1
 
-export function createWindow(kind: 'minute' | 'day', lengthMs: number): LeasedWindow {
-  return {
-    kind,
-    lengthMs,
-    index: 0,
-    used: 0,
-    held: 0,
-    taken: undefined,
-    spendUntilMs: -Infinity,
-    endsByMs: -Infinity,
-    refusedUntilMs: -Infinity,
-    refusedLimit: 0,
+export class LeaseWindow {
+  readonly kind: 'minute' | 'day'
+  readonly lengthMs: number
+  /** floor(store time / lengthMs). A new lease begins in window 0, which ended in 1970. */
+  index = 0
+  /** Spent by this process. */
+  used = 0
+  /** Granted to this process and kept, spent ones included. */
+  held = 0
+  /** Handed out to all processes, this one included, when the authority last spoke; undefined: it has not spoken in this window. */
+  taken: number | undefined
+  /** Tokens may be spent before this: the earliest moment at which the window can end. */
+  spendUntilMs = -Infinity
+  /** The window has ended by then: the latest moment at which it can end. */
+  endsByMs = -Infinity
+  /** Before this, requests under refusedLimit or a lower limit are refused from memory. */
+  refusedUntilMs = -Infinity
+  refusedLimit = 0
+
+  constructor(kind: 'minute' | 'day', lengthMs: number) {
+    this.kind = kind
+    this.lengthMs = lengthMs
   }
-}
 
-export function limitOf(limits: Limits, window: LeasedWindow): number {
-  return window.kind === 'minute' ? limits.perMinute : limits.perDay
-}
-
-/** What the client may still ask for: tokens that nobody was granted, and those in hand. */
-export function remaining(window: LeasedWindow, limit: number): number {
-  return Math.max(0, limit - (window.taken ?? 0) + Math.max(0, window.held - window.used))
-}
-
-/** Whole seconds after which the window has ended for certain, so that whoever waits for them is not refused by it again. */
-export function secondsLeft(window: LeasedWindow, nowMs: number): number {
-  return Math.max(1, Math.ceil((window.endsByMs - nowMs) / 1000))
-}
-
-export function canSpend(window: LeasedWindow, limit: number, nowMs: number): boolean {
-  // A lowered limit acts at once, also on tokens that were granted under the old one.
-  return window.held > window.used && nowMs < window.spendUntilMs && remaining(window, limit) > 0
-}
-
-/** Whether the refusal in memory still holds; it does not while tokens are in hand, or were returned or refunded since. */
-export function isRefused(window: LeasedWindow, limit: number, nowMs: number): boolean {
-  const isRemembered = nowMs < window.refusedUntilMs && limit <= window.refusedLimit
-  return isRemembered && remaining(window, limit) === 0
-}
-
-/** The hold as the authority is to hear it. What was spent without asking, during an outage, is stated as held: it is true use. */
-export function statement({ index, used, held }: LeasedWindow): Hold {
-  return { index, used, held: Math.max(used, held) }
-}
-
-export function spendToken(window: LeasedWindow): void {
-  window.used += 1
-}
-
-/** Takes one charge of the window `index` back, unless that window is over. */
-export function refundToken(window: LeasedWindow, index: number): void {
-  if (window.index === index && window.used > 0) window.used -= 1
-}
-
-/** Keeps at most `kept` unspent tokens, so that the next statement returns the others; the result undoes it. */
-export function returnUnspent(window: LeasedWindow, kept: number): () => void {
-  const { held, taken } = window
-  window.held = Math.min(held, window.used + kept)
-  if (taken !== undefined) window.taken = taken - (held - window.held)
-  return () => {
-    window.held = held
-    window.taken = taken
+  limitOf(limits: Limits): number {
+    return this.kind === 'minute' ? limits.perMinute : limits.perDay
   }
-}
 
-/** Takes in what the authority said. sentMs and receivedMs frame the moment at which it was true. */
-export function applyWindowReply(
-  window: LeasedWindow,
-  reply: TakeReply,
-  limit: number,
-  { sentMs, receivedMs }: { sentMs: number; receivedMs: number },
-): void {
-  const { index, held, taken } = reply[window.kind]
-  const leftMs = (index + 1) * window.lengthMs - reply.nowMs
-  if (index !== window.index) openWindow(window, index)
-  window.held = held
-  window.taken = taken
-  window.spendUntilMs = sentMs + leftMs - SPEND_GUARD_MS
-  window.endsByMs = receivedMs + leftMs + ROUNDING_MS
-  if (taken < limit) window.refusedUntilMs = -Infinity
-}
+  /** What the client may still ask for: tokens that nobody was granted, and those in hand. */
+  remaining(limit: number): number {
+    return Math.max(0, limit - (this.taken ?? 0) + Math.max(0, this.held - this.used))
+  }
 
-export function refuseUntil(window: LeasedWindow, untilMs: number, limit: number): void {
-  window.refusedUntilMs = untilMs
-  window.refusedLimit = limit
-}
+  /** Whole seconds after which the window has ended for certain, so that whoever waits for them is not refused by it again. */
+  secondsLeft(nowMs: number): number {
+    return Math.max(1, Math.ceil((this.endsByMs - nowMs) / 1000))
+  }
 
-/** Without the authority: opens the window that runs now, if the one before has ended for certain. */
-export function rollOver(window: LeasedWindow, nowMs: number, storeNowMs: number): void {
-  if (nowMs < window.endsByMs) return
-  const index = Math.max(window.index + 1, Math.floor(storeNowMs / window.lengthMs))
-  openWindow(window, index)
-  window.endsByMs = nowMs + (index + 1) * window.lengthMs - storeNowMs
-  window.spendUntilMs = window.endsByMs
-}
+  /** Of a window that runs; one in which the authority has not spoken looks unused. */
+  view(limit: number, nowMs: number): WindowView {
+    return {
+      limit,
+      remaining: this.remaining(limit),
+      resetAtSeconds: ((this.index + 1) * this.lengthMs) / 1000,
+      resetAfterSeconds: Math.min(this.secondsLeft(nowMs), this.lengthMs / 1000),
+    }
+  }
 
-/** Starts a window in which this process has used nothing yet. */
-function openWindow(window: LeasedWindow, index: number): void {
-  window.index = index
-  window.used = 0
-  window.held = 0
-  window.taken = undefined
-  window.refusedUntilMs = -Infinity
+  canSpend(limit: number, nowMs: number): boolean {
+    // A lowered limit acts at once, also on tokens that were granted under the old one.
+    return this.held > this.used && nowMs < this.spendUntilMs && this.remaining(limit) > 0
+  }
+
+  /** Whether the refusal in memory still holds; it does not while tokens are in hand, or were returned or refunded since. */
+  isRefused(limit: number, nowMs: number): boolean {
+    const isRemembered = nowMs < this.refusedUntilMs && limit <= this.refusedLimit
+    return isRemembered && this.remaining(limit) === 0
+  }
+
+  /** The hold as the authority is to hear it. What was spent without asking, during an outage, is stated as held: it is true use. */
+  statement(): Hold {
+    return { index: this.index, used: this.used, held: Math.max(this.used, this.held) }
+  }
+
+  spend(): void {
+    this.used += 1
+  }
+
+  /** Takes one charge of the window `index` back, unless that window is over. */
+  refund(index: number): void {
+    if (this.index === index && this.used > 0) this.used -= 1
+  }
+
+  /** Keeps at most `kept` unspent tokens, so that the next statement returns the others; the result undoes it. */
+  returnUnspent(kept: number): () => void {
+    const { held, taken } = this
+    this.held = Math.min(held, this.used + kept)
+    if (taken !== undefined) this.taken = taken - (held - this.held)
+    return () => {
+      this.held = held
+      this.taken = taken
+    }
+  }
+
+  /** Takes in what the authority said. sentMs and receivedMs frame the moment at which it was true. */
+  apply(reply: TakeReply, limit: number, at: { sentMs: number; receivedMs: number }): void {
+    const { index, held, taken } = reply[this.kind]
+    const leftMs = (index + 1) * this.lengthMs - reply.nowMs
+    if (index !== this.index) this.#open(index)
+    this.held = held
+    this.taken = taken
+    this.spendUntilMs = at.sentMs + leftMs - SPEND_GUARD_MS
+    this.endsByMs = at.receivedMs + leftMs + ROUNDING_MS
+    if (taken < limit) this.refusedUntilMs = -Infinity
+  }
+
+  refuseUntil(untilMs: number, limit: number): void {
+    this.refusedUntilMs = untilMs
+    this.refusedLimit = limit
+  }
+
+  /** Without the authority: opens the window that runs now, if the one before has ended for certain. */
+  rollOver(nowMs: number, storeNowMs: number): void {
+    if (nowMs < this.endsByMs) return
+    const index = Math.max(this.index + 1, Math.floor(storeNowMs / this.lengthMs))
+    this.#open(index)
+    this.endsByMs = nowMs + (index + 1) * this.lengthMs - storeNowMs
+    this.spendUntilMs = this.endsByMs
+  }
+
+  /** Starts a window in which this process has used nothing yet. */
+  #open(index: number): void {
+    this.index = index
+    this.used = 0
+    this.held = 0
+    this.taken = undefined
+    this.refusedUntilMs = -Infinity
+  }
 }

@@ -4,15 +4,14 @@
  * the parts, hands them each client, and forgets clients.
  */
 import type { Limits, OutageMode } from '../../config/config.ts'
-import { createClient, type Client } from './client.ts'
+import { Client } from './client.ts'
 import { Holdings } from './holdings.ts'
 import { LeaseCalls } from './lease-calls.ts'
-import { createLease, decideFromMemory, isCurrent, refundCharge } from './lease.ts'
+import { Lease } from './lease.ts'
 import type { QuotaObserver } from '../observer.ts'
 import { Outage } from './outage.ts'
 import type { Admission, Authority, Lessee, QuotaDecision } from '../protocol.ts'
-import { quotaView } from './quota-view.ts'
-import { createRecencyTable, type RecencyTable } from '../recency-table.ts'
+import { RecencyTable } from '../recency-table.ts'
 import type { QuotaView } from '../../rules/quota-headers.ts'
 import { systemTimers, type Timers } from '../timers.ts'
 
@@ -66,7 +65,7 @@ class ProcessLessee implements Lessee {
     this.#options = options
     this.#timers = timers
     this.#leastProcesses = processes
-    this.#clients = createRecencyTable({
+    this.#clients = new RecencyTable({
       maxEntries: options.maxClients ?? 100_000,
       mayDrop: (client) => this.#isIdle(client),
     })
@@ -104,7 +103,7 @@ class ProcessLessee implements Lessee {
     const client = this.#clientOf(id, limits, nowMs)
     const { lease } = client
     lease.pace.seen += 1
-    const known = decideFromMemory(lease, limits, nowMs)
+    const known = lease.decide(limits, nowMs)
     if (known !== undefined) {
       const { minute, prefetchAt } = lease
       const isRunningOut = prefetchAt !== undefined && minute.held - minute.used <= prefetchAt
@@ -119,15 +118,15 @@ class ProcessLessee implements Lessee {
   peek(id: string, limits: Limits): QuotaView | undefined | Promise<QuotaView | undefined> {
     const nowMs = this.#options.clock.nowMs()
     const client = this.#clientOf(id, limits, nowMs)
-    if (isCurrent(client.lease, nowMs) && !this.#holdings.isUncertain(client))
-      return quotaView(client.lease, limits, nowMs)
+    if (client.lease.isCurrent(nowMs) && !this.#holdings.isUncertain(client))
+      return client.lease.view(limits, nowMs)
     return this.#calls.peek(client, limits)
   }
 
   refund(id: string, admission: Admission): void {
     const client = this.#clients.get(id)
     if (client === undefined) return
-    refundCharge(client.lease, admission)
+    client.lease.refund(admission)
     if (this.#calls.isImmediate) this.#calls.settle(client)
     else this.#holdings.watch(client)
   }
@@ -147,8 +146,8 @@ class ProcessLessee implements Lessee {
   #meet(id: string, limits: Limits, nowMs: number): Client {
     // A new holder name each time: what a forgotten lease used stays counted under the old one.
     const holder = `${this.#options.processId}.${(this.#met++).toString(36)}`
-    const lease = createLease(id, { holder, limits, nowMs, processes: this.#leastProcesses })
-    const client = createClient(lease)
+    const lease = new Lease(id, holder, { limits, nowMs, processes: this.#leastProcesses })
+    const client = new Client(lease)
     this.#clients.add(id, client)
     return client
   }
@@ -191,10 +190,10 @@ class ProcessLessee implements Lessee {
   #restateAll(): void {
     const nowMs = this.#options.clock.nowMs()
     let activeProcesses = 1
-    for (const { lease } of this.#clients.values())
+    for (const [, { lease }] of this.#clients.entries())
       activeProcesses = Math.max(activeProcesses, lease.activeProcesses)
     this.#outage.settle(activeProcesses, nowMs)
-    for (const client of this.#clients.values()) {
+    for (const [, client] of this.#clients.entries()) {
       const { day } = client.lease
       if (day.used > 0 && nowMs < day.endsByMs) this.#holdings.suspect(client)
     }

@@ -5,12 +5,19 @@
 import type { Limits, OutageMode } from '../../config/config.ts'
 import type { Client } from './client.ts'
 import type { Lease } from './lease.ts'
+import type { LeaseWindow } from './lease-window.ts'
 import type { QuotaObserver } from '../observer.ts'
-import { decideDuringOutage, shareRefusal, type OutageTimes } from './outage-count.ts'
 import type { QuotaDecision } from '../protocol.ts'
 
 /** Every process finds the store again within half a second, and states its use at once. */
 const SETTLED_AFTER_MS = 1000
+
+interface OutageTimes {
+  /** Monotonic clock, as in the lease. */
+  readonly nowMs: number
+  /** The authority's Unix time as far as it can be known: by its latest reply, else this machine's. */
+  readonly storeNowMs: number
+}
 
 export interface OutageOptions {
   readonly mode: OutageMode
@@ -71,4 +78,68 @@ export class Outage {
     const sharers = Math.max(lease.activeProcesses, isSettling ? this.#sharers : 1)
     return sharers > 1 ? shareRefusal(lease, limits, { nowMs, sharers, pending }) : undefined
   }
+}
+
+/**
+ * local: admits up to this process's last known share of each window. open: admits all. closed: admits none.
+ * Every admission is counted as used, so that the authority hears the true use when it is back.
+ */
+function decideDuringOutage(
+  lease: Lease,
+  limits: Limits,
+  { mode, times }: { mode: OutageMode; times: OutageTimes },
+): QuotaDecision {
+  if (mode === 'closed') return { kind: 'unavailable' }
+  const { minute, day, activeProcesses } = lease
+  for (const window of [minute, day]) window.rollOver(times.nowMs, times.storeNowMs)
+  if (mode === 'local') {
+    const blocked = [day, minute].find(
+      (window) => !hasShareLeft(window, window.limitOf(limits), activeProcesses),
+    )
+    if (blocked !== undefined) return degradedRefusal(blocked, limits, times.nowMs)
+  }
+  minute.spend()
+  day.spend()
+  return {
+    kind: 'admitted',
+    view: undefined,
+    degraded: true,
+    minuteIndex: minute.index,
+    dayIndex: day.index,
+  }
+}
+
+/**
+ * Refuses what is beyond the share of one of `sharers` processes, whatever the authority would grant.
+ * pending: requests of the client that the authority is being asked for.
+ */
+function shareRefusal(
+  { minute, day }: Lease,
+  limits: Limits,
+  { nowMs, sharers, pending }: { nowMs: number; sharers: number; pending: number },
+): QuotaDecision | undefined {
+  const blocked = [day, minute].find((window) => {
+    const used = nowMs < window.endsByMs ? window.used : 0
+    return used + pending >= Math.floor(window.limitOf(limits) / sharers)
+  })
+  return blocked && degradedRefusal(blocked, limits, nowMs)
+}
+
+function degradedRefusal(window: LeaseWindow, limits: Limits, nowMs: number): QuotaDecision {
+  return {
+    kind: 'refused',
+    view: undefined,
+    degraded: true,
+    window: window.kind,
+    limit: window.limitOf(limits),
+    // Of a window in which the authority has not spoken only the longest wait is known.
+    retryAfterSeconds: nowMs < window.endsByMs ? window.secondsLeft(nowMs) : window.lengthMs / 1000,
+  }
+}
+
+function hasShareLeft(window: LeaseWindow, limit: number, activeProcesses: number): boolean {
+  const spentBeyondHold = window.used - window.held
+  if (spentBeyondHold < 0) return true
+  if (window.taken !== undefined && spentBeyondHold >= limit - window.taken) return false
+  return window.used < Math.floor(limit / activeProcesses)
 }
