@@ -3,7 +3,7 @@ import type { Cluster, Redis } from 'ioredis'
 import { slotOf } from './connections.ts'
 import { createProbe, type LinkOptions, type RedisLink } from './link.ts'
 import { StoreUnavailable } from '../rules/store-unavailable.ts'
-import { createStoreBreaker, type StoreBreaker } from './breaker.ts'
+import { StoreBreaker } from './breaker.ts'
 
 interface Shard {
   readonly breaker: StoreBreaker
@@ -15,115 +15,140 @@ interface Shard {
 const REFRESH_EVERY_MS = 100
 
 /** Connects at once. */
-export function createClusterLink(cluster: Cluster, options: LinkOptions): RedisLink {
-  const { prefix, onWhole, onRecovered, onFault } = options
-  /** By HOST:PORT of the master, as the cluster names it. */
-  const shards = new Map<string, Shard>()
-  let wasWhole: boolean | undefined
-  let isClosed = false
-  let mayRefreshAtMs = 0
+export class ClusterLink implements RedisLink {
+  readonly client: Cluster
+  readonly #options: LinkOptions
+  /** By HOST:PORT of the master, as the cluster names it; written by #takeSlots and #createShard. */
+  readonly #shards = new Map<string, Shard>()
+  /** As told last. */
+  #wasWhole: boolean | undefined
+  #isClosed = false
+  #mayRefreshAtMs = 0
 
-  const ownerOf = (slot: number): string | undefined => cluster.slots[slot]?.[0]
-  const states = (): Shard['state'][] => [...shards.values()].map(({ state }) => state)
+  constructor(cluster: Cluster, options: LinkOptions) {
+    this.client = cluster
+    this.#options = options
+    const probe = (redis: Redis): void => this.#shards.get(nameOf(redis))?.breaker.probe()
+    cluster.on('refresh', () => this.#takeSlots())
+    cluster.on('+node', (redis: Redis) => redis.on('ready', () => probe(redis)))
+    cluster.on('-node', (redis: Redis) => this.#shards.get(nameOf(redis))?.breaker.lost())
+    cluster.on('ready', () => {
+      for (const { breaker } of this.#shards.values()) breaker.probe()
+    })
+    cluster.on('close', () => {
+      for (const { breaker } of this.#shards.values()) breaker.lost()
+      this.#tellWhole()
+    })
+    // Without a listener ioredis prints every failed attempt.
+    cluster.on('error', (fault: Error & { lastNodeError?: unknown }) =>
+      options.onFault(fault.lastNodeError ?? fault),
+    )
+    cluster.on('node error', (fault: unknown, node: string) => options.onFault(fault, node))
+    cluster.connect().catch(() => undefined)
+  }
 
-  const tellWhole = (): void => {
-    const known = states()
+  breakerOf(key: string): StoreBreaker | undefined {
+    const owner = this.#ownerOf(slotOf(key))
+    if (owner !== undefined) return (this.#shards.get(owner) ?? this.#createShard(owner)).breaker
+    // A slot that nobody served when last asked.
+    this.#refreshSlots()
+    return undefined
+  }
+
+  get available(): boolean {
+    for (const { breaker } of this.#shards.values()) if (breaker.available) return true
+    return false
+  }
+
+  close(): void {
+    this.#isClosed = true
+    for (const { breaker } of this.#shards.values()) breaker.close()
+    this.#shards.clear()
+    this.client.disconnect()
+  }
+
+  #ownerOf(slot: number): string | undefined {
+    return this.client.slots[slot]?.[0]
+  }
+
+  #states(): Shard['state'][] {
+    return [...this.#shards.values()].map(({ state }) => state)
+  }
+
+  #tellWhole(): void {
+    const known = this.#states()
     const isWhole = known.length > 0 && known.every((state) => state === 'up')
     const isBroken = known.length === 0 || known.includes('down')
-    if (isClosed || isWhole === wasWhole || !(isWhole || isBroken)) return
-    wasWhole = isWhole
-    onWhole(isWhole)
-  }
-  const refreshSlots = (): void => {
-    const nowMs = performance.now()
-    if (isClosed || cluster.status !== 'ready' || nowMs < mayRefreshAtMs) return
-    mayRefreshAtMs = nowMs + REFRESH_EVERY_MS
-    cluster.refreshSlotsCache()
-  }
-  const reconnect = (node: string): void => {
-    for (const redis of cluster.nodes('master')) if (nameOf(redis) === node) redis.disconnect()
+    if (this.#isClosed || isWhole === this.#wasWhole || !(isWhole || isBroken)) return
+    this.#wasWhole = isWhole
+    this.#options.onWhole(isWhole)
   }
 
-  const createShard = (node: string): Shard => {
-    const probe = createProbe(cluster, options, () => reconnect(node))
-    const findKey = createKeyFinder(`${prefix}:probe`, (slot) => ownerOf(slot) === node)
-    const ownsAny = (): boolean => cluster.slots.some(([owner]) => owner === node)
-    const breaker = createStoreBreaker({
-      probe: async () => {
-        const key = ownsAny() ? findKey() : undefined
-        if (cluster.status !== 'ready' || key === undefined) throw new StoreUnavailable('error')
-        // Its slots may have gone to another master meanwhile.
-        await probe(key).catch((fault: unknown) => {
-          refreshSlots()
-          throw fault
-        })
-      },
-      onChange: (available) => {
-        const before = shard.state
-        shard.state = available ? 'up' : 'down'
-        tellWhole()
-        const isSettled = !states().includes('unknown')
-        // At the start once for all of them, then for each.
-        if (before === 'unknown' ? isSettled && states().includes('up') : available) onRecovered()
-      },
-    })
+  #refreshSlots(): void {
+    const nowMs = performance.now()
+    if (this.#isClosed || this.client.status !== 'ready' || nowMs < this.#mayRefreshAtMs) return
+    this.#mayRefreshAtMs = nowMs + REFRESH_EVERY_MS
+    this.client.refreshSlotsCache()
+  }
+
+  /** A shard for each master of the slots as they are now, and none for others. */
+  #takeSlots(): void {
+    const owners = new Set(this.client.slots.map(([owner]) => owner))
+    for (const [node, { breaker }] of this.#shards) {
+      if (owners.has(node)) continue
+      breaker.close()
+      this.#shards.delete(node)
+    }
+    for (const owner of owners)
+      if (owner !== undefined && !this.#shards.has(owner)) this.#createShard(owner)
+    this.#tellWhole()
+  }
+
+  #createShard(node: string): Shard {
+    const onChange = (available: boolean): void => this.#changed(shard, available)
+    const breaker = new StoreBreaker({ probe: this.#createShardProbe(node), onChange })
     const shard: Shard = { breaker, state: 'unknown' }
-    shards.set(node, shard)
+    this.#shards.set(node, shard)
     // The first probes come with `ready`.
-    if (cluster.status === 'ready') breaker.probe()
+    if (this.client.status === 'ready') breaker.probe()
     return shard
   }
 
-  cluster.on('refresh', () => {
-    const owners = new Set(cluster.slots.map(([owner]) => owner))
-    for (const [node, { breaker }] of shards) {
-      if (owners.has(node)) continue
-      breaker.close()
-      shards.delete(node)
-    }
-    for (const owner of owners) if (owner !== undefined && !shards.has(owner)) createShard(owner)
-    tellWhole()
-  })
-  cluster.on('+node', (redis: Redis) =>
-    redis.on('ready', () => shards.get(nameOf(redis))?.breaker.probe()),
-  )
-  cluster.on('-node', (redis: Redis) => shards.get(nameOf(redis))?.breaker.lost())
-  cluster.on('ready', () => {
-    for (const { breaker } of shards.values()) breaker.probe()
-  })
-  cluster.on('close', () => {
-    for (const { breaker } of shards.values()) breaker.lost()
-    tellWhole()
-  })
-  // Without a listener ioredis prints every failed attempt.
-  cluster.on('error', (fault: Error & { lastNodeError?: unknown }) =>
-    onFault(fault.lastNodeError ?? fault),
-  )
-  cluster.on('node error', onFault)
-  cluster.connect().catch(() => undefined)
+  #changed(shard: Shard, available: boolean): void {
+    const before = shard.state
+    shard.state = available ? 'up' : 'down'
+    this.#tellWhole()
+    const states = this.#states()
+    const isSettled = !states.includes('unknown')
+    // At the start once for all of them, then for each.
+    if (before === 'unknown' ? isSettled && states.includes('up') : available)
+      this.#options.onRecovered()
+  }
 
-  return {
-    client: cluster,
-    breakerOf: (key) => {
-      const owner = ownerOf(slotOf(key))
-      if (owner !== undefined) return (shards.get(owner) ?? createShard(owner)).breaker
-      // A slot that nobody served when last asked.
-      refreshSlots()
-      return undefined
-    },
-    get available() {
-      for (const { breaker } of shards.values()) if (breaker.available) return true
-      return false
-    },
-    close: () => {
-      isClosed = true
-      for (const { breaker } of shards.values()) breaker.close()
-      shards.clear()
-      cluster.disconnect()
-    },
+  #createShardProbe(node: string): () => Promise<void> {
+    const cluster = this.client
+    const reconnect = (): void => {
+      for (const redis of cluster.nodes('master')) if (nameOf(redis) === node) redis.disconnect()
+    }
+    const probe = createProbe(cluster, this.#options, { server: node, onSilence: reconnect })
+    const findKey = createKeyFinder(
+      `${this.#options.prefix}:probe`,
+      (slot) => this.#ownerOf(slot) === node,
+    )
+    const ownsAny = (): boolean => cluster.slots.some(([owner]) => owner === node)
+    return async () => {
+      const key = ownsAny() ? findKey() : undefined
+      if (cluster.status !== 'ready' || key === undefined) throw new StoreUnavailable('error')
+      // Its slots may have gone to another master meanwhile.
+      await probe(key).catch((fault: unknown) => {
+        this.#refreshSlots()
+        throw fault
+      })
+    }
   }
 }
 
+/** As the slots of the library name it, an IPv6 address too. */
 const nameOf = ({ options: { host, port } }: Redis): string => `${host}:${port}`
 
 /** Decimal tags up to here meet every slot there is. */

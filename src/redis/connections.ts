@@ -24,6 +24,8 @@ export interface RedisConnections {
   openSubscriber(): Redis | undefined
   /** To one sentinel after the other, not yet connected; ends when it is lost. undefined without sentinels. */
   readonly openSentinel: (() => Redis) | undefined
+  /** Of every connection; undefined without TLS. */
+  readonly tls: ConnectionOptions | undefined
 }
 
 /** timeoutMs: bound of a call. Throws an Error that names the file when one for TLS cannot be used. */
@@ -51,6 +53,7 @@ export function createConnections(servers: RedisConfig, timeoutMs: number): Redi
         return new Redis({ ...forMessages, host, port })
       },
       openSentinel: undefined,
+      tls,
     }
   }
   if (servers.kind === 'sentinels') {
@@ -61,6 +64,7 @@ export function createConnections(servers: RedisConfig, timeoutMs: number): Redi
       openSubscriber: () =>
         new Redis({ ...forMessages, ...sentinels, sentinelRetryStrategy: () => null }),
       openSentinel: sentinelOpener(servers, tls),
+      tls,
     }
   }
   const { address, db } = servers
@@ -68,6 +72,7 @@ export function createConnections(servers: RedisConfig, timeoutMs: number): Redi
     client: new Redis({ ...forCommands, ...persistence(), ...address, db }),
     openSubscriber: () => new Redis({ ...forMessages, ...address }),
     openSentinel: undefined,
+    tls,
   }
 }
 

@@ -1,6 +1,16 @@
 /** What goes wrong between this process and Redis, and the bound of every call. */
 
-export class CallTimeout extends Error {}
+class CallTimeout extends Error {}
+
+/** What the client library has no error for. */
+export class ServerFault extends Error {
+  readonly code: 'NO_MASTER' | 'NO_TLS' | 'TLS_ONLY'
+
+  constructor(code: ServerFault['code']) {
+    super(code)
+    this.code = code
+  }
+}
 
 /** Rejects with CallTimeout after timeoutMs; the call itself may still be carried out. */
 export function bounded<Reply>(reply: Promise<Reply>, timeoutMs: number): Promise<Reply> {
@@ -27,11 +37,18 @@ export function isWrongType(fault: unknown): boolean {
 
 const sentinelsAway = /^All sentinels are unreachable/
 
+export const areSentinelsAway = (fault: unknown): boolean =>
+  fault instanceof Error && sentinelsAway.test(fault.message)
+
 /** What a script or a command of a user without the right to it is answered; not every version begins it with NOPERM. */
 const lacksRight = /ACL failure in script|can't run this command|no permissions/i
 
-const replyWord = (message: string): string | undefined =>
-  lacksRight.test(message) ? 'NOPERM' : /^[A-Z]{2,20}(?= )/.exec(message)?.[0]
+const replyWord = (message: string): string | undefined => {
+  if (lacksRight.test(message)) return 'NOPERM'
+  if (/^ERR (DB index|SELECT is not allowed)/.test(message)) return 'NO_DATABASE'
+  if (/^ERR This instance has cluster support disabled/.test(message)) return 'NO_CLUSTER'
+  return /^[A-Z]{2,20}(?= )/.exec(message)?.[0]
+}
 
 /**
  * A word that tells an operator where to look, such as ECONNREFUSED, WRONGPASS, READONLY or timeout.
@@ -44,6 +61,5 @@ export function faultWord(fault: unknown): string {
     return fault.code
   if (!sentinelsAway.test(fault.message)) return replyWord(fault.message) ?? 'connection lost'
   const [, last = ''] = /Last error: (.*)/.exec(fault.message) ?? []
-  const word = replyWord(last)
-  return word === undefined ? 'sentinels unreachable' : `sentinels unreachable, ${word}`
+  return replyWord(last) ?? 'sentinels unreachable'
 }

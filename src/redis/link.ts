@@ -1,8 +1,8 @@
-/** The servers behind a store, each behind a breaker of its own: here one server, in redis-cluster-link.ts several. */
+/** The servers behind a store, each behind a breaker of its own: here one server, in cluster-link.ts several. */
 import type { Cluster, Redis } from 'ioredis'
-import { bounded, isTimeout } from './faults.ts'
+import { areSentinelsAway, bounded, isTimeout, ServerFault } from './faults.ts'
 import { StoreUnavailable } from '../rules/store-unavailable.ts'
-import { createStoreBreaker, type StoreBreaker } from './breaker.ts'
+import { StoreBreaker } from './breaker.ts'
 
 export interface RedisLink {
   readonly client: Redis | Cluster
@@ -22,12 +22,12 @@ export interface LinkOptions {
   readonly onWhole: (isWhole: boolean) => void
   /** Some server has become usable. */
   readonly onRecovered: () => void
-  /** What goes wrong outside of calls. */
-  readonly onFault: (fault: unknown) => void
+  /** What goes wrong outside of calls; server: where that is known better than from the configuration. */
+  readonly onFault: (fault: unknown, server?: string) => void
 }
 
 /** Probes in a row without an answer after which the connection itself is suspected (a peer that vanished without a word). */
-export const SILENT_PROBES_BEFORE_RECONNECT = 4
+const SILENT_PROBES_BEFORE_RECONNECT = 4
 const END_RETRY_MS = 500
 
 /** Proves what the calls need: scripts that read and write, which a replica, a full server or a missing permission would refuse. */
@@ -39,20 +39,33 @@ redis.call('HSET', KEYS[1], 'at', now)
 redis.call('PEXPIREAT', KEYS[1], (now + 60) * 1000)
 `
 
-/** Rejects when the server that holds the key does not do its work in time; onSilent is told of each time-out in a row. */
+interface ProbeOptions {
+  /** See LinkOptions.onFault. */
+  readonly server?: string
+  readonly db?: number | undefined
+  /** Told of too many time-outs in a row. */
+  readonly onSilence: () => void
+}
+
+/** Rejects when the server that holds the key does not do its work in time. */
 export function createProbe(
   client: Redis | Cluster,
   { timeoutMs, onFault }: Pick<LinkOptions, 'timeoutMs' | 'onFault'>,
-  onSilence: () => void,
+  { server, db = 0, onSilence }: ProbeOptions,
 ): (key: string) => Promise<void> {
   let silent = 0
+  const ask = async (key: string): Promise<void> => {
+    // Asked for on connecting too, but where that is refused the library goes on with database 0.
+    if (db !== 0) await client.select(db)
+    await client.eval(PROBE, 1, key)
+  }
   return (key) =>
-    bounded(client.eval(PROBE, 1, key), timeoutMs).then(
+    bounded(ask(key), timeoutMs).then(
       () => {
         silent = 0
       },
       (fault: unknown) => {
-        onFault(fault)
+        onFault(fault, server)
         silent = isTimeout(fault) ? silent + 1 : 0
         if (silent >= SILENT_PROBES_BEFORE_RECONNECT) {
           silent = 0
@@ -65,10 +78,13 @@ export function createProbe(
 
 /** One server, or the master that sentinels name. Connects at once. */
 export function createServerLink(client: Redis, options: LinkOptions): RedisLink {
-  const { prefix, onWhole, onRecovered, onFault } = options
+  const { prefix, onWhole, onRecovered } = options
   let isClosed = false
-  const probe = createProbe(client, options, () => client.disconnect(true))
-  const breaker = createStoreBreaker({
+  const probe = createProbe(client, options, {
+    db: client.options.db,
+    onSilence: () => client.disconnect(true),
+  })
+  const breaker = new StoreBreaker({
     probe: async () => {
       if (client.status !== 'ready') throw new StoreUnavailable('error')
       await probe(`${prefix}:probe`)
@@ -80,7 +96,7 @@ export function createServerLink(client: Redis, options: LinkOptions): RedisLink
   })
   const connect = (): void => void client.connect().catch(() => undefined)
   // Without a listener ioredis prints every failed attempt.
-  client.on('error', onFault)
+  client.on('error', createSentinelFaults(client, options))
   client.on('ready', () => breaker.probe())
   client.on('close', () => breaker.lost())
   // The library gives up when a connection is abandoned before it has begun.
@@ -97,5 +113,17 @@ export function createServerLink(client: Redis, options: LinkOptions): RedisLink
       breaker.close()
       client.disconnect()
     },
+  }
+}
+
+/** What the errors of a connection mean: a master that no sentinel knows is told as one that none could be asked for. */
+function createSentinelFaults(client: Redis, { onFault }: LinkOptions): (fault: unknown) => void {
+  let isUnknown = false
+  client.on('sentinelError', ({ message }: Error) => {
+    isUnknown ||= message.endsWith('invalid reply: null')
+  })
+  return (fault) => {
+    onFault(isUnknown && areSentinelsAway(fault) ? new ServerFault('NO_MASTER') : fault)
+    isUnknown = false
   }
 }

@@ -1,57 +1,104 @@
 /** The Redis that all processes share, one server, sentinels' master or cluster: bounded calls, and a breaker in front of each server. */
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Cluster, Redis } from 'ioredis'
 import type { RedisConfig } from '../config/config.ts'
-import { createClusterLink } from './cluster-link.ts'
+import { ClusterLink } from './cluster-link.ts'
 import { createConnections, type RedisConnections } from './connections.ts'
-import { bounded, faultWord, isTimeout, isWrongType } from './faults.ts'
+import { bounded, isTimeout, isWrongType } from './faults.ts'
+import { inspectServer } from './inspect.ts'
 import { createServerLink, type LinkOptions, type RedisLink } from './link.ts'
+import { StoreState } from './refusal.ts'
+import { addressesOf, nameOf, nameServers } from './servers.ts'
 import { StoreUnavailable } from '../rules/store-unavailable.ts'
 import type { RedisStore, ScriptCall, ScriptReply } from './store.ts'
-import { createSubscriber, type Subscriber } from './subscriber.ts'
+import { Subscriber } from './subscriber.ts'
 
 const PUBLISH = "return redis.call('PUBLISH', KEYS[1], ARGV[1])"
 
+export interface RedisOptions {
+  /** Where the store is. */
+  readonly servers: RedisConfig
+  /** Bound of every call. */
+  readonly timeoutMs: number
+  /** Namespace of the key that probes write. */
+  readonly prefix?: string
+  /**
+   * Told when a server is lost (false), when that turns out to be a refusal, and when all are usable (true), the first time
+   * included; the cause is one word.
+   */
+  readonly onState?: (available: boolean, cause: string) => void
+}
+
+/** A start waits this long for the store, so that its first requests are not decided without it. */
+const READY_AT_MOST_MS = 1_000
+
 /**
- * servers: where the store is.
- * timeoutMs: bound of every call.
- * prefix: namespace of the key that probes write.
- * onState: told when a server is lost (false) and when all are usable (true), the first time included; the cause is one word.
  * Returns at once; the store becomes available as soon as a server has answered a probe.
  * Throws an Error that names the file when one for TLS cannot be used.
  */
-export function connectRedis({
-  servers,
-  timeoutMs,
-  prefix = 'tollgate',
-  onState,
-}: {
-  servers: RedisConfig
-  timeoutMs: number
-  prefix?: string
-  onState?: (available: boolean, cause: string) => void
-}): RedisStore {
+export function connectRedis(options: RedisOptions): RedisStore {
+  const { servers, timeoutMs, prefix = 'tollgate', onState = () => undefined } = options
   const connections = createConnections(servers, timeoutMs)
   const recovered: (() => void)[] = []
-  let lastFault: unknown
+  const state = new StoreState(servers, onState)
   const link = createLink(connections.client, {
     prefix,
     timeoutMs,
-    onWhole: (isWhole) => {
-      onState?.(isWhole, faultWord(lastFault))
-      lastFault = undefined
-    },
+    onWhole: (isWhole) => state.become(isWhole),
     onRecovered: () => recovered.forEach((listener) => listener()),
-    onFault: (fault) => (lastFault = fault),
+    onFault: (fault, server) => state.note(fault, server),
   })
-  const { client } = link
-  const subscriber = createSubscriber(() => connections.openSubscriber())
-  const watch = watchSentinels(connections, servers, subscriber)
+  // Of a cluster it tells what the library keeps to itself, such as a certificate that is not trusted.
+  const subscriber = new Subscriber({
+    open: () => connections.openSubscriber(),
+    onFault: (fault, redis) =>
+      state.note(fault, servers.kind === 'sentinels' ? undefined : nameOf(redis.options)),
+  })
+  const watch = watchSentinels(connections, { servers, subscriber, state })
+  const onRecovered = (listener: () => void): void => {
+    recovered.push(listener)
+    if (link.available) listener()
+  }
+  return {
+    ...createCommands(link, createCaller(link, { timeoutMs, state })),
+    server: nameServers(servers),
+    get available() {
+      return link.available
+    },
+    get refusal() {
+      return state.refusal
+    },
+    ready: async () => {
+      const usable = new Promise<void>((resolve) => onRecovered(resolve))
+      await Promise.race([usable, sleep(READY_AT_MOST_MS)])
+      if (!link.available && state.refusal === undefined)
+        await Promise.all(
+          addressesOf(servers).map(async (address) => {
+            state.note(await inspectServer(address, connections.tls), nameOf(address))
+          }),
+        )
+      if (state.refusal !== undefined) throw new Error(state.refusal)
+    },
+    subscribe: (channel, subscription) => subscriber.add(channel, subscription),
+    onRecovered,
+    close: async () => {
+      watch?.close()
+      subscriber.close()
+      link.close()
+    },
+  }
+}
 
+/** Throws at once, without a call, while the server that holds the key is known to be away. */
+type Caller = <Reply>(key: string, send: () => Promise<Reply>) => Promise<Reply>
+
+function createCaller(
+  link: RedisLink,
+  { timeoutMs, state }: { timeoutMs: number; state: StoreState },
+): Caller {
   // Thrown for every request of an outage: made once, since a stack trace costs more than the decision.
   const away = new StoreUnavailable('error')
-
-  /** Throws at once, without a call, while the server that holds the key is known to be away. */
-  const call = <Reply>(key: string, send: () => Promise<Reply>): Promise<Reply> => {
+  return (key, send) => {
     const breaker = link.breakerOf(key)
     if (breaker?.available !== true) throw away
     return bounded(send(), timeoutMs).then(
@@ -62,19 +109,20 @@ export function connectRedis({
       (fault: unknown) => {
         // A key of the wrong type is that key's trouble; the server is well.
         if (!isWrongType(fault)) {
-          lastFault = fault
+          state.note(fault)
           breaker.failed()
         }
         throw new StoreUnavailable(isTimeout(fault) ? 'timeout' : 'error', fault)
       },
     )
   }
+}
 
+type Commands = 'client' | 'script' | 'hgetall' | 'hset' | 'hdel' | 'publish'
+
+function createCommands({ client }: RedisLink, call: Caller): Pick<RedisStore, Commands> {
   return {
     client,
-    get available() {
-      return link.available
-    },
     script: ({ name, text, keyCount }) => {
       client.defineCommand(name, { lua: text, numberOfKeys: keyCount })
       const command: unknown = Reflect.get(client, name)
@@ -90,23 +138,13 @@ export function connectRedis({
     // As a script, so that in a cluster it goes to the master whose breaker was asked.
     publish: async (channel, message) =>
       void (await call(channel, () => client.eval(PUBLISH, 1, channel, message))),
-    subscribe: (channel, subscription) => subscriber.add(channel, subscription),
-    onRecovered: (listener) => {
-      recovered.push(listener)
-      if (link.available) listener()
-    },
-    close: async () => {
-      watch?.close()
-      subscriber.close()
-      link.close()
-    },
   }
 }
 
 const isCluster = (client: Redis | Cluster): client is Cluster => client.isCluster
 
 function createLink(client: Redis | Cluster, options: LinkOptions): RedisLink {
-  return isCluster(client) ? createClusterLink(client, options) : createServerLink(client, options)
+  return isCluster(client) ? new ClusterLink(client, options) : createServerLink(client, options)
 }
 
 /**
@@ -115,12 +153,18 @@ function createLink(client: Redis | Cluster, options: LinkOptions): RedisLink {
  */
 function watchSentinels(
   { client, openSentinel }: RedisConnections,
-  servers: RedisConfig,
-  subscriber: Subscriber,
+  {
+    servers,
+    subscriber,
+    state,
+  }: { servers: RedisConfig; subscriber: Subscriber; state: StoreState },
 ): Subscriber | undefined {
   if (openSentinel === undefined || isCluster(client) || servers.kind !== 'sentinels')
     return undefined
-  const watch = createSubscriber(openSentinel)
+  const watch = new Subscriber({
+    open: openSentinel,
+    onFault: (fault, { options }) => state.note(fault, nameOf(options)),
+  })
   watch.add('+switch-master', {
     message: (text) => {
       const [name, , , host, port] = text.split(' ')

@@ -6,87 +6,101 @@ import type { Subscription } from './store.ts'
 const TICK_MS = 500
 const FIRST_RETRY_MS = 50
 
-export interface Subscriber {
-  /** Takes effect as soon as there is a server. */
-  add(channel: string, subscription: Subscription): void
-  /** Leaves the server that is connected now and connects anew. */
-  renew(): void
-  close(): void
+interface SubscriberOptions {
+  /** A connection that is not yet connected and ends when it is lost; undefined: none can be had now. */
+  readonly open: () => Redis | undefined
+  /** What keeps a connection from being had. */
+  readonly onFault: (fault: unknown, redis: Redis) => void
 }
 
-/** open: a connection that is not yet connected and ends when it is lost; undefined: none can be had now. */
-export function createSubscriber(open: () => Redis | undefined): Subscriber {
-  const channels = new Map<string, Subscription[]>()
+export class Subscriber {
+  readonly #options: SubscriberOptions
+  readonly #channels = new Map<string, Subscription[]>()
   /** Channels of the present connection that are subscribed, or being subscribed. */
-  const joined = new Set<string>()
-  let connection: Redis | undefined
-  let ticking: NodeJS.Timeout | undefined
-  let retry: NodeJS.Timeout | undefined
+  readonly #joined = new Set<string>()
+  /** Written by #start, by its end and by close. */
+  #connection: Redis | undefined
+  /** From the first channel on, until close. */
+  #ticking: NodeJS.Timeout | undefined
+  #retry: NodeJS.Timeout | undefined
 
-  const join = (redis: Redis, channel: string): void => {
-    if (joined.has(channel)) return
-    joined.add(channel)
-    redis.subscribe(channel).then(
-      () => {
-        if (redis !== connection) return
-        for (const subscription of channels.get(channel) ?? []) subscription.subscribed()
-      },
-      // Refused, perhaps for want of a permission: the next tick asks again.
-      () => void (redis === connection && joined.delete(channel)),
-    )
+  constructor(options: SubscriberOptions) {
+    this.#options = options
   }
-  const joinAll = (redis: Redis): void => {
-    for (const channel of channels.keys()) join(redis, channel)
+
+  /** Takes effect as soon as there is a server. */
+  add(channel: string, subscription: Subscription): void {
+    this.#channels.set(channel, [...(this.#channels.get(channel) ?? []), subscription])
+    this.#ticking ??= setInterval(() => this.#tick(), TICK_MS).unref()
+    if (this.#connection === undefined) this.#start()
+    else if (this.#connection.status === 'ready') {
+      if (this.#joined.has(channel)) subscription.subscribed()
+      else this.#join(this.#connection, channel)
+    }
   }
-  const start = (): void => {
-    const redis = open()
-    connection = redis
-    joined.clear()
+
+  /** Leaves the server that is connected now and connects anew. */
+  renew(): void {
+    this.#connection?.disconnect()
+  }
+
+  close(): void {
+    clearInterval(this.#ticking)
+    clearTimeout(this.#retry)
+    this.#ticking = undefined
+    const last = this.#connection
+    this.#connection = undefined
+    last?.disconnect()
+  }
+
+  #start(): void {
+    const redis = this.#options.open()
+    this.#connection = redis
+    this.#joined.clear()
     if (redis === undefined) return
     let wasReady = false
-    redis.on('error', () => undefined)
+    redis.on('error', (fault) => this.#options.onFault(fault, redis))
     redis.on('ready', () => {
       wasReady = true
-      joinAll(redis)
+      this.#joinAll(redis)
     })
     redis.on('message', (channel: string, text: string) => {
-      for (const subscription of channels.get(channel) ?? []) subscription.message(text)
+      for (const subscription of this.#channels.get(channel) ?? []) subscription.message(text)
     })
     redis.once('end', () => {
-      if (redis !== connection) return
-      connection = undefined
+      if (redis !== this.#connection) return
+      this.#connection = undefined
       // What could not be reached at all is tried again by the ticks.
-      if (wasReady && ticking !== undefined) retry = setTimeout(tick, FIRST_RETRY_MS).unref()
+      if (wasReady && this.#ticking !== undefined)
+        this.#retry = setTimeout(() => this.#tick(), FIRST_RETRY_MS).unref()
     })
     redis.connect().catch(() => undefined)
   }
+
   /** Pings find a peer that has vanished without a word. */
-  const tick = (): void => {
-    if (connection === undefined) return start()
-    const redis = connection
+  #tick(): void {
+    const redis = this.#connection
+    if (redis === undefined) return this.#start()
     if (redis.status !== 'ready') return
     // A refusal is an answer too.
     redis.ping().catch((fault: unknown) => void (isTimeout(fault) && redis.disconnect()))
-    joinAll(redis)
+    this.#joinAll(redis)
   }
-  return {
-    add: (channel, subscription) => {
-      channels.set(channel, [...(channels.get(channel) ?? []), subscription])
-      ticking ??= setInterval(tick, TICK_MS).unref()
-      if (connection === undefined) start()
-      else if (connection.status === 'ready') {
-        if (joined.has(channel)) subscription.subscribed()
-        else join(connection, channel)
-      }
-    },
-    renew: () => connection?.disconnect(),
-    close: () => {
-      clearInterval(ticking)
-      clearTimeout(retry)
-      ticking = undefined
-      const last = connection
-      connection = undefined
-      last?.disconnect()
-    },
+
+  #joinAll(redis: Redis): void {
+    for (const channel of this.#channels.keys()) this.#join(redis, channel)
+  }
+
+  #join(redis: Redis, channel: string): void {
+    if (this.#joined.has(channel)) return
+    this.#joined.add(channel)
+    redis.subscribe(channel).then(
+      () => {
+        if (redis !== this.#connection) return
+        for (const subscription of this.#channels.get(channel) ?? []) subscription.subscribed()
+      },
+      // Refused, perhaps for want of a permission: the next tick asks again.
+      () => void (redis === this.#connection && this.#joined.delete(channel)),
+    )
   }
 }

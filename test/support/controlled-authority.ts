@@ -25,9 +25,12 @@ export function controlledRedisAuthority(
 ): Authority {
   const controlled: RedisStore = {
     client: store.client,
+    server: store.server,
+    refusal: store.refusal,
     get available() {
       return store.available
     },
+    ready: () => store.ready(),
     script: (definition) => {
       const { text } = definition
       if (!text.includes(TIME_LINE)) throw new Error(`take.lua has no line ${TIME_LINE}`)
