@@ -3,12 +3,22 @@ import type { ReadinessReport } from './server.ts'
 import type { Backend } from '../backends/backend.ts'
 import type { BackendProbe } from '../backends/probe.ts'
 import type { Config } from '../config/config.ts'
+import { nameServers } from '../redis/servers.ts'
+
+export interface StoreHealth {
+  readonly available: boolean
+  /** Server, fault and remedy while it refuses this gateway; undefined if it does not. */
+  readonly refusal: string | undefined
+}
+
+/** What is not shared is always there. */
+export const embeddedHealth: StoreHealth = { available: true, refusal: undefined }
 
 export interface ReadinessParts {
   readonly config: Config
   /** Whether the public listener takes requests, and in words. */
   listener(): { readonly ok: boolean; readonly reason: string }
-  isStoreAvailable(): boolean
+  store(): StoreHealth
   readonly backends: BackendProbe
 }
 
@@ -19,7 +29,7 @@ export function createReadiness(parts: ReadinessParts): () => Promise<ReadinessR
     const checks = [
       { name: 'config', ok: true, reason: `revision ${config.revision}` },
       { name: 'listener', ...parts.listener() },
-      storeCheck(config, parts.isStoreAvailable()),
+      storeCheck(config, parts.store()),
       backends,
     ]
     return { checks }
@@ -35,10 +45,16 @@ function backendCheck(backends: readonly Backend[]): ReadinessReport['checks'][n
   return { name: 'backend', ok, reason: faults.length === 0 ? 'reachable' : faults.join('; ') }
 }
 
-/** Only a gateway that refuses everything without its store is of no use without it. */
-function storeCheck({ store }: Config, available: boolean): ReadinessReport['checks'][number] {
+/** Without its store a gateway is of use unless it refuses everything; a refusal needs an operator, so it must be seen. */
+function storeCheck(
+  { store }: Config,
+  { available, refusal }: StoreHealth,
+): ReadinessReport['checks'][number] {
   const name = 'store'
   if (store.redis === undefined) return { name, ok: true, reason: 'embedded' }
-  if (available) return { name, ok: true, reason: 'available' }
-  return { name, ok: store.onOutage !== 'closed', reason: `away; onOutage is ${store.onOutage}` }
+  const server = nameServers(store.redis)
+  if (refusal !== undefined) return { name, ok: false, reason: refusal, server }
+  if (available) return { name, ok: true, reason: 'available', server }
+  const reason = `away; onOutage is ${store.onOutage}`
+  return { name, ok: store.onOutage !== 'closed', reason, server }
 }

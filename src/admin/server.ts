@@ -15,6 +15,8 @@ export interface ReadinessReport {
     readonly name: string
     readonly ok: boolean
     readonly reason?: string
+    /** Where it is, of a store that others share. */
+    readonly server?: string
   }[]
 }
 

@@ -7,7 +7,7 @@ import { createMetrics } from '../observability/metrics.ts'
 import type { Config, ListenAddress } from '../config/config.ts'
 import { STOP_IDLE_AT_MOST_MS } from './drain-times.ts'
 import { ListenError } from './listen-error.ts'
-import { createReadiness } from '../admin/readiness.ts'
+import { createReadiness, embeddedHealth } from '../admin/readiness.ts'
 import { configNames, createServing } from './serving.ts'
 import { openStores } from './stores.ts'
 
@@ -42,7 +42,7 @@ export function createGateway(config: Config, { version, logTo }: GatewayOptions
   const readiness = createReadiness({
     config,
     listener: () => ({ ok: listening, reason: listening ? 'up' : 'starting or draining' }),
-    isStoreAvailable: () => stores.redis?.available ?? true,
+    store: () => stores.redis ?? embeddedHealth,
     backends: createBackendProbe(serving.backends, config.upstream.timeouts.connectMs),
   })
   const close = async (): Promise<void> => {
@@ -52,7 +52,10 @@ export function createGateway(config: Config, { version, logTo }: GatewayOptions
   }
   return {
     async listen() {
-      await serving.ready()
+      await serving.ready().catch(async (error: unknown) => {
+        await close()
+        throw error
+      })
       const abandon = (listener: 'public' | 'admin') => async (error: unknown) => {
         await close()
         throw new ListenError(listener, error)

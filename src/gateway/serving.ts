@@ -1,6 +1,5 @@
 /** Every part of one process that serves requests, whether it is alone or one of several workers. */
 import { randomBytes } from 'node:crypto'
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { AddressCounter } from '../counters/anonymous-limiter.ts'
 import { createBanBook, type BanBook } from '../bans/ban-book.ts'
 import { createBackend, type Backend } from '../backends/backend.ts'
@@ -12,7 +11,6 @@ import { createUpgradeEngine } from '../forwarding/upgrader.ts'
 import { createCounter, type Counter } from '../counters/counter.ts'
 import type { Log } from '../observability/log.ts'
 import type { ConfigNames, Metrics } from '../observability/metrics.ts'
-import type { RedisStore } from '../redis/store.ts'
 import { createStrikes } from '../bans/strikes.ts'
 import { createUndiciEngine } from '../forwarding/undici/forwarder.ts'
 import type { Config, ListenAddress } from '../config/config.ts'
@@ -29,7 +27,7 @@ const engines = {
 }
 
 export interface Serving {
-  /** Resolves when the stores have answered and the issuer's keys are there, or have had their time to. */
+  /** Resolves when the stores have answered and the issuer's keys are there, or have had their time to; rejects when a store refuses us. */
   ready(): Promise<void>
   /** Takes requests; fd: a bound socket of this process to listen on, instead of server.listen. */
   listen(fd?: number): Promise<ListenAddress>
@@ -52,9 +50,6 @@ export interface ServingParts {
   readonly strikes?: Counter | undefined
 }
 
-/** A start waits this long for the store, so that its first requests are not decided without it. */
-const STORE_AT_START_MS = 1_000
-
 export function createServing(parts: ServingParts): Serving {
   const { config, log, stores } = parts
   const lasting = createLastingParts(parts)
@@ -63,7 +58,7 @@ export function createServing(parts: ServingParts): Serving {
   const door = createFrontDoor(config, { ...lasting, policy })
   return {
     async ready() {
-      await storeAnswers(stores.redis)
+      await stores.redis?.ready()
       await Promise.all([bans.ready(), policy.ready()])
     },
     listen: (fd) => door.listen(fd),
@@ -107,14 +102,6 @@ export function createLastingParts(parts: ServingParts): LastingParts {
     forwarder: createForwarder(balancer, engines[upstream.engine](upstream)),
     upgrader: createUpgrader(balancer, createUpgradeEngine(upstream)),
   }
-}
-
-async function storeAnswers(redis: RedisStore | undefined): Promise<void> {
-  if (redis === undefined) return
-  const timer = new AbortController()
-  const answered = new Promise<void>((resolve) => redis.onRecovered(resolve))
-  await Promise.race([answered, sleep(STORE_AT_START_MS, undefined, { signal: timer.signal })])
-  timer.abort()
 }
 
 function createQuota({ config, metrics, stores }: ServingParts): Lessee {

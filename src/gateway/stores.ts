@@ -1,4 +1,5 @@
 /** Opens what the configuration says state is kept in: Redis for all hosts, or the store embedded in this process. */
+import type { StoreHealth } from '../admin/readiness.ts'
 import type { BanStore } from '../bans/ban-store.ts'
 import { createMemoryBanStore } from '../bans/ban-store.ts'
 import { createRedisBanStore } from '../bans/ban-store-redis.ts'
@@ -6,6 +7,7 @@ import { createSqliteBanStore } from '../bans/ban-store-sqlite.ts'
 import type { Log } from '../observability/log.ts'
 import type { Metrics } from '../observability/metrics.ts'
 import { connectRedis } from '../redis/redis.ts'
+import { nameServers } from '../redis/servers.ts'
 import type { RedisStore } from '../redis/store.ts'
 import type { Config } from '../config/config.ts'
 import { openEmbeddedAuthority } from '../quota/authorities/embedded.ts'
@@ -36,24 +38,23 @@ export function openStores(parts: StoreParts): Stores {
     : { redis, ...redisStores(parts, redis) }
 }
 
-/** undefined without store.redis. onState: told when it is lost (false) and when it can be used (true). */
+/** undefined without store.redis. onState: told of every change. */
 export function connectStore({
   config,
   log,
   metrics,
   onState,
-}: StoreParts & { onState?: (available: boolean) => void }): RedisStore | undefined {
+}: StoreParts & { onState?: (health: StoreHealth) => void }): RedisStore | undefined {
   const { store } = config
   if (store.redis === undefined) return undefined
-  const told = createOutageLog(config, log)
+  const report = createOutageReport({ config, log, metrics })
   return connectRedis({
     servers: store.redis,
     timeoutMs: store.timeoutMs,
     prefix: store.prefix,
-    onState: (available, cause) => {
-      metrics.quota.outage(available)
-      told(available, cause)
-      onState?.(available)
+    onState: (available, cause, refusal) => {
+      report(available, cause)
+      onState?.({ available, refusal })
     },
   })
 }
@@ -85,19 +86,22 @@ export function openEmbeddedStores(
   return { authority, bans }
 }
 
-/** Tells the log of a store that is lost, and for how long once it is back. */
-export function createOutageLog(
-  { store }: Config,
-  log: Log,
-): (available: boolean, cause?: string) => void {
+/** Tells log and metrics of a store that is lost, and for how long once it is back; of one outage more than once if its cause changes. */
+export function createOutageReport({
+  config: { store },
+  log,
+  metrics,
+}: StoreParts): (available: boolean, cause?: string) => void {
+  const server = store.redis && nameServers(store.redis)
   let lostAtMs: number | undefined
   return (available, cause = 'no usable answer within store.timeout') => {
+    if (available || lostAtMs === undefined) metrics.quota.outage(available)
     if (!available) {
       lostAtMs ??= performance.now()
-      return log.storeLost({ mode: store.onOutage, cause })
+      return log.storeLost({ mode: store.onOutage, server, cause })
     }
     if (lostAtMs !== undefined)
-      log.storeBack({ outageMs: Math.round(performance.now() - lostAtMs) })
+      log.storeBack({ server, outageMs: Math.round(performance.now() - lostAtMs) })
     lostAtMs = undefined
   }
 }

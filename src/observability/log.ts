@@ -34,8 +34,9 @@ export interface Log {
   warning(warning: Error): void
   /** The demo's catalogue service has failed to answer. */
   catalogueFailed(line: { message: string }): void
-  storeLost(line: { mode: OutageMode; cause: string }): void
-  storeBack(line: { outageMs: number }): void
+  /** server: of Redis; without it the supervisor. */
+  storeLost(line: { mode: OutageMode; server: string | undefined; cause: string }): void
+  storeBack(line: { server: string | undefined; outageMs: number }): void
   keyBanned(line: { client: string; key: string; forMs: number; strikes: number }): void
   /** Bans are kept in memory alone from here on, until banStoreBack. */
   banStoreLost(): void

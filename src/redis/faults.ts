@@ -46,7 +46,7 @@ const lacksRight = /ACL failure in script|can't run this command|no permissions/
 const replyWord = (message: string): string | undefined => {
   if (lacksRight.test(message)) return 'NOPERM'
   if (/^ERR (DB index|SELECT is not allowed)/.test(message)) return 'NO_DATABASE'
-  if (/^ERR This instance has cluster support disabled/.test(message)) return 'NO_CLUSTER'
+  if (message.startsWith('ERR This instance has cluster support disabled')) return 'NO_CLUSTER'
   return /^[A-Z]{2,20}(?= )/.exec(message)?.[0]
 }
 

@@ -7,8 +7,8 @@ import { createConnections, type RedisConnections } from './connections.ts'
 import { bounded, isTimeout, isWrongType } from './faults.ts'
 import { inspectServer } from './inspect.ts'
 import { createServerLink, type LinkOptions, type RedisLink } from './link.ts'
-import { StoreState } from './refusal.ts'
-import { addressesOf, nameOf, nameServers } from './servers.ts'
+import { StoreState, type StateListener } from './refusal.ts'
+import { addressesOf, nameOf } from './servers.ts'
 import { StoreUnavailable } from '../rules/store-unavailable.ts'
 import type { RedisStore, ScriptCall, ScriptReply } from './store.ts'
 import { Subscriber } from './subscriber.ts'
@@ -22,11 +22,7 @@ export interface RedisOptions {
   readonly timeoutMs: number
   /** Namespace of the key that probes write. */
   readonly prefix?: string
-  /**
-   * Told when a server is lost (false), when that turns out to be a refusal, and when all are usable (true), the first time
-   * included; the cause is one word.
-   */
-  readonly onState?: (available: boolean, cause: string) => void
+  readonly onState?: StateListener
 }
 
 /** A start waits this long for the store, so that its first requests are not decided without it. */
@@ -61,7 +57,6 @@ export function connectRedis(options: RedisOptions): RedisStore {
   }
   return {
     ...createCommands(link, createCaller(link, { timeoutMs, state })),
-    server: nameServers(servers),
     get available() {
       return link.available
     },

@@ -34,12 +34,18 @@ const refusals: readonly (readonly [RegExp, string])[] = [
   [/^ERR_(SSL|TLS)_/, 'it refuses the TLS connection; correct tls.cert and tls.key'],
 ]
 
+/**
+ * Told when a server is lost (false), when that turns out to be a refusal or no longer is one, and when all are usable (true),
+ * the first time included. cause: one word. refusal: server, fault and remedy.
+ */
+export type StateListener = (available: boolean, cause: string, refusal?: string) => void
+
 /** A refusal is repeated with each attempt to connect; one that is not any more has become an outage. */
 const STANDS_MS = 5_000
 
 export class StoreState {
   readonly #servers: RedisConfig
-  readonly #onState: (available: boolean, cause: string) => void
+  readonly #onState: StateListener
   /** undefined: not yet known; written by become. */
   #isWhole: boolean | undefined
   /** Since the store was last whole; written by note and become. */
@@ -48,15 +54,14 @@ export class StoreState {
   /** The cause that was told last. */
   #cause = ''
 
-  constructor(servers: RedisConfig, onState: (available: boolean, cause: string) => void) {
+  constructor(servers: RedisConfig, onState: StateListener) {
     this.#servers = servers
     this.#onState = onState
   }
 
   /** Server, fault and remedy, while one refuses this gateway. */
   get refusal(): string | undefined {
-    if (this.#isWhole === true || this.#refusal === undefined) return undefined
-    return performance.now() - this.#refusal.atMs < STANDS_MS ? this.#refusal.text : undefined
+    return this.#isWhole === true ? undefined : this.#refusal?.text
   }
 
   /** server: the one whose fault it is, where that is known. */
@@ -64,20 +69,25 @@ export class StoreState {
     this.#last = fault
     const word = faultWord(fault)
     const [, what] = refusals.find(([pattern]) => pattern.test(word)) ?? []
-    if (what === undefined) return
-    const text = `store.redis: ${server}: ${word}: ${what}`
-    this.#refusal = { word, text, atMs: performance.now() }
-    // An outage that has turned out to be more.
+    const nowMs = performance.now()
+    if (what !== undefined)
+      this.#refusal = { word, text: `store.redis: ${server}: ${word}: ${what}`, atMs: nowMs }
+    else if (this.#refusal === undefined || !this.#isStale()) return
     if (this.#isWhole === false && word !== this.#cause) this.become(false)
   }
 
   /** Whether every server is usable. */
   become(isWhole: boolean): void {
     this.#isWhole = isWhole
+    if (this.#isStale()) this.#refusal = undefined
     this.#cause = this.#refusal?.word ?? faultWord(this.#last)
-    this.#onState(isWhole, this.#cause)
+    this.#onState(isWhole, this.#cause, this.refusal)
     if (!isWhole) return
     this.#last = undefined
     this.#refusal = undefined
+  }
+
+  #isStale(): boolean {
+    return this.#refusal !== undefined && performance.now() - this.#refusal.atMs > STANDS_MS
   }
 }

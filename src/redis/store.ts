@@ -35,8 +35,6 @@ export interface RedisStore {
   readonly client: unknown
   /** false: calls fail at once, until a probe has succeeded. Of a cluster: no master can be called. */
   readonly available: boolean
-  /** Its servers in words, without secrets. */
-  readonly server: string
   /** Server, fault and remedy while a server that is there refuses this gateway, which only an operator can mend. */
   readonly refusal: string | undefined
   /** Resolves when it is available, or has had its time to be; rejects with an Error of the refusal, if there is one. */

@@ -1,4 +1,5 @@
 /** What a supervisor and its workers say to each other over IPC. Types only; plain data, cloned on the way. */
+import type { StoreHealth } from '../admin/readiness.ts'
 import type { BanCalls } from '../bans/ban-store-ipc.ts'
 import type { CounterCalls } from '../counters/shared-counters.ts'
 import type { QuotaCalls } from '../quota/authorities/ipc.ts'
@@ -54,7 +55,7 @@ export type ToSupervisor =
   | { readonly kind: 'alive' }
   | { readonly kind: 'failed'; readonly fault: StartFault }
   /** Redis, as this worker sees it. */
-  | { readonly kind: 'store'; readonly available: boolean }
+  | ({ readonly kind: 'store' } & StoreHealth)
   /** id: of the question; undefined: a worker's last. */
   | {
       readonly kind: 'measured'

@@ -12,7 +12,7 @@ import {
 import type { Config } from '../config/config.ts'
 import type { Gateway } from '../gateway/gateway.ts'
 import { ListenError } from '../gateway/listen-error.ts'
-import { createReadiness } from '../admin/readiness.ts'
+import { createReadiness, embeddedHealth } from '../admin/readiness.ts'
 import { openEmbeddedStores } from '../gateway/stores.ts'
 import { openListenSockets, type ListenSockets } from '../listeners/bound-sockets.ts'
 import type { Reclaim } from './messages.ts'
@@ -128,7 +128,7 @@ function startAdmin(config: Config, parts: Parts): Promise<AdminServer> {
         const { listening } = pool
         return { ok: listening > 0, reason: `${listening} of ${server.workers} workers` }
       },
-      isStoreAvailable: () => parts.pool?.hasStore ?? true,
+      store: () => parts.pool?.store ?? embeddedHealth,
       backends: createBackendProbe(upstream.urls.map(createBackend), upstream.timeouts.connectMs),
     }),
     onError: (error) => parts.log.adminFailed(error),

@@ -1,4 +1,5 @@
 /** Keeps as many workers as are wanted: starts and replaces them, tells and asks all of them, and drains them. */
+import { embeddedHealth, type StoreHealth } from '../admin/readiness.ts'
 import type { MetricsSnapshot } from '../observability/metrics.ts'
 import type { ToWorker } from './messages.ts'
 import { createRetiredCounters } from './retired-counters.ts'
@@ -102,9 +103,13 @@ export class WorkerPool {
     return this.#slots.reduce((sum, { restarts }) => sum + restarts, 0)
   }
 
-  /** false: some worker that takes requests lacks its store. */
-  get hasStore(): boolean {
-    return this.#slots.every(({ worker }) => worker?.state !== 'listening' || worker.hasStore)
+  /** As the worst off of the workers that take requests sees it. */
+  get store(): StoreHealth {
+    const seen = this.#slots.flatMap(({ worker }) =>
+      worker?.state === 'listening' ? [worker.store] : [],
+    )
+    const refused = seen.find(({ refusal }) => refusal !== undefined)
+    return refused ?? seen.find(({ available }) => !available) ?? embeddedHealth
   }
 
   #alive(): WorkerProcess[] {

@@ -1,5 +1,6 @@
 /** One worker as its supervisor sees it: a child process with an IPC channel, a pipe for its log and a socket to listen on. */
 import { fork, type ChildProcess } from 'node:child_process'
+import { embeddedHealth } from '../admin/readiness.ts'
 import type { CallBatch } from '../ipc/calls.ts'
 import type { MetricsSnapshot } from '../observability/metrics.ts'
 import type { ListenAddress } from '../config/config.ts'
@@ -52,8 +53,8 @@ export class WorkerProcess {
   readonly pid: number | undefined
   /** Only ever forward. Written by #hear, drain and #end. */
   state: 'starting' | 'listening' | 'draining' | 'ended' = 'starting'
-  /** Whether it has Redis, or needs none. Written by #hear. */
-  hasStore = true
+  /** Redis as it sees it, if it needs one. Written by #hear. */
+  store = embeddedHealth
   /** Its last values. Written by #hear. */
   latest: MetricsSnapshot | undefined
   readonly #options: WorkerProcessOptions
@@ -169,7 +170,7 @@ export class WorkerProcess {
       case 'failed':
         return void (this.#fault = message.fault)
       case 'store':
-        return void (this.hasStore = message.available)
+        return void (this.store = message)
       case 'measured':
         this.latest = message.snapshot
         if (message.id !== undefined) this.#measuring.get(message.id)?.()

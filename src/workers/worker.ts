@@ -14,7 +14,7 @@ import type { Config } from '../config/config.ts'
 import { createIpcAuthority, type QuotaCalls } from '../quota/authorities/ipc.ts'
 import type { ReclaimListener } from '../quota/protocol.ts'
 import { configNames, createServing, type Serving } from '../gateway/serving.ts'
-import { connectStore, createOutageLog, redisStores, type Stores } from '../gateway/stores.ts'
+import { connectStore, createOutageReport, redisStores, type Stores } from '../gateway/stores.ts'
 import {
   LISTEN_FD,
   type Lane,
@@ -146,20 +146,16 @@ function createParts(start: StartMessage, channel: SupervisorChannel): Parts {
 type LaneParts = Omit<StoreParts, 'calls' | 'banCalls'>
 
 /** Two ways to ask the supervisor: bans wait for its disk, and quota must not wait with them. */
-function openLanes({ config, log, metrics, channel }: LaneParts) {
-  const { redis, timeoutMs } = config.store
-  const tellLog = redis === undefined ? createOutageLog(config, log) : undefined
+function openLanes({ channel, ...parts }: LaneParts) {
+  const { redis, timeoutMs } = parts.config.store
+  const report = redis === undefined ? createOutageReport(parts) : undefined
   const send = (batch: CallBatch): void => void channel.send(batch)
   const calls = createIpcCalls<QuotaCalls & CounterCalls>({
     lane: 'counts' satisfies Lane,
     send,
     // Twice as long as for a store on the network: nothing is lost here, only late when every core is busy.
     timeoutMs: 2 * timeoutMs,
-    onState: (available) => {
-      if (tellLog === undefined) return
-      metrics.quota.outage(available)
-      tellLog(available)
-    },
+    onState: (available) => report?.(available),
   })
   const banCalls = createIpcCalls<BanCalls>({ lane: 'bans' satisfies Lane, send, timeoutMs })
   return { calls, banCalls }
@@ -183,7 +179,7 @@ function openWorkerStores(parts: StoreParts): {
   const { calls, channel, metrics } = parts
   const redis = connectStore({
     ...parts,
-    onState: (available) => void channel.send({ kind: 'store', available }),
+    onState: (health) => void channel.send({ kind: 'store', ...health }),
   })
   if (redis !== undefined)
     return {

@@ -216,8 +216,8 @@ describe('the other lines', () => {
     log.listening({ listener: 'public', host: '127.0.0.1', port: 8080 })
     log.configTaken({ revision: 'abc' })
     log.configRefused({ problems: ['gateway.yaml:3:1 plans: empty; name one'] })
-    log.storeLost({ mode: 'local', cause: 'timeout' })
-    log.storeBack({ outageMs: 1_500 })
+    log.storeLost({ mode: 'local', server: '127.0.0.1:6379', cause: 'timeout' })
+    log.storeBack({ server: '127.0.0.1:6379', outageMs: 1_500 })
     log.keyBanned({ client: 'acme', key: 'acme-1', forMs: 60_000, strikes: 20 })
     log.banStoreLost()
     log.banStoreBack()
@@ -377,7 +377,7 @@ describe('writing to a descriptor', () => {
       await new Promise((resolve) => process.stdin.once('data', resolve))
       for (let round = 0; round < 20; round++) {
         for (let index = 0; index < 100; index++) log.access(exchange, times)
-        log.storeBack({ outageMs: 1 })
+        log.storeBack({ server: undefined, outageMs: 1 })
         await new Promise((resolve) => setTimeout(resolve, 5))
       }
       log.crash(new Error('x'))

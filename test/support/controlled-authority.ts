@@ -25,7 +25,6 @@ export function controlledRedisAuthority(
 ): Authority {
   const controlled: RedisStore = {
     client: store.client,
-    server: store.server,
     refusal: store.refusal,
     get available() {
       return store.available
