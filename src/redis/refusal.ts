@@ -27,11 +27,11 @@ const refusals: readonly (readonly [RegExp, string])[] = [
     /^ERR_TLS_CERT_ALTNAME_INVALID$/,
     'its certificate is for another name; correct the host, or give that name as tls.serverName',
   ],
+  [/^ERR_(SSL|TLS)_/, 'it refuses the TLS connection; correct tls.cert and tls.key'],
   [
     /CERT|^UNABLE_TO_|^INVALID_|^PATH_LENGTH_|^HOSTNAME_/,
     'no trusted authority has signed its certificate; give that authority as tls.ca',
   ],
-  [/^ERR_(SSL|TLS)_/, 'it refuses the TLS connection; correct tls.cert and tls.key'],
 ]
 
 /**
