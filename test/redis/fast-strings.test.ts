@@ -27,7 +27,7 @@ describe('String.prototype', () => {
 
   it('is fast where ioredis is loaded, and stays so', () => {
     const printed = run(`
-      await import('${module('redis-connections.ts')}')
+      await import('${module('connections.ts')}')
       class Another extends String {}
       console.log(isFast())
     `)
