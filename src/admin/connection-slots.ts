@@ -6,12 +6,12 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 
+type Use = 'idle' | 'answering' | 'reading'
+
 export class ConnectionSlots {
   readonly #most: number
-  /** Each in one of the three, or closed for another; oldest first. Written by admit, answering, answered and #leave. */
-  readonly #idle = new Set<Socket>()
-  readonly #reading = new Set<Socket>()
-  readonly #answering = new Set<Socket>()
+  /** In the order of the last change. Written by all methods. */
+  readonly #uses = new Map<Socket, Use>()
 
   constructor(most: number) {
     this.#most = most
@@ -19,36 +19,35 @@ export class ConnectionSlots {
 
   /** For each new connection. */
   admit(socket: Socket): void {
-    this.#idle.add(socket)
-    socket.once('close', () => this.#leave(socket))
-    if (this.#idle.size + this.#reading.size + this.#answering.size <= this.#most) return
-    // The new one is the youngest of the idle: refused only when all the others are being answered.
-    const [spare, hasOther] = this.#idle
-    const [slow] = this.#reading
-    const victim = hasOther === undefined ? (slow ?? spare) : spare
-    if (victim === undefined) return
-    this.#leave(victim)
-    victim.destroy()
+    if (this.#uses.size >= this.#most) {
+      const victim = this.#oldest('idle') ?? this.#oldest('reading') ?? socket
+      victim.destroy()
+      this.#uses.delete(victim)
+      if (victim === socket) return
+    }
+    this.#uses.set(socket, 'idle')
+    socket.once('close', () => this.#uses.delete(socket))
   }
 
   /** A request is there whole. */
   answering({ socket }: IncomingMessage): void {
-    this.#leave(socket)
-    this.#answering.add(socket)
+    this.#change(socket, 'answering')
   }
 
   /** All of the answer was written; the client may not have read it yet. */
   answered({ socket }: IncomingMessage, response: ServerResponse): void {
-    if (!this.#answering.delete(socket)) return
-    this.#reading.add(socket)
+    if (this.#uses.get(socket) === 'answering') this.#change(socket, 'reading')
     response.once('close', () => {
-      if (this.#reading.delete(socket)) this.#idle.add(socket)
+      if (this.#uses.get(socket) === 'reading') this.#change(socket, 'idle')
     })
   }
 
-  #leave(socket: Socket): void {
-    this.#idle.delete(socket)
-    this.#reading.delete(socket)
-    this.#answering.delete(socket)
+  #change(socket: Socket, use: Use): void {
+    if (this.#uses.delete(socket)) this.#uses.set(socket, use)
+  }
+
+  #oldest(wanted: Use): Socket | undefined {
+    for (const [socket, use] of this.#uses) if (use === wanted) return socket
+    return undefined
   }
 }
