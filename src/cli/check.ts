@@ -2,6 +2,7 @@
 import type { Config } from '../config/config.ts'
 import type { Environment } from '../config/environment.ts'
 import { ConfigError } from '../config/problems.ts'
+import { storeInWords } from '../config/store-words.ts'
 import { loadUsableConfig } from './load-usable-config.ts'
 
 interface CheckOptions {
@@ -23,15 +24,16 @@ const load = (file: string, env: Environment): Config | readonly string[] => {
   }
 }
 
-/** Exit code: 0 and one line that says so, or 1 and every problem as `FILE:line:col path: fault; remedy`. */
+/** Exit code: 0, warnings and one line that says so, or 2 and every problem as `FILE:line:col path: fault; remedy`. */
 export const checkCommand = ({ file, env, print }: CheckOptions): number => {
   const result = load(file, env)
-  if ('revision' in result) {
-    const { revision, clients, routes } = result
-    const counts = `${counted(clients.length, 'client')}, ${counted(routes.length, 'route')}`
-    print(`${file}: ok, revision ${revision}, ${counts}`)
-    return 0
+  if (!('revision' in result)) {
+    for (const line of result) print(line)
+    return 2
   }
-  for (const line of result) print(line)
-  return 1
+  const { revision, clients, routes, warnings, store } = result
+  for (const line of warnings) print(line)
+  const counts = `${counted(clients.length, 'client')}, ${counted(routes.length, 'route')}`
+  print(`${file}: ok, revision ${revision}, ${counts}, store: ${storeInWords(store)}`)
+  return 0
 }

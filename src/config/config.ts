@@ -191,4 +191,6 @@ export interface Config {
   }
   /** First 12 hex digits of the SHA-256 of the file's text: names this configuration in logs and metrics. */
   readonly revision: string
+  /** What it most likely does not mean, as lines to print: `FILE:line:col path: warning: fault; remedy`. */
+  readonly warnings: readonly string[]
 }

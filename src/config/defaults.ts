@@ -46,20 +46,7 @@ export const defaults = {
     maxDuration: '24h',
     forgetAfter: '24h',
   },
-  routes: [
-    { name: 'listPets', match: 'GET /pets' },
-    { name: 'createPet', match: 'POST /pets' },
-    {
-      name: 'getPet',
-      match: 'GET /pets/{petId}',
-      deprecated: {
-        since: '2025-12-05',
-        sunset: '2030-12-05',
-        successor: '/pets?status=available',
-      },
-    },
-    { name: 'listOrders', match: 'GET /store/orders', stability: 'beta' },
-  ],
+  routes: [],
   unmatched: 'forward',
   log: { level: 'info', format: 'auto', access: 'true' },
 } as const satisfies Tree

@@ -11,9 +11,15 @@ export interface Substitution {
 /** `$${` is a literal `${`. A reference that never closes, or has no proper name, matches without a name. */
 const reference = /\$\$\{|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\})?/g
 
+/** A whole value, or a whole part of an address, that a shell would take from the environment. */
+const withoutBraces = /(?<![^/:@])\$([A-Z_][A-Z0-9_]{0,63})(?![^/:@?#.,])/g
+
 /** Replaces every reference. As in a shell, a default also stands in for a variable that is set but empty. */
 export const substitute = (text: string, env: Environment): Substitution => {
-  const faults: string[] = []
+  const faults = Array.from(
+    text.matchAll(withoutBraces),
+    ([, name]) => `has $${name} without braces; write \${${name}} for the environment variable`,
+  )
   const replaced = text.replaceAll(reference, (whole: string, name?: string, fallback?: string) => {
     if (whole === '$${') return '${'
     if (name === undefined) {

@@ -1,17 +1,21 @@
 /** The file itself: read, taken apart as YAML with positions, environment put in, then parsed. The only file that knows YAML. */
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
-import { LineCounter, isAlias, isMap, isScalar, isSeq, parseDocument } from 'yaml'
+import { dirname } from 'node:path'
+import { LineCounter, isAlias, isMap, isScalar, isSeq, parseDocument, visit } from 'yaml'
 import type { Document, Pair } from 'yaml'
 import type { Config } from './config.ts'
 import { substitute } from './environment.ts'
 import type { Environment } from './environment.ts'
+import { reasonOf, resolveFiles, unreadableFiles } from './files.ts'
 import { parseConfig } from './parse.ts'
-import { ConfigError, formatPath } from './problems.ts'
+import { ConfigError, formatPath, formatProblem, inOrder, showValue } from './problems.ts'
 import type { ConfigProblem, Path, PathProblem } from './problems.ts'
 import { isReservedName, reservedNameFault } from './scalars.ts'
-import { emptyGroup, isGroup } from './tree.ts'
-import type { Tree } from './tree.ts'
+import { emptyGroup, isGroup, textAt } from './tree.ts'
+import type { Group, Tree } from './tree.ts'
+import { warningsOf } from './warnings.ts'
+import { tagFault, tellYamlFaults } from './yaml-faults.ts'
 
 /** Deeper than any key of the schema; it keeps a hostile file from exhausting the stack. */
 const maxDepth = 32
@@ -21,6 +25,8 @@ interface Walk {
   readonly report: (offset: number, path: Path, message: string) => void
   /** Paths whose value could not be read: what the schema would say of them is beside the point. */
   readonly holes: Set<string>
+  /** Paths whose value comes from the environment: it may be a secret. */
+  readonly foreign: Set<string>
 }
 
 const offsetOf = (node: unknown, fallback: number): number =>
@@ -32,8 +38,6 @@ const scalarText = (node: unknown): string =>
 
 const isTagged = (node: unknown): boolean =>
   (node as { readonly tag?: string } | null)?.tag !== undefined
-
-const tagFault = 'has a tag; remove it, each key knows its type'
 
 const keyText = ({ key }: Pair): string => scalarText(key)
 
@@ -53,8 +57,10 @@ const toTree = (walk: Walk, node: unknown, { path, from }: { path: Path; from: n
     )
   }
   if (!isMap(node)) {
-    const { text, faults } = substitute(scalarText(node), walk.env)
+    const written = scalarText(node)
+    const { text, faults } = substitute(written, walk.env)
     for (const fault of faults) refuse(fault)
+    if (text !== written) walk.foreign.add(JSON.stringify(path))
     return text
   }
   const group = emptyGroup()
@@ -94,23 +100,25 @@ const locate = (document: Document, { path, at }: PathProblem): number => {
 const startsWithHole = (holes: ReadonlySet<string>, path: Path): boolean =>
   path.some((_, index) => holes.has(JSON.stringify(path.slice(0, index + 1))))
 
-/** Where the parser's message could quote the file, which may hold a secret there, another text stands in. */
-const syntaxFaults: ReadonlyMap<string, string> = new Map([
-  ['MULTIPLE_DOCS', 'has a second document here; keep one document in the file'],
-  ['TAG_RESOLVE_FAILED', tagFault],
-  ['BAD_DIRECTIVE', 'has a directive here; remove the line that starts with "%"'],
-  ['BAD_DQ_ESCAPE', 'has an unknown escape in double quotes; write \\\\ for a plain \\'],
-])
-
-const syntaxFault = (code: string, message: string): string => {
-  const reason = message.replace(/(?<=\w): .*$/s, '')
-  return syntaxFaults.get(code) ?? `is not YAML (${reason}); correct the text here`
-}
-
 interface Source {
   /** Name of the file, for messages. */
   readonly file: string
   readonly env: Environment
+  /** Default: now. */
+  readonly nowMs?: number
+  /** Tells of files that the tree names. Default: none is looked at. */
+  readonly checkFiles?: (tree: Group) => readonly PathProblem[]
+}
+
+/** Start and end of each value in quotes. */
+const quotedIn = (document: Document.Parsed): (readonly [number, number])[] => {
+  const found: (readonly [number, number])[] = []
+  visit(document, {
+    Scalar: (_, { type, range }) => {
+      if (type?.startsWith('QUOTE') && range) found.push([range[0], range[1]])
+    },
+  })
+  return found
 }
 
 /** YAML 1.2 with every scalar as text; undefined when nesting exhausts the parser's stack. */
@@ -134,50 +142,75 @@ const readDocument = (text: string, lineCounter: LineCounter) => {
   }
 }
 
-/** Parses the text of a file. Throws ConfigError with every problem; reads nothing but its arguments. */
-export const parseConfigText = (text: string, { file, env }: Source): Config => {
-  const problems: ConfigProblem[] = []
-  const lineCounter = new LineCounter()
-  const report = (offset: number, path: Path, message: string): void => {
-    const { line, col } = lineCounter.linePos(offset)
-    const place = { line: Math.max(line, 1), column: Math.max(col, 1) }
-    problems.push({ ...place, path: formatPath(path), message })
+/** What is wrong with one file, with its place in there. */
+class Complaints {
+  readonly problems: ConfigProblem[] = []
+  readonly lineCounter = new LineCounter()
+
+  at(offset: number, path: Path, message: string): ConfigProblem {
+    const { line, col } = this.lineCounter.linePos(offset)
+    return {
+      line: Math.max(line, 1),
+      column: Math.max(col, 1),
+      path: formatPath(path),
+      message,
+    }
   }
 
-  const document = readDocument(text, lineCounter)
-  if (document === undefined) report(0, [], 'is nested too deeply; no key lies that deep')
-  for (const { code, message, pos } of [
-    ...(document?.errors ?? []),
-    ...(document?.warnings ?? []),
-  ]) {
-    // The walk reports tags itself, with their path.
-    if (message.startsWith('Unresolved tag')) continue
-    report(pos[0], [], syntaxFault(code, message))
+  readonly report = (offset: number, path: Path, message: string): void => {
+    this.problems.push(this.at(offset, path, message))
   }
-  if (document === undefined || problems.length > 0) throw new ConfigError(file, problems)
+}
 
-  const holes = new Set<string>()
-  const tree = toTree({ env, report, holes }, document.contents, { path: [], from: 0 })
+/** The document without any fault of YAML itself. */
+const readYaml = (text: string, file: string, complaints: Complaints): Document.Parsed => {
+  const document = readDocument(text, complaints.lineCounter)
+  if (document === undefined)
+    complaints.report(0, [], 'is nested too deeply; no key lies that deep')
+  // The walk reports tags itself, with their path.
+  const faults = [...(document?.errors ?? []), ...(document?.warnings ?? [])].filter(
+    ({ message }) => !message.startsWith('Unresolved tag'),
+  )
+  if (document !== undefined && faults.length > 0)
+    for (const { offset, message } of tellYamlFaults(text, faults, quotedIn(document)))
+      complaints.report(offset, [], message)
+  if (document === undefined || complaints.problems.length > 0)
+    throw new ConfigError(file, complaints.problems)
+  return document
+}
+
+/** Parses the text of a file. Throws ConfigError with every problem. */
+export const parseConfigText = (text: string, source: Source): Config => {
+  const { file, env, nowMs = Date.now(), checkFiles = () => [] } = source
+  const complaints = new Complaints()
+  const { problems, report } = complaints
+  const document = readYaml(text, file, complaints)
+  const [holes, foreign] = [new Set<string>(), new Set<string>()]
+  const walk = { env, report, holes, foreign }
+  const tree = toTree(walk, document.contents, { path: [], from: 0 })
   if (!isGroup(tree)) {
     const empty = tree === '' && problems.length === 0
     if (empty) report(0, [], 'is empty; write at least one key, such as clients:')
     else if (tree !== '') report(0, [], 'is not a group of keys; write KEY: VALUE lines')
     throw new ConfigError(file, problems)
   }
+  resolveFiles(tree, dirname(file))
   const revision = createHash('sha256').update(text).digest('hex').slice(0, 12)
-  const result = parseConfig(tree, revision)
-  if ('problems' in result) {
-    for (const problem of result.problems) {
-      if (startsWithHole(holes, problem.path)) continue
-      report(locate(document, problem), problem.path, problem.message)
-    }
+  const parsed = parseConfig(tree, revision)
+  const place = (problem: PathProblem): ConfigProblem => {
+    const { path } = problem
+    const isForeign = foreign.has(JSON.stringify(path))
+    const value = isForeign ? undefined : textAt(parsed.complete, ...path)
+    return complaints.at(locate(document, problem), path, showValue(problem, value).message)
   }
-  if (problems.length > 0 || 'problems' in result) throw new ConfigError(file, problems)
-  return result.config
+  const found = [...parsed.problems, ...checkFiles(tree)]
+  problems.push(...found.filter(({ path }) => !startsWithHole(holes, path)).map(place))
+  if (problems.length > 0 || parsed.config === undefined) throw new ConfigError(file, problems)
+  const warnings = inOrder(warningsOf(parsed.config, nowMs).map(place)).map((warning) =>
+    formatProblem(file, { ...warning, message: `warning: ${warning.message}` }),
+  )
+  return { ...parsed.config, warnings }
 }
-
-const reasonOf = (error: unknown): string =>
-  error instanceof Error && 'code' in error ? String(error.code) : 'unknown error'
 
 const readText = (file: string): string => {
   const refuse = (message: string): ConfigError =>
@@ -195,6 +228,6 @@ const readText = (file: string): string => {
   }
 }
 
-/** Reads and parses a file. Throws ConfigError with every problem, an unreadable file among them. */
+/** Reads and parses a file. Throws ConfigError with every problem: an unreadable file, or one that it names, among them. */
 export const loadConfig = (file: string, env: Environment): Config =>
-  parseConfigText(readText(file), { file, env })
+  parseConfigText(readText(file), { file, env, checkFiles: unreadableFiles })

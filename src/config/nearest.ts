@@ -1,30 +1,28 @@
 /** The known word that a wrong one was most likely meant to be. */
 
-/** Optimal string alignment: letters left out, put in, exchanged, or two neighbours swapped. */
+/** Letters to put in, leave out or exchange (Levenshtein), row by row. */
 const distance = (a: string, b: string): number => {
-  const rows = [Array.from({ length: b.length + 1 }, (_, index) => index)]
-  const at = (row: number, column: number): number => rows[row]?.[column] ?? Infinity
-  for (let row = 1; row <= a.length; row++) {
-    const costs = [row]
-    for (let column = 1; column <= b.length; column++) {
-      const isSame = a[row - 1] === b[column - 1]
-      const isSwap = a[row - 1] === b[column - 2] && a[row - 2] === b[column - 1]
-      costs[column] = Math.min(
-        at(row - 1, column) + 1,
-        (costs[column - 1] ?? Infinity) + 1,
-        at(row - 1, column - 1) + (isSame ? 0 : 1),
-        isSwap ? at(row - 2, column - 2) + 1 : Infinity,
-      )
-    }
-    rows.push(costs)
+  let row = Array.from({ length: b.length + 1 }, (_, index) => index)
+  for (const letter of a) {
+    let [left = 0, corner = 0] = [(row[0] ?? 0) + 1, row[0]]
+    row = row.map((above, at) => {
+      if (at > 0) left = Math.min(above + 1, left + 1, corner + (b[at - 1] === letter ? 0 : 1))
+      corner = above
+      return left
+    })
   }
-  return at(a.length, b.length)
+  return row[b.length] ?? 0
 }
 
-/** `did you mean WORD? ` where one is near, whatever its case; else nothing. */
+/** `did you mean WORD? ` where one is near, or one begins with the other, whatever the case; else nothing. */
 export const suggest = (word: string, known: readonly string[]): string => {
+  const wrong = word.slice(0, 64).toLowerCase()
+  const costOf = (name: string): number =>
+    Math.abs(wrong.length - name.length) < 4 && (name.startsWith(wrong) || wrong.startsWith(name))
+      ? 1
+      : distance(wrong, name)
   const [best] = known
-    .map((name) => ({ name, cost: distance(word.slice(0, 64).toLowerCase(), name.toLowerCase()) }))
+    .map((name) => ({ name, cost: costOf(name.toLowerCase()) }))
     .filter(({ name, cost }) => cost <= Math.min(2, name.length / 2))
     .sort((a, b) => a.cost - b.cost)
   return best === undefined ? '' : `did you mean ${best.name}? `

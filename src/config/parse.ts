@@ -99,19 +99,26 @@ const toConfig = (file: ConfigFile, revision: string): Config => {
     unmatched: file.unmatched,
     log: file.log,
     revision,
+    warnings: [],
   }
 }
 
+interface Parsed {
+  /** The tree with the defaults, of which the problems tell. */
+  readonly complete: Group
+  /** undefined where there are problems. */
+  readonly config: Config | undefined
+  readonly problems: readonly PathProblem[]
+}
+
 /** The configuration that a tree describes, defaults filled in; or all that is wrong with it. */
-export const parseConfig = (
-  tree: Group,
-  revision: string,
-): { readonly config: Config } | { readonly problems: readonly PathProblem[] } => {
+export const parseConfig = (tree: Group, revision: string): Parsed => {
   const complete = withDefaults(tree)
   const reading = readSchema(complete)
   const crossProblems = crossChecks(complete)
   if ('file' in reading && crossProblems.length === 0) {
-    return { config: toConfig(reading.file, revision) }
+    return { complete, config: toConfig(reading.file, revision), problems: [] }
   }
-  return { problems: [...('problems' in reading ? reading.problems : []), ...crossProblems] }
+  const problems = [...('problems' in reading ? reading.problems : []), ...crossProblems]
+  return { complete, config: undefined, problems }
 }

@@ -8,7 +8,7 @@ export interface PathProblem {
   readonly path: Path
   /** Whether the key itself is at fault, or what stands under it. */
   readonly at: 'key' | 'value'
-  /** `fault; remedy`. Never repeats a value of the file: it may be a secret in the wrong place. */
+  /** `fault; remedy`, as what the value is or has; showValue puts the value itself before it. */
   readonly message: string
 }
 
@@ -38,6 +38,40 @@ export const formatPath = (path: Path): string => {
   return text === '' ? '(file)' : text
 }
 
+/** Keys whose values are secrets, or may hold some. */
+const secretKeys: readonly Path[number][] = [
+  'sha256',
+  'password',
+  'sentinelPassword',
+  'redis',
+  'url',
+]
+
+/** Our own keys, and whatever may have a password before an @. */
+const secretLook = /^tg_|@/
+
+/** The problem with the value it is about in front, unless that may be a secret. */
+export const showValue = (problem: PathProblem, value: string | undefined): PathProblem => {
+  const isHidden =
+    value === undefined ||
+    problem.at === 'key' ||
+    secretKeys.includes(problem.path.at(-1) ?? '') ||
+    secretLook.test(value)
+  if (isHidden) return problem
+  const shown = value.length > 100 ? `${value.slice(0, 100)}...` : value
+  const quoted = JSON.stringify(shown).replaceAll(/[^ -~]/g, '?')
+  return { ...problem, message: `${quoted} ${problem.message}` }
+}
+
+export const inOrder = (problems: readonly ConfigProblem[]): ConfigProblem[] =>
+  [...problems].sort((a, b) => a.line - b.line || a.column - b.column)
+
+/** One line: `FILE:line:col path: fault; remedy`. */
+export const formatProblem = (
+  file: string,
+  { line, column, path, message }: ConfigProblem,
+): string => `${file}:${line}:${column} ${path}: ${message}`
+
 /** A configuration that is refused whole, with every problem found, in the order of the file. */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError'
@@ -47,13 +81,11 @@ export class ConfigError extends Error {
   constructor(file: string, problems: readonly ConfigProblem[]) {
     super(`${file}: ${problems.length} problem${problems.length === 1 ? '' : 's'}`)
     this.file = file
-    this.problems = [...problems].sort((a, b) => a.line - b.line || a.column - b.column)
+    this.problems = inOrder(problems)
   }
 
-  /** One line per problem: `FILE:line:col path: fault; remedy`. */
+  /** One line per problem. */
   format(): string[] {
-    return this.problems.map(
-      ({ line, column, path, message }) => `${this.file}:${line}:${column} ${path}: ${message}`,
-    )
+    return this.problems.map((problem) => formatProblem(this.file, problem))
   }
 }

@@ -5,6 +5,7 @@ import { createBackendProbe } from '../backends/probe.ts'
 import { createLog } from '../observability/log.ts'
 import { createMetrics } from '../observability/metrics.ts'
 import type { Config, ListenAddress } from '../config/config.ts'
+import { storeInWords } from '../config/store-words.ts'
 import { STOP_IDLE_AT_MOST_MS } from './drain-times.ts'
 import { ListenError } from './listen-error.ts'
 import { createReadiness, embeddedHealth } from '../admin/readiness.ts'
@@ -71,7 +72,8 @@ export function createGateway(config: Config, { version, logTo }: GatewayOptions
       }).catch(abandon('admin'))
       const listen = await serving.listen().catch(abandon('public'))
       listening = true
-      log.configTaken({ revision: config.revision })
+      log.configTaken({ revision: config.revision, store: storeInWords(config.store) })
+      for (const problem of config.warnings) log.configWarning({ problem })
       log.listening({ listener: 'public', ...listen })
       log.listening({ listener: 'admin', ...admin.address })
       return { listen, admin: admin.address }

@@ -23,7 +23,10 @@ export interface Log {
   /** One line per request, at the level of its refusal; nothing if access lines are switched off. */
   access(exchange: AccessRecord, times: ExchangeTimes): void
   listening(line: { listener: string; host: string; port: number }): void
-  configTaken(line: { revision: string }): void
+  /** `store` in words, as `check` prints it. */
+  configTaken(line: { revision: string; store: string }): void
+  /** One of Config.warnings. */
+  configWarning(line: { problem: string }): void
   /** `problems` as a person should read them, with file, line and column. Written at any level. */
   configRefused(line: { problems: readonly string[] }): void
   /** The process ends, as it cannot begin; says why and what to do. Written at any level. */
@@ -164,6 +167,7 @@ const lifecycleLines = (say: Say) =>
   ({
     listening: (line) => say('info', { event: 'listening', pid, ...line }),
     configTaken: (line) => say('info', { event: 'configTaken', ...line }),
+    configWarning: ({ problem }) => say('warn', { event: 'configWarning', problem: text(problem) }),
     signalIgnored: (line) => say('info', { event: 'signalIgnored', ...line }),
     warning: (warning) => say('warn', { event: 'warning', ...describeError(warning) }),
     supervision: ({ level, ...line }) => say(level, line),

@@ -10,6 +10,7 @@ import {
   type MetricsPage,
 } from '../observability/metrics.ts'
 import type { Config } from '../config/config.ts'
+import { storeInWords } from '../config/store-words.ts'
 import type { Gateway } from '../gateway/gateway.ts'
 import { ListenError } from '../gateway/listen-error.ts'
 import { createReadiness, embeddedHealth } from '../admin/readiness.ts'
@@ -60,7 +61,8 @@ export function createSupervisor(config: Config, options: SupervisorOptions): Su
       parts.pool = createPool(config, options, { parts, sockets })
       await parts.pool.start().catch((error: unknown) => fail(asListenError(error)))
       parts.isListening = true
-      log.configTaken({ revision: config.revision })
+      log.configTaken({ revision: config.revision, store: storeInWords(config.store) })
+      for (const problem of config.warnings) log.configWarning({ problem })
       log.listening({ listener: 'public', ...sockets.address })
       log.listening({ listener: 'admin', ...admin.address })
       return { listen: sockets.address, admin: admin.address }

@@ -1,4 +1,4 @@
-// Golden cases: each file of cases/ is a configuration, a line of dashes, and the problems expected of it (or "ok").
+// Golden cases: each file of cases/ is a configuration, a line of dashes, and the problems expected of it (or "ok", and the warnings).
 import { readFileSync, readdirSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { parseConfigText } from '../../src/config/load.ts'
@@ -6,12 +6,13 @@ import { ConfigError } from '../../src/config/problems.ts'
 
 const folder = new URL('cases/', import.meta.url)
 const separator = /^-{10,}\n/m
+const nowMs = Date.UTC(2026, 0, 1)
 const env = { HOST: '127.0.0.1', EMPTY: '', YAML: 'reject\nlog: { level: debug }' }
 
 const outcome = (text: string): string[] => {
   try {
-    parseConfigText(text, { file: 'FILE', env })
-    return ['ok']
+    const { warnings } = parseConfigText(text, { file: 'FILE', env, nowMs })
+    return ['ok', ...warnings.map((line) => line.slice('FILE:'.length))]
   } catch (error) {
     if (error instanceof ConfigError)
       return error.format().map((line) => line.slice('FILE:'.length))

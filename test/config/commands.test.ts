@@ -24,24 +24,92 @@ describe('tollgate check', () => {
     const revision = createHash('sha256').update(gatewayYaml).digest('hex').slice(0, 12)
     expect(check(gatewayYaml)).toEqual({
       code: 0,
-      lines: [`FILE: ok, revision ${revision}, 5 clients, 4 routes`],
+      lines: [
+        `FILE: ok, revision ${revision}, 5 clients, 4 routes, store: embedded (data/tollgate.db)`,
+      ],
     })
   })
 
   it('says every problem of a bad file, each with its place', () => {
     const { code, lines } = check('unmatched: perhaps\nserver:\n  workers: many\n')
-    expect(code).toBe(1)
+    expect(code).toBe(2)
     expect(lines).toEqual([
-      'FILE:1:12 unmatched: is not a known choice; write one of forward, reject',
-      'FILE:3:12 server.workers: is not a number of processes; write 1 to 256, or auto',
+      'FILE:1:12 unmatched: "perhaps" is not a known choice; write one of forward, reject',
+      'FILE:3:12 server.workers: "many" is not a number of processes; write 1 to 256, or auto',
     ])
   })
 
   it('refuses demo keys on an open listener, as a start would', () => {
     const { code, lines } = check(gatewayYaml.replace('127.0.0.1:8080', '0.0.0.0:8080'))
-    expect(code).toBe(1)
+    expect(code).toBe(2)
     expect(lines).toHaveLength(1)
     expect(lines[0]).toMatch(/^FILE:1:1 server\.listen: opens public demo keys .*; remove them/)
+  })
+})
+
+describe('tollgate check, of a file that is taken', () => {
+  it('prints warnings, each with its place, and still says ok', () => {
+    const { code, lines } = check('server: { trustedProxies: [0.0.0.0/0] }\n')
+    expect(code).toBe(0)
+    expect(lines).toHaveLength(3)
+    expect(lines[0]).toMatch(/^FILE:1:1 clients: warning: has no clients, .*; add one with/)
+    expect(lines[1]).toMatch(/^FILE:1:28 server\.trustedProxies\[0\]: warning: "0\.0\.0\.0\/0" /)
+    expect(lines[2]).toMatch(/^FILE: ok, revision /)
+  })
+
+  it.each([
+    ['""', 'embedded (data/tollgate.db)'],
+    ['redis://user:hidden@cache:7000/2', 'Redis at cache:7000'],
+    ['rediss://:hidden@[::1]', 'Redis at [::1]:6379'],
+    ['{ cluster: [a:6379, b:6380], password: hidden }', 'Redis cluster at a:6379, b:6380'],
+    [
+      '{ sentinels: [a:26379, b:26379], name: main, sentinelPassword: hidden }',
+      'Redis master main by sentinels at a:26379, b:26379',
+    ],
+  ])('says which store %s is, never a password', (redis, words) => {
+    const value = redis.startsWith('{') || redis === '""' ? redis : `"${redis}"`
+    const { lines } = check(`clients: [{ id: a, plan: free }]\nstore: { redis: ${value} }\n`)
+    expect(lines).toHaveLength(1)
+    expect(lines[0]).toMatch(/1 client, 0 routes, store: /)
+    expect(lines[0]?.split('store: ')[1]).toBe(words)
+  })
+
+  it('says that the embedded store is in memory only where it has no file', () => {
+    const { lines } = check('clients: [{ id: a, plan: free }]\nstore: { file: "" }\n')
+    expect(lines[0]).toContain('store: embedded (in memory only)')
+  })
+})
+
+describe('tollgate check, of files that a configuration names', () => {
+  const jwt = (file: string) =>
+    `jwt: { issuer: a, audience: a, algorithms: [RS256], jwksFile: ${file} }\n`
+  const tls = (keys: string) =>
+    `clients: [{ id: a, plan: free }]\nstore: { redis: { url: "rediss://cache", tls: { ${keys} } } }\n`
+
+  it('refuses those that cannot be read, all at once and with their places', () => {
+    const named = '{ ca: nowhere.pem, cert: ./nowhere.crt, key: /nowhere/gate.key }'
+    const text = `${jwt('nowhere.json')}store: { redis: { url: "rediss://cache", tls: ${named} } }\n`
+    const { code, lines } = check(text)
+    expect(code).toBe(2)
+    expect(lines).toEqual([
+      `FILE:1:63 jwt.jwksFile: "${folder}/nowhere.json" cannot be read (ENOENT); check its name and permissions`,
+      `FILE:2:53 store.redis.tls.ca: "${folder}/nowhere.pem" cannot be read (ENOENT); check its name and permissions`,
+      `FILE:2:72 store.redis.tls.cert: "${folder}/nowhere.crt" cannot be read (ENOENT); check its name and permissions`,
+      'FILE:2:92 store.redis.tls.key: "/nowhere/gate.key" cannot be read (ENOENT); check its name and permissions',
+    ])
+  })
+
+  it('refuses a folder in the place of a file', () => {
+    expect(check(jwt('.')).lines[0]).toContain('cannot be read (EISDIR)')
+  })
+
+  it('finds them from the folder of the file that names them', () => {
+    for (const name of ['keys.json', 'ca.pem']) writeFileSync(join(folder, name), '{}')
+    expect(check(jwt('keys.json')).code).toBe(0)
+    expect(check(jwt(join(folder, 'keys.json'))).code).toBe(0)
+    expect(check(tls('ca: ./ca.pem')).code).toBe(0)
+    const { jwt: parsed } = parseConfigText(jwt('keys.json'), { file: '/etc/a/b.yaml', env: {} })
+    expect(parsed?.jwksFile).toBe('/etc/a/keys.json')
   })
 })
 

@@ -45,17 +45,23 @@ const valueKeys = (value: unknown, path: string): string[] => {
 }
 
 describe('config/gateway.yaml', () => {
-  it('is the defaults, with the demonstration clients added', () => {
-    const { revision: _, clients, ...shown } = parse(gatewayYaml)
-    const { revision: __, clients: none, ...standard } = parse('clients: []')
-    expect(shown).toEqual(standard)
-    expect(none).toEqual([])
+  it('is the defaults, with clients and routes of the demonstration added', () => {
+    const { revision: _, warnings, clients, routes, ...shown } = parse(gatewayYaml)
+    const { revision: __, warnings: ___, ...standard } = parse('clients: []')
+    expect({ ...shown, clients: [], routes: [] }).toEqual(standard)
+    expect(warnings).toEqual([])
+    expect(routes.map(({ name }) => name)).toEqual([
+      'listPets',
+      'createPet',
+      'getPet',
+      'listOrders',
+    ])
     expect(clients).toHaveLength(5)
   })
 
   it('spells every default as the table does', () => {
     const shown = parseYaml(gatewayYaml.replace('${REDIS_URL:-}', ''), { schema: 'failsafe' })
-    expect({ ...shown, clients: [] }).toEqual(defaults)
+    expect({ ...shown, clients: [], routes: [] }).toEqual(defaults)
   })
 
   it('shows every key of the schema, the optional ones behind a "#"', () => {
@@ -106,8 +112,8 @@ describe('config/gateway.yaml', () => {
 describe('config/minimal.yaml', () => {
   it('is one backend and one client, and the defaults for the rest', () => {
     const { revision: _, clients, ...rest } = parse(minimalYaml)
-    const { revision: __, clients: ___, ...standard } = parse('clients: []')
-    expect(rest).toEqual(standard)
+    const standard = parse('clients: []')
+    expect(rest).toEqual({ ...standard, revision: undefined, clients: undefined, warnings: [] })
     expect(clients).toHaveLength(1)
     expect(refuseDemoKeys(parse(minimalYaml))).toBeUndefined()
   })
@@ -133,6 +139,7 @@ describe('config/production.yaml', () => {
     })
     expect(config.jwt?.jwksUri).toBe(env.JWKS_URI)
     expect(config.unmatched).toBe('reject')
+    expect(config.warnings).toEqual([])
     expect(refuseDemoKeys(config)).toBeUndefined()
   })
 

@@ -202,8 +202,8 @@ routes:
     const secret = 'hunter2'
     const lines = complaints(() =>
       parse(
-        `store: { redis: "\${R}", prefix: "${secret}!" }\nserver: { listen: "${secret} x" }\nlog: { level: ${secret} }`,
-        { R: `http://:${secret}@redis` },
+        `store: { redis: "\${R}", prefix: "\${P}!" }\nserver: { listen: "tg_${secret} x" }\nupstream: { urls: ["http://me:${secret}@a"] }`,
+        { R: `http://:${secret}@redis`, P: secret },
       ),
     )
     expect(lines).toHaveLength(4)
@@ -223,7 +223,7 @@ describe('whatever the text', () => {
         expect(line).toBeLessThanOrEqual(text.split('\n').length)
         expect(column).toBeGreaterThanOrEqual(1)
         expect(path).not.toBe('')
-        expect(message).toMatch(/^[^;]+; [^;]/)
+        expect(message).toMatch(/^(?:"(?:[^"\\]|\\.)*" )?[^;]+; [^;]/)
       }
       for (const line of error.format()) expect(line).not.toMatch(/\p{Cc}/u)
     }

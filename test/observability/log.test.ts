@@ -214,7 +214,7 @@ describe('the other lines', () => {
     const lines: string[] = []
     const log = logTo(lines)
     log.listening({ listener: 'public', host: '127.0.0.1', port: 8080 })
-    log.configTaken({ revision: 'abc' })
+    log.configTaken({ revision: 'abc', store: 'embedded (in memory only)' })
     log.configRefused({ problems: ['gateway.yaml:3:1 plans: empty; name one'] })
     log.storeLost({ mode: 'local', server: '127.0.0.1:6379', cause: 'timeout' })
     log.storeBack({ server: '127.0.0.1:6379', outageMs: 1_500 })
@@ -265,7 +265,7 @@ describe('the other lines', () => {
   it('say why nothing starts although nothing else is to be said', () => {
     const lines: string[] = []
     const log = logTo(lines, { level: 'silent' })
-    log.configTaken({ revision: 'abc' })
+    log.configTaken({ revision: 'abc', store: 'embedded (in memory only)' })
     log.crash(new Error('x'))
     log.configRefused({ problems: ['gateway.yaml:3:1 plans: empty; name one'] })
     log.startFailed(new Error('the address is in use'))

@@ -89,9 +89,9 @@ describe.concurrent('a configuration that is refused', () => {
     }
   })
 
-  it('makes check fail: exit code 1, every problem on stdout', async () => {
+  it('makes check fail: exit code 2, every problem on stdout', async () => {
     const { code, stdout, stderr } = await run('check', '--config', bad)
-    expect({ code, stderr }).toEqual({ code: 1, stderr: '' })
+    expect({ code, stderr }).toEqual({ code: 2, stderr: '' })
     expect(stdout.trim().split('\n')).toHaveLength(3)
   })
 
@@ -99,7 +99,7 @@ describe.concurrent('a configuration that is refused', () => {
     const missing = `${temporaryFolder()}/none.yaml`
     const told = `${missing}:1:1 (file): cannot be read (ENOENT); check its name and permissions\n`
     expect(await run('start', '--config', missing)).toEqual({ code: 2, stdout: '', stderr: told })
-    expect(await run('check', '--config', missing)).toEqual({ code: 1, stdout: told, stderr: '' })
+    expect(await run('check', '--config', missing)).toEqual({ code: 2, stdout: told, stderr: '' })
     const folder = temporaryFolder()
     const { code, stderr } = await run('start', '--config', folder)
     expect(code).toBe(2)
@@ -115,7 +115,7 @@ describe.concurrent('a configuration that is refused', () => {
       expect(stderr).toContain('server.listen: opens public demo keys')
       expect(stderr).toContain('remove them from clients, or listen on 127.0.0.1')
     }
-    expect((await run('check', '--config', file)).code).toBe(1)
+    expect((await run('check', '--config', file)).code).toBe(2)
   })
 })
 
@@ -123,7 +123,9 @@ describe.concurrent('tollgate check', () => {
   it('says ok to the example file: exit code 0, one line', async () => {
     const { code, stdout, stderr } = await run('check', '--config', example)
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
-    expect(stdout).toMatch(/^\S+gateway\.yaml: ok, revision [0-9a-f]{12}, 4 clients, 4 routes\n$/)
+    expect(stdout).toMatch(
+      /^\S+gateway\.yaml: ok, revision [0-9a-f]{12}, 5 clients, 4 routes, store: embedded \(data\/tollgate\.db\)\n$/,
+    )
   })
 
   it('starts nothing: a file whose ports are in use is ok', async () => {

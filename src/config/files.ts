@@ -1,0 +1,37 @@
+/** Files that a configuration names: their paths count from the folder of the file that names them. */
+import { readFileSync } from 'node:fs'
+import { resolve } from 'node:path'
+import type { Path, PathProblem } from './problems.ts'
+import { groupAt, textAt } from './tree.ts'
+import type { Group, Tree } from './tree.ts'
+
+const tls: Path = ['store', 'redis', 'tls']
+const paths: readonly Path[] = [
+  ['jwt', 'jwksFile'],
+  ...['ca', 'cert', 'key'].map((key) => [...tls, key]),
+]
+
+const named = (tree: Group) => paths.filter((path) => textAt(tree, ...path))
+
+/** Makes the paths whole, in the tree itself. */
+export const resolveFiles = (tree: Group, folder: string): void => {
+  for (const path of named(tree)) {
+    const parent = groupAt(tree, ...path.slice(0, -1)) as Record<string, Tree>
+    parent[String(path.at(-1))] = resolve(folder, textAt(tree, ...path) ?? '')
+  }
+}
+
+export const reasonOf = (error: unknown): string =>
+  error instanceof Error && 'code' in error ? String(error.code) : 'unknown error'
+
+/** Each that cannot be read now: better told here than when it is needed. */
+export const unreadableFiles = (tree: Group): PathProblem[] =>
+  named(tree).flatMap((path): PathProblem[] => {
+    try {
+      readFileSync(textAt(tree, ...path) ?? '')
+      return []
+    } catch (error) {
+      const message = `cannot be read (${reasonOf(error)}); check its name and permissions`
+      return [{ path, at: 'value', message }]
+    }
+  })

@@ -1,0 +1,70 @@
+/** What a sound configuration most likely does not mean. Said, never refused. */
+import { isLoopback } from './addresses.ts'
+import type { Config, ListenAddress } from './config.ts'
+import type { PathProblem } from './problems.ts'
+
+const isEverywhere = (host: string): boolean => host === '0.0.0.0' || host === '::'
+
+/** Whether a connection to the origin would come back to the listener, as far as the texts tell. */
+const leadsTo = (origin: string, { host, port }: ListenAddress): boolean => {
+  const url = new URL(origin)
+  const target = url.hostname.replace(/^\[(.*)\]$/, '$1')
+  const usualPort = url.protocol === 'https:' ? 443 : 80
+  if (Number(url.port || usualPort) !== port) return false
+  const isHere = isLoopback(target) || isEverywhere(target)
+  return target === host || (isHere && (isEverywhere(host) || isLoopback(host)))
+}
+
+const routes = ({ routes, server: { basePath } }: Config): PathProblem[] =>
+  routes.flatMap(({ method, path }, index): PathProblem[] =>
+    basePath === '' || !`${path}/`.startsWith(`${basePath}/`)
+      ? []
+      : [
+          {
+            path: ['routes', index, 'match'],
+            at: 'value',
+            message: `repeats server.basePath, so it matches ${basePath}${path} only; write ${method} ${path.slice(basePath.length) || '/'}`,
+          },
+        ],
+  )
+
+const clients = ({ clients, jwt }: Config, nowMs: number): PathProblem[] => {
+  if (clients.length === 0 && jwt === undefined) {
+    const message = 'has no clients, so every request gets 401; add one with `tollgate keys new`'
+    return [{ path: ['clients'], at: 'key', message }]
+  }
+  const message = 'is over, so this key is refused; remove it, or make one with `tollgate keys new`'
+  return clients.flatMap(({ keys }, index) =>
+    keys.flatMap(({ expiresAtMs = Infinity }, key): PathProblem[] =>
+      expiresAtMs > nowMs
+        ? []
+        : [{ path: ['clients', index, 'keys', key, 'expires'], at: 'value', message }],
+    ),
+  )
+}
+
+const proxies = ({ server }: Config): PathProblem[] => {
+  const message =
+    'trusts everybody, so any caller can claim any address; write the networks of your own proxies'
+  return server.trustedProxies.flatMap((network, index): PathProblem[] =>
+    network.endsWith('/0')
+      ? [{ path: ['server', 'trustedProxies', index], at: 'value', message }]
+      : [],
+  )
+}
+
+const upstream = ({ upstream, server, admin }: Config): PathProblem[] =>
+  upstream.urls.flatMap((url, index) => {
+    const own = [server, admin].findIndex(({ listen }) => leadsTo(url, listen))
+    if (own === -1) return []
+    const name = own === 0 ? 'server.listen' : 'admin.listen'
+    const message = `is this gateway itself (${name}); write the address of the backend`
+    return [{ path: ['upstream', 'urls', index], at: 'value' as const, message }]
+  })
+
+export const warningsOf = (config: Config, nowMs: number): PathProblem[] => [
+  ...proxies(config),
+  ...upstream(config),
+  ...clients(config, nowMs),
+  ...routes(config),
+]
