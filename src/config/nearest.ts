@@ -4,7 +4,8 @@
 const distance = (a: string, b: string): number => {
   let row = Array.from({ length: b.length + 1 }, (_, index) => index)
   for (const letter of a) {
-    let [left = 0, corner = 0] = [(row[0] ?? 0) + 1, row[0]]
+    let corner = row[0] ?? 0
+    let left = corner + 1
     row = row.map((above, at) => {
       if (at > 0) left = Math.min(above + 1, left + 1, corner + (b[at - 1] === letter ? 0 : 1))
       corner = above
