@@ -23,7 +23,6 @@ export interface Log {
   /** One line per request, at the level of its refusal; nothing if access lines are switched off. */
   access(exchange: AccessRecord, times: ExchangeTimes): void
   listening(line: { listener: string; host: string; port: number }): void
-  /** `store` in words, as `check` prints it. */
   configTaken(line: { revision: string; store: string }): void
   /** One of Config.warnings. */
   configWarning(line: { problem: string }): void
