@@ -226,15 +226,15 @@ describe('a lessee of a real Redis', () => {
   })
 
   it('tells the observer of calls, decisions and degraded ones', async () => {
-    const told: string[] = []
+    const reported: string[] = []
     const observe: QuotaObserver = {
-      decision: (window, outcome) => void told.push(`${outcome} ${window}`),
+      decision: (window, outcome) => void reported.push(`${outcome} ${window}`),
       storeCall: (outcome, seconds) => {
         expect(seconds).toBeGreaterThan(0)
-        told.push(`call ${outcome}`)
+        reported.push(`call ${outcome}`)
       },
       outage: () => undefined,
-      degraded: (mode) => void told.push(mode),
+      degraded: (mode) => void reported.push(mode),
     }
     const { store } = await boot()
     const time = { ms: START_MS }
@@ -249,7 +249,7 @@ describe('a lessee of a real Redis', () => {
     server.freeze()
     await take(lessee, 'other', own)
     // Calls that restate the unsure clients may come in between.
-    expect(told.filter((line) => !line.startsWith('call'))).toEqual([
+    expect(reported.filter((line) => !line.startsWith('call'))).toEqual([
       'admitted none',
       'refused minute',
       'local',
@@ -257,7 +257,7 @@ describe('a lessee of a real Redis', () => {
       'local',
       'admitted none',
     ])
-    expect(told).toEqual(expect.arrayContaining(['call ok', 'call error', 'call timeout']))
+    expect(reported).toEqual(expect.arrayContaining(['call ok', 'call error', 'call timeout']))
   })
 
   it('gives everything back at the drain', async () => {

@@ -256,7 +256,7 @@ describe('a lessee of an authority behind a network', () => {
       admitted(await late.take('acme', limits))
       admitted(await early.take('acme', limits))
       for (const one of networks) one.state = 'away'
-      // Five each is the share of two; the late one spends its own while nobody can be told.
+      // Five each is the share of two; the late one spends its own while the authority cannot be reached.
       for (let n = 0; n < 4; n++) admitted(atOnce(late.take('acme', limits)))
       refused(atOnce(late.take('acme', limits)))
       network.state = 'up'

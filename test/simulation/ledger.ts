@@ -31,7 +31,7 @@ interface Entry {
   sequence: number
   readonly minute: Hold
   readonly day: Hold
-  /** Carried out again, or after a newer one, once the numbers that would have told were forgotten with their day. */
+  /** Carried out again, or after a newer one, once the numbers that would have shown it were forgotten with their day. */
   readonly isOfYesterday: boolean
 }
 
@@ -50,8 +50,8 @@ export interface Witness {
   readonly id: string
   /** Admitted by it and not given back: `client window index`. */
   readonly admitted: Map<string, number>
-  /** By client: what the authority last told it. */
-  readonly told: Map<
+  /** By client: the latest reply of the authority. */
+  readonly known: Map<
     string,
     { readonly minute: Hold; readonly day: Hold; readonly clockMs: number }
   >
@@ -63,7 +63,7 @@ export interface Witness {
 export const createWitness = (id: string): Witness => ({
   id,
   admitted: new Map(),
-  told: new Map(),
+  known: new Map(),
   inFlight: new Set(),
   newest: new Map(),
 })
@@ -201,7 +201,7 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
         () => text(request),
       )
       witness.newest.set(request.process, request.sequence)
-      const told = witness.told.get(client)
+      const latest = witness.known.get(client)
       for (const window of windows) {
         const { index, used, held } = request[window]
         demand(
@@ -210,7 +210,7 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
           () => text(request),
         )
         if (!rules.isExact) continue
-        const granted = told?.[window].index === index ? told[window].held : 0
+        const granted = latest?.[window].index === index ? latest[window].held : 0
         demand(held <= granted, 'nobody claims what he was not granted', () =>
           text({ window, granted, request }),
         )
@@ -228,7 +228,7 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
       const { reply, clockMs } = answer
       if (reply.status === 'stale') return
       const hold = (window: Window): Hold => ({ ...reply[window], used: 0 })
-      witness.told.set(client, { minute: hold('minute'), day: hold('day'), clockMs })
+      witness.known.set(client, { minute: hold('minute'), day: hold('day'), clockMs })
     },
 
     /** The authority has carried out a call. */
@@ -252,16 +252,16 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
       )
       for (const window of windows) {
         const now = current[window]
-        const told = reply[window]
-        const { index } = told
+        const answer = reply[window]
+        const { index } = answer
         demand(index >= now.index, 'a window that has ended is never opened again', () =>
           text({ request, reply }),
         )
         if (!isRepeat) {
           const stated = request[window].index === index ? request[window] : { held: 0, used: 0 }
           const before = entry?.[window].index === index ? entry[window] : { held: 0, used: 0 }
-          const after = { index, held: told.held, used: stated.used + spent }
-          const granted = told.held - stated.held
+          const after = { index, held: answer.held, used: stated.used + spent }
+          const granted = answer.held - stated.held
           demand(granted >= 0, 'a call never takes tokens away', () => text({ request, reply }))
           now.taken += after.held - before.held
           now.used += after.used - before.used
@@ -277,7 +277,7 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
         }
         const isOver = isRepeat && index > now.index
         demand(
-          told.taken === (isOver ? 0 : now.taken) && told.used === (isOver ? 0 : now.used),
+          answer.taken === (isOver ? 0 : now.taken) && answer.used === (isOver ? 0 : now.used),
           'taken and used are the sums of what the processes hold and have spent',
           () => text({ window, isRepeat, books: now, request, reply }),
         )
@@ -322,8 +322,8 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
         () => text(decision),
       )
       const account = accountOf(client)
-      const told = witness.told.get(client)
-      const storeNowMs = time.nowMs + (told?.clockMs ?? 0)
+      const latest = witness.known.get(client)
+      const storeNowMs = time.nowMs + (latest?.clockMs ?? 0)
       if (decision.kind === 'refused') {
         totals.refused += 1
         if (decision.view !== undefined) {
@@ -332,7 +332,7 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
             'a refusal tells 0 remaining',
             () => text(decision),
           )
-          if (told !== undefined)
+          if (latest !== undefined)
             demand(
               storeNowMs + decision.retryAfterSeconds * 1000 >=
                 decision.view[decision.window].resetAtSeconds * 1000,
@@ -373,7 +373,7 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
         )
         demand(!rules.isAlone || count <= limit, 'a lowered limit acts at once', about)
         demand(
-          told !== undefined && storeNowMs < (index + 1) * lengthMs[window],
+          latest !== undefined && storeNowMs < (index + 1) * lengthMs[window],
           'no admission after the end of the window it was charged to',
           about,
         )

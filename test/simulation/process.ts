@@ -99,14 +99,14 @@ export function createSimulatedProcess(
       }),
     )
   const ask = (client: string, limits: Limits): void => {
-    const told = decided(client, limits, { atMs: time.nowMs, pausedForMs })
+    const note = decided(client, limits, { atMs: time.nowMs, pausedForMs })
     const decision = lessee.take(client, limits)
-    if (!(decision instanceof Promise)) return told(decision)
+    if (!(decision instanceof Promise)) return note(decision)
     pending += 1
     void decision.then((late) => {
       pending -= 1
       try {
-        told(late)
+        note(late)
       } catch (violation) {
         time.at(time.nowMs, () => {
           throw violation
