@@ -13,8 +13,6 @@ import { StoreUnavailable } from '../rules/store-unavailable.ts'
 import type { RedisStore, ScriptCall, ScriptReply } from './store.ts'
 import { Subscriber } from './subscriber.ts'
 
-const PUBLISH = "return redis.call('PUBLISH', KEYS[1], ARGV[1])"
-
 export interface RedisOptions {
   /** Where the store is. */
   readonly servers: RedisConfig
@@ -113,9 +111,10 @@ function createCaller(
   }
 }
 
-type Commands = 'client' | 'script' | 'hgetall' | 'hset' | 'hdel' | 'publish'
-
-function createCommands({ client }: RedisLink, call: Caller): Pick<RedisStore, Commands> {
+function createCommands(
+  { client }: RedisLink,
+  call: Caller,
+): Pick<RedisStore, 'client' | 'script' | 'hgetall'> {
   return {
     client,
     script: ({ name, text, keyCount }) => {
@@ -128,11 +127,6 @@ function createCommands({ client }: RedisLink, call: Caller): Pick<RedisStore, C
       }
     },
     hgetall: async (key) => call(key, () => client.hgetall(key)),
-    hset: async (key, field, value) => void (await call(key, () => client.hset(key, field, value))),
-    hdel: async (key, ...fields) => void (await call(key, () => client.hdel(key, ...fields))),
-    // As a script, so that in a cluster it goes to the master whose breaker was asked.
-    publish: async (channel, message) =>
-      void (await call(channel, () => client.eval(PUBLISH, 1, channel, message))),
   }
 }
 

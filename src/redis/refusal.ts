@@ -5,15 +5,9 @@ import { nameServers } from './servers.ts'
 
 /** By words of faultWord: fault; remedy. The first that fits. */
 const refusals: readonly (readonly [RegExp, string])[] = [
-  [
-    /^WRONGPASS$/,
-    'it knows no such user, or another password; correct username and password, or the user there',
-  ],
+  [/^WRONGPASS$/, 'it knows no such user, or another password; correct username and password'],
   [/^NOAUTH$/, 'it asks for a password; give one'],
-  [
-    /^NOPERM$/,
-    'its user lacks a right that the gateway needs; grant all that config/gateway.yaml lists',
-  ],
+  [/^NOPERM$/, 'its user lacks a right; grant all that config/gateway.yaml lists'],
   [/^DENIED$/, 'it is in protected mode and serves its own host alone; give it a password'],
   [/^NO_DATABASE$/, 'it has no database of this number; correct db, or the path of the URL'],
   [/^NO_CLUSTER$/, 'it is no node of a cluster; give it as url'],

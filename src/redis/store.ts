@@ -43,9 +43,6 @@ export interface RedisStore {
   script(definition: { name: string; text: string; keyCount: number }): RedisScript
   /** An absent key answers an empty record. */
   hgetall(key: string): Promise<Record<string, string>>
-  hset(key: string, field: string, value: string): Promise<void>
-  hdel(key: string, ...fields: string[]): Promise<void>
-  publish(channel: string, message: string): Promise<void>
   /** Stays subscribed across reconnects, on a connection of its own; takes effect as soon as the server is there. */
   subscribe(channel: string, subscription: Subscription): void
   /** Called each time the store, or one master of the cluster, becomes available, the first time included. */

@@ -90,7 +90,7 @@ describe('a user with the rights that the configuration file lists', () => {
       lifetimeMs: 60_000,
       timeoutMs: 1_000,
     })
-    expect(await counter.add('key-1', 2)).toBe(2)
+    expect(await counter.add('key-1', 2)).toMatchObject({ total: 2 })
     expect(admin('GET', 'tollgate:strikes:key-1')).toBe('2')
     await counter.reset('key-1')
     expect(admin('EXISTS', 'tollgate:strikes:key-1')).toBe('0')

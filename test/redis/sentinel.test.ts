@@ -3,6 +3,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { RedisConfig } from '../../src/config/config.ts'
 import { connectRedis } from '../../src/redis/redis.ts'
 import type { RedisStore } from '../../src/redis/store.ts'
+import { hset, publish } from '../support/redis-commands.ts'
 import { until } from '../support/controlled-authority.ts'
 import { startSentinelGroup, type SentinelGroup } from '../support/redis-sentinel.ts'
 
@@ -45,7 +46,7 @@ describe('the master that sentinels name', () => {
   /** Until a message gets through from one end to the other. */
   const untilHeard = (text: string): Promise<void> =>
     until(async () => {
-      await store.publish('news', text).catch(() => undefined)
+      await publish(store, 'news', text).catch(() => undefined)
       return heard.includes(text)
     })
   beforeEach(async () => {
@@ -61,7 +62,7 @@ describe('the master that sentinels name', () => {
   const expectFailover = async (): Promise<void> => {
     const write = async (): Promise<boolean> => {
       const startedMs = performance.now()
-      const isWritten = await store.hset('hash', 'field', 'value').then(
+      const isWritten = await hset(store, 'hash', 'field', 'value').then(
         () => true,
         () => false,
       )
@@ -93,7 +94,7 @@ describe('the master that sentinels name', () => {
     await group.master.restart()
     // As the sentinels make it, some ten seconds later.
     group.master.cli('REPLICAOF', '127.0.0.1', String(group.replica.port))
-    await store.hset('hash', 'later', 'value')
+    await hset(store, 'hash', 'later', 'value')
     expect(group.replica.cli('HGET', 'hash', 'later')).toBe('value')
   }, 60_000)
 

@@ -7,6 +7,7 @@ import type { RedisConfig, RedisTlsConfig } from '../../src/config/config.ts'
 import { connectRedis } from '../../src/redis/redis.ts'
 import type { RedisStore } from '../../src/redis/store.ts'
 import { readRedisTls } from '../../src/redis/tls.ts'
+import { hset, publish } from '../support/redis-commands.ts'
 import { until } from '../support/controlled-authority.ts'
 import { freePort, waitForPort } from '../support/redis-server.ts'
 import { flags } from '../support/redis-shared.ts'
@@ -68,12 +69,12 @@ async function connect(servers: RedisConfig): Promise<{ store: RedisStore; cause
 
 async function expectServed(store: RedisStore): Promise<void> {
   await until(() => store.available)
-  await store.hset('hash', 'field', 'value')
+  await hset(store, 'hash', 'field', 'value')
   expect({ ...(await store.hgetall('hash')) }).toEqual({ field: 'value' })
   const heard: string[] = []
   store.subscribe('news', { message: (text) => heard.push(text), subscribed: () => undefined })
   await until(async () => {
-    await store.publish('news', 'text')
+    await publish(store, 'news', 'text')
     return heard.length > 0
   })
 }

@@ -44,9 +44,6 @@ export function controlledRedisAuthority(
       }
     },
     hgetall: (key) => store.hgetall(key),
-    hset: (key, field, value) => store.hset(key, field, value),
-    hdel: (key, ...fields) => store.hdel(key, ...fields),
-    publish: (channel, message) => store.publish(channel, message),
     subscribe: (channel, subscription) => store.subscribe(channel, subscription),
     onRecovered: (listener) => store.onRecovered(listener),
     close: () => store.close(),
