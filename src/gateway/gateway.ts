@@ -53,10 +53,9 @@ export function createGateway(config: Config, { version, logTo }: GatewayOptions
   }
   return {
     async listen() {
-      await serving.ready().catch(async (error: unknown) => {
-        await close()
-        throw error
-      })
+      // If a store refuses us, its connections are left to the end of the process: Node tells of two errors when a TLS
+      // handshake is cut short, and the client library hears only the first.
+      await serving.ready()
       const abandon = (listener: 'public' | 'admin') => async (error: unknown) => {
         await close()
         throw new ListenError(listener, error)
