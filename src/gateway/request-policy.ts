@@ -78,7 +78,7 @@ export function createRequestPolicy(config: Config, parts: LastingParts): Reques
       anonymousHeaders: headersOf,
       epochMs,
     }),
-    checkBan: createCheckBan(bans, epochMs),
+    checkBan: createCheckBan({ bans, lessee, epochMs }),
     takeQuota: createTakeQuota({ lessee, bans, epochMs }),
     forward: createForward({
       forwarder: parts.forwarder,

@@ -1,34 +1,58 @@
 /** Answers a banned key from memory, before the store or the backend hear of it. */
 import type { BanBook } from '../bans/ban-book.ts'
+import type { Lessee } from '../quota/protocol.ts'
 import type { Exchange } from './exchange.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
 import type { BanRecord } from '../rules/ban-policy.ts'
 import type { Caller } from '../rules/credentials.ts'
 import { banHeaders } from '../rules/quota-headers.ts'
 
-interface ToldBan {
+interface BanAnswer {
   readonly ban: BanRecord
+  /** Unix time in ms at which a number in it changes: the wait, or that of a window, which ends with a whole second. */
+  readonly goodUntilMs: number
   readonly refusal: Refusal
   readonly headers: readonly string[]
 }
 
-export function createCheckBan(bans: BanBook, epochMs: () => number) {
-  /** The last answer to each banned caller: it is the same one for a second. */
-  const told = new WeakMap<Caller, ToldBan>()
+export interface CheckBanDeps {
+  readonly bans: BanBook
+  readonly lessee: Lessee
+  epochMs(): number
+}
+
+export function createCheckBan({ bans, lessee, epochMs }: CheckBanDeps) {
+  /** The last answer to each banned caller: it is good for up to a second, however many ask. */
+  const answers = new WeakMap<Caller, BanAnswer>()
   return function checkBan(exchange: Exchange, caller: Caller): Refusal | undefined {
     const nowMs = epochMs()
     const ban = bans.check(caller.keyId, nowMs)
     if (ban === undefined) return undefined
-    const retryAfterSeconds = Math.max(1, Math.ceil((ban.untilMs - nowMs) / 1000))
-    let latest = told.get(caller)
-    if (latest?.ban !== ban || latest.refusal.retryAfterSeconds !== retryAfterSeconds) {
-      const { limits, policy } = caller
-      const headers = banHeaders({ limits, policy, untilMs: ban.untilMs, nowMs })
-      const detail = `Retry in ${retryAfterSeconds} s.`
-      latest = { ban, headers, refusal: refuse('api_key_banned', { detail, retryAfterSeconds }) }
-      told.set(caller, latest)
+    let answer = answers.get(caller)
+    if (answer?.ban !== ban || nowMs >= answer.goodUntilMs) {
+      answer = answerBan(lessee, caller, { ban, nowMs })
+      answers.set(caller, answer)
     }
-    exchange.quotaHeaders = latest.headers
-    return latest.refusal
+    exchange.quotaHeaders = answer.headers
+    return answer.refusal
+  }
+}
+
+function answerBan(
+  lessee: Lessee,
+  { clientId, limits, policy }: Caller,
+  { ban, nowMs }: { readonly ban: BanRecord; readonly nowMs: number },
+): BanAnswer {
+  const { untilMs } = ban
+  const retryAfterSeconds = Math.ceil((untilMs - nowMs) / 1000)
+  const nextSecondMs = (Math.floor(nowMs / 1000) + 1) * 1000
+  return {
+    ban,
+    goodUntilMs: Math.min(nextSecondMs, untilMs - (retryAfterSeconds - 1) * 1000),
+    headers: banHeaders({ limits, policy, untilMs, view: lessee.known(clientId, limits) }),
+    refusal: refuse('api_key_banned', {
+      detail: `Retry in ${retryAfterSeconds} s.`,
+      retryAfterSeconds,
+    }),
   }
 }

@@ -115,6 +115,8 @@ export interface Lessee {
   take(client: string, limits: Limits): QuotaDecision | Promise<QuotaDecision>
   /** Where the client stands, charging nothing; undefined while the store is away. */
   peek(client: string, limits: Limits): QuotaView | undefined | Promise<QuotaView | undefined>
+  /** The same as far as this process can tell without asking another; undefined where it cannot. */
+  known(client: string, limits: Limits): QuotaView | undefined
   /** Takes back the charge of a request that never reached a backend, in those of its windows that still run. */
   refund(client: string, admission: Admission): void
   /** Returns everything held; takes at most two seconds. */

@@ -27,9 +27,7 @@ function minutePolicy(perMinute: number): string {
 
 /** Header fields, flat, a fresh array. policy: of the same client, from policyHeader; undefined leaves the structured pair out. */
 export function quotaHeaders(view: QuotaView, policy: string | undefined): string[] {
-  const { minute, day } = view
-  const rateLimit = `${standing('minute', minute)}, ${standing('day', day)}`
-  return fields({ speaking: refusesFirst(view), rateLimit, policy })
+  return fields({ speaking: refusesFirst(view), rateLimit: standings(view), policy })
 }
 
 /** For a 429: window is the exhausted one with the longest wait, which has nothing left whatever the view says. */
@@ -38,12 +36,8 @@ export function refusedHeaders(
   window: 'minute' | 'day',
   policy: string | undefined,
 ): string[] {
-  const { minute, day } = view
   const speaking = { ...view[window], remaining: 0 }
-  const rateLimit =
-    window === 'minute'
-      ? `${standing('minute', speaking)}, ${standing('day', day)}`
-      : `${standing('minute', minute)}, ${standing('day', speaking)}`
+  const rateLimit = standings({ ...view, [window]: speaking })
   return fields({ speaking, rateLimit, policy })
 }
 
@@ -76,26 +70,25 @@ export interface BanStanding {
   readonly policy: string | undefined
   /** Unix time in ms at which the ban ends. */
   readonly untilMs: number
-  /** On the same clock. */
-  readonly nowMs: number
+  /** Where the client stands, if that is known. */
+  readonly view: QuotaView | undefined
 }
 
-/** For a banned key: whatever its windows hold, nothing is to be had of them before the ban ends. */
-export function banHeaders({ limits, policy, untilMs, nowMs }: BanStanding): string[] {
-  const speaking = {
-    limit: limits.perMinute,
-    remaining: 0,
-    resetAtSeconds: Math.ceil(untilMs / 1000),
-    resetAfterSeconds: Math.max(1, Math.ceil((untilMs - nowMs) / 1000)),
-  }
-  const rateLimit = `${standing('minute', speaking)}, ${standing('day', speaking)}`
-  return fields({ speaking, rateLimit, policy })
+/** For a banned key: nothing is to be had before the ban ends, say X-RateLimit-*; RateLimit tells what its windows hold. */
+export function banHeaders({ limits, policy, untilMs, view }: BanStanding): string[] {
+  const resetAtSeconds = Math.ceil(untilMs / 1000)
+  const speaking = { limit: limits.perMinute, remaining: 0, resetAtSeconds }
+  return fields({ speaking, rateLimit: view && standings(view), policy })
 }
 
 /** The window with the least remaining; on a tie the one that stays longer. */
 function refusesFirst({ minute, day }: QuotaView): WindowView {
   if (minute.remaining !== day.remaining) return minute.remaining < day.remaining ? minute : day
   return minute.resetAtSeconds > day.resetAtSeconds ? minute : day
+}
+
+function standings({ minute, day }: QuotaView): string {
+  return `${standing('minute', minute)}, ${standing('day', day)}`
 }
 
 function standing(
@@ -107,8 +100,9 @@ function standing(
 
 interface Telling {
   /** The window that X-RateLimit-* speak of. */
-  readonly speaking: WindowView
-  readonly rateLimit: string
+  readonly speaking: Pick<WindowView, 'limit' | 'remaining' | 'resetAtSeconds'>
+  /** undefined: not known, so left out. */
+  readonly rateLimit: string | undefined
   readonly policy: string | undefined
 }
 
@@ -121,6 +115,8 @@ function fields({ speaking, rateLimit, policy }: Telling): string[] {
     'X-RateLimit-Reset',
     String(speaking.resetAtSeconds),
   ]
-  if (policy !== undefined) headers.push('RateLimit-Policy', policy, 'RateLimit', rateLimit)
+  if (policy === undefined) return headers
+  if (rateLimit === undefined) headers.push('RateLimit-Policy', policy)
+  else headers.push('RateLimit-Policy', policy, 'RateLimit', rateLimit)
   return headers
 }

@@ -58,6 +58,9 @@ describe.concurrent('a key that goes on after its 429', () => {
     expect(Number(ban?.headers.get('retry-after'))).toBeLessThanOrEqual(60)
     expect(ban?.headers.get('x-ratelimit-remaining')).toBe('0')
     expect(ban?.headers.get('x-ratelimit-limit')).toBe('3')
+    // The day has quota left, and says so; the wait is that of the ban.
+    expect(ban?.headers.get('ratelimit')).toMatch(/^"minute";r=0;t=\d+, "day";r=99[67];t=\d+$/)
+    expect(ban?.headers.get('ratelimit-policy')).toBe('"minute";q=3;w=60, "day";q=1000;w=86400')
     const resetInSeconds = Number(ban?.headers.get('x-ratelimit-reset')) - Date.now() / 1000
     expect(resetInSeconds).toBeGreaterThan(50)
     await eventually('the log line', () => one.logged('keyBanned').length > 0)
@@ -86,8 +89,11 @@ describe.concurrent('a key that goes on after its 429', () => {
     expect([await isBanned(third), await isBanned(fourth)]).toEqual([true, true])
     await redis.restart()
     await eventually('the ban back in Redis', () => redis.cli('HLEN', 'tollgate:bans') === '1')
-    // A process that was born after the loss knows it too.
-    expect(await isBanned(await gatewayProcess(file))).toBe(true)
+    // A process that was born after the loss knows it too, but not where the client stands.
+    const unaware = await (await gatewayProcess(file)).call(hammering)
+    expect(unaware.code).toBe('api_key_banned')
+    expect(unaware.headers.get('ratelimit')).toBeNull()
+    expect(unaware.headers.get('x-ratelimit-remaining')).toBe('0')
   }, 120_000)
 
   it('finds its quota untouched when the ban ends, and its sister key never was banned', async () => {
@@ -139,6 +145,8 @@ describe.concurrent('a key that goes on after its 429', () => {
     const third = await gatewayProcess(config)
     expect(await isBanned(third)).toBe(true)
     expect(await isBanned(third, calm)).toBe(false)
+    const ban = await third.call(hammering)
+    expect(ban.headers.get('ratelimit')).toMatch(/^"minute";r=\d;t=\d+, "day";r=\d+;t=\d+$/)
   })
 })
 

@@ -81,13 +81,23 @@ describe('quota headers', () => {
     expect(headers).toContain('"minute";q=60;w=60')
   })
 
-  it.each([
-    [10_000, 8_500, '10', 2],
-    [10_001, 10_000, '11', 1],
-    [10_000, 12_000, '10', 1],
-  ])('of a ban until %d ms at %d ms give nothing before its end', (untilMs, nowMs, reset, wait) => {
-    const headers = banHeaders({ limits, policy, untilMs, nowMs })
-    expect(told(headers)).toEqual(['60', '0', reset, `"minute";r=0;t=${wait}, "day";r=0;t=${wait}`])
+  it('of a ban speak of its end, and tell what the windows hold', () => {
+    const headers = banHeaders({ limits, policy, untilMs: 10_001, view: view(12, 940) })
+    expect(told(headers)).toEqual(['60', '0', '11', '"minute";r=12;t=42, "day";r=940;t=4242'])
     expect(headers).toContain(policy)
+  })
+
+  it('of a ban leave RateLimit out where the windows are not known', () => {
+    const headers = banHeaders({ limits, policy, untilMs: 10_000, view: undefined })
+    expect(headers).toEqual([
+      'X-RateLimit-Limit',
+      '60',
+      'X-RateLimit-Remaining',
+      '0',
+      'X-RateLimit-Reset',
+      '10',
+      'RateLimit-Policy',
+      policy,
+    ])
   })
 })

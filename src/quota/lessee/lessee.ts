@@ -123,6 +123,17 @@ class ProcessLessee implements Lessee {
     return this.#calls.peek(client, limits)
   }
 
+  known(id: string, limits: Limits): QuotaView | undefined {
+    if (this.#calls.isImmediate) {
+      const view = this.peek(id, limits)
+      return view instanceof Promise ? undefined : view
+    }
+    const nowMs = this.#options.clock.nowMs()
+    const client = this.#clients.peek(id)
+    if (client === undefined || this.#holdings.isUncertain(client)) return undefined
+    return isCurrent(client.lease, nowMs) ? quotaView(client.lease, limits, nowMs) : undefined
+  }
+
   refund(id: string, admission: Admission): void {
     const client = this.#clients.get(id)
     if (client === undefined) return
