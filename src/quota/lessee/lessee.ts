@@ -131,7 +131,7 @@ class ProcessLessee implements Lessee {
     const nowMs = this.#options.clock.nowMs()
     const client = this.#clients.peek(id)
     if (client === undefined || this.#holdings.isUncertain(client)) return undefined
-    return isCurrent(client.lease, nowMs) ? quotaView(client.lease, limits, nowMs) : undefined
+    return client.lease.isCurrent(nowMs) ? client.lease.view(limits, nowMs) : undefined
   }
 
   refund(id: string, admission: Admission): void {
