@@ -66,7 +66,7 @@ const fromEnvironment = '\\$\\{'
 
 function describe(schema: Json, path: string, comments: ReadonlyMap<string, string>): void {
   const { properties, items, additionalProperties, anyOf, pattern } = schema
-  for (const inner of anyOf ?? []) describe(inner as Json, path, new Map())
+  for (const inner of anyOf ?? []) describe(inner, path, new Map())
   for (const [key, value] of Object.entries(properties ?? {})) {
     const inner = value as Json
     const keyPath = path === '' ? key : `${path}.${key}`
