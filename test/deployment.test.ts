@@ -1,12 +1,11 @@
 /** Holds the container files, the alerts and the dashboard against the project as it is. */
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawnSync } from 'node:child_process'
 import { existsSync, readFileSync } from 'node:fs'
 import { join, normalize } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
 import { createMetrics } from '../src/observability/metrics.ts'
 import { refuseDemoKeys } from '../src/cli/demo-keys.ts'
-import { usage } from '../src/cli/usage.ts'
 import { loadConfig } from '../src/config/load.ts'
 import { ConfigError } from '../src/config/problems.ts'
 import { refusalKinds } from '../src/rules/refusals.ts'
@@ -120,10 +119,11 @@ describe('compose.yaml', () => {
     const built = services.filter(([, { build }]) => build !== undefined)
     expect(built.map(([name]) => name)).toEqual(['gateway', 'catalogue'])
     for (const [name, { command = [] }] of built) {
-      const line = usage.split('\n').find((text) => text.startsWith(`  ${command[0]} `)) ?? ''
-      expect(line, name).not.toBe('')
+      const main = join(root, 'src/main.ts')
+      const help = spawnSync(process.execPath, [main, command[0] ?? '', '--help'])
+      expect(help.status, name).toBe(0)
       for (const option of command.filter((word) => word.startsWith('--')))
-        expect(line).toContain(option)
+        expect(help.stdout.toString()).toContain(`${option} <`)
     }
   })
 

@@ -2,50 +2,72 @@
 import { mkdirSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { startCatalogue } from '../catalogue/server.ts'
+import { startCatalogue, type Catalogue } from '../catalogue/server.ts'
+import type { Config } from '../config/config.ts'
+import { createLog, type Log } from '../observability/log.ts'
 import { hostForUrl } from './host-for-url.ts'
 import { loadTestKey, planDemoKeys } from './demo-keys.ts'
+import type { Edge } from './edge.ts'
 import { explainPort } from './explain-port.ts'
 import { loadUsableConfig } from './load-usable-config.ts'
-import type { Running } from './running.ts'
-import { startGateway, type StartOptions } from './start.ts'
+import { Service } from './service.ts'
+import { startGateway } from './start.ts'
 
 const DEFAULT_CONFIG = fileURLToPath(new URL('../../config/gateway.yaml', import.meta.url))
 const DEFAULT_DB = 'data/catalogue.db'
 
-export async function demoCommand(
-  options: StartOptions & { readonly db?: string },
-): Promise<Running> {
-  const { print, db = DEFAULT_DB, config: file = DEFAULT_CONFIG } = options
-  const config = loadUsableConfig(file, options.env)
+export const demoCommand = (
+  { config: file = DEFAULT_CONFIG, db = DEFAULT_DB }: { readonly config?: string; db?: string },
+  edge: Edge,
+): Promise<number> =>
+  new Service(edge, { hangUpEnds: true }).run(async (useLog) => {
+    const config = loadUsableConfig(file, edge.env)
+    const log = createLog(config.log)
+    useLog(log)
+    const catalogue = await startBackend({ config, db, log })
+    const { host, port } = catalogue.address
+    edge.print(`catalogue listening on http://${hostForUrl(host)}:${port}/v1 (${db})`)
+    const { running, origin } = await startGateway({ config, log, edge }).catch(
+      async (error: unknown) => {
+        await catalogue.close()
+        throw error
+      },
+    )
+    printWelcome(`${origin}${config.server.basePath}`, edge.print)
+    return {
+      ...running,
+      stop: async () => {
+        await running.stop()
+        await catalogue.close()
+      },
+    }
+  })
+
+/** The catalogue service where the config expects its upstream. */
+function startBackend({
+  config,
+  db,
+  log,
+}: {
+  readonly config: Config
+  readonly db: string
+  readonly log: Log
+}): Promise<Catalogue> {
   mkdirSync(dirname(db), { recursive: true })
-  const backend = new URL(config.upstream.urls[0] ?? '')
-  const catalogue = await startCatalogue({
-    host: backend.hostname.replace(/^\[|\]$/g, ''),
-    port: Number(backend.port || 80),
+  const { hostname, port, host } = new URL(config.upstream.urls[0] ?? '')
+  return startCatalogue({
+    host: hostname.replace(/^\[|\]$/g, ''),
+    port: Number(port || 80),
     file: db,
     seed: true,
+    log: (message) => log.catalogueFailed({ message }),
   }).catch((error: unknown) => {
     throw explainPort(
       error,
-      `the catalogue service cannot listen on ${backend.host}`,
+      `the catalogue service cannot listen on ${host}`,
       'upstream.urls in the config',
     )
   })
-  const { host, port } = catalogue.address
-  print(`catalogue listening on http://${hostForUrl(host)}:${port}/v1 (${db})`)
-  const started = await startGateway(config, options).catch(async (error: unknown) => {
-    await catalogue.close()
-    throw error
-  })
-  printWelcome(`${started.origin}${config.server.basePath}`, print)
-  return {
-    ...started.gateway,
-    stop: async (reason) => {
-      await started.gateway.stop(reason)
-      await catalogue.close()
-    },
-  }
 }
 
 function printWelcome(base: string, print: (line: string) => void): void {

@@ -2,38 +2,36 @@
 import type { Config } from '../config/config.ts'
 import { createGateway } from '../gateway/gateway.ts'
 import { ListenError } from '../gateway/listen-error.ts'
+import { createLog, type Log } from '../observability/log.ts'
+import type { Edge } from './edge.ts'
 import { hostForUrl } from './host-for-url.ts'
 import { explainPort } from './explain-port.ts'
 import { loadUsableConfig } from './load-usable-config.ts'
-import type { Running } from './running.ts'
-import { UsageError } from './usage.ts'
+import { Service, type Running } from './service.ts'
 import { createSupervisor } from '../workers/supervisor.ts'
 
-export interface StartOptions {
-  readonly config?: string
-  readonly env: Record<string, string | undefined>
-  readonly version: string
-  /** The file that a worker process runs. */
-  readonly entry: string
-  print(line: string): void
-}
-
-/** Rejects with ConfigError or UsageError when the config is refused, else with what kept it from starting. */
-export async function startCommand(options: StartOptions): Promise<Running> {
-  if (options.config === undefined) throw new UsageError('--config FILE is missing')
-  const config = loadUsableConfig(options.config, options.env)
-  const { gateway } = await startGateway(config, options)
-  return gateway
-}
+export const startCommand = ({ config: file }: { readonly config: string }, edge: Edge) =>
+  new Service(edge, { hangUpEnds: false }).run(async (useLog) => {
+    const config = loadUsableConfig(file, edge.env)
+    const log = createLog(config.log)
+    useLog(log)
+    return (await startGateway({ config, log, edge })).running
+  })
 
 /** Starts both listeners and prints one line for each, with its real address. */
-export async function startGateway(
-  config: Config,
-  { version, entry, print }: Pick<StartOptions, 'version' | 'entry' | 'print'>,
-): Promise<{ gateway: Running; origin: string }> {
+export async function startGateway({
+  config,
+  log,
+  edge,
+}: {
+  readonly config: Config
+  readonly log: Log
+  readonly edge: Edge
+}): Promise<{ running: Running; origin: string }> {
+  const { version, entry, print } = edge
   const supervisor =
-    config.server.workers > 1 ? createSupervisor(config, { version, entry }) : undefined
-  const gateway = supervisor ?? createGateway(config, { version })
+    config.server.workers > 1 ? createSupervisor(config, { version, entry, log }) : undefined
+  const gateway = supervisor ?? createGateway(config, { version, log })
   const { listen, admin } = await gateway.listen().catch((error: unknown) => {
     throw error instanceof ListenError ? explain(error, config) : error
   })
@@ -41,9 +39,8 @@ export async function startGateway(
   print(`tollgate listening on ${origin}${config.server.basePath || '/'}`)
   print(`admin listening on http://${hostForUrl(admin.host)}:${admin.port}`)
   return {
-    gateway: {
-      stop: (reason) => gateway.drain(reason),
-      crash: (error) => gateway.crash(error),
+    running: {
+      stop: () => gateway.drain(),
       ...(supervisor && { roll: supervisor.roll, abandon: supervisor.abandon }),
     },
     origin,

@@ -2,7 +2,7 @@
 import { startAdminServer, type AdminServer } from '../admin/server.ts'
 import { createAddressCounter } from '../counters/anonymous-limiter.ts'
 import { createBackendProbe } from '../backends/probe.ts'
-import { createLog } from '../observability/log.ts'
+import type { Log } from '../observability/log.ts'
 import { createMetrics } from '../observability/metrics.ts'
 import type { Config, ListenAddress } from '../config/config.ts'
 import { storeInWords } from '../config/store-words.ts'
@@ -16,19 +16,16 @@ export interface Gateway {
   /** Resolves with the real addresses once both listeners are up; rejects with ListenError when one cannot be had. */
   listen(): Promise<{ listen: ListenAddress; admin: ListenAddress }>
   /** Answers what is in flight within server.timeouts.drain, hands quota back and closes everything. Never rejects. */
-  drain(reason: string): Promise<void>
-  /** Logs the error over which the process is about to end; written before it returns. */
-  crash(error: unknown): void
+  drain(): Promise<void>
 }
 
 export interface GatewayOptions {
   readonly version: string
-  /** Where log lines go; stderr unless given. */
-  readonly logTo?: { write(line: string): unknown }
+  /** Closed by drain, and if listen rejects. */
+  readonly log: Log
 }
 
-export function createGateway(config: Config, { version, logTo }: GatewayOptions): Gateway {
-  const log = createLog({ ...config.log, ...(logTo && { destination: logTo }) })
+export function createGateway(config: Config, { version, log }: GatewayOptions): Gateway {
   const metrics = createMetrics({ version, ...configNames(config) })
   const stores = openStores({ config, log, metrics })
   const serving = createServing({
@@ -83,6 +80,5 @@ export function createGateway(config: Config, { version, logTo }: GatewayOptions
       await serving.drain({ idleMs: Math.min(STOP_IDLE_AT_MOST_MS, drainMs / 2) })
       await close()
     },
-    crash: (error) => log.crash(error),
   }
 }

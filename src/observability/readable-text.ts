@@ -22,7 +22,17 @@ export function createReadableText({ colour }: { colour: boolean }): (lines: str
 
 /** The event with its short fields on one line, then what takes lines of its own. */
 function describe(fields: Fields): string {
-  const { level: _level, time: _time, event, message, problems, stack, ...others } = fields
+  // The first three stand before it.
+  const {
+    level: _level,
+    time: _time,
+    pid: _pid,
+    event,
+    message,
+    problems,
+    stack,
+    ...others
+  } = fields
   const pairs = Object.entries(others).map(([name, value]) => `${name}=${String(value)}`)
   const lines = [
     [event, ...(message === undefined ? [] : [message]), ...pairs].map(String).join(' '),

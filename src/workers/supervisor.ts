@@ -3,7 +3,7 @@ import { startAdminServer, type AdminServer } from '../admin/server.ts'
 import { createBackend } from '../backends/backend.ts'
 import { createBackendProbe } from '../backends/probe.ts'
 import { answerCalls } from '../ipc/calls.ts'
-import { createLog, type Log } from '../observability/log.ts'
+import type { Log } from '../observability/log.ts'
 import {
   createSupervisorMetrics,
   renderSnapshots,
@@ -33,11 +33,13 @@ export interface SupervisorOptions {
   readonly version: string
   /** The file that a worker runs. */
   readonly entry: string
+  /** Closed by drain, and if listen rejects. */
+  readonly log: Log
   readonly watchdog?: WatchdogOptions
 }
 
 export function createSupervisor(config: Config, options: SupervisorOptions): Supervisor {
-  const parts = createParts(config)
+  const parts = createParts(config, options.log)
   const { log, state } = parts
   const close = async (): Promise<void> => {
     await parts.pool?.drain()
@@ -74,7 +76,6 @@ export function createSupervisor(config: Config, options: SupervisorOptions): Su
       await close()
     },
     roll: async () => parts.pool?.roll(),
-    crash: (error) => log.crash(error),
     abandon: () => parts.pool?.kill(),
   }
 }
@@ -89,8 +90,7 @@ interface Parts {
   isListening: boolean
 }
 
-function createParts(config: Config): Parts {
-  const log = createLog(config.log)
+function createParts(config: Config, log: Log): Parts {
   const embedded = config.store.redis === undefined ? openEmbeddedStores(config, log) : undefined
   const state = createSharedState({
     config,

@@ -4,7 +4,15 @@ import { afterAll, describe, expect, it } from 'vitest'
 import { configText, keys, sha256 } from '../support/gateway.ts'
 import { temporaryFile, temporaryFolder } from '../support/processes.ts'
 import { freePort } from '../support/redis-server.ts'
-import { configFile, endAll, gatewayProcess, rawBackend, run, tollgate } from './gateways.ts'
+import {
+  configFile,
+  endAll,
+  gatewayProcess,
+  linesOf,
+  rawBackend,
+  run,
+  tollgate,
+} from './gateways.ts'
 
 afterAll(endAll)
 
@@ -20,44 +28,85 @@ async function takenPort(): Promise<number> {
 }
 
 describe.concurrent('the command line', () => {
-  it('tells its version, as package.json has it', async () => {
-    const { version } = JSON.parse(readFileSync(packageFile, 'utf8')) as { version: string }
-    expect(await run('--version')).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' })
-  })
+  it.each(['--version', '-v'])(
+    'tells its version by %s, as package.json has it',
+    async (option) => {
+      const { version } = JSON.parse(readFileSync(packageFile, 'utf8')) as { version: string }
+      expect(await run(option)).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' })
+    },
+  )
 
-  it.each([['--help'], ['help'], ['start --help'], ['keys new --help']])(
+  it.each(['--help', '-h', 'help'])(
     'answers %s with every command and the exit codes',
-    async (line) => {
-      const { code, stdout, stderr } = await run(...line.split(' '))
+    async (word) => {
+      const { code, stdout, stderr } = await run(word)
       expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
-      for (const text of ['start', 'demo', 'catalogue', 'check', 'keys new', 'Exit codes'])
+      for (const text of ['start', 'demo', 'catalogue', 'check', 'keys', 'Exit codes'])
         expect(stdout).toContain(text)
+      expect(stdout).not.toContain('worker')
     },
   )
 
   it.each([
-    ['', 'a command is missing'],
-    ['serve', 'unknown command "serve"'],
-    ['start', '--config FILE is missing'],
-    ['start --config', '--config has no value; this command takes --config VALUE'],
-    ['start --port 80', 'unknown option --port; this command takes --config VALUE'],
-    ['start gateway.yaml', '"gateway.yaml" is not an option; this command takes --config VALUE'],
-    ['start --config a.yaml --config b.yaml', '--config is given twice; keep one'],
-    ['demo --listen x', 'unknown option --listen; this command takes --config VALUE, --db VALUE'],
-    ['check', '--config is missing'],
-    ['catalogue --db x.db', '--listen HOST:PORT is missing'],
-    ['catalogue --listen 127.0.0.1:0', '--db FILE is missing'],
-    ['catalogue --listen 3000 --db x.db', '--listen takes HOST:PORT such as 127.0.0.1:3000'],
-    ['keys', 'keys takes one verb, "new"'],
-    ['keys old', 'keys takes one verb, "new", not "old"'],
-    ['keys new --plan pro', '--client is missing'],
-    ['keys new --client acme', '--plan is missing'],
-    ['keys new --client acme --plan pro --days 3', 'unknown option --days'],
-  ])('refuses "tollgate %s" with exit code 2, the fault and the usage', async (line, fault) => {
-    const { code, stdout, stderr } = await run(...line.split(' ').filter((word) => word !== ''))
+    ['start', ['--config']],
+    ['demo', ['--config', '--db']],
+    ['catalogue', ['--listen', '--db']],
+    ['check', ['--config']],
+    ['keys new', ['--client', '--plan', '--expires']],
+  ])('has help of its own for %s', async (command, options) => {
+    const { code, stdout, stderr } = await run(...command.split(' '), '--help')
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+    expect(stdout).toContain(`Usage: tollgate ${command} [options]`)
+    expect([...stdout.matchAll(/^ +(?:-h, )?(--\w+)/gm)].map(([, name]) => name)).toEqual([
+      ...options,
+      '--help',
+    ])
+  })
+
+  it.each([
+    ['', 'start'],
+    ['keys', 'new'],
+  ])(
+    'answers "tollgate %s" with the commands there are, on stderr, and exit code 2',
+    async (line, command) => {
+      const { code, stdout, stderr } = await run(...line.split(' ').filter((word) => word !== ''))
+      expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
+      expect(stderr).toMatch(new RegExp(`^ +${command} `, 'm'))
+    },
+  )
+
+  it.each([
+    ['serve', "unknown command 'serve'"],
+    ['strat', "unknown command 'strat'\n(Did you mean start?)"],
+    ['keys nwe', "unknown command 'nwe'\n(Did you mean new?)"],
+    ['start', 'option --config <file> is missing'],
+    ['start --config', "option '--config <file>' argument missing"],
+    [
+      'start --config --db',
+      "option '--config <file>' argument '--db' is invalid. It needs a value.",
+    ],
+    ['start --port 80', "unknown option '--port'"],
+    ['start --confg a.yaml', "unknown option '--confg'\n(Did you mean --config?)"],
+    [
+      'start gateway.yaml',
+      "too many arguments for 'start'. Expected 0 arguments but got 1: gateway.yaml.",
+    ],
+    ['start --config a.yaml --config b.yaml', "'b.yaml' is invalid. It is given twice; keep one."],
+    ['demo --listen x', "unknown option '--listen'"],
+    ['check', 'option --config <file> is missing'],
+    ['catalogue --db x.db', 'option --listen <host:port> is missing'],
+    ['catalogue --listen 127.0.0.1:0', 'option --db <file> is missing'],
+    ['catalogue --listen 3000 --db x.db', 'Write HOST:PORT such as 127.0.0.1:3000.'],
+    ['keys new --plan pro', 'option --client <id> is missing'],
+    ['keys new --client acme', 'option --plan <plan> is missing'],
+    ['keys new --client acme --plan pro --days 3', "unknown option '--days'"],
+    ['worker', 'worker is no command of its own'],
+  ])('refuses "tollgate %s" with exit code 2, and the fault in plain text', async (line, fault) => {
+    const { code, stdout, stderr } = await run(...line.split(' '))
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
-    expect(stderr.split('\n', 1)[0]).toContain(`tollgate: ${fault}`)
-    expect(stderr).toContain('Usage: tollgate COMMAND')
+    expect(stderr).toMatch(/^tollgate: /)
+    expect(stderr).toContain(fault)
+    if (line !== 'worker') expect(stderr).toContain('Add --help to see what is taken.\n')
   })
 
   it.each([
@@ -76,16 +125,17 @@ describe.concurrent('the command line', () => {
 describe.concurrent('a configuration that is refused', () => {
   const bad = temporaryFile('bad.yaml', 'unmatched: perhaps\nserver:\n  workers: many\nfoo: 1\n')
 
-  it('keeps start and demo from starting: exit code 2, every problem on stderr', async () => {
+  it('keeps start and demo from starting: exit code 2, every problem in one log line', async () => {
     for (const command of ['start', 'demo']) {
       const { code, stdout, stderr } = await run(command, '--config', bad)
       expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
-      const lines = stderr.trim().split('\n')
-      expect(lines).toHaveLength(3)
-      expect(lines[0]).toMatch(`${bad}:1:12 unmatched: `)
-      expect(lines[1]).toMatch(`${bad}:3:12 server.workers: `)
-      expect(lines[2]).toMatch(`${bad}:4:1 foo: `)
-      for (const line of lines) expect(line).toContain('; ')
+      expect(linesOf(stderr)).toMatchObject([{ level: 'error', event: 'configRefused' }])
+      const problems = linesOf(stderr)[0]?.['problems'] as string[]
+      expect(problems).toHaveLength(3)
+      expect(problems[0]).toContain(`${bad}:1:12 unmatched: `)
+      expect(problems[1]).toContain(`${bad}:3:12 server.workers: `)
+      expect(problems[2]).toContain(`${bad}:4:1 foo: `)
+      for (const problem of problems) expect(problem).toContain('; ')
     }
   })
 
@@ -97,9 +147,12 @@ describe.concurrent('a configuration that is refused', () => {
 
   it('is also a file that cannot be read', async () => {
     const missing = `${temporaryFolder()}/none.yaml`
-    const told = `${missing}:1:1 (file): cannot be read (ENOENT); check its name and permissions\n`
-    expect(await run('start', '--config', missing)).toEqual({ code: 2, stdout: '', stderr: told })
-    expect(await run('check', '--config', missing)).toEqual({ code: 2, stdout: told, stderr: '' })
+    const problem = `${missing}:1:1 (file): cannot be read (ENOENT); check its name and permissions`
+    const started = await run('start', '--config', missing)
+    expect(started.code).toBe(2)
+    expect(linesOf(started.stderr)).toMatchObject([{ problems: [problem] }])
+    const checked = await run('check', '--config', missing)
+    expect(checked).toEqual({ code: 2, stdout: `${problem}\n`, stderr: '' })
     const folder = temporaryFolder()
     const { code, stderr } = await run('start', '--config', folder)
     expect(code).toBe(2)
@@ -161,9 +214,19 @@ describe.concurrent('an address that cannot be had', () => {
     const file = configFile(nowhere, { server: `server: { listen: "127.0.0.1:${port}" }` })
     const { code, stderr } = await run('start', '--config', file)
     expect(code).toBe(1)
-    expect(stderr).toContain(
-      `tollgate: the public listener cannot listen on 127.0.0.1:${port}: the address is in use; stop what uses it, or change server.listen in the config (EADDRINUSE)\n`,
-    )
+    expect(linesOf(stderr).at(-1)).toMatchObject({
+      level: 'fatal',
+      event: 'startFailed',
+      message: `the public listener cannot listen on 127.0.0.1:${port}: the address is in use; stop what uses it, or change server.listen in the config (EADDRINUSE)`,
+    })
+  })
+
+  it('is told by a log that is to be silent, too', async () => {
+    const port = await takenPort()
+    const server = `server: { listen: "127.0.0.1:${port}" }\nlog: { level: silent }`
+    const { code, stderr } = await run('start', '--config', configFile(nowhere, { server }))
+    expect(code).toBe(1)
+    expect(linesOf(stderr)).toMatchObject([{ event: 'startFailed' }])
   })
 
   it('of the admin listener: likewise, and the process ends though it keeps trying to reach Redis', async () => {
@@ -208,7 +271,7 @@ describe.concurrent('tollgate start', () => {
       /^tollgate listening on http:\/\/127\.0\.0\.1:\d+\/v1\nadmin listening on http:\/\/127\.0\.0\.1:\d+\n$/,
     )
     expect(gateway.stdout()).not.toContain(':0')
-    expect(gateway.stderr()).not.toMatch(/(?<!config)Warning/)
+    expect(linesOf(gateway.stderr()).map((line) => line['event'])).not.toContain('warning')
   })
 
   it('starts although no backend can be reached, and says so in its answers', async () => {

@@ -58,6 +58,13 @@ export async function rawBackend(
 /** Runs `tollgate ARGS` to its end. */
 export const run = (...args: string[]) => tollgate(args).finished
 
+/** The log as it stands on stderr; throws if a line is none of it. */
+export const linesOf = (stderr: string): Record<string, unknown>[] =>
+  stderr
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line) as Record<string, unknown>)
+
 /** Starts a gateway with the configuration file and waits until both listeners are up and a store, if any, is in use. */
 export async function gatewayProcess(
   file: string,

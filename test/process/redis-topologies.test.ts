@@ -21,6 +21,7 @@ import {
   type Answer,
   type GatewayProcess,
   type TestClient,
+  linesOf,
 } from './gateways.ts'
 import { expectDecidedInTime, expectRecovery, startLoad, tellsQuota } from './store-load.ts'
 
@@ -236,8 +237,13 @@ describe('behind TLS, with a certificate and a user of its own', () => {
     const started = tollgate(['start', '--config', file('/nowhere/ca.pem')], { env })
     const { code, stderr } = await started.finished
     expect(code).toBe(2)
-    expect(stderr).toMatch(
-      /^\S+:\d+:\d+ store\.redis\.tls\.ca: "\/nowhere\/ca\.pem" cannot be read \(ENOENT\); check its name and permissions\n$/,
-    )
+    expect(linesOf(stderr).at(-1)).toMatchObject({
+      event: 'configRefused',
+      problems: [
+        expect.stringMatching(
+          /^\S+:\d+:\d+ store\.redis\.tls\.ca: "\/nowhere\/ca\.pem" cannot be read \(ENOENT\); check its name and permissions$/,
+        ),
+      ],
+    })
   }, 60_000)
 })

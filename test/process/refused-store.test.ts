@@ -19,6 +19,7 @@ import {
   gatewayProcess,
   rawBackend,
   tollgate,
+  linesOf,
 } from './gateways.ts'
 
 let redis: RedisServer
@@ -59,15 +60,14 @@ async function refusalOf(store: string, workers = 1): Promise<string> {
   // The rest is for a machine that is busy with other tests.
   expect(performance.now() - startedMs).toBeLessThan(5_000 + 20_000)
   expect(stderr).not.toContain('hidden')
-  return stderr.split('\n').find((line) => line.startsWith('tollgate: ')) ?? ''
+  return String(linesOf(stderr).find((line) => line['event'] === 'startFailed')?.['message'])
 }
 
 describe('a start ends with server, fault and remedy', () => {
   const at = (user: string, path = ''): string => `redis://${user}@127.0.0.1:${redis.port}${path}`
   const overTls = (port: number, ca: string, { cert, key } = certificates.client): string =>
     `{ url: "rediss://127.0.0.1:${port}", tls: { ca: ${ca}, cert: ${cert}, key: ${key} } }`
-  const said = (port: number, fault: string): string =>
-    `tollgate: store.redis: 127.0.0.1:${port}: ${fault}`
+  const said = (port: number, fault: string): string => `store.redis: 127.0.0.1:${port}: ${fault}`
 
   it.each([
     [
@@ -127,7 +127,7 @@ describe('a start ends with server, fault and remedy', () => {
     closing.push(() => group.stop())
     const sentinels = group.addresses.join(', ')
     expect(await refusalOf(`{ sentinels: [${sentinels}], name: unheard }`)).toContain(
-      `tollgate: store.redis: master unheard of the sentinels ${sentinels}: NO_MASTER: no master of this name is known; `,
+      `store.redis: master unheard of the sentinels ${sentinels}: NO_MASTER: no master of this name is known; `,
     )
     group.master.cli('ACL', 'SETUSER', 'default', 'resetpass', '>other')
     const login = 'username: default, password: hidden'
@@ -141,7 +141,7 @@ describe('a start ends with server, fault and remedy', () => {
     closing.push(() => cluster.stop())
     const login = 'username: gate, password: hidden'
     expect(await refusalOf(`{ cluster: [${cluster.nodes.join(', ')}], ${login} }`)).toMatch(
-      /^tollgate: store\.redis: .*127\.0\.0\.1:\d+.*: WRONGPASS: /,
+      /^store\.redis: .*127\.0\.0\.1:\d+.*: WRONGPASS: /,
     )
     const options = {
       'cluster-enabled': 'yes',

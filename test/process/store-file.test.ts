@@ -18,6 +18,7 @@ import {
   times,
   tollgate,
   type GatewayProcess,
+  linesOf,
 } from './gateways.ts'
 
 const exec = promisify(execFile)
@@ -121,9 +122,12 @@ describe.concurrent('a store.file', () => {
     const first = await gatewayProcess(file)
     const second = await tollgate(['start', '--config', file]).finished
     expect(second.code).toBe(1)
-    expect(second.stderr).toBe(
-      `tollgate: store.file ${path} is in use by another gateway; give each its own store.file, or share one Redis with store.redis\n`,
-    )
+    expect(linesOf(second.stderr)).toMatchObject([
+      {
+        event: 'startFailed',
+        message: `store.file ${path} is in use by another gateway; give each its own store.file, or share one Redis with store.redis`,
+      },
+    ])
     await admit(first, 3)
     first.signal('SIGKILL')
     await first.finished
@@ -153,9 +157,11 @@ describe.concurrent('a store.file', () => {
       const { code, stderr } = await tollgate(['start', '--config', file], {
         env: { CONFIG: file },
       }).finished
-      expect([code, stderr]).toEqual([
-        1,
-        `tollgate: store.file ${file} is not an SQLite database; name another file, or move it away to begin with an empty one\n`,
+      expect(code).toBe(1)
+      expect(linesOf(stderr)).toMatchObject([
+        {
+          message: `store.file ${file} is not an SQLite database; name another file, or move it away to begin with an empty one`,
+        },
       ])
       expect(readFileSync(file)).toEqual(text)
     },
@@ -165,10 +171,10 @@ describe.concurrent('a store.file', () => {
     const path = '/proc/tollgate/store.db'
     const started = tollgate(['start', '--config', config('http://127.0.0.1:1', path)])
     const { code, stderr } = await started.finished
-    expect([code, stderr]).toEqual([
-      1,
-      expect.stringContaining(`tollgate: store.file ${path} cannot be opened; it must be a file`),
-    ])
+    expect(code).toBe(1)
+    expect(linesOf(stderr)[0]?.['message']).toContain(
+      `store.file ${path} cannot be opened; it must be a file`,
+    )
   })
 
   it('that can no longer be written is told once; counting goes on, and is kept when it can', async () => {

@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto'
 import { parseConfigText } from '../../src/config/load.ts'
 import { createGateway } from '../../src/gateway/gateway.ts'
+import { createLog } from '../../src/observability/log.ts'
 
 /** Plain keys of the clients in baseConfig. */
 export const keys = {
@@ -67,7 +68,7 @@ export async function startTestGateway(options: GatewayOptions): Promise<TestGat
   let logged = ''
   const gateway = createGateway(config, {
     version: '0.0.0-test',
-    logTo: { write: (line) => (logged += line) },
+    log: createLog({ ...config.log, destination: { write: (line) => (logged += line) } }),
   })
   const { listen, admin } = await gateway.listen()
   const origin = `http://127.0.0.1:${listen.port}`
@@ -91,7 +92,7 @@ export async function startTestGateway(options: GatewayOptions): Promise<TestGat
       if (key !== undefined) headers.set('authorization', `Bearer ${key}`)
       return fetch(`${origin}${path}`, { ...init, headers })
     },
-    stop: () => (stopped ??= gateway.drain('test')),
+    stop: () => (stopped ??= gateway.drain()),
   }
 }
 

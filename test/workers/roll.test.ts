@@ -14,6 +14,7 @@ import {
   run,
   times,
   type GatewayProcess,
+  linesOf,
 } from '../process/gateways.ts'
 import {
   ask,
@@ -196,9 +197,10 @@ describe('a start with workers', () => {
       })
       const { code, stdout, stderr } = await run('start', '--config', file)
       expect([code, stdout]).toEqual([1, ''])
-      expect(stderr).toBe(
-        `tollgate: the public listener cannot listen on 127.0.0.1:${inUse}: the address is in use; stop what uses it, or change server.listen in the config (EADDRINUSE)\n`,
-      )
+      expect(linesOf(stderr).at(-1)).toMatchObject({
+        event: 'startFailed',
+        message: `the public listener cannot listen on 127.0.0.1:${inUse}: the address is in use; stop what uses it, or change server.listen in the config (EADDRINUSE)`,
+      })
     }
     await new Promise((resolve) => taken.close(resolve))
   })
@@ -213,9 +215,9 @@ describe('a start with workers', () => {
       configFile('http://127.0.0.1:1', blocks),
     )
     expect([code, stdout]).toEqual([1, ''])
-    const complaints = stderr.split('\n').filter((line) => line.startsWith('tollgate: '))
-    expect(complaints).toHaveLength(1)
-    expect(complaints[0]).toContain(`jwt.jwksFile ${file}`)
+    const failed = linesOf(stderr).filter((line) => line['event'] === 'startFailed')
+    expect(failed).toHaveLength(1)
+    expect(failed[0]?.['message']).toContain(`jwt.jwksFile ${file}`)
     expect(stderr).not.toContain('workerRestarting')
   })
 

@@ -26,7 +26,10 @@ async function watched(upstream: string): Promise<GatewayProcess> {
     'main.mjs',
     `import { loadConfig } from '${sources}/config/load.ts'
     import { createSupervisor } from '${sources}/workers/supervisor.ts'
-    const supervisor = createSupervisor(loadConfig('${file}', process.env), {
+    import { createLog } from '${sources}/observability/log.ts'
+    const config = loadConfig('${file}', process.env)
+    const supervisor = createSupervisor(config, {
+      log: createLog(config.log),
       version: '1',
       entry: '${sources}/main.ts',
       watchdog: { everyMs: 200, silentBeats: 5 },

@@ -1,0 +1,89 @@
+/** The life of a command that runs until it is told to stop: its start, its signals, its end, and the log of all that. */
+import { ConfigError } from '../config/problems.ts'
+import { createLog, type Log } from '../observability/log.ts'
+import { FAILED, OK, REFUSED, type Edge } from './edge.ts'
+
+export interface Running {
+  /** Drains and closes everything; resolves when nothing is left to wait for. */
+  stop(): Promise<void>
+  /** Replaces its processes one after the other, losing no request; undefined where there is only one. */
+  roll?(): Promise<void>
+  /** Ends the processes it has started, as this one is about to end without waiting. */
+  abandon?(): void
+}
+
+/** Rejects with ConfigError if the config is refused, else with what kept it from starting. useLog: from here on by the config. */
+export type Start = (useLog: (log: Log) => void) => Promise<Running>
+
+/** npm passes on the SIGINT that the terminal has sent to this process already. */
+const SAME_KEYPRESS_MS = 500
+
+export class Service {
+  readonly #edge: Edge
+  readonly #hangUpEnds: boolean
+  /** Replaced once by the start, when it has read the config. */
+  #log: Log = createLog({ level: 'info', access: false })
+  /** Set once the start has succeeded. */
+  #running: Running | undefined
+  /** When the first signal came that ends this; set by #end. */
+  #endingSinceMs: number | undefined
+  readonly #ending = Promise.withResolvers<void>()
+
+  /** hangUpEnds: whether it ends with its terminal. */
+  constructor(edge: Edge, { hangUpEnds }: { hangUpEnds: boolean }) {
+    this.#edge = edge
+    this.#hangUpEnds = hangUpEnds
+  }
+
+  /** Resolves to the exit code. A signal may come during the start already. */
+  async run(start: Start): Promise<number> {
+    this.#edge.attend({
+      signal: (name) => this.#hear(name),
+      warning: (warning) => this.#log.warning(warning),
+      crash: (error) => {
+        this.#log.crash(error)
+        this.#edge.exit(FAILED)
+      },
+    })
+    if (this.#endingSinceMs !== undefined) return OK
+    try {
+      this.#running = await start((log) => (this.#log = log))
+    } catch (error) {
+      return this.#refuse(error)
+    }
+    await this.#ending.promise
+    await this.#running.stop()
+    return OK
+  }
+
+  #refuse(error: unknown): number {
+    // A key press goes to all processes at once, to workers too that cannot hear it yet: a start it ends has not failed.
+    if (this.#endingSinceMs !== undefined) return OK
+    if (error instanceof ConfigError) {
+      this.#log.configRefused({ problems: error.format() })
+      return REFUSED
+    }
+    this.#log.startFailed(error as Error)
+    return FAILED
+  }
+
+  #hear(signal: NodeJS.Signals | 'orphaned'): void {
+    const ignore = (message: string): void => this.#log.signalIgnored({ signal, message })
+    if (signal === 'SIGUSR1') ignore('no debugger is opened here')
+    else if (signal === 'SIGHUP' && !this.#hangUpEnds)
+      ignore('a changed config is taken at the next start')
+    else if (signal !== 'SIGUSR2') this.#end(signal)
+    else if (this.#running?.roll !== undefined) void this.#running.roll()
+    else ignore('there are no workers to roll (server.workers: 1)')
+  }
+
+  #end(signal: NodeJS.Signals | 'orphaned'): void {
+    const nowMs = performance.now()
+    this.#endingSinceMs ??= nowMs
+    this.#ending.resolve()
+    // A second signal says that waiting is not wanted; that npm has gone says nothing new.
+    if (signal === 'orphaned' || nowMs - this.#endingSinceMs <= SAME_KEYPRESS_MS) return
+    this.#running?.abandon?.()
+    this.#edge.exit(FAILED)
+  }
+}

@@ -1,0 +1,26 @@
+/** `tollgate worker`: a process of a supervisor, which alone starts it. */
+import { createLog } from '../observability/log.ts'
+import { createWorker, type Worker } from '../workers/worker.ts'
+import { FAILED, REFUSED, type Edge } from './edge.ts'
+
+export async function workerCommand(edge: Edge): Promise<number> {
+  if (edge.supervisor === undefined) {
+    edge.complain(
+      'tollgate: worker is no command of its own: start starts workers (server.workers)',
+    )
+    return REFUSED
+  }
+  const log = createLog({ level: 'info', access: false })
+  const worker: Worker = createWorker(edge.supervisor)
+  edge.attend({
+    // The supervisor decides what they mean: a key press, or a service manager, sends them to all processes at once.
+    signal: () => undefined,
+    warning: (warning) => log.warning(warning),
+    crash: (error) => {
+      worker.crash(error)
+      edge.exit(FAILED)
+    },
+  })
+  // All that it had to say has gone out: whatever handle is left must not hold up a roll or a stop.
+  return edge.exit(await worker.finished)
+}

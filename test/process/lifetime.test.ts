@@ -1,0 +1,213 @@
+/** From the first moment of a process to its last: signals early in a start, npm and a terminal as parents, and no debugger. */
+import { spawn } from 'node:child_process'
+import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
+import { connect } from 'node:net'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, describe, expect, it } from 'vitest'
+import { keys } from '../support/gateway.ts'
+import { temporaryFile, temporaryFolder } from '../support/processes.ts'
+import { freePort } from '../support/redis-server.ts'
+import {
+  configFile,
+  endAll,
+  eventually,
+  gatewayProcess,
+  linesOf,
+  rawBackend,
+  tollgate,
+} from './gateways.ts'
+
+const root = join(import.meta.dirname, '..', '..')
+const main = join(root, 'src', 'main.ts')
+const children: ReturnType<typeof spawn>[] = []
+afterAll(async () => {
+  for (const child of children) child.kill('SIGKILL')
+  await endAll()
+})
+
+const SIGUSR2 = 12
+/** Whether the program's own handlers stand: Node.js has none for SIGUSR2. False of a process that is gone, too. */
+function hearsSignals(pid: number): boolean {
+  try {
+    const mask = /^SigCgt:\s*([0-9a-f]+)$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]
+    return (BigInt(`0x${mask}`) & (1n << BigInt(SIGUSR2 - 1))) !== 0n
+  } catch {
+    return false
+  }
+}
+
+/** Ports on which a process listens. */
+function listensOn(pid: number): number[] {
+  const own = new Set(
+    readdirSync(`/proc/${pid}/fd`).map((fd) => {
+      try {
+        return /^socket:\[(\d+)\]$/.exec(readlinkSync(`/proc/${pid}/fd/${fd}`))?.[1]
+      } catch {
+        return undefined
+      }
+    }),
+  )
+  return readFileSync(`/proc/${pid}/net/tcp`, 'utf8')
+    .split('\n')
+    .map((line) => line.trim().split(/\s+/))
+    .filter(([, , , state, , , , , , inode]) => state === '0A' && own.has(inode))
+    .map(([, local = '']) => Number.parseInt(local.slice(local.indexOf(':') + 1), 16))
+    .sort((a, b) => a - b)
+}
+
+function isTaken(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1')
+    socket.once('connect', () => (socket.destroy(), resolve(true)))
+    socket.once('error', () => resolve(false))
+  })
+}
+
+/** A configuration for the demo, and its three ports. */
+async function demoPorts(): Promise<{ args: string[]; ports: number[] }> {
+  const ports = await Promise.all([freePort(), freePort(), freePort()])
+  const file = configFile(`http://127.0.0.1:${ports[2]}`, {
+    server: `server: { listen: "127.0.0.1:${ports[0]}" }`,
+    admin: `admin: { listen: "127.0.0.1:${ports[1]}" }`,
+  })
+  return { args: ['--config', file, '--db', join(temporaryFolder(), 'pets.db')], ports }
+}
+
+const allTaken = (ports: number[]) => async (): Promise<boolean> =>
+  (await Promise.all(ports.map(isTaken))).every((taken) => taken)
+const allFree = (ports: number[]) => async (): Promise<boolean> =>
+  (await Promise.all(ports.map(isTaken))).every((taken) => !taken)
+
+/** A program in a session of its own, as from another shell; resolves with the text of both outputs at its end. */
+function start(command: string, args: readonly string[]) {
+  const child = spawn(command, args, {
+    cwd: root,
+    detached: true,
+    env: { PATH: process.env['PATH'] ?? '', HOME: temporaryFolder(), TERM: 'xterm-256color' },
+    stdio: ['pipe', 'pipe', 'pipe'],
+  })
+  children.push(child)
+  let text = ''
+  child.stdout.setEncoding('utf8').on('data', (chunk: string) => (text += chunk))
+  child.stderr.setEncoding('utf8').on('data', (chunk: string) => (text += chunk))
+  const ended = new Promise<number | null>((resolve) => child.once('exit', resolve))
+  return { child, text: () => text, ended }
+}
+
+/** tollgate on a terminal of its own. */
+const onTerminal = (...args: string[]) =>
+  start('script', ['-qfec', [process.execPath, main, ...args].join(' '), '/dev/null'])
+
+describe('SIGTERM early in a start', () => {
+  const file = configFile('http://127.0.0.1:1')
+
+  it.each(['start', 'demo', 'catalogue'])(
+    'ends %s with 0 as soon as the first line of the program has run',
+    async (command) => {
+      const { args } = await demoPorts()
+      const own = { start: ['--config', file], demo: args, catalogue: ['--listen', '127.0.0.1:0'] }
+      const more = own[command as keyof typeof own]
+      const db = command === 'catalogue' ? ['--db', 'pets.db'] : []
+      const started = tollgate([command, ...more, ...db])
+      while (!hearsSignals(started.pid) && started.child.exitCode === null) await sleep(1)
+      started.signal('SIGTERM')
+      expect(await started.finished).toMatchObject({ code: 0 })
+    },
+  )
+
+  // Before that, while Node.js itself starts, a signal means what the system makes of it.
+  it.each([0, 20, 50, 100, 200, 400])(
+    'ends it with 0 after %d ms, if it could hear',
+    async (ms) => {
+      const started = tollgate(['start', '--config', file])
+      await sleep(ms)
+      const couldHear = hearsSignals(started.pid)
+      started.signal('SIGTERM')
+      const { code } = await started.finished
+      if (couldHear) expect(code).toBe(0)
+      else expect([0, null]).toContain(code)
+      expect(started.child.signalCode).toBe(code === 0 ? null : 'SIGTERM')
+    },
+  )
+})
+
+describe('SIGUSR1', () => {
+  it('opens no debugger: not in a gateway, nor in a supervisor and its workers', async () => {
+    const backend = await rawBackend()
+    // A debugger that opened would take any port, and not fail for want of its own.
+    const env = { NODE_OPTIONS: '--inspect-port=0' }
+    const workers = { server: 'server: { listen: "127.0.0.1:0", workers: 2 }' }
+    for (const blocks of [{}, workers]) {
+      const gateway = await gatewayProcess(configFile(backend.url, blocks), { env })
+      const pids = [
+        gateway.pid,
+        ...gateway.logged('workerStarted').map((line) => Number(line['pid'])),
+      ]
+      expect(pids).toHaveLength('server' in blocks ? 3 : 1)
+      const before = pids.map(listensOn)
+      for (const pid of pids) process.kill(pid, 'SIGUSR1')
+      await eventually('the word', () => gateway.logged('signalIgnored').length === 1)
+      await sleep(500)
+      expect(pids.map(listensOn)).toEqual(before)
+      expect((await gateway.call(keys.pro)).status).toBe(200)
+      expect(gateway.stderr()).not.toMatch(/debugger (?!is opened)/i)
+      linesOf(gateway.stderr())
+    }
+  }, 90_000)
+})
+
+describe('npm start', () => {
+  it.each(['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGKILL'] as const)(
+    'leaves nothing behind when npm gets %s',
+    async (signal) => {
+      const { args, ports } = await demoPorts()
+      const npm = start('npm', ['start', '--', ...args])
+      await eventually('three listeners', allTaken(ports), 60_000)
+      npm.child.kill(signal)
+      await npm.ended
+      await eventually('free ports', allFree(ports), 30_000)
+      await eventually('the last line', () => npm.text().includes('"event":"drained"'))
+    },
+    120_000,
+  )
+})
+
+describe('a terminal', () => {
+  it('ends the demo when it is closed, and leaves no port behind', async () => {
+    const { args, ports } = await demoPorts()
+    const terminal = onTerminal('demo', ...args)
+    await eventually('three listeners', allTaken(ports), 60_000)
+    terminal.child.kill('SIGKILL')
+    await eventually('free ports', allFree(ports), 30_000)
+  }, 120_000)
+
+  it('shows the log as readable lines with colour, those of workers too', async () => {
+    const backend = await rawBackend()
+    const workers = { server: 'server: { listen: "127.0.0.1:0", workers: 2 }' }
+    const terminal = onTerminal('start', '--config', configFile(backend.url, workers))
+    const address = /^tollgate listening on (\S+)\r$/m
+    await eventually('the listener', () => address.test(terminal.text()), 60_000)
+    const url = `${address.exec(terminal.text())?.[1]}/pets`
+    await fetch(url, { headers: { authorization: `Bearer ${keys.pro}` } })
+    await eventually('the access line', () => terminal.text().includes('path=/v1/pets'))
+    // eslint-disable-next-line no-control-regex
+    const plain = terminal.text().replace(/\u001b\[\d+m/g, '')
+    expect(terminal.text()).not.toBe(plain)
+    expect(plain).toMatch(/^\[[\d:.]+\] INFO \(\d+\): listening listener=public host=127.0.0.1/m)
+    expect(plain).toMatch(/^\[[\d:.]+\] INFO: access worker=[12] id=\S+ client=pro-client /m)
+    expect(plain).not.toContain('{')
+    terminal.child.kill('SIGTERM')
+    await terminal.ended
+  }, 90_000)
+
+  it('shows why a configuration is refused, a problem a line', async () => {
+    const bad = temporaryFile('bad.yaml', 'unmatched: perhaps\nfoo: 1\n')
+    const terminal = onTerminal('start', '--config', bad)
+    expect(await terminal.ended).toBe(2)
+    const told = terminal.text()
+    expect(told).toContain('configRefused')
+    expect(told).toContain(`\r\n    ${bad}:1:12 unmatched: `)
+    expect(told).not.toContain('{')
+  })
+})
