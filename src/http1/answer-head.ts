@@ -39,7 +39,7 @@ for (let code = 0; code < 256; code++) {
  */
 export function readAnswerHead(text: string, isHead: boolean): AnswerHead | string {
   const status = readStatus(text)
-  if (status < 0) return 'no HTTP/1.1 status line'
+  if (status === undefined) return 'no HTTP/1.1 status line'
   let at = text.indexOf('\r\n') + 2
   for (let reason = 13; reason < at - 2; reason++) {
     if (((kinds[text.charCodeAt(reason)] ?? 0) & VALUE) === 0)
@@ -73,19 +73,19 @@ export function readAnswerHead(text: string, isHead: boolean): AnswerHead | stri
   return framed(status, headers, fields, { isHead, isOld })
 }
 
-/** -1: not a status line; `HTTP/1.1 200` with nothing behind it is one to most readers. */
-function readStatus(text: string): number {
-  if (!text.startsWith('HTTP/1.')) return -1
+/** undefined: not a status line; `HTTP/1.1 200` with nothing behind it is one to most readers. */
+function readStatus(text: string): number | undefined {
+  if (!text.startsWith('HTTP/1.')) return undefined
   const version = text.charCodeAt(7) - DIGIT_0
-  if ((version !== 0 && version !== 1) || text.charCodeAt(8) !== SPACE) return -1
+  if ((version !== 0 && version !== 1) || text.charCodeAt(8) !== SPACE) return undefined
   let status = 0
   for (let at = 9; at < 12; at++) {
     const digit = text.charCodeAt(at) - DIGIT_0
-    if (!(digit >= 0 && digit <= 9)) return -1
+    if (!(digit >= 0 && digit <= 9)) return undefined
     status = status * 10 + digit
   }
   const next = text.charCodeAt(12)
-  if (next !== SPACE && !(next === CR && text.charCodeAt(13) === LF)) return -1
+  if (next !== SPACE && !(next === CR && text.charCodeAt(13) === LF)) return undefined
   return status
 }
 
@@ -96,7 +96,7 @@ const blanksBehind = 'white space behind the value of a framing field'
 
 /** What the fields of a head say of its body and its connection. */
 class FramingFields {
-  length = -1
+  length: number | undefined = undefined
   chunked = false
   closes = false
   keepsAlive = false
@@ -121,7 +121,7 @@ class FramingFields {
 
   #noteLength(value: string): string | undefined {
     // 15 digits are below what a number counts exactly.
-    if (this.length >= 0 || !/^[0-9]{1,15}$/.test(value))
+    if (this.length !== undefined || !/^[0-9]{1,15}$/.test(value))
       return 'not exactly one Content-Length of digits'
     this.length = Number(value)
     return undefined
@@ -155,26 +155,30 @@ function framed(
   { isHead, isOld }: { isHead: boolean; isOld: boolean },
 ): AnswerHead | string {
   const { length, chunked, closes, keepsAlive, keepAliveSeconds } = fields
-  if (chunked && length >= 0) return 'both Content-Length and Transfer-Encoding'
+  if (chunked && length !== undefined) return 'both Content-Length and Transfer-Encoding'
   // RFC 9112 section 6.1: the framing of such a message is faulty.
   if (chunked && isOld) return 'Transfer-Encoding in HTTP/1.0'
   const isInterim = status >= 100 && status < 200
-  if (isInterim && (chunked || length >= 0)) return 'an interim answer with a body'
+  if (isInterim && (chunked || length !== undefined)) return 'an interim answer with a body'
   let persists = isOld ? keepsAlive && !closes : !closes
   let framing: AnswerFraming = 'close'
+  let bodyBytes = 0
   if (isHead || isInterim || status === 204 || status === 304) {
     framing = 'none'
     // The backend may send the body that it speaks of all the same: it would be read as the next answer.
-    if (isHead || chunked || length > 0) persists = false
+    if (isHead || chunked || (length ?? 0) > 0) persists = false
   } else if (chunked) framing = 'chunked'
   else if (length === 0) framing = 'none'
-  else if (length > 0) framing = 'length'
-  else persists = false
+  else if (length === undefined) persists = false
+  else {
+    framing = 'length'
+    bodyBytes = length
+  }
   return {
     status,
     headers,
     framing,
-    bodyBytes: framing === 'length' ? length : 0,
+    bodyBytes,
     persists,
     keepAliveSeconds,
   }

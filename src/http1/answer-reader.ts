@@ -26,6 +26,7 @@ const STOPPED = 8
 const LF = 0x0a
 const CR = 0x0d
 const none = Buffer.alloc(0)
+const emptyLine = '\r\n\r\n'
 
 export class AnswerReader {
   readonly #listener: AnswerListener
@@ -74,8 +75,8 @@ export class AnswerReader {
     }
     let at = 0
     while (at < length) {
-      const next = this.#paused ? -1 : this.#step(bytes, at, length)
-      if (next < 0) {
+      const next = this.#paused ? undefined : this.#step(bytes, at, length)
+      if (next === undefined) {
         if (this.#state !== STOPPED) this.#pending = copyOf(bytes, at, length)
         return
       }
@@ -86,14 +87,13 @@ export class AnswerReader {
   /** The connection has ended in order. */
   end(): void {
     if (this.#state === STOPPED || this.#state === IDLE) return
-    if (this.#state !== BODY_TO_CLOSE)
-      return void this.#broken('the connection ended before the answer')
+    if (this.#state !== BODY_TO_CLOSE) return this.#broken('the connection ended before the answer')
     this.#state = IDLE
     this.#listener.onAnswerEnd(false)
   }
 
-  /** Answers where to go on; -1 when more bytes are needed, or none are wanted. */
-  #step(bytes: Buffer, at: number, length: number): number {
+  /** Answers where to go on; undefined when more bytes are needed, or none are wanted. */
+  #step(bytes: Buffer, at: number, length: number): number | undefined {
     switch (this.#state) {
       case HEAD:
         return this.#readHead(bytes, at, length)
@@ -102,7 +102,7 @@ export class AnswerReader {
         return this.#readCounted(bytes, at, length)
       case BODY_TO_CLOSE:
         this.#listener.onBody(copyOf(bytes, at, length))
-        return this.#stopped ? -1 : length
+        return this.#stopped ? undefined : length
       case CHUNK_LINE:
         return this.#readChunkLine(bytes, at, length)
       case CHUNK_END:
@@ -110,18 +110,16 @@ export class AnswerReader {
       case TRAILERS:
         return this.#readTrailers(bytes, at, length)
       default:
-        return -1
+        return undefined
     }
   }
 
-  #readHead(bytes: Buffer, at: number, length: number): number {
-    const found = bytes.indexOf('\r\n\r\n', at, 'latin1')
-    const end = found < 0 || found + 4 > length ? -1 : found + 4
-    if ((end < 0 ? length : end) - at > this.#maxHeadBytes)
-      return this.#broken('a head that is too long')
-    if (end < 0) {
+  #readHead(bytes: Buffer, at: number, length: number): number | undefined {
+    const end = within(bytes.indexOf(emptyLine, at, 'latin1'), 4, length)
+    if ((end ?? length) - at > this.#maxHeadBytes) return this.#broken('a head that is too long')
+    if (end === undefined) {
       const text = bytes.toString('latin1', at, length)
-      return mayBecomeHead(text) ? -1 : this.#broken('not HTTP/1.1')
+      return mayBecomeHead(text) ? undefined : this.#broken('not HTTP/1.1')
     }
     const head = readAnswerHead(bytes.toString('latin1', at, end), this.#isHead)
     if (typeof head === 'string') return this.#broken(head)
@@ -129,60 +127,55 @@ export class AnswerReader {
     return this.#begin(head, end, length)
   }
 
-  #begin(head: AnswerHead, at: number, length: number): number {
+  #begin(head: AnswerHead, at: number, length: number): number | undefined {
     const { framing, bodyBytes } = head
     if (framing === 'length') this.#state = BODY_BY_LENGTH
     else if (framing === 'chunked') this.#state = CHUNK_LINE
     else if (framing === 'close') this.#state = BODY_TO_CLOSE
     this.#missingBytes = bodyBytes
     this.#listener.onHead(head)
-    if (this.#stopped) return -1
+    if (this.#stopped) return undefined
     return framing === 'none' ? this.#finish(at, length) : at
   }
 
-  #readCounted(bytes: Buffer, at: number, length: number): number {
+  #readCounted(bytes: Buffer, at: number, length: number): number | undefined {
     const end = Math.min(length, at + this.#missingBytes)
     this.#missingBytes -= end - at
     this.#listener.onBody(copyOf(bytes, at, end))
-    if (this.#stopped) return -1
+    if (this.#stopped) return undefined
     if (this.#missingBytes > 0) return end
     if (this.#state === BODY_BY_LENGTH) return this.#finish(end, length)
     this.#state = CHUNK_END
     return end
   }
 
-  #readChunkLine(bytes: Buffer, at: number, length: number): number {
-    const found = bytes.indexOf(LF, at)
-    const end = found < 0 || found >= length ? -1 : found + 1
-    if ((end < 0 ? length : end) - at > maxChunkLineBytes)
+  #readChunkLine(bytes: Buffer, at: number, length: number): number | undefined {
+    const end = within(bytes.indexOf(LF, at), 1, length)
+    if ((end ?? length) - at > maxChunkLineBytes)
       return this.#broken('a chunk size line that is too long')
-    if (end < 0) return -1
+    if (end === undefined) return undefined
     const size = chunkSize(bytes.toString('latin1', at, end))
-    if (size < 0) return this.#broken('a chunk size that is none')
+    if (size === undefined) return this.#broken('a chunk size that is none')
     this.#missingBytes = size
     this.#state = size === 0 ? TRAILERS : CHUNK
     return end
   }
 
-  #readChunkEnd(bytes: Buffer, at: number, length: number): number {
+  #readChunkEnd(bytes: Buffer, at: number, length: number): number | undefined {
     if (bytes[at] !== CR || (at + 1 < length && bytes[at + 1] !== LF))
       return this.#broken('a chunk longer than its size')
-    if (at + 1 >= length) return -1
+    if (at + 1 >= length) return undefined
     this.#state = CHUNK_LINE
     return at + 2
   }
 
   /** Trailers are not passed on; they are still held against what a field may be. */
-  #readTrailers(bytes: Buffer, at: number, length: number): number {
-    let end = -1
-    if (bytes[at] === CR && at + 1 < length && bytes[at + 1] === LF) end = at + 2
-    else {
-      const found = bytes.indexOf('\r\n\r\n', at, 'latin1')
-      if (found >= 0 && found + 4 <= length) end = found + 4
-    }
-    if ((end < 0 ? length : end) - at > this.#maxHeadBytes)
+  #readTrailers(bytes: Buffer, at: number, length: number): number | undefined {
+    const isEmpty = bytes[at] === CR && at + 1 < length && bytes[at + 1] === LF
+    const end = isEmpty ? at + 2 : within(bytes.indexOf(emptyLine, at, 'latin1'), 4, length)
+    if ((end ?? length) - at > this.#maxHeadBytes)
       return this.#broken('a trailer section that is too long')
-    if (end < 0) return -1
+    if (end === undefined) return undefined
     if (!isTrailerSection(bytes.toString('latin1', at, end)))
       return this.#broken('a trailer section that is none')
     return this.#finish(end, length)
@@ -195,16 +188,20 @@ export class AnswerReader {
     return length
   }
 
-  #broken(cause: string): number {
+  #broken(cause: string): undefined {
     this.stop()
     this.#listener.onBroken(cause)
-    return -1
   }
 
   /** Asked behind a call of the listener, which may have ended it all. */
   get #stopped(): boolean {
     return this.#state === STOPPED
   }
+}
+
+/** Just behind what was found, in Node's words; undefined when it does not lie, whole, before length. */
+function within(found: number, foundBytes: number, length: number): number | undefined {
+  return found < 0 || found + foundBytes > length ? undefined : found + foundBytes
 }
 
 function copyOf(bytes: Buffer, start: number, end: number): Buffer {

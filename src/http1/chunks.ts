@@ -8,10 +8,10 @@ const quoted = '"(?:[\\t \\x21\\x23-\\x5b\\x5d-\\x7e\\x80-\\xff]|\\\\[\\t\\x20-\
 const extensions = `(?:;${tchar}+(?:=(?:${tchar}+|${quoted}))?)*`
 const sizeLine = new RegExp(`^([0-9A-Fa-f]{1,12})${extensions}\\r\\n$`)
 
-/** line: with its line end, as latin1. Answers the chunk's size in bytes; -1 when the line says none. */
-export function chunkSize(line: string): number {
-  const match = sizeLine.exec(line)
-  return match?.[1] === undefined ? -1 : Number.parseInt(match[1], 16)
+/** line: with its line end, as latin1. Answers the chunk's size in bytes; undefined when the line says none. */
+export function chunkSize(line: string): number | undefined {
+  const digits = sizeLine.exec(line)?.[1]
+  return digits === undefined ? undefined : Number.parseInt(digits, 16)
 }
 
 const trailerSection = new RegExp(`^(?:${tchar}+:[\\t\\x20-\\x7e\\x80-\\xff]*\\r\\n)*\\r\\n$`)

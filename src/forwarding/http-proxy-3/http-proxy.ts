@@ -142,8 +142,7 @@ export interface UpgradeEvents {
 }
 
 /** Throws when http-proxy-3 is not as expected. */
-export const checkHttpProxy = (): void =>
-  keepStreamPass(createProxyServer() as unknown as Partial<Passes>)
+export const checkHttpProxy = (): void => void createStreamingProxy()
 
 /**
  * Starts a WebSocket handshake and returns what ends it at once.
