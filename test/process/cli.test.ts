@@ -272,6 +272,10 @@ describe.concurrent('tollgate start', () => {
     )
     expect(gateway.stdout()).not.toContain(':0')
     expect(linesOf(gateway.stderr()).map((line) => line['event'])).not.toContain('warning')
+    const [taken] = gateway.logged('configTaken')
+    expect(taken?.['store']).toBe('embedded (in memory only)')
+    const [warned] = gateway.logged('configWarning')
+    expect(warned?.['problem']).toMatch(/clients\[0\]\.keys\[1\]\.expires: warning: /)
   })
 
   it('starts although no backend can be reached, and says so in its answers', async () => {
