@@ -3,6 +3,7 @@ import type { ReadinessReport } from './server.ts'
 import type { Backend } from '../backends/backend.ts'
 import type { BackendProbe } from '../backends/probe.ts'
 import type { Config } from '../config/config.ts'
+import type { KeySetFault } from '../credentials/jwt-verifier.ts'
 import { nameServers } from '../redis/servers.ts'
 
 export interface StoreHealth {
@@ -19,6 +20,8 @@ export interface ReadinessParts {
   /** Whether the public listener takes requests, and in words. */
   listener(): { readonly ok: boolean; readonly reason: string }
   store(): StoreHealth
+  /** Why the key set of the token issuer could not be fetched; undefined: it could, or is not asked for. */
+  keySetFault(): KeySetFault | undefined
   readonly backends: BackendProbe
 }
 
@@ -30,6 +33,7 @@ export function createReadiness(parts: ReadinessParts): () => Promise<ReadinessR
       { name: 'config', ok: true, reason: `revision ${config.revision}` },
       { name: 'listener', ...parts.listener() },
       storeCheck(config, parts.store()),
+      credentialsCheck(config, parts.keySetFault()),
       backends,
     ]
     return { checks }
@@ -57,4 +61,18 @@ function storeCheck(
   if (available) return { name, ok: true, reason: 'available', server }
   const reason = `away; onOutage is ${store.onOutage}`
   return { name, ok: store.onOutage !== 'closed', reason, server }
+}
+
+/** An issuer that is away must not take callers with API keys down: not ready is only who can judge no credential at all. */
+function credentialsCheck(
+  { jwt, clients }: Config,
+  fault: KeySetFault | undefined,
+): ReadinessReport['checks'][number] {
+  const name = 'credentials'
+  if (jwt === undefined) return { name, ok: true, reason: 'API keys' }
+  if (fault === undefined) return { name, ok: true, reason: 'API keys and tokens' }
+  const warning = `the key set of the token issuer cannot be fetched: ${fault.cause}`
+  if (fault.hasKeys) return { name, ok: true, reason: 'the last key set is used', warning }
+  const ok = clients.some(({ keys }) => keys.length > 0)
+  return { name, ok, reason: `no key set yet${ok ? ', API keys only' : ''}`, warning }
 }

@@ -5,9 +5,9 @@ export interface JwksSource<T> {
   current(): T | undefined
   /**
    * Asks for a newer set because a token names a key that `current` lacks. Resolves when the fetch under way has ended,
-   * well or badly. undefined: no fetch is allowed now, or too many wait for one; refuse the token at once.
+   * well or badly. recent: the last one is not long ago. full: too many wait for one.
    */
-  renew(nowMs: number): Promise<void> | undefined
+  renew(nowMs: number): Promise<void> | 'recent' | 'full'
   /** Resolves when the first fetch has ended, well or badly. */
   ready(): Promise<void>
   close(): void
@@ -19,8 +19,8 @@ export interface JwksOptions<T> {
   readonly parse: (body: string) => T
   /** A set that differs from the last one has come. */
   readonly onChange: () => void
-  /** A fetch failed; `reason` is for the log. */
-  readonly onFailure: (reason: string) => void
+  /** A fetch has ended; `fault`, for the log, says why it failed. */
+  readonly onFetched: (fault: string | undefined) => void
   readonly timing?: Partial<JwksTiming> | undefined
 }
 
@@ -65,10 +65,11 @@ export function createJwksSource<T>(options: JwksOptions<T>): JwksSource<T> {
         options.onChange()
       }
       failures = 0
+      options.onFetched(undefined)
     } catch (error) {
       if (closing.signal.aborted) return
       failures++
-      options.onFailure(describe(error))
+      options.onFetched(describe(error))
     }
   }
   const refresh = (): Promise<void> => {
@@ -87,11 +88,12 @@ export function createJwksSource<T>(options: JwksOptions<T>): JwksSource<T> {
   return {
     current: () => set,
     renew: (nowMs) => {
-      if (closing.signal.aborted || waiters >= maxWaiters) return undefined
+      if (closing.signal.aborted) return 'recent'
+      if (waiters >= maxWaiters) return 'full'
       if (!fetching) {
         // A clock that was set back must not close this door for long.
         const waitedMs = nowMs - renewedAtMs
-        if (waitedMs >= 0 && waitedMs < timing.renewMs) return undefined
+        if (waitedMs >= 0 && waitedMs < timing.renewMs) return 'recent'
         renewedAtMs = nowMs
       }
       waiters++

@@ -4,27 +4,43 @@ import { readFileSync } from 'node:fs'
 import { createLocalJWKSet, errors, jwtVerify, type CryptoKey, type JSONWebKeySet } from 'jose'
 import type { ClientConfig, JwtConfig, PlanConfig } from '../config/config.ts'
 import { createCaller, isJwtForm, type Caller } from '../rules/credentials.ts'
+import { isRefusal, type Refusal } from '../rules/refusals.ts'
 import { readToken, type TokenRules, type TokenStatement } from '../rules/token-claims.ts'
-import { createJwksSource, type JwksTiming } from './jwks-source.ts'
+import { createJwksSource, type JwksSource, type JwksTiming } from './jwks-source.ts'
+import {
+  BAD_CLAIMS,
+  BAD_SIGNATURE,
+  NO_PLAN,
+  UNKNOWN_KEY,
+  unavailable,
+  type UnavailableReason,
+  type Verdict,
+} from './verdicts.ts'
 import { createWorkGate } from './work-gate.ts'
 
 export interface JwtVerifier {
   /**
-   * The caller of a valid token, at once if the token was seen before; undefined for any other. Never rejects.
-   * `nowMs` is Unix time in ms.
+   * The caller of a valid token, at once if the token was seen before. Refuses any other with invalid_api_key, or with
+   * service_unavailable where it cannot tell. Never rejects. `nowMs` is Unix time in ms.
    */
-  verify(token: string, nowMs: number): Caller | undefined | Promise<Caller | undefined>
-  /** Resolves when the key set was loaded or could not be; until it is, tokens are refused. */
+  verify(token: string, nowMs: number): Verdict | Promise<Verdict>
+  /** Resolves when the key set was loaded or could not be; until it is, nobody can tell of a token. */
   ready(): Promise<void>
   close(): void
 }
 
-export interface JwtLog {
-  /** The key set could not be fetched; the last good one stays in use. */
-  keySetFailed(reason: string): void
-  keySetLoaded(keyCount: number): void
-  /** A token was refused unread because too many are being checked. May be called very often. */
-  overloaded(): void
+/** The last fetch of the key set failed. */
+export interface KeySetFault {
+  readonly cause: string
+  /** An older set is there and stays in use. */
+  readonly hasKeys: boolean
+}
+
+export interface JwtObserver {
+  /** A fetch of the key set has ended; undefined: well. */
+  keySetFetched(fault: KeySetFault | undefined): void
+  /** May be called very often. */
+  unavailable(reason: UnavailableReason): void
 }
 
 export interface JwtVerifierOptions {
@@ -33,7 +49,7 @@ export interface JwtVerifierOptions {
   readonly plans: ReadonlyMap<string, PlanConfig>
   /** See createCaller. */
   readonly isStructured: boolean
-  readonly log?: JwtLog | undefined
+  readonly observer: JwtObserver
   readonly timing?: Partial<JwksTiming> | undefined
 }
 
@@ -46,7 +62,6 @@ const maxKeysTried = 4
 interface KeySet {
   readonly find: ReturnType<typeof createLocalJWKSet>
   readonly kids: ReadonlySet<unknown>
-  readonly size: number
 }
 
 interface Remembered {
@@ -61,13 +76,6 @@ interface Presented {
   readonly nowMs: number
 }
 
-interface KeySource {
-  current(): KeySet | undefined
-  renew(nowMs: number): Promise<void> | undefined
-  ready(): Promise<void>
-  close(): void
-}
-
 /** Throws an Error that names the fault when jwksFile cannot be used, or an algorithm is not a public-key one. */
 export function createJwtVerifier(config: JwtConfig, options: JwtVerifierOptions): JwtVerifier {
   // Known in full before the first token: a shared-secret algorithm would let a published key sign tokens.
@@ -78,28 +86,36 @@ export function createJwtVerifier(config: JwtConfig, options: JwtVerifierOptions
   const algorithms = new Set(config.algorithms)
   const rules: TokenRules = { issuer, audience, algorithms, clientClaim, planClaim }
   const remembered = new Map<string, Remembered>()
-  const underway = new Map<string, Promise<Caller | undefined>>()
+  const underway = new Map<string, Promise<Verdict>>()
   const gate = createWorkGate(gateLimits)
   // A key may have been withdrawn, so tokens it signed are checked again.
   const source = openKeySource(config, options, () => remembered.clear())
 
-  const keysFor = async (statement: TokenStatement, nowMs: number): Promise<KeySet | undefined> => {
-    if (!covers(source.current(), statement.kid)) await source.renew(nowMs)
+  const cannotTell = (reason: UnavailableReason): Refusal => {
+    options.observer.unavailable(reason)
+    return unavailable[reason]
+  }
+  const keysFor = async ({ kid }: TokenStatement, nowMs: number): Promise<KeySet | Refusal> => {
+    const renewal = covers(source.current(), kid) ? undefined : source.renew(nowMs)
+    if (renewal === 'full') return cannotTell('busy')
+    await renewal
     const keys = source.current()
-    return covers(keys, statement.kid) ? keys : undefined
+    if (keys === undefined) return cannotTell('no_key_set')
+    return covers(keys, kid) ? keys : UNKNOWN_KEY
   }
   const remember = (digest: string, proven: Remembered): void => {
     const oldest = remembered.size >= maxRemembered ? remembered.keys().next() : undefined
     if (oldest && !oldest.done) remembered.delete(oldest.value)
     remembered.set(digest, proven)
   }
-  const prove = async ({ token, digest, statement, nowMs }: Presented) => {
+  const prove = async ({ token, digest, statement, nowMs }: Presented): Promise<Verdict> => {
     const caller = toCaller(statement, options)
-    const keys = caller && (await keysFor(statement, nowMs))
-    if (!keys) return undefined
+    if (caller === undefined) return NO_PLAN
+    const keys = await keysFor(statement, nowMs)
+    if (isRefusal(keys)) return keys
     const proven = await gate.run(() => isProven(token, keys, { config, nowMs }))
-    if (proven === undefined) options.log?.overloaded()
-    if (!proven) return undefined
+    if (proven === undefined) return cannotTell('busy')
+    if (!proven) return BAD_SIGNATURE
     // The set may have changed while the signature was checked; such a token is believed once, not remembered.
     if (source.current() === keys) remember(digest, { caller, expiresAtMs: statement.expiresAtMs })
     return caller
@@ -107,7 +123,7 @@ export function createJwtVerifier(config: JwtConfig, options: JwtVerifierOptions
 
   return {
     verify: (token, nowMs) => {
-      if (!isJwtForm(token)) return undefined
+      if (!isJwtForm(token)) return BAD_CLAIMS
       const digest = hash('sha256', token, 'hex')
       const known = remembered.get(digest)
       if (known && nowMs < known.expiresAtMs) return known.caller
@@ -115,7 +131,7 @@ export function createJwtVerifier(config: JwtConfig, options: JwtVerifierOptions
       const earlier = underway.get(digest)
       if (earlier) return earlier
       const statement = readToken(token, rules, nowMs)
-      if (!statement) return undefined
+      if (!statement) return BAD_CLAIMS
       const proof = prove({ token, digest, statement, nowMs }).finally(() =>
         underway.delete(digest),
       )
@@ -182,30 +198,30 @@ function openKeySource(
   config: JwtConfig,
   options: JwtVerifierOptions,
   onChange: () => void,
-): KeySource {
+): JwksSource<KeySet> {
   const { jwksFile, jwksUri } = config
   if (jwksFile !== undefined) {
     const keys = readKeyFile(jwksFile)
-    options.log?.keySetLoaded(keys.size)
     return {
       current: () => keys,
-      renew: () => undefined,
+      renew: () => 'recent',
       ready: () => Promise.resolve(),
       close: () => undefined,
     }
   }
   if (jwksUri === undefined) throw new Error('jwt: neither jwksUri nor jwksFile is set')
-  return createJwksSource({
+  const { observer, timing } = options
+  const source: JwksSource<KeySet> = createJwksSource({
     uri: jwksUri,
-    parse: (body) => {
-      const keys = parseKeySet(body)
-      options.log?.keySetLoaded(keys.size)
-      return keys
-    },
+    parse: parseKeySet,
     onChange,
-    onFailure: (reason) => options.log?.keySetFailed(reason),
-    timing: options.timing,
+    onFetched: (cause) =>
+      observer.keySetFetched(
+        cause === undefined ? undefined : { cause, hasKeys: source.current() !== undefined },
+      ),
+    timing,
   })
+  return source
 }
 
 function readKeyFile(path: string): KeySet {
@@ -229,5 +245,5 @@ function parseKeySet(text: string): KeySet {
   const find = createLocalJWKSet(set as JSONWebKeySet)
   const { keys } = find.jwks()
   if (keys.length === 0) throw new Error('holds no key')
-  return { find, kids: new Set(keys.map((key) => key.kid)), size: keys.length }
+  return { find, kids: new Set(keys.map((key) => key.kid)) }
 }

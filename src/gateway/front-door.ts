@@ -142,9 +142,10 @@ class Door implements FrontDoor {
       policy: () => this.#policy,
       requestId: () => this.#requestId(undefined),
       cancel: (exchange) => refund(lessee, exchange),
-      onRefused: (socket, refusal) => {
+      onRefused: (socket, refusal, target) => {
         metrics.refusedUnparsed(refusal.code)
-        log.clientError({ address: socket.remoteAddress ?? '', code: refusal.cause ?? '' })
+        const address = socket.remoteAddress ?? ''
+        log.clientError({ address, code: refusal.cause ?? '', target })
       },
     })
   }

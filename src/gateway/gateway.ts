@@ -2,6 +2,7 @@
 import { startAdminServer, type AdminServer } from '../admin/server.ts'
 import { createAddressCounter } from '../counters/anonymous-limiter.ts'
 import { createBackendProbe } from '../backends/probe.ts'
+import type { KeySetFault } from '../credentials/jwt-verifier.ts'
 import type { Log } from '../observability/log.ts'
 import { createMetrics } from '../observability/metrics.ts'
 import type { Config, ListenAddress } from '../config/config.ts'
@@ -28,12 +29,14 @@ export interface GatewayOptions {
 export function createGateway(config: Config, { version, log }: GatewayOptions): Gateway {
   const metrics = createMetrics({ version, ...configNames(config) })
   const stores = openStores({ config, log, metrics })
+  let keySetFault: KeySetFault | undefined
   const serving = createServing({
     config,
     log,
     metrics,
     stores,
     addresses: createAddressCounter(),
+    onKeySet: (fault) => (keySetFault = fault),
   })
   let admin: AdminServer | undefined
   let listening = false
@@ -41,6 +44,7 @@ export function createGateway(config: Config, { version, log }: GatewayOptions):
     config,
     listener: () => ({ ok: listening, reason: listening ? 'up' : 'starting or draining' }),
     store: () => stores.redis ?? embeddedHealth,
+    keySetFault: () => keySetFault,
     backends: createBackendProbe(serving.backends, config.upstream.timeouts.connectMs),
   })
   const close = async (): Promise<void> => {

@@ -5,7 +5,11 @@ import {
   type AddressCounter,
   type AnonymousView,
 } from '../counters/anonymous-limiter.ts'
-import { createJwtVerifier, type JwtVerifier } from '../credentials/jwt-verifier.ts'
+import {
+  createJwtVerifier,
+  type JwtVerifier,
+  type KeySetFault,
+} from '../credentials/jwt-verifier.ts'
 import { createKeyRing } from '../credentials/key-ring.ts'
 import type { Balancer } from '../backends/balancer.ts'
 import type { Forwarder, Upgrader } from '../forwarding/forwarder.ts'
@@ -48,6 +52,8 @@ export interface LastingParts {
   readonly balancer: Balancer
   readonly forwarder: Forwarder
   readonly upgrader: Upgrader
+  /** Called each time the key set of the token issuer was fetched, or could not be. */
+  onKeySet(fault: KeySetFault | undefined): void
 }
 
 /** Throws an Error that names the fault when jwt.jwksFile cannot be used. */
@@ -56,7 +62,7 @@ export function createRequestPolicy(config: Config, parts: LastingParts): Reques
   const { server, upstream, anonymous, clients } = config
   const epochMs = (): number => Date.now()
   const limiter = createAnonymousLimiter({ ...anonymous, counter: parts.addresses })
-  const jwt = createVerifier(config, parts.log)
+  const jwt = createVerifier(config, parts)
   const headersOf = (view: AnonymousView): string[] =>
     anonymousHeaders(view, server.structuredQuotaHeaders)
   const onFailure = createOnFailure(parts)
@@ -103,7 +109,7 @@ function createOnFailure({ log, metrics }: LastingParts) {
 
 function createVerifier(
   { jwt, clients, plans, server }: Config,
-  log: Log,
+  { log, metrics, onKeySet }: LastingParts,
 ): JwtVerifier | undefined {
   return (
     jwt &&
@@ -111,10 +117,13 @@ function createVerifier(
       clients: new Map(clients.map((client) => [client.id, client])),
       plans,
       isStructured: server.structuredQuotaHeaders,
-      log: {
-        keySetFailed: (cause) => log.keySetFailed({ cause }),
-        keySetLoaded: () => undefined,
-        overloaded: () => undefined,
+      observer: {
+        keySetFetched: (fault) => {
+          metrics.keySetFetched(fault === undefined)
+          if (fault !== undefined) log.keySetFailed({ cause: fault.cause })
+          onKeySet(fault)
+        },
+        unavailable: (reason) => metrics.credentialUnavailable(reason),
       },
     })
   )

@@ -48,6 +48,7 @@ export interface ServingParts {
   readonly addresses: AddressCounter
   /** Strikes of all workers; undefined: Redis or this process counts them. */
   readonly strikes?: Counter | undefined
+  readonly onKeySet: LastingParts['onKeySet']
 }
 
 export function createServing(parts: ServingParts): Serving {
@@ -89,13 +90,14 @@ export function createServing(parts: ServingParts): Serving {
 
 /** What outlives the configuration that it began with. */
 export function createLastingParts(parts: ServingParts): LastingParts {
-  const { log, metrics, addresses } = parts
+  const { log, metrics, addresses, onKeySet } = parts
   const { upstream } = parts.config
   const balancer = createBalancer(upstream.urls.map(createBackend))
   return {
     log,
     metrics,
     addresses,
+    onKeySet,
     lessee: createQuota(parts),
     bans: createBans(parts),
     balancer,

@@ -11,20 +11,20 @@ export interface InFlight {
   /** The request announced a body. */
   readonly hasBody: boolean
   /** Written by Connections alone: where it keeps the request. */
-  slot: number
+  slot: number | undefined
 }
 
-/** Written by Connections, and by whoever decides that a connection must not be read further. */
+/** Written by Connections, where nobody else is named. */
 export interface ConnectionState<Request extends InFlight> {
   /** Requests that have not been answered to the end. */
   pending: number
   /** The youngest of them. */
   latest: Request | undefined
-  /** What follows on this connection is not served: it was refused with close, or it lost its framing. */
+  /** What follows on this connection is not served. Also written by pipeline and refuse-unparsed, for a refusal that closes. */
   closing: boolean
   /** The last request ended before its body had arrived: what comes of it now was answered already. */
   isBodyLeft: boolean
-  /** Runs once pending falls to zero. */
+  /** Runs once pending falls to zero, and is taken away. Written by the front door and refuse-unparsed, for what has to wait its turn. */
   whenIdle: (() => void) | undefined
 }
 
@@ -77,9 +77,10 @@ export function createConnections<Request extends InFlight>(): Connections<Reque
     },
     ended(exchange) {
       const last = inFlight.pop()
-      if (last !== undefined && last !== exchange) {
-        inFlight[exchange.slot] = last
-        last.slot = exchange.slot
+      const { slot } = exchange
+      if (last !== undefined && last !== exchange && slot !== undefined) {
+        inFlight[slot] = last
+        last.slot = slot
       }
       const state = of(exchange.request.socket)
       state.pending -= 1

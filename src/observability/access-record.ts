@@ -1,7 +1,8 @@
-/** What the log is given of one request. Types only. */
+/** What the log is given of one request, and what its line says of it. */
 import type { IncomingMessage } from 'node:http'
 import type { QuotaView } from '../rules/quota-headers.ts'
 import type { RefusalCode } from '../rules/refusals.ts'
+import { plainPath, plainText } from './log-text.ts'
 
 /** One request, as its line tells it. Strings from clients may hold anything: they are cut and escaped here. */
 export interface AccessRecord {
@@ -9,9 +10,14 @@ export interface AccessRecord {
   readonly clientAddress: string
   readonly caller:
     { readonly clientId: string; readonly keyId: string; readonly plan: string } | undefined
+  /** Whose key was refused, where that is known. */
+  readonly refusedCaller: AccessRecord['caller']
   readonly request: Pick<IncomingMessage, 'method'>
-  readonly bodyBytes: number
+  /** undefined: it came in chunks, or nobody can tell. */
+  readonly bodyBytes: number | undefined
   readonly path: string | undefined
+  /** As received, where no sound path was found in it. */
+  readonly target: string | undefined
   readonly route: { readonly name: string } | undefined
   readonly quota: QuotaView | undefined
   readonly backend: string | undefined
@@ -20,4 +26,43 @@ export interface AccessRecord {
   readonly status: number
   readonly refusal: RefusalCode | undefined
   readonly cause: string | undefined
+}
+
+export interface ExchangeTimes {
+  readonly totalMs: number
+  /** undefined when no backend was asked. */
+  readonly backendMs: number | undefined
+}
+
+/** A query is left out, as it may carry secrets. */
+export const loggedPath = (target: string | undefined) => target && plainPath(target, 500)
+const micros = (ms: number): number => Math.round(ms * 1000) / 1000
+
+export function accessFields(exchange: AccessRecord, { totalMs, backendMs }: ExchangeTimes) {
+  const { caller, quota } = exchange
+  const owner = caller ?? exchange.refusedCaller
+  return {
+    event: 'access',
+    id: plainText(exchange.id, 200),
+    client: owner && plainText(owner.clientId, 200),
+    key: owner && plainText(owner.keyId, 200),
+    plan: caller?.plan,
+    route: exchange.route?.name,
+    method: plainText(exchange.request.method ?? '', 32),
+    path: loggedPath(exchange.path),
+    target: loggedPath(exchange.target),
+    status: exchange.status,
+    backend: exchange.backend,
+    gatewayMs: micros(totalMs - (backendMs ?? 0)),
+    backendMs: backendMs === undefined ? undefined : micros(backendMs),
+    totalMs: micros(totalMs),
+    requestBytes: exchange.bodyBytes,
+    responseBytes: exchange.responseBytes,
+    address: exchange.clientAddress,
+    minuteLeft: quota?.minute.remaining,
+    dayLeft: quota?.day.remaining,
+    refusal: exchange.refusal,
+    cause: exchange.cause === undefined ? undefined : plainText(exchange.cause, 200),
+    degraded: exchange.degraded ? true : undefined,
+  }
 }

@@ -1,7 +1,7 @@
 /** Every line the gateway logs, as a named method: one JSON object per line, without credentials or queries. */
 import { pid } from 'node:process'
 import type { OutageMode } from '../config/config.ts'
-import type { AccessRecord } from './access-record.ts'
+import { accessFields, loggedPath, type AccessRecord, type ExchangeTimes } from './access-record.ts'
 import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
 import type { BackendFailureKind } from '../rules/backend-failure.ts'
 import { createLineBudget, type LineBudget } from './line-budget.ts'
@@ -11,13 +11,7 @@ import {
   type LineWriter,
   type LineWriterOptions,
 } from './line-writer.ts'
-import { describeError, plainPath, plainText } from './log-text.ts'
-
-export interface ExchangeTimes {
-  readonly totalMs: number
-  /** undefined when no backend was asked. */
-  readonly backendMs: number | undefined
-}
+import { describeError, plainText } from './log-text.ts'
 
 export interface Log {
   /** One line per request, at the level of its refusal; nothing if access lines are switched off. */
@@ -54,7 +48,7 @@ export interface Log {
   /** Keys of the token issuer could not be fetched. */
   keySetFailed(line: { cause: string }): void
   /** What arrived on a connection was not a request. */
-  clientError(line: { address: string; code: string }): void
+  clientError(line: { address: string; code: string; target: string | undefined }): void
   /** A request ended in a fault of the gateway itself; the others go on. */
   internalError(line: { id: string; error: unknown }): void
   /** An answer of the admin listener could not be made. */
@@ -155,9 +149,14 @@ function requestLines({ out, anonymous, overQuota, access }: RequestLineParts) {
       if (out.isEnabled('warn'))
         out.write('warn', { event: 'backendFailed', ...line, cause: text(line.cause) })
     },
-    clientError({ address, code }) {
+    clientError({ address, code, target }) {
       if (out.isEnabled('info') && anonymous.spend())
-        out.write('info', { event: 'clientError', address, code: text(code) })
+        out.write('info', {
+          event: 'clientError',
+          address,
+          code: text(code),
+          target: loggedPath(target),
+        })
     },
   } satisfies Partial<Log>
 }
@@ -219,32 +218,3 @@ const foreignLine = /^(?!\{"level").+\n/gm
 const isOverQuota = (refusal: RefusalCode | undefined): boolean =>
   refusal === 'rate_limit_exceeded' || refusal === 'api_key_banned'
 const text = (value: string): string => plainText(value, 500)
-const micros = (ms: number): number => Math.round(ms * 1000) / 1000
-
-function accessFields(exchange: AccessRecord, { totalMs, backendMs }: ExchangeTimes) {
-  const { caller, path, quota } = exchange
-  return {
-    event: 'access',
-    id: plainText(exchange.id, 200),
-    client: caller && plainText(caller.clientId, 200),
-    key: caller && plainText(caller.keyId, 200),
-    plan: caller?.plan,
-    route: exchange.route?.name,
-    method: plainText(exchange.request.method ?? '', 32),
-    // A query is left out, as it may carry secrets.
-    path: path === undefined ? undefined : plainPath(path, 500),
-    status: exchange.status,
-    backend: exchange.backend,
-    gatewayMs: micros(totalMs - (backendMs ?? 0)),
-    backendMs: backendMs === undefined ? undefined : micros(backendMs),
-    totalMs: micros(totalMs),
-    requestBytes: exchange.bodyBytes,
-    responseBytes: exchange.responseBytes,
-    address: exchange.clientAddress,
-    minuteLeft: quota?.minute.remaining,
-    dayLeft: quota?.day.remaining,
-    refusal: exchange.refusal,
-    cause: exchange.cause === undefined ? undefined : plainText(exchange.cause, 200),
-    degraded: exchange.degraded ? true : undefined,
-  }
-}

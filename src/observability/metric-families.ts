@@ -1,4 +1,5 @@
 /** Every metric of the gateway by name, with its labels, read from plain numbers when a scrape asks. */
+import type { UnavailableReason } from '../credentials/verdicts.ts'
 import type { OutageMode } from '../config/config.ts'
 import type { RefusalCode } from '../rules/refusals.ts'
 import type { BackendFailureKind } from '../rules/backend-failure.ts'
@@ -37,6 +38,8 @@ export interface MetricsState {
   storeUp: 0 | 1
   storeOutages: number
   readonly degraded: Record<OutageMode, number>
+  readonly keySet: { failures: number; fetchedAtMs: number | undefined }
+  readonly unavailable: Record<UnavailableReason, number>
   strikes: number
   bans: number
   bannedKeys: number
@@ -51,6 +54,7 @@ export function metricFamilies(state: MetricsState): Family[] {
   return [
     ...requestFamilies(state),
     ...quotaFamilies(state),
+    ...credentialFamilies(state),
     ...banFamilies(state),
     ...configFamilies(state),
   ]
@@ -114,6 +118,22 @@ function quotaFamilies(state: MetricsState): Family[] {
     ]),
     counter('tollgate_degraded_decisions_total', 'Decisions made without the store.', () =>
       by('mode', state.degraded),
+    ),
+  ]
+}
+
+function credentialFamilies({ keySet, unavailable }: MetricsState): Family[] {
+  return [
+    gauge('tollgate_jwks_age_seconds', 'Since the key set was last fetched.', 'max', () =>
+      keySet.fetchedAtMs === undefined ? [] : [sample((Date.now() - keySet.fetchedAtMs) / 1000)],
+    ),
+    counter('tollgate_jwks_failures_total', 'Fetches of the key set that failed.', () => [
+      sample(keySet.failures),
+    ]),
+    counter(
+      'tollgate_credential_unavailable_total',
+      'Requests whose credential nobody could judge, by reason.',
+      () => by('reason', unavailable),
     ),
   ]
 }

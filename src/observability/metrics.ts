@@ -9,6 +9,7 @@ import {
   type MetricObjectWithValues,
   type MetricValue,
 } from 'prom-client'
+import type { UnavailableReason } from '../credentials/verdicts.ts'
 import type { QuotaObserver } from '../quota/observer.ts'
 import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
 import type { BackendFailureKind } from '../rules/backend-failure.ts'
@@ -53,6 +54,10 @@ export interface Metrics {
   refusedUnparsed(code: RefusalCode): void
   backendFailed(kind: BackendFailureKind): void
   readonly quota: QuotaObserver
+  /** The key set of the token issuer was fetched, or could not be. */
+  keySetFetched(isGood: boolean): void
+  /** Nobody could tell whether a credential is valid. */
+  credentialUnavailable(reason: UnavailableReason): void
   banned(): void
   strike(): void
   /** How many keys are banned now, as far as this process knows. */
@@ -102,6 +107,11 @@ export function createMetrics(
     refusedUnparsed: (code) => void state.refusals[code]++,
     backendFailed: (kind) => void state.backendFailures[kind]++,
     quota: quotaObserver(state),
+    keySetFetched(isGood) {
+      if (isGood) state.keySet.fetchedAtMs = Date.now()
+      else state.keySet.failures++
+    },
+    credentialUnavailable: (reason) => void state.unavailable[reason]++,
     banned: () => void state.bans++,
     strike: () => void state.strikes++,
     bannedKeys: (count) => void (state.bannedKeys = count),
@@ -212,6 +222,8 @@ function newState(version: string): MetricsState {
     storeUp: 1,
     storeOutages: 0,
     degraded: zeros('local', 'open', 'closed'),
+    keySet: { failures: 0, fetchedAtMs: undefined },
+    unavailable: zeros('no_key_set', 'busy'),
     strikes: 0,
     bans: 0,
     bannedKeys: 0,

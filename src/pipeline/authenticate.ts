@@ -1,6 +1,7 @@
 /** Turns the Authorization header into a caller; those without a valid credential are counted by their address. */
 import type { AnonymousLimiter, AnonymousView } from '../counters/anonymous-limiter.ts'
 import type { JwtVerifier } from '../credentials/jwt-verifier.ts'
+import type { Verdict } from '../credentials/verdicts.ts'
 import type { KeyRing } from '../credentials/key-ring.ts'
 import type { Exchange } from './exchange.ts'
 import { isRefusal, refuse, type Refusal } from '../rules/refusals.ts'
@@ -26,23 +27,43 @@ export function createAuthenticate(deps: AuthenticateDeps) {
     const bearer = readBearer(framing.authorization, framing.authorizationCount)
     if (isRefusal(bearer)) return refuseAnonymous(deps, exchange, bearer)
     const nowMs = epochMs()
-    const caller = keyRing.find(bearer.token, nowMs)
-    if (caller !== undefined) return admit(exchange, caller)
+    const key = keyRing.find(bearer.token)
+    if (key !== undefined) {
+      if (nowMs < key.expiresAtMs) return admit(exchange, key.caller)
+      exchange.refusedCaller = key.caller
+      return refuseAnonymous(deps, exchange, EXPIRED)
+    }
     if (jwt === undefined || !isJwtForm(bearer.token)) {
       return refuseAnonymous(deps, exchange, INVALID)
     }
-    const verified = jwt.verify(bearer.token, nowMs)
-    return whenKnown<Caller | undefined, Caller | Refusal>(verified, (found) =>
-      found === undefined ? refuseAnonymous(deps, exchange, INVALID) : admit(exchange, found),
-    )
+    return whenKnown<Verdict, Verdict>(jwt.verify(bearer.token, nowMs), (verdict) => {
+      if (!isRefusal(verdict)) return admit(exchange, verdict)
+      return verdict.code === 'service_unavailable'
+        ? refuseFree(deps, exchange, verdict)
+        : refuseAnonymous(deps, exchange, verdict)
+    })
   }
 }
 
 const INVALID = refuse('invalid_api_key')
+/** To its sender like any other: the cause is for the log. */
+const EXPIRED = refuse('invalid_api_key', { cause: 'expired' })
 
 function admit(exchange: Exchange, caller: Caller): Caller {
   exchange.caller = caller
   return caller
+}
+
+/** Who cannot be told from a valid caller is not charged as an invalid one. */
+function refuseFree(
+  { anonymous, anonymousHeaders }: AuthenticateDeps,
+  exchange: Exchange,
+  refusal: Refusal,
+): Refusal | Promise<Refusal> {
+  return whenKnown(anonymous.peek(exchange.addressKey), (view) => {
+    exchange.quotaHeaders = anonymousHeaders(view)
+    return refusal
+  })
 }
 
 /** Counts the request against its address: 401 while there is room, 429 above the limit. */
@@ -55,7 +76,7 @@ function refuseAnonymous(
     exchange.quotaHeaders = anonymousHeaders(view)
     if (!view.exceeded) return refusal
     return refuse('rate_limit_exceeded', {
-      cause: refusal.code,
+      cause: refusal.cause ?? refusal.code,
       detail: `Limit: ${view.limit} a minute without a valid API key. Retry in ${view.resetAfterSeconds} s.`,
       retryAfterSeconds: view.resetAfterSeconds,
     })

@@ -14,8 +14,9 @@ export interface Tunnel {
   readonly head: Buffer
 }
 
+/** Each field is written by the stage it stands under, and by whom its comment names besides. */
 export interface Exchange {
-  // accept
+  // accept; all read-only ones
   readonly request: IncomingMessage
   readonly response: ServerResponse
   /** X-Request-Id of the request, the answer and the log line. */
@@ -30,14 +31,14 @@ export interface Exchange {
   readonly proxies: string
   /** How the client reached us, or the first trusted proxy. */
   readonly proto: 'http' | 'https'
-  /** Where connections keeps it among the requests in flight. */
-  slot: number
+  /** Where Connections keeps it among the requests in flight. Written by Connections alone. */
+  slot: number | undefined
   /** The request announced `Expect: 100-continue`: its body is not sent before we say so. */
   readonly expectsContinue: boolean
   /** The request announced a body. */
   readonly hasBody: boolean
-  /** Declared length; 0 without a body, -1 when chunked. */
-  readonly bodyBytes: number
+  /** Declared length; 0 without a body, undefined when it comes in chunks or the framing is not sound. */
+  readonly bodyBytes: number | undefined
   /** The bare connection of a request that came with an Upgrade field. */
   readonly tunnel: Tunnel | undefined
 
@@ -46,32 +47,42 @@ export interface Exchange {
   path: string | undefined
   route: Route | undefined
 
+  // pipeline
+  /** As received, where the request is refused before a sound path was found in it: for the log alone. */
+  target: string | undefined
+
   // authenticate
   caller: Caller | undefined
+  /** Whose key it is that was refused, where that is known: for the log alone. */
+  refusedCaller: Caller | undefined
 
   // take-quota
-  /** The charge that stands; undefined before it was made and once it has been handed back. */
+  /** The charge that stands; undefined before it was made and once refund() has handed it back. */
   admission: Admission | undefined
-  /** Where the client stands; undefined before the decision and in a degraded mode. */
+  /** Where the client stands; undefined before the decision and in a degraded mode. Written by tellQuota() too. */
   quota: QuotaView | undefined
   /** The store was away and the request was decided without it. */
   degraded: boolean
-  /** Quota header fields of the answer, flat; set by whichever stage decided. */
+  /** Quota header fields of the answer, flat. Written by whichever of pipeline, authenticate, check-ban and take-quota decided last. */
   quotaHeaders: readonly string[]
 
-  // forward
+  // forward, or upgrade
   /** Name of the backend it was sent to last; undefined before one was picked. */
   backend: string | undefined
   backendStartedMs: number | undefined
   backendEndedMs: number | undefined
+  /** Of forward alone: a tunnel has none. */
   forwarding: ForwardHandle | undefined
+  /** Of a backend's body by forward, of a refusal's by respond. */
   responseBytes: number
 
   // respond
-  /** Status sent; 499 when the client left before one was, 101 for a tunnel. */
+  /** Status sent, 101 for a tunnel; 0 before. Written by forward and upgrade for what they pass on, by accept as 499 when the client left before. */
   status: number
   refusal: RefusalCode | undefined
-  /** Why, for the log only. */
+  /** Why, for the log only. Written by forward for an answer that broke off, by accept when the client left. */
   cause: string | undefined
+
+  // record
   recorded: boolean
 }

@@ -138,6 +138,7 @@ function beforeAuthentication(
   exchange: Exchange,
   refusal: Refusal,
 ): Refusal | Promise<Refusal> {
+  if (exchange.path === undefined) exchange.target = exchange.request.url
   // Before anything is awaited: what follows in the same packet may be the smuggled half of this request.
   if (refusalKinds[refusal.code].close) connections.of(exchange.request.socket).closing = true
   return whenKnown(peekAnonymous(exchange.addressKey), (headers) => {

@@ -14,7 +14,8 @@ export interface UnparsedDeps {
   requestId(): string
   /** A charge that must not stand, since the request is refused after all. */
   cancel(exchange: Exchange): void
-  onRefused(socket: Socket, refusal: Refusal): void
+  /** target: as received, where a request line was. */
+  onRefused(socket: Socket, refusal: Refusal, target: string | undefined): void
 }
 
 interface ParserError extends NodeJS.ErrnoException {
@@ -39,15 +40,20 @@ export function createRefuseUnparsed(deps: UnparsedDeps) {
     const refusal = refusalFor(error, deps.policy().urlBytes)
     const { latest } = state
     if (latest !== undefined && !latest.request.complete) return interrupt(deps, latest, refusal)
-    const answer = (): void => void answerRaw(deps, socket, refusal)
+    const target = askedFor(error)
+    const answer = (): void => void answerRaw(deps, socket, { refusal, target })
     // Earlier requests on this connection are still being answered: theirs come first.
     if (state.pending > 0) state.whenIdle = answer
     else answer()
   }
 }
 
-async function answerRaw(deps: UnparsedDeps, socket: Socket, refusal: Refusal): Promise<void> {
-  deps.onRefused(socket, refusal)
+async function answerRaw(
+  deps: UnparsedDeps,
+  socket: Socket,
+  { refusal, target }: { refusal: Refusal; target: string | undefined },
+): Promise<void> {
+  deps.onRefused(socket, refusal, target)
   const { clientAddress, peekAnonymous } = deps.policy()
   const { key } = clientAddress(socket.remoteAddress ?? '', undefined)
   respondRaw(socket, refusal, ['X-Request-Id', deps.requestId(), ...(await peekAnonymous(key))])
@@ -80,6 +86,14 @@ function refusalFor(error: ParserError, urlBytes: number): Refusal {
     default:
       return refuse('invalid_request', { cause })
   }
+}
+
+/** The target of the request in which the parser stopped, if its first line is in the packet: behind the last empty line. */
+function askedFor({ rawPacket, bytesParsed = 0 }: ParserError): string | undefined {
+  if (rawPacket === undefined) return undefined
+  const before = rawPacket.subarray(0, bytesParsed).lastIndexOf('\r\n\r\n')
+  const line = rawPacket.toString('latin1', before === -1 ? 0 : before + 4)
+  return /^[A-Z]{1,32} (\S+)/.exec(line)?.[1]
 }
 
 /** From the start of the line in which the parser stopped, as good requests may stand before it in the packet. */

@@ -78,5 +78,5 @@ export function answerAsterisk(exchange: Exchange): void {
 function hasUnreadBody({ hasBody, bodyBytes, expectsContinue, request }: Exchange): boolean {
   if (!hasBody || request.complete) return false
   // Whether a client that waits for 100 still sends its body after a final status is its choice (RFC 9110 10.1.1).
-  return expectsContinue || bodyBytes < 0 || bodyBytes > DRAINED_BODY_BYTES
+  return expectsContinue || bodyBytes === undefined || bodyBytes > DRAINED_BODY_BYTES
 }

@@ -26,12 +26,20 @@ const maxTokenLength = 8192
 
 // RFC 9110 section 11.4: scheme in any case, then one or more spaces; RFC 6750 section 2.1: b64token.
 const bearer = /^bearer +([A-Za-z0-9\-._~+/]+=*)$/i
+/** Nothing but what could be a token. */
+const bare = /^(?!bearer$)[A-Za-z0-9\-._~+/]+=*$/i
+
+const NO_SCHEME = refuse('missing_api_key', {
+  cause: 'no Bearer before the key',
+  detail: 'Put "Bearer" before the key.',
+})
+const NOT_BEARER = refuse('invalid_api_key', { cause: 'not a Bearer token' })
 
 /**
  * The token of the Authorization header.
  * `count` is the number of Authorization fields in the request: Node shows the first one only, and two
  * credentials are an ambiguity that another reader may settle the other way.
- * Refuses with missing_api_key (no header, or an empty one) or invalid_api_key (anything else that is not one Bearer token).
+ * Refuses with missing_api_key (no header, an empty one, or a token without its scheme) or invalid_api_key (anything else that is not one Bearer token).
  */
 export function readBearer(
   authorization: string | undefined,
@@ -42,8 +50,8 @@ export function readBearer(
   if (authorization.length > maxTokenLength + 'bearer '.length)
     return refuse('invalid_api_key', { cause: 'Authorization header too long' })
   const token = bearer.exec(authorization)?.[1]
-  if (token === undefined) return refuse('invalid_api_key', { cause: 'not a Bearer token' })
-  return { token }
+  if (token !== undefined) return { token }
+  return bare.test(authorization) ? NO_SCHEME : NOT_BEARER
 }
 
 const jwtForm = /^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$/

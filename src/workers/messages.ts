@@ -4,6 +4,7 @@ import type { BanCalls } from '../bans/ban-store-ipc.ts'
 import type { CounterCalls } from '../counters/shared-counters.ts'
 import type { QuotaCalls } from '../quota/authorities/ipc.ts'
 import type { AnswerBatch, CallBatch } from '../ipc/calls.ts'
+import type { KeySetFault } from '../credentials/jwt-verifier.ts'
 import type { MetricsSnapshot } from '../observability/metrics.ts'
 import type { Config, ListenAddress } from '../config/config.ts'
 import type { BanRecord } from '../rules/ban-policy.ts'
@@ -56,6 +57,8 @@ export type ToSupervisor =
   | { readonly kind: 'failed'; readonly fault: StartFault }
   /** Redis, as this worker sees it. */
   | ({ readonly kind: 'store' } & StoreHealth)
+  /** The key set of the token issuer, as this worker sees it. */
+  | { readonly kind: 'keySet'; readonly fault: KeySetFault | undefined }
   /** id: of the question; undefined: a worker's last. */
   | {
       readonly kind: 'measured'

@@ -131,6 +131,7 @@ function startAdmin(config: Config, parts: Parts): Promise<AdminServer> {
         return { ok: listening > 0, reason: `${listening} of ${server.workers} workers` }
       },
       store: () => parts.pool?.store ?? embeddedHealth,
+      keySetFault: () => parts.pool?.keySetFault,
       backends: createBackendProbe(upstream.urls.map(createBackend), upstream.timeouts.connectMs),
     }),
     onError: (error) => parts.log.adminFailed(error),

@@ -1,5 +1,6 @@
 /** Keeps as many workers as are wanted: starts and replaces them, tells and asks all of them, and drains them. */
 import { embeddedHealth, type StoreHealth } from '../admin/readiness.ts'
+import type { KeySetFault } from '../credentials/jwt-verifier.ts'
 import type { MetricsSnapshot } from '../observability/metrics.ts'
 import type { ToWorker } from './messages.ts'
 import { createRetiredCounters } from './retired-counters.ts'
@@ -110,6 +111,12 @@ export class WorkerPool {
     )
     const refused = seen.find(({ refusal }) => refusal !== undefined)
     return refused ?? seen.find(({ available }) => !available) ?? embeddedHealth
+  }
+
+  /** That of a worker which has no key set at all, before others. */
+  get keySetFault(): KeySetFault | undefined {
+    const faults = this.#slots.flatMap(({ worker }) => worker?.keySetFault ?? [])
+    return faults.find(({ hasKeys }) => !hasKeys) ?? faults[0]
   }
 
   #alive(): WorkerProcess[] {

@@ -2,6 +2,7 @@
 import { fork, type ChildProcess } from 'node:child_process'
 import { embeddedHealth } from '../admin/readiness.ts'
 import type { CallBatch } from '../ipc/calls.ts'
+import type { KeySetFault } from '../credentials/jwt-verifier.ts'
 import type { MetricsSnapshot } from '../observability/metrics.ts'
 import type { ListenAddress } from '../config/config.ts'
 import { createLineRelay } from './line-relay.ts'
@@ -55,6 +56,8 @@ export class WorkerProcess {
   state: 'starting' | 'listening' | 'draining' | 'ended' = 'starting'
   /** Redis as it sees it, if it needs one. Written by #hear. */
   store = embeddedHealth
+  /** Why it could not fetch the key set of the token issuer. Written by #hear. */
+  keySetFault: KeySetFault | undefined
   /** Its last values. Written by #hear. */
   latest: MetricsSnapshot | undefined
   readonly #options: WorkerProcessOptions
@@ -171,6 +174,8 @@ export class WorkerProcess {
         return void (this.#fault = message.fault)
       case 'store':
         return void (this.store = message)
+      case 'keySet':
+        return void (this.keySetFault = message.fault)
       case 'measured':
         this.latest = message.snapshot
         if (message.id !== undefined) this.#measuring.get(message.id)?.()

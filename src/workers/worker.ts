@@ -114,6 +114,7 @@ function createParts(start: StartMessage, channel: SupervisorChannel): Parts {
     log,
     metrics,
     stores,
+    onKeySet: (fault) => void channel.send({ kind: 'keySet', fault }),
     ...sharedCounters(config, stores, calls),
   })
   return {

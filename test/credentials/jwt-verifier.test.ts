@@ -8,6 +8,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest
 import { createJwtVerifier, type JwtVerifier } from '../../src/credentials/jwt-verifier.ts'
 import type { JwtConfig } from '../../src/config/config.ts'
 import type { Caller } from '../../src/rules/credentials.ts'
+import { isRefusal } from '../../src/rules/refusals.ts'
 
 const issuer = 'https://id.example/'
 const audience = 'animal-store'
@@ -79,7 +80,7 @@ const plans = new Map([
   ['pro', { name: 'pro', limits: { perMinute: 300, perDay: 10_000 } }],
   ['enterprise', { name: 'enterprise', limits: undefined }],
 ])
-const log = () => ({ keySetFailed: vi.fn(), keySetLoaded: vi.fn(), overloaded: vi.fn() })
+const watch = () => ({ keySetFetched: vi.fn(), unavailable: vi.fn() })
 const stops: (() => void)[] = []
 afterEach(() => {
   for (const stop of stops.splice(0)) stop()
@@ -90,7 +91,7 @@ async function open(
   { config = {}, timing = {} }: { config?: Partial<JwtConfig>; timing?: object } = {},
 ) {
   const server = await startKeyServer(keys)
-  const seen = log()
+  const observer = watch()
   const verifier = createJwtVerifier(
     {
       issuer,
@@ -102,15 +103,19 @@ async function open(
       planClaim: 'plan',
       ...config,
     },
-    { clients: new Map([['acme', acme]]), plans, isStructured: true, log: seen, timing },
+    { clients: new Map([['acme', acme]]), plans, isStructured: true, observer, timing },
   )
   stops.push(() => verifier.close(), server.stop)
   await verifier.ready()
-  return { server, verifier, log: seen }
+  return { server, verifier, observer }
 }
 
-const clientOf = async (verifier: JwtVerifier, token: string, atMs = nowMs) =>
-  (await verifier.verify(token, atMs))?.clientId
+/** undefined: refused as invalid. */
+const clientOf = async (verifier: JwtVerifier, token: string, atMs = nowMs) => {
+  const verdict = await verifier.verify(token, atMs)
+  if (!isRefusal(verdict)) return verdict.clientId
+  return verdict.code === 'invalid_api_key' ? undefined : verdict.code
+}
 
 describe('a token verifier', () => {
   it('turns a good token into a caller on the plan of its claim', async () => {
@@ -151,8 +156,7 @@ describe('a token verifier', () => {
     const token = await sign()
     const caller = await verifier.verify(token, nowMs)
     expect(verifier.verify(token, nowMs + 59_999)).toBe(caller)
-    expect(verifier.verify(token, nowMs + 60_000)).toBeUndefined()
-    expect(await verifier.verify(token, nowMs + 60_000)).toBeUndefined()
+    expect(verifier.verify(token, nowMs + 60_000)).toMatchObject({ code: 'invalid_api_key' })
     expect(server.hits).toBe(1)
   })
 
@@ -278,7 +282,7 @@ describe('a token verifier', () => {
             clientClaim: 'sub',
             planClaim: 'plan',
           },
-          { clients: new Map(), plans, isStructured: true },
+          { clients: new Map(), plans, isStructured: true, observer: watch() },
         ),
       ).toThrow('jwt.algorithms')
   })
@@ -318,12 +322,12 @@ describe('a key set from an address', () => {
   it('is not fetched for a token that would be refused anyway', async () => {
     const { verifier, server } = await open([await publicJwk(rsa, 'rsa-1')])
     const token = await sign({ header: { kid: 'new' }, claims: { aud: 'other' } })
-    expect(verifier.verify(token, nowMs)).toBeUndefined()
+    expect(verifier.verify(token, nowMs)).toMatchObject({ code: 'invalid_api_key' })
     expect(server.hits).toBe(1)
   })
 
   it('stays in use when the address is down, broken, redirecting, too large or empty', async () => {
-    const { verifier, server, log } = await open([await publicJwk(rsa, 'rsa-1')])
+    const { verifier, server, observer } = await open([await publicJwk(rsa, 'rsa-1')])
     const elsewhere = await startKeyServer([await publicJwk(stranger, 'rsa-9')])
     stops.push(elsewhere.stop)
     const faults: (typeof server.respond)[] = [
@@ -342,7 +346,12 @@ describe('a key set from an address', () => {
       const claims = { exp: nowSeconds + 3600 }
       const unknown = await sign({ key: stranger, header: { kid: 'rsa-9' }, claims })
       expect(await clientOf(verifier, unknown, atMs)).toBeUndefined()
-      expect(log.keySetFailed).toHaveBeenCalledTimes(index + 1)
+      // The first was good.
+      expect(observer.keySetFetched).toHaveBeenCalledTimes(index + 2)
+      expect(observer.keySetFetched).toHaveBeenLastCalledWith({
+        cause: expect.any(String),
+        hasKeys: true,
+      })
       expect(await clientOf(verifier, await sign({ claims }), atMs)).toBe('app-1')
     }
     expect(elsewhere.hits).toBe(0)
@@ -350,17 +359,20 @@ describe('a key set from an address', () => {
 
   it('does not hold a token for longer than its time-out when the address is silent', async () => {
     const timing = { timeoutMs: 100 }
-    const { verifier, server, log } = await open([await publicJwk(rsa, 'rsa-1')], { timing })
+    const { verifier, server, observer } = await open([await publicJwk(rsa, 'rsa-1')], { timing })
     // A head without an end: the time-out must cover the body too.
     server.respond = (_, response) => void response.write('{')
     const token = await sign({ header: { kid: 'new' } })
     expect(await clientOf(verifier, token)).toBeUndefined()
-    expect(log.keySetFailed).toHaveBeenCalledWith(expect.stringContaining('no answer in time'))
+    expect(observer.keySetFetched).toHaveBeenLastCalledWith({
+      cause: expect.stringContaining('no answer in time'),
+      hasKeys: true,
+    })
     expect(await clientOf(verifier, await sign())).toBe('app-1')
   })
 
-  it('lets no more than 64 tokens wait for one fetch, and refuses the others at once', async () => {
-    const { verifier, server } = await open([await publicJwk(rsa, 'rsa-1')])
+  it('lets no more than 64 tokens wait for one fetch, and says of the others at once that it cannot tell', async () => {
+    const { verifier, server, observer } = await open([await publicJwk(rsa, 'rsa-1')])
     const held: ServerResponse[] = []
     server.respond = (_, response) => void held.push(response)
     const unknown = () => sign({ header: { kid: randomUUID() } })
@@ -370,15 +382,17 @@ describe('a key set from an address', () => {
     await vi.waitFor(() => expect(held).toHaveLength(1), 5000)
     expect(answered).toBe(6)
     held[0]?.end('{}')
-    await Promise.all(verdicts)
-    expect(answered).toBe(70)
+    const outcomes = await Promise.all(verdicts)
+    expect(outcomes.filter((outcome) => outcome === undefined)).toHaveLength(64)
+    expect(outcomes.filter((outcome) => outcome === 'service_unavailable')).toHaveLength(6)
+    expect(observer.unavailable.mock.calls.map(String)).toEqual(Array(6).fill('busy'))
   })
 
-  it('that cannot be had at the start refuses tokens, and is tried again until it can', async () => {
+  it('that cannot be had at the start leaves tokens undecided, and is tried again until it can', async () => {
     const server = await startKeyServer([await publicJwk(rsa, 'rsa-1')])
     const respond = server.respond
     server.respond = (_, response) => void response.writeHead(503).end()
-    const seen = log()
+    const observer = watch()
     const verifier = createJwtVerifier(
       {
         issuer,
@@ -389,14 +403,17 @@ describe('a key set from an address', () => {
         clientClaim: 'sub',
         planClaim: 'plan',
       },
-      { clients: new Map(), plans, isStructured: true, log: seen, timing: { retryMs: 10 } },
+      { clients: new Map(), plans, isStructured: true, observer, timing: { retryMs: 10 } },
     )
     stops.push(() => verifier.close(), server.stop)
     await verifier.ready()
-    expect(await clientOf(verifier, await sign())).toBeUndefined()
-    expect(seen.keySetFailed).toHaveBeenCalledWith('status 503')
+    expect(await clientOf(verifier, await sign())).toBe('service_unavailable')
+    // What is wrong with it whoever signed it, needs no key.
+    expect(await clientOf(verifier, await sign({ claims: { aud: 'other' } }))).toBeUndefined()
+    expect(observer.unavailable).toHaveBeenCalledWith('no_key_set')
+    expect(observer.keySetFetched).toHaveBeenCalledWith({ cause: 'status 503', hasKeys: false })
     server.respond = respond
-    await vi.waitFor(() => expect(seen.keySetLoaded).toHaveBeenCalledWith(1), 5000)
+    await vi.waitFor(() => expect(observer.keySetFetched).toHaveBeenLastCalledWith(undefined), 5000)
     expect(await clientOf(verifier, await sign())).toBe('app-1')
   })
 
@@ -405,6 +422,19 @@ describe('a key set from an address', () => {
     const { verifier, server } = await open([await publicJwk(rsa, 'rsa-1')], { timing })
     await vi.waitFor(() => expect(server.hits).toBeGreaterThan(3), 5000)
     expect(await clientOf(verifier, await sign())).toBe('app-1')
+  })
+})
+
+describe('a verifier that is full', () => {
+  it('says that it cannot tell, of the tokens beyond 8 under way and 1,024 in line', async () => {
+    const { verifier, observer } = await open([await publicJwk(ec, 'ec-1')])
+    const one = () => sign({ key: ec, alg: 'ES256', header: { kid: 'ec-1' } })
+    const tokens = await Promise.all(Array.from({ length: 1_040 }, one))
+    const outcomes = await Promise.all(tokens.map((token) => clientOf(verifier, token)))
+    expect(outcomes.filter((outcome) => outcome === 'app-1')).toHaveLength(1_032)
+    expect(outcomes.filter((outcome) => outcome === 'service_unavailable')).toHaveLength(8)
+    expect(observer.unavailable.mock.calls.map(String)).toEqual(Array(8).fill('busy'))
+    expect(await clientOf(verifier, tokens[1_039] ?? '')).toBe('app-1')
   })
 })
 
@@ -422,7 +452,7 @@ describe('a key set from a file', () => {
         clientClaim: 'sub',
         planClaim: 'plan',
       },
-      { clients: new Map(), plans, isStructured: true },
+      { clients: new Map(), plans, isStructured: true, observer: watch() },
     )
 
   it('proves tokens without any address', async () => {

@@ -24,22 +24,22 @@ describe('a key ring', () => {
 
   it('finds the caller of each key', () => {
     expect(ring.size).toBe(3)
-    expect(ring.find('one', 0)).toMatchObject({ clientId: 'acme', keyId: 'acme-1', plan: 'free' })
-    expect(ring.find('three', 0)).toMatchObject({ clientId: 'other', keyId: 'other-1' })
+    const caller = { clientId: 'acme', keyId: 'acme-1', plan: 'free' }
+    expect(ring.find('one')).toMatchObject({ caller, expiresAtMs: Infinity })
+    expect(ring.find('three')?.caller).toMatchObject({ clientId: 'other', keyId: 'other-1' })
   })
 
   it('answers one and the same frozen caller each time', () => {
-    expect(ring.find('one', 0)).toBe(ring.find('one', 1))
-    expect(Object.isFrozen(ring.find('one', 0))).toBe(true)
+    expect(ring.find('one')?.caller).toBe(ring.find('one')?.caller)
+    expect(Object.isFrozen(ring.find('one')?.caller)).toBe(true)
   })
 
-  it('refuses a key from the moment it expires', () => {
-    expect(ring.find('two', 4999)?.keyId).toBe('acme-2')
-    expect(ring.find('two', 5000)).toBeUndefined()
+  it('says when a key expires, and whose it was', () => {
+    expect(ring.find('two')).toMatchObject({ caller: { keyId: 'acme-2' }, expiresAtMs: 5000 })
   })
 
   it('knows no other text, its own digests and names of Object.prototype included', () => {
     for (const token of ['', 'One', 'one ', sha256('one'), '__proto__', 'constructor'])
-      expect(ring.find(token, 0)).toBeUndefined()
+      expect(ring.find(token)).toBeUndefined()
   })
 })

@@ -84,6 +84,7 @@ describe('/healthz and /readyz', () => {
         config: expect.stringMatching(/^revision [0-9a-f]{12}$/) as string,
         listener: 'up',
         store: 'embedded',
+        credentials: 'API keys',
         backend: 'reachable',
       },
     })

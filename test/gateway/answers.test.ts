@@ -1,6 +1,7 @@
 /** What callers see, over real sockets: every refusal with its headers, and what the backend sees of them. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { keys, minuteWithAtLeast, startTestGateway, type TestGateway } from '../support/gateway.ts'
+import { rawExchange } from '../support/raw-client.ts'
 import { answer, startRawBackend, type RawBackend } from '../support/raw-backend.ts'
 
 const nowSeconds = (): number => Date.now() / 1000
@@ -118,6 +119,72 @@ describe('a gateway that forwards what no route matches', () => {
     expect(bodies.size).toBe(1)
     expect([...bodies][0]).toContain('invalid_api_key')
     expect(backend.requests.length).toBe(before)
+  })
+
+  it('names client, key and cause of an expired key in the log alone', async () => {
+    const response = await gateway.fetch('/v1/pets', { key: keys.expired })
+    const unknown = await gateway.fetch('/v1/pets', { key: 'nobody' })
+    expect([response.status, await response.text()]).toEqual([401, await unknown.text()])
+    const lineOf = (one: Response) =>
+      gateway.logLines().find((line) => line['id'] === one.headers.get('x-request-id'))
+    await expect.poll(() => lineOf(unknown)).toBeDefined()
+    expect(lineOf(response)).toMatchObject({
+      client: 'free-client',
+      key: 'free-old',
+      refusal: 'invalid_api_key',
+      cause: 'expired',
+      status: 401,
+    })
+    expect(lineOf(response)).not.toHaveProperty('plan')
+    expect(lineOf(unknown)).not.toHaveProperty('key')
+  })
+
+  it('tells who sends a key without "Bearer" to put it before, valid or not', async () => {
+    const bodies = new Set<string>()
+    for (const authorization of [keys.enterprise, 'nobody']) {
+      const response = await gateway.fetch('/v1/pets', { headers: { authorization } })
+      expect(response.status).toBe(401)
+      bodies.add(await response.text())
+    }
+    expect([...bodies].map((body) => JSON.parse(body) as object)).toEqual([
+      {
+        code: 'missing_api_key',
+        message:
+          'Send your API key as "Authorization: Bearer <API_KEY>". Put "Bearer" before the key.',
+        status: 401,
+      },
+    ])
+  })
+
+  it('logs what was asked for where a request was refused before its path was read, without its query', async () => {
+    const send = async (text: string): Promise<Record<string, unknown> | undefined> => {
+      const { responses } = await rawExchange(gateway.port, text)
+      const id = responses[0]?.header('x-request-id')
+      const find = () => gateway.logLines().find((line) => line['id'] === id)
+      await expect.poll(find).toBeDefined()
+      return find()
+    }
+    const host = 'Host: x\r\n'
+    expect(await send(`GET /v1/%2e%2e/x?key=secret HTTP/1.1\r\n${host}\r\n`)).toMatchObject({
+      status: 400,
+      target: '/v1/%2e%2e/x',
+    })
+    expect(await send(`POST /v1/pets?key=secret HTTP/1.1\r\n${host}${host}\r\n`)).toMatchObject({
+      status: 400,
+      target: '/v1/pets',
+    })
+    expect(
+      await send(`GET /v1/pets HTTP/1.1\r\n${host}Connection: close\r\n\r\n`),
+    ).not.toHaveProperty('target')
+    const chunked = `${host}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n`
+    expect(await send(`POST /v1/pets HTTP/1.1\r\n${chunked}`)).not.toHaveProperty('requestBytes')
+    // This one Node's parser gave up on.
+    const ok = `GET /v1/pets HTTP/1.1\r\n${host}\r\n`
+    await rawExchange(gateway.port, `${ok}GET /v1/\x9b?key=secret HTTP/1.1\r\n${host}\r\n`)
+    await expect
+      .poll(() => gateway.logLines().find((line) => line['code'] === 'HPE_INVALID_URL'))
+      .toMatchObject({ event: 'clientError', target: '/v1/\\u{9b}' })
+    expect(JSON.stringify(gateway.logLines())).not.toContain('secret')
   })
 
   it('takes the scheme in any case', async () => {

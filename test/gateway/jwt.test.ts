@@ -264,28 +264,88 @@ describe('a client with tokens that goes on after a 429', () => {
 })
 
 describe('a gateway whose issuer is away', () => {
-  it('starts, serves API keys, refuses tokens, and takes them once the keys are to be had', async () => {
+  it('starts, serves API keys, and answers tokens 503 for nothing until it can tell', async () => {
     const backend = await startRawBackend({ respond: () => answer(200, '[]') })
     const signer = await createSigner('first')
     const port = await freePort()
     const gateway = await startTestGateway({
       upstreams: [backend.url],
-      blocks: jwtBlocks(`http://127.0.0.1:${port}/jwks.json`),
+      blocks: {
+        ...jwtBlocks(`http://127.0.0.1:${port}/jwks.json`),
+        anonymous: 'anonymous: { perMinute: 2 }',
+      },
     })
     const token = await sign(signer)
-    const status = async (key: string): Promise<number> => {
+    const ask = async (key: string) => {
       const response = await gateway.fetch('/v1/pets', { key })
-      await response.arrayBuffer()
-      return response.status
+      const { status, headers } = response
+      const left = headers.get('x-ratelimit-remaining')
+      return { status, left, retryAfter: headers.get('retry-after'), body: await response.text() }
     }
-    expect(await status(keys.pro)).toBe(200)
-    expect(await status(token)).toBe(401)
-    expect(gateway.logLines().map((line) => line['event'])).toContain('keySetFailed')
+    const credentials = async (): Promise<object> => {
+      const response = await fetch(`http://127.0.0.1:${gateway.adminPort}/readyz`)
+      const { ready, checks } = (await response.json()) as { ready: boolean; checks: object[] }
+      const check = checks.find((one) => 'name' in one && one.name === 'credentials')
+      return { ready, ...check }
+    }
+    await minuteWithAtLeast(5_000)
+    expect(await ask(keys.pro)).toMatchObject({ status: 200 })
+    // Five times, and the address may still fail twice.
+    for (let time = 0; time < 5; time++)
+      expect(await ask(token)).toEqual({
+        status: 503,
+        left: '2',
+        retryAfter: '5',
+        body: '{"code":"service_unavailable","message":"The service is temporarily unavailable.","status":503}',
+      })
+    expect(await ask('nobody')).toMatchObject({ status: 401, left: '1' })
+    expect(await credentials()).toEqual({
+      ready: true,
+      name: 'credentials',
+      ok: true,
+      reason: 'no key set yet, API keys only',
+      warning: expect.stringContaining('ECONNREFUSED'),
+    })
+    const unavailable = 'tollgate_credential_unavailable_total{reason="no_key_set"}'
+    expect(await gateway.metric(unavailable)).toBe(5)
+    expect(await gateway.metric('tollgate_jwks_failures_total')).toBeGreaterThan(0)
+    const lines = gateway.logLines()
+    expect(lines.map((line) => line['event'])).toContain('keySetFailed')
+    expect(lines.filter((line) => line['status'] === 503)).toHaveLength(5)
+    expect(lines.find((line) => line['status'] === 503)).toMatchObject({
+      level: 'warn',
+      refusal: 'service_unavailable',
+      cause: 'no key set of the token issuer has come yet',
+    })
     const keyServer = await serveKeys(signer.jwks, port)
-    await expect.poll(() => status(token), { timeout: 20_000, interval: 100 }).toBe(200)
+    await expect
+      .poll(async () => (await ask(token)).status, { timeout: 20_000, interval: 100 })
+      .toBe(200)
+    expect(await credentials()).toMatchObject({ ok: true, reason: 'API keys and tokens' })
+    expect(await gateway.metric('tollgate_jwks_age_seconds')).toBeGreaterThan(0)
     // From here on the keys are known: the issuer may go again.
     await keyServer.close()
-    expect(await status(await sign(signer, { claims: { jti: 'another' } }))).toBe(200)
+    const another = await sign(signer, { claims: { jti: 'another' } })
+    expect(await ask(another)).toMatchObject({ status: 200 })
+    await gateway.stop()
+    await backend.close()
+  })
+
+  it('is not ready where tokens are all that it takes', async () => {
+    const backend = await startRawBackend()
+    const gateway = await startTestGateway({
+      upstreams: [backend.url],
+      blocks: {
+        ...jwtBlocks(`http://127.0.0.1:${await freePort()}/jwks.json`),
+        clients: 'clients: []',
+      },
+    })
+    const response = await fetch(`http://127.0.0.1:${gateway.adminPort}/readyz`)
+    expect(response.status).toBe(503)
+    const { checks } = (await response.json()) as { checks: object[] }
+    expect(checks.filter((check) => 'ok' in check && !check.ok)).toMatchObject([
+      { name: 'credentials', reason: 'no key set yet' },
+    ])
     await gateway.stop()
     await backend.close()
   })

@@ -28,7 +28,14 @@ async function openDoor(backend: RawBackend, blocks: Record<string, string> = {}
   const metrics = createMetrics({ version: 'test', ...configNames(config) })
   const stores = openStores({ config, log, metrics })
   const addresses = createAddressCounter()
-  const lasting = createLastingParts({ config, log, metrics, stores, addresses })
+  const lasting = createLastingParts({
+    config,
+    log,
+    metrics,
+    stores,
+    addresses,
+    onKeySet: () => undefined,
+  })
   const door = createFrontDoor(config, {
     ...lasting,
     policy: createRequestPolicy(config, lasting),

@@ -25,6 +25,8 @@ const exchange = (more: Partial<AccessRecord> & { method?: string } = {}): Acces
   clientAddress: '192.0.2.17',
   bodyBytes: 0,
   path: '/v1/pets',
+  target: undefined,
+  refusedCaller: undefined,
   route: { name: 'listPets' },
   caller: caller('acme'),
   quota: { minute: { ...window, remaining: 299 }, day: { ...window, remaining: 9_999 } },
@@ -227,7 +229,7 @@ describe('the other lines', () => {
     log.countersKept()
     log.backendFailed({ id: 'x', kind: 'broken', cause: 'half an answer' })
     log.keySetFailed({ cause: 'timeout' })
-    log.clientError({ address: '192.0.2.1', code: 'HPE_INVALID_METHOD' })
+    log.clientError({ address: '192.0.2.1', code: 'HPE_INVALID_METHOD', target: undefined })
     log.internalError({ id: 'x', error: new Error('a bug') })
     log.draining({ inFlight: 3, timeoutMs: 20_000 })
     log.drained({ cutOff: 0 })

@@ -21,7 +21,7 @@ describe('readBearer', () => {
     ['   ', 'missing_api_key'],
     ['Bearer', 'invalid_api_key'],
     ['Bearer ', 'invalid_api_key'],
-    ['Bearerabc', 'invalid_api_key'],
+    ['Bearerabc', 'missing_api_key'],
     ['Bearer\tabc', 'invalid_api_key'],
     ['Bearer abc ', 'invalid_api_key'],
     ['Bearer abc\n', 'invalid_api_key'],
@@ -31,7 +31,9 @@ describe('readBearer', () => {
     ['Bearer "abc"', 'invalid_api_key'],
     ['Bearer \u00e4bc', 'invalid_api_key'],
     ['Basic dXNlcjpwYXNz', 'invalid_api_key'],
-    ['abc', 'invalid_api_key'],
+    ['abc', 'missing_api_key'],
+    ['a.b-c_d+e/f==', 'missing_api_key'],
+    ['abc ', 'invalid_api_key'],
   ])('reads %j as %s', (header, expected) => {
     expect(outcome(header)).toBe(expected)
   })

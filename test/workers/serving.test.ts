@@ -41,6 +41,27 @@ async function allAnswer(gateway: GatewayProcess, workers: number): Promise<numb
   return calls
 }
 
+describe('workers whose token issuer is away', () => {
+  it('say so in the one readiness of all, which stays ready for API keys', async () => {
+    const backend = await rawBackend()
+    const jwksUri = `http://127.0.0.1:${await freePort()}/jwks.json`
+    const gateway = await gatewayProcess(
+      configFile(backend.url, {
+        ...workerBlocks(2, [acme]),
+        jwt: `jwt: { issuer: "https://id.example/", audience: a, jwksUri: "${jwksUri}", algorithms: [ES256] }`,
+      }),
+    )
+    const ready = await fetch(`${gateway.adminOrigin}/readyz`)
+    expect(ready.status).toBe(200)
+    expect(((await ready.json()) as { checks: object[] }).checks).toContainEqual({
+      name: 'credentials',
+      ok: true,
+      reason: 'no key set yet, API keys only',
+      warning: expect.stringContaining('ECONNREFUSED') as string,
+    })
+  })
+})
+
 // One after the other: processes that starve each other of the processor would look like a store that is away.
 describe('workers on one port', () => {
   it('all answer, one page of metrics sums them, and each log line is whole and says who wrote it', async () => {
@@ -62,7 +83,13 @@ describe('workers on one port', () => {
     expect(builds[0]?.[1]).toBe(1)
     const ready = (await (await fetch(`${gateway.adminOrigin}/readyz`)).json()) as object
     expect(ready).toMatchObject({
-      checks: [{}, { ok: true, reason: '3 of 3 workers' }, { reason: 'embedded' }, {}],
+      checks: [
+        {},
+        { ok: true, reason: '3 of 3 workers' },
+        { reason: 'embedded' },
+        { reason: 'API keys' },
+        {},
+      ],
     })
     await eventually('the lines of all calls', () => gateway.logged('access').length === calls)
     gateway.signal('SIGTERM')
