@@ -112,7 +112,8 @@ describe('/healthz and /readyz', () => {
     const gone = `http://127.0.0.1:${await freePort()}`
     const upstream = `upstream: { urls: [${gone}, ${backend.url}] }`
     const gateway = await gatewayTo('', { upstream })
-    expect(await readiness(gateway)).toMatchObject({ status: 200, ready: true })
+    const reasons = { backend: `${gone}: ECONNREFUSED` }
+    expect(await readiness(gateway)).toMatchObject({ status: 200, ready: true, reasons })
   })
 
   it('are not ready without a store that every decision needs, and ready where others do', async () => {
