@@ -88,8 +88,7 @@ export function createJwksSource<T>(options: JwksOptions<T>): JwksSource<T> {
   return {
     current: () => set,
     renew: (nowMs) => {
-      if (closing.signal.aborted) return 'recent'
-      if (waiters >= maxWaiters) return 'full'
+      if (closing.signal.aborted || waiters >= maxWaiters) return 'full'
       if (!fetching) {
         // A clock that was set back must not close this door for long.
         const waitedMs = nowMs - renewedAtMs

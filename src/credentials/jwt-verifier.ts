@@ -5,7 +5,7 @@ import { createLocalJWKSet, errors, jwtVerify, type CryptoKey, type JSONWebKeySe
 import type { ClientConfig, JwtConfig, PlanConfig } from '../config/config.ts'
 import { createCaller, isJwtForm, type Caller } from '../rules/credentials.ts'
 import { isRefusal, type Refusal } from '../rules/refusals.ts'
-import { readToken, type TokenRules, type TokenStatement } from '../rules/token-claims.ts'
+import { readToken, tokenRules, type TokenStatement } from '../rules/token-claims.ts'
 import { createJwksSource, type JwksSource, type JwksTiming } from './jwks-source.ts'
 import {
   BAD_CLAIMS,
@@ -78,13 +78,7 @@ interface Presented {
 
 /** Throws an Error that names the fault when jwksFile cannot be used, or an algorithm is not a public-key one. */
 export function createJwtVerifier(config: JwtConfig, options: JwtVerifierOptions): JwtVerifier {
-  // Known in full before the first token: a shared-secret algorithm would let a published key sign tokens.
-  for (const name of config.algorithms)
-    if (!/^(?:RS|PS|ES)(?:256|384|512)$|^(?:EdDSA|Ed25519)$|^ML-DSA-(?:44|65|87)$/.test(name))
-      throw new Error(`jwt.algorithms: ${name} is not a public-key signature algorithm`)
-  const { issuer, audience, clientClaim, planClaim } = config
-  const algorithms = new Set(config.algorithms)
-  const rules: TokenRules = { issuer, audience, algorithms, clientClaim, planClaim }
+  const rules = tokenRules(config)
   const remembered = new Map<string, Remembered>()
   const underway = new Map<string, Promise<Verdict>>()
   const gate = createWorkGate(gateLimits)

@@ -1,5 +1,7 @@
 /** What a signed token says, and whether that would be acceptable, before any signature is checked. */
 
+import type { JwtConfig } from '../config/config.ts'
+
 export interface TokenRules {
   readonly issuer: string
   readonly audience: string
@@ -15,6 +17,21 @@ export interface TokenStatement {
   readonly plan: string | undefined
   /** Unix time in ms from which the token is refused. */
   readonly expiresAtMs: number
+}
+
+/** Throws an Error that names an algorithm which is not a public-key one. */
+export function tokenRules({
+  issuer,
+  audience,
+  algorithms,
+  clientClaim,
+  planClaim,
+}: JwtConfig): TokenRules {
+  // Known in full before the first token: a shared-secret algorithm would let a published key sign tokens.
+  for (const name of algorithms)
+    if (!/^(?:RS|PS|ES)(?:256|384|512)$|^(?:EdDSA|Ed25519)$|^ML-DSA-(?:44|65|87)$/.test(name))
+      throw new Error(`jwt.algorithms: ${name} is not a public-key signature algorithm`)
+  return { issuer, audience, algorithms: new Set(algorithms), clientClaim, planClaim }
 }
 
 type Json = Record<string, unknown>
