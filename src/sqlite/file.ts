@@ -54,8 +54,12 @@ export function openSqliteFile(file: string, onDamaged: (keptAs: string) => void
   }
 }
 
-/** Nobody hears a thread's own events while its start is waited for, so it tells of a program that cannot be loaded as of any fault. */
+/**
+ * Nobody hears a thread's own events while its start is waited for, so it tells of a program that cannot be loaded as of any fault.
+ * What Node.js 22 would print of SQLite there, as plain text, is none of the log's.
+ */
 const loader = `
+  process.removeAllListeners('warning')
   const { file, port, answers, program } = require('node:worker_threads').workerData
   import(program).catch((error) => {
     port.postMessage({ id: ${OPENING}, fault: 'store.file ' + file + ' cannot be opened: ' + error })

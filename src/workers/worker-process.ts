@@ -86,6 +86,8 @@ export class WorkerProcess {
     this.#child = fork(options.entry, ['worker'], {
       // The structured clone, as the configuration holds Maps.
       serialization: 'advanced',
+      // Until its own handlers stand, a signal would open the debugger of Node.js.
+      execArgv: [...process.execArgv, '--disable-sigusr1'],
       // The standard output is for what commands print.
       stdio: ['ignore', 'ignore', 'pipe', 'ipc', options.listenFd],
     })
