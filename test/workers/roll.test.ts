@@ -207,7 +207,7 @@ describe('a start with workers', () => {
 
   it('in which a worker cannot begin ends with its reason, and leaves nothing behind', async () => {
     const { block, file } = jwtBlock()
-    rmSync(file)
+    writeFileSync(file, 'no keys')
     const blocks = workerBlocks(2, [wide], { more: { jwt: block } })
     const { code, stdout, stderr } = await run(
       'start',
