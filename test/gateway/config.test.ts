@@ -365,8 +365,9 @@ describe('log', () => {
     const lines = gateway.logLines()
     expect(new Set(lines.map((line) => line['level']))).toEqual(new Set(['warn']))
     expect(new Set(lines.map((line) => line['event']))).toEqual(
-      new Set(['access', 'backendFailed']),
+      // The warning is of the expired key.
+      new Set(['configWarning', 'access', 'backendFailed']),
     )
-    expect(lines).toHaveLength(2)
+    expect(lines).toHaveLength(3)
   })
 })
