@@ -54,9 +54,10 @@ export function createGateway(config: Config, { version, log }: GatewayOptions):
   }
   return {
     async listen() {
-      // If a store refuses us, its connections are left to the end of the process: Node tells of two errors when a TLS
-      // handshake is cut short, and the client library hears only the first.
-      await serving.ready()
+      await serving.ready().catch(async (error: unknown) => {
+        await close()
+        throw error
+      })
       const abandon = (listener: 'public' | 'admin') => async (error: unknown) => {
         await close()
         throw new ListenError(listener, error)

@@ -1,12 +1,14 @@
 /** Connections to Redis through ioredis: bounded, without queues or resends; the only file that imports the library's values. */
+import type { Socket } from 'node:net'
 import type { ConnectionOptions } from 'node:tls'
-import { Cluster, Command, Redis, type RedisOptions } from 'ioredis'
+import { AbstractConnector, Cluster, Command, Redis, type RedisOptions } from 'ioredis'
 import type { HostPort, RedisConfig } from '../config/config.ts'
 import { restoreFastStrings } from './fast-strings.ts'
 import { readRedisTls } from './tls.ts'
 
 // After ioredis was loaded; see there.
 restoreFastStrings()
+hearEveryError()
 
 const CONNECT_TIMEOUT_MS = 1000
 const RECONNECT_AT_MOST_MS = 500
@@ -74,6 +76,25 @@ export function createConnections(servers: RedisConfig, timeoutMs: number): Redi
     openSentinel: undefined,
     tls,
   }
+}
+
+/**
+ * A TLS socket that is ended in mid-handshake tells of two errors if the server's certificate is no good: that, and the alert
+ * of the server. The library listens for one; the other would end the process. So each socket gets a listener when a
+ * connector takes it, those that the library opens by itself (to sentinels and nodes) included.
+ */
+function hearEveryError(): void {
+  const sockets = new WeakMap<object, Socket>()
+  Object.defineProperty(AbstractConnector.prototype, 'stream', {
+    configurable: true,
+    get() {
+      return sockets.get(this)
+    },
+    set(socket: Socket) {
+      socket.on('error', () => undefined)
+      sockets.set(this, socket)
+    },
+  })
 }
 
 /** The hash slot of a key. */

@@ -1,9 +1,11 @@
-import { spawn, type ChildProcess } from 'node:child_process'
+import { execFile, spawn, type ChildProcess } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { connect as connectTcp, createServer, type AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { promisify } from 'node:util'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import type { RedisConfig, RedisTlsConfig } from '../../src/config/config.ts'
+import type { HostPort, RedisConfig, RedisTlsConfig } from '../../src/config/config.ts'
 import { connectRedis } from '../../src/redis/redis.ts'
 import type { RedisStore } from '../../src/redis/store.ts'
 import { readRedisTls } from '../../src/redis/tls.ts'
@@ -194,6 +196,54 @@ describe('Redis behind TLS', () => {
       await ended(sentinel)
       rmSync(directory, { recursive: true, force: true })
     }
+  })
+})
+
+/** A link to a port that holds back all answers until the client has ended its side, and then delivers them as one piece. */
+async function startHoldingLink(toPort: number) {
+  let delivered = 0
+  const link = createServer({ allowHalfOpen: true }, (near) => {
+    const far = connectTcp({ host: '127.0.0.1', port: toPort, allowHalfOpen: true })
+    for (const socket of [near, far]) socket.on('error', () => undefined)
+    near.pipe(far)
+    const held: Buffer[] = []
+    far.on('data', (piece: Buffer) => held.push(piece))
+    far.on('end', () => {
+      delivered += held.length
+      near.end(Buffer.concat(held))
+    })
+  })
+  await new Promise<void>((resolve) => link.listen(0, '127.0.0.1', resolve))
+  const { port } = link.address() as AddressInfo
+  return { address: { host: '127.0.0.1', port }, delivered: () => delivered, link }
+}
+
+describe('a handshake that is given up before a certificate is shown that is not trusted', () => {
+  const kinds = {
+    server: (address: HostPort) => ({ kind: 'server', address, db: 0 }),
+    cluster: (address: HostPort) => ({ kind: 'cluster', nodes: [address] }),
+    sentinels: (address: HostPort) => ({ kind: 'sentinels', sentinels: [address], name: 'quota' }),
+  }
+
+  it.each(['server', 'cluster', 'sentinels'] as const)('ends no process: %s', async (kind) => {
+    const { address, delivered, link } = await startHoldingLink(server.tlsPort)
+    const { foreign, client } = certificates
+    const servers = { ...kinds[kind](address), tls: files(foreign.ca, client) }
+    const script = `
+      import { setTimeout as sleep } from 'node:timers/promises'
+      import { connectRedis } from '${new URL('../../src/redis/redis.ts', import.meta.url).href}'
+      for (let round = 0; round < 3; round++) {
+        const store = connectRedis({ servers: ${JSON.stringify(servers)}, timeoutMs: 150 })
+        store.subscribe('news', { message() {}, subscribed() {} })
+        // Longer than the library waits for a sentinel by itself.
+        await sleep(700)
+        await store.close()
+      }
+    `
+    const run = promisify(execFile)(process.execPath, ['--input-type=module', '--eval', script])
+    expect(await run).toEqual({ stdout: '', stderr: '' })
+    expect(delivered()).toBeGreaterThan(0)
+    link.close()
   })
 })
 
