@@ -15,7 +15,7 @@ export interface StoreHealth {
 /** What is not shared is always there. */
 export const embeddedHealth: StoreHealth = { available: true, refusal: undefined }
 
-export interface ReadinessParts {
+interface ReadinessParts {
   readonly config: Config
   /** Whether the public listener takes requests, and in words. */
   listener(): { readonly ok: boolean; readonly reason: string }
@@ -25,18 +25,18 @@ export interface ReadinessParts {
   readonly backends: BackendProbe
 }
 
-export function createReadiness(parts: ReadinessParts): () => Promise<ReadinessReport> {
-  return async function readiness() {
-    const { config } = parts
+export function createReadiness({ config, ...parts }: ReadinessParts) {
+  return async (): Promise<ReadinessReport> => {
     const backends = backendCheck(await parts.backends())
-    const checks = [
-      { name: 'config', ok: true, reason: `revision ${config.revision}` },
-      { name: 'listener', ...parts.listener() },
-      storeCheck(config, parts.store()),
-      credentialsCheck(config, parts.keySetFault()),
-      backends,
-    ]
-    return { checks }
+    return {
+      checks: [
+        { name: 'config', ok: true, reason: `revision ${config.revision}` },
+        { name: 'listener', ...parts.listener() },
+        storeCheck(config, parts.store()),
+        credentialsCheck(config, parts.keySetFault()),
+        backends,
+      ],
+    }
   }
 }
 

@@ -1,6 +1,6 @@
 /** The admin listener: metrics, liveness and readiness, on an address of its own and nothing else. */
 import { once } from 'node:events'
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { hostname } from 'node:os'
 import type { ListenAddress } from '../config/config.ts'
@@ -32,12 +32,7 @@ export interface AdminServerOptions {
   readonly onError: (error: unknown) => void
 }
 
-export interface AdminServer {
-  /** Where it really listens, with the port that port 0 became. */
-  readonly address: ListenAddress
-  /** Lets answers under way end, for up to a second. */
-  close(): Promise<void>
-}
+export type AdminServer = Awaited<ReturnType<typeof startAdminServer>>
 
 interface Answer {
   readonly status: number
@@ -51,7 +46,7 @@ const CLOSE_AFTER_MS = 1_000
 const MAX_CONNECTIONS = 128
 
 /** Rejects if the address cannot be listened on. */
-export async function startAdminServer(options: AdminServerOptions): Promise<AdminServer> {
+export async function startAdminServer(options: AdminServerOptions) {
   const slots = new ConnectionSlots(MAX_CONNECTIONS)
   const server = createServer(
     {
@@ -74,7 +69,16 @@ export async function startAdminServer(options: AdminServerOptions): Promise<Adm
   await once(server, 'listening')
   server.on('error', options.onError)
   const { address: host, port } = server.address() as AddressInfo
-  return { address: { host, port }, close: () => close(server) }
+  return {
+    /** Where it really listens, with the port that port 0 became. */
+    address: { host, port },
+    /** Lets answers under way end, for up to a second. */
+    async close(): Promise<void> {
+      const cut = setTimeout(() => server.closeAllConnections(), CLOSE_AFTER_MS)
+      await once(server.close(), 'close')
+      clearTimeout(cut)
+    },
+  }
 }
 
 /** Never rejects: whatever fails inside becomes a 500. */
@@ -142,13 +146,3 @@ function send(request: IncomingMessage, response: ServerResponse, made: Answer):
 
 const hasBody = ({ headers }: IncomingMessage): boolean =>
   headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0
-
-function close(server: Server): Promise<void> {
-  return new Promise((resolve) => {
-    const cut = setTimeout(() => server.closeAllConnections(), CLOSE_AFTER_MS)
-    server.close(() => {
-      clearTimeout(cut)
-      resolve()
-    })
-  })
-}

@@ -1,6 +1,6 @@
 /** `tollgate worker`: a process of a supervisor, which alone starts it. */
 import { createLog } from '../observability/log.ts'
-import { createWorker, type Worker } from '../workers/worker.ts'
+import { createWorker } from '../workers/worker.ts'
 import { FAILED, REFUSED, type Edge } from './edge.ts'
 
 export async function workerCommand(edge: Edge): Promise<number> {
@@ -11,7 +11,7 @@ export async function workerCommand(edge: Edge): Promise<number> {
     return REFUSED
   }
   const log = createLog({ level: 'info', access: false })
-  const worker: Worker = createWorker(edge.supervisor)
+  const worker = createWorker(edge.supervisor)
   edge.attend({
     // The supervisor decides what they mean: a key press, or a service manager, sends them to all processes at once.
     signal: () => undefined,

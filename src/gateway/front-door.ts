@@ -4,7 +4,7 @@ import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Config, ListenAddress } from '../config/config.ts'
-import { createConnections } from '../listeners/connections.ts'
+import { Connections } from '../listeners/connections.ts'
 import { makeLast, responseOnSocket } from '../listeners/node-internals.ts'
 import { createPublicServer, type PublicServer } from '../listeners/public-server.ts'
 import type { Log } from '../observability/log.ts'
@@ -53,7 +53,7 @@ export function createFrontDoor(config: Config, parts: FrontDoorParts): FrontDoo
 
 class Door implements FrontDoor {
   readonly #parts: FrontDoorParts
-  readonly #connections = createConnections<Exchange>()
+  readonly #connections = new Connections<Exchange>()
   readonly #requestId = createRequestId({ bootMs: Date.now(), random: randomBytes(8) })
   readonly #server: PublicServer
   readonly #handle: Handle

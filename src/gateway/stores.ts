@@ -23,7 +23,7 @@ export interface Stores {
   readonly bans: BanStore
 }
 
-interface StoreParts {
+export interface StoreParts {
   readonly config: Config
   readonly log: Log
   readonly metrics: Metrics

@@ -5,13 +5,9 @@
  */
 import { StoreUnavailable } from '../rules/store-unavailable.ts'
 
-/** What can be asked, by name: functions of one argument. Plain data only, as it is cloned on the way. */
-type Argument<Calls, Name extends keyof Calls> = Calls[Name] extends (argument: infer A) => unknown
-  ? A
-  : never
-type Result<Calls, Name extends keyof Calls> = Calls[Name] extends (argument: never) => infer R
-  ? R
-  : never
+/** What can be asked, by name, are functions of one argument. Plain data only, as it is cloned on the way. */
+type Argument<Call> = Call extends (argument: infer A) => unknown ? A : never
+type Result<Call> = Call extends (argument: never) => infer R ? R : never
 
 export interface CallBatch {
   readonly kind: 'calls'
@@ -29,22 +25,6 @@ export interface AnswerBatch {
   readonly outcomes: readonly (
     { readonly ok: true; readonly value: unknown } | { readonly ok: false; readonly fault: string }
   )[]
-}
-
-export interface IpcCalls<Calls> {
-  /** false: calls fail at once, as the other end is silent or gone. */
-  readonly available: boolean
-  /** Rejects with StoreUnavailable when the other end does not answer within `timeoutMs` or cannot do it. */
-  call<Name extends keyof Calls & string>(
-    name: Name,
-    argument: Argument<Calls, Name>,
-  ): Promise<Result<Calls, Name>>
-  /** Called each time the other end answers again after a silence. */
-  onRecovered(listener: () => void): void
-  /** Passes over the answers of another lane. */
-  receive(answers: AnswerBatch): void
-  /** The channel is gone for good: all calls fail. */
-  close(): void
 }
 
 interface Pending {
@@ -70,15 +50,13 @@ export interface IpcCallsOptions {
   onState?(available: boolean): void
 }
 
-class Caller<Calls> implements IpcCalls<Calls> {
+export class IpcCalls<Calls> {
+  /** false: calls fail at once, as the other end is silent or gone. Written by #fallSilent, receive and close. */
+  available = true
   readonly #options: IpcCallsOptions
   readonly #recovered: (() => void)[] = []
-  /** Written by #fallSilent, receive and close. */
-  #state: 'answering' | 'silent' | 'closed' = 'answering'
   /** To be sent. Written by call, #flush and #rejectAll. */
   #queue: Pending[] = []
-  /** A flush is about to run. Written by call and #flush. */
-  #isScheduled = false
   /** Sent and not answered, with its timer. Written by #flush, receive and close. */
   #underway: { readonly id: number; readonly calls: readonly Pending[] } | undefined
   #timer: NodeJS.Timeout | undefined
@@ -88,29 +66,28 @@ class Caller<Calls> implements IpcCalls<Calls> {
     this.#options = options
   }
 
-  get available(): boolean {
-    return this.#state === 'answering'
-  }
-
+  /** Rejects with StoreUnavailable when the other end does not answer within `timeoutMs` or cannot do it. */
   call<Name extends keyof Calls & string>(
     name: Name,
-    argument: Argument<Calls, Name>,
-  ): Promise<Result<Calls, Name>> {
+    argument: Argument<Calls[Name]>,
+  ): Promise<Result<Calls[Name]>> {
     return new Promise((resolve, reject) => {
       if (!this.available || this.#queue.length >= QUEUED_CALLS)
         return reject(new StoreUnavailable('error'))
       const settle = resolve as (value: unknown) => void
       this.#queue.push({ name, argument, askedMs: performance.now(), resolve: settle, reject })
-      if (this.#underway !== undefined || this.#isScheduled) return
-      this.#isScheduled = true
-      setImmediate(() => this.#flush())
+      // The first of this turn; those after it go along.
+      if (this.#queue.length === 1 && this.#underway === undefined)
+        setImmediate(() => this.#flush())
     })
   }
 
+  /** Called each time the other end answers again after a silence. */
   onRecovered(listener: () => void): void {
     this.#recovered.push(listener)
   }
 
+  /** Passes over the answers of another lane. */
   receive({ lane, id, outcomes }: AnswerBatch): void {
     if (lane !== this.#options.lane || this.#underway?.id !== id) return
     clearTimeout(this.#timer)
@@ -121,23 +98,23 @@ class Caller<Calls> implements IpcCalls<Calls> {
       if (outcome?.ok) resolve(outcome.value)
       else reject(new StoreUnavailable('error', outcome?.fault))
     }
-    if (this.#state === 'silent') {
-      this.#state = 'answering'
+    if (!this.available) {
+      this.available = true
       this.#options.onState?.(true)
       for (const listener of this.#recovered) listener()
     }
     this.#flush()
   }
 
+  /** The channel is gone for good: all calls fail. */
   close(): void {
-    this.#state = 'closed'
+    this.available = false
     clearTimeout(this.#timer)
     this.#rejectAll('error')
     this.#underway = undefined
   }
 
   #flush(): void {
-    this.#isScheduled = false
     const [first] = this.#queue
     if (this.#underway !== undefined || first === undefined) return
     const { lane, timeoutMs, send } = this.#options
@@ -158,9 +135,9 @@ class Caller<Calls> implements IpcCalls<Calls> {
   }
 
   #fallSilent(id: number): void {
-    if (this.#underway?.id !== id || this.#state === 'closed') return
+    if (this.#underway?.id !== id) return
     // The message stays under way: its answer, however late, tells that the other end is back.
-    this.#state = 'silent'
+    this.available = false
     this.#rejectAll('timeout')
     this.#options.onState?.(false)
   }
@@ -174,13 +151,13 @@ class Caller<Calls> implements IpcCalls<Calls> {
 }
 
 export const createIpcCalls = <Calls>(options: IpcCallsOptions): IpcCalls<Calls> =>
-  new Caller(options)
+  new IpcCalls(options)
 
 /** How the other end answers each call. */
 export type CallHandlers<Calls> = {
   readonly [Name in keyof Calls]: (
-    argument: Argument<Calls, Name>,
-  ) => Result<Calls, Name> | Promise<Result<Calls, Name>>
+    argument: Argument<Calls[Name]>,
+  ) => Result<Calls[Name]> | Promise<Result<Calls[Name]>>
 }
 
 /** Never rejects: a handler that throws becomes a fault of that call alone. */

@@ -4,11 +4,10 @@
  * opened its own with SO_REUSEPORT would reset those in its queue when it closes it.) Where the platform has SO_REUSEPORT
  * there is one socket per worker and the kernel spreads connections over them; elsewhere all workers share one.
  */
-import * as net from 'node:net'
+import { once } from 'node:events'
+import { createServer, type AddressInfo } from 'node:net'
 import type { ListenAddress } from '../config/config.ts'
 import { bindSocket, type ListenSocket } from './node-internals.ts'
-
-export type { ListenSocket }
 
 export interface ListenSockets {
   /** The host as configured, with the port that port 0 became. */
@@ -35,13 +34,10 @@ export async function openListenSockets(listen: ListenAddress): Promise<ListenSo
 
 /** Listens for a moment, alone; resolves with the numeric address and the real port. */
 async function probe({ host, port }: ListenAddress): Promise<ListenAddress> {
-  const server = net.createServer((socket) => socket.destroy())
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject)
-    server.listen({ host, port, exclusive: true }, resolve)
-  })
-  const address = server.address() as net.AddressInfo
-  await new Promise((resolve) => server.close(resolve))
+  const server = createServer((socket) => socket.destroy())
+  await once(server.listen({ host, port, exclusive: true }), 'listening')
+  const address = server.address() as AddressInfo
+  await once(server.close(), 'close')
   return { host: address.address, port: address.port }
 }
 

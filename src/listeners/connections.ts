@@ -1,6 +1,5 @@
 /** What the gateway knows of each client connection: requests in flight on it, and whether it must not be read further. */
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { endWithSocket, isLast } from './node-internals.ts'
 
@@ -28,23 +27,17 @@ export interface ConnectionState<Request extends InFlight> {
   whenIdle: (() => void) | undefined
 }
 
-export interface Connections<Request extends InFlight> {
-  of(socket: Socket | Duplex): ConnectionState<Request>
-  /** What follows on a connection that is to be closed must not be served, not even if it was already sent. */
-  isClosing(socket: Socket | Duplex): boolean
-  began(exchange: Request): void
-  ended(exchange: Request): void
-  /** All requests that have not been answered to the end, in no order; changes as they end. */
-  readonly inFlight: readonly Request[]
-}
+export class Connections<Request extends InFlight> {
+  /**
+   * All requests that have not been answered to the end, in no order; changes as they end. Not a Set: V8 chains the tables
+   * that a busy Set leaves behind, and with them every exchange ever in it, until a full collection. A quarter of the CPU
+   * per request went into copying what was dead.
+   */
+  readonly inFlight: Request[] = []
+  readonly #states = new WeakMap<object, ConnectionState<Request>>()
 
-export function createConnections<Request extends InFlight>(): Connections<Request> {
-  // Not a Set: V8 chains the tables that a busy Set leaves behind, and with them every exchange ever in it, until a
-  // full collection. A quarter of the CPU per request went into copying what was dead.
-  const inFlight: Request[] = []
-  const states = new WeakMap<object, ConnectionState<Request>>()
-  const of = (socket: Socket | Duplex): ConnectionState<Request> => {
-    const known = states.get(socket)
+  of(socket: Duplex): ConnectionState<Request> {
+    const known = this.#states.get(socket)
     if (known !== undefined) return known
     const state: ConnectionState<Request> = {
       pending: 0,
@@ -53,44 +46,46 @@ export function createConnections<Request extends InFlight>(): Connections<Reque
       isBodyLeft: false,
       whenIdle: undefined,
     }
-    states.set(socket, state)
+    this.#states.set(socket, state)
     endWithSocket(socket, () =>
       state.pending === 0
         ? []
-        : inFlight.filter(({ request }) => request.socket === socket).map((one) => one.response),
+        : this.inFlight
+            .filter(({ request }) => request.socket === socket)
+            .map((one) => one.response),
     )
     return state
   }
-  return {
-    of,
-    inFlight,
-    isClosing(socket) {
-      const state = of(socket)
-      return state.closing || (state.latest !== undefined && isLast(state.latest.response))
-    },
-    began(exchange) {
-      const state = of(exchange.request.socket)
-      state.pending += 1
-      state.latest = exchange
-      state.isBodyLeft = false
-      exchange.slot = inFlight.push(exchange) - 1
-    },
-    ended(exchange) {
-      const last = inFlight.pop()
-      const { slot } = exchange
-      if (last !== undefined && last !== exchange && slot !== undefined) {
-        inFlight[slot] = last
-        last.slot = slot
-      }
-      const state = of(exchange.request.socket)
-      state.pending -= 1
-      if (isLast(exchange.response)) state.closing = true
-      state.isBodyLeft = exchange.hasBody && !exchange.request.complete
-      if (state.latest === exchange) state.latest = undefined
-      if (state.pending > 0) return
-      const { whenIdle } = state
-      state.whenIdle = undefined
-      whenIdle?.()
-    },
+
+  /** What follows on a connection that is to be closed must not be served, not even if it was already sent. */
+  isClosing(socket: Duplex): boolean {
+    const state = this.of(socket)
+    return state.closing || (state.latest !== undefined && isLast(state.latest.response))
+  }
+
+  began(exchange: Request): void {
+    const state = this.of(exchange.request.socket)
+    state.pending += 1
+    state.latest = exchange
+    state.isBodyLeft = false
+    exchange.slot = this.inFlight.push(exchange) - 1
+  }
+
+  ended(exchange: Request): void {
+    const last = this.inFlight.pop()
+    const { slot } = exchange
+    if (last !== undefined && last !== exchange && slot !== undefined) {
+      this.inFlight[slot] = last
+      last.slot = slot
+    }
+    const state = this.of(exchange.request.socket)
+    state.pending -= 1
+    if (isLast(exchange.response)) state.closing = true
+    state.isBodyLeft = exchange.hasBody && !exchange.request.complete
+    if (state.latest === exchange) state.latest = undefined
+    if (state.pending > 0) return
+    const { whenIdle } = state
+    state.whenIdle = undefined
+    whenIdle?.()
   }
 }

@@ -59,10 +59,7 @@ export function responseOnSocket(request: IncomingMessage, socket: Duplex): Serv
  * Ends the responses that a connection has left without a word: Node 22 emits no 'close' on pipelined ones that had not got the
  * socket yet. Ever since: those that it does end have ended one turn after the socket's 'close', whoever listened first.
  */
-export function endWithSocket(
-  socket: net.Socket | Duplex,
-  unended: () => readonly ServerResponse[],
-): void {
+export function endWithSocket(socket: Duplex, unended: () => readonly ServerResponse[]): void {
   socket.once('close', () =>
     setImmediate(() => {
       for (const response of unended()) response.emit('close')
@@ -93,10 +90,6 @@ export interface ListenSocket {
   close(): void
 }
 
-export interface Binding extends ListenAddress {
-  readonly reusePort: boolean
-}
-
 // Documented as of Node.js 26.4; older ones have the same under the name that node:cluster uses.
 const { BoundSocket, _createServerHandle: createServerHandle } = net as {
   readonly BoundSocket?: typeof net.BoundSocket
@@ -107,7 +100,11 @@ const { BoundSocket, _createServerHandle: createServerHandle } = net as {
 const UV_TCP_REUSEPORT = 2
 
 /** Throws Node's error if the address cannot be had. */
-export function bindSocket({ host, port, reusePort }: Binding): ListenSocket {
+export function bindSocket({
+  host,
+  port,
+  reusePort,
+}: ListenAddress & { readonly reusePort: boolean }): ListenSocket {
   if (BoundSocket !== undefined) {
     const socket = new BoundSocket({ host, port, reusePort })
     return { fd: socket.fd(), close: () => socket.close() }

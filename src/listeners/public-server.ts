@@ -1,5 +1,6 @@
 /** The public listener: Node's strict HTTP/1.1 parser, its limits and time-outs, and each event that can bring a request. */
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { once } from 'node:events'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { Config, ListenAddress } from '../config/config.ts'
@@ -18,26 +19,14 @@ export interface PublicServerEvents {
   clientError(error: NodeJS.ErrnoException & { rawPacket?: Buffer }, socket: Socket): void
 }
 
-export interface PublicServer {
-  /** fd: a bound socket of this process to listen on, instead of server.listen. */
-  listen(fd?: number): Promise<ListenAddress>
-  /**
-   * Stops accepting; resolves when the last connection has gone. Connections that wait for a next request are closed
-   * after idleMs, those without any request yet included: a client may be sending one at this very moment.
-   */
-  stop(idleMs: number): Promise<void>
-  /** Closes connections that wait for a next request. */
-  closeIdle(): void
-  /** Destroys what is left. */
-  destroy(): void
-}
+export type PublicServer = ReturnType<typeof createPublicServer>
 
 /** Beyond headerBytes and urlBytes Node may count line ends and the method; our own check comes first and is exact. */
 const PARSER_SLACK_BYTES = 4_096
 /** Room for the answer to be written after the last time-out that could have produced it. */
 const SOCKET_SLACK_MS = 10_000
 
-export function createPublicServer(config: Config, events: PublicServerEvents): PublicServer {
+export function createPublicServer(config: Config, events: PublicServerEvents) {
   const { limits, timeouts, listen } = config.server
   const server = createServer(
     {
@@ -50,9 +39,7 @@ export function createPublicServer(config: Config, events: PublicServerEvents): 
       // We count Host fields ourselves, so that their refusal is an Error like all others.
       requireHostHeader: false,
       insecureHTTPParser: false,
-      joinDuplicateHeaders: false,
       shouldUpgradeCallback: (request) => events.isHandshake(request),
-      noDelay: true,
       optimizeEmptyRequests: true,
     },
     (request, response) => events.request(request, response, false),
@@ -66,9 +53,18 @@ export function createPublicServer(config: Config, events: PublicServerEvents): 
   server.on('connect', events.connect)
   server.on('clientError', (error, socket) => events.clientError(error, socket as Socket))
   return {
-    listen: (fd) => listenOn(server, fd === undefined ? listen : { fd, host: listen.host }),
-    stop: (idleMs) =>
-      new Promise((resolve) => {
+    /** fd: a bound socket of this process to listen on, instead of server.listen. */
+    async listen(fd?: number): Promise<ListenAddress> {
+      server.listen(fd === undefined ? { ...listen } : { fd })
+      await once(server, 'listening')
+      return { host: listen.host, port: (server.address() as AddressInfo).port }
+    },
+    /**
+     * Stops accepting; resolves when the last connection has gone. Connections that wait for a next request are closed
+     * after idleMs, those without any request yet included: a client may be sending one at this very moment.
+     */
+    stop: (idleMs: number) =>
+      new Promise<void>((resolve) => {
         const closeIdle = setTimeout(() => server.closeIdleConnections(), idleMs)
         stopListening(server, () => {
           clearTimeout(closeIdle)
@@ -76,7 +72,9 @@ export function createPublicServer(config: Config, events: PublicServerEvents): 
         })
         if (idleMs === 0) server.closeIdleConnections()
       }),
+    /** Closes connections that wait for a next request. */
     closeIdle: () => server.closeIdleConnections(),
+    /** Destroys what is left. */
     destroy: () => server.closeAllConnections(),
   }
 }
@@ -91,18 +89,4 @@ function inactivityMs({ server, upstream, routes }: Config): number {
     Math.max(server.timeouts.requestMs, 2 * upstream.timeouts.connectMs + response) +
     SOCKET_SLACK_MS
   )
-}
-
-async function listenOn(
-  server: Server,
-  where: ListenAddress | { readonly host: string; readonly fd: number },
-): Promise<ListenAddress> {
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject)
-    server.listen('fd' in where ? { fd: where.fd } : where, () => {
-      server.off('error', reject)
-      resolve()
-    })
-  })
-  return { host: where.host, port: (server.address() as AddressInfo).port }
 }

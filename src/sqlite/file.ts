@@ -1,7 +1,7 @@
 /** store.file as the rest of the gateway sees it: one connection per file and process, in a thread of its own. */
 import { extname, resolve } from 'node:path'
 import { MessageChannel, receiveMessageOnPort, Worker, type MessagePort } from 'node:worker_threads'
-import type { Columns, ThreadAnswer, ThreadCall, ThreadData } from './thread.ts'
+import type { Asked, Columns, ThreadAnswer, ThreadCall, ThreadData } from './thread.ts'
 
 export type Row = Readonly<Record<string, unknown>>
 
@@ -31,25 +31,19 @@ const openFiles = new Map<string, { readonly file: SqliteFile; users: number }>(
  */
 export function openSqliteFile(file: string, onDamaged: (keptAs: string) => void): SqliteFile {
   const path = resolve(file)
-  let entry = openFiles.get(path)
-  if (entry === undefined) {
-    const opened = startThread(file)
-    entry = { file: opened.file, users: 0 }
-    openFiles.set(path, entry)
-    if (opened.keptAs !== undefined) onDamaged(opened.keptAs)
-  }
-  const { file: shared } = entry
+  const entry = openFiles.get(path) ?? { file: startThread(file, onDamaged), users: 0 }
+  openFiles.set(path, entry)
   entry.users += 1
   let isClosed = false
   return {
-    ...shared,
+    ...entry.file,
     close: async () => {
       if (isClosed) return
       isClosed = true
       entry.users -= 1
       if (entry.users > 0) return
       openFiles.delete(path)
-      await shared.close()
+      await entry.file.close()
     },
   }
 }
@@ -68,7 +62,7 @@ const loader = `
   })
 `
 
-function startThread(file: string): { file: SqliteFile; keptAs: string | undefined } {
+function startThread(file: string, onDamaged: (keptAs: string) => void): SqliteFile {
   const { port1: port, port2 } = new MessageChannel()
   const answers = new Int32Array(new SharedArrayBuffer(4))
   // Beside this file, as source or as built.
@@ -95,80 +89,71 @@ function startThread(file: string): { file: SqliteFile; keptAs: string | undefin
         continue
       }
       const answer: ThreadAnswer = received.message
-      if (answer.id !== id) calls.settle(answer)
-      else if ('fault' in answer) throw new Error(answer.fault)
-      else return answer.value
+      if (answer.id === id) return valueOf(answer)
+      calls.settle(answer)
     }
   }
-  let keptAs: string | undefined
-  try {
-    keptAs = answerNow(OPENING) as string | undefined
-  } catch (error) {
+  const end = (): void => {
     void thread.terminate()
     port.close()
+  }
+  try {
+    const keptAs = answerNow(OPENING) as string | undefined
+    if (keptAs !== undefined) onDamaged(keptAs)
+  } catch (error) {
+    end()
     throw error
   }
   port.on('message', calls.settle).unref()
 
   return {
-    keptAs,
-    file: {
-      readNow: (sql, ...parameters) =>
-        answerNow(calls.post({ kind: 'read', sql, parameters })) as Row[],
-      read: async (sql, ...parameters) =>
-        (await calls.ask({ kind: 'read', sql, parameters })) as Row[],
-      write: async (sql, columns) => void (await calls.ask({ kind: 'write', sql, columns })),
-      close: async () => {
-        const closed = calls.ask({ kind: 'close' })
-        calls.end(new Error(`store.file ${file} is closed`))
-        await closed.catch(() => undefined)
-        void thread.terminate()
-        port.close()
-      },
+    readNow: (sql, ...parameters) =>
+      answerNow(calls.post({ kind: 'read', sql, parameters })) as Row[],
+    read: async (sql, ...parameters) =>
+      (await calls.ask({ kind: 'read', sql, parameters })) as Row[],
+    write: async (sql, columns) => void (await calls.ask({ kind: 'write', sql, columns })),
+    close: async () => {
+      const closed = calls.ask({ kind: 'close' })
+      calls.end(new Error(`store.file ${file} is closed`))
+      await closed.catch(() => undefined)
+      end()
     },
   }
 }
 
 /** Calls to the thread and the promises of their answers. */
 function createCalls(port: MessagePort, file: string) {
-  interface Call {
-    resolve(value: unknown): void
-    reject(fault: Error): void
-    readonly timer: NodeJS.Timeout
-  }
-  const open = new Map<number, Call>()
+  const open = new Map<number, (answer: ThreadAnswer) => void>()
   let lastId = OPENING
   let ended: Error | undefined
 
   const post = (asked: Asked): number => {
-    const id = ++lastId
-    port.postMessage({ ...asked, id })
-    return id
+    const call: ThreadCall = { ...asked, id: ++lastId }
+    port.postMessage(call)
+    return call.id
   }
   const settle = (answer: ThreadAnswer): void => {
-    const call = open.get(answer.id)
+    open.get(answer.id)?.(answer)
     open.delete(answer.id)
     // A process waits for answers, not for an idle file.
     if (open.size === 0) port.unref()
-    if (call === undefined) return
-    clearTimeout(call.timer)
-    if ('fault' in answer) call.reject(new Error(answer.fault))
-    else call.resolve(answer.value)
   }
   return {
     post,
     settle,
-    ask: (asked: Asked): Promise<unknown> => {
-      if (ended !== undefined) return Promise.reject(ended)
-      const { promise, resolve: answered, reject } = Promise.withResolvers<unknown>()
+    ask: async (asked: Asked): Promise<unknown> => {
+      if (ended !== undefined) throw ended
+      const { promise, resolve: answered } = Promise.withResolvers<ThreadAnswer>()
       const id = post(asked)
+      open.set(id, answered)
+      port.ref()
       const timer = setTimeout(
         () => settle({ id, fault: silence(file).message }),
         ANSWER_TIMEOUT_MS,
       )
-      open.set(id, { resolve: answered, reject, timer })
-      port.ref()
-      return promise
+      const answer = await promise
+      clearTimeout(timer)
+      return valueOf(answer)
     },
     /** No further calls are taken; what was asked before is still answered, or times out. */
     end: (reason: Error): void => {
@@ -177,11 +162,10 @@ function createCalls(port: MessagePort, file: string) {
   }
 }
 
-type Asked = ThreadCall extends infer Call
-  ? Call extends ThreadCall
-    ? Omit<Call, 'id'>
-    : never
-  : never
+function valueOf(answer: ThreadAnswer): unknown {
+  if ('fault' in answer) throw new Error(answer.fault)
+  return answer.value
+}
 
 function silence(file: string): Error {
   return new Error(`store.file ${file} does not answer; check its disk, or name another file`)

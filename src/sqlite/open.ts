@@ -11,8 +11,8 @@ const LAYOUT = 1
 const LOCK_TIMEOUT_MS = 1_000
 
 /** Counts above 2^53 cannot be read back as numbers. */
-const count = 'INTEGER NOT NULL CHECK (%s BETWEEN 0 AND 9007199254740991)'
-const countColumn = (name: string): string => `${name} ${count.replace('%s', name)}`
+const countColumn = (name: string): string =>
+  `${name} INTEGER NOT NULL CHECK (${name} BETWEEN 0 AND 9007199254740991)`
 
 const tables = `
   CREATE TABLE IF NOT EXISTS bans (
@@ -28,19 +28,13 @@ const banColumns = 'SELECT key_id, until_ms, count, started_ms FROM bans LIMIT 1
 const quotaColumns =
   'SELECT client, minute_index, minute_taken, day_index, day_taken FROM quota LIMIT 1'
 
-export interface OpenedFile {
-  readonly database: DatabaseSync
-  /** The new name of a damaged file that was set aside. */
-  readonly keptAs: string | undefined
-}
-
 /**
  * Opens the file, making it and its folder where missing. One that was ours and is damaged is renamed to
- * FILE.damaged-<Unix ms> and a new one begun: lost counts must not keep the gateway from starting. What was never ours
+ * FILE.damaged-<Unix ms> (keptAs) and a new one begun: lost counts must not keep the gateway from starting. What was never ours
  * is refused and left as it is. The file stays locked until it is closed or the process ends, however it ends.
  * Throws an Error with file, fault and remedy.
  */
-export function openOrSetAside(file: string): OpenedFile {
+export function openOrSetAside(file: string) {
   try {
     // A pipe or a device could keep the thread waiting without end.
     if (statSync(file, { throwIfNoEntry: false })?.isFile() === false) throw new Refused(unusable)
@@ -50,7 +44,9 @@ export function openOrSetAside(file: string): OpenedFile {
     } catch (error) {
       if (!damage.has(primaryCode(error)) || !isMarked(file)) throw error
     }
-    const keptAs = setAside(file)
+    const keptAs = `${file}.damaged-${Date.now()}`
+    for (const part of ['', '-wal', '-shm', '-journal'])
+      if (existsSync(file + part)) renameSync(file + part, keptAs + part)
     return { database: open(file), keptAs }
   } catch (cause) {
     throw new Error(explainSqliteFault(file, cause), { cause })
@@ -133,13 +129,6 @@ function pragma(database: DatabaseSync, name: string): string | number {
   return Object.values(database.prepare(`PRAGMA ${name}`).get() ?? {})[0] as string | number
 }
 
-function setAside(file: string): string {
-  const keptAs = `${file}.damaged-${Date.now()}`
-  for (const part of ['', '-wal', '-shm', '-journal'])
-    if (existsSync(file + part)) renameSync(file + part, keptAs + part)
-  return keptAs
-}
-
 /** What SQLite itself did not find out: SQLITE_CORRUPT. */
 class DamagedFile extends Error {
   readonly errcode = 11
@@ -168,9 +157,8 @@ const remedies: Readonly<Record<number, string>> = {
 const folderFaults = new Set(['EACCES', 'EPERM', 'EROFS', 'ENOTDIR', 'EEXIST', 'ENOENT'])
 
 /** `store.file FILE`, what is wrong with it, and what to do. */
-export function explainSqliteFault(file: string, error: unknown): string {
-  return `store.file ${file} ${faultAndRemedy(error)}`
-}
+export const explainSqliteFault = (file: string, error: unknown): string =>
+  `store.file ${file} ${faultAndRemedy(error)}`
 
 function faultAndRemedy(error: unknown): string {
   if (!(error instanceof Error)) return `failed: ${String(error)}`

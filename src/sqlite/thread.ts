@@ -16,11 +16,12 @@ export interface ThreadData {
 /** One array per parameter of the statement, all of one length. */
 export type Columns = readonly (readonly string[] | Float64Array)[]
 
-export type ThreadCall = { readonly id: number } & (
+export type Asked =
   | { readonly kind: 'read'; readonly sql: string; readonly parameters: readonly number[] }
   | { readonly kind: 'write'; readonly sql: string; readonly columns: Columns }
   | { readonly kind: 'close' }
-)
+
+export type ThreadCall = Asked & { readonly id: number }
 
 /** The answer to the opening has the id 0 and is the new name of a damaged file, if it was. */
 export type ThreadAnswer = { readonly id: number } & (

@@ -4,14 +4,10 @@
 const LINE_CHARS = 256 * 1024
 
 /** write: takes whole lines, ends included. */
-export function createLineRelay(write: (lines: string) => void): {
-  take(text: string): void
-  /** Nothing more comes: what is left is a line. */
-  end(): void
-} {
+export function createLineRelay(write: (lines: string) => void) {
   let begun = ''
   return {
-    take: (text) => {
+    take: (text: string) => {
       const end = text.lastIndexOf('\n') + 1
       if (end > 0) {
         write(begun + text.slice(0, end))
@@ -22,6 +18,7 @@ export function createLineRelay(write: (lines: string) => void): {
       write(`${begun}\n`)
       begun = ''
     },
+    /** Nothing more comes: what is left is a line. */
     end: () => {
       if (begun !== '') write(`${begun}\n`)
       begun = ''

@@ -6,12 +6,11 @@ import type { QuotaCalls } from '../quota/authorities/ipc.ts'
 import type { AnswerBatch, CallBatch } from '../ipc/calls.ts'
 import type { KeySetFault } from '../credentials/jwt-verifier.ts'
 import type { MetricsSnapshot } from '../observability/metrics.ts'
-import type { Config, ListenAddress } from '../config/config.ts'
+import type { Config } from '../config/config.ts'
 import type { BanRecord } from '../rules/ban-policy.ts'
 
-/** All that a worker asks of its supervisor. Bans have a lane of their own: they wait for the disk, and quota must not wait with them. */
+/** All that a worker asks of its supervisor. */
 export type SharedCalls = QuotaCalls & CounterCalls & BanCalls
-export type Lane = 'counts' | 'bans'
 
 export interface StartMessage {
   readonly kind: 'start'
@@ -36,7 +35,7 @@ export type ToWorker =
   | { readonly kind: 'banned'; readonly keyId: string; readonly ban: BanRecord }
   /** Bans were pronounced that this worker was not told of: it is to read them all. */
   | { readonly kind: 'missed' }
-  | { readonly kind: 'measure'; readonly id: number }
+  | { readonly kind: 'measure' }
   /** To be answered with `alive`. */
   | { readonly kind: 'beat' }
   /** End after what is in flight; idleMs: see FrontDoor. */
@@ -52,19 +51,15 @@ export interface StartFault {
 
 export type ToSupervisor =
   | CallBatch
-  | { readonly kind: 'listening'; readonly address: ListenAddress }
+  | { readonly kind: 'listening' }
   | { readonly kind: 'alive' }
   | { readonly kind: 'failed'; readonly fault: StartFault }
   /** Redis, as this worker sees it. */
   | ({ readonly kind: 'store' } & StoreHealth)
   /** The key set of the token issuer, as this worker sees it. */
   | { readonly kind: 'keySet'; readonly fault: KeySetFault | undefined }
-  /** id: of the question; undefined: a worker's last. */
-  | {
-      readonly kind: 'measured'
-      readonly id: number | undefined
-      readonly snapshot: MetricsSnapshot
-    }
+  /** When asked, and once at the end. */
+  | { readonly kind: 'measured'; readonly snapshot: MetricsSnapshot }
 
 /** Descriptor under which a worker finds the socket that it listens on; 3 is the IPC channel. */
 export const LISTEN_FD = 4

@@ -4,11 +4,7 @@ import { countersOf, sumSnapshots, type MetricsSnapshot } from '../observability
 /** More than so many become one: a crash loop must not fill the memory. */
 const KEPT_APART = 8
 
-export function createRetiredCounters(): {
-  /** The last values of a worker that has ended; its gauges ended with it. */
-  add(last: MetricsSnapshot | undefined): void
-  snapshots(): readonly MetricsSnapshot[]
-} {
+export function createRetiredCounters() {
   let kept: readonly MetricsSnapshot[] = []
   let isSumming = false
 
@@ -20,7 +16,8 @@ export function createRetiredCounters(): {
     isSumming = false
   }
   return {
-    add: (last) => {
+    /** The last values of a worker that has ended; its gauges ended with it. */
+    add: (last: MetricsSnapshot | undefined) => {
       if (last === undefined) return
       kept = [...kept, countersOf(last)]
       if (kept.length > KEPT_APART && !isSumming) void sum()

@@ -9,14 +9,7 @@ import type { MemoryAuthority } from '../quota/authorities/memory.ts'
 import type { Reclaim, SharedCalls } from './messages.ts'
 import { isBanEarned } from '../rules/ban-policy.ts'
 
-export interface SharedState {
-  /** The answers to one worker. onReclaim: the others are to hear of it. */
-  handlers(onReclaim: (reclaim: Reclaim) => void): CallHandlers<SharedCalls>
-  /** Reads the kept bans. */
-  ready(): Promise<void>
-  /** Writes what is not kept yet. */
-  close(): Promise<void>
-}
+export type SharedState = ReturnType<typeof createSharedState>
 
 export interface SharedStateParts extends Pick<SharedBansParts, 'onBan' | 'onMalformed'> {
   readonly config: Config
@@ -24,7 +17,7 @@ export interface SharedStateParts extends Pick<SharedBansParts, 'onBan' | 'onMal
   readonly embedded: { readonly authority: MemoryAuthority; readonly bans: BanStore } | undefined
 }
 
-export function createSharedState(parts: SharedStateParts): SharedState {
+export function createSharedState(parts: SharedStateParts) {
   const { config, embedded } = parts
   const { forgetAfterMs, strikes: points, withinMs: lifetimeMs } = config.bans
   const { timeoutMs } = config.store
@@ -33,7 +26,8 @@ export function createSharedState(parts: SharedStateParts): SharedState {
   const store = embedded?.bans ?? createMemoryBanStore()
   const bans = new SharedBans({ ...parts, store, forgetAfterMs })
   return {
-    handlers: (onReclaim) => ({
+    /** The answers to one worker. onReclaim: the others are to hear of it. */
+    handlers: (onReclaim: (reclaim: Reclaim) => void): CallHandlers<SharedCalls> => ({
       take: (request) => {
         if (embedded === undefined) throw new Error('the quota authority is Redis')
         const reply = embedded.authority.take(request)
@@ -50,7 +44,9 @@ export function createSharedState(parts: SharedStateParts): SharedState {
       countAddress: (count) => addresses.add(count),
       ...bans.handlers,
     }),
+    /** Reads the kept bans. */
     ready: () => bans.ready(),
+    /** Writes what is not kept yet. */
     close: async () => {
       await Promise.allSettled([embedded?.authority.close(), store.close()])
     },

@@ -1,6 +1,7 @@
 /** One place in the pool: keeps one worker in it, through crashes and rolls. */
 import { ROLL_IDLE_AT_MOST_MS, STOP_IDLE_AT_MOST_MS } from '../gateway/drain-times.ts'
-import type { ListenSocket, ListenSockets } from '../listeners/bound-sockets.ts'
+import type { ListenSockets } from '../listeners/bound-sockets.ts'
+import type { ListenSocket } from '../listeners/node-internals.ts'
 import type { SupervisionLine } from '../observability/log.ts'
 import { afterCrash, noCrashes, restartDelayMs } from './back-off.ts'
 import { howEnded, type WorkerExit, type WorkerProcess } from './worker-process.ts'
@@ -87,13 +88,6 @@ export class Slot {
     // Else connections would queue up here after the workers have stopped to take them.
     this.#closeSocket()
     await Promise.all(Array.from(this.alive, (worker) => worker.ended))
-  }
-
-  /** Kills what is here, in this very call. */
-  kill(): void {
-    this.#phase = 'draining'
-    clearTimeout(this.#restart)
-    for (const worker of this.alive) worker.kill()
   }
 
   #start(): WorkerProcess {

@@ -4,11 +4,7 @@ import { createBackend } from '../backends/backend.ts'
 import { createBackendProbe } from '../backends/probe.ts'
 import { answerCalls } from '../ipc/calls.ts'
 import type { Log } from '../observability/log.ts'
-import {
-  createSupervisorMetrics,
-  renderSnapshots,
-  type MetricsPage,
-} from '../observability/metrics.ts'
+import { createSupervisorMetrics, renderSnapshots } from '../observability/metrics.ts'
 import type { Config } from '../config/config.ts'
 import { storeInWords } from '../config/store-words.ts'
 import type { Gateway } from '../gateway/gateway.ts'
@@ -22,13 +18,6 @@ import { defaultWatchdog, type WatchdogOptions } from './watchdog.ts'
 import { WorkerPool } from './worker-pool.ts'
 import { WorkerFailed, WorkerProcess } from './worker-process.ts'
 
-export interface Supervisor extends Gateway {
-  /** Replaces one worker after the other, losing no request. Never rejects. */
-  roll(): Promise<void>
-  /** Ends the workers at once, for a process that is about to end itself. */
-  abandon(): void
-}
-
 export interface SupervisorOptions {
   readonly version: string
   /** The file that a worker runs. */
@@ -38,138 +27,133 @@ export interface SupervisorOptions {
   readonly watchdog?: WatchdogOptions
 }
 
-export function createSupervisor(config: Config, options: SupervisorOptions): Supervisor {
-  const parts = createParts(config, options.log)
-  const { log, state } = parts
-  const close = async (): Promise<void> => {
-    await parts.pool?.drain()
-    await parts.admin?.close()
-    await state.close()
-    await log.close()
-  }
-  /** Ends a start that has failed. */
-  const fail = async (error: unknown): Promise<never> => {
-    parts.pool?.kill()
-    await close()
-    throw error
-  }
-  return {
-    async listen() {
-      await state.ready()
-      const admin = await startAdmin(config, parts).catch(onListener('admin', fail))
-      parts.admin = admin
-      const { listen } = config.server
-      const sockets = await openListenSockets(listen).catch(onListener('public', fail))
-      parts.pool = createPool(config, options, { parts, sockets })
-      await parts.pool.start().catch((error: unknown) => fail(asListenError(error)))
-      parts.isListening = true
-      log.configTaken({ revision: config.revision, store: storeInWords(config.store) })
-      for (const problem of config.warnings) log.configWarning({ problem })
-      log.listening({ listener: 'public', ...sockets.address })
-      log.listening({ listener: 'admin', ...admin.address })
-      return { listen: sockets.address, admin: admin.address }
-    },
-    async drain() {
-      parts.isListening = false
-      const workers = parts.pool?.listening ?? 0
-      log.supervision({ level: 'info', event: 'workersDraining', workers })
-      await close()
-    },
-    roll: async () => parts.pool?.roll(),
-    abandon: () => parts.pool?.kill(),
-  }
-}
+export const createSupervisor = (config: Config, options: SupervisorOptions): Supervisor =>
+  new Supervisor(config, options)
 
-interface Parts {
-  readonly takenAtMs: number
-  readonly log: Log
-  readonly state: SharedState
-  /** The three written by createSupervisor, as the start goes on; isListening also by the end. */
-  admin: AdminServer | undefined
-  pool: WorkerPool | undefined
-  isListening: boolean
-}
+export class Supervisor implements Gateway {
+  readonly #config: Config
+  readonly #options: SupervisorOptions
+  readonly #takenAtMs = Date.now()
+  readonly #log: Log
+  readonly #state: SharedState
+  /** Both written by listen. */
+  #admin: AdminServer | undefined
+  #pool: WorkerPool | undefined
+  /** Written by listen and drain. */
+  #isListening = false
 
-function createParts(config: Config, log: Log): Parts {
-  const embedded = config.store.redis === undefined ? openEmbeddedStores(config, log) : undefined
-  const state = createSharedState({
-    config,
-    embedded,
-    onBan: (keyId, ban) => parts.pool?.notifyAll({ kind: 'banned', keyId, ban }),
-    onMalformed: (where) => log.banMalformed({ where }),
-  })
-  const takenAtMs = Date.now()
-  const parts: Parts = {
-    takenAtMs,
-    log,
-    state,
-    admin: undefined,
-    pool: undefined,
-    isListening: false,
-  }
-  return parts
-}
-
-function startAdmin(config: Config, parts: Parts): Promise<AdminServer> {
-  const { upstream, server } = config
-  const metrics = createSupervisorMetrics({
-    listening: () => parts.pool?.listening ?? 0,
-    restarts: () => parts.pool?.restarts ?? 0,
-  })
-  return startAdminServer({
-    ...config.admin,
-    renderMetrics: once(async () => {
-      const ofWorkers = (await parts.pool?.measure()) ?? []
-      return renderSnapshots([...ofWorkers, await metrics.snapshot()])
-    }),
-    readiness: createReadiness({
+  constructor(config: Config, options: SupervisorOptions) {
+    this.#config = config
+    this.#options = options
+    const { log } = options
+    this.#log = log
+    this.#state = createSharedState({
       config,
-      listener: () => {
-        const { isListening, pool } = parts
-        if (!isListening || pool === undefined) return { ok: false, reason: 'starting or draining' }
-        const { listening } = pool
-        return { ok: listening > 0, reason: `${listening} of ${server.workers} workers` }
+      embedded: config.store.redis === undefined ? openEmbeddedStores(config, log) : undefined,
+      onBan: (keyId, ban) => this.#pool?.notifyAll({ kind: 'banned', keyId, ban }),
+      onMalformed: (where) => log.banMalformed({ where }),
+    })
+  }
+
+  async listen() {
+    const { server, store, revision, warnings } = this.#config
+    try {
+      await this.#state.ready()
+      this.#admin = await this.#startAdmin().catch(refuse('admin'))
+      const sockets = await openListenSockets(server.listen).catch(refuse('public'))
+      this.#pool = this.#createPool(sockets)
+      await this.#pool.start()
+      this.#isListening = true
+      this.#log.configTaken({ revision, store: storeInWords(store) })
+      for (const problem of warnings) this.#log.configWarning({ problem })
+      this.#log.listening({ listener: 'public', ...sockets.address })
+      this.#log.listening({ listener: 'admin', ...this.#admin.address })
+      return { listen: sockets.address, admin: this.#admin.address }
+    } catch (error) {
+      this.abandon()
+      await this.#close()
+      throw asListenError(error)
+    }
+  }
+
+  async drain(): Promise<void> {
+    this.#isListening = false
+    const workers = this.#pool?.listening ?? 0
+    this.#log.supervision({ level: 'info', event: 'workersDraining', workers })
+    await this.#close()
+  }
+
+  /** Replaces one worker after the other, losing no request. Never rejects. */
+  readonly roll = async (): Promise<void> => this.#pool?.roll()
+  /** Ends the workers at once, for a process that is about to end itself. */
+  readonly abandon = (): void => this.#pool?.kill()
+
+  async #close(): Promise<void> {
+    await this.#pool?.drain()
+    await this.#admin?.close()
+    await this.#state.close()
+    await this.#log.close()
+  }
+
+  #startAdmin(): Promise<AdminServer> {
+    const config = this.#config
+    const { urls, timeouts } = config.upstream
+    const metrics = createSupervisorMetrics({
+      listening: () => this.#pool?.listening ?? 0,
+      restarts: () => this.#pool?.restarts ?? 0,
+    })
+    return startAdminServer({
+      ...config.admin,
+      renderMetrics: once(async () => {
+        const ofWorkers = (await this.#pool?.measure()) ?? []
+        return renderSnapshots([...ofWorkers, await metrics.snapshot()])
+      }),
+      readiness: createReadiness({
+        config,
+        listener: () => {
+          if (!this.#isListening) return { ok: false, reason: 'starting or draining' }
+          const listening = this.#pool?.listening ?? 0
+          return { ok: listening > 0, reason: `${listening} of ${config.server.workers} workers` }
+        },
+        store: () => this.#pool?.store ?? embeddedHealth,
+        keySetFault: () => this.#pool?.keySetFault,
+        backends: createBackendProbe(urls.map(createBackend), timeouts.connectMs),
+      }),
+      onError: (error) => this.#log.adminFailed(error),
+    })
+  }
+
+  #createPool(sockets: ListenSockets): WorkerPool {
+    const { entry, version, watchdog = defaultWatchdog } = this.#options
+    const config = this.#config
+    const takenAtMs = this.#takenAtMs
+    return new WorkerPool({
+      count: config.server.workers,
+      sockets,
+      drainMs: config.server.timeouts.drainMs,
+      watchdog,
+      startWorker: (number, listenFd) => {
+        const reclaim = oncePerTurn((reclaims) =>
+          this.#pool?.notifyAll({ kind: 'reclaim', reclaims }, worker),
+        )
+        const handlers = this.#state.handlers(reclaim)
+        const worker: WorkerProcess = new WorkerProcess({
+          entry,
+          start: { kind: 'start', number, version, config, takenAtMs },
+          listenFd,
+          onLines: (lines) => this.#log.relay(lines),
+          onCalls: (batch) => answerCalls(handlers, batch),
+        })
+        return worker
       },
-      store: () => parts.pool?.store ?? embeddedHealth,
-      keySetFault: () => parts.pool?.keySetFault,
-      backends: createBackendProbe(upstream.urls.map(createBackend), upstream.timeouts.connectMs),
-    }),
-    onError: (error) => parts.log.adminFailed(error),
-  })
+      log: (line) => this.#log.supervision(line),
+    })
+  }
 }
 
-function createPool(
-  config: Config,
-  { entry, version, watchdog = defaultWatchdog }: SupervisorOptions,
-  { parts, sockets }: { readonly parts: Parts; readonly sockets: ListenSockets },
-): WorkerPool {
-  const { log, state, takenAtMs } = parts
-  return new WorkerPool({
-    count: config.server.workers,
-    sockets,
-    drainMs: config.server.timeouts.drainMs,
-    watchdog,
-    startWorker: (number, listenFd) => {
-      const reclaim = oncePerTurn((reclaims) =>
-        parts.pool?.notifyAll({ kind: 'reclaim', reclaims }, worker),
-      )
-      const handlers = state.handlers(reclaim)
-      const worker: WorkerProcess = new WorkerProcess({
-        entry,
-        start: { kind: 'start', number, version, config, takenAtMs },
-        listenFd,
-        onLines: (lines) => log.relay(lines),
-        onCalls: (batch) => answerCalls(handlers, batch),
-      })
-      return worker
-    },
-    log: (line) => log.supervision(line),
-  })
+const refuse = (listener: 'public' | 'admin') => (error: unknown) => {
+  throw new ListenError(listener, error)
 }
-
-const onListener =
-  (listener: 'public' | 'admin', fail: (error: unknown) => Promise<never>) => (error: unknown) =>
-    fail(new ListenError(listener, error))
 
 /** A worker that could not have the public listener, as if the fault had come up here; any other fault as it is. */
 function asListenError(error: unknown): unknown {
@@ -181,8 +165,8 @@ function asListenError(error: unknown): unknown {
 }
 
 /** One page for all who ask at the same time: a crowd of scrapers costs the workers no more than one. */
-function once(make: () => Promise<MetricsPage>): () => Promise<MetricsPage> {
-  let underway: Promise<MetricsPage> | undefined
+function once<Page>(make: () => Promise<Page>): () => Promise<Page> {
+  let underway: Promise<Page> | undefined
   return () =>
     (underway ??= make().finally(() => {
       underway = undefined

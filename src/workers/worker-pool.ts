@@ -17,8 +17,8 @@ export class WorkerPool {
   readonly #options: WorkerPoolOptions
   readonly #slots: readonly Slot[]
   readonly #retired = createRetiredCounters()
-  /** Written by start, drain and kill. */
-  #phase: 'starting' | 'running' | 'draining' = 'starting'
+  /** Written by drain. */
+  #isDraining = false
   /** Written by roll. */
   #rolling: Promise<void> | undefined
   /** Written by start. */
@@ -36,8 +36,6 @@ export class WorkerPool {
   /** Resolves when all take requests; rejects with the WorkerFailed of the first that cannot. */
   async start(): Promise<void> {
     await Promise.all(this.#slots.map((slot) => slot.start()))
-    if (this.#phase === 'draining') return
-    this.#phase = 'running'
     for (const slot of this.#slots) slot.keep()
     const { watchdog, log } = this.#options
     this.#stopWatching = watchWorkers(
@@ -54,7 +52,7 @@ export class WorkerPool {
 
   /** One worker after the other is replaced by a new one; stops at the first that cannot be. Never rejects. */
   async roll(): Promise<void> {
-    if (this.#phase !== 'running') return
+    if (this.#isDraining) return
     await (this.#rolling ??= this.#rollAll().finally(() => {
       this.#rolling = undefined
     }))
@@ -64,13 +62,13 @@ export class WorkerPool {
     const { log } = this.#options
     const workers = this.#slots.length
     log({ level: 'info', event: 'rollStarted', workers })
-    for (const slot of this.#slots) if (this.#phase !== 'running' || !(await slot.replace())) return
+    for (const slot of this.#slots) if (this.#isDraining || !(await slot.replace())) return
     log({ level: 'info', event: 'rollDone', workers })
   }
 
   /** Ends all workers after what is in flight, kills those that do not end, and starts no more. Never rejects. */
   async drain(): Promise<void> {
-    this.#phase = 'draining'
+    this.#isDraining = true
     this.#stopWatching?.()
     const drained = this.#slots.map((slot) => slot.drain())
     this.#options.sockets.close()
@@ -79,11 +77,10 @@ export class WorkerPool {
 
   /** Kills all workers, in this very call. */
   kill(): void {
-    this.#phase = 'draining'
-    for (const slot of this.#slots) slot.kill()
+    for (const worker of this.#alive()) worker.kill()
   }
 
-  /** A notice; see Outbox. */
+  /** A notice; see WorkerProcess. */
   notifyAll(message: ToWorker, except?: WorkerProcess): void {
     for (const worker of this.#alive()) if (worker !== except) worker.notify(message)
   }

@@ -1,13 +1,12 @@
 /** One worker as its supervisor sees it: a child process with an IPC channel, a pipe for its log and a socket to listen on. */
 import { fork, type ChildProcess } from 'node:child_process'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { embeddedHealth } from '../admin/readiness.ts'
 import type { CallBatch } from '../ipc/calls.ts'
 import type { KeySetFault } from '../credentials/jwt-verifier.ts'
 import type { MetricsSnapshot } from '../observability/metrics.ts'
-import type { ListenAddress } from '../config/config.ts'
 import { createLineRelay } from './line-relay.ts'
 import type { StartFault, StartMessage, ToSupervisor, ToWorker } from './messages.ts'
-import { Outbox } from './outbox.ts'
 
 export interface WorkerExit {
   readonly code: number | null
@@ -19,7 +18,6 @@ export interface WorkerExit {
 }
 
 export class WorkerFailed extends Error {
-  override readonly name = 'WorkerFailed'
   readonly exit: WorkerExit
 
   constructor(number: number, exit: WorkerExit) {
@@ -45,6 +43,8 @@ export interface WorkerProcessOptions {
 }
 
 const START_AT_MOST_MS = 30_000
+/** One that stands still must not fill this process with what it is to hear. */
+const UNTAKEN_MESSAGES = 64
 /** How long a page of metrics waits for a worker that stands still. */
 const MEASURE_AT_MOST_MS = 1_000
 
@@ -62,8 +62,11 @@ export class WorkerProcess {
   latest: MetricsSnapshot | undefined
   readonly #options: WorkerProcessOptions
   readonly #child: ChildProcess
-  readonly #outbox: Outbox
-  readonly #listening = Promise.withResolvers<ListenAddress>()
+  /** Messages not handed over yet. Written by #tell. */
+  #untaken = 0
+  /** A notice was left out. Written by notify and #tell. */
+  #hasMissed = false
+  readonly #listening = Promise.withResolvers<void>()
   /** Resolves once it takes requests; rejects with a WorkerFailed if it ends before or takes too long. */
   readonly listening = this.#listening.promise
   readonly #ended = Promise.withResolvers<WorkerExit>()
@@ -74,9 +77,8 @@ export class WorkerProcess {
   #listeningSinceMs: number | undefined
   /** Why it could not begin. Written by #hear and, if there is no process at all, by the constructor. */
   #fault: StartFault | undefined
-  /** Questions for its values that are under way. Written by measure. */
-  readonly #measuring = new Map<number, () => void>()
-  #lastId = 0
+  /** The question for its values that is under way, one at a time. Written by measure. */
+  #measured = Promise.withResolvers<void>()
   /** Beats since it was last heard of; from the first one on it has been asked. Written by #hear, beat and pardon. */
   #silentBeats = 0
 
@@ -92,7 +94,6 @@ export class WorkerProcess {
       stdio: ['ignore', 'ignore', 'pipe', 'ipc', options.listenFd],
     })
     this.pid = this.#child.pid
-    this.#outbox = new Outbox(this.#child)
     this.listening.catch(() => undefined)
     this.#killAfter(START_AT_MOST_MS)
     const relay = createLineRelay(options.onLines)
@@ -110,32 +111,30 @@ export class WorkerProcess {
       this.#fault = { message: cause, code: undefined, isListener: false }
       this.#end(null, null)
     })
-    this.#outbox.tell(options.start)
+    this.#tell(options.start)
   }
 
   /** Its latest values, fresh unless it does not answer in time; undefined if it never told any. */
   async measure(): Promise<MetricsSnapshot | undefined> {
-    if (!this.#outbox.isOpen) return this.latest
-    const id = ++this.#lastId
-    const { promise, resolve } = Promise.withResolvers<void>()
-    const timer = setTimeout(resolve, MEASURE_AT_MOST_MS)
-    this.#measuring.set(id, resolve)
-    this.#outbox.tell({ kind: 'measure', id })
-    await promise
-    clearTimeout(timer)
-    this.#measuring.delete(id)
+    if (this.#isTaking) {
+      this.#measured = Promise.withResolvers()
+      this.#tell({ kind: 'measure' })
+      const timeUp = sleep(MEASURE_AT_MOST_MS, undefined, { ref: false })
+      await Promise.race([this.#measured.promise, timeUp])
+    }
     return this.latest
   }
 
-  /** See Outbox. */
+  /** Left out while the worker does not take its messages, and made up for with `missed`. */
   notify(message: ToWorker): void {
-    this.#outbox.notify(message)
+    if (this.#isTaking) this.#tell(message)
+    else this.#hasMissed = true
   }
 
   /** Asks a worker that takes requests for a sign of life; the beats that have gone by without one since it was asked. */
   beat(): number {
     if (this.state !== 'listening') return 0
-    if (this.#silentBeats === 0) this.#outbox.tell({ kind: 'beat' })
+    if (this.#silentBeats === 0) this.#tell({ kind: 'beat' })
     return this.#silentBeats++
   }
 
@@ -149,11 +148,27 @@ export class WorkerProcess {
     if (this.state === 'draining' || this.state === 'ended') return
     this.state = 'draining'
     this.#killAfter(timeoutMs)
-    this.#outbox.tell({ kind: 'drain', idleMs })
+    this.#tell({ kind: 'drain', idleMs })
   }
 
   kill(): void {
     this.#child.kill('SIGKILL')
+  }
+
+  get #isTaking(): boolean {
+    return this.#child.connected && this.#untaken <= UNTAKEN_MESSAGES
+  }
+
+  /** A worker that has gone is told nothing more; its end is seen on its own. */
+  #tell(message: ToWorker): void {
+    if (!this.#child.connected) return
+    this.#untaken++
+    this.#child.send(message, () => {
+      this.#untaken--
+      if (this.#untaken > 0 || !this.#hasMissed) return
+      this.#hasMissed = false
+      this.#tell({ kind: 'missed' })
+    })
   }
 
   #killAfter(delayMs: number): void {
@@ -165,10 +180,10 @@ export class WorkerProcess {
     this.#silentBeats = 0
     switch (message.kind) {
       case 'calls':
-        return void this.#options.onCalls(message).then((answers) => this.#outbox.tell(answers))
+        return void this.#options.onCalls(message).then((answers) => this.#tell(answers))
       case 'listening':
         this.#listeningSinceMs = performance.now()
-        this.#listening.resolve(message.address)
+        this.#listening.resolve()
         if (this.state !== 'starting') return
         this.state = 'listening'
         return clearTimeout(this.#deadline)
@@ -180,8 +195,7 @@ export class WorkerProcess {
         return void (this.keySetFault = message.fault)
       case 'measured':
         this.latest = message.snapshot
-        if (message.id !== undefined) this.#measuring.get(message.id)?.()
-        return
+        return this.#measured.resolve()
       case 'alive':
     }
   }
@@ -190,7 +204,7 @@ export class WorkerProcess {
     if (this.state === 'ended') return
     this.state = 'ended'
     clearTimeout(this.#deadline)
-    for (const answered of this.#measuring.values()) answered()
+    this.#measured.resolve()
     const sinceMs = this.#listeningSinceMs
     const ranMs = sinceMs === undefined ? 0 : performance.now() - sinceMs
     const exit = { code, signal, ranMs, fault: this.#fault }

@@ -1,10 +1,10 @@
 /** The composition root of a worker: serves requests on a socket of its supervisor, and asks it for what they share. */
 import { createAddressCounter } from '../counters/anonymous-limiter.ts'
-import { createIpcBanStore, type BanCalls, type IpcBanStore } from '../bans/ban-store-ipc.ts'
+import { createIpcBanStore, type BanCalls } from '../bans/ban-store-ipc.ts'
 import { createIpcCalls, type CallBatch, type IpcCalls } from '../ipc/calls.ts'
 import { createCounter } from '../counters/counter.ts'
-import { createLog, type Log } from '../observability/log.ts'
-import { createMetrics, type Metrics } from '../observability/metrics.ts'
+import { createLog } from '../observability/log.ts'
+import { createMetrics } from '../observability/metrics.ts'
 import {
   createSharedAddressCounter,
   createSharedStrikes,
@@ -13,16 +13,15 @@ import {
 import type { Config } from '../config/config.ts'
 import { createIpcAuthority, type QuotaCalls } from '../quota/authorities/ipc.ts'
 import type { ReclaimListener } from '../quota/protocol.ts'
-import { configNames, createServing, type Serving } from '../gateway/serving.ts'
-import { connectStore, createOutageReport, redisStores, type Stores } from '../gateway/stores.ts'
+import { configNames, createServing } from '../gateway/serving.ts'
 import {
-  LISTEN_FD,
-  type Lane,
-  type Reclaim,
-  type StartMessage,
-  type ToSupervisor,
-  type ToWorker,
-} from './messages.ts'
+  connectStore,
+  createOutageReport,
+  redisStores,
+  type StoreParts,
+  type Stores,
+} from '../gateway/stores.ts'
+import { LISTEN_FD, type StartMessage, type ToSupervisor, type ToWorker } from './messages.ts'
 
 /** The IPC channel as the process's edge gives it. */
 export interface SupervisorChannel {
@@ -32,27 +31,12 @@ export interface SupervisorChannel {
   onGone(listener: () => void): void
 }
 
-export interface Worker {
-  /** Resolves with the exit code when nothing is left to do. */
-  readonly finished: Promise<number>
-  crash(error: unknown): void
-}
-
-interface Parts {
-  readonly log: Log
-  readonly metrics: Metrics
-  readonly serving: Serving
-  hear(message: ToWorker): void
-  /** The supervisor is gone. */
-  orphan(): void
-}
-
 /** Without its supervisor a worker is one that nobody can stop, nor ask for quota: it ends soon. */
 const ORPHAN_DRAIN_MS = 5_000
 
-export function createWorker(channel: SupervisorChannel): Worker {
+export function createWorker(channel: SupervisorChannel) {
   const finished = Promise.withResolvers<number>()
-  let parts: Parts | undefined
+  let parts: ReturnType<typeof createParts> | undefined
   let isDraining = false
 
   const begin = async (start: StartMessage): Promise<void> => {
@@ -64,8 +48,8 @@ export function createWorker(channel: SupervisorChannel): Worker {
     }
     if (isDraining) return
     try {
-      const address = await parts.serving.listen(LISTEN_FD)
-      await channel.send({ kind: 'listening', address })
+      await parts.serving.listen(LISTEN_FD)
+      await channel.send({ kind: 'listening' })
     } catch (error) {
       await fail(error, true)
     }
@@ -81,7 +65,7 @@ export function createWorker(channel: SupervisorChannel): Worker {
     if (parts === undefined) return finished.resolve(0)
     const { serving, metrics, log } = parts
     await serving.drain(times)
-    await channel.send({ kind: 'measured', id: undefined, snapshot: await metrics.snapshot() })
+    await channel.send({ kind: 'measured', snapshot: await metrics.snapshot() })
     await serving.close()
     await log.close()
     finished.resolve(0)
@@ -99,20 +83,33 @@ export function createWorker(channel: SupervisorChannel): Worker {
     // A drain that had begun before, and hoped for an answer of the supervisor, ends too.
     setTimeout(() => finished.resolve(1), 2 * ORPHAN_DRAIN_MS).unref()
   })
-  return { finished: finished.promise, crash: (error) => parts?.log.crash(error) }
+  return {
+    /** Resolves with the exit code when nothing is left to do. */
+    finished: finished.promise,
+    crash: (error: unknown) => parts?.log.crash(error),
+  }
 }
 
-function createParts(start: StartMessage, channel: SupervisorChannel): Parts {
+function createParts(start: StartMessage, channel: SupervisorChannel) {
   const { config, number, version, takenAtMs } = start
   const log = createLog({ ...config.log, worker: number })
   const metrics = createMetrics({ version, takenAtMs, isWorker: true, ...configNames(config) })
-  const lanes = openLanes({ config, log, metrics, channel })
-  const { calls, banCalls } = lanes
-  const { stores, ...notices } = openWorkerStores({ config, log, metrics, channel, ...lanes })
+  const parts = { config, log, metrics }
+  const { calls, banCalls } = openLanes(parts, channel)
+  const redis = connectStore({
+    ...parts,
+    onState: (health) => void channel.send({ kind: 'store', ...health }),
+  })
+  // Whom the supervisor's notices reach; with Redis nobody listens.
+  const reclaims: ReclaimListener[] = []
+  const onReclaim = (listener: ReclaimListener): void => void reclaims.push(listener)
+  const bans = createIpcBanStore(banCalls)
+  const stores: Stores =
+    redis === undefined
+      ? { redis, bans, authority: createIpcAuthority({ calls, onReclaim, observe: metrics.quota }) }
+      : { redis, ...redisStores(parts, redis) }
   const serving = createServing({
-    config,
-    log,
-    metrics,
+    ...parts,
     stores,
     onKeySet: (fault) => void channel.send({ kind: 'keySet', fault }),
     ...sharedCounters(config, stores, calls),
@@ -121,84 +118,45 @@ function createParts(start: StartMessage, channel: SupervisorChannel): Parts {
     log,
     metrics,
     serving,
+    /** The supervisor is gone. */
     orphan: () => {
       calls.close()
       banCalls.close()
     },
-    hear: (message) => {
+    hear: (message: ToWorker) => {
       if (message.kind === 'answers') {
         calls.receive(message)
         banCalls.receive(message)
-      } else if (message.kind === 'reclaim') message.reclaims.forEach(notices.reclaimed)
-      else if (message.kind === 'banned') notices.bans?.banned(message.keyId, message.ban)
-      else if (message.kind === 'missed') notices.bans?.stale()
+      } else if (message.kind === 'reclaim') {
+        for (const { client, isUnknown } of message.reclaims)
+          for (const listener of reclaims) listener(client, isUnknown)
+      } else if (message.kind === 'banned') bans.banned(message.keyId, message.ban)
+      else if (message.kind === 'missed') bans.stale()
       else if (message.kind === 'measure') {
         metrics.bannedKeys(serving.bannedKeys)
-        const { id } = message
         void metrics
           .snapshot()
-          .then((snapshot) => channel.send({ kind: 'measured', id, snapshot }))
+          .then((snapshot) => channel.send({ kind: 'measured', snapshot }))
           .catch((error: unknown) => log.adminFailed(error))
       }
     },
   }
 }
 
-type LaneParts = Omit<StoreParts, 'calls' | 'banCalls'>
-
 /** Two ways to ask the supervisor: bans wait for its disk, and quota must not wait with them. */
-function openLanes({ channel, ...parts }: LaneParts) {
+function openLanes(parts: StoreParts, channel: SupervisorChannel) {
   const { redis, timeoutMs } = parts.config.store
   const report = redis === undefined ? createOutageReport(parts) : undefined
   const send = (batch: CallBatch): void => void channel.send(batch)
   const calls = createIpcCalls<QuotaCalls & CounterCalls>({
-    lane: 'counts' satisfies Lane,
+    lane: 'counts',
     send,
     // Twice as long as for a store on the network: nothing is lost here, only late when every core is busy.
     timeoutMs: 2 * timeoutMs,
     onState: (available) => report?.(available),
   })
-  const banCalls = createIpcCalls<BanCalls>({ lane: 'bans' satisfies Lane, send, timeoutMs })
+  const banCalls = createIpcCalls<BanCalls>({ lane: 'bans', send, timeoutMs })
   return { calls, banCalls }
-}
-
-interface StoreParts {
-  readonly config: Config
-  readonly log: Log
-  readonly metrics: Metrics
-  readonly calls: IpcCalls<QuotaCalls & CounterCalls>
-  readonly banCalls: IpcCalls<BanCalls>
-  readonly channel: SupervisorChannel
-}
-
-/** Redis, which this worker asks itself, or the stores embedded in the supervisor; and what the supervisor's notices reach. */
-function openWorkerStores(parts: StoreParts): {
-  readonly stores: Stores
-  reclaimed(reclaim: Reclaim): void
-  readonly bans: IpcBanStore | undefined
-} {
-  const { calls, channel, metrics } = parts
-  const redis = connectStore({
-    ...parts,
-    onState: (health) => void channel.send({ kind: 'store', ...health }),
-  })
-  if (redis !== undefined)
-    return {
-      stores: { redis, ...redisStores(parts, redis) },
-      reclaimed: () => undefined,
-      bans: undefined,
-    }
-  const reclaims: ReclaimListener[] = []
-  const bans = createIpcBanStore(parts.banCalls)
-  const onReclaim = (listener: ReclaimListener): void => void reclaims.push(listener)
-  const authority = createIpcAuthority({ calls, onReclaim, observe: metrics.quota })
-  return {
-    stores: { redis, authority, bans },
-    reclaimed: ({ client, isUnknown }) => {
-      for (const listener of reclaims) listener(client, isUnknown)
-    },
-    bans,
-  }
 }
 
 function sharedCounters(
@@ -214,11 +172,7 @@ function sharedCounters(
     timeoutMs: store.timeoutMs,
   })
   return {
-    addresses: createSharedAddressCounter({
-      calls,
-      own: createAddressCounter(),
-      ...anonymous,
-    }),
+    addresses: createSharedAddressCounter({ calls, own: createAddressCounter(), ...anonymous }),
     // Redis counts over all hosts.
     strikes: redis === undefined ? createSharedStrikes(calls, own) : undefined,
   }
