@@ -6,6 +6,8 @@ import type { Config } from '../config/config.ts'
 import type { KeySetFault } from '../credentials/jwt-verifier.ts'
 import { nameServers } from '../redis/servers.ts'
 
+type Check = ReadinessReport['checks'][number]
+
 export interface StoreHealth {
   readonly available: boolean
   /** Server, fault and remedy while it refuses this gateway; undefined if it does not. */
@@ -41,7 +43,7 @@ export function createReadiness({ config, ...parts }: ReadinessParts) {
 }
 
 /** Those that cannot be reached are named, but one that can be is enough. */
-function backendCheck(backends: readonly Backend[]): ReadinessReport['checks'][number] {
+function backendCheck(backends: readonly Backend[]): Check {
   const faults = backends.flatMap(({ name, fault }) =>
     fault === undefined ? [] : [`${name}: ${fault}`],
   )
@@ -50,10 +52,7 @@ function backendCheck(backends: readonly Backend[]): ReadinessReport['checks'][n
 }
 
 /** Without its store a gateway is of use unless it refuses everything; a refusal needs an operator, so it must be seen. */
-function storeCheck(
-  { store }: Config,
-  { available, refusal }: StoreHealth,
-): ReadinessReport['checks'][number] {
+function storeCheck({ store }: Config, { available, refusal }: StoreHealth): Check {
   const name = 'store'
   if (store.redis === undefined) return { name, ok: true, reason: 'embedded' }
   const server = nameServers(store.redis)
@@ -64,10 +63,7 @@ function storeCheck(
 }
 
 /** An issuer that is away must not take callers with API keys down: not ready is only who can judge no credential at all. */
-function credentialsCheck(
-  { jwt, clients }: Config,
-  fault: KeySetFault | undefined,
-): ReadinessReport['checks'][number] {
+function credentialsCheck({ jwt, clients }: Config, fault: KeySetFault | undefined): Check {
   const name = 'credentials'
   if (jwt === undefined) return { name, ok: true, reason: 'API keys' }
   if (fault === undefined) return { name, ok: true, reason: 'API keys and tokens' }

@@ -3,10 +3,10 @@ import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { hostname } from 'node:os'
+import { isLoopback } from '../config/addresses.ts'
 import type { ListenAddress } from '../config/config.ts'
 import { refusalKinds } from '../rules/refusals.ts'
 import { ConnectionSlots } from './connection-slots.ts'
-import { isOwnHost } from './own-host.ts'
 
 /** Ready means that every check is ok. */
 export interface ReadinessReport {
@@ -84,8 +84,7 @@ export async function startAdminServer(options: AdminServerOptions) {
 /** Never rejects: whatever fails inside becomes a 500. */
 async function answer(options: AdminServerOptions, request: IncomingMessage): Promise<Answer> {
   const names = [options.listen.host, hostname(), ...options.hosts]
-  const { localAddress } = request.socket
-  if (!isOwnHost(request.headers.host, { names, localAddress })) return foreignHost
+  if (!isOwnHost(request, names)) return foreignHost
   const path = request.url?.split('?', 1)[0] ?? ''
   const page = pages.get(path)
   if (page === undefined) return refusal('not_found')
@@ -98,6 +97,21 @@ async function answer(options: AdminServerOptions, request: IncomingMessage): Pr
     const code = 'internal_error'
     return json(500, { code, message: 'The answer could not be made; see the log.', status: 500 })
   }
+}
+
+/**
+ * Whether the request names this listener. A page of another site, whose name is made to point here (DNS rebinding),
+ * sends that name as its Host. The address that was connected to is a name too. Ports are passed over, as they are often mapped.
+ */
+function isOwnHost({ headers, socket }: IncomingMessage, names: readonly string[]): boolean {
+  // Left out by HTTP/1.0 alone, in which old load balancers probe and no browser speaks.
+  if (headers.host === undefined) return true
+  const [, ipv6, other] = /^(?:\[([^\]]+)\]|([^:]+))(?::\d*)?$/.exec(headers.host) ?? []
+  const host = (ipv6 ?? other)?.toLowerCase()
+  if (host === undefined) return false
+  // An IPv4 connection to a listener of both families.
+  const address = socket.localAddress?.replace(/^::ffff:/, '')
+  return isLoopback(host) || host === address || names.some((name) => name.toLowerCase() === host)
 }
 
 const pages = new Map<string, (options: AdminServerOptions) => Answer | Promise<Answer>>([

@@ -9,22 +9,18 @@ import { createServer, type AddressInfo } from 'node:net'
 import type { ListenAddress } from '../config/config.ts'
 import { bindSocket, type ListenSocket } from './node-internals.ts'
 
-export interface ListenSockets {
-  /** The host as configured, with the port that port 0 became. */
-  readonly address: ListenAddress
-  /** The socket for a worker. */
-  open(): ListenSocket
-  close(): void
-}
+export type ListenSockets = Awaited<ReturnType<typeof openListenSockets>>
 
 /** Rejects with Node's error if the address cannot be listened on, in use by others included. */
-export async function openListenSockets(listen: ListenAddress): Promise<ListenSockets> {
+export async function openListenSockets(listen: ListenAddress) {
   // SO_REUSEPORT would share a port that is taken; asked for alone it is refused.
   const { host, port } = await probe(listen)
   const shared = bindsAgain(host, port) ? undefined : bindSocket({ host, port, reusePort: false })
   return {
+    /** The host as configured, with the port that port 0 became. */
     address: { host: listen.host, port },
-    open: () =>
+    /** The socket for a worker. */
+    open: (): ListenSocket =>
       shared === undefined
         ? bindSocket({ host, port, reusePort: true })
         : { fd: shared.fd, close: () => undefined },

@@ -11,7 +11,7 @@ import { isBanEarned } from '../rules/ban-policy.ts'
 
 export type SharedState = ReturnType<typeof createSharedState>
 
-export interface SharedStateParts extends Pick<SharedBansParts, 'onBan' | 'onMalformed'> {
+interface SharedStateParts extends Pick<SharedBansParts, 'onBan' | 'onMalformed'> {
   readonly config: Config
   /** undefined with Redis, which workers ask themselves. */
   readonly embedded: { readonly authority: MemoryAuthority; readonly bans: BanStore } | undefined

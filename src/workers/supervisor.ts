@@ -34,7 +34,6 @@ export class Supervisor implements Gateway {
   readonly #config: Config
   readonly #options: SupervisorOptions
   readonly #takenAtMs = Date.now()
-  readonly #log: Log
   readonly #state: SharedState
   /** Both written by listen. */
   #admin: AdminServer | undefined
@@ -46,7 +45,6 @@ export class Supervisor implements Gateway {
     this.#config = config
     this.#options = options
     const { log } = options
-    this.#log = log
     this.#state = createSharedState({
       config,
       embedded: config.store.redis === undefined ? openEmbeddedStores(config, log) : undefined,
@@ -57,6 +55,7 @@ export class Supervisor implements Gateway {
 
   async listen() {
     const { server, store, revision, warnings } = this.#config
+    const { log } = this.#options
     try {
       await this.#state.ready()
       this.#admin = await this.#startAdmin().catch(refuse('admin'))
@@ -64,10 +63,10 @@ export class Supervisor implements Gateway {
       this.#pool = this.#createPool(sockets)
       await this.#pool.start()
       this.#isListening = true
-      this.#log.configTaken({ revision, store: storeInWords(store) })
-      for (const problem of warnings) this.#log.configWarning({ problem })
-      this.#log.listening({ listener: 'public', ...sockets.address })
-      this.#log.listening({ listener: 'admin', ...this.#admin.address })
+      log.configTaken({ revision, store: storeInWords(store) })
+      for (const problem of warnings) log.configWarning({ problem })
+      log.listening({ listener: 'public', ...sockets.address })
+      log.listening({ listener: 'admin', ...this.#admin.address })
       return { listen: sockets.address, admin: this.#admin.address }
     } catch (error) {
       this.abandon()
@@ -79,12 +78,12 @@ export class Supervisor implements Gateway {
   async drain(): Promise<void> {
     this.#isListening = false
     const workers = this.#pool?.listening ?? 0
-    this.#log.supervision({ level: 'info', event: 'workersDraining', workers })
+    this.#options.log.supervision({ level: 'info', event: 'workersDraining', workers })
     await this.#close()
   }
 
   /** Replaces one worker after the other, losing no request. Never rejects. */
-  readonly roll = async (): Promise<void> => this.#pool?.roll()
+  readonly roll = oneAtATime(async () => this.#pool?.roll())
   /** Ends the workers at once, for a process that is about to end itself. */
   readonly abandon = (): void => this.#pool?.kill()
 
@@ -92,7 +91,7 @@ export class Supervisor implements Gateway {
     await this.#pool?.drain()
     await this.#admin?.close()
     await this.#state.close()
-    await this.#log.close()
+    await this.#options.log.close()
   }
 
   #startAdmin(): Promise<AdminServer> {
@@ -104,7 +103,7 @@ export class Supervisor implements Gateway {
     })
     return startAdminServer({
       ...config.admin,
-      renderMetrics: once(async () => {
+      renderMetrics: oneAtATime(async () => {
         const ofWorkers = (await this.#pool?.measure()) ?? []
         return renderSnapshots([...ofWorkers, await metrics.snapshot()])
       }),
@@ -119,14 +118,13 @@ export class Supervisor implements Gateway {
         keySetFault: () => this.#pool?.keySetFault,
         backends: createBackendProbe(urls.map(createBackend), timeouts.connectMs),
       }),
-      onError: (error) => this.#log.adminFailed(error),
+      onError: (error) => this.#options.log.adminFailed(error),
     })
   }
 
   #createPool(sockets: ListenSockets): WorkerPool {
     const { entry, version, watchdog = defaultWatchdog } = this.#options
     const config = this.#config
-    const takenAtMs = this.#takenAtMs
     return new WorkerPool({
       count: config.server.workers,
       sockets,
@@ -139,14 +137,14 @@ export class Supervisor implements Gateway {
         const handlers = this.#state.handlers(reclaim)
         const worker: WorkerProcess = new WorkerProcess({
           entry,
-          start: { kind: 'start', number, version, config, takenAtMs },
+          start: { kind: 'start', number, version, config, takenAtMs: this.#takenAtMs },
           listenFd,
-          onLines: (lines) => this.#log.relay(lines),
+          onLines: (lines) => this.#options.log.relay(lines),
           onCalls: (batch) => answerCalls(handlers, batch),
         })
         return worker
       },
-      log: (line) => this.#log.supervision(line),
+      log: (line) => this.#options.log.supervision(line),
     })
   }
 }
@@ -164,9 +162,9 @@ function asListenError(error: unknown): unknown {
   return isBind ? new ListenError('public', error) : error
 }
 
-/** One page for all who ask at the same time: a crowd of scrapers costs the workers no more than one. */
-function once<Page>(make: () => Promise<Page>): () => Promise<Page> {
-  let underway: Promise<Page> | undefined
+/** Whoever asks meanwhile gets the same: a crowd of scrapers costs the workers no more than one. */
+function oneAtATime<Result>(make: () => Promise<Result>): () => Promise<Result> {
+  let underway: Promise<Result> | undefined
   return () =>
     (underway ??= make().finally(() => {
       underway = undefined

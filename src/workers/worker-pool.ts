@@ -19,8 +19,6 @@ export class WorkerPool {
   readonly #retired = createRetiredCounters()
   /** Written by drain. */
   #isDraining = false
-  /** Written by roll. */
-  #rolling: Promise<void> | undefined
   /** Written by start. */
   #stopWatching: (() => void) | undefined
 
@@ -50,15 +48,9 @@ export class WorkerPool {
     )
   }
 
-  /** One worker after the other is replaced by a new one; stops at the first that cannot be. Never rejects. */
+  /** One worker after the other is replaced by a new one; stops at the first that cannot be. Once at a time; never rejects. */
   async roll(): Promise<void> {
     if (this.#isDraining) return
-    await (this.#rolling ??= this.#rollAll().finally(() => {
-      this.#rolling = undefined
-    }))
-  }
-
-  async #rollAll(): Promise<void> {
     const { log } = this.#options
     const workers = this.#slots.length
     log({ level: 'info', event: 'rollStarted', workers })

@@ -96,6 +96,7 @@ function createParts(start: StartMessage, channel: SupervisorChannel) {
   const metrics = createMetrics({ version, takenAtMs, isWorker: true, ...configNames(config) })
   const parts = { config, log, metrics }
   const { calls, banCalls } = openLanes(parts, channel)
+  const lanes = [calls, banCalls]
   const redis = connectStore({
     ...parts,
     onState: (health) => void channel.send({ kind: 'store', ...health }),
@@ -120,14 +121,11 @@ function createParts(start: StartMessage, channel: SupervisorChannel) {
     serving,
     /** The supervisor is gone. */
     orphan: () => {
-      calls.close()
-      banCalls.close()
+      for (const lane of lanes) lane.close()
     },
     hear: (message: ToWorker) => {
-      if (message.kind === 'answers') {
-        calls.receive(message)
-        banCalls.receive(message)
-      } else if (message.kind === 'reclaim') {
+      if (message.kind === 'answers') for (const lane of lanes) lane.receive(message)
+      else if (message.kind === 'reclaim') {
         for (const { client, isUnknown } of message.reclaims)
           for (const listener of reclaims) listener(client, isUnknown)
       } else if (message.kind === 'banned') bans.banned(message.keyId, message.ban)
