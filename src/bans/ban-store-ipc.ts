@@ -30,9 +30,6 @@ export function createIpcBanStore(calls: IpcCalls<BanCalls>): IpcBanStore {
     load: () => calls.call('loadBans', undefined),
     save: (keyId, ban) => calls.call('saveBan', { keyId, ban }),
     forget: (keyId, ban) => calls.call('forgetBan', { keyId, ban }),
-    close: () => {
-      listener = undefined
-      return Promise.resolve()
-    },
+    close: () => Promise.resolve(),
   }
 }

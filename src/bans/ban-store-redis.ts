@@ -80,11 +80,7 @@ export function createRedisBanStore(
     forget: async (keyId, ban) => {
       await forget.run({ keys: [key], args: [keyId, formatBan(ban)] })
     },
-    close: () => {
-      clearInterval(reload)
-      listener = undefined
-      return Promise.resolve()
-    },
+    close: async () => clearInterval(reload),
   }
 }
 

@@ -3,20 +3,11 @@ import type { BansConfig } from '../config/config.ts'
 import type { Counter } from '../counters/counter.ts'
 import { isBanEarned } from '../rules/ban-policy.ts'
 
-export interface Strikes {
-  /** Counts one strike. Never throws, never waits. */
-  strike(keyId: string): void
-  /** Resolves when every strike so far has been counted. */
-  settled(): Promise<void>
-}
-
 export interface StrikesOptions {
   readonly policy: Pick<BansConfig, 'strikes' | 'withinMs'>
   /** Of this process, of the workers of this machine, or of all hosts. */
   readonly counter: Counter
   readonly onBan: (keyId: string) => void
-  /** Keys counted at once in this process; strikes of further keys are let go until others are forgotten. */
-  readonly maxKeys?: number
 }
 
 /** What this process knows of one key. Kept over many strikes, so that one of them costs a look-up and an addition. */
@@ -32,34 +23,29 @@ interface Tally {
   unreported: number
   /** Written by #report. */
   isCalling: boolean
-  /** Among those to be reported with the next tick. Written by #reportLater and #flush. */
-  isLate: boolean
 }
 
+/** Keys counted at once in this process; strikes of further keys are let go until others are forgotten. */
+const MAX_KEYS = 10_000
 /** A flood of strikes is reported in one call per key and tick, unless it may be the ban's last one: that is reported at once. */
 const TICK_MS = 100
 
 /** `withinMs` runs from a key's first strike, in whole seconds (rounded up). */
-export function createStrikes(options: StrikesOptions): Strikes {
-  return new StrikeReports(options)
-}
-
-class StrikeReports implements Strikes {
+export class Strikes {
   readonly #options: StrikesOptions
-  readonly #maxKeys: number
   /** In the order in which they end. Written by #tallyOf alone. */
   readonly #tallies = new Map<string, Tally>()
   /** Those to be reported with the next tick, and its timer. Written by #reportLater and #flush. */
-  #late: Tally[] = []
+  readonly #late = new Set<Tally>()
   #tick: NodeJS.Timeout | undefined
   /** Calls to the counter. Written by #report alone. */
   readonly #underway = new Set<Promise<void>>()
 
   constructor(options: StrikesOptions) {
     this.#options = options
-    this.#maxKeys = options.maxKeys ?? 10_000
   }
 
+  /** Counts one strike. Never throws, never waits. */
   strike(keyId: string): void {
     const nowMs = performance.now()
     const tally = this.#tallyOf(keyId, nowMs)
@@ -71,6 +57,7 @@ class StrikeReports implements Strikes {
     else this.#reportLater(tally)
   }
 
+  /** Resolves when every strike so far has been counted. */
   async settled(): Promise<void> {
     for (this.#flush(); this.#underway.size > 0; this.#flush()) await Promise.all(this.#underway)
   }
@@ -82,19 +69,16 @@ class StrikeReports implements Strikes {
       if (nowMs < untilMs) break
       this.#tallies.delete(oldest)
     }
-    if (this.#tallies.size >= this.#maxKeys) return undefined
+    if (this.#tallies.size >= MAX_KEYS) return undefined
     const untilMs = nowMs + this.#options.policy.withinMs + 1_000
-    const counts = { total: 0, startedMs: nowMs, unreported: 0 }
-    const tally = { keyId, untilMs, ...counts, isCalling: false, isLate: false }
+    const tally = { keyId, untilMs, total: 0, startedMs: nowMs, unreported: 0, isCalling: false }
     this.#tallies.set(keyId, tally)
     return tally
   }
 
   #mayBan({ total, unreported, startedMs }: Tally, nowMs: number): boolean {
-    return isBanEarned(
-      { total: total + unreported, forMs: nowMs - startedMs },
-      this.#options.policy,
-    )
+    const counted = { total: total + unreported, forMs: nowMs - startedMs }
+    return isBanEarned(counted, this.#options.policy)
   }
 
   #report(tally: Tally): void {
@@ -128,20 +112,15 @@ class StrikeReports implements Strikes {
   }
 
   #reportLater(tally: Tally): void {
-    if (tally.isLate) return
-    tally.isLate = true
-    this.#late.push(tally)
+    this.#late.add(tally)
     this.#tick ??= setTimeout(() => this.#flush(), TICK_MS).unref()
   }
 
   #flush(): void {
     clearTimeout(this.#tick)
     this.#tick = undefined
-    const due = this.#late
-    this.#late = []
-    for (const tally of due) {
-      tally.isLate = false
-      if (!tally.isCalling && tally.unreported > 0) this.#report(tally)
-    }
+    const due = [...this.#late]
+    this.#late.clear()
+    for (const tally of due) if (!tally.isCalling && tally.unreported > 0) this.#report(tally)
   }
 }

@@ -11,10 +11,10 @@ export interface SyncObserver {
   malformed(where: string): void
 }
 
-export interface SynchroniserParts {
+interface SynchroniserParts {
   readonly table: BanTable
   readonly store: BanStore
-  readonly observer: SyncObserver | undefined
+  readonly observer: SyncObserver
   /** Unix time in ms. */
   now(): number
 }
@@ -24,46 +24,63 @@ const SWEEP_MS = 60_000
 
 export class Synchroniser {
   readonly #parts: SynchroniserParts
-  readonly #rounds: Rounds
   readonly #loaded = Promise.withResolvers<void>()
+  /** Resolves when the store has been read for the first time. */
+  readonly loaded = this.#loaded.promise
   readonly #sweep: NodeJS.Timeout
   /** Writes under way. Written by save alone. */
   readonly #saving = new Set<Promise<void>>()
+  /** Written by #failed and #round. */
+  #isLost = false
+  /** Written by close alone. */
+  #isClosed = false
+  /** Written by #failed alone. */
+  #retry: NodeJS.Timeout | undefined
+  /** The round that runs, and whether another was asked for meanwhile. Both are written by #run alone. */
+  #current: Promise<void> | undefined
+  #isAskedAgain = false
 
   constructor(parts: SynchroniserParts) {
     const { table, store, observer } = parts
     this.#parts = parts
-    this.#rounds = new Rounds(observer, () => this.#round())
     this.#sweep = setInterval(() => this.#forgetOld(), SWEEP_MS).unref()
     store.watch({
       banned: (keyId, ban) => void table.merge(keyId, ban),
-      stale: () => this.#rounds.run(),
-      malformed: (where) => observer?.malformed(where),
+      stale: () => this.#run(),
+      malformed: (where) => observer.malformed(where),
     })
-  }
-
-  /** Resolves when the store has been read for the first time. */
-  get loaded(): Promise<void> {
-    return this.#loaded.promise
   }
 
   save(keyId: string, ban: BanRecord): void {
     const write = this.#parts.store
       .save(keyId, ban)
-      .catch((cause: unknown) => this.#rounds.failed(cause))
+      .catch((cause: unknown) => this.#failed(cause))
       .then(() => void this.#saving.delete(write))
     this.#saving.add(write)
   }
 
   async close(): Promise<void> {
+    this.#isClosed = true
     clearInterval(this.#sweep)
-    await this.#rounds.close()
-    await Promise.all(this.#saving)
+    clearTimeout(this.#retry)
+    await Promise.all([this.#current, ...this.#saving])
     await this.#parts.store.close()
   }
 
+  /** Runs a round, one at a time, and again a second after anything failed, until one succeeds. */
+  #run(): void {
+    if (this.#isClosed) return
+    this.#isAskedAgain = this.#current !== undefined
+    this.#current ??= this.#round()
+      .catch((cause: unknown) => this.#failed(cause))
+      .then(() => {
+        this.#current = undefined
+        if (this.#isAskedAgain) this.#run()
+      })
+  }
+
   async #round(): Promise<void> {
-    const { store, table } = this.#parts
+    const { store, table, observer } = this.#parts
     const kept = await store.load()
     for (const [keyId, ban] of kept) table.merge(keyId, ban)
     this.#forgetOld()
@@ -72,64 +89,21 @@ export class Synchroniser {
       const there = kept.get(keyId)
       if (!there || !isSameBan(there, ban)) await store.save(keyId, ban)
     }
+    if (this.#isLost) observer.storeBack()
+    this.#isLost = false
+  }
+
+  #failed(cause: unknown): void {
+    if (this.#isClosed) return
+    if (!this.#isLost) this.#parts.observer.storeLost(cause)
+    this.#isLost = true
+    clearTimeout(this.#retry)
+    this.#retry = setTimeout(() => this.#run(), RETRY_MS).unref()
   }
 
   #forgetOld(): void {
     const { store, table, now } = this.#parts
     for (const [keyId, ban] of table.forgetOld(now()))
-      store.forget(keyId, ban).catch((cause: unknown) => this.#rounds.failed(cause))
-  }
-}
-
-/** Runs a round when asked, one at a time, and a second after anything failed, until one succeeds. */
-class Rounds {
-  readonly #observer: SyncObserver | undefined
-  readonly #round: () => Promise<void>
-  /** Written by failed and #succeeded. */
-  #isLost = false
-  /** Written by close alone. */
-  #isClosed = false
-  /** Written by failed alone. */
-  #retry: NodeJS.Timeout | undefined
-  /** The round that runs, and whether another was asked for meanwhile. Both are written by run alone. */
-  #current: Promise<void> | undefined
-  #isAskedAgain = false
-
-  constructor(observer: SyncObserver | undefined, round: () => Promise<void>) {
-    this.#observer = observer
-    this.#round = round
-  }
-
-  run(): void {
-    if (this.#isClosed) return
-    this.#isAskedAgain = this.#current !== undefined
-    this.#current ??= this.#round()
-      .then(
-        () => this.#succeeded(),
-        (cause: unknown) => this.failed(cause),
-      )
-      .then(() => {
-        this.#current = undefined
-        if (this.#isAskedAgain) this.run()
-      })
-  }
-
-  failed(cause: unknown): void {
-    if (this.#isClosed) return
-    if (!this.#isLost) this.#observer?.storeLost(cause)
-    this.#isLost = true
-    clearTimeout(this.#retry)
-    this.#retry = setTimeout(() => this.run(), RETRY_MS).unref()
-  }
-
-  async close(): Promise<void> {
-    this.#isClosed = true
-    clearTimeout(this.#retry)
-    await this.#current
-  }
-
-  #succeeded(): void {
-    if (this.#isLost) this.#observer?.storeBack()
-    this.#isLost = false
+      store.forget(keyId, ban).catch((cause: unknown) => this.#failed(cause))
   }
 }

@@ -1,15 +1,11 @@
 /** Counts requests without a valid credential per client address, in bounded memory, and says where an address stands. */
 import { hash } from 'node:crypto'
 import { MINUTE_MS } from '../quota/protocol.ts'
+import type { WindowView } from '../rules/quota-headers.ts'
 import { whenKnown } from '../rules/when-known.ts'
 
-export interface AnonymousView {
-  readonly limit: number
-  readonly remaining: number
-  /** Unix time in seconds at which the minute ends; the same for all addresses. */
-  readonly resetAtSeconds: number
-  /** Whole seconds until then, rounded up, at least 1. */
-  readonly resetAfterSeconds: number
+/** Of the running minute, which ends at the same moment for all addresses. */
+export interface AnonymousView extends WindowView {
   /** From count: this request is over the limit. From peek: the next one would be. */
   readonly exceeded: boolean
 }
@@ -39,27 +35,24 @@ export interface AddressCounter {
   add(count: AddressCount): CountedAddress | Promise<CountedAddress>
 }
 
-/** Shared by the addresses that come after maxAddresses others in a minute. */
-const overflowBuckets = 1024
+const MAX_ADDRESSES = 100_000
+/** Shared by the addresses that come after MAX_ADDRESSES others in a minute. */
+const OVERFLOW_BUCKETS = 1024
 
 /**
  * Windows are the minutes of UTC, so that Reset is the same number for every answer of a minute.
- * Memory: 7 MB of heap at 100,000 addresses in one minute; past maxAddresses further ones share counts, so that
+ * Memory: 7 MB of heap at 100,000 addresses in one minute; past MAX_ADDRESSES further ones share counts, so that
  * a flood of addresses makes unknown callers see 429 instead of 401 earlier, and nothing else.
  */
-export function createAddressCounter({
-  maxAddresses = 100_000,
-  now = Date.now,
-}: {
-  readonly maxAddresses?: number
-  /** Unix time in ms. */
-  readonly now?: () => number
-} = {}): AddressCounter & { add(count: AddressCount): CountedAddress } {
+export function createAddressCounter({ now = Date.now } = {}): AddressCounter & {
+  add(count: AddressCount): CountedAddress
+} {
   let countedMinute: number | undefined
   let totals = new Map<string, number>()
   const keyFor = (address: string): string => {
-    if (totals.size < maxAddresses || totals.has(address)) return address
-    const bucket = Number.parseInt(hash('sha256', address, 'hex').slice(0, 8), 16) % overflowBuckets
+    if (totals.size < MAX_ADDRESSES || totals.has(address)) return address
+    const bucket =
+      Number.parseInt(hash('sha256', address, 'hex').slice(0, 8), 16) % OVERFLOW_BUCKETS
     // No address contains a space.
     return `bucket ${bucket}`
   }

@@ -42,45 +42,34 @@ export function createCounter(options: {
   const base = { keyPrefix, points, duration: wholeSeconds(options.lifetimeMs) }
   const memory = new RateLimiterMemory(base)
   const add = async (limiter: RateLimiterAbstract, key: string, n: number): Promise<Count> => {
-    const { consumedPoints: total, msBeforeNext } = await consume(limiter, key, n)
+    const { consumedPoints: total, msBeforeNext } = await limiter.consume(key, n).catch(denied)
     return { total, forMs: Math.max(0, base.duration * 1000 - msBeforeNext) }
   }
-  if (!redis) return { add: (key, n) => add(memory, key, n), reset: (key) => drop(memory, key) }
   // The insurance sits on the wrapper, not on the Redis limiter within: that one may fail after the wrapper has given up
   // on it, and would then count the same points in memory a second time.
-  const shared = new RLWrapperTimeouts({
-    keyPrefix,
-    timeoutMs,
-    insuranceLimiter: memory,
-    limiter: new RateLimiterRedis({
-      ...base,
-      storeClient: redis.client,
-      rejectIfRedisNotReady: true,
-    }),
-  })
+  const shared =
+    redis &&
+    new RLWrapperTimeouts({
+      keyPrefix,
+      timeoutMs,
+      insuranceLimiter: memory,
+      limiter: new RateLimiterRedis({
+        ...base,
+        storeClient: redis.client,
+        rejectIfRedisNotReady: true,
+      }),
+    })
   return {
-    add: (key, n) => add(redis.available ? shared : memory, key, n),
+    add: (key, n) => add((redis?.available && shared) || memory, key, n),
     reset: async (key) => {
-      await drop(memory, key)
-      if (redis.available) await drop(shared, key)
+      await memory.delete(key)
+      if (redis?.available) await shared?.delete(key)
     },
   }
 }
 
-async function drop(limiter: RateLimiterAbstract, key: string): Promise<void> {
-  await limiter.delete(key)
-}
-
 /** The library rejects with a result when a limit is passed, and with an Error when the store is lost: only the second is a failure. */
-async function consume(
-  limiter: RateLimiterAbstract,
-  key: string,
-  points: number,
-): Promise<RateLimiterRes> {
-  try {
-    return await limiter.consume(key, points)
-  } catch (denial) {
-    if (denial instanceof RateLimiterRes) return denial
-    throw denial
-  }
+function denied(denial: unknown): RateLimiterRes {
+  if (denial instanceof RateLimiterRes) return denial
+  throw denial
 }

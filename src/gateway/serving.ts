@@ -1,7 +1,7 @@
 /** Every part of one process that serves requests, whether it is alone or one of several workers. */
 import { randomBytes } from 'node:crypto'
 import type { AddressCounter } from '../counters/anonymous-limiter.ts'
-import { createBanBook, type BanBook } from '../bans/ban-book.ts'
+import { BanBook } from '../bans/ban-book.ts'
 import { createBackend, type Backend } from '../backends/backend.ts'
 import { createBalancer } from '../backends/balancer.ts'
 import { createForwarder, createUpgrader } from '../forwarding/attempts.ts'
@@ -11,7 +11,6 @@ import { createUpgradeEngine } from '../forwarding/upgrader.ts'
 import { createCounter, type Counter } from '../counters/counter.ts'
 import type { Log } from '../observability/log.ts'
 import type { ConfigNames, Metrics } from '../observability/metrics.ts'
-import { createStrikes } from '../bans/strikes.ts'
 import { createUndiciEngine } from '../forwarding/undici/forwarder.ts'
 import type { Config, ListenAddress } from '../config/config.ts'
 import { createFrontDoor } from './front-door.ts'
@@ -135,10 +134,10 @@ function createBans({ config, log, metrics, stores, strikes }: ServingParts): Ba
       lifetimeMs: config.bans.withinMs,
       timeoutMs,
     })
-  return createBanBook({
+  return new BanBook({
     policy: config.bans,
     store: stores.bans,
-    createStrikes: (onBan) => createStrikes({ policy: config.bans, counter, onBan }),
+    counter,
     loadTimeoutMs: timeoutMs,
     observer: {
       strike: () => metrics.strike(),

@@ -1,5 +1,6 @@
-/** What the quota reports to the metrics. Types only; every method must be cheap and must not throw. */
+/** What the quota reports to the metrics. Every method must be cheap and must not throw. */
 import type { OutageMode } from '../config/config.ts'
+import { StoreUnavailable } from '../rules/store-unavailable.ts'
 
 export interface QuotaObserver {
   /** A request was decided. window: the one that refused it, none otherwise. */
@@ -10,4 +11,28 @@ export interface QuotaObserver {
   outage(available: boolean): void
   /** A request was decided without the authority, in this mode. */
   degraded(mode: OutageMode): void
+}
+
+export type CallObserver = Pick<QuotaObserver, 'storeCall'> | undefined
+
+/** The reply to a call of a remote authority that begins now, as `parse` reads it; tells the observer how it ended. */
+export function observedCall<Raw, Reply>(
+  call: Promise<Raw>,
+  parse: (raw: Raw) => Reply,
+  observe: CallObserver,
+): Promise<Reply> {
+  const sentMs = performance.now()
+  const ended = (outcome: 'ok' | 'timeout' | 'error'): void =>
+    observe?.storeCall(outcome, (performance.now() - sentMs) / 1000)
+  return call.then(
+    (raw) => {
+      const reply = parse(raw)
+      ended('ok')
+      return reply
+    },
+    (fault: unknown) => {
+      ended(fault instanceof StoreUnavailable ? fault.reason : 'error')
+      throw fault
+    },
+  )
 }

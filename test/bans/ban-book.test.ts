@@ -2,14 +2,13 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
-import { createBanBook, type BanBook } from '../../src/bans/ban-book.ts'
+import { BanBook } from '../../src/bans/ban-book.ts'
 import { createRedisBanStore } from '../../src/bans/ban-store-redis.ts'
 import { createSqliteBanStore } from '../../src/bans/ban-store-sqlite.ts'
 import { createMemoryBanStore, type BanStore } from '../../src/bans/ban-store.ts'
 import { serversAt } from '../support/redis-servers.ts'
 import { connectRedis } from '../../src/redis/redis.ts'
 import type { RedisStore } from '../../src/redis/store.ts'
-import { createStrikes, type Strikes } from '../../src/bans/strikes.ts'
 import { strikeCounter } from '../support/strike-counter.ts'
 import { startRedisServer, type RedisServer } from '../support/redis-server.ts'
 
@@ -44,18 +43,16 @@ function observer() {
 /** A book on a clock of its own, with strikes counted in memory. */
 function open(store: BanStore, { clock = { nowMs: startMs }, loadTimeoutMs = 5000 } = {}) {
   const seen = observer()
-  let strikes: Strikes | undefined
-  const book = createBanBook({
+  const book = new BanBook({
     policy,
     store,
     loadTimeoutMs,
     observer: seen,
     now: () => clock.nowMs,
-    createStrikes: (onBan) =>
-      (strikes = createStrikes({ policy, counter: strikeCounter(policy), onBan })),
+    counter: strikeCounter(policy),
   })
   closings.push(() => book.close())
-  return { book, seen, clock, settled: async () => strikes?.settled() }
+  return { book, seen, clock, settled: () => book.strikes.settled() }
 }
 
 describe('a ban book', () => {

@@ -6,7 +6,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } 
 import { openSqliteFile } from '../../src/sqlite/file.ts'
 import { openEmbeddedAuthority } from '../../src/quota/authorities/embedded.ts'
 import { createMemoryAuthority, type MemoryAuthority } from '../../src/quota/authorities/memory.ts'
-import { keptCounters, type KeptCounters } from '../../src/quota/journal/kept-counters.ts'
+import type { KeptCounters } from '../../src/quota/journal/kept-counters.ts'
 import type { Hold, TakeReply, TakeRequest } from '../../src/quota/protocol.ts'
 import { UnsavedClients } from '../../src/quota/journal/unsaved-clients.ts'
 import { authorityContract } from '../contract/authority.ts'
@@ -358,7 +358,10 @@ describe('a restart at any moment', () => {
           newestMinute = Math.max(newestMinute, Math.floor(time.ms / 60_000))
           if (move.restarts) {
             // What close() does: everything unsaved is saved, and only that.
-            for (const { id, state } of unsaved.next(1000)) kept.set(id, keptCounters(id, state))
+            for (const { id: client, state } of unsaved.next(1000)) {
+              const { minuteIndex, minuteTaken, dayIndex, dayTaken } = state
+              kept.set(client, { client, minuteIndex, minuteTaken, dayIndex, dayTaken })
+            }
             unsaved = new UnsavedClients()
             authority = createMemoryAuthority({ clock, unsaved, restored: kept.values() })
             boot++

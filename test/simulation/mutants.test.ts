@@ -46,14 +46,14 @@ const mutants: readonly Mutant[] = [
   {
     name: 'the day is not counted',
     file: 'authorities/transition.ts',
-    from: 'now.dayTaken += granted.day',
+    from: 'state.dayTaken += granted.day',
     to: '',
     breaks: 'crashes',
   },
   {
     name: 'two processes are granted the same tokens',
     file: 'authorities/transition.ts',
-    from: 'now.minuteTaken += granted.minute',
+    from: 'state.minuteTaken += granted.minute',
     to: '',
     breaks: 'crashes',
   },
@@ -67,8 +67,8 @@ const mutants: readonly Mutant[] = [
   {
     name: 'what was granted before a crash is handed out again',
     file: 'authorities/transition.ts',
-    from: 'if (!tookPart) now.activeNow += 1',
-    to: 'if (!tookPart) { now.activeNow += 1; now.minuteTaken = now.minuteUsed }',
+    from: 'if (!tookPart) state.activeNow += 1',
+    to: 'if (!tookPart) { state.activeNow += 1; state.minuteTaken = state.minuteUsed }',
     breaks: 'crashes',
   },
   {
@@ -143,9 +143,9 @@ const mutants: readonly Mutant[] = [
   },
   {
     name: 'what goes back is spent while the call is under way',
-    file: 'lessee/lease-calls.ts',
-    from: 'if (sent.reply instanceof Promise) this.#begin(client, [], sent)\n    else this.#authority.receive(client, sent, sent.reply)\n    return true',
-    to: 'undoReturn()\n    if (sent.reply instanceof Promise) this.#begin(client, [], sent)\n    return true',
+    file: 'lessee/authority-calls.ts',
+    from: 'if (kept !== undefined) lease.returnTokens(kept)',
+    to: '',
     breaks: 'crashes',
   },
   {
@@ -165,8 +165,8 @@ const mutants: readonly Mutant[] = [
   {
     name: 'tokens go back at the end only',
     file: 'lessee/holdings.ts',
-    from: 'if (!this.#options.calls.settle(client, kept)) return false',
-    to: 'if (!this.#isDraining) return true\n    if (!this.#options.calls.settle(client, kept)) return false',
+    from: 'if (!this.#calls.settle(client, kept)) return false',
+    to: 'if (!this.#isDraining) return true\n    if (!this.#calls.settle(client, kept)) return false',
     breaks: 'load above the limit',
   },
   {
@@ -186,7 +186,7 @@ const mutants: readonly Mutant[] = [
   {
     name: 'a failed call is not settled',
     file: 'lessee/lessee.ts',
-    from: 'this.#holdings.suspect(client)\n        this.#outage',
+    from: 'this.#holdings.uncertain.add(client)\n        this.#outage',
     to: 'this.#outage',
     breaks: 'faults',
   },

@@ -1,5 +1,5 @@
 /** The embedded authority that remembers: counted in memory, kept in store.file, read back at the next start. */
-import { openSqliteQuotaJournal } from '../journal/sqlite-journal.ts'
+import { SqliteJournal } from '../journal/sqlite-journal.ts'
 import { createMemoryAuthority, type MemoryAuthority } from './memory.ts'
 import { firstKeptDay } from '../journal/kept-counters.ts'
 import { systemTimers, type Timers } from '../timers.ts'
@@ -33,7 +33,7 @@ export function openEmbeddedAuthority({
 }): MemoryAuthority {
   const bound = maxClients === undefined ? {} : { maxClients }
   if (file === undefined) return createMemoryAuthority({ clock, ...bound })
-  const journal = openSqliteQuotaJournal(file, onDamaged)
+  const journal = new SqliteJournal(file, onDamaged)
   const unsaved = new UnsavedClients()
   const restored = journal.load(firstKeptDay(clock.epochMs()))
   const authority = createMemoryAuthority({ clock, restored, unsaved, ...bound })

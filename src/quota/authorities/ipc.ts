@@ -1,7 +1,7 @@
 /** The embedded authority of the supervisor, as its workers reach it. */
 import { StoreUnavailable } from '../../rules/store-unavailable.ts'
 import type { IpcCalls } from '../../ipc/calls.ts'
-import type { QuotaObserver } from '../observer.ts'
+import { observedCall, type CallObserver } from '../observer.ts'
 import type { Authority, ReclaimListener, TakeReply, TakeRequest } from '../protocol.ts'
 
 /** What the lessee of a worker asks of the supervisor. */
@@ -20,7 +20,7 @@ export function createIpcAuthority({
 }: {
   calls: IpcCalls<QuotaCalls>
   onReclaim(listener: ReclaimListener): void
-  observe?: Pick<QuotaObserver, 'storeCall'>
+  observe?: CallObserver
 }): Authority {
   // Thrown for every request while nobody answers: made once, since a stack trace costs more than the decision.
   const away = new StoreUnavailable('error')
@@ -28,19 +28,7 @@ export function createIpcAuthority({
   return {
     take: (request) => {
       if (!calls.available) throw away
-      const sentMs = performance.now()
-      const ended = (outcome: 'ok' | 'timeout' | 'error'): void =>
-        observe?.storeCall(outcome, (performance.now() - sentMs) / 1000)
-      return calls.call('take', request).then(
-        (reply) => {
-          ended('ok')
-          return reply
-        },
-        (fault: unknown) => {
-          ended(fault instanceof StoreUnavailable ? fault.reason : 'error')
-          throw fault
-        },
-      )
+      return observedCall(calls.call('take', request), (reply) => reply, observe)
     },
     onReturn: (listener) => calls.onRecovered(listener),
     onReclaim,

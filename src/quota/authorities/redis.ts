@@ -2,8 +2,8 @@
 import { readFileSync } from 'node:fs'
 import { StoreUnavailable } from '../../rules/store-unavailable.ts'
 import type { RedisStore, ScriptReply } from '../../redis/store.ts'
-import type { QuotaObserver } from '../observer.ts'
-import type { Authority, TakeReply, TakeRequest, TakeStatus } from '../protocol.ts'
+import { observedCall, type CallObserver } from '../observer.ts'
+import type { Authority, Hold, TakeReply, TakeRequest, TakeStatus } from '../protocol.ts'
 
 const statuses: readonly TakeStatus[] = ['granted', 'short', 'stale', 'lost']
 const REPLY_LENGTH = 12
@@ -23,7 +23,7 @@ export function createRedisAuthority({
 }: {
   store: RedisStore
   prefix: string
-  observe?: Pick<QuotaObserver, 'storeCall'>
+  observe?: CallObserver
 }): Authority {
   const script = store.script({ name: 'tollgateTake', text: takeScript, keyCount: 1 })
   // Thrown for every request of an outage: made once, since a stack trace costs more than the decision.
@@ -34,22 +34,9 @@ export function createRedisAuthority({
   return {
     take: (request) => {
       if (!store.available) throw away
-      const sentMs = performance.now()
-      const ended = (outcome: 'ok' | 'timeout' | 'error'): void =>
-        observe?.storeCall(outcome, (performance.now() - sentMs) / 1000)
-      return script
-        .run({ keys: [quotaKey(prefix, request.client)], args: [...scriptArgs(request), channel] })
-        .then(
-          (reply) => {
-            const parsed = parseReply(reply)
-            ended('ok')
-            return parsed
-          },
-          (fault: unknown) => {
-            ended(fault instanceof StoreUnavailable ? fault.reason : 'error')
-            throw fault
-          },
-        )
+      const keys = [quotaKey(prefix, request.client)]
+      const call = script.run({ keys, args: [...scriptArgs(request), channel] })
+      return observedCall(call, parseReply, observe)
     },
     onReturn: (listener) => store.onRecovered(listener),
     onReclaim: (listener) =>
@@ -87,20 +74,9 @@ function clientOf(key: string, keyStart: string): string {
 }
 
 function scriptArgs({ process, sequence, limits, minute, day, need, want }: TakeRequest) {
-  return [
-    process,
-    sequence,
-    limits.perMinute,
-    limits.perDay,
-    minute.index,
-    minute.used,
-    minute.held,
-    day.index,
-    day.used,
-    day.held,
-    need,
-    want,
-  ]
+  const hold = ({ index, used, held }: Hold) => [index, used, held]
+  const { perMinute, perDay } = limits
+  return [process, sequence, perMinute, perDay, ...hold(minute), ...hold(day), need, want]
 }
 
 function parseReply(reply: ScriptReply): TakeReply {

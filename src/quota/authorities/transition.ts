@@ -49,133 +49,115 @@ export const EXPIRY_AFTER_DAY_MS = 3_600_000
  */
 export function transition(state: ClientState, request: TakeRequest, nowMs: number): TakeReply {
   const isUnknown = !state.isKnown
-  const now = rolledOver(state, Math.floor(nowMs))
-  const record = now.isSameDay ? state.processes.get(request.process) : undefined
-  const tookPart = record?.minuteIndex === now.minuteIndex
+  rollOver(state, Math.floor(nowMs))
+  const record = state.processes.get(request.process)
+  const tookPart = record?.minuteIndex === state.minuteIndex
   if (record !== undefined && request.sequence <= record.sequence) {
     const status = request.sequence === record.sequence ? record.status : 'stale'
     const held = { minute: tookPart ? record.minuteHeld : 0, day: record.dayHeld }
-    return reply(now, { status, nowMs, held, reclaim: false })
+    return reply(state, { status, nowMs, held, reclaim: false })
   }
-  if (!tookPart) now.activeNow += 1
+  state.isKnown = true
+  if (!tookPart) state.activeNow += 1
 
-  const minute = statedHold(request.minute, now.minuteIndex)
-  const day = statedHold(request.day, now.dayIndex)
+  const minute = statedHold(request.minute, state.minuteIndex)
+  const day = statedHold(request.day, state.dayIndex)
   // What the caller no longer holds goes back, what it spent without asking is charged: return, drain and repair in one.
-  now.minuteTaken = changed(now.minuteTaken, minute.held - (tookPart ? record.minuteHeld : 0))
-  now.minuteUsed = changed(now.minuteUsed, minute.used - (tookPart ? record.minuteUsed : 0))
-  now.dayTaken = changed(now.dayTaken, day.held - (record?.dayHeld ?? 0))
-  now.dayUsed = changed(now.dayUsed, day.used - (record?.dayUsed ?? 0))
+  state.minuteTaken = changed(state.minuteTaken, minute.held - (tookPart ? record.minuteHeld : 0))
+  state.minuteUsed = changed(state.minuteUsed, minute.used - (tookPart ? record.minuteUsed : 0))
+  state.dayTaken = changed(state.dayTaken, day.held - (record?.dayHeld ?? 0))
+  state.dayUsed = changed(state.dayUsed, day.used - (record?.dayUsed ?? 0))
 
-  if (isUnknown) now.learningUntilMs = Math.floor(nowMs) + LEARNING_MS
-  const want = Math.floor(nowMs) < now.learningUntilMs ? request.need : request.want
+  if (isUnknown) state.learningUntilMs = Math.floor(nowMs) + LEARNING_MS
+  const want = Math.floor(nowMs) < state.learningUntilMs ? request.need : request.want
   const hasLostState = isUnknown && day.held > 0 && want > 0
   const granted = hasLostState
     ? NOTHING
     : grant({
         need: request.need,
         want,
-        minuteLeft: request.limits.perMinute - now.minuteTaken,
-        dayLeft: request.limits.perDay - now.dayTaken,
+        minuteLeft: request.limits.perMinute - state.minuteTaken,
+        dayLeft: request.limits.perDay - state.dayTaken,
         minuteFree: minute.held - minute.used,
         dayFree: day.held - day.used,
-        shares: activeProcesses(now),
+        shares: activeProcesses(state),
       })
   // Waiting requests spend their tokens on arrival; so a refusal is definite at once.
   const spent = Math.min(granted.minute, request.need)
-  now.minuteTaken += granted.minute
-  now.minuteUsed += spent
-  now.dayTaken += granted.day
-  now.dayUsed += spent
+  state.minuteTaken += granted.minute
+  state.minuteUsed += spent
+  state.dayTaken += granted.day
+  state.dayUsed += spent
 
   const status = hasLostState ? 'lost' : granted.minute < request.need ? 'short' : 'granted'
   const held = { minute: minute.held + granted.minute, day: day.held + granted.day }
-  if (!now.isSameDay) state.processes.clear()
   state.processes.set(request.process, {
     sequence: request.sequence,
     status,
-    minuteIndex: now.minuteIndex,
+    minuteIndex: state.minuteIndex,
     minuteHeld: held.minute,
     minuteUsed: minute.used + spent,
     dayHeld: held.day,
     dayUsed: day.used + spent,
   })
-  commit(state, now)
   const unspent = { minute: held.minute - minute.used - spent, day: held.day - day.used - spent }
-  const reclaim = isUnknown || (status === 'short' && othersHold(now, request.limits, unspent))
-  return reply(now, { status, nowMs, held, reclaim })
+  const reclaim = isUnknown || (status === 'short' && othersHold(state, request.limits, unspent))
+  return reply(state, { status, nowMs, held, reclaim })
 }
 
-type Counters = Omit<ClientState, 'processes' | 'isKnown'> & { isSameDay: boolean }
-
-/** The counters as they stand at this moment: what belongs to a window that has ended is forgotten. */
-function rolledOver(state: ClientState, nowMs: number): Counters {
+/** Forgets what belongs to a window that has ended. */
+function rollOver(state: ClientState, nowMs: number): void {
   // Indexes never go back, even if the clock does: a window that has ended is never opened again.
   const dayIndex = Math.max(Math.floor(nowMs / DAY_MS), state.dayIndex)
   const minuteIndex = Math.max(Math.floor(nowMs / MINUTE_MS), state.minuteIndex)
   const isSameDay = dayIndex === state.dayIndex
-  const isSameMinute = isSameDay && minuteIndex === state.minuteIndex
-  const isNextMinute = isSameDay && minuteIndex === state.minuteIndex + 1
-  return {
-    isSameDay,
-    minuteIndex,
-    minuteTaken: isSameMinute ? state.minuteTaken : 0,
-    minuteUsed: isSameMinute ? state.minuteUsed : 0,
-    activeNow: isSameMinute ? state.activeNow : 0,
-    activeBefore: isSameMinute ? state.activeBefore : isNextMinute ? state.activeNow : 0,
-    dayIndex,
-    dayTaken: isSameDay ? state.dayTaken : 0,
-    dayUsed: isSameDay ? state.dayUsed : 0,
-    learningUntilMs: state.learningUntilMs,
-  }
-}
-
-function commit(state: ClientState, counters: Counters): void {
-  state.isKnown = true
-  state.minuteIndex = counters.minuteIndex
-  state.minuteTaken = counters.minuteTaken
-  state.minuteUsed = counters.minuteUsed
-  state.activeNow = counters.activeNow
-  state.activeBefore = counters.activeBefore
-  state.dayIndex = counters.dayIndex
-  state.dayTaken = counters.dayTaken
-  state.dayUsed = counters.dayUsed
-  state.learningUntilMs = counters.learningUntilMs
+  if (isSameDay && minuteIndex === state.minuteIndex) return
+  state.activeBefore = isSameDay && minuteIndex === state.minuteIndex + 1 ? state.activeNow : 0
+  state.activeNow = 0
+  state.minuteIndex = minuteIndex
+  state.minuteTaken = 0
+  state.minuteUsed = 0
+  if (isSameDay) return
+  state.dayIndex = dayIndex
+  state.dayTaken = 0
+  state.dayUsed = 0
+  state.processes.clear()
 }
 
 interface Verdict extends Pick<TakeReply, 'status' | 'nowMs' | 'reclaim'> {
   readonly held: { minute: number; day: number }
 }
 
-function reply(now: Counters, { status, nowMs, held, reclaim }: Verdict): TakeReply {
+function reply(state: ClientState, { status, nowMs, held, reclaim }: Verdict): TakeReply {
   return {
     status,
     nowMs: Math.ceil(nowMs),
     minute: {
-      index: now.minuteIndex,
+      index: state.minuteIndex,
       held: held.minute,
-      taken: now.minuteTaken,
-      used: now.minuteUsed,
+      taken: state.minuteTaken,
+      used: state.minuteUsed,
     },
-    day: { index: now.dayIndex, held: held.day, taken: now.dayTaken, used: now.dayUsed },
-    activeProcesses: activeProcesses(now),
+    day: { index: state.dayIndex, held: held.day, taken: state.dayTaken, used: state.dayUsed },
+    activeProcesses: activeProcesses(state),
     reclaim,
   }
 }
 
 /** Whether a window is used up while other processes hold tokens of it that they have not spent. unspent: the caller's own. */
 function othersHold(
-  now: Counters,
+  state: ClientState,
   limits: Limits,
   unspent: { minute: number; day: number },
 ): boolean {
   return (
-    (now.minuteTaken >= limits.perMinute && now.minuteTaken - now.minuteUsed > unspent.minute) ||
-    (now.dayTaken >= limits.perDay && now.dayTaken - now.dayUsed > unspent.day)
+    (state.minuteTaken >= limits.perMinute &&
+      state.minuteTaken - state.minuteUsed > unspent.minute) ||
+    (state.dayTaken >= limits.perDay && state.dayTaken - state.dayUsed > unspent.day)
   )
 }
 
-function activeProcesses({ activeNow, activeBefore }: Counters): number {
+function activeProcesses({ activeNow, activeBefore }: ClientState): number {
   return Math.max(activeNow, activeBefore, 1)
 }
 

@@ -10,20 +10,18 @@ export interface KeptCounters {
   readonly dayTaken: number
 }
 
-export function keptCounters(client: string, state: ClientState): KeptCounters {
-  const { minuteIndex, minuteTaken, dayIndex, dayTaken } = state
-  return { client, minuteIndex, minuteTaken, dayIndex, dayTaken }
-}
-
 /**
  * The processes that held tokens are gone, and what they did not give back may have been spent: all of it counts as used.
  * Indexes are taken as they are: a window that had ended stays so, even if the clock went back meanwhile.
  */
-export function restoredState(kept: KeptCounters): ClientState {
-  const { minuteIndex, minuteTaken, dayIndex, dayTaken } = kept
-  const windows = { minuteIndex, minuteTaken, dayIndex, dayTaken }
-  const used = { minuteUsed: minuteTaken, dayUsed: dayTaken }
-  return Object.assign(new ClientState(), windows, used, { isKnown: true })
+export function restoredState({
+  minuteIndex,
+  minuteTaken,
+  dayIndex,
+  dayTaken,
+}: KeptCounters): ClientState {
+  const state = { minuteIndex, minuteTaken, minuteUsed: minuteTaken, dayIndex, dayTaken }
+  return Object.assign(new ClientState(), state, { dayUsed: dayTaken, isKnown: true })
 }
 
 /** The first day whose counters are still of use. */

@@ -14,7 +14,8 @@ export interface CountedClient {
 
 export class UnsavedClients {
   readonly #queue: CountedClient[] = []
-  readonly #droppedIds = new Set<string>()
+  /** Clients no longer counted, which may still be kept. WriteBehind deletes those it has removed. */
+  readonly droppedIds = new Set<string>()
 
   /** Of clients that wait to be saved. */
   get size(): number {
@@ -31,7 +32,7 @@ export class UnsavedClients {
   /** Its counters were dropped to make room: what is kept of them has to go too. */
   dropped(client: CountedClient): void {
     client.isDropped = true
-    this.#droppedIds.add(client.id)
+    this.droppedIds.add(client.id)
   }
 
   /** Takes up to `atMost` clients out of the queue, the longest waiting first. */
@@ -41,23 +42,8 @@ export class UnsavedClients {
     return clients.filter(({ isDropped }) => !isDropped)
   }
 
-  /** Takes up to `atMost` ids of dropped clients out. */
-  nextDropped(atMost: number): string[] {
-    const ids: string[] = []
-    for (const id of this.#droppedIds) {
-      if (ids.length === atMost) break
-      this.#droppedIds.delete(id)
-      ids.push(id)
-    }
-    return ids
-  }
-
   /** Clients that could not be written after all. */
   putBack(clients: readonly CountedClient[]): void {
     for (const client of clients) this.changed(client)
-  }
-
-  putBackDropped(ids: readonly string[]): void {
-    for (const id of ids) this.#droppedIds.add(id)
   }
 }

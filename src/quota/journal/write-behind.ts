@@ -1,6 +1,6 @@
 /** Carries changed counters into the journal while requests go on: a little less than a second behind, a few at a time. */
-import { firstKeptDay, keptCounters } from './kept-counters.ts'
-import type { QuotaJournal } from './quota-journal.ts'
+import { firstKeptDay } from './kept-counters.ts'
+import type { SqliteJournal } from './sqlite-journal.ts'
 import type { Timers } from '../timers.ts'
 import type { UnsavedClients } from './unsaved-clients.ts'
 
@@ -10,7 +10,7 @@ const SAVE_EVERY_MS = 800
 const BATCH_CLIENTS = 1_000
 
 export interface WriteBehindOptions {
-  readonly journal: QuotaJournal
+  readonly journal: SqliteJournal
   readonly unsaved: UnsavedClients
   readonly clock: { epochMs(): number }
   readonly timers: Pick<Timers, 'every'>
@@ -78,13 +78,11 @@ export class WriteBehind {
 
   async #removeDropped(): Promise<void> {
     const { unsaved, journal } = this.#options
-    for (;;) {
-      const ids = unsaved.nextDropped(BATCH_CLIENTS)
-      if (ids.length === 0) return
-      await journal.remove(ids).catch((error: unknown) => {
-        unsaved.putBackDropped(ids)
-        throw error
-      })
+    const dropped = [...unsaved.droppedIds]
+    while (dropped.length > 0) {
+      const ids = dropped.splice(-BATCH_CLIENTS)
+      await journal.remove(ids)
+      for (const id of ids) unsaved.droppedIds.delete(id)
     }
   }
 
@@ -92,8 +90,7 @@ export class WriteBehind {
     const { unsaved, journal } = this.#options
     for (let left = count; left > 0; left -= BATCH_CLIENTS) {
       const clients = unsaved.next(Math.min(left, BATCH_CLIENTS))
-      const counters = clients.map(({ id, state }) => keptCounters(id, state))
-      await journal.save(counters).catch((error: unknown) => {
+      await journal.save(clients).catch((error: unknown) => {
         unsaved.putBack(clients)
         throw error
       })

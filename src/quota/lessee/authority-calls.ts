@@ -15,6 +15,8 @@ export interface Order {
   readonly ahead: boolean
   /** Of the very requests that wait, since a token may name another plan than the one before. */
   readonly limits: Limits
+  /** At most so many tokens in hand are kept, the others go back; undefined: all are kept. */
+  readonly kept?: number
 }
 
 export interface SentCall {
@@ -82,13 +84,13 @@ export class AuthorityCalls {
   /** undefined: the authority is away. */
   send({ lease }: Client, order: Order): SentCall | undefined {
     const { authority, clock } = this.#options
-    const { need, limits } = order
+    const { need, limits, kept } = order
     const sentMs = clock.nowMs()
     // Tokens of a minute that may end at any moment cannot be spent any more: they go back, so that they do not look like a limit used up.
     if (sentMs >= lease.minute.spendUntilMs && lease.minute.held > lease.minute.used)
       lease.minute.returnUnspent(0)
-    const minute = lease.minute.statement()
-    const day = lease.day.statement()
+    const minute = lease.minute.statement(kept)
+    const day = lease.day.statement(kept)
     try {
       const reply = authority.take({
         client: lease.client,
@@ -101,6 +103,7 @@ export class AuthorityCalls {
         want: this.#want(lease, order, sentMs),
       })
       this.#isImmediate = !(reply instanceof Promise)
+      if (kept !== undefined) lease.returnTokens(kept)
       return { reply, need, limits, minute, day, sentMs }
     } catch {
       return undefined

@@ -21,15 +21,11 @@ const SCARCE_MINUTE = 3 / 4
 const SCARCE_DAY = 9 / 10
 const SETTLING_AT_ONCE = 64
 
-export interface HoldingsOptions {
-  readonly calls: Pick<LeaseCalls, 'settle'>
-  readonly clock: { nowMs(): number }
-  readonly timers: Timers
-}
-
 export class Holdings {
-  readonly #options: HoldingsOptions
-  readonly #uncertain = new Set<Client>()
+  /** Of these the authority may believe something else: their use is stated as soon as it listens. Written by lessee.ts and here. */
+  readonly uncertain = new Set<Client>()
+  readonly #calls: LeaseCalls
+  readonly #clock: { nowMs(): number }
   /** Clients with tokens in hand or use unstated. A list, since a Set that changes with every lease would leave dead tables for the collector to walk. */
   readonly #holders: Client[] = []
   /** The place in #holders that comes under review next. */
@@ -39,25 +35,13 @@ export class Holdings {
   #isDraining = false
   readonly #stopSweeping: () => void
 
-  constructor(options: HoldingsOptions) {
-    this.#options = options
-    this.#stopSweeping = options.timers.every(SWEEP_EVERY_MS, () => {
+  constructor(calls: LeaseCalls, clock: { nowMs(): number }, timers: Timers) {
+    this.#calls = calls
+    this.#clock = clock
+    this.#stopSweeping = timers.every(SWEEP_EVERY_MS, () => {
       this.settleUncertain()
       this.#review()
     })
-  }
-
-  /** The authority may believe something else of this client: its use is stated as soon as the authority listens. */
-  suspect(client: Client): void {
-    this.#uncertain.add(client)
-  }
-
-  clear(client: Client): void {
-    this.#uncertain.delete(client)
-  }
-
-  isUncertain(client: Client): boolean {
-    return this.#uncertain.has(client)
   }
 
   /** A call for this client is over, or a charge was refunded: tokens may be in hand, or use unstated. */
@@ -76,7 +60,7 @@ export class Holdings {
     }
     client.reclaim = 'none'
     const { lease } = client
-    const nowMs = this.#options.clock.nowMs()
+    const nowMs = this.#clock.nowMs()
     const kept = keptAtReclaim(lease.pace, nowMs - lease.lastUsedMs)
     const isEcho = isUnknown && nowMs < client.echoUntilMs
     // Only once: the next one within the same second would be of another loss.
@@ -87,7 +71,7 @@ export class Holdings {
 
   /** States all that is uncertain, a bounded number at a time. */
   settleUncertain(): void {
-    for (const client of this.#uncertain) {
+    for (const client of this.uncertain) {
       if (this.#settling >= SETTLING_AT_ONCE) return
       if (client.isCalling) continue
       if (!this.#settle(client)) return
@@ -95,7 +79,7 @@ export class Holdings {
       void Promise.resolve(client.inFlight).then(() => {
         this.#settling -= 1
         // After a failure the next sweep tries again; going on at once would be a storm.
-        if (!this.#uncertain.has(client)) this.settleUncertain()
+        if (!this.uncertain.has(client)) this.settleUncertain()
       })
     }
   }
@@ -104,11 +88,11 @@ export class Holdings {
   async drain(): Promise<void> {
     this.#stopSweeping()
     this.#isDraining = true
-    const queue = [...new Set([...this.#uncertain, ...this.#holders])].values()
+    const queue = [...new Set([...this.uncertain, ...this.#holders])].values()
     const worker = async (): Promise<void> => {
       for (const client of queue) {
         while (client.isCalling) await client.inFlight
-        if (!this.#uncertain.has(client) && !isHolding(client.lease)) continue
+        if (!this.uncertain.has(client) && !isHolding(client.lease)) continue
         if (this.#settle(client)) await client.inFlight
       }
     }
@@ -117,14 +101,14 @@ export class Holdings {
 
   /** Starts to settle the client; false if the authority is away. */
   #settle(client: Client, kept = 0): boolean {
-    if (!this.#options.calls.settle(client, kept)) return false
-    this.#uncertain.delete(client)
+    if (!this.#calls.settle(client, kept)) return false
+    this.uncertain.delete(client)
     return true
   }
 
   /** Returns the tokens of clients that are idle, and forgets those that hold nothing any more. */
   #review(): void {
-    const nowMs = this.#options.clock.nowMs()
+    const nowMs = this.#clock.nowMs()
     let left = Math.ceil(this.#holders.length / SWEEPS_PER_ROUND)
     for (; left > 0 && this.#holders.length > 0; left--) {
       if (this.#reviewed >= this.#holders.length) this.#reviewed = 0

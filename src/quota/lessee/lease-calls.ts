@@ -83,12 +83,8 @@ export class LeaseCalls {
   /** States what was used and returns all that is in hand but `kept` tokens; false if the authority is away. Not while a call is under way. */
   settle(client: Client, kept = 0): boolean {
     const { limits } = client.lease
-    const undoReturn = client.lease.returnTokens(kept)
-    const sent = this.#authority.send(client, { need: 0, ahead: false, limits })
-    if (sent === undefined) {
-      undoReturn()
-      return false
-    }
+    const sent = this.#authority.send(client, { need: 0, ahead: false, limits, kept })
+    if (sent === undefined) return false
     if (sent.reply instanceof Promise) this.#begin(client, [], sent)
     else this.#authority.receive(client, sent, sent.reply)
     return true

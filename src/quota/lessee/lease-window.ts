@@ -67,9 +67,13 @@ export class LeaseWindow {
     return isRemembered && this.remaining(limit) === 0
   }
 
-  /** The hold as the authority is to hear it. What was spent without asking, during an outage, is stated as held: it is true use. */
-  statement(): Hold {
-    return { index: this.index, used: this.used, held: Math.max(this.used, this.held) }
+  /**
+   * The hold as the authority is to hear it, with at most `kept` unspent tokens. What was spent without asking, during an outage, is
+   * stated as held: it is true use.
+   */
+  statement(kept = Infinity): Hold {
+    const { index, used, held } = this
+    return { index, used, held: Math.max(used, Math.min(held, used + kept)) }
   }
 
   spend(): void {
@@ -81,15 +85,11 @@ export class LeaseWindow {
     if (this.index === index && this.used > 0) this.used -= 1
   }
 
-  /** Keeps at most `kept` unspent tokens, so that the next statement returns the others; the result undoes it. */
-  returnUnspent(kept: number): () => void {
-    const { held, taken } = this
+  /** Keeps at most `kept` unspent tokens: the others go back. */
+  returnUnspent(kept: number): void {
+    const { held } = this
     this.held = Math.min(held, this.used + kept)
-    if (taken !== undefined) this.taken = taken - (held - this.held)
-    return () => {
-      this.held = held
-      this.taken = taken
-    }
+    if (this.taken !== undefined) this.taken -= held - this.held
   }
 
   /** Takes in what the authority said. sentMs and receivedMs frame the moment at which it was true. */

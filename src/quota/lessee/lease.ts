@@ -57,32 +57,34 @@ export class Lease {
     const { minute, day } = this
     if (minute.canSpend(limits.perMinute, nowMs) && day.canSpend(limits.perDay, nowMs))
       return this.spend(limits, nowMs)
-    if (day.isRefused(limits.perDay, nowMs)) return this.#refuse(day, limits, nowMs)
-    if (minute.isRefused(limits.perMinute, nowMs)) return this.#refuse(minute, limits, nowMs)
+    if (day.isRefused(limits.perDay, nowMs)) return this.refuse(day, limits, nowMs)
+    if (minute.isRefused(limits.perMinute, nowMs)) return this.refuse(minute, limits, nowMs)
     return undefined
   }
 
-  /** Spends one token of both windows; the caller has made sure that they are held. */
-  spend(limits: Limits, nowMs: number): QuotaDecision {
+  /** Spends one token of both windows, which the caller has made sure are held. degraded: without the authority, so that no view is true. */
+  spend(limits: Limits, nowMs: number, degraded = false): QuotaDecision {
     this.minute.spend()
     this.day.spend()
     return {
       kind: 'admitted',
-      view: this.view(limits, nowMs),
-      degraded: false,
+      view: degraded ? undefined : this.view(limits, nowMs),
+      degraded,
       minuteIndex: this.minute.index,
       dayIndex: this.day.index,
     }
   }
 
-  #refuse(window: LeaseWindow, limits: Limits, nowMs: number): QuotaDecision {
+  refuse(window: LeaseWindow, limits: Limits, nowMs: number, degraded = false): QuotaDecision {
+    // Of a window in which the authority has not spoken only the longest wait is known.
+    const isOpen = !degraded || nowMs < window.endsByMs
     return {
       kind: 'refused',
-      view: this.view(limits, nowMs),
-      degraded: false,
+      view: degraded ? undefined : this.view(limits, nowMs),
+      degraded,
       window: window.kind,
       limit: window.limitOf(limits),
-      retryAfterSeconds: window.secondsLeft(nowMs),
+      retryAfterSeconds: isOpen ? window.secondsLeft(nowMs) : window.lengthMs / 1000,
     }
   }
 
@@ -123,10 +125,10 @@ export class Lease {
     this.indefiniteMs = Math.min(2 * this.indefiniteMs, INDEFINITE_AT_MOST_MS)
   }
 
-  /** Keeps at most `kept` tokens in hand, so that the next statement returns the others; the result undoes it. */
-  returnTokens(kept: number): () => void {
-    const undo = [this.minute.returnUnspent(kept), this.day.returnUnspent(kept)]
-    return () => undo.forEach((undoOne) => undoOne())
+  /** Keeps at most `kept` tokens in hand: the others go back. */
+  returnTokens(kept: number): void {
+    this.minute.returnUnspent(kept)
+    this.day.returnUnspent(kept)
   }
 
   /** Tokens that can be spent while their windows run. */

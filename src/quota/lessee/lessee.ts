@@ -82,14 +82,14 @@ class ProcessLessee implements Lessee {
       leastProcesses: processes,
       outage: this.#outage,
       onUncertain: (client) => {
-        this.#holdings.suspect(client)
+        this.#holdings.uncertain.add(client)
         this.#outage.suspect(client, clock.nowMs())
       },
-      onCertain: (client) => this.#holdings.clear(client),
+      onCertain: (client) => void this.#holdings.uncertain.delete(client),
       onAnswered: (client) => this.#holdings.watch(client),
       onLoss: () => this.#recoverLoss(),
     })
-    this.#holdings = new Holdings({ calls: this.#calls, clock, timers })
+    this.#holdings = new Holdings(this.#calls, clock, timers)
     this.#stopForgetting = timers.every(FORGET_EVERY_MS, () => this.#forgetIdle())
     authority.onReturn?.(() => this.#restateAll())
     authority.onReclaim?.((id, isUnknown) => {
@@ -118,7 +118,7 @@ class ProcessLessee implements Lessee {
   peek(id: string, limits: Limits): QuotaView | undefined | Promise<QuotaView | undefined> {
     const nowMs = this.#options.clock.nowMs()
     const client = this.#clientOf(id, limits, nowMs)
-    if (client.lease.isCurrent(nowMs) && !this.#holdings.isUncertain(client))
+    if (client.lease.isCurrent(nowMs) && !this.#holdings.uncertain.has(client))
       return client.lease.view(limits, nowMs)
     return this.#calls.peek(client, limits)
   }
@@ -130,7 +130,7 @@ class ProcessLessee implements Lessee {
     }
     const nowMs = this.#options.clock.nowMs()
     const client = this.#clients.peek(id)
-    if (client === undefined || this.#holdings.isUncertain(client)) return undefined
+    if (client === undefined || this.#holdings.uncertain.has(client)) return undefined
     return client.lease.isCurrent(nowMs) ? client.lease.view(limits, nowMs) : undefined
   }
 
@@ -179,7 +179,7 @@ class ProcessLessee implements Lessee {
   }
 
   #isIdle(client: Client): boolean {
-    return !client.isCalling && !client.isHolder && !this.#holdings.isUncertain(client)
+    return !client.isCalling && !client.isHolder && !this.#holdings.uncertain.has(client)
   }
 
   #forgetIdle(): void {
@@ -206,7 +206,7 @@ class ProcessLessee implements Lessee {
     this.#outage.settle(activeProcesses, nowMs)
     for (const [, client] of this.#clients.entries()) {
       const { day } = client.lease
-      if (day.used > 0 && nowMs < day.endsByMs) this.#holdings.suspect(client)
+      if (day.used > 0 && nowMs < day.endsByMs) this.#holdings.uncertain.add(client)
     }
     this.#holdings.settleUncertain()
   }

@@ -96,17 +96,9 @@ function decideDuringOutage(
     const blocked = [day, minute].find(
       (window) => !hasShareLeft(window, window.limitOf(limits), activeProcesses),
     )
-    if (blocked !== undefined) return degradedRefusal(blocked, limits, times.nowMs)
+    if (blocked !== undefined) return lease.refuse(blocked, limits, times.nowMs, true)
   }
-  minute.spend()
-  day.spend()
-  return {
-    kind: 'admitted',
-    view: undefined,
-    degraded: true,
-    minuteIndex: minute.index,
-    dayIndex: day.index,
-  }
+  return lease.spend(limits, times.nowMs, true)
 }
 
 /**
@@ -114,27 +106,15 @@ function decideDuringOutage(
  * pending: requests of the client that the authority is being asked for.
  */
 function shareRefusal(
-  { minute, day }: Lease,
+  lease: Lease,
   limits: Limits,
   { nowMs, sharers, pending }: { nowMs: number; sharers: number; pending: number },
 ): QuotaDecision | undefined {
-  const blocked = [day, minute].find((window) => {
+  const blocked = [lease.day, lease.minute].find((window) => {
     const used = nowMs < window.endsByMs ? window.used : 0
     return used + pending >= Math.floor(window.limitOf(limits) / sharers)
   })
-  return blocked && degradedRefusal(blocked, limits, nowMs)
-}
-
-function degradedRefusal(window: LeaseWindow, limits: Limits, nowMs: number): QuotaDecision {
-  return {
-    kind: 'refused',
-    view: undefined,
-    degraded: true,
-    window: window.kind,
-    limit: window.limitOf(limits),
-    // Of a window in which the authority has not spoken only the longest wait is known.
-    retryAfterSeconds: nowMs < window.endsByMs ? window.secondsLeft(nowMs) : window.lengthMs / 1000,
-  }
+  return blocked && lease.refuse(blocked, limits, nowMs, true)
 }
 
 function hasShareLeft(window: LeaseWindow, limit: number, activeProcesses: number): boolean {
