@@ -1,13 +1,5 @@
 /** One histogram series in plain numbers: observing costs a short scan and three additions, labels are bound beforehand. */
 
-export interface HistogramSeries {
-  /** Upper bounds in seconds, ascending; values above the last one count in +Inf only. */
-  readonly bounds: readonly number[]
-  observe(seconds: number): void
-  /** Cumulative counts, one per bound and the last for +Inf, with the sum in seconds. */
-  read(): { readonly cumulative: readonly number[]; readonly sumSeconds: number }
-}
-
 /** Bounds for the gateway's own time: 50 us to 250 ms. */
 export const gatewayBounds = [
   0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
@@ -23,22 +15,30 @@ export const storeBounds = [
   0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1,
 ] as const
 
-export function createHistogramSeries(bounds: readonly number[]): HistogramSeries {
-  const counts = new Float64Array(bounds.length + 1)
-  let sumSeconds = 0
-  return {
-    bounds,
-    observe(seconds) {
-      // A clock that stepped back or a time that was never taken must not poison the sum for ever.
-      const value = seconds > 0 && seconds < Infinity ? seconds : 0
-      let slot = 0
-      while (slot < bounds.length && value > (bounds[slot] ?? 0)) slot++
-      counts[slot] = (counts[slot] ?? 0) + 1
-      sumSeconds += value
-    },
-    read() {
-      let running = 0
-      return { cumulative: Array.from(counts, (count) => (running += count)), sumSeconds }
-    },
+export class HistogramSeries {
+  /** Upper bounds in seconds, ascending; values above the last one count in +Inf only. */
+  readonly bounds: readonly number[]
+  readonly #counts: Float64Array
+  #sumSeconds = 0
+
+  constructor(bounds: readonly number[]) {
+    this.bounds = bounds
+    this.#counts = new Float64Array(bounds.length + 1)
+  }
+
+  observe(seconds: number): void {
+    // A clock that stepped back or a time that was never taken must not poison the sum for ever.
+    const value = seconds > 0 && seconds < Infinity ? seconds : 0
+    let slot = 0
+    while (slot < this.bounds.length && value > (this.bounds[slot] ?? 0)) slot++
+    this.#counts[slot] = (this.#counts[slot] ?? 0) + 1
+    this.#sumSeconds += value
+  }
+
+  /** Cumulative counts, one per bound and the last for +Inf, with the sum in seconds. */
+  read(): { readonly cumulative: readonly number[]; readonly sumSeconds: number } {
+    let running = 0
+    const cumulative = Array.from(this.#counts, (count) => (running += count))
+    return { cumulative, sumSeconds: this.#sumSeconds }
   }
 }

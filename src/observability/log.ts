@@ -13,59 +13,7 @@ import {
 } from './line-writer.ts'
 import { describeError, plainText } from './log-text.ts'
 
-export interface Log {
-  /** One line per request, at the level of its refusal; nothing if access lines are switched off. */
-  access(exchange: AccessRecord, times: ExchangeTimes): void
-  listening(line: { listener: string; host: string; port: number }): void
-  configTaken(line: { revision: string; store: string }): void
-  /** One of Config.warnings. */
-  configWarning(line: { problem: string }): void
-  /** `problems` as a person should read them, with file, line and column. Written at any level. */
-  configRefused(line: { problems: readonly string[] }): void
-  /** The process ends, as it cannot begin; says why and what to do. Written at any level. */
-  startFailed(error: { readonly message: string }): void
-  /** A signal that does nothing here. */
-  signalIgnored(line: { signal: string; message: string }): void
-  /** What Node.js warns of. */
-  warning(warning: Error): void
-  /** The demo's catalogue service has failed to answer. */
-  catalogueFailed(line: { message: string }): void
-  /** server: of Redis; without it the supervisor. */
-  storeLost(line: { mode: OutageMode; server: string | undefined; cause: string }): void
-  storeBack(line: { server: string | undefined; outageMs: number }): void
-  keyBanned(line: { client: string; key: string; forMs: number; strikes: number }): void
-  /** Bans are kept in memory alone from here on, until banStoreBack. */
-  banStoreLost(): void
-  banStoreBack(): void
-  /** A stored ban could not be read and was left out. */
-  banMalformed(line: { where: string }): void
-  /** store.file could not be read: it was put aside and a new one begun. */
-  storeFileSetAside(line: { keptAs: string }): void
-  /** Quota counters can no longer be kept in store.file; they go on in memory, until countersKept. */
-  countersNotKept(error: unknown): void
-  countersKept(): void
-  backendFailed(line: { id: string; kind: BackendFailureKind; cause: string }): void
-  /** Keys of the token issuer could not be fetched. */
-  keySetFailed(line: { cause: string }): void
-  /** What arrived on a connection was not a request. */
-  clientError(line: { address: string; code: string; target: string | undefined }): void
-  /** A request ended in a fault of the gateway itself; the others go on. */
-  internalError(line: { id: string; error: unknown }): void
-  /** An answer of the admin listener could not be made. */
-  adminFailed(error: unknown): void
-  /** What a supervisor does with its workers. */
-  supervision(line: SupervisionLine): void
-  /** Whole lines of a worker, ends included; what is no log line becomes one. */
-  relay(lines: string): void
-  draining(line: { inFlight: number; timeoutMs: number }): void
-  drained(line: { cutOff: number }): void
-  /** The process ends over this error: written before the call returns. */
-  crash(error: unknown): void
-  /** Writes what is pending before it returns. */
-  flushSync(): void
-  /** Writes what is pending; resolves within about a second even if nobody reads. */
-  close(): Promise<void>
-}
+export type Log = ReturnType<typeof createLog>
 
 export interface SupervisionLine {
   readonly level: 'error' | 'warn' | 'info'
@@ -87,7 +35,7 @@ type Say = (
   line: { readonly event: string; readonly [name: string]: unknown },
 ) => void
 
-export function createLog(options: LogOptions): Log {
+export function createLog(options: LogOptions) {
   const out = createLineWriter(options, (lines) => say('warn', { event: 'linesDropped', lines }))
   const budgetOf = (requests: string, perSecond = 1000): LineBudget =>
     createLineBudget(perSecond, (lines) =>
@@ -104,19 +52,22 @@ export function createLog(options: LogOptions): Log {
   }
 
   return {
-    ...requestLines({ out, anonymous, overQuota, access: options.access }),
+    ...requestLines(options, out, { anonymous, overQuota }),
     ...lifecycleLines(say),
     ...storeLines(say),
     ...faultLines(say),
     ...lastLines(out),
-    relay(lines) {
+    /** Whole lines of a worker, ends included; what is no log line becomes one. */
+    relay(lines: string): void {
       out.pass(lines.replace(foreignLine, ''))
       out.flush()
       for (const [line] of lines.matchAll(foreignLine))
         say('warn', { event: 'workerOutput', message: text(line.trimEnd()) })
     },
+    /** Writes what is pending before it returns. */
     flushSync: () => out.flushSync(),
-    close() {
+    /** Writes what is pending; resolves within about a second even if nobody reads. */
+    close(): Promise<void> {
       anonymous.settle()
       overQuota.settle()
       return out.close()
@@ -124,19 +75,17 @@ export function createLog(options: LogOptions): Log {
   }
 }
 
-interface RequestLineParts {
-  readonly out: LineWriter
-  readonly anonymous: LineBudget
-  readonly overQuota: LineBudget
-  readonly access: boolean
-}
-
-function requestLines({ out, anonymous, overQuota, access }: RequestLineParts) {
+function requestLines(
+  options: LogOptions,
+  out: LineWriter,
+  { anonymous, overQuota }: Record<'anonymous' | 'overQuota', LineBudget>,
+) {
   const accessLevels = { debug: false, info: false, warn: false }
   for (const level of ['debug', 'info', 'warn'] as const)
-    accessLevels[level] = access && out.isEnabled(level)
+    accessLevels[level] = options.access && out.isEnabled(level)
   return {
-    access(exchange, times) {
+    /** One line per request, at the level of its refusal; nothing if access lines are switched off. */
+    access(exchange: AccessRecord, times: ExchangeTimes): void {
       const { refusal, caller } = exchange
       const level = refusal === undefined ? 'info' : refusalKinds[refusal].logLevel
       if (!accessLevels[level]) return
@@ -145,57 +94,80 @@ function requestLines({ out, anonymous, overQuota, access }: RequestLineParts) {
         return
       out.write(level, accessFields(exchange, times))
     },
-    backendFailed(line) {
+    backendFailed(line: { id: string; kind: BackendFailureKind; cause: string }): void {
       if (out.isEnabled('warn'))
         out.write('warn', { event: 'backendFailed', ...line, cause: text(line.cause) })
     },
-    clientError({ address, code, target }) {
+    /** What arrived on a connection was not a request. */
+    clientError(line: { address: string; code: string; target: string | undefined }): void {
+      const { code, target } = line
       if (out.isEnabled('info') && anonymous.spend())
         out.write('info', {
           event: 'clientError',
-          address,
+          ...line,
           code: text(code),
           target: loggedPath(target),
         })
     },
-  } satisfies Partial<Log>
+  }
 }
 
-const lifecycleLines = (say: Say) =>
-  ({
-    listening: (line) => say('info', { event: 'listening', pid, ...line }),
-    configTaken: (line) => say('info', { event: 'configTaken', ...line }),
-    configWarning: ({ problem }) => say('warn', { event: 'configWarning', problem: text(problem) }),
-    signalIgnored: (line) => say('info', { event: 'signalIgnored', ...line }),
-    warning: (warning) => say('warn', { event: 'warning', ...describeError(warning) }),
-    supervision: ({ level, ...line }) => say(level, line),
-    draining: (line) => say('info', { event: 'draining', ...line }),
-    drained: (line) => say('info', { event: 'drained', ...line }),
-  }) satisfies Partial<Log>
+const lifecycleLines = (say: Say) => ({
+  listening: (line: { listener: string; host: string; port: number }) =>
+    say('info', { event: 'listening', pid, ...line }),
+  configTaken: (line: { revision: string; store: string }) =>
+    say('info', { event: 'configTaken', ...line }),
+  /** One of Config.warnings. */
+  configWarning: ({ problem }: { problem: string }) =>
+    say('warn', { event: 'configWarning', problem: text(problem) }),
+  /** A signal that does nothing here. */
+  signalIgnored: (line: { signal: string; message: string }) =>
+    say('info', { event: 'signalIgnored', ...line }),
+  /** What Node.js warns of. */
+  warning: (warning: Error) => say('warn', { event: 'warning', ...describeError(warning) }),
+  /** What a supervisor does with its workers. */
+  supervision: ({ level, ...line }: SupervisionLine) => say(level, line),
+  draining: (line: { inFlight: number; timeoutMs: number }) =>
+    say('info', { event: 'draining', ...line }),
+  drained: (line: { cutOff: number }) => say('info', { event: 'drained', ...line }),
+})
 
-const storeLines = (say: Say) =>
-  ({
-    storeLost: (line) => say('error', { event: 'storeLost', ...line, cause: text(line.cause) }),
-    storeBack: (line) => say('info', { event: 'storeBack', ...line }),
-    keyBanned: ({ client, key, ...line }) =>
-      say('warn', { event: 'keyBanned', client: text(client), key: text(key), ...line }),
-    banStoreLost: () => say('error', { event: 'banStoreLost' }),
-    banStoreBack: () => say('info', { event: 'banStoreBack' }),
-    banMalformed: ({ where }) => say('warn', { event: 'banMalformed', where: text(where) }),
-    storeFileSetAside: (line) => say('error', { event: 'storeFileSetAside', ...line }),
-    countersNotKept: (error) => say('error', { event: 'countersNotKept', ...describeError(error) }),
-    countersKept: () => say('info', { event: 'countersKept' }),
-  }) satisfies Partial<Log>
+const storeLines = (say: Say) => ({
+  /** server: of Redis; without it the supervisor. */
+  storeLost: (line: { mode: OutageMode; server: string | undefined; cause: string }) =>
+    say('error', { event: 'storeLost', ...line, cause: text(line.cause) }),
+  storeBack: (line: { server: string | undefined; outageMs: number }) =>
+    say('info', { event: 'storeBack', ...line }),
+  keyBanned: (line: { client: string; key: string; forMs: number; strikes: number }) =>
+    say('warn', { event: 'keyBanned', ...line, client: text(line.client), key: text(line.key) }),
+  /** Bans are kept in memory alone from here on, until banStoreBack. */
+  banStoreLost: () => say('error', { event: 'banStoreLost' }),
+  banStoreBack: () => say('info', { event: 'banStoreBack' }),
+  /** A stored ban could not be read and was left out. */
+  banMalformed: ({ where }: { where: string }) =>
+    say('warn', { event: 'banMalformed', where: text(where) }),
+  /** store.file could not be read: it was put aside and a new one begun. */
+  storeFileSetAside: (line: { keptAs: string }) =>
+    say('error', { event: 'storeFileSetAside', ...line }),
+  /** Quota counters can no longer be kept in store.file; they go on in memory, until countersKept. */
+  countersNotKept: (error: unknown) =>
+    say('error', { event: 'countersNotKept', ...describeError(error) }),
+  countersKept: () => say('info', { event: 'countersKept' }),
+})
 
-const faultLines = (say: Say) =>
-  ({
-    keySetFailed: (line) => say('warn', { event: 'keySetFailed', cause: text(line.cause) }),
-    internalError: ({ id, error }) =>
-      say('error', { event: 'internalError', id, ...describeError(error) }),
-    adminFailed: (error) => say('error', { event: 'adminFailed', ...describeError(error) }),
-    catalogueFailed: ({ message }) =>
-      say('error', { event: 'catalogueFailed', message: text(message) }),
-  }) satisfies Partial<Log>
+const faultLines = (say: Say) => ({
+  /** Keys of the token issuer could not be fetched. */
+  keySetFailed: ({ cause }: { cause: string }) =>
+    say('warn', { event: 'keySetFailed', cause: text(cause) }),
+  /** A request ended in a fault of the gateway itself; the others go on. */
+  internalError: ({ id, error }: { id: string; error: unknown }) =>
+    say('error', { event: 'internalError', id, ...describeError(error) }),
+  /** An answer of the admin listener could not be made. */
+  adminFailed: (error: unknown) => say('error', { event: 'adminFailed', ...describeError(error) }),
+  /** The demo's catalogue service has failed to answer. */
+  catalogueFailed: ({ message }: { message: string }) =>
+    say('error', { event: 'catalogueFailed', message: text(message) }),
+})
 
 /** Written before the call returns. Why nothing starts is said even where nothing else is to be. */
 function lastLines(out: LineWriter) {
@@ -204,12 +176,17 @@ function lastLines(out: LineWriter) {
     out.flushSync()
   }
   return {
-    configRefused: (line) => last('error', { event: 'configRefused', ...line }),
-    startFailed: ({ message }) => last('fatal', { event: 'startFailed', message }),
-    crash(error) {
+    /** `problems` as a person should read them, with file, line and column. */
+    configRefused: (line: { problems: readonly string[] }) =>
+      last('error', { event: 'configRefused', ...line }),
+    /** The process ends, as it cannot begin; says why and what to do. */
+    startFailed: ({ message }: { readonly message: string }) =>
+      last('fatal', { event: 'startFailed', message }),
+    /** The process ends over this error. */
+    crash(error: unknown): void {
       if (out.isEnabled('fatal')) last('fatal', { event: 'crash', ...describeError(error) })
     },
-  } satisfies Partial<Log>
+  }
 }
 
 /** A word of the engine's own, such as of a heap that is full, or of a library that does not ask. */

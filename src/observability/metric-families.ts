@@ -1,13 +1,12 @@
 /** Every metric of the gateway by name, with its labels, read from plain numbers when a scrape asks. */
-import type { UnavailableReason } from '../credentials/verdicts.ts'
-import type { OutageMode } from '../config/config.ts'
-import type { RefusalCode } from '../rules/refusals.ts'
-import type { BackendFailureKind } from '../rules/backend-failure.ts'
-import type { HistogramSeries } from './histogram-series.ts'
-import { readRequests, type RequestSeries } from './request-series.ts'
+import { version as nodeVersion } from 'node:process'
+import { backendFailureKinds } from '../rules/backend-failure.ts'
+import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
+import { HistogramSeries, storeBounds } from './histogram-series.ts'
+import { readRequests, RequestSeries } from './request-series.ts'
 
-export type Labels = Readonly<Record<string, string | number>>
-export interface Sample {
+type Labels = Readonly<Record<string, string | number>>
+interface Sample {
   readonly labels: Labels
   readonly value: number
   /** Where it differs from the family's name: _bucket, _sum and _count of a histogram. */
@@ -19,45 +18,48 @@ export interface Family {
   readonly type: 'counter' | 'gauge' | 'histogram'
   /** How the values of several workers become one. */
   readonly aggregator: 'sum' | 'min' | 'max' | 'first'
-  readonly read: () => Sample[]
+  /** A number has no labels. */
+  readonly read: () => number | Sample[]
 }
 
-export type DecisionWindow = 'minute' | 'day' | 'none'
-export type DecisionOutcome = 'admitted' | 'refused' | 'unavailable'
-export type StoreOutcome = 'ok' | 'timeout' | 'error'
+/** The names that bound the labels; anything else is counted as unmatched or other. */
+export interface ConfigNames {
+  readonly revision: string
+  readonly plans: readonly string[]
+  readonly routes: readonly string[]
+}
+
+type MetricsState = ReturnType<typeof newState>
 
 /** What the hot path writes and a scrape reads. */
-export interface MetricsState {
-  readonly requests: RequestSeries
-  inFlight: number
-  readonly refusals: Record<RefusalCode, number>
-  readonly backendFailures: Record<BackendFailureKind, number>
-  readonly decisions: Record<DecisionWindow, Record<DecisionOutcome, number>>
-  readonly storeCalls: Record<StoreOutcome, number>
-  readonly storeSeconds: HistogramSeries
-  storeUp: 0 | 1
-  storeOutages: number
-  readonly degraded: Record<OutageMode, number>
-  readonly keySet: { failures: number; fetchedAtMs: number | undefined }
-  readonly unavailable: Record<UnavailableReason, number>
-  strikes: number
-  bans: number
-  bannedKeys: number
-  readonly config: {
-    revision: string
-    takenAtMs: number
+export function newState(names: ConfigNames, version: string, takenAtMs: number) {
+  const outcomes = () => zeros(['admitted', 'refused', 'unavailable'])
+  return {
+    requests: new RequestSeries(names),
+    inFlight: 0,
+    refusals: zeros(Object.keys(refusalKinds) as RefusalCode[]),
+    backendFailures: zeros(backendFailureKinds),
+    decisions: { minute: outcomes(), day: outcomes(), none: outcomes() },
+    storeCalls: zeros(['ok', 'timeout', 'error']),
+    storeSeconds: new HistogramSeries(storeBounds),
+    storeUp: true,
+    storeOutages: 0,
+    degraded: zeros(['local', 'open', 'closed']),
+    keySet: { failures: 0, fetchedAtMs: undefined as number | undefined },
+    unavailable: zeros(['no_key_set', 'busy']),
+    strikes: 0,
+    bans: 0,
+    bannedKeys: 0,
+    config: { revision: names.revision, takenAtMs },
+    build: { version, node: nodeVersion },
   }
-  readonly build: { readonly version: string; readonly node: string }
 }
 
+const zeros = <const Name extends string>(names: readonly Name[]): Record<Name, number> =>
+  Object.fromEntries(names.map((name) => [name, 0])) as Record<Name, number>
+
 export function metricFamilies(state: MetricsState): Family[] {
-  return [
-    ...requestFamilies(state),
-    ...quotaFamilies(state),
-    ...credentialFamilies(state),
-    ...banFamilies(state),
-    ...configFamilies(state),
-  ]
+  return [...requestFamilies(state), ...quotaFamilies(state), ...otherFamilies(state)]
 }
 
 function requestFamilies(state: MetricsState): Family[] {
@@ -85,9 +87,11 @@ function requestFamilies(state: MetricsState): Family[] {
     histogram('tollgate_backend_duration_seconds', "The backend's time per request.", () =>
       Array.from(routes, ([route, { backend }]) => [{ route }, backend]),
     ),
-    gauge('tollgate_requests_in_flight', 'Requests begun and not yet over.', 'sum', () => [
-      sample(state.inFlight),
-    ]),
+    gauge.sum(
+      'tollgate_requests_in_flight',
+      'Requests begun and not yet over.',
+      () => state.inFlight,
+    ),
     counter('tollgate_refusals_total', 'Requests the gateway answered itself, by code.', () =>
       by('code', state.refusals),
     ),
@@ -110,59 +114,54 @@ function quotaFamilies(state: MetricsState): Family[] {
     histogram('tollgate_store_call_duration_seconds', 'Time per call to the quota store.', () => [
       [{}, state.storeSeconds],
     ]),
-    gauge('tollgate_store_up', '1 while the quota store answers, else 0.', 'min', () => [
-      sample(state.storeUp),
-    ]),
-    counter('tollgate_store_outages_total', 'Times the quota store was lost.', () => [
-      sample(state.storeOutages),
-    ]),
+    gauge.min('tollgate_store_up', '1 while the quota store answers, else 0.', () =>
+      state.storeUp ? 1 : 0,
+    ),
+    counter(
+      'tollgate_store_outages_total',
+      'Times the quota store was lost.',
+      () => state.storeOutages,
+    ),
     counter('tollgate_degraded_decisions_total', 'Decisions made without the store.', () =>
       by('mode', state.degraded),
     ),
   ]
 }
 
-function credentialFamilies({ keySet, unavailable }: MetricsState): Family[] {
+/** Of credentials, bans and the configuration. */
+function otherFamilies(state: MetricsState): Family[] {
+  const { keySet, config } = state
   return [
-    gauge('tollgate_jwks_age_seconds', 'Since the key set was last fetched.', 'max', () =>
-      keySet.fetchedAtMs === undefined ? [] : [sample((Date.now() - keySet.fetchedAtMs) / 1000)],
+    gauge.max('tollgate_jwks_age_seconds', 'Since the key set was last fetched.', () =>
+      keySet.fetchedAtMs === undefined ? [] : (Date.now() - keySet.fetchedAtMs) / 1000,
     ),
-    counter('tollgate_jwks_failures_total', 'Fetches of the key set that failed.', () => [
-      sample(keySet.failures),
-    ]),
+    counter(
+      'tollgate_jwks_failures_total',
+      'Fetches of the key set that failed.',
+      () => keySet.failures,
+    ),
     counter(
       'tollgate_credential_unavailable_total',
       'Requests whose credential nobody could judge, by reason.',
-      () => by('reason', unavailable),
+      () => by('reason', state.unavailable),
     ),
-  ]
-}
-
-function banFamilies(state: MetricsState): Family[] {
-  return [
-    counter('tollgate_strikes_total', 'Requests by keys that went on after a 429.', () => [
-      sample(state.strikes),
-    ]),
-    counter('tollgate_bans_total', 'Bans pronounced.', () => [sample(state.bans)]),
-    gauge('tollgate_banned_keys', 'Keys banned at present.', 'max', () => [
-      sample(state.bannedKeys),
-    ]),
-  ]
-}
-
-function configFamilies({ config, build }: MetricsState): Family[] {
-  return [
-    gauge('tollgate_config_info', 'The running configuration.', 'first', () => [
+    counter(
+      'tollgate_strikes_total',
+      'Requests by keys that went on after a 429.',
+      () => state.strikes,
+    ),
+    counter('tollgate_bans_total', 'Bans pronounced.', () => state.bans),
+    gauge.max('tollgate_banned_keys', 'Keys banned at present.', () => state.bannedKeys),
+    gauge.first('tollgate_config_info', 'The running configuration.', () => [
       sample(1, { revision: config.revision }),
     ]),
-    gauge(
+    gauge.max(
       'tollgate_config_last_load_timestamp_seconds',
       'When it was taken, Unix time.',
-      'max',
-      () => [sample(config.takenAtMs / 1000)],
+      () => config.takenAtMs / 1000,
     ),
-    gauge('tollgate_build_info', 'Versions of the gateway and of Node.js.', 'first', () => [
-      sample(1, { ...build }),
+    gauge.first('tollgate_build_info', 'Versions of the gateway and of Node.js.', () => [
+      sample(1, { ...state.build }),
     ]),
   ]
 }
@@ -170,52 +169,47 @@ function configFamilies({ config, build }: MetricsState): Family[] {
 /** Of the whole gateway, whichever number of processes it has. */
 export function workerFamilies(workers: { listening(): number; restarts(): number }): Family[] {
   return [
-    gauge('tollgate_workers', 'Processes that take requests.', 'sum', () => [
-      sample(workers.listening()),
-    ]),
-    counter(
-      'tollgate_worker_restarts_total',
-      'Workers started in place of one that crashed.',
-      () => [sample(workers.restarts())],
+    gauge.sum('tollgate_workers', 'Processes that take requests.', () => workers.listening()),
+    counter('tollgate_worker_restarts_total', 'Workers started in place of one that crashed.', () =>
+      workers.restarts(),
     ),
   ]
 }
 
-const sample = (value: number, labels: Labels = {}): Sample => ({ labels, value })
+const sample = (value: number, labels: Labels): Sample => ({ labels, value })
 
 const by = (label: string, counts: Readonly<Record<string, number>>, more: Labels = {}): Sample[] =>
   Object.entries(counts).map(([name, count]) => sample(count, { ...more, [label]: name }))
 
-const counter = (name: string, help: string, read: () => Sample[]): Family => ({
-  name,
-  help,
-  type: 'counter',
-  aggregator: 'sum',
-  read,
-})
-
-const gauge = (
-  name: string,
-  help: string,
-  aggregator: Family['aggregator'],
-  read: () => Sample[],
-): Family => ({ name, help, type: 'gauge', aggregator, read })
+const family =
+  (type: Family['type'], aggregator: Family['aggregator']) =>
+  (name: string, help: string, read: Family['read']): Family => ({
+    name,
+    help,
+    type,
+    aggregator,
+    read,
+  })
+const counter = family('counter', 'sum')
+/** By how the values of several workers become one. */
+const gauge = {
+  sum: family('gauge', 'sum'),
+  min: family('gauge', 'min'),
+  max: family('gauge', 'max'),
+  first: family('gauge', 'first'),
+}
 
 const histogram = (
   name: string,
   help: string,
   read: () => (readonly [Labels, HistogramSeries])[],
-): Family => ({
-  name,
-  help,
-  type: 'histogram',
-  aggregator: 'sum',
-  read: () => read().flatMap(([labels, series]) => histogramSamples(name, labels, series)),
-})
+): Family =>
+  family('histogram', 'sum')(name, help, () =>
+    read().flatMap(([labels, series]) => histogramSamples(name, labels, series)),
+  )
 
 function histogramSamples(name: string, labels: Labels, series: HistogramSeries): Sample[] {
   const { cumulative, sumSeconds } = series.read()
-  const count = cumulative.at(-1) ?? 0
   const buckets = cumulative.map((value, slot) => ({
     metricName: `${name}_bucket`,
     labels: { ...labels, le: series.bounds[slot] ?? '+Inf' },
@@ -224,6 +218,6 @@ function histogramSamples(name: string, labels: Labels, series: HistogramSeries)
   return [
     ...buckets,
     { metricName: `${name}_sum`, labels, value: sumSeconds },
-    { metricName: `${name}_count`, labels, value: count },
+    { metricName: `${name}_count`, labels, value: cumulative.at(-1) ?? 0 },
   ]
 }

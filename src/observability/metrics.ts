@@ -1,5 +1,4 @@
 /** Counts what happens, in plain numbers, and renders it through prom-client's registry. */
-import { version as nodeVersion } from 'node:process'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import {
   AggregatorRegistry,
@@ -11,16 +10,18 @@ import {
 } from 'prom-client'
 import type { UnavailableReason } from '../credentials/verdicts.ts'
 import type { QuotaObserver } from '../quota/observer.ts'
-import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
+import type { RefusalCode } from '../rules/refusals.ts'
 import type { BackendFailureKind } from '../rules/backend-failure.ts'
-import { createHistogramSeries, storeBounds } from './histogram-series.ts'
 import {
   metricFamilies,
+  newState,
   workerFamilies,
+  type ConfigNames,
   type Family,
-  type MetricsState,
 } from './metric-families.ts'
-import { countRequest, createRequestSeries } from './request-series.ts'
+import { countRequest } from './request-series.ts'
+
+export type { ConfigNames }
 
 export interface RequestRecord {
   /** Name of the configured route; undefined when none matched. */
@@ -39,34 +40,7 @@ export interface RequestRecord {
   readonly deprecated: boolean
 }
 
-/** The names that bound the labels; anything else is counted as unmatched or other. */
-export interface ConfigNames {
-  readonly revision: string
-  readonly plans: readonly string[]
-  readonly routes: readonly string[]
-}
-
-export interface Metrics {
-  requestStarted(): void
-  /** Once for every requestStarted. */
-  requestDone(record: RequestRecord): void
-  /** Something that never became a request was refused. */
-  refusedUnparsed(code: RefusalCode): void
-  backendFailed(kind: BackendFailureKind): void
-  readonly quota: QuotaObserver
-  /** The key set of the token issuer was fetched, or could not be. */
-  keySetFetched(isGood: boolean): void
-  /** Nobody could tell whether a credential is valid. */
-  credentialUnavailable(reason: UnavailableReason): void
-  banned(): void
-  strike(): void
-  /** How many keys are banned now, as far as this process knows. */
-  bannedKeys(count: number): void
-  /** The page for a scrape. Rejects only if one of the Node.js collectors fails. */
-  render(): Promise<MetricsPage>
-  /** All values, for renderSnapshots in another process. Rejects as render does. */
-  snapshot(): Promise<MetricsSnapshot>
-}
+export type Metrics = ReturnType<typeof createMetrics>
 
 export interface MetricsPage {
   readonly contentType: string
@@ -84,17 +58,15 @@ export function createMetrics(
     /** This process is one of several; the page of all says how many there are. */
     readonly isWorker?: boolean
   },
-): Metrics {
-  const { version, takenAtMs = Date.now(), isWorker = false, revision, ...names } = options
-  const state = newState(version)
+) {
+  const { version, takenAtMs = Date.now(), isWorker = false } = options
+  const state = newState(options, version, takenAtMs)
   const alone = isWorker ? [] : workerFamilies({ listening: () => 1, restarts: () => 0 })
   const registry = createRegistry([...metricFamilies(state), ...alone])
-  state.requests.extend(names)
-  Object.assign(state.config, { revision, takenAtMs })
-
   return {
     requestStarted: () => void state.inFlight++,
-    requestDone(record) {
+    /** Once for every requestStarted. */
+    requestDone(record: RequestRecord): void {
       state.inFlight--
       const route = state.requests.route(record.route)
       const plan = state.requests.plan(route, record.plan)
@@ -104,18 +76,38 @@ export function createMetrics(
       if (record.refusal !== undefined) state.refusals[record.refusal]++
       if (record.deprecated) plan.deprecated++
     },
-    refusedUnparsed: (code) => void state.refusals[code]++,
-    backendFailed: (kind) => void state.backendFailures[kind]++,
-    quota: quotaObserver(state),
-    keySetFetched(isGood) {
+    /** Something that never became a request was refused. */
+    refusedUnparsed: (code: RefusalCode) => void state.refusals[code]++,
+    backendFailed: (kind: BackendFailureKind) => void state.backendFailures[kind]++,
+    quota: {
+      decision: (window, outcome) => void state.decisions[window][outcome]++,
+      storeCall(outcome, seconds) {
+        state.storeCalls[outcome]++
+        state.storeSeconds.observe(seconds)
+      },
+      outage(available) {
+        state.storeUp = available
+        if (!available) state.storeOutages++
+      },
+      degraded: (mode) => void state.degraded[mode]++,
+    } satisfies QuotaObserver,
+    /** The key set of the token issuer was fetched, or could not be. */
+    keySetFetched(isGood: boolean): void {
       if (isGood) state.keySet.fetchedAtMs = Date.now()
       else state.keySet.failures++
     },
-    credentialUnavailable: (reason) => void state.unavailable[reason]++,
+    /** Nobody could tell whether a credential is valid. */
+    credentialUnavailable: (reason: UnavailableReason) => void state.unavailable[reason]++,
     banned: () => void state.bans++,
     strike: () => void state.strikes++,
-    bannedKeys: (count) => void (state.bannedKeys = count),
-    render: () => render(registry),
+    /** How many keys are banned now, as far as this process knows. */
+    bannedKeys: (count: number) => void (state.bannedKeys = count),
+    /** The page for a scrape. Rejects only if one of the Node.js collectors fails. */
+    render: async (): Promise<MetricsPage> => ({
+      contentType: registry.contentType,
+      body: await registry.metrics(),
+    }),
+    /** All values, for renderSnapshots in another process. Rejects as render does. */
     snapshot: () => snapshot(registry),
   }
 }
@@ -127,11 +119,6 @@ function createRegistry(families: readonly Family[]): Registry {
   collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: 20 })
   return registry
 }
-
-const render = async (registry: Registry): Promise<MetricsPage> => ({
-  contentType: registry.contentType,
-  body: await registry.metrics(),
-})
 
 /** The library leaves some of Node's values out, or averages them, where several processes meet: there the oldest start and the worst lag tell more. */
 const betterAggregator: ReadonlyMap<string, string> = new Map([
@@ -187,59 +174,17 @@ export async function sumSnapshots(
 export const countersOf = (all: MetricsSnapshot): MetricsSnapshot =>
   all.filter(({ type }) => ['counter', 'histogram'].includes(String(type)))
 
-function quotaObserver(state: MetricsState): QuotaObserver {
-  return {
-    decision: (window, outcome) => void state.decisions[window][outcome]++,
-    storeCall(outcome, seconds) {
-      state.storeCalls[outcome]++
-      state.storeSeconds.observe(seconds)
-    },
-    outage(available) {
-      state.storeUp = available ? 1 : 0
-      if (!available) state.storeOutages++
-    },
-    degraded: (mode) => void state.degraded[mode]++,
-  }
-}
-
-function newState(version: string): MetricsState {
-  const outcomes = () => zeros('admitted', 'refused', 'unavailable')
-  return {
-    requests: createRequestSeries(),
-    inFlight: 0,
-    refusals: zeros(...(Object.keys(refusalKinds) as RefusalCode[])),
-    backendFailures: zeros(
-      'unreachable',
-      'connect_timeout',
-      'response_timeout',
-      'broken',
-      'body_too_large',
-      'client_gone',
-    ),
-    decisions: { minute: outcomes(), day: outcomes(), none: outcomes() },
-    storeCalls: zeros('ok', 'timeout', 'error'),
-    storeSeconds: createHistogramSeries(storeBounds),
-    storeUp: 1,
-    storeOutages: 0,
-    degraded: zeros('local', 'open', 'closed'),
-    keySet: { failures: 0, fetchedAtMs: undefined },
-    unavailable: zeros('no_key_set', 'busy'),
-    strikes: 0,
-    bans: 0,
-    bannedKeys: 0,
-    config: { revision: '', takenAtMs: 0 },
-    build: { version, node: nodeVersion },
-  }
-}
-
-const zeros = <Name extends string>(...names: Name[]): Record<Name, number> =>
-  Object.fromEntries(names.map((name) => [name, 0])) as Record<Name, number>
-
 /**
  * prom-client asks a metric for nothing but its name and get() (its own AggregatorRegistry registers
  * such plain objects); its classes would hash the labels again on every request.
  */
 function asMetric({ read, ...family }: Family): Metric {
-  const get = () => Promise.resolve({ ...family, values: read() })
+  const get = () => {
+    const values = read()
+    return Promise.resolve({
+      ...family,
+      values: typeof values === 'number' ? [{ labels: {}, value: values }] : values,
+    })
+  }
   return { ...family, get } as unknown as Metric
 }

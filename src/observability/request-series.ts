@@ -1,10 +1,5 @@
 /** The per-request counters, pre-bound by route and plan: a request finds its slot with two Map look-ups and an index. */
-import {
-  createHistogramSeries,
-  gatewayBounds,
-  backendBounds,
-  type HistogramSeries,
-} from './histogram-series.ts'
+import { HistogramSeries, backendBounds, gatewayBounds } from './histogram-series.ts'
 
 const methods = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'other'] as const
 const otherMethod = methods.length - 1
@@ -24,47 +19,36 @@ export interface PlanSeries {
   deprecated: number
 }
 
-export interface RouteSeries {
-  readonly gateway: HistogramSeries
-  readonly backend: HistogramSeries
-  readonly plans: Map<string, PlanSeries>
+class RouteSeries {
+  readonly gateway = new HistogramSeries(gatewayBounds)
+  readonly backend = new HistogramSeries(backendBounds)
+  readonly plans = new Map<string, PlanSeries>()
 }
 
-export interface RequestSeries {
-  /** Adds series for names not seen before; series already there keep their counts. */
-  extend(names: { routes: readonly string[]; plans: readonly string[] }): void
-  route(name: string | undefined): RouteSeries
-  plan(route: RouteSeries, name: string | undefined): PlanSeries
+export class RequestSeries {
   readonly routes: ReadonlyMap<string, RouteSeries>
-}
+  readonly #unmatched = new RouteSeries()
+  readonly #plans: ReadonlySet<string>
 
-export function createRequestSeries(): RequestSeries {
-  const plans = new Set([NO_PLAN, UNKNOWN_PLAN])
-  const routes = new Map<string, RouteSeries>()
-  const unmatched = newRoute()
-  routes.set(UNMATCHED_ROUTE, unmatched)
-
-  function extend(names: { routes: readonly string[]; plans: readonly string[] }): void {
-    for (const plan of names.plans) plans.add(plan)
-    for (const route of names.routes) if (!routes.has(route)) routes.set(route, newRoute())
+  constructor({ routes, plans }: { routes: readonly string[]; plans: readonly string[] }) {
+    const named = routes.map((name): [string, RouteSeries] => [name, new RouteSeries()])
+    this.routes = new Map([...named, [UNMATCHED_ROUTE, this.#unmatched]])
+    this.#plans = new Set([NO_PLAN, UNKNOWN_PLAN, ...plans])
   }
 
-  function plan(route: RouteSeries, name: string | undefined): PlanSeries {
+  route(name: string | undefined): RouteSeries {
+    return name === undefined ? this.#unmatched : (this.routes.get(name) ?? this.#unmatched)
+  }
+
+  plan(route: RouteSeries, name: string | undefined): PlanSeries {
     const label = name === undefined || name === '' ? NO_PLAN : name
     const known = route.plans.get(label)
     if (known !== undefined) return known
     // Only configured plans get a series of their own, so that no token claim can add one.
-    const bounded = plans.has(label) ? label : UNKNOWN_PLAN
+    const bounded = this.#plans.has(label) ? label : UNKNOWN_PLAN
     let series = route.plans.get(bounded)
     if (series === undefined) route.plans.set(bounded, (series = newPlan()))
     return series
-  }
-
-  return {
-    extend,
-    route: (name) => (name === undefined ? unmatched : (routes.get(name) ?? unmatched)),
-    plan,
-    routes,
   }
 }
 
@@ -88,12 +72,6 @@ export function* readRequests(
     }
   }
 }
-
-const newRoute = (): RouteSeries => ({
-  gateway: createHistogramSeries(gatewayBounds),
-  backend: createHistogramSeries(backendBounds),
-  plans: new Map(),
-})
 
 const newPlan = (): PlanSeries => ({
   requests: new Float64Array(methods.length * statuses.length),

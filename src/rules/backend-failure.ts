@@ -1,21 +1,24 @@
 /** What a failed or unusable backend exchange means: its kind, whether it may be repeated, and what the client is told. */
 import type { RefusalCode } from './refusals.ts'
 
-/**
- * unreachable: no connection could be made (nothing was sent, the charge is handed back).
- * connect_timeout: no connection in time (nothing was sent, the charge is handed back).
- * response_timeout: sent, but no complete answer head (or no next body bytes) in time.
- * broken: the connection died, or the answer is not one that can be passed on.
- * body_too_large: the client's chunked body passed the limit.
- * client_gone: the client left; nobody waits for an answer.
- */
-export type BackendFailureKind =
-  | 'unreachable'
-  | 'connect_timeout'
-  | 'response_timeout'
-  | 'broken'
-  | 'body_too_large'
-  | 'client_gone'
+/** What the client is answered for each kind of failure; undefined when there is nobody left to answer. */
+const refusalCodes = {
+  /** No connection could be made: nothing was sent, the charge is handed back. */
+  unreachable: 'bad_gateway',
+  /** No connection in time: nothing was sent, the charge is handed back. */
+  connect_timeout: 'gateway_timeout',
+  /** Sent, but no complete answer head (or no next body bytes) in time. */
+  response_timeout: 'gateway_timeout',
+  /** The connection died, or the answer is not one that can be passed on. */
+  broken: 'bad_gateway',
+  /** The client's chunked body passed the limit. */
+  body_too_large: 'body_too_large',
+  client_gone: undefined,
+} as const satisfies Record<string, RefusalCode | undefined>
+
+export type BackendFailureKind = keyof typeof refusalCodes
+
+export const backendFailureKinds = Object.keys(refusalCodes) as BackendFailureKind[]
 
 /** Codes of the failures that the gateway itself finds out. */
 export const ownFailureCodes = {
@@ -37,16 +40,6 @@ export function backendFailureKind(code: string, sent: boolean): BackendFailureK
   return responseTimeoutCodes.has(code) ? 'response_timeout' : 'broken'
 }
 
-const refusalCodes = {
-  unreachable: 'bad_gateway',
-  broken: 'bad_gateway',
-  connect_timeout: 'gateway_timeout',
-  response_timeout: 'gateway_timeout',
-  body_too_large: 'body_too_large',
-  client_gone: undefined,
-} as const satisfies Record<BackendFailureKind, RefusalCode | undefined>
-
-/** What the client is answered; undefined when there is nobody left to answer. */
 export function backendFailureCode<Kind extends BackendFailureKind>(
   kind: Kind,
 ): (typeof refusalCodes)[Kind] {
