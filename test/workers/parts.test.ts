@@ -202,7 +202,7 @@ describe('server.workers', () => {
     'refuses %s',
     (value) => {
       expect(workers(value)).toEqual([
-        'F:1:20 server.workers: is not a number of processes; write 1 to 256, or auto',
+        `F:1:20 server.workers: ${value === '""' ? value : `"${value}"`} is not a number of processes; write 1 to 256, or auto`,
       ])
     },
   )
