@@ -1,8 +1,13 @@
 /** Leaves that hold addresses: listeners, trusted peers, backends, stores, links and the base path. */
 import { isIP, isIPv4, isIPv6 } from 'node:net'
-import type { HostField, HostPort } from './config.ts'
 import { suggest } from './nearest.ts'
 import { shaped, text } from './scalars.ts'
+
+export interface HostPort {
+  readonly host: string
+  /** 0, of a listener: any free one. */
+  readonly port: number
+}
 
 const hostName =
   /^(?=.{1,253}$)[A-Za-z0-9](?:[A-Za-z0-9-]{0,62})(?:\.[A-Za-z0-9][A-Za-z0-9-]{0,62})*$/
@@ -36,8 +41,8 @@ export const host = shaped(
 
 const hostWords = ['preserve', 'upstream'] as const
 
-/** What backends are given as Host. A name that is nearly one of the two words is taken for a slip. */
-export const hostField = shaped<HostField>(
+/** What backends are given as Host: the client's, that of their own URL, or a fixed one. A name that is nearly one of the two words is taken for a slip. */
+export const hostField = shaped<(typeof hostWords)[number] | { readonly name: string }>(
   /^[A-Za-z0-9._:[\]-]+$/,
   'is neither preserve nor upstream, nor a host; write one of the two, or a name such as api.example, with a port if wanted',
   (written) => {

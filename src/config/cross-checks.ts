@@ -1,6 +1,6 @@
 /** Checks that need more than one value. They read the tree itself, so that a fault elsewhere hides none of these. */
 import { listenAddress, origin } from './addresses.ts'
-import type { ListenAddress } from './config.ts'
+import type { HostPort } from './addresses.ts'
 import { suggest } from './nearest.ts'
 import type { Path, PathProblem } from './problems.ts'
 import { formatPath } from './problems.ts'
@@ -40,7 +40,7 @@ const repeated = (
   })
 }
 
-const sameHost = (a: ListenAddress, b: ListenAddress): boolean => {
+const sameHost = (a: HostPort, b: HostPort): boolean => {
   const everywhere = (host: string) => host === '0.0.0.0' || host === '::'
   const local = (host: string) => (host === 'localhost' ? '127.0.0.1' : host)
   return everywhere(a.host) || everywhere(b.host) || local(a.host) === local(b.host)

@@ -19,3 +19,16 @@ export const list = <Item extends z.ZodType>(
 /** At least one item. */
 export const filledList = <Item extends z.ZodType>(item: Item) =>
   list(item).min(1, { error: 'is empty; write at least one' })
+
+type InMs<T, Key> = { [K in keyof T as K extends Key ? `${K & string}Ms` : K]: T[K] }
+
+/** Renames durations and moments as all code has them, the unit in the name: `idle` to `idleMs`. */
+export const inMs =
+  <Key extends string>(...keys: readonly Key[]) =>
+  <T extends { readonly [K in Key]?: number | undefined }>(given: T): InMs<T, Key> =>
+    Object.fromEntries(
+      Object.entries(given).map(([key, value]) => [
+        keys.some((each) => each === key) ? `${key}Ms` : key,
+        value,
+      ]),
+    ) as InMs<T, Key>

@@ -1,7 +1,7 @@
 /** The shapes of store.redis: a URL, or a group for one server, sentinels or a cluster. redis-checks.ts holds its values against each other. */
 import { z } from 'zod'
 import { parseHostPort } from './addresses.ts'
-import type { HostPort, RedisConfig, RedisTlsConfig } from './config.ts'
+import type { HostPort } from './addresses.ts'
 import { group, list } from './groups.ts'
 import { parseRedisUrl, redisUrlFault } from './redis-url.ts'
 import type { RedisUrl } from './redis-url.ts'
@@ -27,6 +27,13 @@ const secret = text
   )
   .meta({ type: ['string', 'number'] })
 
+const toTlsFiles = ({ ca, cert, key, serverName }: Partial<Record<string, string>>) => ({
+  caFile: ca,
+  certFile: cert,
+  keyFile: key,
+  serverName,
+})
+
 const access = {
   username: secret.optional().describe('User of the gateway. Left out: the default user.'),
   password: secret.optional().describe('Password, as it is. Better from the environment: ${..}.'),
@@ -36,6 +43,7 @@ const access = {
     key: line.optional().describe('PEM file of the private key of that certificate.'),
     serverName: line.optional().describe('Name in the certificates. Left out: the host.'),
   })
+    .transform(toTlsFiles)
     .optional()
     .describe('TLS to all servers, sentinels too. {} is enough.'),
 }
@@ -66,24 +74,11 @@ const url = text.transform((written, context): RedisUrl => {
   return value ?? z.NEVER
 })
 
-type TlsFiles = z.output<typeof access.tls>
+/** TLS where a group says so, or an address; the first that says either way counts. */
+const toTls = (files: z.output<typeof access.tls>, at: readonly Pick<Node, 'tls'>[]) =>
+  files ?? (at.find(({ tls }) => tls !== undefined)?.tls === true ? toTlsFiles({}) : undefined)
 
-/** `asked`: whether an address asks for TLS; undefined: none says. */
-const toTls = (files: TlsFiles, asked: boolean | undefined): RedisTlsConfig | undefined =>
-  files === undefined && asked !== true
-    ? undefined
-    : {
-        caFile: files?.ca,
-        certFile: files?.cert,
-        keyFile: files?.key,
-        serverName: files?.serverName,
-      }
-
-const askedBy = (list: readonly Node[]): boolean | undefined =>
-  list.find(({ tls }) => tls !== undefined)?.tls
-
-const addresses = (list: readonly Node[]): HostPort[] =>
-  list.map(({ host, port }) => ({ host, port }))
+const addresses = (list: readonly HostPort[]) => list.map(({ host, port }) => ({ host, port }))
 
 const server = group({
   url: url.describe('redis://HOST:PORT/DB, or rediss:// for TLS.'),
@@ -110,40 +105,36 @@ const cluster = group({
 /** The key that tells each kind of group; the first form of the schema is the text. */
 export const redisKinds = ['cluster', 'sentinels', 'url'] as const
 
-const toServer = (at: RedisUrl, beside: z.output<typeof server>): RedisConfig => ({
-  kind: 'server',
+const toServer = ({ url: at, tls, ...beside }: z.output<typeof server>) => ({
+  kind: 'server' as const,
   address: { host: at.host, port: at.port },
   db: at.db,
   username: at.password === undefined ? beside.username : at.username,
   password: at.password ?? beside.password,
-  tls: toTls(beside.tls, at.tls),
+  tls: toTls(tls, [at]),
 })
 
-const toSentinels = (given: z.output<typeof sentinels>): RedisConfig => ({
-  kind: 'sentinels',
-  sentinels: addresses(given.sentinels),
-  name: given.name,
-  db: given.db ?? 0,
-  username: given.username,
-  password: given.password,
-  sentinelUsername: given.sentinelUsername,
-  sentinelPassword: given.sentinelPassword,
-  tls: toTls(given.tls, askedBy(given.sentinels)),
+const toSentinels = ({ sentinels: list, db = 0, tls, ...given }: z.output<typeof sentinels>) => ({
+  kind: 'sentinels' as const,
+  sentinels: addresses(list),
+  db,
+  tls: toTls(tls, list),
+  ...given,
 })
 
-const toCluster = (given: z.output<typeof cluster>): RedisConfig => ({
-  kind: 'cluster',
-  nodes: addresses(given.cluster),
-  username: given.username,
-  password: given.password,
-  tls: toTls(given.tls, askedBy(given.cluster)),
+/** nodes: some of the cluster's, which name the others. */
+const toCluster = ({ cluster: list, tls, ...given }: z.output<typeof cluster>) => ({
+  kind: 'cluster' as const,
+  nodes: addresses(list),
+  tls: toTls(tls, list),
+  ...given,
 })
 
 /** The text alone; empty is the embedded store. */
 const plainUrl = text
-  .transform((written, context): RedisConfig | undefined => {
+  .transform((written, context) => {
     const at = parseRedisUrl(written)
-    if (at !== undefined) return toServer(at, { url: at })
+    if (at !== undefined) return toServer({ url: at })
     if (written !== '') context.addIssue(`${redisUrlFault(written)}, or "" for the embedded store`)
     return undefined
   })
@@ -161,7 +152,7 @@ const forms = [
   plainUrl,
   cluster.transform(toCluster),
   sentinels.transform(toSentinels),
-  server.transform((given) => toServer(given.url, given)),
+  server.transform(toServer),
 ] as const
 
 export const redis = z.preprocess(oneKind, z.union(forms, { error: formFault }))

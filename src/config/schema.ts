@@ -11,7 +11,7 @@ import {
   origin,
   successorLink,
 } from './addresses.ts'
-import { filledList, group, list } from './groups.ts'
+import { filledList, group, inMs, list } from './groups.ts'
 import { suggest } from './nearest.ts'
 import type { Path, PathProblem } from './problems.ts'
 import { redis, redisForm } from './redis.ts'
@@ -53,9 +53,12 @@ const cardinality = 'has no keys; define at least one plan'
 
 const server = group({
   listen: listenAddress,
-  basePath: basePath,
-  workers: workers,
+  basePath,
+  /** Processes that serve requests; 1: this process itself, without a supervisor. */
+  workers,
+  /** Peers whose X-Forwarded-For is believed. */
   trustedProxies: list(network),
+  /** Whether answers carry RateLimit and RateLimit-Policy beside the X-RateLimit fields. */
   structuredQuotaHeaders: flag,
   limits: group({
     headerBytes: size({ min: KiB, max: 1024 * KiB }),
@@ -68,7 +71,7 @@ const server = group({
     request: duration({ min: 10, max: day }),
     idle: duration({ min: 10, max: day }),
     drain: duration({ min: 0, max: hour }),
-  }),
+  }).transform(inMs('headers', 'request', 'idle', 'drain')),
 })
 
 const upstream = group({
@@ -78,7 +81,8 @@ const upstream = group({
     connect: duration({ min: 1, max: minute }),
     response: duration({ min: 1, max: day }),
     idle: duration({ min: 1, max: day }),
-  }),
+  }).transform(inMs('connect', 'response', 'idle')),
+  /** Per worker and URL. */
   connections: integer({ min: 1, max: 65_535 }),
   engine: choice(['direct', 'undici', 'http-proxy-3']),
 })
@@ -88,9 +92,11 @@ const store = group({
   prefix: storePrefix,
   timeout: duration({ min: 1, max: storeTimeoutAtMostMs }),
   onOutage: choice(['local', 'open', 'closed']),
+  /** auto: processes hold tokens ahead of need. off: one call to the store per request. */
   lease: choice(['auto', 'off']),
+  /** SQLite file in which the embedded store keeps counts and bans; undefined: memory only. Not used with Redis. */
   file: optionalFile,
-})
+}).transform(inMs('timeout'))
 
 const plan = group({
   perMinute: perMinute.optional(),
@@ -107,7 +113,7 @@ const client = group({
       id: keyId,
       sha256: sha256Digest,
       expires: dateMs.optional(),
-    }),
+    }).transform(({ expires, ...key }) => ({ ...key, expiresAtMs: expires })),
   ),
 })
 
@@ -117,6 +123,7 @@ const algorithms = 'RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA'
 const jwt = group({
   issuer: line,
   audience: line,
+  /** Exactly one of jwksUri and jwksFile is set. */
   jwksUri: jwksUri.optional(),
   jwksFile: line.optional(),
   algorithms: filledList(choice(algorithms)),
@@ -132,7 +139,7 @@ const bans = group({
   growth: decimal({ min: 1, max: 100 }),
   maxDuration: duration({ min: second, max: 30 * day }),
   forgetAfter: duration({ min: second, max: 30 * day }),
-})
+}).transform(inMs('within', 'grace', 'duration', 'maxDuration', 'forgetAfter'))
 
 const route = group({
   name: label,
@@ -141,16 +148,28 @@ const route = group({
     since: dateMs,
     sunset: dateMs.optional(),
     successor: successorLink.optional(),
+    /** Documentation of the deprecation (rel="deprecation"). */
     link: absoluteLink.optional(),
-  }).optional(),
+  })
+    .transform(inMs('since', 'sunset'))
+    .optional(),
   stability: choice(['experimental', 'beta', 'stable']).optional(),
   websocket: flag,
   timeouts: group({ response: duration({ min: 1, max: day }) }).optional(),
-})
+}).transform(({ match: { method, path }, timeouts, ...given }) => ({
+  ...given,
+  method,
+  path,
+  responseTimeoutMs: timeouts?.response,
+}))
 
 export const configSchema = group({
   server,
-  admin: group({ listen: listenAddress, hosts: list(host) }),
+  admin: group({
+    listen: listenAddress,
+    /** Names and addresses, beside its own, that a request may have in Host. */
+    hosts: list(host),
+  }),
   upstream,
   store,
   plans: z
@@ -173,7 +192,7 @@ export const configSchema = group({
   }),
 })
 
-/** The file as read, in its own words: units are already ms and bytes, names are still those of the file. */
+/** The file as read; parse.ts gives each client its limits. */
 export type ConfigFile = z.output<typeof configSchema>
 
 const unknownKeys = (path: Path, keys: readonly string[], known: string): PathProblem[] =>
@@ -200,9 +219,7 @@ const toProblems = (issue: z.core.$ZodIssue, tree: Group): PathProblem[] => {
 /** Reads a tree that has its defaults: the whole file, or every problem of its shape and values. */
 export const readSchema = (
   tree: Group,
-): { readonly file: ConfigFile } | { readonly problems: readonly PathProblem[] } => {
-  const result = configSchema.safeParse(tree)
-  return result.success
-    ? { file: result.data }
-    : { problems: result.error.issues.flatMap((issue) => toProblems(issue, tree)) }
+): { readonly file: ConfigFile | undefined; readonly problems: readonly PathProblem[] } => {
+  const { data, error } = configSchema.safeParse(tree)
+  return { file: data, problems: error?.issues.flatMap((issue) => toProblems(issue, tree)) ?? [] }
 }
