@@ -22,7 +22,7 @@ interface Definition {
   readonly innerType?: { readonly def: Definition }
   readonly valueType?: { readonly def: Definition }
   /** What is read, before it is given other names. */
-  readonly in?: { readonly def: Definition }
+  readonly in?: { readonly _zod: { readonly def: Definition } }
 }
 
 /** Every key of the schema as `clients[].keys[].id`, the names of plans as `*`. */
@@ -32,7 +32,7 @@ const schemaKeys = (def: Definition, path: string): string[] => [
     return [keyPath, ...schemaKeys(inner, keyPath)]
   }),
   ...(def.element ? schemaKeys(def.element.def, `${path}[]`) : []),
-  ...(def.in ? schemaKeys(def.in.def, path) : []),
+  ...(def.in ? schemaKeys(def.in._zod.def, path) : []),
   ...(def.innerType ? schemaKeys(def.innerType.def, path) : []),
   ...(def.valueType ? schemaKeys(def.valueType.def, `${path}.*`) : []),
 ]
