@@ -67,8 +67,7 @@ function startThread(file: string, onDamaged: (keptAs: string) => void): SqliteF
   const answers = new Int32Array(new SharedArrayBuffer(4))
   // Beside this file, as source or as built.
   const program = new URL(`./thread${extname(import.meta.filename)}`, import.meta.url).href
-  const data: ThreadData = { file, port: port2, answers }
-  const workerData = { ...data, program }
+  const workerData: ThreadData & { program: string } = { file, port: port2, answers, program }
   const thread = new Worker(loader, { eval: true, workerData, transferList: [port2] })
   const calls = createCalls(port, file)
   thread.unref()

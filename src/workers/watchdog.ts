@@ -10,10 +10,8 @@ export interface WatchdogOptions {
 
 export const defaultWatchdog: WatchdogOptions = { everyMs: 1_000, silentBeats: 10 }
 
-type Watched = Pick<WorkerProcess, 'beat' | 'pardon'>
-
 /** The result ends it. */
-export function watchWorkers<Worker extends Watched>(
+export function watchWorkers<Worker extends Pick<WorkerProcess, 'beat' | 'pardon'>>(
   { everyMs, silentBeats }: WatchdogOptions,
   workers: () => Iterable<Worker>,
   onHung: (worker: Worker) => void,

@@ -40,24 +40,19 @@ export function createWorker(channel: SupervisorChannel) {
   let isDraining = false
 
   const begin = async (start: StartMessage): Promise<void> => {
+    let isListener = false
     try {
       parts = createParts(start, channel)
       await parts.serving.ready()
-    } catch (error) {
-      return fail(error, false)
-    }
-    if (isDraining) return
-    try {
+      if (isDraining) return
+      isListener = true
       await parts.serving.listen(LISTEN_FD)
       await channel.send({ kind: 'listening' })
     } catch (error) {
-      await fail(error, true)
+      const { message, code } = error as NodeJS.ErrnoException
+      await channel.send({ kind: 'failed', fault: { message, code, isListener } })
+      finished.resolve(1)
     }
-  }
-  const fail = async (error: unknown, isListener: boolean): Promise<void> => {
-    const { message, code } = error as NodeJS.ErrnoException
-    await channel.send({ kind: 'failed', fault: { message, code, isListener } })
-    finished.resolve(1)
   }
   const drain = async (times: { idleMs: number; atMostMs?: number }): Promise<void> => {
     if (isDraining) return
