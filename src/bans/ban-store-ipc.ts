@@ -10,12 +10,8 @@ export interface BanCalls {
   forgetBan(kept: { readonly keyId: string; readonly ban: BanRecord }): void
 }
 
-export interface IpcBanStore extends BanStore {
-  /** Some worker has pronounced a ban, says the supervisor. */
-  banned(keyId: string, ban: BanRecord): void
-  /** The supervisor has bans that it could not tell of. */
-  stale(): void
-}
+/** Hears of bans through the supervisor too: some worker has pronounced one, or there are some that it could not tell of. */
+export type IpcBanStore = BanStore & Pick<BanStoreListener, 'banned' | 'stale'>
 
 export function createIpcBanStore(calls: IpcCalls<BanCalls>): IpcBanStore {
   let listener: BanStoreListener | undefined

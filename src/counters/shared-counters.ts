@@ -55,18 +55,15 @@ export function createSharedAddressCounter(options: {
     return calls.available && budget.left-- > 0
   }
   const ask = async (address: string, points: number): Promise<CountedAddress> => {
-    if (!mayAsk()) return own.add({ address, points })
-    try {
-      const counted = await calls.call('countAddress', { address, points })
-      const { minute, total } = counted
-      if (total >= perMinute && minute >= exhausted.minute) {
-        if (minute > exhausted.minute) exhausted = { minute, addresses: new Set() }
-        if (exhausted.addresses.size < MAX_EXHAUSTED) exhausted.addresses.add(address)
-      }
-      return counted
-    } catch {
-      return own.add({ address, points })
+    const asked = mayAsk() ? calls.call('countAddress', { address, points }) : undefined
+    const counted = await asked?.catch(() => undefined)
+    if (counted === undefined) return own.add({ address, points })
+    const { minute, total } = counted
+    if (total >= perMinute && minute >= exhausted.minute) {
+      if (minute > exhausted.minute) exhausted = { minute, addresses: new Set() }
+      if (exhausted.addresses.size < MAX_EXHAUSTED) exhausted.addresses.add(address)
     }
+    return counted
   }
   const askFor = async (address: string, first: Waiting): Promise<void> => {
     let batch: readonly Waiting[] = [first]

@@ -37,10 +37,12 @@ export function createMemoryAuthority({
       return true
     },
   })
-  for (const kept of restored) {
-    const { client: id } = kept
-    clients.add(id, { id, state: restoredState(kept), isUnsaved: false, isDropped: false })
+  const add = (id: string, state: ClientState): CountedClient => {
+    const client = { id, state, isUnsaved: false, isDropped: false }
+    clients.add(id, client)
+    return client
   }
+  for (const kept of restored) add(kept.client, restoredState(kept))
   let sweepAtMs = 0
 
   const sweep = (nowMs: number): void => {
@@ -48,11 +50,6 @@ export function createMemoryAuthority({
     const firstDay = firstKeptDay(nowMs)
     for (const [id, { state }] of clients.entries())
       if (state.dayIndex < firstDay) clients.delete(id)
-  }
-  const begin = (id: string): CountedClient => {
-    const client = { id, state: new ClientState(), isUnsaved: false, isDropped: false }
-    clients.add(id, client)
-    return client
   }
 
   return {
@@ -62,7 +59,7 @@ export function createMemoryAuthority({
     take: (request) => {
       const nowMs = clock.epochMs()
       if (nowMs >= sweepAtMs) sweep(nowMs)
-      const client = clients.get(request.client) ?? begin(request.client)
+      const client = clients.get(request.client) ?? add(request.client, new ClientState())
       unsaved?.changed(client)
       return transition(client.state, request, nowMs)
     },

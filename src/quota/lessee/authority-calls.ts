@@ -19,10 +19,8 @@ export interface Order {
   readonly kept?: number
 }
 
-export interface SentCall {
+export interface SentCall extends Pick<Order, 'need' | 'limits'> {
   readonly reply: TakeReply | Promise<TakeReply>
-  readonly need: number
-  readonly limits: Limits
   readonly minute: Hold
   readonly day: Hold
   readonly sentMs: number
@@ -57,10 +55,11 @@ const ECHO_MS = 1_000
 const CALL_WEIGHT = 0.1
 
 export class AuthorityCalls {
+  /** The authority answers at once, without a promise. Written by send. */
+  isImmediate = false
   readonly #options: AuthorityCallsOptions
   /** Rises over all clients, so a client that was forgotten never repeats a number. */
   #sequence = 0
-  #isImmediate = false
   /** The authority's Unix time less this process's clock, by the latest reply. */
   #storeAheadMs: number | undefined
   /** Mean duration of a call. */
@@ -68,11 +67,6 @@ export class AuthorityCalls {
 
   constructor(options: AuthorityCallsOptions) {
     this.#options = options
-  }
-
-  /** The authority answers at once, without a promise. */
-  get isImmediate(): boolean {
-    return this.#isImmediate
   }
 
   /** The authority's Unix time as far as it is known: by its latest reply, else this machine's. */
@@ -102,7 +96,7 @@ export class AuthorityCalls {
         need,
         want: this.#want(lease, order, sentMs),
       })
-      this.#isImmediate = !(reply instanceof Promise)
+      this.isImmediate = !(reply instanceof Promise)
       if (kept !== undefined) lease.returnTokens(kept)
       return { reply, need, limits, minute, day, sentMs }
     } catch {
@@ -131,13 +125,13 @@ export class AuthorityCalls {
     this.#callMs += CALL_WEIGHT * (receivedMs - sent.sentMs - this.#callMs)
     const tokens = this.#credit(lease, sent, reply)
     onCertain(client)
-    const late = !this.#isImmediate && receivedMs >= mayEndAtMs(lease, sent, reply)
+    const late = !this.isImmediate && receivedMs >= mayEndAtMs(lease, sent, reply)
     if (reply.status === 'short' && !late) lease.rememberRefusal(reply, receivedMs)
     return { tokens, reclaimed: reply.status === 'short' && reply.reclaim, late }
   }
 
   #want({ pace, minute }: Lease, { need, ahead, limits }: Order, nowMs: number): number {
-    if (!ahead || this.#options.lease === 'off' || this.#isImmediate) return need
+    if (!ahead || this.#options.lease === 'off' || this.isImmediate) return need
     measurePace(pace, nowMs)
     // Of a minute that has ended the next one is about to begin.
     const leftMs = minute.endsByMs - nowMs

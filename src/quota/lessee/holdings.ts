@@ -116,7 +116,10 @@ export class Holdings {
       if (client === undefined) return
       const { lease } = client
       if (!isHolding(lease)) {
-        this.#removeHolder(this.#reviewed)
+        client.isHolder = false
+        // The last holder takes its place.
+        const last = this.#holders.pop()
+        if (last !== undefined && last !== client) this.#holders[this.#reviewed] = last
         continue
       }
       this.#reviewed += 1
@@ -124,15 +127,6 @@ export class Holdings {
       if (client.isCalling || nowMs - lease.lastUsedMs < dueAfterMs) continue
       if (!this.#settle(client)) return
     }
-  }
-
-  /** The last holder takes its place. */
-  #removeHolder(at: number): void {
-    const last = this.#holders.pop()
-    const client = this.#holders[at] ?? last
-    if (client === undefined || last === undefined) return
-    client.isHolder = false
-    if (client !== last) this.#holders[at] = last
   }
 }
 

@@ -35,23 +35,18 @@ interface Undecided {
 
 export class LeaseCalls {
   readonly #options: LeaseCallsOptions
-  readonly #authority: AuthorityCalls
+  readonly authority: AuthorityCalls
 
   constructor(options: LeaseCallsOptions) {
     this.#options = options
-    this.#authority = new AuthorityCalls(options)
-  }
-
-  /** The authority answers at once, without a promise. */
-  get isImmediate(): boolean {
-    return this.#authority.isImmediate
+    this.authority = new AuthorityCalls(options)
   }
 
   /** Asks for one token; the caller has found no answer in memory. */
   take(client: Client, limits: Limits): QuotaDecision | Promise<QuotaDecision> {
     if (client.isCalling)
       return new Promise((resolve) => client.waiting.push({ kind: 'take', limits, resolve }))
-    const sent = this.#authority.send(client, { need: 1, ahead: true, limits })
+    const sent = this.authority.send(client, { need: 1, ahead: true, limits })
     if (sent?.reply instanceof Promise)
       return new Promise((resolve) =>
         this.#begin(client, [{ kind: 'take', limits, resolve }], sent),
@@ -63,30 +58,30 @@ export class LeaseCalls {
   peek(client: Client, limits: Limits): QuotaView | undefined | Promise<QuotaView | undefined> {
     if (client.isCalling)
       return new Promise((resolve) => client.waiting.push({ kind: 'peek', limits, resolve }))
-    const sent = this.#authority.send(client, { need: 0, ahead: false, limits })
+    const sent = this.authority.send(client, { need: 0, ahead: false, limits })
     if (sent === undefined) return undefined
     if (sent.reply instanceof Promise)
       return new Promise((resolve) =>
         this.#begin(client, [{ kind: 'peek', limits, resolve }], sent),
       )
-    this.#authority.receive(client, sent, sent.reply)
+    this.authority.receive(client, sent, sent.reply)
     return client.lease.view(limits, this.#options.clock.nowMs())
   }
 
   /** Asks for more ahead of need. Not while a call is under way. */
   prefetch(client: Client): void {
     const { limits } = client.lease
-    const sent = this.#authority.send(client, { need: 0, ahead: true, limits })
+    const sent = this.authority.send(client, { need: 0, ahead: true, limits })
     if (sent !== undefined) this.#begin(client, [], sent)
   }
 
   /** States what was used and returns all that is in hand but `kept` tokens; false if the authority is away. Not while a call is under way. */
   settle(client: Client, kept = 0): boolean {
     const { limits } = client.lease
-    const sent = this.#authority.send(client, { need: 0, ahead: false, limits, kept })
+    const sent = this.authority.send(client, { need: 0, ahead: false, limits, kept })
     if (sent === undefined) return false
     if (sent.reply instanceof Promise) this.#begin(client, [], sent)
-    else this.#authority.receive(client, sent, sent.reply)
+    else this.authority.receive(client, sent, sent.reply)
     return true
   }
 
@@ -95,7 +90,7 @@ export class LeaseCalls {
     let sent: SentCall | undefined = first
     for (let attempt = 0; attempt < LOSSES_IN_A_ROW && sent !== undefined; attempt++) {
       if (sent.reply instanceof Promise) return undefined
-      const outcome = this.#authority.receive(client, sent, sent.reply)
+      const outcome = this.authority.receive(client, sent, sent.reply)
       if (outcome !== undefined) {
         const nowMs = this.#options.clock.nowMs()
         const { lease } = client
@@ -103,7 +98,7 @@ export class LeaseCalls {
           outcome.tokens > 0 ? lease.spend(limits, nowMs) : lease.decide(limits, nowMs)
         if (decision !== undefined) return decision
       }
-      sent = this.#authority.send(client, { need: 1, ahead: false, limits })
+      sent = this.authority.send(client, { need: 1, ahead: false, limits })
     }
     return undefined
   }
@@ -111,8 +106,7 @@ export class LeaseCalls {
   #decideAlone(client: Client, limits: Limits): QuotaDecision {
     const { clock, outage, onUncertain } = this.#options
     onUncertain(client)
-    const times = { nowMs: clock.nowMs(), storeNowMs: this.#authority.storeNowMs() }
-    return outage.decide(client.lease, limits, times)
+    return outage.decide(client.lease, limits, clock.nowMs(), this.authority.storeNowMs())
   }
 
   #begin(client: Client, batch: readonly Waiter[], sent: SentCall): void {
@@ -153,7 +147,7 @@ export class LeaseCalls {
     { sent, reply }: { sent: SentCall; reply: TakeReply },
   ): Undecided | undefined {
     const { clock, outage } = this.#options
-    const outcome = this.#authority.receive(client, sent, reply)
+    const outcome = this.authority.receive(client, sent, reply)
     outage.answered()
     if (outcome === undefined) {
       const isAskedAgain = reply.status === 'lost' && client.lostInARow < LOSSES_IN_A_ROW
@@ -208,7 +202,7 @@ export class LeaseCalls {
       w.limits.perMinute === limits.perMinute && w.limits.perDay === limits.perDay
     const batch = undecided.filter(isLike)
     const need = batch.filter((waiter) => waiter.kind === 'take').length
-    const sent = this.#authority.send(client, { need, ahead: need > 0, limits })
+    const sent = this.authority.send(client, { need, ahead: need > 0, limits })
     if (sent === undefined) return this.#lose(client, undecided)
     client.waiting = undecided.filter((waiter) => !isLike(waiter))
     this.#begin(client, batch, sent)

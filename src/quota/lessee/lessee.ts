@@ -32,7 +32,7 @@ export interface LesseeOptions {
   readonly outage: OutageMode
   /** Processes known to share each client from the start; shares are never larger than among so many. Default 1. */
   readonly processes?: number
-  /** See OutageOptions; 0 unless given. */
+  /** See Outage; 0 unless given. */
   readonly localAfterMs?: number
   /** auto: tokens are held ahead of need, unless the authority is in this process. off: one call per request. */
   readonly lease?: 'auto' | 'off'
@@ -69,11 +69,7 @@ class ProcessLessee implements Lessee {
       maxEntries: options.maxClients ?? 100_000,
       mayDrop: (client) => this.#isIdle(client),
     })
-    this.#outage = new Outage({
-      mode: options.outage,
-      localAfterMs: options.localAfterMs ?? 0,
-      observe,
-    })
+    this.#outage = new Outage(options.outage, options.localAfterMs ?? 0, observe)
     this.#calls = new LeaseCalls({
       authority,
       clock,
@@ -124,7 +120,7 @@ class ProcessLessee implements Lessee {
   }
 
   known(id: string, limits: Limits): QuotaView | undefined {
-    if (this.#calls.isImmediate) {
+    if (this.#calls.authority.isImmediate) {
       const view = this.peek(id, limits)
       return view instanceof Promise ? undefined : view
     }
@@ -138,7 +134,7 @@ class ProcessLessee implements Lessee {
     const client = this.#clients.get(id)
     if (client === undefined) return
     client.lease.refund(admission)
-    if (this.#calls.isImmediate) this.#calls.settle(client)
+    if (this.#calls.authority.isImmediate) this.#calls.settle(client)
     else this.#holdings.watch(client)
   }
 
@@ -192,7 +188,7 @@ class ProcessLessee implements Lessee {
   #recoverLoss(): void {
     const nowMs = this.#options.clock.nowMs()
     // Every client that the loss has hit says so; one pass serves them all. The embedded authority loses single clients only.
-    if (this.#calls.isImmediate || nowMs < this.#lossHandledUntilMs) return
+    if (this.#calls.authority.isImmediate || nowMs < this.#lossHandledUntilMs) return
     this.#lossHandledUntilMs = nowMs + LOSS_PASS_EVERY_MS
     this.#restateAll()
   }
