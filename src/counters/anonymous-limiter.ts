@@ -44,9 +44,7 @@ const OVERFLOW_BUCKETS = 1024
  * Memory: 7 MB of heap at 100,000 addresses in one minute; past MAX_ADDRESSES further ones share counts, so that
  * a flood of addresses makes unknown callers see 429 instead of 401 earlier, and nothing else.
  */
-export function createAddressCounter({ now = Date.now } = {}): AddressCounter & {
-  add(count: AddressCount): CountedAddress
-} {
+export function createAddressCounter({ now = Date.now } = {}) {
   let countedMinute: number | undefined
   let totals = new Map<string, number>()
   const keyFor = (address: string): string => {
@@ -57,7 +55,7 @@ export function createAddressCounter({ now = Date.now } = {}): AddressCounter & 
     return `bucket ${bucket}`
   }
   return {
-    add: ({ address, points }) => {
+    add: ({ address, points }: AddressCount): CountedAddress => {
       const minute = Math.floor(now() / MINUTE_MS)
       if (minute !== countedMinute) {
         countedMinute = minute

@@ -15,8 +15,7 @@ import { createUndiciEngine } from '../forwarding/undici/forwarder.ts'
 import type { Config, ListenAddress } from '../config/config.ts'
 import { createFrontDoor } from './front-door.ts'
 import { createRequestPolicy, type LastingParts } from './request-policy.ts'
-import { createLessee } from '../quota/lessee/lessee.ts'
-import type { Lessee } from '../quota/protocol.ts'
+import { Lessee } from '../quota/lessee/lessee.ts'
 import type { Stores } from './stores.ts'
 
 const engines = {
@@ -106,7 +105,7 @@ export function createLastingParts(parts: ServingParts): LastingParts {
 }
 
 function createQuota({ config, metrics, stores }: ServingParts): Lessee {
-  return createLessee({
+  return new Lessee({
     authority: stores.authority,
     // Unique per boot: a restarted process must not be taken for the one before it.
     processId: randomBytes(9).toString('base64url'),

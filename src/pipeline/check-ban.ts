@@ -1,6 +1,6 @@
 /** Answers a banned key from memory, before the store or the backend hear of it. */
 import type { BanBook } from '../bans/ban-book.ts'
-import type { Lessee } from '../quota/protocol.ts'
+import type { Lessee } from '../quota/lessee/lessee.ts'
 import type { Exchange } from './exchange.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
 import type { BanRecord } from '../rules/ban-policy.ts'

@@ -2,7 +2,7 @@
 import type { ForwardSink, Forwarder } from '../forwarding/forwarder.ts'
 import { lingerOnClose, makeLast } from '../listeners/node-internals.ts'
 import type { Exchange, Tunnel } from './exchange.ts'
-import type { Lessee } from '../quota/protocol.ts'
+import type { Lessee } from '../quota/lessee/lessee.ts'
 import { refuse } from '../rules/refusals.ts'
 import { clientHeaders } from '../rules/client-headers.ts'
 import type { Caller } from '../rules/credentials.ts'

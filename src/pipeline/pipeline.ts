@@ -1,7 +1,7 @@
 /** THE request, top to bottom. The order of the stages is written here and nowhere else. */
 import type { Connections } from '../listeners/connections.ts'
 import type { Exchange } from './exchange.ts'
-import type { Lessee } from '../quota/protocol.ts'
+import type { Lessee } from '../quota/lessee/lessee.ts'
 import { isRefusal, refusalKinds, refuse, type Refusal } from '../rules/refusals.ts'
 import type { ClientAddressOf } from '../rules/client-address.ts'
 import type { CheckFraming, Framing } from '../rules/framing.ts'

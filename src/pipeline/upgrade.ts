@@ -1,7 +1,7 @@
 /** Carries an admitted WebSocket handshake (RFC 6455) to a backend; after its 101 both sides are one tunnel. */
 import type { Upgrader } from '../forwarding/forwarder.ts'
 import type { Tunnel } from './exchange.ts'
-import type { Lessee } from '../quota/protocol.ts'
+import type { Lessee } from '../quota/lessee/lessee.ts'
 import { switchingHeaders } from '../rules/client-headers.ts'
 import { upgradeHeaders } from '../rules/backend-headers.ts'
 import { refuseFailed, backendIdentity, type Admitted, type ForwardDeps } from './forward.ts'

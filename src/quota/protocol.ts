@@ -108,17 +108,3 @@ export type QuotaDecision =
 
 /** The charge of an admitted request. */
 export type Admission = QuotaDecision & { readonly kind: 'admitted' }
-
-/** Decides requests for this process; the only part of the quota that stages see. */
-export interface Lessee {
-  /** Charges one request in both windows or in neither. Synchronous whenever the answer is known. Never throws or rejects. */
-  take(client: string, limits: Limits): QuotaDecision | Promise<QuotaDecision>
-  /** Where the client stands, charging nothing; undefined while the store is away. */
-  peek(client: string, limits: Limits): QuotaView | undefined | Promise<QuotaView | undefined>
-  /** The same as far as this process can tell without asking another; undefined where it cannot. */
-  known(client: string, limits: Limits): QuotaView | undefined
-  /** Takes back the charge of a request that never reached a backend, in those of its windows that still run. */
-  refund(client: string, admission: Admission): void
-  /** Returns everything held; takes at most two seconds. */
-  drain(): Promise<void>
-}

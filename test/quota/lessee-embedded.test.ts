@@ -1,7 +1,8 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import type { MemoryAuthority } from '../../src/quota/authorities/memory.ts'
 import { createMemoryAuthority } from '../../src/quota/authorities/memory.ts'
-import type { Lessee, TakeRequest } from '../../src/quota/protocol.ts'
+import type { Lessee } from '../../src/quota/lessee/lessee.ts'
+import type { TakeRequest } from '../../src/quota/protocol.ts'
 import {
   admitted,
   atOnce,

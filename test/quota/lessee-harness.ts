@@ -1,10 +1,9 @@
 /** A lessee with a clock, timers and an authority that the test moves by hand. */
 import { expect } from 'vitest'
 import type { OutageMode } from '../../src/config/config.ts'
-import { createLessee } from '../../src/quota/lessee/lessee.ts'
+import { Lessee } from '../../src/quota/lessee/lessee.ts'
 import type {
   Authority,
-  Lessee,
   QuotaDecision,
   ReclaimListener,
   TakeReply,
@@ -115,7 +114,7 @@ export function createTestLessee(
     lease?: 'auto' | 'off'
   } = {},
 ): Lessee {
-  return createLessee({
+  return new Lessee({
     authority,
     processId,
     clock: timeline.clock,

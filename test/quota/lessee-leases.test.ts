@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, it } from 'vitest'
-import type { Lessee, QuotaDecision } from '../../src/quota/protocol.ts'
+import type { Lessee } from '../../src/quota/lessee/lessee.ts'
+import type { QuotaDecision } from '../../src/quota/protocol.ts'
 import { controlledMemoryAuthority } from '../support/controlled-authority.ts'
 import {
   admitted,

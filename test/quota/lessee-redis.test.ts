@@ -6,9 +6,9 @@ import { serversAt } from '../support/redis-servers.ts'
 import { connectRedis } from '../../src/redis/redis.ts'
 import type { RedisStore } from '../../src/redis/store.ts'
 import { quotaKey } from '../../src/quota/authorities/redis.ts'
-import { createLessee } from '../../src/quota/lessee/lessee.ts'
+import { Lessee } from '../../src/quota/lessee/lessee.ts'
 import type { QuotaObserver } from '../../src/quota/observer.ts'
-import type { Lessee, QuotaDecision } from '../../src/quota/protocol.ts'
+import type { QuotaDecision } from '../../src/quota/protocol.ts'
 import { controlledRedisAuthority, START_MS, until } from '../support/controlled-authority.ts'
 import { startRedisServer, type RedisServer } from '../support/redis-server.ts'
 import { all } from './lessee-harness.ts'
@@ -43,7 +43,7 @@ describe('a lessee of a real Redis', () => {
     })
     const authority = controlledRedisAuthority(store, { time: { ms: START_MS }, prefix: 't' })
     const processId = `process${processes.length}`
-    const lessee = createLessee({ authority, processId, clock, outage })
+    const lessee = new Lessee({ authority, processId, clock, outage })
     const process = { store, lessee, states }
     processes.push(process)
     await until(() => store.available)
@@ -217,7 +217,7 @@ describe('a lessee of a real Redis', () => {
     const store = connectRedis({ servers: serversAt(server.url), timeoutMs: TIMEOUT_MS })
     const authority = controlledRedisAuthority(store, { time: { ms: START_MS }, prefix: 't' })
     const options = { authority, processId: 'early', clock }
-    const lessee = createLessee({ ...options, outage: 'closed' })
+    const lessee = new Lessee({ ...options, outage: 'closed' })
     processes.push({ store, lessee, states: [] })
     expect(lessee.take('acme', limits)).toEqual({ kind: 'unavailable' })
     await server.restart()
@@ -240,7 +240,7 @@ describe('a lessee of a real Redis', () => {
     const time = { ms: START_MS }
     const authority = controlledRedisAuthority(store, { time, prefix: 't', observe })
     const options = { authority, processId: 'seen', clock, observe }
-    const lessee = createLessee({ ...options, outage: 'local' })
+    const lessee = new Lessee({ ...options, outage: 'local' })
     const own = { perMinute: 1, perDay: 10 }
     await take(lessee, 'acme', own)
     await take(lessee, 'acme', own)

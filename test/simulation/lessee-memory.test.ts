@@ -4,7 +4,7 @@ import { runInNewContext } from 'node:vm'
 import { expect, it } from 'vitest'
 import type { Limits } from '../../src/config/config.ts'
 import { createMemoryAuthority } from '../../src/quota/authorities/memory.ts'
-import { createLessee } from '../../src/quota/lessee/lessee.ts'
+import { Lessee } from '../../src/quota/lessee/lessee.ts'
 import type { QuotaDecision, ReclaimListener, TakeReply } from '../../src/quota/protocol.ts'
 import { createTimeline } from '../quota/lessee-harness.ts'
 
@@ -23,7 +23,7 @@ it('keeps as many clients as it may, and none of those that were idle for an hou
   const returned: (() => void)[] = []
   let isAway = false
   let calls = 0
-  const lessee = createLessee({
+  const lessee = new Lessee({
     authority: {
       take: async (request): Promise<TakeReply> => {
         calls += 1

@@ -14,7 +14,7 @@ import type { RedisStore } from '../../src/redis/store.ts'
 import { serversAt } from '../support/redis-servers.ts'
 import { connectRedis } from '../../src/redis/redis.ts'
 import { createMemoryAuthority } from '../../src/quota/authorities/memory.ts'
-import { createLessee } from '../../src/quota/lessee/lessee.ts'
+import { Lessee } from '../../src/quota/lessee/lessee.ts'
 import type { Authority, TakeReply, TakeRequest } from '../../src/quota/protocol.ts'
 import { controlledRedisAuthority, until } from '../support/controlled-authority.ts'
 import { temporaryFolder } from '../support/processes.ts'
@@ -316,7 +316,7 @@ async function recorded(names: readonly PropertyName[], numRuns: number): Promis
   const calls: Recorded[] = []
   let authorities = 0
   const recording: Quota = {
-    createLessee,
+    Lessee,
     createMemoryAuthority: (options) => {
       const epochMs = (): number => Math.round(options.clock.epochMs() * 1000) / 1000
       const memory = createMemoryAuthority({ ...options, clock: { epochMs } })

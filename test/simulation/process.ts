@@ -1,7 +1,7 @@
 /** A gateway process in the simulation: a real lessee with its own clocks and timers, that can be stopped, and killed. */
 import type { Limits, OutageMode } from '../../src/config/config.ts'
-import type { createLessee } from '../../src/quota/lessee/lessee.ts'
-import type { Admission, Authority, Lessee, QuotaDecision } from '../../src/quota/protocol.ts'
+import type { Lessee } from '../../src/quota/lessee/lessee.ts'
+import type { Admission, Authority, QuotaDecision } from '../../src/quota/protocol.ts'
 import type { Timers } from '../../src/quota/timers.ts'
 import { createWitness, type Ledger, type Witness } from './ledger.ts'
 import type { Chance, VirtualTime } from './virtual-time.ts'
@@ -36,7 +36,7 @@ export function createSimulatedProcess(
   id: string,
   { time, chance, ledger, touched }: Surroundings,
   options: {
-    createLessee: typeof createLessee
+    Lessee: typeof Lessee
     /** What the process sees of the authority. */
     link(process: SimulatedProcess): Authority
     mode: OutageMode
@@ -172,7 +172,7 @@ export function createSimulatedProcess(
       backlog = []
     },
   }
-  const lessee = options.createLessee({
+  const lessee = new options.Lessee({
     authority: options.link(process),
     processId: id,
     clock: {

@@ -1,7 +1,7 @@
 /** One authority, the network and the processes of a schedule. */
 import type { Limits } from '../../src/config/config.ts'
 import type { createMemoryAuthority, MemoryAuthority } from '../../src/quota/authorities/memory.ts'
-import type { createLessee } from '../../src/quota/lessee/lessee.ts'
+import type { Lessee } from '../../src/quota/lessee/lessee.ts'
 import type {
   Authority,
   ReclaimListener,
@@ -18,7 +18,7 @@ import { createChance, createVirtualTime, settled } from './virtual-time.ts'
 
 /** What is simulated: the real thing, or a copy of it that was broken on purpose. */
 export interface Quota {
-  readonly createLessee: typeof createLessee
+  readonly Lessee: typeof Lessee
   readonly createMemoryAuthority: typeof createMemoryAuthority
 }
 
@@ -171,7 +171,7 @@ export function createWorld(quota: Quota, schedule: Schedule, rules: Pick<Rules,
       `p${slot}x${everyProcess.length}`,
       { time, chance, ledger, touched: () => void (isDirty = true) },
       {
-        createLessee: quota.createLessee,
+        Lessee: quota.Lessee,
         link,
         mode: schedule.mode,
         lease: schedule.lease,

@@ -31,12 +31,11 @@ export function openEmbeddedAuthority({
   timers?: Pick<Timers, 'every'>
   maxClients?: number
 }): MemoryAuthority {
-  const bound = maxClients === undefined ? {} : { maxClients }
-  if (file === undefined) return createMemoryAuthority({ clock, ...bound })
+  if (file === undefined) return createMemoryAuthority({ clock, maxClients })
   const journal = new SqliteJournal(file, onDamaged)
   const unsaved = new UnsavedClients()
   const restored = journal.load(firstKeptDay(clock.epochMs()))
-  const authority = createMemoryAuthority({ clock, restored, unsaved, ...bound })
+  const authority = createMemoryAuthority({ clock, restored, unsaved, maxClients })
   const writing = new WriteBehind({ journal, unsaved, clock, timers, onFault, onRecovered })
   return {
     take: authority.take,

@@ -26,7 +26,7 @@ export function createMemoryAuthority({
   unsaved,
 }: {
   clock: { epochMs(): number }
-  maxClients?: number
+  maxClients?: number | undefined
   restored?: Iterable<KeptCounters>
   unsaved?: UnsavedClients | undefined
 }): MemoryAuthority {

@@ -14,12 +14,8 @@ export interface KeptCounters {
  * The processes that held tokens are gone, and what they did not give back may have been spent: all of it counts as used.
  * Indexes are taken as they are: a window that had ended stays so, even if the clock went back meanwhile.
  */
-export function restoredState({
-  minuteIndex,
-  minuteTaken,
-  dayIndex,
-  dayTaken,
-}: KeptCounters): ClientState {
+export function restoredState(kept: KeptCounters): ClientState {
+  const { minuteIndex, minuteTaken, dayIndex, dayTaken } = kept
   const state = { minuteIndex, minuteTaken, minuteUsed: minuteTaken, dayIndex, dayTaken }
   return Object.assign(new ClientState(), state, { dayUsed: dayTaken, isKnown: true })
 }

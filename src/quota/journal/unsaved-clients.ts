@@ -22,7 +22,7 @@ export class UnsavedClients {
     return this.#queue.length
   }
 
-  /** Called with every take, so it costs next to nothing. */
+  /** Called with every take, so it costs next to nothing; also for a client that could not be written after all. */
   changed(client: CountedClient): void {
     if (client.isUnsaved) return
     client.isUnsaved = true
@@ -40,10 +40,5 @@ export class UnsavedClients {
     const clients = this.#queue.splice(0, atMost)
     for (const client of clients) client.isUnsaved = false
     return clients.filter(({ isDropped }) => !isDropped)
-  }
-
-  /** Clients that could not be written after all. */
-  putBack(clients: readonly CountedClient[]): void {
-    for (const client of clients) this.changed(client)
   }
 }

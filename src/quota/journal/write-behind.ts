@@ -24,6 +24,7 @@ export interface WriteBehindOptions {
 export class WriteBehind {
   readonly #options: WriteBehindOptions
   readonly #stop: () => void
+  /** Written by #save and #saveChanged. */
   #isFaulty = false
   /** undefined: no ended day was removed yet. */
   #removedDaysBefore: number | undefined
@@ -52,7 +53,10 @@ export class WriteBehind {
 
   #save(): Promise<void> {
     this.#running ??= this.#round()
-      .catch((error: unknown) => this.#failed(error))
+      .catch((error: unknown) => {
+        if (!this.#isFaulty) this.#options.onFault(error)
+        this.#isFaulty = true
+      })
       .finally(() => {
         this.#running = undefined
       })
@@ -91,20 +95,11 @@ export class WriteBehind {
     for (let left = count; left > 0; left -= BATCH_CLIENTS) {
       const clients = unsaved.next(Math.min(left, BATCH_CLIENTS))
       await journal.save(clients).catch((error: unknown) => {
-        unsaved.putBack(clients)
+        for (const client of clients) unsaved.changed(client)
         throw error
       })
-      this.#recovered()
+      if (this.#isFaulty) this.#options.onRecovered()
+      this.#isFaulty = false
     }
-  }
-
-  #failed(error: unknown): void {
-    if (!this.#isFaulty) this.#options.onFault(error)
-    this.#isFaulty = true
-  }
-
-  #recovered(): void {
-    if (this.#isFaulty) this.#options.onRecovered()
-    this.#isFaulty = false
   }
 }

@@ -155,7 +155,7 @@ export class LeaseCalls {
     }
     const isSlow = clock.nowMs() - sent.sentMs > SLOW_CALL_MS
     const tokens = outcome.late ? 0 : outcome.tokens
-    const waiters = this.#serve(client, batch, { tokens, mayWait: outcome.reclaimed && !isSlow })
+    const waiters = this.#serve(client, batch, tokens, outcome.reclaimed && !isSlow)
     const isReclaiming = waiters.some((waiter) => waiter.hasReclaimed)
     return { waiters, pauseMs: isReclaiming ? ASK_AGAIN_AFTER_RECLAIM_MS : 0 }
   }
@@ -164,11 +164,7 @@ export class LeaseCalls {
    * Hands tokens out in order of arrival, then decides from memory; returns those for whom nothing is decided. mayWait: who is
    * refused waits, once, for what the others return.
    */
-  #serve(
-    { lease }: Client,
-    batch: readonly Waiter[],
-    { tokens, mayWait }: { tokens: number; mayWait: boolean },
-  ): Waiter[] {
+  #serve({ lease }: Client, batch: readonly Waiter[], tokens: number, mayWait: boolean): Waiter[] {
     const nowMs = this.#options.clock.nowMs()
     let left = tokens
     return batch.filter((waiter) => {
@@ -191,9 +187,7 @@ export class LeaseCalls {
   #callAgain(client: Client): void {
     const isRetry = client.waiting.some((waiter) => waiter.hasReclaimed)
     // After a reclaim the refusal in memory is what is to be asked about again.
-    const undecided = isRetry
-      ? client.waiting
-      : this.#serve(client, client.waiting, { tokens: 0, mayWait: false })
+    const undecided = isRetry ? client.waiting : this.#serve(client, client.waiting, 0, false)
     const [first] = undecided
     client.waiting = []
     if (first === undefined) return

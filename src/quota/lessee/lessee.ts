@@ -1,8 +1,4 @@
-/**
- * Decides the requests of this process: from the client's lease where the answer is known (lease.ts), else through one call to
- * the authority (lease-calls.ts). holdings.ts returns tokens, outage.ts decides while the authority is away; this file makes
- * the parts, hands them each client, and forgets clients.
- */
+/** Decides the requests of this process: from the client's lease where the answer is known, else through a call to the authority. */
 import type { Limits, OutageMode } from '../../config/config.ts'
 import { Client } from './client.ts'
 import { Holdings } from './holdings.ts'
@@ -10,7 +6,7 @@ import { LeaseCalls } from './lease-calls.ts'
 import { Lease } from './lease.ts'
 import type { QuotaObserver } from '../observer.ts'
 import { Outage } from './outage.ts'
-import type { Admission, Authority, Lessee, QuotaDecision } from '../protocol.ts'
+import type { Admission, Authority, QuotaDecision } from '../protocol.ts'
 import { RecencyTable } from '../recency-table.ts'
 import type { QuotaView } from '../../rules/quota-headers.ts'
 import { systemTimers, type Timers } from '../timers.ts'
@@ -42,14 +38,9 @@ export interface LesseeOptions {
   readonly maxClients?: number
 }
 
-export function createLessee(options: LesseeOptions): Lessee {
-  return new ProcessLessee(options)
-}
-
-class ProcessLessee implements Lessee {
+/** The only part of the quota that stages see. */
+export class Lessee {
   readonly #options: LesseeOptions
-  readonly #timers: Timers
-  readonly #leastProcesses: number
   readonly #clients: RecencyTable<Client>
   readonly #outage: Outage
   readonly #calls: LeaseCalls
@@ -63,8 +54,6 @@ class ProcessLessee implements Lessee {
   constructor(options: LesseeOptions) {
     const { authority, clock, observe, timers = systemTimers, processes = 1 } = options
     this.#options = options
-    this.#timers = timers
-    this.#leastProcesses = processes
     this.#clients = new RecencyTable({
       maxEntries: options.maxClients ?? 100_000,
       mayDrop: (client) => this.#isIdle(client),
@@ -94,6 +83,7 @@ class ProcessLessee implements Lessee {
     })
   }
 
+  /** Charges one request in both windows or in neither. Synchronous whenever the answer is known. Never throws or rejects. */
   take(id: string, limits: Limits): QuotaDecision | Promise<QuotaDecision> {
     const nowMs = this.#options.clock.nowMs()
     const client = this.#clientOf(id, limits, nowMs)
@@ -111,6 +101,7 @@ class ProcessLessee implements Lessee {
     return decision instanceof Promise ? this.#awaited(client, decision) : this.#observed(decision)
   }
 
+  /** Where the client stands, charging nothing; undefined while the store is away. */
   peek(id: string, limits: Limits): QuotaView | undefined | Promise<QuotaView | undefined> {
     const nowMs = this.#options.clock.nowMs()
     const client = this.#clientOf(id, limits, nowMs)
@@ -119,6 +110,7 @@ class ProcessLessee implements Lessee {
     return this.#calls.peek(client, limits)
   }
 
+  /** The same as far as this process can tell without asking another; undefined where it cannot. */
   known(id: string, limits: Limits): QuotaView | undefined {
     if (this.#calls.authority.isImmediate) {
       const view = this.peek(id, limits)
@@ -130,6 +122,7 @@ class ProcessLessee implements Lessee {
     return client.lease.isCurrent(nowMs) ? client.lease.view(limits, nowMs) : undefined
   }
 
+  /** Takes back the charge of a request that never reached a backend, in those of its windows that still run. */
   refund(id: string, admission: Admission): void {
     const client = this.#clients.get(id)
     if (client === undefined) return
@@ -138,9 +131,11 @@ class ProcessLessee implements Lessee {
     else this.#holdings.watch(client)
   }
 
+  /** Returns everything held; takes at most two seconds. */
   async drain(): Promise<void> {
+    const { timers = systemTimers } = this.#options
     this.#stopForgetting()
-    await Promise.race([this.#holdings.drain(), this.#timers.after(DRAIN_AT_MOST_MS)])
+    await Promise.race([this.#holdings.drain(), timers.after(DRAIN_AT_MOST_MS)])
   }
 
   #clientOf(id: string, limits: Limits, nowMs: number): Client {
@@ -151,10 +146,10 @@ class ProcessLessee implements Lessee {
   }
 
   #meet(id: string, limits: Limits, nowMs: number): Client {
+    const { processId, processes = 1 } = this.#options
     // A new holder name each time: what a forgotten lease used stays counted under the old one.
-    const holder = `${this.#options.processId}.${(this.#met++).toString(36)}`
-    const lease = new Lease(id, holder, { limits, nowMs, processes: this.#leastProcesses })
-    const client = new Client(lease)
+    const holder = `${processId}.${(this.#met++).toString(36)}`
+    const client = new Client(new Lease(id, holder, { limits, nowMs, processes }))
     this.#clients.add(id, client)
     return client
   }
