@@ -49,15 +49,19 @@ export const EXPIRY_AFTER_DAY_MS = 3_600_000
  */
 export function transition(state: ClientState, request: TakeRequest, nowMs: number): TakeReply {
   const isUnknown = !state.isKnown
-  rollOver(state, Math.floor(nowMs))
-  const record = state.processes.get(request.process)
-  const tookPart = record?.minuteIndex === state.minuteIndex
+  const isSameDay = Math.floor(nowMs / DAY_MS) <= state.dayIndex
+  const record = isSameDay ? state.processes.get(request.process) : undefined
   if (record !== undefined && request.sequence <= record.sequence) {
     const status = request.sequence === record.sequence ? record.status : 'stale'
+    const now = Object.assign(new ClientState(), state)
+    rollOver(now, Math.floor(nowMs))
+    const tookPart = record.minuteIndex === now.minuteIndex
     const held = { minute: tookPart ? record.minuteHeld : 0, day: record.dayHeld }
-    return reply(state, { status, nowMs, held, reclaim: false })
+    return reply(now, { status, nowMs, held, reclaim: false })
   }
+  rollOver(state, Math.floor(nowMs))
   state.isKnown = true
+  const tookPart = record?.minuteIndex === state.minuteIndex
   if (!tookPart) state.activeNow += 1
 
   const minute = statedHold(request.minute, state.minuteIndex)
