@@ -1,7 +1,6 @@
 /** The three operations and their addresses: request in, answer out. */
 import type { IncomingMessage } from 'node:http'
-import { isFault } from './answer.ts'
-import type { Answer, Fault } from './answer.ts'
+import { isFault, type Answer, type Fault } from './answer.ts'
 import { readJsonBody } from './json-body.ts'
 import { petJson } from './pet.ts'
 import type { PetStore } from './store.ts'

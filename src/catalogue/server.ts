@@ -1,13 +1,11 @@
 /** The catalogue service: an HTTP listener in front of the animals in one SQLite file. */
-import { createServer } from 'node:http'
-import type { IncomingMessage, Server, ServerResponse } from 'node:http'
+import { once } from 'node:events'
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
-import { faultAnswer, isFault } from './answer.ts'
-import type { Answer } from './answer.ts'
+import { faultAnswer, isFault, type Answer } from './answer.ts'
 import { answerRequest } from './operations.ts'
 import type { NewPet } from './pet.ts'
-import { openPetStore } from './store.ts'
-import type { PetStore } from './store.ts'
+import { openPetStore, type PetStore } from './store.ts'
 
 /** Longer than any gateway keeps an idle connection, so that the gateway closes first and never writes into a closing one. */
 const keepAliveTimeoutMs = 65_000
@@ -62,7 +60,7 @@ export async function startCatalogue(options: CatalogueOptions): Promise<Catalog
   })
   try {
     if (seed && store.isEmpty()) for (const pet of firstPets) store.add(pet)
-    await listen(server, { host, port })
+    await once(server.listen({ host, port }), 'listening')
   } catch (error) {
     store.close()
     throw error
@@ -108,16 +106,6 @@ function send(
   })
   // For HEAD, node:http leaves the body out by itself.
   response.end(body)
-}
-
-function listen(server: Server, address: { host: string; port: number }): Promise<void> {
-  return new Promise((resolve, reject) => {
-    server.once('error', reject)
-    server.listen(address, () => {
-      server.off('error', reject)
-      resolve()
-    })
-  })
 }
 
 /** Resolves when the last connection is gone; idle ones are closed at once. */

@@ -4,16 +4,7 @@ import type { NewPet, Pet, PetStatus } from './pet.ts'
 import { openDatabase } from './open-database.ts'
 import type { PageQuery } from './validation.ts'
 
-export interface PetStore {
-  /** Animals in rising order of id, and whether more follow them. */
-  list(query: PageQuery): { pets: Pet[]; more: boolean }
-  get(id: bigint): Pet | undefined
-  /** Durable on return. */
-  add(pet: NewPet): Pet
-  isEmpty(): boolean
-  /** Folds the write-ahead log into the file and lets go of it. */
-  close(): void
-}
+export type PetStore = ReturnType<typeof openPetStore>
 
 /** STRICT tables and the CHECK hold every row to this shape, whoever wrote it. */
 interface Row {
@@ -27,7 +18,7 @@ const toPet = ({ id, name, category_id: categoryId, status }: Row): Pet =>
   status === null ? { id, name, categoryId } : { id, name, categoryId, status }
 
 /** Opens or creates the database. Throws an Error that names the file and the remedy; its methods throw SQLite's. */
-export function openPetStore(file: string): PetStore {
+export function openPetStore(file: string) {
   const database = openDatabase(file)
   const columns = 'id, name, category_id, status'
   const statements = {
@@ -44,7 +35,8 @@ export function openPetStore(file: string): PetStore {
     any: prepare(database, 'SELECT id FROM pets LIMIT 1'),
   }
   return {
-    list({ limit, status, afterId }) {
+    /** Animals in rising order of id, and whether more follow them. */
+    list({ limit, status, afterId }: PageQuery): { pets: Pet[]; more: boolean } {
       // One more than asked tells whether there is a next page, without counting.
       const rows =
         status === undefined
@@ -53,15 +45,16 @@ export function openPetStore(file: string): PetStore {
       const pets = (rows as unknown as Row[]).map(toPet)
       return { pets: pets.slice(0, limit), more: pets.length > limit }
     },
-    get(id) {
+    get(id: bigint): Pet | undefined {
       const row = statements.byId.get(id)
       return row && toPet(row as unknown as Row)
     },
-    add({ name, categoryId, status }) {
+    /** Durable on return. */
+    add({ name, categoryId, status }: NewPet): Pet {
       return toPet(statements.insert.get(name, categoryId, status ?? null) as unknown as Row)
     },
-    isEmpty: () => statements.any.get() === undefined,
-    // SQLite folds the write-ahead log into the file when the last connection closes.
+    isEmpty: (): boolean => statements.any.get() === undefined,
+    /** SQLite folds the write-ahead log into the file when the last connection closes. */
     close: () => database.close(),
   }
 }

@@ -1,8 +1,7 @@
 /** Turns what a client sent into parameters and fields, or into a fault that names each wrong one. */
 import type { Fault } from './answer.ts'
 import { parseInt64 } from './int64.ts'
-import { isPetStatus, petStatuses } from './pet.ts'
-import type { NewPet, PetStatus } from './pet.ts'
+import { isPetStatus, petStatuses, type NewPet, type PetStatus } from './pet.ts'
 
 const maxNameCharacters = 200
 const maxPageSize = 100

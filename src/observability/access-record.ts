@@ -2,7 +2,7 @@
 import type { IncomingMessage } from 'node:http'
 import type { QuotaView } from '../rules/quota-headers.ts'
 import type { RefusalCode } from '../rules/refusals.ts'
-import { plainPath, plainText } from './log-text.ts'
+import { plainText } from './log-text.ts'
 
 /** One request, as its line tells it. Strings from clients may hold anything: they are cut and escaped here. */
 export interface AccessRecord {
@@ -34,8 +34,9 @@ export interface ExchangeTimes {
   readonly backendMs: number | undefined
 }
 
-/** A query is left out, as it may carry secrets. */
-export const loggedPath = (target: string | undefined) => target && plainPath(target, 500)
+/** Query and fragment are left out, as they may carry secrets. */
+export const loggedPath = (target: string | undefined) =>
+  target && plainText(target.replace(/[?#].*/s, ''), 500)
 const micros = (ms: number): number => Math.round(ms * 1000) / 1000
 
 export function accessFields(exchange: AccessRecord, { totalMs, backendMs }: ExchangeTimes) {

@@ -1,20 +1,13 @@
 /** Bounds how many log lines a second may come of what anyone can cause at will. */
 
-export interface LineBudget {
-  /** Whether one more line may be written. */
-  spend(): boolean
-  /** Tells at once what was left out. */
-  settle(): void
-}
+export type LineBudget = ReturnType<typeof createLineBudget>
 
 /** So many lines a second; how many went beyond is told within the next second, or by settle(). */
-export function createLineBudget(
-  perSecond: number,
-  suppressed: (lines: number) => void,
-): LineBudget {
+export function createLineBudget(perSecond: number, suppressed: (lines: number) => void) {
   let second = 0
   let spent = 0
   let telling: NodeJS.Timeout | undefined
+  /** Tells at once what was left out. */
   function settle(): void {
     clearTimeout(telling)
     telling = undefined
@@ -23,6 +16,7 @@ export function createLineBudget(
   }
   return {
     settle,
+    /** Whether one more line may be written. */
     spend(): boolean {
       const now = Math.floor(Date.now() / 1000)
       if (now !== second) {

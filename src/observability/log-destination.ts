@@ -1,17 +1,6 @@
 /** Writes log lines to a file descriptor in batches, and never throws, blocks for good or grows without bound. */
 import { write, writeSync } from 'node:fs'
 
-export interface LogDestination {
-  /** One whole line or several, each with its end. */
-  write(lines: string): void
-  /** Starts writing what is pending, without waiting for a full batch. */
-  flush(): void
-  /** Writes what is pending before it returns; gives up on a descriptor that does not take it. */
-  flushSync(): void
-  /** Resolves when everything is written, or after a second if the descriptor does not take it. */
-  close(): Promise<void>
-}
-
 const BATCH_CHARS = 16 * 1024
 const FLUSH_AFTER_MS = 200
 /** A reader that stands still costs this much memory, then lines. */
@@ -26,7 +15,7 @@ const codeOf = (error: unknown): string => (error as NodeJS.ErrnoException).code
  * sonic-boom, the destination of pino, is not used: its flushSync repeats a failed write for ever once
  * the reader of the descriptor is gone (EPIPE), which turns the end of a process into a hang.
  */
-export class DescriptorDestination implements LogDestination {
+export class DescriptorDestination {
   readonly #fd: number
   /** Told once there is room again, with the number of lines that were not written. */
   readonly #dropped: (lines: number) => void
@@ -50,6 +39,7 @@ export class DescriptorDestination implements LogDestination {
     this.#dropped = dropped
   }
 
+  /** One whole line or several, each with its end. */
   write(lines: string): void {
     if (this.#isBroken) return
     if (this.#pending.length > PENDING_CHARS) {
@@ -61,22 +51,23 @@ export class DescriptorDestination implements LogDestination {
     else this.#timer ??= setTimeout(() => this.flush(), FLUSH_AFTER_MS).unref()
   }
 
+  /** Starts writing what is pending, without waiting for a full batch. */
   flush(): void {
     this.#stopTimer()
     this.#isFlushWanted = this.#writingSinceMs !== undefined
     if (this.#isFlushWanted || this.#pending === '') return
     this.#writingSinceMs = performance.now()
-    this.#writeRest(Buffer.from(this.#takePending()))
+    this.#writeRest(this.#takePending())
   }
 
+  /** Writes what is pending before it returns; gives up on a descriptor that does not take it. */
   flushSync(): void {
     this.#stopTimer()
-    const stalledMs =
-      this.#writingSinceMs === undefined ? 0 : performance.now() - this.#writingSinceMs
+    const nowMs = performance.now()
     // A blocking descriptor whose reader stands still would hold this process for as long.
-    if (this.#isBroken || stalledMs > GIVE_UP_AFTER_MS) return
-    let rest = Buffer.from(this.#takePending())
-    const giveUpAtMs = performance.now() + GIVE_UP_AFTER_MS
+    if (this.#isBroken || nowMs - (this.#writingSinceMs ?? nowMs) > GIVE_UP_AFTER_MS) return
+    let rest = this.#takePending()
+    const giveUpAtMs = nowMs + GIVE_UP_AFTER_MS
     while (rest.length > 0 && performance.now() < giveUpAtMs) {
       try {
         rest = rest.subarray(writeSync(this.#fd, rest))
@@ -88,6 +79,7 @@ export class DescriptorDestination implements LogDestination {
     }
   }
 
+  /** Resolves when everything is written, or after a second if the descriptor does not take it. */
   close(): Promise<void> {
     return new Promise((resolve) => {
       const giveUp = setTimeout(resolve, GIVE_UP_AFTER_MS)
@@ -99,8 +91,8 @@ export class DescriptorDestination implements LogDestination {
     })
   }
 
-  #takePending(): string {
-    const lines = this.#pending
+  #takePending(): Buffer {
+    const lines = Buffer.from(this.#pending)
     this.#pending = ''
     return lines
   }

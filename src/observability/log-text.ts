@@ -13,12 +13,6 @@ export function plainText(value: string, maxChars: number): string {
     : short
 }
 
-/** The path of a request target without query and fragment, cut and escaped as by plainText. */
-export function plainPath(target: string, maxChars: number): string {
-  const end = target.search(/[?#]/)
-  return plainText(end === -1 ? target : target.slice(0, end), maxChars)
-}
-
 /** Only these fields: libraries hang commands and their arguments on errors, and those may hold credentials. */
 export function describeError(error: unknown): { error: string; code?: string; stack?: string } {
   if (!(error instanceof Error)) return { error: plainText(String(error), 500) }

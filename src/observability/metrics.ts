@@ -135,9 +135,7 @@ async function snapshot(registry: Registry): Promise<MetricsSnapshot> {
 }
 
 /** What a supervisor adds to the values of its workers: how many there are, and its own Node.js values. */
-export function createSupervisorMetrics(workers: Parameters<typeof workerFamilies>[0]): {
-  snapshot(): Promise<MetricsSnapshot>
-} {
+export function createSupervisorMetrics(workers: Parameters<typeof workerFamilies>[0]) {
   const registry = createRegistry(workerFamilies(workers))
   return { snapshot: () => snapshot(registry) }
 }

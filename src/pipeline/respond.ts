@@ -4,7 +4,7 @@ import type { Socket } from 'node:net'
 import { lingerOnClose, makeLast } from '../listeners/node-internals.ts'
 import type { Exchange } from './exchange.ts'
 import { refusalKinds, type Refusal } from '../rules/refusals.ts'
-import { VIA } from '../rules/via.ts'
+import { VIA } from '../rules/field-names.ts'
 
 const NO_HEADERS: readonly string[] = []
 /** A refused body up to this size is read and dropped, so that the connection can be used again. */

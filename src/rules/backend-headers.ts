@@ -1,8 +1,7 @@
 /** Builds the header fields of the request to the backend: the client's own without what is the gateway's to say. */
 import type { Config } from '../config/config.ts'
-import { fieldNames } from './field-names.ts'
+import { fieldNames, VIA } from './field-names.ts'
 import type { Framing } from './framing.ts'
-import { VIA } from './via.ts'
 
 export interface BackendHeadersInput {
   /** What the backend gets as Host. */

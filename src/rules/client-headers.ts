@@ -1,6 +1,5 @@
 /** Builds the header fields of the answer to the client: the backend's own without what is the gateway's to say. */
-import { connectionOptions, fieldNames, isFieldName, isFieldValue } from './field-names.ts'
-import { VIA } from './via.ts'
+import { connectionOptions, fieldNames, isFieldName, isFieldValue, VIA } from './field-names.ts'
 
 export interface BackendAnswer {
   readonly status: number

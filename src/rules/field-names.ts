@@ -1,8 +1,5 @@
 /** Recognises header field names, look-alikes included, without lower-casing or hashing every name of a request. */
 
-/** Answers what a field name is, or undefined for a name of no interest. */
-export type FieldNames<Kind> = (name: string) => Kind | undefined
-
 interface Pattern<Kind> {
   readonly text: string
   /** The name may go on after the text. */
@@ -11,13 +8,13 @@ interface Pattern<Kind> {
 }
 
 /**
- * kinds: lower-case names, or families such as `x-client-*`, each with what it is.
+ * kinds: lower-case names, or families such as `x-client-*`, each with what it is; what is not among them is undefined.
  * A name matches in any case, and with any mark in the place of a hyphen: CGI and its heirs (RFC 3875 4.1.18) hand
  * `X-Client-Id`, `X_Client_Id` and `X.Client.Id` to an application as one and the same variable.
  */
 export function fieldNames<const Kind extends string>(
   kinds: Readonly<Record<string, Kind>>,
-): FieldNames<Kind> {
+): (name: string) => Kind | undefined {
   const byFirstLetter: (Pattern<Kind>[] | undefined)[] = Array.from({ length: 128 })
   for (const [key, kind] of Object.entries(kinds)) {
     const family = key.endsWith('*')
@@ -53,6 +50,9 @@ function isAlphanumeric(code: number): boolean {
   return (lower >= 0x61 && lower <= 0x7a) || (code >= 0x30 && code <= 0x39)
 }
 
+/** The gateway's own entry in Via, on requests and answers alike (RFC 9110 7.6.3). */
+export const VIA = '1.1 tollgate'
+
 /** What RFC 9110 5.5 lets a field value hold: tab, visible ASCII with spaces, and bytes above it. */
 const unsafeInValue = /[^\t\x20-\x7e\x80-\xff]/
 
@@ -68,7 +68,7 @@ export function isFieldName(text: string): boolean {
   return token.test(text)
 }
 
-const NOTHING: ReadonlySet<string> = new Set()
+export const NO_NAMES: ReadonlySet<string> = new Set()
 
 /**
  * Lower-case names in a Connection header, over what earlier Connection fields of the message named.
@@ -76,7 +76,7 @@ const NOTHING: ReadonlySet<string> = new Set()
  */
 export function connectionOptions(
   value: string,
-  earlier: ReadonlySet<string> = NOTHING,
+  earlier: ReadonlySet<string> = NO_NAMES,
 ): ReadonlySet<string> {
   if (value === 'keep-alive' || value === 'close') return earlier
   const names = new Set(earlier)

@@ -1,7 +1,7 @@
 /** Reads the head of a request once: refuses what two parsers could frame differently, keeps what later stages need. */
 import type { Config } from '../config/config.ts'
 import { refuse, type Refusal } from './refusals.ts'
-import { connectionOptions, fieldNames, isFieldValue } from './field-names.ts'
+import { connectionOptions, fieldNames, isFieldValue, NO_NAMES } from './field-names.ts'
 
 export interface Framing {
   readonly body: 'none' | 'length' | 'chunked'
@@ -23,30 +23,25 @@ export interface Framing {
   readonly requestId: string | undefined
 }
 
-export type FramingLimits = Pick<
-  Config['server']['limits'],
-  'headerCount' | 'headerBytes' | 'bodyBytes'
->
+type FramingLimits = Pick<Config['server']['limits'], 'headerCount' | 'headerBytes' | 'bodyBytes'>
 
 /** What is read of a request: of Node's IncomingMessage in practice. */
-export interface FramingSource {
+interface FramingSource {
   readonly method?: string | undefined
   readonly httpVersion: string
   /** Flat name, value array. Node must be set to keep more fields than headerCount, since it drops the rest silently. */
   readonly rawHeaders: readonly string[]
 }
 
-export type CheckFraming = (request: FramingSource) => Framing | Refusal
+export type CheckFraming = ReturnType<typeof createCheckFraming>
 
-export function createCheckFraming(limits: FramingLimits): CheckFraming {
-  return ({ method = '', httpVersion, rawHeaders }) =>
+export function createCheckFraming(limits: FramingLimits) {
+  return ({ method = '', httpVersion, rawHeaders }: FramingSource): Framing | Refusal =>
     checkFraming({ method, httpVersion, rawHeaders, limits })
 }
 
-export interface FramingInput {
+interface FramingInput extends FramingSource {
   readonly method: string
-  readonly httpVersion: string
-  readonly rawHeaders: readonly string[]
   readonly limits: FramingLimits
 }
 
@@ -88,8 +83,6 @@ const kindOf = fieldNames({
   'x-request-id': 'x-request-id',
 })
 
-const NONE: ReadonlySet<string> = new Set()
-
 /** What the walk over the fields has seen. A class so that every request has the same shape. */
 class Head {
   host = ''
@@ -99,11 +92,10 @@ class Head {
   expectsContinue = false
   authorization: string | undefined = undefined
   authorizationCount = 0
-  nominated = NONE
+  nominated = NO_NAMES
   upgrade: string | undefined = undefined
   forwardedFor: string | undefined = undefined
   forwardedProto: string | undefined = undefined
-  forwardedProtoCount = 0
   requestId: string | undefined = undefined
   requestIdCount = 0
 }
@@ -178,8 +170,8 @@ function readForwarding(head: Head, kind: Kind, value: string): void {
   if (kind === 'x-forwarded-for') {
     head.forwardedFor = head.forwardedFor === undefined ? value : `${head.forwardedFor}, ${value}`
   } else if (kind === 'x-forwarded-proto') {
-    head.forwardedProto = value
-    head.forwardedProtoCount++
+    // Two of them are no protocol.
+    head.forwardedProto = head.forwardedProto === undefined ? value : ''
   } else {
     head.requestId = value
     head.requestIdCount++
@@ -230,7 +222,7 @@ function settle(head: Head, method: string, httpVersion: string): Framing {
       transferEncoding === undefined &&
       contentLength === undefined,
     forwardedFor: head.forwardedFor,
-    forwardedProto: known && head.forwardedProtoCount === 1 ? forwardedProto : undefined,
+    forwardedProto: known ? forwardedProto : undefined,
     requestId: head.requestIdCount === 1 ? head.requestId : undefined,
   }
 }

@@ -54,13 +54,6 @@ export interface RefusalDetails {
   readonly allow?: string | undefined
 }
 
-/** The Error resource of the service document, and the header fields that speak of it, flat. */
-export interface RefusalAnswer {
-  readonly body: string
-  readonly bodyBytes: number
-  readonly headers: readonly string[]
-}
-
 /**
  * A request that ends here, as a value: refusals are ordinary results, only bugs throw.
  * A class, since a flood is answered with few of them: all have one shape, and each makes its answer once.
@@ -71,7 +64,7 @@ export class Refusal implements RefusalDetails {
   readonly detail: string | undefined
   readonly retryAfterSeconds: number | undefined
   readonly allow: string | undefined
-  #answer: RefusalAnswer | undefined
+  #answer: ReturnType<typeof answerOf> | undefined
 
   constructor(code: RefusalCode, { cause, detail, retryAfterSeconds, allow }: RefusalDetails) {
     this.code = code
@@ -81,7 +74,7 @@ export class Refusal implements RefusalDetails {
     this.allow = allow
   }
 
-  get answer(): RefusalAnswer {
+  get answer(): ReturnType<typeof answerOf> {
     return (this.#answer ??= answerOf(this))
   }
 }
@@ -96,8 +89,8 @@ export function isRefusal(value: unknown): value is Refusal {
   return value instanceof Refusal
 }
 
-/** Fixed text per code plus the numbers that help. */
-function answerOf({ code, detail, allow, retryAfterSeconds }: Refusal): RefusalAnswer {
+/** The Error resource, fixed text per code plus the numbers that help, and the header fields that speak of it, flat. */
+function answerOf({ code, detail, allow, retryAfterSeconds }: Refusal) {
   const { status, message } = refusalKinds[code]
   const text = detail === undefined ? message : `${message} ${detail}`
   const body = JSON.stringify({ code, message: text, status })

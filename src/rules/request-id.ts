@@ -16,7 +16,7 @@ export function createRequestId({ bootMs, random }: RequestIdSeed): RequestIdOf 
   const prefix = `${bootMs.toString(36)}-${noise}-`
   let count = 0
   return function requestId(inbound) {
-    if (inbound !== undefined && isPlainId(inbound)) return inbound
+    if (inbound !== undefined && plain.test(inbound)) return inbound
     count += 1
     return prefix + count.toString(36)
   }
@@ -24,7 +24,3 @@ export function createRequestId({ bootMs, random }: RequestIdSeed): RequestIdOf 
 
 /** Safe in a header, a log line and a file name. */
 const plain = /^[\w\-.]{1,128}$/
-
-function isPlainId(text: string): boolean {
-  return plain.test(text)
-}

@@ -2,23 +2,13 @@
 import type { RouteConfig } from '../config/config.ts'
 import { lifecycleHeaders, type LifecyclePlace } from './lifecycle-headers.ts'
 
-export interface Route {
-  /** 0 for what no route matches, then 1, 2, ... in the order of the configuration. */
-  readonly index: number
-  readonly name: string
-  /** undefined for the unmatched route. */
-  readonly config: RouteConfig | undefined
-  /** As configured, so GET for a HEAD request; `*` for the unmatched route. */
-  readonly method: string
+export interface Route extends Pick<RouteConfig, 'name' | 'websocket' | 'responseTimeoutMs'> {
   /** For every answer on this route, flat. */
   readonly lifecycleHeaders: readonly string[]
-  readonly websocket: boolean
-  /** undefined: the gateway's general time-out. */
-  readonly responseTimeoutMs: number | undefined
   readonly deprecated: boolean
 }
 
-/** route is always there to count under: that of index 0 unless kind is route. */
+/** route is always there to count under: the unmatched one unless kind is route. */
 export type RouteMatch =
   | { readonly kind: 'route'; readonly route: Route }
   /** allow: the methods that the path does take, as the Allow header lists them; '' if the path is unknown. */
@@ -26,8 +16,6 @@ export type RouteMatch =
   | { readonly kind: 'outside'; readonly route: Route }
 
 export interface RouteTable {
-  /** By index, the unmatched one included. */
-  readonly routes: readonly Route[]
   /**
    * path: without the query, not decoded. Compared as it is: checkTarget has refused every spelling that is
    * equivalent to a plainer one, so that `/%70ets` never comes here to pass for something other than `/pets`.
@@ -47,10 +35,7 @@ interface Template {
 }
 
 const UNMATCHED: Route = {
-  index: 0,
   name: 'unmatched',
-  config: undefined,
-  method: '*',
   lifecycleHeaders: [],
   websocket: false,
   responseTimeoutMs: undefined,
@@ -63,9 +48,8 @@ const NO_TEMPLATES: readonly Template[] = []
 /** The routes are taken to be checked: no two match the same requests, a parameter is a whole segment. */
 export function compileRoutes(config: RoutesConfig): RouteTable {
   const { basePath } = config
-  const routes = [UNMATCHED, ...config.routes.map((route, at) => toRoute(route, at + 1, config))]
   const literals = new Map<string, Map<string, RouteMatch>>()
-  const templates = compileTemplates(routes, basePath)
+  const templates = compileTemplates(config)
   for (const { segments, hits } of templates) {
     if (!segments.includes(undefined)) literals.set(`/${segments.join('/')}`, hits)
   }
@@ -92,32 +76,29 @@ export function compileRoutes(config: RoutesConfig): RouteTable {
     return { kind: 'unmatched', route: UNMATCHED, allow }
   }
 
-  return { routes, match }
+  return { match }
 }
 
-function toRoute(config: RouteConfig, index: number, place: LifecyclePlace): Route {
+function toRoute(config: RouteConfig, place: LifecyclePlace): Route {
+  const { name, websocket, responseTimeoutMs, deprecated } = config
   return {
-    index,
-    name: config.name,
-    config,
-    method: config.method,
+    name,
+    websocket,
+    responseTimeoutMs,
     lifecycleHeaders: lifecycleHeaders(config, place),
-    websocket: config.websocket,
-    responseTimeoutMs: config.responseTimeoutMs,
-    deprecated: config.deprecated !== undefined,
+    deprecated: deprecated !== undefined,
   }
 }
 
 /** One template per shape of path, the most specific first. */
-function compileTemplates(routes: readonly Route[], basePath: string): readonly Template[] {
+function compileTemplates(config: RoutesConfig): readonly Template[] {
   const byShape = new Map<string, Template>()
-  for (const route of routes) {
-    if (route.config === undefined) continue
-    const segments = `${basePath}${route.config.path}`.slice(1).split('/').map(toSegment)
+  for (const route of config.routes) {
+    const segments = `${config.basePath}${route.path}`.slice(1).split('/').map(toSegment)
     const shape = segments.map((segment) => segment ?? '{}').join('/')
     const template = byShape.get(shape) ?? { segments, hits: new Map<string, RouteMatch>() }
     byShape.set(shape, template)
-    template.hits.set(route.method, { kind: 'route', route })
+    template.hits.set(route.method, { kind: 'route', route: toRoute(route, config) })
   }
   for (const { hits } of byShape.values()) {
     // RFC 9110 9.3.2: HEAD is GET without the body.

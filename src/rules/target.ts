@@ -1,4 +1,5 @@
 /** Path safety: takes only targets that every server reads the same way, so that what is routed is what is served. */
+import type { IncomingMessage } from 'node:http'
 import { refuse, type Refusal } from './refusals.ts'
 
 export interface Target {
@@ -10,17 +11,11 @@ export interface Target {
   readonly asterisk: boolean
 }
 
-/** What is read of a request: of Node's IncomingMessage in practice. */
-export interface TargetSource {
-  readonly method?: string | undefined
-  readonly url?: string | undefined
-}
-
-export type CheckTarget = (request: TargetSource) => Target | Refusal
+export type CheckTarget = ReturnType<typeof createCheckTarget>
 
 /** urlBytes: longest target that is taken. */
-export function createCheckTarget(urlBytes: number): CheckTarget {
-  return ({ method, url = '' }) => {
+export function createCheckTarget(urlBytes: number) {
+  return ({ method, url = '' }: Pick<IncomingMessage, 'method' | 'url'>): Target | Refusal => {
     const target = checkTarget(url, urlBytes)
     // RFC 9112 3.2.4: the asterisk form is for OPTIONS only.
     return target === ASTERISK && method !== 'OPTIONS' ? NOT_ORIGIN_FORM : target

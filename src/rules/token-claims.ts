@@ -2,12 +2,11 @@
 
 import type { JwtConfig } from '../config/config.ts'
 
-export interface TokenRules {
-  readonly issuer: string
-  readonly audience: string
+export interface TokenRules extends Pick<
+  JwtConfig,
+  'issuer' | 'audience' | 'clientClaim' | 'planClaim'
+> {
   readonly algorithms: ReadonlySet<string>
-  readonly clientClaim: string
-  readonly planClaim: string
 }
 
 /** A token whose words are in order; nothing here is proven until its signature is. */
@@ -20,18 +19,12 @@ export interface TokenStatement {
 }
 
 /** Throws an Error that names an algorithm which is not a public-key one. */
-export function tokenRules({
-  issuer,
-  audience,
-  algorithms,
-  clientClaim,
-  planClaim,
-}: JwtConfig): TokenRules {
+export function tokenRules({ algorithms, ...rules }: JwtConfig): TokenRules {
   // Known in full before the first token: a shared-secret algorithm would let a published key sign tokens.
   for (const name of algorithms)
     if (!/^(?:RS|PS|ES)(?:256|384|512)$|^(?:EdDSA|Ed25519)$|^ML-DSA-(?:44|65|87)$/.test(name))
       throw new Error(`jwt.algorithms: ${name} is not a public-key signature algorithm`)
-  return { issuer, audience, algorithms: new Set(algorithms), clientClaim, planClaim }
+  return { ...rules, algorithms: new Set(algorithms) }
 }
 
 type Json = Record<string, unknown>

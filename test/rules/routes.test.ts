@@ -66,34 +66,29 @@ describe('routes', () => {
     ['constructor', '/v1/nothing', ''],
   ])('%s %s is unmatched and the path takes %j', (method, path, allow) => {
     const match = table.match(method, path)
-    expect(match).toEqual({ kind: 'unmatched', route: table.routes[0], allow })
-    expect(match.route).toMatchObject({ index: 0, name: 'unmatched', lifecycleHeaders: [] })
+    expect(match).toMatchObject({ kind: 'unmatched', allow })
+    expect(match.route).toMatchObject({ name: 'unmatched', lifecycleHeaders: [] })
   })
 
   it.each(['/', '/v1x', '/v', '/v2/pets', '/pets', '/V1/pets', '/x/v1/pets', '*'])(
     '%s is outside the base path',
     (path) => {
-      expect(table.match('GET', path)).toMatchObject({ kind: 'outside', route: { index: 0 } })
+      expect(table.match('GET', path)).toMatchObject({
+        kind: 'outside',
+        route: { name: 'unmatched' },
+      })
     },
   )
 
-  it('numbers the routes from 1 in the order of the configuration and keeps what stages need', () => {
-    expect(table.routes.map(({ index, name }) => `${index} ${name}`)).toEqual([
-      '0 unmatched',
-      ...routes.map(({ name }, at) => `${at + 1} ${name}`),
-    ])
+  it('keeps what stages need', () => {
     expect(table.match('GET', '/v1/feed').route).toEqual({
-      index: 9,
       name: 'feed',
-      config: routes[8],
-      method: 'GET',
       lifecycleHeaders: ['X-API-Stability', 'beta'],
       websocket: true,
       responseTimeoutMs: undefined,
       deprecated: false,
     })
     expect(table.match('HEAD', '/v1/pets/7').route).toMatchObject({
-      method: 'GET',
       deprecated: true,
       lifecycleHeaders: ['Deprecation', '@0'],
     })
@@ -131,6 +126,5 @@ describe('routes', () => {
   it('works without any route', () => {
     const empty = compileRoutes({ routes: [], basePath: '/v1' })
     expect(empty.match('GET', '/v1/pets')).toMatchObject({ kind: 'unmatched', allow: '' })
-    expect(empty.routes).toHaveLength(1)
   })
 })
