@@ -11,15 +11,14 @@ interface BreakerOptions {
   /** Resolves if the store does its work again; must end by itself. */
   readonly probe: () => Promise<void>
   /** Told on every change, and once when the first state is known. */
-  readonly onChange: (available: boolean) => void
+  readonly onChange: (available: boolean, isFirst: boolean) => void
 }
 
 /** Unavailable until the first probe has succeeded. */
 export class StoreBreaker {
   readonly #options: BreakerOptions
-  /** Written by #become and close. */
-  #available = false
-  #isKnown = false
+  /** undefined: no probe has ended yet; written by #become and close. */
+  #state: 'up' | 'down' | undefined
   #availableSinceMs = -Infinity
   /** Calls that failed since the last that did not. */
   #failures = 0
@@ -35,9 +34,13 @@ export class StoreBreaker {
     this.#rest(FIRST_PROBE_AFTER_MS)
   }
 
+  get state(): 'up' | 'down' | undefined {
+    return this.#state
+  }
+
   /** false: do not call. */
   get available(): boolean {
-    return this.#available
+    return this.#state === 'up'
   }
 
   succeeded(): void {
@@ -47,26 +50,26 @@ export class StoreBreaker {
   /** Counts towards the failures in a row that end availability. */
   failed(): void {
     this.#failures += 1
-    if (!this.#available || this.#failures < FAILURES_IN_A_ROW) return
+    if (!this.available || this.#failures < FAILURES_IN_A_ROW) return
     const isRelapse = performance.now() - this.#availableSinceMs < RELAPSE_MS
     this.#pauseMs = isRelapse ? RELAPSE_MS : PROBE_EVERY_MS
-    this.#become(false)
+    this.#become('down')
   }
 
   /** The connection is gone: unavailable at once. */
   lost(): void {
     this.#pauseMs = PROBE_EVERY_MS
-    this.#become(false)
+    this.#become('down')
   }
 
   /** Probes now if unavailable, else does nothing. */
   probe(): void {
-    if (this.#available || this.#isProbing || this.#isClosed) return
+    if (this.available || this.#isProbing || this.#isClosed) return
     this.#isProbing = true
     void this.#options
       .probe()
-      .then(() => this.#become(true))
-      .catch(() => this.#become(false))
+      .then(() => this.#become('up'))
+      .catch(() => this.#become('down'))
       .finally(() => {
         this.#isProbing = false
       })
@@ -75,7 +78,7 @@ export class StoreBreaker {
   close(): void {
     clearTimeout(this.#timer)
     this.#isClosed = true
-    this.#available = false
+    this.#state = 'down'
   }
 
   #rest(forMs: number): void {
@@ -83,15 +86,16 @@ export class StoreBreaker {
     this.#timer = setTimeout(() => this.probe(), forMs).unref()
   }
 
-  #become(next: boolean): void {
+  #become(next: 'up' | 'down'): void {
     if (this.#isClosed) return
     this.#failures = 0
-    clearTimeout(this.#timer)
-    if (next) this.#availableSinceMs = performance.now()
-    else this.#rest(this.#pauseMs)
-    if (this.#isKnown && next === this.#available) return
-    this.#available = next
-    this.#isKnown = true
-    this.#options.onChange(next)
+    const before = this.#state
+    this.#state = next
+    if (next === 'down') this.#rest(this.#pauseMs)
+    else {
+      clearTimeout(this.#timer)
+      this.#availableSinceMs = performance.now()
+    }
+    if (next !== before) this.#options.onChange(this.available, before === undefined)
   }
 }

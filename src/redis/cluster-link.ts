@@ -5,21 +5,17 @@ import { createProbe, type LinkOptions, type RedisLink } from './link.ts'
 import { StoreUnavailable } from '../rules/store-unavailable.ts'
 import { StoreBreaker } from './breaker.ts'
 
-interface Shard {
-  readonly breaker: StoreBreaker
-  /** unknown: no probe has ended yet. */
-  state: 'unknown' | 'up' | 'down'
-}
-
 /** A refresh opens a connection, so many failures ask for one. */
 const REFRESH_EVERY_MS = 100
+/** Decimal tags up to here meet every slot there is. */
+const TAGS = 300_000
 
 /** Connects at once. */
 export class ClusterLink implements RedisLink {
   readonly client: Cluster
   readonly #options: LinkOptions
-  /** By HOST:PORT of the master, as the cluster names it; written by #takeSlots and #createShard. */
-  readonly #shards = new Map<string, Shard>()
+  /** By HOST:PORT of the master, as the cluster names it; written by #takeSlots and #createBreaker. */
+  readonly #breakers = new Map<string, StoreBreaker>()
   /** As told last. */
   #wasWhole: boolean | undefined
   #isClosed = false
@@ -28,15 +24,13 @@ export class ClusterLink implements RedisLink {
   constructor(cluster: Cluster, options: LinkOptions) {
     this.client = cluster
     this.#options = options
-    const probe = (redis: Redis): void => this.#shards.get(nameOf(redis))?.breaker.probe()
+    const breakerOf = (redis: Redis): StoreBreaker | undefined => this.#breakers.get(nameOf(redis))
     cluster.on('refresh', () => this.#takeSlots())
-    cluster.on('+node', (redis: Redis) => redis.on('ready', () => probe(redis)))
-    cluster.on('-node', (redis: Redis) => this.#shards.get(nameOf(redis))?.breaker.lost())
-    cluster.on('ready', () => {
-      for (const { breaker } of this.#shards.values()) breaker.probe()
-    })
+    cluster.on('+node', (redis: Redis) => redis.on('ready', () => breakerOf(redis)?.probe()))
+    cluster.on('-node', (redis: Redis) => breakerOf(redis)?.lost())
+    cluster.on('ready', () => this.#breakers.forEach((breaker) => breaker.probe()))
     cluster.on('close', () => {
-      for (const { breaker } of this.#shards.values()) breaker.lost()
+      this.#breakers.forEach((breaker) => breaker.lost())
       this.#tellWhole()
     })
     // Without a listener ioredis prints every failed attempt.
@@ -49,21 +43,20 @@ export class ClusterLink implements RedisLink {
 
   breakerOf(key: string): StoreBreaker | undefined {
     const owner = this.#ownerOf(slotOf(key))
-    if (owner !== undefined) return (this.#shards.get(owner) ?? this.#createShard(owner)).breaker
+    if (owner !== undefined) return this.#breakers.get(owner) ?? this.#createBreaker(owner)
     // A slot that nobody served when last asked.
     this.#refreshSlots()
     return undefined
   }
 
   get available(): boolean {
-    for (const { breaker } of this.#shards.values()) if (breaker.available) return true
-    return false
+    return this.#has('up')
   }
 
   close(): void {
     this.#isClosed = true
-    for (const { breaker } of this.#shards.values()) breaker.close()
-    this.#shards.clear()
+    this.#breakers.forEach((breaker) => breaker.close())
+    this.#breakers.clear()
     this.client.disconnect()
   }
 
@@ -71,17 +64,16 @@ export class ClusterLink implements RedisLink {
     return this.client.slots[slot]?.[0]
   }
 
-  #states(): Shard['state'][] {
-    return [...this.#shards.values()].map(({ state }) => state)
+  #has(state: StoreBreaker['state']): boolean {
+    return [...this.#breakers.values()].some((breaker) => breaker.state === state)
   }
 
   #tellWhole(): void {
-    const known = this.#states()
-    const isWhole = known.length > 0 && known.every((state) => state === 'up')
-    const isBroken = known.length === 0 || known.includes('down')
-    if (this.#isClosed || isWhole === this.#wasWhole || !(isWhole || isBroken)) return
-    this.#wasWhole = isWhole
-    this.#options.onWhole(isWhole)
+    const isBroken = this.#breakers.size === 0 || this.#has('down')
+    const isKnown = isBroken || !this.#has(undefined)
+    if (this.#isClosed || !isKnown || this.#wasWhole === !isBroken) return
+    this.#wasWhole = !isBroken
+    this.#options.onWhole(!isBroken)
   }
 
   #refreshSlots(): void {
@@ -91,53 +83,42 @@ export class ClusterLink implements RedisLink {
     this.client.refreshSlotsCache()
   }
 
-  /** A shard for each master of the slots as they are now, and none for others. */
+  /** A breaker for each master of the slots as they are now, and none for others. */
   #takeSlots(): void {
-    const owners = new Set(this.client.slots.map(([owner]) => owner))
-    for (const [node, { breaker }] of this.#shards) {
+    const owners = new Set(this.client.slots.flatMap(([owner]) => owner ?? []))
+    for (const [node, breaker] of this.#breakers) {
       if (owners.has(node)) continue
       breaker.close()
-      this.#shards.delete(node)
+      this.#breakers.delete(node)
     }
-    for (const owner of owners)
-      if (owner !== undefined && !this.#shards.has(owner)) this.#createShard(owner)
+    for (const owner of owners) if (!this.#breakers.has(owner)) this.#createBreaker(owner)
     this.#tellWhole()
   }
 
-  #createShard(node: string): Shard {
-    const onChange = (available: boolean): void => this.#changed(shard, available)
-    const breaker = new StoreBreaker({ probe: this.#createShardProbe(node), onChange })
-    const shard: Shard = { breaker, state: 'unknown' }
-    this.#shards.set(node, shard)
+  #createBreaker(node: string): StoreBreaker {
+    const breaker = new StoreBreaker({
+      probe: this.#createNodeProbe(node),
+      onChange: (available, isFirst) => {
+        this.#tellWhole()
+        // At the start once for all of them, then for each.
+        if (isFirst ? !this.#has(undefined) && this.#has('up') : available)
+          this.#options.onRecovered()
+      },
+    })
+    this.#breakers.set(node, breaker)
     // The first probes come with `ready`.
     if (this.client.status === 'ready') breaker.probe()
-    return shard
+    return breaker
   }
 
-  #changed(shard: Shard, available: boolean): void {
-    const before = shard.state
-    shard.state = available ? 'up' : 'down'
-    this.#tellWhole()
-    const states = this.#states()
-    const isSettled = !states.includes('unknown')
-    // At the start once for all of them, then for each.
-    if (before === 'unknown' ? isSettled && states.includes('up') : available)
-      this.#options.onRecovered()
-  }
-
-  #createShardProbe(node: string): () => Promise<void> {
+  #createNodeProbe(node: string): () => Promise<void> {
     const cluster = this.client
-    const reconnect = (): void => {
+    const onSilence = (): void => {
       for (const redis of cluster.nodes('master')) if (nameOf(redis) === node) redis.disconnect()
     }
-    const probe = createProbe(cluster, this.#options, { server: node, onSilence: reconnect })
-    const findKey = createKeyFinder(
-      `${this.#options.prefix}:probe`,
-      (slot) => this.#ownerOf(slot) === node,
-    )
-    const ownsAny = (): boolean => cluster.slots.some(([owner]) => owner === node)
+    const probe = createProbe(cluster, this.#options, { server: node, onSilence })
     return async () => {
-      const key = ownsAny() ? findKey() : undefined
+      const key = this.#keyAt(node)
       if (cluster.status !== 'ready' || key === undefined) throw new StoreUnavailable('error')
       // Its slots may have gone to another master meanwhile.
       await probe(key).catch((fault: unknown) => {
@@ -146,26 +127,17 @@ export class ClusterLink implements RedisLink {
       })
     }
   }
-}
 
-/** As the slots of the library name it, an IPv6 address too. */
-const nameOf = ({ options: { host, port } }: Redis): string => `${host}:${port}`
-
-/** Decimal tags up to here meet every slot there is. */
-const TAGS = 300_000
-
-/** Finds a key in a slot that fits, and keeps it for as long as it does. */
-function createKeyFinder(
-  prefix: string,
-  fits: (slot: number) => boolean,
-): () => string | undefined {
-  let tag = 0
-  return () => {
-    for (let tried = 0; tried < TAGS; tried++) {
-      const key = `${prefix}:{${tag}}`
-      if (fits(slotOf(key))) return key
-      tag = (tag + 1) % TAGS
+  /** A key for probes in a slot of the node; undefined: it has none. */
+  #keyAt(node: string): string | undefined {
+    if (!this.client.slots.some(([owner]) => owner === node)) return undefined
+    for (let tag = 0; tag < TAGS; tag++) {
+      const key = `${this.#options.prefix}:probe:{${tag}}`
+      if (this.#ownerOf(slotOf(key)) === node) return key
     }
     return undefined
   }
 }
+
+/** As the slots of the library name it, an IPv6 address too. */
+const nameOf = ({ options: { host, port } }: Redis): string => `${host}:${port}`

@@ -1,65 +1,85 @@
-/** What goes wrong between this process and Redis, and the bound of every call. */
+/** What goes wrong between this process and Redis: a word for it, what an operator has to mend, and the bound of every call. */
 
-class CallTimeout extends Error {}
+/**
+ * Refusals that waiting does not end, by the code of an error or the answer of a server; the first that fits. Fault; remedy.
+ * word: where the text does not begin with it.
+ */
+const refusals: readonly (readonly [pattern: RegExp, what: string, word?: string])[] = [
+  [/^WRONGPASS /, 'it knows no such user, or another password; correct username and password'],
+  [/^NOAUTH /, 'it asks for a password; give one'],
+  [
+    // What a script or a command of a user without the right to it is answered by one version or another.
+    /^NOPERM |ACL failure in script|can't run this command|no permissions/i,
+    'its user lacks a right; grant all that config/gateway.yaml lists',
+    'NOPERM',
+  ],
+  [/^DENIED /, 'it is in protected mode and serves its own host alone; give it a password'],
+  [
+    /^ERR (DB index|SELECT is not allowed)/,
+    'it has no database of this number; correct db, or the path of the URL',
+    'NO_DATABASE',
+  ],
+  [
+    /^ERR This instance has cluster support disabled/,
+    'it is no node of a cluster; give it as url',
+    'NO_CLUSTER',
+  ],
+  [/^MOVED /, 'it is a node of a cluster; give it as cluster'],
+  [/^NO_MASTER /, 'no master of this name is known; correct name'],
+  [/^NO_TLS /, 'it does not speak TLS; use redis://, or its port for TLS'],
+  [/^TLS_ONLY /, 'it speaks TLS; use rediss://, or tls: {}'],
+  [/^CERT_HAS_EXPIRED /, 'its certificate has expired; renew it'],
+  [/^CERT_NOT_YET_VALID /, 'its certificate is not valid yet; compare the clocks'],
+  [
+    /^ERR_TLS_CERT_ALTNAME_INVALID /,
+    'its certificate is for another name; correct the host, or give that name as tls.serverName',
+  ],
+  [/^ERR_(SSL|TLS)_/, 'it refuses the TLS connection; correct tls.cert and tls.key'],
+  [
+    /^(\w*CERT|UNABLE_TO_|INVALID_|PATH_LENGTH_|HOSTNAME_)/,
+    'no trusted authority has signed its certificate; give that authority as tls.ca',
+  ],
+]
 
-/** What the client library has no error for. */
-export class ServerFault extends Error {
-  readonly code: 'NO_MASTER' | 'NO_TLS' | 'TLS_ONLY'
+/** What neither the client library nor Node has an error for. */
+export const serverFault = (code: 'NO_MASTER' | 'NO_TLS' | 'TLS_ONLY'): Error =>
+  Object.assign(new Error(code), { code })
 
-  constructor(code: ServerFault['code']) {
-    super(code)
-    this.code = code
-  }
-}
+/** As the library words it when its own bound is passed. */
+const TIMED_OUT = 'Command timed out'
 
-/** Rejects with CallTimeout after timeoutMs; the call itself may still be carried out. */
+/** Rejects after timeoutMs; the call itself may still be carried out. */
 export function bounded<Reply>(reply: Promise<Reply>, timeoutMs: number): Promise<Reply> {
   return new Promise((resolve, reject) => {
     // After a stall of the event loop timers run before sockets are read: give an answer that is already there its turn.
-    const timer = setTimeout(
-      () => setImmediate(() => reject(new CallTimeout('no answer in time'))),
-      timeoutMs,
-    )
+    const timer = setTimeout(() => setImmediate(() => reject(new Error(TIMED_OUT))), timeoutMs)
     reply.then(resolve, reject).finally(() => clearTimeout(timer))
   })
 }
 
-export function isTimeout(fault: unknown): boolean {
-  return (
-    fault instanceof CallTimeout ||
-    (fault instanceof Error && fault.message === 'Command timed out')
-  )
-}
-
-export function isWrongType(fault: unknown): boolean {
-  return fault instanceof Error && fault.message.includes('WRONGTYPE')
-}
-
-const sentinelsAway = /^All sentinels are unreachable/
+export const isTimeout = (fault: unknown): boolean =>
+  fault instanceof Error && fault.message === TIMED_OUT
 
 export const areSentinelsAway = (fault: unknown): boolean =>
-  fault instanceof Error && sentinelsAway.test(fault.message)
-
-/** What a script or a command of a user without the right to it is answered; not every version begins it with NOPERM. */
-const lacksRight = /ACL failure in script|can't run this command|no permissions/i
-
-const replyWord = (message: string): string | undefined => {
-  if (lacksRight.test(message)) return 'NOPERM'
-  if (/^ERR (DB index|SELECT is not allowed)/.test(message)) return 'NO_DATABASE'
-  if (message.startsWith('ERR This instance has cluster support disabled')) return 'NO_CLUSTER'
-  return /^[A-Z]{2,20}(?= )/.exec(message)?.[0]
-}
+  fault instanceof Error && fault.message.startsWith('All sentinels are unreachable')
 
 /**
- * A word that tells an operator where to look, such as ECONNREFUSED, WRONGPASS, READONLY or timeout.
- * Never more of the message: servers quote in it what they were sent.
+ * word: tells an operator where to look, such as ECONNREFUSED, WRONGPASS, READONLY or timeout; never more of the message, since
+ * servers quote in it what they were sent. what: fault and remedy of a refusal.
  */
-export function faultWord(fault: unknown): string {
-  if (isTimeout(fault)) return 'timeout'
-  if (!(fault instanceof Error)) return 'connection lost'
-  if ('code' in fault && typeof fault.code === 'string' && /^[A-Z0-9_]{3,64}$/.test(fault.code))
-    return fault.code
-  if (!sentinelsAway.test(fault.message)) return replyWord(fault.message) ?? 'connection lost'
-  const [, last = ''] = /Last error: (.*)/.exec(fault.message) ?? []
-  return replyWord(last) ?? 'sentinels unreachable'
+export function describeFault(fault: unknown): { word: string; what: string | undefined } {
+  if (isTimeout(fault)) return { word: 'timeout', what: undefined }
+  const text = textOf(fault)
+  const [, what, word = /^[A-Z0-9_]{2,64}(?= )/.exec(text)?.[0]] =
+    refusals.find(([pattern]) => pattern.test(text)) ?? []
+  return {
+    word: word ?? (areSentinelsAway(fault) ? 'sentinels unreachable' : 'connection lost'),
+    what,
+  }
+}
+
+function textOf(fault: unknown): string {
+  if (!(fault instanceof Error)) return ''
+  if ('code' in fault && typeof fault.code === 'string') return `${fault.code} `
+  return areSentinelsAway(fault) ? (fault.message.split('Last error: ')[1] ?? '') : fault.message
 }

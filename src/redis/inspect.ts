@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { connect } from 'node:net'
 import { connect as connectTls, type ConnectionOptions } from 'node:tls'
 import type { HostPort } from '../config/config.ts'
-import { ServerFault } from './faults.ts'
+import { serverFault } from './faults.ts'
 
 const HANDSHAKE_MS = 500
 /** A server may refuse our certificate only after the handshake has ended here (TLS 1.3). */
@@ -18,20 +18,21 @@ export async function inspectServer(
   const socket = connectTls({ ...address, ...(tls ?? { rejectUnauthorized: false }) })
   socket.on('error', () => undefined)
   let isSecure = false
+  const heard = (event: string, ms: number): Promise<unknown> =>
+    once(socket, event, { signal: AbortSignal.timeout(ms) })
   try {
-    await once(socket, 'secureConnect', { signal: AbortSignal.timeout(HANDSHAKE_MS) })
+    await heard('secureConnect', HANDSHAKE_MS)
     isSecure = true
-    if (tls === undefined) return new ServerFault('TLS_ONLY')
-    await once(socket, 'close', { signal: AbortSignal.timeout(QUIET_MS) })
-    return undefined
+    if (tls === undefined) return serverFault('TLS_ONLY')
+    await heard('close', QUIET_MS)
   } catch (fault) {
-    const isSilent = fault instanceof Error && fault.name === 'AbortError'
     if (tls === undefined) return undefined
-    if (!isSilent) return fault
-    return !isSecure && (await answersPlainly(address)) ? new ServerFault('NO_TLS') : undefined
+    if (!(fault instanceof Error && fault.name === 'AbortError')) return fault
+    if (!isSecure && (await answersPlainly(address))) return serverFault('NO_TLS')
   } finally {
     socket.destroy()
   }
+  return undefined
 }
 
 /** A Redis without TLS waits for the end of a line when it gets the beginning of a handshake. */

@@ -1,6 +1,6 @@
 /** The servers behind a store, each behind a breaker of its own: here one server, in cluster-link.ts several. */
 import type { Cluster, Redis } from 'ioredis'
-import { areSentinelsAway, bounded, isTimeout, ServerFault } from './faults.ts'
+import { areSentinelsAway, bounded, isTimeout, serverFault } from './faults.ts'
 import { StoreUnavailable } from '../rules/store-unavailable.ts'
 import { StoreBreaker } from './breaker.ts'
 
@@ -59,26 +59,22 @@ export function createProbe(
     if (db !== 0) await client.select(db)
     await client.eval(PROBE, 1, key)
   }
-  return (key) =>
-    bounded(ask(key), timeoutMs).then(
-      () => {
-        silent = 0
-      },
-      (fault: unknown) => {
-        onFault(fault, server)
-        silent = isTimeout(fault) ? silent + 1 : 0
-        if (silent >= SILENT_PROBES_BEFORE_RECONNECT) {
-          silent = 0
-          onSilence()
-        }
-        throw fault
-      },
-    )
+  return async (key) => {
+    try {
+      await bounded(ask(key), timeoutMs)
+      silent = 0
+    } catch (fault) {
+      onFault(fault, server)
+      silent = isTimeout(fault) ? silent + 1 : 0
+      if (silent > 0 && silent % SILENT_PROBES_BEFORE_RECONNECT === 0) onSilence()
+      throw fault
+    }
+  }
 }
 
 /** One server, or the master that sentinels name. Connects at once. */
 export function createServerLink(client: Redis, options: LinkOptions): RedisLink {
-  const { prefix, onWhole, onRecovered } = options
+  const { prefix, onWhole, onRecovered, onFault } = options
   let isClosed = false
   const probe = createProbe(client, options, {
     db: client.options.db,
@@ -95,8 +91,16 @@ export function createServerLink(client: Redis, options: LinkOptions): RedisLink
     },
   })
   const connect = (): void => void client.connect().catch(() => undefined)
+  // A master that no sentinel knows is told as one that none could be asked for.
+  let isUnknown = false
+  client.on('sentinelError', ({ message }: Error) => {
+    isUnknown ||= message.endsWith('invalid reply: null')
+  })
   // Without a listener ioredis prints every failed attempt.
-  client.on('error', createSentinelFaults(client, options))
+  client.on('error', (fault) => {
+    onFault(isUnknown && areSentinelsAway(fault) ? serverFault('NO_MASTER') : fault)
+    isUnknown = false
+  })
   client.on('ready', () => breaker.probe())
   client.on('close', () => breaker.lost())
   // The library gives up when a connection is abandoned before it has begun.
@@ -113,17 +117,5 @@ export function createServerLink(client: Redis, options: LinkOptions): RedisLink
       breaker.close()
       client.disconnect()
     },
-  }
-}
-
-/** What the errors of a connection mean: a master that no sentinel knows is told as one that none could be asked for. */
-function createSentinelFaults(client: Redis, { onFault }: LinkOptions): (fault: unknown) => void {
-  let isUnknown = false
-  client.on('sentinelError', ({ message }: Error) => {
-    isUnknown ||= message.endsWith('invalid reply: null')
-  })
-  return (fault) => {
-    onFault(isUnknown && areSentinelsAway(fault) ? new ServerFault('NO_MASTER') : fault)
-    isUnknown = false
   }
 }

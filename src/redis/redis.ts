@@ -4,13 +4,13 @@ import type { Cluster, Redis } from 'ioredis'
 import type { RedisConfig } from '../config/config.ts'
 import { ClusterLink } from './cluster-link.ts'
 import { createConnections, type RedisConnections } from './connections.ts'
-import { bounded, isTimeout, isWrongType } from './faults.ts'
+import { bounded, isTimeout } from './faults.ts'
 import { inspectServer } from './inspect.ts'
 import { createServerLink, type LinkOptions, type RedisLink } from './link.ts'
-import { StoreState, type StateListener } from './refusal.ts'
 import { addressesOf, nameOf } from './servers.ts'
+import { StoreState, type StateListener } from './state.ts'
 import { StoreUnavailable } from '../rules/store-unavailable.ts'
-import type { RedisStore, ScriptCall, ScriptReply } from './store.ts'
+import type { RedisStore, ScriptReply } from './store.ts'
 import { Subscriber } from './subscriber.ts'
 
 export interface RedisOptions {
@@ -33,28 +33,29 @@ const READY_AT_MOST_MS = 1_000
 export function connectRedis(options: RedisOptions): RedisStore {
   const { servers, timeoutMs, prefix = 'tollgate', onState = () => undefined } = options
   const connections = createConnections(servers, timeoutMs)
+  const { client } = connections
   const recovered: (() => void)[] = []
   const state = new StoreState(servers, onState)
-  const link = createLink(connections.client, {
+  const linkOptions: LinkOptions = {
     prefix,
     timeoutMs,
     onWhole: (isWhole) => state.become(isWhole),
     onRecovered: () => recovered.forEach((listener) => listener()),
     onFault: (fault, server) => state.note(fault, server),
-  })
+  }
+  const link =
+    'slots' in client ? new ClusterLink(client, linkOptions) : createServerLink(client, linkOptions)
   // Of a cluster it tells what the library keeps to itself, such as a certificate that is not trusted.
-  const subscriber = new Subscriber({
-    open: () => connections.openSubscriber(),
-    onFault: (fault, redis) =>
-      state.note(fault, servers.kind === 'sentinels' ? undefined : nameOf(redis.options)),
-  })
+  const subscriber = new Subscriber(connections.openSubscriber, (fault, redis) =>
+    state.note(fault, servers.kind === 'sentinels' ? undefined : nameOf(redis.options)),
+  )
   const watch = watchSentinels(connections, { servers, subscriber, state })
   const onRecovered = (listener: () => void): void => {
     recovered.push(listener)
     if (link.available) listener()
   }
   return {
-    ...createCommands(link, createCaller(link, { timeoutMs, state })),
+    ...createCommands(link, timeoutMs, state),
     get available() {
       return link.available
     },
@@ -82,16 +83,18 @@ export function connectRedis(options: RedisOptions): RedisStore {
   }
 }
 
-/** Throws at once, without a call, while the server that holds the key is known to be away. */
-type Caller = <Reply>(key: string, send: () => Promise<Reply>) => Promise<Reply>
+/** As the library adds it to its client. */
+type Command = (this: Redis | Cluster, ...args: (string | number)[]) => Promise<ScriptReply>
 
-function createCaller(
+function createCommands(
   link: RedisLink,
-  { timeoutMs, state }: { timeoutMs: number; state: StoreState },
-): Caller {
+  timeoutMs: number,
+  state: StoreState,
+): Pick<RedisStore, 'client' | 'script' | 'hgetall'> {
+  const { client } = link
   // Thrown for every request of an outage: made once, since a stack trace costs more than the decision.
   const away = new StoreUnavailable('error')
-  return (key, send) => {
+  const call = <Reply>(key: string, send: () => Promise<Reply>): Promise<Reply> => {
     const breaker = link.breakerOf(key)
     if (breaker?.available !== true) throw away
     return bounded(send(), timeoutMs).then(
@@ -101,7 +104,7 @@ function createCaller(
       },
       (fault: unknown) => {
         // A key of the wrong type is that key's trouble; the server is well.
-        if (!isWrongType(fault)) {
+        if (!(fault instanceof Error && fault.message.includes('WRONGTYPE'))) {
           state.note(fault)
           breaker.failed()
         }
@@ -109,31 +112,17 @@ function createCaller(
       },
     )
   }
-}
-
-function createCommands(
-  { client }: RedisLink,
-  call: Caller,
-): Pick<RedisStore, 'client' | 'script' | 'hgetall'> {
   return {
     client,
     script: ({ name, text, keyCount }) => {
       client.defineCommand(name, { lua: text, numberOfKeys: keyCount })
-      const command: unknown = Reflect.get(client, name)
-      if (!isCommand(command)) throw new Error(`ioredis did not define the script ${name}`)
+      const command = Reflect.get(client, name) as Command
       return {
-        run: ({ keys, args }: ScriptCall) =>
-          call(keys[0] ?? '', () => command.call(client, ...keys, ...args)),
+        run: ({ keys, args }) => call(keys[0] ?? '', () => command.call(client, ...keys, ...args)),
       }
     },
     hgetall: async (key) => call(key, () => client.hgetall(key)),
   }
-}
-
-const isCluster = (client: Redis | Cluster): client is Cluster => client.isCluster
-
-function createLink(client: Redis | Cluster, options: LinkOptions): RedisLink {
-  return isCluster(client) ? new ClusterLink(client, options) : createServerLink(client, options)
 }
 
 /**
@@ -142,18 +131,13 @@ function createLink(client: Redis | Cluster, options: LinkOptions): RedisLink {
  */
 function watchSentinels(
   { client, openSentinel }: RedisConnections,
-  {
-    servers,
-    subscriber,
-    state,
-  }: { servers: RedisConfig; subscriber: Subscriber; state: StoreState },
+  parts: { servers: RedisConfig; subscriber: Subscriber; state: StoreState },
 ): Subscriber | undefined {
-  if (openSentinel === undefined || isCluster(client) || servers.kind !== 'sentinels')
-    return undefined
-  const watch = new Subscriber({
-    open: openSentinel,
-    onFault: (fault, { options }) => state.note(fault, nameOf(options)),
-  })
+  const { servers, subscriber, state } = parts
+  if (openSentinel === undefined || 'slots' in client || servers.kind !== 'sentinels') return
+  const watch = new Subscriber(openSentinel, (fault, { options }) =>
+    state.note(fault, nameOf(options)),
+  )
   watch.add('+switch-master', {
     message: (text) => {
       const [name, , , host, port] = text.split(' ')
@@ -167,10 +151,4 @@ function watchSentinels(
     subscribed: () => undefined,
   })
   return watch
-}
-
-type Command = (this: Redis | Cluster, ...args: (string | number)[]) => Promise<ScriptReply>
-
-function isCommand(value: unknown): value is Command {
-  return typeof value === 'function'
 }

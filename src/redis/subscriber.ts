@@ -6,16 +6,11 @@ import type { Subscription } from './store.ts'
 const TICK_MS = 500
 const FIRST_RETRY_MS = 50
 
-interface SubscriberOptions {
-  /** A connection that is not yet connected and ends when it is lost; undefined: none can be had now. */
-  readonly open: () => Redis | undefined
-  /** What keeps a connection from being had. */
-  readonly onFault: (fault: unknown, redis: Redis) => void
-}
-
 export class Subscriber {
-  readonly #options: SubscriberOptions
-  readonly #channels = new Map<string, Subscription[]>()
+  readonly #open: () => Redis
+  readonly #onFault: (fault: unknown, redis: Redis) => void
+  /** By channel. */
+  readonly #subscriptions = new Map<string, Subscription>()
   /** Channels of the present connection that are subscribed, or being subscribed. */
   readonly #joined = new Set<string>()
   /** Written by #start, by its end and by close. */
@@ -24,19 +19,18 @@ export class Subscriber {
   #ticking: NodeJS.Timeout | undefined
   #retry: NodeJS.Timeout | undefined
 
-  constructor(options: SubscriberOptions) {
-    this.#options = options
+  /** open: a connection that is not yet connected and ends when it is lost. onFault: what keeps one from being had. */
+  constructor(open: () => Redis, onFault: (fault: unknown, redis: Redis) => void) {
+    this.#open = open
+    this.#onFault = onFault
   }
 
-  /** Takes effect as soon as there is a server. */
+  /** Once for each channel; takes effect as soon as there is a server. */
   add(channel: string, subscription: Subscription): void {
-    this.#channels.set(channel, [...(this.#channels.get(channel) ?? []), subscription])
+    this.#subscriptions.set(channel, subscription)
     this.#ticking ??= setInterval(() => this.#tick(), TICK_MS).unref()
     if (this.#connection === undefined) this.#start()
-    else if (this.#connection.status === 'ready') {
-      if (this.#joined.has(channel)) subscription.subscribed()
-      else this.#join(this.#connection, channel)
-    }
+    else if (this.#connection.status === 'ready') this.#join(this.#connection)
   }
 
   /** Leaves the server that is connected now and connects anew. */
@@ -54,25 +48,23 @@ export class Subscriber {
   }
 
   #start(): void {
-    const redis = this.#options.open()
+    const redis = this.#open()
     this.#connection = redis
     this.#joined.clear()
-    if (redis === undefined) return
     let wasReady = false
-    redis.on('error', (fault) => this.#options.onFault(fault, redis))
+    redis.on('error', (fault) => this.#onFault(fault, redis))
     redis.on('ready', () => {
       wasReady = true
-      this.#joinAll(redis)
+      this.#join(redis)
     })
-    redis.on('message', (channel: string, text: string) => {
-      for (const subscription of this.#channels.get(channel) ?? []) subscription.message(text)
-    })
+    redis.on('message', (channel: string, text: string) =>
+      this.#subscriptions.get(channel)?.message(text),
+    )
     redis.once('end', () => {
       if (redis !== this.#connection) return
       this.#connection = undefined
       // What could not be reached at all is tried again by the ticks.
-      if (wasReady && this.#ticking !== undefined)
-        this.#retry = setTimeout(() => this.#tick(), FIRST_RETRY_MS).unref()
+      if (wasReady) this.#retry = setTimeout(() => this.#tick(), FIRST_RETRY_MS).unref()
     })
     redis.connect().catch(() => undefined)
   }
@@ -84,23 +76,19 @@ export class Subscriber {
     if (redis.status !== 'ready') return
     // A refusal is an answer too.
     redis.ping().catch((fault: unknown) => void (isTimeout(fault) && redis.disconnect()))
-    this.#joinAll(redis)
+    this.#join(redis)
   }
 
-  #joinAll(redis: Redis): void {
-    for (const channel of this.#channels.keys()) this.#join(redis, channel)
-  }
-
-  #join(redis: Redis, channel: string): void {
-    if (this.#joined.has(channel)) return
-    this.#joined.add(channel)
-    redis.subscribe(channel).then(
-      () => {
-        if (redis !== this.#connection) return
-        for (const subscription of this.#channels.get(channel) ?? []) subscription.subscribed()
-      },
-      // Refused, perhaps for want of a permission: the next tick asks again.
-      () => void (redis === this.#connection && this.#joined.delete(channel)),
-    )
+  /** Asks for the channels that it has not yet asked for. */
+  #join(redis: Redis): void {
+    for (const [channel, subscription] of this.#subscriptions) {
+      if (this.#joined.has(channel)) continue
+      this.#joined.add(channel)
+      redis.subscribe(channel).then(
+        () => void (redis === this.#connection && subscription.subscribed()),
+        // Refused, perhaps for want of a permission: the next tick asks again.
+        () => void (redis === this.#connection && this.#joined.delete(channel)),
+      )
+    }
   }
 }

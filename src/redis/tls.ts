@@ -4,27 +4,17 @@ import { readFileSync } from 'node:fs'
 import { createSecureContext, type ConnectionOptions } from 'node:tls'
 import type { RedisTlsConfig } from '../config/config.ts'
 
-const reasonOf = (error: unknown): string =>
-  error instanceof Error && 'code' in error ? String(error.code) : 'not PEM'
-
-/** Does the work with the text of the file; throws an Error that names key and file, and what to do. */
-function use<Result>(
-  key: string,
-  { file, remedy }: { file: string; remedy: string },
-  work: (pem: string) => Result,
-): Result {
-  const fail = (fault: string, what: string, cause: unknown): Error =>
-    new Error(`store.redis.tls.${key}: ${file} ${fault} (${reasonOf(cause)}); ${what}`, { cause })
-  let pem: string
+/** The text of the file, after a check that throws if it is of no use; throws an Error that names key and file, and what to do. */
+function read(key: string, file: string, remedy: string, check: (pem: string) => void): string {
+  let [fault, what] = ['cannot be read', 'check its name and permissions']
   try {
-    pem = readFileSync(file, 'utf8')
+    const pem = readFileSync(file, 'utf8')
+    ;[fault, what] = ['cannot be used', remedy]
+    check(pem)
+    return pem
   } catch (cause) {
-    throw fail('cannot be read', 'check its name and permissions', cause)
-  }
-  try {
-    return work(pem)
-  } catch (cause) {
-    throw fail('cannot be used', remedy, cause)
+    const reason = cause instanceof Error && 'code' in cause ? String(cause.code) : 'not PEM'
+    throw new Error(`store.redis.tls.${key}: ${file} ${fault} (${reason}); ${what}`, { cause })
   }
 }
 
@@ -38,23 +28,17 @@ export function readRedisTls(files: RedisTlsConfig): ConnectionOptions {
   if (serverName !== undefined) options.servername = serverName
   if (caFile !== undefined) {
     const remedy = 'give the PEM certificates of the authorities to trust'
-    options.ca = use('ca', { file: caFile, remedy }, (pem) => {
+    options.ca = read('ca', caFile, remedy, (pem) => {
       const found = (pem.match(certificates) ?? []).map((text) => new X509Certificate(text))
       if (found.length === 0) throw new Error('no certificate')
-      return pem
     })
   }
   if (certFile === undefined || keyFile === undefined) return options
   const certRemedy = 'give the PEM certificate that this gateway shows, then those that signed it'
-  const cert = use('cert', { file: certFile, remedy: certRemedy }, (pem) => {
-    createSecureContext({ cert: pem })
-    return pem
-  })
-  const keyRemedy = 'give the PEM private key of tls.cert, not encrypted'
-  const key = use('key', { file: keyFile, remedy: keyRemedy }, (pem) => {
+  const cert = read('cert', certFile, certRemedy, (pem) => createSecureContext({ cert: pem }))
+  const key = read('key', keyFile, 'give the PEM private key of tls.cert, not encrypted', (pem) => {
     createPrivateKey(pem)
     createSecureContext({ cert, key: pem })
-    return pem
   })
   return { ...options, cert, key }
 }
