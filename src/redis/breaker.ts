@@ -7,18 +7,12 @@ const FIRST_PROBE_AFTER_MS = 1000
 /** A store whose calls fail so soon after a probe succeeded refuses something that the probe does not try. */
 const RELAPSE_MS = 1000
 
-interface BreakerOptions {
-  /** Resolves if the store does its work again; must end by itself. */
-  readonly probe: () => Promise<void>
-  /** Told on every change, and once when the first state is known. */
-  readonly onChange: (available: boolean, isFirst: boolean) => void
-}
-
 /** Unavailable until the first probe has succeeded. */
 export class StoreBreaker {
-  readonly #options: BreakerOptions
-  /** undefined: no probe has ended yet; written by #become and close. */
-  #state: 'up' | 'down' | undefined
+  readonly #probe: () => Promise<void>
+  readonly #onChange: (available: boolean, isFirst: boolean) => void
+  /** undefined: no probe has ended yet; written by #become and close alone. */
+  state: 'up' | 'down' | undefined
   #availableSinceMs = -Infinity
   /** Calls that failed since the last that did not. */
   #failures = 0
@@ -29,18 +23,22 @@ export class StoreBreaker {
   /** Between probes; written by failed and lost. */
   #pauseMs = PROBE_EVERY_MS
 
-  constructor(options: BreakerOptions) {
-    this.#options = options
+  /**
+   * probe: resolves if the store does its work again; must end by itself.
+   * onChange: told on every change, and once when the first state is known.
+   */
+  constructor(
+    probe: () => Promise<void>,
+    onChange: (available: boolean, isFirst: boolean) => void,
+  ) {
+    this.#probe = probe
+    this.#onChange = onChange
     this.#rest(FIRST_PROBE_AFTER_MS)
-  }
-
-  get state(): 'up' | 'down' | undefined {
-    return this.#state
   }
 
   /** false: do not call. */
   get available(): boolean {
-    return this.#state === 'up'
+    return this.state === 'up'
   }
 
   succeeded(): void {
@@ -66,8 +64,7 @@ export class StoreBreaker {
   probe(): void {
     if (this.available || this.#isProbing || this.#isClosed) return
     this.#isProbing = true
-    void this.#options
-      .probe()
+    void this.#probe()
       .then(() => this.#become('up'))
       .catch(() => this.#become('down'))
       .finally(() => {
@@ -78,7 +75,7 @@ export class StoreBreaker {
   close(): void {
     clearTimeout(this.#timer)
     this.#isClosed = true
-    this.#state = 'down'
+    this.state = 'down'
   }
 
   #rest(forMs: number): void {
@@ -89,13 +86,13 @@ export class StoreBreaker {
   #become(next: 'up' | 'down'): void {
     if (this.#isClosed) return
     this.#failures = 0
-    const before = this.#state
-    this.#state = next
+    const before = this.state
+    this.state = next
     if (next === 'down') this.#rest(this.#pauseMs)
     else {
       clearTimeout(this.#timer)
       this.#availableSinceMs = performance.now()
     }
-    if (next !== before) this.#options.onChange(this.available, before === undefined)
+    if (next !== before) this.#onChange(this.available, before === undefined)
   }
 }

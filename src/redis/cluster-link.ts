@@ -2,7 +2,6 @@
 import type { Cluster, Redis } from 'ioredis'
 import { slotOf } from './connections.ts'
 import { createProbe, type LinkOptions, type RedisLink } from './link.ts'
-import { StoreUnavailable } from '../rules/store-unavailable.ts'
 import { StoreBreaker } from './breaker.ts'
 
 /** A refresh opens a connection, so many failures ask for one. */
@@ -12,7 +11,7 @@ const TAGS = 300_000
 
 /** Connects at once. */
 export class ClusterLink implements RedisLink {
-  readonly client: Cluster
+  readonly #cluster: Cluster
   readonly #options: LinkOptions
   /** By HOST:PORT of the master, as the cluster names it; written by #takeSlots and #createBreaker. */
   readonly #breakers = new Map<string, StoreBreaker>()
@@ -22,7 +21,7 @@ export class ClusterLink implements RedisLink {
   #mayRefreshAtMs = 0
 
   constructor(cluster: Cluster, options: LinkOptions) {
-    this.client = cluster
+    this.#cluster = cluster
     this.#options = options
     const breakerOf = (redis: Redis): StoreBreaker | undefined => this.#breakers.get(nameOf(redis))
     cluster.on('refresh', () => this.#takeSlots())
@@ -35,9 +34,9 @@ export class ClusterLink implements RedisLink {
     })
     // Without a listener ioredis prints every failed attempt.
     cluster.on('error', (fault: Error & { lastNodeError?: unknown }) =>
-      options.onFault(fault.lastNodeError ?? fault),
+      options.state.note(fault.lastNodeError ?? fault),
     )
-    cluster.on('node error', (fault: unknown, node: string) => options.onFault(fault, node))
+    cluster.on('node error', (fault: unknown, node: string) => options.state.note(fault, node))
     cluster.connect().catch(() => undefined)
   }
 
@@ -57,11 +56,11 @@ export class ClusterLink implements RedisLink {
     this.#isClosed = true
     this.#breakers.forEach((breaker) => breaker.close())
     this.#breakers.clear()
-    this.client.disconnect()
+    this.#cluster.disconnect()
   }
 
   #ownerOf(slot: number): string | undefined {
-    return this.client.slots[slot]?.[0]
+    return this.#cluster.slots[slot]?.[0]
   }
 
   #has(state: StoreBreaker['state']): boolean {
@@ -73,19 +72,19 @@ export class ClusterLink implements RedisLink {
     const isKnown = isBroken || !this.#has(undefined)
     if (this.#isClosed || !isKnown || this.#wasWhole === !isBroken) return
     this.#wasWhole = !isBroken
-    this.#options.onWhole(!isBroken)
+    this.#options.state.become(!isBroken)
   }
 
   #refreshSlots(): void {
     const nowMs = performance.now()
-    if (this.#isClosed || this.client.status !== 'ready' || nowMs < this.#mayRefreshAtMs) return
+    if (this.#isClosed || this.#cluster.status !== 'ready' || nowMs < this.#mayRefreshAtMs) return
     this.#mayRefreshAtMs = nowMs + REFRESH_EVERY_MS
-    this.client.refreshSlotsCache()
+    this.#cluster.refreshSlotsCache()
   }
 
   /** A breaker for each master of the slots as they are now, and none for others. */
   #takeSlots(): void {
-    const owners = new Set(this.client.slots.flatMap(([owner]) => owner ?? []))
+    const owners = new Set(this.#cluster.slots.flatMap(([owner]) => owner ?? []))
     for (const [node, breaker] of this.#breakers) {
       if (owners.has(node)) continue
       breaker.close()
@@ -96,41 +95,34 @@ export class ClusterLink implements RedisLink {
   }
 
   #createBreaker(node: string): StoreBreaker {
-    const breaker = new StoreBreaker({
-      probe: this.#createNodeProbe(node),
-      onChange: (available, isFirst) => {
+    const reconnect = (): void => {
+      for (const redis of this.#cluster.nodes('master'))
+        if (nameOf(redis) === node) redis.disconnect()
+    }
+    const probe = createProbe(this.#cluster, this.#options, reconnect, node)
+    const breaker = new StoreBreaker(
+      () =>
+        probe(this.#keyAt(node)).catch((fault: unknown) => {
+          // Its slots may have gone to another master meanwhile.
+          this.#refreshSlots()
+          throw fault
+        }),
+      (available, isFirst) => {
         this.#tellWhole()
         // At the start once for all of them, then for each.
         if (isFirst ? !this.#has(undefined) && this.#has('up') : available)
-          this.#options.onRecovered()
+          this.#options.state.recover()
       },
-    })
+    )
     this.#breakers.set(node, breaker)
     // The first probes come with `ready`.
-    if (this.client.status === 'ready') breaker.probe()
+    if (this.#cluster.status === 'ready') breaker.probe()
     return breaker
-  }
-
-  #createNodeProbe(node: string): () => Promise<void> {
-    const cluster = this.client
-    const onSilence = (): void => {
-      for (const redis of cluster.nodes('master')) if (nameOf(redis) === node) redis.disconnect()
-    }
-    const probe = createProbe(cluster, this.#options, { server: node, onSilence })
-    return async () => {
-      const key = this.#keyAt(node)
-      if (cluster.status !== 'ready' || key === undefined) throw new StoreUnavailable('error')
-      // Its slots may have gone to another master meanwhile.
-      await probe(key).catch((fault: unknown) => {
-        this.#refreshSlots()
-        throw fault
-      })
-    }
   }
 
   /** A key for probes in a slot of the node; undefined: it has none. */
   #keyAt(node: string): string | undefined {
-    if (!this.client.slots.some(([owner]) => owner === node)) return undefined
+    if (!this.#cluster.slots.some(([owner]) => owner === node)) return undefined
     for (let tag = 0; tag < TAGS; tag++) {
       const key = `${this.#options.prefix}:probe:{${tag}}`
       if (this.#ownerOf(slotOf(key)) === node) return key

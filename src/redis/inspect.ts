@@ -39,14 +39,9 @@ export async function inspectServer(
 async function answersPlainly(address: HostPort): Promise<boolean> {
   const socket = connect(address, () => socket.write('PING\r\n'))
   socket.on('error', () => undefined)
-  try {
-    const [reply] = (await once(socket, 'data', {
-      signal: AbortSignal.timeout(HANDSHAKE_MS),
-    })) as [Buffer]
-    return /^[+-]/.test(reply.toString('latin1', 0, 1))
-  } catch {
-    return false
-  } finally {
-    socket.destroy()
-  }
+  const [reply] = await once(socket.setEncoding('latin1'), 'data', {
+    signal: AbortSignal.timeout(HANDSHAKE_MS),
+  }).catch(() => [''])
+  socket.destroy()
+  return /^[+-]/.test(String(reply))
 }

@@ -3,9 +3,9 @@ import type { Cluster, Redis } from 'ioredis'
 import { areSentinelsAway, bounded, isTimeout, serverFault } from './faults.ts'
 import { StoreUnavailable } from '../rules/store-unavailable.ts'
 import { StoreBreaker } from './breaker.ts'
+import type { StoreState } from './state.ts'
 
 export interface RedisLink {
-  readonly client: Redis | Cluster
   /** That of the server which holds the key; undefined: no such server is known now. */
   breakerOf(key: string): StoreBreaker | undefined
   /** Some server can be called. */
@@ -18,12 +18,8 @@ export interface LinkOptions {
   readonly prefix: string
   /** Bound of a probe. */
   readonly timeoutMs: number
-  /** Whether every server is usable; told on each change, and once when it is first known. */
-  readonly onWhole: (isWhole: boolean) => void
-  /** Some server has become usable. */
-  readonly onRecovered: () => void
-  /** What goes wrong outside of calls; server: where that is known better than from the configuration. */
-  readonly onFault: (fault: unknown, server?: string) => void
+  /** Told of what goes wrong outside of calls, and of what servers are usable. */
+  readonly state: StoreState
 }
 
 /** Probes in a row without an answer after which the connection itself is suspected (a peer that vanished without a word). */
@@ -39,20 +35,17 @@ redis.call('HSET', KEYS[1], 'at', now)
 redis.call('PEXPIREAT', KEYS[1], (now + 60) * 1000)
 `
 
-interface ProbeOptions {
-  /** See LinkOptions.onFault. */
-  readonly server?: string
-  readonly db?: number | undefined
-  /** Told of too many time-outs in a row. */
-  readonly onSilence: () => void
-}
-
-/** Rejects when the server that holds the key does not do its work in time. */
+/**
+ * Rejects when the server that holds the key does not do its work in time. onSilence: told of too many time-outs in a row.
+ * server: see StoreState.note.
+ */
 export function createProbe(
   client: Redis | Cluster,
-  { timeoutMs, onFault }: Pick<LinkOptions, 'timeoutMs' | 'onFault'>,
-  { server, db = 0, onSilence }: ProbeOptions,
-): (key: string) => Promise<void> {
+  { timeoutMs, state }: LinkOptions,
+  onSilence: () => void,
+  server?: string,
+): (key: string | undefined) => Promise<void> {
+  const db = 'slots' in client ? 0 : (client.options.db ?? 0)
   let silent = 0
   const ask = async (key: string): Promise<void> => {
     // Asked for on connecting too, but where that is refused the library goes on with database 0.
@@ -60,11 +53,12 @@ export function createProbe(
     await client.eval(PROBE, 1, key)
   }
   return async (key) => {
+    if (client.status !== 'ready' || key === undefined) throw new StoreUnavailable('error')
     try {
       await bounded(ask(key), timeoutMs)
       silent = 0
     } catch (fault) {
-      onFault(fault, server)
+      state.note(fault, server)
       silent = isTimeout(fault) ? silent + 1 : 0
       if (silent > 0 && silent % SILENT_PROBES_BEFORE_RECONNECT === 0) onSilence()
       throw fault
@@ -74,22 +68,16 @@ export function createProbe(
 
 /** One server, or the master that sentinels name. Connects at once. */
 export function createServerLink(client: Redis, options: LinkOptions): RedisLink {
-  const { prefix, onWhole, onRecovered, onFault } = options
+  const { prefix, state } = options
   let isClosed = false
-  const probe = createProbe(client, options, {
-    db: client.options.db,
-    onSilence: () => client.disconnect(true),
-  })
-  const breaker = new StoreBreaker({
-    probe: async () => {
-      if (client.status !== 'ready') throw new StoreUnavailable('error')
-      await probe(`${prefix}:probe`)
+  const probe = createProbe(client, options, () => client.disconnect(true))
+  const breaker = new StoreBreaker(
+    () => probe(`${prefix}:probe`),
+    (available) => {
+      state.become(available)
+      if (available) state.recover()
     },
-    onChange: (available) => {
-      onWhole(available)
-      if (available) onRecovered()
-    },
-  })
+  )
   const connect = (): void => void client.connect().catch(() => undefined)
   // A master that no sentinel knows is told as one that none could be asked for.
   let isUnknown = false
@@ -98,7 +86,7 @@ export function createServerLink(client: Redis, options: LinkOptions): RedisLink
   })
   // Without a listener ioredis prints every failed attempt.
   client.on('error', (fault) => {
-    onFault(isUnknown && areSentinelsAway(fault) ? serverFault('NO_MASTER') : fault)
+    state.note(isUnknown && areSentinelsAway(fault) ? serverFault('NO_MASTER') : fault)
     isUnknown = false
   })
   client.on('ready', () => breaker.probe())
@@ -107,7 +95,6 @@ export function createServerLink(client: Redis, options: LinkOptions): RedisLink
   client.on('end', () => void (isClosed || setTimeout(connect, END_RETRY_MS).unref()))
   connect()
   return {
-    client,
     breakerOf: () => breaker,
     get available() {
       return breaker.available

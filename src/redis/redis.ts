@@ -34,28 +34,20 @@ export function connectRedis(options: RedisOptions): RedisStore {
   const { servers, timeoutMs, prefix = 'tollgate', onState = () => undefined } = options
   const connections = createConnections(servers, timeoutMs)
   const { client } = connections
-  const recovered: (() => void)[] = []
   const state = new StoreState(servers, onState)
-  const linkOptions: LinkOptions = {
-    prefix,
-    timeoutMs,
-    onWhole: (isWhole) => state.become(isWhole),
-    onRecovered: () => recovered.forEach((listener) => listener()),
-    onFault: (fault, server) => state.note(fault, server),
-  }
-  const link =
-    'slots' in client ? new ClusterLink(client, linkOptions) : createServerLink(client, linkOptions)
+  const parts = { prefix, timeoutMs, state }
+  const link = 'slots' in client ? new ClusterLink(client, parts) : createServerLink(client, parts)
   // Of a cluster it tells what the library keeps to itself, such as a certificate that is not trusted.
   const subscriber = new Subscriber(connections.openSubscriber, (fault, redis) =>
     state.note(fault, servers.kind === 'sentinels' ? undefined : nameOf(redis.options)),
   )
   const watch = watchSentinels(connections, { servers, subscriber, state })
   const onRecovered = (listener: () => void): void => {
-    recovered.push(listener)
+    state.onRecovered(listener)
     if (link.available) listener()
   }
   return {
-    ...createCommands(link, timeoutMs, state),
+    ...createCommands(client, link, parts),
     get available() {
       return link.available
     },
@@ -87,11 +79,10 @@ export function connectRedis(options: RedisOptions): RedisStore {
 type Command = (this: Redis | Cluster, ...args: (string | number)[]) => Promise<ScriptReply>
 
 function createCommands(
+  client: Redis | Cluster,
   link: RedisLink,
-  timeoutMs: number,
-  state: StoreState,
+  { timeoutMs, state }: LinkOptions,
 ): Pick<RedisStore, 'client' | 'script' | 'hgetall'> {
-  const { client } = link
   // Thrown for every request of an outage: made once, since a stack trace costs more than the decision.
   const away = new StoreUnavailable('error')
   const call = <Reply>(key: string, send: () => Promise<Reply>): Promise<Reply> => {
@@ -134,7 +125,8 @@ function watchSentinels(
   parts: { servers: RedisConfig; subscriber: Subscriber; state: StoreState },
 ): Subscriber | undefined {
   const { servers, subscriber, state } = parts
-  if (openSentinel === undefined || 'slots' in client || servers.kind !== 'sentinels') return
+  if (openSentinel === undefined || 'slots' in client || servers.kind !== 'sentinels')
+    return undefined
   const watch = new Subscriber(openSentinel, (fault, { options }) =>
     state.note(fault, nameOf(options)),
   )

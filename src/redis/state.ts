@@ -11,7 +11,6 @@ export type StateListener = (available: boolean, cause: string, refusal?: string
 
 /** A refusal is repeated with each attempt to connect; one that is not any more has become an outage. */
 const STANDS_MS = 5_000
-const LOST = 'connection lost'
 
 export class StoreState {
   readonly #servers: RedisConfig
@@ -19,10 +18,11 @@ export class StoreState {
   /** undefined: not yet known; written by become. */
   #isWhole: boolean | undefined
   /** The last fault and the last refusal since the store was whole; written by note and become. */
-  #word = LOST
+  #word = 'connection lost'
   #refusal: { readonly word: string; readonly text: string; readonly atMs: number } | undefined
   /** As told last. */
   #cause = ''
+  readonly #recovered: (() => void)[] = []
 
   constructor(servers: RedisConfig, onState: StateListener) {
     this.#servers = servers
@@ -52,8 +52,17 @@ export class StoreState {
     this.#cause = this.#refusal?.word ?? this.#word
     this.#onState(isWhole, this.#cause, this.refusal)
     if (!isWhole) return
-    this.#word = LOST
+    this.#word = 'connection lost'
     this.#refusal = undefined
+  }
+
+  /** listener: called each time some server becomes usable. */
+  onRecovered(listener: () => void): void {
+    this.#recovered.push(listener)
+  }
+
+  recover(): void {
+    for (const listener of this.#recovered) listener()
   }
 
   #isStale(): boolean {
