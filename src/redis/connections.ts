@@ -10,16 +10,9 @@ import { readRedisTls } from './tls.ts'
 restoreFastStrings()
 hearEveryError()
 
-const CONNECT_TIMEOUT_MS = 1000
-const RECONNECT_AT_MOST_MS = 500
 const READONLY_RECONNECT_EVERY_MS = 1000
-const SUBSCRIBER_TIMEOUT_MS = 1000
-const SENTINEL_TIMEOUT_MS = 400
-const SLOTS_TIMEOUT_MS = 300
 /** Slots move without a word when nothing is asked for them; what is asked for them finds out at once. */
 const SLOTS_REFRESH_EVERY_MS = 10_000
-
-export type RedisConnections = ReturnType<typeof createConnections>
 
 /**
  * client: for commands; reconnects by itself for ever. openSubscriber: for subscriptions; ends when it is lost. openSentinel: to
@@ -31,7 +24,7 @@ export function createConnections(servers: RedisConfig, timeoutMs: number) {
   const common = { ...commonOptions, username: servers.username, password: servers.password, tls }
   // Twice the bound of a call: it only ends handshakes and the calls of other users of the connection.
   const forCommands = { ...common, commandTimeout: Math.max(200, 2 * timeoutMs) }
-  const forMessages = { ...common, commandTimeout: SUBSCRIBER_TIMEOUT_MS, retryStrategy: null }
+  const forMessages = { ...common, commandTimeout: 1000, retryStrategy: null }
 
   if (servers.kind === 'cluster') {
     const client = openCluster(servers.nodes, forCommands)
@@ -88,14 +81,14 @@ const commonOptions = {
   maxRetriesPerRequest: 0,
   autoResendUnfulfilledCommands: false,
   autoResubscribe: false,
-  connectTimeout: CONNECT_TIMEOUT_MS,
+  connectTimeout: 1000,
   disconnectTimeout: 100,
   // The probes of the breaker tell more, need no permission for INFO, and do not write to the console without it.
   enableReadyCheck: false,
 } satisfies RedisOptions
 
 const reconnectAfterMs = (attempt: number): number =>
-  Math.min(25 * 2 ** Math.min(attempt, 10), RECONNECT_AT_MOST_MS) + Math.random() * 50
+  Math.min(25 * 2 ** Math.min(attempt, 10), 500) + Math.random() * 50
 
 /** How a connection that must never end comes back. */
 function persistence() {
@@ -126,7 +119,7 @@ function sentinelOptions(
     enableTLSForSentinelMode: tls !== undefined,
     // Those of the configuration: found ones could go by names that no certificate carries, and would pile up.
     updateSentinels: false,
-    sentinelCommandTimeout: SENTINEL_TIMEOUT_MS,
+    sentinelCommandTimeout: 400,
     sentinelRetryStrategy: reconnectAfterMs,
   } satisfies RedisOptions
 }
@@ -145,7 +138,7 @@ function openCluster(nodes: readonly HostPort[], redisOptions: typeof commonOpti
     // Waiting is left to the breaker: a call that waits is late.
     retryDelayOnFailover: 0,
     retryDelayOnClusterDown: 0,
-    slotsRefreshTimeout: SLOTS_TIMEOUT_MS,
+    slotsRefreshTimeout: 300,
     slotsRefreshInterval: SLOTS_REFRESH_EVERY_MS,
     clusterRetryStrategy: reconnectAfterMs,
     // Names stay names, for certificates and so that one that cannot be resolved does not keep the others from use.

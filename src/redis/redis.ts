@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Cluster, Redis } from 'ioredis'
 import type { RedisConfig } from '../config/config.ts'
 import { ClusterLink } from './cluster-link.ts'
-import { createConnections, type RedisConnections } from './connections.ts'
+import { createConnections } from './connections.ts'
 import { bounded, isTimeout } from './faults.ts'
 import { inspectServer } from './inspect.ts'
 import { createServerLink, type LinkOptions, type RedisLink } from './link.ts'
@@ -41,7 +41,7 @@ export function connectRedis(options: RedisOptions): RedisStore {
   const subscriber = new Subscriber(connections.openSubscriber, (fault, redis) =>
     state.note(fault, servers.kind === 'sentinels' ? undefined : nameOf(redis.options)),
   )
-  const watch = watchSentinels(connections, { servers, subscriber, state })
+  const watch = watchSentinels(connections, servers, subscriber, state)
   const onRecovered = (listener: () => void): void => {
     state.onRecovered(listener)
     if (link.available) listener()
@@ -121,10 +121,11 @@ function createCommands(
  * master that the sentinels cannot reach goes on taking writes that nobody will keep.
  */
 function watchSentinels(
-  { client, openSentinel }: RedisConnections,
-  parts: { servers: RedisConfig; subscriber: Subscriber; state: StoreState },
+  { client, openSentinel }: ReturnType<typeof createConnections>,
+  servers: RedisConfig,
+  subscriber: Subscriber,
+  state: StoreState,
 ): Subscriber | undefined {
-  const { servers, subscriber, state } = parts
   if (openSentinel === undefined || 'slots' in client || servers.kind !== 'sentinels')
     return undefined
   const watch = new Subscriber(openSentinel, (fault, { options }) =>

@@ -11,10 +11,7 @@ export interface ScriptCall {
 
 /** A script of fixed text; sent whole once per connection, by its digest afterwards. */
 export interface RedisScript {
-  /**
-   * Throws StoreUnavailable, without a call, while the server that holds the keys is known to be away; else rejects with it.
-   * A call that timed out may still run later.
-   */
+  /** Throws StoreUnavailable while the server of the keys is known to be away, else rejects with it; may still run later. */
   run(call: ScriptCall): Promise<ScriptReply>
 }
 
@@ -26,9 +23,8 @@ export interface Subscription {
 }
 
 /**
- * One Redis server, the master that sentinels name, or the masters of a cluster. Every method but subscribe and close rejects
- * with StoreUnavailable when the server that holds the key is away, too slow, read-only, out of memory or answers nonsense;
- * after a few failures of that server in a row it does so at once, without a call.
+ * One Redis server, the master that sentinels name, or the masters of a cluster. Calls reject with StoreUnavailable when the
+ * server that holds the key is away, too slow or refuses them; after a few failures in a row at once, without a call.
  */
 export interface RedisStore {
   /** The client library's own connection or cluster, for libraries that need it; commands sent on it bypass `available`. */
