@@ -195,6 +195,7 @@ async function families(): Promise<Map<string, Set<string>>> {
     plans: ['pro'],
     routes: ['listPets'],
   })
+  metrics.keySetFetched(true)
   metrics.requestStarted()
   metrics.requestDone({
     route: 'listPets',

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { Ajv } from 'ajv'
 import { describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
-import { gatewaySchema, uncomment } from '../../scripts/gateway-schema.ts'
+import { gatewaySchema, uncomment } from './gateway-schema.ts'
 
 const read = (name: string): string =>
   readFileSync(new URL(`../../config/${name}`, import.meta.url), 'utf8')

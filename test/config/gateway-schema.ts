@@ -3,12 +3,12 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { format } from 'prettier'
 import { isMap, isScalar, isSeq, LineCounter, parseDocument } from 'yaml'
 import { z } from 'zod'
-import { blockDefaults, defaults } from '../src/config/defaults.ts'
-import { configSchema } from '../src/config/schema.ts'
-import { valueAt, type Tree } from '../src/config/tree.ts'
+import { blockDefaults, defaults } from '../../src/config/defaults.ts'
+import { configSchema } from '../../src/config/schema.ts'
+import { valueAt, type Tree } from '../../src/config/tree.ts'
 
-const yamlFile = new URL('../config/gateway.yaml', import.meta.url)
-const schemaFile = new URL('../config/gateway.schema.json', import.meta.url)
+const yamlFile = new URL('../../config/gateway.yaml', import.meta.url)
+const schemaFile = new URL('../../config/gateway.schema.json', import.meta.url)
 
 type Json = z.core.JSONSchema.BaseSchema
 
