@@ -18,15 +18,7 @@ export interface LineWriterOptions {
   readonly worker?: number | undefined
 }
 
-const severities: Record<LogLevel, number> = {
-  trace: 0,
-  debug: 1,
-  info: 2,
-  warn: 3,
-  error: 4,
-  fatal: 5,
-  silent: 6,
-}
+const severities = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']
 
 /** `dropped` is told how many lines found no room, once there is room again. */
 export function createLineWriter(
@@ -41,9 +33,10 @@ export function createLineWriter(
   const isText = worker === undefined && (format === 'text' || (format === 'auto' && isTerminal))
   const readable = isText ? createReadableText({ colour: isTerminal }) : undefined
   const timestamp = createTimestamp(worker)
+  const lowest = severities.indexOf(level)
   const pass = (lines: string): void => target.write(readable?.(lines) ?? lines)
   return {
-    isEnabled: (of: LineLevel): boolean => severities[of] >= severities[level],
+    isEnabled: (of: LineLevel): boolean => severities.indexOf(of) >= lowest,
     /** Fields are written as they are: whatever comes from outside is cut and escaped before. */
     write: (of: LineLevel, fields: object): void =>
       // JSON.stringify takes a fifth of the time that pino needs for the same line.

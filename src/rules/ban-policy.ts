@@ -67,11 +67,10 @@ export function isStrike(refusal: {
  * How many strikes ban a key whose first one was so long ago: `strikes` at once, and evenly up to half as many again over
  * `within`.
  *
- * The sum of many clients that back off begins as a burst and then thins out: each tries at 0, 1, 3, 7, 15 and 31 s, and begins
- * anew when the next minute gives it quota. Eight such loops come to 48 strikes in a minute, to 72 where one minute's burst and
- * the next one's fall into one `within`. What hammers goes on at its pace: two requests a second come to 118. One number that
- * lets all of the first pass bans the second late, and a flood too; so the number rises with time, 60 at first and 90 after a
- * minute, between the two at every moment.
+ * Many clients that back off begin as a burst and then thin out: each tries at 0, 1, 3, 7, 15 and 31 s, and anew when the next
+ * minute gives it quota. Eight such loops come to 48 strikes in a minute, to 72 where two bursts fall into one `within`. What
+ * hammers goes on at its pace: two requests a second come to 118. One number that lets all of the first pass bans the second
+ * late, and a flood too; so it rises with time, 60 at first and 90 after a minute.
  */
 export function strikesUntilBan(
   forMs: number,

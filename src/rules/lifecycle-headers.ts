@@ -1,17 +1,10 @@
 /** Says in header fields that a route is deprecated, when it goes, what replaces it, and how stable it is. */
-import type { RouteConfig } from '../config/config.ts'
+import type { Config, RouteConfig } from '../config/config.ts'
 
-export interface LifecyclePlace {
-  /** '' for the root; put before a successor that is a path. */
-  readonly basePath: string
-  /** Such as https://api.example, put before that; without it the link is relative to the answer's own address. */
-  readonly publicOrigin?: string | undefined
-}
-
-/** Header fields for every answer on the route, flat; empty for an ordinary one. Computed once per route. */
+/** Header fields for every answer on the route, flat; empty for an ordinary one. Computed once per route. basePath: '' for the root. */
 export function lifecycleHeaders(
   { deprecated, stability }: Pick<RouteConfig, 'deprecated' | 'stability'>,
-  { basePath, publicOrigin = '' }: LifecyclePlace,
+  { basePath }: Pick<Config['server'], 'basePath'>,
 ): readonly string[] {
   const headers: string[] = []
   if (deprecated !== undefined) {
@@ -20,7 +13,7 @@ export function lifecycleHeaders(
     headers.push('Deprecation', `@${Math.floor(sinceMs / 1000)}`)
     if (sunsetMs !== undefined) headers.push('Sunset', new Date(sunsetMs).toUTCString())
     if (successor !== undefined) {
-      const address = successor.startsWith('/') ? publicOrigin + basePath + successor : successor
+      const address = successor.startsWith('/') ? basePath + successor : successor
       headers.push('Link', linkValue(address, 'successor-version'))
     }
     if (link !== undefined) headers.push('Link', linkValue(link, 'deprecation'))

@@ -1,6 +1,6 @@
 /** Finds the configured route of a method and path, and tells the paths outside the base path from the unknown ones. */
-import type { RouteConfig } from '../config/config.ts'
-import { lifecycleHeaders, type LifecyclePlace } from './lifecycle-headers.ts'
+import type { Config, RouteConfig } from '../config/config.ts'
+import { lifecycleHeaders } from './lifecycle-headers.ts'
 
 export interface Route extends Pick<RouteConfig, 'name' | 'websocket' | 'responseTimeoutMs'> {
   /** For every answer on this route, flat. */
@@ -15,17 +15,9 @@ export type RouteMatch =
   | { readonly kind: 'unmatched'; readonly route: Route; readonly allow: string }
   | { readonly kind: 'outside'; readonly route: Route }
 
-export interface RouteTable {
-  /**
-   * path: without the query, not decoded. Compared as it is: checkTarget has refused every spelling that is
-   * equivalent to a plainer one, so that `/%70ets` never comes here to pass for something other than `/pets`.
-   */
-  match(method: string, path: string): RouteMatch
-}
+type RoutesConfig = Pick<Config, 'routes'> & Pick<Config['server'], 'basePath'>
 
-export interface RoutesConfig extends LifecyclePlace {
-  readonly routes: readonly RouteConfig[]
-}
+export type RouteTable = ReturnType<typeof compileRoutes>
 
 /** One path with its parameters, as `/v1/pets/{petId}`. */
 interface Template {
@@ -46,7 +38,7 @@ const UNKNOWN: RouteMatch = { kind: 'unmatched', route: UNMATCHED, allow: '' }
 const NO_TEMPLATES: readonly Template[] = []
 
 /** The routes are taken to be checked: no two match the same requests, a parameter is a whole segment. */
-export function compileRoutes(config: RoutesConfig): RouteTable {
+export function compileRoutes(config: RoutesConfig) {
   const { basePath } = config
   const literals = new Map<string, Map<string, RouteMatch>>()
   const templates = compileTemplates(config)
@@ -59,6 +51,10 @@ export function compileRoutes(config: RoutesConfig): RouteTable {
   const parameterised = templates.filter(({ segments }) => segments.includes(undefined))
   const bySegmentCount = Map.groupBy(parameterised, ({ segments }) => segments.length)
 
+  /**
+   * path: without the query, not decoded. Compared as it is: checkTarget has refused every spelling that is
+   * equivalent to a plainer one, so that `/%70ets` never comes here to pass for something other than `/pets`.
+   */
   function match(method: string, path: string): RouteMatch {
     const literal = literals.get(path)
     const hit = literal?.get(method)
@@ -79,13 +75,13 @@ export function compileRoutes(config: RoutesConfig): RouteTable {
   return { match }
 }
 
-function toRoute(config: RouteConfig, place: LifecyclePlace): Route {
+function toRoute(config: RouteConfig, basePath: string): Route {
   const { name, websocket, responseTimeoutMs, deprecated } = config
   return {
     name,
     websocket,
     responseTimeoutMs,
-    lifecycleHeaders: lifecycleHeaders(config, place),
+    lifecycleHeaders: lifecycleHeaders(config, { basePath }),
     deprecated: deprecated !== undefined,
   }
 }
@@ -98,7 +94,7 @@ function compileTemplates(config: RoutesConfig): readonly Template[] {
     const shape = segments.map((segment) => segment ?? '{}').join('/')
     const template = byShape.get(shape) ?? { segments, hits: new Map<string, RouteMatch>() }
     byShape.set(shape, template)
-    template.hits.set(route.method, { kind: 'route', route: toRoute(route, config) })
+    template.hits.set(route.method, { kind: 'route', route: toRoute(route, config.basePath) })
   }
   for (const { hits } of byShape.values()) {
     // RFC 9110 9.3.2: HEAD is GET without the body.

@@ -2,10 +2,7 @@
 
 import type { JwtConfig } from '../config/config.ts'
 
-export interface TokenRules extends Pick<
-  JwtConfig,
-  'issuer' | 'audience' | 'clientClaim' | 'planClaim'
-> {
+export type TokenRules = Omit<JwtConfig, 'algorithms'> & {
   readonly algorithms: ReadonlySet<string>
 }
 

@@ -42,11 +42,6 @@ describe('lifecycle headers', () => {
 
   it.each([
     ['/pets', { basePath: '' }, '</pets>'],
-    [
-      '/pets',
-      { basePath: '/v1', publicOrigin: 'https://api.example' },
-      '<https://api.example/v1/pets>',
-    ],
     ['https://new.example/v2/pets', place, '<https://new.example/v2/pets>'],
     ['/a>b"<c \n', place, '</v1/a%3Eb%22%3Cc%20%0A>'],
     ['/caf\u00e9/%C3%A9', place, '</v1/caf%C3%A9/%C3%A9>'],
