@@ -1,15 +1,15 @@
 /** `tollgate catalogue`: the reference backend on its own. */
 import { startCatalogue } from '../catalogue/server.ts'
+import { hostForUrl } from '../config/addresses.ts'
 import type { ListenAddress } from '../config/config.ts'
 import { createLog } from '../observability/log.ts'
 import type { Edge } from './edge.ts'
 import { explainPort } from './explain-port.ts'
-import { hostForUrl } from './host-for-url.ts'
 import { Service } from './service.ts'
 
 export const catalogueCommand = (
-  { listen, db }: { readonly listen: ListenAddress; readonly db: string },
   edge: Edge,
+  { listen, db }: { readonly listen: ListenAddress; readonly db: string },
 ): Promise<number> =>
   new Service(edge, { hangUpEnds: true }).run(async () => {
     const log = createLog({ level: 'info', access: false })

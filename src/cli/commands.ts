@@ -1,43 +1,36 @@
 /** The only list of commands: what each is called, takes and does. What it runs is loaded when it is asked for. */
-import { randomBytes } from 'node:crypto'
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander'
 import type { ListenAddress } from '../config/config.ts'
 import { FAILED, OK, REFUSED, type Edge, type Incidents } from './edge.ts'
 
-type Action<Options> = (options: Options) => Promise<void>
+/** Runs what has been loaded, with the options; it resolves to the exit code. */
+type Does = <Options>(
+  load: () => Promise<(edge: Edge, options: Options) => number | Promise<number>>,
+) => (options: Options) => Promise<void>
 
-interface Parts {
-  readonly program: Command
-  readonly edge: Edge
-  /** What ends by itself, with an exit code; a signal ends it at once. */
-  once<Options>(work: (options: Options) => Promise<number>): Action<Options>
-  /** What attends to signals itself. */
-  lasting<Options>(work: (options: Options) => Promise<number>): Action<Options>
-}
-
-/** Adds a command to the program. */
-type Declaration = (parts: Parts) => void
+/** Adds a command to the program. lasting: it attends to signals itself; once: a signal ends it at once. */
+type Declaration = (program: Command, does: { readonly once: Does; readonly lasting: Does }) => void
 
 /** Its absence is told last: a misspelt option comes first, with a suggestion. */
 class NeededOption extends Option {
-  constructor(flags: string, description: string) {
+  constructor(
+    flags: string,
+    description: string,
+    parse: (value: string, earlier: unknown) => string | ListenAddress = single,
+  ) {
     super(flags, `${description} (required)`)
+    this.argParser(parse)
   }
 }
 
-const start: Declaration = ({ program, edge, lasting }) =>
+const start: Declaration = (program, { lasting }) =>
   program
     .command('start')
     .description('the gateway and its admin listener')
-    .addOption(new NeededOption('--config <file>', 'the configuration').argParser(single))
-    .action(
-      lasting(async (options: { config: string }) => {
-        const { startCommand } = await import('./start.ts')
-        return startCommand(options, edge)
-      }),
-    )
+    .addOption(new NeededOption('--config <file>', 'the configuration'))
+    .action(lasting(async () => (await import('./start.ts')).startCommand))
 
-const demo: Declaration = ({ program, edge, lasting }) =>
+const demo: Declaration = (program, { lasting }) =>
   program
     .command('demo')
     .description('gateway, admin listener and catalogue service, with demo keys')
@@ -47,89 +40,52 @@ const demo: Declaration = ({ program, edge, lasting }) =>
       'where the catalogue keeps its animals (default: data/catalogue.db)',
       single,
     )
-    .action(
-      lasting(async (options: { config?: string; db?: string }) => {
-        const { demoCommand } = await import('./demo.ts')
-        return demoCommand(options, edge)
-      }),
-    )
+    .action(lasting(async () => (await import('./demo.ts')).demoCommand))
 
-const catalogue: Declaration = ({ program, edge, lasting }) =>
+const catalogue: Declaration = (program, { lasting }) =>
   program
     .command('catalogue')
     .description('the catalogue service only, the reference backend')
-    .addOption(new NeededOption('--listen <host:port>', 'where it listens').argParser(hostAndPort))
-    .addOption(new NeededOption('--db <file>', 'where it keeps its animals').argParser(single))
-    .action(
-      lasting(async (options: { listen: ListenAddress; db: string }) => {
-        const { catalogueCommand } = await import('./catalogue.ts')
-        return catalogueCommand(options, edge)
-      }),
-    )
+    .addOption(new NeededOption('--listen <host:port>', 'where it listens', hostAndPort))
+    .addOption(new NeededOption('--db <file>', 'where it keeps its animals'))
+    .action(lasting(async () => (await import('./catalogue.ts')).catalogueCommand))
 
-const check: Declaration = ({ program, edge, once }) =>
+const check: Declaration = (program, { once }) =>
   program
     .command('check')
     .description('read a configuration and name every problem')
-    .addOption(new NeededOption('--config <file>', 'the configuration').argParser(single))
-    .action(
-      once(async ({ config }: { config: string }) => {
-        const { checkCommand } = await import('./check.ts')
-        return checkCommand({ file: config, env: edge.env, print: edge.print })
-      }),
-    )
+    .addOption(new NeededOption('--config <file>', 'the configuration'))
+    .action(once(async () => (await import('./check.ts')).checkCommand))
 
-const keysNew: Declaration = ({ program, edge, once }) =>
+const keysNew: Declaration = (program, { once }) =>
   program
     .command('keys')
     .description('API keys')
     .command('new')
     .description('make an API key, show it once, and print the YAML that lets it in')
-    .addOption(new NeededOption('--client <id>', 'whose key it is').argParser(single))
-    .addOption(new NeededOption('--plan <plan>', "the client's plan").argParser(single))
+    .addOption(new NeededOption('--client <id>', 'whose key it is'))
+    .addOption(new NeededOption('--plan <plan>', "the client's plan"))
     .option('--expires <date>', 'a date or a timestamp with its zone (default: never)', single)
-    .action(
-      once(async (options: { client: string; plan: string; expires?: string }) => {
-        const { keysNewCommand } = await import('./keys.ts')
-        return keysNewCommand({
-          ...options,
-          expires: options.expires,
-          nowMs: Date.now(),
-          randomBytes,
-          print: edge.print,
-          complain: (fault) => edge.complain(`tollgate: ${fault}`),
-        })
-      }),
-    )
+    .action(once(async () => (await import('./keys.ts')).keysNewCommand))
 
-const worker: Declaration = ({ program, edge, lasting }) =>
-  program.command('worker', { hidden: true }).action(
-    lasting(async () => {
-      const { workerCommand } = await import('./worker.ts')
-      return workerCommand(edge)
-    }),
-  )
-
-const declarations = [start, demo, catalogue, check, keysNew, worker]
+const worker: Declaration = (program, { lasting }) =>
+  program
+    .command('worker', { hidden: true })
+    .action(lasting(async () => (await import('./worker.ts')).workerCommand))
 
 /** Runs what the arguments ask for; resolves to the exit code. */
 export async function run(edge: Edge): Promise<number> {
   const program = createProgram(edge)
   let code = OK
-  const does =
-    (prepare: () => void) =>
-    <Options>(work: (options: Options) => Promise<number>): Action<Options> =>
-    async (options) => {
-      prepare()
-      code = await work(options)
-    }
-  const parts = {
-    program,
-    edge,
-    once: does(() => edge.attend(plainIncidents(edge))),
-    lasting: does(() => undefined),
+  const lasting: Does = (load) => async (options) => {
+    code = await (await load())(edge, options)
   }
-  for (const declare of declarations) declare(parts)
+  const once: Does = (load) => (options) => {
+    edge.attend(plainIncidents(edge))
+    return lasting(load)(options)
+  }
+  for (const declare of [start, demo, catalogue, check, keysNew, worker])
+    declare(program, { once, lasting })
   try {
     await program.parseAsync(edge.args, { from: 'user' })
     return code
@@ -176,18 +132,16 @@ const plainIncidents = (edge: Edge): Incidents => ({
 })
 
 /** An option that is given once, with a value. */
-function single(value: string, earlier: string | undefined): string {
+function single(value: string, earlier: unknown): string {
   if (earlier !== undefined) throw new InvalidArgumentError('It is given twice; keep one.')
   if (value === '' || value.startsWith('-')) throw new InvalidArgumentError('It needs a value.')
   return value
 }
 
-function hostAndPort(value: string, earlier: ListenAddress | undefined): ListenAddress {
-  if (earlier !== undefined) throw new InvalidArgumentError('It is given twice; keep one.')
-  const found = /^(?:\[([0-9a-fA-F:.]+)\]|([^:[\]]+)):(\d{1,5})$/.exec(value)
-  const port = Number(found?.[3])
-  const host = found?.[1] ?? found?.[2]
-  if (host === undefined || port > 65_535)
+function hostAndPort(value: string, earlier: unknown): ListenAddress {
+  const shape = /^(?:\[([0-9a-fA-F:.]+)\]|([^:[\]]+)):(\d{1,5})$/
+  const [, bracketed, host = bracketed, port] = shape.exec(single(value, earlier)) ?? []
+  if (host === undefined || Number(port) > 65_535)
     throw new InvalidArgumentError('Write HOST:PORT such as 127.0.0.1:3000.')
-  return { host, port }
+  return { host, port: Number(port) }
 }

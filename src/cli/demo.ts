@@ -3,9 +3,9 @@ import { mkdirSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { startCatalogue, type Catalogue } from '../catalogue/server.ts'
+import { hostForUrl } from '../config/addresses.ts'
 import type { Config } from '../config/config.ts'
 import { createLog, type Log } from '../observability/log.ts'
-import { hostForUrl } from './host-for-url.ts'
 import { loadTestKey, planDemoKeys } from './demo-keys.ts'
 import type { Edge } from './edge.ts'
 import { explainPort } from './explain-port.ts'
@@ -17,14 +17,14 @@ const DEFAULT_CONFIG = fileURLToPath(new URL('../../config/gateway.yaml', import
 const DEFAULT_DB = 'data/catalogue.db'
 
 export const demoCommand = (
-  { config: file = DEFAULT_CONFIG, db = DEFAULT_DB }: { readonly config?: string; db?: string },
   edge: Edge,
+  { config: file = DEFAULT_CONFIG, db = DEFAULT_DB }: { readonly config?: string; db?: string },
 ): Promise<number> =>
   new Service(edge, { hangUpEnds: true }).run(async (useLog) => {
     const config = loadUsableConfig(file, edge.env)
     const log = createLog(config.log)
     useLog(log)
-    const catalogue = await startBackend({ config, db, log })
+    const catalogue = await startBackend(config, db, log)
     const { host, port } = catalogue.address
     edge.print(`catalogue listening on http://${hostForUrl(host)}:${port}/v1 (${db})`)
     const { running, origin } = await startGateway({ config, log, edge }).catch(
@@ -33,7 +33,7 @@ export const demoCommand = (
         throw error
       },
     )
-    printWelcome(`${origin}${config.server.basePath}`, edge.print)
+    edge.print(welcome(`${origin}${config.server.basePath}`))
     return {
       ...running,
       stop: async () => {
@@ -44,17 +44,9 @@ export const demoCommand = (
   })
 
 /** The catalogue service where the config expects its upstream. */
-function startBackend({
-  config,
-  db,
-  log,
-}: {
-  readonly config: Config
-  readonly db: string
-  readonly log: Log
-}): Promise<Catalogue> {
+function startBackend({ upstream }: Config, db: string, log: Log): Promise<Catalogue> {
   mkdirSync(dirname(db), { recursive: true })
-  const { hostname, port, host } = new URL(config.upstream.urls[0] ?? '')
+  const { hostname, port, host } = new URL(upstream.urls[0] ?? '')
   return startCatalogue({
     host: hostname.replace(/^\[|\]$/g, ''),
     port: Number(port || 80),
@@ -70,14 +62,12 @@ function startBackend({
   })
 }
 
-function printWelcome(base: string, print: (line: string) => void): void {
-  print('')
-  print('Demo keys, for this machine only:')
-  for (const { plan, key } of planDemoKeys) print(`  ${plan.padEnd(10)} ${key}`)
-  print('')
-  print(`For load tests, without limits: ${loadTestKey.key}`)
-  print('')
-  print('Try:')
-  print(`  curl -i -H 'Authorization: Bearer ${planDemoKeys[0]?.key}' ${base}/pets`)
-  print('')
-}
+const welcome = (base: string): string => `
+Demo keys, for this machine only:
+${planDemoKeys.map(({ plan, key }) => `  ${plan.padEnd(10)} ${key}`).join('\n')}
+
+For load tests, without limits: ${loadTestKey.key}
+
+Try:
+  curl -i -H 'Authorization: Bearer ${planDemoKeys[0]?.key}' ${base}/pets
+`

@@ -1,16 +1,16 @@
 /** `tollgate start`: the gateway and its admin listener. */
+import { hostForUrl } from '../config/addresses.ts'
 import type { Config } from '../config/config.ts'
 import { createGateway } from '../gateway/gateway.ts'
 import { ListenError } from '../gateway/listen-error.ts'
 import { createLog, type Log } from '../observability/log.ts'
 import type { Edge } from './edge.ts'
-import { hostForUrl } from './host-for-url.ts'
 import { explainPort } from './explain-port.ts'
 import { loadUsableConfig } from './load-usable-config.ts'
 import { Service, type Running } from './service.ts'
 import { createSupervisor } from '../workers/supervisor.ts'
 
-export const startCommand = ({ config: file }: { readonly config: string }, edge: Edge) =>
+export const startCommand = (edge: Edge, { config: file }: { readonly config: string }) =>
   new Service(edge, { hangUpEnds: false }).run(async (useLog) => {
     const config = loadUsableConfig(file, edge.env)
     const log = createLog(config.log)

@@ -9,6 +9,9 @@ export interface HostPort {
   readonly port: number
 }
 
+/** RFC 3986 3.2.2: an IPv6 address stands in brackets. */
+export const hostForUrl = (host: string): string => (host.includes(':') ? `[${host}]` : host)
+
 const hostName =
   /^(?=.{1,253}$)[A-Za-z0-9](?:[A-Za-z0-9-]{0,62})(?:\.[A-Za-z0-9][A-Za-z0-9-]{0,62})*$/
 

@@ -1,8 +1,9 @@
 /** Which store a configuration uses, in the words of `check` and of the log. Never a password. */
+import { hostForUrl } from './addresses.ts'
 import type { Config, HostPort } from './config.ts'
 
 const addresses = (list: readonly HostPort[]): string =>
-  list.map(({ host, port }) => `${host.includes(':') ? `[${host}]` : host}:${port}`).join(', ')
+  list.map(({ host, port }) => `${hostForUrl(host)}:${port}`).join(', ')
 
 export const storeInWords = ({ redis, file }: Config['store']): string => {
   if (redis === undefined) return `embedded (${file ?? 'in memory only'})`

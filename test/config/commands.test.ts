@@ -1,4 +1,4 @@
-import { createHash, randomBytes } from 'node:crypto'
+import { createHash } from 'node:crypto'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -15,7 +15,7 @@ const check = (text: string) => {
   const file = join(folder, 'gateway.yaml')
   writeFileSync(file, text)
   const lines: string[] = []
-  const code = checkCommand({ file, env: {}, print: (line) => lines.push(line) })
+  const code = checkCommand({ env: {}, print: (line) => lines.push(line) }, { config: file })
   return { code, lines: lines.map((line) => line.replace(file, 'FILE')) }
 }
 
@@ -113,26 +113,19 @@ describe('tollgate check, of files that a configuration names', () => {
   })
 })
 
-const nowMs = Date.UTC(2026, 0, 1)
-
 const keysNew = (given: { client?: string; plan?: string; expires?: string }) => {
   const lines: string[] = []
-  const code = keysNewCommand({
-    client: 'acme',
-    plan: 'pro',
-    expires: undefined,
-    nowMs,
-    randomBytes,
-    print: (line) => lines.push(line),
-    complain: (line) => lines.push(line),
-    ...given,
-  })
+  const write = (line: string) => lines.push(line)
+  const code = keysNewCommand(
+    { print: write, complain: write },
+    { client: 'acme', plan: 'pro', ...given },
+  )
   return { code, lines, key: lines.find((line) => line.startsWith('tg_')) ?? '' }
 }
 
 describe('tollgate keys new', () => {
   it('prints a key once, and YAML that lets exactly this key in', () => {
-    const { code, lines, key } = keysNew({ expires: '2027-06-30' })
+    const { code, lines, key } = keysNew({ expires: '2099-06-30' })
     expect(code).toBe(0)
     expect(key).toMatch(/^tg_[A-Za-z0-9_-]{43}$/)
     expect(lines.filter((line) => line.includes(key))).toEqual([key])
@@ -147,7 +140,7 @@ describe('tollgate keys new', () => {
           {
             id: expect.stringMatching(/^acme-[0-9a-f]{6}$/) as string,
             sha256: createHash('sha256').update(key).digest('hex'),
-            expiresAtMs: Date.UTC(2027, 5, 30),
+            expiresAtMs: Date.UTC(2099, 5, 30),
           },
         ],
       },
@@ -185,23 +178,7 @@ describe('tollgate keys new', () => {
     const { code, lines, key } = keysNew(given)
     expect(code).toBe(2)
     expect(lines).toHaveLength(1)
-    expect(lines[0]?.startsWith(message)).toBe(true)
+    expect(lines[0]).toMatch(new RegExp(`^tollgate: ${message}`))
     expect(key).toBe('')
-  })
-
-  it('does not go on with a random source that gives too little', () => {
-    const short = () => new Uint8Array(4)
-    const print = () => undefined
-    expect(() =>
-      keysNewCommand({
-        client: 'a',
-        plan: 'b',
-        expires: undefined,
-        nowMs,
-        randomBytes: short,
-        print,
-        complain: print,
-      }),
-    ).toThrow('too little')
   })
 })
