@@ -3,19 +3,13 @@ import { listenAddress, origin } from './addresses.ts'
 import type { HostPort } from './addresses.ts'
 import { suggest } from './nearest.ts'
 import type { Path, PathProblem } from './problems.ts'
-import { formatPath } from './problems.ts'
+import { formatPath, problem } from './problems.ts'
 import { checkRedis } from './redis-checks.ts'
 import { routeMatch } from './route-match.ts'
 import { dateMs, duration, integer, label } from './scalars.ts'
 import type { Leaf } from './scalars.ts'
 import { groupAt, isGroup, listAt, textAt, valueAt } from './tree.ts'
 import type { Group, Tree } from './tree.ts'
-
-const problem = (path: Path, message: string, at: 'key' | 'value' = 'value'): PathProblem => ({
-  path,
-  at,
-  message,
-})
 
 /** Undefined where the text is absent or refused: the schema tells that. */
 const readAt = <T>(tree: Tree, path: Path, leaf: Leaf<T>): T | undefined =>
@@ -25,13 +19,15 @@ const readAt = <T>(tree: Tree, path: Path, leaf: Leaf<T>): T | undefined =>
 const count = integer({ min: 0, max: 1e15 })
 const durationMs = duration({ min: 0, max: Number.MAX_SAFE_INTEGER })
 
-/** Reports every entry whose mark an earlier one already has; entries without a mark are left alone. */
+/** Reports every place whose mark an earlier one already has; those without a mark are left alone. */
 const repeated = (
-  entries: readonly { readonly path: Path; readonly mark: string | undefined }[],
+  paths: readonly Path[],
+  markAt: (path: Path) => string | undefined,
   message: (earlier: string) => string,
 ): PathProblem[] => {
   const seen = new Map<string, Path>()
-  return entries.flatMap(({ path, mark }) => {
+  return paths.flatMap((path) => {
+    const mark = markAt(path)
     if (mark === undefined) return []
     const earlier = seen.get(mark)
     if (earlier !== undefined) return [problem(path, message(formatPath(earlier)))]
@@ -39,6 +35,12 @@ const repeated = (
     return []
   })
 }
+
+/** The path of each item of the list at the path. */
+const itemsAt = (tree: Group, ...path: Path): Path[] =>
+  listAt(tree, ...path).map((_, index) => [...path, index])
+
+const below = (paths: readonly Path[], key: string): Path[] => paths.map((path) => [...path, key])
 
 const sameHost = (a: HostPort, b: HostPort): boolean => {
   const everywhere = (host: string) => host === '0.0.0.0' || host === '::'
@@ -65,13 +67,12 @@ const checkTimeouts = (tree: Group): PathProblem[] => {
   ]
 }
 
-const checkUrls = (tree: Group): PathProblem[] => {
-  const urls = listAt(tree, 'upstream', 'urls').map((_, index) => {
-    const path = ['upstream', 'urls', index]
-    return { path, mark: readAt(tree, path, origin) }
-  })
-  return repeated(urls, (earlier) => `is the same backend as ${earlier}; remove one`)
-}
+const checkUrls = (tree: Group): PathProblem[] =>
+  repeated(
+    itemsAt(tree, 'upstream', 'urls'),
+    (path) => readAt(tree, path, origin),
+    (earlier) => `is the same backend as ${earlier}; remove one`,
+  )
 
 const checkWindows = (tree: Group, path: Path): PathProblem[] => {
   const perMinute = readAt(tree, [...path, 'perMinute'], count)
@@ -100,8 +101,7 @@ const checkPlan = (tree: Group, name: string): PathProblem[] => {
   return [problem(path, 'has no full limits; give perMinute and perDay, or custom: true', 'key')]
 }
 
-const checkClient = (tree: Group, index: number): PathProblem[] => {
-  const path = ['clients', index]
+const checkClient = (tree: Group, path: Path): PathProblem[] => {
   const planName = readAt(tree, [...path, 'plan'], label)
   if (planName === undefined) return []
   const limits = valueAt(tree, ...path, 'limits')
@@ -124,25 +124,17 @@ const checkClient = (tree: Group, index: number): PathProblem[] => {
 }
 
 const checkClients = (tree: Group): PathProblem[] => {
-  const clients = listAt(tree, 'clients')
-  const keyPaths = clients.flatMap((client, index) =>
-    listAt(client, 'keys').map((_, key) => ['clients', index, 'keys', key]),
-  )
-  const marks = (paths: readonly Path[], name: string) =>
-    paths.map((path) => ({
-      path: [...path, name],
-      mark: textAt(tree, ...path, name)?.toLowerCase(),
-    }))
-  const exact = (paths: readonly Path[], name: string) =>
-    paths.map((path) => ({ path: [...path, name], mark: textAt(tree, ...path, name) }))
-  const clientPaths = clients.map((_, index) => ['clients', index])
+  const clients = itemsAt(tree, 'clients')
+  const keys = clients.flatMap((path) => itemsAt(tree, ...path, 'keys'))
+  const written = (path: Path) => textAt(tree, ...path)
   const taken = (earlier: string) => `is the same id as ${earlier}; give each its own`
   return [
-    ...clients.flatMap((_, index) => checkClient(tree, index)),
-    ...repeated(exact(clientPaths, 'id'), taken),
-    ...repeated(exact(keyPaths, 'id'), taken),
+    ...clients.flatMap((path) => checkClient(tree, path)),
+    ...repeated(below(clients, 'id'), written, taken),
+    ...repeated(below(keys, 'id'), written, taken),
     ...repeated(
-      marks(keyPaths, 'sha256'),
+      below(keys, 'sha256'),
+      (path) => written(path)?.toLowerCase(),
       (earlier) => `is the same digest as ${earlier}; one key belongs to one client, once`,
     ),
   ]
@@ -166,8 +158,7 @@ const checkBans = (tree: Group): PathProblem[] => {
   return [problem(['bans', 'maxDuration'], 'is below bans.duration; raise it or lower that')]
 }
 
-const checkRoute = (tree: Group, index: number): PathProblem[] => {
-  const path = ['routes', index]
+const checkRoute = (tree: Group, path: Path): PathProblem[] => {
   const problems: PathProblem[] = []
   const since = readAt(tree, [...path, 'deprecated', 'since'], dateMs)
   const sunset = readAt(tree, [...path, 'deprecated', 'sunset'], dateMs)
@@ -176,11 +167,8 @@ const checkRoute = (tree: Group, index: number): PathProblem[] => {
     problems.push(problem([...path, 'deprecated', 'sunset'], message))
   }
   const match = readAt(tree, [...path, 'match'], routeMatch)
-  if (
-    textAt(tree, ...path, 'websocket') === 'true' &&
-    match !== undefined &&
-    match.method !== 'GET'
-  ) {
+  const isWebSocket = textAt(tree, ...path, 'websocket') === 'true'
+  if (isWebSocket && match !== undefined && match.method !== 'GET') {
     const message = 'needs a GET route, as a WebSocket opens with GET; change match or remove it'
     problems.push(problem([...path, 'websocket'], message))
   }
@@ -188,19 +176,19 @@ const checkRoute = (tree: Group, index: number): PathProblem[] => {
 }
 
 const checkRoutes = (tree: Group): PathProblem[] => {
-  const paths: Path[] = listAt(tree, 'routes').map((_, index) => ['routes', index])
-  const names = paths.map((path) => ({
-    path: [...path, 'name'],
-    mark: textAt(tree, ...path, 'name'),
-  }))
-  const matches = paths.map((path) => ({
-    path: [...path, 'match'],
-    mark: readAt(tree, [...path, 'match'], routeMatch)?.shape,
-  }))
+  const routes = itemsAt(tree, 'routes')
   return [
-    ...paths.flatMap((_, index) => checkRoute(tree, index)),
-    ...repeated(names, (earlier) => `is the same name as ${earlier}; give each its own`),
-    ...repeated(matches, (earlier) => `matches the same requests as ${earlier}; remove one`),
+    ...routes.flatMap((path) => checkRoute(tree, path)),
+    ...repeated(
+      below(routes, 'name'),
+      (path) => textAt(tree, ...path),
+      (earlier) => `is the same name as ${earlier}; give each its own`,
+    ),
+    ...repeated(
+      below(routes, 'match'),
+      (path) => readAt(tree, path, routeMatch)?.shape,
+      (earlier) => `matches the same requests as ${earlier}; remove one`,
+    ),
   ]
 }
 

@@ -2,20 +2,14 @@
 
 export type Environment = Readonly<Record<string, string | undefined>>
 
-export interface Substitution {
-  readonly text: string
-  /** `fault; remedy` for each reference that could not be replaced. */
-  readonly faults: readonly string[]
-}
-
 /** `$${` is a literal `${`. A reference that never closes, or has no proper name, matches without a name. */
 const reference = /\$\$\{|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\})?/g
 
 /** A whole value, or a whole part of an address, that a shell would take from the environment. */
 const withoutBraces = /(?<![^/:@])\$([A-Z_][A-Z0-9_]{0,63})(?![^/:@?#.,])/g
 
-/** Replaces every reference. As in a shell, a default also stands in for a variable that is set but empty. */
-export const substitute = (text: string, env: Environment): Substitution => {
+/** Replaces every reference; `fault; remedy` for each that cannot be. As in a shell, a default also stands in for a variable that is set but empty. */
+export const substitute = (text: string, env: Environment) => {
   const faults = Array.from(
     text.matchAll(withoutBraces),
     ([, name]) => `has $${name} without braces; write \${${name}} for the environment variable`,

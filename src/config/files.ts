@@ -1,6 +1,7 @@
 /** Files that a configuration names: their paths count from the folder of the file that names them. */
 import { readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
+import { problem } from './problems.ts'
 import type { Path, PathProblem } from './problems.ts'
 import { groupAt, textAt } from './tree.ts'
 import type { Group, Tree } from './tree.ts'
@@ -21,17 +22,16 @@ export const resolveFiles = (tree: Group, folder: string): void => {
   }
 }
 
-export const reasonOf = (error: unknown): string =>
-  error instanceof Error && 'code' in error ? String(error.code) : 'unknown error'
+export const unreadable = (error: unknown): string =>
+  `cannot be read (${(error as NodeJS.ErrnoException).code}); check its name and permissions`
 
 /** Each that cannot be read now: better told here than when it is needed. */
 export const unreadableFiles = (tree: Group): PathProblem[] =>
-  named(tree).flatMap((path): PathProblem[] => {
+  named(tree).flatMap((path) => {
     try {
       readFileSync(textAt(tree, ...path) ?? '')
       return []
     } catch (error) {
-      const message = `cannot be read (${reasonOf(error)}); check its name and permissions`
-      return [{ path, at: 'value', message }]
+      return [problem(path, unreadable(error))]
     }
   })

@@ -7,7 +7,7 @@ import type { Document, Pair } from 'yaml'
 import type { Config } from './config.ts'
 import { substitute } from './environment.ts'
 import type { Environment } from './environment.ts'
-import { reasonOf, resolveFiles, unreadableFiles } from './files.ts'
+import { resolveFiles, unreadable, unreadableFiles } from './files.ts'
 import { parseConfig } from './parse.ts'
 import { ConfigError, formatPath, formatProblem, inOrder, showValue } from './problems.ts'
 import type { ConfigProblem, Path, PathProblem } from './problems.ts'
@@ -149,12 +149,7 @@ class Complaints {
 
   at(offset: number, path: Path, message: string): ConfigProblem {
     const { line, col } = this.lineCounter.linePos(offset)
-    return {
-      line: Math.max(line, 1),
-      column: Math.max(col, 1),
-      path: formatPath(path),
-      message,
-    }
+    return { line: Math.max(line, 1), column: Math.max(col, 1), path: formatPath(path), message }
   }
 
   readonly report = (offset: number, path: Path, message: string): void => {
@@ -219,7 +214,7 @@ const readText = (file: string): string => {
   try {
     bytes = readFileSync(file)
   } catch (error) {
-    throw refuse(`cannot be read (${reasonOf(error)}); check its name and permissions`)
+    throw refuse(unreadable(error))
   }
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)

@@ -2,7 +2,6 @@
 import type { Config } from './config.ts'
 import { crossChecks } from './cross-checks.ts'
 import { withDefaults } from './defaults.ts'
-import type { PathProblem } from './problems.ts'
 import { readSchema } from './schema.ts'
 import type { ConfigFile } from './schema.ts'
 import type { Group } from './tree.ts'
@@ -21,16 +20,8 @@ const toConfig = (file: ConfigFile, revision: string): Config => {
   return { ...file, plans: plansByName, clients, revision, warnings: [] }
 }
 
-interface Parsed {
-  /** The tree with the defaults, of which the problems tell. */
-  readonly complete: Group
-  /** undefined where there are problems. */
-  readonly config: Config | undefined
-  readonly problems: readonly PathProblem[]
-}
-
-/** The configuration that a tree describes, defaults filled in; or all that is wrong with it. */
-export const parseConfig = (tree: Group, revision: string): Parsed => {
+/** The configuration that a tree describes; or all that is wrong with it, and the tree with the defaults, of which the problems tell. */
+export const parseConfig = (tree: Group, revision: string) => {
   const complete = withDefaults(tree)
   const { file, problems: faults } = readSchema(complete)
   const problems = [...faults, ...crossChecks(complete)]

@@ -12,6 +12,12 @@ export interface PathProblem {
   readonly message: string
 }
 
+export const problem = (
+  path: Path,
+  message: string,
+  at: PathProblem['at'] = 'value',
+): PathProblem => ({ path, at, message })
+
 export interface ConfigProblem {
   /** Both count from 1. */
   readonly line: number
@@ -51,16 +57,16 @@ const secretKeys: readonly Path[number][] = [
 const secretLook = /^tg_|@/
 
 /** The problem with the value it is about in front, unless that may be a secret. */
-export const showValue = (problem: PathProblem, value: string | undefined): PathProblem => {
+export const showValue = (found: PathProblem, value: string | undefined): PathProblem => {
   const isHidden =
     value === undefined ||
-    problem.at === 'key' ||
-    secretKeys.includes(problem.path.at(-1) ?? '') ||
+    found.at === 'key' ||
+    secretKeys.includes(found.path.at(-1) ?? '') ||
     secretLook.test(value)
-  if (isHidden) return problem
+  if (isHidden) return found
   const shown = value.length > 100 ? `${value.slice(0, 100)}...` : value
   const quoted = JSON.stringify(shown).replaceAll(/[^ -~]/g, '?')
-  return { ...problem, message: `${quoted} ${problem.message}` }
+  return { ...found, message: `${quoted} ${found.message}` }
 }
 
 export const inOrder = (problems: readonly ConfigProblem[]): ConfigProblem[] =>
@@ -86,6 +92,6 @@ export class ConfigError extends Error {
 
   /** One line per problem. */
   format(): string[] {
-    return this.problems.map((problem) => formatProblem(this.file, problem))
+    return this.problems.map((each) => formatProblem(this.file, each))
   }
 }

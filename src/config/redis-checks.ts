@@ -1,4 +1,5 @@
 /** Checks between the values of store.redis. They read the tree, as cross-checks.ts does. */
+import { problem } from './problems.ts'
 import type { Path, PathProblem } from './problems.ts'
 import { redisKinds } from './redis.ts'
 import { parseRedisUrl } from './redis-url.ts'
@@ -16,11 +17,11 @@ const pairs: readonly (readonly [Path, string, string])[] = [
 ]
 
 const checkPairs = (redis: Group): PathProblem[] =>
-  pairs.flatMap(([path, other, why]): PathProblem[] =>
+  pairs.flatMap(([path, other, why]) =>
     valueAt(redis, ...path) === undefined ||
     valueAt(redis, ...path.slice(0, -1), other) !== undefined
       ? []
-      : [{ path: [...root, ...path], at: 'key', message: `needs ${other} beside it${why}` }],
+      : [problem([...root, ...path], `needs ${other} beside it${why}`, 'key')],
   )
 
 /** Whether an address asks for TLS; undefined where it does not say. */
@@ -28,6 +29,8 @@ const asksForTls = (written: string | undefined): boolean | undefined => {
   const scheme = /^(rediss?):\/\//.exec(written ?? '')?.[1]
   return scheme === undefined ? undefined : scheme === 'rediss'
 }
+
+const otherScheme = 'has another scheme than those before; write rediss:// in all or in none'
 
 const checkTls = (redis: Group): PathProblem[] => {
   const kind = redisKinds.find((key) => redis[key] !== undefined) ?? 'url'
@@ -37,14 +40,10 @@ const checkTls = (redis: Group): PathProblem[] => {
   const first = asked.find(({ tls }) => tls !== undefined)?.tls
   const problems = asked
     .filter(({ tls }) => tls !== undefined && tls !== first)
-    .map(({ path }): PathProblem => ({
-      path: [...root, ...path],
-      at: 'value',
-      message: 'has another scheme than those before; write rediss:// in all or in none',
-    }))
+    .map(({ path }) => problem([...root, ...path], otherScheme))
   if (first === false && isGroup(redis['tls'])) {
     const message = 'does not go with redis://; write rediss:// in the address'
-    problems.push({ path: [...root, 'tls'], at: 'key', message })
+    problems.push(problem([...root, 'tls'], message, 'key'))
   }
   return problems
 }
@@ -56,13 +55,13 @@ export const checkRedis = (tree: Group): PathProblem[] => {
   const kinds = redisKinds.filter((key) => redis[key] !== undefined)
   if (kinds.length > 1) {
     const message = `has ${kinds.join(' and ')}, which are different kinds of Redis; keep one of them`
-    problems.push({ path: root, at: 'value', message })
+    problems.push(problem(root, message))
   }
   const hasLogin = parseRedisUrl(textAt(redis, 'url') ?? '')?.password !== undefined
   if (hasLogin && (redis['username'] ?? redis['password']) !== undefined) {
     const message =
       'has a user or password, and username or password is written beside it too; keep one of the two'
-    problems.push({ path: [...root, 'url'], at: 'value', message })
+    problems.push(problem([...root, 'url'], message))
   }
   return problems
 }

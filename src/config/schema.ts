@@ -13,6 +13,7 @@ import {
 } from './addresses.ts'
 import { filledList, group, inMs, list } from './groups.ts'
 import { suggest } from './nearest.ts'
+import { problem } from './problems.ts'
 import type { Path, PathProblem } from './problems.ts'
 import { redis, redisForm } from './redis.ts'
 import { routeMatch } from './route-match.ts'
@@ -198,18 +199,18 @@ export type ConfigFile = z.output<typeof configSchema>
 const unknownKeys = (path: Path, keys: readonly string[], known: string): PathProblem[] =>
   keys.map((key) => {
     const remedy = `${suggest(key, known.split(', '))}the keys here are ${known}`
-    return { path: [...path, key], at: 'key', message: `is not a known key; ${remedy}` }
+    return problem([...path, key], `is not a known key; ${remedy}`, 'key')
   })
 
 const toProblems = (issue: z.core.$ZodIssue, tree: Group): PathProblem[] => {
   const path = issue.path.map((step) => (typeof step === 'number' ? step : String(step)))
   if (issue.code === 'unrecognized_keys') return unknownKeys(path, issue.keys, issue.message)
   if (issue.code === 'invalid_key') {
-    return issue.issues.map(({ message }) => ({ path, at: 'key', message }))
+    return issue.issues.map(({ message }) => problem(path, message, 'key'))
   }
   const form = issue.code === 'invalid_union' ? redisForm(valueAt(tree, ...path)) : undefined
   if (issue.code !== 'invalid_union' || form === undefined) {
-    return [{ path, at: 'value', message: issue.message }]
+    return [problem(path, issue.message)]
   }
   return (issue.errors[form] ?? []).flatMap((inner) =>
     toProblems({ ...inner, path: [...path, ...inner.path] }, tree),

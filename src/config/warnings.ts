@@ -1,6 +1,7 @@
 /** What a sound configuration most likely does not mean. Said, never refused. */
 import { isLoopback } from './addresses.ts'
 import type { Config, ListenAddress } from './config.ts'
+import { problem } from './problems.ts'
 import type { PathProblem } from './problems.ts'
 
 const isEverywhere = (host: string): boolean => host === '0.0.0.0' || host === '::'
@@ -16,29 +17,26 @@ const leadsTo = (origin: string, { host, port }: ListenAddress): boolean => {
 }
 
 const routes = ({ routes, server: { basePath } }: Config): PathProblem[] =>
-  routes.flatMap(({ method, path }, index): PathProblem[] =>
+  routes.flatMap(({ method, path }, index) =>
     basePath === '' || !`${path}/`.startsWith(`${basePath}/`)
       ? []
       : [
-          {
-            path: ['routes', index, 'match'],
-            at: 'value',
-            message: `repeats server.basePath, so it matches ${basePath}${path} only; write ${method} ${path.slice(basePath.length) || '/'}`,
-          },
+          problem(
+            ['routes', index, 'match'],
+            `repeats server.basePath, so it matches ${basePath}${path} only; write ${method} ${path.slice(basePath.length) || '/'}`,
+          ),
         ],
   )
 
 const clients = ({ clients, jwt }: Config, nowMs: number): PathProblem[] => {
   if (clients.length === 0 && jwt === undefined) {
     const message = 'has no clients, so every request gets 401; add one with `tollgate keys new`'
-    return [{ path: ['clients'], at: 'key', message }]
+    return [problem(['clients'], message, 'key')]
   }
   const message = 'is over, so this key is refused; remove it, or make one with `tollgate keys new`'
   return clients.flatMap(({ keys }, index) =>
-    keys.flatMap(({ expiresAtMs = Infinity }, key): PathProblem[] =>
-      expiresAtMs > nowMs
-        ? []
-        : [{ path: ['clients', index, 'keys', key, 'expires'], at: 'value', message }],
+    keys.flatMap(({ expiresAtMs = Infinity }, key) =>
+      expiresAtMs > nowMs ? [] : [problem(['clients', index, 'keys', key, 'expires'], message)],
     ),
   )
 }
@@ -46,10 +44,8 @@ const clients = ({ clients, jwt }: Config, nowMs: number): PathProblem[] => {
 const proxies = ({ server }: Config): PathProblem[] => {
   const message =
     'trusts everybody, so any caller can claim any address; write the networks of your own proxies'
-  return server.trustedProxies.flatMap((network, index): PathProblem[] =>
-    network.endsWith('/0')
-      ? [{ path: ['server', 'trustedProxies', index], at: 'value', message }]
-      : [],
+  return server.trustedProxies.flatMap((network, index) =>
+    network.endsWith('/0') ? [problem(['server', 'trustedProxies', index], message)] : [],
   )
 }
 
@@ -59,7 +55,7 @@ const upstream = ({ upstream, server, admin }: Config): PathProblem[] =>
     if (own === -1) return []
     const name = own === 0 ? 'server.listen' : 'admin.listen'
     const message = `is this gateway itself (${name}); write the address of the backend`
-    return [{ path: ['upstream', 'urls', index], at: 'value' as const, message }]
+    return [problem(['upstream', 'urls', index], message)]
   })
 
 export const warningsOf = (config: Config, nowMs: number): PathProblem[] => [
