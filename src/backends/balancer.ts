@@ -7,21 +7,17 @@ const restMs = 1_000
 /** The status of a whole answer; why there is none; or nobody waits for one any more. */
 export type Outcome = number | FailedAttempt | 'abandoned'
 
-export interface Balancer {
-  readonly backends: readonly Backend[]
-  /** Another backend than `avoid` where there is one. Exactly one report follows. */
-  pick(avoid?: Backend): Backend
-  report(backend: Backend, outcome: Outcome): void
-}
+export type Balancer = ReturnType<typeof createBalancer>
 
 /** Throws when the list is empty. */
-export function createBalancer(backends: readonly Backend[]): Balancer {
+export function createBalancer(backends: readonly Backend[]) {
   const [first] = backends
   if (first === undefined) throw new Error('a balancer needs at least one backend')
   let turn = 0
   return {
     backends,
-    pick: (avoid) => {
+    /** Another backend than `avoid` where there is one. Exactly one report follows. */
+    pick: (avoid?: Backend): Backend => {
       if (backends.length === 1) return first
       let fallback: Backend | undefined
       for (let tried = 0; tried < backends.length; tried++) {
@@ -32,7 +28,7 @@ export function createBalancer(backends: readonly Backend[]): Balancer {
       }
       return fallback ?? first
     },
-    report: (backend, outcome) => {
+    report: (backend: Backend, outcome: Outcome): void => {
       if (outcome === 'abandoned') return
       if (typeof outcome === 'number') backend.fault = undefined
       else if (couldNotConnect(outcome)) {

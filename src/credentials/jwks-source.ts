@@ -1,18 +1,5 @@
 /** Keeps the last good copy of a JSON Web Key Set from an HTTP address, fetched in the background. */
 
-export interface JwksSource<T> {
-  /** The last good set; undefined until the first has come. */
-  current(): T | undefined
-  /**
-   * Asks for a newer set because a token names a key that `current` lacks. Resolves when the fetch under way has ended,
-   * well or badly. recent: the last one is not long ago. full: too many wait for one.
-   */
-  renew(nowMs: number): Promise<void> | 'recent' | 'full'
-  /** Resolves when the first fetch has ended, well or badly. */
-  ready(): Promise<void>
-  close(): void
-}
-
 export interface JwksOptions<T> {
   readonly uri: string
   /** Turns the body into a set, or throws; a set that throws never replaces a good one. */
@@ -44,79 +31,90 @@ const maxRetryMs = 60_000
 const maxBodyBytes = 262_144
 const maxWaiters = 64
 
-/** Starts fetching at once. Never throws: as long as no set has come, `current` answers undefined. */
-export function createJwksSource<T>(options: JwksOptions<T>): JwksSource<T> {
-  const timing = { ...defaultTiming, ...options.timing }
-  const closing = new AbortController()
-  let set: T | undefined
-  let body: string | undefined
-  let failures = 0
-  let fetching: Promise<void> | undefined
-  let waiters = 0
-  let renewedAtMs = -Infinity
-  let timer: NodeJS.Timeout | undefined
+export class JwksSource<T> {
+  /** The last good set; undefined until the first has come. */
+  current: T | undefined
+  readonly #options: JwksOptions<T>
+  readonly #timing: JwksTiming
+  readonly #closing = new AbortController()
+  /** Which `current` was made of. */
+  #body: string | undefined
+  #failures = 0
+  #fetching: Promise<void> | undefined
+  #waiters = 0
+  #renewedAtMs = -Infinity
+  #timer: NodeJS.Timeout | undefined
 
-  const load = async (): Promise<void> => {
-    try {
-      const next = await download(options.uri, timing.timeoutMs, closing.signal)
-      if (next !== body) {
-        set = options.parse(next)
-        body = next
-        options.onChange()
-      }
-      failures = 0
-      options.onFetched(undefined)
-    } catch (error) {
-      if (closing.signal.aborted) return
-      failures++
-      options.onFetched(describe(error))
-    }
+  /** Nothing is fetched before the first refresh(). */
+  constructor(options: JwksOptions<T>) {
+    this.#options = options
+    this.#timing = { ...defaultTiming, ...options.timing }
   }
-  const refresh = (): Promise<void> => {
-    clearTimeout(timer)
-    fetching ??= load().then(() => {
-      fetching = undefined
-      if (closing.signal.aborted) return
-      const backOffMs = Math.min(timing.retryMs * 2 ** (failures - 1), maxRetryMs)
-      timer = setTimeout(() => void refresh(), failures === 0 ? timing.refreshMs : backOffMs)
-      timer.unref()
+
+  /** Resolves when the fetch under way has ended, well or badly; the next one comes by itself. */
+  refresh(): Promise<void> {
+    clearTimeout(this.#timer)
+    this.#fetching ??= this.#load().then(() => {
+      this.#fetching = undefined
+      if (this.#closing.signal.aborted) return
+      const { refreshMs, retryMs } = this.#timing
+      const backOffMs = Math.min(retryMs * 2 ** (this.#failures - 1), maxRetryMs)
+      const waitMs = this.#failures === 0 ? refreshMs : backOffMs
+      this.#timer = setTimeout(() => void this.refresh(), waitMs).unref()
     })
-    return fetching
+    return this.#fetching
   }
-  const first = refresh()
 
-  return {
-    current: () => set,
-    renew: (nowMs) => {
-      if (closing.signal.aborted || waiters >= maxWaiters) return 'full'
-      if (!fetching) {
-        // A clock that was set back must not close this door for long.
-        const waitedMs = nowMs - renewedAtMs
-        if (waitedMs >= 0 && waitedMs < timing.renewMs) return 'recent'
-        renewedAtMs = nowMs
+  /**
+   * Asks for a newer set because a token names a key that `current` lacks. Resolves as refresh() does.
+   * recent: the last one is not long ago. full: too many wait for one.
+   */
+  renew(nowMs: number): Promise<void> | 'recent' | 'full' {
+    if (this.#closing.signal.aborted || this.#waiters >= maxWaiters) return 'full'
+    if (!this.#fetching) {
+      // A clock that was set back must not close this door for long.
+      const waitedMs = nowMs - this.#renewedAtMs
+      if (waitedMs >= 0 && waitedMs < this.#timing.renewMs) return 'recent'
+      this.#renewedAtMs = nowMs
+    }
+    this.#waiters++
+    return this.refresh().finally(() => this.#waiters--)
+  }
+
+  close(): void {
+    clearTimeout(this.#timer)
+    this.#closing.abort()
+  }
+
+  async #load(): Promise<void> {
+    const { uri, parse, onChange, onFetched } = this.#options
+    const { signal } = this.#closing
+    try {
+      const body = await download(uri, this.#timing.timeoutMs, signal)
+      if (body !== this.#body) {
+        this.current = parse(body)
+        this.#body = body
+        onChange()
       }
-      waiters++
-      return refresh().finally(() => waiters--)
-    },
-    ready: () => first,
-    close: () => {
-      clearTimeout(timer)
-      closing.abort()
-    },
+      this.#failures = 0
+      onFetched(undefined)
+    } catch (error) {
+      if (signal.aborted) return
+      this.#failures++
+      onFetched(describe(error))
+    }
   }
 }
 
 /** GET with a bound on time and size, following no redirect: the address is the trust anchor of every token. */
 async function download(uri: string, timeoutMs: number, closing: AbortSignal): Promise<string> {
-  const controller = new AbortController()
-  const abort = (): void => controller.abort()
-  const timer = setTimeout(() => controller.abort(new Error('no answer in time')), timeoutMs)
-  closing.addEventListener('abort', abort, { once: true })
+  const late = new AbortController()
+  const timer = setTimeout(() => late.abort(new Error('no answer in time')), timeoutMs)
   try {
     const response = await fetch(uri, {
       redirect: 'error',
       headers: { accept: 'application/jwk-set+json, application/json' },
-      signal: controller.signal,
+      signal: AbortSignal.any([closing, late.signal]),
     })
     if (response.status !== 200 || !response.body) {
       await response.body?.cancel()
@@ -132,7 +130,6 @@ async function download(uri: string, timeoutMs: number, closing: AbortSignal): P
     return Buffer.concat(chunks).toString('utf8')
   } finally {
     clearTimeout(timer)
-    closing.removeEventListener('abort', abort)
   }
 }
 

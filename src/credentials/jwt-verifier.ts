@@ -6,7 +6,7 @@ import type { ClientConfig, JwtConfig, PlanConfig } from '../config/config.ts'
 import { createCaller, isJwtForm, type Caller } from '../rules/credentials.ts'
 import { isRefusal, type Refusal } from '../rules/refusals.ts'
 import { readToken, tokenRules, type TokenStatement } from '../rules/token-claims.ts'
-import { createJwksSource, type JwksSource, type JwksTiming } from './jwks-source.ts'
+import { JwksSource, type JwksTiming } from './jwks-source.ts'
 import {
   BAD_CLAIMS,
   BAD_SIGNATURE,
@@ -18,16 +18,7 @@ import {
 } from './verdicts.ts'
 import { createWorkGate } from './work-gate.ts'
 
-export interface JwtVerifier {
-  /**
-   * The caller of a valid token, at once if the token was seen before. Refuses any other with invalid_api_key, or with
-   * service_unavailable where it cannot tell. Never rejects. `nowMs` is Unix time in ms.
-   */
-  verify(token: string, nowMs: number): Verdict | Promise<Verdict>
-  /** Resolves when the key set was loaded or could not be; until it is, nobody can tell of a token. */
-  ready(): Promise<void>
-  close(): void
-}
+export type JwtVerifier = ReturnType<typeof createJwtVerifier>
 
 /** The last fetch of the key set failed. */
 export interface KeySetFault {
@@ -64,36 +55,32 @@ interface KeySet {
   readonly kids: ReadonlySet<unknown>
 }
 
+type KeySource = Pick<JwksSource<KeySet>, 'current' | 'refresh' | 'renew' | 'close'>
+
 interface Remembered {
   readonly caller: Caller
   readonly expiresAtMs: number
 }
 
-interface Presented {
-  readonly token: string
-  readonly digest: string
-  readonly statement: TokenStatement
-  readonly nowMs: number
-}
-
 /** Throws an Error that names the fault when jwksFile cannot be used, or an algorithm is not a public-key one. */
-export function createJwtVerifier(config: JwtConfig, options: JwtVerifierOptions): JwtVerifier {
+export function createJwtVerifier(config: JwtConfig, options: JwtVerifierOptions) {
   const rules = tokenRules(config)
   const remembered = new Map<string, Remembered>()
   const underway = new Map<string, Promise<Verdict>>()
   const gate = createWorkGate(gateLimits)
   // A key may have been withdrawn, so tokens it signed are checked again.
   const source = openKeySource(config, options, () => remembered.clear())
+  const first = source.refresh()
 
   const cannotTell = (reason: UnavailableReason): Refusal => {
     options.observer.unavailable(reason)
     return unavailable[reason]
   }
   const keysFor = async ({ kid }: TokenStatement, nowMs: number): Promise<KeySet | Refusal> => {
-    const renewal = covers(source.current(), kid) ? undefined : source.renew(nowMs)
+    const renewal = covers(source.current, kid) ? undefined : source.renew(nowMs)
     if (renewal === 'full') return cannotTell('busy')
     await renewal
-    const keys = source.current()
+    const keys = source.current
     if (keys === undefined) return cannotTell('no_key_set')
     return covers(keys, kid) ? keys : UNKNOWN_KEY
   }
@@ -102,21 +89,30 @@ export function createJwtVerifier(config: JwtConfig, options: JwtVerifierOptions
     if (oldest && !oldest.done) remembered.delete(oldest.value)
     remembered.set(digest, proven)
   }
-  const prove = async ({ token, digest, statement, nowMs }: Presented): Promise<Verdict> => {
+  const prove = async (
+    token: string,
+    digest: string,
+    statement: TokenStatement,
+    nowMs: number,
+  ): Promise<Verdict> => {
     const caller = toCaller(statement, options)
     if (caller === undefined) return NO_PLAN
     const keys = await keysFor(statement, nowMs)
     if (isRefusal(keys)) return keys
-    const proven = await gate.run(() => isProven(token, keys, { config, nowMs }))
+    const proven = await gate.run(() => isProven(token, keys, config, nowMs))
     if (proven === undefined) return cannotTell('busy')
     if (!proven) return BAD_SIGNATURE
     // The set may have changed while the signature was checked; such a token is believed once, not remembered.
-    if (source.current() === keys) remember(digest, { caller, expiresAtMs: statement.expiresAtMs })
+    if (source.current === keys) remember(digest, { caller, expiresAtMs: statement.expiresAtMs })
     return caller
   }
 
   return {
-    verify: (token, nowMs) => {
+    /**
+     * The caller of a valid token, at once if the token was seen before. Refuses any other with invalid_api_key, or with
+     * service_unavailable where it cannot tell. Never rejects. `nowMs` is Unix time in ms.
+     */
+    verify: (token: string, nowMs: number): Verdict | Promise<Verdict> => {
       if (!isJwtForm(token)) return BAD_CLAIMS
       const digest = hash('sha256', token, 'hex')
       const known = remembered.get(digest)
@@ -126,14 +122,13 @@ export function createJwtVerifier(config: JwtConfig, options: JwtVerifierOptions
       if (earlier) return earlier
       const statement = readToken(token, rules, nowMs)
       if (!statement) return BAD_CLAIMS
-      const proof = prove({ token, digest, statement, nowMs }).finally(() =>
-        underway.delete(digest),
-      )
+      const proof = prove(token, digest, statement, nowMs).finally(() => underway.delete(digest))
       underway.set(digest, proof)
       return proof
     },
-    ready: () => source.ready(),
-    close: () => source.close(),
+    /** Resolves when the key set was loaded or could not be; until it is, nobody can tell of a token. */
+    ready: (): Promise<void> => first,
+    close: (): void => source.close(),
   }
 }
 
@@ -160,7 +155,8 @@ function covers(keys: KeySet | undefined, kid: string | undefined): boolean {
 async function isProven(
   token: string,
   keys: KeySet,
-  { config, nowMs }: { readonly config: JwtConfig; readonly nowMs: number },
+  config: JwtConfig,
+  nowMs: number,
 ): Promise<boolean> {
   const demands = {
     algorithms: [...config.algorithms],
@@ -170,16 +166,14 @@ async function isProven(
     clockTolerance: 0,
     currentDate: new Date(nowMs),
   }
-  const signedBy = async (key: KeySet['find'] | CryptoKey): Promise<boolean | Error> => {
-    try {
-      await (typeof key === 'function'
-        ? jwtVerify(token, key, demands)
-        : jwtVerify(token, key, demands))
-      return true
-    } catch (error) {
-      return error instanceof Error ? error : false
-    }
-  }
+  const signedBy = (key: KeySet['find'] | CryptoKey): Promise<unknown> =>
+    (typeof key === 'function'
+      ? jwtVerify(token, key, demands)
+      : jwtVerify(token, key, demands)
+    ).then(
+      () => true,
+      (error: unknown) => error,
+    )
   const verdict = await signedBy(keys.find)
   if (!(verdict instanceof errors.JWKSMultipleMatchingKeys)) return verdict === true
   let tried = 0
@@ -192,29 +186,22 @@ function openKeySource(
   config: JwtConfig,
   options: JwtVerifierOptions,
   onChange: () => void,
-): JwksSource<KeySet> {
+): KeySource {
   const { jwksFile, jwksUri } = config
   if (jwksFile !== undefined) {
-    const keys = readKeyFile(jwksFile)
     return {
-      current: () => keys,
+      current: readKeyFile(jwksFile),
+      refresh: () => Promise.resolve(),
       renew: () => 'recent',
-      ready: () => Promise.resolve(),
       close: () => undefined,
     }
   }
   if (jwksUri === undefined) throw new Error('jwt: neither jwksUri nor jwksFile is set')
   const { observer, timing } = options
-  const source: JwksSource<KeySet> = createJwksSource({
-    uri: jwksUri,
-    parse: parseKeySet,
-    onChange,
-    onFetched: (cause) =>
-      observer.keySetFetched(
-        cause === undefined ? undefined : { cause, hasKeys: source.current() !== undefined },
-      ),
-    timing,
-  })
+  const onFetched = (cause: string | undefined): void =>
+    observer.keySetFetched(cause === undefined ? undefined : { cause, hasKeys: hasKeys() })
+  const source = new JwksSource({ uri: jwksUri, parse: parseKeySet, onChange, onFetched, timing })
+  const hasKeys = (): boolean => source.current !== undefined
   return source
 }
 

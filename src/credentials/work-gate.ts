@@ -1,15 +1,7 @@
 /** Bounds how much costly work runs and waits at once. */
 
-export interface WorkGate {
-  /** Runs the work when its turn comes, and answers what it answers; undefined, at once and without running it, when too much waits. */
-  run<T>(work: () => Promise<T>): Promise<T | undefined>
-}
-
 /** `running`: works at once. `waiting`: works in the queue, first come, first served. */
-export function createWorkGate(limits: {
-  readonly running: number
-  readonly waiting: number
-}): WorkGate {
+export function createWorkGate(limits: { readonly running: number; readonly waiting: number }) {
   let running = 0
   const queue: (() => void)[] = []
   const enter = (): Promise<void> | undefined => {
@@ -26,7 +18,8 @@ export function createWorkGate(limits: {
     else running--
   }
   return {
-    run: async (work) => {
+    /** Runs the work when its turn comes, and answers what it answers; undefined, at once and without running it, when too much waits. */
+    run: async <T>(work: () => Promise<T>): Promise<T | undefined> => {
       if (running >= limits.running && queue.length >= limits.waiting) return undefined
       await enter()
       try {

@@ -1,23 +1,23 @@
 /** The one policy of which backend a request goes to and whether it goes to another after a failure, for all engines and for upgrades. */
 import type { Backend } from '../backends/backend.ts'
 import type { Balancer, Outcome } from '../backends/balancer.ts'
-import { mayRepeat, type FailedAttempt } from '../rules/backend-failure.ts'
+import { mayRepeat, type BackendFailure, type FailedAttempt } from '../rules/backend-failure.ts'
 import type {
   AttemptSink,
   Engine,
   ForwardHandle,
   ForwardJob,
   ForwardSink,
-  Forwarder,
   UpgradeEngine,
   UpgradeJob,
-  Upgrader,
 } from './forwarder.ts'
 
 /** Where a request goes after its first attempt has failed; undefined: nowhere. */
 function nextBackend(
   balancer: Balancer,
-  { backend, method, failed }: { backend: Backend; method: string; failed: FailedAttempt },
+  backend: Backend,
+  method: string,
+  failed: FailedAttempt,
 ): Backend | undefined {
   if (!mayRepeat(method, failed)) return undefined
   // There is no use in connecting to the only backend again at once.
@@ -25,19 +25,7 @@ function nextBackend(
   return balancer.pick(backend)
 }
 
-export function createForwarder(balancer: Balancer, engine: Engine): Forwarder {
-  const traffic = new Traffic(balancer, engine)
-  return {
-    forward: (job, sink) => new Attempts(job, sink, traffic),
-    close: async () => {
-      await traffic.end()
-      await engine.close()
-    },
-  }
-}
-
-/** What all requests share. */
-class Traffic {
+export class Forwarder {
   readonly balancer: Balancer
   readonly engine: Engine
   closing = false
@@ -49,8 +37,10 @@ class Traffic {
     this.engine = engine
   }
 
-  begun(): void {
+  /** Starts the request; never throws, all news goes to the sink. */
+  forward(job: ForwardJob, sink: ForwardSink): ForwardHandle {
     this.#underWay++
+    return new Attempts(job, sink, this)
   }
 
   settled(): void {
@@ -58,9 +48,11 @@ class Traffic {
     if (this.#underWay === 0) this.#whenNoneIs?.()
   }
 
-  async end(): Promise<void> {
+  /** Lets what is under way finish and takes nothing new. */
+  async close(): Promise<void> {
     this.closing = true
     if (this.#underWay > 0) await new Promise<void>((resolve) => (this.#whenNoneIs = resolve))
+    await this.engine.close()
   }
 }
 
@@ -68,7 +60,7 @@ class Traffic {
 class Attempts implements ForwardHandle, AttemptSink {
   readonly #job: ForwardJob
   readonly #sink: ForwardSink
-  readonly #traffic: Traffic
+  readonly #forwarder: Forwarder
   #backend: Backend
   /** Of the attempt under way; undefined between two. */
   #handle: ForwardHandle | undefined
@@ -78,13 +70,12 @@ class Attempts implements ForwardHandle, AttemptSink {
   #reached = false
   #settled = false
 
-  constructor(job: ForwardJob, sink: ForwardSink, traffic: Traffic) {
+  constructor(job: ForwardJob, sink: ForwardSink, forwarder: Forwarder) {
     this.#job = job
     this.#sink = sink
-    this.#traffic = traffic
-    this.#backend = traffic.balancer.pick()
-    traffic.begun()
-    if (traffic.closing) queueMicrotask(() => this.#refuse())
+    this.#forwarder = forwarder
+    this.#backend = forwarder.balancer.pick()
+    if (forwarder.closing) queueMicrotask(() => this.#refuse())
     else this.#send()
   }
 
@@ -113,11 +104,10 @@ class Attempts implements ForwardHandle, AttemptSink {
   }
 
   fail(failed: FailedAttempt): void {
-    const { balancer } = this.#traffic
+    const { balancer } = this.#forwarder
     balancer.report(this.#backend, failed)
     if (!this.#repeated) {
-      const { method } = this.#job
-      const next = nextBackend(balancer, { backend: this.#backend, method, failed })
+      const next = nextBackend(balancer, this.#backend, this.#job.method, failed)
       if (next !== undefined) return this.#repeat(next, failed)
     }
     this.#finish()
@@ -126,7 +116,7 @@ class Attempts implements ForwardHandle, AttemptSink {
 
   #send(): void {
     this.#sink.sentTo(this.#backend.name)
-    this.#handle = this.#traffic.engine.send(this.#backend, this.#job, this)
+    this.#handle = this.#forwarder.engine.send(this.#backend, this.#job, this)
   }
 
   #repeat(backend: Backend, { phase }: FailedAttempt): void {
@@ -147,17 +137,19 @@ class Attempts implements ForwardHandle, AttemptSink {
   }
 
   #settle(outcome: Outcome): void {
-    this.#traffic.balancer.report(this.#backend, outcome)
+    this.#forwarder.balancer.report(this.#backend, outcome)
     this.#finish()
   }
 
   #finish(): void {
     this.#settled = true
-    this.#traffic.settled()
+    this.#forwarder.settled()
   }
 }
 
-export function createUpgrader(balancer: Balancer, engine: UpgradeEngine): Upgrader {
+export type Upgrader = ReturnType<typeof createUpgrader>
+
+export function createUpgrader(balancer: Balancer, engine: UpgradeEngine) {
   const attempt = async (backend: Backend, job: UpgradeJob) => {
     job.sentTo(backend.name)
     const failed = await engine.upgrade(backend, job)
@@ -165,10 +157,11 @@ export function createUpgrader(balancer: Balancer, engine: UpgradeEngine): Upgra
     return failed
   }
   return {
-    upgrade: async (job) => {
+    /** As of an UpgradeEngine. */
+    upgrade: async (job: UpgradeJob): Promise<BackendFailure | undefined> => {
       const backend = balancer.pick()
       const failed = await attempt(backend, job)
-      const next = failed && nextBackend(balancer, { backend, method: 'GET', failed })
+      const next = failed && nextBackend(balancer, backend, 'GET', failed)
       return next === undefined ? failed : attempt(next, job)
     },
     close: () => engine.close(),

@@ -52,13 +52,6 @@ export interface Engine {
   close(): Promise<void>
 }
 
-export interface Forwarder {
-  /** Starts the request; never throws, all news goes to the sink. */
-  forward(job: ForwardJob, sink: ForwardSink): ForwardHandle
-  /** Lets what is under way finish and takes nothing new. */
-  close(): Promise<void>
-}
-
 export interface UpgradeJob {
   readonly request: IncomingMessage
   readonly socket: Duplex
@@ -80,13 +73,7 @@ export interface UpgradeEngine {
    * Resolves when the tunnel has closed.
    * A backend that does not upgrade, or fails before that, is told by the result, with nothing yet written to the client's socket.
    */
-  upgrade(backend: Backend, job: Omit<UpgradeJob, 'sentTo'>): Promise<FailedAttempt | undefined>
+  upgrade(backend: Backend, job: UpgradeJob): Promise<FailedAttempt | undefined>
   /** Cuts every tunnel. */
-  close(): Promise<void>
-}
-
-export interface Upgrader {
-  /** As of an UpgradeEngine. */
-  upgrade(job: UpgradeJob): Promise<BackendFailure | undefined>
   close(): Promise<void>
 }

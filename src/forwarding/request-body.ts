@@ -2,20 +2,12 @@
 import type { IncomingMessage } from 'node:http'
 import { Readable } from 'node:stream'
 import { ownFailureCodes } from '../rules/backend-failure.ts'
-
-/** Carries one of ownFailureCodes. */
-class RequestBodyError extends Error {
-  readonly code: string
-  constructor(code: string, message: string) {
-    super(message)
-    this.code = code
-  }
-}
+import type { ForwardJob } from './forwarder.ts'
 
 /**
  * Engines destroy the body they were given; given the IncomingMessage itself they would take the client's connection,
  * or its socket property, away from the gateway. Destroying this stream only leaves the rest unread.
- * Errors with RequestBodyError when the limit is passed or the client leaves before the end.
+ * Errors with one of ownFailureCodes when the limit is passed or the client leaves before the end.
  */
 export class RequestBody extends Readable {
   /** Some of the body was asked for: it cannot be sent from its start again. */
@@ -28,13 +20,10 @@ export class RequestBody extends Readable {
   #seenBytes = 0
 
   /** held: nothing is read from the client before release(). */
-  constructor(
-    { request, bodyLimitBytes }: { request: IncomingMessage; bodyLimitBytes: number },
-    { held = false } = {},
-  ) {
+  constructor(job: Pick<ForwardJob, 'request' | 'bodyLimitBytes'>, held = false) {
     super()
-    this.#request = request
-    this.#limitBytes = bodyLimitBytes
+    this.#request = job.request
+    this.#limitBytes = job.bodyLimitBytes
     this.#open = !held
     // Engines stop listening once they are done with a stream; a late error must not end the process.
     this.on('error', () => {})
@@ -80,9 +69,7 @@ export class RequestBody extends Readable {
   readonly #onData = (chunk: Buffer): void => {
     this.#seenBytes += chunk.length
     if (this.#seenBytes > this.#limitBytes) {
-      const message = `more than ${this.#limitBytes} bytes`
-      this.destroy(new RequestBodyError(ownFailureCodes.bodyTooLarge, message))
-      return
+      return this.#break(ownFailureCodes.bodyTooLarge, `more than ${this.#limitBytes} bytes`)
     }
     this.#wanted = this.push(chunk)
     if (!this.#wanted) this.#request.pause()
@@ -95,7 +82,10 @@ export class RequestBody extends Readable {
 
   readonly #onClose = (): void => {
     if (this.#ended) return
-    const message = 'the client left in the middle of its body'
-    this.destroy(new RequestBodyError(ownFailureCodes.clientGone, message))
+    this.#break(ownFailureCodes.clientGone, 'the client left in the middle of its body')
+  }
+
+  #break(code: string, message: string): void {
+    this.destroy(Object.assign(new Error(message), { code }))
   }
 }

@@ -6,17 +6,16 @@ import type { Backend } from '../backends/backend.ts'
 import { backendFailureKind, type FailedAttempt } from '../rules/backend-failure.ts'
 import { errorText, backendErrorCode, withHost, type EngineOptions } from './engine.ts'
 import type { UpgradeEngine, UpgradeJob } from './forwarder.ts'
-import { checkHttpProxy, upgradeThroughHttpProxy } from './http-proxy-3/http-proxy.ts'
+import { createStreamingProxy, upgradeThroughHttpProxy } from './http-proxy-3/http-proxy.ts'
 
 /** After one side has said its last word, the other gets this long to answer it. */
 const lastWordsMs = 5_000
 const maxEarlyBytes = 64 * 1024
 
-type Job = Omit<UpgradeJob, 'sentTo'>
-
 /** responseMs bounds the handshake; a tunnel may then be idle for as long as both sides keep it open. */
 export function createUpgradeEngine({ timeouts }: Pick<EngineOptions, 'timeouts'>): UpgradeEngine {
-  checkHttpProxy()
+  // For what it throws.
+  createStreamingProxy()
   const open = new Set<Duplex>()
   return {
     upgrade: async (backend, job) => {
@@ -38,7 +37,7 @@ export function createUpgradeEngine({ timeouts }: Pick<EngineOptions, 'timeouts'
   }
 }
 
-async function carry(job: Job, { answer, socket, early }: Handshake) {
+async function carry(job: UpgradeJob, { answer, socket, early }: Handshake) {
   const fields = job.responseHeaders(answer.rawHeaders)
   if (fields === undefined) {
     socket.destroy()
@@ -69,7 +68,7 @@ interface Handshake {
 
 /** On failure nothing has been written to the client's socket, and nobody listens to it any more. */
 function shakeHands(
-  { request, socket: client, head, target, headers }: Job,
+  { request, socket: client, head, target, headers }: UpgradeJob,
   backend: Backend,
   { connectMs, responseMs }: EngineOptions['timeouts'],
 ): Promise<Handshake | FailedAttempt> {

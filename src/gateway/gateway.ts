@@ -13,20 +13,13 @@ import { createReadiness, embeddedHealth } from '../admin/readiness.ts'
 import { configNames, createServing } from './serving.ts'
 import { openStores } from './stores.ts'
 
-export interface Gateway {
-  /** Resolves with the real addresses once both listeners are up; rejects with ListenError when one cannot be had. */
-  listen(): Promise<{ listen: ListenAddress; admin: ListenAddress }>
-  /** Answers what is in flight within server.timeouts.drain, hands quota back and closes everything. Never rejects. */
-  drain(): Promise<void>
-}
+export type Gateway = ReturnType<typeof createGateway>
 
-export interface GatewayOptions {
-  readonly version: string
-  /** Closed by drain, and if listen rejects. */
-  readonly log: Log
-}
-
-export function createGateway(config: Config, { version, log }: GatewayOptions): Gateway {
+/** log: closed by drain, and if listen rejects. */
+export function createGateway(
+  config: Config,
+  { version, log }: { readonly version: string; readonly log: Log },
+) {
   const metrics = createMetrics({ version, ...configNames(config) })
   const stores = openStores({ config, log, metrics })
   let keySetFault: KeySetFault | undefined
@@ -53,7 +46,8 @@ export function createGateway(config: Config, { version, log }: GatewayOptions):
     await log.close()
   }
   return {
-    async listen() {
+    /** Resolves with the real addresses once both listeners are up; rejects with ListenError when one cannot be had. */
+    async listen(): Promise<{ listen: ListenAddress; admin: ListenAddress }> {
       await serving.ready().catch(async (error: unknown) => {
         await close()
         throw error
@@ -79,7 +73,8 @@ export function createGateway(config: Config, { version, log }: GatewayOptions):
       log.listening({ listener: 'admin', ...admin.address })
       return { listen, admin: admin.address }
     },
-    async drain() {
+    /** Answers what is in flight within server.timeouts.drain, hands quota back and closes everything. Never rejects. */
+    async drain(): Promise<void> {
       listening = false
       const { drainMs } = config.server.timeouts
       await serving.drain({ idleMs: Math.min(STOP_IDLE_AT_MOST_MS, drainMs / 2) })

@@ -12,20 +12,16 @@ import {
 } from '../credentials/jwt-verifier.ts'
 import { createKeyRing } from '../credentials/key-ring.ts'
 import type { Balancer } from '../backends/balancer.ts'
-import type { Forwarder, Upgrader } from '../forwarding/forwarder.ts'
-import type { BackendFailure } from '../rules/backend-failure.ts'
+import type { Forwarder, Upgrader } from '../forwarding/attempts.ts'
 import type { Log } from '../observability/log.ts'
 import type { Metrics } from '../observability/metrics.ts'
 import type { Config } from '../config/config.ts'
 import type { Lessee } from '../quota/lessee/lessee.ts'
-import type { Exchange } from '../pipeline/exchange.ts'
-import type { Stages } from '../pipeline/pipeline.ts'
 import { createAuthenticate } from '../pipeline/authenticate.ts'
 import { createCheckBan } from '../pipeline/check-ban.ts'
 import { createForward } from '../pipeline/forward.ts'
 import { createMatchRoute } from '../pipeline/match-route.ts'
 import { createTakeQuota } from '../pipeline/take-quota.ts'
-import { createUpgrade } from '../pipeline/upgrade.ts'
 import { createClientAddress } from '../rules/client-address.ts'
 import { createCheckFraming } from '../rules/framing.ts'
 import { anonymousHeaders } from '../rules/quota-headers.ts'
@@ -33,14 +29,7 @@ import { compileRoutes } from '../rules/routes.ts'
 import { whenKnown } from '../rules/when-known.ts'
 import { createCheckTarget } from '../rules/target.ts'
 
-export interface RequestPolicy extends Stages {
-  /** Longest request target. */
-  readonly urlBytes: number
-  /** Resolves when the issuer's keys are there or could not be had. */
-  ready(): Promise<void>
-  /** Fetches no keys any more. */
-  close(): void
-}
+export type RequestPolicy = ReturnType<typeof createRequestPolicy>
 
 /** What outlives a configuration. */
 export interface LastingParts {
@@ -57,15 +46,13 @@ export interface LastingParts {
 }
 
 /** Throws an Error that names the fault when jwt.jwksFile cannot be used. */
-export function createRequestPolicy(config: Config, parts: LastingParts): RequestPolicy {
-  const { lessee, bans } = parts
+export function createRequestPolicy(config: Config, parts: LastingParts) {
+  const { lessee, bans, forwarder, upgrader, log, metrics } = parts
   const { server, upstream, anonymous, clients } = config
-  const epochMs = (): number => Date.now()
   const limiter = createAnonymousLimiter({ ...anonymous, counter: parts.addresses })
   const jwt = createVerifier(config, parts)
   const headersOf = (view: AnonymousView): string[] =>
     anonymousHeaders(view, server.structuredQuotaHeaders)
-  const onFailure = createOnFailure(parts)
   return Object.freeze({
     lessee,
     urlBytes: server.limits.urlBytes,
@@ -82,29 +69,24 @@ export function createRequestPolicy(config: Config, parts: LastingParts): Reques
       jwt,
       anonymous: limiter,
       anonymousHeaders: headersOf,
-      epochMs,
     }),
-    checkBan: createCheckBan({ bans, lessee, epochMs }),
-    takeQuota: createTakeQuota({ lessee, bans, epochMs }),
+    checkBan: createCheckBan(bans, lessee),
+    takeQuota: createTakeQuota(lessee, bans),
     forward: createForward({
-      forwarder: parts.forwarder,
+      forwarder,
+      upgrader,
       lessee,
+      log,
+      metrics,
       bodyLimitBytes: server.limits.bodyBytes,
       responseTimeoutMs: upstream.timeouts.responseMs,
       host: upstream.host,
-      upgrade: createUpgrade({ upgrader: parts.upgrader, lessee, host: upstream.host, onFailure }),
-      onFailure,
     }),
-    ready: async () => jwt?.ready(),
-    close: () => jwt?.close(),
+    /** Resolves when the issuer's keys are there or could not be had. */
+    ready: async (): Promise<void> => jwt?.ready(),
+    /** Fetches no keys any more. */
+    close: (): void => jwt?.close(),
   })
-}
-
-function createOnFailure({ log, metrics }: LastingParts) {
-  return function onFailure(exchange: Exchange, { kind, cause }: BackendFailure): void {
-    metrics.backendFailed(kind)
-    log.backendFailed({ id: exchange.id, kind, cause })
-  }
 }
 
 function createVerifier(

@@ -2,9 +2,9 @@
 import { randomBytes } from 'node:crypto'
 import type { AddressCounter } from '../counters/anonymous-limiter.ts'
 import { BanBook } from '../bans/ban-book.ts'
-import { createBackend, type Backend } from '../backends/backend.ts'
+import { createBackend } from '../backends/backend.ts'
 import { createBalancer } from '../backends/balancer.ts'
-import { createForwarder, createUpgrader } from '../forwarding/attempts.ts'
+import { Forwarder, createUpgrader } from '../forwarding/attempts.ts'
 import { createDirectEngine } from '../forwarding/direct/forwarder.ts'
 import { createHttpProxyEngine } from '../forwarding/http-proxy-3/forwarder.ts'
 import { createUpgradeEngine } from '../forwarding/upgrader.ts'
@@ -13,7 +13,7 @@ import type { Log } from '../observability/log.ts'
 import type { ConfigNames, Metrics } from '../observability/metrics.ts'
 import { createUndiciEngine } from '../forwarding/undici/forwarder.ts'
 import type { Config, ListenAddress } from '../config/config.ts'
-import { createFrontDoor } from './front-door.ts'
+import { FrontDoor } from './front-door.ts'
 import { createRequestPolicy, type LastingParts } from './request-policy.ts'
 import { Lessee } from '../quota/lessee/lessee.ts'
 import type { Stores } from './stores.ts'
@@ -24,19 +24,7 @@ const engines = {
   'http-proxy-3': createHttpProxyEngine,
 }
 
-export interface Serving {
-  /** Resolves when the stores have answered and the issuer's keys are there, or have had their time to; rejects when a store refuses us. */
-  ready(): Promise<void>
-  /** Takes requests; fd: a bound socket of this process to listen on, instead of server.listen. */
-  listen(fd?: number): Promise<ListenAddress>
-  /** Ends what is in flight within server.timeouts.drain, or atMostMs if that is less, and hands quota back. idleMs: see FrontDoor. */
-  drain(times: { readonly idleMs: number; readonly atMostMs?: number }): Promise<void>
-  /** Closes the connections to backends and stores; the log stays open. */
-  close(): Promise<void>
-  /** Keys banned now. */
-  readonly bannedKeys: number
-  readonly backends: readonly Backend[]
-}
+export type Serving = ReturnType<typeof createServing>
 
 export interface ServingParts {
   readonly config: Config
@@ -49,26 +37,30 @@ export interface ServingParts {
   readonly onKeySet: LastingParts['onKeySet']
 }
 
-export function createServing(parts: ServingParts): Serving {
+export function createServing(parts: ServingParts) {
   const { config, log, stores } = parts
   const lasting = createLastingParts(parts)
   const { lessee, bans, forwarder, upgrader } = lasting
   const policy = createRequestPolicy(config, lasting)
-  const door = createFrontDoor(config, { ...lasting, policy })
+  const door = new FrontDoor(config, policy, lasting)
   return {
-    async ready() {
+    /** Resolves when the stores have answered and the issuer's keys are there, or have had their time to; rejects when a store refuses us. */
+    async ready(): Promise<void> {
       await stores.redis?.ready()
       await Promise.all([bans.ready(), policy.ready()])
     },
-    listen: (fd) => door.listen(fd),
-    async drain({ idleMs, atMostMs = Infinity }) {
+    /** Takes requests; fd: a bound socket of this process to listen on, instead of server.listen. */
+    listen: (fd?: number): Promise<ListenAddress> => door.listen(fd),
+    /** Ends what is in flight within server.timeouts.drain, or atMostMs if that is less, and hands quota back. idleMs: see FrontDoor. */
+    async drain({ idleMs, atMostMs = Infinity }: { idleMs: number; atMostMs?: number }) {
       const timeoutMs = Math.min(config.server.timeouts.drainMs, atMostMs)
-      log.draining({ inFlight: door.inFlight(), timeoutMs })
+      log.draining({ inFlight: door.inFlight, timeoutMs })
       const cutOff = await door.drain({ timeoutMs, idleMs })
       await lessee.drain()
       log.drained({ cutOff })
     },
-    async close() {
+    /** Closes the connections to backends and stores; the log stays open. */
+    async close(): Promise<void> {
       policy.close()
       door.close()
       await Promise.allSettled([
@@ -79,7 +71,8 @@ export function createServing(parts: ServingParts): Serving {
       ])
       await stores.redis?.close()
     },
-    get bannedKeys() {
+    /** Keys banned now. */
+    get bannedKeys(): number {
       return bans.size
     },
     backends: lasting.balancer.backends,
@@ -99,7 +92,7 @@ export function createLastingParts(parts: ServingParts): LastingParts {
     lessee: createQuota(parts),
     bans: createBans(parts),
     balancer,
-    forwarder: createForwarder(balancer, engines[upstream.engine](upstream)),
+    forwarder: new Forwarder(balancer, engines[upstream.engine](upstream)),
     upgrader: createUpgrader(balancer, createUpgradeEngine(upstream)),
   }
 }

@@ -1,5 +1,7 @@
 /** Reads the head of an HTTP/1.1 answer from its bytes; refuses everything that two readers could understand differently. */
 
+import { kinds, TOKEN, VALUE } from './byte-kinds.ts'
+
 /** How the end of the body is found (RFC 9112 section 6.3). */
 export type AnswerFraming = 'none' | 'length' | 'chunked' | 'close'
 
@@ -22,16 +24,6 @@ const CR = 0x0d
 const SPACE = 0x20
 const COLON = 0x3a
 const DIGIT_0 = 0x30
-
-/** Kinds of bytes: a token's (RFC 9110 section 5.6.2), a field value's (section 5.5), neither. */
-const TOKEN = 1
-const VALUE = 2
-const kinds = new Uint8Array(256)
-for (let code = 0; code < 256; code++) {
-  const text = String.fromCharCode(code)
-  if (/[!#$%&'*+\-.^_`|~0-9A-Za-z]/.test(text)) kinds[code] = TOKEN | VALUE
-  else if (/[\t\x20-\x7e\x80-\xff]/.test(text)) kinds[code] = VALUE
-}
 
 /**
  * text: the head as latin1, up to and with the empty line. isHead: the answer to a HEAD request.
@@ -174,14 +166,7 @@ function framed(
     framing = 'length'
     bodyBytes = length
   }
-  return {
-    status,
-    headers,
-    framing,
-    bodyBytes,
-    persists,
-    keepAliveSeconds,
-  }
+  return { status, headers, framing, bodyBytes, persists, keepAliveSeconds }
 }
 
 /** Whether more bytes can still make an answer's head of this beginning (latin1). */

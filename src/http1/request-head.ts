@@ -1,14 +1,6 @@
 /** Writes the head of an HTTP/1.1 request; refuses what would be read as more than one. */
 
-/** Bytes of a token (RFC 9110 section 5.6.2), of a field value (section 5.5), and of a target as it was received. */
-const tokenBytes = new Uint8Array(256)
-const valueBytes = new Uint8Array(256)
-const targetBytes = new Uint8Array(256)
-for (let code = 0; code < 256; code++) {
-  tokenBytes[code] = /[!#$%&'*+\-.^_`|~0-9A-Za-z]/.test(String.fromCharCode(code)) ? 1 : 0
-  valueBytes[code] = code === 0x09 || (code >= 0x20 && code !== 0x7f) ? 1 : 0
-  targetBytes[code] = code > 0x20 && code !== 0x7f ? 1 : 0
-}
+import { kinds, TARGET, TOKEN, VALUE } from './byte-kinds.ts'
 
 /** Without content these say so (RFC 9110 section 8.6). */
 export const methodsThatExpectContent: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH'])
@@ -33,14 +25,14 @@ export interface RequestHead {
 /** host: of the backend, for a job without a Host field. undefined: a part of the job cannot stand in a request. */
 export function requestHead(job: RequestParts, host: string): RequestHead | undefined {
   const { method, target, headers, hasBody } = job
-  if (!isName(method) || target === '' || !consistsOf(target, targetBytes)) return undefined
+  if (!isName(method) || target === '' || !consistsOf(target, TARGET)) return undefined
   let fields = ''
   let hasHost = false
   let bodyBytes: number | undefined
   for (let at = 0; at < headers.length; at += 2) {
     const name = headers[at] ?? ''
     const value = headers[at + 1] ?? ''
-    if (!isName(name) || !consistsOf(value, valueBytes)) return undefined
+    if (!isName(name) || !consistsOf(value, VALUE)) return undefined
     // By length first: most fields are none of these.
     if (name.length === 4) hasHost ||= name.toLowerCase() === 'host'
     else if (name.length === 10 && name.toLowerCase() === 'connection') continue
@@ -62,12 +54,12 @@ export function requestHead(job: RequestParts, host: string): RequestHead | unde
   return { text, bodyBytes }
 }
 
-const isName = (text: string): boolean => text !== '' && consistsOf(text, tokenBytes)
+const isName = (text: string): boolean => text !== '' && consistsOf(text, TOKEN)
 
-function consistsOf(text: string, allowed: Uint8Array): boolean {
+function consistsOf(text: string, kind: number): boolean {
   for (let at = 0; at < text.length; at++) {
     // Beyond latin1 there is no byte to write, only its low half.
-    if (allowed[text.charCodeAt(at)] !== 1) return false
+    if (((kinds[text.charCodeAt(at)] ?? 0) & kind) === 0) return false
   }
   return true
 }

@@ -15,18 +15,17 @@ export interface AuthenticateDeps {
   readonly anonymous: AnonymousLimiter
   /** Quota headers of an address. */
   anonymousHeaders(view: AnonymousView): string[]
-  epochMs(): number
 }
 
 export function createAuthenticate(deps: AuthenticateDeps) {
-  const { keyRing, jwt, epochMs } = deps
+  const { keyRing, jwt } = deps
   return function authenticate(
     exchange: Exchange,
     framing: Framing,
   ): Caller | Refusal | Promise<Caller | Refusal> {
     const bearer = readBearer(framing.authorization, framing.authorizationCount)
     if (isRefusal(bearer)) return refuseAnonymous(deps, exchange, bearer)
-    const nowMs = epochMs()
+    const nowMs = Date.now()
     const key = keyRing.find(bearer.token)
     if (key !== undefined) {
       if (nowMs < key.expiresAtMs) return admit(exchange, key.caller)
@@ -36,12 +35,9 @@ export function createAuthenticate(deps: AuthenticateDeps) {
     if (jwt === undefined || !isJwtForm(bearer.token)) {
       return refuseAnonymous(deps, exchange, INVALID)
     }
-    return whenKnown<Verdict, Verdict>(jwt.verify(bearer.token, nowMs), (verdict) => {
-      if (!isRefusal(verdict)) return admit(exchange, verdict)
-      return verdict.code === 'service_unavailable'
-        ? refuseFree(deps, exchange, verdict)
-        : refuseAnonymous(deps, exchange, verdict)
-    })
+    return whenKnown<Verdict, Verdict>(jwt.verify(bearer.token, nowMs), (verdict) =>
+      isRefusal(verdict) ? refuseAnonymous(deps, exchange, verdict) : admit(exchange, verdict),
+    )
   }
 }
 
@@ -54,27 +50,21 @@ function admit(exchange: Exchange, caller: Caller): Caller {
   return caller
 }
 
-/** Who cannot be told from a valid caller is not charged as an invalid one. */
-function refuseFree(
-  { anonymous, anonymousHeaders }: AuthenticateDeps,
-  exchange: Exchange,
-  refusal: Refusal,
-): Refusal | Promise<Refusal> {
-  return whenKnown(anonymous.peek(exchange.addressKey), (view) => {
-    exchange.quotaHeaders = anonymousHeaders(view)
-    return refusal
-  })
-}
-
-/** Counts the request against its address: 401 while there is room, 429 above the limit. */
+/**
+ * Counts the request against its address: 401 while there is room, 429 above the limit.
+ * Who cannot be told from a valid caller is not charged as an invalid one.
+ */
 function refuseAnonymous(
   { anonymous, anonymousHeaders }: AuthenticateDeps,
   exchange: Exchange,
   refusal: Refusal,
 ): Refusal | Promise<Refusal> {
-  return whenKnown(anonymous.count(exchange.addressKey), (view) => {
+  const isFree = refusal.code === 'service_unavailable'
+  const { addressKey } = exchange
+  const looked = isFree ? anonymous.peek(addressKey) : anonymous.count(addressKey)
+  return whenKnown(looked, (view) => {
     exchange.quotaHeaders = anonymousHeaders(view)
-    if (!view.exceeded) return refusal
+    if (isFree || !view.exceeded) return refusal
     return refuse('rate_limit_exceeded', {
       cause: refusal.cause ?? refusal.code,
       detail: `Limit: ${view.limit} a minute without a valid API key. Retry in ${view.resetAfterSeconds} s.`,

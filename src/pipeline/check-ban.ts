@@ -15,22 +15,16 @@ interface BanAnswer {
   readonly headers: readonly string[]
 }
 
-export interface CheckBanDeps {
-  readonly bans: BanBook
-  readonly lessee: Lessee
-  epochMs(): number
-}
-
-export function createCheckBan({ bans, lessee, epochMs }: CheckBanDeps) {
+export function createCheckBan(bans: BanBook, lessee: Lessee) {
   /** The last answer to each banned caller: it is good for up to a second, however many ask. */
   const answers = new WeakMap<Caller, BanAnswer>()
   return function checkBan(exchange: Exchange, caller: Caller): Refusal | undefined {
-    const nowMs = epochMs()
+    const nowMs = Date.now()
     const ban = bans.check(caller.keyId, nowMs)
     if (ban === undefined) return undefined
     let answer = answers.get(caller)
     if (answer?.ban !== ban || nowMs >= answer.goodUntilMs) {
-      answer = answerBan(lessee, caller, { ban, nowMs })
+      answer = answerBan(lessee, caller, ban, nowMs)
       answers.set(caller, answer)
     }
     exchange.quotaHeaders = answer.headers
@@ -38,11 +32,8 @@ export function createCheckBan({ bans, lessee, epochMs }: CheckBanDeps) {
   }
 }
 
-function answerBan(
-  lessee: Lessee,
-  { clientId, limits, policy }: Caller,
-  { ban, nowMs }: { readonly ban: BanRecord; readonly nowMs: number },
-): BanAnswer {
+function answerBan(lessee: Lessee, caller: Caller, ban: BanRecord, nowMs: number): BanAnswer {
+  const { clientId, limits, policy } = caller
   const { untilMs } = ban
   const retryAfterSeconds = Math.ceil((untilMs - nowMs) / 1000)
   const nextSecondMs = (Math.floor(nowMs / 1000) + 1) * 1000

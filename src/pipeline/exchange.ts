@@ -1,12 +1,30 @@
-/** The record of one request, from its first byte to its log line. Types only. */
+/** The record of one request, from its first byte to its log line, and what all requests share. */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { ForwardHandle } from '../forwarding/forwarder.ts'
+import type { Connections } from '../listeners/connections.ts'
+import type { Log } from '../observability/log.ts'
+import type { Metrics } from '../observability/metrics.ts'
 import type { QuotaView } from '../rules/quota-headers.ts'
+import type { Lessee } from '../quota/lessee/lessee.ts'
 import type { Admission } from '../quota/protocol.ts'
-import type { RefusalCode } from '../rules/refusals.ts'
+import { isRefusal, type Refusal, type RefusalCode } from '../rules/refusals.ts'
+import type { ClientAddressOf } from '../rules/client-address.ts'
 import type { Caller } from '../rules/credentials.ts'
+import type { Framing } from '../rules/framing.ts'
+import type { RequestIdOf } from '../rules/request-id.ts'
 import type { Route } from '../rules/routes.ts'
+
+/** What all requests have in common, whatever decides about them. */
+export interface PipelineParts {
+  readonly connections: Connections<Exchange>
+  readonly requestId: RequestIdOf
+  readonly log: Log
+  readonly metrics: Metrics
+  readonly lessee: Lessee
+  /** Written by the front door alone. */
+  isDraining: boolean
+}
 
 export interface Tunnel {
   readonly socket: Duplex
@@ -14,8 +32,17 @@ export interface Tunnel {
   readonly head: Buffer
 }
 
+export interface Arrival {
+  readonly request: IncomingMessage
+  readonly response: ServerResponse
+  readonly expectsContinue: boolean
+  readonly tunnel: Tunnel | undefined
+}
+
+const NO_HEADERS: readonly string[] = []
+
 /** Each field is written by the stage it stands under, and by whom its comment names besides. */
-export interface Exchange {
+export class Exchange {
   // accept; all read-only ones
   readonly request: IncomingMessage
   readonly response: ServerResponse
@@ -62,9 +89,9 @@ export interface Exchange {
   /** Where the client stands; undefined before the decision and in a degraded mode. Written by tellQuota() too. */
   quota: QuotaView | undefined
   /** The store was away and the request was decided without it. */
-  degraded: boolean
+  degraded = false
   /** Quota header fields of the answer, flat. Written by whichever of pipeline, authenticate, check-ban and take-quota decided last. */
-  quotaHeaders: readonly string[]
+  quotaHeaders = NO_HEADERS
 
   // forward, or upgrade
   /** Name of the backend it was sent to last; undefined before one was picked. */
@@ -74,15 +101,40 @@ export interface Exchange {
   /** Of forward alone: a tunnel has none. */
   forwarding: ForwardHandle | undefined
   /** Of a backend's body by forward, of a refusal's by respond. */
-  responseBytes: number
+  responseBytes = 0
 
   // respond
   /** Status sent, 101 for a tunnel; 0 before. Written by forward and upgrade for what they pass on, by accept as 499 when the client left before. */
-  status: number
+  status = 0
   refusal: RefusalCode | undefined
   /** Why, for the log only. Written by forward for an answer that broke off, by accept when the client left. */
   cause: string | undefined
 
   // record
-  recorded: boolean
+  recorded = false
+
+  /** clientAddress: of the policy that the request begins under. */
+  constructor(
+    requestId: RequestIdOf,
+    { request, response, expectsContinue, tunnel }: Arrival,
+    framing: Framing | Refusal,
+    clientAddress: ClientAddressOf,
+  ) {
+    // Of a request that cannot be read safely, no forwarding header is believed.
+    const sound = isRefusal(framing) ? undefined : framing
+    const peer = request.socket.remoteAddress ?? ''
+    const { address, key, peerTrusted, proxies } = clientAddress(peer, sound?.forwardedFor)
+    this.request = request
+    this.response = response
+    this.id = requestId(peerTrusted ? sound?.requestId : undefined)
+    this.startedMs = performance.now()
+    this.clientAddress = address
+    this.addressKey = key
+    this.proxies = proxies
+    this.proto = (peerTrusted ? sound?.forwardedProto : undefined) ?? 'http'
+    this.expectsContinue = expectsContinue
+    this.hasBody = sound === undefined || sound.body !== 'none'
+    this.bodyBytes = sound === undefined || sound.body === 'chunked' ? undefined : sound.bodyBytes
+    this.tunnel = tunnel
+  }
 }

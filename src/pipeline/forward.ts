@@ -1,36 +1,19 @@
 /** Carries an admitted request to a backend and its answer to the client, streaming both ways. */
-import type { ForwardSink, Forwarder } from '../forwarding/forwarder.ts'
+import type { ForwardSink } from '../forwarding/forwarder.ts'
 import { lingerOnClose, makeLast } from '../listeners/node-internals.ts'
-import type { Exchange, Tunnel } from './exchange.ts'
-import type { Lessee } from '../quota/lessee/lessee.ts'
-import { refuse } from '../rules/refusals.ts'
 import { clientHeaders } from '../rules/client-headers.ts'
-import type { Caller } from '../rules/credentials.ts'
-import type { Framing } from '../rules/framing.ts'
-import { backendFailureCode, neverReached, type BackendFailure } from '../rules/backend-failure.ts'
-import { backendHeaders, type BackendHeadersInput } from '../rules/backend-headers.ts'
-import { gatewayHeaders, respond } from './respond.ts'
+import type { BackendFailure } from '../rules/backend-failure.ts'
+import { backendHeaders } from '../rules/backend-headers.ts'
+import { gatewayHeaders } from './respond.ts'
 import { refund } from './take-quota.ts'
-
-export interface ForwardDeps {
-  readonly forwarder: Forwarder
-  readonly lessee: Lessee
-  readonly bodyLimitBytes: number
-  readonly responseTimeoutMs: number
-  readonly host: BackendHeadersInput['host']
-  /** Carries a WebSocket handshake instead. */
-  upgrade(admitted: Admitted, tunnel: Tunnel): void
-  onFailure(exchange: Exchange, failure: BackendFailure): void
-}
-
-/** What the stages before have found out, and this one needs. */
-export interface Admitted {
-  readonly exchange: Exchange
-  readonly framing: Framing
-  /** Origin form, as routed. */
-  readonly target: string
-  readonly caller: Caller
-}
+import {
+  backendIdentity,
+  noteFailure,
+  refuseFailed,
+  upgrade,
+  type Admitted,
+  type ForwardDeps,
+} from './upgrade.ts'
 
 export function createForward(deps: ForwardDeps) {
   return function forward(admitted: Admitted): void {
@@ -40,13 +23,13 @@ export function createForward(deps: ForwardDeps) {
     if (exchange.recorded || response.destroyed || exchange.refusal !== undefined)
       return refund(deps.lessee, exchange)
     if (exchange.tunnel !== undefined && framing.websocket && exchange.route?.websocket) {
-      return deps.upgrade(admitted, exchange.tunnel)
+      return void upgrade(deps, admitted, exchange.tunnel)
     }
     // Reading is the only way to notice that the client leaves; what it says no longer matters.
     exchange.tunnel?.socket.resume().once('end', () => exchange.tunnel?.socket.destroy())
     if (exchange.expectsContinue && exchange.hasBody) response.writeContinue()
     exchange.backendStartedMs = performance.now()
-    const handle = deps.forwarder.forward(
+    exchange.forwarding = deps.forwarder.forward(
       {
         method: request.method ?? 'GET',
         target,
@@ -58,25 +41,6 @@ export function createForward(deps: ForwardDeps) {
       },
       new ResponseSink(deps, admitted),
     )
-    exchange.forwarding = handle
-  }
-}
-
-/** Who asks, as the backend is told by us alone. */
-export function backendIdentity(
-  { exchange, framing, caller }: Admitted,
-  host: BackendHeadersInput['host'],
-): BackendHeadersInput {
-  return {
-    host,
-    rawHeaders: exchange.request.rawHeaders,
-    framing,
-    clientId: caller.clientId,
-    plan: caller.plan,
-    requestId: exchange.id,
-    clientAddress: exchange.clientAddress,
-    proxies: exchange.proxies,
-    proto: exchange.proto,
   }
 }
 
@@ -160,13 +124,13 @@ class ResponseSink implements ForwardSink {
     this.#wrote = true
     exchange.backendEndedMs = performance.now()
     if (failure.kind === 'client_gone') return
-    this.#deps.onFailure(exchange, failure)
+    noteFailure(this.#deps, exchange, failure)
     // An answer that was cut off must not look complete.
     if (exchange.response.headersSent) {
       exchange.cause = failure.cause
       return void exchange.response.destroy()
     }
-    refuseFailed(this.#deps.lessee, this.#admitted, failure)
+    refuseFailed(this.#deps.lessee, exchange, failure)
   }
 }
 
@@ -185,13 +149,3 @@ function flushAll(): void {
 }
 
 let unflushed: ResponseSink[] = []
-
-/** Answers for a backend that could not; what never reached one, or was refused after all, is not charged. */
-export function refuseFailed(
-  lessee: Lessee,
-  admitted: Admitted,
-  { kind, cause }: BackendFailure,
-): void {
-  if (neverReached(kind) || kind === 'body_too_large') refund(lessee, admitted.exchange)
-  respond(admitted.exchange, refuse(backendFailureCode(kind) ?? 'bad_gateway', { cause }))
-}

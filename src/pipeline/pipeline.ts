@@ -1,23 +1,27 @@
 /** THE request, top to bottom. The order of the stages is written here and nowhere else. */
 import type { Connections } from '../listeners/connections.ts'
-import type { Exchange } from './exchange.ts'
+import type { Arrival, Exchange, PipelineParts } from './exchange.ts'
+import type { Log } from '../observability/log.ts'
 import type { Lessee } from '../quota/lessee/lessee.ts'
 import { isRefusal, refusalKinds, refuse, type Refusal } from '../rules/refusals.ts'
 import type { ClientAddressOf } from '../rules/client-address.ts'
 import type { CheckFraming, Framing } from '../rules/framing.ts'
 import type { CheckTarget } from '../rules/target.ts'
 import { whenKnown } from '../rules/when-known.ts'
-import type { Accept, Arrival } from './accept.ts'
+import { accept } from './accept.ts'
 import type { createAuthenticate } from './authenticate.ts'
 import type { createCheckBan } from './check-ban.ts'
-import type { Admitted, createForward } from './forward.ts'
-import type { createMatchRoute } from './match-route.ts'
+import type { createForward } from './forward.ts'
+import { OUTSIDE, type createMatchRoute } from './match-route.ts'
 import { answerAsterisk, respond } from './respond.ts'
 import { tellQuota, type createTakeQuota } from './take-quota.ts'
+import type { Admitted } from './upgrade.ts'
 
 /** What decides about a request, stage by stage; each request keeps the one it began with. */
 export interface Stages {
   readonly lessee: Lessee
+  /** Longest request target. */
+  readonly urlBytes: number
   readonly checkFraming: CheckFraming
   readonly checkTarget: CheckTarget
   readonly clientAddress: ClientAddressOf
@@ -30,40 +34,34 @@ export interface Stages {
   peekAnonymous(addressKey: string): string[] | Promise<string[]>
 }
 
-/** What all requests have in common, whatever decides about them. */
-export interface PipelineParts {
-  readonly connections: Connections<Exchange>
-  readonly accept: Accept
-  onBug(exchange: Exchange, error: unknown): void
+/** Takes a request to its end, at once where nothing is waited for; never throws or rejects. */
+export function handle(
+  parts: PipelineParts,
+  stages: Stages,
+  arrival: Arrival,
+): Promise<void> | undefined {
+  const { connections, log } = parts
+  // Bytes after a request that closes its connection are not requests.
+  if (connections.isClosing(arrival.request.socket)) return undefined
+  const framing = stages.checkFraming(arrival.request)
+  const exchange = accept(parts, arrival, framing, stages.clientAddress)
+  const end = (refusal: Refusal | undefined): void => {
+    if (refusal !== undefined) respond(exchange, refusal)
+  }
+  try {
+    const refusal = walk(stages, connections, exchange, framing)
+    if (refusal instanceof Promise)
+      return refusal.then(end).catch((error: unknown) => failed(log, exchange, error))
+    end(refusal)
+  } catch (error) {
+    failed(log, exchange, error)
+  }
+  return undefined
 }
 
-/** Takes a request to its end, at once where nothing is waited for; never throws or rejects. */
-export type Handle = (stages: Stages, arrival: Arrival) => Promise<void> | undefined
-
-export function createPipeline({ connections, accept, onBug }: PipelineParts): Handle {
-  const failed = (exchange: Exchange, error: unknown): void => {
-    onBug(exchange, error)
-    respond(exchange, refuse('service_unavailable', { cause: 'internal error' }))
-  }
-  return function handle(stages, arrival) {
-    const { socket } = arrival.request
-    // Bytes after a request that closes its connection are not requests.
-    if (connections.isClosing(socket)) return undefined
-    const framing = stages.checkFraming(arrival.request)
-    const exchange = accept(arrival, framing, stages.clientAddress)
-    const end = (refusal: Refusal | undefined): void => {
-      if (refusal !== undefined) respond(exchange, refusal)
-    }
-    try {
-      const refusal = walk(stages, connections, exchange, framing)
-      if (refusal instanceof Promise)
-        return refusal.then(end).catch((error: unknown) => failed(exchange, error))
-      end(refusal)
-    } catch (error) {
-      failed(exchange, error)
-    }
-    return undefined
-  }
+function failed(log: Log, exchange: Exchange, error: unknown): void {
+  log.internalError({ id: exchange.id, error })
+  respond(exchange, refuse('service_unavailable', { cause: 'internal error' }))
 }
 
 /** The refusal that ended the walk; undefined when the request was forwarded or answered. */
@@ -92,14 +90,13 @@ function walk(
   }
 
   // The route comes before the credential so that its lifecycle headers stand on every answer, a 401 included ...
-  const verdict = stages.matchRoute(exchange, target.path)
-  if (verdict.outside)
-    return beforeAuthentication(stages, connections, exchange, verdict.refusal ?? NOT_FOUND)
+  const unrouted = stages.matchRoute(exchange, target.path)
+  if (unrouted === OUTSIDE) return beforeAuthentication(stages, connections, exchange, unrouted)
   const caller = stages.authenticate(exchange, framing)
   return whenKnown(caller, (known) =>
     isRefusal(known)
       ? known
-      : walkOn(stages, { exchange, framing, target: target.raw, caller: known }, verdict.refusal),
+      : walkOn(stages, { exchange, framing, target: target.raw, caller: known }, unrouted),
   )
 }
 
@@ -128,7 +125,6 @@ function walkOn(
   })
 }
 
-const NOT_FOUND = refuse('not_found')
 /** Node before 24.9 hands every upgrade over with its bare socket, and has not read where a body ends. */
 const BODY_BEHIND_UPGRADE = refuse('invalid_request', { cause: 'a body behind an Upgrade field' })
 

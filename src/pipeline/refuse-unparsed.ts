@@ -1,22 +1,11 @@
 /** Answers what Node's parser gave up on, or what did not arrive in time, without overtaking earlier answers. */
 import type { Socket } from 'node:net'
-import type { Connections } from '../listeners/connections.ts'
-import type { Exchange } from './exchange.ts'
+import type { Exchange, PipelineParts } from './exchange.ts'
 import type { Stages } from './pipeline.ts'
+import type { Lessee } from '../quota/lessee/lessee.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
 import { respond, respondRaw } from './respond.ts'
-
-export interface UnparsedDeps {
-  readonly connections: Connections<Exchange>
-  /** The one in force. */
-  policy(): Pick<Stages, 'clientAddress' | 'peekAnonymous'> & { readonly urlBytes: number }
-  /** A fresh one. */
-  requestId(): string
-  /** A charge that must not stand, since the request is refused after all. */
-  cancel(exchange: Exchange): void
-  /** target: as received, where a request line was. */
-  onRefused(socket: Socket, refusal: Refusal, target: string | undefined): void
-}
+import { refund } from './take-quota.ts'
 
 interface ParserError extends NodeJS.ErrnoException {
   readonly rawPacket?: Buffer
@@ -24,46 +13,45 @@ interface ParserError extends NodeJS.ErrnoException {
   readonly bytesParsed?: number
 }
 
-export function createRefuseUnparsed(deps: UnparsedDeps) {
-  return function refuseUnparsed(error: ParserError, socket: Socket): void {
-    const state = deps.connections.of(socket)
-    // RFC 9112 9.6: what follows a request that said it was the last one is not read.
-    if (error.code === 'HPE_CLOSED_CONNECTION') return
-    // A reset needs no answer, and a refused request whose body breaks off or never comes has had its own.
-    if (state.pending === 0 && state.isBodyLeft) return void socket.destroy()
-    if (error.code === 'ECONNRESET' || error.code === 'EPIPE' || !socket.writable) {
-      return void socket.destroy()
-    }
-    // The last answer of this connection was given, or is on its way.
-    if (state.closing) return
-    state.closing = true
-    const refusal = refusalFor(error, deps.policy().urlBytes)
-    const { latest } = state
-    if (latest !== undefined && !latest.request.complete) return interrupt(deps, latest, refusal)
-    const target = askedFor(error)
-    const answer = (): void => void answerRaw(deps, socket, { refusal, target })
-    // Earlier requests on this connection are still being answered: theirs come first.
-    if (state.pending > 0) state.whenIdle = answer
-    else answer()
-  }
-}
-
-async function answerRaw(
-  deps: UnparsedDeps,
+export function refuseUnparsed(
+  parts: PipelineParts,
+  policy: Stages,
+  error: ParserError,
   socket: Socket,
-  { refusal, target }: { refusal: Refusal; target: string | undefined },
-): Promise<void> {
-  deps.onRefused(socket, refusal, target)
-  const { clientAddress, peekAnonymous } = deps.policy()
-  const { key } = clientAddress(socket.remoteAddress ?? '', undefined)
-  respondRaw(socket, refusal, ['X-Request-Id', deps.requestId(), ...(await peekAnonymous(key))])
+): void {
+  const state = parts.connections.of(socket)
+  // RFC 9112 9.6: what follows a request that said it was the last one is not read.
+  if (error.code === 'HPE_CLOSED_CONNECTION') return
+  // A reset needs no answer, and a refused request whose body breaks off or never comes has had its own.
+  if (state.pending === 0 && state.isBodyLeft) return void socket.destroy()
+  if (error.code === 'ECONNRESET' || error.code === 'EPIPE' || !socket.writable) {
+    return void socket.destroy()
+  }
+  // The last answer of this connection was given, or is on its way.
+  if (state.closing) return
+  state.closing = true
+  const refusal = refusalFor(error, policy.urlBytes)
+  const { latest } = state
+  if (latest !== undefined && !latest.request.complete)
+    return interrupt(parts.lessee, latest, refusal)
+  const target = askedFor(error)
+  const answer = async (): Promise<void> => {
+    parts.metrics.refusedUnparsed(refusal.code)
+    const address = socket.remoteAddress ?? ''
+    parts.log.clientError({ address, code: refusal.cause ?? '', target })
+    const quota = await policy.peekAnonymous(policy.clientAddress(address, undefined).key)
+    respondRaw(socket, refusal, ['X-Request-Id', parts.requestId(undefined), ...quota])
+  }
+  // Earlier requests on this connection are still being answered: theirs come first.
+  if (state.pending > 0) state.whenIdle = () => void answer()
+  else void answer()
 }
 
 /** The body of a request already being served broke off or took too long. */
-function interrupt(deps: UnparsedDeps, exchange: Exchange, refusal: Refusal): void {
+function interrupt(lessee: Lessee, exchange: Exchange, refusal: Refusal): void {
   exchange.forwarding?.abort()
   if (exchange.response.headersSent) return void exchange.response.destroy()
-  deps.cancel(exchange)
+  refund(lessee, exchange)
   respond(exchange, refusal)
 }
 
@@ -76,9 +64,8 @@ function refusalFor(error: ParserError, urlBytes: number): Refusal {
       return refuse('request_timeout', { cause })
     case 'HPE_HEADER_OVERFLOW':
       // The parser counts target and fields together; a first line without an end was the target's fault.
-      return refuse(isLongTarget(line, urlBytes) ? 'uri_too_long' : 'headers_too_large', {
-        cause,
-      })
+      if (isLongTarget(line, urlBytes)) return refuse('uri_too_long', { cause })
+      return refuse('headers_too_large', { cause })
     case 'HPE_CHUNK_EXTENSIONS_OVERFLOW':
       return refuse('body_too_large', { cause })
     case 'HPE_INVALID_METHOD':

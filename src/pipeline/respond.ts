@@ -61,14 +61,8 @@ export function respondRaw(socket: Socket, refusal: Refusal, headers: readonly s
 /** OPTIONS * asks what the gateway itself can do (RFC 9110 9.3.7); no backend and no quota is concerned. */
 export function answerAsterisk(exchange: Exchange): void {
   const headers = gatewayHeaders(exchange)
-  headers.push(
-    'Via',
-    VIA,
-    'Allow',
-    'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS',
-    'Content-Length',
-    '0',
-  )
+  headers.push('Via', VIA, 'Allow', 'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS')
+  headers.push('Content-Length', '0')
   exchange.status = 200
   exchange.response.writeHead(200, headers)
   exchange.response.end()

@@ -10,19 +10,13 @@ import { isSameStanding, quotaHeaders, refusedHeaders } from '../rules/quota-hea
 
 type Denial = QuotaDecision & { kind: 'refused' }
 
-export interface TakeQuotaDeps {
-  readonly lessee: Lessee
-  readonly bans: BanBook
-  epochMs(): number
-}
-
 const STORE_LOST = refuse('service_unavailable', {
   cause: 'the quota store is away and store.onOutage is closed',
 })
 const NO_HEADERS: readonly string[] = []
 
-export function createTakeQuota({ lessee, bans, epochMs }: TakeQuotaDeps) {
-  const denial = createDenials()
+export function createTakeQuota(lessee: Lessee, bans: BanBook) {
+  const told = new WeakMap<Caller, ToldDenial>()
   return function takeQuota(
     exchange: Exchange,
     caller: Caller,
@@ -36,8 +30,8 @@ export function createTakeQuota({ lessee, bans, epochMs }: TakeQuotaDeps) {
       exchange.degraded = decided.degraded
       if (decided.kind === 'refused') {
         // A refusal made without the store may be unjust, so it is no strike.
-        if (!decided.degraded) reportRefusal(bans, caller, { decided, nowMs: epochMs() })
-        return denial(exchange, caller, decided)
+        if (!decided.degraded) reportRefusal(bans, caller, decided)
+        return deny(told, exchange, caller, decided)
       }
       exchange.admission = decided
       tellQuota(exchange, caller, decided.view)
@@ -64,13 +58,9 @@ export function tellQuota(exchange: Exchange, caller: Caller, view: QuotaView | 
   exchange.quotaHeaders = view === undefined ? NO_HEADERS : quotaHeaders(view, caller.policy)
 }
 
-function reportRefusal(
-  bans: BanBook,
-  caller: Caller,
-  { decided, nowMs }: { decided: Denial; nowMs: number },
-): void {
-  const windowEndMs = (decided.view?.[decided.window].resetAtSeconds ?? 0) * 1000
-  bans.refused({ keyId: caller.keyId, windowEndMs, nowMs })
+function reportRefusal(bans: BanBook, { keyId }: Caller, { view, window }: Denial): void {
+  const windowEndMs = (view?.[window].resetAtSeconds ?? 0) * 1000
+  bans.refused({ keyId, windowEndMs, nowMs: Date.now() })
 }
 
 interface ToldDenial {
@@ -80,18 +70,20 @@ interface ToldDenial {
 }
 
 /** Whoever goes on after a 429 gets the same answer until something in it changes, which is once a second. */
-function createDenials() {
-  const told = new WeakMap<Caller, ToldDenial>()
-  return function denial(exchange: Exchange, caller: Caller, decided: Denial): Refusal {
-    let latest = told.get(caller)
-    if (latest === undefined || !isSameDenial(latest.decided, decided)) {
-      latest = tellDenial(caller, decided)
-      told.set(caller, latest)
-    }
-    exchange.quota = decided.view
-    exchange.quotaHeaders = latest.headers
-    return latest.refusal
+function deny(
+  told: WeakMap<Caller, ToldDenial>,
+  exchange: Exchange,
+  caller: Caller,
+  decided: Denial,
+): Refusal {
+  let latest = told.get(caller)
+  if (latest === undefined || !isSameDenial(latest.decided, decided)) {
+    latest = tellDenial(caller, decided)
+    told.set(caller, latest)
   }
+  exchange.quota = decided.view
+  exchange.quotaHeaders = latest.headers
+  return latest.refusal
 }
 
 function isSameDenial(one: Denial, other: Denial): boolean {

@@ -1,50 +1,100 @@
-/** Carries an admitted WebSocket handshake (RFC 6455) to a backend; after its 101 both sides are one tunnel. */
-import type { Upgrader } from '../forwarding/forwarder.ts'
-import type { Tunnel } from './exchange.ts'
+/** Carries an admitted WebSocket handshake (RFC 6455) to a backend, after whose 101 both sides are one tunnel; and what this has in common with a request. */
+import type { Forwarder, Upgrader } from '../forwarding/attempts.ts'
+import type { Log } from '../observability/log.ts'
+import type { Metrics } from '../observability/metrics.ts'
+import type { Exchange, Tunnel } from './exchange.ts'
 import type { Lessee } from '../quota/lessee/lessee.ts'
+import { backendFailureCode, neverReached, type BackendFailure } from '../rules/backend-failure.ts'
+import { upgradeHeaders, type BackendHeadersInput } from '../rules/backend-headers.ts'
 import { switchingHeaders } from '../rules/client-headers.ts'
-import { upgradeHeaders } from '../rules/backend-headers.ts'
-import { refuseFailed, backendIdentity, type Admitted, type ForwardDeps } from './forward.ts'
-import { gatewayHeaders } from './respond.ts'
+import type { Caller } from '../rules/credentials.ts'
+import type { Framing } from '../rules/framing.ts'
+import { refuse } from '../rules/refusals.ts'
+import { gatewayHeaders, respond } from './respond.ts'
+import { refund } from './take-quota.ts'
 
-export interface UpgradeDeps {
+export interface ForwardDeps {
+  readonly forwarder: Forwarder
   readonly upgrader: Upgrader
   readonly lessee: Lessee
-  readonly host: ForwardDeps['host']
-  readonly onFailure: ForwardDeps['onFailure']
+  readonly log: Log
+  readonly metrics: Metrics
+  readonly bodyLimitBytes: number
+  readonly responseTimeoutMs: number
+  readonly host: BackendHeadersInput['host']
 }
 
-export function createUpgrade({
-  upgrader,
-  lessee,
-  host,
-  onFailure,
-}: UpgradeDeps): ForwardDeps['upgrade'] {
-  const carry = async (admitted: Admitted, { socket, head }: Tunnel): Promise<void> => {
-    const { exchange, target } = admitted
-    exchange.backendStartedMs = performance.now()
-    const job = {
-      request: exchange.request,
-      socket,
-      head,
-      target,
-      headers: upgradeHeaders(backendIdentity(admitted, host)),
-      responseHeaders: (backend: readonly string[]) =>
-        switchingHeaders(backend, gatewayHeaders(exchange)),
-      sentTo: (backend: string) => {
-        exchange.backend = backend
-      },
-      established: () => {
-        exchange.status = 101
-      },
-    }
-    // Nothing is written through the response once the backend has agreed: the tunnel has the socket.
-    const failure = await upgrader.upgrade(job)
-    exchange.backendEndedMs = performance.now()
-    if (failure === undefined) return void socket.destroy()
-    onFailure(exchange, failure)
-    if (exchange.status === 101 || failure.kind === 'client_gone') return void socket.destroy()
-    refuseFailed(lessee, admitted, failure)
+/** What the stages before have found out, and forwarding needs. */
+export interface Admitted {
+  readonly exchange: Exchange
+  readonly framing: Framing
+  /** Origin form, as routed. */
+  readonly target: string
+  readonly caller: Caller
+}
+
+export async function upgrade(
+  deps: ForwardDeps,
+  admitted: Admitted,
+  { socket, head }: Tunnel,
+): Promise<void> {
+  const { exchange, target } = admitted
+  exchange.backendStartedMs = performance.now()
+  // Nothing is written through the response once the backend has agreed: the tunnel has the socket.
+  const failure = await deps.upgrader.upgrade({
+    request: exchange.request,
+    socket,
+    head,
+    target,
+    headers: upgradeHeaders(backendIdentity(admitted, deps.host)),
+    responseHeaders: (backend) => switchingHeaders(backend, gatewayHeaders(exchange)),
+    sentTo: (backend) => {
+      exchange.backend = backend
+    },
+    established: () => {
+      exchange.status = 101
+    },
+  })
+  exchange.backendEndedMs = performance.now()
+  if (failure === undefined) return void socket.destroy()
+  noteFailure(deps, exchange, failure)
+  if (exchange.status === 101 || failure.kind === 'client_gone') return void socket.destroy()
+  refuseFailed(deps.lessee, exchange, failure)
+}
+
+/** Who asks, as the backend is told by us alone. */
+export function backendIdentity(
+  { exchange, framing, caller }: Admitted,
+  host: BackendHeadersInput['host'],
+): BackendHeadersInput {
+  return {
+    host,
+    rawHeaders: exchange.request.rawHeaders,
+    framing,
+    clientId: caller.clientId,
+    plan: caller.plan,
+    requestId: exchange.id,
+    clientAddress: exchange.clientAddress,
+    proxies: exchange.proxies,
+    proto: exchange.proto,
   }
-  return (admitted, tunnel) => void carry(admitted, tunnel)
+}
+
+export function noteFailure(
+  { log, metrics }: ForwardDeps,
+  { id }: Exchange,
+  { kind, cause }: BackendFailure,
+): void {
+  metrics.backendFailed(kind)
+  log.backendFailed({ id, kind, cause })
+}
+
+/** Answers for a backend that could not; what never reached one, or was refused after all, is not charged. */
+export function refuseFailed(
+  lessee: Lessee,
+  exchange: Exchange,
+  { kind, cause }: BackendFailure,
+): void {
+  if (neverReached(kind) || kind === 'body_too_large') refund(lessee, exchange)
+  respond(exchange, refuse(backendFailureCode(kind) ?? 'bad_gateway', { cause }))
 }

@@ -6,11 +6,10 @@ import type {
   ForwardHandle,
   ForwardJob,
   ForwardSink,
-  Forwarder,
 } from '../../src/forwarding/forwarder.ts'
 import { createBackend } from '../../src/backends/backend.ts'
 import { createBalancer } from '../../src/backends/balancer.ts'
-import { createForwarder } from '../../src/forwarding/attempts.ts'
+import { Forwarder } from '../../src/forwarding/attempts.ts'
 import type { BackendFailure } from '../../src/rules/backend-failure.ts'
 import { until } from '../support/raw-backend.ts'
 import { openRawClient, type RawClient } from '../support/raw-client.ts'
@@ -25,7 +24,7 @@ export type CreateEngine = (options: Omit<EngineOptions, 'urls'>) => Engine
 
 /** The engine behind a balancer and the policy of attempts, as a gateway has it. */
 export const forwarderOn = (create: CreateEngine, { urls, ...options }: EngineOptions): Forwarder =>
-  createForwarder(createBalancer(urls.map(createBackend)), create(options))
+  new Forwarder(createBalancer(urls.map(createBackend)), create(options))
 
 /** The sink of one exchange: what it was told, in order. */
 export class Outcome implements ForwardSink {

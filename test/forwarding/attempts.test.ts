@@ -5,7 +5,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { createBackend } from '../../src/backends/backend.ts'
 import { createBalancer, type Outcome } from '../../src/backends/balancer.ts'
-import { createForwarder, createUpgrader } from '../../src/forwarding/attempts.ts'
+import { Forwarder, createUpgrader } from '../../src/forwarding/attempts.ts'
 import type { AttemptSink, ForwardJob, UpgradeJob } from '../../src/forwarding/forwarder.ts'
 import type { BackendFailure, FailedAttempt } from '../../src/rules/backend-failure.ts'
 
@@ -40,7 +40,7 @@ function start(letters: string, steps: ((sink: AttemptSink) => void)[], method =
   )
   let tried = ''
   let closed = false
-  const forwarder = createForwarder(
+  const forwarder = new Forwarder(
     {
       ...balancer,
       report: (backend, outcome) => {

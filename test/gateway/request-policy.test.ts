@@ -2,7 +2,7 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import { parseConfigText } from '../../src/config/load.ts'
 import { createAddressCounter } from '../../src/counters/anonymous-limiter.ts'
-import { createFrontDoor } from '../../src/gateway/front-door.ts'
+import { FrontDoor } from '../../src/gateway/front-door.ts'
 import { createRequestPolicy } from '../../src/gateway/request-policy.ts'
 import { configNames, createLastingParts } from '../../src/gateway/serving.ts'
 import { openStores } from '../../src/gateway/stores.ts'
@@ -36,10 +36,7 @@ async function openDoor(backend: RawBackend, blocks: Record<string, string> = {}
     addresses,
     onKeySet: () => undefined,
   })
-  const door = createFrontDoor(config, {
-    ...lasting,
-    policy: createRequestPolicy(config, lasting),
-  })
+  const door = new FrontDoor(config, createRequestPolicy(config, lasting), lasting)
   const { port } = await door.listen()
   stops.push(async () => {
     await door.drain({ timeoutMs: 1_000, idleMs: 0 })

@@ -6,8 +6,10 @@ import type { Backend } from '../../backends/backend.ts'
 import { AnswerReader, type AnswerListener } from '../../http1/answer-reader.ts'
 import type { AnswerHead } from '../../http1/answer-head.ts'
 
-/** What is carried. */
+/** What waits for a connection, and is then carried by it. */
 export interface Carried {
+  /** Nobody waits for it any more. */
+  readonly settled: boolean
   readonly isHead: boolean
   /** The connection is there: the request is to be written now. */
   onReady(connection: Http1Connection): void
@@ -49,8 +51,11 @@ export class Http1Connection implements AnswerListener {
   answerBegun = false
   /** Whose it is now; undefined when it is idle. While it is being made, who waits for it. */
   carried: Carried | undefined
+  /** For whom it was taken, until the end of this turn of the event loop. */
+  takenFor: Carried | undefined
+  /** To be written to; the connection reads it. */
+  readonly socket: Socket
   readonly #owner: ConnectionOwner
-  readonly #socket: Socket
   readonly #reader: AnswerReader
   #persists = true
   #paused = false
@@ -60,7 +65,7 @@ export class Http1Connection implements AnswerListener {
     this.#reader = new AnswerReader(this, maxAnswerHeadBytes)
     const { isTls } = owner.backend
     const socket = isTls ? this.#openTls() : this.#openTcp()
-    this.#socket = socket
+    this.socket = socket
     socket.once(isTls ? 'secureConnect' : 'connect', () => {
       this.connected = true
       owner.onConnected(this)
@@ -86,30 +91,17 @@ export class Http1Connection implements AnswerListener {
     carried.onReady(this)
   }
 
-  /** Answers false when the backend does not keep up; onDrain follows. */
-  write(text: string | Buffer): boolean {
-    return typeof text === 'string' ? this.#socket.write(text, 'latin1') : this.#socket.write(text)
-  }
-
-  cork(): void {
-    this.#socket.cork()
-  }
-
-  uncork(): void {
-    this.#socket.uncork()
-  }
-
   pause(): void {
     this.#paused = true
     this.#reader.pause()
-    this.#socket.pause()
+    this.socket.pause()
   }
 
   resume(): void {
     this.#paused = false
     this.#reader.resume()
     // What had come already may have been enough for another pause.
-    if (!this.#paused && !this.closed) this.#socket.resume()
+    if (!this.#paused && !this.closed) this.socket.resume()
   }
 
   /** Ends it at once, without a word to what it carries. */
@@ -118,7 +110,7 @@ export class Http1Connection implements AnswerListener {
     this.closed = true
     this.carried = undefined
     this.#reader.stop()
-    this.#socket.destroy()
+    this.socket.destroy()
     this.#owner.onClosed(this)
   }
 

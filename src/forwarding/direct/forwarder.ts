@@ -6,23 +6,17 @@ import { Http1Clock } from './clock.ts'
 import { Http1Exchange } from './exchange.ts'
 import { Http1Pool } from './pool.ts'
 
-export function createDirectEngine({ connections, timeouts }: EngineOptions): Engine {
+export function createDirectEngine(options: EngineOptions): Engine {
   const pools = new Map<Backend, Http1Pool>()
-  const clock = new Http1Clock((nowMs) => {
-    let isUsed = false
-    for (const pool of pools.values()) {
-      pool.tick(nowMs)
-      isUsed ||= !pool.isUnused
-    }
-    return isUsed
-  })
-  const open = (backend: Backend): Http1Pool => {
-    const pool = new Http1Pool(backend, { connections, ...timeouts }, clock)
-    pools.set(backend, pool)
-    return pool
-  }
+  const clock = new Http1Clock((nowMs) =>
+    Array.from(pools.values(), (pool) => pool.tick(nowMs)).includes(true),
+  )
   return {
-    send: (backend, job, sink) => new Http1Exchange(job, sink, pools.get(backend) ?? open(backend)),
+    send: (backend, job, sink) => {
+      let pool = pools.get(backend)
+      if (pool === undefined) pools.set(backend, (pool = new Http1Pool(backend, options, clock)))
+      return new Http1Exchange(job, sink, pool)
+    },
     close: async () => {
       for (const pool of pools.values()) pool.closeAll()
       clock.stop()

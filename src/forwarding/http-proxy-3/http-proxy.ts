@@ -7,35 +7,36 @@ import { createProxyServer, type ServerOptions } from 'http-proxy-3'
 import type { Backend } from '../../backends/backend.ts'
 import { maxAnswerHeadBytes } from '../engine.ts'
 
-export interface Outgoing {
+/** What all requests to one backend share. */
+export interface Line {
   readonly backend: Backend
   /** undefined: a connection of its own. */
   readonly agent: Agent | undefined
+  readonly connectTimeoutMs: number
+}
+
+export interface Outgoing extends Line {
   readonly method: string
   /** Origin form, sent byte for byte. */
   readonly path: string
   /** All header fields, framing included, flat; sent in this order and spelling. */
   readonly headers: string[]
-  readonly connectTimeoutMs: number
 }
 
 export interface OutgoingEvents {
   /** The request has its socket, which may still be connecting. */
-  socket(request: ClientRequest, socket: Socket): void
-  response(response: IncomingMessage): void
+  onSocket(request: ClientRequest, socket: Socket): void
+  onResponse(response: IncomingMessage): void
   /** Can be called more than once, also after the response. */
-  error(error: Error): void
+  onRequestError(error: Error): void
 }
 
 /** What http-proxy-3 does with a request and with an upgrade, in this order; that it keeps these lists is not in its types. */
-interface Passes {
-  webPasses: { readonly name: string }[]
-  wsPasses: { readonly name: string }[]
-}
 const replaced = {
   webPasses: 'deleteLength, timeout, XHeaders, stream',
   wsPasses: 'checkMethodAndHeader, XHeaders, stream',
 }
+type Passes = Record<keyof typeof replaced, { readonly name: string }[]>
 
 /**
  * Of the passes only the one that streams is kept: the others rewrite the framing of DELETE and OPTIONS (a second
@@ -54,7 +55,8 @@ export function keepStreamPass(server: Partial<Passes>): void {
   }
 }
 
-function createStreamingProxy(options?: ServerOptions) {
+/** Throws when http-proxy-3 is not as expected. */
+export function createStreamingProxy(options?: ServerOptions) {
   const proxy = createProxyServer(options)
   keepStreamPass(proxy as unknown as Partial<Passes>)
   proxy.on('error', () => {})
@@ -67,13 +69,12 @@ export type SendThroughHttpProxy = (
   events: OutgoingEvents,
 ) => () => void
 
-/** Throws when http-proxy-3 is not as expected. */
 export function createWebProxy(): SendThroughHttpProxy {
   const proxy = createStreamingProxy({ selfHandleResponse: true })
   proxy.on('proxyReq', (outgoing, request) => {
-    if (outgoing.socket) standIns(request).events.socket(outgoing, outgoing.socket)
+    if (outgoing.socket) standIns(request).events?.onSocket(outgoing, outgoing.socket)
   })
-  proxy.on('proxyRes', (answer, request) => standIns(request).events.response(answer))
+  proxy.on('proxyRes', (answer, request) => standIns(request).events?.onResponse(answer))
   return (outgoing, events) => {
     const standIn = new StandIn(outgoing, events)
     try {
@@ -81,10 +82,10 @@ export function createWebProxy(): SendThroughHttpProxy {
         standIn as unknown as IncomingMessage,
         standIn as never,
         { ...optionsFor(outgoing), buffer: outgoing.body ?? noBody },
-        (error) => events.error(error),
+        (error) => events.onRequestError(error),
       )
     } catch (error) {
-      events.error(error instanceof Error ? error : new Error(String(error)))
+      queueMicrotask(() => events.onRequestError(asError(error)))
     }
     return () => void standIn.emit('close')
   }
@@ -99,15 +100,18 @@ class StandIn extends EventEmitter {
   readonly headers = {}
   readonly socket = { destroyed: false }
   readonly writableFinished = false
-  readonly events: OutgoingEvents
+  readonly events: OutgoingEvents | undefined
 
-  constructor({ method, path }: Outgoing, events: OutgoingEvents) {
+  constructor({ method, path }: Outgoing, events?: OutgoingEvents) {
     super()
     this.method = method
     this.url = path
     this.events = events
   }
 }
+
+const asError = (error: unknown): Error =>
+  error instanceof Error ? error : new Error(String(error))
 
 const standIns = (request: unknown): StandIn => request as StandIn
 
@@ -141,9 +145,6 @@ export interface UpgradeEvents {
   error(error: Error): void
 }
 
-/** Throws when http-proxy-3 is not as expected. */
-export const checkHttpProxy = (): void => void createStreamingProxy()
-
 /**
  * Starts a WebSocket handshake and returns what ends it at once.
  * http-proxy-3 writes the backend's answer to the client as it likes, a refusal included; so it is given a socket that
@@ -151,8 +152,7 @@ export const checkHttpProxy = (): void => void createStreamingProxy()
  */
 export function upgradeThroughHttpProxy(outgoing: Outgoing, events: UpgradeEvents): () => void {
   const nowhere = new Nowhere()
-  const unused = { socket: () => {}, response: () => {}, error: () => {} }
-  const standIn = new StandIn(outgoing, unused)
+  const standIn = new StandIn(outgoing)
   const proxy = createStreamingProxy()
   let request: ClientRequest | undefined
   let answer: IncomingMessage | undefined
@@ -175,7 +175,7 @@ export function upgradeThroughHttpProxy(outgoing: Outgoing, events: UpgradeEvent
       (error) => events.error(error),
     )
   } catch (error) {
-    events.error(error instanceof Error ? error : new Error(String(error)))
+    events.error(asError(error))
   }
   return () => void request?.destroy()
 }

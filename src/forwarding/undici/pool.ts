@@ -6,12 +6,6 @@ import { maxAnswerHeadBytes, type EngineOptions } from '../engine.ts'
 
 export type Controller = Dispatcher.DispatchController
 
-export interface UndiciPool {
-  readonly pool: Pool
-  /** Of each request alike: undici would take it from its Host field, and change connections with it. */
-  readonly servername: string
-}
-
 /** The connection that a client of the pool holds now; undici itself does not tell requests what carries them. */
 export interface Line {
   /** Requests the connection has carried. */
@@ -25,13 +19,10 @@ export interface Handler extends Dispatcher.DispatchHandler {
 }
 
 /** Each connection carries one request at a time. */
-export function createUndiciPool(
-  backend: Backend,
-  { connections, timeouts }: EngineOptions,
-): UndiciPool {
+export function createUndiciPool(backend: Backend, { connections, timeouts }: EngineOptions): Pool {
   const servername = backend.serverName ?? ''
   const connector = buildConnector({ timeout: timeouts.connectMs, allowH2: false })
-  const pool = new Pool(backend.name, {
+  return new Pool(backend.name, {
     connections,
     allowH2: false,
     pipelining: 1,
@@ -47,10 +38,9 @@ export function createUndiciPool(
           if (outcome[1]) watch(line, outcome[1])
           callback(...outcome)
         })
-      return new LineClient(origin, { ...options, connect }, line)
+      return lineClient(new Client(origin, { ...options, connect }), line)
     },
   })
-  return { pool, servername: backend.host }
 }
 
 function watch(line: Line, socket: Socket): void {
@@ -62,19 +52,12 @@ function watch(line: Line, socket: Socket): void {
   })
 }
 
-class LineClient extends Client {
-  readonly #line: Line
-
-  constructor(origin: URL, options: Client.Options, line: Line) {
-    super(origin, options)
-    this.#line = line
+/** The client itself, which tells what it dispatches of its line. */
+function lineClient(client: Client, line: Line): Client {
+  const dispatch = client.dispatch.bind(client)
+  client.dispatch = (options, handler: Dispatcher.DispatchHandler | Handler) => {
+    if ('line' in handler) handler.line = line
+    return dispatch(options, handler)
   }
-
-  override dispatch(
-    options: Dispatcher.DispatchOptions,
-    handler: Dispatcher.DispatchHandler | Handler,
-  ): boolean {
-    if ('line' in handler) handler.line = this.#line
-    return super.dispatch(options, handler)
-  }
+  return client
 }

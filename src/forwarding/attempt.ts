@@ -1,0 +1,64 @@
+/** What the attempts of all engines have in common: each ends once, with one word to its sink. */
+import { backendFailureKind, type FailedAttempt } from '../rules/backend-failure.ts'
+import { backendErrorCode, errorText } from './engine.ts'
+import type { AttemptSink, ForwardHandle, ForwardJob } from './forwarder.ts'
+import type { RequestBody } from './request-body.ts'
+
+/** The handle too, since this is the hot path. */
+export abstract class Attempt implements ForwardHandle {
+  settled = false
+  protected readonly job: ForwardJob
+  protected readonly sink: AttemptSink
+  protected body: RequestBody | undefined
+  /** The backend may have seen some of the request. */
+  protected sent = false
+
+  constructor(job: ForwardJob, sink: AttemptSink) {
+    this.job = job
+    this.sink = sink
+  }
+
+  abort(): boolean {
+    if (!this.settled) this.settle({ closes: true })
+    return this.sent
+  }
+
+  abstract resume(): void
+
+  /** The connection is kept for the next request, or closed. */
+  protected abstract leave(closes: boolean): void
+
+  protected abstract connectionFacts(): Pick<FailedAttempt, 'reusedConnection' | 'answerBegun'>
+
+  onError(error: Error): void {
+    if (this.settled) return
+    this.fail(backendFailureKind(backendErrorCode(error), this.sent), errorText(error))
+  }
+
+  /** The response timeout is over; answers whether the attempt is, too. */
+  protected isOverdue(hasAnswer: boolean): boolean {
+    // The backend waits for the client's body; how long that may take is the public listener's to say.
+    if (this.sent && !hasAnswer && this.body?.waitsForClient) return false
+    if (this.sent) this.fail('response_timeout', 'no answer, or no more of it, in time')
+    else this.fail('connect_timeout', 'no connection became free in time', 'waiting')
+    return true
+  }
+
+  protected fail(
+    kind: FailedAttempt['kind'],
+    cause: string,
+    phase: FailedAttempt['phase'] = this.sent ? 'sent' : 'connecting',
+  ): void {
+    if (this.settled) return
+    const facts = this.connectionFacts()
+    const bodyTouched = this.body?.touched ?? false
+    this.settle({ closes: true })
+    this.sink.fail({ kind, cause, phase, bodyTouched, ...facts })
+  }
+
+  protected settle({ closes }: { closes: boolean }): void {
+    this.settled = true
+    this.leave(closes)
+    this.body?.destroy()
+  }
+}
