@@ -26,9 +26,10 @@ const policy = {
 const startMs = 1_790_000_000_000
 const until = (condition: () => void) => vi.waitFor(condition, { timeout: 15_000, interval: 10 })
 const closings: (() => Promise<void>)[] = []
-afterEach(async () => {
+const closeAll = async (): Promise<void> => {
   for (const close of closings.splice(0).toReversed()) await close()
-})
+}
+afterEach(closeAll)
 
 function observer() {
   return {
@@ -167,7 +168,11 @@ describe('ban books on one Redis', () => {
   beforeAll(async () => {
     server = await startRedisServer()
   })
-  afterEach(() => server.restart())
+  afterEach(async () => {
+    // Before the server is another: a book of the last test must not write into that of the next.
+    await closeAll()
+    await server.restart()
+  })
   afterAll(() => server.stop())
 
   const gateway = async ({ clock = { nowMs: startMs }, reloadMs = 30_000 } = {}) => {
