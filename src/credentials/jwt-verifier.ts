@@ -18,6 +18,11 @@ import {
 } from './verdicts.ts'
 import { createWorkGate } from './work-gate.ts'
 
+/**
+ * verify answers the caller of a valid token, at once if the token was seen before. It refuses any other with
+ * invalid_api_key, or with service_unavailable where it cannot tell. It never rejects. `nowMs` is Unix time in ms.
+ * ready resolves when the key set was loaded or could not be; until it is, nobody can tell of a token.
+ */
 export type JwtVerifier = ReturnType<typeof createJwtVerifier>
 
 /** The last fetch of the key set failed. */
@@ -84,11 +89,6 @@ export function createJwtVerifier(config: JwtConfig, options: JwtVerifierOptions
     if (keys === undefined) return cannotTell('no_key_set')
     return covers(keys, kid) ? keys : UNKNOWN_KEY
   }
-  const remember = (digest: string, proven: Remembered): void => {
-    const oldest = remembered.size >= maxRemembered ? remembered.keys().next() : undefined
-    if (oldest && !oldest.done) remembered.delete(oldest.value)
-    remembered.set(digest, proven)
-  }
   const prove = async (
     token: string,
     digest: string,
@@ -103,15 +103,12 @@ export function createJwtVerifier(config: JwtConfig, options: JwtVerifierOptions
     if (proven === undefined) return cannotTell('busy')
     if (!proven) return BAD_SIGNATURE
     // The set may have changed while the signature was checked; such a token is believed once, not remembered.
-    if (source.current === keys) remember(digest, { caller, expiresAtMs: statement.expiresAtMs })
+    if (source.current === keys)
+      remember(remembered, digest, { caller, expiresAtMs: statement.expiresAtMs })
     return caller
   }
 
   return {
-    /**
-     * The caller of a valid token, at once if the token was seen before. Refuses any other with invalid_api_key, or with
-     * service_unavailable where it cannot tell. Never rejects. `nowMs` is Unix time in ms.
-     */
     verify: (token: string, nowMs: number): Verdict | Promise<Verdict> => {
       if (!isJwtForm(token)) return BAD_CLAIMS
       const digest = hash('sha256', token, 'hex')
@@ -126,10 +123,15 @@ export function createJwtVerifier(config: JwtConfig, options: JwtVerifierOptions
       underway.set(digest, proof)
       return proof
     },
-    /** Resolves when the key set was loaded or could not be; until it is, nobody can tell of a token. */
     ready: (): Promise<void> => first,
     close: (): void => source.close(),
   }
+}
+
+function remember(all: Map<string, Remembered>, digest: string, proven: Remembered): void {
+  const oldest = all.size >= maxRemembered ? all.keys().next() : undefined
+  if (oldest && !oldest.done) all.delete(oldest.value)
+  all.set(digest, proven)
 }
 
 function toCaller(

@@ -13,13 +13,14 @@ import { createReadiness, embeddedHealth } from '../admin/readiness.ts'
 import { configNames, createServing } from './serving.ts'
 import { openStores } from './stores.ts'
 
+/**
+ * listen resolves with the real addresses once both listeners are up; rejects with ListenError when one cannot be had.
+ * drain answers what is in flight within server.timeouts.drain, hands quota back and closes everything. Never rejects.
+ */
 export type Gateway = ReturnType<typeof createGateway>
 
 /** log: closed by drain, and if listen rejects. */
-export function createGateway(
-  config: Config,
-  { version, log }: { readonly version: string; readonly log: Log },
-) {
+export function createGateway(config: Config, { version, log }: { version: string; log: Log }) {
   const metrics = createMetrics({ version, ...configNames(config) })
   const stores = openStores({ config, log, metrics })
   let keySetFault: KeySetFault | undefined
@@ -46,7 +47,6 @@ export function createGateway(
     await log.close()
   }
   return {
-    /** Resolves with the real addresses once both listeners are up; rejects with ListenError when one cannot be had. */
     async listen(): Promise<{ listen: ListenAddress; admin: ListenAddress }> {
       await serving.ready().catch(async (error: unknown) => {
         await close()
@@ -67,13 +67,11 @@ export function createGateway(
       }).catch(abandon('admin'))
       const listen = await serving.listen().catch(abandon('public'))
       listening = true
-      log.configTaken({ revision: config.revision, store: storeInWords(config.store) })
-      for (const problem of config.warnings) log.configWarning({ problem })
+      logConfig(log, config)
       log.listening({ listener: 'public', ...listen })
       log.listening({ listener: 'admin', ...admin.address })
       return { listen, admin: admin.address }
     },
-    /** Answers what is in flight within server.timeouts.drain, hands quota back and closes everything. Never rejects. */
     async drain(): Promise<void> {
       listening = false
       const { drainMs } = config.server.timeouts
@@ -81,4 +79,9 @@ export function createGateway(
       await close()
     },
   }
+}
+
+function logConfig(log: Log, { revision, store, warnings }: Config): void {
+  log.configTaken({ revision, store: storeInWords(store) })
+  for (const problem of warnings) log.configWarning({ problem })
 }
