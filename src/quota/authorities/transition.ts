@@ -51,14 +51,8 @@ export function transition(state: ClientState, request: TakeRequest, nowMs: numb
   const isUnknown = !state.isKnown
   const isSameDay = Math.floor(nowMs / DAY_MS) <= state.dayIndex
   const record = isSameDay ? state.processes.get(request.process) : undefined
-  if (record !== undefined && request.sequence <= record.sequence) {
-    const status = request.sequence === record.sequence ? record.status : 'stale'
-    const now = Object.assign(new ClientState(), state)
-    rollOver(now, Math.floor(nowMs))
-    const tookPart = record.minuteIndex === now.minuteIndex
-    const held = { minute: tookPart ? record.minuteHeld : 0, day: record.dayHeld }
-    return reply(now, { status, nowMs, held, reclaim: false })
-  }
+  if (record !== undefined && request.sequence <= record.sequence)
+    return repeated(state, record, request.sequence, nowMs)
   rollOver(state, Math.floor(nowMs))
   state.isKnown = true
   const tookPart = record?.minuteIndex === state.minuteIndex
@@ -107,6 +101,21 @@ export function transition(state: ClientState, request: TakeRequest, nowMs: numb
   const unspent = { minute: held.minute - minute.used - spent, day: held.day - day.used - spent }
   const reclaim = isUnknown || (status === 'short' && othersHold(state, request.limits, unspent))
   return reply(state, { status, nowMs, held, reclaim })
+}
+
+/** The answer to a call that was heard before, or comes after a later one: as things stand now, changing nothing. */
+function repeated(
+  state: ClientState,
+  record: ProcessRecord,
+  sequence: number,
+  nowMs: number,
+): TakeReply {
+  const status = sequence === record.sequence ? record.status : 'stale'
+  const now = Object.assign(new ClientState(), state)
+  rollOver(now, Math.floor(nowMs))
+  const tookPart = record.minuteIndex === now.minuteIndex
+  const held = { minute: tookPart ? record.minuteHeld : 0, day: record.dayHeld }
+  return reply(now, { status, nowMs, held, reclaim: false })
 }
 
 /** Forgets what belongs to a window that has ended. */
