@@ -50,13 +50,13 @@ if (process.env['npm_lifecycle_event'] !== undefined) {
   }, PARENT_CHECK_MS).unref()
 }
 
-/** The parent, and its parent where the system tells: between npm and this process may stand a shell, which outlives npm. */
+/** The parent; and where that is a shell, which outlives npm, its parent too. Above npm nobody counts: who left it behind may go. */
 function ancestors(): string {
   const parent = process.ppid
   try {
-    // After the name in brackets, which may hold anything: state, parent.
-    const fields = readFileSync(`/proc/${parent}/stat`, 'latin1').split(') ').at(-1)?.split(' ')
-    return `${parent} ${fields?.[1]}`
+    const [, name, grandparent] =
+      /^\d+ \((.*)\) \S+ (\d+)/s.exec(readFileSync(`/proc/${parent}/stat`, 'latin1')) ?? []
+    return name?.endsWith('sh') ? `${parent} ${grandparent}` : String(parent)
   } catch {
     return String(parent)
   }

@@ -173,6 +173,21 @@ describe('npm start', () => {
   )
 })
 
+describe('npm start in the background', () => {
+  it('outlives the shell that began it, and ends with npm', async () => {
+    const { args, ports } = await demoPorts()
+    // The shell ends at once, and npm gets another parent.
+    const shell = start('sh', ['-c', `npm start -- ${args.join(' ')} >/dev/null 2>&1 & echo $!`])
+    await shell.ended
+    const npm = Number(shell.text())
+    await eventually('three listeners', allTaken(ports), 60_000)
+    await sleep(1_500)
+    expect(await allTaken(ports)()).toBe(true)
+    process.kill(npm, 'SIGTERM')
+    await eventually('free ports', allFree(ports), 30_000)
+  }, 120_000)
+})
+
 describe('a terminal', () => {
   it('ends the demo when it is closed, and leaves no port behind', async () => {
     const { args, ports } = await demoPorts()
