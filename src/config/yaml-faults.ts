@@ -76,10 +76,10 @@ export const tellYamlFaults = (
   }
   // After what should not be there, nothing is where it should be.
   const first = faults.findIndex(({ code }) => code === 'UNEXPECTED_TOKEN')
-  const told = faults
+  const problems = faults
     .filter(({ code }, index) => code !== 'UNEXPECTED_TOKEN' || index === first)
     .map((fault) => tell(text, fault, faults))
-  return told.filter(
-    ({ offset }, index) => told.findIndex((other) => other.offset === offset) === index,
+  return problems.filter(
+    ({ offset }, index) => problems.findIndex((other) => other.offset === offset) === index,
   )
 }

@@ -16,7 +16,7 @@ const STORE_LOST = refuse('service_unavailable', {
 const NO_HEADERS: readonly string[] = []
 
 export function createTakeQuota(lessee: Lessee, bans: BanBook) {
-  const told = new WeakMap<Caller, ToldDenial>()
+  const answers = new WeakMap<Caller, AnsweredDenial>()
   return function takeQuota(
     exchange: Exchange,
     caller: Caller,
@@ -31,7 +31,7 @@ export function createTakeQuota(lessee: Lessee, bans: BanBook) {
       if (decided.kind === 'refused') {
         // A refusal made without the store may be unjust, so it is no strike.
         if (!decided.degraded) reportRefusal(bans, caller, decided)
-        return deny(told, exchange, caller, decided)
+        return deny(answers, exchange, caller, decided)
       }
       exchange.admission = decided
       tellQuota(exchange, caller, decided.view)
@@ -63,7 +63,7 @@ function reportRefusal(bans: BanBook, { keyId }: Caller, { view, window }: Denia
   bans.refused({ keyId, windowEndMs, nowMs: Date.now() })
 }
 
-interface ToldDenial {
+interface AnsweredDenial {
   readonly decided: Denial
   readonly refusal: Refusal
   readonly headers: readonly string[]
@@ -71,15 +71,15 @@ interface ToldDenial {
 
 /** Whoever goes on after a 429 gets the same answer until something in it changes, which is once a second. */
 function deny(
-  told: WeakMap<Caller, ToldDenial>,
+  answers: WeakMap<Caller, AnsweredDenial>,
   exchange: Exchange,
   caller: Caller,
   decided: Denial,
 ): Refusal {
-  let latest = told.get(caller)
+  let latest = answers.get(caller)
   if (latest === undefined || !isSameDenial(latest.decided, decided)) {
-    latest = tellDenial(caller, decided)
-    told.set(caller, latest)
+    latest = answerDenial(caller, decided)
+    answers.set(caller, latest)
   }
   exchange.quota = decided.view
   exchange.quotaHeaders = latest.headers
@@ -95,7 +95,7 @@ function isSameDenial(one: Denial, other: Denial): boolean {
   )
 }
 
-function tellDenial(caller: Caller, decided: Denial): ToldDenial {
+function answerDenial(caller: Caller, decided: Denial): AnsweredDenial {
   const { view, window, limit, retryAfterSeconds } = decided
   const refusal = refuse('rate_limit_exceeded', {
     detail: `Limit: ${limit} a ${window}. Retry in ${retryAfterSeconds} s.`,

@@ -75,7 +75,7 @@ function pathFault(target: string, end: number): string | undefined {
         reencodedFault(byte, target, at) ??
         (byte === SEMICOLON ? segmentFault(target, segmentStart, at) : undefined)
       if (fault !== undefined) return fault
-      if (byte >= 0x80) beyondAscii = true
+      if (byte !== undefined && byte >= 0x80) beyondAscii = true
       at += 2
     } else if (code === SLASH || code === SEMICOLON) {
       const fault = segmentFault(target, segmentStart, at)
@@ -103,8 +103,8 @@ function segmentFault(text: string, start: number, end: number): string | undefi
   return dots ? 'dot segment in path' : undefined
 }
 
-function encodedFault(byte: number): string | undefined {
-  if (byte === -1) return BAD_ENCODING
+function encodedFault(byte: number | undefined): string | undefined {
+  if (byte === undefined) return BAD_ENCODING
   if (byte === SLASH || byte === BACKSLASH) return 'encoded slash or backslash in path'
   if (byte < 0x20 || byte === DELETE) return 'encoded control character in path'
   // Equivalent to the plain character (RFC 3986 6.2.2.2), so a backend would serve `/%70ets` as `/pets` while we
@@ -116,11 +116,11 @@ function encodedFault(byte: number): string | undefined {
 const BAD_ENCODING = 'bad percent-encoding'
 
 /** `%252e` is `%2e` to a server that decodes once, and a dot to one that decodes twice. */
-function reencodedFault(byte: number, target: string, at: number): string | undefined {
+function reencodedFault(byte: number | undefined, target: string, at: number): string | undefined {
   const twice =
     byte === PERCENT &&
-    hexDigit(target.charCodeAt(at + 3)) !== -1 &&
-    hexDigit(target.charCodeAt(at + 4)) !== -1
+    hexDigit(target.charCodeAt(at + 3)) !== undefined &&
+    hexDigit(target.charCodeAt(at + 4)) !== undefined
   return twice ? 'doubly encoded character in path' : undefined
 }
 
@@ -138,7 +138,7 @@ function queryFault(target: string, start: number): string | undefined {
   for (let at = start; at < target.length; at++) {
     const code = target.charCodeAt(at)
     if (code === PERCENT) {
-      if (percentByte(target, at) === -1) return BAD_ENCODING
+      if (percentByte(target, at) === undefined) return BAD_ENCODING
       at += 2
     } else if (!((places[code] ?? 0) > 0)) {
       return 'character not allowed in a query'
@@ -147,15 +147,15 @@ function queryFault(target: string, start: number): string | undefined {
   return undefined
 }
 
-/** The byte that the triplet at `at` stands for; -1 if it is none. */
-function percentByte(text: string, at: number): number {
+/** The byte that the triplet at `at` stands for; undefined if it is none. */
+function percentByte(text: string, at: number): number | undefined {
   const high = hexDigit(text.charCodeAt(at + 1))
   const low = hexDigit(text.charCodeAt(at + 2))
-  return high === -1 || low === -1 ? -1 : high * 16 + low
+  return high === undefined || low === undefined ? undefined : high * 16 + low
 }
 
-function hexDigit(code: number): number {
+function hexDigit(code: number): number | undefined {
   if (code >= 0x30 && code <= 0x39) return code - 0x30
   const lower = code | 0x20
-  return lower >= 0x61 && lower <= 0x66 ? lower - 0x57 : -1
+  return lower >= 0x61 && lower <= 0x66 ? lower - 0x57 : undefined
 }
