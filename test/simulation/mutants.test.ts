@@ -39,8 +39,8 @@ const mutants: readonly Mutant[] = [
   {
     name: 'the authority carries out repeated and late calls',
     file: 'authorities/transition.ts',
-    from: 'if (record !== undefined && request.sequence <= record.sequence) {',
-    to: 'if (false) {',
+    from: 'return repeated(state, record, request.sequence, nowMs)',
+    to: 'void repeated',
     breaks: 'faults',
   },
   {
