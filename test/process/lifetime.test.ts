@@ -176,11 +176,13 @@ describe('npm start', () => {
 describe('npm start in the background', () => {
   it('outlives the shell that began it, and ends with npm', async () => {
     const { args, ports } = await demoPorts()
-    // The shell ends at once, and npm gets another parent.
-    const shell = start('sh', ['-c', `npm start -- ${args.join(' ')} >/dev/null 2>&1 & echo $!`])
-    await shell.ended
-    const npm = Number(shell.text())
+    const line = `npm start -- ${args.join(' ')} >/dev/null 2>&1 & echo $!; read word`
+    const shell = start('sh', ['-c', line])
     await eventually('three listeners', allTaken(ports), 60_000)
+    const npm = Number(shell.text())
+    // The shell goes, and npm gets another parent.
+    shell.child.stdin.end()
+    await shell.ended
     await sleep(1_500)
     expect(await allTaken(ports)()).toBe(true)
     process.kill(npm, 'SIGTERM')
