@@ -32,14 +32,16 @@ url, key, loops, retries = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.a
 @retry(wait=wait_exponential(multiplier=1), stop=stop_after_attempt(retries + 1), reraise=True)
 def fetch():
     urllib.request.urlopen(urllib.request.Request(url, headers={'Authorization': 'Bearer ' + key}))
+statuses = []
 def loop():
     try:
         fetch()
     except urllib.error.HTTPError as error:
-        print(error.code)
+        statuses.append(error.code)
 threads = [threading.Thread(target=loop) for _ in range(loops)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
+print(*statuses, sep='\\n')
 `
 
 /** Runs the loops to their end; resolves with the status that each of them ended in. */
