@@ -86,6 +86,12 @@ export const basePath = text
   )
   .transform((written) => (written === '/' ? '' : written))
 
+/** Origin form: the path, with a query if wanted, as it is sent. */
+export const healthPath = text.regex(
+  /^\/[!-~]{0,1023}$/,
+  'is not a path; write one such as /healthz, in visible ASCII',
+)
+
 /** An address, or a network such as 10.0.0.0/8. */
 export const network = shaped(
   /^[0-9A-Fa-f.:]+(?:\/(?:0|[1-9][0-9]{0,2}))?$/,

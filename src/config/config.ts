@@ -16,16 +16,20 @@ export interface PlanConfig {
   readonly name: string
   /** undefined for a custom plan: every client of it states its own limits. */
   readonly limits: Limits | undefined
+  /** Requests of one client at once, per worker. */
+  readonly concurrent: number
 }
 
-/** limits: the client's own where given, else its plan's. */
-export type ClientConfig = File['clients'][number] & { readonly limits: Limits }
+/** limits: the client's own where given, else its plan's; concurrent: its plan's. */
+export type ClientConfig = File['clients'][number] &
+  Pick<PlanConfig, 'concurrent'> & { readonly limits: Limits }
 export type JwtConfig = NonNullable<File['jwt']>
 export type BansConfig = File['bans']
 export type RouteConfig = File['routes'][number]
 /** The Redis that all processes share: one server, a master that sentinels name, or a cluster. */
 export type RedisConfig = NonNullable<File['store']['redis']>
 /** PEM files. Certificates of servers are always verified. */
+export type UpstreamTlsConfig = NonNullable<File['upstream']['tls']>
 export type RedisTlsConfig = NonNullable<RedisConfig['tls']>
 export type OutageMode = File['store']['onOutage']
 export type LogLevel = File['log']['level']

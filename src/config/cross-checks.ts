@@ -74,6 +74,22 @@ const checkUrls = (tree: Group): PathProblem[] =>
     (earlier) => `is the same backend as ${earlier}; remove one`,
   )
 
+const checkEject = (tree: Group): PathProblem[] => {
+  const path = ['upstream', 'eject', 'maxFor']
+  const maxForMs = readAt(tree, path, durationMs)
+  const forMs = readAt(tree, ['upstream', 'eject', 'for'], durationMs)
+  if (maxForMs === undefined || forMs === undefined || maxForMs >= forMs) return []
+  return [problem(path, 'is shorter than `for`; no time-out is longer than the longest')]
+}
+
+const checkUpstreamTls = (tree: Group): PathProblem[] => {
+  const path = ['upstream', 'tls']
+  const has = (key: string): boolean => valueAt(tree, ...path, key) !== undefined
+  return has('cert') === has('key')
+    ? []
+    : [problem(path, 'has one of cert and key; write both, or none', 'key')]
+}
+
 const checkWindows = (tree: Group, path: Path): PathProblem[] => {
   const perMinute = readAt(tree, [...path, 'perMinute'], count)
   const perDay = readAt(tree, [...path, 'perDay'], count)
@@ -200,6 +216,8 @@ export const crossChecks = (tree: Group): PathProblem[] => [
   ...checkRedis(tree),
   ...Object.keys(groupAt(tree, 'plans')).flatMap((name) => checkPlan(tree, name)),
   ...checkClients(tree),
+  ...checkEject(tree),
+  ...checkUpstreamTls(tree),
   ...checkJwt(tree),
   ...checkBans(tree),
   ...checkRoutes(tree),

@@ -10,8 +10,25 @@ export const defaults = {
     workers: '1',
     trustedProxies: [],
     structuredQuotaHeaders: 'true',
-    limits: { headerBytes: '16KiB', headerCount: '100', bodyBytes: '1MiB', urlBytes: '8KiB' },
-    timeouts: { headers: '10s', request: '60s', idle: '75s', drain: '20s' },
+    limits: {
+      headerBytes: '16KiB',
+      headerCount: '100',
+      bodyBytes: '1MiB',
+      urlBytes: '8KiB',
+      connections: '20000',
+      connectionsPerAddress: '500',
+      bufferedBody: '64KiB',
+      minimumRate: '512B',
+    },
+    timeouts: {
+      headers: '10s',
+      request: '60s',
+      idle: '75s',
+      drain: '20s',
+      drainDelay: '0s',
+      tunnelIdle: '5m',
+    },
+    overload: { lag: '200ms' },
   },
   admin: { listen: '127.0.0.1:9090', hosts: [] },
   upstream: {
@@ -19,7 +36,20 @@ export const defaults = {
     host: 'preserve',
     timeouts: { connect: '1s', response: '30s', idle: '30s' },
     connections: '128',
+    connectionUses: '10000',
+    connectionAge: '10m',
     engine: 'direct',
+    balance: 'least-requests',
+    eject: {
+      failures: '5',
+      within: '10s',
+      for: '10s',
+      growth: '2',
+      maxFor: '5m',
+      atMost: '50%',
+    },
+    retry: { attempts: '1', budget: '10%' },
+    breaker: { waiting: '1000' },
   },
   store: {
     redis: '',
@@ -54,6 +84,7 @@ export const defaults = {
 /** Keys that have a default only inside a block that is itself optional. */
 export const blockDefaults = {
   jwt: { clientClaim: 'sub', planClaim: 'plan' },
+  health: { every: '5s', timeout: '1s', down: '2', up: '2' },
   route: { websocket: 'false' },
   client: { keys: [] },
 } as const satisfies Tree
@@ -76,7 +107,9 @@ export const withDefaults = (tree: Group): Group => {
   const completed = Object.assign(emptyGroup(), complete(tree, defaults))
   const jwt = valueAt(tree, 'jwt')
   if (jwt !== undefined) completed.jwt = complete(jwt, blockDefaults.jwt)
-  const { routes, clients } = completed
+  const { upstream, routes, clients } = completed
+  if (isGroup(upstream) && upstream.health !== undefined)
+    completed.upstream = { ...upstream, health: complete(upstream.health, blockDefaults.health) }
   if (routes !== undefined) completed.routes = completeEach(routes, blockDefaults.route)
   if (clients !== undefined) completed.clients = completeEach(clients, blockDefaults.client)
   return completed

@@ -6,10 +6,13 @@ import type { Path, PathProblem } from './problems.ts'
 import { groupAt, textAt } from './tree.ts'
 import type { Group, Tree } from './tree.ts'
 
-const tls: Path = ['store', 'redis', 'tls']
+const tls: readonly Path[] = [
+  ['store', 'redis', 'tls'],
+  ['upstream', 'tls'],
+]
 const paths: readonly Path[] = [
   ['jwt', 'jwksFile'],
-  ...['ca', 'cert', 'key'].map((key) => [...tls, key]),
+  ...tls.flatMap((group) => ['ca', 'cert', 'key'].map((key) => [...group, key])),
 ]
 
 const named = (tree: Group) => paths.filter((path) => textAt(tree, ...path))

@@ -20,15 +20,23 @@ export const list = <Item extends z.ZodType>(
 export const filledList = <Item extends z.ZodType>(item: Item) =>
   list(item).min(1, { error: 'is empty; write at least one' })
 
-type InMs<T, Key> = { [K in keyof T as K extends Key ? `${K & string}Ms` : K]: T[K] }
+type WithUnit<T, Key, Unit extends string> = {
+  [K in keyof T as K extends Key ? `${K & string}${Unit}` : K]: T[K]
+}
 
-/** Renames durations and moments as all code has them, the unit in the name: `idle` to `idleMs`. */
-export const inMs =
+const withUnit =
+  <Unit extends string>(unit: Unit) =>
   <Key extends string>(...keys: readonly Key[]) =>
-  <T extends { readonly [K in Key]?: number | undefined }>(given: T): InMs<T, Key> =>
+  <T extends { readonly [K in Key]?: number | undefined }>(given: T): WithUnit<T, Key, Unit> =>
     Object.fromEntries(
       Object.entries(given).map(([key, value]) => [
-        keys.some((each) => each === key) ? `${key}Ms` : key,
+        keys.some((each) => each === key) ? `${key}${unit}` : key,
         value,
       ]),
-    ) as InMs<T, Key>
+    ) as WithUnit<T, Key, Unit>
+
+/** Renames durations and moments as all code has them, the unit in the name: `idle` to `idleMs`. */
+export const inMs = withUnit('Ms')
+
+/** As inMs, for sizes: `bufferedBody` to `bufferedBodyBytes`. */
+export const inBytes = withUnit('Bytes')

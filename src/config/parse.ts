@@ -6,16 +6,26 @@ import { readSchema } from './schema.ts'
 import type { ConfigFile } from './schema.ts'
 import type { Group } from './tree.ts'
 
+/** A quarter of the connections to one backend, so that no client holds them all; and enough for a browser or a pool. */
+const concurrentOf = (connections: number): number => Math.max(8, Math.floor(connections / 4))
+
 const toConfig = (file: ConfigFile, revision: string): Config => {
-  const plans = Object.entries(file.plans).map(([name, { perMinute, perDay }]) => {
+  const standard = concurrentOf(file.upstream.connections)
+  const plans = Object.entries(file.plans).map(([name, { perMinute, perDay, concurrent }]) => {
     const isCustom = perMinute === undefined || perDay === undefined
-    return { name, limits: isCustom ? undefined : { perMinute, perDay } }
+    return {
+      name,
+      limits: isCustom ? undefined : { perMinute, perDay },
+      concurrent: concurrent ?? standard,
+    }
   })
   const plansByName = new Map(plans.map((plan) => [plan.name, plan]))
   const clients = file.clients.map((client) => {
-    const limits = client.limits ?? plansByName.get(client.plan)?.limits
-    if (limits === undefined) throw new Error('a client without limits passed the checks')
-    return { ...client, limits }
+    const plan = plansByName.get(client.plan)
+    const limits = client.limits ?? plan?.limits
+    if (plan === undefined || limits === undefined)
+      throw new Error('a client without limits passed the checks')
+    return { ...client, limits, concurrent: plan.concurrent }
   })
   return { ...file, plans: plansByName, clients, revision, warnings: [] }
 }

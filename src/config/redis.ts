@@ -6,6 +6,7 @@ import { group, list } from './groups.ts'
 import { parseRedisUrl, redisUrlFault } from './redis-url.ts'
 import type { RedisUrl } from './redis-url.ts'
 import { faultOr, integer, line, notSingle, text } from './scalars.ts'
+import { noTlsFiles, tlsFiles } from './tls-files.ts'
 import { isGroup, type Group, type Tree } from './tree.ts'
 
 const formFault =
@@ -27,25 +28,10 @@ const secret = text
   )
   .meta({ type: ['string', 'number'] })
 
-const toTlsFiles = ({ ca, cert, key, serverName }: Partial<Record<string, string>>) => ({
-  caFile: ca,
-  certFile: cert,
-  keyFile: key,
-  serverName,
-})
-
 const access = {
   username: secret.optional().describe('User of the gateway. Left out: the default user.'),
   password: secret.optional().describe('Password, as it is. Better from the environment: ${..}.'),
-  tls: group({
-    ca: line.optional().describe('PEM file of the authorities to trust, instead of the usual.'),
-    cert: line.optional().describe('PEM file of the certificate that the gateway shows.'),
-    key: line.optional().describe('PEM file of the private key of that certificate.'),
-    serverName: line.optional().describe('Name in the certificates. Left out: the host.'),
-  })
-    .transform(toTlsFiles)
-    .optional()
-    .describe('TLS to all servers, sentinels too. {} is enough.'),
+  tls: tlsFiles.optional().describe('TLS to all servers, sentinels too. {} is enough.'),
 }
 
 type Node = HostPort & { readonly tls?: boolean }
@@ -76,7 +62,7 @@ const url = text.transform((written, context): RedisUrl => {
 
 /** TLS where a group says so, or an address; the first that says either way counts. */
 const toTls = (files: z.output<typeof access.tls>, at: readonly Pick<Node, 'tls'>[]) =>
-  files ?? (at.find(({ tls }) => tls !== undefined)?.tls === true ? toTlsFiles({}) : undefined)
+  files ?? (at.find(({ tls }) => tls !== undefined)?.tls === true ? noTlsFiles : undefined)
 
 const addresses = (list: readonly HostPort[]) => list.map(({ host, port }) => ({ host, port }))
 

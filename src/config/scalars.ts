@@ -68,6 +68,13 @@ export const decimal = ({ min, max }: Bounds) =>
     .pipe(within({ min, max }, `is out of range; write a number from ${min} to ${max}`))
     .meta({ type: ['number', 'string'], minimum: min, maximum: max })
 
+/** A share in percent; the value is a fraction of 1. */
+export const share = shaped(
+  /^(100|[1-9]?[0-9])%$/,
+  'is not a share; write a whole number from 0 to 100 and "%", such as 10%',
+  (written) => Number(written.slice(0, -1)) / 100,
+)
+
 /** Processes that serve requests: a number, or as many as this process may use cores. */
 export const workers = shaped(
   /^(auto|[1-9][0-9]{0,2})$/,

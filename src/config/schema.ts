@@ -4,14 +4,12 @@ import {
   absoluteLink,
   basePath,
   host,
-  hostField,
   jwksUri,
   listenAddress,
   network,
-  origin,
   successorLink,
 } from './addresses.ts'
-import { filledList, group, inMs, list } from './groups.ts'
+import { filledList, group, inBytes, inMs, list } from './groups.ts'
 import { suggest } from './nearest.ts'
 import { problem } from './problems.ts'
 import type { Path, PathProblem } from './problems.ts'
@@ -37,6 +35,7 @@ import {
 } from './scalars.ts'
 import { valueAt } from './tree.ts'
 import type { Group } from './tree.ts'
+import { upstream } from './upstream.ts'
 
 /** Each request is decided within 250 ms, and may have to wait for two calls and a pause. */
 const storeTimeoutAtMostMs = 110
@@ -46,6 +45,7 @@ const minute = 60 * second
 const hour = 60 * minute
 const day = 24 * hour
 const KiB = 1024
+const MiB = 1024 ** 2
 const GiB = 1024 ** 3
 
 const perMinute = integer({ min: 1, max: 1_000_000_000 })
@@ -66,26 +66,20 @@ const server = group({
     headerCount: integer({ min: 10, max: 2000 }),
     bodyBytes: size({ min: 1, max: 16 * GiB }),
     urlBytes: size({ min: 64, max: 64 * KiB }),
-  }),
+    connections: integer({ min: 10, max: 1_000_000 }),
+    connectionsPerAddress: integer({ min: 1, max: 1_000_000 }),
+    bufferedBody: size({ min: 0, max: 16 * MiB }),
+    minimumRate: size({ min: 0, max: MiB }),
+  }).transform(inBytes('bufferedBody', 'minimumRate')),
   timeouts: group({
     headers: duration({ min: 10, max: hour }),
     request: duration({ min: 10, max: day }),
     idle: duration({ min: 10, max: day }),
     drain: duration({ min: 0, max: hour }),
-  }).transform(inMs('headers', 'request', 'idle', 'drain')),
-})
-
-const upstream = group({
-  urls: filledList(origin),
-  host: hostField,
-  timeouts: group({
-    connect: duration({ min: 1, max: minute }),
-    response: duration({ min: 1, max: day }),
-    idle: duration({ min: 1, max: day }),
-  }).transform(inMs('connect', 'response', 'idle')),
-  /** Per worker and URL. */
-  connections: integer({ min: 1, max: 65_535 }),
-  engine: choice(['direct', 'undici', 'http-proxy-3']),
+    drainDelay: duration({ min: 0, max: hour }),
+    tunnelIdle: duration({ min: second, max: day }),
+  }).transform(inMs('headers', 'request', 'idle', 'drain', 'drainDelay', 'tunnelIdle')),
+  overload: group({ lag: duration({ min: 10, max: minute }) }).transform(inMs('lag')),
 })
 
 const store = group({
@@ -103,6 +97,7 @@ const plan = group({
   perMinute: perMinute.optional(),
   perDay: perDay.optional(),
   custom: flag.optional(),
+  concurrent: integer({ min: 1, max: 1_000_000 }).optional(),
 })
 
 const client = group({

@@ -144,8 +144,9 @@ function toCaller(
   const plan = client?.plan ?? planned?.name
   // A custom plan has no limits of its own, so only configured clients can be on it.
   const limits = client?.limits ?? planned?.limits
-  if (plan === undefined || limits === undefined) return undefined
-  return createCaller({ clientId, plan, keyId, limits }, isStructured)
+  const concurrent = client?.concurrent ?? planned?.concurrent
+  if (plan === undefined || limits === undefined || concurrent === undefined) return undefined
+  return createCaller({ clientId, plan, keyId, limits, concurrent }, isStructured)
 }
 
 /** A token without a key id (RFC 7515 section 4.1.4 leaves it out at will) is tried on the set as it is. */

@@ -21,9 +21,9 @@ export function createKeyRing(clients: readonly ClientConfig[], isStructured: bo
   const entries = new Map<string, KnownKey>()
   for (const client of clients) {
     for (const key of client.keys) {
-      const { id: clientId, plan, limits } = client
+      const { id: clientId, plan, limits, concurrent } = client
       entries.set(key.sha256, {
-        caller: createCaller({ clientId, plan, keyId: key.id, limits }, isStructured),
+        caller: createCaller({ clientId, plan, keyId: key.id, limits, concurrent }, isStructured),
         expiresAtMs: key.expiresAtMs ?? Infinity,
       })
     }

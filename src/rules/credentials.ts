@@ -11,6 +11,8 @@ export interface Caller {
   /** Bans are per key. The key's id from the configuration, or `jwt:<clientId>` for tokens. */
   readonly keyId: string
   readonly limits: Limits
+  /** Requests of the client at once, per worker. */
+  readonly concurrent: number
   /** The RateLimit-Policy value of these limits; undefined: answers go without the structured pair. */
   readonly policy: string | undefined
 }

@@ -28,6 +28,7 @@ export const refusalKinds = {
   body_too_large: kind(413, 'The request body is too large.', closes),
   uri_too_long: kind(414, 'The request target is too long.', closes),
   rate_limit_exceeded: kind(429, 'The request quota is used up.'),
+  concurrency_limit_exceeded: kind(429, 'Too many requests of this client at once.'),
   api_key_banned: kind(429, 'This API key is banned for continuing after 429 answers.'),
   headers_too_large: kind(431, 'The request headers are too large or too many.', closes),
   method_not_implemented: kind(501, 'This method is not supported.', closes),
@@ -37,6 +38,7 @@ export const refusalKinds = {
     warns,
   ),
   service_unavailable: kind(503, 'The service is temporarily unavailable.', warns),
+  overloaded: kind(503, 'The gateway has more work than it can do; try again shortly.', warns),
   gateway_timeout: kind(504, 'The service behind the gateway did not answer in time.', warns),
 } as const satisfies Record<string, RefusalKind>
 

@@ -136,6 +136,7 @@ describe('tollgate keys new', () => {
         id: 'acme',
         plan: 'pro',
         limits: { perMinute: 300, perDay: 10_000 },
+        concurrent: 32,
         keys: [
           {
             id: expect.stringMatching(/^acme-[0-9a-f]{6}$/) as string,

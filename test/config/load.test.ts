@@ -118,7 +118,7 @@ clients:
   - { id: b, plan: own, limits: { perMinute: 3, perDay: 4 } }
 `)
     expect([...plans.keys()]).toEqual(['small', 'own'])
-    expect(plans.get('own')).toEqual({ name: 'own', limits: undefined })
+    expect(plans.get('own')).toEqual({ name: 'own', limits: undefined, concurrent: 32 })
     expect(clients.map(({ limits }) => limits)).toEqual([
       { perMinute: 1, perDay: 2 },
       { perMinute: 3, perDay: 4 },

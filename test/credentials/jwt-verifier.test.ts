@@ -75,10 +75,16 @@ async function startKeyServer(keys: JWK[]) {
   })
 }
 
-const acme = { id: 'acme', plan: 'enterprise', limits: { perMinute: 7, perDay: 70 }, keys: [] }
+const acme = {
+  id: 'acme',
+  plan: 'enterprise',
+  limits: { perMinute: 7, perDay: 70 },
+  concurrent: 5,
+  keys: [],
+}
 const plans = new Map([
-  ['pro', { name: 'pro', limits: { perMinute: 300, perDay: 10_000 } }],
-  ['enterprise', { name: 'enterprise', limits: undefined }],
+  ['pro', { name: 'pro', limits: { perMinute: 300, perDay: 10_000 }, concurrent: 32 }],
+  ['enterprise', { name: 'enterprise', limits: undefined, concurrent: 64 }],
 ])
 const watch = () => ({ keySetFetched: vi.fn(), unavailable: vi.fn() })
 const stops: (() => void)[] = []
@@ -125,6 +131,7 @@ describe('a token verifier', () => {
       plan: 'pro',
       keyId: 'jwt:app-1',
       limits: { perMinute: 300, perDay: 10_000 },
+      concurrent: 32,
       policy: '"minute";q=300;w=60, "day";q=10000;w=86400',
     })
   })
@@ -137,6 +144,7 @@ describe('a token verifier', () => {
       plan: 'enterprise',
       keyId: 'jwt:acme',
       limits: acme.limits,
+      concurrent: acme.concurrent,
     })
   })
 

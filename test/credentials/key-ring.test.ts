@@ -7,6 +7,7 @@ const client = (id: string, keys: { id: string; key: string; expiresAtMs?: numbe
   id,
   plan: 'free',
   limits: { perMinute: 60, perDay: 1000 },
+  concurrent: 32,
   keys: keys.map(({ id, key, expiresAtMs }) => ({ id, sha256: sha256(key), expiresAtMs })),
 })
 
