@@ -34,9 +34,10 @@ export interface ExchangeTimes {
   readonly backendMs: number | undefined
 }
 
-/** Query and fragment are left out, as they may carry secrets. */
+/** Userinfo, query and fragment are left out, as they may carry secrets. */
 export const loggedPath = (target: string | undefined) =>
-  target && plainText(target.replace(/[?#].*/s, ''), 500)
+  target && plainText(target.replace(/[?#].*/s, '').replace(userinfo, '$1'), 500)
+const userinfo = /^((?:[^/]*:)?\/\/|)[^/]*@/
 const micros = (ms: number): number => Math.round(ms * 1000) / 1000
 
 export function accessFields(exchange: AccessRecord, { totalMs, backendMs }: ExchangeTimes) {

@@ -79,7 +79,8 @@ function walk(
   if (exchange.tunnel !== undefined && exchange.hasBody) {
     return beforeAuthentication(stages, connections, exchange, BODY_BEHIND_UPGRADE)
   }
-  const target = stages.checkTarget(exchange.request)
+  const { host } = framing
+  const target = stages.checkTarget(exchange.request, { host, proto: exchange.proto })
   if (isRefusal(target)) return beforeAuthentication(stages, connections, exchange, target)
   if (target.asterisk) {
     return whenKnown(stages.peekAnonymous(exchange.addressKey), (headers) => {

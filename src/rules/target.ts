@@ -5,7 +5,7 @@ import { refuse, type Refusal } from './refusals.ts'
 export interface Target {
   /** The part before the query, not decoded: routed, logged and counted under this very text. */
   readonly path: string
-  /** Path and query as received; goes to the backend byte for byte. */
+  /** Path and query as received, without scheme and authority; goes to the backend byte for byte. */
   readonly raw: string
   /** `OPTIONS *`: asks about the gateway itself, names no path. */
   readonly asterisk: boolean
@@ -13,31 +13,69 @@ export interface Target {
 
 export type CheckTarget = ReturnType<typeof createCheckTarget>
 
+/** What a target in absolute form has to agree with. */
+export interface Origin {
+  /** The one Host, as received. */
+  readonly host: string
+  /** How the client reached us, or the first trusted proxy. */
+  readonly proto: 'http' | 'https'
+}
+
 /** urlBytes: longest target that is taken. */
 export function createCheckTarget(urlBytes: number) {
-  return ({ method, url = '' }: Pick<IncomingMessage, 'method' | 'url'>): Target | Refusal => {
-    const target = checkTarget(url, urlBytes)
-    // RFC 9112 3.2.4: the asterisk form is for OPTIONS only.
-    return target === ASTERISK && method !== 'OPTIONS' ? NOT_ORIGIN_FORM : target
+  return (
+    { method, url = '' }: Pick<IncomingMessage, 'method' | 'url'>,
+    origin: Origin,
+  ): Target | Refusal => {
+    const target = checkTarget(url, urlBytes, origin)
+    // RFC 9112 3.2.4: the asterisk form is for OPTIONS only; in absolute form it is the one without a path.
+    if (method === 'OPTIONS') return target === NO_PATH ? ASTERISK : target
+    return target === ASTERISK ? NO_FORM : target
   }
 }
 
 const ASTERISK: Target = { path: '*', raw: '*', asterisk: true }
-// The absolute form (RFC 9112 3.2.2) names a second host, which may contradict Host: refused, no client of an
-// origin server needs it.
-const NOT_ORIGIN_FORM = refuse('invalid_request', { cause: 'target is not in origin form' })
+/** Of an absolute form (RFC 9112 3.2.1). */
+const NO_PATH: Target = { path: '/', raw: '/', asterisk: false }
+const NO_FORM = refuse('invalid_request', { cause: 'target is in no form that is served' })
+const NOT_OURS = refuse('invalid_request', { cause: 'target is of another origin than Host' })
 
 /**
- * Splits a target in origin form into path and query; `*` is taken too, whether the method fits is for the caller.
- * target: as in the request line. urlBytes: longest target that is taken.
+ * Splits a target in origin form, or in the absolute form of this very origin, into path and query; `*` is taken too, whether
+ * the method fits is for the caller. target: as in the request line. urlBytes: longest target that is taken.
  * Refuses with uri_too_long or invalid_request.
  */
-export function checkTarget(target: string, urlBytes: number): Target | Refusal {
+export function checkTarget(target: string, urlBytes: number, origin: Origin): Target | Refusal {
   // One character per byte: a target with any byte above ASCII is refused below.
   if (target.length > urlBytes) {
     return refuse('uri_too_long', { cause: `target of ${target.length} bytes` })
   }
-  if (target.charCodeAt(0) !== SLASH) return target === '*' ? ASTERISK : NOT_ORIGIN_FORM
+  return target.charCodeAt(0) === SLASH ? checkPath(target) : checkOtherForm(target, origin)
+}
+
+const absoluteForm = /^(https?):\/\/([^/?#]+)(?=[/?]|$)/i
+
+/**
+ * RFC 9112 3.2.2: the absolute form names the host a second time. Where that is another than Host, two servers would serve
+ * two resources. RFC 9110 7.4: https is for a connection that is secured, here or by a trusted proxy.
+ */
+function checkOtherForm(target: string, { host, proto }: Origin): Target | Refusal {
+  if (target === '*') return ASTERISK
+  const [start, scheme = '', authority = ''] = absoluteForm.exec(target) ?? []
+  if (start === undefined) return NO_FORM
+  const isOurs = scheme.toLowerCase() === proto && bare(authority, proto) === bare(host, proto)
+  if (!isOurs) return NOT_OURS
+  const rest = target.slice(start.length)
+  if (rest === '') return NO_PATH
+  return checkPath(rest.startsWith('?') ? `/${rest}` : rest)
+}
+
+/** RFC 9110 4.2.3: in lower case, without an empty port or that of the scheme. */
+function bare(authority: string, proto: Origin['proto']): string {
+  return authority.toLowerCase().replace(proto === 'http' ? /:(?:80)?$/ : /:(?:443)?$/, '')
+}
+
+function checkPath(target: string): Target | Refusal {
   const mark = target.indexOf('?')
   const pathEnd = mark === -1 ? target.length : mark
   const fault = pathFault(target, pathEnd) ?? queryFault(target, pathEnd + 1)

@@ -4,6 +4,7 @@ import { isRefusal } from '../../src/rules/refusals.ts'
 import { checkTarget, createCheckTarget } from '../../src/rules/target.ts'
 
 const URL_BYTES = 200
+const HOST = { host: 'Api.example', proto: 'http' } as const
 
 describe('target', () => {
   it.each([
@@ -26,16 +27,36 @@ describe('target', () => {
     ['/100%25/2e', '/100%25/2e'],
     ['/a%3Bb', '/a%3Bb'],
   ])('takes %s as it is', (target, path) => {
-    expect(checkTarget(target, URL_BYTES)).toEqual({ path, raw: target, asterisk: false })
+    expect(checkTarget(target, URL_BYTES, HOST)).toEqual({ path, raw: target, asterisk: false })
   })
 
   it.each([
-    ['', 'origin form'],
-    ['http://host/path', 'origin form'],
-    ['http://[', 'origin form'],
-    ['host:443', 'origin form'],
-    ['?a', 'origin form'],
-    ['*a', 'origin form'],
+    ['', 'no form'],
+    ['host:443', 'no form'],
+    ['?a', 'no form'],
+    ['*a', 'no form'],
+    ['file:///etc/passwd', 'no form'],
+    ['http:/v1/pets', 'no form'],
+    ['http:///v1/pets', 'no form'],
+    ['http://?a', 'no form'],
+    ['ftp://api.example/a', 'no form'],
+    ['http://[', 'another origin'],
+    ['http://evil.example/a', 'another origin'],
+    ['http://api.example.evil/a', 'another origin'],
+    ['http://api.example./a', 'another origin'],
+    ['http://user:word@api.example/a', 'another origin'],
+    ['http://api.example@evil.example/a', 'another origin'],
+    ['http://evil.example\\@api.example/a', 'another origin'],
+    ['http://api.example:8080/a', 'another origin'],
+    ['http://api.example:080/a', 'another origin'],
+    ['http://api.example:443/a', 'another origin'],
+    ['http://%61pi.example/a', 'another origin'],
+    ['https://api.example/a', 'another origin'],
+    ['http://api.example/a/../b', 'dot segment'],
+    ['http://api.example//a', 'empty path segment'],
+    ['http://api.example/%61', 'needlessly encoded'],
+    ['http://api.example#a', 'no form'],
+    ['http://api.example?#', 'not allowed in a query'],
     ['//host/path', 'empty path segment'],
     ['/a//b', 'empty path segment'],
     ['/a//', 'empty path segment'],
@@ -94,25 +115,56 @@ describe('target', () => {
     ['/a%c0%af', 'not UTF-8'],
     ['/a%e9', 'not UTF-8'],
   ])('refuses %j: %s', (target, cause) => {
-    expect(checkTarget(target, URL_BYTES)).toEqual({
+    expect(checkTarget(target, URL_BYTES, HOST)).toEqual({
       code: 'invalid_request',
       cause: expect.stringContaining(cause),
     })
   })
 
+  it.each([
+    ['http://api.example/v1/pets?a=b', 'api.example', '/v1/pets?a=b'],
+    ['HTTP://API.EXAMPLE/V1', 'api.example', '/V1'],
+    ['http://api.example:80/a', 'api.example', '/a'],
+    ['http://api.example:/a', 'api.example:80', '/a'],
+    ['http://api.example/a', 'api.example:', '/a'],
+    ['http://api.example:8080/a', 'api.example:8080', '/a'],
+    ['http://[::1]:80/a', '[::1]', '/a'],
+    ['http://api.example', 'api.example', '/'],
+    ['http://api.example?a=//b', 'api.example', '/?a=//b'],
+    ['https://api.example:443/a', 'api.example', '/a'],
+    ['https://api.example/a', 'api.example:443', '/a'],
+  ])('takes the absolute form %s for the Host %s as %s', (target, host, raw) => {
+    const path = raw.split('?')[0]
+    const proto = target.startsWith('https') ? 'https' : 'http'
+    const taken = checkTarget(target, URL_BYTES, { host, proto })
+    expect(taken).toEqual({ path, raw, asterisk: false })
+  })
+
+  it('takes http for a connection that is https for no more than the other way round', () => {
+    const origin = { host: 'api.example', proto: 'https' } as const
+    for (const target of ['http://api.example/a', 'http://api.example:443/a'])
+      expect(checkTarget(target, URL_BYTES, origin)).toMatchObject({ code: 'invalid_request' })
+  })
+
   it('takes a target of the limit and refuses one byte more', () => {
-    expect(isRefusal(checkTarget('/'.padEnd(URL_BYTES, 'a'), URL_BYTES))).toBe(false)
-    expect(checkTarget('/'.padEnd(URL_BYTES + 1, 'a'), URL_BYTES)).toMatchObject({
+    expect(isRefusal(checkTarget('/'.padEnd(URL_BYTES, 'a'), URL_BYTES, HOST))).toBe(false)
+    expect(checkTarget('/'.padEnd(URL_BYTES + 1, 'a'), URL_BYTES, HOST)).toMatchObject({
       code: 'uri_too_long',
     })
   })
 
   it('takes the asterisk form for OPTIONS only', () => {
     const check = createCheckTarget(URL_BYTES)
-    expect(check({ method: 'OPTIONS', url: '*' })).toMatchObject({ asterisk: true })
-    expect(check({ method: 'GET', url: '*' })).toMatchObject({ code: 'invalid_request' })
-    expect(check({ method: 'OPTIONS', url: '/a' })).toMatchObject({ asterisk: false, path: '/a' })
-    expect(check({ method: 'GET' })).toMatchObject({ code: 'invalid_request' })
+    expect(check({ method: 'OPTIONS', url: '*' }, HOST)).toMatchObject({ asterisk: true })
+    expect(check({ method: 'GET', url: '*' }, HOST)).toMatchObject({ code: 'invalid_request' })
+    expect(check({ method: 'OPTIONS', url: '/a' }, HOST)).toMatchObject({
+      asterisk: false,
+      path: '/a',
+    })
+    const absolute = 'http://api.example'
+    expect(check({ method: 'OPTIONS', url: absolute }, HOST)).toMatchObject({ asterisk: true })
+    expect(check({ method: 'GET', url: absolute }, HOST)).toMatchObject({ path: '/' })
+    expect(check({ method: 'GET' }, HOST)).toMatchObject({ code: 'invalid_request' })
   })
 
   it('never takes what any number of decodings turns into a dot segment, a slash more or a control byte', () => {
@@ -144,7 +196,7 @@ describe('target', () => {
     let accepted = 0
     fc.assert(
       fc.property(fc.array(piece, { maxLength: 8 }), (pieces) => {
-        const target = checkTarget(`/${pieces.join('')}`, URL_BYTES)
+        const target = checkTarget(`/${pieces.join('')}`, URL_BYTES, HOST)
         if (isRefusal(target)) return
         accepted++
         const slashes = target.path.split('/').length

@@ -44,7 +44,9 @@ const refused = [
   'v1/pets',
   '?a=b',
   'http://[',
-  'http://api.example/v1/pets',
+  'https://api.example/v1/pets',
+  'http://api.example:8080/v1/pets',
+  'http://api.example/v1/pets/%2e%2e/admin',
   'http://evil.example/v1/pets',
   'https://user:word@api.example/v1/pets',
   'api.example:80',
@@ -68,9 +70,37 @@ describe('a target with more than one reading', () => {
   it('is logged without its query and without control bytes', () =>
     withWire({}, async ({ exchange, accessLines }) => {
       await exchange(request('GET', '/v1/pets/%2e%2e?secret=1'))
-      const [line] = await accessLines(1)
-      expect(line).toMatchObject({ status: 400, refusal: 'invalid_request' })
-      expect(JSON.stringify(line)).not.toContain('secret')
+      await exchange(request('GET', 'http://user:secret@api.example/v1/pets?secret'))
+      await exchange(request('CONNECT', 'user:secret@api.example:443'))
+      const lines = await accessLines(3)
+      expect(lines).toMatchObject([
+        { status: 400, refusal: 'invalid_request', target: '/v1/pets/%2e%2e' },
+        { status: 400, refusal: 'invalid_request', target: 'http://api.example/v1/pets' },
+        { status: 501, refusal: 'method_not_implemented', target: 'api.example:443' },
+      ])
+      expect(JSON.stringify(lines)).not.toContain('secret')
+    }))
+
+  it('stands on every line of a 400 or 411, whatever is wrong with the request', () =>
+    withWire({}, async ({ exchange, gateway, accessLines }) => {
+      const [target, host] = ['/v1/pets/7?secret', 'a b']
+      for (const bytes of [
+        request('GET', target, { host }),
+        request('GET', target, { fields: ['Transfer-Encoding: chunked', 'Content-Length: 1'] }),
+        request('POST', target, { fields: ['Expect: 100-continue'] }),
+        request('GET', target, { fields: ['a b: c'] }),
+        request('GET', target, { fields: ['a: \0'] }),
+        request('GET', target, { version: '3.7' }),
+      ])
+        await exchange(bytes)
+      const lines = await accessLines(2)
+      expect(lines.map(({ status }) => status)).toEqual([400, 411])
+      const unparsed = gateway.logLines().filter(({ event }) => event === 'clientError')
+      expect(unparsed).toHaveLength(4)
+      for (const line of [...lines, ...unparsed]) {
+        expect(line['target']).toBe('/v1/pets/7')
+        expect(JSON.stringify(line)).not.toContain('secret')
+      }
     }))
 })
 
@@ -106,6 +136,17 @@ for (const engine of engines) {
           expect(logged?.path).toBe(target.split('?')[0])
         }))
     }
+
+    it('in absolute form reaches it in origin form', () =>
+      withWire({ engine }, async ({ exchange, backend, accessLines, charged }) => {
+        const target = 'HTTP://API.example:80/v1/pets/7?a=http://b/..'
+        const { responses } = await exchange(request('GET', target), { responses: 1 })
+        expect(responses[0]?.status).toBe(200)
+        expect(backend.requests).toMatchObject([{ target: '/v1/pets/7?a=http://b/..' }])
+        expect(backend.requests[0]?.all('host')).toEqual(['api.example'])
+        expect(await accessLines(1)).toMatchObject([{ route: 'getPet', path: '/v1/pets/7' }])
+        expect(await charged()).toBe(1)
+      }))
 
     it('is routed by the same string', () =>
       withWire({ engine, blocks: FORWARD }, async ({ exchange, accessLines, gateway }) => {
