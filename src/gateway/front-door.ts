@@ -11,7 +11,7 @@ import type { Exchange, PipelineParts } from '../pipeline/exchange.ts'
 import { handle } from '../pipeline/pipeline.ts'
 import { refuseUnparsed } from '../pipeline/refuse-unparsed.ts'
 import { respond } from '../pipeline/respond.ts'
-import { refund } from '../pipeline/take-quota.ts'
+import { giveUp } from '../pipeline/take-quota.ts'
 import { isRefusal, refuse } from '../rules/refusals.ts'
 import { createRequestId } from '../rules/request-id.ts'
 import type { LastingParts, RequestPolicy } from './request-policy.ts'
@@ -128,7 +128,7 @@ export class FrontDoor {
     const { connections, lessee } = this.#parts
     // A copy, since answering and destroying ends them.
     for (const exchange of connections.inFlight.slice()) {
-      if (exchange.forwarding?.abort() === false) refund(lessee, exchange)
+      giveUp(lessee, exchange)
       if (exchange.status === 0)
         respond(exchange, refuse('service_unavailable', { cause: 'drained' }))
       else exchange.request.socket.destroy()

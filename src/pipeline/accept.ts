@@ -5,7 +5,7 @@ import type { Framing } from '../rules/framing.ts'
 import type { Refusal } from '../rules/refusals.ts'
 import { Exchange, type Arrival, type PipelineParts } from './exchange.ts'
 import { record } from './record.ts'
-import { refund } from './take-quota.ts'
+import { giveUp } from './take-quota.ts'
 
 export function accept(
   parts: PipelineParts,
@@ -19,7 +19,7 @@ export function accept(
   response.once('close', () => {
     if (!response.writableFinished && exchange.status !== 101) {
       // The client left: nobody waits for the backend's answer any more.
-      if (exchange.forwarding?.abort() === false) refund(parts.lessee, exchange)
+      giveUp(parts.lessee, exchange)
       exchange.cause ??= 'the client left before the answer was complete'
       if (exchange.status === 0) exchange.status = 499
     }

@@ -98,7 +98,7 @@ export class Exchange {
   backend: string | undefined
   backendStartedMs: number | undefined
   backendEndedMs: number | undefined
-  /** Of forward alone: a tunnel has none. */
+  /** undefined while no backend can have seen any of the request. Of a tunnel it only tells whether one has. */
   forwarding: ForwardHandle | undefined
   /** Of a backend's body by forward, of a refusal's by respond. */
   responseBytes = 0

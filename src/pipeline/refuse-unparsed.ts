@@ -5,7 +5,7 @@ import type { Stages } from './pipeline.ts'
 import type { Lessee } from '../quota/lessee/lessee.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
 import { respond, respondRaw } from './respond.ts'
-import { refund } from './take-quota.ts'
+import { giveUp } from './take-quota.ts'
 
 interface ParserError extends NodeJS.ErrnoException {
   readonly rawPacket?: Buffer
@@ -49,9 +49,8 @@ export function refuseUnparsed(
 
 /** The body of a request already being served broke off or took too long. */
 function interrupt(lessee: Lessee, exchange: Exchange, refusal: Refusal): void {
-  exchange.forwarding?.abort()
+  giveUp(lessee, exchange)
   if (exchange.response.headersSent) return void exchange.response.destroy()
-  refund(lessee, exchange)
   respond(exchange, refusal)
 }
 

@@ -52,6 +52,14 @@ export function refund(lessee: Lessee, exchange: Exchange): void {
   if (!(view instanceof Promise)) tellQuota(exchange, caller, view)
 }
 
+/**
+ * Ends what is under way for a request that gets no whole answer, and hands its charge back if no backend has seen any of
+ * it. What a backend has seen was work, and stays charged, whatever the client is answered.
+ */
+export function giveUp(lessee: Lessee, exchange: Exchange): void {
+  if (exchange.forwarding?.abort() !== true) refund(lessee, exchange)
+}
+
 /** Puts the client's standing into the answer; none when it is not known, since headers are true or absent. */
 export function tellQuota(exchange: Exchange, caller: Caller, view: QuotaView | undefined): void {
   exchange.quota = view

@@ -11,7 +11,7 @@ import type { Caller } from '../rules/credentials.ts'
 import type { Framing } from '../rules/framing.ts'
 import { refuse } from '../rules/refusals.ts'
 import { gatewayHeaders, respond } from './respond.ts'
-import { refund } from './take-quota.ts'
+import { giveUp } from './take-quota.ts'
 
 export interface ForwardDeps {
   readonly forwarder: Forwarder
@@ -40,6 +40,8 @@ export async function upgrade(
 ): Promise<void> {
   const { exchange, target } = admitted
   exchange.backendStartedMs = performance.now()
+  let isSeen = true
+  exchange.forwarding = { abort: () => isSeen, resume: () => {} }
   // Nothing is written through the response once the backend has agreed: the tunnel has the socket.
   const failure = await deps.upgrader.upgrade({
     request: exchange.request,
@@ -57,6 +59,7 @@ export async function upgrade(
   })
   exchange.backendEndedMs = performance.now()
   if (failure === undefined) return void socket.destroy()
+  isSeen = !neverReached(failure.kind)
   noteFailure(deps, exchange, failure)
   if (exchange.status === 101 || failure.kind === 'client_gone') return void socket.destroy()
   refuseFailed(deps.lessee, exchange, failure)
@@ -89,12 +92,12 @@ export function noteFailure(
   log.backendFailed({ id, kind, cause })
 }
 
-/** Answers for a backend that could not; what never reached one, or was refused after all, is not charged. */
+/** Answers for a backend that could not. */
 export function refuseFailed(
   lessee: Lessee,
   exchange: Exchange,
   { kind, cause }: BackendFailure,
 ): void {
-  if (neverReached(kind) || kind === 'body_too_large') refund(lessee, exchange)
+  giveUp(lessee, exchange)
   respond(exchange, refuse(backendFailureCode(kind) ?? 'bad_gateway', { cause }))
 }
