@@ -54,6 +54,8 @@ export function neverReached(kind: BackendFailureKind): boolean {
 // RFC 9110 section 9.2.2
 const idempotentMethods = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE'])
 
+export const isIdempotent = (method: string): boolean => idempotentMethods.has(method)
+
 /** Why a backend's answer is not passed on, or not all of it. */
 export interface BackendFailure {
   readonly kind: BackendFailureKind
@@ -86,7 +88,7 @@ export function couldNotConnect({ phase, kind }: Pick<FailedAttempt, 'phase' | '
 export function mayRepeat(method: string, failed: Omit<FailedAttempt, 'cause'>): boolean {
   if (failed.bodyTouched || failed.answerBegun) return false
   if (failed.phase !== 'sent') return couldNotConnect(failed)
-  return failed.kind === 'broken' && failed.reusedConnection && idempotentMethods.has(method)
+  return failed.kind === 'broken' && failed.reusedConnection && isIdempotent(method)
 }
 
 const maxHeaderFields = 1_000

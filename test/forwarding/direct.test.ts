@@ -8,7 +8,15 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { ForwardJob } from '../../src/forwarding/forwarder.ts'
 import { createDirectEngine } from '../../src/forwarding/direct/forwarder.ts'
 import { Outcome, startFront, type Front } from '../contract/forwarding.ts'
-import { answer, startRawBackend, until, type RawBackend } from '../support/raw-backend.ts'
+import {
+  answer,
+  closeConnection,
+  startRawBackend,
+  until,
+  type BackendConnection,
+  type RawBackend,
+  type RecordedRequest,
+} from '../support/raw-backend.ts'
 import { makeCertificates, type Certificate, type Certificates } from '../support/redis-tls.ts'
 
 const toClose: { close(): Promise<void> }[] = []
@@ -25,8 +33,12 @@ const front = async (backend: RawBackend, options?: Parameters<typeof startFront
   keep(await startFront(createDirectEngine, [backend.url], options))
 
 /** Forwards in this very turn of the event loop. */
-function forwardNow({ forwarder }: Front, method: string, target: string): Outcome {
-  const outcome = new Outcome()
+function forwardNow(
+  { forwarder }: Front,
+  method: string,
+  target: string,
+  outcome = new Outcome(),
+): Outcome {
   const job: ForwardJob = {
     method,
     target,
@@ -107,6 +119,85 @@ describe('an idle connection', () => {
     expect(backend.connections).toHaveLength(1)
     backend.connections[0]?.socket.end()
     await until(() => backend.openConnections() === 0, 'the end to be noticed')
+  })
+})
+
+/** Sends the next request from within the end of the answer before, so that nothing else has its turn in between. */
+class Chain extends Outcome {
+  readonly next: () => void
+  constructor(next: () => void) {
+    super()
+    this.next = next
+  }
+  override end(): void {
+    super.end()
+    this.next()
+  }
+}
+
+async function forwardChain(gateway: Front, method: string, count: number): Promise<Outcome[]> {
+  const outcomes: Outcome[] = []
+  const next = (): void => {
+    if (outcomes.length === count) return
+    const outcome = new Chain(next)
+    outcomes.push(outcome)
+    forwardNow(gateway, method, `/${outcomes.length}`, outcome)
+  }
+  next()
+  await until(() => outcomes.at(-1)?.settled === true, 'the last answer')
+  return outcomes
+}
+
+describe('a connection whose answer has just come', () => {
+  const soon = ({ target }: { target: string }) => answer(200, target)
+  const later = (act: (socket: Socket) => void) => ({
+    respond: (request: RecordedRequest, { socket }: BackendConnection) => {
+      // In the turn in which the gateway reads the answer, which is the next.
+      setImmediate(() => setImmediate(() => act(socket)))
+      return soon(request)
+    },
+  })
+  const hostile: [string, Parameters<typeof startRawBackend>[0]][] = [
+    ['closes it at once', { respond: (request) => [soon(request), closeConnection] }],
+    ['closes it a little later', later((socket) => socket.end())],
+    ['sends another answer a little later', later((socket) => socket.write(answer(200, 'evil')))],
+    ['sends half an answer a little later', later((socket) => socket.write('HTTP/1.1 2'))],
+  ]
+
+  it.each(
+    hostile.flatMap(([what, options]) =>
+      [1, 8].map((connections) => [what, connections, options] as const),
+    ),
+  )(
+    'and whose backend %s, out of %i at most, does no harm to the POST that follows at once',
+    async (_, connections, options) => {
+      const backend = await startBackend(options)
+      const gateway = await front(backend, { connections })
+      const outcomes = await forwardChain(gateway, 'POST', 100)
+      expect(outcomes.map(({ body }) => body)).toEqual(backend.requests.map((r) => r.target))
+      expect(backend.connections).toHaveLength(100)
+    },
+  )
+
+  it('and whose backend closes it does no harm to those that wait for it', async () => {
+    const backend = await startBackend({ respond: (request) => [soon(request), closeConnection] })
+    const gateway = await front(backend, { connections: 2 })
+    const outcomes = Array.from({ length: 50 }, (_, at) => forwardNow(gateway, 'POST', `/${at}`))
+    for (const outcome of outcomes) await forwarded(outcome)
+    expect(outcomes.map(({ body }) => body)).toEqual(outcomes.map((_each, at) => `/${at}`))
+    expect(backend.requests).toHaveLength(50)
+  })
+
+  it('is waited for by a GET, while a POST has another made where there may be one', async () => {
+    const backend = await startBackend()
+    const gateway = await front(backend, { connections: 5 })
+    await forwardChain(gateway, 'GET', 20)
+    expect(backend.connections).toHaveLength(1)
+    await forwardChain(gateway, 'POST', 4)
+    expect(backend.connections).toHaveLength(5)
+    const outcomes = await forwardChain(gateway, 'POST', 20)
+    expect(outcomes.map(({ status }) => status)).toEqual(outcomes.map(() => 200))
+    expect(backend.connections).toHaveLength(5)
   })
 })
 

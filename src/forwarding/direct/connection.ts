@@ -11,6 +11,8 @@ export interface Carried {
   /** Nobody waits for it any more. */
   readonly settled: boolean
   readonly isHead: boolean
+  /** It can be sent again if the connection turns out to be closed. */
+  readonly mayRepeat: boolean
   /** The connection is there: the request is to be written now. */
   onReady(connection: Http1Connection): void
   onHead(head: AnswerHead): void
@@ -46,6 +48,8 @@ export class Http1Connection implements AnswerListener {
   closed = false
   /** On the coarse clock; of connecting or of being idle. */
   deadlineMs = Infinity
+  /** On performance.now(). */
+  freeSinceMs = 0
   keepAliveSeconds: number | undefined
   /** Any byte has come since the request was given to it. */
   answerBegun = false

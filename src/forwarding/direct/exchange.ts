@@ -1,6 +1,6 @@
 /** One job on its way: waits for a connection, writes the request, and tells the pipeline of the answer. */
 import type { Socket } from 'node:net'
-import { unusableAnswer } from '../../rules/backend-failure.ts'
+import { isIdempotent, unusableAnswer } from '../../rules/backend-failure.ts'
 import { Attempt } from '../attempt.ts'
 import type { AttemptSink, ForwardJob } from '../forwarder.ts'
 import type { AnswerHead } from '../../http1/answer-head.ts'
@@ -14,6 +14,7 @@ import { RequestBody } from '../request-body.ts'
 export class Http1Exchange extends Attempt implements Carried {
   wholeSent = false
   readonly isHead: boolean
+  readonly mayRepeat: boolean
   readonly #pool: Http1Pool
   /** Once the request goes out on it. */
   #connection: Http1Connection | undefined
@@ -26,6 +27,7 @@ export class Http1Exchange extends Attempt implements Carried {
     super(job, sink)
     this.#pool = pool
     this.isHead = job.method === 'HEAD'
+    this.mayRepeat = !job.hasBody && isIdempotent(job.method)
     this.#progressMs = pool.clock.nowMs
     pool.take(this)
   }
@@ -94,9 +96,9 @@ export class Http1Exchange extends Attempt implements Carried {
     const body = new RequestBody(this.job)
     this.body = body
     let missingBytes = bodyBytes ?? Infinity
-    // What is there of the body goes out with the head.
+    // What is there of the body goes out with the head; all of it before the connection is read again.
     connection.socket.cork()
-    setImmediate(() => connection.socket.uncork())
+    queueMicrotask(() => connection.socket.uncork())
     connection.socket.write(head, 'latin1')
     const mismatch = (): void =>
       this.fail('broken', 'a body of another length than its Content-Length')

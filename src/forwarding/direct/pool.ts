@@ -1,4 +1,7 @@
-/** The connections to one backend: the one used last is taken first, and no more than so many are open. */
+/**
+ * The connections to one backend, no more than so many. A connection rests for a turn of the event loop behind its answer:
+ * a backend that closes it then without having said so, or says more than it was asked, is heard before the next request.
+ */
 import type { Backend } from '../../backends/backend.ts'
 import type { EngineOptions } from '../engine.ts'
 import { clockTickMs, type Http1Clock } from './clock.ts'
@@ -7,16 +10,24 @@ import { Http1Connection, type Carried, type ConnectionOwner } from './connectio
 /** Between what the backend says it keeps an idle connection for and what is believed of it. */
 const KEEP_ALIVE_MARGIN_MS = 1_000
 
+/** What cannot be repeated goes out on a connection that has been free for so long, or on a new one. */
+const TRUSTED_AFTER_MS = 10
+
 export class Http1Pool implements ConnectionOwner {
   readonly backend: Backend
   session: Buffer | undefined
   readonly clock: Http1Clock
   readonly #options: EngineOptions
   readonly #open: Http1Connection[] = []
+  /** Rested, in the order in which they came free. */
   readonly #idle: Http1Connection[] = []
   #waiting: Carried[] = []
   /** In this turn of the event loop. */
   #taken: Http1Connection[] = []
+  #freed: Http1Connection[] = []
+  /** Came free in the turn before. */
+  #resting: Http1Connection[] = []
+  #turnDue = false
 
   constructor(backend: Backend, options: EngineOptions, clock: Http1Clock) {
     this.backend = backend
@@ -26,9 +37,12 @@ export class Http1Pool implements ConnectionOwner {
 
   /** onReady of what waits follows, in a later turn; onLost when no connection can be made. */
   take(waiting: Carried): void {
-    const idle = this.#idle.pop()
-    if (idle !== undefined) this.#startSoon(idle, waiting)
-    else if (this.#open.length < this.#options.connections) this.#connect(waiting)
+    const idle = this.#takeIdle(waiting.mayRepeat)
+    if (idle !== undefined) {
+      idle.takenFor = waiting
+      this.#taken.push(idle)
+      this.#actSoon()
+    } else if (this.#mayOpenFor(waiting)) this.#connect(waiting)
     else this.#waiting.push(waiting)
   }
 
@@ -40,18 +54,18 @@ export class Http1Pool implements ConnectionOwner {
   }
 
   onFree(connection: Http1Connection): void {
-    const next = this.#nextWaiting()
-    if (next !== undefined) return this.#startSoon(connection, next)
     const toldMs = (connection.keepAliveSeconds ?? Infinity) * 1_000 - KEEP_ALIVE_MARGIN_MS
     const keptMs = Math.min(toldMs, this.#options.timeouts.idleMs)
     if (keptMs <= 0) return connection.close()
     connection.deadlineMs = this.clock.nowMs + keptMs
-    this.#idle.push(connection)
+    connection.freeSinceMs = performance.now()
+    this.#freed.push(connection)
+    this.#actSoon()
   }
 
   onClosed(connection: Http1Connection): void {
     remove(this.#open, connection)
-    remove(this.#idle, connection)
+    for (const free of [this.#idle, this.#resting, this.#freed]) remove(free, connection)
     const next = this.#nextWaiting()
     if (next !== undefined) this.#connect(next)
   }
@@ -82,17 +96,47 @@ export class Http1Pool implements ConnectionOwner {
     this.clock.start()
   }
 
-  /**
-   * A request goes out on an idle connection only after what the backend has sent unasked meanwhile, or its end, had its
-   * turn of the event loop to be read: it would be taken for the answer. One immediate for all of the turn.
-   */
-  #startSoon(connection: Http1Connection, waiting: Carried): void {
-    connection.takenFor = waiting
-    if (this.#taken.push(connection) === 1) setImmediate(startTaken, this)
+  /** What can be repeated waits for a connection that rests, where there is one for it, rather than for another to be made. */
+  #mayOpenFor({ mayRepeat }: Carried): boolean {
+    if (this.#open.length >= this.#options.connections) return false
+    return !mayRepeat || this.#freed.length + this.#resting.length <= this.#waiting.length
   }
 
-  startTaken(): void {
+  #takeIdle(mayRepeat: boolean): Http1Connection | undefined {
+    const idle = this.#idle
+    if (mayRepeat) return idle.pop()
+    const latestMs = performance.now() - TRUSTED_AFTER_MS
+    const at = idle.findLastIndex(({ freeSinceMs }) => freeSinceMs <= latestMs)
+    if (at >= 0) return idle.splice(at, 1)[0]
+    return this.#open.length < this.#options.connections ? undefined : idle.shift()
+  }
+
+  /** One immediate for all of the turn. */
+  #actSoon(): void {
+    if (this.#turnDue) return
+    this.#turnDue = true
+    setImmediate(endTurn, this)
+  }
+
+  /** What the backend has sent has been read in this turn. */
+  endTurn(): void {
+    this.#turnDue = false
+    const rested = this.#resting
+    this.#resting = this.#freed
+    this.#freed = []
+    if (this.#resting.length > 0) this.#actSoon()
+    this.#startTaken()
+    for (const connection of rested) {
+      const next = this.#nextWaiting()
+      if (next === undefined) this.#idle.push(connection)
+      else connection.start(next)
+    }
+  }
+
+  /** What the backend has sent unasked meanwhile, or its end, would be taken for the answer. */
+  #startTaken(): void {
     const taken = this.#taken
+    if (taken.length === 0) return
     this.#taken = []
     for (const connection of taken) {
       const waiting = connection.takenFor
@@ -113,7 +157,7 @@ export class Http1Pool implements ConnectionOwner {
   }
 }
 
-const startTaken = (pool: Http1Pool): void => pool.startTaken()
+const endTurn = (pool: Http1Pool): void => pool.endTurn()
 
 function remove<Item>(items: Item[], item: Item): void {
   const at = items.lastIndexOf(item)
