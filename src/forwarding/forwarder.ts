@@ -3,6 +3,7 @@ import type { Duplex } from 'node:stream'
 import type { IncomingMessage } from 'node:http'
 import type { Backend } from '../backends/backend.ts'
 import type { BackendFailure, FailedAttempt } from '../rules/backend-failure.ts'
+import type { WebSocketOffer } from '../rules/websocket.ts'
 
 /** What the engine tells of one attempt. Exactly one of end and fail is called, once, last; head at most once before. */
 export interface AttemptSink {
@@ -57,6 +58,8 @@ export interface UpgradeJob {
   readonly socket: Duplex
   readonly head: Buffer
   readonly target: string
+  /** What the backend's 101 has to answer. */
+  readonly offer: WebSocketOffer
   /** As of a ForwardJob, and with Connection and Upgrade. */
   readonly headers: string[]
   /** Header fields of the 101 answer, flat, from those of the backend; undefined when they cannot be passed on. */

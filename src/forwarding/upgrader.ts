@@ -1,9 +1,11 @@
 /** Carries WebSocket upgrades: http-proxy-3 makes the handshake with the backend, then the two sockets are joined. */
+import { hash } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { Backend } from '../backends/backend.ts'
 import { backendFailureKind, type FailedAttempt } from '../rules/backend-failure.ts'
+import { handshakeFault } from '../rules/websocket.ts'
 import { errorText, backendErrorCode, withHost, type EngineOptions } from './engine.ts'
 import type { UpgradeEngine, UpgradeJob } from './forwarder.ts'
 import { createStreamingProxy, upgradeThroughHttpProxy } from './http-proxy-3/http-proxy.ts'
@@ -39,9 +41,10 @@ export function createUpgradeEngine({ timeouts }: Pick<EngineOptions, 'timeouts'
 
 async function carry(job: UpgradeJob, { answer, socket, early }: Handshake) {
   const fields = job.responseHeaders(answer.rawHeaders)
-  if (fields === undefined) {
+  const fault = handshakeFault(job.offer, acceptOf(job.offer.key), answer.rawHeaders)
+  if (fault !== undefined || fields === undefined) {
     socket.destroy()
-    const cause = 'the 101 has headers that cannot be passed on'
+    const cause = fault ?? 'the 101 has headers that cannot be passed on'
     return { kind: 'broken', cause, ...answered } as const
   }
   const ended = join(job.socket, socket)
@@ -50,6 +53,11 @@ async function carry(job: UpgradeJob, { answer, socket, early }: Handshake) {
   job.socket.pipe(socket).pipe(job.socket)
   job.established()
   return ended
+}
+
+/** RFC 6455 4.2.2. */
+function acceptOf(key: string): string {
+  return hash('sha1', `${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`, 'base64')
 }
 
 const answered = {

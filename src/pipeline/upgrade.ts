@@ -9,7 +9,8 @@ import { upgradeHeaders, type BackendHeadersInput } from '../rules/backend-heade
 import { switchingHeaders } from '../rules/client-headers.ts'
 import type { Caller } from '../rules/credentials.ts'
 import type { Framing } from '../rules/framing.ts'
-import { refuse } from '../rules/refusals.ts'
+import { isRefusal, refuse } from '../rules/refusals.ts'
+import { readOffer } from '../rules/websocket.ts'
 import { gatewayHeaders, respond } from './respond.ts'
 import { giveUp } from './take-quota.ts'
 
@@ -38,7 +39,12 @@ export async function upgrade(
   admitted: Admitted,
   { socket, head }: Tunnel,
 ): Promise<void> {
-  const { exchange, target } = admitted
+  const { exchange, framing, target } = admitted
+  const offer = readOffer(exchange.request.rawHeaders, framing.nominated)
+  if (isRefusal(offer)) {
+    giveUp(deps.lessee, exchange)
+    return respond(exchange, offer)
+  }
   exchange.backendStartedMs = performance.now()
   let isSeen = true
   exchange.forwarding = { abort: () => isSeen, resume: () => {} }
@@ -48,6 +54,7 @@ export async function upgrade(
     socket,
     head,
     target,
+    offer,
     headers: upgradeHeaders(backendIdentity(admitted, deps.host)),
     responseHeaders: (backend) => switchingHeaders(backend, gatewayHeaders(exchange)),
     sentTo: (backend) => {

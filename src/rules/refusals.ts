@@ -54,6 +54,8 @@ export interface RefusalDetails {
   readonly retryAfterSeconds?: number | undefined
   /** Methods for the Allow header of a 405. */
   readonly allow?: string | undefined
+  /** Further header fields of the answer, flat. */
+  readonly fields?: readonly string[] | undefined
 }
 
 /**
@@ -66,14 +68,16 @@ export class Refusal implements RefusalDetails {
   readonly detail: string | undefined
   readonly retryAfterSeconds: number | undefined
   readonly allow: string | undefined
+  readonly fields: readonly string[] | undefined
   #answer: ReturnType<typeof answerOf> | undefined
 
-  constructor(code: RefusalCode, { cause, detail, retryAfterSeconds, allow }: RefusalDetails) {
+  constructor(code: RefusalCode, details: RefusalDetails) {
     this.code = code
-    this.cause = cause
-    this.detail = detail
-    this.retryAfterSeconds = retryAfterSeconds
-    this.allow = allow
+    this.cause = details.cause
+    this.detail = details.detail
+    this.retryAfterSeconds = details.retryAfterSeconds
+    this.allow = details.allow
+    this.fields = details.fields
   }
 
   get answer(): ReturnType<typeof answerOf> {
@@ -92,13 +96,14 @@ export function isRefusal(value: unknown): value is Refusal {
 }
 
 /** The Error resource, fixed text per code plus the numbers that help, and the header fields that speak of it, flat. */
-function answerOf({ code, detail, allow, retryAfterSeconds }: Refusal) {
+function answerOf({ code, detail, allow, retryAfterSeconds, fields }: Refusal) {
   const { status, message } = refusalKinds[code]
   const text = detail === undefined ? message : `${message} ${detail}`
   const body = JSON.stringify({ code, message: text, status })
   const bodyBytes = Buffer.byteLength(body)
   const headers = ['Content-Type', 'application/json; charset=utf-8']
   headers.push('Content-Length', String(bodyBytes))
+  if (fields !== undefined) headers.push(...fields)
   if (status === 401) headers.push('WWW-Authenticate', 'Bearer')
   if (allow !== undefined) headers.push('Allow', allow)
   if (retryAfterSeconds !== undefined) {

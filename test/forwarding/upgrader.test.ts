@@ -10,6 +10,8 @@ import { createBalancer } from '../../src/backends/balancer.ts'
 import { createUpgrader } from '../../src/forwarding/attempts.ts'
 import { createUpgradeEngine } from '../../src/forwarding/upgrader.ts'
 import type { BackendFailure } from '../../src/rules/backend-failure.ts'
+import { isRefusal } from '../../src/rules/refusals.ts'
+import { readOffer, type WebSocketOffer } from '../../src/rules/websocket.ts'
 import {
   answer,
   closeConnection,
@@ -39,9 +41,15 @@ afterEach(async () => {
 })
 
 const switching =
-  'HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nX-RateLimit-Limit: 1\r\nSec-WebSocket-Accept: abc=\r\n\r\n'
+  'HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nX-RateLimit-Limit: 1\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n'
 const handshake =
-  'GET /v1/live?x=%7C&y=a/../b HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: k==\r\nSec-WebSocket-Version: 13\r\n\r\n'
+  'GET /v1/live?x=%7C&y=a/../b HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n'
+
+const offerOf = (rawHeaders: readonly string[]): WebSocketOffer => {
+  const offer = readOffer(rawHeaders, new Set())
+  if (isRefusal(offer)) throw new Error(offer.cause)
+  return offer
+}
 
 async function startBackend(respond: () => Answer): Promise<RawBackend> {
   const backend = await startRawBackend({ respond })
@@ -73,6 +81,7 @@ async function startFront(url: string | string[], timeouts: { responseMs?: numbe
       socket,
       head,
       target: request.url ?? '',
+      offer: offerOf(request.rawHeaders),
       headers: [...request.rawHeaders, 'X-Client-Id', 'acme'],
       responseHeaders: (backend: readonly string[]) =>
         switchingHeaders(backend, ['X-RateLimit-Limit', '60', 'X-Request-Id', 'r1']),
@@ -135,7 +144,7 @@ describe('an upgrade', () => {
     expect(lines(responses[0]?.headers)).toEqual([
       'Connection: Upgrade',
       'Upgrade: websocket',
-      'Sec-WebSocket-Accept: abc=',
+      'Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=',
       'X-RateLimit-Limit: 60',
       'X-Request-Id: r1',
       'Via: 1.1 tollgate',
@@ -146,7 +155,7 @@ describe('an upgrade', () => {
       'Host: a',
       'Upgrade: websocket',
       'Connection: Upgrade',
-      'Sec-WebSocket-Key: k==',
+      'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==',
       'Sec-WebSocket-Version: 13',
       'X-Client-Id: acme',
     ])

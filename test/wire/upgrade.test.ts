@@ -337,6 +337,48 @@ describe('a WebSocket', () => {
         },
       ))
 
+  it.each([
+    ['an unsound version', WEBSOCKET.with(2, 'Sec-WebSocket-Version: 12'), '13'],
+    ['an unsound key', WEBSOCKET.with(3, 'Sec-WebSocket-Key: short'), undefined],
+  ])('with %s is refused for free, and no backend hears of it', (_, fields, version) =>
+    withWire({}, async ({ exchange, charged, served, accessLines }) => {
+      const { responses, closed } = await exchange(
+        request('GET', '/v1/live', { fields }) + SMUGGLED,
+      )
+      expectRefusal(responses[0], 400, { code: 'invalid_request', closes: true })
+      expect(responses[0]?.header('sec-websocket-version')).toBe(version)
+      expect(responses[0]?.header('x-ratelimit-remaining')).toBe('300')
+      expect(closed).toBe(true)
+      expect(served()).toEqual([])
+      expect(await accessLines(1)).toMatchObject([{ status: 400, client: 'pro-client' }])
+      expect(await charged()).toBe(0)
+    }),
+  )
+
+  const unsound: Record<string, string> = {
+    'to another protocol': switching().replace('Upgrade: websocket', 'Upgrade: h2c'),
+    'without Upgrade': switching().replace('Upgrade: websocket\r\n', ''),
+    'without Connection': switching().replace('Connection: Upgrade\r\n', ''),
+    'with another Accept': switching().replace(/Accept: \S+/, `Accept: ${accept('other')}`),
+    'with a protocol nobody asked for': switching('Sec-WebSocket-Protocol: chat\r\n'),
+    'with an extension nobody asked for': switching('Sec-WebSocket-Extensions: deflate\r\n'),
+  }
+  for (const [what, sent] of Object.entries(unsound))
+    it(`whose 101 comes ${what} is a 502 with nothing of it, and charged`, () =>
+      withWire(
+        { respond: () => [sent, 'tunnel'] },
+        async ({ exchange, charged, backend, accessLines }) => {
+          const { responses, raw, problem } = await exchange(handshake() + SMUGGLED)
+          expect(problem).toBeUndefined()
+          expectRefusal(responses[0], 502, { code: 'bad_gateway', closes: true })
+          expect(String(raw)).not.toMatch(/101|tunnel|h2c|Sec-WebSocket/)
+          await backend.waitFor(() => backend.openConnections() === 0, 'the end')
+          expect(backend.requests).toHaveLength(1)
+          expect(await accessLines(1)).toMatchObject([{ status: 502 }])
+          expect(await charged()).toBe(1)
+        },
+      ))
+
   it('to a backend that is not there is a 502, for free', () =>
     withWire({ noBackend: true }, async ({ exchange, charged }) => {
       const { responses } = await exchange(handshake())
