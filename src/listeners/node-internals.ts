@@ -22,6 +22,19 @@ export function isLast(response: ServerResponse): boolean {
 }
 
 /**
+ * Writes 100 Continue in its turn: while an earlier answer has the socket it would wait with the final one, and go out behind its head.
+ * Ever since: a response emits 'socket' when it gets the socket, before any of its own bytes go out.
+ */
+export function writeContinue(response: ServerResponse): void {
+  const write = (): void => {
+    // A final answer that is there already says all (RFC 9110 10.1.1).
+    if (!response.headersSent) response.writeContinue()
+  }
+  if (response.socket !== null) write()
+  else response.once('socket', write)
+}
+
+/**
  * Makes the coming close of this connection a graceful one: our side ends, what the client still sends is read and
  * dropped for a moment, then it is destroyed. Closing with unread bytes would reset the connection and could take
  * the answer with it.

@@ -1,6 +1,6 @@
 /** Carries an admitted request to a backend and its answer to the client, streaming both ways. */
 import type { ForwardSink } from '../forwarding/forwarder.ts'
-import { lingerOnClose, makeLast } from '../listeners/node-internals.ts'
+import { lingerOnClose, makeLast, writeContinue } from '../listeners/node-internals.ts'
 import { clientHeaders } from '../rules/client-headers.ts'
 import type { BackendFailure } from '../rules/backend-failure.ts'
 import { backendHeaders } from '../rules/backend-headers.ts'
@@ -15,6 +15,9 @@ import {
   type ForwardDeps,
 } from './upgrade.ts'
 
+/** Above it the copy costs more than it saves. */
+const MAX_TEXT_BYTES = 4_096
+
 export function createForward(deps: ForwardDeps) {
   return function forward(admitted: Admitted): void {
     const { exchange, framing, target } = admitted
@@ -27,7 +30,7 @@ export function createForward(deps: ForwardDeps) {
     }
     // Reading is the only way to notice that the client leaves; what it says no longer matters.
     exchange.tunnel?.socket.resume().once('end', () => exchange.tunnel?.socket.destroy())
-    if (exchange.expectsContinue && exchange.hasBody) response.writeContinue()
+    if (exchange.expectsContinue && exchange.hasBody) writeContinue(response)
     exchange.backendStartedMs = performance.now()
     exchange.forwarding = deps.forwarder.forward(
       {
@@ -116,7 +119,11 @@ class ResponseSink implements ForwardSink {
     const { exchange } = this.#admitted
     this.#wrote = true
     exchange.backendEndedMs = performance.now()
-    exchange.response.end(this.#whole)
+    const whole = this.#whole
+    // As text it goes out with the head in one string, which is cheaper than two buffers; each byte is one character.
+    if (whole !== undefined && whole.length <= MAX_TEXT_BYTES)
+      exchange.response.end(whole.toString('latin1'), 'latin1')
+    else exchange.response.end(whole)
   }
 
   fail(failure: BackendFailure): void {

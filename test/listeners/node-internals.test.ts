@@ -13,6 +13,7 @@ import {
   makeLast,
   responseOnSocket,
   stopListening,
+  writeContinue,
 } from '../../src/listeners/node-internals.ts'
 
 const servers: Server[] = []
@@ -79,6 +80,34 @@ describe('makeLast and isLast', () => {
     const client = await open(server)
     client.socket.write(text)
     await expect.poll(() => seen).toEqual([expected])
+  })
+})
+
+describe('writeContinue', () => {
+  const expecting = request('Expect: 100-continue\r\nContent-Length: 2\r\n')
+  async function answersTo(first: (response: ServerResponse) => void): Promise<string> {
+    const server = await serve((_, response) => first(response))
+    server.on('checkContinue', (_: IncomingMessage, response: ServerResponse) => {
+      writeContinue(response)
+      setTimeout(() => response.end('second'), 20)
+    })
+    const client = await open(server)
+    client.socket.write(`${request()}${expecting}{}`)
+    await expect.poll(client.text).toContain('second')
+    return client.text().replace(/\r\n([A-Z][^]*?\r\n)?\r\n/g, '|')
+  }
+
+  it('waits until the earlier answer has gone out', async () => {
+    const text = await answersTo((response) => {
+      response.writeHead(200, ['Content-Length', '5']).flushHeaders()
+      setTimeout(() => response.end('first'), 10)
+    })
+    expect(text).toBe('HTTP/1.1 200 OK|firstHTTP/1.1 100 Continue|HTTP/1.1 200 OK|second')
+  })
+
+  it('is left out where the final answer was quicker', async () => {
+    const text = await answersTo((response) => setTimeout(() => response.end('first'), 60))
+    expect(text).toBe('HTTP/1.1 200 OK|firstHTTP/1.1 200 OK|second')
   })
 })
 

@@ -1,5 +1,6 @@
 /** A client that asks first is answered by the verdict: 100 only for a request that was admitted. */
 import { describe, expect, it } from 'vitest'
+import { answer } from '../support/raw-backend.ts'
 import {
   engines,
   expectRefusal,
@@ -44,6 +45,30 @@ for (const engine of engines) {
         expect(backend.requests[0]?.body.toString()).toBe('{}')
         expect(await charged()).toBe(1)
       }))
+
+    it('is told in its turn, behind the answers to earlier requests on the connection', () =>
+      withWire(
+        // The second answer waits for the first: a 100 that waits too would go out between its head and its body.
+        {
+          engine,
+          respond: ({ method }) => (method === 'GET' ? [15, answer(200, 'ok')] : answer(200, 'ok')),
+        },
+        async ({ connect }) => {
+          for (let round = 0; round < 20; round++) {
+            const client = await connect()
+            const fields = [EXPECT, 'Content-Length: 2']
+            client.send(
+              request('GET', '/v1/pets') + request('POST', '/v1/pets', { fields, body: '{}' }),
+            )
+            const { responses, problem } = await client.waitForResponses(2)
+            const told = responses.map(({ status, body }) => `${status} ${body.toString()}`)
+            // No 100 where the second answer is there before the first has gone out.
+            expect(told.join()).toMatch(/^200 ok,(100 ,)?200 ok$/)
+            expect(problem).toBeUndefined()
+            client.destroy()
+          }
+        },
+      ))
 
     it('is not told to go on without a body to send', () =>
       withWire({ engine }, async ({ exchange, backend }) => {
