@@ -12,6 +12,8 @@ export interface Backend {
   readonly hostHeader: string
   /** For TLS; undefined: an address is no server name (RFC 6066 section 3). */
   readonly serverName: string | undefined
+  /** Permits given out: requests and tunnels under way. Written by the balancer. */
+  inUse: number
   /** Others are preferred until then, on performance.now(). Written by the balancer. */
   restsUntilMs: number | undefined
   /** Why no connection could be made; undefined once it was reached again. Written by the balancer and the probe, whoever hears last. */
@@ -30,6 +32,7 @@ export function createBackend(url: string): Backend {
     port: port === '' ? (isTls ? 443 : 80) : Number(port),
     hostHeader,
     serverName: isIP(host) === 0 ? host : undefined,
+    inUse: 0,
     restsUntilMs: undefined,
     fault: undefined,
   }

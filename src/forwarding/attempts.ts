@@ -1,28 +1,24 @@
-/** The one policy of which backend a request goes to and whether it goes to another after a failure, for all engines and for upgrades. */
+/** The one policy of which backend a request goes to and whether it goes to another after a failure, for all engines. */
 import type { Backend } from '../backends/backend.ts'
 import type { Balancer, Outcome } from '../backends/balancer.ts'
+import { Place, type Waiter } from '../backends/line.ts'
 import { mayRepeat, type BackendFailure, type FailedAttempt } from '../rules/backend-failure.ts'
-import type {
-  AttemptSink,
-  Engine,
-  ForwardHandle,
-  ForwardJob,
-  ForwardSink,
-  UpgradeEngine,
-  UpgradeJob,
-} from './forwarder.ts'
+import type { AttemptSink, Engine, ForwardHandle, ForwardJob, ForwardSink } from './forwarder.ts'
 
-/** Where a request goes after its first attempt has failed; undefined: nowhere. */
-function nextBackend(
-  balancer: Balancer,
-  backend: Backend,
-  method: string,
-  failed: FailedAttempt,
-): Backend | undefined {
-  if (!mayRepeat(method, failed)) return undefined
+export const saturated: BackendFailure = {
+  kind: 'saturated',
+  cause: 'too many requests wait for a backend',
+}
+export const overdue: BackendFailure = {
+  kind: 'connect_timeout',
+  cause: 'no connection became free in time',
+}
+
+/** Whether a request whose first attempt has failed is to be sent once more, to another backend where there is one. */
+export function isRepeated({ backends }: Balancer, method: string, failed: FailedAttempt): boolean {
   // There is no use in connecting to the only backend again at once.
-  if (failed.phase !== 'sent' && balancer.backends.length === 1) return undefined
-  return balancer.pick(backend)
+  if (failed.phase !== 'sent' && backends.length === 1) return false
+  return mayRepeat(method, failed)
 }
 
 export class Forwarder {
@@ -56,14 +52,17 @@ export class Forwarder {
   }
 }
 
-/** One request: the pipeline's handle and the engine's sink in one object, since this is the hot path. */
-class Attempts implements ForwardHandle, AttemptSink {
+/** One request: the pipeline's handle, the engine's sink and who waits for a backend in one object, since this is the hot path. */
+class Attempts implements ForwardHandle, AttemptSink, Waiter {
   readonly #job: ForwardJob
   readonly #sink: ForwardSink
   readonly #forwarder: Forwarder
-  #backend: Backend
+  /** Whose permit it holds; undefined while it waits for one and when it has given it back. */
+  #backend: Backend | undefined
   /** Of the attempt under way; undefined between two. */
   #handle: ForwardHandle | undefined
+  /** In line, if it ever had to wait. */
+  #place: Place | undefined
   #status: number | undefined
   #repeated = false
   /** An attempt that failed may have been seen by its backend. */
@@ -74,19 +73,33 @@ class Attempts implements ForwardHandle, AttemptSink {
     this.#job = job
     this.#sink = sink
     this.#forwarder = forwarder
-    this.#backend = forwarder.balancer.pick()
-    if (forwarder.closing) queueMicrotask(() => this.#refuse())
-    else this.#send()
+    if (forwarder.closing) this.#refuseSoon(closing)
+    else this.#start()
   }
 
-  abort(): boolean {
-    if (!this.#settled) this.#settle('abandoned')
+  get clientId(): string {
+    return this.#job.clientId
+  }
+
+  abort(fault?: BackendFailure): boolean {
+    // Before its permit is given to one who needs the connection.
     const isSeen = this.#handle?.abort() ?? false
+    if (!this.#settled) this.#settle(fault ? { ...fault, ...answered } : 'abandoned')
     return isSeen || this.#reached
   }
 
   resume(): void {
     this.#handle?.resume()
+  }
+
+  onPermit(backend: Backend): void {
+    this.#backend = backend
+    this.#sink.sentTo(backend.name)
+    this.#handle = this.#forwarder.engine.send(backend, this.#job, this)
+  }
+
+  onOverdue(): void {
+    this.#refuse(overdue)
   }
 
   head(status: number, headers: string[]): void {
@@ -104,41 +117,53 @@ class Attempts implements ForwardHandle, AttemptSink {
   }
 
   fail(failed: FailedAttempt): void {
+    const failedAt = this.#backend
+    this.#giveBack(failed)
+    if (!this.#repeated && isRepeated(this.#forwarder.balancer, this.#job.method, failed))
+      return this.#repeat(failed, failedAt)
+    this.#refuse(failed)
+  }
+
+  #start(avoid?: Backend): void {
     const { balancer } = this.#forwarder
-    balancer.report(this.#backend, failed)
-    if (!this.#repeated) {
-      const next = nextBackend(balancer, this.#backend, this.#job.method, failed)
-      if (next !== undefined) return this.#repeat(next, failed)
-    }
-    this.#finish()
-    this.#sink.fail(failed)
+    const backend = balancer.take(avoid)
+    if (backend !== undefined) return this.onPermit(backend)
+    this.#place ??= new Place(this, this.#job.responseTimeoutMs)
+    if (!balancer.wait(this.#place, avoid)) this.#refuseSoon(saturated)
   }
 
-  #send(): void {
-    this.#sink.sentTo(this.#backend.name)
-    this.#handle = this.#forwarder.engine.send(this.#backend, this.#job, this)
-  }
-
-  #repeat(backend: Backend, { phase }: FailedAttempt): void {
+  #repeat({ phase }: FailedAttempt, failedAt: Backend | undefined): void {
     this.#repeated = true
     this.#reached = phase === 'sent'
-    this.#backend = backend
     this.#handle = undefined
     // The engine is still cleaning up after the failure when it reports it.
     setImmediate(() => {
-      if (!this.#settled) this.#send()
+      if (!this.#settled) this.#start(failedAt)
     })
   }
 
-  #refuse(): void {
-    if (this.#settled) return
-    this.#settle('abandoned')
-    this.#sink.fail({ kind: 'unreachable', cause: 'the gateway is closing' })
+  #refuseSoon(failure: BackendFailure): void {
+    queueMicrotask(() => {
+      if (!this.#settled) this.#refuse(failure)
+    })
+  }
+
+  #refuse(failure: BackendFailure): void {
+    this.#finish()
+    this.#sink.fail(failure)
   }
 
   #settle(outcome: Outcome): void {
-    this.#forwarder.balancer.report(this.#backend, outcome)
+    this.#giveBack(outcome)
     this.#finish()
+  }
+
+  #giveBack(outcome: Outcome): void {
+    const { balancer } = this.#forwarder
+    const backend = this.#backend
+    this.#backend = undefined
+    if (backend !== undefined) balancer.report(backend, outcome)
+    else if (this.#place !== undefined) balancer.leave(this.#place)
   }
 
   #finish(): void {
@@ -147,23 +172,11 @@ class Attempts implements ForwardHandle, AttemptSink {
   }
 }
 
-export type Upgrader = ReturnType<typeof createUpgrader>
+const closing: BackendFailure = { kind: 'unreachable', cause: 'the gateway is closing' }
 
-export function createUpgrader(balancer: Balancer, engine: UpgradeEngine) {
-  const attempt = async (backend: Backend, job: UpgradeJob) => {
-    job.sentTo(backend.name)
-    const failed = await engine.upgrade(backend, job)
-    balancer.report(backend, failed ?? 101)
-    return failed
-  }
-  return {
-    /** As of an UpgradeEngine. */
-    upgrade: async (job: UpgradeJob): Promise<BackendFailure | undefined> => {
-      const backend = balancer.pick()
-      const failed = await attempt(backend, job)
-      const next = failed && nextBackend(balancer, backend, 'GET', failed)
-      return next === undefined ? failed : attempt(next, job)
-    },
-    close: () => engine.close(),
-  }
-}
+const answered = {
+  phase: 'sent',
+  bodyTouched: true,
+  reusedConnection: false,
+  answerBegun: true,
+} as const

@@ -23,6 +23,8 @@ export interface ForwardSink extends Omit<AttemptSink, 'fail'> {
 }
 
 export interface ForwardJob {
+  /** Whose turn it is where requests wait. */
+  readonly clientId: string
   readonly method: string
   /** Origin form, the very string that was routed; passed on byte for byte. */
   readonly target: string
@@ -38,9 +40,10 @@ export interface ForwardJob {
 export interface ForwardHandle {
   /**
    * The client left or the gateway gave up: ends the backend request at once; no sink call follows.
+   * fault: why its answer cannot be passed on, where that is the backend's.
    * Answers whether a backend may have seen anything of the request.
    */
-  abort(): boolean
+  abort(fault?: BackendFailure): boolean
   /** After data() returned false. */
   resume(): void
 }
@@ -54,6 +57,8 @@ export interface Engine {
 }
 
 export interface UpgradeJob {
+  /** As of a ForwardJob. */
+  readonly clientId: string
   readonly request: IncomingMessage
   readonly socket: Duplex
   readonly head: Buffer

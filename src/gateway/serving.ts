@@ -3,8 +3,9 @@ import { randomBytes } from 'node:crypto'
 import type { AddressCounter } from '../counters/anonymous-limiter.ts'
 import { BanBook } from '../bans/ban-book.ts'
 import { createBackend } from '../backends/backend.ts'
-import { createBalancer } from '../backends/balancer.ts'
-import { Forwarder, createUpgrader } from '../forwarding/attempts.ts'
+import { Balancer } from '../backends/balancer.ts'
+import { Forwarder } from '../forwarding/attempts.ts'
+import { createUpgrader } from '../forwarding/upgrades.ts'
 import { createDirectEngine } from '../forwarding/direct/forwarder.ts'
 import { createHttpProxyEngine } from '../forwarding/http-proxy-3/forwarder.ts'
 import { createUpgradeEngine } from '../forwarding/upgrader.ts'
@@ -83,7 +84,8 @@ export function createServing(parts: ServingParts) {
 export function createLastingParts(parts: ServingParts): LastingParts {
   const { log, metrics, addresses, onKeySet } = parts
   const { upstream } = parts.config
-  const balancer = createBalancer(upstream.urls.map(createBackend))
+  const balancer = new Balancer(upstream.urls.map(createBackend), upstream)
+  metrics.watchBackends(balancer)
   return {
     log,
     metrics,
@@ -93,7 +95,7 @@ export function createLastingParts(parts: ServingParts): LastingParts {
     bans: createBans(parts),
     balancer,
     forwarder: new Forwarder(balancer, engines[upstream.engine](upstream)),
-    upgrader: createUpgrader(balancer, createUpgradeEngine(upstream)),
+    upgrader: createUpgrader(balancer, createUpgradeEngine(upstream), upstream.timeouts.responseMs),
   }
 }
 

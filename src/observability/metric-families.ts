@@ -2,25 +2,10 @@
 import { version as nodeVersion } from 'node:process'
 import { backendFailureKinds } from '../rules/backend-failure.ts'
 import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
+import { backendFamilies, type BackendsView } from './backend-families.ts'
+import { by, counter, gauge, histogram, sample, type Family } from './family.ts'
 import { HistogramSeries, storeBounds } from './histogram-series.ts'
 import { readRequests, RequestSeries } from './request-series.ts'
-
-type Labels = Readonly<Record<string, string | number>>
-interface Sample {
-  readonly labels: Labels
-  readonly value: number
-  /** Where it differs from the family's name: _bucket, _sum and _count of a histogram. */
-  readonly metricName?: string
-}
-export interface Family {
-  readonly name: string
-  readonly help: string
-  readonly type: 'counter' | 'gauge' | 'histogram'
-  /** How the values of several workers become one. */
-  readonly aggregator: 'sum' | 'min' | 'max' | 'first'
-  /** A number has no labels. */
-  readonly read: () => number | Sample[]
-}
 
 /** The names that bound the labels; anything else is counted as unmatched or other. */
 export interface ConfigNames {
@@ -39,6 +24,7 @@ export function newState(names: ConfigNames, version: string, takenAtMs: number)
     inFlight: 0,
     refusals: zeros(Object.keys(refusalKinds) as RefusalCode[]),
     backendFailures: zeros(backendFailureKinds),
+    backends: undefined as BackendsView | undefined,
     decisions: { minute: outcomes(), day: outcomes(), none: outcomes() },
     storeCalls: zeros(['ok', 'timeout', 'error']),
     storeSeconds: new HistogramSeries(storeBounds),
@@ -59,7 +45,12 @@ const zeros = <const Name extends string>(names: readonly Name[]): Record<Name, 
   Object.fromEntries(names.map((name) => [name, 0])) as Record<Name, number>
 
 export function metricFamilies(state: MetricsState): Family[] {
-  return [...requestFamilies(state), ...quotaFamilies(state), ...otherFamilies(state)]
+  return [
+    ...requestFamilies(state),
+    ...backendFamilies(() => state.backends),
+    ...quotaFamilies(state),
+    ...otherFamilies(state),
+  ]
 }
 
 function requestFamilies(state: MetricsState): Family[] {
@@ -173,51 +164,5 @@ export function workerFamilies(workers: { listening(): number; restarts(): numbe
     counter('tollgate_worker_restarts_total', 'Workers started in place of one that crashed.', () =>
       workers.restarts(),
     ),
-  ]
-}
-
-const sample = (value: number, labels: Labels): Sample => ({ labels, value })
-
-const by = (label: string, counts: Readonly<Record<string, number>>, more: Labels = {}): Sample[] =>
-  Object.entries(counts).map(([name, count]) => sample(count, { ...more, [label]: name }))
-
-const family =
-  (type: Family['type'], aggregator: Family['aggregator']) =>
-  (name: string, help: string, read: Family['read']): Family => ({
-    name,
-    help,
-    type,
-    aggregator,
-    read,
-  })
-const counter = family('counter', 'sum')
-/** By how the values of several workers become one. */
-const gauge = {
-  sum: family('gauge', 'sum'),
-  min: family('gauge', 'min'),
-  max: family('gauge', 'max'),
-  first: family('gauge', 'first'),
-}
-
-const histogram = (
-  name: string,
-  help: string,
-  read: () => (readonly [Labels, HistogramSeries])[],
-): Family =>
-  family('histogram', 'sum')(name, help, () =>
-    read().flatMap(([labels, series]) => histogramSamples(name, labels, series)),
-  )
-
-function histogramSamples(name: string, labels: Labels, series: HistogramSeries): Sample[] {
-  const { cumulative, sumSeconds } = series.read()
-  const buckets = cumulative.map((value, slot) => ({
-    metricName: `${name}_bucket`,
-    labels: { ...labels, le: series.bounds[slot] ?? '+Inf' },
-    value,
-  }))
-  return [
-    ...buckets,
-    { metricName: `${name}_sum`, labels, value: sumSeconds },
-    { metricName: `${name}_count`, labels, value: cumulative.at(-1) ?? 0 },
   ]
 }

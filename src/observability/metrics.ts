@@ -12,13 +12,9 @@ import type { UnavailableReason } from '../credentials/verdicts.ts'
 import type { QuotaObserver } from '../quota/observer.ts'
 import type { RefusalCode } from '../rules/refusals.ts'
 import type { BackendFailureKind } from '../rules/backend-failure.ts'
-import {
-  metricFamilies,
-  newState,
-  workerFamilies,
-  type ConfigNames,
-  type Family,
-} from './metric-families.ts'
+import type { BackendsView } from './backend-families.ts'
+import type { Family } from './family.ts'
+import { metricFamilies, newState, workerFamilies, type ConfigNames } from './metric-families.ts'
 import { countRequest } from './request-series.ts'
 
 export type { ConfigNames }
@@ -78,7 +74,7 @@ export function createMetrics(
     },
     /** Something that never became a request was refused. */
     refusedUnparsed: (code: RefusalCode) => void state.refusals[code]++,
-    backendFailed: (kind: BackendFailureKind) => void state.backendFailures[kind]++,
+    ...backendWriters(state),
     quota: {
       decision: (window, outcome) => void state.decisions[window][outcome]++,
       storeCall(outcome, seconds) {
@@ -111,6 +107,12 @@ export function createMetrics(
     snapshot: () => snapshot(registry),
   }
 }
+
+const backendWriters = (state: ReturnType<typeof newState>) => ({
+  /** Those whose values are read at each scrape. */
+  watchBackends: (backends: BackendsView) => void (state.backends = backends),
+  backendFailed: (kind: BackendFailureKind) => void state.backendFailures[kind]++,
+})
 
 function createRegistry(families: readonly Family[]): Registry {
   const registry = new Registry()

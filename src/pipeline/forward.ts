@@ -34,6 +34,7 @@ export function createForward(deps: ForwardDeps) {
     exchange.backendStartedMs = performance.now()
     exchange.forwarding = deps.forwarder.forward(
       {
+        clientId: admitted.caller.clientId,
         method: request.method ?? 'GET',
         target,
         headers: backendHeaders(backendIdentity(admitted, deps.host)),
@@ -77,8 +78,8 @@ class ResponseSink implements ForwardSink {
       method: request.method ?? 'GET',
     })
     if (passed === undefined) {
-      exchange.forwarding?.abort()
-      return this.fail({ kind: 'broken', cause: 'the answer has headers that cannot be passed on' })
+      exchange.forwarding?.abort(UNUSABLE)
+      return this.fail(UNUSABLE)
     }
     // What is left of a body nobody wants must not be read as the next request.
     if (exchange.hasBody && !request.complete) {
@@ -139,6 +140,11 @@ class ResponseSink implements ForwardSink {
     }
     refuseFailed(this.#deps.lessee, exchange, failure)
   }
+}
+
+const UNUSABLE: BackendFailure = {
+  kind: 'broken',
+  cause: 'the answer has headers that cannot be passed on',
 }
 
 /**

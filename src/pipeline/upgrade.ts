@@ -1,5 +1,6 @@
 /** Carries an admitted WebSocket handshake (RFC 6455) to a backend, after whose 101 both sides are one tunnel; and what this has in common with a request. */
-import type { Forwarder, Upgrader } from '../forwarding/attempts.ts'
+import type { Forwarder } from '../forwarding/attempts.ts'
+import type { Upgrader } from '../forwarding/upgrades.ts'
 import type { Log } from '../observability/log.ts'
 import type { Metrics } from '../observability/metrics.ts'
 import type { Exchange, Tunnel } from './exchange.ts'
@@ -50,6 +51,7 @@ export async function upgrade(
   exchange.forwarding = { abort: () => isSeen, resume: () => {} }
   // Nothing is written through the response once the backend has agreed: the tunnel has the socket.
   const failure = await deps.upgrader.upgrade({
+    clientId: admitted.caller.clientId,
     request: exchange.request,
     socket,
     head,
@@ -106,5 +108,6 @@ export function refuseFailed(
   { kind, cause }: BackendFailure,
 ): void {
   giveUp(lessee, exchange)
-  respond(exchange, refuse(backendFailureCode(kind) ?? 'bad_gateway', { cause }))
+  const retryAfterSeconds = kind === 'saturated' ? 1 : undefined
+  respond(exchange, refuse(backendFailureCode(kind) ?? 'bad_gateway', { cause, retryAfterSeconds }))
 }

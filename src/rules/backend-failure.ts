@@ -7,6 +7,8 @@ const refusalCodes = {
   unreachable: 'bad_gateway',
   /** No connection in time: nothing was sent, the charge is handed back. */
   connect_timeout: 'gateway_timeout',
+  /** More wait for a backend already than may: nothing was sent, the charge is handed back. */
+  saturated: 'service_unavailable',
   /** Sent, but no complete answer head (or no next body bytes) in time. */
   response_timeout: 'gateway_timeout',
   /** The connection died, or the answer is not one that can be passed on. */
@@ -48,7 +50,7 @@ export function backendFailureCode<Kind extends BackendFailureKind>(
 
 /** No backend has seen anything of the request: its charge is handed back. */
 export function neverReached(kind: BackendFailureKind): boolean {
-  return kind === 'unreachable' || kind === 'connect_timeout'
+  return kind === 'unreachable' || kind === 'connect_timeout' || kind === 'saturated'
 }
 
 // RFC 9110 section 9.2.2

@@ -7,10 +7,9 @@ import type {
   ForwardJob,
   ForwardSink,
 } from '../../src/forwarding/forwarder.ts'
-import { createBackend } from '../../src/backends/backend.ts'
-import { createBalancer } from '../../src/backends/balancer.ts'
 import { Forwarder } from '../../src/forwarding/attempts.ts'
 import type { BackendFailure } from '../../src/rules/backend-failure.ts'
+import { balancerOf } from '../support/balancer.ts'
 import { until } from '../support/raw-backend.ts'
 import { openRawClient, type RawClient } from '../support/raw-client.ts'
 
@@ -24,7 +23,7 @@ export type CreateEngine = (options: Omit<EngineOptions, 'urls'>) => Engine
 
 /** The engine behind a balancer and the policy of attempts, as a gateway has it. */
 export const forwarderOn = (create: CreateEngine, { urls, ...options }: EngineOptions): Forwarder =>
-  new Forwarder(createBalancer(urls.map(createBackend)), create(options))
+  new Forwarder(balancerOf(urls, options), create(options))
 
 /** The sink of one exchange: what it was told, in order. */
 export class Outcome implements ForwardSink {
@@ -160,6 +159,7 @@ function jobOf(request: IncomingMessage, overrides: Partial<ForwardJob>): Forwar
   }
   const length = request.headers['content-length']
   return {
+    clientId: request.headers['x-client']?.toString() ?? 'acme',
     method: request.method ?? '',
     target: request.url ?? '',
     headers,

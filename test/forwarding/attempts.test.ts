@@ -3,11 +3,12 @@ import { IncomingMessage } from 'node:http'
 import { Socket } from 'node:net'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { createBackend } from '../../src/backends/backend.ts'
-import { createBalancer, type Outcome } from '../../src/backends/balancer.ts'
-import { Forwarder, createUpgrader } from '../../src/forwarding/attempts.ts'
+import type { Outcome } from '../../src/backends/balancer.ts'
+import { Forwarder } from '../../src/forwarding/attempts.ts'
 import type { AttemptSink, ForwardJob, UpgradeJob } from '../../src/forwarding/forwarder.ts'
+import { createUpgrader } from '../../src/forwarding/upgrades.ts'
 import type { BackendFailure, FailedAttempt } from '../../src/rules/backend-failure.ts'
+import { balancerOf } from '../support/balancer.ts'
 
 const unconnected: FailedAttempt = {
   kind: 'unreachable',
@@ -23,6 +24,7 @@ const stale: FailedAttempt = {
   phase: 'sent',
   reusedConnection: true,
 }
+const named = (letters: string): string[] => letters.split('').map((letter) => `http://${letter}`)
 const answer = (status: number) => (sink: AttemptSink) => {
   sink.head(status, [])
   sink.data(Buffer.from('x'))
@@ -35,30 +37,25 @@ function start(letters: string, steps: ((sink: AttemptSink) => void)[], method =
   const heard: [string, Outcome][] = []
   const told: string[] = []
   const aborted: string[] = []
-  const balancer = createBalancer(
-    letters.split('').map((letter) => createBackend(`http://${letter}`)),
-  )
+  const balancer = balancerOf(named(letters))
+  const report = balancer.report.bind(balancer)
+  balancer.report = (backend, outcome) => {
+    heard.push([backend.host, outcome])
+    report(backend, outcome)
+  }
   let tried = ''
   let closed = false
-  const forwarder = new Forwarder(
-    {
-      ...balancer,
-      report: (backend, outcome) => {
-        heard.push([backend.host, outcome])
-        balancer.report(backend, outcome)
-      },
+  const forwarder = new Forwarder(balancer, {
+    send: ({ host }, _job, sink) => {
+      tried += host
+      const step = steps.shift()
+      queueMicrotask(() => step?.(sink))
+      return { abort: () => aborted.push(host) > 0, resume: () => told.push(`resume ${host}`) }
     },
-    {
-      send: ({ host }, _job, sink) => {
-        tried += host
-        const step = steps.shift()
-        queueMicrotask(() => step?.(sink))
-        return { abort: () => aborted.push(host) > 0, resume: () => told.push(`resume ${host}`) }
-      },
-      close: async () => void (closed = true),
-    },
-  )
+    close: async () => void (closed = true),
+  })
   const job: ForwardJob = {
+    clientId: 'acme',
     method,
     target: '/',
     headers: [],
@@ -202,7 +199,7 @@ describe('an upgrade', () => {
   const run = async (letters: string, outcomes: (FailedAttempt | undefined)[]) => {
     let tried = ''
     const upgrader = createUpgrader(
-      createBalancer(letters.split('').map((letter) => createBackend(`http://${letter}`))),
+      balancerOf(named(letters)),
       {
         upgrade: async ({ host }) => {
           tried += host
@@ -210,6 +207,7 @@ describe('an upgrade', () => {
         },
         close: async () => {},
       },
+      1_000,
     )
     const failed = await upgrader.upgrade({ sentTo: () => {} } as unknown as UpgradeJob)
     return { tried, kind: failed?.kind }

@@ -50,6 +50,7 @@ async function play(engine: Forwarder, { method, script, responseTimeoutMs }: Pl
   scripts.set(target, script)
   const outcome = new Outcome()
   const job: ForwardJob = {
+    clientId: 'acme',
     method,
     target,
     headers: ['Host', 'animals.example'],

@@ -40,6 +40,7 @@ function forwardNow(
   outcome = new Outcome(),
 ): Outcome {
   const job: ForwardJob = {
+    clientId: 'acme',
     method,
     target,
     headers: ['Host', 'animals.example'],

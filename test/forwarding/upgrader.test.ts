@@ -5,13 +5,12 @@ import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, describe, expect, it } from 'vitest'
 import { WebSocket, WebSocketServer } from 'ws'
-import { createBackend } from '../../src/backends/backend.ts'
-import { createBalancer } from '../../src/backends/balancer.ts'
-import { createUpgrader } from '../../src/forwarding/attempts.ts'
 import { createUpgradeEngine } from '../../src/forwarding/upgrader.ts'
+import { createUpgrader } from '../../src/forwarding/upgrades.ts'
 import type { BackendFailure } from '../../src/rules/backend-failure.ts'
 import { isRefusal } from '../../src/rules/refusals.ts'
 import { readOffer, type WebSocketOffer } from '../../src/rules/websocket.ts'
+import { balancerOf } from '../support/balancer.ts'
 import {
   answer,
   closeConnection,
@@ -60,10 +59,11 @@ async function startBackend(respond: () => Answer): Promise<RawBackend> {
 /** A front server whose every upgrade goes through the upgrader. */
 async function startFront(url: string | string[], timeouts: { responseMs?: number } = {}) {
   const upgrader = createUpgrader(
-    createBalancer([url].flat().map(createBackend)),
+    balancerOf([url].flat()),
     createUpgradeEngine({
       timeouts: { connectMs: 2_000, responseMs: 10_000, idleMs: 10_000, ...timeouts },
     }),
+    10_000,
   )
   const passages: Passage[] = []
   const server = createServer()
@@ -77,6 +77,7 @@ async function startFront(url: string | string[], timeouts: { responseMs?: numbe
     }
     passages.push(passage)
     const job = {
+      clientId: 'acme',
       request,
       socket,
       head,

@@ -5,6 +5,7 @@ import type { ForwardJob } from '../../src/forwarding/forwarder.ts'
 import { requestHead } from '../../src/http1/request-head.ts'
 
 const jobOf = (job: Partial<ForwardJob>): ForwardJob => ({
+  clientId: 'acme',
   method: 'GET',
   target: '/pets',
   headers: ['Host', 'animals.example'],

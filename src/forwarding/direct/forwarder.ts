@@ -2,13 +2,13 @@
 import type { Backend } from '../../backends/backend.ts'
 import type { EngineOptions } from '../engine.ts'
 import type { Engine } from '../forwarder.ts'
-import { Http1Clock } from './clock.ts'
+import { CoarseClock } from '../../backends/coarse-clock.ts'
 import { Http1Exchange } from './exchange.ts'
 import { Http1Pool } from './pool.ts'
 
 export function createDirectEngine(options: EngineOptions): Engine {
   const pools = new Map<Backend, Http1Pool>()
-  const clock = new Http1Clock((nowMs) =>
+  const clock = new CoarseClock((nowMs) =>
     Array.from(pools.values(), (pool) => pool.tick(nowMs)).includes(true),
   )
   return {

@@ -4,7 +4,7 @@
  */
 import type { Backend } from '../../backends/backend.ts'
 import type { EngineOptions } from '../engine.ts'
-import { clockTickMs, type Http1Clock } from './clock.ts'
+import { clockTickMs, type CoarseClock } from '../../backends/coarse-clock.ts'
 import { Http1Connection, type Carried, type ConnectionOwner } from './connection.ts'
 
 /** Between what the backend says it keeps an idle connection for and what is believed of it. */
@@ -16,7 +16,7 @@ const TRUSTED_AFTER_MS = 10
 export class Http1Pool implements ConnectionOwner {
   readonly backend: Backend
   session: Buffer | undefined
-  readonly clock: Http1Clock
+  readonly clock: CoarseClock
   readonly #options: EngineOptions
   readonly #open: Http1Connection[] = []
   /** Rested, in the order in which they came free. */
@@ -29,7 +29,7 @@ export class Http1Pool implements ConnectionOwner {
   #resting: Http1Connection[] = []
   #turnDue = false
 
-  constructor(backend: Backend, options: EngineOptions, clock: Http1Clock) {
+  constructor(backend: Backend, options: EngineOptions, clock: CoarseClock) {
     this.backend = backend
     this.#options = options
     this.clock = clock

@@ -6,7 +6,7 @@ export const clockTickMs = 50
 /** Of a turn of the event loop that took longer, no more is counted: its answers may be there, not yet read. */
 const MOST_PER_TICK_MS = 4 * clockTickMs
 
-export class Http1Clock {
+export class CoarseClock {
   /** Stands still while the clock is stopped. */
   nowMs = 0
   readonly #onTick: (nowMs: number) => boolean

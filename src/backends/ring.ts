@@ -1,0 +1,48 @@
+/** Items in a circle: each is added, and leaves, in constant time. */
+
+/** Of an item that is in no ring: itself. */
+export interface Linked<Item> {
+  next: Item
+  previous: Item
+}
+
+export class Ring<Item extends Linked<Item>> {
+  /** undefined when there is none. Written here alone. */
+  first: Item | undefined
+
+  /** Behind all that are there. */
+  append(item: Item): void {
+    const { first } = this
+    if (first === undefined) {
+      this.first = item
+      return
+    }
+    item.next = first
+    item.previous = first.previous
+    first.previous.next = item
+    first.previous = item
+  }
+
+  remove(item: Item): void {
+    const { next, previous } = item
+    if (this.first === item) this.first = next === item ? undefined : next
+    previous.next = next
+    next.previous = previous
+    item.next = item
+    item.previous = item
+  }
+
+  /** The first becomes the last. */
+  rotate(): void {
+    this.first = this.first?.next
+  }
+
+  items(): Item[] {
+    const items: Item[] = []
+    for (let item = this.first; item !== undefined;) {
+      items.push(item)
+      item = item.next === this.first ? undefined : item.next
+    }
+    return items
+  }
+}

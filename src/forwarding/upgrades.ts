@@ -1,0 +1,68 @@
+/** The policy of attempts.ts for upgrades: a tunnel holds the permit of its backend for as long as it lives. */
+import type { Backend } from '../backends/backend.ts'
+import type { Balancer } from '../backends/balancer.ts'
+import { Place } from '../backends/line.ts'
+import type { BackendFailure, FailedAttempt } from '../rules/backend-failure.ts'
+import { isRepeated, overdue, saturated } from './attempts.ts'
+import type { UpgradeEngine, UpgradeJob } from './forwarder.ts'
+
+export type Upgrader = ReturnType<typeof createUpgrader>
+
+/** longestWaitMs: for a backend. */
+export function createUpgrader(balancer: Balancer, engine: UpgradeEngine, longestWaitMs: number) {
+  const attempt = async (backend: Backend, job: UpgradeJob): Promise<FailedAttempt | undefined> => {
+    let isOpen = false
+    const established = (): void => {
+      isOpen = true
+      balancer.note(backend, 101)
+      job.established()
+    }
+    job.sentTo(backend.name)
+    const failed = await engine.upgrade(backend, { ...job, established })
+    if (isOpen) balancer.giveBack(backend)
+    else balancer.report(backend, failed ?? 'abandoned')
+    return failed
+  }
+  return {
+    /** As of an UpgradeEngine. */
+    upgrade: async (job: UpgradeJob): Promise<BackendFailure | undefined> => {
+      const deadlineMs = performance.now() + longestWaitMs
+      const permit = (avoid?: Backend) =>
+        balancer.take(avoid) ?? inLine(balancer, job, { deadlineMs, avoid })
+      const first = await permit()
+      if ('kind' in first) return first
+      const failed = await attempt(first, job)
+      if (failed === undefined || !isRepeated(balancer, 'GET', failed)) return failed
+      const next = await permit(first)
+      return 'kind' in next ? next : attempt(next, job)
+    },
+    close: () => engine.close(),
+  }
+}
+
+function inLine(
+  balancer: Balancer,
+  { clientId, socket }: UpgradeJob,
+  { deadlineMs, avoid }: { deadlineMs: number; avoid: Backend | undefined },
+): Promise<Backend | BackendFailure> {
+  return new Promise((resolve) => {
+    const leave = (): void => {
+      balancer.leave(place)
+      socket.destroy()
+      settle({ kind: 'client_gone', cause: 'the client left before a backend was free' })
+    }
+    const settle = (outcome: Backend | BackendFailure): void => {
+      socket.off('end', leave).off('close', leave)
+      resolve(outcome)
+    }
+    const place = new Place(
+      { clientId, onPermit: settle, onOverdue: () => settle(overdue) },
+      deadlineMs - performance.now(),
+    )
+    if (!balancer.wait(place, avoid)) return resolve(saturated)
+    socket.once('end', leave).once('close', leave)
+    if (socket.destroyed) return leave()
+    // Reading is the only way to notice that the client has left; what comes stays in the stream.
+    socket.read(0)
+  })
+}

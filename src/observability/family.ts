@@ -1,0 +1,69 @@
+/** What a metric is made of: a name, and a way to read its values when a scrape asks. */
+import type { HistogramSeries } from './histogram-series.ts'
+
+type Labels = Readonly<Record<string, string | number>>
+interface Sample {
+  readonly labels: Labels
+  readonly value: number
+  /** Where it differs from the family's name: _bucket, _sum and _count of a histogram. */
+  readonly metricName?: string
+}
+export interface Family {
+  readonly name: string
+  readonly help: string
+  readonly type: 'counter' | 'gauge' | 'histogram'
+  /** How the values of several workers become one. */
+  readonly aggregator: 'sum' | 'min' | 'max' | 'first'
+  /** A number has no labels. */
+  readonly read: () => number | Sample[]
+}
+
+export const sample = (value: number, labels: Labels): Sample => ({ labels, value })
+
+export const by = (
+  label: string,
+  counts: Readonly<Record<string, number>>,
+  more: Labels = {},
+): Sample[] =>
+  Object.entries(counts).map(([name, count]) => sample(count, { ...more, [label]: name }))
+
+const family =
+  (type: Family['type'], aggregator: Family['aggregator']) =>
+  (name: string, help: string, read: Family['read']): Family => ({
+    name,
+    help,
+    type,
+    aggregator,
+    read,
+  })
+export const counter = family('counter', 'sum')
+/** By how the values of several workers become one. */
+export const gauge = {
+  sum: family('gauge', 'sum'),
+  min: family('gauge', 'min'),
+  max: family('gauge', 'max'),
+  first: family('gauge', 'first'),
+}
+
+export const histogram = (
+  name: string,
+  help: string,
+  read: () => (readonly [Labels, HistogramSeries])[],
+): Family =>
+  family('histogram', 'sum')(name, help, () =>
+    read().flatMap(([labels, series]) => histogramSamples(name, labels, series)),
+  )
+
+function histogramSamples(name: string, labels: Labels, series: HistogramSeries): Sample[] {
+  const { cumulative, sumSeconds } = series.read()
+  const buckets = cumulative.map((value, slot) => ({
+    metricName: `${name}_bucket`,
+    labels: { ...labels, le: series.bounds[slot] ?? '+Inf' },
+    value,
+  }))
+  return [
+    ...buckets,
+    { metricName: `${name}_sum`, labels, value: sumSeconds },
+    { metricName: `${name}_count`, labels, value: cumulative.at(-1) ?? 0 },
+  ]
+}
