@@ -3,7 +3,6 @@ import { spawn, type ChildProcess } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll } from 'vitest'
 
 const sources = join(import.meta.dirname, '..', '..', 'src', 'main.ts')
 
@@ -73,10 +72,12 @@ export function startTollgate(
 }
 
 const folders: string[] = []
-// Registered by the import, so it runs after the hooks of the test file that imports this, which end its processes.
-afterAll(() => {
+const removeFolders = (): void => {
   for (const folder of folders.splice(0)) rmSync(folder, { recursive: true, force: true })
-})
+}
+// Registered by the import, so it runs after the hooks of the test file that imports this, which end its processes.
+if (process.env['VITEST'] !== undefined) (await import('vitest')).afterAll(removeFolders)
+else process.once('exit', removeFolders)
 
 /** A fresh folder that goes with the test file. */
 export function temporaryFolder(): string {

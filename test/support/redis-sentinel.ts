@@ -32,17 +32,19 @@ export interface SentinelGroup {
 const name = 'quota'
 const SENTINELS = 3
 
-export async function startSentinelGroup(): Promise<SentinelGroup> {
-  const [master, replica] = await Promise.all([
-    startRedisServer('--repl-diskless-sync-delay', '0'),
-    startRedisServer('--repl-diskless-sync-delay', '0'),
-  ])
+/** downAfterMs: a master that is silent for so long is failed over. redis: further arguments of both servers. */
+export async function startSentinelGroup({
+  downAfterMs = 600,
+  redis = [],
+}: { downAfterMs?: number; redis?: readonly string[] } = {}): Promise<SentinelGroup> {
+  const start = () => startRedisServer('--repl-diskless-sync-delay', '0', ...redis)
+  const [master, replica] = await Promise.all([start(), start()])
   replica.cli('REPLICAOF', '127.0.0.1', String(master.port))
   await untilTrue('the replica is in step', () =>
     replica.cli('INFO', 'replication').includes('master_link_status:up'),
   )
   const started = await Promise.all(
-    Array.from({ length: SENTINELS }, () => startSentinel(master.port)),
+    Array.from({ length: SENTINELS }, () => startSentinel(master.port, downAfterMs)),
   )
   const living = (): Sentinel[] => started.filter(({ isDown }) => !isDown())
   await untilTrue('the sentinels know each other and the replica', () =>
@@ -72,7 +74,7 @@ export async function startSentinelGroup(): Promise<SentinelGroup> {
   }
 }
 
-async function startSentinel(masterPort: number) {
+async function startSentinel(masterPort: number, downAfterMs: number) {
   const directory = mkdtempSync(join(tmpdir(), 'tollgate-sentinel-'))
   const file = join(directory, 'sentinel.conf')
   const port = await freePort()
@@ -83,7 +85,7 @@ async function startSentinel(masterPort: number) {
       'bind 127.0.0.1',
       `dir ${directory}`,
       `sentinel monitor ${name} 127.0.0.1 ${masterPort} 2`,
-      `sentinel down-after-milliseconds ${name} 600`,
+      `sentinel down-after-milliseconds ${name} ${downAfterMs}`,
       `sentinel failover-timeout ${name} 3000`,
       '',
     ].join('\n'),

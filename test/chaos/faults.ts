@@ -1,0 +1,124 @@
+/** How each fault is done, and undone. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Chance } from '../simulation/virtual-time.ts'
+import { isAlive, workerPids } from '../workers/workers.ts'
+import { eventually, type GatewayProcess } from '../process/gateways.ts'
+import type { ChaosBackend } from './backends.ts'
+import type { Crowd } from './crowd.ts'
+import type { Fault, FaultKind } from './events.ts'
+import { PAUSE_MS, type Planned } from './schedule.ts'
+import type { Place, World } from './world.ts'
+
+export interface Stage {
+  readonly world: World
+  readonly crowd: Crowd
+  readonly chance: Chance
+}
+
+/** Does it, waits so long, undoes it, and waits until the part is whole; begins when it knows the part. */
+type Play = (stage: Stage, forMs: number, begin: (part?: string) => void) => Promise<void>
+
+/** A gateway that was told to stop and ended with another code than 0. */
+export class UncleanStop extends Error {}
+
+const plays: Readonly<Record<FaultKind, Play>> = {
+  'store frozen': ({ world }, forMs, begin) => (begin(), world.store.freeze(forMs)),
+  'store restarted': ({ world }, forMs, begin) => (begin(), world.store.restart(forMs)),
+  'store failed over': ({ world }, _, begin) => (begin(), world.store.failOver()),
+  'worker killed': async ({ world, chance }, _, begin) => {
+    const place = chance.pick(world.places.filter(({ workers }) => workers > 1))
+    const gateway = runningAt(place)
+    const [number, pid] = chance.pick([...workerPids(gateway)])
+    begin(place.name)
+    process.kill(pid, 'SIGKILL')
+    const isReplaced = (): boolean => {
+      const next = workerPids(gateway).get(number)
+      return next !== undefined && next !== pid && isAlive(next)
+    }
+    await eventually('another worker in its place', isReplaced)
+  },
+  'gateway killed': async ({ world, chance }, forMs, begin) => {
+    const place = chance.pick(world.places.filter(({ workers }) => workers === 1))
+    const gateway = runningAt(place)
+    begin(place.name)
+    place.gateway = undefined
+    gateway.signal('SIGKILL')
+    await gateway.finished
+    await sleep(forMs)
+    await world.start(place)
+  },
+  'gateway restarted': async ({ world, chance }, _, begin) => {
+    const place = chance.pick(world.places)
+    begin(place.name)
+    await stop(place)
+    await world.start(place)
+  },
+  'backend hangs': onBackend(async (backend, forMs) => {
+    backend.freeze()
+    await sleep(forMs)
+    backend.thaw()
+  }),
+  'backend dies': onBackend(async (backend, forMs) => {
+    await backend.kill()
+    await sleep(forMs)
+    await backend.restart()
+  }),
+  'backend breaks': onBackend((backend, forMs) => inMood(backend, 'breaking', forMs)),
+  'backend slow': onBackend((backend, forMs) => inMood(backend, 'slow', forMs)),
+  'backend busy': onBackend((backend, forMs) => inMood(backend, 'busy', forMs)),
+  flood: ({ crowd }, forMs, begin) => (begin(), crowd.flood(forMs)),
+  'slow crowd': ({ crowd }, forMs, begin) => (begin(), crowd.slow(forMs)),
+}
+
+function onBackend(work: (backend: ChaosBackend, forMs: number) => Promise<void>): Play {
+  return ({ world, chance }, forMs, begin) => {
+    const backend = chance.pick(world.backends)
+    begin(backend.name)
+    return work(backend, forMs)
+  }
+}
+
+async function inMood(
+  backend: ChaosBackend,
+  mood: 'breaking' | 'slow' | 'busy',
+  forMs: number,
+): Promise<void> {
+  backend.be(mood)
+  await sleep(forMs)
+  backend.be('well')
+}
+
+function runningAt({ name, gateway }: Place): GatewayProcess {
+  if (gateway === undefined) throw new Error(`there is no ${name}`)
+  return gateway
+}
+
+/** SIGTERM, as by a balancer that sends nothing more from then on. */
+export async function stop(place: Place): Promise<void> {
+  const gateway = runningAt(place)
+  place.gateway = undefined
+  gateway.signal('SIGTERM')
+  const { code } = await gateway.finished
+  if (code !== 0) throw new UncleanStop(`${place.name} ended with ${code} after SIGTERM`)
+}
+
+/** Plays a line of faults; each is in the list from its beginning on, without an end until it is over. */
+export async function playLine(
+  planned: readonly Planned[],
+  stage: Stage,
+  { faults, untilMs, after }: { faults: Fault[]; untilMs: number; after: () => Promise<void> },
+): Promise<void> {
+  const startMs = Date.now()
+  for (const { kind, atMs, forMs, mustCome } of planned) {
+    await sleep(Math.max(PAUSE_MS[0], startMs + atMs - Date.now()))
+    if (!mustCome && Date.now() + forMs > untilMs) return
+    const fault = { kind, part: '', fromMs: Infinity, untilMs: Infinity }
+    await plays[kind](stage, forMs, (part = '') => {
+      fault.part = part
+      fault.fromMs = Date.now()
+      faults.push(fault)
+    })
+    fault.untilMs = Date.now()
+    await after()
+  }
+}

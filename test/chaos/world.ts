@@ -1,0 +1,83 @@
+/** Everything that takes part, as real processes: the store, backends, gateways. */
+import { clientsBlock, gatewayProcess, times, type GatewayProcess } from '../process/gateways.ts'
+import { configText } from '../support/gateway.ts'
+import { temporaryFile } from '../support/processes.ts'
+import { startBackend, type ChaosBackend } from './backends.ts'
+import type { ChaosClient } from './events.ts'
+import { startStore, type ChaosStore } from './store.ts'
+
+/** A place among the gateways; who is killed or stopped leaves it to another. */
+export interface Place {
+  readonly name: string
+  readonly workers: number
+  /** undefined: nobody, and nothing should be sent there. */
+  gateway: GatewayProcess | undefined
+}
+
+export interface World {
+  readonly places: readonly Place[]
+  readonly backends: readonly ChaosBackend[]
+  readonly store: ChaosStore
+  start(place: Place): Promise<void>
+  /** Log lines of all gateways there were. */
+  logLines(): string[]
+  close(): Promise<void>
+}
+
+const BACKENDS = 3
+export const keyOf = (client: string): string => `tg_chaos_${client}`
+
+/** workers: of each gateway. */
+export async function startWorld(
+  clients: readonly ChaosClient[],
+  workers: readonly number[],
+): Promise<World> {
+  const store = await startStore()
+  const backends = await Promise.all(times(BACKENDS, (at) => startBackend(`backend ${at + 1}`)))
+  const config = { clients, urls: backends.map(({ url }) => url), redis: store.servers }
+  const places = workers.map((count, at): Place & { file: string } => ({
+    name: `gateway ${at + 1}`,
+    workers: count,
+    gateway: undefined,
+    file: temporaryFile('gateway.yaml', configOf(count, config)),
+  }))
+  const all: GatewayProcess[] = []
+  const start = async (place: Place): Promise<void> => {
+    const file = places.find(({ name }) => name === place.name)?.file ?? ''
+    const gateway = await gatewayProcess(file)
+    all.push(gateway)
+    place.gateway = gateway
+  }
+  await Promise.all(places.map(start))
+  return {
+    places,
+    backends,
+    store,
+    start,
+    logLines: () => all.flatMap((gateway) => gateway.stderr().split('\n')),
+    close: async () => {
+      await Promise.all(backends.map((backend) => backend.kill()))
+      await store.close()
+    },
+  }
+}
+
+function configOf(
+  workers: number,
+  given: { clients: readonly ChaosClient[]; urls: readonly string[]; redis: string },
+): string {
+  const urls = given.urls.join(', ')
+  const clients = given.clients.map(({ id, perMinute }) => ({ id, keys: [keyOf(id)], perMinute }))
+  return configText({
+    upstreams: given.urls,
+    blocks: {
+      server: `server: { listen: "127.0.0.1:0", workers: ${workers} }`,
+      // A backend that hangs is given up in time; one on a machine that is busy is not.
+      upstream: `upstream: { urls: [${urls}], timeouts: { connect: 3s, response: 4s } }`,
+      store: `store: { redis: ${given.redis}, timeout: 110ms, onOutage: closed }`,
+      // No strikes within a minute: bans are another matter.
+      bans: 'bans: { grace: 1m }',
+      clients: clientsBlock(clients),
+    },
+  })
+}
