@@ -4,6 +4,7 @@ import type { Backend } from '../backends/backend.ts'
 import type { BackendProbe } from '../backends/probe.ts'
 import type { Config } from '../config/config.ts'
 import type { KeySetFault } from '../credentials/jwt-verifier.ts'
+import type { UnsavedCounters } from '../quota/journal/write-behind.ts'
 import { nameServers } from '../redis/servers.ts'
 
 type Check = ReadinessReport['checks'][number]
@@ -22,6 +23,7 @@ interface ReadinessParts {
   /** Whether the public listener takes requests, and in words. */
   listener(): { readonly ok: boolean; readonly reason: string }
   store(): StoreHealth
+  unsaved(): UnsavedCounters | undefined
   /** Why the key set of the token issuer could not be fetched; undefined: it could, or is not asked for. */
   keySetFault(): KeySetFault | undefined
   readonly backends: BackendProbe
@@ -34,7 +36,7 @@ export function createReadiness({ config, ...parts }: ReadinessParts) {
       checks: [
         { name: 'config', ok: true, reason: `revision ${config.revision}` },
         { name: 'listener', ...parts.listener() },
-        storeCheck(config, parts.store()),
+        storeCheck(config, parts.store(), parts.unsaved()),
         credentialsCheck(config, parts.keySetFault()),
         backends,
       ],
@@ -52,14 +54,25 @@ function backendCheck(backends: readonly Backend[]): Check {
 }
 
 /** Without its store a gateway is of use unless it refuses everything; a refusal needs an operator, so it must be seen. */
-function storeCheck({ store }: Config, { available, refusal }: StoreHealth): Check {
+function storeCheck(
+  { store }: Config,
+  { available, refusal }: StoreHealth,
+  unsaved: UnsavedCounters | undefined,
+): Check {
   const name = 'store'
-  if (store.redis === undefined) return { name, ok: true, reason: 'embedded' }
+  if (store.redis === undefined) {
+    const check = { name, ok: true, reason: 'embedded' }
+    return unsaved === undefined ? check : { ...check, warning: unsavedWarning(unsaved) }
+  }
   const server = nameServers(store.redis)
   if (refusal !== undefined) return { name, ok: false, reason: refusal, server }
   if (available) return { name, ok: true, reason: 'available', server }
   const reason = `away; onOutage is ${store.onOutage}`
   return { name, ok: store.onOutage !== 'closed', reason, server }
+}
+
+function unsavedWarning({ sinceMs, cause = 'the disk does not answer' }: UnsavedCounters): string {
+  return `counters are not kept since ${new Date(sinceMs).toISOString()}, and a crash would lose them: ${cause}`
 }
 
 /** An issuer that is away must not take callers with API keys down: not ready is only who can judge no credential at all. */

@@ -38,6 +38,7 @@ export function createGateway(config: Config, { version, log }: { version: strin
     config,
     listener: () => ({ ok: listening, reason: listening ? 'up' : 'starting or draining' }),
     store: () => stores.redis ?? embeddedHealth,
+    unsaved: () => stores.unsaved?.(),
     keySetFault: () => keySetFault,
     backends: createBackendProbe(serving.backends, config.upstream.timeouts.connectMs),
   })
@@ -60,6 +61,7 @@ export function createGateway(config: Config, { version, log }: { version: strin
         ...config.admin,
         renderMetrics: () => {
           metrics.bannedKeys(serving.bannedKeys)
+          metrics.countersUnsaved(stores.unsaved?.()?.seconds ?? 0)
           return metrics.render()
         },
         readiness,

@@ -14,6 +14,7 @@ import { openEmbeddedAuthority } from '../quota/authorities/embedded.ts'
 import { createRedisAuthority } from '../quota/authorities/redis.ts'
 import type { MemoryAuthority } from '../quota/authorities/memory.ts'
 import type { Authority } from '../quota/protocol.ts'
+import type { UnsavedCounters } from '../quota/journal/write-behind.ts'
 
 /** Where quota and bans are kept. */
 export interface Stores {
@@ -21,6 +22,8 @@ export interface Stores {
   readonly redis: RedisStore | undefined
   readonly authority: Authority
   readonly bans: BanStore
+  /** Of the embedded store, where it is this process's own. */
+  readonly unsaved?: () => UnsavedCounters | undefined
 }
 
 export interface StoreParts {
@@ -73,7 +76,7 @@ export function redisStores(
 export function openEmbeddedStores(
   { store: { file } }: Config,
   log: Log,
-): { readonly authority: MemoryAuthority; readonly bans: BanStore } {
+): { readonly authority: MemoryAuthority } & Required<Pick<Stores, 'bans' | 'unsaved'>> {
   const onDamaged = (keptAs: string): void => log.storeFileSetAside({ keptAs })
   const authority = openEmbeddedAuthority({
     file,
@@ -83,7 +86,7 @@ export function openEmbeddedStores(
     onRecovered: () => log.countersKept(),
   })
   const bans = file === undefined ? createMemoryBanStore() : createSqliteBanStore(file, onDamaged)
-  return { authority, bans }
+  return { authority, bans, unsaved: () => authority.unsaved }
 }
 
 /** Tells log and metrics of a store that is lost, and for how long once it is back; of one outage more than once if its cause changes. */

@@ -36,6 +36,7 @@ export function newState(names: ConfigNames, version: string, takenAtMs: number)
     strikes: 0,
     bans: 0,
     bannedKeys: 0,
+    unsavedSeconds: 0,
     config: { revision: names.revision, takenAtMs },
     build: { version, node: nodeVersion },
   }
@@ -158,11 +159,20 @@ function otherFamilies(state: MetricsState): Family[] {
 }
 
 /** Of the whole gateway, whichever number of processes it has. */
-export function workerFamilies(workers: { listening(): number; restarts(): number }): Family[] {
+export function workerFamilies(workers: {
+  listening(): number
+  restarts(): number
+  unsavedSeconds(): number
+}): Family[] {
   return [
     gauge.sum('tollgate_workers', 'Processes that take requests.', () => workers.listening()),
     counter('tollgate_worker_restarts_total', 'Workers started in place of one that crashed.', () =>
       workers.restarts(),
+    ),
+    gauge.max(
+      'tollgate_counters_unsaved_seconds',
+      'For how long the embedded store could not keep its counters; 0 while they are kept within their second.',
+      () => workers.unsavedSeconds(),
     ),
   ]
 }

@@ -57,7 +57,13 @@ export function createMetrics(
 ) {
   const { version, takenAtMs = Date.now(), isWorker = false } = options
   const state = newState(options, version, takenAtMs)
-  const alone = isWorker ? [] : workerFamilies({ listening: () => 1, restarts: () => 0 })
+  const alone = isWorker
+    ? []
+    : workerFamilies({
+        listening: () => 1,
+        restarts: () => 0,
+        unsavedSeconds: () => state.unsavedSeconds,
+      })
   const registry = createRegistry([...metricFamilies(state), ...alone])
   return {
     requestStarted: () => void state.inFlight++,
@@ -98,6 +104,7 @@ export function createMetrics(
     strike: () => void state.strikes++,
     /** How many keys are banned now, as far as this process knows. */
     bannedKeys: (count: number) => void (state.bannedKeys = count),
+    countersUnsaved: (seconds: number) => void (state.unsavedSeconds = seconds),
     /** The page for a scrape. Rejects only if one of the Node.js collectors fails. */
     render: async (): Promise<MetricsPage> => ({
       contentType: registry.contentType,
@@ -133,7 +140,7 @@ async function snapshot(registry: Registry): Promise<MetricsSnapshot> {
   }) as unknown as MetricsSnapshot
 }
 
-/** What a supervisor adds to the values of its workers: how many there are, and its own Node.js values. */
+/** What a supervisor adds to the values of its workers: how many there are, what it keeps for them, and its own Node.js values. */
 export function createSupervisorMetrics(workers: Parameters<typeof workerFamilies>[0]) {
   const registry = createRegistry(workerFamilies(workers))
   return { snapshot: () => snapshot(registry) }

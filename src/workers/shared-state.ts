@@ -44,6 +44,7 @@ export function createSharedState(parts: SharedStateParts) {
       countAddress: (count) => addresses.add(count),
       ...bans.handlers,
     }),
+    unsaved: () => embedded?.authority.unsaved,
     /** Reads the kept bans. */
     ready: () => bans.ready(),
     /** Writes what is not kept yet. */

@@ -100,6 +100,7 @@ export class Supervisor implements Gateway {
     const metrics = createSupervisorMetrics({
       listening: () => this.#pool?.listening ?? 0,
       restarts: () => this.#pool?.restarts ?? 0,
+      unsavedSeconds: () => this.#state.unsaved()?.seconds ?? 0,
     })
     return startAdminServer({
       ...config.admin,
@@ -115,6 +116,7 @@ export class Supervisor implements Gateway {
           return { ok: listening > 0, reason: `${listening} of ${config.server.workers} workers` }
         },
         store: () => this.#pool?.store ?? embeddedHealth,
+        unsaved: () => this.#state.unsaved(),
         keySetFault: () => this.#pool?.keySetFault,
         backends: createBackendProbe(urls.map(createBackend), timeouts.connectMs),
       }),

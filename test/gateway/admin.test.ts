@@ -188,6 +188,7 @@ describe('/metrics', () => {
       'tollgate_strikes_total counter',
       'tollgate_bans_total counter',
       'tollgate_banned_keys gauge',
+      'tollgate_counters_unsaved_seconds gauge',
       'tollgate_config_info gauge',
       'tollgate_config_last_load_timestamp_seconds gauge',
       'tollgate_build_info gauge',

@@ -26,8 +26,9 @@ const key = 'tg_test_remembered_0123456789'
 
 afterAll(endAll)
 
-const config = (upstream: string, file: string): string =>
+const config = (upstream: string, file: string, workers = 1): string =>
   configFile(upstream, {
+    server: `server: { listen: "127.0.0.1:0", workers: ${workers} }`,
     store: `store: { file: "${file}" }`,
     clients: clientsBlock([{ id: 'acme', keys: [key], perMinute: 500, perDay: 1000 }]),
   })
@@ -177,30 +178,62 @@ describe.concurrent('a store.file', () => {
     )
   })
 
-  it('that can no longer be written is told once; counting goes on, and is kept when it can', async () => {
-    const backend = await rawBackend()
-    const path = join(temporaryFolder(), 'store.db')
-    const file = config(backend.url, path)
-    const first = await gatewayProcess(file)
-    await admit(first, 5)
-    // The limit of the process on the size of files is what a full disk is to it: writes fail.
-    const limitFiles = (bytes: string) =>
-      exec('prlimit', ['--pid', String(first.pid), `--fsize=${bytes}:`])
-    await limitFiles(String(Math.min(statSync(path).size, statSync(`${path}-wal`).size)))
-    await admit(first, 50)
-    await eventually('the line', () => first.logged('countersNotKept').length > 0)
-    expect(String(first.logged('countersNotKept')[0]?.['error'])).toMatch(
-      new RegExp(`store\\.file ${path} cannot be .*; `),
-    )
-    await sleep(2_000)
-    await admit(first, 5)
-    expect(first.logged('countersNotKept')).toHaveLength(1)
-    expect(first.logged('countersKept')).toEqual([])
-    await limitFiles('unlimited')
-    await eventually('the line of its end', () => first.logged('countersKept').length > 0)
-    expect(first.logged('countersNotKept')).toHaveLength(1)
-    first.signal('SIGKILL')
-    await first.finished
-    expect(await dayLeft(await gatewayProcess(file))).toBe(1000 - 61)
-  })
+  const storeCheck = async (gateway: GatewayProcess) => {
+    const response = await fetch(`${gateway.adminOrigin}/readyz`)
+    const { checks } = (await response.json()) as { checks: Record<string, unknown>[] }
+    return { status: response.status, ...checks.find(({ name }) => name === 'store') }
+  }
+  const unsavedSeconds = (gateway: GatewayProcess): Promise<number> =>
+    gateway.metric('tollgate_counters_unsaved_seconds')
+
+  it.each([1, 2])(
+    'that can no longer be written is told, in the log once; counting goes on, and is kept when it can (%i processes)',
+    async (workers) => {
+      const backend = await rawBackend()
+      const path = join(temporaryFolder(), 'store.db')
+      const first = await gatewayProcess(config(backend.url, path, workers))
+      await admit(first, 5)
+      await eventually('they are kept', () => Number(dayTakenIn(path)) >= 5)
+      expect(await unsavedSeconds(first)).toBe(0)
+      expect(await storeCheck(first)).toEqual({
+        status: 200,
+        name: 'store',
+        ok: true,
+        reason: 'embedded',
+      })
+      // The limit of the process on the size of files is what a full disk is to it: writes fail.
+      const limitFiles = (bytes: string) =>
+        exec('prlimit', ['--pid', String(first.pid), `--fsize=${bytes}:`])
+      await limitFiles(String(Math.min(statSync(path).size, statSync(`${path}-wal`).size)))
+      const sinceMs = Date.now()
+      await admit(first, 50)
+      await eventually('the line', () => first.logged('countersNotKept').length > 0)
+      const fault = `store\\.file ${path} cannot be .*; `
+      expect(first.logged('countersNotKept')[0]?.['error']).toMatch(new RegExp(fault))
+      await sleep(2_000)
+      await admit(first, 5)
+      expect(first.logged('countersNotKept')).toHaveLength(1)
+      expect(first.logged('countersKept')).toEqual([])
+      expect(await unsavedSeconds(first)).toBeGreaterThan(2)
+      const told = await storeCheck(first)
+      expect(told).toMatchObject({ status: 200, ok: true, reason: 'embedded' })
+      const said = new RegExp(`^counters are not kept since (\\S+Z), .*: ${fault}`).exec(
+        String('warning' in told ? told.warning : ''),
+      )
+      const toldMs = Date.parse(said?.[1] ?? '')
+      expect(toldMs).toBeGreaterThanOrEqual(sinceMs - 1_000)
+      expect(toldMs).toBeLessThanOrEqual(Date.now())
+      await limitFiles('unlimited')
+      await eventually('the line of its end', () => first.logged('countersKept').length > 0)
+      expect(first.logged('countersNotKept')).toHaveLength(1)
+      expect(await unsavedSeconds(first)).toBe(0)
+      expect(await storeCheck(first)).not.toHaveProperty('warning')
+      first.signal('SIGKILL')
+      await first.finished
+      const left = await dayLeft(await gatewayProcess(config(backend.url, path)))
+      // What workers had leased and not yet used is gone with them.
+      if (workers === 1) expect(left).toBe(1000 - 61)
+      else expect(left).toBeLessThanOrEqual(1000 - 61)
+    },
+  )
 })

@@ -97,7 +97,11 @@ describe('the metrics of several workers', () => {
     one.bannedKeys(3)
     other.bannedKeys(2)
     other.quota.outage(false)
-    const supervisor = createSupervisorMetrics({ listening: () => 2, restarts: () => 5 })
+    const supervisor = createSupervisorMetrics({
+      listening: () => 2,
+      restarts: () => 5,
+      unsavedSeconds: () => 7,
+    })
     const page = await lines(
       await one.snapshot(),
       await other.snapshot(),
@@ -106,6 +110,7 @@ describe('the metrics of several workers', () => {
     expect(page.get(requests)).toBe(3)
     expect(page.get('tollgate_requests_in_flight')).toBe(1)
     expect(page.get('tollgate_banned_keys')).toBe(3)
+    expect(page.get('tollgate_counters_unsaved_seconds')).toBe(7)
     expect(page.get('tollgate_store_up')).toBe(0)
     expect(page.get('tollgate_store_outages_total')).toBe(1)
     expect(page.get('tollgate_config_info{revision="abc"}')).toBe(1)

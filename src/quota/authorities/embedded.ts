@@ -42,6 +42,9 @@ export function openEmbeddedAuthority({
     get size() {
       return authority.size
     },
+    get unsaved() {
+      return writing.unsaved
+    },
     close: () => writing.close(),
   }
 }

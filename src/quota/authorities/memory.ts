@@ -4,11 +4,14 @@ import type { Authority, TakeReply, TakeRequest } from '../protocol.ts'
 import { RecencyTable } from '../recency-table.ts'
 import { ClientState, transition } from './transition.ts'
 import type { CountedClient, UnsavedClients } from '../journal/unsaved-clients.ts'
+import type { UnsavedCounters } from '../journal/write-behind.ts'
 
 export interface MemoryAuthority extends Authority {
   take(request: TakeRequest): TakeReply
   /** Clients whose counters are kept. */
   readonly size: number
+  /** undefined: all is kept that has to be. */
+  readonly unsaved?: UnsavedCounters | undefined
 }
 
 const SWEEP_EVERY_MS = 600_000

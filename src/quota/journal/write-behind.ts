@@ -6,8 +6,18 @@ import type { UnsavedClients } from './unsaved-clients.ts'
 
 /** With the time that writing takes, what a crash loses stays below a second. */
 const SAVE_EVERY_MS = 800
+const LOST_AT_MOST_MS = 1_000
 /** A batch is made ready in well under a millisecond; other work goes on while the journal writes it. */
 const BATCH_CLIENTS = 1_000
+
+/** Counters that a crash would lose although their second is over. */
+export interface UnsavedCounters {
+  /** Unix time in ms. */
+  readonly sinceMs: number
+  readonly seconds: number
+  /** Fault and remedy; undefined: the disk has not answered yet. */
+  readonly cause: string | undefined
+}
 
 export interface WriteBehindOptions {
   readonly journal: SqliteJournal
@@ -24,8 +34,10 @@ export interface WriteBehindOptions {
 export class WriteBehind {
   readonly #options: WriteBehindOptions
   readonly #stop: () => void
-  /** Written by #save and #saveChanged. */
-  #isFaulty = false
+  /** Of the last round, if it failed. Written by #save. */
+  #fault: Error | undefined
+  /** Begin of the first round since all was kept; undefined: all is. Written by #save. */
+  #unsavedSinceMs: number | undefined
   /** undefined: no ended day was removed yet. */
   #removedDaysBefore: number | undefined
   /** The round under way; never rejects. */
@@ -36,6 +48,14 @@ export class WriteBehind {
     this.#options = options
     this.#stop = options.timers.every(SAVE_EVERY_MS, () => void this.#save())
     void this.#save()
+  }
+
+  get unsaved(): UnsavedCounters | undefined {
+    const sinceMs = this.#unsavedSinceMs
+    if (sinceMs === undefined) return undefined
+    const ageMs = this.#options.clock.epochMs() - sinceMs
+    if (this.#fault === undefined && ageMs < LOST_AT_MOST_MS) return undefined
+    return { sinceMs, seconds: Math.max(0, ageMs) / 1000, cause: this.#fault?.message }
   }
 
   /** Writes what is left and closes the journal. Never rejects. */
@@ -52,10 +72,17 @@ export class WriteBehind {
   }
 
   #save(): Promise<void> {
+    const { clock, onFault, onRecovered } = this.#options
+    this.#unsavedSinceMs ??= clock.epochMs()
     this.#running ??= this.#round()
+      .then(() => {
+        if (this.#fault !== undefined) onRecovered()
+        this.#fault = undefined
+        this.#unsavedSinceMs = undefined
+      })
       .catch((error: unknown) => {
-        if (!this.#isFaulty) this.#options.onFault(error)
-        this.#isFaulty = true
+        if (this.#fault === undefined) onFault(error)
+        this.#fault = error instanceof Error ? error : new Error(String(error))
       })
       .finally(() => {
         this.#running = undefined
@@ -98,8 +125,6 @@ export class WriteBehind {
         for (const client of clients) unsaved.changed(client)
         throw error
       })
-      if (this.#isFaulty) this.#options.onRecovered()
-      this.#isFaulty = false
     }
   }
 }
