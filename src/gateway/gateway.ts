@@ -49,14 +49,11 @@ export function createGateway(config: Config, { version, log }: { version: strin
   }
   return {
     async listen(): Promise<{ listen: ListenAddress; admin: ListenAddress }> {
-      await serving.ready().catch(async (error: unknown) => {
+      const abandon = (listener?: 'public' | 'admin') => async (error: unknown) => {
         await close()
-        throw error
-      })
-      const abandon = (listener: 'public' | 'admin') => async (error: unknown) => {
-        await close()
-        throw new ListenError(listener, error)
+        throw listener === undefined ? error : new ListenError(listener, error)
       }
+      await serving.ready().catch(abandon())
       admin = await startAdminServer({
         ...config.admin,
         renderMetrics: () => {

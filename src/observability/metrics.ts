@@ -57,14 +57,12 @@ export function createMetrics(
 ) {
   const { version, takenAtMs = Date.now(), isWorker = false } = options
   const state = newState(options, version, takenAtMs)
-  const alone = isWorker
-    ? []
-    : workerFamilies({
-        listening: () => 1,
-        restarts: () => 0,
-        unsavedSeconds: () => state.unsavedSeconds,
-      })
-  const registry = createRegistry([...metricFamilies(state), ...alone])
+  const unsavedSeconds = (): number => state.unsavedSeconds
+  const alone = { listening: () => 1, restarts: () => 0, unsavedSeconds }
+  const registry = createRegistry([
+    ...metricFamilies(state),
+    ...(isWorker ? [] : workerFamilies(alone)),
+  ])
   return {
     requestStarted: () => void state.inFlight++,
     /** Once for every requestStarted. */
@@ -81,18 +79,7 @@ export function createMetrics(
     /** Something that never became a request was refused. */
     refusedUnparsed: (code: RefusalCode) => void state.refusals[code]++,
     ...backendWriters(state),
-    quota: {
-      decision: (window, outcome) => void state.decisions[window][outcome]++,
-      storeCall(outcome, seconds) {
-        state.storeCalls[outcome]++
-        state.storeSeconds.observe(seconds)
-      },
-      outage(available) {
-        state.storeUp = available
-        if (!available) state.storeOutages++
-      },
-      degraded: (mode) => void state.degraded[mode]++,
-    } satisfies QuotaObserver,
+    quota: quotaObserver(state),
     /** The key set of the token issuer was fetched, or could not be. */
     keySetFetched(isGood: boolean): void {
       if (isGood) state.keySet.fetchedAtMs = Date.now()
@@ -120,6 +107,20 @@ const backendWriters = (state: ReturnType<typeof newState>) => ({
   watchBackends: (backends: BackendsView) => void (state.backends = backends),
   backendFailed: (kind: BackendFailureKind) => void state.backendFailures[kind]++,
 })
+
+const quotaObserver = (state: ReturnType<typeof newState>) =>
+  ({
+    decision: (window, outcome) => void state.decisions[window][outcome]++,
+    storeCall(outcome, seconds) {
+      state.storeCalls[outcome]++
+      state.storeSeconds.observe(seconds)
+    },
+    outage(available) {
+      state.storeUp = available
+      if (!available) state.storeOutages++
+    },
+    degraded: (mode) => void state.degraded[mode]++,
+  }) satisfies QuotaObserver
 
 function createRegistry(families: readonly Family[]): Registry {
   const registry = new Registry()
