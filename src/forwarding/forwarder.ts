@@ -22,6 +22,12 @@ export interface ForwardSink extends Omit<AttemptSink, 'fail'> {
   sentTo(backend: string): void
 }
 
+export interface ReceivedBody {
+  readonly bytes: Buffer
+  /** Nothing follows. */
+  readonly isWhole: boolean
+}
+
 export interface ForwardJob {
   /** Whose turn it is where requests wait. */
   readonly clientId: string
@@ -30,9 +36,11 @@ export interface ForwardJob {
   readonly target: string
   /** Header fields for the backend, flat name, value array; without Host where it is to be the backend's own, and without framing headers other than Content-Length (kept exactly when the body has a known length). */
   readonly headers: string[]
-  /** The client's request; its body is the body to send when hasBody. Chunked bodies without a known length are counted against bodyLimitBytes. */
+  /** The client's request; its body is the body to send when hasBody, behind what was received. Chunked bodies without a known length are counted against bodyLimitBytes. */
   readonly request: IncomingMessage
   readonly hasBody: boolean
+  /** How the body begins, where it was read before a backend was chosen. */
+  readonly received?: ReceivedBody | undefined
   readonly bodyLimitBytes: number
   readonly responseTimeoutMs: number
 }

@@ -2,7 +2,7 @@
 import type { IncomingMessage } from 'node:http'
 import { Readable } from 'node:stream'
 import { ownFailureCodes } from '../rules/backend-failure.ts'
-import type { ForwardJob } from './forwarder.ts'
+import type { ForwardJob, ReceivedBody } from './forwarder.ts'
 
 /**
  * Engines destroy the body they were given; given the IncomingMessage itself they would take the client's connection,
@@ -10,19 +10,24 @@ import type { ForwardJob } from './forwarder.ts'
  * Errors with one of ownFailureCodes when the limit is passed or the client leaves before the end.
  */
 export class RequestBody extends Readable {
-  /** Some of the body was asked for: it cannot be sent from its start again. */
+  /** Some of the body was asked for that was not received before: it cannot be sent from its start again. */
   touched = false
   readonly #request: IncomingMessage
   readonly #limitBytes: number
+  /** Until it is passed on. */
+  #received: ReceivedBody | undefined
+  readonly #isWhole: boolean
   #open: boolean
   #wanted = false
   #ended = false
   #seenBytes = 0
 
   /** held: nothing is read from the client before release(). */
-  constructor(job: Pick<ForwardJob, 'request' | 'bodyLimitBytes'>, held = false) {
+  constructor(job: Pick<ForwardJob, 'request' | 'received' | 'bodyLimitBytes'>, held = false) {
     super()
     this.#request = job.request
+    this.#received = job.received
+    this.#isWhole = job.received?.isWhole ?? false
     this.#limitBytes = job.bodyLimitBytes
     this.#open = !held
     // Engines stop listening once they are done with a stream; a late error must not end the process.
@@ -55,6 +60,8 @@ export class RequestBody extends Readable {
   }
 
   #pull(): void {
+    if (this.#received !== undefined) return this.#replay(this.#received)
+    if (this.#isWhole) return this.#onEnd()
     const request = this.#request
     if (!this.touched) {
       this.touched = true
@@ -64,6 +71,14 @@ export class RequestBody extends Readable {
       request.on('close', this.#onClose).on('error', this.#onClose)
     }
     request.resume()
+  }
+
+  /** Its end follows when more is asked for: undici declares the length of a stream that has ended, and framing stays as it came. */
+  #replay({ bytes }: ReceivedBody): void {
+    this.#received = undefined
+    this.#wanted = false
+    this.#seenBytes = bytes.length
+    this.push(bytes)
   }
 
   readonly #onData = (chunk: Buffer): void => {

@@ -22,6 +22,7 @@ import { createAuthenticate } from '../pipeline/authenticate.ts'
 import { createCheckBan } from '../pipeline/check-ban.ts'
 import { createForward } from '../pipeline/forward.ts'
 import { createMatchRoute } from '../pipeline/match-route.ts'
+import { createReceiveBody } from '../pipeline/receive-body.ts'
 import { createTakeQuota } from '../pipeline/take-quota.ts'
 import { createClientAddress } from '../rules/client-address.ts'
 import { createCheckFraming } from '../rules/framing.ts'
@@ -73,6 +74,10 @@ export function createRequestPolicy(config: Config, parts: LastingParts) {
     }),
     checkBan: createCheckBan(bans, lessee),
     takeQuota: createTakeQuota(lessee, bans),
+    receiveBody: createReceiveBody({
+      bufferedBytes: server.limits.bufferedBodyBytes,
+      bodyLimitBytes: server.limits.bodyBytes,
+    }),
     forward: createForward({
       forwarder,
       upgrader,

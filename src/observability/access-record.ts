@@ -22,6 +22,8 @@ export interface AccessRecord {
   readonly quota: QuotaView | undefined
   readonly backend: string | undefined
   readonly degraded: boolean
+  /** How long the client had to be waited for. */
+  readonly waitedMs: number
   readonly responseBytes: number
   readonly status: number
   readonly refusal: RefusalCode | undefined
@@ -55,7 +57,7 @@ export function accessFields(exchange: AccessRecord, { totalMs, backendMs }: Exc
     target: loggedPath(exchange.target),
     status: exchange.status,
     backend: exchange.backend,
-    gatewayMs: micros(totalMs - (backendMs ?? 0)),
+    gatewayMs: micros(totalMs - (backendMs ?? 0) - exchange.waitedMs),
     backendMs: backendMs === undefined ? undefined : micros(backendMs),
     totalMs: micros(totalMs),
     requestBytes: exchange.bodyBytes,

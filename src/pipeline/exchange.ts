@@ -1,7 +1,7 @@
 /** The record of one request, from its first byte to its log line, and what all requests share. */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
-import type { ForwardHandle } from '../forwarding/forwarder.ts'
+import type { ForwardHandle, ReceivedBody } from '../forwarding/forwarder.ts'
 import type { Connections } from '../listeners/connections.ts'
 import type { Log } from '../observability/log.ts'
 import type { Metrics } from '../observability/metrics.ts'
@@ -93,6 +93,13 @@ export class Exchange {
   /** Quota header fields of the answer, flat. Written by whichever of pipeline, authenticate, check-ban and take-quota decided last. */
   quotaHeaders = NO_HEADERS
 
+  // receive-body
+  /** How its body begins, as read before a backend was chosen; undefined without a body, or when all of it is streamed. */
+  received: ReceivedBody | undefined
+  /** How long the client was waited for, which is neither the gateway's time nor the backend's. Written by wait() and goOn(). */
+  waitedMs = 0
+  #waitsSinceMs: number | undefined
+
   // forward, or upgrade
   /** Name of the backend it was sent to last; undefined before one was picked. */
   backend: string | undefined
@@ -136,5 +143,16 @@ export class Exchange {
     this.hasBody = sound === undefined || sound.body !== 'none'
     this.bodyBytes = sound === undefined || sound.body === 'chunked' ? undefined : sound.bodyBytes
     this.tunnel = tunnel
+  }
+
+  /** It is the client's turn. */
+  wait(): void {
+    this.#waitsSinceMs ??= performance.now()
+  }
+
+  goOn(): void {
+    if (this.#waitsSinceMs === undefined) return
+    this.waitedMs += performance.now() - this.#waitsSinceMs
+    this.#waitsSinceMs = undefined
   }
 }

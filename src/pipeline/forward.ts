@@ -1,6 +1,6 @@
 /** Carries an admitted request to a backend and its answer to the client, streaming both ways. */
 import type { ForwardSink } from '../forwarding/forwarder.ts'
-import { lingerOnClose, makeLast, writeContinue } from '../listeners/node-internals.ts'
+import { lingerOnClose, makeLast } from '../listeners/node-internals.ts'
 import { clientHeaders } from '../rules/client-headers.ts'
 import type { BackendFailure } from '../rules/backend-failure.ts'
 import { backendHeaders } from '../rules/backend-headers.ts'
@@ -30,7 +30,6 @@ export function createForward(deps: ForwardDeps) {
     }
     // Reading is the only way to notice that the client leaves; what it says no longer matters.
     exchange.tunnel?.socket.resume().once('end', () => exchange.tunnel?.socket.destroy())
-    if (exchange.expectsContinue && exchange.hasBody) writeContinue(response)
     exchange.backendStartedMs = performance.now()
     exchange.forwarding = deps.forwarder.forward(
       {
@@ -40,6 +39,7 @@ export function createForward(deps: ForwardDeps) {
         headers: backendHeaders(backendIdentity(admitted, deps.host)),
         request,
         hasBody: exchange.hasBody,
+        received: exchange.received,
         bodyLimitBytes: deps.bodyLimitBytes,
         responseTimeoutMs: exchange.route?.responseTimeoutMs ?? deps.responseTimeoutMs,
       },

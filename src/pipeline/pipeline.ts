@@ -13,8 +13,9 @@ import type { createAuthenticate } from './authenticate.ts'
 import type { createCheckBan } from './check-ban.ts'
 import type { createForward } from './forward.ts'
 import { OUTSIDE, type createMatchRoute } from './match-route.ts'
+import type { createReceiveBody } from './receive-body.ts'
 import { answerAsterisk, respond } from './respond.ts'
-import { tellQuota, type createTakeQuota } from './take-quota.ts'
+import { giveUp, tellQuota, type createTakeQuota } from './take-quota.ts'
 import type { Admitted } from './upgrade.ts'
 
 /** What decides about a request, stage by stage; each request keeps the one it began with. */
@@ -29,6 +30,7 @@ export interface Stages {
   readonly authenticate: ReturnType<typeof createAuthenticate>
   readonly checkBan: ReturnType<typeof createCheckBan>
   readonly takeQuota: ReturnType<typeof createTakeQuota>
+  readonly receiveBody: ReturnType<typeof createReceiveBody>
   readonly forward: ReturnType<typeof createForward>
   /** Quota headers of an address whose caller was not authenticated, charging nothing. */
   peekAnonymous(addressKey: string): string[] | Promise<string[]>
@@ -46,7 +48,9 @@ export function handle(
   const framing = stages.checkFraming(arrival.request)
   const exchange = accept(parts, arrival, framing, stages.clientAddress)
   const end = (refusal: Refusal | undefined): void => {
-    if (refusal !== undefined) respond(exchange, refusal)
+    if (refusal === undefined) return
+    giveUp(stages.lessee, exchange)
+    respond(exchange, refusal)
   }
   try {
     const refusal = walk(stages, connections, exchange, framing)
@@ -121,6 +125,14 @@ function walkOn(
   }
   return whenKnown(stages.takeQuota(exchange, caller), (decision) => {
     if (isRefusal(decision)) return decision
+    return walkAdmitted(stages, request)
+  })
+}
+
+/** Charged. */
+function walkAdmitted(stages: Stages, request: Admitted): End | Promise<End> {
+  return whenKnown(stages.receiveBody(request.exchange), (refusal) => {
+    if (refusal !== undefined) return refusal
     stages.forward(request)
     return undefined
   })

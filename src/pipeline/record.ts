@@ -4,13 +4,14 @@ import type { Exchange, PipelineParts } from './exchange.ts'
 export function record({ log, metrics }: PipelineParts, exchange: Exchange): void {
   if (exchange.recorded) return
   exchange.recorded = true
+  exchange.goOn()
   const endedMs = performance.now()
   const totalMs = endedMs - exchange.startedMs
   const backendMs =
     exchange.backendStartedMs === undefined
       ? undefined
       : (exchange.backendEndedMs ?? endedMs) - exchange.backendStartedMs
-  const gatewayMs = totalMs - (backendMs ?? 0)
+  const gatewayMs = totalMs - (backendMs ?? 0) - exchange.waitedMs
   const { caller, route } = exchange
   metrics.requestDone({
     route: route?.name,

@@ -31,6 +31,7 @@ const exchange = (more: Partial<AccessRecord> & { method?: string } = {}): Acces
   caller: caller('acme'),
   quota: { minute: { ...window, remaining: 299 }, day: { ...window, remaining: 9_999 } },
   degraded: false,
+  waitedMs: 0,
   responseBytes: 512,
   status: 200,
   backend: 'http://10.0.0.1:3000',

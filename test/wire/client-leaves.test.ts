@@ -4,6 +4,8 @@ import { describe, expect, it } from 'vitest'
 import { answer } from '../support/raw-backend.ts'
 import { engines, keys, request, withWire } from './wire.ts'
 
+/** More than is received before a backend is chosen. */
+const HALF = '{'.repeat(100_000)
 const get = (id: string): string => request('GET', `/v1/pets/${id}`)
 
 for (const engine of engines) {
@@ -36,7 +38,9 @@ for (const engine of engines) {
         { engine, requestsMayBreakOff: true },
         async ({ connect, backend, accessLines, settled, served }) => {
           const client = await connect()
-          client.send(request('POST', '/v1/pets', { fields: ['Content-Length: 100'], body: '{' }))
+          client.send(
+            request('POST', '/v1/pets', { fields: ['Content-Length: 200000'], body: HALF }),
+          )
           await backend.waitFor(() => backend.connections.length === 1, 'the request')
           client.reset()
           await backend.waitFor(() => backend.openConnections() === 0, 'its end')
@@ -52,9 +56,9 @@ for (const engine of engines) {
         async ({ connect, backend, served, settled }) => {
           const client = await connect()
           const fields = ['Transfer-Encoding: chunked']
-          client.send(request('POST', '/v1/pets', { fields, body: '2\r\n{}\r\n' }))
+          client.send(request('POST', '/v1/pets', { fields, body: `186a0\r\n${HALF}\r\n` }))
           await backend.waitFor(
-            () => backend.connections[0]?.raw().includes('{}') ?? false,
+            () => backend.connections[0]?.raw().includes('{{') ?? false,
             'the beginning',
           )
           client.end()

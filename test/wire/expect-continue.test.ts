@@ -90,8 +90,8 @@ for (const engine of engines) {
         },
         async ({ connect, served }) => {
           const client = await connect()
-          const fields = [EXPECT, 'Content-Length: 20']
-          client.send(request('POST', '/v1/pets', { fields, body: '{' }))
+          const fields = [EXPECT, 'Content-Length: 200000']
+          client.send(request('POST', '/v1/pets', { fields, body: '{'.repeat(100_000) }))
           const { responses } = await client.waitForResponses(1)
           expect(responses.at(-1)?.status).toBe(403)
           expect(responses.at(-1)?.header('connection')).toBe('close')

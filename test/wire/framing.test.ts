@@ -216,10 +216,9 @@ for (const engine of engines) {
           request('POST', '/v1/pets', { fields: ['Content-Length: 2'], body: '{}' }) +
             request('GET', '/v1/pets', { key: keys.business, fields: ['Connection: close'] }),
         )
-        expect(backend.requests.map((each) => each.header('x-client-id'))).toEqual([
-          'pro-client',
-          'business-client',
-        ])
+        expect(new Set(backend.requests.map((each) => each.header('x-client-id')))).toEqual(
+          new Set(['business-client', 'pro-client']),
+        )
         expect(await charged()).toBe(1)
       }))
   })

@@ -2,7 +2,7 @@
 import type { Socket } from 'node:net'
 import { isIdempotent, unusableAnswer } from '../../rules/backend-failure.ts'
 import { Attempt } from '../attempt.ts'
-import type { AttemptSink, ForwardJob } from '../forwarder.ts'
+import type { AttemptSink, ForwardJob, ReceivedBody } from '../forwarder.ts'
 import type { AnswerHead } from '../../http1/answer-head.ts'
 import { clockTickMs } from '../../backends/coarse-clock.ts'
 import type { Carried, Http1Connection } from './connection.ts'
@@ -93,6 +93,8 @@ export class Http1Exchange extends Attempt implements Carried {
 
   /** bodyBytes: as the head says; undefined: in chunks. Neither more nor less goes out, or the rest would be a request. */
   #sendWithBody(connection: Http1Connection, head: string, bodyBytes: number | undefined): void {
+    const { received } = this.job
+    if (received?.isWhole === true) return this.#sendWhole(connection, head, bodyBytes, received)
     const body = new RequestBody(this.job)
     this.body = body
     let missingBytes = bodyBytes ?? Infinity
@@ -100,13 +102,11 @@ export class Http1Exchange extends Attempt implements Carried {
     connection.socket.cork()
     queueMicrotask(() => connection.socket.uncork())
     connection.socket.write(head, 'latin1')
-    const mismatch = (): void =>
-      this.fail('broken', 'a body of another length than its Content-Length')
     body.on('data', (chunk: Buffer) => {
       if (this.settled || chunk.length === 0) return
       this.#progress()
       missingBytes -= chunk.length
-      if (missingBytes < 0) return mismatch()
+      if (missingBytes < 0) return this.#mismatch()
       const keepsUp =
         bodyBytes === undefined
           ? writeChunk(connection.socket, chunk)
@@ -115,11 +115,33 @@ export class Http1Exchange extends Attempt implements Carried {
     })
     body.once('end', () => {
       if (this.settled) return
-      if (bodyBytes !== undefined && missingBytes > 0) return mismatch()
+      if (bodyBytes !== undefined && missingBytes > 0) return this.#mismatch()
       this.wholeSent = true
       if (bodyBytes === undefined) connection.socket.write('0\r\n\r\n', 'latin1')
     })
     body.once('error', (error) => this.onError(error))
+  }
+
+  #sendWhole(
+    { socket }: Http1Connection,
+    head: string,
+    bodyBytes: number | undefined,
+    { bytes }: ReceivedBody,
+  ): void {
+    if (bodyBytes !== undefined && bodyBytes !== bytes.length) return this.#mismatch()
+    socket.cork()
+    socket.write(head, 'latin1')
+    if (bodyBytes !== undefined) socket.write(bytes)
+    else {
+      if (bytes.length > 0) writeChunk(socket, bytes)
+      socket.write('0\r\n\r\n', 'latin1')
+    }
+    this.wholeSent = true
+    socket.uncork()
+  }
+
+  #mismatch(): void {
+    this.fail('broken', 'a body of another length than its Content-Length')
   }
 
   protected override connectionFacts() {
