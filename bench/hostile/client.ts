@@ -1,0 +1,72 @@
+/** The victim: a valid client in a process of its own, which asks at a fixed rate, or again as soon as it is answered. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { openConnection, type Connection } from '../growth/wire.ts'
+import { obey } from './child.ts'
+import type { ClientOrder, ClientOutcome } from './orders.ts'
+
+/** Whoever has not been answered by then counts as `unanswered`. */
+const PATIENCE_MS = 15_000
+const TICK_MS = 1
+
+async function ask(order: ClientOrder): Promise<ClientOutcome> {
+  const { port, head, bodyBytes = 0, everyMs, fresh = false } = order
+  const beginMs = performance.now() + order.warmUpMs
+  const endMs = beginMs + order.ms
+  const answers: Record<string, number> = {}
+  const waitsMs: number[] = []
+  const free: Connection[] = []
+  const due: number[] = []
+  const asked = new Map<object, number>()
+
+  const settle = (dueMs: number, status: string): void => {
+    if (dueMs < beginMs) return
+    answers[status] = (answers[status] ?? 0) + 1
+    waitsMs.push(performance.now() - dueMs)
+  }
+  const next = (): void => {
+    while (due.length > 0 && (free.length > 0 || asked.size < order.connections)) {
+      const connection = free.pop() ?? open()
+      asked.set(connection, due.shift() ?? 0)
+      connection.send(head, bodyBytes)
+    }
+  }
+  const again = (): void => {
+    const now = performance.now()
+    if (everyMs === undefined && now < endMs) due.push(now)
+    next()
+  }
+  const open = (): Connection => {
+    const connection: Connection = openConnection(port, {
+      onAnswer: ({ status, head }) => {
+        const dueMs = asked.get(connection) ?? 0
+        asked.delete(connection)
+        if (fresh || /\r\nconnection: close/i.test(head)) connection.destroy()
+        else free.push(connection)
+        settle(dueMs, String(status))
+        again()
+      },
+      onEnd: ({ cause }) => {
+        const dueMs = asked.get(connection)
+        asked.delete(connection)
+        const at = free.indexOf(connection)
+        if (at >= 0) free.splice(at, 1)
+        if (dueMs === undefined) return
+        settle(dueMs, cause)
+        again()
+      },
+    })
+    return connection
+  }
+
+  if (everyMs === undefined) for (let i = 0; i < order.connections; i++) due.push(performance.now())
+  for (let dueMs = performance.now(); performance.now() < endMs; await sleep(TICK_MS)) {
+    if (everyMs !== undefined) for (; dueMs <= performance.now(); dueMs += everyMs) due.push(dueMs)
+    next()
+  }
+  const patientUntilMs = performance.now() + PATIENCE_MS
+  while (asked.size + due.length > 0 && performance.now() < patientUntilMs) await sleep(TICK_MS)
+  for (const dueMs of [...asked.values(), ...due]) settle(dueMs, 'unanswered')
+  return { answers, waitsMs: waitsMs.sort((a, b) => a - b) }
+}
+
+obey<'client.ts'>(ask)

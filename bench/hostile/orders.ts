@@ -1,0 +1,42 @@
+/** What attackers and clients are told, and what they report. */
+
+export interface AttackOrder {
+  readonly attack: 'pipelines' | 'brokenBodies' | 'hold' | 'addresses' | 'continueRace'
+  readonly port: number
+  /** When to stop, whatever is left to do. */
+  readonly ms: number
+  /** A request, its head alone or several, as bytes. */
+  readonly head: string
+  readonly connections: number
+  /** How often, where that is bounded. */
+  readonly times?: number
+  /** What follows the head, again and again. */
+  readonly rest?: { readonly text: string; readonly afterMs: number; readonly repeat: number }
+  /** It takes no notice of answers, nor of the server's end of the connection. */
+  readonly deaf?: boolean
+}
+
+/** Words and numbers for the table. */
+export type AttackOutcome = Readonly<Record<string, number>>
+
+export interface ClientOrder {
+  readonly port: number
+  readonly head: string
+  readonly bodyBytes?: number
+  /** At most at once. */
+  readonly connections: number
+  /** undefined: each connection asks again when it is answered. */
+  readonly everyMs?: number | undefined
+  /** Each request comes on a new connection. */
+  readonly fresh?: boolean
+  /** What is asked in this time counts for nothing. */
+  readonly warmUpMs: number
+  readonly ms: number
+}
+
+export interface ClientOutcome {
+  /** By status; or why there is none. */
+  readonly answers: Readonly<Record<string, number>>
+  /** From when a request was due, whether it was answered or not; ascending. */
+  readonly waitsMs: readonly number[]
+}
