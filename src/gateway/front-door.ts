@@ -25,8 +25,9 @@ export class FrontDoor {
 
   /** policy: the first one. */
   constructor(config: Config, policy: RequestPolicy, { log, metrics, lessee }: LastingParts) {
+    const connections = new Connections<Exchange>()
     this.#parts = {
-      connections: new Connections<Exchange>(),
+      connections,
       requestId: createRequestId({ bootMs: Date.now(), random: randomBytes(8) }),
       log,
       metrics,
@@ -35,6 +36,7 @@ export class FrontDoor {
     }
     this.#policy = policy
     this.#server = createPublicServer(config, {
+      connection: (socket) => connections.opened(socket),
       request: (request, response, expectsContinue) => {
         // Node drops what came in one packet behind a request with an Upgrade field: the rest would lack its beginning.
         if (request.headers.upgrade !== undefined) makeLast(response)
@@ -48,7 +50,10 @@ export class FrontDoor {
       },
       upgrade: (request, socket, head) => this.#onSocket(request, socket, head),
       connect: (request, socket) => this.#onSocket(request, socket, Buffer.alloc(0)),
-      clientError: (error, socket) => refuseUnparsed(this.#parts, this.#policy, error, socket),
+      clientError: (error, socket) => {
+        if (connections.of(socket).inflow?.caused(error) === true) return
+        refuseUnparsed(this.#parts, this.#policy, error, socket)
+      },
     })
   }
 
@@ -94,7 +99,7 @@ export class FrontDoor {
     const { connections } = this.#parts
     const serve = (): void => {
       // The connection may have ended with the answers that were waited for.
-      if (socket.destroyed || connections.isClosing(socket)) return
+      if (socket.destroyed || connections.of(socket).isClosing()) return
       const response = responseOnSocket(request, socket)
       const tunnel = { socket, head }
       void handle(this.#parts, policy, { request, response, expectsContinue: false, tunnel })

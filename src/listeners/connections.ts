@@ -1,6 +1,8 @@
 /** What the gateway knows of each client connection: requests in flight on it, and whether it must not be read further. */
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
+import { Inflow } from './inflow.ts'
 import { endWithSocket, isLast } from './node-internals.ts'
 
 /** A request in flight, as its connection knows it. */
@@ -9,15 +11,21 @@ export interface InFlight {
   readonly response: ServerResponse
   /** The request announced a body. */
   readonly hasBody: boolean
+  /** Why the gateway refused it; undefined as long as it has not. */
+  readonly refusal: string | undefined
   /** Written by Connections alone: where it keeps the request. */
   slot: number | undefined
+  /** Written by Connections alone: how many requests in a row, before it on the same connection, were refused. */
+  refusedBefore: number
 }
 
 /** Written by Connections, where nobody else is named. */
 export interface ConnectionState<Request extends InFlight> {
   /** Requests that have not been answered to the end. */
   pending: number
-  /** The youngest of them. */
+  /** Requests that were refused since one was not. */
+  refused: number
+  /** The youngest of those pending. */
   latest: Request | undefined
   /** What follows on this connection is not served. Also written by pipeline and refuse-unparsed, for a refusal that closes. */
   closing: boolean
@@ -25,6 +33,10 @@ export interface ConnectionState<Request extends InFlight> {
   isBodyLeft: boolean
   /** Runs once pending falls to zero, and is taken away. Written by the front door and refuse-unparsed, for what has to wait its turn. */
   whenIdle: (() => void) | undefined
+  /** undefined for what http has made of a connection that was handed over. */
+  inflow: Inflow | undefined
+  /** What follows on a connection that is to be closed must not be served, not even if it was already sent. */
+  isClosing(): boolean
 }
 
 export class Connections<Request extends InFlight> {
@@ -36,15 +48,25 @@ export class Connections<Request extends InFlight> {
   readonly inFlight: Request[] = []
   readonly #states = new WeakMap<object, ConnectionState<Request>>()
 
+  /** A connection that http has just taken. */
+  opened(socket: Socket): void {
+    const state = this.of(socket)
+    state.inflow = new Inflow(socket, state)
+  }
+
   of(socket: Duplex): ConnectionState<Request> {
     const known = this.#states.get(socket)
     if (known !== undefined) return known
     const state: ConnectionState<Request> = {
       pending: 0,
+      refused: 0,
       latest: undefined,
       closing: false,
       isBodyLeft: false,
       whenIdle: undefined,
+      inflow: undefined,
+      isClosing: () =>
+        state.closing || (state.latest !== undefined && isLast(state.latest.response)),
     }
     this.#states.set(socket, state)
     endWithSocket(socket, () =>
@@ -57,17 +79,12 @@ export class Connections<Request extends InFlight> {
     return state
   }
 
-  /** What follows on a connection that is to be closed must not be served, not even if it was already sent. */
-  isClosing(socket: Duplex): boolean {
-    const state = this.of(socket)
-    return state.closing || (state.latest !== undefined && isLast(state.latest.response))
-  }
-
   began(exchange: Request): void {
     const state = this.of(exchange.request.socket)
     state.pending += 1
     state.latest = exchange
     state.isBodyLeft = false
+    exchange.refusedBefore = state.refused
     exchange.slot = this.inFlight.push(exchange) - 1
   }
 
@@ -80,9 +97,11 @@ export class Connections<Request extends InFlight> {
     }
     const state = this.of(exchange.request.socket)
     state.pending -= 1
+    state.refused = exchange.refusal === undefined ? 0 : state.refused + 1
     if (isLast(exchange.response)) state.closing = true
     state.isBodyLeft = exchange.hasBody && !exchange.request.complete
     if (state.latest === exchange) state.latest = undefined
+    state.inflow?.answered()
     if (state.pending > 0) return
     const { whenIdle } = state
     state.whenIdle = undefined

@@ -80,6 +80,71 @@ export function endWithSocket(socket: Duplex, unended: () => readonly ServerResp
   )
 }
 
+/** Asked about each request when its head has been read. */
+export interface HeadGuard {
+  /** Whether it is to be served; if not, http never hears of it, and the parser stops behind its head. */
+  mayBegin(): boolean
+  /** Whether the parser goes on, once the request has begun. If not, it stops behind the head, and tells with a 'clientError'. */
+  mayGoOn(): boolean
+}
+
+/** The way of a connection's bytes to http's parser. */
+export interface Intake {
+  /** From now on what arrives is given to onData, and to nobody else. */
+  divert(onData: (bytes: Buffer) => void): void
+  /** Of what was diverted, or left by a stop of the parser; false if the connection was handed over (upgrade, CONNECT). */
+  parse(bytes: Buffer): boolean
+  /** http has paused the socket, for answers that the client does not read: nothing may be parsed. */
+  isPaused(): boolean
+}
+
+/** HPE_PAUSED of llhttp. */
+const PAUSED = 21
+
+interface Parser {
+  onIncoming(request: IncomingMessage & { upgrade: boolean }, keepAlive: boolean): number
+  resume(): void
+}
+
+/**
+ * Ever since: http keeps in `onIncoming` of the socket's parser what it does once a head was read, and llhttp stops where that
+ * returns HPE_PAUSED: 'clientError' then has the packet and how much of it was parsed, and `resume` lets the parser go on.
+ * http leaves the bytes of a socket to the stream when somebody listens for 'data', and its own listener parses what it is given.
+ * socket: one that http has just taken, in the server's 'connection'.
+ */
+export function guardHeads(socket: net.Socket, guard: HeadGuard): Intake {
+  const connection = socket as net.Socket & { parser: Parser | null; _paused: boolean }
+  const parser = connection.parser as Parser
+  const begin = parser.onIncoming
+  parser.onIncoming = (request, keepAlive) => {
+    if (!guard.mayBegin()) {
+      request.upgrade = false
+      return PAUSED
+    }
+    const verdict = begin(request, keepAlive)
+    return request.upgrade || guard.mayGoOn() ? verdict : PAUSED
+  }
+  const [parse] = socket.listeners('data') as ((bytes: Buffer) => void)[]
+  let listener = parse
+  return {
+    divert: (onData) => {
+      if (listener === onData) return
+      if (listener !== undefined) socket.removeListener('data', listener)
+      listener = onData
+      socket.on('data', onData)
+    },
+    parse: (bytes) => {
+      if (connection.parser !== parser) return false
+      parser.resume()
+      parse?.(bytes)
+      if (connection.parser === parser) return true
+      if (listener !== undefined) socket.removeListener('data', listener)
+      return false
+    },
+    isPaused: () => connection._paused,
+  }
+}
+
 /** Ever since: a request with more fields than `maxHeadersCount` (2,000 unless set) loses the rest in silence, or is refused by Node 26; 0 lets all pass. */
 export function keepEveryField(server: Server): void {
   server.maxHeadersCount = 0

@@ -4,9 +4,12 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo, Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { Config, ListenAddress } from '../config/config.ts'
+import type { ParserError } from './inflow.ts'
 import { keepEveryField, stopListening } from './node-internals.ts'
 
 export interface PublicServerEvents {
+  /** A connection that http has just taken. */
+  connection(socket: Socket): void
   /** Never throws or rejects. */
   request(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void
   /** Whether a request with an Upgrade field goes to `upgrade`; all others are plain requests. */
@@ -16,7 +19,7 @@ export interface PublicServerEvents {
   /** CONNECT, which Node hands over as a bare socket. */
   connect(request: IncomingMessage, socket: Duplex): void
   /** The parser gave up, or a time-out of the server passed. */
-  clientError(error: NodeJS.ErrnoException & { rawPacket?: Buffer }, socket: Socket): void
+  clientError(error: ParserError, socket: Socket): void
 }
 
 export type PublicServer = ReturnType<typeof createPublicServer>
@@ -47,6 +50,7 @@ export function createPublicServer(config: Config, events: PublicServerEvents) {
   // Bytes are bounded above, and our own count refuses the rest.
   keepEveryField(server)
   server.timeout = inactivityMs(config)
+  server.on('connection', events.connection)
   server.on('checkContinue', (request, response) => events.request(request, response, true))
   server.on('checkExpectation', (request, response) => events.request(request, response, false))
   server.on('upgrade', events.upgrade)

@@ -54,12 +54,16 @@ export class Exchange {
   readonly clientAddress: string
   /** Under which the anonymous limit counts: the IPv4 address or the IPv6 /64. */
   readonly addressKey: string
+  /** The peer is a trusted proxy: its connection carries the requests of many. */
+  readonly peerTrusted: boolean
   /** Trusted proxies between the client and us, joined as X-Forwarded-For is; '' if there are none. */
   readonly proxies: string
   /** How the client reached us, or the first trusted proxy. */
   readonly proto: 'http' | 'https'
   /** Where Connections keeps it among the requests in flight. Written by Connections alone. */
   slot: number | undefined
+  /** Requests in a row, before it on the same connection, that were refused. Written by Connections alone. */
+  refusedBefore = 0
   /** The request announced `Expect: 100-continue`: its body is not sent before we say so. */
   readonly expectsContinue: boolean
   /** The request announced a body. */
@@ -137,6 +141,7 @@ export class Exchange {
     this.startedMs = performance.now()
     this.clientAddress = address
     this.addressKey = key
+    this.peerTrusted = peerTrusted
     this.proxies = proxies
     this.proto = (peerTrusted ? sound?.forwardedProto : undefined) ?? 'http'
     this.expectsContinue = expectsContinue

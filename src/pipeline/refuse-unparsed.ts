@@ -1,17 +1,12 @@
 /** Answers what Node's parser gave up on, or what did not arrive in time, without overtaking earlier answers. */
 import type { Socket } from 'node:net'
+import type { ParserError } from '../listeners/inflow.ts'
 import type { Exchange, PipelineParts } from './exchange.ts'
 import type { Stages } from './pipeline.ts'
 import type { Lessee } from '../quota/lessee/lessee.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
 import { respond, respondRaw } from './respond.ts'
 import { giveUp } from './take-quota.ts'
-
-interface ParserError extends NodeJS.ErrnoException {
-  readonly rawPacket?: Buffer
-  /** Where in the packet the parser stopped. */
-  readonly bytesParsed?: number
-}
 
 export function refuseUnparsed(
   parts: PipelineParts,

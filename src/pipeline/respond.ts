@@ -10,6 +10,9 @@ const NO_HEADERS: readonly string[] = []
 /** A refused body up to this size is read and dropped, so that the connection can be used again. */
 const DRAINED_BODY_BYTES = 65_536
 
+/** A connection on which so many requests in a row were refused is closed: more of them cost less than a new connection. */
+const REFUSED_AT_MOST = 100
+
 /** Header fields of every answer under the gateway's own names, flat. */
 export function gatewayHeaders(exchange: Exchange): string[] {
   const headers = ['X-Request-Id', exchange.id]
@@ -32,7 +35,7 @@ export function respond(exchange: Exchange, refusal: Refusal): void {
   const headers = gatewayHeaders(exchange)
   headers.push('Via', VIA)
   for (const text of fields) headers.push(text)
-  if (kind.close || hasUnreadBody(exchange)) {
+  if (kind.close || hasUnreadBody(exchange) || isUnwelcome(exchange, refusal)) {
     makeLast(response)
     lingerOnClose(exchange.request.socket)
   }
@@ -73,4 +76,12 @@ function hasUnreadBody({ hasBody, bodyBytes, expectsContinue, request }: Exchang
   if (!hasBody || request.complete) return false
   // Whether a client that waits for 100 still sends its body after a final status is its choice (RFC 9110 10.1.1).
   return expectsContinue || bodyBytes === undefined || bodyBytes > DRAINED_BODY_BYTES
+}
+
+/** Whether a client goes on although it is refused; what a trusted proxy sends on one connection is of many clients. */
+function isUnwelcome({ peerTrusted, refusedBefore, caller }: Exchange, { code }: Refusal): boolean {
+  if (peerTrusted) return false
+  return (
+    refusedBefore >= REFUSED_AT_MOST - 1 || (code === 'rate_limit_exceeded' && caller === undefined)
+  )
 }

@@ -7,6 +7,7 @@ import { afterEach, describe, expect, it } from 'vitest'
 import {
   bindSocket,
   endWithSocket,
+  guardHeads,
   isLast,
   keepEveryField,
   lingerOnClose,
@@ -14,7 +15,9 @@ import {
   responseOnSocket,
   stopListening,
   writeContinue,
+  type Intake,
 } from '../../src/listeners/node-internals.ts'
+import type { ParserError } from '../../src/listeners/inflow.ts'
 
 const servers: Server[] = []
 afterEach(() => {
@@ -182,6 +185,79 @@ describe('endWithSocket', () => {
     await expect.poll(() => [...closes.values()]).toEqual([1, 1, 1])
     await sleep(50)
     expect([...closes.values()]).toEqual([1, 1, 1])
+  })
+})
+
+describe('guardHeads', () => {
+  /** Stops the parser behind every head, and parses on 10 ms later. */
+  async function stopping(mayBegin: () => boolean = () => true) {
+    const intakes = new Map<Socket, Intake>()
+    const seen: string[] = []
+    const left: number[] = []
+    const server = await serve((asked, response) => {
+      let body = ''
+      asked.on('data', (bytes: Buffer) => (body += bytes.toString()))
+      asked.on('end', () => seen.push(`${asked.method} ${body}`))
+      response.end('ok')
+    })
+    server.on('connection', (socket: Socket) =>
+      intakes.set(socket, guardHeads(socket, { mayBegin, mayGoOn: () => false })),
+    )
+    server.on('clientError', (error: ParserError, duplex) => {
+      const socket = duplex as Socket
+      if (error.code !== 'HPE_PAUSED') {
+        socket.end(error.code ?? '')
+        return
+      }
+      const rest = error.rawPacket?.subarray(error.bytesParsed) ?? Buffer.alloc(0)
+      left.push(rest.length)
+      const intake = intakes.get(socket)
+      intake?.divert((bytes) => intake.parse(bytes))
+      socket.pause()
+      setTimeout(() => {
+        intake?.parse(rest)
+        socket.resume()
+      }, 10)
+    })
+    return { client: await open(server), seen, left }
+  }
+  const post = 'POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}'
+
+  it('stops the parser behind a head, with what is left of the packet', async () => {
+    const { client, seen, left } = await stopping()
+    client.socket.write(post + post + request())
+    await expect.poll(() => seen).toEqual(['POST {}', 'POST {}', 'GET '])
+    expect(left).toEqual([post.length + request().length + 2, request().length + 2, 0])
+    client.socket.write(`${request()}nonsense`)
+    await expect.poll(client.text).toMatch(/(ok[^]*){4}HPE_INVALID_METHOD$/)
+    expect(seen).toHaveLength(4)
+  })
+
+  it('keeps a request from http', async () => {
+    const { client, seen, left } = await stopping(() => left.length === 0)
+    client.socket.write(post + post + post)
+    await expect.poll(() => left).toEqual([2 * post.length + 2, post.length + 2, 2])
+    expect(seen).toEqual(['POST {}'])
+  })
+
+  it('hands a connection over with what stands behind the handshake', async () => {
+    const server = await serve(() => undefined)
+    let intake: Intake | undefined
+    server.on('connection', (socket: Socket) => {
+      intake = guardHeads(socket, { mayBegin: () => true, mayGoOn: () => true })
+      const { divert, parse } = intake
+      divert((bytes) => parse(bytes))
+    })
+    server.on('upgrade', (_, socket, head) => {
+      socket.write(`head: ${head.toString()}; `)
+      socket.on('data', (bytes: Buffer) => socket.write(`data: ${bytes.toString()}`))
+    })
+    const client = await open(server)
+    client.socket.write(`${request('Connection: Upgrade\r\nUpgrade: websocket\r\n')}one`)
+    await expect.poll(client.text).toBe('head: one; ')
+    expect(intake?.parse(Buffer.from(request()))).toBe(false)
+    client.socket.write('two')
+    await expect.poll(client.text).toBe('head: one; data: two')
   })
 })
 

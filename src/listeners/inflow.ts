@@ -1,0 +1,127 @@
+/**
+ * How much of what a client sends on one connection is taken in: no more requests than may be pending, no more in one turn
+ * of the event loop than leaves others theirs, and nothing behind the last answer. What is too much waits in the connection.
+ */
+import type { Socket } from 'node:net'
+import { guardHeads, type HeadGuard, type Intake } from './node-internals.ts'
+
+/** Requests of one connection that wait for their answers; parsing goes on when half of them have had theirs. */
+const PENDING_AT_MOST = 32
+/** Requests of one connection that are begun before others have their turn. */
+const REQUESTS_A_TURN = 16
+/**
+ * What was sent behind the last answer is read and dropped, so that the client sees the answer and not a reset; a packet of
+ * 64 KiB now and then, so that nobody is kept waiting by a client that does not stop.
+ */
+const DROP_EVERY_MS = 20
+
+/** What the parser gave up on, as http's 'clientError' tells it. */
+export interface ParserError extends NodeJS.ErrnoException {
+  readonly rawPacket?: Buffer
+  /** Where in the packet the parser stopped. */
+  readonly bytesParsed?: number
+}
+
+export interface InflowOf {
+  /** Requests that have not been answered to the end. */
+  readonly pending: number
+  /** The last answer was decided. */
+  readonly closing: boolean
+  /** The last request has begun. */
+  isClosing(): boolean
+}
+
+export class Inflow implements HeadGuard {
+  readonly #socket: Socket
+  readonly #connection: InflowOf
+  readonly #intake: Intake
+  /** Not parsed yet; undefined while the parser is not stopped. */
+  #held: Buffer | undefined
+  #isDropping = false
+  #begunThisTurn = 0
+
+  /** socket: one that http has just taken. */
+  constructor(socket: Socket, connection: InflowOf) {
+    this.#socket = socket
+    this.#connection = connection
+    this.#intake = guardHeads(socket, this)
+  }
+
+  mayBegin(): boolean {
+    if (!this.#connection.isClosing()) return true
+    this.#drop()
+    return false
+  }
+
+  mayGoOn(): boolean {
+    if (this.#connection.closing) {
+      this.#drop()
+      return false
+    }
+    // The body of the last request is still wanted.
+    if (this.#connection.isClosing()) return true
+    this.#begunThisTurn += 1
+    // One immediate for several requests: for a client that waits for its answers they come in several turns.
+    if (this.#begunThisTurn === REQUESTS_A_TURN / 2) setImmediate(this.#nextTurn)
+    return this.#begunThisTurn < REQUESTS_A_TURN && this.#connection.pending < PENDING_AT_MOST
+  }
+
+  /** Whether the error is our own doing; if not, the parser is done for, or what it waited for is late, and nothing more is parsed. */
+  caused(error: ParserError): boolean {
+    if (this.#isDropping) return true
+    if (error.code === 'HPE_PAUSED') {
+      this.#hold(error.rawPacket?.subarray(error.bytesParsed) ?? NOTHING)
+      return true
+    }
+    // What is late was held up by us.
+    if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && this.#held !== undefined) return true
+    this.#drop()
+    return false
+  }
+
+  /** A request was answered to the end. */
+  answered(): void {
+    if (this.#held !== undefined) setImmediate(this.#goOn)
+  }
+
+  readonly #nextTurn = (): void => {
+    this.#begunThisTurn = 0
+  }
+
+  readonly #onData = (bytes: Buffer): void => {
+    if (this.#held !== undefined || this.#intake.isPaused()) this.#hold(bytes)
+    else this.#intake.parse(bytes)
+  }
+
+  #hold(bytes: Buffer): void {
+    this.#held = this.#held === undefined ? bytes : Buffer.concat([this.#held, bytes])
+    this.#intake.divert(this.#onData)
+    this.#socket.pause()
+    setImmediate(this.#goOn)
+  }
+
+  readonly #goOn = (): void => {
+    const held = this.#held
+    if (held === undefined || this.#socket.destroyed) return
+    if (this.#connection.isClosing()) return this.#drop()
+    if (this.#connection.pending > PENDING_AT_MOST / 2) return
+    // The client does not read its answers: http resumes the socket when it does.
+    if (this.#intake.isPaused()) return void this.#socket.once('resume', this.#goOn)
+    this.#held = undefined
+    if (this.#intake.parse(held) && this.#held === undefined) this.#socket.resume()
+  }
+
+  #drop(): void {
+    if (this.#isDropping) return
+    this.#isDropping = true
+    this.#held = undefined
+    const socket = this.#socket
+    this.#intake.divert(() => {
+      socket.pause()
+      setTimeout(() => socket.resume(), DROP_EVERY_MS)
+    })
+    socket.resume()
+  }
+}
+
+const NOTHING = Buffer.alloc(0)

@@ -1,0 +1,260 @@
+/** What one connection may have going at once, however much a client sends on it without waiting. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { describe, expect, it } from 'vitest'
+import { answer } from '../support/raw-backend.ts'
+import { engines, keys, request, serverBlock, until, withWire } from './wire.ts'
+
+const key = keys.enterprise
+const get = (id: string | number): string => request('GET', `/v1/pets/${id}`, { key })
+const TURN = 16
+
+/** Of every framing, with bodies of up to 20 kB. */
+function nth(at: number): string {
+  const body = `${at}`.padEnd(at % 9 === 0 ? 20_000 : (at % 7) + 1, '.')
+  if (at % 3 === 0) return get(at)
+  const chunked = at % 3 === 1
+  const fields = [chunked ? 'Transfer-Encoding: chunked' : `Content-Length: ${body.length}`]
+  const framed = chunked ? `${body.length.toString(16)}\r\n${body}\r\n0\r\n\r\n` : body
+  return request('PUT', `/v1/pets/${at}`, { key, fields, body: framed })
+}
+
+for (const engine of engines)
+  describe(`a connection on which much is sent at once, through ${engine}`, () => {
+    it.each([
+      ['one packet', Infinity],
+      ['small pieces', 997],
+    ])('has all of it answered in order: %s', (_, pieceBytes) =>
+      withWire(
+        {
+          engine,
+          respond: ({ target, body }) => answer(200, `${target} ${body.length}`),
+          upstream: 'connections: 8',
+        },
+        async ({ connect, backend }) => {
+          const client = await connect()
+          const sent = Array.from({ length: 150 }, (__, at) => nth(at))
+          const bytes = sent.join('')
+          for (let at = 0; at < bytes.length; at += pieceBytes) {
+            client.send(bytes.slice(at, at + pieceBytes))
+            if (at % (16 * pieceBytes) === 0) await sleep(1)
+          }
+          const { responses, problem } = await client.waitForResponses(150)
+          expect(problem).toBeUndefined()
+          const size = (at: number) =>
+            at % 3 === 0 ? 0 : at % 9 === 0 ? 20_000 : Math.max(`${at}`.length, (at % 7) + 1)
+          expect(responses.map(({ body }) => body.toString())).toEqual(
+            sent.map((__, at) => `/v1/pets/${at} ${size(at)}`),
+          )
+          expect(backend.requests).toHaveLength(150)
+        },
+      ),
+    )
+  })
+
+describe('a connection on which much is sent at once', () => {
+  it('has no more than 32 requests under way, and goes on when half of them have been answered', () => {
+    const waiting: (() => void)[] = []
+    const held = () =>
+      new Promise<Buffer>((resolve) => waiting.push(() => resolve(answer(200, 'ok'))))
+    return withWire({ respond: held }, async ({ connect, gateway }) => {
+      const client = await connect()
+      client.send(Array.from({ length: 100 }, (_, at) => get(at)).join(''))
+      await until(() => waiting.length === 32, '32 requests at the backend')
+      await sleep(100)
+      expect(waiting).toHaveLength(32)
+      expect(await gateway.metric('tollgate_requests_in_flight')).toBe(32)
+      for (const go of waiting.slice(0, 15)) go()
+      await client.waitForResponses(15)
+      await sleep(100)
+      expect(waiting).toHaveLength(32)
+      waiting[15]?.()
+      await until(() => waiting.length === 48, '16 more requests')
+      const all = setInterval(() => waiting.forEach((go) => go()), 10)
+      const { responses } = await client.waitForResponses(100)
+      clearInterval(all)
+      expect(responses).toHaveLength(100)
+    })
+  })
+
+  it('leaves others their turn: one that comes later is not behind all that was sent before', () =>
+    withWire(
+      { blocks: { anonymous: 'anonymous: { perMinute: 1000 }' } },
+      async ({ connect, gateway }) => {
+        const greedy = await Promise.all(Array.from({ length: 4 }, () => connect()))
+        const other = await connect()
+        for (const each of [...greedy, other]) {
+          each.send(get('first'))
+          await each.waitForResponses(1)
+        }
+        const unknown = request('GET', '/v1/pets', { key: 'unknown' })
+        for (const each of greedy) each.send(unknown.repeat(90))
+        other.send(request('GET', '/v1/nothing', { key }))
+        await Promise.all(greedy.map((each) => each.waitForResponses(91)))
+        const lines = gateway.logLines().filter(({ event }) => event === 'access')
+        // All are read in the same turn of the event loop, or the next.
+        expect(lines.findIndex(({ status }) => status === 404)).toBeLessThan(2 * 4 * TURN)
+      },
+    ))
+
+  it.each([
+    ['HPE_INVALID_METHOD', 'NONSENSE /v1/pets HTTP/1.1\r\n\r\n', 501],
+    ['HPE_INVALID_CONSTANT', 'not a request\r\n\r\n', 400],
+    ['no Host', 'GET / HTTP/1.1\r\n\r\n', 400],
+    [
+      'a fault in a chunk',
+      request('PUT', '/v1/pets/1', { key, fields: ['Transfer-Encoding: chunked'], body: 'ZZ\r\n' }),
+      400,
+    ],
+  ])('ends with the answer to what cannot be read, behind all others: %s', (_, bad, status) =>
+    withWire({ requestsMayBreakOff: true }, async ({ exchange }) => {
+      const { responses, closed, problem } = await exchange(get('x').repeat(70) + bad + get('y'))
+      expect(problem).toBeUndefined()
+      expect(responses.map((one) => one.status)).toEqual([...Array<number>(70).fill(200), status])
+      expect(closed).toBe(true)
+    }),
+  )
+
+  it('may become a tunnel at its end', () =>
+    withWire(
+      {
+        requestsMayBreakOff: true,
+        respond: ({ target }) =>
+          target.endsWith('live')
+            ? [
+                'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n',
+              ]
+            : answer(200, 'ok'),
+      },
+      async ({ connect, backend }) => {
+        const client = await connect()
+        const fields = [
+          'Connection: Upgrade',
+          'Upgrade: websocket',
+          'Sec-WebSocket-Version: 13',
+          'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==',
+        ]
+        client.send(`${get('x').repeat(70)}${request('GET', '/v1/live', { key, fields })}hello`)
+        const { responses } = await client.waitForResponses(71)
+        expect(responses.at(-1)?.status).toBe(101)
+        client.send(' there')
+        await until(
+          () => backend.connections.some((one) => one.raw().toString().endsWith('hello there')),
+          'the bytes behind the handshake',
+        )
+      },
+    ))
+
+  it('is not told of a time-out while its requests wait for us', () =>
+    withWire(
+      {
+        respond: async () => {
+          await sleep(900)
+          return answer(200, 'ok')
+        },
+        blocks: {
+          server: serverBlock(
+            'timeouts: { headers: 300ms, request: 600ms, idle: 300ms, drain: 1s }',
+          ),
+        },
+      },
+      async ({ connect }) => {
+        const client = await connect()
+        client.send(nth(3).repeat(40) + nth(5))
+        const { responses } = await client.waitForResponses(41)
+        expect(responses.map(({ status }) => status)).toEqual(Array(41).fill(200))
+      },
+    ))
+
+  it('is answered as far as a client reads, and keeps no more', () =>
+    withWire(
+      { respond: () => answer(200, Buffer.alloc(40_000, 'x')) },
+      async ({ connect, backend }) => {
+        const client = await connect()
+        client.socket.pause()
+        client.send(get('x').repeat(200))
+        await sleep(500)
+        expect(backend.requests.length).toBeLessThan(200)
+        client.socket.resume()
+        const { responses } = await client.waitForResponses(200)
+        expect(responses.every(({ complete, status }) => complete && status === 200)).toBe(true)
+      },
+    ))
+
+  it.each([
+    ['a refusal that closes', request('GET', '/v1/%2e', { key })],
+    [
+      'a request that says it is the last',
+      request('GET', '/v1/pets/1', { key, fields: ['Connection: close'] }),
+    ],
+    ['what cannot be read', 'not a request\r\n\r\n'],
+  ])('is not read further behind %s', (_, last) =>
+    withWire({}, async ({ connect, gateway }) => {
+      const client = await connect()
+      client.send(last + get('behind').repeat(1_000))
+      const sending = setInterval(() => client.send(get('behind').repeat(1_000)), 5)
+      const { responses } = await client.waitFor(({ closed }) => closed)
+      clearInterval(sending)
+      expect(responses).toHaveLength(1)
+      const lines = gateway.logLines().filter(({ event }) => event === 'access')
+      expect(lines.length).toBeLessThan(2)
+    }),
+  )
+})
+
+describe('a connection whose requests are refused', () => {
+  const anonymous = (perMinute: number, more = '') => ({
+    blocks: {
+      anonymous: `anonymous: { perMinute: ${perMinute} }`,
+      server: serverBlock(more),
+    },
+  })
+  const trusting = 'trustedProxies: ["127.0.0.1"]'
+  const refused = request('GET', '/v1/pets', { key: null })
+  const both = refused.repeat(60) + get('x') + refused.repeat(60)
+  it.each([
+    {
+      does: 'is closed behind the 100th in a row',
+      options: anonymous(1_000),
+      bytes: refused.repeat(150),
+      answers: 100,
+      status: 401,
+      closes: true,
+    },
+    {
+      does: 'starts again behind one that was served',
+      options: anonymous(1_000),
+      bytes: both,
+      answers: 121,
+      status: 401,
+      closes: false,
+    },
+    {
+      does: 'is closed behind the first 429',
+      options: anonymous(3),
+      bytes: refused.repeat(10),
+      answers: 4,
+      status: 429,
+      closes: true,
+    },
+    {
+      does: 'stays open for a trusted proxy',
+      options: anonymous(3, trusting),
+      bytes: refused.repeat(150),
+      answers: 150,
+      status: 429,
+      closes: false,
+    },
+  ])('$does', ({ options, bytes, answers, status, closes }) =>
+    withWire(options, async ({ connect }) => {
+      const client = await connect()
+      client.send(bytes)
+      const { responses } = await client.waitForResponses(answers)
+      const closing = responses.filter((each) => each.header('connection') === 'close')
+      expect(closing).toEqual(closes ? [responses.at(-1)] : [])
+      expect(responses.at(-1)?.status).toBe(status)
+      if (!closes) return
+      const { responses: all } = await client.waitFor(({ closed }) => closed)
+      expect(all).toHaveLength(answers)
+    }),
+  )
+})
