@@ -1,5 +1,10 @@
 /** One machine that requests are forwarded to: its URL, parsed once, and how it fares. */
 import { isIP } from 'node:net'
+import { createSecureContext, type ConnectionOptions } from 'node:tls'
+
+export type BackendTls = Required<
+  Pick<ConnectionOptions, 'servername' | 'rejectUnauthorized' | 'secureContext'>
+>
 
 export interface Backend {
   /** The origin, as in log, metrics and readiness. */
@@ -10,8 +15,8 @@ export interface Backend {
   readonly port: number
   /** Host and, unless it is the scheme's own, port, as in a Host field. */
   readonly hostHeader: string
-  /** For TLS; undefined: an address is no server name (RFC 6066 section 3). */
-  readonly serverName: string | undefined
+  /** What connections to it are made with; undefined without TLS. */
+  readonly tls: BackendTls | undefined
   /** Permits given out: requests and tunnels under way. Written by the balancer. */
   inUse: number
   /** Others are preferred until then, on performance.now(). Written by the balancer. */
@@ -20,8 +25,8 @@ export interface Backend {
   fault: string | undefined
 }
 
-/** url: of a scheme, host and port alone. */
-export function createBackend(url: string): Backend {
+/** url: of a scheme, host and port alone. tls: as configured for all of them. */
+export function createBackend(url: string, tls: ConnectionOptions = {}): Backend {
   const { origin, protocol, hostname, port, host: hostHeader } = new URL(url)
   const isTls = protocol === 'https:'
   const host = hostname.replace(/^\[|\]$/g, '')
@@ -31,9 +36,20 @@ export function createBackend(url: string): Backend {
     host,
     port: port === '' ? (isTls ? 443 : 80) : Number(port),
     hostHeader,
-    serverName: isIP(host) === 0 ? host : undefined,
+    tls: isTls ? backendTls(host, tls) : undefined,
     inUse: 0,
     restsUntilMs: undefined,
     fault: undefined,
+  }
+}
+
+function backendTls(host: string, tls: ConnectionOptions): BackendTls {
+  return {
+    // An address is no server name (RFC 6066 section 3): none is sent.
+    servername: tls.servername ?? (isIP(host) === 0 ? host : ''),
+    // Said outright, so that no environment variable can switch it off.
+    rejectUnauthorized: true,
+    // Made once, not for each connection.
+    secureContext: createSecureContext(tls),
   }
 }

@@ -29,8 +29,7 @@ export type RouteConfig = File['routes'][number]
 /** The Redis that all processes share: one server, a master that sentinels name, or a cluster. */
 export type RedisConfig = NonNullable<File['store']['redis']>
 /** PEM files. Certificates of servers are always verified. */
-export type UpstreamTlsConfig = NonNullable<File['upstream']['tls']>
-export type RedisTlsConfig = NonNullable<RedisConfig['tls']>
+export type TlsFilesConfig = NonNullable<File['upstream']['tls']>
 export type OutageMode = File['store']['onOutage']
 export type LogLevel = File['log']['level']
 export type LogFormat = File['log']['format']

@@ -1,5 +1,6 @@
 /** What the attempts of all engines have in common: each ends once, with one word to its sink. */
 import { backendFailureKind, type FailedAttempt } from '../rules/backend-failure.ts'
+import { isTlsRefusal } from '../rules/tls-faults.ts'
 import { backendErrorCode, errorText } from './engine.ts'
 import type { AttemptSink, ForwardHandle, ForwardJob } from './forwarder.ts'
 import type { RequestBody } from './request-body.ts'
@@ -32,7 +33,9 @@ export abstract class Attempt implements ForwardHandle {
 
   onError(error: Error): void {
     if (this.settled) return
-    this.fail(backendFailureKind(backendErrorCode(error), this.sent), errorText(error))
+    const cause = errorText(error)
+    if (isTlsRefusal(cause)) return this.fail('unreachable', cause, 'connecting')
+    this.fail(backendFailureKind(backendErrorCode(error), this.sent), cause)
   }
 
   /** The response timeout is over; answers whether the attempt is, too. */

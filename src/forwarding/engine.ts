@@ -1,9 +1,21 @@
 /** What the forwarding engines share: their options, bounds on answers, and how their errors are read. */
 import type { Backend } from '../backends/backend.ts'
 import type { Config } from '../config/config.ts'
+import { tlsFault } from '../rules/tls-faults.ts'
 
-/** connections: at most that many per backend at a time; a request that finds none free within its response timeout fails as connect_timeout. */
-export type EngineOptions = Pick<Config['upstream'], 'connections' | 'timeouts'>
+/**
+ * connections: at most that many per backend at a time; a request that finds none free within its response timeout fails
+ * as connect_timeout. connectionUses, connectionAgeMs: a connection that has reached one is closed behind its answer.
+ */
+export type EngineOptions = Pick<
+  Config['upstream'],
+  'connections' | 'connectionUses' | 'connectionAgeMs' | 'timeouts'
+>
+
+/** When a connection opened now has reached its age: at up to a tenth less of it, so that those opened together do not go together. */
+export function retirementMs(nowMs: number, { connectionAgeMs }: EngineOptions): number {
+  return nowMs + connectionAgeMs * (1 - Math.random() / 10)
+}
 
 /** Of one answer's head, and of its trailer section. */
 export const maxAnswerHeadBytes = 32 * 1024
@@ -13,10 +25,12 @@ export function backendErrorCode(error: Error): string {
   return 'code' in error && typeof error.code === 'string' ? error.code : error.name
 }
 
-/** For the log: code and message, never the request's content. */
+/** For the log: what is known of it in words, code and message, never the request's content. */
 export function errorText(error: Error): string {
   const code = backendErrorCode(error)
-  return error.message.includes(code) ? error.message : `${code}: ${error.message}`
+  const text = error.message.includes(code) ? error.message : `${code}: ${error.message}`
+  const fault = tlsFault(text)
+  return fault === undefined ? text : `${fault}; ${text}`
 }
 
 /** A copy of the header fields, flat, with the backend's own Host where there is none. */

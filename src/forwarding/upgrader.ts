@@ -5,6 +5,7 @@ import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { Backend } from '../backends/backend.ts'
 import { backendFailureKind, type FailedAttempt } from '../rules/backend-failure.ts'
+import { tlsFault } from '../rules/tls-faults.ts'
 import { handshakeFault } from '../rules/websocket.ts'
 import { errorText, backendErrorCode, withHost, type EngineOptions } from './engine.ts'
 import type { UpgradeEngine, UpgradeJob } from './forwarder.ts'
@@ -127,12 +128,13 @@ function shakeHands(
   })
 }
 
-/** Node says with `syscall`, and http-proxy-3 with its code, that no connection was made. */
+/** Node says with `syscall`, TLS and http-proxy-3 with their codes, that no connection was made. */
 function isConnectError(error: NodeJS.ErrnoException): boolean {
   return (
     error.syscall === 'connect' ||
     error.syscall === 'getaddrinfo' ||
-    error.code === 'ECONNECT_TIMEOUT'
+    error.code === 'ECONNECT_TIMEOUT' ||
+    tlsFault(errorText(error)) !== undefined
   )
 }
 

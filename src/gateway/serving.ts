@@ -18,6 +18,7 @@ import { FrontDoor } from './front-door.ts'
 import { createRequestPolicy, type LastingParts } from './request-policy.ts'
 import { Lessee } from '../quota/lessee/lessee.ts'
 import type { Stores } from './stores.ts'
+import { readTlsFiles } from './tls-files.ts'
 
 const engines = {
   direct: createDirectEngine,
@@ -84,7 +85,9 @@ export function createServing(parts: ServingParts) {
 export function createLastingParts(parts: ServingParts): LastingParts {
   const { log, metrics, addresses, onKeySet } = parts
   const { upstream } = parts.config
-  const balancer = new Balancer(upstream.urls.map(createBackend), upstream)
+  const tls = upstream.tls && readTlsFiles('upstream.tls', upstream.tls)
+  const backends = upstream.urls.map((url) => createBackend(url, tls))
+  const balancer = new Balancer(backends, upstream)
   metrics.watchBackends(balancer)
   return {
     log,

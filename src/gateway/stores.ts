@@ -7,6 +7,7 @@ import { createSqliteBanStore } from '../bans/ban-store-sqlite.ts'
 import type { Log } from '../observability/log.ts'
 import type { Metrics } from '../observability/metrics.ts'
 import { connectRedis } from '../redis/redis.ts'
+import { readTlsFiles } from './tls-files.ts'
 import { nameServers } from '../redis/servers.ts'
 import type { RedisStore } from '../redis/store.ts'
 import type { Config } from '../config/config.ts'
@@ -53,6 +54,7 @@ export function connectStore({
   const report = createOutageReport({ config, log, metrics })
   return connectRedis({
     servers: store.redis,
+    tls: store.redis.tls && readTlsFiles('store.redis.tls', store.redis.tls),
     timeoutMs: store.timeoutMs,
     prefix: store.prefix,
     onState: (available, cause, refusal) => {

@@ -2,7 +2,7 @@
  * All that relies on how Node's net and http work where their documentation promises nothing. Each function says on what, and
  * test/listeners/node-internals.test.ts fails with a Node.js that does it otherwise. "Ever since" is as far back as 22.19, the oldest we run on.
  */
-import { ServerResponse, type IncomingMessage, type Server } from 'node:http'
+import { ServerResponse, type Agent, type IncomingMessage, type Server } from 'node:http'
 import * as net from 'node:net'
 import type { Duplex } from 'node:stream'
 import { getSystemErrorName } from 'node:util'
@@ -148,6 +148,30 @@ export function guardHeads(socket: net.Socket, guard: HeadGuard): Intake {
 /** Ever since: a request with more fields than `maxHeadersCount` (2,000 unless set) loses the rest in silence, or is refused by Node 26; 0 lets all pass. */
 export function keepEveryField(server: Server): void {
   server.maxHeadersCount = 0
+}
+
+/**
+ * The agent takes a connection for free only after a whole turn of the event loop in which nothing came on it, and not when
+ * `isSpent`: by itself it would give it to the next request in the very call that ends the answer.
+ * Ever since: an agent tells itself by its own event 'free' of a connection that carries nothing, with the last request in
+ * `_httpMessage` unless it is new, and counts it as taken until then; what closes meanwhile it forgets by itself.
+ */
+export function restBetweenRequests(agent: Agent, isSpent: (socket: net.Socket) => boolean): void {
+  const emit = agent.emit.bind(agent)
+  agent.emit = (event: string | symbol, ...args: unknown[]) => {
+    const socket = args[0] as net.Socket & { readonly _httpMessage?: unknown }
+    if (event !== 'free' || socket.destroyed || !socket._httpMessage) return emit(event, ...args)
+    if (isSpent(socket)) socket.destroy()
+    const onStray = (): void => void socket.destroy()
+    socket.on('data', onStray)
+    setImmediate(() =>
+      setImmediate(() => {
+        socket.off('data', onStray)
+        if (!socket.destroyed) emit(event, ...args)
+      }),
+    )
+    return true
+  }
 }
 
 /**

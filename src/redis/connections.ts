@@ -4,7 +4,6 @@ import type { ConnectionOptions } from 'node:tls'
 import { AbstractConnector, Cluster, Command, Redis, type RedisOptions } from 'ioredis'
 import type { HostPort, RedisConfig } from '../config/config.ts'
 import { restoreFastStrings } from './fast-strings.ts'
-import { readRedisTls } from './tls.ts'
 
 // After ioredis was loaded; see there.
 restoreFastStrings()
@@ -17,10 +16,13 @@ const SLOTS_REFRESH_EVERY_MS = 10_000
 /**
  * client: for commands; reconnects by itself for ever. openSubscriber: for subscriptions; ends when it is lost. openSentinel: to
  * one sentinel after the other, likewise; undefined without sentinels. None is connected yet. tls: of all of them.
- * timeoutMs: bound of a call. Throws an Error that names the file when one for TLS cannot be used.
+ * timeoutMs: bound of a call.
  */
-export function createConnections(servers: RedisConfig, timeoutMs: number) {
-  const tls = servers.tls && readRedisTls(servers.tls)
+export function createConnections(
+  servers: RedisConfig,
+  tls: ConnectionOptions | undefined,
+  timeoutMs: number,
+) {
   const common = { ...commonOptions, username: servers.username, password: servers.password, tls }
   // Twice the bound of a call: it only ends handshakes and the calls of other users of the connection.
   const forCommands = { ...common, commandTimeout: Math.max(200, 2 * timeoutMs) }

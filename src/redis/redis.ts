@@ -1,5 +1,6 @@
 /** The Redis that all processes share, one server, sentinels' master or cluster: bounded calls, and a breaker in front of each server. */
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { ConnectionOptions } from 'node:tls'
 import type { Cluster, Redis } from 'ioredis'
 import type { RedisConfig } from '../config/config.ts'
 import { ClusterLink } from './cluster-link.ts'
@@ -16,6 +17,8 @@ import { Subscriber } from './subscriber.ts'
 export interface RedisOptions {
   /** Where the store is. */
   readonly servers: RedisConfig
+  /** undefined: spoken to in the clear. */
+  readonly tls?: ConnectionOptions | undefined
   /** Bound of every call. */
   readonly timeoutMs: number
   /** Namespace of the key that probes write. */
@@ -26,13 +29,10 @@ export interface RedisOptions {
 /** A start waits this long for the store, so that its first requests are not decided without it. */
 const READY_AT_MOST_MS = 1_000
 
-/**
- * Returns at once; the store becomes available as soon as a server has answered a probe.
- * Throws an Error that names the file when one for TLS cannot be used.
- */
+/** Returns at once; the store becomes available as soon as a server has answered a probe. */
 export function connectRedis(options: RedisOptions): RedisStore {
   const { servers, timeoutMs, prefix = 'tollgate', onState = () => undefined } = options
-  const connections = createConnections(servers, timeoutMs)
+  const connections = createConnections(servers, options.tls, timeoutMs)
   const { client } = connections
   const state = new StoreState(servers, onState)
   const parts = { prefix, timeoutMs, state }

@@ -118,7 +118,10 @@ export class Supervisor implements Gateway {
         store: () => this.#pool?.store ?? embeddedHealth,
         unsaved: () => this.#state.unsaved(),
         keySetFault: () => this.#pool?.keySetFault,
-        backends: createBackendProbe(urls.map(createBackend), timeouts.connectMs),
+        backends: createBackendProbe(
+          urls.map((url) => createBackend(url)),
+          timeouts.connectMs,
+        ),
       }),
       onError: (error) => this.#options.log.adminFailed(error),
     })

@@ -3,7 +3,7 @@ import { createBackend } from '../../src/backends/backend.ts'
 
 describe('a backend', () => {
   it.each([
-    ['http://a.example', ['http://a.example', false, 'a.example', 80, 'a.example', 'a.example']],
+    ['http://a.example', ['http://a.example', false, 'a.example', 80, 'a.example', undefined]],
     [
       'https://A.example:443',
       ['https://a.example', true, 'a.example', 443, 'a.example', 'a.example'],
@@ -16,9 +16,15 @@ describe('a backend', () => {
       'http://127.0.0.1:3000/',
       ['http://127.0.0.1:3000', false, '127.0.0.1', 3000, '127.0.0.1:3000', undefined],
     ],
-    ['https://[::1]:9', ['https://[::1]:9', true, '::1', 9, '[::1]:9', undefined]],
+    ['https://[::1]:9', ['https://[::1]:9', true, '::1', 9, '[::1]:9', '']],
   ])('%s is read once', (url, expected) => {
-    const { name, isTls, host, port, hostHeader, serverName } = createBackend(url)
-    expect([name, isTls, host, port, hostHeader, serverName]).toEqual(expected)
+    const { name, isTls, host, port, hostHeader, tls } = createBackend(url)
+    expect(tls?.rejectUnauthorized ?? true).toBe(true)
+    expect([name, isTls, host, port, hostHeader, tls?.servername]).toEqual(expected)
+  })
+
+  it('has the server name of the configuration where one is given', () => {
+    const backend = createBackend('https://10.0.0.1', { servername: 'api.internal' })
+    expect(backend.tls?.servername).toBe('api.internal')
   })
 })

@@ -59,6 +59,31 @@ export function describeConnections(stage: Stage): void {
       await until(() => backend.openConnections() === 0, 'the idle connection to close')
     })
 
+    it('is closed behind the last answer that it may carry', async () => {
+      const backend = await startBackend()
+      const front = await startFront([backend], { connections: 1, connectionUses: 3 })
+      for (let count = 0; count < 7; count++) expect((await front.get('/')).body).toBe('ok')
+      expect(backend.requests.map(({ connection }) => connection)).toEqual([1, 1, 1, 2, 2, 2, 3])
+      const busy = await Promise.all(Array.from({ length: 12 }, () => front.get('/')))
+      expect(busy.map(({ body }) => body)).toEqual(busy.map(() => 'ok'))
+      for (const { requests } of backend.connections) expect(requests.length).toBeLessThanOrEqual(3)
+    })
+
+    it('is closed when it has reached its age, but not in mid-answer', async () => {
+      const backend = await startBackend({
+        respond: ({ target }) => (target === '/slow' ? [700, answer(200, 'slow')] : answer(200)),
+      })
+      const front = await startFront([backend], { connections: 1, connectionAgeMs: 400 })
+      await front.get('/')
+      expect((await front.get('/slow')).body).toBe('slow')
+      // The engines that look only when the connection is used again let it carry one answer more.
+      await front.get('/')
+      await front.get('/')
+      expect(backend.requests.slice(0, 2).map(({ connection }) => connection)).toEqual([1, 1])
+      expect(backend.requests.at(-1)?.connection).toBe(2)
+      expect(backend.problems()).toEqual([])
+    })
+
     it('that nobody frees in time fails the request that waits for it as connect_timeout', async () => {
       const backend = await startBackend({
         respond: ({ target }) => (target === '/held' ? undefined : answer(200, 'ok')),

@@ -6,4 +6,5 @@ describeForwarder({
   create: createDirectEngine,
   // RFC 9110 section 15.2: a client takes interim answers it has not asked for.
   unaskedContinue: 'ignored',
+  lateAlert: 'heard',
 })

@@ -5,4 +5,5 @@ describeForwarder({
   name: 'http-proxy-3',
   create: createHttpProxyEngine,
   unaskedContinue: 'ignored',
+  lateAlert: 'heard',
 })

@@ -6,4 +6,6 @@ describeForwarder({
   create: createUndiciEngine,
   // undici ends the connection at a 100 without Expect; the request is not repeated.
   unaskedContinue: 'broken',
+  // undici ends the connection itself at the end that comes with the alert.
+  lateAlert: 'missed',
 })

@@ -5,6 +5,7 @@ import { describeAnswers } from './forwarder-answers.ts'
 import { describeConnections } from './forwarder-connections.ts'
 import { describeHostileAnswers } from './forwarder-hostile-answers.ts'
 import { describeRequests } from './forwarder-requests.ts'
+import { describeTls } from './forwarder-tls.ts'
 import { startFront, type CreateEngine, type Front } from './forwarding.ts'
 
 export interface ForwarderUnderTest {
@@ -12,6 +13,8 @@ export interface ForwarderUnderTest {
   readonly create: CreateEngine
   /** What the engine makes of an interim 100 that nobody asked for. */
   readonly unaskedContinue: 'ignored' | 'broken'
+  /** Whether it hears why a backend ends the connection behind a handshake of TLS 1.3. */
+  readonly lateAlert: 'heard' | 'missed'
 }
 
 export interface Stage {
@@ -46,5 +49,6 @@ export function describeForwarder(engine: ForwarderUnderTest): void {
     describeAnswers(stage)
     describeHostileAnswers(stage)
     describeConnections(stage)
+    describeTls(stage)
   })
 }

@@ -1,29 +1,35 @@
 /** A front server that forwards each request with the engine under test and records what its sink is told. */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import type { ConnectionOptions } from 'node:tls'
 import type {
   Engine,
   ForwardHandle,
   ForwardJob,
   ForwardSink,
 } from '../../src/forwarding/forwarder.ts'
+import type { EngineOptions } from '../../src/forwarding/engine.ts'
 import { Forwarder } from '../../src/forwarding/attempts.ts'
 import type { BackendFailure } from '../../src/rules/backend-failure.ts'
 import { balancerOf } from '../support/balancer.ts'
 import { until } from '../support/raw-backend.ts'
 import { openRawClient, type RawClient } from '../support/raw-client.ts'
 
-export interface EngineOptions {
+type Bounds = 'connectionUses' | 'connectionAgeMs'
+
+export interface FrontOptions
+  extends Omit<EngineOptions, Bounds>, Partial<Pick<EngineOptions, Bounds>> {
   readonly urls: readonly string[]
-  readonly connections: number
-  readonly timeouts: { connectMs: number; responseMs: number; idleMs: number }
+  readonly tls?: ConnectionOptions
 }
 
-export type CreateEngine = (options: Omit<EngineOptions, 'urls'>) => Engine
+export type CreateEngine = (options: EngineOptions) => Engine
 
 /** The engine behind a balancer and the policy of attempts, as a gateway has it. */
-export const forwarderOn = (create: CreateEngine, { urls, ...options }: EngineOptions): Forwarder =>
-  new Forwarder(balancerOf(urls, options), create(options))
+export function forwarderOn(create: CreateEngine, { urls, ...rest }: FrontOptions): Forwarder {
+  const options = { connectionUses: 1_000_000, connectionAgeMs: 600_000, ...rest }
+  return new Forwarder(balancerOf(urls, options), create(options))
+}
 
 /** The sink of one exchange: what it was told, in order. */
 export class Outcome implements ForwardSink {
@@ -97,12 +103,18 @@ const ownFields = new Set(['connection', 'transfer-encoding', 'keep-alive', 'exp
 export async function startFront(
   create: CreateEngine,
   urls: readonly string[],
-  options: { connections?: number; timeouts?: Partial<EngineOptions['timeouts']> } = {},
+  {
+    timeouts,
+    ...options
+  }: Partial<Omit<FrontOptions, 'urls' | 'timeouts'>> & {
+    timeouts?: Partial<FrontOptions['timeouts']>
+  } = {},
 ): Promise<Front> {
   const forwarder = forwarderOn(create, {
     urls,
-    connections: options.connections ?? 8,
-    timeouts: { connectMs: 2_000, responseMs: 10_000, idleMs: 10_000, ...options.timeouts },
+    connections: 8,
+    timeouts: { connectMs: 2_000, responseMs: 10_000, idleMs: 10_000, ...timeouts },
+    ...options,
   })
   const clients: RawClient[] = []
   const waiting = new Map<string, { outcome: Outcome; job: Partial<ForwardJob> }>()

@@ -19,7 +19,12 @@ vi.mock('http-proxy-3', async (original) => {
 })
 afterEach(() => void (added.pass = false))
 
-const options = { connections: 1, timeouts: { connectMs: 1, responseMs: 1, idleMs: 1 } }
+const options = {
+  connections: 1,
+  connectionUses: 1,
+  connectionAgeMs: 1,
+  timeouts: { connectMs: 1, responseMs: 1, idleMs: 1 },
+}
 const passes = (names: string) => names.split(' ').map((name) => ({ name }))
 const web = 'deleteLength timeout XHeaders stream'
 const ws = 'checkMethodAndHeader XHeaders stream'

@@ -1,6 +1,13 @@
 /** What this Node.js does where it promises nothing: each case fails once another one does it otherwise. */
 import { once } from 'node:events'
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import {
+  Agent,
+  createServer,
+  get,
+  type IncomingMessage,
+  type Server,
+  type ServerResponse,
+} from 'node:http'
 import { connect, createServer as createNetServer, type AddressInfo, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, describe, expect, it } from 'vitest'
@@ -13,6 +20,7 @@ import {
   lingerOnClose,
   makeLast,
   responseOnSocket,
+  restBetweenRequests,
   stopListening,
   writeContinue,
   type Intake,
@@ -320,5 +328,56 @@ describe('bindSocket', () => {
     const client = await open(server)
     client.socket.write(request())
     await expect.poll(client.text).toMatch(/ok$/)
+  })
+})
+
+describe('restBetweenRequests', () => {
+  const inNextTurn = (act: () => void): void => void setImmediate(() => setImmediate(act))
+
+  /** Answers on as many connections as the requests were sent on, each at once behind the other. */
+  async function connectionsFor(
+    count: number,
+    agent: Agent,
+    behind: (socket: Socket) => void,
+  ): Promise<number> {
+    let connections = 0
+    const server = createNetServer((socket) => {
+      connections++
+      socket.on('error', () => {})
+      socket.on('data', () => {
+        socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')
+        behind(socket)
+      })
+    })
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    const { port } = server.address() as AddressInfo
+    const one = async (): Promise<void> => {
+      const [response] = (await once(get({ port, agent, host: '127.0.0.1' }), 'response')) as [
+        IncomingMessage,
+      ]
+      response.resume()
+      await once(response, 'end')
+    }
+    for (let sent = 0; sent < count; sent++) await one()
+    agent.destroy()
+    await new Promise((resolve) => server.close(resolve))
+    return connections
+  }
+
+  it('keeps a connection for the next request, until it is spent', async () => {
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+    let uses = 0
+    restBetweenRequests(agent, () => ++uses % 3 === 0)
+    expect(await connectionsFor(9, agent, () => {})).toBe(3)
+  })
+
+  it.each([
+    ['its end', (socket: Socket) => void socket.end()],
+    ['its end a little later', (socket: Socket) => inNextTurn(() => socket.end())],
+    ['a stray byte', (socket: Socket) => inNextTurn(() => socket.write('x'))],
+  ])('hears %s behind the answer before the next request is sent', async (_, behind) => {
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+    restBetweenRequests(agent, () => false)
+    expect(await connectionsFor(20, agent, behind)).toBe(20)
   })
 })

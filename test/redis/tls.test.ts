@@ -5,10 +5,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import type { HostPort, RedisConfig, RedisTlsConfig } from '../../src/config/config.ts'
+import type { HostPort, RedisConfig, TlsFilesConfig } from '../../src/config/config.ts'
 import { connectRedis } from '../../src/redis/redis.ts'
 import type { RedisStore } from '../../src/redis/store.ts'
-import { readRedisTls } from '../../src/redis/tls.ts'
+import { readTlsFiles } from '../../src/gateway/tls-files.ts'
 import { hset, publish } from '../support/redis-commands.ts'
 import { until } from '../support/controlled-authority.ts'
 import { freePort, waitForPort } from '../support/redis-server.ts'
@@ -41,14 +41,14 @@ const files = (
   ca: string | undefined,
   own: Certificate | undefined,
   serverName?: string,
-): RedisTlsConfig => ({
+): TlsFilesConfig => ({
   caFile: ca,
   certFile: own?.cert,
   keyFile: own?.key,
   serverName,
 })
 
-const serverAt = (port: number, tls: RedisTlsConfig): RedisConfig => ({
+const serverAt = (port: number, tls: TlsFilesConfig): RedisConfig => ({
   kind: 'server',
   address: { host: '127.0.0.1', port },
   db: 0,
@@ -61,6 +61,7 @@ async function connect(servers: RedisConfig): Promise<{ store: RedisStore; cause
   const told: { available: boolean; cause: string }[] = []
   const store = connectRedis({
     servers,
+    tls: servers.tls && readTlsFiles('store.redis.tls', servers.tls),
     timeoutMs: 150,
     onState: (available, cause) => told.push({ available, cause }),
   })
@@ -232,8 +233,11 @@ describe('a handshake that is given up before a certificate is shown that is not
     const script = `
       import { setTimeout as sleep } from 'node:timers/promises'
       import { connectRedis } from '${new URL('../../src/redis/redis.ts', import.meta.url).href}'
+      import { readTlsFiles } from '${new URL('../../src/gateway/tls-files.ts', import.meta.url).href}'
+      const servers = ${JSON.stringify(servers)}
+      const tls = readTlsFiles('store.redis.tls', servers.tls)
       for (let round = 0; round < 3; round++) {
-        const store = connectRedis({ servers: ${JSON.stringify(servers)}, timeoutMs: 150 })
+        const store = connectRedis({ servers, tls, timeoutMs: 150 })
         store.subscribe('news', { message() {}, subscribed() {} })
         // Longer than the library waits for a sentinel by itself.
         await sleep(700)
@@ -252,43 +256,3 @@ async function ended(child: ChildProcess): Promise<void> {
   child.kill('SIGKILL')
   await exit
 }
-
-describe('files for TLS that are of no use', () => {
-  const garbage = (): string => {
-    const file = join(certificates.ca, '..', 'garbage.pem')
-    writeFileSync(file, '-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n')
-    return file
-  }
-
-  it('are refused with key, file and remedy', () => {
-    const { ca, client, server: other } = certificates
-    const fault = (tls: RedisTlsConfig): string => {
-      try {
-        readRedisTls(tls)
-      } catch (error) {
-        return (error as Error).message
-      }
-      return 'none'
-    }
-    expect(fault(files(ca, client))).toBe('none')
-    expect(fault(files('/nowhere/ca.pem', undefined))).toBe(
-      'store.redis.tls.ca: /nowhere/ca.pem cannot be read (ENOENT); check its name and permissions',
-    )
-    const bad = garbage()
-    expect(fault(files(bad, undefined))).toMatch(
-      /^store\.redis\.tls\.ca: \S+garbage\.pem cannot be used \(\w+\); give the PEM certificates of the authorities to trust$/,
-    )
-    expect(fault(files(client.key, undefined))).toMatch(
-      /^store\.redis\.tls\.ca: \S+client\.key cannot be used \(not PEM\);/,
-    )
-    expect(fault(files(ca, { cert: bad, key: client.key }))).toMatch(
-      /^store\.redis\.tls\.cert: \S+garbage\.pem cannot be used \(\w+\); give the PEM certificate /,
-    )
-    expect(fault(files(ca, { cert: client.cert, key: other.key }))).toMatch(
-      /^store\.redis\.tls\.key: \S+server\.key cannot be used \(ERR_OSSL_X509_KEY_VALUES_MISMATCH\); give the PEM private key of tls\.cert, not encrypted$/,
-    )
-    expect(fault(files(ca, { cert: client.cert, key: client.cert }))).toMatch(
-      /^store\.redis\.tls\.key: \S+client\.pem cannot be used /,
-    )
-  })
-})

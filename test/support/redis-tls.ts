@@ -27,6 +27,8 @@ export interface Certificates {
   /** For other.internal only. */
   readonly misnamed: Certificate
   readonly client: Certificate
+  /** For 127.0.0.1; of the authority, but over. */
+  readonly expired: Certificate
   /** Of another authority. */
   readonly foreign: Certificate & { readonly ca: string }
   remove(): void
@@ -44,14 +46,14 @@ export function makeCertificates(): Certificates {
     openssl('req', '-x509', ...newKey, '-days', '2', '-subj', `/CN=${name}`, ...made)
     return path(`${name}.pem`)
   }
-  const issue = (name: string, by: string, names: string): Certificate => {
+  const issue = (name: string, by: string, names: string, days = '2'): Certificate => {
     const files = { cert: path(`${name}.pem`), key: path(`${name}.key`) }
     writeFileSync(path(`${name}.ext`), `subjectAltName=${names}\n`)
     const request = path(`${name}.csr`)
     openssl('req', ...newKey, '-subj', `/CN=${name}`, '-keyout', files.key, '-out', request)
     const signer = ['-CA', path(`${by}.pem`), '-CAkey', path(`${by}.key`), '-CAcreateserial']
     const result = ['-in', request, '-out', files.cert, '-extfile', path(`${name}.ext`)]
-    openssl('x509', '-req', '-days', '2', ...signer, ...result)
+    openssl('x509', '-req', '-days', days, ...signer, ...result)
     return files
   }
   const ca = authority('authority')
@@ -61,6 +63,7 @@ export function makeCertificates(): Certificates {
     server: issue('server', 'authority', 'DNS:redis.internal,IP:127.0.0.1'),
     misnamed: issue('misnamed', 'authority', 'DNS:other.internal'),
     client: issue('client', 'authority', 'DNS:gateway.internal'),
+    expired: issue('expired', 'authority', 'IP:127.0.0.1', '-1'),
     foreign: { ...issue('foreign', 'stranger', 'IP:127.0.0.1'), ca: foreignCa },
     remove: () => rmSync(directory, { recursive: true, force: true }),
   }

@@ -2,7 +2,7 @@
 import { connect as connectTcp, type Socket, type TcpNetConnectOpts } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 import { maxAnswerHeadBytes } from '../engine.ts'
-import type { Backend } from '../../backends/backend.ts'
+import type { Backend, BackendTls } from '../../backends/backend.ts'
 import { AnswerReader, type AnswerListener } from '../../http1/answer-reader.ts'
 import type { AnswerHead } from '../../http1/answer-head.ts'
 
@@ -50,6 +50,8 @@ export class Http1Connection implements AnswerListener {
   deadlineMs = Infinity
   /** On performance.now(). */
   freeSinceMs = 0
+  /** On the coarse clock; it is closed behind its answer from then on. */
+  readonly retiresMs: number
   keepAliveSeconds: number | undefined
   /** Any byte has come since the request was given to it. */
   answerBegun = false
@@ -64,13 +66,14 @@ export class Http1Connection implements AnswerListener {
   #persists = true
   #paused = false
 
-  constructor(owner: ConnectionOwner) {
+  constructor(owner: ConnectionOwner, retiresMs: number) {
     this.#owner = owner
+    this.retiresMs = retiresMs
     this.#reader = new AnswerReader(this, maxAnswerHeadBytes)
-    const { isTls } = owner.backend
-    const socket = isTls ? this.#openTls() : this.#openTcp()
+    const { tls } = owner.backend
+    const socket = tls ? this.#openTls(tls) : this.#openTcp()
     this.socket = socket
-    socket.once(isTls ? 'secureConnect' : 'connect', () => {
+    socket.once(tls ? 'secureConnect' : 'connect', () => {
       this.connected = true
       owner.onConnected(this)
     })
@@ -164,14 +167,13 @@ export class Http1Connection implements AnswerListener {
     return connectTcp(options)
   }
 
-  #openTls(): Socket {
+  #openTls(tls: BackendTls): Socket {
     const owner = this.#owner
-    const { host, port, serverName } = owner.backend
+    const { host, port } = owner.backend
     const socket = connectTls({
+      ...tls,
       host,
       port,
-      // Empty: none is sent.
-      servername: serverName ?? '',
       ALPNProtocols: ['http/1.1'],
       session: owner.session,
     })

@@ -3,7 +3,7 @@
  * a backend that closes it then without having said so, or says more than it was asked, is heard before the next request.
  */
 import type { Backend } from '../../backends/backend.ts'
-import type { EngineOptions } from '../engine.ts'
+import { retirementMs, type EngineOptions } from '../engine.ts'
 import { clockTickMs, type CoarseClock } from '../../backends/coarse-clock.ts'
 import { Http1Connection, type Carried, type ConnectionOwner } from './connection.ts'
 
@@ -55,9 +55,11 @@ export class Http1Pool implements ConnectionOwner {
 
   onFree(connection: Http1Connection): void {
     const toldMs = (connection.keepAliveSeconds ?? Infinity) * 1_000 - KEEP_ALIVE_MARGIN_MS
-    const keptMs = Math.min(toldMs, this.#options.timeouts.idleMs)
-    if (keptMs <= 0) return connection.close()
-    connection.deadlineMs = this.clock.nowMs + keptMs
+    const { timeouts, connectionUses } = this.#options
+    const { nowMs } = this.clock
+    const keptUntilMs = Math.min(nowMs + Math.min(toldMs, timeouts.idleMs), connection.retiresMs)
+    if (keptUntilMs <= nowMs || connection.requests >= connectionUses) return connection.close()
+    connection.deadlineMs = keptUntilMs
     connection.freeSinceMs = performance.now()
     this.#freed.push(connection)
     this.#actSoon()
@@ -89,7 +91,7 @@ export class Http1Pool implements ConnectionOwner {
   }
 
   #connect(waiting: Carried): void {
-    const connection = new Http1Connection(this)
+    const connection = new Http1Connection(this, retirementMs(this.clock.nowMs, this.#options))
     connection.carried = waiting
     connection.deadlineMs = this.clock.nowMs + this.#options.timeouts.connectMs + clockTickMs
     this.#open.push(connection)

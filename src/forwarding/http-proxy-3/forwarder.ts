@@ -3,10 +3,11 @@ import { Agent as HttpAgent, type ClientRequest, type IncomingMessage } from 'no
 import { Agent as HttpsAgent } from 'node:https'
 import type { Socket } from 'node:net'
 import type { Backend } from '../../backends/backend.ts'
+import { restBetweenRequests } from '../../listeners/node-internals.ts'
 import { methodsThatExpectContent } from '../../http1/request-head.ts'
 import { unusableAnswer } from '../../rules/backend-failure.ts'
 import { Attempt } from '../attempt.ts'
-import { withHost, type EngineOptions } from '../engine.ts'
+import { retirementMs, withHost, type EngineOptions } from '../engine.ts'
 import type { AttemptSink, Engine, ForwardJob } from '../forwarder.ts'
 import {
   createWebProxy,
@@ -16,14 +17,12 @@ import {
 } from './http-proxy.ts'
 import { RequestBody } from '../request-body.ts'
 
-export function createHttpProxyEngine({ connections, timeouts }: EngineOptions): Engine {
+export function createHttpProxyEngine(options: EngineOptions): Engine {
   const send = createWebProxy()
   const lines = new Map<Backend, Line>()
   const open = (backend: Backend): Line => {
-    const Agent = backend.isTls ? HttpsAgent : HttpAgent
-    const limits = { maxSockets: connections, maxFreeSockets: connections }
-    const agent = new Agent({ keepAlive: true, timeout: timeouts.idleMs, ...limits })
-    const line = { backend, agent, connectTimeoutMs: timeouts.connectMs }
+    const agent = createAgent(backend, options)
+    const line = { backend, agent, connectTimeoutMs: options.timeouts.connectMs }
     lines.set(backend, line)
     return line
   }
@@ -34,6 +33,21 @@ export function createHttpProxyEngine({ connections, timeouts }: EngineOptions):
       for (const { agent } of lines.values()) agent?.destroy()
     },
   }
+}
+
+function createAgent({ isTls }: Backend, options: EngineOptions): HttpAgent {
+  const { connections, connectionUses, timeouts } = options
+  const Agent = isTls ? HttpsAgent : HttpAgent
+  const limits = { maxSockets: connections, maxFreeSockets: connections }
+  const agent = new Agent({ keepAlive: true, timeout: timeouts.idleMs, ...limits })
+  const lives = new WeakMap<Socket, { uses: number; retiresMs: number }>()
+  restBetweenRequests(agent, (socket) => {
+    const nowMs = performance.now()
+    const life = lives.get(socket) ?? { uses: 0, retiresMs: retirementMs(nowMs, options) }
+    lives.set(socket, life)
+    return ++life.uses >= connectionUses || life.retiresMs <= nowMs
+  })
+  return agent
 }
 
 class HttpProxyExchange extends Attempt implements OutgoingEvents {

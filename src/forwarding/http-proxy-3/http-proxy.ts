@@ -116,11 +116,11 @@ const asError = (error: unknown): Error =>
 const standIns = (request: unknown): StandIn => request as StandIn
 
 function optionsFor({ backend, agent, path, headers, connectTimeoutMs }: Outgoing): ServerOptions {
-  const { isTls, host, hostHeader, port } = backend
+  const { isTls, tls, host, hostHeader, port } = backend
   return {
     target: { protocol: isTls ? 'https:' : 'http:', host: hostHeader, hostname: host, port },
     connectTimeout: connectTimeoutMs,
-    ssl: exactOptions(path, headers),
+    ssl: exactOptions(path, headers, tls),
     ...(agent && { agent }),
   }
 }
@@ -129,10 +129,10 @@ function optionsFor({ backend, agent, path, headers, connectTimeoutMs }: Outgoin
  * http-proxy-3 fills the object given as `ssl` with the options of the outgoing request. It would re-serialise the path
  * and fold header fields into an object (losing order, duplicates and an empty query); these two it cannot overwrite.
  */
-function exactOptions(path: string, headers: string[]): object {
+function exactOptions(path: string, headers: string[], tls: Backend['tls']): object {
   const fixed = (value: unknown) => ({ get: () => value, set: () => {}, enumerable: true })
   return Object.defineProperties(
-    { maxHeaderSize: maxAnswerHeadBytes },
+    { ...tls, maxHeaderSize: maxAnswerHeadBytes },
     { path: fixed(path), headers: fixed(headers) },
   )
 }

@@ -2,7 +2,7 @@
 import type { Socket } from 'node:net'
 import { Client, Pool, buildConnector, type Dispatcher } from 'undici'
 import type { Backend } from '../../backends/backend.ts'
-import { maxAnswerHeadBytes, type EngineOptions } from '../engine.ts'
+import { maxAnswerHeadBytes, retirementMs, type EngineOptions } from '../engine.ts'
 
 export type Controller = Dispatcher.DispatchController
 
@@ -10,7 +10,10 @@ export type Controller = Dispatcher.DispatchController
 export interface Line {
   /** Requests the connection has carried. */
   carried: number
+  /** On performance.now(); it is closed behind its answer from then on. */
+  retiresMs: number
   wasReset: boolean
+  socket: Socket | undefined
 }
 
 /** What is dispatched with; `line` is set just before the request is queued for its connection. */
@@ -19,9 +22,10 @@ export interface Handler extends Dispatcher.DispatchHandler {
 }
 
 /** Each connection carries one request at a time. */
-export function createUndiciPool(backend: Backend, { connections, timeouts }: EngineOptions): Pool {
-  const servername = backend.serverName ?? ''
-  const connector = buildConnector({ timeout: timeouts.connectMs, allowH2: false })
+export function createUndiciPool(backend: Backend, limits: EngineOptions): Pool {
+  const { connections, connectionUses, timeouts } = limits
+  const servername = backend.tls?.servername ?? ''
+  const connector = buildConnector({ timeout: timeouts.connectMs, allowH2: false, ...backend.tls })
   return new Pool(backend.name, {
     connections,
     allowH2: false,
@@ -32,32 +36,46 @@ export function createUndiciPool(backend: Backend, { connections, timeouts }: En
     maxHeaderSize: maxAnswerHeadBytes,
     strictContentLength: true,
     factory: (origin, options) => {
-      const line: Line = { carried: 0, wasReset: false }
+      const line: Line = {
+        carried: 0,
+        retiresMs: Infinity,
+        wasReset: false,
+        socket: undefined,
+      }
       const connect: buildConnector.connector = (target, callback) =>
         connector({ ...target, servername }, (...outcome) => {
-          if (outcome[1]) watch(line, outcome[1])
+          if (outcome[1]) watch(line, outcome[1], limits)
           callback(...outcome)
         })
-      return lineClient(new Client(origin, { ...options, connect }), line)
+      return lineClient(new Client(origin, { ...options, connect }), line, connectionUses)
     },
   })
 }
 
-function watch(line: Line, socket: Socket): void {
-  line.carried = 0
+function watch(line: Line, socket: Socket, limits: EngineOptions): void {
+  const restart = (retiresMs: number): void => {
+    line.carried = 0
+    line.retiresMs = retiresMs
+  }
+  restart(retirementMs(performance.now(), limits))
   line.wasReset = false
+  line.socket = socket
+  socket.once('close', () => {
+    if (line.socket === socket) restart(Infinity)
+  })
   // Registered before undici's own listener, which may take a reset for the end of the body.
   socket.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code === 'ECONNRESET') line.wasReset = true
   })
 }
 
-/** The client itself, which tells what it dispatches of its line. */
-function lineClient(client: Client, line: Line): Client {
+/** The client itself, which tells what it dispatches of its line, and whether it is the last on it. */
+function lineClient(client: Client, line: Line, connectionUses: number): Client {
   const dispatch = client.dispatch.bind(client)
   client.dispatch = (options, handler: Dispatcher.DispatchHandler | Handler) => {
     if ('line' in handler) handler.line = line
-    return dispatch(options, handler)
+    const isLast = line.carried + 1 >= connectionUses || line.retiresMs <= performance.now()
+    return dispatch(isLast ? { ...options, reset: true } : options, handler)
   }
   return client
 }

@@ -1,8 +1,8 @@
-/** The PEM files of a TLS connection to Redis, read and checked once, so that a wrong file ends the start and not a later reconnect. */
+/** The PEM files of a TLS connection to Redis or to backends, read and checked once, so that a wrong file ends the start and not a later reconnect. */
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { createSecureContext, type ConnectionOptions } from 'node:tls'
-import type { RedisTlsConfig } from '../config/config.ts'
+import type { TlsFilesConfig } from '../config/config.ts'
 
 /** The text of the file, after a check that throws if it is of no use; throws an Error that names key and file, and what to do. */
 function read(key: string, file: string, remedy: string, check: (pem: string) => void): string {
@@ -14,31 +14,38 @@ function read(key: string, file: string, remedy: string, check: (pem: string) =>
     return pem
   } catch (cause) {
     const reason = cause instanceof Error && 'code' in cause ? String(cause.code) : 'not PEM'
-    throw new Error(`store.redis.tls.${key}: ${file} ${fault} (${reason}); ${what}`, { cause })
+    throw new Error(`${key}: ${file} ${fault} (${reason}); ${what}`, { cause })
   }
 }
 
 const certificates = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g
 
-/** Throws an Error that tells the key, the file and the remedy when a file cannot be used. */
-export function readRedisTls(files: RedisTlsConfig): ConnectionOptions {
+/** group: the keys' own, such as `upstream.tls`. Throws an Error that tells the key, the file and the remedy when a file cannot be used. */
+export function readTlsFiles(group: string, files: TlsFilesConfig): ConnectionOptions {
   const { caFile, certFile, keyFile, serverName } = files
   // Said outright, so that no environment variable can switch it off.
   const options: ConnectionOptions = { rejectUnauthorized: true }
   if (serverName !== undefined) options.servername = serverName
   if (caFile !== undefined) {
     const remedy = 'give the PEM certificates of the authorities to trust'
-    options.ca = read('ca', caFile, remedy, (pem) => {
+    options.ca = read(`${group}.ca`, caFile, remedy, (pem) => {
       const found = (pem.match(certificates) ?? []).map((text) => new X509Certificate(text))
       if (found.length === 0) throw new Error('no certificate')
     })
   }
   if (certFile === undefined || keyFile === undefined) return options
   const certRemedy = 'give the PEM certificate that this gateway shows, then those that signed it'
-  const cert = read('cert', certFile, certRemedy, (pem) => createSecureContext({ cert: pem }))
-  const key = read('key', keyFile, 'give the PEM private key of tls.cert, not encrypted', (pem) => {
-    createPrivateKey(pem)
-    createSecureContext({ cert, key: pem })
-  })
+  const cert = read(`${group}.cert`, certFile, certRemedy, (pem) =>
+    createSecureContext({ cert: pem }),
+  )
+  const key = read(
+    `${group}.key`,
+    keyFile,
+    'give the PEM private key of tls.cert, not encrypted',
+    (pem) => {
+      createPrivateKey(pem)
+      createSecureContext({ cert, key: pem })
+    },
+  )
   return { ...options, cert, key }
 }

@@ -1,0 +1,36 @@
+/** What a TLS connection to a backend failed for, in words: Node.js has codes, whose spelling changes with its OpenSSL. */
+
+const untrusted = 'its certificate is of no authority that is trusted here (upstream.tls.ca)'
+
+/** Told by the backend, which has read nothing of a request then; with TLS 1.3 after our side of the handshake was done. */
+const refusals: readonly [RegExp, string][] = [
+  [/alert.certificate.required/i, 'it asks for a certificate of ours (upstream.tls.cert)'],
+  [
+    /alert.handshake.failure/i,
+    'it refuses the handshake; it may ask for a certificate of ours (upstream.tls.cert)',
+  ],
+  [
+    /alert.(unknown.ca|(bad|unsupported).certificate|certificate.(unknown|expired|revoked))/i,
+    'it does not accept our certificate (upstream.tls.cert)',
+  ],
+]
+
+const faults: readonly [RegExp, string][] = [
+  ...refusals,
+  [/CERT_HAS_EXPIRED/, 'its certificate has expired'],
+  [/CERT_NOT_YET_VALID/, 'its certificate is not valid yet'],
+  [
+    /DEPTH_ZERO_SELF_SIGNED_CERT/,
+    'its certificate is self-signed and not trusted here (upstream.tls.ca)',
+  ],
+  [/SELF_SIGNED_CERT_IN_CHAIN|UNABLE_TO_(GET_ISSUER_CERT|VERIFY_LEAF_SIGNATURE)/, untrusted],
+  [/ERR_TLS_CERT_ALTNAME_INVALID/, 'its certificate is for another name (upstream.tls.serverName)'],
+  [/wrong.version.number|packet.length.too.long/i, 'it speaks no TLS'],
+]
+
+const find = (table: typeof faults, text: string) => table.find(([fault]) => fault.test(text))?.[1]
+
+/** text: the error's code and message. undefined: another error. */
+export const tlsFault = (text: string): string | undefined => find(faults, text)
+
+export const isTlsRefusal = (text: string): boolean => find(refusals, text) !== undefined
