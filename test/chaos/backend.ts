@@ -6,6 +6,7 @@ import { openSync, writeSync } from 'node:fs'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { argv, exit } from 'node:process'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { WebSocketServer } from 'ws'
 import { bodyOf, readTarget } from './bodies.ts'
 
 export type Mood = 'well' | 'slow' | 'breaking' | 'busy'
@@ -46,6 +47,16 @@ const server = createServer(
     })
   },
 )
+const echo = new WebSocketServer({ noServer: true })
+server.on('upgrade', (request, socket, head) => {
+  const { number } = readTarget(request.url ?? '')
+  const client = String(request.headers['x-client-id'])
+  note({ saw: number, method: 'GET', client, atMs: Date.now() })
+  echo.handleUpgrade(request, socket, head, (tunnel) => {
+    tunnel.on('message', (data: Buffer) => tunnel.send(data, { binary: false }))
+    tunnel.on('error', () => undefined)
+  })
+})
 server.on('clientError', (_, socket) => socket.destroy())
 server.listen(Number(port), '127.0.0.1', () => process.send?.('listening'))
 

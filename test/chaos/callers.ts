@@ -1,10 +1,12 @@
 /** The clients that call at a pace, and what each call came to. */
-import { Agent, request as httpRequest, type IncomingMessage } from 'node:http'
+import { Agent, request as httpRequest } from 'node:http'
 import type { Chance } from '../simulation/virtual-time.ts'
 import { eventually, type GatewayProcess } from '../process/gateways.ts'
 import { atPace } from '../process/paced-callers.ts'
+import { answered } from './answers.ts'
 import { bodyOf, targetOf, type Sizes } from './bodies.ts'
 import type { ChaosClient, ChaosRequest, Outcome } from './events.ts'
+import { talk } from './tunnels.ts'
 import { keyOf, type Place } from './world.ts'
 
 export interface Caller extends ChaosClient {
@@ -12,6 +14,8 @@ export interface Caller extends ChaosClient {
   readonly perSecond: number
   /** Waits as long as a 429 says. */
   readonly obeys: boolean
+  /** Opens WebSockets instead. */
+  readonly talks?: boolean
 }
 
 /** How a call goes that takes its time. */
@@ -47,34 +51,38 @@ export function createCallers(places: readonly Place[], chance: Chance): Callers
     return agent
   }
 
-  const call: Callers['call'] = (client, sizes, slowness) => {
+  const begin = (client: string, more: Pick<ChaosRequest, 'method' | 'manner'>): Begun => {
     const { name, gateway } = chance.pick(places.filter(isUp))
-    const number = requests.length
     const sent: ChaosRequest = {
-      number,
+      number: requests.length,
       client,
-      method: sizes.sends === 0 ? 'GET' : 'POST',
+      ...more,
       gateway: name,
-      isSlow: slowness !== undefined,
       sentMs: Date.now(),
       endMs: undefined,
       outcomes: [],
     }
     requests.push(sent)
-    return send(sent, {
-      gateway,
-      sizes,
-      agent: slowness === undefined && agentOf(gateway),
-      slowness,
-    })
+    return { sent, gateway }
+  }
+  const call: Callers['call'] = (client, sizes, slowness) => {
+    const method = sizes.sends === 0 ? 'GET' : 'POST'
+    const begun = begin(client, { method, manner: slowness === undefined ? 'plain' : 'slow' })
+    const agent = slowness === undefined && agentOf(begun.gateway)
+    return send(begun, { sizes, agent, slowness })
+  }
+  const openTunnel = async (client: string): Promise<ChaosRequest> => {
+    const { sent, gateway } = begin(client, { method: 'GET', manner: 'tunnel' })
+    settle(sent, await talk(gateway.origin + targetOf(sent.number, { sends: 0, gets: 0 }), sent))
+    return sent
   }
 
-  const startOne = ({ id, perSecond, obeys }: Caller): (() => void) => {
+  const startOne = ({ id, perSecond, obeys, talks }: Caller): (() => void) => {
     let waitsUntilMs = 0
     return atPace(perSecond, () => {
       if (Date.now() < waitsUntilMs) return
       const sizes = { sends: chance.perMille(350) ? sizeOf(chance) : 0, gets: sizeOf(chance) }
-      void call(id, sizes).then(({ outcomes: [outcome] }) => {
+      void (talks === true ? openTunnel(id) : call(id, sizes)).then(({ outcomes: [outcome] }) => {
         if (obeys && outcome?.kind === 'answered' && outcome.status === 429)
           waitsUntilMs = Date.now() + Number(outcome.retryAfterSeconds) * 1_000
       })
@@ -107,8 +115,17 @@ const isUp = (place: Place): place is Running => place.gateway !== undefined
 const sizeOf = (chance: Chance): number =>
   Math.round(chance.perMille(50) ? chance.between(70_000, 200_000) : chance.between(30, 3_000))
 
-interface Sending {
+interface Begun {
+  readonly sent: ChaosRequest
   readonly gateway: GatewayProcess
+}
+
+function settle(sent: ChaosRequest, outcome: Outcome): void {
+  sent.endMs ??= Date.now()
+  sent.outcomes.push(outcome)
+}
+
+interface Sending {
   readonly sizes: Sizes
   readonly agent: Agent | false
   readonly slowness: Slowness | undefined
@@ -116,15 +133,14 @@ interface Sending {
 
 /** Resolves with its first outcome; any further one is written down too. */
 function send(
-  sent: ChaosRequest,
-  { gateway, sizes, agent, slowness }: Sending,
+  { sent, gateway }: Begun,
+  { sizes, agent, slowness }: Sending,
 ): Promise<ChaosRequest> {
   const body = sizes.sends === 0 ? '' : bodyOf(sent.number, sizes.sends)
   return new Promise((resolve) => {
     let status: number | undefined
     const end = (outcome: Outcome): void => {
-      sent.endMs ??= Date.now()
-      sent.outcomes.push(outcome)
+      settle(sent, outcome)
       resolve(sent)
     }
     const cut = (error: Error): void => {
@@ -148,7 +164,7 @@ function send(
       response.setEncoding('latin1').on('data', (chunk: string) => (text += chunk))
       response.on('error', cut)
       response.on('end', () =>
-        end(answered(response, text === bodyOf(sent.number, sizes.gets), text)),
+        end(answered(response, { isOwn: text === bodyOf(sent.number, sizes.gets), body: text })),
       )
       const { readEveryMs } = slowness ?? {}
       if (readEveryMs === undefined) return
@@ -174,36 +190,4 @@ function sendSlowly(body: string, everyMs: number, outgoing: ReturnType<typeof h
     clearInterval(timer)
     outgoing.end()
   }, everyMs)
-}
-
-function answered(
-  { statusCode = 0, headers }: IncomingMessage,
-  isOwn: boolean,
-  body: string,
-): Outcome {
-  const number = (name: string): number | undefined => {
-    const value = headers[name]
-    return value === undefined ? undefined : Number(value)
-  }
-  const isOfBackend = headers['x-backend'] !== undefined
-  return {
-    kind: 'answered',
-    status: statusCode,
-    code: isOfBackend ? undefined : codeOf(body),
-    isOwn,
-    requestId: headers['x-request-id']?.toString(),
-    limit: number('x-ratelimit-limit'),
-    remaining: number('x-ratelimit-remaining'),
-    resetSeconds: number('x-ratelimit-reset'),
-    retryAfterSeconds: number('retry-after'),
-  }
-}
-
-/** undefined: no Error of the gateway. */
-function codeOf(body: string): string | undefined {
-  try {
-    return (JSON.parse(body) as { code?: string }).code
-  } catch {
-    return undefined
-  }
 }

@@ -2,7 +2,7 @@
 
 export const faultKinds = {
   store: ['store frozen', 'store restarted', 'store failed over'],
-  gateway: ['worker killed', 'gateway killed', 'gateway restarted'],
+  gateway: ['gateway frozen', 'worker killed', 'gateway killed', 'gateway restarted'],
   backend: ['backend hangs', 'backend dies', 'backend breaks', 'backend slow', 'backend busy'],
   clients: ['flood', 'slow crowd'],
 } as const
@@ -51,8 +51,8 @@ export interface ChaosRequest {
   readonly client: string
   readonly method: 'GET' | 'POST'
   readonly gateway: string
-  /** It sends or reads slowly: its times tell nothing. */
-  readonly isSlow: boolean
+  /** slow: it sends or reads slowly, and may leave. tunnel: a WebSocket. */
+  readonly manner: 'plain' | 'slow' | 'tunnel'
   readonly sentMs: number
   endMs: number | undefined
   /** Every one that came: there must be exactly one. */

@@ -1,7 +1,7 @@
 /** How each fault is done, and undone. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Chance } from '../simulation/virtual-time.ts'
-import { isAlive, workerPids } from '../workers/workers.ts'
+import { workerPids } from '../workers/workers.ts'
 import { eventually, type GatewayProcess } from '../process/gateways.ts'
 import type { ChaosBackend } from './backends.ts'
 import type { Crowd } from './crowd.ts'
@@ -25,33 +25,38 @@ const plays: Readonly<Record<FaultKind, Play>> = {
   'store frozen': ({ world }, forMs, begin) => (begin(), world.store.freeze(forMs)),
   'store restarted': ({ world }, forMs, begin) => (begin(), world.store.restart(forMs)),
   'store failed over': ({ world }, _, begin) => (begin(), world.store.failOver()),
-  'worker killed': async ({ world, chance }, _, begin) => {
-    const place = chance.pick(world.places.filter(({ workers }) => workers > 1))
-    const gateway = runningAt(place)
-    const [number, pid] = chance.pick([...workerPids(gateway)])
+  'gateway frozen': async (stage, forMs, begin) => {
+    const { place, gateway } = pickGateway(stage, ({ workers }) => workers === 1)
     begin(place.name)
+    gateway.signal('SIGSTOP')
+    await sleep(forMs)
+    gateway.signal('SIGCONT')
+  },
+  'worker killed': async (stage, _, begin) => {
+    const { place, gateway } = pickGateway(stage, ({ workers }) => workers > 1)
+    const [number, pid] = stage.chance.pick([...workerPids(gateway)])
+    begin(place.name)
+    const logged = gateway.stderr().length
     process.kill(pid, 'SIGKILL')
-    const isReplaced = (): boolean => {
-      const next = workerPids(gateway).get(number)
-      return next !== undefined && next !== pid && isAlive(next)
-    }
+    // The log is long: not all of it is read again and again.
+    const started = new RegExp(`"event":"workerStarted","worker":${number},"pid":`)
+    const isReplaced = (): boolean => started.test(gateway.stderr().slice(logged))
     await eventually('another worker in its place', isReplaced)
   },
-  'gateway killed': async ({ world, chance }, forMs, begin) => {
-    const place = chance.pick(world.places.filter(({ workers }) => workers === 1))
-    const gateway = runningAt(place)
+  'gateway killed': async (stage, forMs, begin) => {
+    const { place, gateway } = pickGateway(stage, ({ workers }) => workers === 1)
     begin(place.name)
     place.gateway = undefined
     gateway.signal('SIGKILL')
     await gateway.finished
     await sleep(forMs)
-    await world.start(place)
+    await stage.world.start(place)
   },
-  'gateway restarted': async ({ world, chance }, _, begin) => {
-    const place = chance.pick(world.places)
+  'gateway restarted': async (stage, _, begin) => {
+    const { place } = pickGateway(stage, () => true)
     begin(place.name)
     await stop(place)
-    await world.start(place)
+    await stage.world.start(place)
   },
   'backend hangs': onBackend(async (backend, forMs) => {
     backend.freeze()
@@ -86,6 +91,11 @@ async function inMood(
   backend.be(mood)
   await sleep(forMs)
   backend.be('well')
+}
+
+function pickGateway({ world, chance }: Stage, suits: (place: Place) => boolean) {
+  const place = chance.pick(world.places.filter(suits))
+  return { place, gateway: runningAt(place) }
 }
 
 function runningAt({ name, gateway }: Place): GatewayProcess {

@@ -16,7 +16,7 @@ import { felt, latencies, notShown } from './report.ts'
 const START_MS = 1_000 * 60_000
 const LIMIT = 5
 
-const ok = (number: number, more: Partial<Answered> = {}): Outcome => ({
+const ok = (number: number, more: Partial<Answered> = {}): Answered => ({
   kind: 'answered',
   status: 200,
   code: undefined,
@@ -28,8 +28,12 @@ const ok = (number: number, more: Partial<Answered> = {}): Outcome => ({
   retryAfterSeconds: undefined,
   ...more,
 })
-const refusal = (number: number, status: number, code: string): Outcome =>
-  ok(number, { status, code, isOwn: false, remaining: 0, retryAfterSeconds: 3 })
+const refusal = (number: number, status: number, code: string): Answered =>
+  ok(number, { status, code, isOwn: false, remaining: 0, retryAfterSeconds: 60 })
+const refused = (more: Partial<Answered>): Outcome => ({
+  ...refusal(2, 429, 'rate_limit_exceeded'),
+  ...more,
+})
 const cut: Outcome = { kind: 'cut', status: undefined, cause: 'ECONNRESET' }
 
 const request = (number: number, more: Partial<ChaosRequest> = {}): ChaosRequest => ({
@@ -37,7 +41,7 @@ const request = (number: number, more: Partial<ChaosRequest> = {}): ChaosRequest
   client: 'a',
   method: 'GET',
   gateway: 'gateway 1',
-  isSlow: false,
+  manner: 'plain',
   sentMs: START_MS + number * 100,
   endMs: START_MS + number * 100 + 10,
   outcomes: [ok(number)],
@@ -207,6 +211,21 @@ describe('a difference is found:', () => {
         }),
       ),
       'wrong answer: 429 with Retry-After undefined',
+    ],
+    [
+      'a 429 of a window that was over',
+      withChanged(request(2, { outcomes: [refused({ resetSeconds: 999 * 60 })] })),
+      'wrong answer: refused by a window that ended 60200 ms before',
+    ],
+    [
+      'a 429 that is to be waited for too short',
+      withChanged(request(2, { outcomes: [refused({ retryAfterSeconds: 58 })] })),
+      'wrong answer: Retry-After ends before the window',
+    ],
+    [
+      'a 429 that is to be waited for too long',
+      withChanged(request(2, { outcomes: [refused({ retryAfterSeconds: 62 })] })),
+      'wrong answer: Retry-After ends after the window',
     ],
     [
       'Remaining below zero',

@@ -31,6 +31,8 @@ const MINUTE_MS = 60_000
 const RETRIES = 1
 /** A fault is felt a while longer: connections are found dead, breakers try again, a failed part is tried once more. */
 const AFTERMATH_MS = 2_500
+/** Ends of windows are told in whole seconds, and kept with a guard of some milliseconds. */
+const ROUNDED_MS = 50
 /** Calls to Redis that a busy machine is too slow for end as 503, as none may be admitted uncounted. */
 const STARVED_SHARE = 0.02
 
@@ -38,12 +40,13 @@ const store: readonly FaultKind[] = ['store frozen', 'store restarted', 'store f
 /** Which faults may end a request so. Whatever is not listed, or comes at another time, is a difference. */
 const explains: Readonly<Record<string, readonly FaultKind[]>> = {
   '502 bad_gateway': ['backend dies', 'backend breaks', 'backend hangs'],
-  '503 service_unavailable': [...store, 'backend hangs', 'backend dies'],
+  '503 service_unavailable': [...store, 'gateway frozen', 'backend hangs', 'backend dies'],
   '503 of a backend': ['backend busy'],
   '504 gateway_timeout': ['backend hangs', 'backend dies'],
   '429 concurrency_limit_exceeded': ['slow crowd', 'backend hangs'],
   '408 request_timeout': ['slow crowd'],
   'cut before an answer': ['worker killed', 'gateway killed'],
+  'tunnel cut': ['worker killed', 'gateway killed', 'gateway restarted', 'backend dies'],
   'cut within an answer': ['worker killed', 'gateway killed', 'backend dies', 'backend breaks'],
 }
 /** Outcomes after which nobody but the gateway knows whether a backend may have seen the request. */
@@ -60,12 +63,16 @@ export function compare(run: Run): Difference[] {
   ]
 }
 
+const cutNames: Readonly<Record<string, string>> = {
+  undefined: 'cut before an answer',
+  101: 'tunnel cut',
+}
+
 /** How a request ended, in the words of the tables and the report. */
 export function nameOf(outcome: Outcome | undefined): string {
   if (outcome === undefined) return 'nothing'
   if (outcome.kind === 'left') return 'left'
-  if (outcome.kind === 'cut')
-    return outcome.status === undefined ? 'cut before an answer' : 'cut within an answer'
+  if (outcome.kind === 'cut') return cutNames[String(outcome.status)] ?? 'cut within an answer'
   if (outcome.code !== undefined) return `${outcome.status} ${outcome.code}`
   return outcome.status < 400 ? String(outcome.status) : `${outcome.status} of a backend`
 }
@@ -103,6 +110,8 @@ function judge(request: ChaosRequest, sightings: readonly Sighting[], run: Run):
   if (sightings.some(({ body }) => body === 'wrong')) add('wrong answer', 'another body')
   if (outcome === undefined) return found
   if (outcome.kind === 'answered') {
+    if (outcome.code === 'rate_limit_exceeded')
+      for (const fault of refusalFaults(outcome, request)) add('wrong answer', fault)
     const limit = run.clients.find(({ id }) => id === client)?.perMinute
     for (const fault of faultsOf(outcome, limit)) add('wrong answer', fault)
     const isFree = outcome.status === 401 || outcome.status === 429
@@ -112,6 +121,22 @@ function judge(request: ChaosRequest, sightings: readonly Sighting[], run: Run):
   const isStarved = name === '503 service_unavailable' && sightings.length === 0
   if (!is2xx && !isStarved && !isExplained(request, name, run)) add('unexplained', name)
   return found
+}
+
+/** Nobody is refused by a window that is over, or told to wait for less than its end, or for more. */
+function refusalFaults(
+  { resetSeconds = NaN, retryAfterSeconds = NaN }: Answered,
+  { sentMs, endMs = Infinity }: ChaosRequest,
+): string[] {
+  const endsMs = resetSeconds * 1_000
+  return [
+    !(endsMs > sentMs - ROUNDED_MS) &&
+      `refused by a window that ended ${sentMs - endsMs} ms before`,
+    endMs + retryAfterSeconds * 1_000 < endsMs - ROUNDED_MS && 'Retry-After ends before the window',
+    // Whole seconds, and one more where the store's clock was read late.
+    sentMs + (retryAfterSeconds - 2) * 1_000 > endsMs + ROUNDED_MS &&
+      'Retry-After ends after the window',
+  ].filter((fault) => fault !== false)
 }
 
 /** What is untrue in an answer by itself. */
@@ -137,7 +162,7 @@ export const overlaps = ({ fromMs, untilMs }: Fault, startMs: number, endMs: num
   startMs <= untilMs + AFTERMATH_MS && endMs >= fromMs
 
 function isExplained(request: ChaosRequest, name: string, run: Run): boolean {
-  if (name === 'left') return request.isSlow
+  if (name === 'left') return request.manner === 'slow'
   const { sentMs, endMs = Infinity } = request
   if (name === '429 rate_limit_exceeded')
     return run.clients.some(({ id, isBystander }) => id === request.client && !isBystander)

@@ -21,6 +21,7 @@ const callers: readonly Caller[] = [
   { id: 'small', perMinute: 60, perSecond: 3, obeys: true, isBystander: false },
   { id: 'middle', perMinute: 300, perSecond: 12, obeys: true, isBystander: false },
   { id: 'greedy', perMinute: 120, perSecond: 12, obeys: false, isBystander: false },
+  { id: 'talker', perMinute: 300, perSecond: 1, obeys: true, isBystander: false, talks: true },
   { id: 'crowd', perMinute: 3_000, perSecond: 0, obeys: true, isBystander: false },
 ]
 /** Latency is judged in runs that are long enough to tell. */

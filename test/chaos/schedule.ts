@@ -16,6 +16,7 @@ const lengths: Readonly<Record<FaultKind, readonly [min: number, max: number]>> 
   'store frozen': [300, 1_800],
   'store restarted': [200, 1_500],
   'store failed over': [6_000, 6_000],
+  'gateway frozen': [500, 3_000],
   'worker killed': [2_000, 2_000],
   'gateway killed': [500, 2_000],
   'gateway restarted': [4_000, 4_000],

@@ -77,6 +77,7 @@ function configOf(
       store: `store: { redis: ${given.redis}, timeout: 110ms, onOutage: closed }`,
       // No strikes within a minute: bans are another matter.
       bans: 'bans: { grace: 1m }',
+      routes: 'routes: [{ name: chaos, match: "GET /chaos/{number}", websocket: true }]',
       clients: clientsBlock(clients),
     },
   })
