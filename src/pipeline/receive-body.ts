@@ -1,4 +1,5 @@
 /** Reads the body of an admitted request before any backend is chosen, up to a bound: who sends slowly holds no backend meanwhile. */
+import type { IncomingMessage } from 'node:http'
 import type { ReceivedBody } from '../forwarding/forwarder.ts'
 import { writeContinue } from '../listeners/node-internals.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
@@ -30,7 +31,7 @@ async function receive(
   // What came in one packet with the head is there once the parser's turn is over.
   await ofThisTurn
   const received = request.complete
-    ? { bytes: (request.read() as Buffer | null) ?? NOTHING, isWhole: true }
+    ? { bytes: readAll(request), isWhole: true }
     : await gather(exchange, Math.min(bufferedBytes, bodyLimitBytes))
   if (received.bytes.length > bodyLimitBytes) {
     // What follows is dropped as it comes.
@@ -42,6 +43,9 @@ async function receive(
 }
 
 const NOTHING = Buffer.alloc(0)
+/** Asked for no number of bytes, Node.js from version 26 on gives the first piece alone. */
+const readAll = (request: IncomingMessage): Buffer =>
+  (request.read(request.readableLength) as Buffer | null) ?? NOTHING
 const ofThisTurn = Promise.resolve()
 
 /** Ends with the body or beyond so many bytes; never when it breaks off, which others answer. */

@@ -3,6 +3,7 @@ import { createHash, randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { answer, closeConnection } from '../support/raw-backend.ts'
+import { startRedisServer } from '../support/redis-server.ts'
 import { engines, keys, request, serverBlock, until, withWire } from './wire.ts'
 
 const CHUNKED = 'Transfer-Encoding: chunked'
@@ -68,6 +69,23 @@ describe.each(engines)('a body through %s', (engine) => {
       expect(backend.requests[0]?.framing).not.toBe('none')
     }),
   )
+
+  it('that came in several pieces while the store was asked arrives as it was sent', async () => {
+    const redis = await startRedisServer()
+    const store = `store: { redis: "${redis.url}", lease: off }`
+    try {
+      await withWire({ engine, blocks: { store } }, async ({ exchange, backend }) => {
+        const post = request('POST', '/v1/pets', { fields: [CHUNKED] })
+        const { responses } = await exchange(`${post}2\r\nab\r\n2\r\ncd\r\n0\r\n\r\n`, {
+          responses: 1,
+        })
+        expect(responses[0]?.status).toBe(200)
+        expect(backend.requests[0]?.body.toString()).toBe('abcd')
+      })
+    } finally {
+      await redis.stop()
+    }
+  })
 
   it('that was received whole is sent again where that is safe', () =>
     withWire(
