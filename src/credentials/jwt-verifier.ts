@@ -62,15 +62,10 @@ interface KeySet {
 
 type KeySource = Pick<JwksSource<KeySet>, 'current' | 'refresh' | 'renew' | 'close'>
 
-interface Remembered {
-  readonly caller: Caller
-  readonly expiresAtMs: number
-}
-
 /** Throws an Error that names the fault when jwksFile cannot be used, or an algorithm is not a public-key one. */
 export function createJwtVerifier(config: JwtConfig, options: JwtVerifierOptions) {
   const rules = tokenRules(config)
-  const remembered = new Map<string, Remembered>()
+  const remembered = new Map<string, Caller>()
   const underway = new Map<string, Promise<Verdict>>()
   const gate = createWorkGate(gateLimits)
   // A key may have been withdrawn, so tokens it signed are checked again.
@@ -103,8 +98,7 @@ export function createJwtVerifier(config: JwtConfig, options: JwtVerifierOptions
     if (proven === undefined) return cannotTell('busy')
     if (!proven) return BAD_SIGNATURE
     // The set may have changed while the signature was checked; such a token is believed once, not remembered.
-    if (source.current === keys)
-      remember(remembered, digest, { caller, expiresAtMs: statement.expiresAtMs })
+    if (source.current === keys) remember(remembered, digest, caller)
     return caller
   }
 
@@ -113,7 +107,7 @@ export function createJwtVerifier(config: JwtConfig, options: JwtVerifierOptions
       if (!isJwtForm(token)) return BAD_CLAIMS
       const digest = hash('sha256', token, 'hex')
       const known = remembered.get(digest)
-      if (known && nowMs < known.expiresAtMs) return known.caller
+      if (known && nowMs < known.expiresAtMs) return known
       if (known) remembered.delete(digest)
       const earlier = underway.get(digest)
       if (earlier) return earlier
@@ -128,14 +122,14 @@ export function createJwtVerifier(config: JwtConfig, options: JwtVerifierOptions
   }
 }
 
-function remember(all: Map<string, Remembered>, digest: string, proven: Remembered): void {
+function remember(all: Map<string, Caller>, digest: string, proven: Caller): void {
   const oldest = all.size >= maxRemembered ? all.keys().next() : undefined
   if (oldest && !oldest.done) all.delete(oldest.value)
   all.set(digest, proven)
 }
 
 function toCaller(
-  { clientId, plan: planName }: TokenStatement,
+  { clientId, plan: planName, expiresAtMs }: TokenStatement,
   { clients, plans, isStructured }: JwtVerifierOptions,
 ): Caller | undefined {
   const keyId = `jwt:${clientId}`
@@ -146,7 +140,7 @@ function toCaller(
   const limits = client?.limits ?? planned?.limits
   const concurrent = client?.concurrent ?? planned?.concurrent
   if (plan === undefined || limits === undefined || concurrent === undefined) return undefined
-  return createCaller({ clientId, plan, keyId, limits, concurrent }, isStructured)
+  return createCaller({ clientId, plan, keyId, limits, concurrent, expiresAtMs }, isStructured)
 }
 
 /** A token without a key id (RFC 7515 section 4.1.4 leaves it out at will) is tried on the set as it is. */

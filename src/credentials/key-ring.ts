@@ -3,12 +3,6 @@ import { hash } from 'node:crypto'
 import type { ClientConfig } from '../config/config.ts'
 import { createCaller, type Caller } from '../rules/credentials.ts'
 
-export interface KnownKey {
-  readonly caller: Caller
-  /** Unix time in ms from which the key is refused. */
-  readonly expiresAtMs: number
-}
-
 export type KeyRing = ReturnType<typeof createKeyRing>
 
 /**
@@ -18,20 +12,25 @@ export type KeyRing = ReturnType<typeof createKeyRing>
  * of use: to steer the digest he would have to invert SHA-256, and knowing a digest is not knowing the key.
  */
 export function createKeyRing(clients: readonly ClientConfig[], isStructured: boolean) {
-  const entries = new Map<string, KnownKey>()
+  const entries = new Map<string, Caller>()
+  let byId: Map<string, Caller> | undefined
   for (const client of clients) {
     for (const key of client.keys) {
       const { id: clientId, plan, limits, concurrent } = client
-      entries.set(key.sha256, {
-        caller: createCaller({ clientId, plan, keyId: key.id, limits, concurrent }, isStructured),
-        expiresAtMs: key.expiresAtMs ?? Infinity,
-      })
+      const { id: keyId, expiresAtMs = Infinity } = key
+      const caller = { clientId, plan, keyId, limits, concurrent, expiresAtMs }
+      entries.set(key.sha256, createCaller(caller, isStructured))
     }
   }
   return {
     /** Whose key it is, be it expired or not; undefined for an unknown one. */
-    find: (token: string): KnownKey | undefined =>
+    find: (token: string): Caller | undefined =>
       // Measured: hex, base64 and latin1 digests cost the same 0.3 us, a Buffer twice that; hex is what the configuration holds.
       entries.get(hash('sha256', token, 'hex')),
+    /** The same of a key's id. Only who asks pays for the table: tunnels do, which are judged again while they last. */
+    findById(keyId: string): Caller | undefined {
+      byId ??= new Map(Array.from(entries.values(), (caller) => [caller.keyId, caller]))
+      return byId.get(keyId)
+    },
   }
 }

@@ -3,7 +3,8 @@ import type { Duplex } from 'node:stream'
 import type { IncomingMessage } from 'node:http'
 import type { Backend } from '../backends/backend.ts'
 import type { BackendFailure, FailedAttempt } from '../rules/backend-failure.ts'
-import type { WebSocketOffer } from '../rules/websocket.ts'
+import type { Caller } from '../rules/credentials.ts'
+import type { OwnEnd, TunnelEnd, WebSocketOffer } from '../rules/websocket.ts'
 
 /** What the engine tells of one attempt. Exactly one of end and fail is called, once, last; head at most once before. */
 export interface AttemptSink {
@@ -65,12 +66,11 @@ export interface Engine {
 }
 
 export interface UpgradeJob {
-  /** As of a ForwardJob. */
-  readonly clientId: string
   readonly request: IncomingMessage
   readonly socket: Duplex
   readonly head: Buffer
   readonly target: string
+  readonly caller: Caller
   /** What the backend's 101 has to answer. */
   readonly offer: WebSocketOffer
   /** As of a ForwardJob, and with Connection and Upgrade. */
@@ -81,6 +81,8 @@ export interface UpgradeJob {
   sentTo(backend: string): void
   /** The backend has answered 101, and the client has been told. */
   established(): void
+  /** Called once after that, before the client's side is closed. */
+  ended(end: TunnelEnd): void
 }
 
 /** Carries one WebSocket handshake and its tunnel to one given backend. */
@@ -90,6 +92,10 @@ export interface UpgradeEngine {
    * A backend that does not upgrade, or fails before that, is told by the result, with nothing yet written to the client's socket.
    */
   upgrade(backend: Backend, job: UpgradeJob): Promise<FailedAttempt | undefined>
+  /** Ends tunnels that were idle for too long, and those whose caller is judged to have no right to them any more. To be called about twice a second. */
+  review(judge: (caller: Caller) => OwnEnd | undefined): void
+  /** Says goodbye on every tunnel, also on those that are still to come. */
+  drain(): void
   /** Cuts every tunnel. */
   close(): Promise<void>
 }

@@ -10,16 +10,27 @@ import { handshakeFault } from '../rules/websocket.ts'
 import { errorText, backendErrorCode, withHost, type EngineOptions } from './engine.ts'
 import type { UpgradeEngine, UpgradeJob } from './forwarder.ts'
 import { createStreamingProxy, upgradeThroughHttpProxy } from './http-proxy-3/http-proxy.ts'
+import { Tunnel } from './tunnel.ts'
 
-/** After one side has said its last word, the other gets this long to answer it. */
-const lastWordsMs = 5_000
 const maxEarlyBytes = 64 * 1024
 
-/** responseMs bounds the handshake; a tunnel may then be idle for as long as both sides keep it open. */
-export function createUpgradeEngine({ timeouts }: Pick<EngineOptions, 'timeouts'>): UpgradeEngine {
+/** responseMs bounds the handshake, tunnelIdleMs the silence of a tunnel. */
+export function createUpgradeEngine(
+  { timeouts }: Pick<EngineOptions, 'timeouts'>,
+  tunnelIdleMs: number,
+): UpgradeEngine {
   // For what it throws.
   createStreamingProxy()
   const open = new Set<Duplex>()
+  const tunnels = new Map<Tunnel, UpgradeJob>()
+  let isDraining = false
+  const carry = async (job: UpgradeJob, handshake: Handshake) => {
+    const tunnel = join(job, handshake)
+    if (!(tunnel instanceof Tunnel)) return tunnel
+    tunnels.set(tunnel, job)
+    if (isDraining) tunnel.close('drain')
+    return tunnel.closed.finally(() => tunnels.delete(tunnel))
+  }
   return {
     upgrade: async (backend, job) => {
       open.add(job.socket)
@@ -34,26 +45,34 @@ export function createUpgradeEngine({ timeouts }: Pick<EngineOptions, 'timeouts'
         open.delete(job.socket)
       }
     },
+    review: (judge) => {
+      const nowMs = performance.now()
+      for (const [tunnel, { caller }] of tunnels)
+        tunnel.review(nowMs, tunnelIdleMs, () => judge(caller))
+    },
+    drain: () => {
+      isDraining = true
+      for (const tunnel of tunnels.keys()) tunnel.close('drain')
+    },
     close: async () => {
       for (const socket of open) socket.destroy()
     },
   }
 }
 
-async function carry(job: UpgradeJob, { answer, socket, early }: Handshake) {
+function join(job: UpgradeJob, { answer, socket, early }: Handshake): Tunnel | FailedAttempt {
   const fields = job.responseHeaders(answer.rawHeaders)
   const fault = handshakeFault(job.offer, acceptOf(job.offer.key), answer.rawHeaders)
   if (fault !== undefined || fields === undefined) {
     socket.destroy()
     const cause = fault ?? 'the 101 has headers that cannot be passed on'
-    return { kind: 'broken', cause, ...answered } as const
+    return { kind: 'broken', cause, ...answered }
   }
-  const ended = join(job.socket, socket)
+  // The listener's time-out is meant for requests.
+  ;(job.socket as Socket).setTimeout(0)
   job.socket.write(switchingProtocols(fields), 'latin1')
-  if (early.length > 0) socket.write(early)
-  job.socket.pipe(socket).pipe(job.socket)
   job.established()
-  return ended
+  return new Tunnel(job.socket, socket, early, job.ended)
 }
 
 /** RFC 6455 4.2.2. */
@@ -136,35 +155,6 @@ function isConnectError(error: NodeJS.ErrnoException): boolean {
     error.code === 'ECONNECT_TIMEOUT' ||
     tlsFault(errorText(error)) !== undefined
   )
-}
-
-/** Resolves when both are closed: neither outlives the other, also when a side stays half open. */
-function join(client: Duplex, backend: Socket): Promise<undefined> {
-  return new Promise((resolve) => {
-    let lastWords: NodeJS.Timeout | undefined
-    const destroyBoth = (): void => {
-      client.destroy()
-      backend.destroy()
-    }
-    const onEnd = (): void => {
-      lastWords ??= setTimeout(destroyBoth, lastWordsMs)
-    }
-    const onClose = (): void => {
-      onEnd()
-      // What was read from the closed side is still to be delivered.
-      if (!client.destroyed) client.end()
-      if (!backend.destroyed) backend.end()
-      if (!client.destroyed || !backend.destroyed) return
-      clearTimeout(lastWords)
-      resolve(undefined)
-    }
-    backend.on('error', () => backend.destroy())
-    for (const socket of [client, backend]) {
-      socket.once('end', onEnd)
-      socket.once('close', onClose)
-      if (socket.destroyed) setImmediate(onClose)
-    }
-  })
 }
 
 function switchingProtocols(fields: readonly string[]): string {

@@ -36,13 +36,15 @@ export function createUpgrader(balancer: Balancer, engine: UpgradeEngine, longes
       const next = await permit(first)
       return 'kind' in next ? next : attempt(next, job)
     },
+    review: engine.review,
+    drain: engine.drain,
     close: () => engine.close(),
   }
 }
 
 function inLine(
   balancer: Balancer,
-  { clientId, socket }: UpgradeJob,
+  { caller: { clientId }, socket }: UpgradeJob,
   { deadlineMs, avoid }: { deadlineMs: number; avoid: Backend | undefined },
 ): Promise<Backend | BackendFailure> {
   return new Promise((resolve) => {

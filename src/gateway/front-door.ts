@@ -4,6 +4,7 @@ import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Config, ListenAddress } from '../config/config.ts'
+import type { Upgrader } from '../forwarding/upgrades.ts'
 import { Connections } from '../listeners/connections.ts'
 import { makeLast, responseOnSocket } from '../listeners/node-internals.ts'
 import { createPublicServer, type PublicServer } from '../listeners/public-server.ts'
@@ -12,19 +13,29 @@ import { handle } from '../pipeline/pipeline.ts'
 import { refuseUnparsed } from '../pipeline/refuse-unparsed.ts'
 import { respond } from '../pipeline/respond.ts'
 import { giveUp } from '../pipeline/take-quota.ts'
+import type { Caller } from '../rules/credentials.ts'
 import { isRefusal, refuse } from '../rules/refusals.ts'
 import { createRequestId } from '../rules/request-id.ts'
 import type { LastingParts, RequestPolicy } from './request-policy.ts'
+
+/** Within a second a tunnel ends whose caller is welcome no more. */
+const REVIEW_TUNNELS_MS = 500
 
 export class FrontDoor {
   /** What a request takes along, whatever its policy. */
   readonly #parts: PipelineParts
   readonly #server: PublicServer
+  readonly #upgrader: Upgrader
+  readonly #reviews: NodeJS.Timeout
   /** Written by use() alone; read once per request, which takes it along. */
   #policy: RequestPolicy
 
   /** policy: the first one. */
-  constructor(config: Config, policy: RequestPolicy, { log, metrics, lessee }: LastingParts) {
+  constructor(
+    config: Config,
+    policy: RequestPolicy,
+    { log, metrics, lessee, upgrader }: LastingParts,
+  ) {
     const connections = new Connections<Exchange>()
     this.#parts = {
       connections,
@@ -35,6 +46,9 @@ export class FrontDoor {
       isDraining: false,
     }
     this.#policy = policy
+    this.#upgrader = upgrader
+    const judge = (caller: Caller) => this.#policy.unwelcome(caller)
+    this.#reviews = setInterval(() => upgrader.review(judge), REVIEW_TUNNELS_MS).unref()
     this.#server = createPublicServer(config, {
       connection: (socket) => connections.opened(socket),
       request: (request, response, expectsContinue) => {
@@ -57,7 +71,7 @@ export class FrontDoor {
     })
   }
 
-  /** From here on requests begin under this policy; those under way finish under theirs. */
+  /** From here on requests begin under this policy, and tunnels are judged by it; requests under way finish under theirs. */
   use(policy: RequestPolicy): void {
     this.#policy = policy
   }
@@ -77,6 +91,7 @@ export class FrontDoor {
    */
   async drain({ timeoutMs, idleMs }: { timeoutMs: number; idleMs: number }): Promise<number> {
     this.#parts.isDraining = true
+    this.#upgrader.drain()
     this.#sayLast(idleMs)
     const stopped = this.#server.stop(idleMs)
     // After the time-out nothing is left to wait for, and before it the timer is not what keeps the process.
@@ -90,6 +105,7 @@ export class FrontDoor {
 
   /** Destroys what connections are left. */
   close(): void {
+    clearInterval(this.#reviews)
     this.#server.destroy()
   }
 

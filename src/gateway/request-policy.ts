@@ -28,6 +28,8 @@ import { createClientAddress } from '../rules/client-address.ts'
 import { createCheckFraming } from '../rules/framing.ts'
 import { anonymousHeaders } from '../rules/quota-headers.ts'
 import { compileRoutes } from '../rules/routes.ts'
+import type { Caller } from '../rules/credentials.ts'
+import type { OwnEnd } from '../rules/websocket.ts'
 import { whenKnown } from '../rules/when-known.ts'
 import { createCheckTarget } from '../rules/target.ts'
 
@@ -53,6 +55,7 @@ export function createRequestPolicy(config: Config, parts: LastingParts) {
   const { server, upstream, anonymous, clients } = config
   const limiter = createAnonymousLimiter({ ...anonymous, counter: parts.addresses })
   const jwt = createVerifier(config, parts)
+  const keyRing = createKeyRing(clients, server.structuredQuotaHeaders)
   const headersOf = (view: AnonymousView): string[] =>
     anonymousHeaders(view, server.structuredQuotaHeaders)
   return Object.freeze({
@@ -67,7 +70,7 @@ export function createRequestPolicy(config: Config, parts: LastingParts) {
       config.unmatched,
     ),
     authenticate: createAuthenticate({
-      keyRing: createKeyRing(clients, server.structuredQuotaHeaders),
+      keyRing,
       jwt,
       anonymous: limiter,
       anonymousHeaders: headersOf,
@@ -88,6 +91,16 @@ export function createRequestPolicy(config: Config, parts: LastingParts) {
       responseTimeoutMs: upstream.timeouts.responseMs,
       host: upstream.host,
     }),
+    /** Why a caller who was let in earlier would not be let in now. */
+    unwelcome: (caller: Caller): OwnEnd | undefined => {
+      const nowMs = Date.now()
+      const current = caller.keyId.startsWith('jwt:')
+        ? jwt && caller
+        : keyRing.findById(caller.keyId)
+      if (current === undefined) return 'revoked'
+      if (nowMs >= current.expiresAtMs) return 'expired'
+      return bans.check(caller.keyId, nowMs) && 'banned'
+    },
     /** Resolves when the issuer's keys are there or could not be had. */
     ready: async (): Promise<void> => jwt?.ready(),
     /** Fetches no keys any more. */

@@ -98,7 +98,11 @@ export function createLastingParts(parts: ServingParts): LastingParts {
     bans: createBans(parts),
     balancer,
     forwarder: new Forwarder(balancer, engines[upstream.engine](upstream)),
-    upgrader: createUpgrader(balancer, createUpgradeEngine(upstream), upstream.timeouts.responseMs),
+    upgrader: createUpgrader(
+      balancer,
+      createUpgradeEngine(upstream, parts.config.server.timeouts.tunnelIdleMs),
+      upstream.timeouts.responseMs,
+    ),
   }
 }
 

@@ -2,6 +2,7 @@
 import type { IncomingMessage } from 'node:http'
 import type { QuotaView } from '../rules/quota-headers.ts'
 import type { RefusalCode } from '../rules/refusals.ts'
+import type { TunnelEnd } from '../rules/websocket.ts'
 import { plainText } from './log-text.ts'
 
 /** One request, as its line tells it. Strings from clients may hold anything: they are cut and escaped here. */
@@ -28,6 +29,7 @@ export interface AccessRecord {
   readonly status: number
   readonly refusal: RefusalCode | undefined
   readonly cause: string | undefined
+  readonly tunnelEnd: TunnelEnd | undefined
 }
 
 export interface ExchangeTimes {
@@ -67,6 +69,7 @@ export function accessFields(exchange: AccessRecord, { totalMs, backendMs }: Exc
     dayLeft: quota?.day.remaining,
     refusal: exchange.refusal,
     cause: exchange.cause === undefined ? undefined : plainText(exchange.cause, 200),
+    tunnelEnd: exchange.tunnelEnd,
     degraded: exchange.degraded ? true : undefined,
   }
 }

@@ -4,6 +4,7 @@ import { backendFailureKinds } from '../rules/backend-failure.ts'
 import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
 import { backendFamilies, type BackendsView } from './backend-families.ts'
 import { by, counter, gauge, histogram, sample, type Family } from './family.ts'
+import { tunnelEnds } from '../rules/websocket.ts'
 import { HistogramSeries, storeBounds } from './histogram-series.ts'
 import { readRequests, RequestSeries } from './request-series.ts'
 
@@ -37,6 +38,8 @@ export function newState(names: ConfigNames, version: string, takenAtMs: number)
     bans: 0,
     bannedKeys: 0,
     unsavedSeconds: 0,
+    tunnels: 0,
+    tunnelEnds: zeros(tunnelEnds),
     config: { revision: names.revision, takenAtMs },
     build: { version, node: nodeVersion },
   }
@@ -83,6 +86,10 @@ function requestFamilies(state: MetricsState): Family[] {
       'tollgate_requests_in_flight',
       'Requests begun and not yet over.',
       () => state.inFlight,
+    ),
+    gauge.sum('tollgate_tunnels', 'WebSockets open.', () => state.tunnels),
+    counter('tollgate_tunnels_closed_total', 'WebSockets closed, by who or what ended them.', () =>
+      by('reason', state.tunnelEnds),
     ),
     counter('tollgate_refusals_total', 'Requests the gateway answered itself, by code.', () =>
       by('code', state.refusals),

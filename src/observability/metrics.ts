@@ -12,6 +12,7 @@ import type { UnavailableReason } from '../credentials/verdicts.ts'
 import type { QuotaObserver } from '../quota/observer.ts'
 import type { RefusalCode } from '../rules/refusals.ts'
 import type { BackendFailureKind } from '../rules/backend-failure.ts'
+import type { TunnelEnd } from '../rules/websocket.ts'
 import type { BackendsView } from './backend-families.ts'
 import type { Family } from './family.ts'
 import { metricFamilies, newState, workerFamilies, type ConfigNames } from './metric-families.ts'
@@ -79,6 +80,7 @@ export function createMetrics(
     /** Something that never became a request was refused. */
     refusedUnparsed: (code: RefusalCode) => void state.refusals[code]++,
     ...backendWriters(state),
+    ...tunnelWriters(state),
     quota: quotaObserver(state),
     /** The key set of the token issuer was fetched, or could not be. */
     keySetFetched(isGood: boolean): void {
@@ -106,6 +108,15 @@ const backendWriters = (state: ReturnType<typeof newState>) => ({
   /** Those whose values are read at each scrape. */
   watchBackends: (backends: BackendsView) => void (state.backends = backends),
   backendFailed: (kind: BackendFailureKind) => void state.backendFailures[kind]++,
+})
+
+const tunnelWriters = (state: ReturnType<typeof newState>) => ({
+  tunnelOpened: () => void state.tunnels++,
+  /** Once for every tunnelOpened. */
+  tunnelClosed(end: TunnelEnd): void {
+    state.tunnels--
+    state.tunnelEnds[end]++
+  },
 })
 
 const quotaObserver = (state: ReturnType<typeof newState>) =>

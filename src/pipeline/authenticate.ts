@@ -28,8 +28,8 @@ export function createAuthenticate(deps: AuthenticateDeps) {
     const nowMs = Date.now()
     const key = keyRing.find(bearer.token)
     if (key !== undefined) {
-      if (nowMs < key.expiresAtMs) return admit(exchange, key.caller)
-      exchange.refusedCaller = key.caller
+      if (nowMs < key.expiresAtMs) return admit(exchange, key)
+      exchange.refusedCaller = key
       return refuseAnonymous(deps, exchange, EXPIRED)
     }
     if (jwt === undefined || !isJwtForm(bearer.token)) {

@@ -14,6 +14,7 @@ import type { Caller } from '../rules/credentials.ts'
 import type { Framing } from '../rules/framing.ts'
 import type { RequestIdOf } from '../rules/request-id.ts'
 import type { Route } from '../rules/routes.ts'
+import type { TunnelEnd } from '../rules/websocket.ts'
 
 /** What all requests have in common, whatever decides about them. */
 export interface PipelineParts {
@@ -111,6 +112,8 @@ export class Exchange {
   backendEndedMs: number | undefined
   /** undefined while no backend can have seen any of the request. Of a tunnel it only tells whether one has. */
   forwarding: ForwardHandle | undefined
+  /** Of a tunnel that was made. */
+  tunnelEnd: TunnelEnd | undefined
   /** Of a backend's body by forward, of a refusal's by respond. */
   responseBytes = 0
 

@@ -51,11 +51,11 @@ export async function upgrade(
   exchange.forwarding = { abort: () => isSeen, resume: () => {} }
   // Nothing is written through the response once the backend has agreed: the tunnel has the socket.
   const failure = await deps.upgrader.upgrade({
-    clientId: admitted.caller.clientId,
     request: exchange.request,
     socket,
     head,
     target,
+    caller: admitted.caller,
     offer,
     headers: upgradeHeaders(backendIdentity(admitted, deps.host)),
     responseHeaders: (backend) => switchingHeaders(backend, gatewayHeaders(exchange)),
@@ -64,9 +64,14 @@ export async function upgrade(
     },
     established: () => {
       exchange.status = 101
+      deps.metrics.tunnelOpened()
+    },
+    ended: (end) => {
+      exchange.tunnelEnd = end
     },
   })
   exchange.backendEndedMs = performance.now()
+  if (exchange.tunnelEnd !== undefined) deps.metrics.tunnelClosed(exchange.tunnelEnd)
   if (failure === undefined) return void socket.destroy()
   isSeen = !neverReached(failure.kind)
   noteFailure(deps, exchange, failure)

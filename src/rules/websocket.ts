@@ -91,3 +91,27 @@ function names(values: readonly string[]): string[] {
   const members = values.join().split(',')
   return members.map((member) => (member.split(';')[0] ?? '').trim()).filter((name) => name !== '')
 }
+
+/**
+ * Close frames of tunnels that the gateway ends (RFC 6455 7.4.1): 1001 where one side goes away and may be called again, which a
+ * client that was silent may just as well as one of a gateway that stops; 1008 for who may not go on.
+ */
+export const ownEnds = {
+  idle: { code: 1001, reason: 'idle' },
+  drain: { code: 1001, reason: 'the gateway goes away' },
+  // Which of the two is as much as no answer tells.
+  expired: { code: 1008, reason: 'the API key is not valid' },
+  revoked: { code: 1008, reason: 'the API key is not valid' },
+  banned: { code: 1008, reason: 'the API key is banned' },
+} as const
+
+export type OwnEnd = keyof typeof ownEnds
+
+/** Who ended a tunnel, or why the gateway did. */
+export type TunnelEnd = 'client' | 'backend' | OwnEnd
+
+export const tunnelEnds: readonly TunnelEnd[] = [
+  'client',
+  'backend',
+  ...(Object.keys(ownEnds) as OwnEnd[]),
+]

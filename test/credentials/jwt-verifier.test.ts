@@ -132,6 +132,7 @@ describe('a token verifier', () => {
       keyId: 'jwt:app-1',
       limits: { perMinute: 300, perDay: 10_000 },
       concurrent: 32,
+      expiresAtMs: nowMs + 60_000,
       policy: '"minute";q=300;w=60, "day";q=10000;w=86400',
     })
   })

@@ -25,17 +25,22 @@ describe('a key ring', () => {
 
   it('finds the caller of each key', () => {
     const caller = { clientId: 'acme', keyId: 'acme-1', plan: 'free' }
-    expect(ring.find('one')).toMatchObject({ caller, expiresAtMs: Infinity })
-    expect(ring.find('three')?.caller).toMatchObject({ clientId: 'other', keyId: 'other-1' })
+    expect(ring.find('one')).toMatchObject({ ...caller, expiresAtMs: Infinity })
+    expect(ring.find('three')).toMatchObject({ clientId: 'other', keyId: 'other-1' })
   })
 
   it('answers one and the same frozen caller each time', () => {
-    expect(ring.find('one')?.caller).toBe(ring.find('one')?.caller)
-    expect(Object.isFrozen(ring.find('one')?.caller)).toBe(true)
+    expect(ring.find('one')).toBe(ring.find('one'))
+    expect(Object.isFrozen(ring.find('one'))).toBe(true)
+  })
+
+  it('finds the same caller by the id of the key', () => {
+    expect(ring.findById('acme-2')).toBe(ring.find('two'))
+    expect(ring.findById('acme')).toBeUndefined()
   })
 
   it('says when a key expires, and whose it was', () => {
-    expect(ring.find('two')).toMatchObject({ caller: { keyId: 'acme-2' }, expiresAtMs: 5000 })
+    expect(ring.find('two')).toMatchObject({ keyId: 'acme-2', expiresAtMs: 5000 })
   })
 
   it('knows no other text, its own digests and names of Object.prototype included', () => {

@@ -205,6 +205,8 @@ describe('an upgrade', () => {
           tried += host
           return outcomes.shift()
         },
+        review: () => {},
+        drain: () => {},
         close: async () => {},
       },
       1_000,

@@ -32,7 +32,7 @@ const ws = 'checkMethodAndHeader XHeaders stream'
 describe('http-proxy-3', () => {
   it('as it is installed can be used', async () => {
     await createHttpProxyEngine(options).close()
-    await createUpgradeEngine(options).close()
+    await createUpgradeEngine(options, 1_000).close()
   })
 
   it('with a pass more ends the start, naming what was found and what was expected', () => {
@@ -40,7 +40,7 @@ describe('http-proxy-3', () => {
     const message =
       'this http-proxy-3 cannot be used: its wsPasses are "checkMethodAndHeader, XHeaders, limitFrames, stream" instead of "checkMethodAndHeader, XHeaders, stream"'
     expect(() => createHttpProxyEngine(options)).toThrow(message)
-    expect(() => createUpgradeEngine(options)).toThrow(message)
+    expect(() => createUpgradeEngine(options, 1_000)).toThrow(message)
   })
 
   it.each([

@@ -8,8 +8,14 @@ import { WebSocket, WebSocketServer } from 'ws'
 import { createUpgradeEngine } from '../../src/forwarding/upgrader.ts'
 import { createUpgrader } from '../../src/forwarding/upgrades.ts'
 import type { BackendFailure } from '../../src/rules/backend-failure.ts'
+import { createCaller } from '../../src/rules/credentials.ts'
 import { isRefusal } from '../../src/rules/refusals.ts'
-import { readOffer, type WebSocketOffer } from '../../src/rules/websocket.ts'
+import {
+  readOffer,
+  type OwnEnd,
+  type TunnelEnd,
+  type WebSocketOffer,
+} from '../../src/rules/websocket.ts'
 import { balancerOf } from '../support/balancer.ts'
 import {
   answer,
@@ -27,6 +33,7 @@ interface Passage {
   readonly backends: string[]
   established: boolean
   result: BackendFailure | undefined
+  end: TunnelEnd | undefined
   done: boolean
   socket: Duplex
 }
@@ -44,6 +51,18 @@ const switching =
 const handshake =
   'GET /v1/live?x=%7C&y=a/../b HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n'
 
+const caller = createCaller(
+  {
+    clientId: 'acme',
+    plan: 'pro',
+    keyId: 'acme-1',
+    limits: { perMinute: 60, perDay: 60 },
+    concurrent: 8,
+    expiresAtMs: Infinity,
+  },
+  false,
+)
+
 const offerOf = (rawHeaders: readonly string[]): WebSocketOffer => {
   const offer = readOffer(rawHeaders, new Set())
   if (isRefusal(offer)) throw new Error(offer.cause)
@@ -57,12 +76,16 @@ async function startBackend(respond: () => Answer): Promise<RawBackend> {
 }
 
 /** A front server whose every upgrade goes through the upgrader. */
-async function startFront(url: string | string[], timeouts: { responseMs?: number } = {}) {
+async function startFront(
+  url: string | string[],
+  { tunnelIdleMs = 60_000, ...timeouts }: { responseMs?: number; tunnelIdleMs?: number } = {},
+) {
   const upgrader = createUpgrader(
     balancerOf([url].flat()),
-    createUpgradeEngine({
-      timeouts: { connectMs: 2_000, responseMs: 10_000, idleMs: 10_000, ...timeouts },
-    }),
+    createUpgradeEngine(
+      { timeouts: { connectMs: 2_000, responseMs: 10_000, idleMs: 10_000, ...timeouts } },
+      tunnelIdleMs,
+    ),
     10_000,
   )
   const passages: Passage[] = []
@@ -72,12 +95,13 @@ async function startFront(url: string | string[], timeouts: { responseMs?: numbe
       backends: [],
       established: false,
       result: undefined,
+      end: undefined,
       done: false,
       socket,
     }
     passages.push(passage)
     const job = {
-      clientId: 'acme',
+      caller,
       request,
       socket,
       head,
@@ -90,17 +114,25 @@ async function startFront(url: string | string[], timeouts: { responseMs?: numbe
       established: () => {
         passage.established = true
       },
+      ended: (end: TunnelEnd) => {
+        passage.end = end
+      },
     }
     void upgrader.upgrade(job).then((result) => Object.assign(passage, { result, done: true }))
   })
+  // A tunnel is no request, and none of the listener's time-outs is for it.
+  server.timeout = 300
+  const front = { judge: (): OwnEnd | undefined => undefined }
+  const reviews = setInterval(() => upgrader.review(() => front.judge()), 20)
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const { port } = server.address() as AddressInfo
   toClose.push(async () => {
+    clearInterval(reviews)
     await upgrader.close()
     for (const { socket } of passages) socket.destroy()
     await new Promise((resolve) => server.close(resolve))
   })
-  return { port, passages, upgrader }
+  return Object.assign(front, { port, passages, upgrader })
 }
 
 async function openClient(port: number, bytes: string): Promise<RawClient> {
@@ -274,5 +306,138 @@ describe('an upgrade', () => {
     await front.upgrader.close()
     await client.waitFor(({ closed }) => closed)
     await until(() => backend.openConnections() === 0, 'the backend connection to close')
+  })
+})
+
+/** RFC 6455 5.2, without a mask. */
+const text = (payload: string): string => `\x81${String.fromCharCode(payload.length)}${payload}`
+const goodbye = '\x88\x06\x03\xe9idle'
+
+describe('a tunnel that the gateway ends', () => {
+  const open = async (options: { tunnelIdleMs?: number } = {}) => {
+    const backend = await startBackend(() => switching)
+    const front = await startFront(backend.url, options)
+    const client = await openClient(front.port, handshake)
+    await client.waitForResponses(1)
+    const [connection] = backend.connections
+    if (connection === undefined) throw new Error('no backend connection')
+    const end = (reason: OwnEnd): void => void (front.judge = () => reason)
+    /** What came behind the heads, unmasked where it was masked. */
+    const atClient = (): string => {
+      const { raw } = client.received()
+      return raw.toString('latin1', raw.indexOf('\r\n\r\n') + 4)
+    }
+    const atBackend = (): string => {
+      const raw = connection.raw()
+      return raw.toString('latin1', raw.indexOf('\r\n\r\n') + 4)
+    }
+    return {
+      front,
+      client,
+      backend: connection,
+      end,
+      atClient,
+      atBackend,
+      passage: front.passages[0],
+    }
+  }
+  const unmask = (frame: string): string => {
+    const bytes = Buffer.from(frame, 'latin1')
+    const payload = bytes.subarray(6).map((byte, at) => byte ^ (bytes[2 + (at % 4)] ?? 0))
+    return `${String.fromCharCode(bytes[0] ?? 0, (bytes[1] ?? 0) ^ 0x80)}${Buffer.from(payload).toString('latin1')}`
+  }
+
+  it("is idle for no longer than it may be, whatever the listener's time-out is", async () => {
+    const { passage, client, atClient, atBackend } = await open({ tunnelIdleMs: 1_000 })
+    const openedMs = performance.now()
+    await until(() => passage?.end !== undefined, 'the end')
+    expect(performance.now() - openedMs).toBeGreaterThan(900)
+    expect(passage?.end).toBe('idle')
+    await client.waitFor(() => atClient() === goodbye)
+    await until(() => atBackend().length === 12, 'the close frame at the backend')
+    expect(unmask(atBackend())).toBe(goodbye)
+  })
+
+  it('is not idle while one side speaks', async () => {
+    const { passage, client, backend, atBackend } = await open({ tunnelIdleMs: 1_000 })
+    for (let turn = 0; turn < 8; turn++) {
+      if (turn % 2 === 0) client.send(text('ping'))
+      else backend.socket.write(text('pong'))
+      await sleep(250)
+    }
+    expect(passage?.end).toBeUndefined()
+    await until(() => atBackend() === text('ping').repeat(4), 'all of it')
+  })
+
+  it.each(['client', 'backend'] as const)(
+    'gets its close frame behind the frame that the %s had half sent, and nothing after it',
+    async (side) => {
+      const { client, backend, end, atClient, atBackend, passage } = await open()
+      const [from, heard] =
+        side === 'client' ? [client.socket, atBackend] : [backend.socket, atClient]
+      const [half, rest] = [`${text('one')}\x01\x05fr`, 'agm']
+      from.write(Buffer.from(half, 'latin1'))
+      await until(() => heard() === half, 'the first half')
+      end('idle')
+      await until(() => passage?.end === 'idle', 'the end')
+      await until(
+        () => (side === 'client' ? atClient() : atBackend()) !== '',
+        "the other side's close",
+      )
+      expect(heard()).toBe(half)
+      from.write(Buffer.from(`${rest}${text('too late')}`, 'latin1'))
+      await until(() => heard().length > half.length + rest.length, 'the close frame')
+      await sleep(50)
+      expect(heard().slice(0, half.length + rest.length)).toBe(half + rest)
+      const last = heard().slice(half.length + rest.length)
+      expect(side === 'client' ? unmask(last) : last).toBe(goodbye)
+    },
+  )
+
+  it('closes both connections once both sides have answered', async () => {
+    const { front, client, backend, end, atClient, atBackend, passage } = await open()
+    end('banned')
+    await until(() => atClient() !== '' && atBackend() !== '', 'both close frames')
+    expect(atClient().slice(2, 4)).toBe('\x03\xf0')
+    const startedMs = performance.now()
+    for (const socket of [client.socket, backend.socket])
+      socket.write(Buffer.from('\x88\x82\0\0\0\0\x03\xf0', 'latin1'))
+    await client.waitFor(({ closed }) => closed)
+    client.end()
+    await until(() => passage?.done ?? false, 'the end of the tunnel')
+    expect(performance.now() - startedMs).toBeLessThan(4_000)
+    expect(front.passages[0]).toMatchObject({ end: 'banned', result: undefined })
+  })
+
+  it('is cut if nobody answers', async () => {
+    const { end, client, passage } = await open()
+    client.send('\x81\xff')
+    end('expired')
+    await until(() => passage?.done ?? false, 'the cut')
+    expect(passage?.end).toBe('expired')
+  })
+
+  it('is left to its two sides where one of them has said goodbye', async () => {
+    const { client, backend, front, atClient, atBackend, passage } = await open()
+    const own = '\x88\x82\0\0\0\0\x03\xe8'
+    client.send(own)
+    await until(() => atBackend() === own, 'the close of the client')
+    expect(passage?.end).toBe('client')
+    front.upgrader.drain()
+    const answered = `${text('one')}\x88\x02\x03\xe8`
+    backend.socket.write(Buffer.from(answered, 'latin1'))
+    await until(() => atClient() === answered, 'the answer of the backend')
+    expect(atBackend()).toBe(own)
+    expect(passage?.end).toBe('client')
+  })
+
+  it('hears of a drain that begins during its handshake', async () => {
+    const backend = await startBackend(() => [100, switching])
+    const front = await startFront(backend.url)
+    const client = await openClient(front.port, handshake)
+    await until(() => backend.requests.length === 1, 'the handshake')
+    front.upgrader.drain()
+    await client.waitFor(({ raw }) => raw.includes('the gateway goes away'))
+    expect(front.passages[0]?.end).toBe('drain')
   })
 })

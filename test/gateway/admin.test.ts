@@ -177,6 +177,8 @@ describe('/metrics', () => {
       'tollgate_request_duration_seconds histogram',
       'tollgate_backend_duration_seconds histogram',
       'tollgate_requests_in_flight gauge',
+      'tollgate_tunnels gauge',
+      'tollgate_tunnels_closed_total counter',
       'tollgate_refusals_total counter',
       'tollgate_backend_failures_total counter',
       'tollgate_quota_decisions_total counter',

@@ -1,4 +1,7 @@
 /** Another configuration for a front door that is open: requests that come then, and those that are under way. */
+import { once } from 'node:events'
+import type { AddressInfo } from 'node:net'
+import { WebSocket, WebSocketServer } from 'ws'
 import { afterEach, describe, expect, it } from 'vitest'
 import { parseConfigText } from '../../src/config/load.ts'
 import { createAddressCounter } from '../../src/counters/anonymous-limiter.ts'
@@ -16,7 +19,7 @@ afterEach(async () => {
   for (const stop of stops.splice(0).toReversed()) await stop()
 })
 
-async function openDoor(backend: RawBackend, blocks: Record<string, string> = {}) {
+async function openDoor(backend: Pick<RawBackend, 'url'>, blocks: Record<string, string> = {}) {
   const read = (changed: Record<string, string>) =>
     parseConfigText(configText({ upstreams: [backend.url], blocks: changed }), {
       file: 'test.yaml',
@@ -45,6 +48,7 @@ async function openDoor(backend: RawBackend, blocks: Record<string, string> = {}
   })
   return {
     use: (changed: Record<string, string>) => door.use(createRequestPolicy(read(changed), lasting)),
+    port,
     get: (path: string, key: string) =>
       fetch(`http://127.0.0.1:${port}${path}`, { headers: { authorization: `Bearer ${key}` } }),
     lines: () => lines.map((line) => JSON.parse(line) as Record<string, unknown>),
@@ -90,6 +94,41 @@ describe('a front door that is given another policy', () => {
         { status: 401, route: 'allPets' },
         { status: 200, key: 'free-1', route: 'listPets', minuteLeft: 59 },
       ])
+  })
+
+  it('ends the tunnels of keys that it does not have, or that expire under it, and no others', async () => {
+    const server = new WebSocketServer({ port: 0, host: '127.0.0.1' })
+    stops.push(async () => server.close())
+    await once(server, 'listening')
+    const { port } = server.address() as AddressInfo
+    const door = await openDoor({ url: `http://127.0.0.1:${port}` })
+    const ends: string[] = []
+    for (const name of ['free', 'pro', 'business'] as const) {
+      const authorization = `Bearer ${keys[name]}`
+      const socket = new WebSocket(`ws://127.0.0.1:${door.port}/v1/live`, {
+        headers: { authorization },
+      })
+      socket.on('close', (code) => ends.push(`${name} ${code}`))
+      await once(socket, 'open')
+      stops.push(async () => socket.terminate())
+    }
+    door.use({
+      clients: `clients:
+  - { id: pro-client, plan: pro, keys: [{ id: pro-1, sha256: ${sha256(keys.pro)} }] }
+  - { id: business-client, plan: business, keys: [{ id: business-1, sha256: ${sha256(keys.business)}, expires: 2020-01-01 }] }`,
+    })
+    await until(() => ends.length === 2, 'the ends')
+    expect(ends.toSorted()).toEqual(['business 1008', 'free 1008'])
+    await expect
+      .poll(() =>
+        door
+          .lines()
+          .flatMap(({ key, tunnelEnd }) =>
+            tunnelEnd === undefined ? [] : [[key, tunnelEnd].join(' ')],
+          )
+          .toSorted(),
+      )
+      .toEqual(['business-1 expired', 'free-1 revoked'])
   })
 
   it('keeps what was counted, and holds it against the new limits', async () => {

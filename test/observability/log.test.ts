@@ -26,6 +26,7 @@ const exchange = (more: Partial<AccessRecord> & { method?: string } = {}): Acces
   bodyBytes: 0,
   path: '/v1/pets',
   target: undefined,
+  tunnelEnd: undefined,
   refusedCaller: undefined,
   route: { name: 'listPets' },
   caller: caller('acme'),

@@ -74,7 +74,14 @@ describe('isJwtForm', () => {
 describe('createCaller', () => {
   it('freezes the caller and adds the policy of its limits', () => {
     const limits = { perMinute: 60, perDay: 1000 }
-    const who = { clientId: 'acme', plan: 'free', keyId: 'acme-1', limits, concurrent: 32 }
+    const who = {
+      clientId: 'acme',
+      plan: 'free',
+      keyId: 'acme-1',
+      limits,
+      concurrent: 32,
+      expiresAtMs: 1,
+    }
     const caller = createCaller(who, true)
     expect(Object.isFrozen(caller)).toBe(true)
     expect(caller.policy).toBe('"minute";q=60;w=60, "day";q=1000;w=86400')

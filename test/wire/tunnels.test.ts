@@ -1,0 +1,181 @@
+/** WebSockets while they last: how long they may, who may still have them, and what they leave in log and metrics. */
+import { once } from 'node:events'
+import { mkdtempSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { exportJWK, generateKeyPair, SignJWT } from 'jose'
+import { describe, expect, it } from 'vitest'
+import { WebSocket, WebSocketServer } from 'ws'
+import { minuteWithAtLeast, sha256 } from '../support/gateway.ts'
+import { keys, request, until, withWire, type Wire, type WireOptions } from './wire.ts'
+
+interface End {
+  readonly code: number
+  readonly reason: string
+}
+
+/** Every tunnel through the gateway, as both of its ends saw its end; echoes. */
+async function withTunnels(
+  options: WireOptions,
+  work: (
+    wire: Wire,
+    tunnels: {
+      open(key: string): Promise<{ socket: WebSocket; ended(): End | undefined }>
+      atBackend: readonly End[]
+    },
+  ) => Promise<void>,
+  more?: { stopsItself: boolean },
+): Promise<void> {
+  const server = new WebSocketServer({ port: 0, host: '127.0.0.1' })
+  const atBackend: End[] = []
+  server.on('connection', (socket) => {
+    socket.on('message', (data: Buffer) => socket.send(data))
+    socket.on('close', (code, reason) => atBackend.push({ code, reason: String(reason) }))
+    socket.on('error', () => {})
+  })
+  await once(server, 'listening')
+  const { port } = server.address() as { port: number }
+  try {
+    await withWire(
+      { ...options, origin: `http://127.0.0.1:${port}` },
+      async (wire) => {
+        const open = async (key: string) => {
+          const socket = new WebSocket(`ws://127.0.0.1:${wire.gateway.port}/v1/live`, {
+            headers: { authorization: `Bearer ${key}` },
+          })
+          let end: End | undefined
+          socket.on('close', (code, reason) => (end = { code, reason: String(reason) }))
+          socket.on('error', () => {})
+          await once(socket, 'open')
+          return { socket, ended: () => end }
+        }
+        await work(wire, { open, atBackend })
+      },
+      more,
+    )
+  } finally {
+    for (const client of server.clients) client.terminate()
+    await new Promise((resolve) => server.close(resolve))
+  }
+}
+
+const closed = (wire: Wire, reason: string): Promise<number> =>
+  wire.gateway.metric(`tollgate_tunnels_closed_total{reason="${reason}"}`)
+
+describe('a tunnel', () => {
+  it('that is idle ends with 1001 on both sides, and one that is not goes on', () =>
+    withTunnels(
+      {
+        blocks: {
+          server: 'server: { listen: "127.0.0.1:0", timeouts: { drain: 1s, tunnelIdle: 1s } }',
+        },
+      },
+      async (wire, { open, atBackend }) => {
+        const [idle, busy] = [await open(keys.pro), await open(keys.pro)]
+        expect(await wire.gateway.metric('tollgate_tunnels ')).toBe(2)
+        const pings = setInterval(() => busy.socket.send('still here'), 200)
+        await until(() => idle.ended() !== undefined && atBackend.length > 0, 'the end')
+        const end = { code: 1001, reason: 'idle' }
+        expect([idle.ended(), atBackend]).toEqual([end, [end]])
+        expect(busy.ended()).toBeUndefined()
+        expect(await wire.accessLines(1)).toMatchObject([{ status: 101, tunnelEnd: 'idle' }])
+        clearInterval(pings)
+        busy.socket.close(1000)
+        await until(() => busy.ended() !== undefined, 'its own end')
+        expect(busy.ended()?.code).toBe(1000)
+        await wire.settled()
+        expect((await wire.accessLines(2))[1]).toMatchObject({ tunnelEnd: 'client' })
+        await expect.poll(() => wire.gateway.metric('tollgate_tunnels ')).toBe(0)
+        expect([await closed(wire, 'idle'), await closed(wire, 'client')]).toEqual([1, 1])
+      },
+    ))
+
+  it('ends with 1008 within a second when its key or token expires', async () => {
+    const { publicKey, privateKey } = await generateKeyPair('ES256')
+    const jwks = join(mkdtempSync(join(tmpdir(), 'tollgate-')), 'jwks.json')
+    const jwk = { ...(await exportJWK(publicKey)), kid: 'k', alg: 'ES256' }
+    writeFileSync(jwks, JSON.stringify({ keys: [jwk] }))
+    const endsAtMs = Math.ceil(Date.now() / 1000 + 3) * 1000
+    const expires = new Date(endsAtMs).toISOString().replace('.000', '')
+    const token = await new SignJWT({
+      iss: 'i',
+      aud: 'a',
+      sub: 's',
+      plan: 'pro',
+      exp: endsAtMs / 1000,
+    })
+      .setProtectedHeader({ alg: 'ES256', kid: 'k' })
+      .sign(privateKey)
+    const blocks = {
+      jwt: `jwt: { issuer: i, audience: a, jwksFile: "${jwks}", algorithms: [ES256] }`,
+      clients: `clients: [{ id: acme, plan: pro, keys: [{ id: a-1, sha256: ${sha256('soon')}, expires: ${expires} }, { id: a-2, sha256: ${sha256('never')} }] }]`,
+    }
+    await withTunnels({ blocks }, async (wire, { open, atBackend }) => {
+      const [key, jwt, other] = [await open('soon'), await open(token), await open('never')]
+      await until(() => key.ended() !== undefined && jwt.ended() !== undefined, 'the ends')
+      expect(Date.now()).toBeGreaterThanOrEqual(endsAtMs)
+      const end = { code: 1008, reason: 'the API key is not valid' }
+      expect([key.ended(), jwt.ended()]).toEqual([end, end])
+      await until(() => atBackend.length === 2, 'the ends at the backend')
+      expect(atBackend).toEqual([end, end])
+      expect(other.ended()).toBeUndefined()
+      const line = { tunnelEnd: 'expired' }
+      expect(await wire.accessLines(2)).toMatchObject([line, line])
+      other.socket.close()
+    })
+  })
+
+  it('ends with 1008 when its key is banned, and the other keys of the client keep theirs', () => {
+    const blocks = {
+      bans: 'bans: { strikes: 1, within: 1m, grace: 1ms, duration: 1m }',
+      plans: 'plans: { free: { perMinute: 3, perDay: 100 } }',
+      clients: `clients: [{ id: acme, plan: free, keys: [{ id: a-1, sha256: ${sha256('one')} }, { id: a-2, sha256: ${sha256('two')} }] }]`,
+    }
+    return withTunnels({ blocks }, async (wire, { open, atBackend }) => {
+      await minuteWithAtLeast(5_000)
+      const [one, two] = [await open('one'), await open('two')]
+      while (one.ended() === undefined) {
+        await wire.exchange(request('GET', '/v1/pets', { key: 'one' }), { responses: 1 })
+        await sleep(20)
+      }
+      expect(one.ended()).toEqual({ code: 1008, reason: 'the API key is banned' })
+      expect(two.ended()).toBeUndefined()
+      await until(() => atBackend.length === 1, 'the end at the backend')
+      expect(await closed(wire, 'banned')).toBe(1)
+      two.socket.close()
+    })
+  })
+
+  it('gets 1001 when the gateway drains, which waits for no more than the goodbyes', () => {
+    const blocks = { server: 'server: { listen: "127.0.0.1:0", timeouts: { drain: 60s } }' }
+    const work: Parameters<typeof withTunnels>[1] = async (wire, { open, atBackend }) => {
+      const tunnels = await Promise.all(Array.from({ length: 20 }, () => open(keys.business)))
+      const startedMs = performance.now()
+      await wire.gateway.stop()
+      expect(performance.now() - startedMs).toBeLessThan(30_000)
+      const end = { code: 1001, reason: 'the gateway goes away' }
+      await until(() => tunnels.every(({ ended }) => ended() !== undefined), 'the ends')
+      for (const { ended } of tunnels) expect(ended()).toEqual(end)
+      expect(atBackend).toEqual(tunnels.map(() => end))
+      const ends = wire.gateway.logLines().filter(({ event }) => event === 'access')
+      expect(ends.map(({ tunnelEnd }) => tunnelEnd)).toEqual(tunnels.map(() => 'drain'))
+    }
+    return withTunnels({ blocks }, work, { stopsItself: true })
+  })
+
+  it('holds a connection of its backend for as long as it lives', () =>
+    withTunnels(
+      { upstream: 'connections: 1, timeouts: { response: 500ms }' },
+      async (wire, { open }) => {
+        const get = async () =>
+          (await wire.exchange(request('GET', '/v1/pets'), { responses: 1 })).responses[0]?.status
+        const { socket, ended } = await open(keys.pro)
+        expect(await get()).toBe(504)
+        socket.close()
+        await until(() => ended() !== undefined, 'the end')
+        // A server of WebSockets alone: its own answer to a plain request.
+        await expect.poll(get).toBe(426)
+      },
+    ))
+})
