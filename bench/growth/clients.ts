@@ -19,7 +19,10 @@ export function keyOf(group: string, index: number): string {
 /** The `plans` and `clients` of the gateway's configuration: one plan per group. */
 export function clientsConfig(groups: readonly ClientGroup[]) {
   return {
-    plans: Object.fromEntries(groups.map(({ name, limits }) => [name, limits])),
+    // One client may be all of the load.
+    plans: Object.fromEntries(
+      groups.map(({ name, limits }) => [name, { ...limits, concurrent: 1_000 }]),
+    ),
     clients: groups.flatMap(({ name, count }) =>
       Array.from({ length: count }, (_, index) => {
         const id = `${name}-${index}`

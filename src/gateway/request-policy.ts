@@ -5,6 +5,7 @@ import {
   type AddressCounter,
   type AnonymousView,
 } from '../counters/anonymous-limiter.ts'
+import type { TurnsOfClients } from '../counters/client-turns.ts'
 import {
   createJwtVerifier,
   type JwtVerifier,
@@ -24,6 +25,7 @@ import { createForward } from '../pipeline/forward.ts'
 import { createMatchRoute } from '../pipeline/match-route.ts'
 import { createReceiveBody } from '../pipeline/receive-body.ts'
 import { createTakeQuota } from '../pipeline/take-quota.ts'
+import { createTakeTurn } from '../pipeline/take-turn.ts'
 import { createClientAddress } from '../rules/client-address.ts'
 import { createCheckFraming } from '../rules/framing.ts'
 import { anonymousHeaders } from '../rules/quota-headers.ts'
@@ -42,6 +44,7 @@ export interface LastingParts {
   readonly lessee: Lessee
   readonly bans: BanBook
   readonly addresses: AddressCounter
+  readonly turns: TurnsOfClients
   readonly balancer: Balancer
   readonly forwarder: Forwarder
   readonly upgrader: Upgrader
@@ -77,6 +80,7 @@ export function createRequestPolicy(config: Config, parts: LastingParts) {
     }),
     checkBan: createCheckBan(bans, lessee),
     takeQuota: createTakeQuota(lessee, bans),
+    takeTurn: createTakeTurn(parts.turns),
     receiveBody: createReceiveBody({
       bufferedBytes: server.limits.bufferedBodyBytes,
       bodyLimitBytes: server.limits.bodyBytes,

@@ -9,6 +9,7 @@ import { createUpgrader } from '../forwarding/upgrades.ts'
 import { createDirectEngine } from '../forwarding/direct/forwarder.ts'
 import { createHttpProxyEngine } from '../forwarding/http-proxy-3/forwarder.ts'
 import { createUpgradeEngine } from '../forwarding/upgrader.ts'
+import { TurnsOfClients } from '../counters/client-turns.ts'
 import { createCounter, type Counter } from '../counters/counter.ts'
 import type { Log } from '../observability/log.ts'
 import type { ConfigNames, Metrics } from '../observability/metrics.ts'
@@ -93,6 +94,7 @@ export function createLastingParts(parts: ServingParts): LastingParts {
     log,
     metrics,
     addresses,
+    turns: new TurnsOfClients(),
     onKeySet,
     lessee: createQuota(parts),
     bans: createBans(parts),

@@ -23,6 +23,7 @@ export function accept(
       exchange.cause ??= 'the client left before the answer was complete'
       if (exchange.status === 0) exchange.status = 499
     }
+    exchange.turn?.giveBack()
     parts.connections.ended(exchange)
     record(parts, exchange)
   })

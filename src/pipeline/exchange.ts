@@ -2,6 +2,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { ForwardHandle, ReceivedBody } from '../forwarding/forwarder.ts'
+import type { ClientTurns } from '../counters/client-turns.ts'
 import type { Connections } from '../listeners/connections.ts'
 import type { Log } from '../observability/log.ts'
 import type { Metrics } from '../observability/metrics.ts'
@@ -98,10 +99,14 @@ export class Exchange {
   /** Quota header fields of the answer, flat. Written by whichever of pipeline, authenticate, check-ban and take-quota decided last. */
   quotaHeaders = NO_HEADERS
 
+  // take-turn
+  /** Where it has a turn; undefined before. */
+  turn: ClientTurns | undefined
+
   // receive-body
   /** How its body begins, as read before a backend was chosen; undefined without a body, or when all of it is streamed. */
   received: ReceivedBody | undefined
-  /** How long the client was waited for, which is neither the gateway's time nor the backend's. Written by wait() and goOn(). */
+  /** How long the client was waited for, which is neither the gateway's time nor the backend's. Written by wait() and goOn(), for take-turn too. */
   waitedMs = 0
   #waitsSinceMs: number | undefined
 
@@ -153,7 +158,12 @@ export class Exchange {
     this.tunnel = tunnel
   }
 
-  /** It is the client's turn. */
+  /** It was answered, or the client has left, while it was being decided. */
+  get isOver(): boolean {
+    return this.recorded || this.response.destroyed || this.refusal !== undefined
+  }
+
+  /** What comes next is up to the client. */
   wait(): void {
     this.#waitsSinceMs ??= performance.now()
   }

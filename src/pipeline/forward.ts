@@ -5,7 +5,7 @@ import { clientHeaders } from '../rules/client-headers.ts'
 import type { BackendFailure } from '../rules/backend-failure.ts'
 import { backendHeaders } from '../rules/backend-headers.ts'
 import { gatewayHeaders } from './respond.ts'
-import { refund } from './take-quota.ts'
+import { giveUp } from './take-quota.ts'
 import {
   backendIdentity,
   noteFailure,
@@ -21,10 +21,9 @@ const MAX_TEXT_BYTES = 4_096
 export function createForward(deps: ForwardDeps) {
   return function forward(admitted: Admitted): void {
     const { exchange, framing, target } = admitted
-    const { request, response } = exchange
+    const { request } = exchange
     // The client left, or its body broke off, while the request was being decided.
-    if (exchange.recorded || response.destroyed || exchange.refusal !== undefined)
-      return refund(deps.lessee, exchange)
+    if (exchange.isOver) return giveUp(deps.lessee, exchange)
     if (exchange.tunnel !== undefined && framing.websocket && exchange.route?.websocket) {
       return void upgrade(deps, admitted, exchange.tunnel)
     }

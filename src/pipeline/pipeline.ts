@@ -16,6 +16,7 @@ import { OUTSIDE, type createMatchRoute } from './match-route.ts'
 import type { createReceiveBody } from './receive-body.ts'
 import { answerAsterisk, respond } from './respond.ts'
 import { giveUp, tellQuota, type createTakeQuota } from './take-quota.ts'
+import type { createTakeTurn } from './take-turn.ts'
 import type { Admitted } from './upgrade.ts'
 
 /** What decides about a request, stage by stage; each request keeps the one it began with. */
@@ -30,6 +31,7 @@ export interface Stages {
   readonly authenticate: ReturnType<typeof createAuthenticate>
   readonly checkBan: ReturnType<typeof createCheckBan>
   readonly takeQuota: ReturnType<typeof createTakeQuota>
+  readonly takeTurn: ReturnType<typeof createTakeTurn>
   readonly receiveBody: ReturnType<typeof createReceiveBody>
   readonly forward: ReturnType<typeof createForward>
   /** Quota headers of an address whose caller was not authenticated, charging nothing. */
@@ -131,10 +133,14 @@ function walkOn(
 
 /** Charged. */
 function walkAdmitted(stages: Stages, request: Admitted): End | Promise<End> {
-  return whenKnown(stages.receiveBody(request.exchange), (refusal) => {
-    if (refusal !== undefined) return refusal
-    stages.forward(request)
-    return undefined
+  const { exchange, caller } = request
+  return whenKnown(stages.takeTurn(exchange, caller), (noTurn) => {
+    if (noTurn !== undefined) return noTurn
+    return whenKnown(stages.receiveBody(exchange), (noBody) => {
+      if (noBody !== undefined) return noBody
+      stages.forward(request)
+      return undefined
+    })
   })
 }
 

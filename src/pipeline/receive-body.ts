@@ -17,7 +17,7 @@ type Received = Refusal | undefined
 /** Leaves what was received in the exchange; undefined at once when there is nothing to wait for. */
 export function createReceiveBody(options: ReceiveBodyOptions) {
   return function receiveBody(exchange: Exchange): Promise<Received> | undefined {
-    if (!exchange.hasBody) return undefined
+    if (!exchange.hasBody || exchange.isOver) return undefined
     if (exchange.expectsContinue) writeContinue(exchange.response)
     return options.bufferedBytes === 0 ? undefined : receive(exchange, options)
   }

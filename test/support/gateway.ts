@@ -22,7 +22,7 @@ export interface GatewayOptions {
   readonly blocks?: Readonly<Record<string, string>>
 }
 
-/** One client per plan, small time-outs, port 0 everywhere. */
+/** One client per plan, small time-outs, port 0 everywhere; of enterprise as many requests at once as a test makes. */
 export function configText({ upstreams, blocks = {} }: GatewayOptions): string {
   const base: Record<string, string> = {
     server: 'server: { listen: "127.0.0.1:0" }',
@@ -34,7 +34,7 @@ export function configText({ upstreams, blocks = {} }: GatewayOptions): string {
   free: { perMinute: 60, perDay: 1000 }
   pro: { perMinute: 300, perDay: 10000 }
   business: { perMinute: 1000, perDay: 100000 }
-  enterprise: { custom: true }`,
+  enterprise: { custom: true, concurrent: 10000 }`,
     clients: `clients:
   - { id: free-client, plan: free, keys: [{ id: free-1, sha256: ${sha256(keys.free)} }, { id: free-old, sha256: ${sha256(keys.expired)}, expires: 2020-01-01 }] }
   - { id: pro-client, plan: pro, keys: [{ id: pro-1, sha256: ${sha256(keys.pro)} }] }

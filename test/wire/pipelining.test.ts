@@ -126,7 +126,8 @@ for (const engine of engines) {
       ))
 
     it('may be many', () =>
-      withWire({ engine, respond }, async ({ exchange, charged, served }) => {
+      withWire({ engine, respond, upstream: 'connections: 800' }, async (wire) => {
+        const { exchange, charged, served } = wire
         const all = Array.from({ length: 200 }, (_, at) => `/v1/pets/${at}`)
         const { responses } = await exchange(all.map((_, at) => get(at)).join(''), {
           responses: 200,

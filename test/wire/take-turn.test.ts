@@ -1,0 +1,149 @@
+/** What one client may have under way at once: who wants more waits for a moment in a line of his own, and is then refused for free. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { describe, expect, it } from 'vitest'
+import { answer } from '../support/raw-backend.ts'
+import { engines, expectGatewayFields, keys, request, until, withWire, type Wire } from './wire.ts'
+
+const blocks = {
+  plans: `plans:
+  free: { perMinute: 60, perDay: 1000 }
+  pro: { perMinute: 300, perDay: 10000, concurrent: 2 }
+  business: { perMinute: 1000, perDay: 100000 }
+  enterprise: { custom: true }`,
+}
+const get = (target: string): string => request('GET', `/v1/pets/${target}`)
+const statusOf = async ({ exchange }: Wire, bytes: string): Promise<number | undefined> =>
+  (await exchange(bytes, { responses: 1 })).responses[0]?.status
+
+describe.each(engines)('a client of a plan with concurrent: 2, through %s', (engine) => {
+  it('is refused a third request at once, for free, without a strike; others are served', () => {
+    let release: () => void = () => {}
+    const held = new Promise<void>((resolve) => (release = resolve))
+    return withWire(
+      {
+        engine,
+        blocks: { ...blocks, bans: 'bans: { strikes: 1, within: 1m, grace: 0s, duration: 1m }' },
+        respond: async ({ target }) => {
+          if (target.includes('held')) await held
+          return answer(200, target)
+        },
+      },
+      async (wire) => {
+        const { backend, exchange, accessLines, charged } = wire
+        const two = [statusOf(wire, get('held1')), statusOf(wire, get('held2'))]
+        await backend.waitFor(() => backend.requests.length === 2, 'the two')
+        for (let nth = 0; nth < 3; nth++) {
+          const { responses } = await exchange(get('third'), { responses: 1 })
+          expect(responses[0]?.status).toBe(429)
+          expect(responses[0]?.header('retry-after')).toBe('1')
+          expect(responses[0]?.header('x-ratelimit-remaining')).toBe('298')
+          expect(responses[0]?.header('connection')).not.toBe('close')
+          expectGatewayFields(responses[0])
+          expect(JSON.parse(responses[0]?.body.toString() ?? '')).toEqual({
+            code: 'concurrency_limit_exceeded',
+            message: 'Too many requests of this client at once. Limit: 2 at once. Retry in 1 s.',
+            status: 429,
+          })
+        }
+        expect(await statusOf(wire, request('GET', '/v1/pets/1', { key: keys.business }))).toBe(200)
+        release()
+        expect(await Promise.all(two)).toEqual([200, 200])
+        expect(await statusOf(wire, get('after'))).toBe(200)
+        const refused = (await accessLines(7)).filter(({ status }) => status === 429)
+        // The wait is the client's doing.
+        for (const line of refused) expect(line.gatewayMs).toBeLessThan(Number(line.totalMs) - 150)
+        expect(await charged()).toBe(3)
+      },
+    )
+  })
+
+  it('has what it sends in a burst or on one connection done, two at a time', () => {
+    let now = 0
+    let most = 0
+    return withWire(
+      {
+        engine,
+        blocks,
+        respond: async ({ target }) => {
+          most = Math.max(most, ++now)
+          await sleep(2)
+          now--
+          return answer(200, target)
+        },
+      },
+      async (wire) => {
+        const targets = Array.from({ length: 16 }, (_, nth) => `pet${nth}`)
+        const all = await Promise.all([
+          wire.exchange(targets.map(get).join(''), { responses: 16 }),
+          ...targets.map((target) => wire.exchange(get(target), { responses: 1 })),
+        ])
+        const statuses = all.flatMap(({ responses }) => responses.map(({ status }) => status))
+        expect(statuses).toEqual(Array(32).fill(200))
+        expect(most).toBe(2)
+      },
+    )
+  })
+
+  it.each([
+    { how: 'leaves while they are under way', end: 'reset' },
+    { how: 'leaves in the middle of its bodies', end: 'reset', body: 'Content-Length: 10' },
+    { how: 'breaks its bodies off', end: 'send', body: 'Transfer-Encoding: chunked' },
+  ] as const)(
+    'that $how has its turns back',
+    ({ end, body }: { end: 'reset' | 'send'; body?: string }) =>
+      withWire(
+        {
+          engine,
+          blocks,
+          respond: ({ target }) => (target.endsWith('held') ? undefined : answer(200, 'ok')),
+        },
+        async (wire) => {
+          for (let round = 0; round < 3; round++) {
+            for (let nth = 0; nth < 2; nth++) {
+              const client = await wire.connect()
+              client.send(
+                body === undefined
+                  ? get('held')
+                  : request('POST', '/v1/pets', { fields: [body], body: '1\r\n' }),
+              )
+              await sleep(20)
+              if (end === 'reset') client.reset()
+              else client.send('ZZZ\r\n')
+            }
+            await wire.settled()
+          }
+          expect(await statusOf(wire, get('after'))).toBe(200)
+        },
+      ),
+  )
+})
+
+describe('a WebSocket', () => {
+  it('holds its turn for as long as it is open', () =>
+    withWire(
+      {
+        blocks,
+        respond: ({ target }) =>
+          target === '/v1/live'
+            ? 'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n'
+            : answer(200, 'ok'),
+      },
+      async (wire) => {
+        const fields = [
+          'Connection: Upgrade',
+          'Upgrade: websocket',
+          'Sec-WebSocket-Version: 13',
+          'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==',
+        ]
+        const tunnels = [await wire.connect(), await wire.connect()]
+        for (const tunnel of tunnels) {
+          tunnel.send(request('GET', '/v1/live', { fields }))
+          await tunnel.waitFor(({ responses }) => responses[0]?.status === 101)
+        }
+        expect(await statusOf(wire, get('1'))).toBe(429)
+        tunnels[0]?.destroy()
+        await until(() => wire.backend.openConnections() < 2, 'the end of a tunnel')
+        expect(await statusOf(wire, get('2'))).toBe(200)
+      },
+    ))
+})
