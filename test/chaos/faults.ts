@@ -103,10 +103,14 @@ function runningAt({ name, gateway }: Place): GatewayProcess {
   return gateway
 }
 
-/** SIGTERM, as by a balancer that sends nothing more from then on. */
+/** What is on its way when a balancer stops sending has been accepted then: a listener that closes resets what has not. */
+const ON_ITS_WAY_MS = 500
+
+/** SIGTERM, when a balancer has stopped sending. */
 export async function stop(place: Place): Promise<void> {
   const gateway = runningAt(place)
   place.gateway = undefined
+  await sleep(ON_ITS_WAY_MS)
   gateway.signal('SIGTERM')
   const { code } = await gateway.finished
   if (code !== 0) throw new UncleanStop(`${place.name} ended with ${code} after SIGTERM`)

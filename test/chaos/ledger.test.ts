@@ -11,7 +11,8 @@ import type {
   Sighting,
 } from './events.ts'
 import { chargedIn, compare } from './ledger.ts'
-import { felt, latencies, notShown } from './report.ts'
+import { felt, latencies } from './latency.ts'
+import { notShown } from './report.ts'
 
 const START_MS = 1_000 * 60_000
 const LIMIT = 5
@@ -82,6 +83,7 @@ const calm: Run = {
   sightings: [sighting(0), sighting(1, { method: 'POST' })],
   faults: [],
   samples: [],
+  past: [],
   counted: new Map([['a', counted(2)]]),
 }
 /** The run with these in place of those of their number, and counters as they then are. */
@@ -345,6 +347,7 @@ it('a failover lets a tenth more through, and not more', () => {
       requests: told,
       sightings,
       samples: [],
+      past: [],
       counted: counters ?? new Map(),
     })
   }
@@ -382,6 +385,13 @@ describe('bystanders', () => {
   })
 
   it.each<[string, Run]>([
+    [
+      'what any process of this machine would have taken as long for',
+      {
+        ...run([fault('flood', '', later)], 'backend 1'),
+        past: [{ sentMs: START_MS + 450, endMs: START_MS + 700 }],
+      },
+    ],
     [
       'what went to the failed part',
       run([fault('backend hangs', 'backend 1', later)], 'backend 1'),

@@ -4,10 +4,12 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { createChance } from '../simulation/virtual-time.ts'
 import { endAll } from '../process/gateways.ts'
 import { createCallers, type Caller } from './callers.ts'
+import { targetOf } from './bodies.ts'
 import { createCrowd } from './crowd.ts'
 import type { Fault, Run, Sample, Sighting } from './events.ts'
 import { playLine, stop } from './faults.ts'
 import { compare, groupBy } from './ledger.ts'
+import { felt, latencies } from './latency.ts'
 import * as report from './report.ts'
 import { planFaults } from './schedule.ts'
 import { startWorld, type World } from './world.ts'
@@ -42,7 +44,9 @@ async function play(world: World): Promise<0 | 1> {
     sightings: world.backends.flatMap((backend) => backend.sightings()),
     faults,
     samples,
+    past: past.spans,
   })
+  const past = callPast(world)
   const after = checkSettled(world, read, samples)
 
   const startMs = Date.now()
@@ -59,6 +63,7 @@ async function play(world: World): Promise<0 | 1> {
   )
   await sleep(Math.max(0, untilMs - Date.now()))
   stopLoad()
+  past.stop()
   await load.settled()
   load.close()
   for (const place of world.places) await stop(place)
@@ -67,9 +72,9 @@ async function play(world: World): Promise<0 | 1> {
 
   const run = { ...read(), counted }
   const differences = compare(run)
-  const latency = report.latencies(run, calmUntilMs)
+  const latency = latencies(run, calmUntilMs)
   const failures = [
-    ...(minutes >= JUDGES_LATENCY_FROM_MINUTES ? report.felt(latency) : []),
+    ...(minutes >= JUDGES_LATENCY_FROM_MINUTES ? felt(latency) : []),
     ...report.notShown(run),
   ]
   const parts = [
@@ -84,6 +89,19 @@ async function play(world: World): Promise<0 | 1> {
   ]
   console.log(parts.filter((part) => part !== '').join('\n\n'))
   return differences.length + failures.length === 0 ? 0 : 1
+}
+
+/** Ten times a second, as the bystanders do by way of a gateway. */
+function callPast({ reference }: World) {
+  const spans: { sentMs: number; endMs: number }[] = []
+  const url = reference.url + targetOf(0, { sends: 0, gets: 1_000 })
+  const timer = setInterval(() => {
+    const sentMs = Date.now()
+    void fetch(url)
+      .then((answer) => answer.text())
+      .then(() => spans.push({ sentMs, endMs: Date.now() }))
+  }, 100)
+  return { spans, stop: () => clearInterval(timer) }
 }
 
 async function sample({ store }: World, client: string, seen: number): Promise<Sample> {
@@ -108,6 +126,7 @@ function checkSettled(world: World, read: () => Run, samples: Sample[]): () => P
       sightings: sightings.filter(isSettled),
       faults,
       samples: [],
+      past: [],
     })
     from += settled.length
     const latest = faults.findLast(({ untilMs }) => untilMs < Infinity)

@@ -1,82 +1,7 @@
-/** What a run came to, in words; and whether those felt anything who should not. */
-import { faultKinds, type ChaosRequest, type Fault, type FaultKind, type Run } from './events.ts'
-import { groupBy, nameOf, overlaps, type Difference } from './ledger.ts'
-
-export interface Latency {
-  /** 'calm', or the fault while which these were under way. */
-  readonly during: 'calm' | FaultKind
-  readonly requests: number
-  readonly p50Ms: number
-  readonly p99Ms: number
-}
-
-/** Slower than this is noticed, whatever the calm time was; the rest is for a machine that is busy. */
-const NOTICED_MS = 500
-const SLOWER_AT_MOST = 10
-
-const quantile = (sorted: readonly number[], share: number): number =>
-  sorted[Math.floor((sorted.length - 1) * share)] ?? 0
-
-/** Of bystanders' calls that no failed part had anything to do with: in calm, and while each kind of fault was on. */
-export function latencies(
-  { clients, requests, sightings, faults }: Run,
-  calmUntilMs: number,
-): Latency[] {
-  const bystanders = new Set(clients.filter((client) => client.isBystander).map(({ id }) => id))
-  const seen = groupBy(sightings, ({ number }) => number)
-  const own = requests.filter(
-    (request): request is ChaosRequest & { endMs: number } =>
-      bystanders.has(request.client) && request.endMs !== undefined,
-  )
-  const touched = (request: ChaosRequest, { part }: Fault): boolean =>
-    part !== '' &&
-    (request.gateway === part ||
-      seen.get(request.number)?.some(({ backend }) => backend === part) === true)
-  const at = (during: Latency['during'], chosen: typeof own): Latency => {
-    const tookMs = chosen.map(({ sentMs, endMs }) => endMs - sentMs).sort((a, b) => a - b)
-    return {
-      during,
-      requests: tookMs.length,
-      p50Ms: quantile(tookMs, 0.5),
-      p99Ms: quantile(tookMs, 0.99),
-    }
-  }
-  const kinds = Object.values(faultKinds).flat()
-  return [
-    at(
-      'calm',
-      own.filter(({ endMs }) => endMs < calmUntilMs),
-    ),
-    ...kinds.map((kind) => {
-      const ofKind = faults.filter((fault) => fault.kind === kind)
-      return at(
-        kind,
-        own.filter((request) => {
-          // With others at the same time, what they touch is theirs.
-          const during = faults.filter((fault) => overlaps(fault, request.sentMs, request.endMs))
-          return (
-            ofKind.some(
-              (fault) => request.sentMs >= fault.fromMs && request.sentMs <= fault.untilMs,
-            ) &&
-            !during.some(
-              (fault) => touched(request, fault) || (isOfStore(fault) && fault.kind !== kind),
-            )
-          )
-        }),
-      )
-    }),
-  ]
-}
-const isOfStore = ({ kind }: Fault): boolean => kind.startsWith('store')
-
-/** While the store is away each is decided within 250 ms, or refused: that is tested elsewhere. */
-export function felt(found: readonly Latency[]): string[] {
-  const calm = found.find(({ during }) => during === 'calm')?.p99Ms ?? 0
-  const atMost = Math.max(NOTICED_MS, SLOWER_AT_MOST * calm)
-  return found
-    .filter(({ during, p99Ms }) => !during.startsWith('store') && p99Ms > atMost)
-    .map(({ during, p99Ms }) => `bystanders' p99 ${p99Ms} ms while: ${during} (calm: ${calm} ms)`)
-}
+/** What a run came to, in words. */
+import { faultKinds, type ChaosRequest, type Fault, type Run } from './events.ts'
+import type { Latency } from './latency.ts'
+import { groupBy, nameOf, type Difference } from './ledger.ts'
 
 /** What a run must have shown to have shown anything. */
 export function notShown({ clients, requests, faults }: Run): string[] {
@@ -137,8 +62,8 @@ export function describeOutcomes({ clients, requests }: Run): string {
 
 export const describeLatencies = (found: readonly Latency[]): string =>
   table([
-    ['bystanders while', 'requests', 'p50, ms', 'p99, ms'],
-    ...found.map(({ during, requests, p50Ms, p99Ms }) => [during, requests, p50Ms, p99Ms]),
+    ['bystanders while', 'requests', 'p50, ms', 'p99, ms', 'p99 past the gateways, ms'],
+    ...found.map((one) => [one.during, one.requests, one.p50Ms, one.p99Ms, one.machineP99Ms]),
   ])
 
 const SHOWN = 40
