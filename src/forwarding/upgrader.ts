@@ -22,15 +22,8 @@ export function createUpgradeEngine(
   // For what it throws.
   createStreamingProxy()
   const open = new Set<Duplex>()
-  const tunnels = new Map<Tunnel, UpgradeJob>()
+  const tunnels = new Set<Tunnel>()
   let isDraining = false
-  const carry = async (job: UpgradeJob, handshake: Handshake) => {
-    const tunnel = join(job, handshake)
-    if (!(tunnel instanceof Tunnel)) return tunnel
-    tunnels.set(tunnel, job)
-    if (isDraining) tunnel.close('drain')
-    return tunnel.closed.finally(() => tunnels.delete(tunnel))
-  }
   return {
     upgrade: async (backend, job) => {
       open.add(job.socket)
@@ -38,24 +31,29 @@ export function createUpgradeEngine(
       job.socket.on('error', () => {})
       try {
         const handshake = await shakeHands(job, backend, timeouts)
-        if ('answer' in handshake) return await carry(job, handshake)
-        if (handshake.kind === 'client_gone') job.socket.destroy()
-        return handshake
+        const tunnel = 'answer' in handshake ? join(job, handshake) : handshake
+        if (!(tunnel instanceof Tunnel)) {
+          if (tunnel.kind === 'client_gone') job.socket.destroy()
+          return tunnel
+        }
+        tunnels.add(tunnel)
+        if (isDraining) tunnel.close('drain')
+        return await tunnel.closed.finally(() => tunnels.delete(tunnel))
       } finally {
         open.delete(job.socket)
       }
     },
     review: (judge) => {
       const nowMs = performance.now()
-      for (const [tunnel, { caller }] of tunnels)
-        tunnel.review(nowMs, tunnelIdleMs, () => judge(caller))
+      for (const tunnel of tunnels) tunnel.review(nowMs, tunnelIdleMs, judge)
     },
     drain: () => {
       isDraining = true
-      for (const tunnel of tunnels.keys()) tunnel.close('drain')
+      for (const tunnel of tunnels) tunnel.close('drain')
     },
     close: async () => {
       for (const socket of open) socket.destroy()
+      for (const tunnel of tunnels) tunnel.cut()
     },
   }
 }
@@ -72,7 +70,7 @@ function join(job: UpgradeJob, { answer, socket, early }: Handshake): Tunnel | F
   ;(job.socket as Socket).setTimeout(0)
   job.socket.write(switchingProtocols(fields), 'latin1')
   job.established()
-  return new Tunnel(job.socket, socket, early, job.ended)
+  return new Tunnel(job, socket, early)
 }
 
 /** RFC 6455 4.2.2. */

@@ -40,8 +40,8 @@ export async function upgrade(
   admitted: Admitted,
   { socket, head }: Tunnel,
 ): Promise<void> {
-  const { exchange, framing, target } = admitted
-  const offer = readOffer(exchange.request.rawHeaders, framing.nominated)
+  const { exchange, target } = admitted
+  const offer = readOffer(exchange.request.rawHeaders)
   if (isRefusal(offer)) {
     giveUp(deps.lessee, exchange)
     return respond(exchange, offer)

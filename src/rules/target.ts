@@ -28,15 +28,12 @@ export function createCheckTarget(urlBytes: number) {
     origin: Origin,
   ): Target | Refusal => {
     const target = checkTarget(url, urlBytes, origin)
-    // RFC 9112 3.2.4: the asterisk form is for OPTIONS only; in absolute form it is the one without a path.
-    if (method === 'OPTIONS') return target === NO_PATH ? ASTERISK : target
-    return target === ASTERISK ? NO_FORM : target
+    // RFC 9112 3.2.4: the asterisk form is for OPTIONS only.
+    return target === ASTERISK && method !== 'OPTIONS' ? NO_FORM : target
   }
 }
 
 const ASTERISK: Target = { path: '*', raw: '*', asterisk: true }
-/** Of an absolute form (RFC 9112 3.2.1). */
-const NO_PATH: Target = { path: '/', raw: '/', asterisk: false }
 const NO_FORM = refuse('invalid_request', { cause: 'target is in no form that is served' })
 const NOT_OURS = refuse('invalid_request', { cause: 'target is of another origin than Host' })
 
@@ -66,8 +63,8 @@ function checkOtherForm(target: string, { host, proto }: Origin): Target | Refus
   const isOurs = scheme.toLowerCase() === proto && bare(authority, proto) === bare(host, proto)
   if (!isOurs) return NOT_OURS
   const rest = target.slice(start.length)
-  if (rest === '') return NO_PATH
-  return checkPath(rest.startsWith('?') ? `/${rest}` : rest)
+  // RFC 9112 3.2.1: an empty path is the root.
+  return checkPath(rest.startsWith('/') ? rest : `/${rest}`)
 }
 
 /** RFC 9110 4.2.3: in lower case, without an empty port or that of the scheme. */

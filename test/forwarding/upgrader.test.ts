@@ -64,7 +64,7 @@ const caller = createCaller(
 )
 
 const offerOf = (rawHeaders: readonly string[]): WebSocketOffer => {
-  const offer = readOffer(rawHeaders, new Set())
+  const offer = readOffer(rawHeaders)
   if (isRefusal(offer)) throw new Error(offer.cause)
   return offer
 }

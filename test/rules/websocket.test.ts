@@ -20,23 +20,22 @@ describe('the offer of a client', () => {
         'Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits, foo',
         'Sec-WebSocket-Extensions: bar ; a="b"',
       ),
-      new Set(['upgrade']),
     )
     expect(offer).toEqual({
       key: KEY,
-      protocols: new Set(['chat', 'superchat']),
-      extensions: new Set(['permessage-deflate', 'foo', 'bar']),
+      protocols: ['chat', 'superchat'],
+      extensions: ['permessage-deflate', 'foo', 'bar'],
     })
   })
 
-  it.each<[string, string[], string[]?]>([
+  it.each<[string, string[]]>([
     ['no version', [key]],
     ['an older version', ['Sec-WebSocket-Version: 8', key]],
     ['a version that only begins like it', ['Sec-WebSocket-Version: 13.1', key]],
     ['a list of versions', ['Sec-WebSocket-Version: 13, 8', key]],
     ['the version twice', [version, version, key]],
   ])('with %s is refused with the version that would do', (_, lines) => {
-    const refusal = readOffer(flat(...lines), new Set())
+    const refusal = readOffer(flat(...lines))
     expect(isRefusal(refusal) && refusal.answer.headers.slice(-2)).toEqual([
       'Sec-WebSocket-Version',
       '13',
@@ -44,7 +43,7 @@ describe('the offer of a client', () => {
     expect(refusal).toMatchObject({ code: 'invalid_request' })
   })
 
-  it.each<[string, string[], string[]?]>([
+  it.each<[string, string[]]>([
     ['no key', [version]],
     ['an empty key', [version, 'Sec-WebSocket-Key: ']],
     ['a key of 15 bytes', [version, 'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25j']],
@@ -52,9 +51,8 @@ describe('the offer of a client', () => {
     ['a key that is not base64', [version, 'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZ!==']],
     ['two keys', [version, key, key]],
     ['a look-alike of the key beside it', [version, key, `Sec_WebSocket_Key: ${KEY}`]],
-    ['a key that Connection takes away', [version, key], ['sec-websocket-key']],
-  ])('with %s is refused', (_, lines, nominated = []) => {
-    const refusal = readOffer(flat(...lines), new Set(['upgrade', ...nominated]))
+  ])('with %s is refused', (_, lines) => {
+    const refusal = readOffer(flat(...lines))
     expect(refusal).toMatchObject({ code: 'invalid_request', fields: undefined })
   })
 })
@@ -62,8 +60,8 @@ describe('the offer of a client', () => {
 describe('the 101 of a backend', () => {
   const offer = {
     key: KEY,
-    protocols: new Set(['chat', 'superchat']),
-    extensions: new Set(['permessage-deflate']),
+    protocols: ['chat', 'superchat'],
+    extensions: ['permessage-deflate'],
   }
   const upgrade = 'Upgrade: WebSocket'
   const connection = 'Connection: keep-alive, upgrade'
@@ -100,7 +98,7 @@ describe('the 101 of a backend', () => {
   })
 
   it('may choose nothing where nothing was offered', () => {
-    const nothing = { key: KEY, protocols: new Set<string>(), extensions: new Set<string>() }
+    const nothing = { key: KEY, protocols: [], extensions: [] }
     expect(handshakeFault(nothing, ACCEPT, flat(...sound))).toBeUndefined()
     for (const line of ['Sec-WebSocket-Protocol: chat', 'Sec-WebSocket-Extensions: foo'])
       expect(handshakeFault(nothing, ACCEPT, flat(...sound, line))).toContain('not offered')
