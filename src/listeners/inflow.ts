@@ -8,13 +8,7 @@ import { guardHeads, type HeadGuard, type Intake } from './node-internals.ts'
 /** Requests of one connection that wait for their answers; parsing goes on when half of them have had theirs. */
 const PENDING_AT_MOST = 32
 /** Requests of one connection that are begun before others have their turn. */
-const REQUESTS_A_TURN = 16
-/**
- * What was sent behind the last answer is read and dropped, so that the client sees the answer and not a reset; a packet of
- * 64 KiB now and then, so that nobody is kept waiting by a client that does not stop.
- */
-const DROP_EVERY_MS = 20
-
+const REQUESTS_A_TURN = 8
 /** What the parser gave up on, as http's 'clientError' tells it. */
 export interface ParserError extends NodeJS.ErrnoException {
   readonly rawPacket?: Buffer
@@ -37,8 +31,10 @@ export class Inflow implements HeadGuard {
   readonly #intake: Intake
   /** Not parsed yet; undefined while the parser is not stopped. */
   #held: Buffer | undefined
-  #isDropping = false
+  #isOver = false
   #begunThisTurn = 0
+  /** With fewer pending than that the parser goes on. */
+  #goOnBelow = PENDING_AT_MOST
 
   /** socket: one that http has just taken. */
   constructor(socket: Socket, connection: InflowOf) {
@@ -49,13 +45,13 @@ export class Inflow implements HeadGuard {
 
   mayBegin(): boolean {
     if (!this.#connection.isClosing()) return true
-    this.#drop()
+    this.#end()
     return false
   }
 
   mayGoOn(): boolean {
     if (this.#connection.closing) {
-      this.#drop()
+      this.#end()
       return false
     }
     // The body of the last request is still wanted.
@@ -63,25 +59,28 @@ export class Inflow implements HeadGuard {
     this.#begunThisTurn += 1
     // One immediate for several requests: for a client that waits for its answers they come in several turns.
     if (this.#begunThisTurn === REQUESTS_A_TURN / 2) setImmediate(this.#nextTurn)
-    return this.#begunThisTurn < REQUESTS_A_TURN && this.#connection.pending < PENDING_AT_MOST
+    const isFull = this.#connection.pending >= PENDING_AT_MOST
+    this.#goOnBelow = isFull ? PENDING_AT_MOST / 2 : PENDING_AT_MOST
+    return !isFull && this.#begunThisTurn < REQUESTS_A_TURN
   }
 
   /** Whether the error is our own doing; if not, the parser is done for, or what it waited for is late, and nothing more is parsed. */
   caused(error: ParserError): boolean {
-    if (this.#isDropping) return true
+    if (this.#isOver) return true
     if (error.code === 'HPE_PAUSED') {
       this.#hold(error.rawPacket?.subarray(error.bytesParsed) ?? NOTHING)
       return true
     }
     // What is late was held up by us.
     if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && this.#held !== undefined) return true
-    this.#drop()
+    this.#end()
     return false
   }
 
   /** A request was answered to the end. */
   answered(): void {
-    if (this.#held !== undefined) setImmediate(this.#goOn)
+    if (this.#connection.closing) this.#end()
+    else if (this.#held !== undefined) setImmediate(this.#goOn)
   }
 
   readonly #nextTurn = (): void => {
@@ -103,24 +102,20 @@ export class Inflow implements HeadGuard {
   readonly #goOn = (): void => {
     const held = this.#held
     if (held === undefined || this.#socket.destroyed) return
-    if (this.#connection.isClosing()) return this.#drop()
-    if (this.#connection.pending > PENDING_AT_MOST / 2) return
+    if (this.#connection.isClosing()) return this.#end()
+    if (this.#connection.pending >= this.#goOnBelow) return
     // The client does not read its answers: http resumes the socket when it does.
     if (this.#intake.isPaused()) return void this.#socket.once('resume', this.#goOn)
     this.#held = undefined
     if (this.#intake.parse(held) && this.#held === undefined) this.#socket.resume()
   }
 
-  #drop(): void {
-    if (this.#isDropping) return
-    this.#isDropping = true
+  #end(): void {
+    if (this.#isOver) return
+    this.#isOver = true
     this.#held = undefined
-    const socket = this.#socket
-    this.#intake.divert(() => {
-      socket.pause()
-      setTimeout(() => socket.resume(), DROP_EVERY_MS)
-    })
-    socket.resume()
+    this.#intake.discard()
+    this.#socket.resume()
   }
 }
 

@@ -94,6 +94,8 @@ export interface Intake {
   divert(onData: (bytes: Buffer) => void): void
   /** Of what was diverted, or left by a stop of the parser; false if the connection was handed over (upgrade, CONNECT). */
   parse(bytes: Buffer): boolean
+  /** From now on what arrives is read a packet at a time and dropped, so that the client sees the answer and not a reset. */
+  discard(): void
   /** http has paused the socket, for answers that the client does not read: nothing may be parsed. */
   isPaused(): boolean
 }
@@ -101,15 +103,24 @@ export interface Intake {
 /** HPE_PAUSED of llhttp. */
 const PAUSED = 21
 
+/** Of llhttp's callbacks: what becomes of a packet that was parsed; kOnExecute of http. */
+const ON_EXECUTE = 5
+
+/** Between two packets of up to 64 KiB that are dropped: nobody is kept waiting by a client that does not stop. */
+const DISCARD_EVERY_MS = 10
+
 interface Parser {
   onIncoming(request: IncomingMessage & { upgrade: boolean }, keepAlive: boolean): number
+  pause(): void
   resume(): void
+  [ON_EXECUTE]: unknown
 }
 
 /**
  * Ever since: http keeps in `onIncoming` of the socket's parser what it does once a head was read, and llhttp stops where that
  * returns HPE_PAUSED: 'clientError' then has the packet and how much of it was parsed, and `resume` lets the parser go on.
  * http leaves the bytes of a socket to the stream when somebody listens for 'data', and its own listener parses what it is given.
+ * A parser that is paused between two packets reads into a buffer of its own, and tells `ON_EXECUTE` alone.
  * socket: one that http has just taken, in the server's 'connection'.
  */
 export function guardHeads(socket: net.Socket, guard: HeadGuard): Intake {
@@ -126,12 +137,23 @@ export function guardHeads(socket: net.Socket, guard: HeadGuard): Intake {
   }
   const [parse] = socket.listeners('data') as ((bytes: Buffer) => void)[]
   let listener = parse
+  const divert = (onData: (bytes: Buffer) => void): void => {
+    if (listener === onData) return
+    if (listener !== undefined) socket.removeListener('data', listener)
+    listener = onData
+    socket.on('data', onData)
+  }
+  const resume = () => socket.resume()
+  const rest = (): void => {
+    socket.pause()
+    setTimeout(resume, DISCARD_EVERY_MS)
+  }
   return {
-    divert: (onData) => {
-      if (listener === onData) return
-      if (listener !== undefined) socket.removeListener('data', listener)
-      listener = onData
-      socket.on('data', onData)
+    divert,
+    discard: () => {
+      if (listener !== parse || connection.parser !== parser) return divert(rest)
+      parser.pause()
+      parser[ON_EXECUTE] = rest
     },
     parse: (bytes) => {
       if (connection.parser !== parser) return false

@@ -248,6 +248,33 @@ describe('guardHeads', () => {
     expect(seen).toEqual(['POST {}'])
   })
 
+  it.each(['of the parser', 'that were diverted'])(
+    'discards bytes %s a packet at a time',
+    async (whose) => {
+      let bytesRead = 0
+      let intake: Intake | undefined
+      const errors: unknown[] = []
+      const server = await serve((asked) => {
+        bytesRead = asked.socket.bytesRead
+        setInterval(() => (bytesRead = asked.socket.bytesRead), 10).unref()
+        intake?.discard()
+      })
+      server.on('clientError', (error) => errors.push(error))
+      server.on('connection', (socket: Socket) => {
+        intake = guardHeads(socket, { mayBegin: () => true, mayGoOn: () => true })
+        const { divert, parse } = intake
+        if (whose !== 'of the parser') divert((bytes) => parse(bytes))
+      })
+      const client = await open(server)
+      client.socket.write(request())
+      await expect.poll(() => bytesRead).toBeGreaterThan(0)
+      for (let sent = 0; sent < 200; sent++) client.socket.write(Buffer.alloc(100_000, 'x'))
+      await expect.poll(() => bytesRead).toBeGreaterThan(1_000_000)
+      expect(bytesRead).toBeLessThan(10_000_000)
+      expect(errors).toEqual([])
+    },
+  )
+
   it('hands a connection over with what stands behind the handshake', async () => {
     const server = await serve(() => undefined)
     let intake: Intake | undefined

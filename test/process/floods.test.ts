@@ -1,0 +1,84 @@
+/** What a client feels while others, without a credential, send all they can, and what that costs in memory. */
+import { readFileSync } from 'node:fs'
+import { connect } from 'node:net'
+import { afterAll, describe, expect, it } from 'vitest'
+import { configFile, clientsBlock, endAll, gatewayProcess, rawBackend, times } from './gateways.ts'
+
+afterAll(endAll)
+
+const KEY = 'tg_flood_bystander'
+const SECONDS = 4
+
+const residentMB = (pid: number): number =>
+  Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024
+
+/** Sends the request over and over, as fast as it is taken, and connects again whenever it is cut off; returns what ends that. */
+function flood(port: number, request: string): { stop(): void; sentBytes(): number } {
+  const block = Buffer.from(request.repeat(Math.ceil(65_536 / request.length)))
+  let isOver = false
+  let sentBytes = 0
+  const open = (): void => {
+    if (isOver) return
+    const socket = connect(port, '127.0.0.1')
+    const send = (): void => {
+      if (isOver) return void socket.destroy()
+      sentBytes += block.length
+      // A turn between two blocks, so that the bystander in this process has its own.
+      socket.write(block, () => setImmediate(send))
+    }
+    socket.once('connect', send).on('error', () => undefined)
+    socket.resume().once('end', () => socket.destroy())
+    socket.once('close', () => setImmediate(open))
+  }
+  open()
+  return { stop: () => (isOver = true), sentBytes: () => sentBytes }
+}
+
+describe.skipIf(process.platform !== 'linux')('a client with a key is served', () => {
+  it.each([
+    {
+      while: 'one connection repeats a request that was refused for good',
+      connections: 1,
+      request: 'GET /%2e HTTP/1.1\r\nHost: x\r\n\r\n',
+    },
+    {
+      while: 'eight connections repeat a request without a key',
+      connections: 8,
+      request: 'GET /v1/pets HTTP/1.1\r\nHost: x\r\n\r\n',
+    },
+    {
+      while: 'eight connections send a body to a refusal',
+      connections: 8,
+      request: `POST /v1/pets HTTP/1.1\r\nHost: x\r\nContent-Length: 9000000\r\n\r\n${'x'.repeat(60_000)}`,
+    },
+  ])(
+    'while $while',
+    async ({ connections, request }) => {
+      const backend = await rawBackend()
+      const file = configFile(backend.url, {
+        clients: clientsBlock([{ id: 'bystander', keys: [KEY], perMinute: 1_000_000 }]),
+      })
+      const gateway = await gatewayProcess(file)
+      for (let warm = 0; warm < 200; warm++) await gateway.call(KEY)
+      const beforeMB = residentMB(gateway.pid)
+      const floods = times(connections, () => flood(Number(new URL(gateway.origin).port), request))
+      const tookMs: number[] = []
+      let mostMB = 0
+      const untilMs = performance.now() + SECONDS * 1000
+      while (performance.now() < untilMs) {
+        const answer = await gateway.call(KEY)
+        expect(answer.status).toBe(200)
+        tookMs.push(answer.tookMs)
+        mostMB = Math.max(mostMB, residentMB(gateway.pid))
+      }
+      floods.forEach(({ stop }) => stop())
+      tookMs.sort((a, b) => a - b)
+      expect(Math.min(...floods.map(({ sentBytes }) => sentBytes()))).toBeGreaterThan(1e6)
+      // On two quiet cores: 2 to 7 ms, and 25 ms at most.
+      expect(tookMs[tookMs.length >> 1]).toBeLessThan(250)
+      expect(tookMs.at(-1)).toBeLessThan(2_000)
+      expect(mostMB - beforeMB).toBeLessThan(64)
+    },
+    60_000,
+  )
+})
