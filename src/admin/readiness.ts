@@ -6,6 +6,7 @@ import type { Config } from '../config/config.ts'
 import type { KeySetFault } from '../credentials/jwt-verifier.ts'
 import type { UnsavedCounters } from '../quota/journal/write-behind.ts'
 import { nameServers } from '../redis/servers.ts'
+import type { Shed } from '../rules/overload.ts'
 
 type Check = ReadinessReport['checks'][number]
 
@@ -26,6 +27,8 @@ interface ReadinessParts {
   unsaved(): UnsavedCounters | undefined
   /** Why the key set of the token issuer could not be fetched; undefined: it could, or is not asked for. */
   keySetFault(): KeySetFault | undefined
+  /** What each process that takes requests refuses because it has too much to do. */
+  sheds(): readonly Shed[]
   readonly backends: BackendProbe
 }
 
@@ -36,12 +39,24 @@ export function createReadiness({ config, ...parts }: ReadinessParts) {
       checks: [
         { name: 'config', ok: true, reason: `revision ${config.revision}` },
         { name: 'listener', ...parts.listener() },
+        loadCheck(parts.sheds()),
         storeCheck(config, parts.store(), parts.unsaved()),
         credentialsCheck(config, parts.keySetFault()),
         backends,
       ],
     }
   }
+}
+
+/** Where all processes refuse all new requests, others are to be sent them. */
+function loadCheck(sheds: readonly Shed[]): Check {
+  const name = 'load'
+  const busy = sheds.filter((shed) => shed !== 'nothing').length
+  if (busy === 0) return { name, ok: true, reason: 'in time' }
+  const ok = sheds.some((shed) => shed !== 'everything')
+  const refused = ok ? 'those without a valid credential first' : 'all'
+  const reason = `the event loop of ${busy} of ${sheds.length} processes is late; new requests are refused, ${refused}`
+  return { name, ok, reason }
 }
 
 /** Those that cannot be reached are named, but one that can be is enough. */

@@ -7,7 +7,7 @@ import type { Log } from '../observability/log.ts'
 import { createMetrics } from '../observability/metrics.ts'
 import type { Config, ListenAddress } from '../config/config.ts'
 import { storeInWords } from '../config/store-words.ts'
-import { STOP_IDLE_AT_MOST_MS } from './drain-times.ts'
+import { drainDelay, stopIdleMs } from './drain-times.ts'
 import { ListenError } from './listen-error.ts'
 import { createReadiness, embeddedHealth } from '../admin/readiness.ts'
 import { configNames, createServing } from './serving.ts'
@@ -40,6 +40,7 @@ export function createGateway(config: Config, { version, log }: { version: strin
     store: () => stores.redis ?? embeddedHealth,
     unsaved: () => stores.unsaved?.(),
     keySetFault: () => keySetFault,
+    sheds: () => [serving.load.shed],
     backends: createBackendProbe(serving.backends, config.upstream.timeouts.connectMs),
   })
   const close = async (): Promise<void> => {
@@ -73,8 +74,8 @@ export function createGateway(config: Config, { version, log }: { version: strin
     },
     async drain(): Promise<void> {
       listening = false
-      const { drainMs } = config.server.timeouts
-      await serving.drain({ idleMs: Math.min(STOP_IDLE_AT_MOST_MS, drainMs / 2) })
+      await drainDelay(log, config.server.timeouts)
+      await serving.drain({ idleMs: stopIdleMs(config.server.timeouts.drainMs) })
       await close()
     },
   }

@@ -24,6 +24,7 @@ import { createCheckBan } from '../pipeline/check-ban.ts'
 import { createForward } from '../pipeline/forward.ts'
 import { createMatchRoute } from '../pipeline/match-route.ts'
 import { createReceiveBody } from '../pipeline/receive-body.ts'
+import { createShedLoad } from '../pipeline/shed-load.ts'
 import { createTakeQuota } from '../pipeline/take-quota.ts'
 import { createTakeTurn } from '../pipeline/take-turn.ts'
 import { createClientAddress } from '../rules/client-address.ts'
@@ -34,6 +35,7 @@ import type { Caller } from '../rules/credentials.ts'
 import type { OwnEnd } from '../rules/websocket.ts'
 import { whenKnown } from '../rules/when-known.ts'
 import { createCheckTarget } from '../rules/target.ts'
+import type { LoadWatch } from './load-watch.ts'
 
 export type RequestPolicy = ReturnType<typeof createRequestPolicy>
 
@@ -48,13 +50,14 @@ export interface LastingParts {
   readonly balancer: Balancer
   readonly forwarder: Forwarder
   readonly upgrader: Upgrader
+  readonly load: LoadWatch
   /** Called each time the key set of the token issuer was fetched, or could not be. */
   onKeySet(fault: KeySetFault | undefined): void
 }
 
 /** Throws an Error that names the fault when jwt.jwksFile cannot be used. */
 export function createRequestPolicy(config: Config, parts: LastingParts) {
-  const { lessee, bans, forwarder, upgrader, log, metrics } = parts
+  const { lessee, bans, forwarder, upgrader, log, metrics, load } = parts
   const { server, upstream, anonymous, clients } = config
   const limiter = createAnonymousLimiter({ ...anonymous, counter: parts.addresses })
   const jwt = createVerifier(config, parts)
@@ -77,8 +80,10 @@ export function createRequestPolicy(config: Config, parts: LastingParts) {
       jwt,
       anonymous: limiter,
       anonymousHeaders: headersOf,
+      load,
     }),
     checkBan: createCheckBan(bans, lessee),
+    shedLoad: createShedLoad(load, lessee),
     takeQuota: createTakeQuota(lessee, bans),
     takeTurn: createTakeTurn(parts.turns),
     receiveBody: createReceiveBody({

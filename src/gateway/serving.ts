@@ -16,10 +16,12 @@ import type { ConfigNames, Metrics } from '../observability/metrics.ts'
 import { createUndiciEngine } from '../forwarding/undici/forwarder.ts'
 import type { Config, ListenAddress } from '../config/config.ts'
 import { FrontDoor } from './front-door.ts'
+import { LoadWatch } from './load-watch.ts'
 import { createRequestPolicy, type LastingParts } from './request-policy.ts'
 import { Lessee } from '../quota/lessee/lessee.ts'
 import type { Stores } from './stores.ts'
 import { readTlsFiles } from './tls-files.ts'
+import type { Shed } from '../rules/overload.ts'
 
 const engines = {
   direct: createDirectEngine,
@@ -38,6 +40,8 @@ export interface ServingParts {
   /** Strikes of all workers; undefined: Redis or this process counts them. */
   readonly strikes?: Counter | undefined
   readonly onKeySet: LastingParts['onKeySet']
+  /** Told when more or less is refused because the event loop is late. */
+  readonly onShed?: (shed: Shed) => void
 }
 
 export function createServing(parts: ServingParts) {
@@ -66,6 +70,7 @@ export function createServing(parts: ServingParts) {
     async close(): Promise<void> {
       policy.close()
       door.close()
+      lasting.load.close()
       await Promise.allSettled([
         forwarder.close(),
         upgrader.close(),
@@ -79,6 +84,7 @@ export function createServing(parts: ServingParts) {
       return bans.size
     },
     backends: lasting.balancer.backends,
+    load: lasting.load,
   }
 }
 
@@ -100,12 +106,24 @@ export function createLastingParts(parts: ServingParts): LastingParts {
     bans: createBans(parts),
     balancer,
     forwarder: new Forwarder(balancer, engines[upstream.engine](upstream)),
+    load: createLoadWatch(parts),
     upgrader: createUpgrader(
       balancer,
       createUpgradeEngine(upstream, parts.config.server.timeouts.tunnelIdleMs),
       upstream.timeouts.responseMs,
     ),
   }
+}
+
+function createLoadWatch({ config, log, metrics, onShed }: ServingParts): LoadWatch {
+  return new LoadWatch({
+    limitMs: config.server.overload.lagMs,
+    onLook: (lagMs) => metrics.eventLoopLag(lagMs),
+    onChange: ({ shed, lagMs }) => {
+      log.shedding({ refused: shed, lagMs: Math.round(lagMs) })
+      onShed?.(shed)
+    },
+  })
 }
 
 function createQuota({ config, metrics, stores }: ServingParts): Lessee {

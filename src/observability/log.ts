@@ -127,6 +127,11 @@ const lifecycleLines = (say: Say) => ({
   warning: (warning: Error) => say('warn', { event: 'warning', ...describeError(warning) }),
   /** What a supervisor does with its workers. */
   supervision: ({ level, ...line }: SupervisionLine) => say(level, line),
+  /** The event loop is late: what is refused for it from here on; nothing at the end. */
+  shedding: (line: { refused: string; lagMs: number }) =>
+    say(line.refused === 'nothing' ? 'info' : 'warn', { event: 'shedding', ...line }),
+  /** Not ready from here on; requests are still taken for so long. */
+  drainDelayed: (line: { delayMs: number }) => say('info', { event: 'drainDelayed', ...line }),
   draining: (line: { inFlight: number; timeoutMs: number }) =>
     say('info', { event: 'draining', ...line }),
   drained: (line: { cutOff: number }) => say('info', { event: 'drained', ...line }),
@@ -192,6 +197,7 @@ function lastLines(out: LineWriter) {
 /** A word of the engine's own, such as of a heap that is full, or of a library that does not ask. */
 const foreignLine = /^(?!\{"level").+\n/gm
 
+/** Of which a client can cause as many as it likes; overloaded is the time for anything but long logs. */
 const isOverQuota = (refusal: RefusalCode | undefined): boolean =>
-  refusal === 'rate_limit_exceeded' || refusal === 'api_key_banned'
+  refusal === 'rate_limit_exceeded' || refusal === 'api_key_banned' || refusal === 'overloaded'
 const text = (value: string): string => plainText(value, 500)

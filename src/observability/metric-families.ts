@@ -37,6 +37,7 @@ export function newState(names: ConfigNames, version: string, takenAtMs: number)
     strikes: 0,
     bans: 0,
     bannedKeys: 0,
+    eventLoopLagMs: 0,
     unsavedSeconds: 0,
     tunnels: 0,
     tunnelEnds: zeros(tunnelEnds),
@@ -151,6 +152,11 @@ function otherFamilies(state: MetricsState): Family[] {
     ),
     counter('tollgate_bans_total', 'Bans pronounced.', () => state.bans),
     gauge.max('tollgate_banned_keys', 'Keys banned at present.', () => state.bannedKeys),
+    gauge.max(
+      'tollgate_event_loop_lag_seconds',
+      'How late the event loop is time and again; beyond server.overload.lag requests are refused.',
+      () => state.eventLoopLagMs / 1000,
+    ),
     gauge.first('tollgate_config_info', 'The running configuration.', () => [
       sample(1, { revision: config.revision }),
     ]),

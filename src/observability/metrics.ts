@@ -90,6 +90,8 @@ export function createMetrics(
     /** Nobody could tell whether a credential is valid. */
     credentialUnavailable: (reason: UnavailableReason) => void state.unavailable[reason]++,
     banned: () => void state.bans++,
+    /** How late the event loop was at least, at the latest looks. */
+    eventLoopLag: (lagMs: number) => void (state.eventLoopLagMs = lagMs),
     strike: () => void state.strikes++,
     /** How many keys are banned now, as far as this process knows. */
     bannedKeys: (count: number) => void (state.bannedKeys = count),

@@ -4,15 +4,18 @@ import type { JwtVerifier } from '../credentials/jwt-verifier.ts'
 import type { Verdict } from '../credentials/verdicts.ts'
 import type { KeyRing } from '../credentials/key-ring.ts'
 import type { Exchange } from './exchange.ts'
+import { OVERLOADED } from '../rules/overload.ts'
 import { isRefusal, refuse, type Refusal } from '../rules/refusals.ts'
 import { isJwtForm, readBearer, type Caller } from '../rules/credentials.ts'
 import type { Framing } from '../rules/framing.ts'
 import { whenKnown } from '../rules/when-known.ts'
+import type { Lateness } from './shed-load.ts'
 
 export interface AuthenticateDeps {
   readonly keyRing: KeyRing
   readonly jwt: JwtVerifier | undefined
   readonly anonymous: AnonymousLimiter
+  readonly load: Lateness
   /** Quota headers of an address. */
   anonymousHeaders(view: AnonymousView): string[]
 }
@@ -52,18 +55,20 @@ function admit(exchange: Exchange, caller: Caller): Caller {
 
 /**
  * Counts the request against its address: 401 while there is room, 429 above the limit.
- * Who cannot be told from a valid caller is not charged as an invalid one.
+ * Who cannot be told from a valid caller is not charged as an invalid one; while the event loop is late nobody is, and all hear that.
  */
 function refuseAnonymous(
-  { anonymous, anonymousHeaders }: AuthenticateDeps,
+  { anonymous, anonymousHeaders, load }: AuthenticateDeps,
   exchange: Exchange,
   refusal: Refusal,
 ): Refusal | Promise<Refusal> {
-  const isFree = refusal.code === 'service_unavailable'
+  const isShed = load.shed !== 'nothing'
+  const isFree = isShed || refusal.code === 'service_unavailable'
   const { addressKey } = exchange
   const looked = isFree ? anonymous.peek(addressKey) : anonymous.count(addressKey)
   return whenKnown(looked, (view) => {
     exchange.quotaHeaders = anonymousHeaders(view)
+    if (isShed) return OVERLOADED
     if (isFree || !view.exceeded) return refusal
     return refuse('rate_limit_exceeded', {
       cause: refusal.cause ?? refusal.code,

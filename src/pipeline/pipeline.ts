@@ -15,6 +15,7 @@ import type { createForward } from './forward.ts'
 import { OUTSIDE, type createMatchRoute } from './match-route.ts'
 import type { createReceiveBody } from './receive-body.ts'
 import { answerAsterisk, respond } from './respond.ts'
+import type { createShedLoad } from './shed-load.ts'
 import { giveUp, tellQuota, type createTakeQuota } from './take-quota.ts'
 import type { createTakeTurn } from './take-turn.ts'
 import type { Admitted } from './upgrade.ts'
@@ -30,6 +31,7 @@ export interface Stages {
   readonly matchRoute: ReturnType<typeof createMatchRoute>
   readonly authenticate: ReturnType<typeof createAuthenticate>
   readonly checkBan: ReturnType<typeof createCheckBan>
+  readonly shedLoad: ReturnType<typeof createShedLoad>
   readonly takeQuota: ReturnType<typeof createTakeQuota>
   readonly takeTurn: ReturnType<typeof createTakeTurn>
   readonly receiveBody: ReturnType<typeof createReceiveBody>
@@ -117,6 +119,9 @@ function walkOn(
   // A ban costs nothing to answer, so it comes before all that costs something.
   const ban = stages.checkBan(exchange, caller)
   if (ban !== undefined) return ban
+  // The last thing that is as cheap. Who has no credential was refused at half of that lateness.
+  const shed = stages.shedLoad(exchange, caller)
+  if (shed !== undefined) return shed
 
   // ... but its refusal comes after: who has no key learns nothing of the routes. It is free, so before the quota.
   if (routeRefusal !== undefined) {

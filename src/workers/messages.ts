@@ -8,6 +8,7 @@ import type { KeySetFault } from '../credentials/jwt-verifier.ts'
 import type { MetricsSnapshot } from '../observability/metrics.ts'
 import type { Config } from '../config/config.ts'
 import type { BanRecord } from '../rules/ban-policy.ts'
+import type { Shed } from '../rules/overload.ts'
 
 /** All that a worker asks of its supervisor. */
 export type SharedCalls = QuotaCalls & CounterCalls & BanCalls
@@ -58,6 +59,8 @@ export type ToSupervisor =
   | ({ readonly kind: 'store' } & StoreHealth)
   /** The key set of the token issuer, as this worker sees it. */
   | { readonly kind: 'keySet'; readonly fault: KeySetFault | undefined }
+  /** When it changes: what this worker refuses because it has too much to do. */
+  | { readonly kind: 'shed'; readonly shed: Shed }
   /** When asked, and once at the end. */
   | { readonly kind: 'measured'; readonly snapshot: MetricsSnapshot }
 

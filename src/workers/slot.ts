@@ -1,5 +1,5 @@
 /** One place in the pool: keeps one worker in it, through crashes and rolls. */
-import { ROLL_IDLE_AT_MOST_MS, STOP_IDLE_AT_MOST_MS } from '../gateway/drain-times.ts'
+import { rollIdleMs, stopIdleMs } from '../gateway/drain-times.ts'
 import type { ListenSockets } from '../listeners/bound-sockets.ts'
 import type { ListenSocket } from '../listeners/node-internals.ts'
 import type { SupervisionLine } from '../observability/log.ts'
@@ -72,8 +72,7 @@ export class Slot {
     this.#successor = undefined
     this.#crashes = noCrashes
     const { drainMs } = this.#options
-    const idleMs = Math.min(ROLL_IDLE_AT_MOST_MS, drainMs / 2)
-    old.drain({ idleMs, timeoutMs: drainMs + DRAIN_MARGIN_MS })
+    old.drain({ idleMs: rollIdleMs(drainMs), timeoutMs: drainMs + DRAIN_MARGIN_MS })
     await old.ended
     return true
   }
@@ -82,9 +81,9 @@ export class Slot {
   async drain(): Promise<void> {
     this.#phase = 'draining'
     clearTimeout(this.#restart)
-    const timeoutMs = this.#options.drainMs + DRAIN_MARGIN_MS
-    const idleMs = Math.min(STOP_IDLE_AT_MOST_MS, timeoutMs / 2)
-    for (const worker of this.alive) worker.drain({ idleMs, timeoutMs })
+    const { drainMs } = this.#options
+    const times = { idleMs: stopIdleMs(drainMs), timeoutMs: drainMs + DRAIN_MARGIN_MS }
+    for (const worker of this.alive) worker.drain(times)
     // Else connections would queue up here after the workers have stopped to take them.
     this.#closeSocket()
     await Promise.all(Array.from(this.alive, (worker) => worker.ended))

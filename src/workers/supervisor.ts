@@ -8,6 +8,7 @@ import { createSupervisorMetrics, renderSnapshots } from '../observability/metri
 import type { Config } from '../config/config.ts'
 import { storeInWords } from '../config/store-words.ts'
 import type { Gateway } from '../gateway/gateway.ts'
+import { drainDelay } from '../gateway/drain-times.ts'
 import { ListenError } from '../gateway/listen-error.ts'
 import { createReadiness, embeddedHealth } from '../admin/readiness.ts'
 import { openEmbeddedStores } from '../gateway/stores.ts'
@@ -77,6 +78,7 @@ export class Supervisor implements Gateway {
 
   async drain(): Promise<void> {
     this.#isListening = false
+    await drainDelay(this.#options.log, this.#config.server.timeouts)
     const workers = this.#pool?.listening ?? 0
     this.#options.log.supervision({ level: 'info', event: 'workersDraining', workers })
     await this.#close()
@@ -118,6 +120,7 @@ export class Supervisor implements Gateway {
         store: () => this.#pool?.store ?? embeddedHealth,
         unsaved: () => this.#state.unsaved(),
         keySetFault: () => this.#pool?.keySetFault,
+        sheds: () => this.#pool?.sheds ?? [],
         backends: createBackendProbe(
           urls.map((url) => createBackend(url)),
           timeouts.connectMs,

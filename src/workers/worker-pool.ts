@@ -2,6 +2,7 @@
 import { embeddedHealth, type StoreHealth } from '../admin/readiness.ts'
 import type { KeySetFault } from '../credentials/jwt-verifier.ts'
 import type { MetricsSnapshot } from '../observability/metrics.ts'
+import type { Shed } from '../rules/overload.ts'
 import type { ToWorker } from './messages.ts'
 import { createRetiredCounters } from './retired-counters.ts'
 import { Slot, type SlotOptions } from './slot.ts'
@@ -106,6 +107,11 @@ export class WorkerPool {
   get keySetFault(): KeySetFault | undefined {
     const faults = this.#slots.flatMap(({ worker }) => worker?.keySetFault ?? [])
     return faults.find(({ hasKeys }) => !hasKeys) ?? faults[0]
+  }
+
+  /** What each of the workers that take requests refuses because it has too much to do. */
+  get sheds(): readonly Shed[] {
+    return this.#slots.flatMap(({ worker }) => (worker?.state === 'listening' ? worker.shed : []))
   }
 
   #alive(): WorkerProcess[] {

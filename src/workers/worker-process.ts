@@ -5,6 +5,7 @@ import { embeddedHealth } from '../admin/readiness.ts'
 import type { CallBatch } from '../ipc/calls.ts'
 import type { KeySetFault } from '../credentials/jwt-verifier.ts'
 import type { MetricsSnapshot } from '../observability/metrics.ts'
+import type { Shed } from '../rules/overload.ts'
 import { createLineRelay } from './line-relay.ts'
 import type { StartFault, StartMessage, ToSupervisor, ToWorker } from './messages.ts'
 
@@ -58,6 +59,8 @@ export class WorkerProcess {
   store = embeddedHealth
   /** Why it could not fetch the key set of the token issuer. Written by #hear. */
   keySetFault: KeySetFault | undefined
+  /** What it refuses because it has too much to do. Written by #hear. */
+  shed: Shed = 'nothing'
   /** Its last values. Written by #hear. */
   latest: MetricsSnapshot | undefined
   readonly #options: WorkerProcessOptions
@@ -193,6 +196,8 @@ export class WorkerProcess {
         return void (this.store = message)
       case 'keySet':
         return void (this.keySetFault = message.fault)
+      case 'shed':
+        return void (this.shed = message.shed)
       case 'measured':
         this.latest = message.snapshot
         return this.#measured.resolve()

@@ -108,6 +108,7 @@ function createParts(start: StartMessage, channel: SupervisorChannel) {
     ...parts,
     stores,
     onKeySet: (fault) => void channel.send({ kind: 'keySet', fault }),
+    onShed: (shed) => void channel.send({ kind: 'shed', shed }),
     ...sharedCounters(config, stores, calls),
   })
   return {

@@ -83,6 +83,7 @@ describe('/healthz and /readyz', () => {
       reasons: {
         config: expect.stringMatching(/^revision [0-9a-f]{12}$/) as string,
         listener: 'up',
+        load: 'in time',
         store: 'embedded',
         credentials: 'API keys',
         backend: 'reachable',

@@ -76,6 +76,26 @@ describe.concurrent('a stop', () => {
     },
   )
 
+  it.each([1, 2])(
+    'with a delay is not ready at once, and takes requests until it is over, with %i process(es)',
+    async (workers) => {
+      const backend = await rawBackend()
+      const delay = `timeouts: { drainDelay: 5s }`
+      const server = `server: { listen: "127.0.0.1:0", workers: ${workers}, ${delay} }`
+      const gateway = await gatewayProcess(configFile(backend.url, { server }))
+      gateway.signal('SIGTERM')
+      const unready = async () => (await fetch(`${gateway.adminOrigin}/readyz`)).status === 503
+      await eventually('not ready', unready)
+      const answers = await Promise.all(times(10, () => gateway.call(keys.pro)))
+      expect(tally(answers)).toEqual({ '200': 10 })
+      expect(answers.every(({ headers }) => headers.get('connection') !== 'close')).toBe(true)
+      expect(gateway.logged('drainDelayed')).toMatchObject([{ delayMs: 5_000 }])
+      expect(gateway.logged('draining')).toEqual([])
+      expect((await gateway.finished).code).toBe(0)
+      expect(gateway.logged('drained')).toHaveLength(workers)
+    },
+  )
+
   it('closes connections that are kept alive but unused', async () => {
     const backend = await rawBackend()
     const gateway = await gatewayProcess(configFile(backend.url))

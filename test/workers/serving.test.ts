@@ -1,5 +1,6 @@
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, describe, expect, it } from 'vitest'
 import { minuteWithAtLeast } from '../support/gateway.ts'
 import { temporaryFolder } from '../support/processes.ts'
@@ -27,6 +28,22 @@ async function start(...blocks: Parameters<typeof workerBlocks>) {
   const backend = await rawBackend()
   const gateway = await gatewayProcess(configFile(backend.url, workerBlocks(...blocks)))
   return { backend, gateway }
+}
+
+/** Stops the processes again and again, and lets them run for a moment each time, until `work` is done. */
+async function stopped(pids: readonly number[], work: () => Promise<unknown>): Promise<void> {
+  const over = new AbortController()
+  const stop = async (): Promise<void> => {
+    while (!over.signal.aborted) {
+      for (const pid of pids) process.kill(pid, 'SIGSTOP')
+      await sleep(250)
+      for (const pid of pids) process.kill(pid, 'SIGCONT')
+      await sleep(25)
+    }
+  }
+  const stopping = stop()
+  await work().finally(() => over.abort())
+  await stopping
 }
 
 /** Each of so many workers has answered; the calls need a key that is not limited by them. */
@@ -62,6 +79,28 @@ describe('workers whose token issuer is away', () => {
   })
 })
 
+describe('workers whose event loops are late', () => {
+  it('say so in the one readiness of all, which ends only when all refuse everything', async () => {
+    const server = ', overload: { lag: 40ms }'
+    const backend = await rawBackend()
+    const gateway = await gatewayProcess(
+      configFile(backend.url, workerBlocks(2, [acme], { server })),
+    )
+    const [first = NaN, second = NaN] = workerPids(gateway).values()
+    const load = async () => {
+      const answer = await fetch(`${gateway.adminOrigin}/readyz`)
+      const { checks } = (await answer.json()) as { checks: { name: string; reason: string }[] }
+      const reason = checks.find(({ name }) => name === 'load')?.reason ?? ''
+      return `${answer.status} ${/\d of \d/.exec(reason)?.[0] ?? reason}`
+    }
+    const seen = (what: string) => eventually(what, async () => (await load()) === what, 30_000)
+    await stopped([first], () => seen('200 1 of 2'))
+    await stopped([first, second], () => seen('503 2 of 2'))
+    await seen('200 in time')
+    expect(gateway.logged('shedding').at(-1)).toMatchObject({ refused: 'nothing', level: 'info' })
+  })
+})
+
 // One after the other: processes that starve each other of the processor would look like a store that is away.
 describe('workers on one port', () => {
   it('all answer, one page of metrics sums them, and each log line is whole and says who wrote it', async () => {
@@ -86,6 +125,7 @@ describe('workers on one port', () => {
       checks: [
         {},
         { ok: true, reason: '3 of 3 workers' },
+        { reason: 'in time' },
         { reason: 'embedded' },
         { reason: 'API keys' },
         {},

@@ -1,0 +1,45 @@
+import { describe, expect, it } from 'vitest'
+import { afterLook, NO_LOAD, type Load } from '../../src/rules/overload.ts'
+
+const LIMIT_MS = 200
+const calm = (looks: number): number[] => Array.from({ length: looks }, () => 1)
+const after = (latenessesMs: readonly number[]): Load =>
+  latenessesMs.reduce((load, lateMs) => afterLook(load, lateMs, LIMIT_MS), NO_LOAD)
+
+describe('overload', () => {
+  it.each([
+    ['of no lateness', calm(20), 'nothing'],
+    ['of two late looks', [900, 900], 'nothing'],
+    ['of one pause, however long, in the middle of calm', [1, 1, 60_000, 60_000, 1], 'nothing'],
+    ['at the limit', [200, 200, 200], 'nothing'],
+    ['beyond it', [201, 300, 250], 'anonymous'],
+    ['beyond it, with looks in time between', [250, 1, 1, 250, 1, 1, 250], 'anonymous'],
+    ['beyond it, but seldom', [250, ...calm(4), 250, ...calm(4), 250], 'nothing'],
+    ['at twice the limit', [400, 500, 600], 'anonymous'],
+    ['beyond that', [401, 500, 600], 'everything'],
+    ['beyond that, where less was refused before', [250, 250, 250, 500, 500, 500], 'everything'],
+    ['while it goes on', [...Array<number>(40).fill(500)], 'everything'],
+  ] as const)('%s refuses what is due', (_, latenesses, shed) => {
+    expect(after(latenesses).shed).toBe(shed)
+  })
+
+  it.each([
+    ['not before half a second of calm', calm(9), 'everything'],
+    ['by one step after it', calm(10), 'anonymous'],
+    ['and by the next after another', calm(20), 'nothing'],
+    ['and stays there', calm(100), 'nothing'],
+    ['not while looks in between are late', [...calm(9), 300, ...calm(9)], 'everything'],
+    [
+      'by one step while less than half of twice the limit',
+      Array<number>(40).fill(150),
+      'anonymous',
+    ],
+    ['not at all while the lag stays between', Array<number>(40).fill(300), 'everything'],
+  ] as const)('takes back what is refused %s', (_, latenesses, shed) => {
+    expect(after([500, 500, 500, ...latenesses]).shed).toBe(shed)
+  })
+
+  it('tells the lateness that came time and again', () => {
+    expect(after([70, 900, 80, 90, 1, 1]).lagMs).toBe(80)
+  })
+})
