@@ -47,6 +47,12 @@ export function createForward(deps: ForwardDeps) {
   }
 }
 
+/**
+ * Of an answer that its client does not take, held before its backend has to wait: answers of ordinary size leave the
+ * connection to the backend free. One client holds no more than `concurrent` times this.
+ */
+const HELD_BYTES = 256 * 1024
+
 /** Writes the backend's answer to the client as it comes. One per forwarded request, so a class: no closures to make. */
 class ResponseSink implements ForwardSink {
   readonly #deps: ForwardDeps
@@ -104,14 +110,16 @@ class ResponseSink implements ForwardSink {
   data(chunk: Buffer): boolean {
     if (!this.#bodyAllowed) return true
     const { exchange } = this.#admitted
+    const { response } = exchange
     exchange.responseBytes += chunk.length
     if (!this.#wrote && chunk.length === this.#bodyBytes) {
       this.#whole = chunk
       return true
     }
     this.#wrote = true
-    if (exchange.response.write(chunk)) return true
-    exchange.response.once('drain', () => exchange.forwarding?.resume())
+    if (response.write(chunk) || response.writableLength <= HELD_BYTES) return true
+    // All of it has left by then, but the kernel holds enough for a client that reads.
+    response.once('drain', () => exchange.forwarding?.resume())
     return false
   }
 
