@@ -9,6 +9,7 @@ import { refuseDemoKeys } from '../src/cli/demo-keys.ts'
 import { loadConfig } from '../src/config/load.ts'
 import { ConfigError } from '../src/config/problems.ts'
 import { refusalKinds } from '../src/rules/refusals.ts'
+import { balancerOf } from './support/balancer.ts'
 import { ensurePackage } from './support/debian-package.ts'
 import { parseDurationMs } from '../src/config/durations.ts'
 
@@ -196,6 +197,7 @@ async function families(): Promise<Map<string, Set<string>>> {
     routes: ['listPets'],
   })
   metrics.keySetFetched(true)
+  metrics.watchBackends(balancerOf(['http://a']))
   metrics.requestStarted()
   metrics.requestDone({
     route: 'listPets',

@@ -1,6 +1,6 @@
 /** Whether this gateway should be sent requests, and why not. */
 import type { ReadinessReport } from './server.ts'
-import type { Backend } from '../backends/backend.ts'
+import type { BackendHealth } from '../backends/health.ts'
 import type { BackendProbe } from '../backends/probe.ts'
 import type { Config } from '../config/config.ts'
 import type { KeySetFault } from '../credentials/jwt-verifier.ts'
@@ -59,13 +59,17 @@ function loadCheck(sheds: readonly Shed[]): Check {
   return { name, ok, reason }
 }
 
-/** Those that cannot be reached are named, but one that can be is enough. */
-function backendCheck(backends: readonly Backend[]): Check {
+/** Those that are not well are named with the reason, but one that is worth a request is enough. */
+function backendCheck(backends: readonly BackendHealth[]): Check {
   const faults = backends.flatMap(({ name, fault }) =>
     fault === undefined ? [] : [`${name}: ${fault}`],
   )
-  const ok = faults.length < backends.length
-  return { name: 'backend', ok, reason: faults.length === 0 ? 'reachable' : faults.join('; ') }
+  return {
+    name: 'backend',
+    ok: backends.some(({ usableAtMs }) => usableAtMs <= Date.now()),
+    reason: faults.length === 0 ? 'reachable' : faults.join('; '),
+    backends: backends.map(({ name, state }) => ({ name, state })),
+  }
 }
 
 /** Without its store a gateway is of use unless it refuses everything; a refusal needs an operator, so it must be seen. */

@@ -1,6 +1,9 @@
 /** One machine that requests are forwarded to: its URL, parsed once, and how it fares. */
 import { isIP } from 'node:net'
 import { createSecureContext, type ConnectionOptions } from 'node:tls'
+import type { Config } from '../config/config.ts'
+import { noOutcomes, type Outcomes } from './outcomes.ts'
+import { Standing } from './standing.ts'
 
 export type BackendTls = Required<
   Pick<ConnectionOptions, 'servername' | 'rejectUnauthorized' | 'secureContext'>
@@ -19,14 +22,19 @@ export interface Backend {
   readonly tls: BackendTls | undefined
   /** Permits given out: requests and tunnels under way. Written by the balancer. */
   inUse: number
-  /** Others are preferred until then, on performance.now(). Written by the balancer. */
-  restsUntilMs: number | undefined
-  /** Why no connection could be made; undefined once it was reached again. Written by the balancer and the probe, whoever hears last. */
-  fault: string | undefined
+  readonly standing: Standing
+  /** What became of its requests, for metrics. Written by the balancer. */
+  readonly outcomes: Outcomes
 }
 
+export type BackendOptions = Pick<Config['upstream'], 'eject' | 'health'>
+
 /** url: of a scheme, host and port alone. tls: as configured for all of them. */
-export function createBackend(url: string, tls: ConnectionOptions = {}): Backend {
+export function createBackend(
+  url: string,
+  { eject, health }: BackendOptions,
+  tls: ConnectionOptions = {},
+): Backend {
   const { origin, protocol, hostname, port, host: hostHeader } = new URL(url)
   const isTls = protocol === 'https:'
   const host = hostname.replace(/^\[|\]$/g, '')
@@ -38,8 +46,8 @@ export function createBackend(url: string, tls: ConnectionOptions = {}): Backend
     hostHeader,
     tls: isTls ? backendTls(host, tls) : undefined,
     inUse: 0,
-    restsUntilMs: undefined,
-    fault: undefined,
+    standing: new Standing(eject, health),
+    outcomes: noOutcomes(),
   }
 }
 

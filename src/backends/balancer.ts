@@ -1,38 +1,55 @@
-/** Chooses the backend of each request, and hears how it went. A request holds a permit of its backend; when none is free it waits in line. */
+/** Gives each request a permit of the backend that it goes to, or a place in line, and hears how it went. */
 import type { Config } from '../config/config.ts'
-import { couldNotConnect, type FailedAttempt } from '../rules/backend-failure.ts'
+import { couldNotConnect, speaksAgainstBackend } from '../rules/backend-failure.ts'
 import type { Backend } from './backend.ts'
+import { Choice } from './choice.ts'
 import { clockTickMs, CoarseClock } from './coarse-clock.ts'
 import { Line, type Place } from './line.ts'
-
-const restMs = 1_000
-
-/** The status of a whole answer; why there is none; or nobody waits for one any more. */
-export type Outcome = number | FailedAttempt | 'abandoned'
+import { countOutcome, type Outcome } from './outcomes.ts'
 
 /** connections: permits of each backend. */
-export type BalancerOptions = Pick<Config['upstream'], 'balance' | 'breaker' | 'connections'>
+export type BalancerOptions = Pick<
+  Config['upstream'],
+  'balance' | 'breaker' | 'connections' | 'eject'
+>
+
+/** Told once per change. */
+export interface BackendObserver {
+  /** forMs: it is left out for so long; undefined: it is not. */
+  down(line: { backend: string; cause: string; forMs: number | undefined }): void
+  up(line: { backend: string; downMs: number }): void
+  /** What is known of one that is down, or was. */
+  changed(): void
+}
 
 export class Balancer {
   readonly backends: readonly Backend[]
   readonly #options: BalancerOptions
+  readonly #observer: BackendObserver | undefined
+  readonly #choice: Choice
   readonly #line = new Line()
   readonly #clock = new CoarseClock((nowMs) => this.#onTick(nowMs))
-  #turn = 0
 
   /** Throws when there are no backends. */
-  constructor(backends: readonly Backend[], options: BalancerOptions) {
+  constructor(backends: readonly Backend[], options: BalancerOptions, observer?: BackendObserver) {
     if (backends.length === 0) throw new Error('a balancer needs at least one backend')
     this.backends = backends
     this.#options = options
+    this.#observer = observer
+    this.#choice = new Choice(backends, options)
+  }
+
+  /** Requests that wait. */
+  get waiting(): number {
+    return this.#line.length
   }
 
   /**
    * A permit, to be given back by exactly one report; undefined: the request has to wait.
    * Of another backend than `avoid` where there is one. Nobody overtakes those who wait.
    */
-  take(avoid?: Backend): Backend | undefined {
-    return this.#line.length > 0 ? undefined : this.#grant(avoid)
+  take(method: string, avoid?: Backend): Backend | undefined {
+    return this.#line.length > 0 ? undefined : this.#grant(method, avoid)
   }
 
   /** Answers whether there is room in the line. If so, onPermit or onOverdue of its waiter follows in a later turn, unless leave() comes before. */
@@ -58,12 +75,37 @@ export class Balancer {
 
   /** How it went so far, of what keeps its permit: a tunnel has been opened. */
   note(backend: Backend, outcome: Outcome): void {
+    countOutcome(backend.outcomes, outcome)
     if (outcome === 'abandoned') return
-    if (typeof outcome === 'number') backend.fault = undefined
-    else if (couldNotConnect(outcome)) {
-      backend.fault = outcome.cause
-      backend.restsUntilMs = performance.now() + restMs
+    if (typeof outcome === 'number') {
+      if (outcome < 502 || outcome > 504) {
+        if (!backend.standing.isClear) this.#judge(backend, (at) => backend.standing.answered(at))
+      } else this.failed(backend, { cause: `answers ${outcome}`, isUnreachable: false })
+    } else if (speaksAgainstBackend(outcome)) {
+      this.failed(backend, { cause: outcome.cause, isUnreachable: couldNotConnect(outcome) })
     }
+  }
+
+  /** A request, or whoever wants to know, has found it so. */
+  failed(backend: Backend, failure: { cause: string; isUnreachable: boolean }): void {
+    this.#judge(backend, (nowMs) => {
+      const others = this.backends.filter(
+        (other) => other !== backend && other.standing.isEjected(nowMs),
+      )
+      const most = Math.floor(this.#options.eject.atMost * this.backends.length)
+      backend.standing.failed({ ...failure, mayEject: others.length < most }, nowMs)
+    })
+  }
+
+  /** A connection could be made. */
+  connected(backend: Backend): void {
+    if (!backend.standing.isClear)
+      this.#judge(backend, (nowMs) => backend.standing.connected(nowMs))
+  }
+
+  /** What a health check has found. */
+  checked(backend: Backend, cause: string | undefined): void {
+    this.#judge(backend, (nowMs) => backend.standing.checked(cause, nowMs))
   }
 
   /** Of what was noted before. */
@@ -72,16 +114,23 @@ export class Balancer {
     if (this.#line.length > 0) this.#serveLine()
   }
 
-  /** Requests that wait. */
-  get waiting(): number {
-    return this.#line.length
+  #judge({ name, standing }: Backend, act: (nowMs: number) => void): void {
+    const nowMs = performance.now()
+    const { isDown, downSinceMs } = standing
+    act(nowMs)
+    if (isDown || standing.isDown) this.#observer?.changed()
+    if (isDown === standing.isDown) return
+    if (isDown) return this.#observer?.up({ backend: name, downMs: nowMs - downSinceMs })
+    const { fault = '', ejectedUntilMs } = standing
+    const forMs = ejectedUntilMs === undefined ? undefined : ejectedUntilMs - nowMs
+    this.#observer?.down({ backend: name, cause: fault, forMs })
   }
 
   #serveLine(): void {
     for (;;) {
       const { first } = this.#line
       if (first === undefined) return
-      const backend = this.#grant(first.avoid)
+      const backend = this.#grant(first.waiter.method, first.avoid)
       if (backend === undefined) return
       this.#line.shift()
       first.waiter.onPermit(backend)
@@ -100,38 +149,9 @@ export class Balancer {
     return this.#line.length > 0
   }
 
-  #grant(avoid: Backend | undefined): Backend | undefined {
-    const backend = this.#choose(avoid)
+  #grant(method: string, avoid: Backend | undefined): Backend | undefined {
+    const backend = this.#choice.next(method, avoid)
     if (backend !== undefined) backend.inUse++
     return backend
   }
-
-  /** Of those with a free permit: rather one that is well than one that rests, rather any than the one to avoid. */
-  #choose(avoid: Backend | undefined): Backend | undefined {
-    const { backends } = this
-    const { connections, balance } = this.#options
-    let best: Backend | undefined
-    let bestRank = Infinity
-    const turn = this.#turn
-    for (let tried = 0; tried < backends.length; tried++) {
-      const at = (turn + tried) % backends.length
-      const backend = backends[at]
-      if (backend === undefined || backend.inUse >= connections) continue
-      let rank = balance === 'least-requests' ? backend.inUse : 0
-      if (isResting(backend)) rank += connections
-      if (backend === avoid) rank += 2 * connections
-      if (rank >= bestRank) continue
-      best = backend
-      bestRank = rank
-      this.#turn = at + 1
-    }
-    return best
-  }
-}
-
-function isResting(backend: Backend): boolean {
-  if (backend.restsUntilMs === undefined) return false
-  if (backend.restsUntilMs > performance.now()) return true
-  backend.restsUntilMs = undefined
-  return false
 }

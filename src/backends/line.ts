@@ -4,6 +4,7 @@ import { Ring, type Linked } from './ring.ts'
 
 export interface Waiter {
   readonly clientId: string
+  readonly method: string
   /** The line is left; the permit is to be given back with a report. */
   onPermit(backend: Backend): void
   /** The line is left. */

@@ -1,35 +1,43 @@
-/** Asks the backends whether they take connections, for readiness; at most once a second. */
+/** Asks the backends whether they take connections, for readiness; at most once a second. What it finds counts as what requests find does. */
 import { connect } from 'node:net'
+import type { Config } from '../config/config.ts'
 import type { Backend } from './backend.ts'
+import type { Balancer } from './balancer.ts'
+import { healthOf, type BackendHealth } from './health.ts'
 
 const REMEMBERED_MS = 1_000
 
-/** Resolves when what the backends' state says is at most a second old; never rejects. */
-export type BackendProbe = () => Promise<readonly Backend[]>
+/** Resolves with what is at most a second old; never rejects. */
+export type BackendProbe = () => Promise<readonly BackendHealth[]>
 
+/** Where the backends are asked for their health anyway it connects to none. */
 export function createBackendProbe(
-  backends: readonly Backend[],
-  connectTimeoutMs: number,
+  balancer: Balancer,
+  { health, timeouts }: Pick<Config['upstream'], 'health' | 'timeouts'>,
 ): BackendProbe {
+  const { backends } = balancer
+  if (health !== undefined) return async () => backends.map(healthOf)
+  const reach = async (backend: Backend): Promise<void> => {
+    const cause = await faultOf(backend, timeouts.connectMs)
+    if (cause === undefined) balancer.connected(backend)
+    else balancer.failed(backend, { cause, isUnreachable: true })
+  }
   let last: { readonly atMs: number; readonly answers: Promise<unknown> } | undefined
   return async function backendProbe() {
     const nowMs = performance.now()
-    if (last === undefined || nowMs - last.atMs > REMEMBERED_MS) {
-      const answers = Promise.all(backends.map((backend) => reach(backend, connectTimeoutMs)))
-      last = { atMs: nowMs, answers }
-    }
+    if (last === undefined || nowMs - last.atMs > REMEMBERED_MS)
+      last = { atMs: nowMs, answers: Promise.all(backends.map(reach)) }
     await last.answers
-    return backends
+    return backends.map(healthOf)
   }
 }
 
-function reach(backend: Backend, timeoutMs: number): Promise<void> {
+function faultOf({ host, port }: Backend, timeoutMs: number): Promise<string | undefined> {
   return new Promise((resolve) => {
-    const socket = connect({ host: backend.host, port: backend.port })
+    const socket = connect({ host, port })
     const settle = (fault: string | undefined): void => {
       socket.destroy()
-      backend.fault = fault
-      resolve()
+      resolve(fault)
     }
     socket.setTimeout(timeoutMs, () => settle(`no connection within ${timeoutMs} ms`))
     socket.once('connect', () => settle(undefined))

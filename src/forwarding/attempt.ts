@@ -43,7 +43,7 @@ export abstract class Attempt implements ForwardHandle {
     // The backend waits for the client's body; how long that may take is the public listener's to say.
     if (this.sent && !hasAnswer && this.body?.waitsForClient) return false
     if (this.sent) this.fail('response_timeout', 'no answer, or no more of it, in time')
-    else this.fail('connect_timeout', 'no connection became free in time', 'waiting')
+    else this.fail('connect_timeout', 'no connection in time')
     return true
   }
 

@@ -1,9 +1,11 @@
 /** The one policy of which backend a request goes to and whether it goes to another after a failure, for all engines. */
 import type { Backend } from '../backends/backend.ts'
-import type { Balancer, Outcome } from '../backends/balancer.ts'
+import type { Balancer } from '../backends/balancer.ts'
 import { Place, type Waiter } from '../backends/line.ts'
-import { mayRepeat, type BackendFailure, type FailedAttempt } from '../rules/backend-failure.ts'
+import type { Outcome } from '../backends/outcomes.ts'
+import type { BackendFailure, FailedAttempt } from '../rules/backend-failure.ts'
 import type { AttemptSink, Engine, ForwardHandle, ForwardJob, ForwardSink } from './forwarder.ts'
+import type { Retries } from './retries.ts'
 
 export const saturated: BackendFailure = {
   kind: 'saturated',
@@ -14,28 +16,24 @@ export const overdue: BackendFailure = {
   cause: 'no connection became free in time',
 }
 
-/** Whether a request whose first attempt has failed is to be sent once more, to another backend where there is one. */
-export function isRepeated({ backends }: Balancer, method: string, failed: FailedAttempt): boolean {
-  // There is no use in connecting to the only backend again at once.
-  if (failed.phase !== 'sent' && backends.length === 1) return false
-  return mayRepeat(method, failed)
-}
-
 export class Forwarder {
   readonly balancer: Balancer
+  readonly retries: Retries
   readonly engine: Engine
   closing = false
   #underWay = 0
   #whenNoneIs: (() => void) | undefined
 
-  constructor(balancer: Balancer, engine: Engine) {
+  constructor(balancer: Balancer, retries: Retries, engine: Engine) {
     this.balancer = balancer
+    this.retries = retries
     this.engine = engine
   }
 
   /** Starts the request; never throws, all news goes to the sink. */
   forward(job: ForwardJob, sink: ForwardSink): ForwardHandle {
     this.#underWay++
+    this.retries.begun()
     return new Attempts(job, sink, this)
   }
 
@@ -64,7 +62,7 @@ class Attempts implements ForwardHandle, AttemptSink, Waiter {
   /** In line, if it ever had to wait. */
   #place: Place | undefined
   #status: number | undefined
-  #repeated = false
+  #repeated = 0
   /** An attempt that failed may have been seen by its backend. */
   #reached = false
   #settled = false
@@ -79,6 +77,10 @@ class Attempts implements ForwardHandle, AttemptSink, Waiter {
 
   get clientId(): string {
     return this.#job.clientId
+  }
+
+  get method(): string {
+    return this.#job.method
   }
 
   abort(fault?: BackendFailure): boolean {
@@ -119,26 +121,29 @@ class Attempts implements ForwardHandle, AttemptSink, Waiter {
   fail(failed: FailedAttempt): void {
     const failedAt = this.#backend
     this.#giveBack(failed)
-    if (!this.#repeated && isRepeated(this.#forwarder.balancer, this.#job.method, failed))
+    if (this.#forwarder.retries.allows(this.method, failed, this.#repeated))
       return this.#repeat(failed, failedAt)
     this.#refuse(failed)
   }
 
-  #start(avoid?: Backend): void {
+  /** failed: at the backend to avoid. */
+  #start(avoid?: Backend, failed?: FailedAttempt): void {
     const { balancer } = this.#forwarder
-    const backend = balancer.take(avoid)
+    const backend = balancer.take(this.method, avoid)
     if (backend !== undefined) return this.onPermit(backend)
+    // It has waited enough.
+    if (failed?.kind === 'response_timeout') return this.#refuse(failed)
     this.#place ??= new Place(this, this.#job.responseTimeoutMs)
     if (!balancer.wait(this.#place, avoid)) this.#refuseSoon(saturated)
   }
 
-  #repeat({ phase }: FailedAttempt, failedAt: Backend | undefined): void {
-    this.#repeated = true
-    this.#reached = phase === 'sent'
+  #repeat(failed: FailedAttempt, failedAt: Backend | undefined): void {
+    this.#repeated++
+    this.#reached ||= failed.phase === 'sent'
     this.#handle = undefined
     // The engine is still cleaning up after the failure when it reports it.
     setImmediate(() => {
-      if (!this.#settled) this.#start(failedAt)
+      if (!this.#settled) this.#start(failedAt, failed)
     })
   }
 

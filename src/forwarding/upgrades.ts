@@ -3,13 +3,21 @@ import type { Backend } from '../backends/backend.ts'
 import type { Balancer } from '../backends/balancer.ts'
 import { Place } from '../backends/line.ts'
 import type { BackendFailure, FailedAttempt } from '../rules/backend-failure.ts'
-import { isRepeated, overdue, saturated } from './attempts.ts'
+import { overdue, saturated } from './attempts.ts'
 import type { UpgradeEngine, UpgradeJob } from './forwarder.ts'
+import type { Retries } from './retries.ts'
 
 export type Upgrader = ReturnType<typeof createUpgrader>
 
-/** longestWaitMs: for a backend. */
-export function createUpgrader(balancer: Balancer, engine: UpgradeEngine, longestWaitMs: number) {
+export interface UpgraderParts {
+  readonly balancer: Balancer
+  readonly retries: Retries
+  readonly engine: UpgradeEngine
+  /** For a backend. */
+  readonly longestWaitMs: number
+}
+
+export function createUpgrader({ balancer, retries, engine, longestWaitMs }: UpgraderParts) {
   const attempt = async (backend: Backend, job: UpgradeJob): Promise<FailedAttempt | undefined> => {
     let isOpen = false
     const established = (): void => {
@@ -28,13 +36,15 @@ export function createUpgrader(balancer: Balancer, engine: UpgradeEngine, longes
     upgrade: async (job: UpgradeJob): Promise<BackendFailure | undefined> => {
       const deadlineMs = performance.now() + longestWaitMs
       const permit = (avoid?: Backend) =>
-        balancer.take(avoid) ?? inLine(balancer, job, { deadlineMs, avoid })
-      const first = await permit()
-      if ('kind' in first) return first
-      const failed = await attempt(first, job)
-      if (failed === undefined || !isRepeated(balancer, 'GET', failed)) return failed
-      const next = await permit(first)
-      return 'kind' in next ? next : attempt(next, job)
+        balancer.take('GET', avoid) ?? inLine(balancer, job, { deadlineMs, avoid })
+      retries.begun()
+      let backend = await permit()
+      for (let repeated = 0; ; repeated++) {
+        if ('kind' in backend) return backend
+        const failed = await attempt(backend, job)
+        if (failed === undefined || !retries.allows('GET', failed, repeated)) return failed
+        backend = await permit(backend)
+      }
     },
     review: engine.review,
     drain: engine.drain,
@@ -58,7 +68,7 @@ function inLine(
       resolve(outcome)
     }
     const place = new Place(
-      { clientId, onPermit: settle, onOverdue: () => settle(overdue) },
+      { clientId, method: 'GET', onPermit: settle, onOverdue: () => settle(overdue) },
       deadlineMs - performance.now(),
     )
     if (!balancer.wait(place, avoid)) return resolve(saturated)

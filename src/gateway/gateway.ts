@@ -41,7 +41,7 @@ export function createGateway(config: Config, { version, log }: { version: strin
     unsaved: () => stores.unsaved?.(),
     keySetFault: () => keySetFault,
     sheds: () => [serving.load.shed],
-    backends: createBackendProbe(serving.backends, config.upstream.timeouts.connectMs),
+    backends: createBackendProbe(serving.balancer, config.upstream),
   })
   const close = async (): Promise<void> => {
     await admin?.close()

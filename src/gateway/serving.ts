@@ -5,6 +5,7 @@ import { BanBook } from '../bans/ban-book.ts'
 import { createBackend } from '../backends/backend.ts'
 import { Balancer } from '../backends/balancer.ts'
 import { Forwarder } from '../forwarding/attempts.ts'
+import { Retries } from '../forwarding/retries.ts'
 import { createUpgrader } from '../forwarding/upgrades.ts'
 import { createDirectEngine } from '../forwarding/direct/forwarder.ts'
 import { createHttpProxyEngine } from '../forwarding/http-proxy-3/forwarder.ts'
@@ -42,6 +43,8 @@ export interface ServingParts {
   readonly onKeySet: LastingParts['onKeySet']
   /** Told when more or less is refused because the event loop is late. */
   readonly onShed?: (shed: Shed) => void
+  /** Of a worker: its supervisor wants to know how the backends fare. */
+  readonly onBackends?: () => void
 }
 
 export function createServing(parts: ServingParts) {
@@ -83,7 +86,7 @@ export function createServing(parts: ServingParts) {
     get bannedKeys(): number {
       return bans.size
     },
-    backends: lasting.balancer.backends,
+    balancer: lasting.balancer,
     load: lasting.load,
   }
 }
@@ -93,8 +96,13 @@ export function createLastingParts(parts: ServingParts): LastingParts {
   const { log, metrics, addresses, onKeySet } = parts
   const { upstream } = parts.config
   const tls = upstream.tls && readTlsFiles('upstream.tls', upstream.tls)
-  const backends = upstream.urls.map((url) => createBackend(url, tls))
-  const balancer = new Balancer(backends, upstream)
+  const backends = upstream.urls.map((url) => createBackend(url, upstream, tls))
+  const balancer = new Balancer(backends, upstream, {
+    down: (line) => log.backendDown(line),
+    up: (line) => log.backendUp(line),
+    changed: () => parts.onBackends?.(),
+  })
+  const retries = new Retries(balancer, upstream)
   metrics.watchBackends(balancer)
   return {
     log,
@@ -105,13 +113,14 @@ export function createLastingParts(parts: ServingParts): LastingParts {
     lessee: createQuota(parts),
     bans: createBans(parts),
     balancer,
-    forwarder: new Forwarder(balancer, engines[upstream.engine](upstream)),
+    forwarder: new Forwarder(balancer, retries, engines[upstream.engine](upstream)),
     load: createLoadWatch(parts),
-    upgrader: createUpgrader(
+    upgrader: createUpgrader({
       balancer,
-      createUpgradeEngine(upstream, parts.config.server.timeouts.tunnelIdleMs),
-      upstream.timeouts.responseMs,
-    ),
+      retries,
+      engine: createUpgradeEngine(upstream, parts.config.server.timeouts.tunnelIdleMs),
+      longestWaitMs: upstream.timeouts.responseMs,
+    }),
   }
 }
 

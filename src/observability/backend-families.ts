@@ -1,14 +1,26 @@
 /** The metrics of the backends, read from those who keep them when a scrape asks. */
-import { gauge, type Family } from './family.ts'
+import type { Balancer } from '../backends/balancer.ts'
+import { by, counter, gauge, sample, type Family } from './family.ts'
 
-/** As a balancer has it; undefined before there is one. */
-export interface BackendsView {
-  /** Requests in line. */
-  readonly waiting: number
-}
+/** A balancer, as metrics read it. */
+export type BackendsView = Pick<Balancer, 'backends' | 'waiting'>
 
+/** view: undefined before there is one. */
 export function backendFamilies(view: () => BackendsView | undefined): Family[] {
   return [
+    gauge.min(
+      'tollgate_backend_up',
+      '0 while a backend fails its requests or its checks, else 1; with workers, what the worst off sees.',
+      () =>
+        (view()?.backends ?? []).map(({ name, standing }) =>
+          sample(standing.isDown ? 0 : 1, { backend: name }),
+        ),
+    ),
+    counter('tollgate_backend_requests_total', 'Requests, by what became of them.', () =>
+      (view()?.backends ?? []).flatMap(({ name, outcomes }) =>
+        by('outcome', outcomes, { backend: name }),
+      ),
+    ),
     gauge.sum(
       'tollgate_backend_waiting',
       'Requests that wait for a connection to a backend.',

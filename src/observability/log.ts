@@ -161,6 +161,11 @@ const storeLines = (say: Say) => ({
 })
 
 const faultLines = (say: Say) => ({
+  /** forMs: it gets no requests for so long; undefined: it cannot be spared. */
+  backendDown: (line: { backend: string; cause: string; forMs: number | undefined }) =>
+    say('error', { event: 'backendDown', ...line, cause: text(line.cause) }),
+  backendUp: (line: { backend: string; downMs: number }) =>
+    say('info', { event: 'backendUp', ...line }),
   /** Keys of the token issuer could not be fetched. */
   keySetFailed: ({ cause }: { cause: string }) =>
     say('warn', { event: 'keySetFailed', cause: text(cause) }),

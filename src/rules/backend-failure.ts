@@ -67,8 +67,8 @@ export interface BackendFailure {
 
 /** How one request to one backend failed, and how far it had come. */
 export interface FailedAttempt extends BackendFailure {
-  /** waiting: no connection was free and no more may be made. sent: on its way over a connection. */
-  readonly phase: 'waiting' | 'connecting' | 'sent'
+  /** sent: on its way over a connection. */
+  readonly phase: 'connecting' | 'sent'
   /** Some of the client's body was taken and cannot be sent a second time. */
   readonly bodyTouched: boolean
   /** The connection had carried an earlier request. */
@@ -82,15 +82,22 @@ export function couldNotConnect({ phase, kind }: Pick<FailedAttempt, 'phase' | '
   return phase === 'connecting' && neverReached(kind)
 }
 
-/**
- * Whether the request may be sent once more without the risk of doing its work twice.
- * A fresh connection that dies is taken as the backend's answer to this request, a reused one as an idle connection
- * that the backend had closed already (RFC 9112 section 9.3.1).
- */
-export function mayRepeat(method: string, failed: Omit<FailedAttempt, 'cause'>): boolean {
+/** A connection that the backend had closed already when the request was put on it (RFC 9112 section 9.3.1): nobody's fault. */
+export function isStale({ kind, phase, reusedConnection, answerBegun }: FailedAttempt): boolean {
+  return kind === 'broken' && phase === 'sent' && reusedConnection && !answerBegun
+}
+
+/** The backend is to blame: it could not be reached, was silent, or broke its answer or its connection. */
+export function speaksAgainstBackend(failed: FailedAttempt): boolean {
+  if (failed.phase === 'connecting') return neverReached(failed.kind)
+  return failed.kind === 'response_timeout' || (failed.kind === 'broken' && !isStale(failed))
+}
+
+/** Whether the request may be sent once more without the risk of doing its work twice: it never left us, or to do it twice does no harm. */
+export function mayRepeat(method: string, failed: FailedAttempt): boolean {
   if (failed.bodyTouched || failed.answerBegun) return false
-  if (failed.phase !== 'sent') return couldNotConnect(failed)
-  return failed.kind === 'broken' && failed.reusedConnection && isIdempotent(method)
+  if (failed.phase === 'connecting') return couldNotConnect(failed)
+  return (failed.kind === 'broken' || failed.kind === 'response_timeout') && isIdempotent(method)
 }
 
 const maxHeaderFields = 1_000

@@ -1,5 +1,6 @@
 /** What a supervisor and its workers say to each other over IPC. Types only; plain data, cloned on the way. */
 import type { StoreHealth } from '../admin/readiness.ts'
+import type { BackendHealth } from '../backends/health.ts'
 import type { BanCalls } from '../bans/ban-store-ipc.ts'
 import type { CounterCalls } from '../counters/shared-counters.ts'
 import type { QuotaCalls } from '../quota/authorities/ipc.ts'
@@ -61,6 +62,8 @@ export type ToSupervisor =
   | { readonly kind: 'keySet'; readonly fault: KeySetFault | undefined }
   /** When it changes: what this worker refuses because it has too much to do. */
   | { readonly kind: 'shed'; readonly shed: Shed }
+  /** The backends, as this worker sees them, while one is down and when it has come back. */
+  | { readonly kind: 'backends'; readonly backends: readonly BackendHealth[] }
   /** When asked, and once at the end. */
   | { readonly kind: 'measured'; readonly snapshot: MetricsSnapshot }
 

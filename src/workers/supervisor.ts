@@ -1,6 +1,8 @@
 /** The composition root of a gateway of several processes: workers take the requests, this process looks after them. */
 import { startAdminServer, type AdminServer } from '../admin/server.ts'
 import { createBackend } from '../backends/backend.ts'
+import { Balancer } from '../backends/balancer.ts'
+import { worstOf } from '../backends/health.ts'
 import { createBackendProbe } from '../backends/probe.ts'
 import { answerCalls } from '../ipc/calls.ts'
 import type { Log } from '../observability/log.ts'
@@ -98,7 +100,10 @@ export class Supervisor implements Gateway {
 
   #startAdmin(): Promise<AdminServer> {
     const config = this.#config
-    const { urls, timeouts } = config.upstream
+    const { upstream } = config
+    // Requests are the workers': here is only heard whether connections can be made.
+    const backends = upstream.urls.map((url) => createBackend(url, upstream))
+    const probe = createBackendProbe(new Balancer(backends, upstream), upstream)
     const metrics = createSupervisorMetrics({
       listening: () => this.#pool?.listening ?? 0,
       restarts: () => this.#pool?.restarts ?? 0,
@@ -121,10 +126,7 @@ export class Supervisor implements Gateway {
         unsaved: () => this.#state.unsaved(),
         keySetFault: () => this.#pool?.keySetFault,
         sheds: () => this.#pool?.sheds ?? [],
-        backends: createBackendProbe(
-          urls.map((url) => createBackend(url)),
-          timeouts.connectMs,
-        ),
+        backends: async () => worstOf([await probe(), ...(this.#pool?.backends ?? [])]),
       }),
       onError: (error) => this.#options.log.adminFailed(error),
     })

@@ -1,5 +1,6 @@
 /** Keeps as many workers as are wanted: starts and replaces them, tells and asks all of them, and drains them. */
 import { embeddedHealth, type StoreHealth } from '../admin/readiness.ts'
+import type { BackendHealth } from '../backends/health.ts'
 import type { KeySetFault } from '../credentials/jwt-verifier.ts'
 import type { MetricsSnapshot } from '../observability/metrics.ts'
 import type { Shed } from '../rules/overload.ts'
@@ -112,6 +113,11 @@ export class WorkerPool {
   /** What each of the workers that take requests refuses because it has too much to do. */
   get sheds(): readonly Shed[] {
     return this.#slots.flatMap(({ worker }) => (worker?.state === 'listening' ? worker.shed : []))
+  }
+
+  /** As each of the workers sees them that has had something to say. */
+  get backends(): readonly (readonly BackendHealth[])[] {
+    return this.#alive().map(({ backends }) => backends)
   }
 
   #alive(): WorkerProcess[] {

@@ -3,6 +3,7 @@ import { fork, type ChildProcess } from 'node:child_process'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { embeddedHealth } from '../admin/readiness.ts'
 import type { CallBatch } from '../ipc/calls.ts'
+import type { BackendHealth } from '../backends/health.ts'
 import type { KeySetFault } from '../credentials/jwt-verifier.ts'
 import type { MetricsSnapshot } from '../observability/metrics.ts'
 import type { Shed } from '../rules/overload.ts'
@@ -61,6 +62,7 @@ export class WorkerProcess {
   keySetFault: KeySetFault | undefined
   /** What it refuses because it has too much to do. Written by #hear. */
   shed: Shed = 'nothing'
+  backends: readonly BackendHealth[] = []
   /** Its last values. Written by #hear. */
   latest: MetricsSnapshot | undefined
   readonly #options: WorkerProcessOptions
@@ -198,6 +200,8 @@ export class WorkerProcess {
         return void (this.keySetFault = message.fault)
       case 'shed':
         return void (this.shed = message.shed)
+      case 'backends':
+        return void (this.backends = message.backends)
       case 'measured':
         this.latest = message.snapshot
         return this.#measured.resolve()

@@ -1,5 +1,6 @@
 /** The composition root of a worker: serves requests on a socket of its supervisor, and asks it for what they share. */
 import { createAddressCounter } from '../counters/anonymous-limiter.ts'
+import { healthOf } from '../backends/health.ts'
 import { createIpcBanStore, type BanCalls } from '../bans/ban-store-ipc.ts'
 import { createIpcCalls, type CallBatch, type IpcCalls } from '../ipc/calls.ts'
 import { createCounter } from '../counters/counter.ts'
@@ -13,7 +14,7 @@ import {
 import type { Config } from '../config/config.ts'
 import { createIpcAuthority, type QuotaCalls } from '../quota/authorities/ipc.ts'
 import type { ReclaimListener } from '../quota/protocol.ts'
-import { configNames, createServing } from '../gateway/serving.ts'
+import { configNames, createServing, type Serving } from '../gateway/serving.ts'
 import {
   connectStore,
   createOutageReport,
@@ -30,6 +31,9 @@ export interface SupervisorChannel {
   onMessage(listener: (message: ToWorker) => void): void
   onGone(listener: () => void): void
 }
+
+/** How late the supervisor may know how the backends fare. */
+const TELL_AFTER_MS = 100
 
 /** Without its supervisor a worker is one that nobody can stop, nor ask for quota: it ends soon. */
 const ORPHAN_DRAIN_MS = 5_000
@@ -104,9 +108,13 @@ function createParts(start: StartMessage, channel: SupervisorChannel) {
     redis === undefined
       ? { redis, bans, authority: createIpcAuthority({ calls, onReclaim, observe: metrics.quota }) }
       : { redis, ...redisStores(parts, redis) }
-  const serving = createServing({
+  const serving: Serving = createServing({
     ...parts,
     stores,
+    onBackends: soon(() => {
+      const backends = serving.balancer.backends.map(healthOf)
+      void channel.send({ kind: 'backends', backends })
+    }),
     onKeySet: (fault) => void channel.send({ kind: 'keySet', fault }),
     onShed: (shed) => void channel.send({ kind: 'shed', shed }),
     ...sharedCounters(config, stores, calls),
@@ -134,6 +142,17 @@ function createParts(start: StartMessage, channel: SupervisorChannel) {
           .catch((error: unknown) => log.adminFailed(error))
       }
     },
+  }
+}
+
+/** Once for all that is to be told within a moment. */
+function soon(tell: () => void): () => void {
+  let timer: NodeJS.Timeout | undefined
+  return () => {
+    timer ??= setTimeout(() => {
+      timer = undefined
+      tell()
+    }, TELL_AFTER_MS).unref()
   }
 }
 

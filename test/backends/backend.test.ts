@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { createBackend } from '../../src/backends/backend.ts'
+import { backendOf } from '../support/balancer.ts'
 
 describe('a backend', () => {
   it.each([
@@ -18,13 +18,13 @@ describe('a backend', () => {
     ],
     ['https://[::1]:9', ['https://[::1]:9', true, '::1', 9, '[::1]:9', '']],
   ])('%s is read once', (url, expected) => {
-    const { name, isTls, host, port, hostHeader, tls } = createBackend(url)
+    const { name, isTls, host, port, hostHeader, tls } = backendOf(url)
     expect(tls?.rejectUnauthorized ?? true).toBe(true)
     expect([name, isTls, host, port, hostHeader, tls?.servername]).toEqual(expected)
   })
 
   it('has the server name of the configuration where one is given', () => {
-    const backend = createBackend('https://10.0.0.1', { servername: 'api.internal' })
+    const backend = backendOf('https://10.0.0.1', { tls: { servername: 'api.internal' } })
     expect(backend.tls?.servername).toBe('api.internal')
   })
 })

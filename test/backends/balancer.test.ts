@@ -1,36 +1,53 @@
 import { afterEach, describe, expect, it, vi } from 'vitest'
-import type { Balancer, BalancerOptions, Outcome } from '../../src/backends/balancer.ts'
+import type { Balancer, BalancerOptions } from '../../src/backends/balancer.ts'
 import { Place } from '../../src/backends/line.ts'
-import { balancerOf } from '../support/balancer.ts'
+import type { Outcome } from '../../src/backends/outcomes.ts'
+import { balancerOf, eject } from '../support/balancer.ts'
 
-const unreachable: Outcome = {
+const unreachable = {
   kind: 'unreachable',
   cause: 'ECONNREFUSED',
   phase: 'connecting',
   bodyTouched: false,
   reusedConnection: false,
   answerBegun: false,
-}
+} as const
+const silent: Outcome = { ...unreachable, kind: 'response_timeout', phase: 'sent' }
 
 /** Of backends named by a letter each. */
 function start(letters: string, options: Partial<BalancerOptions> = {}) {
+  const told: string[] = []
   const balancer = balancerOf(
     letters.split('').map((letter) => `http://${letter}`),
     options,
+    {
+      down: ({ backend, cause, forMs }) =>
+        told.push(`${backend} down, ${cause}, ${forMs === undefined ? 'kept' : Math.round(forMs)}`),
+      up: ({ backend }) => told.push(`${backend} up`),
+      changed: () => {},
+    },
   )
   const get = (letter: string) => {
     const found = balancer.backends.find(({ host }) => host === letter)
     if (found === undefined) throw new Error(`no ${letter}`)
     return found
   }
-  const take = (avoid?: string) =>
-    balancer.take(avoid === undefined ? undefined : get(avoid))?.host ?? '-'
+  const take = (avoid?: string, method = 'GET') =>
+    balancer.take(method, avoid === undefined ? undefined : get(avoid))?.host ?? '-'
   const report = (letter: string, outcome: Outcome = 200) => balancer.report(get(letter), outcome)
   return {
     balancer,
     get,
     take,
     report,
+    told,
+    /** So many requests to it fail. */
+    fail: (letter: string, times: number, outcome: Outcome = silent) => {
+      for (let time = 0; time < times; time++) {
+        get(letter).inUse++
+        report(letter, outcome)
+      }
+    },
     /** One after the other: each is answered before the next. */
     inTurn: (count: number) =>
       Array.from({ length: count }, () => {
@@ -50,6 +67,7 @@ function waiters(balancer: Balancer) {
     const place = new Place(
       {
         clientId: name.slice(0, 1),
+        method: 'GET',
         onPermit: ({ host }) => told.push(`${name}: ${host}`),
         onOverdue: () => told.push(`${name}: overdue`),
       },
@@ -89,41 +107,97 @@ describe('the choice of a backend', () => {
 
   it('falls on another than the one to avoid, where there is another with a free permit', () => {
     const { take } = start('ab', { connections: 2 })
-    expect(['a', 'b', 'a', 'a', 'a'].map(take).join('')).toBe('baba-')
+    expect(['a', 'b', 'a', 'a', 'a'].map((avoid) => take(avoid)).join('')).toBe('baba-')
   })
 
   it.each<[string, Outcome, boolean]>([
     ['that could not be connected to', unreachable, true],
     ['that was not connected in time', { ...unreachable, kind: 'connect_timeout' }, true],
-    ['that broke its answer', { ...unreachable, kind: 'broken', phase: 'sent' }, false],
+    ['that broke its answer', { ...unreachable, kind: 'broken', phase: 'sent' }, true],
+    ['that did not answer in time', silent, true],
+    ['that answered 502', 502, true],
+    ['that answered 503', 503, true],
+    ['that answered 504', 504, true],
     [
-      'that did not answer in time',
-      { ...unreachable, kind: 'response_timeout', phase: 'sent' },
+      'that had closed an idle connection',
+      { ...unreachable, kind: 'broken', phase: 'sent', reusedConnection: true },
       false,
     ],
+    ['that was sent nothing', { ...unreachable, kind: 'broken' }, false],
     ['whose client left', { ...unreachable, kind: 'client_gone' }, false],
+    [
+      'whose client sent too much',
+      { ...unreachable, kind: 'body_too_large', phase: 'sent' },
+      false,
+    ],
     ['that nobody waits for', 'abandoned', false],
-    ['that answered', 200, false],
-    ['that answered 503', 503, false],
+    ['that answered 200', 200, false],
+    ['that answered 500', 500, false],
+    ['that answered 501', 501, false],
   ])('and a backend %s: rests %#', (_, outcome, rests) => {
-    const { inTurn, take, report, get } = start('abc')
-    expect([take(), take()]).toEqual(['a', 'b'])
-    report('a')
-    report('b', outcome)
-    expect(inTurn(6)).toBe(rests ? 'cacaca' : 'cabcab')
-    expect(get('b').fault).toBe(rests ? 'ECONNREFUSED' : undefined)
+    const { inTurn, fail } = start('abc')
+    fail('b', 1, outcome)
+    expect(inTurn(6)).toBe(rests ? 'acacac' : 'abcabc')
   })
 
-  it('knows a backend as well again once it has answered, and only then', () => {
-    const { take, report, get } = start('a')
-    take()
-    report('a', unreachable)
-    take()
-    report('a', 'abandoned')
-    expect(get('a').fault).toBe('ECONNREFUSED')
-    take()
-    report('a', 200)
-    expect(get('a').fault).toBeUndefined()
+  it('tries a backend that rests with one request a second, rather one that may be repeated', () => {
+    vi.useFakeTimers()
+    const { take, report, inTurn, fail } = start('abc')
+    fail('b', 1)
+    vi.advanceTimersByTime(999)
+    expect(inTurn(3)).toBe('aca')
+    vi.advanceTimersByTime(1)
+    const posts = Array.from({ length: 4 }, () => take(undefined, 'POST'))
+    expect([posts.join(''), take(), take(), take()]).toEqual(['caca', 'b', 'c', 'a'])
+    vi.advanceTimersByTime(1_000)
+    expect(take()).toBe('b')
+    report('b')
+    vi.advanceTimersByTime(1_999)
+    report('b', silent)
+    vi.advanceTimersByTime(2_000)
+    expect(take(undefined, 'POST')).toBe('b')
+  })
+
+  it('leaves out one that fails, for a while that grows', () => {
+    vi.useFakeTimers()
+    const { inTurn, take, report, fail, told } = start('abc')
+    fail('b', 5)
+    vi.advanceTimersByTime(9_999)
+    expect(inTurn(4)).toBe('acac')
+    vi.advanceTimersByTime(1)
+    expect(take()).toBe('b')
+    report('b', silent)
+    vi.advanceTimersByTime(19_999)
+    expect(inTurn(4)).toBe('caca')
+    vi.advanceTimersByTime(1)
+    expect(take()).toBe('b')
+    report('b', 200)
+    expect(inTurn(3)).toBe('cab')
+    expect(told).toEqual(['http://b down, ECONNREFUSED, 10000', 'http://b up'])
+  })
+
+  it('leaves out no more than may be, and tries the others that fail once a second', () => {
+    vi.useFakeTimers()
+    const { inTurn, fail, told } = start('abc')
+    fail('a', 5)
+    fail('b', 5)
+    expect(told.map((line) => line.slice(-5))).toEqual(['10000', ' kept'])
+    expect(inTurn(4)).toBe('cccc')
+    vi.advanceTimersByTime(1_000)
+    expect(inTurn(4)).toBe('bccc')
+  })
+
+  it('tries all when all fail', () => {
+    const { inTurn, fail, atOnce } = start('ab', { eject: { ...eject, atMost: 1 } })
+    fail('a', 5)
+    fail('b', 5)
+    expect([inTurn(4), atOnce(2)]).toEqual(['abab', 'ab'])
+  })
+
+  it('has no choice with one backend', () => {
+    const { inTurn, fail } = start('a')
+    fail('a', 20)
+    expect(inTurn(3)).toBe('aaa')
   })
 
   it('cannot be made among none', () => {
@@ -204,13 +278,30 @@ describe('permits', () => {
     expect([balancer.waiting, vi.getTimerCount()]).toEqual([0, 0])
   })
 
+  it('of one that fails go to nobody while others are there, be they all in use', () => {
+    vi.useFakeTimers()
+    const { balancer, take, report, fail } = start('ab', { connections: 1 })
+    const { told, wait } = waiters(balancer)
+    expect([take(), take()]).toEqual(['a', 'b'])
+    wait('x1')
+    wait('y1')
+    fail('b', 4)
+    report('b', silent)
+    expect([told, balancer.waiting]).toEqual([[], 2])
+    report('a')
+    expect(told).toEqual(['x1: a'])
+    // When its time is over one request tries it.
+    vi.advanceTimersByTime(10_100)
+    expect(told).toEqual(['x1: a', 'y1: b'])
+    report('a')
+    report('b')
+  })
+
   it('are kept by a tunnel that was opened, until it gives them back', () => {
-    const { balancer, take, report, get } = start('a', { connections: 1 })
-    take()
-    report('a', unreachable)
+    const { balancer, take, get } = start('a', { connections: 1 })
     take()
     balancer.note(get('a'), 101)
-    expect([get('a').fault, take()]).toEqual([undefined, '-'])
+    expect([get('a').outcomes['1xx'], take()]).toEqual([1, '-'])
     balancer.giveBack(get('a'))
     expect(take()).toBe('a')
   })

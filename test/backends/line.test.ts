@@ -3,7 +3,10 @@ import { Line, Place } from '../../src/backends/line.ts'
 
 /** Each request by its client's letter and its number: a1. */
 const placeOf = (name: string): Place =>
-  new Place({ clientId: name.slice(0, 1), onPermit: () => {}, onOverdue: () => {} }, 1_000)
+  new Place(
+    { clientId: name.slice(0, 1), method: 'GET', onPermit: () => {}, onOverdue: () => {} },
+    1_000,
+  )
 
 /** enter: in this order; leave: before the first is served. */
 function serve(enter: string, leave = ''): string {

@@ -1,8 +1,8 @@
 import { createServer, type Server } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, describe, expect, it } from 'vitest'
-import { createBackend } from '../../src/backends/backend.ts'
 import { createBackendProbe } from '../../src/backends/probe.ts'
+import { balancerOf } from '../support/balancer.ts'
 import { freePort } from '../support/redis-server.ts'
 
 const servers: Server[] = []
@@ -22,26 +22,47 @@ async function listen(port: number): Promise<{ connections(): number }> {
 }
 
 describe('the probe', () => {
-  it('writes into the state of the backends which of them take connections', async () => {
+  const timeouts = { connectMs: 1_000, responseMs: 1_000, idleMs: 1_000 }
+  const none = { health: undefined, timeouts }
+
+  it('tells which backends take connections, and the balancer too', async () => {
     const [up, down] = [await freePort(), await freePort()]
     await listen(up)
-    const backends = [up, down].map((port) => createBackend(`http://127.0.0.1:${port}`))
-    expect(await createBackendProbe(backends, 1_000)()).toBe(backends)
-    expect(backends.map(({ fault }) => fault)).toEqual([undefined, 'ECONNREFUSED'])
+    const balancer = balancerOf([up, down].map((port) => `http://127.0.0.1:${port}`))
+    const found = await createBackendProbe(balancer, none)()
+    expect(found.map(({ state, fault }) => [state, fault])).toEqual([
+      ['up', undefined],
+      ['down', 'ECONNREFUSED'],
+    ])
+    expect(found.map(({ usableAtMs }) => usableAtMs <= Date.now())).toEqual([true, false])
+    expect(balancer.take('GET')?.port).toBe(up)
+    expect(balancer.take('GET')?.port).toBe(up)
   })
 
   it('connects at most once a second, and sees a backend that has come back', async () => {
     const port = await freePort()
-    const backend = createBackend(`http://127.0.0.1:${port}`)
-    const probe = createBackendProbe([backend], 1_000)
+    const probe = createBackendProbe(balancerOf([`http://127.0.0.1:${port}`]), none)
     await probe()
     const server = await listen(port)
-    await probe()
-    expect([backend.fault, server.connections()]).toEqual(['ECONNREFUSED', 0])
+    expect([(await probe())[0]?.fault, server.connections()]).toEqual(['ECONNREFUSED', 0])
     await sleep(1_010)
-    await Promise.all([probe(), probe()])
-    expect(backend.fault).toBeUndefined()
+    const [[one], [two]] = await Promise.all([probe(), probe()])
+    expect([one?.fault, two?.state]).toEqual([undefined, 'up'])
     await sleep(20)
     expect(server.connections()).toBe(1)
+  })
+
+  it('does not connect where the backends are asked for their health anyway', async () => {
+    const port = await freePort()
+    const server = await listen(port)
+    const health = { path: '/', everyMs: 1_000, timeoutMs: 1_000, down: 2, up: 2 }
+    const balancer = balancerOf([`http://127.0.0.1:${port}`], { health })
+    const probe = createBackendProbe(balancer, { health, timeouts })
+    expect((await probe())[0]?.state).toBe('up')
+    for (const backend of balancer.backends)
+      for (let time = 0; time < 2; time++) balancer.checked(backend, 'status 500')
+    expect((await probe())[0]).toMatchObject({ state: 'ejected', fault: 'status 500' })
+    await sleep(20)
+    expect(server.connections()).toBe(0)
   })
 })

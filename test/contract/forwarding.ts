@@ -11,7 +11,7 @@ import type {
 import type { EngineOptions } from '../../src/forwarding/engine.ts'
 import { Forwarder } from '../../src/forwarding/attempts.ts'
 import type { BackendFailure } from '../../src/rules/backend-failure.ts'
-import { balancerOf } from '../support/balancer.ts'
+import { balancerOf, retriesOf } from '../support/balancer.ts'
 import { until } from '../support/raw-backend.ts'
 import { openRawClient, type RawClient } from '../support/raw-client.ts'
 
@@ -28,7 +28,8 @@ export type CreateEngine = (options: EngineOptions) => Engine
 /** The engine behind a balancer and the policy of attempts, as a gateway has it. */
 export function forwarderOn(create: CreateEngine, { urls, ...rest }: FrontOptions): Forwarder {
   const options = { connectionUses: 1_000_000, connectionAgeMs: 600_000, ...rest }
-  return new Forwarder(balancerOf(urls, options), create(options))
+  const balancer = balancerOf(urls, options)
+  return new Forwarder(balancer, retriesOf(balancer), create(options))
 }
 
 /** The sink of one exchange: what it was told, in order. */

@@ -3,12 +3,12 @@ import { IncomingMessage } from 'node:http'
 import { Socket } from 'node:net'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import type { Outcome } from '../../src/backends/balancer.ts'
+import type { Outcome } from '../../src/backends/outcomes.ts'
 import { Forwarder } from '../../src/forwarding/attempts.ts'
 import type { AttemptSink, ForwardJob, UpgradeJob } from '../../src/forwarding/forwarder.ts'
 import { createUpgrader } from '../../src/forwarding/upgrades.ts'
 import type { BackendFailure, FailedAttempt } from '../../src/rules/backend-failure.ts'
-import { balancerOf } from '../support/balancer.ts'
+import { balancerOf, retriesOf } from '../support/balancer.ts'
 
 const unconnected: FailedAttempt = {
   kind: 'unreachable',
@@ -33,7 +33,11 @@ const answer = (status: number) => (sink: AttemptSink) => {
 const fail = (failed: FailedAttempt) => (sink: AttemptSink) => sink.fail(failed)
 
 /** Backends by letter; records which were tried, what the balancer heard and what the pipeline was told. */
-function start(letters: string, steps: ((sink: AttemptSink) => void)[], method = 'GET') {
+function start(
+  letters: string,
+  steps: ((sink: AttemptSink) => void)[],
+  { method = 'GET', retry }: { method?: string; retry?: Parameters<typeof retriesOf>[1] } = {},
+) {
   const heard: [string, Outcome][] = []
   const told: string[] = []
   const aborted: string[] = []
@@ -45,7 +49,7 @@ function start(letters: string, steps: ((sink: AttemptSink) => void)[], method =
   }
   let tried = ''
   let closed = false
-  const forwarder = new Forwarder(balancer, {
+  const forwarder = new Forwarder(balancer, retriesOf(balancer, retry), {
     send: ({ host }, _job, sink) => {
       tried += host
       const step = steps.shift()
@@ -96,7 +100,7 @@ describe('a request', () => {
     /** Which backends are tried. */
     readonly expected: string
   }
-  const waited = { ...unconnected, kind: 'connect_timeout', phase: 'waiting' } as const
+  const silent = { ...stale, kind: 'response_timeout' } as const
   it.each<[string, Row]>([
     [
       'that found nobody there goes to the next backend',
@@ -131,11 +135,26 @@ describe('a request', () => {
       { letters: 'ab', failed: { ...stale, answerBegun: true }, expected: 'a' },
     ],
     [
-      'that waited for a connection has waited enough',
-      { letters: 'ab', failed: waited, expected: 'a' },
+      'that got no answer in time goes to the next',
+      { letters: 'ab', failed: silent, expected: 'ab' },
+    ],
+    ['that got none from the only one is done', { letters: 'a', failed: silent, expected: 'a' }],
+    [
+      'that got none, and could do its work twice, is done',
+      { method: 'POST', letters: 'ab', failed: silent, expected: 'a' },
+    ],
+    [
+      'whose fresh connection died goes to the next',
+      { letters: 'ab', failed: { ...stale, reusedConnection: false }, expected: 'ab' },
+    ],
+    [
+      'whose fresh connection to the only one died is done',
+      { letters: 'a', failed: { ...stale, reusedConnection: false }, expected: 'a' },
     ],
   ])('%s', async (_, { method, letters, failed, expected }) => {
-    const { told, tried, heard } = start(letters, [fail(failed), answer(200)], method)
+    const { told, tried, heard } = start(letters, [fail(failed), answer(200)], {
+      ...(method !== undefined && { method }),
+    })
     await settle()
     expect(tried()).toBe(expected)
     const repeated = expected.length > 1
@@ -149,6 +168,31 @@ describe('a request', () => {
     expect(tried()).toBe('ab')
     expect(told).toEqual(['http://a', 'http://b', 'unreachable'])
     expect(heard.map(([host]) => host)).toEqual(['a', 'b'])
+  })
+
+  it.each([
+    [0, 'a'],
+    [2, 'abc'],
+    [5, 'abcd'],
+  ])('is repeated up to %i times, where that is configured', async (attempts, expected) => {
+    const steps = Array.from({ length: 3 }, () => fail(unconnected))
+    const { tried } = start('abcd', [...steps, answer(200)], { retry: { attempts, budget: 0.1 } })
+    for (let turn = 0; turn < 3; turn++) await settle()
+    expect(tried()).toBe(expected)
+  })
+
+  it('is not repeated where the budget is nothing, but on a fresh connection for one found dead', async () => {
+    const retry = { attempts: 1, budget: 0 }
+    const failing = start('ab', [fail(unconnected), answer(200)], { retry })
+    const met = start('ab', [fail(stale), answer(200)], { retry })
+    await settle()
+    expect([failing.tried(), met.tried()]).toEqual(['a', 'ab'])
+  })
+
+  it('whose answer cannot be passed on was answered badly by its backend', () => {
+    const { handle, heard } = start('a', [])
+    handle.abort({ kind: 'broken', cause: 'bad fields' })
+    expect(heard).toMatchObject([['a', { kind: 'broken', cause: 'bad fields', answerBegun: true }]])
   })
 
   it('tells the balancer the status of its answer, and nothing when it is given up', async () => {
@@ -198,9 +242,11 @@ describe('a request', () => {
 describe('an upgrade', () => {
   const run = async (letters: string, outcomes: (FailedAttempt | undefined)[]) => {
     let tried = ''
-    const upgrader = createUpgrader(
-      balancerOf(named(letters)),
-      {
+    const balancer = balancerOf(named(letters))
+    const upgrader = createUpgrader({
+      balancer,
+      retries: retriesOf(balancer),
+      engine: {
         upgrade: async ({ host }) => {
           tried += host
           return outcomes.shift()
@@ -209,8 +255,8 @@ describe('an upgrade', () => {
         drain: () => {},
         close: async () => {},
       },
-      1_000,
-    )
+      longestWaitMs: 1_000,
+    })
     const failed = await upgrader.upgrade({ sentTo: () => {} } as unknown as UpgradeJob)
     return { tried, kind: failed?.kind }
   }
@@ -239,7 +285,7 @@ describe('an upgrade', () => {
     [
       'that was refused stays refused',
       'ab',
-      [{ ...stale, reusedConnection: false }, ok],
+      [{ ...stale, answerBegun: true }, ok],
       { tried: 'a', kind: 'broken' },
     ],
   ])('%s', async (_, letters, outcomes, expected) => {

@@ -16,7 +16,7 @@ import {
   type TunnelEnd,
   type WebSocketOffer,
 } from '../../src/rules/websocket.ts'
-import { balancerOf } from '../support/balancer.ts'
+import { balancerOf, retriesOf } from '../support/balancer.ts'
 import {
   answer,
   closeConnection,
@@ -80,14 +80,16 @@ async function startFront(
   url: string | string[],
   { tunnelIdleMs = 60_000, ...timeouts }: { responseMs?: number; tunnelIdleMs?: number } = {},
 ) {
-  const upgrader = createUpgrader(
-    balancerOf([url].flat()),
-    createUpgradeEngine(
+  const balancer = balancerOf([url].flat())
+  const upgrader = createUpgrader({
+    balancer,
+    retries: retriesOf(balancer),
+    engine: createUpgradeEngine(
       { timeouts: { connectMs: 2_000, responseMs: 10_000, idleMs: 10_000, ...timeouts } },
       tunnelIdleMs,
     ),
-    10_000,
-  )
+    longestWaitMs: 10_000,
+  })
   const passages: Passage[] = []
   const server = createServer()
   server.on('upgrade', (request, socket: Duplex, head: Buffer) => {

@@ -44,6 +44,7 @@ describe('the kind of an upstream failure', () => {
     ['unreachable', 'bad_gateway', 502, true],
     ['broken', 'bad_gateway', 502, false],
     ['connect_timeout', 'gateway_timeout', 504, true],
+    ['saturated', 'service_unavailable', 503, true],
     ['response_timeout', 'gateway_timeout', 504, false],
     ['body_too_large', 'body_too_large', 413, false],
   ] as const)('%s is answered %s (%i); handed back: %s', (kind, code, status, handedBack) => {
@@ -83,22 +84,25 @@ describe('a failed request may be repeated', () => {
     [false, 'POST', 'on it', stale],
     [false, 'PATCH', 'on it', stale],
     [false, 'get', 'on it, which is no known method', stale],
-    [false, 'GET', 'whose connection was fresh', { ...stale, reusedConnection: false }],
+    [true, 'GET', 'whose fresh connection died', { ...stale, reusedConnection: false }],
+    [false, 'POST', 'whose fresh connection died', { ...stale, reusedConnection: false }],
     [false, 'PUT', 'whose body was touched', { ...stale, bodyTouched: true }],
     [false, 'GET', 'that has part of an answer', { ...stale, answerBegun: true }],
-    [false, 'GET', 'that timed out', { ...stale, kind: 'response_timeout' }],
+    [true, 'GET', 'that timed out', { ...stale, kind: 'response_timeout' }],
+    [false, 'POST', 'that timed out', { ...stale, kind: 'response_timeout' }],
+    [
+      false,
+      'GET',
+      'that timed out in its answer',
+      { ...stale, kind: 'response_timeout', answerBegun: true },
+    ],
+    [false, 'GET', 'whose body was too large', { ...stale, kind: 'body_too_large' }],
     [false, 'GET', 'whose client left', { ...stale, kind: 'client_gone' }],
     [true, 'POST', 'that could not be connected', unconnected],
     [true, 'POST', 'not connected in time', { ...unconnected, kind: 'connect_timeout' }],
     [false, 'POST', 'unconnected, its body touched', { ...unconnected, bodyTouched: true }],
     [false, 'POST', 'unconnected, its client gone', { ...unconnected, kind: 'client_gone' }],
     [false, 'POST', 'unconnected, not to be written', { ...unconnected, kind: 'broken' }],
-    [
-      false,
-      'GET',
-      'that waited for a free connection',
-      { ...unconnected, phase: 'waiting', kind: 'connect_timeout' },
-    ],
   ])('%s: a %s %s', (expected, method, _, failed) => {
     expect(mayRepeat(method, failed)).toBe(expected)
   })
@@ -106,9 +110,6 @@ describe('a failed request may be repeated', () => {
   it('only when it failed to connect says that of its backend', () => {
     expect(couldNotConnect(unconnected)).toBe(true)
     expect(couldNotConnect({ ...unconnected, kind: 'connect_timeout' })).toBe(true)
-    expect(couldNotConnect({ ...unconnected, kind: 'connect_timeout', phase: 'waiting' })).toBe(
-      false,
-    )
     expect(couldNotConnect({ ...unconnected, kind: 'client_gone' })).toBe(false)
     expect(couldNotConnect(stale)).toBe(false)
   })

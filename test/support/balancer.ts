@@ -1,17 +1,37 @@
-/** A balancer with the defaults of the configuration. */
+/** Backends and a balancer with the defaults of the configuration. */
 import type { ConnectionOptions } from 'node:tls'
-import { createBackend } from '../../src/backends/backend.ts'
-import { Balancer, type BalancerOptions } from '../../src/backends/balancer.ts'
+import { createBackend, type Backend, type BackendOptions } from '../../src/backends/backend.ts'
+import {
+  Balancer,
+  type BackendObserver,
+  type BalancerOptions,
+} from '../../src/backends/balancer.ts'
+import { Retries } from '../../src/forwarding/retries.ts'
+
+export const eject: BackendOptions['eject'] = {
+  failures: 5,
+  withinMs: 10_000,
+  forMs: 10_000,
+  growth: 2,
+  maxForMs: 300_000,
+  atMost: 0.5,
+}
+
+type Options = Partial<BalancerOptions & BackendOptions> & { readonly tls?: ConnectionOptions }
+
+export const backendOf = (url: string, { tls, ...options }: Options = {}): Backend =>
+  createBackend(url, { eject, health: undefined, ...options }, tls)
 
 export const balancerOf = (
   urls: readonly string[],
-  { tls, ...options }: Partial<BalancerOptions> & { tls?: ConnectionOptions } = {},
-): Balancer => {
-  const backends = urls.map((url) => createBackend(url, tls))
-  return new Balancer(backends, {
-    balance: 'least-requests',
-    breaker: { waiting: 1_000 },
-    connections: 128,
-    ...options,
-  })
-}
+  options: Options = {},
+  observer?: BackendObserver,
+): Balancer =>
+  new Balancer(
+    urls.map((url) => backendOf(url, options)),
+    { balance: 'least-requests', breaker: { waiting: 1_000 }, connections: 128, eject, ...options },
+    observer,
+  )
+
+export const retriesOf = (balancer: Balancer, retry = { attempts: 1, budget: 0.1 }): Retries =>
+  new Retries(balancer, { retry, connections: 128 })

@@ -1,0 +1,67 @@
+/** Which backend a request goes to, of those that have a free permit. */
+import type { Config } from '../config/config.ts'
+import { isIdempotent } from '../rules/backend-failure.ts'
+import type { Backend } from './backend.ts'
+import { restMs, type Standing } from './standing.ts'
+
+/** A request that may be sent twice is the better one to try a doubtful backend with: so much longer one that may not is kept from it. */
+const moreForOthersMs = 1_000
+
+export class Choice {
+  readonly #backends: readonly Backend[]
+  readonly #options: Pick<Config['upstream'], 'balance' | 'connections'>
+  #turn = 0
+
+  constructor(
+    backends: readonly Backend[],
+    options: Pick<Config['upstream'], 'balance' | 'connections'>,
+  ) {
+    this.#backends = backends
+    this.#options = options
+  }
+
+  /**
+   * Those that are well before those that rest, those before the ones that are out: a request rather waits for a better one.
+   * Yet one request a second shows how one that rests is. Any other is better than the one to avoid.
+   */
+  next(method: string, avoid: Backend | undefined): Backend | undefined {
+    const backends = this.#backends
+    const { connections, balance } = this.#options
+    const nowMs = backends.every(isWell) ? 0 : performance.now()
+    const level =
+      nowMs === 0 ? 0 : Math.min(...backends.map(({ standing }) => levelOf(standing, nowMs)))
+    let best: Backend | undefined
+    let bestRank = Infinity
+    const turn = this.#turn
+    for (let tried = 0; tried < backends.length; tried++) {
+      const at = (turn + tried) % backends.length
+      const backend = backends[at]
+      if (backend === undefined || backend.inUse >= connections) continue
+      let rank = balance === 'least-requests' ? backend.inUse : 0
+      if (!backend.standing.isWell) {
+        if (isDue(backend.standing, nowMs, method)) rank = -1
+        else if (levelOf(backend.standing, nowMs) > level) continue
+      }
+      if (backend === avoid) rank += connections
+      if (rank >= bestRank) continue
+      best = backend
+      bestRank = rank
+      this.#turn = at + 1
+    }
+    if (best !== undefined && bestRank < 0) best.standing.restsUntilMs = nowMs + restMs
+    return best
+  }
+}
+
+const isWell = ({ standing }: Backend): boolean => standing.isWell
+
+const levelOf = (standing: Standing, nowMs: number): number => {
+  if (standing.isOut(nowMs)) return 2
+  return standing.isWell ? 0 : 1
+}
+
+/** Its rest is over, and nobody has shown yet how it is. */
+function isDue(standing: Standing, nowMs: number, method: string): boolean {
+  if (standing.restsUntilMs === undefined || standing.isOut(nowMs)) return false
+  return nowMs >= standing.restsUntilMs + (isIdempotent(method) ? 0 : moreForOthersMs)
+}

@@ -1,0 +1,34 @@
+/** How the backends fare, as plain data: for readiness, and from a worker to its supervisor. */
+import type { Backend } from './backend.ts'
+
+export interface BackendHealth {
+  readonly name: string
+  /** ejected: it gets no requests while others do. */
+  readonly state: 'up' | 'down' | 'ejected'
+  /** Why it is not up. */
+  readonly fault: string | undefined
+  /** From then on it is worth a request, Unix time in ms; Infinity: when something shows that it is well. */
+  readonly usableAtMs: number
+}
+
+export function healthOf({ name, standing }: Backend): BackendHealth {
+  const nowMs = performance.now()
+  const { fault } = standing
+  const state = standing.isOut(nowMs)
+    ? 'ejected'
+    : standing.isDown || standing.isUnreachable
+      ? 'down'
+      : 'up'
+  if (state === 'up') return { name, state, fault: undefined, usableAtMs: 0 }
+  return { name, state, fault, usableAtMs: Date.now() - nowMs + standing.usableAtMs }
+}
+
+/** Of each backend the worst that anyone says. */
+export function worstOf(all: readonly (readonly BackendHealth[])[]): BackendHealth[] {
+  const worst = new Map<string, BackendHealth>()
+  for (const health of all.flat()) {
+    const other = worst.get(health.name)
+    if (other === undefined || other.usableAtMs < health.usableAtMs) worst.set(health.name, health)
+  }
+  return [...worst.values()]
+}
