@@ -3,7 +3,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { Inflow } from './inflow.ts'
-import { endWithSocket, isLast } from './node-internals.ts'
+import { endWithSocket, isLast, lingerOnClose } from './node-internals.ts'
 
 /** A request in flight, as its connection knows it. */
 export interface InFlight {
@@ -51,6 +51,8 @@ export class Connections<Request extends InFlight> {
   /** A connection that http has just taken. */
   opened(socket: Socket): void {
     const state = this.of(socket)
+    // Whoever said that it is the last answer: the client may have sent more by then.
+    lingerOnClose(socket)
     state.inflow = new Inflow(socket, state)
   }
 

@@ -1,6 +1,6 @@
 /** Carries an admitted request to a backend and its answer to the client, streaming both ways. */
 import type { ForwardSink } from '../forwarding/forwarder.ts'
-import { lingerOnClose, makeLast } from '../listeners/node-internals.ts'
+import { makeLast } from '../listeners/node-internals.ts'
 import { clientHeaders } from '../rules/client-headers.ts'
 import type { BackendFailure } from '../rules/backend-failure.ts'
 import { backendHeaders } from '../rules/backend-headers.ts'
@@ -87,10 +87,7 @@ class ResponseSink implements ForwardSink {
       return this.fail(UNUSABLE)
     }
     // What is left of a body nobody wants must not be read as the next request.
-    if (exchange.hasBody && !request.complete) {
-      makeLast(response)
-      lingerOnClose(request.socket)
-    }
+    if (exchange.hasBody && !request.complete) makeLast(response)
     exchange.status = status
     this.#bodyAllowed = passed.bodyAllowed
     this.#bodyBytes = passed.bodyBytes

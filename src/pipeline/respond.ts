@@ -1,7 +1,7 @@
 /** Writes every answer that the gateway itself makes. */
 import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
-import { lingerOnClose, makeLast } from '../listeners/node-internals.ts'
+import { makeLast } from '../listeners/node-internals.ts'
 import type { Exchange } from './exchange.ts'
 import { refusalKinds, type Refusal } from '../rules/refusals.ts'
 import { VIA } from '../rules/field-names.ts'
@@ -35,10 +35,7 @@ export function respond(exchange: Exchange, refusal: Refusal): void {
   const headers = gatewayHeaders(exchange)
   headers.push('Via', VIA)
   for (const text of fields) headers.push(text)
-  if (kind.close || hasUnreadBody(exchange) || isUnwelcome(exchange, refusal)) {
-    makeLast(response)
-    lingerOnClose(exchange.request.socket)
-  }
+  if (kind.close || hasUnreadBody(exchange) || isUnwelcome(exchange, refusal)) makeLast(response)
   exchange.responseBytes = exchange.request.method === 'HEAD' ? 0 : bodyBytes
   response.writeHead(kind.status, headers)
   response.end(body)
@@ -49,14 +46,14 @@ export function respond(exchange: Exchange, refusal: Refusal): void {
  * headers: quota fields and request id, flat.
  */
 export function respondRaw(socket: Socket, refusal: Refusal, headers: readonly string[]): void {
-  if (!socket.writable) return void socket.destroy()
+  // The answer before it was the last one: its close is under way.
+  if (!socket.writable) return
   const { status } = refusalKinds[refusal.code]
   const { body, headers: own } = refusal.answer
   const fields = [...headers, 'Via', VIA, 'Date', new Date().toUTCString(), 'Connection', 'close']
   fields.push(...own)
   let head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n`
   for (let i = 0; i < fields.length; i += 2) head += `${fields[i]}: ${fields[i + 1]}\r\n`
-  lingerOnClose(socket)
   socket.write(`${head}\r\n${body}`)
   socket.destroySoon()
 }
