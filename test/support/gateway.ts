@@ -20,6 +20,8 @@ export interface GatewayOptions {
   readonly upstreams: readonly string[]
   /** YAML that replaces whole top-level blocks of the base configuration, by their first key. */
   readonly blocks?: Readonly<Record<string, string>>
+  /** Takes the log lines as they come; logLines() has none then. */
+  readonly onLogLine?: (line: string) => void
 }
 
 /** One client per plan, small time-outs, port 0 everywhere; of enterprise as many requests at once as a test makes. */
@@ -68,7 +70,10 @@ export async function startTestGateway(options: GatewayOptions): Promise<TestGat
   let logged = ''
   const gateway = createGateway(config, {
     version: '0.0.0-test',
-    log: createLog({ ...config.log, destination: { write: (line) => (logged += line) } }),
+    log: createLog({
+      ...config.log,
+      destination: { write: options.onLogLine ?? ((line) => (logged += line)) },
+    }),
   })
   const { listen, admin } = await gateway.listen()
   const origin = `http://127.0.0.1:${listen.port}`

@@ -1,0 +1,293 @@
+/** What a client may say on one connection: requests, well formed and nearly so, cut into packets, and how it ends. */
+import * as fc from 'fast-check'
+import * as words from './client-words.ts'
+
+/** One request before it is written down; mutations change it in place. */
+interface Draft {
+  /** In front of the request line. */
+  before: string
+  method: string
+  target: string
+  version: string
+  /** Between the three parts of the request line. */
+  gaps: [string, string]
+  host: string[]
+  fields: string[]
+  /** Line end behind each of the first lines, where it is not CRLF. */
+  lineEnds: Map<number, string>
+  /** As it goes out: chunks with their sizes, if any. */
+  body: string
+  /** Lengths and codings. */
+  framing: string[]
+}
+
+/** Bytes as latin1, a number of turns of the event loop, or ms below zero. */
+export type Step = string | number
+
+/** patient: waits for all answers. halfClose: ends its side at once. leaves: destroys the connection at once. */
+export const endings = ['patient', 'halfClose', 'leaves'] as const
+export type Ending = (typeof endings)[number]
+
+export interface Conversation {
+  readonly steps: readonly Step[]
+  readonly ending: Ending
+  /** Names of the mutations in it: for statistics alone. */
+  readonly mutations: readonly string[]
+}
+
+export interface ClientKeys {
+  readonly valid: readonly string[]
+  readonly expired: string
+}
+
+type Mutation = (draft: Draft, n: number) => void
+
+const pick = <Item>(items: readonly Item[], n: number): Item => items[n % items.length] as Item
+const at = (n: number, length: number): number => (length === 0 ? 0 : n % length)
+/** Puts the line somewhere among the fields. */
+const insert = (draft: Draft, line: string, n: number): void =>
+  void draft.fields.splice(at(n >> 4, draft.fields.length + 1), 0, line)
+
+const mutations: Readonly<Record<string, Mutation>> = {
+  method: (draft, n) => (draft.method = pick(words.METHODS, n)),
+  target: (draft, n) => (draft.target = pick(words.TARGETS, n)),
+  version: (draft, n) => (draft.version = pick(words.VERSIONS, n)),
+  'gap in the request line': (draft, n) => (draft.gaps[n & 1] = pick(words.GAPS, n >> 1)),
+  'in front of the request': (draft, n) =>
+    (draft.before = pick(
+      [
+        '\r\n',
+        '\r\n\r\n',
+        '\n',
+        '\r',
+        ' ',
+        '\0',
+        '0\r\n\r\n',
+        'x',
+        '\r\n ',
+        '\xef\xbb\xbf',
+        '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03',
+        'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n',
+        'EHLO x\r\n',
+        'GET /v1/pets\r\n',
+      ],
+      n,
+    )),
+  'line end': (draft, n) => draft.lineEnds.set(at(n >> 4, 4), pick(words.LINE_ENDS, n)),
+  'odd line': (draft, n) => insert(draft, pick(words.LINES, n), n),
+  'more framing': (draft, n) => insert(draft, pick(words.FRAMING, n), n),
+  'other framing': (draft, n) => (draft.framing = [pick(words.FRAMING, n)]),
+  'no framing': (draft) => (draft.framing = []),
+  host: (draft, n) => (draft.host = [...pick(words.HOSTS, n)]),
+  'chunk size': (draft, n) => {
+    draft.framing = ['Transfer-Encoding: chunked']
+    draft.body = `${pick(words.SIZES, n)}\r\nabc\r\n0\r\n\r\n`
+  },
+  chunks: (draft, n) => {
+    draft.framing = ['Transfer-Encoding: chunked']
+    draft.body = pick(words.CHUNK_BODIES, n)
+  },
+  'body too long': (draft, n) => (draft.body += pick(['x', '\r\n', '\0', 'xyz'], n)),
+  'body too short': (draft, n) => (draft.body = draft.body.slice(0, at(n, draft.body.length))),
+  'long target': (draft, n) => (draft.target += 'a'.repeat(pick([300, 500, 520, 3_000], n))),
+  'long field': (draft, n) =>
+    insert(draft, `X-Long: ${'a'.repeat(pick([900, 1_800, 3_000, 9_000], n))}`, n),
+  'many fields': (draft, n) => {
+    for (let count = 0; count < pick([10, 25, 40, 200], n); count++)
+      draft.fields.push(`X-${count}: a`)
+  },
+  'line twice': (draft, n) => {
+    const lines = [...draft.host, ...draft.fields, ...draft.framing]
+    insert(draft, pick(lines, n), n)
+  },
+  'large body': (draft, n) => {
+    const bytes = pick([256, 1_000, 4_000, 4_096, 4_097, 9_000], n)
+    const content = 'y'.repeat(bytes)
+    const isChunked = n % 2 === 1
+    draft.framing = [isChunked ? 'Transfer-Encoding: chunked' : `Content-Length: ${bytes}`]
+    draft.body = isChunked ? `${bytes.toString(16)}\r\n${content}\r\n0\r\n\r\n` : content
+  },
+}
+
+/** Of the whole connection, as bytes. */
+const byteMutations: Readonly<Record<string, (text: string, n: number) => string>> = {
+  'byte put in': (text, n) =>
+    splice(
+      text,
+      n,
+      0,
+      pick(['\r', '\n', '\0', ' ', '\t', ':', '\xff', '\r\n', ',', '0', '\x7f'], n >> 12),
+    ),
+  'byte replaced': (text, n) =>
+    splice(text, n, 1, pick(['\r', '\n', '\0', ' ', '\t', ':', '\xff', '-', 'A', '1'], n >> 12)),
+  'bytes lost': (text, n) => splice(text, n, 1 + ((n >> 12) % 3), ''),
+  'cut off': (text, n) => text.slice(0, at(n, text.length)),
+}
+const splice = (text: string, n: number, lost: number, put: string): string =>
+  text.slice(0, at(n, text.length)) + put + text.slice(at(n, text.length) + lost)
+
+export const mutationNames = [...Object.keys(mutations), ...Object.keys(byteMutations)]
+
+interface DrawnRequest {
+  readonly method: string
+  readonly target: string
+  readonly keyAt: number
+  readonly credential: number | undefined
+  readonly words: readonly number[]
+  readonly body: { readonly kind: 'none' | 'length' | 'chunked'; readonly content: string }
+  readonly mutations: readonly (readonly [name: string, n: number])[]
+}
+
+const anyNumber = fc.nat(0xffffff)
+const contents = [
+  '',
+  '{}',
+  'abc',
+  'GET /v1/pets/inner HTTP/1.1\r\nHost: x\r\n\r\n',
+  '0\r\n\r\n',
+  '\r\n\r\n',
+  '\0\xff\x80',
+  'z'.repeat(300),
+]
+
+const drawnRequest: fc.Arbitrary<DrawnRequest> = fc.record({
+  method: fc.oneof(
+    { weight: 4, arbitrary: fc.constantFrom('GET', 'POST') },
+    { weight: 2, arbitrary: fc.constantFrom('HEAD', 'PUT', 'PATCH', 'DELETE', 'OPTIONS') },
+  ),
+  target: fc.constantFrom(
+    '/v1/pets/ID',
+    '/v1/pets?id=ID',
+    '/v1/store/orders/ID',
+    '/v1/any/ID?a=%2F&b=/../x',
+    '/v1/pets/ID',
+  ),
+  keyAt: fc.nat(3),
+  credential: fc.oneof(
+    { weight: 6, arbitrary: fc.constant(undefined) },
+    { weight: 1, arbitrary: anyNumber },
+  ),
+  words: fc.oneof(
+    { weight: 5, arbitrary: fc.constant([]) },
+    { weight: 4, arbitrary: fc.array(anyNumber, { minLength: 1, maxLength: 2 }) },
+  ),
+  body: fc.record({
+    kind: fc.constantFrom('none', 'length', 'chunked'),
+    content: fc.constantFrom(...contents),
+  }),
+  mutations: fc.oneof(
+    { weight: 6, arbitrary: fc.constant([]) },
+    {
+      weight: 4,
+      arbitrary: fc.array(fc.tuple(fc.constantFrom(...Object.keys(mutations)), anyNumber), {
+        minLength: 1,
+        maxLength: 2,
+      }),
+    },
+  ),
+})
+
+interface DrawnConversation {
+  readonly id: number
+  readonly requests: readonly DrawnRequest[]
+  readonly bytes: readonly (readonly [name: string, n: number])[]
+  readonly cuts: readonly (readonly [at: number, pause: number])[]
+  readonly ending: Ending
+}
+
+/** Requests carry their own numbers, so that no two of them ask for the same. */
+export function conversations(keys: ClientKeys): fc.Arbitrary<Conversation> {
+  const drawn: fc.Arbitrary<DrawnConversation> = fc.record({
+    id: fc.nat(0xffffff),
+    requests: fc.array(drawnRequest, { minLength: 1, maxLength: 8 }),
+    bytes: fc.oneof(
+      { weight: 8, arbitrary: fc.constant([]) },
+      {
+        weight: 1,
+        arbitrary: fc.tuple(fc.tuple(fc.constantFrom(...Object.keys(byteMutations)), anyNumber)),
+      },
+    ),
+    cuts: fc.oneof(
+      { weight: 2, arbitrary: fc.constant([]) },
+      {
+        weight: 1,
+        arbitrary: fc.array(fc.tuple(anyNumber, fc.constantFrom(0, 0, 1, 1, 2, 3, 5, -1, -2)), {
+          maxLength: 12,
+        }),
+      },
+    ),
+    ending: fc.oneof(
+      { weight: 12, arbitrary: fc.constant('patient' as const) },
+      { weight: 1, arbitrary: fc.constantFrom('halfClose' as const, 'leaves' as const) },
+    ),
+  })
+  return drawn.map((conversation) => written(conversation, keys))
+}
+
+function written(drawn: DrawnConversation, keys: ClientKeys): Conversation {
+  const used = drawn.requests.flatMap((request) => request.mutations.map(([name]) => name))
+  let text = drawn.requests
+    .map((request, index) => requestText(request, `${drawn.id}-${index}`, keys))
+    .join('')
+  for (const [name, n] of drawn.bytes) {
+    text = byteMutations[name]?.(text, n) ?? text
+    used.push(name)
+  }
+  const cuts = drawn.cuts
+    .map(([n, pause]) => ({ where: at(n, text.length), pause }))
+    .toSorted((one, other) => one.where - other.where)
+  const steps: Step[] = []
+  let from = 0
+  for (const { where, pause } of cuts) {
+    if (where > from) steps.push(text.slice(from, where))
+    steps.push(pause)
+    from = where
+  }
+  steps.push(text.slice(from))
+  return { steps, ending: drawn.ending, mutations: used }
+}
+
+function requestText(drawn: DrawnRequest, id: string, keys: ClientKeys): string {
+  const key = pick(keys.valid, drawn.keyAt)
+  const fill = (text: string): string =>
+    text.replaceAll('KEY', key).replaceAll('EXPIRED', keys.expired)
+  const credential =
+    drawn.credential === undefined ? 'Bearer KEY' : pick(words.CREDENTIALS, drawn.credential)
+  const { kind, content } = drawn.body
+  const draft: Draft = {
+    before: '',
+    method: drawn.method,
+    target: drawn.target.replace('ID', id),
+    version: 'HTTP/1.1',
+    gaps: [' ', ' '],
+    host: ['Host: api.example'],
+    fields: [
+      ...(credential === '' ? [] : [`Authorization: ${fill(credential)}`]),
+      ...drawn.words.map((n) => pick(words.WORDS, n)),
+    ],
+    lineEnds: new Map(),
+    body: kind === 'none' ? '' : kind === 'length' ? content : chunked(content),
+    framing:
+      kind === 'none'
+        ? []
+        : [kind === 'length' ? `Content-Length: ${content.length}` : 'Transfer-Encoding: chunked'],
+  }
+  for (const [name, n] of drawn.mutations) mutations[name]?.(draft, n)
+  const [first, second] = draft.gaps
+  const lines = [
+    `${draft.method}${first}${draft.target}${second}${draft.version}`,
+    ...draft.host,
+    ...draft.fields,
+    ...draft.framing,
+    '',
+  ]
+  const head = lines.map((line, index) => line + (draft.lineEnds.get(index) ?? '\r\n')).join('')
+  return draft.before + head + draft.body
+}
+
+function chunked(content: string): string {
+  const half = content.length >> 1
+  const chunk = (part: string): string =>
+    part === '' ? '' : `${part.length.toString(16)}\r\n${part}\r\n`
+  return `${chunk(content.slice(0, half))}${chunk(content.slice(half))}0\r\n\r\n`
+}
