@@ -103,14 +103,10 @@ function runningAt({ name, gateway }: Place): GatewayProcess {
   return gateway
 }
 
-/** What is on its way when a balancer stops sending has been accepted then: a listener that closes resets what has not. */
-const ON_ITS_WAY_MS = 500
-
-/** SIGTERM, when a balancer has stopped sending. */
+/** SIGTERM, and a balancer that sends nothing more from then on. */
 export async function stop(place: Place): Promise<void> {
   const gateway = runningAt(place)
   place.gateway = undefined
-  await sleep(ON_ITS_WAY_MS)
   gateway.signal('SIGTERM')
   const { code } = await gateway.finished
   if (code !== 0) throw new UncleanStop(`${place.name} ended with ${code} after SIGTERM`)

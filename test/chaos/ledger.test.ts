@@ -320,7 +320,7 @@ describe('a difference is found:', () => {
       request(LIMIT + at, { outcomes: [refusal(LIMIT + at, 503, 'service_unavailable')] }),
     )
     expect(found({ ...many, requests: [...many.requests, ...starved] })).toEqual([
-      'unexplained: 6 of 11: 503 service_unavailable',
+      'unexplained: 6 of 11: 503 service_unavailable, 503 overloaded',
     ])
   })
 })

@@ -33,7 +33,8 @@ const RETRIES = 1
 const AFTERMATH_MS = 2_500
 /** Ends of windows are told in whole seconds, and kept with a guard of some milliseconds. */
 const ROUNDED_MS = 50
-/** Calls to Redis that a busy machine is too slow for end as 503, as none may be admitted uncounted. */
+/** Calls to Redis that a busy machine is too slow for end so, as none may be admitted uncounted. */
+const ofBusyMachine = ['503 service_unavailable', '503 overloaded']
 const STARVED_SHARE = 0.02
 
 const store: readonly FaultKind[] = ['store frozen', 'store restarted', 'store failed over']
@@ -41,6 +42,7 @@ const store: readonly FaultKind[] = ['store frozen', 'store restarted', 'store f
 const explains: Readonly<Record<string, readonly FaultKind[]>> = {
   '502 bad_gateway': ['backend dies', 'backend breaks', 'backend hangs'],
   '503 service_unavailable': [...store, 'gateway frozen', 'backend hangs', 'backend dies'],
+  '503 overloaded': ['flood', 'slow crowd', 'gateway frozen'],
   '503 of a backend': ['backend busy'],
   '504 gateway_timeout': ['backend hangs', 'backend dies'],
   '429 concurrency_limit_exceeded': ['slow crowd', 'backend hangs'],
@@ -118,7 +120,7 @@ function judge(request: ChaosRequest, sightings: readonly Sighting[], run: Run):
     if (isFree && sightings.length > 0) add('wrong answer', `${nameOf(outcome)}, but ${times}`)
   }
   const name = nameOf(outcome)
-  const isStarved = name === '503 service_unavailable' && sightings.length === 0
+  const isStarved = ofBusyMachine.includes(name) && sightings.length === 0
   if (!is2xx && !isStarved && !isExplained(request, name, run)) add('unexplained', name)
   return found
 }
@@ -176,13 +178,12 @@ function isExplained(request: ChaosRequest, name: string, run: Run): boolean {
 
 /** 503 outside of all faults: of a machine that has too much to do, if there are few. */
 function starved(run: Run): Difference[] {
-  const name = '503 service_unavailable'
   const numbers = run.requests
-    .filter(({ outcomes: [outcome] }) => nameOf(outcome) === name)
-    .filter((request) => !isExplained(request, name, run))
-    .map(({ number }) => number)
+    .map((request) => ({ request, name: nameOf(request.outcomes[0]) }))
+    .filter(({ request, name }) => ofBusyMachine.includes(name) && !isExplained(request, name, run))
+    .map(({ request }) => request.number)
   if (numbers.length <= Math.max(5, STARVED_SHARE * run.requests.length)) return []
-  const detail = `${numbers.length} of ${run.requests.length}: ${name}`
+  const detail = `${numbers.length} of ${run.requests.length}: ${ofBusyMachine.join(', ')}`
   return [{ rule: 'unexplained', detail, client: 'all', numbers }]
 }
 

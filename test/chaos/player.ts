@@ -26,6 +26,15 @@ const callers: readonly Caller[] = [
   { id: 'talker', perMinute: 300, perSecond: 1, obeys: true, isBystander: false, talks: true },
   { id: 'crowd', perMinute: 3_000, perSecond: 0, obeys: true, isBystander: false },
 ]
+const gateways = [
+  { workers: 1, engine: 'direct' },
+  { workers: 2, engine: 'direct' },
+] as const
+/** In runs of more than a minute. */
+const others = [
+  { workers: 1, engine: 'undici' },
+  { workers: 1, engine: 'http-proxy-3' },
+] as const
 /** Latency is judged in runs that are long enough to tell. */
 const JUDGES_LATENCY_FROM_MINUTES = 3
 const CALM_SHARE = 0.12
@@ -152,7 +161,7 @@ async function dayWithAtLeast(leftMs: number): Promise<void> {
 }
 
 await dayWithAtLeast((minutes + 1) * 60_000)
-const world = await startWorld(callers, minutes > 1 ? [1, 1, 2] : [1, 2])
+const world = await startWorld(callers, minutes > 1 ? [...gateways, ...others] : gateways)
 const code = await play(world)
 await endAll()
 await world.close()

@@ -10,6 +10,7 @@ import { startStore, type ChaosStore } from './store.ts'
 export interface Place {
   readonly name: string
   readonly workers: number
+  readonly engine: 'direct' | 'undici' | 'http-proxy-3'
   /** undefined: nobody, and nothing should be sent there. */
   gateway: GatewayProcess | undefined
 }
@@ -29,20 +30,19 @@ export interface World {
 const BACKENDS = 3
 export const keyOf = (client: string): string => `tg_chaos_${client}`
 
-/** workers: of each gateway. */
 export async function startWorld(
   clients: readonly ChaosClient[],
-  workers: readonly number[],
+  gateways: readonly Pick<Place, 'workers' | 'engine'>[],
 ): Promise<World> {
   const store = await startStore()
   const backends = await Promise.all(times(BACKENDS, (at) => startBackend(`backend ${at + 1}`)))
   const reference = await startBackend('reference')
   const config = { clients, urls: backends.map(({ url }) => url), redis: store.servers }
-  const places = workers.map((count, at): Place & { file: string } => ({
+  const places = gateways.map((each, at): Place & { file: string } => ({
+    ...each,
     name: `gateway ${at + 1}`,
-    workers: count,
     gateway: undefined,
-    file: temporaryFile('gateway.yaml', configOf(count, config)),
+    file: temporaryFile('gateway.yaml', configOf(each, config)),
   }))
   const all: GatewayProcess[] = []
   const start = async (place: Place): Promise<void> => {
@@ -67,7 +67,7 @@ export async function startWorld(
 }
 
 function configOf(
-  workers: number,
+  { workers, engine }: Pick<Place, 'workers' | 'engine'>,
   given: { clients: readonly ChaosClient[]; urls: readonly string[]; redis: string },
 ): string {
   const urls = given.urls.join(', ')
@@ -75,9 +75,10 @@ function configOf(
   return configText({
     upstreams: given.urls,
     blocks: {
-      server: `server: { listen: "127.0.0.1:0", workers: ${workers} }`,
+      // What is on its way when a gateway is told to stop is accepted; a busy machine is no overload.
+      server: `server: { listen: "127.0.0.1:0", workers: ${workers}, timeouts: { drainDelay: 1s }, overload: { lag: 1s } }`,
       // A backend that hangs is given up in time; one on a machine that is busy is not.
-      upstream: `upstream: { urls: [${urls}], timeouts: { connect: 3s, response: 4s } }`,
+      upstream: `upstream: { urls: [${urls}], engine: ${engine}, timeouts: { connect: 3s, response: 4s } }`,
       store: `store: { redis: ${given.redis}, timeout: 110ms, onOutage: closed }`,
       // No strikes within a minute: bans are another matter.
       bans: 'bans: { grace: 1m }',
