@@ -2,7 +2,6 @@
 import { randomBytes } from 'node:crypto'
 import type { AddressCounter } from '../counters/anonymous-limiter.ts'
 import { BanBook } from '../bans/ban-book.ts'
-import { createBackend } from '../backends/backend.ts'
 import { Balancer } from '../backends/balancer.ts'
 import { Forwarder } from '../forwarding/attempts.ts'
 import { Retries } from '../forwarding/retries.ts'
@@ -16,12 +15,12 @@ import type { Log } from '../observability/log.ts'
 import type { ConfigNames, Metrics } from '../observability/metrics.ts'
 import { createUndiciEngine } from '../forwarding/undici/forwarder.ts'
 import type { Config, ListenAddress } from '../config/config.ts'
+import { createBackends } from './backends.ts'
 import { FrontDoor } from './front-door.ts'
 import { LoadWatch } from './load-watch.ts'
 import { createRequestPolicy, type LastingParts } from './request-policy.ts'
 import { Lessee } from '../quota/lessee/lessee.ts'
 import type { Stores } from './stores.ts'
-import { readTlsFiles } from './tls-files.ts'
 import type { Shed } from '../rules/overload.ts'
 
 const engines = {
@@ -95,9 +94,7 @@ export function createServing(parts: ServingParts) {
 export function createLastingParts(parts: ServingParts): LastingParts {
   const { log, metrics, addresses, onKeySet } = parts
   const { upstream } = parts.config
-  const tls = upstream.tls && readTlsFiles('upstream.tls', upstream.tls)
-  const backends = upstream.urls.map((url) => createBackend(url, upstream, tls))
-  const balancer = new Balancer(backends, upstream, {
+  const balancer = new Balancer(createBackends(upstream), upstream, {
     down: (line) => log.backendDown(line),
     up: (line) => log.backendUp(line),
     changed: () => parts.onBackends?.(),

@@ -1,4 +1,5 @@
 /** Carries an admitted request to a backend and its answer to the client, streaming both ways. */
+import type { ServerResponse } from 'node:http'
 import type { ForwardSink } from '../forwarding/forwarder.ts'
 import { makeLast } from '../listeners/node-internals.ts'
 import { clientHeaders } from '../rules/client-headers.ts'
@@ -57,6 +58,8 @@ const HELD_BYTES = 256 * 1024
 class ResponseSink implements ForwardSink {
   readonly #deps: ForwardDeps
   readonly #admitted: Admitted
+  /** Until any of the answer is sent: it can still be another. */
+  #head: string[] | undefined
   #bodyAllowed = true
   /** Declared length; undefined when it is not known. */
   #bodyBytes: number | undefined
@@ -91,29 +94,36 @@ class ResponseSink implements ForwardSink {
     exchange.status = status
     this.#bodyAllowed = passed.bodyAllowed
     this.#bodyBytes = passed.bodyBytes
-    response.writeHead(status, passed.headers)
+    this.#head = passed.headers
     flushSoon(this)
   }
 
   flush(): void {
-    const { response } = this.#admitted.exchange
-    if (this.#wrote || response.destroyed) return
+    if (this.#wrote || this.#admitted.exchange.response.destroyed) return
+    const response = this.#begin()
     if (this.#whole === undefined) return response.flushHeaders()
     this.#wrote = true
     response.write(this.#whole)
     this.#whole = undefined
   }
 
+  #begin(): ServerResponse {
+    const { response, status } = this.#admitted.exchange
+    if (this.#head !== undefined) response.writeHead(status, this.#head)
+    this.#head = undefined
+    return response
+  }
+
   data(chunk: Buffer): boolean {
     if (!this.#bodyAllowed) return true
     const { exchange } = this.#admitted
-    const { response } = exchange
     exchange.responseBytes += chunk.length
     if (!this.#wrote && chunk.length === this.#bodyBytes) {
       this.#whole = chunk
       return true
     }
     this.#wrote = true
+    const response = this.#begin()
     if (response.write(chunk) || response.writableLength <= HELD_BYTES) return true
     // All of it has left by then, but the kernel holds enough for a client that reads.
     response.once('drain', () => exchange.forwarding?.resume())
@@ -124,11 +134,12 @@ class ResponseSink implements ForwardSink {
     const { exchange } = this.#admitted
     this.#wrote = true
     exchange.backendEndedMs = performance.now()
+    const response = this.#begin()
     const whole = this.#whole
     // As text it goes out with the head in one string, which is cheaper than two buffers; each byte is one character.
     if (whole !== undefined && whole.length <= MAX_TEXT_BYTES)
-      exchange.response.end(whole.toString('latin1'), 'latin1')
-    else exchange.response.end(whole)
+      response.end(whole.toString('latin1'), 'latin1')
+    else response.end(whole)
   }
 
   fail(failure: BackendFailure): void {

@@ -1,6 +1,5 @@
 /** The composition root of a gateway of several processes: workers take the requests, this process looks after them. */
 import { startAdminServer, type AdminServer } from '../admin/server.ts'
-import { createBackend } from '../backends/backend.ts'
 import { Balancer } from '../backends/balancer.ts'
 import { worstOf } from '../backends/health.ts'
 import { createBackendProbe } from '../backends/probe.ts'
@@ -9,6 +8,7 @@ import type { Log } from '../observability/log.ts'
 import { createSupervisorMetrics, renderSnapshots } from '../observability/metrics.ts'
 import type { Config } from '../config/config.ts'
 import { storeInWords } from '../config/store-words.ts'
+import { createBackends } from '../gateway/backends.ts'
 import type { Gateway } from '../gateway/gateway.ts'
 import { drainDelay } from '../gateway/drain-times.ts'
 import { ListenError } from '../gateway/listen-error.ts'
@@ -102,8 +102,7 @@ export class Supervisor implements Gateway {
     const config = this.#config
     const { upstream } = config
     // Requests are the workers': here is only heard whether connections can be made.
-    const backends = upstream.urls.map((url) => createBackend(url, upstream))
-    const probe = createBackendProbe(new Balancer(backends, upstream), upstream)
+    const probe = createBackendProbe(new Balancer(createBackends(upstream), upstream), upstream)
     const metrics = createSupervisorMetrics({
       listening: () => this.#pool?.listening ?? 0,
       restarts: () => this.#pool?.restarts ?? 0,

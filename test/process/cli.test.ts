@@ -316,3 +316,20 @@ describe.concurrent('tollgate catalogue', () => {
     expect(absent.stderr).toContain('create it, or name a file in an existing folder')
   })
 })
+
+describe.concurrent('a file for TLS to backends that is of no use', () => {
+  it.each([1, 2])('ends the start of %i workers, with key, file and remedy', async (workers) => {
+    const server = `server: { listen: "127.0.0.1:0", workers: ${workers} }`
+    const upstream = `upstream: { urls: ["https://127.0.0.1:1"], tls: { ca: ${import.meta.filename} } }`
+    const { code, stderr } = await run(
+      'start',
+      '--config',
+      configFile(nowhere, { server, upstream }),
+    )
+    expect(code).toBe(1)
+    expect(linesOf(stderr).at(-1)).toMatchObject({
+      event: 'startFailed',
+      message: `upstream.tls.ca: ${import.meta.filename} cannot be used (not PEM); give the PEM certificates of the authorities to trust`,
+    })
+  })
+})

@@ -24,6 +24,8 @@ const unusable: Record<string, Answer> = {
   'two codings': [
     'HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n',
   ],
+  // The head was good, but nothing of it has been passed on yet.
+  'a first chunk that is none': 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\nok',
   'a control byte in a field': 'HTTP/1.1 200 OK\r\nX-One: a\x01b\r\nContent-Length: 0\r\n\r\n',
   'a NUL in a field': 'HTTP/1.1 200 OK\r\nX-One: a\0b\r\nContent-Length: 0\r\n\r\n',
   'a space before the colon': 'HTTP/1.1 200 OK\r\nContent-Length : 0\r\n\r\n',

@@ -55,7 +55,10 @@ class UndiciExchange extends Attempt implements Handler {
     if (this.settled) return controller.abort(aborted)
     this.#controller = controller
     this.sent = true
-    this.#reusedConnection = this.line !== undefined && this.line.carried++ > 0
+    if (this.line) {
+      this.#reusedConnection = this.line.carried++ > 0
+      this.line.handler = this
+    }
     this.#stopTimer()
     this.#startTimer()
   }
@@ -99,6 +102,10 @@ class UndiciExchange extends Attempt implements Handler {
   onResponseError(_controller: unknown, error: Error): void {
     if (this.#starting) queueMicrotask(() => this.onError(error))
     else this.onError(error)
+  }
+
+  onUnreadable(error: Error): void {
+    this.onError(error)
   }
 
   onTimeout(): void {

@@ -14,11 +14,15 @@ export interface Line {
   retiresMs: number
   wasReset: boolean
   socket: Socket | undefined
+  /** Whose request it carries, or carried last. */
+  handler: Handler | undefined
 }
 
 /** What is dispatched with; `line` is set just before the request is queued for its connection. */
 export interface Handler extends Dispatcher.DispatchHandler {
   line: Line | undefined
+  /** What is read is no answer, or no more of one. */
+  onUnreadable(error: Error): void
 }
 
 /** Each connection carries one request at a time. */
@@ -41,6 +45,7 @@ export function createUndiciPool(backend: Backend, limits: EngineOptions): Pool 
         retiresMs: Infinity,
         wasReset: false,
         socket: undefined,
+        handler: undefined,
       }
       const connect: buildConnector.connector = (target, callback) =>
         connector({ ...target, servername }, (...outcome) => {
@@ -66,6 +71,8 @@ function watch(line: Line, socket: Socket, limits: EngineOptions): void {
   // Registered before undici's own listener, which may take a reset for the end of the body.
   socket.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code === 'ECONNRESET') line.wasReset = true
+    // undici itself tells of it when the socket has closed, a phase of the event loop later: the head would be out by then.
+    if (error.name === 'HTTPParserError') line.handler?.onUnreadable(error)
   })
 }
 
