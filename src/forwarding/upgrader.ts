@@ -66,8 +66,6 @@ function join(job: UpgradeJob, { answer, socket, early }: Handshake): Tunnel | F
     const cause = fault ?? 'the 101 has headers that cannot be passed on'
     return { kind: 'broken', cause, ...answered }
   }
-  // The listener's time-out is meant for requests.
-  ;(job.socket as Socket).setTimeout(0)
   job.socket.write(switchingProtocols(fields), 'latin1')
   job.established()
   return new Tunnel(job, socket, early)

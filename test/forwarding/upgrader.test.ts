@@ -122,7 +122,7 @@ async function startFront(
     }
     void upgrader.upgrade(job).then((result) => Object.assign(passage, { result, done: true }))
   })
-  // A tunnel is no request, and none of the listener's time-outs is for it.
+  // Not for tunnels.
   server.timeout = 300
   const front = { judge: (): OwnEnd | undefined => undefined }
   const reviews = setInterval(() => upgrader.review(() => front.judge()), 20)
@@ -358,6 +358,28 @@ describe('a tunnel that the gateway ends', () => {
     await client.waitFor(() => atClient() === goodbye)
     await until(() => atBackend().length === 12, 'the close frame at the backend')
     expect(unmask(atBackend())).toBe(goodbye)
+  })
+
+  it('takes no more from one side than the other takes from it', async () => {
+    const { client, backend } = await open()
+    const { bytesRead } = client.socket
+    client.socket.pause()
+    const frame = Buffer.concat([
+      Buffer.from([0x82, 127, 0, 0, 0, 0, 0, 0x10, 0, 0]),
+      Buffer.alloc(2 ** 20, 'x'),
+    ])
+    const frames = 32
+    for (let count = 0; count < frames; count++) backend.socket.write(frame)
+    let left = Number.NaN
+    while (left !== backend.socket.writableLength) {
+      left = backend.socket.writableLength
+      await sleep(300)
+    }
+    // What the kernel holds on the way is no more than some megabytes.
+    expect(left).toBeGreaterThan((frames * frame.length) / 2)
+    client.socket.resume()
+    const all = bytesRead + frames * frame.length
+    await until(() => client.socket.bytesRead === all, 'all of it')
   })
 
   it('is not idle while one side speaks', async () => {

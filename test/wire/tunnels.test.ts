@@ -1,6 +1,7 @@
 /** WebSockets while they last: how long they may, who may still have them, and what they leave in log and metrics. */
 import { once } from 'node:events'
 import { mkdtempSync, writeFileSync } from 'node:fs'
+import type { Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -90,6 +91,16 @@ describe('a tunnel', () => {
         expect([await closed(wire, 'idle'), await closed(wire, 'client')]).toEqual([1, 1])
       },
     ))
+
+  it('whose client is reset is recorded as ended by it', () =>
+    withTunnels({}, async (wire, { open, atBackend }) => {
+      const { socket } = await open(keys.pro)
+      const { _socket: connection } = socket as unknown as { readonly _socket: Socket }
+      connection.resetAndDestroy()
+      expect(await wire.accessLines(1)).toMatchObject([{ status: 101, tunnelEnd: 'client' }])
+      await until(() => atBackend.length === 1, 'the end at the backend')
+      await expect.poll(() => closed(wire, 'client')).toBe(1)
+    }))
 
   it('ends with 1008 within a second when its key or token expires', async () => {
     const { publicKey, privateKey } = await generateKeyPair('ES256')
