@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto'
 import type { AddressCounter } from '../counters/anonymous-limiter.ts'
 import { BanBook } from '../bans/ban-book.ts'
 import { Balancer } from '../backends/balancer.ts'
+import { startHealthChecks } from '../backends/checks.ts'
 import { Forwarder } from '../forwarding/attempts.ts'
 import { Retries } from '../forwarding/retries.ts'
 import { createUpgrader } from '../forwarding/upgrades.ts'
@@ -51,6 +52,9 @@ export function createServing(parts: ServingParts) {
   const lasting = createLastingParts(parts)
   const { lessee, bans, forwarder, upgrader } = lasting
   const policy = createRequestPolicy(config, lasting)
+  const { health, host } = config.upstream
+  const ownHost = typeof host === 'string' ? undefined : host.name
+  const checks = health && startHealthChecks(lasting.balancer, health, ownHost)
   const door = new FrontDoor(config, policy, lasting)
   return {
     /** Resolves when the stores have answered and the issuer's keys are there, or have had their time to; rejects when a store refuses us. */
@@ -73,6 +77,7 @@ export function createServing(parts: ServingParts) {
       policy.close()
       door.close()
       lasting.load.close()
+      checks?.stop()
       await Promise.allSettled([
         forwarder.close(),
         upgrader.close(),

@@ -1,0 +1,75 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterEach, describe, expect, it } from 'vitest'
+import { startHealthChecks } from '../../src/backends/checks.ts'
+import { healthOf } from '../../src/backends/health.ts'
+import { balancerOf } from '../support/balancer.ts'
+import { answer, startRawBackend, type Answer } from '../support/raw-backend.ts'
+import { freePort } from '../support/redis-server.ts'
+
+const toClose: (() => unknown)[] = []
+afterEach(async () => {
+  for (const close of toClose.splice(0).toReversed()) await close()
+})
+
+const health = { path: '/healthz?deep=1', everyMs: 50, timeoutMs: 200, down: 2, up: 2 }
+
+function check(url: string, host?: string) {
+  const balancer = balancerOf([url], { health })
+  const checks = startHealthChecks(balancer, health, host)
+  toClose.push(() => checks.stop())
+  return { checks, state: () => balancer.backends.map(healthOf)[0] }
+}
+
+async function backendOf(respond: () => Answer) {
+  const backend = await startRawBackend({ respond })
+  toClose.push(() => backend.close())
+  return backend
+}
+
+describe('a health check', () => {
+  it.each<[string, Answer, string | undefined]>([
+    ['200', answer(200, 'ok'), undefined],
+    ['204', answer(204), undefined],
+    ['its head alone', 'HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n', undefined],
+    ['a redirect', answer(302, '', 'Location: /'), 'health check: status 302'],
+    ['500', answer(500, 'no'), 'health check: status 500'],
+    ['nothing', undefined, 'health check: no answer within 200 ms'],
+    ['garbage', 'garbage\r\n\r\n', 'health check: HPE_INVALID_CONSTANT'],
+  ])('that is answered %s is judged so', async (_, reply, fault) => {
+    const backend = await backendOf(() => reply)
+    const { state } = check(backend.url)
+    await backend.waitFor(() => backend.requests.length >= 4)
+    expect(state()).toMatchObject({ state: fault === undefined ? 'up' : 'ejected', fault })
+  })
+
+  it('is one small GET at a time, under its own Host or the one of the configuration', async () => {
+    const backend = await backendOf(() => [120, answer(200, 'ok')])
+    const fixed = await backendOf(() => answer(200, 'ok'))
+    check(backend.url)
+    check(fixed.url, 'api.internal')
+    await backend.waitFor(() => backend.requests.length >= 3 && fixed.requests.length >= 1)
+    expect(backend.problems()).toEqual([])
+    // The next begins when the one before is over, and has a connection of its own.
+    expect(backend.openConnections()).toBeLessThanOrEqual(1)
+    const [first] = backend.requests
+    expect([first?.method, first?.target]).toEqual(['GET', health.path])
+    expect(first?.header('host')).toBe(`127.0.0.1:${backend.port}`)
+    expect(fixed.requests[0]?.header('host')).toBe('api.internal')
+  })
+
+  it('takes a backend out that nobody asks, and back when it is there', async () => {
+    const port = await freePort()
+    const { state, checks } = check(`http://127.0.0.1:${port}`)
+    await expect
+      .poll(state)
+      .toMatchObject({ state: 'ejected', fault: 'health check: ECONNREFUSED' })
+    const backend = await startRawBackend({ port })
+    toClose.push(() => backend.close())
+    await expect.poll(state).toMatchObject({ state: 'up', usableAtMs: 0 })
+    checks.stop()
+    await sleep(100)
+    const { length } = backend.requests
+    await sleep(200)
+    expect(backend.requests.length).toBe(length)
+  })
+})
