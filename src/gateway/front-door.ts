@@ -11,6 +11,7 @@ import { createPublicServer, type PublicServer } from '../listeners/public-serve
 import type { Exchange, PipelineParts } from '../pipeline/exchange.ts'
 import { handle } from '../pipeline/pipeline.ts'
 import { refuseUnparsed } from '../pipeline/refuse-unparsed.ts'
+import { SlowClients } from '../pipeline/slow-clients.ts'
 import { respond } from '../pipeline/respond.ts'
 import { giveUp } from '../pipeline/take-quota.ts'
 import type { Caller } from '../rules/credentials.ts'
@@ -27,6 +28,7 @@ export class FrontDoor {
   readonly #server: PublicServer
   readonly #upgrader: Upgrader
   readonly #reviews: NodeJS.Timeout
+  readonly #slowClients: SlowClients
   /** Written by use() alone; read once per request, which takes it along. */
   #policy: RequestPolicy
 
@@ -49,6 +51,7 @@ export class FrontDoor {
     this.#upgrader = upgrader
     const judge = (caller: Caller) => this.#policy.unwelcome(caller)
     this.#reviews = setInterval(() => upgrader.review(judge), REVIEW_TUNNELS_MS).unref()
+    this.#slowClients = new SlowClients(this.#parts, config.server.limits.minimumRateBytes)
     this.#server = createPublicServer(config, {
       connection: (socket) => connections.opened(socket),
       request: (request, response, expectsContinue) => {
@@ -106,6 +109,7 @@ export class FrontDoor {
   /** Destroys what connections are left. */
   close(): void {
     clearInterval(this.#reviews)
+    this.#slowClients.close()
     this.#server.destroy()
   }
 

@@ -207,6 +207,13 @@ export function stopListening(server: Server, closed: () => void): void {
   })
 }
 
+/** What the kernel took of all that was written. Ever since: `_bytesDispatched` was given to the handle, whose `writeQueueSize` waits there. */
+export function takenBytes(socket: net.Socket): number {
+  const given = Reflect.get(socket, '_bytesDispatched') as number
+  const handle = Reflect.get(socket, '_handle') as { readonly writeQueueSize: number } | null
+  return given - (handle?.writeQueueSize ?? 0)
+}
+
 /** A bound socket on which nobody listens in this process. */
 export interface ListenSocket {
   readonly fd: number

@@ -43,7 +43,7 @@ export function refuseUnparsed(
 }
 
 /** The body of a request already being served broke off or took too long. */
-function interrupt(lessee: Lessee, exchange: Exchange, refusal: Refusal): void {
+export function interrupt(lessee: Lessee, exchange: Exchange, refusal: Refusal): void {
   giveUp(lessee, exchange)
   if (exchange.response.headersSent) return void exchange.response.destroy()
   respond(exchange, refusal)

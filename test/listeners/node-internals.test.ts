@@ -22,6 +22,7 @@ import {
   responseOnSocket,
   restBetweenRequests,
   stopListening,
+  takenBytes,
   writeContinue,
   type Intake,
 } from '../../src/listeners/node-internals.ts'
@@ -293,6 +294,38 @@ describe('guardHeads', () => {
     expect(intake?.parse(Buffer.from(request()))).toBe(false)
     client.socket.write('two')
     await expect.poll(client.text).toBe('head: one; data: two')
+  })
+})
+
+describe('takenBytes', () => {
+  it('counts what the kernel took, and nothing that waits for it', async () => {
+    const all = 64 * 1024 * 1024
+    let socket: Socket | undefined
+    const server = await serve((request, response) => {
+      socket = request.socket
+      response.writeHead(200, { 'Content-Length': all })
+      for (let written = 0; written < all; written += 65_536) response.write(Buffer.alloc(65_536))
+      response.end()
+    })
+    const client = connect((server.address() as AddressInfo).port, '127.0.0.1')
+    client.pause()
+    client.write('GET / HTTP/1.1\r\nHost: a\r\n\r\n')
+    const taken = (): number => (socket === undefined ? 0 : takenBytes(socket))
+    const settled = async (): Promise<number> => {
+      for (let before = -1; ;) {
+        if (taken() === before && before > 0) return before
+        before = taken()
+        await sleep(200)
+      }
+    }
+    const untilFull = await settled()
+    expect(untilFull).toBeLessThan(all / 2)
+    client.resume()
+    let received = 0
+    client.on('data', (bytes: Buffer) => (received += bytes.length))
+    await expect.poll(() => received, { timeout: 20_000 }).toBeGreaterThan(all)
+    expect(taken()).toBe(received)
+    client.destroy()
   })
 })
 
