@@ -114,11 +114,9 @@ const backendWriters = (state: ReturnType<typeof newState>) => ({
 
 const tunnelWriters = (state: ReturnType<typeof newState>) => ({
   tunnelOpened: () => void state.tunnels++,
-  /** Once for every tunnelOpened. */
-  tunnelClosed(end: TunnelEnd): void {
-    state.tunnels--
-    state.tunnelEnds[end]++
-  },
+  /** Once for every tunnelOpened, as the next. */
+  tunnelEnded: (end: TunnelEnd) => void state.tunnelEnds[end]++,
+  tunnelClosed: () => void state.tunnels--,
 })
 
 const quotaObserver = (state: ReturnType<typeof newState>) =>

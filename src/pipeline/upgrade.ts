@@ -68,10 +68,11 @@ export async function upgrade(
     },
     ended: (end) => {
       exchange.tunnelEnd = end
+      deps.metrics.tunnelEnded(end)
     },
   })
   exchange.backendEndedMs = performance.now()
-  if (exchange.tunnelEnd !== undefined) deps.metrics.tunnelClosed(exchange.tunnelEnd)
+  if (exchange.tunnelEnd !== undefined) deps.metrics.tunnelClosed()
   if (failure === undefined) return void socket.destroy()
   isSeen = !neverReached(failure.kind)
   noteFailure(deps, exchange, failure)

@@ -9,7 +9,15 @@ import { exportJWK, generateKeyPair, SignJWT } from 'jose'
 import { describe, expect, it } from 'vitest'
 import { WebSocket, WebSocketServer } from 'ws'
 import { minuteWithAtLeast, sha256 } from '../support/gateway.ts'
-import { keys, request, until, withWire, type Wire, type WireOptions } from './wire.ts'
+import {
+  expectRefusal,
+  keys,
+  request,
+  until,
+  withWire,
+  type Wire,
+  type WireOptions,
+} from './wire.ts'
 
 interface End {
   readonly code: number
@@ -189,4 +197,21 @@ describe('a tunnel', () => {
         await expect.poll(get).toBe(426)
       },
     ))
+
+  it('counts among what its client has under way at once', () => {
+    const plans = 'plans: { pro: { perMinute: 300, perDay: 10000, concurrent: 2 } }'
+    const clients = `clients: [{ id: acme, plan: pro, keys: [{ id: a-1, sha256: ${sha256('one')} }, { id: a-2, sha256: ${sha256('two')} }] }]`
+    return withTunnels({ blocks: { plans, clients } }, async (wire, { open }) => {
+      const get = async () =>
+        (await wire.exchange(request('GET', '/v1/pets', { key: 'one' }), { responses: 1 }))
+          .responses[0]
+      const [one, two] = [await open('one'), await open('two')]
+      const refused = await get()
+      expectRefusal(refused, 429, { code: 'concurrency_limit_exceeded', closes: false })
+      await expect(open('two')).rejects.toThrow('429')
+      one.socket.close()
+      await expect.poll(async () => (await get())?.status).toBe(426)
+      two.socket.close()
+    })
+  })
 })

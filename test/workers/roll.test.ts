@@ -1,6 +1,8 @@
-import { createServer } from 'node:net'
+import { once } from 'node:events'
+import { createServer, type AddressInfo } from 'node:net'
 import { rmSync, writeFileSync } from 'node:fs'
 import { afterAll, describe, expect, it } from 'vitest'
+import { WebSocket, WebSocketServer } from 'ws'
 import { minuteWithAtLeast } from '../support/gateway.ts'
 import { answer } from '../support/raw-backend.ts'
 import {
@@ -49,6 +51,41 @@ async function slowBackend() {
 }
 
 describe('a roll', () => {
+  it('says goodbye to the tunnels of the workers that go, and to no others', async () => {
+    const echo = new WebSocketServer({ port: 0, host: '127.0.0.1' })
+    echo.on('connection', (socket) => socket.on('message', (data: Buffer) => socket.send(data)))
+    await once(echo, 'listening')
+    const { port } = echo.address() as AddressInfo
+    const server = ', timeouts: { drain: 60s }'
+    const blocks = workerBlocks(2, [wide], { server })
+    const gateway = await gatewayProcess(configFile(`http://127.0.0.1:${port}`, blocks))
+    const open = () =>
+      Promise.all(
+        times(10, async () => {
+          const headers = { authorization: 'Bearer tg_wide' }
+          const socket = new WebSocket(`${gateway.origin.replace('http', 'ws')}/v1/live`, {
+            headers,
+          })
+          const ended = once(socket, 'close') as Promise<[code: number]>
+          const [code] = await ended
+          return code
+        }),
+      )
+    const old = open()
+    await eventually('ten tunnels', async () => (await gateway.metric('tollgate_tunnels ')) === 10)
+    gateway.signal('SIGUSR2')
+    expect(await old).toEqual(times(10, () => 1001))
+    await rolled(gateway, 1)
+    const young = open()
+    await eventually('ten more', async () => (await gateway.metric('tollgate_tunnels ')) === 10)
+    const drained = 'tollgate_tunnels_closed_total{reason="drain"}'
+    expect(await gateway.metric(drained)).toBe(10)
+    gateway.signal('SIGTERM')
+    expect(await young).toEqual(times(10, () => 1001))
+    expect((await gateway.finished).code).toBe(0)
+    echo.close()
+  }, 60_000)
+
   it('replaces every worker and loses no request, on kept-alive and on new connections', async () => {
     const backend = await rawBackend()
     const gateway = await gatewayProcess(configFile(backend.url, workerBlocks(2, [wide])))
