@@ -54,6 +54,29 @@ function forwardNow(
   return outcome
 }
 
+describe('a great answer', () => {
+  it('is read in many turns of the event loop, so that others have theirs', async () => {
+    const body = 'x'.repeat(4_000_000)
+    const backend = await startBackend({ respond: () => answer(200, body) })
+    const gateway = await front(backend)
+    const perTurn: number[] = [0]
+    const outcome = new (class extends Outcome {
+      override data(chunk: Buffer): boolean {
+        perTurn.push((perTurn.pop() ?? 0) + chunk.length)
+        return super.data(chunk)
+      }
+    })()
+    const count = (): void => {
+      perTurn.push(0)
+      if (!outcome.settled) setImmediate(count)
+    }
+    setImmediate(count)
+    await forwarded(forwardNow(gateway, 'GET', '/', outcome))
+    expect(outcome.bodyBytes).toBe(body.length)
+    expect(Math.max(...perTurn)).toBeLessThanOrEqual(128 * 1024)
+  })
+})
+
 describe('an idle connection', () => {
   it('that the backend is just closing is not used, for a POST neither', async () => {
     const backend = await startBackend()

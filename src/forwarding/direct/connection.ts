@@ -40,6 +40,8 @@ export interface ConnectionOwner {
 /** What a connection reads is copied or understood before it returns, so plain ones share one buffer. */
 const readBytes = 64 * 1024
 const sharedBuffer = Buffer.allocUnsafeSlow(readBytes)
+/** Of an answer in one turn of the event loop: libuv would read 32 times as long as there is more, and a few great answers would hold up all others. */
+const TURN_BYTES = readBytes
 
 export class Http1Connection implements AnswerListener {
   /** That it was given so far. */
@@ -65,6 +67,8 @@ export class Http1Connection implements AnswerListener {
   readonly #reader: AnswerReader
   #persists = true
   #paused = false
+  /** Since it last left the turn to others. */
+  #readBytes = 0
 
   constructor(owner: ConnectionOwner, retiresMs: number) {
     this.#owner = owner
@@ -190,7 +194,20 @@ export class Http1Connection implements AnswerListener {
     else {
       this.answerBegun = true
       this.#reader.read(bytes as Buffer, length)
+      this.#readBytes += length
+      if (this.#readBytes >= TURN_BYTES) this.#yield()
     }
     return true
+  }
+
+  /** The rest of the answer is read in the next turn. */
+  #yield(): void {
+    this.#readBytes = 0
+    // A free connection is always read: its end must be seen before it is used again.
+    if (this.carried === undefined || this.#paused) return
+    this.socket.pause()
+    setImmediate(() => {
+      if (!this.#paused && !this.closed) this.socket.resume()
+    })
   }
 }
