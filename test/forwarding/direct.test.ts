@@ -212,16 +212,27 @@ describe('a connection whose answer has just come', () => {
     expect(backend.requests).toHaveLength(50)
   })
 
+  it('is met closed by few GETs, though its backend closes each one a moment after its answer', async () => {
+    const backend = await startBackend({
+      respond: (request) => [soon(request), 3, closeConnection],
+    })
+    const gateway = await front(backend)
+    const outcomes = await forwardChain(gateway, 'GET', 20)
+    expect(outcomes.map(({ body }) => body)).toEqual(outcomes.map((_, at) => `/${at + 1}`))
+    // Each that was met closed was sent twice.
+    expect(backend.requests.length).toBeLessThan(25)
+    expect(backend.requests.length).toBeGreaterThan(20)
+  })
+
   it('is waited for by a GET, while a POST has another made where there may be one', async () => {
     const backend = await startBackend()
     const gateway = await front(backend, { connections: 5 })
     await forwardChain(gateway, 'GET', 20)
     expect(backend.connections).toHaveLength(1)
-    await forwardChain(gateway, 'POST', 4)
-    expect(backend.connections).toHaveLength(5)
     const outcomes = await forwardChain(gateway, 'POST', 20)
     expect(outcomes.map(({ status }) => status)).toEqual(outcomes.map(() => 200))
-    expect(backend.connections).toHaveLength(5)
+    expect(backend.connections.length).toBeGreaterThan(1)
+    expect(backend.connections.length).toBeLessThanOrEqual(5)
   })
 })
 

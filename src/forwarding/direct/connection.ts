@@ -34,6 +34,8 @@ export interface ConnectionOwner {
   session: Buffer | undefined
   onConnected(connection: Http1Connection): void
   onFree(connection: Http1Connection): void
+  /** It was closed without having answered the request that it was used again for. */
+  onStale(): void
   onClosed(connection: Http1Connection): void
 }
 
@@ -128,6 +130,7 @@ export class Http1Connection implements AnswerListener {
   lose(code: string, cause: string): void {
     if (this.closed) return
     const carried = this.carried
+    if (carried !== undefined && this.requests > 1 && !this.answerBegun) this.#owner.onStale()
     this.close()
     carried?.onLost(code, cause)
   }

@@ -27,7 +27,7 @@ export class Http1Exchange extends Attempt implements Carried {
     super(job, sink)
     this.#pool = pool
     this.isHead = job.method === 'HEAD'
-    this.mayRepeat = !job.hasBody && isIdempotent(job.method)
+    this.mayRepeat = isIdempotent(job.method) && (!job.hasBody || job.received?.isWhole === true)
     this.#progressMs = pool.clock.nowMs
     pool.take(this)
   }

@@ -10,6 +10,9 @@ import { Http1Connection, type Carried, type ConnectionOwner } from './connectio
 /** Between what the backend says it keeps an idle connection for and what is believed of it. */
 const KEEP_ALIVE_MARGIN_MS = 1_000
 
+/** For so long after a connection was found closed nothing counts on being repeated: the next would be closed, too. */
+const WARY_MS = 1_000
+
 /** What cannot be repeated goes out on a connection that has been free for so long, or on a new one. */
 const TRUSTED_AFTER_MS = 10
 
@@ -28,6 +31,8 @@ export class Http1Pool implements ConnectionOwner {
   /** Came free in the turn before. */
   #resting: Http1Connection[] = []
   #turnDue = false
+  /** On the clock. */
+  #waryUntilMs = 0
 
   constructor(backend: Backend, options: EngineOptions, clock: CoarseClock) {
     this.backend = backend
@@ -37,12 +42,13 @@ export class Http1Pool implements ConnectionOwner {
 
   /** onReady of what waits follows, in a later turn; onLost when no connection can be made. */
   take(waiting: Carried): void {
-    const idle = this.#takeIdle(waiting.mayRepeat)
+    const mayRepeat = waiting.mayRepeat && this.clock.nowMs >= this.#waryUntilMs
+    const idle = this.#takeIdle(mayRepeat)
     if (idle !== undefined) {
       idle.takenFor = waiting
       this.#taken.push(idle)
       this.#actSoon()
-    } else if (this.#mayOpenFor(waiting)) this.#connect(waiting)
+    } else if (this.#mayOpen(mayRepeat)) this.#connect(waiting)
     else this.#waiting.push(waiting)
   }
 
@@ -63,6 +69,10 @@ export class Http1Pool implements ConnectionOwner {
     connection.freeSinceMs = performance.now()
     this.#freed.push(connection)
     this.#actSoon()
+  }
+
+  onStale(): void {
+    this.#waryUntilMs = this.clock.nowMs + WARY_MS
   }
 
   onClosed(connection: Http1Connection): void {
@@ -99,7 +109,7 @@ export class Http1Pool implements ConnectionOwner {
   }
 
   /** What can be repeated waits for a connection that rests, where there is one for it, rather than for another to be made. */
-  #mayOpenFor({ mayRepeat }: Carried): boolean {
+  #mayOpen(mayRepeat: boolean): boolean {
     if (this.#open.length >= this.#options.connections) return false
     return !mayRepeat || this.#freed.length + this.#resting.length <= this.#waiting.length
   }
