@@ -1,9 +1,10 @@
 /** The behaviour every forwarding engine owes the pipeline, over real sockets against a backend that may be hostile. */
 import { afterEach, describe } from 'vitest'
-import { startRawBackend, type RawBackend, type RawBackendOptions } from '../support/raw-backend.ts'
+import { startRawBackend, type RawBackend } from '../support/raw-backend.ts'
 import { describeAnswers } from './forwarder-answers.ts'
 import { describeConnections } from './forwarder-connections.ts'
 import { describeHostileAnswers } from './forwarder-hostile-answers.ts'
+import { describeNames } from './forwarder-names.ts'
 import { describeRequests } from './forwarder-requests.ts'
 import { describeTls } from './forwarder-tls.ts'
 import { startFront, type CreateEngine, type Front } from './forwarding.ts'
@@ -19,7 +20,7 @@ export interface ForwarderUnderTest {
 
 export interface Stage {
   readonly engine: ForwarderUnderTest
-  backend(options?: RawBackendOptions & { port?: number }): Promise<RawBackend>
+  backend(options?: Parameters<typeof startRawBackend>[0]): Promise<RawBackend>
   front(
     backends: readonly (RawBackend | string)[],
     options?: Parameters<typeof startFront>[2],
@@ -49,6 +50,7 @@ export function describeForwarder(engine: ForwarderUnderTest): void {
     describeAnswers(stage)
     describeHostileAnswers(stage)
     describeConnections(stage)
+    describeNames(stage)
     describeTls(stage)
   })
 }

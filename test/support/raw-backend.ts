@@ -82,9 +82,9 @@ export async function until(
   }
 }
 
-/** Listens on a free loopback port (or the given one). */
+/** Listens on a free loopback port (or the given one); the url is that of 127.0.0.1. */
 export async function startRawBackend(
-  options: RawBackendOptions & { port?: number } = {},
+  options: RawBackendOptions & { host?: string; port?: number } = {},
 ): Promise<RawBackend> {
   const connections: (BackendConnection & { closed: boolean })[] = []
   const requests: RecordedRequest[] = []
@@ -95,7 +95,7 @@ export async function startRawBackend(
   })
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject)
-    server.listen(options.port ?? 0, '127.0.0.1', resolve)
+    server.listen(options.port ?? 0, options.host ?? '127.0.0.1', resolve)
   })
   const { port } = server.address() as AddressInfo
   return {
