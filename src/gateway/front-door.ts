@@ -5,6 +5,11 @@ import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Config, ListenAddress } from '../config/config.ts'
 import type { Upgrader } from '../forwarding/upgrades.ts'
+import {
+  ConnectionLimits,
+  openFilesAtMost,
+  roomForConnections,
+} from '../listeners/connection-limits.ts'
 import { Connections } from '../listeners/connections.ts'
 import { makeLast, responseOnSocket } from '../listeners/node-internals.ts'
 import { createPublicServer, type PublicServer } from '../listeners/public-server.ts'
@@ -38,7 +43,11 @@ export class FrontDoor {
     policy: RequestPolicy,
     { log, metrics, lessee, upgrader }: LastingParts,
   ) {
-    const connections = new Connections<Exchange>()
+    const room = roomForConnections(config, openFilesAtMost())
+    const { openFiles, connections: atMost } = room
+    if (openFiles !== undefined) log.filesAreFew({ openFiles, connections: atMost })
+    const connections = new Connections<Exchange>(new ConnectionLimits(room))
+    metrics.watchConnections(() => connections.size)
     this.#parts = {
       connections,
       requestId: createRequestId({ bootMs: Date.now(), random: randomBytes(8) }),
@@ -53,7 +62,16 @@ export class FrontDoor {
     this.#reviews = setInterval(() => upgrader.review(judge), REVIEW_TUNNELS_MS).unref()
     this.#slowClients = new SlowClients(this.#parts, config.server.limits.minimumRateBytes)
     this.#server = createPublicServer(config, {
-      connection: (socket) => connections.opened(socket),
+      connection: (socket) => {
+        const { key, peerTrusted } = this.#policy.clientAddress(
+          socket.remoteAddress ?? '',
+          undefined,
+        )
+        const refusal = connections.opened(socket, peerTrusted ? undefined : key)
+        if (refusal === undefined) return
+        metrics.connectionRefused(refusal)
+        log.connectionRefused({ address: key, reason: refusal })
+      },
       request: (request, response, expectsContinue) => {
         // Node drops what came in one packet behind a request with an Upgrade field: the rest would lack its beginning.
         if (request.headers.upgrade !== undefined) makeLast(response)

@@ -2,6 +2,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
+import type { ConnectionLimits, ConnectionRefusal, Guest } from './connection-limits.ts'
 import { Inflow } from './inflow.ts'
 import { endWithSocket, isLast, lingerOnClose } from './node-internals.ts'
 
@@ -23,6 +24,8 @@ export interface InFlight {
 export interface ConnectionState<Request extends InFlight> {
   /** Requests that have not been answered to the end. */
   pending: number
+  /** A request has begun since somebody looked for connections that are not used. */
+  isUsed: boolean
   /** Requests that were refused since one was not. */
   refused: number
   /** The youngest of those pending. */
@@ -47,13 +50,40 @@ export class Connections<Request extends InFlight> {
    */
   readonly inFlight: Request[] = []
   readonly #states = new WeakMap<object, ConnectionState<Request>>()
+  readonly #limits: ConnectionLimits
 
-  /** A connection that http has just taken. */
-  opened(socket: Socket): void {
+  /** limits: of the connections there may be. */
+  constructor(limits: ConnectionLimits) {
+    this.#limits = limits
+  }
+
+  /** How many connections there are. */
+  get size(): number {
+    return this.#limits.size
+  }
+
+  /** A connection that http has just taken; addressKey: see Guest. Why it was closed at once, if it was. */
+  opened(socket: Socket, addressKey: string | undefined): ConnectionRefusal | undefined {
     const state = this.of(socket)
+    const guest: Guest = {
+      addressKey,
+      wasIdle() {
+        const isIdle = state.pending === 0 && !state.isUsed
+        state.isUsed = false
+        return isIdle
+      },
+      close: () => void socket.resetAndDestroy(),
+    }
+    const refusal = this.#limits.enter(guest)
+    if (refusal !== undefined) {
+      guest.close()
+      return refusal
+    }
+    socket.once('close', () => this.#limits.leave(guest))
     // Whoever said that it is the last answer: the client may have sent more by then.
     lingerOnClose(socket)
     state.inflow = new Inflow(socket, state)
+    return undefined
   }
 
   of(socket: Duplex): ConnectionState<Request> {
@@ -61,6 +91,7 @@ export class Connections<Request extends InFlight> {
     if (known !== undefined) return known
     const state: ConnectionState<Request> = {
       pending: 0,
+      isUsed: false,
       refused: 0,
       latest: undefined,
       closing: false,
@@ -84,6 +115,7 @@ export class Connections<Request extends InFlight> {
   began(exchange: Request): void {
     const state = this.of(exchange.request.socket)
     state.pending += 1
+    state.isUsed = true
     state.latest = exchange
     state.isBodyLeft = false
     exchange.refusedBefore = state.refused

@@ -30,3 +30,26 @@ export function createLineBudget(perSecond: number, suppressed: (lines: number) 
     },
   }
 }
+
+/** One line a second at most, with how often it happened and the last time's particulars. */
+export function createTally<Particulars>(tell: (count: number, last: Particulars) => void) {
+  let count = 0
+  let last: Particulars | undefined
+  let telling: NodeJS.Timeout | undefined
+  /** Tells at once. */
+  function settle(): void {
+    clearTimeout(telling)
+    telling = undefined
+    if (last !== undefined) tell(count, last)
+    count = 0
+    last = undefined
+  }
+  return {
+    settle,
+    add(particulars: Particulars): void {
+      count += 1
+      last = particulars
+      telling ??= setTimeout(settle, 1_000).unref()
+    },
+  }
+}

@@ -4,7 +4,7 @@ import type { OutageMode } from '../config/config.ts'
 import { accessFields, loggedPath, type AccessRecord, type ExchangeTimes } from './access-record.ts'
 import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
 import type { BackendFailureKind } from '../rules/backend-failure.ts'
-import { createLineBudget, type LineBudget } from './line-budget.ts'
+import { createLineBudget, createTally, type LineBudget } from './line-budget.ts'
 import {
   createLineWriter,
   type LineLevel,
@@ -42,6 +42,9 @@ export function createLog(options: LogOptions) {
       say('warn', { event: 'linesSuppressed', requests, lines }),
     )
   const anonymous = budgetOf('without a credential', options.anonymousLinesPerSecond)
+  const connections = createTally<{ address: string; reason: string }>((count, last) =>
+    say('warn', { event: 'connectionsRefused', count, ...last }),
+  )
   const overQuota = budgetOf('over quota', options.overQuotaLinesPerSecond)
 
   /** Lines of which there are few should be seen at once, not when a batch is full. */
@@ -57,6 +60,8 @@ export function createLog(options: LogOptions) {
     ...storeLines(say),
     ...faultLines(say),
     ...lastLines(out),
+    /** A connection was closed at once, for this bound; one line a second at most, with the last one's address. */
+    connectionRefused: connections.add,
     /** Whole lines of a worker, ends included; what is no log line becomes one. */
     relay(lines: string): void {
       out.pass(lines.replace(foreignLine, ''))
@@ -68,6 +73,7 @@ export function createLog(options: LogOptions) {
     flushSync: () => out.flushSync(),
     /** Writes what is pending; resolves within about a second even if nobody reads. */
     close(): Promise<void> {
+      connections.settle()
       anonymous.settle()
       overQuota.settle()
       return out.close()
@@ -120,6 +126,9 @@ const lifecycleLines = (say: Say) => ({
   /** One of Config.warnings. */
   configWarning: ({ problem }: { problem: string }) =>
     say('warn', { event: 'configWarning', problem: text(problem) }),
+  /** The process may open so few files that it takes fewer connections than it was configured for. */
+  filesAreFew: (line: { openFiles: number | undefined; connections: number }) =>
+    say('warn', { event: 'filesAreFew', ...line }),
   /** A signal that does nothing here. */
   signalIgnored: (line: { signal: string; message: string }) =>
     say('info', { event: 'signalIgnored', ...line }),

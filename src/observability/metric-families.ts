@@ -1,6 +1,7 @@
 /** Every metric of the gateway by name, with its labels, read from plain numbers when a scrape asks. */
 import { version as nodeVersion } from 'node:process'
 import { backendFailureKinds } from '../rules/backend-failure.ts'
+import { connectionRefusals } from '../listeners/connection-limits.ts'
 import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
 import { backendFamilies, type BackendsView } from './backend-families.ts'
 import { by, counter, gauge, histogram, sample, type Family } from './family.ts'
@@ -39,6 +40,8 @@ export function newState(names: ConfigNames, version: string, takenAtMs: number)
     bannedKeys: 0,
     eventLoopLagMs: 0,
     unsavedSeconds: 0,
+    connections: () => 0,
+    connectionRefusals: zeros(connectionRefusals),
     tunnels: 0,
     tunnelEnds: zeros(tunnelEnds),
     config: { revision: names.revision, takenAtMs },
@@ -87,6 +90,12 @@ function requestFamilies(state: MetricsState): Family[] {
       'tollgate_requests_in_flight',
       'Requests begun and not yet over.',
       () => state.inFlight,
+    ),
+    gauge.sum('tollgate_connections', 'Connections of clients.', () => state.connections()),
+    counter(
+      'tollgate_connections_refused_total',
+      'Connections of clients closed at once, by the bound that was reached.',
+      () => by('reason', state.connectionRefusals),
     ),
     gauge.sum('tollgate_tunnels', 'WebSockets open.', () => state.tunnels),
     counter('tollgate_tunnels_closed_total', 'WebSockets closed, by who or what ended them.', () =>

@@ -9,6 +9,7 @@ import {
   type MetricValue,
 } from 'prom-client'
 import type { UnavailableReason } from '../credentials/verdicts.ts'
+import type { ConnectionRefusal } from '../listeners/connection-limits.ts'
 import type { QuotaObserver } from '../quota/observer.ts'
 import type { RefusalCode } from '../rules/refusals.ts'
 import type { BackendFailureKind } from '../rules/backend-failure.ts'
@@ -80,7 +81,7 @@ export function createMetrics(
     /** Something that never became a request was refused. */
     refusedUnparsed: (code: RefusalCode) => void state.refusals[code]++,
     ...backendWriters(state),
-    ...tunnelWriters(state),
+    ...connectionWriters(state),
     quota: quotaObserver(state),
     /** The key set of the token issuer was fetched, or could not be. */
     keySetFetched(isGood: boolean): void {
@@ -112,7 +113,10 @@ const backendWriters = (state: ReturnType<typeof newState>) => ({
   backendFailed: (kind: BackendFailureKind) => void state.backendFailures[kind]++,
 })
 
-const tunnelWriters = (state: ReturnType<typeof newState>) => ({
+const connectionWriters = (state: ReturnType<typeof newState>) => ({
+  /** How many there are, read at each scrape. */
+  watchConnections: (connections: () => number) => void (state.connections = connections),
+  connectionRefused: (reason: ConnectionRefusal) => void state.connectionRefusals[reason]++,
   tunnelOpened: () => void state.tunnels++,
   /** Once for every tunnelOpened, as the next. */
   tunnelEnded: (end: TunnelEnd) => void state.tunnelEnds[end]++,

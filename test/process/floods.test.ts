@@ -2,7 +2,17 @@
 import { readFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { afterAll, describe, expect, it } from 'vitest'
-import { configFile, clientsBlock, endAll, gatewayProcess, rawBackend, times } from './gateways.ts'
+import { keys } from '../support/gateway.ts'
+import {
+  clientsBlock,
+  configFile,
+  endAll,
+  eventually,
+  gatewayProcess,
+  rawBackend,
+  tally,
+  times,
+} from './gateways.ts'
 
 afterAll(endAll)
 
@@ -81,4 +91,26 @@ describe.skipIf(process.platform !== 'linux')('a client with a key is served', (
     },
     60_000,
   )
+})
+
+describe.skipIf(process.platform !== 'linux')('a process that may open few files', () => {
+  it('keeps those that it needs: clients are served while 400 sockets are opened and left', async () => {
+    const backend = await rawBackend()
+    const gateway = await gatewayProcess(configFile(backend.url), { openFiles: 300 })
+    expect(gateway.logged('filesAreFew')).toEqual([
+      expect.objectContaining({ level: 'warn', openFiles: 300, connections: 108 }),
+    ])
+    const port = Number(new URL(gateway.origin).port)
+    const opened = times(400, () => connect(port, '127.0.0.1').on('error', () => undefined))
+    await eventually('all have tried', () => opened.every(({ connecting }) => !connecting))
+    // More at once than connections are left to clients: some are turned away, and each of the others is answered.
+    const answers = await Promise.allSettled(times(60, () => gateway.call(keys.enterprise)))
+    expect(
+      tally(answers.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []))),
+    ).toEqual({ '200': 60 })
+    expect((await fetch(`${gateway.adminOrigin}/readyz`)).status).toBe(200)
+    expect(await gateway.metric('tollgate_connections ')).toBeLessThanOrEqual(108)
+    expect(opened.filter(({ destroyed }) => !destroyed).length).toBeLessThan(108)
+    opened.forEach((socket) => socket.destroy())
+  }, 60_000)
 })

@@ -68,9 +68,12 @@ export const linesOf = (stderr: string): Record<string, unknown>[] =>
 /** Starts a gateway with the configuration file and waits until both listeners are up and a store, if any, is in use. */
 export async function gatewayProcess(
   file: string,
-  { env = {}, waitForStore = true }: { env?: Record<string, string>; waitForStore?: boolean } = {},
+  {
+    waitForStore = true,
+    ...options
+  }: { env?: Record<string, string>; openFiles?: number; waitForStore?: boolean } = {},
 ): Promise<GatewayProcess> {
-  const gateway = await withOrigins(tollgate(['start', '--config', file], { env }))
+  const gateway = await withOrigins(tollgate(['start', '--config', file], options))
   if (waitForStore)
     await eventually('the store is in use', async () => {
       const page = await (await fetch(`${gateway.adminOrigin}/readyz`)).text()

@@ -25,20 +25,26 @@ export interface TollgateProcess {
   end(): Promise<void>
 }
 
-/** Starts `tollgate ARGS`; cwd is a fresh folder, and main the sources' own, unless given. */
+/** Starts `tollgate ARGS`; cwd is a fresh folder, and main the sources' own, unless given. openFiles: how many files it may have open. */
 export function startTollgate(
   args: readonly string[],
   {
     env = {},
     cwd = temporaryFolder(),
     main = sources,
-  }: { env?: Record<string, string>; cwd?: string; main?: string } = {},
+    openFiles,
+  }: { env?: Record<string, string>; cwd?: string; main?: string; openFiles?: number } = {},
 ): TollgateProcess {
-  const child = spawn(process.execPath, [main, ...args], {
-    cwd,
-    env: { PATH: process.env['PATH'] ?? '', ...env },
-    stdio: ['ignore', 'pipe', 'pipe'],
-  })
+  const limited = openFiles === undefined ? '' : `ulimit -n ${openFiles} && `
+  const child = spawn(
+    '/bin/sh',
+    ['-c', `${limited}exec "$0" "$@"`, process.execPath, main, ...args],
+    {
+      cwd,
+      env: { PATH: process.env['PATH'] ?? '', ...env },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    },
+  )
   let stdout = ''
   let stderr = ''
   child.stdout.setEncoding('utf8').on('data', (text: string) => (stdout += text))
