@@ -42,7 +42,13 @@ export interface Callers {
 const PATIENCE_MS = 25_000
 const PIECES = 16
 
-export function createCallers(places: readonly Place[], chance: Chance): Callers {
+export function createCallers(
+  { places, clients }: { places: readonly Place[]; clients: readonly ChaosClient[] },
+  chance: Chance,
+): Callers {
+  const careful = new Set(clients.filter((client) => client.meetsNoKill).map(({ id }) => id))
+  const reachable = (client: string): Running[] =>
+    places.filter(isUp).filter((place) => place.isNeverKilled || !careful.has(client))
   const requests: ChaosRequest[] = []
   const agents = new Map<GatewayProcess, Agent>()
   const agentOf = (gateway: GatewayProcess): Agent => {
@@ -52,7 +58,7 @@ export function createCallers(places: readonly Place[], chance: Chance): Callers
   }
 
   const begin = (client: string, more: Pick<ChaosRequest, 'method' | 'manner'>): Begun => {
-    const { name, gateway } = chance.pick(places.filter(isUp))
+    const { name, gateway } = chance.pick(reachable(client))
     const sent: ChaosRequest = {
       number: requests.length,
       client,
@@ -80,7 +86,7 @@ export function createCallers(places: readonly Place[], chance: Chance): Callers
   const startOne = ({ id, perSecond, obeys, talks }: Caller): (() => void) => {
     let waitsUntilMs = 0
     return atPace(perSecond, () => {
-      if (Date.now() < waitsUntilMs) return
+      if (Date.now() < waitsUntilMs || reachable(id).length === 0) return
       const sizes = { sends: chance.perMille(350) ? sizeOf(chance) : 0, gets: sizeOf(chance) }
       void (talks === true ? openTunnel(id) : call(id, sizes)).then(({ outcomes: [outcome] }) => {
         if (obeys && outcome?.kind === 'answered' && outcome.status === 429)

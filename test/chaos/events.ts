@@ -23,6 +23,8 @@ export interface ChaosClient {
   readonly perMinute: number
   /** Far below its limit, at a steady pace, obeying all it is told: nothing that others do may be felt by it. */
   readonly isBystander: boolean
+  /** Calls no gateway that is ever killed: its counters leave no room. */
+  readonly meetsNoKill: boolean
 }
 
 export interface Answered {

@@ -44,7 +44,7 @@ const plays: Readonly<Record<FaultKind, Play>> = {
     await eventually('another worker in its place', isReplaced)
   },
   'gateway killed': async (stage, forMs, begin) => {
-    const { place, gateway } = pickGateway(stage, ({ workers }) => workers === 1)
+    const { place, gateway } = pickGateway(stage, (one) => one.workers === 1 && !one.isNeverKilled)
     begin(place.name)
     place.gateway = undefined
     gateway.signal('SIGKILL')

@@ -74,7 +74,7 @@ const counted = (dayTaken: number, dayUsed = dayTaken): Sample => ({
 })
 
 const calm: Run = {
-  clients: [{ id: 'a', perMinute: LIMIT, isBystander: false }],
+  clients: [{ id: 'a', perMinute: LIMIT, isBystander: false, meetsNoKill: false }],
   requests: [
     request(0),
     request(1, { method: 'POST' }),
@@ -262,6 +262,13 @@ describe('a difference is found:', () => {
       'unexplained: 502 bad_gateway',
     ],
     [
+      'a GET that failed as a backend was dead',
+      withChanged(request(0, { outcomes: [refusal(0, 502, 'bad_gateway')] }), [], {
+        faults: [fault('backend dies', 'backend 1')],
+      }),
+      'unexplained: 502 bad_gateway',
+    ],
+    [
       'a cut connection at another gateway than the killed one',
       withChanged(request(0, { outcomes: [cut] }), [sighting(0)], {
         faults: [fault('gateway killed', 'gateway 2')],
@@ -277,7 +284,7 @@ describe('a difference is found:', () => {
     ],
     [
       'a bystander refused',
-      { ...calm, clients: [{ id: 'a', perMinute: LIMIT, isBystander: true }] },
+      { ...calm, clients: [{ id: 'a', perMinute: LIMIT, isBystander: true, meetsNoKill: false }] },
       'unexplained: 429 rate_limit_exceeded',
     ],
     [
@@ -298,6 +305,16 @@ describe('a difference is found:', () => {
     [
       'tokens not given back',
       { ...calm, counted: new Map([['a', counted(3, 2)]]) },
+      'charge: not given back: taken 3, used 2, seen 2, maybe 0, left 0',
+    ],
+    [
+      'tokens not given back to a client that met no kill',
+      {
+        ...calm,
+        clients: calm.clients.map((client) => ({ ...client, meetsNoKill: true })),
+        faults: [fault('gateway killed', 'gateway 2')],
+        counted: new Map([['a', counted(3, 2)]]),
+      },
       'charge: not given back: taken 3, used 2, seen 2, maybe 0, left 0',
     ],
     [
@@ -335,8 +352,8 @@ function withMany(count: number): Run {
   }
 }
 
-it('a failover lets a tenth more through, and not more', () => {
-  const client = { id: 'a', perMinute: 10, isBystander: false }
+it('a failover lets one lease more through, and not more', () => {
+  const client = { id: 'a', perMinute: 10, isBystander: false, meetsNoKill: false }
   const faults = [fault('store failed over')]
   const offered = (count: number): string[] => {
     const { requests, sightings, counted: counters } = withMany(count)
@@ -351,8 +368,8 @@ it('a failover lets a tenth more through, and not more', () => {
       counted: counters ?? new Map(),
     })
   }
-  expect(offered(12)).toEqual([])
-  expect(offered(13)).toEqual(['over a limit: 13 of 10 in minute 1000'])
+  expect(offered(11)).toEqual([])
+  expect(offered(12)).toEqual(['over a limit: 12 of 10 in minute 1000'])
 })
 
 it('a request is charged to the minute its answer tells, else to the one it was sent and seen in, else to none', () => {
@@ -366,7 +383,7 @@ it('a request is charged to the minute its answer tells, else to the one it was 
 })
 
 describe('bystanders', () => {
-  const clients = [{ id: 'a', perMinute: LIMIT, isBystander: true }]
+  const clients = [{ id: 'a', perMinute: LIMIT, isBystander: true, meetsNoKill: false }]
   const slow = request(5, { endMs: START_MS + 500 + 900 })
   const run = (faults: readonly Fault[], seenAt: string): Run => ({
     ...calm,

@@ -172,7 +172,14 @@ function isExplained(request: ChaosRequest, name: string, run: Run): boolean {
     (fault) =>
       explains[name]?.includes(fault.kind) === true &&
       overlaps(fault, sentMs, endMs) &&
-      (!/worker|gateway/.test(fault.kind) || fault.part === request.gateway),
+      (!/worker|gateway/.test(fault.kind) || fault.part === request.gateway) &&
+      // Of a dead backend no GET need ever know but whose answer had begun.
+      !(
+        fault.kind === 'backend dies' &&
+        request.method === 'GET' &&
+        request.manner !== 'tunnel' &&
+        name !== 'cut within an answer'
+      ),
   )
 }
 
@@ -188,7 +195,7 @@ function starved(run: Run): Difference[] {
 }
 
 function judgeClient(
-  { id, perMinute }: ChaosClient,
+  { id, perMinute, meetsNoKill }: ChaosClient,
   seen: ReadonlyMap<number, readonly Sighting[]>,
   run: Run,
 ): Difference[] {
@@ -210,7 +217,7 @@ function judgeClient(
     unknown: own.filter(
       ({ number, outcomes }) => !seen.has(number) && mayBeCharged.includes(nameOf(outcomes[0])),
     ).length,
-    left: leftByTheDead(perMinute, run.faults),
+    left: meetsNoKill ? 0 : leftByTheDead(perMinute, run.faults),
   })
   return [...overs, ...charges(id, [...untrue, ...details])]
 }
@@ -242,15 +249,16 @@ function allowedIn(minute: number, perMinute: number, faults: readonly Fault[]):
   const losesWrites = faults.some(
     (fault) => fault.kind === 'store failed over' && overlaps(fault, startMs, endMs),
   )
-  return losesWrites ? Math.floor(perMinute * 1.1) + 1 : perMinute
+  return losesWrites ? perMinute + leaseAtMost(perMinute) : perMinute
 }
 
 /** A killed process leaves what it held of a lease, and what it had used of it without having said so. */
 function leftByTheDead(perMinute: number, faults: readonly Fault[]): number {
   const killed = faults.filter(({ kind }) => kind === 'worker killed' || kind === 'gateway killed')
   // A sixteenth of the minute, and the quarter of the lease before that was left when it was asked for.
-  return killed.length * Math.max(1, Math.ceil((perMinute / 16) * (4 / 3)))
+  return killed.length * Math.ceil(leaseAtMost(perMinute) * (4 / 3))
 }
+const leaseAtMost = (perMinute: number): number => Math.max(1, Math.floor(perMinute / 16))
 
 function chargeFaults(
   { dayTaken, dayUsed }: Counted,

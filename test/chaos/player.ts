@@ -17,23 +17,32 @@ import { startWorld, type World } from './world.ts'
 // Who started this has gone: nobody else would end the rest.
 process.once('disconnect', () => kill(-pid, 'SIGKILL'))
 
+const plain = { obeys: true, isBystander: false, meetsNoKill: false }
 const callers: readonly Caller[] = [
-  { id: 'bystander', perMinute: 6_000, perSecond: 25, obeys: true, isBystander: true },
-  { id: 'neighbour', perMinute: 1_000, perSecond: 5, obeys: true, isBystander: true },
-  { id: 'small', perMinute: 60, perSecond: 3, obeys: true, isBystander: false },
-  { id: 'middle', perMinute: 300, perSecond: 12, obeys: true, isBystander: false },
-  { id: 'greedy', perMinute: 120, perSecond: 12, obeys: false, isBystander: false },
-  { id: 'talker', perMinute: 300, perSecond: 1, obeys: true, isBystander: false, talks: true },
-  { id: 'crowd', perMinute: 3_000, perSecond: 0, obeys: true, isBystander: false },
+  { ...plain, id: 'bystander', perMinute: 6_000, perSecond: 20, isBystander: true },
+  {
+    ...plain,
+    id: 'neighbour',
+    perMinute: 3_000,
+    perSecond: 12,
+    isBystander: true,
+    meetsNoKill: true,
+  },
+  { ...plain, id: 'small', perMinute: 60, perSecond: 3 },
+  { ...plain, id: 'middle', perMinute: 300, perSecond: 12, meetsNoKill: true },
+  { ...plain, id: 'greedy', perMinute: 120, perSecond: 12, obeys: false },
+  { ...plain, id: 'talker', perMinute: 300, perSecond: 1, talks: true },
+  { ...plain, id: 'crowd', perMinute: 3_000, perSecond: 0 },
 ]
 const gateways = [
-  { workers: 1, engine: 'direct' },
-  { workers: 2, engine: 'direct' },
+  { workers: 1, engine: 'direct', isNeverKilled: false },
+  { workers: 2, engine: 'direct', isNeverKilled: false },
+  { workers: 1, engine: 'direct', isNeverKilled: true },
 ] as const
 /** In runs of more than a minute. */
 const others = [
-  { workers: 1, engine: 'undici' },
-  { workers: 1, engine: 'http-proxy-3' },
+  { workers: 1, engine: 'undici', isNeverKilled: true },
+  { workers: 1, engine: 'http-proxy-3', isNeverKilled: true },
 ] as const
 /** Latency is judged in runs that are long enough to tell. */
 const JUDGES_LATENCY_FROM_MINUTES = 3
@@ -43,7 +52,7 @@ const [, , minutesText, seedText] = argv
 const [minutes, seed] = [Number(minutesText), Number(seedText)]
 
 async function play(world: World): Promise<0 | 1> {
-  const load = createCallers(world.places, createChance(seed * 7))
+  const load = createCallers({ places: world.places, clients: callers }, createChance(seed * 7))
   const crowd = createCrowd(world.places, load, 'crowd')
   const faults: Fault[] = []
   const samples: Sample[] = []

@@ -11,6 +11,8 @@ export interface Place {
   readonly name: string
   readonly workers: number
   readonly engine: 'direct' | 'undici' | 'http-proxy-3'
+  /** Neither it nor a worker of it is ever killed. */
+  readonly isNeverKilled: boolean
   /** undefined: nobody, and nothing should be sent there. */
   gateway: GatewayProcess | undefined
 }
@@ -32,7 +34,7 @@ export const keyOf = (client: string): string => `tg_chaos_${client}`
 
 export async function startWorld(
   clients: readonly ChaosClient[],
-  gateways: readonly Pick<Place, 'workers' | 'engine'>[],
+  gateways: readonly Omit<Place, 'name' | 'gateway'>[],
 ): Promise<World> {
   const store = await startStore()
   const backends = await Promise.all(times(BACKENDS, (at) => startBackend(`backend ${at + 1}`)))
