@@ -6,6 +6,7 @@ import { Choice } from './choice.ts'
 import { clockTickMs, CoarseClock } from './coarse-clock.ts'
 import { Line, type Place } from './line.ts'
 import { countOutcome, type Outcome } from './outcomes.ts'
+import type { Failure } from './standing.ts'
 
 /** connections: permits of each backend. */
 export type BalancerOptions = Pick<
@@ -80,14 +81,17 @@ export class Balancer {
     if (typeof outcome === 'number') {
       if (outcome < 502 || outcome > 504) {
         if (!backend.standing.isClear) this.#judge(backend, (at) => backend.standing.answered(at))
-      } else this.failed(backend, { cause: `answers ${outcome}`, isUnreachable: false })
+      } else this.failed(backend, { cause: `answers ${outcome}`, kind: 'status' })
     } else if (speaksAgainstBackend(outcome)) {
-      this.failed(backend, { cause: outcome.cause, isUnreachable: couldNotConnect(outcome) })
+      this.failed(backend, {
+        cause: outcome.cause,
+        kind: couldNotConnect(outcome) ? 'unreachable' : 'silent or broken',
+      })
     }
   }
 
   /** A request, or whoever wants to know, has found it so. */
-  failed(backend: Backend, failure: { cause: string; isUnreachable: boolean }): void {
+  failed(backend: Backend, failure: Failure): void {
     this.#judge(backend, (nowMs) => {
       const others = this.backends.filter(
         (other) => other !== backend && other.standing.isEjected(nowMs),

@@ -1,6 +1,7 @@
 /** Asks each backend by itself how it is: one small GET at a time, any 2xx is well. */
 import { request as requestHttp } from 'node:http'
 import { request as requestHttps } from 'node:https'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Config } from '../config/config.ts'
 import type { Backend } from './backend.ts'
 import type { Balancer } from './balancer.ts'
@@ -13,29 +14,18 @@ export function startHealthChecks(
   { everyMs, ...options }: HealthOptions,
   host: string | undefined,
 ): { stop(): void } {
-  const timers = new Set<NodeJS.Timeout>()
-  let isStopped = false
-  const check = async (backend: Backend): Promise<void> => {
-    const startedMs = performance.now()
-    const cause = await faultOf(backend, { ...options, host: host ?? backend.hostHeader })
-    if (isStopped) return
-    balancer.checked(backend, cause)
-    const timer = setTimeout(
-      () => {
-        timers.delete(timer)
-        void check(backend)
-      },
-      Math.max(0, everyMs - (performance.now() - startedMs)),
-    )
-    timers.add(timer.unref())
+  const stopping = new AbortController()
+  const pause = { signal: stopping.signal, ref: false }
+  const watch = async (backend: Backend): Promise<void> => {
+    while (!stopping.signal.aborted) {
+      const nextMs = performance.now() + everyMs
+      const cause = await faultOf(backend, { ...options, host: host ?? backend.hostHeader })
+      if (!stopping.signal.aborted) balancer.checked(backend, cause)
+      await sleep(Math.max(0, nextMs - performance.now()), undefined, pause).catch(() => undefined)
+    }
   }
-  for (const backend of balancer.backends) void check(backend)
-  return {
-    stop: () => {
-      isStopped = true
-      for (const timer of timers) clearTimeout(timer)
-    },
-  }
+  for (const backend of balancer.backends) void watch(backend)
+  return { stop: () => stopping.abort() }
 }
 
 /** Why the check failed; undefined: it did not. Never rejects. */

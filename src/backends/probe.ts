@@ -1,5 +1,6 @@
 /** Asks the backends whether they take connections, for readiness; at most once a second. What it finds counts as what requests find does. */
 import { connect } from 'node:net'
+import { connect as connectTls } from 'node:tls'
 import type { Config } from '../config/config.ts'
 import type { Backend } from './backend.ts'
 import type { Balancer } from './balancer.ts'
@@ -20,7 +21,7 @@ export function createBackendProbe(
   const reach = async (backend: Backend): Promise<void> => {
     const cause = await faultOf(backend, timeouts.connectMs)
     if (cause === undefined) balancer.connected(backend)
-    else balancer.failed(backend, { cause, isUnreachable: true })
+    else balancer.failed(backend, { cause, kind: 'unreachable' })
   }
   let last: { readonly atMs: number; readonly answers: Promise<unknown> } | undefined
   return async function backendProbe() {
@@ -32,15 +33,15 @@ export function createBackendProbe(
   }
 }
 
-function faultOf({ host, port }: Backend, timeoutMs: number): Promise<string | undefined> {
+function faultOf({ host, port, tls }: Backend, timeoutMs: number): Promise<string | undefined> {
   return new Promise((resolve) => {
-    const socket = connect({ host, port })
+    const socket = tls ? connectTls({ host, port, ...tls }) : connect({ host, port })
     const settle = (fault: string | undefined): void => {
       socket.destroy()
       resolve(fault)
     }
     socket.setTimeout(timeoutMs, () => settle(`no connection within ${timeoutMs} ms`))
-    socket.once('connect', () => settle(undefined))
-    socket.once('error', (error: NodeJS.ErrnoException) => settle(error.code ?? error.message))
+    socket.once(tls ? 'secureConnect' : 'connect', () => settle(undefined))
+    socket.on('error', (error: NodeJS.ErrnoException) => settle(error.code ?? error.message))
   })
 }

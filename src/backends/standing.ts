@@ -9,10 +9,8 @@ export const restMs = 1_000
 
 export interface Failure {
   readonly cause: string
-  /** No connection could be made. */
-  readonly isUnreachable: boolean
-  /** Not too many others are ejected. */
-  readonly mayEject: boolean
+  /** unreachable: no connection could be made. status: it answered, and so fast that others need not be preferred. */
+  readonly kind: 'unreachable' | 'silent or broken' | 'status'
 }
 
 /** What failed within one window, which the first failure opens. */
@@ -60,15 +58,15 @@ export class Standing {
     this.#checks = checks
   }
 
-  /** A request has failed. */
-  failed({ cause, isUnreachable, mayEject }: Failure, nowMs: number): void {
+  /** A request has failed; mayEject: not too many others are ejected. */
+  failed({ cause, kind, mayEject }: Failure & { mayEject: boolean }, nowMs: number): void {
     this.isClear = false
     this.fault = cause
-    this.isUnreachable = isUnreachable
+    this.isUnreachable = kind === 'unreachable'
     this.#lastFailureMs = nowMs
     // Sent before it was ejected.
     if (this.isEjected(nowMs)) return
-    this.restsUntilMs = nowMs + restMs
+    if (kind !== 'status') this.restsUntilMs = nowMs + restMs
     this.#inARow++
     const window = this.#windowAt(nowMs)
     window.failures++

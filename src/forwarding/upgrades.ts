@@ -25,11 +25,15 @@ export function createUpgrader({ balancer, retries, engine, longestWaitMs }: Upg
       balancer.note(backend, 101)
       job.established()
     }
+    let failed: FailedAttempt | undefined
     job.sentTo(backend.name)
-    const failed = await engine.upgrade(backend, { ...job, established })
-    if (isOpen) balancer.giveBack(backend)
-    else balancer.report(backend, failed ?? 'abandoned')
-    return failed
+    try {
+      failed = await engine.upgrade(backend, { ...job, established })
+      return failed
+    } finally {
+      if (isOpen) balancer.giveBack(backend)
+      else balancer.report(backend, failed ?? 'abandoned')
+    }
   }
   return {
     /** As of an UpgradeEngine. */

@@ -104,7 +104,7 @@ export function createLastingParts(parts: ServingParts): LastingParts {
     up: (line) => log.backendUp(line),
     changed: () => parts.onBackends?.(),
   })
-  const retries = new Retries(balancer, upstream)
+  const retries = new Retries(upstream)
   metrics.watchBackends(balancer)
   return {
     log,

@@ -104,7 +104,8 @@ export function noteFailure(
   { kind, cause }: BackendFailure,
 ): void {
   metrics.backendFailed(kind)
-  log.backendFailed({ id, kind, cause })
+  // Whoever is refused for a full line may come again at once, and the access line says it all.
+  if (kind !== 'saturated') log.backendFailed({ id, kind, cause })
 }
 
 /** Answers for a backend that could not. */

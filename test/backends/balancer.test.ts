@@ -115,9 +115,9 @@ describe('the choice of a backend', () => {
     ['that was not connected in time', { ...unreachable, kind: 'connect_timeout' }, true],
     ['that broke its answer', { ...unreachable, kind: 'broken', phase: 'sent' }, true],
     ['that did not answer in time', silent, true],
-    ['that answered 502', 502, true],
-    ['that answered 503', 503, true],
-    ['that answered 504', 504, true],
+    ['that answered 502', 502, false],
+    ['that answered 503', 503, false],
+    ['that answered 504', 504, false],
     [
       'that had closed an idle connection',
       { ...unreachable, kind: 'broken', phase: 'sent', reusedConnection: true },
@@ -174,6 +174,14 @@ describe('the choice of a backend', () => {
     report('b', 200)
     expect(inTurn(3)).toBe('cab')
     expect(told).toEqual(['http://b down, ECONNREFUSED, 10000', 'http://b up'])
+  })
+
+  it.each([502, 503, 504])('leaves out one that answers %i time and again, too', (status) => {
+    const { inTurn, fail, told } = start('abc')
+    fail('b', 4, status)
+    expect([inTurn(3), told]).toEqual(['abc', []])
+    fail('b', 5, status)
+    expect([inTurn(4), told]).toEqual(['acac', [`http://b down, answers ${status}, 10000`]])
   })
 
   it('leaves out no more than may be, and tries the others that fail once a second', () => {

@@ -18,10 +18,14 @@ interface Row {
 
 function replay({ happens, is, checks, stays, ...row }: Row): string {
   const standing = new Standing({ ...eject, ...row.eject }, checks)
-  const failure = { cause: 'no answer in time', isUnreachable: false, mayEject: stays !== true }
+  const failure = {
+    cause: 'no answer in time',
+    kind: 'silent or broken',
+    mayEject: stays !== true,
+  } as const
   const acts: Record<string, (nowMs: number) => void> = {
     f: (nowMs) => standing.failed(failure, nowMs),
-    u: (nowMs) => standing.failed({ ...failure, isUnreachable: true }, nowMs),
+    u: (nowMs) => standing.failed({ ...failure, kind: 'unreachable' }, nowMs),
     a: (nowMs) => standing.answered(nowMs),
     c: (nowMs) => standing.connected(nowMs),
     x: (nowMs) => standing.checked('status 500', nowMs),
@@ -122,7 +126,7 @@ describe('a backend', () => {
   it('is said to be worth a request again when its time is over, so that it gets one', () => {
     const standing = new Standing(eject)
     for (let count = 0; count < 5; count++)
-      standing.failed({ cause: 'status 503', isUnreachable: false, mayEject: false }, 1_000)
+      standing.failed({ cause: 'status 503', kind: 'status', mayEject: false }, 1_000)
     expect([standing.isDown, standing.usableAtMs, standing.fault]).toEqual([
       true,
       11_000,

@@ -33,5 +33,5 @@ export const balancerOf = (
     observer,
   )
 
-export const retriesOf = (balancer: Balancer, retry = { attempts: 1, budget: 0.1 }): Retries =>
-  new Retries(balancer, { retry, connections: 128 })
+export const retriesOf = ({ backends }: Balancer, retry = { attempts: 1, budget: 0.1 }): Retries =>
+  new Retries({ retry, connections: 128, urls: backends.map(({ name }) => name) })
