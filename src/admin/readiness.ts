@@ -79,19 +79,13 @@ function storeCheck(
   unsaved: UnsavedCounters | undefined,
 ): Check {
   const name = 'store'
-  if (store.redis === undefined) {
-    const check = { name, ok: true, reason: 'embedded' }
-    return unsaved === undefined ? check : { ...check, warning: unsavedWarning(unsaved) }
-  }
+  const warning = unsaved && { warning: unsaved.warning }
+  if (store.redis === undefined) return { name, ok: true, reason: 'embedded', ...warning }
   const server = nameServers(store.redis)
   if (refusal !== undefined) return { name, ok: false, reason: refusal, server }
   if (available) return { name, ok: true, reason: 'available', server }
   const reason = `away; onOutage is ${store.onOutage}`
   return { name, ok: store.onOutage !== 'closed', reason, server }
-}
-
-function unsavedWarning({ sinceMs, cause = 'the disk does not answer' }: UnsavedCounters): string {
-  return `counters are not kept since ${new Date(sinceMs).toISOString()}, and a crash would lose them: ${cause}`
 }
 
 /** An issuer that is away must not take callers with API keys down: not ready is only who can judge no credential at all. */

@@ -140,7 +140,8 @@ function toCaller(
   const limits = client?.limits ?? planned?.limits
   const concurrent = client?.concurrent ?? planned?.concurrent
   if (plan === undefined || limits === undefined || concurrent === undefined) return undefined
-  return createCaller({ clientId, plan, keyId, limits, concurrent, expiresAtMs }, isStructured)
+  const caller = { clientId, plan, keyId, limits, concurrent, expiresAtMs, keyDigest: undefined }
+  return createCaller(caller, isStructured)
 }
 
 /** A token without a key id (RFC 7515 section 4.1.4 leaves it out at will) is tried on the set as it is. */

@@ -103,9 +103,8 @@ export function createRequestPolicy(config: Config, parts: LastingParts) {
     /** Why a caller who was let in earlier would not be let in now. */
     unwelcome: (caller: Caller): OwnEnd | undefined => {
       const nowMs = Date.now()
-      const current = caller.keyId.startsWith('jwt:')
-        ? jwt && caller
-        : keyRing.findById(caller.keyId)
+      const { keyDigest } = caller
+      const current = keyDigest === undefined ? jwt && caller : keyRing.findDigest(keyDigest)
       if (current === undefined) return 'revoked'
       if (nowMs >= current.expiresAtMs) return 'expired'
       return bans.check(caller.keyId, nowMs) && 'banned'

@@ -13,6 +13,8 @@ export interface Caller {
   readonly limits: Limits
   /** Requests of the client at once, per worker. */
   readonly concurrent: number
+  /** SHA-256 of the key, in hex; undefined for tokens. */
+  readonly keyDigest: string | undefined
   /** Unix time in ms from which the key or token is refused; Infinity: never. */
   readonly expiresAtMs: number
   /** The RateLimit-Policy value of these limits; undefined: answers go without the structured pair. */

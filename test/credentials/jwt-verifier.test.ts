@@ -133,6 +133,7 @@ describe('a token verifier', () => {
       limits: { perMinute: 300, perDay: 10_000 },
       concurrent: 32,
       expiresAtMs: nowMs + 60_000,
+      keyDigest: undefined,
       policy: '"minute";q=300;w=60, "day";q=10000;w=86400',
     })
   })

@@ -59,6 +59,7 @@ const caller = createCaller(
     limits: { perMinute: 60, perDay: 60 },
     concurrent: 8,
     expiresAtMs: Infinity,
+    keyDigest: undefined,
   },
   false,
 )

@@ -103,7 +103,7 @@ describe('a front door that is given another policy', () => {
     const { port } = server.address() as AddressInfo
     const door = await openDoor({ url: `http://127.0.0.1:${port}` })
     const ends: string[] = []
-    for (const name of ['free', 'pro', 'business'] as const) {
+    for (const name of ['free', 'pro', 'business', 'enterprise'] as const) {
       const authorization = `Bearer ${keys[name]}`
       const socket = new WebSocket(`ws://127.0.0.1:${door.port}/v1/live`, {
         headers: { authorization },
@@ -115,10 +115,11 @@ describe('a front door that is given another policy', () => {
     door.use({
       clients: `clients:
   - { id: pro-client, plan: pro, keys: [{ id: pro-1, sha256: ${sha256(keys.pro)} }] }
+  - { id: enterprise-client, plan: enterprise, limits: { perMinute: 9, perDay: 9 }, keys: [{ id: enterprise-1, sha256: ${sha256('new')} }] }
   - { id: business-client, plan: business, keys: [{ id: business-1, sha256: ${sha256(keys.business)}, expires: 2020-01-01 }] }`,
     })
-    await until(() => ends.length === 2, 'the ends')
-    expect(ends.toSorted()).toEqual(['business 1008', 'free 1008'])
+    await until(() => ends.length === 3, 'the ends')
+    expect(ends.toSorted()).toEqual(['business 1008', 'enterprise 1008', 'free 1008'])
     await expect
       .poll(() =>
         door
@@ -128,7 +129,7 @@ describe('a front door that is given another policy', () => {
           )
           .toSorted(),
       )
-      .toEqual(['business-1 expired', 'free-1 revoked'])
+      .toEqual(['business-1 expired', 'enterprise-1 revoked', 'free-1 revoked'])
   })
 
   it('keeps what was counted, and holds it against the new limits', async () => {

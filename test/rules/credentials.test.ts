@@ -81,6 +81,7 @@ describe('createCaller', () => {
       limits,
       concurrent: 32,
       expiresAtMs: 1,
+      keyDigest: undefined,
     }
     const caller = createCaller(who, true)
     expect(Object.isFrozen(caller)).toBe(true)

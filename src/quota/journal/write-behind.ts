@@ -12,11 +12,9 @@ const BATCH_CLIENTS = 1_000
 
 /** Counters that a crash would lose although their second is over. */
 export interface UnsavedCounters {
-  /** Unix time in ms. */
-  readonly sinceMs: number
   readonly seconds: number
-  /** Fault and remedy; undefined: the disk has not answered yet. */
-  readonly cause: string | undefined
+  /** Since when, fault and remedy. */
+  readonly warning: string
 }
 
 export interface WriteBehindOptions {
@@ -55,7 +53,9 @@ export class WriteBehind {
     if (sinceMs === undefined) return undefined
     const ageMs = this.#options.clock.epochMs() - sinceMs
     if (this.#fault === undefined && ageMs < LOST_AT_MOST_MS) return undefined
-    return { sinceMs, seconds: Math.max(0, ageMs) / 1000, cause: this.#fault?.message }
+    const { message } = this.#fault ?? { message: 'the disk does not answer' }
+    const warning = `counters are not kept since ${new Date(sinceMs).toISOString()}, and a crash would lose them: ${message}`
+    return { seconds: Math.max(0, ageMs) / 1000, warning }
   }
 
   /** Writes what is left and closes the journal. Never rejects. */
