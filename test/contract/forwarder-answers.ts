@@ -106,12 +106,12 @@ export function describeAnswers({ engine, backend: startBackend, front: startFro
       const body = Buffer.alloc(48 * mebibyte, 'x')
       const backend = await startBackend({ respond: () => answer(200, body) })
       const front = await startFront([backend])
-      const { outcome } = await front.start('GET / HTTP/1.1\r\n\r\n', { responseTimeoutMs: 400 })
+      const { outcome } = await front.start('GET / HTTP/1.1\r\n\r\n', { responseTimeoutMs: 2_000 })
       outcome.accepts = false
       await until(() => outcome.bodyBytes > 0, 'the first piece')
       const afterFirst = outcome.bodyBytes
       // Longer than the response timeout: it is the client who is slow here, not the backend.
-      await sleep(1_000)
+      await sleep(3_000)
       expect(outcome.bodyBytes).toBe(afterFirst)
       expect(afterFirst).toBeLessThan(mebibyte)
       expect(outcome.settled).toBe(false)
