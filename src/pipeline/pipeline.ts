@@ -87,8 +87,7 @@ function walk(
   if (exchange.tunnel !== undefined && exchange.hasBody) {
     return beforeAuthentication(stages, connections, exchange, BODY_BEHIND_UPGRADE)
   }
-  const { host } = framing
-  const target = stages.checkTarget(exchange.request, { host, proto: exchange.proto })
+  const target = stages.checkTarget(exchange.request, framing.host, exchange.proto)
   if (isRefusal(target)) return beforeAuthentication(stages, connections, exchange, target)
   if (target.asterisk) {
     return whenKnown(stages.peekAnonymous(exchange.addressKey), (headers) => {

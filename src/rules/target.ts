@@ -13,21 +13,16 @@ export interface Target {
 
 export type CheckTarget = ReturnType<typeof createCheckTarget>
 
-/** What a target in absolute form has to agree with. */
-export interface Origin {
-  /** The one Host, as received. */
-  readonly host: string
-  /** How the client reached us, or the first trusted proxy. */
-  readonly proto: 'http' | 'https'
-}
+type Scheme = 'http' | 'https'
 
-/** urlBytes: longest target that is taken. */
+/** urlBytes: longest target that is taken. host: the one Host, as received. proto: how the client reached us, or the first trusted proxy. */
 export function createCheckTarget(urlBytes: number) {
   return (
     { method, url = '' }: Pick<IncomingMessage, 'method' | 'url'>,
-    origin: Origin,
+    host: string,
+    proto: Scheme,
   ): Target | Refusal => {
-    const target = checkTarget(url, urlBytes, origin)
+    const target = checkTarget(url, urlBytes, host, proto)
     // RFC 9112 3.2.4: the asterisk form is for OPTIONS only.
     return target === ASTERISK && method !== 'OPTIONS' ? NO_FORM : target
   }
@@ -42,12 +37,17 @@ const NOT_OURS = refuse('invalid_request', { cause: 'target is of another origin
  * the method fits is for the caller. target: as in the request line. urlBytes: longest target that is taken.
  * Refuses with uri_too_long or invalid_request.
  */
-export function checkTarget(target: string, urlBytes: number, origin: Origin): Target | Refusal {
+export function checkTarget(
+  target: string,
+  urlBytes: number,
+  host: string,
+  proto: Scheme,
+): Target | Refusal {
   // One character per byte: a target with any byte above ASCII is refused below.
   if (target.length > urlBytes) {
     return refuse('uri_too_long', { cause: `target of ${target.length} bytes` })
   }
-  return target.charCodeAt(0) === SLASH ? checkPath(target) : checkOtherForm(target, origin)
+  return target.charCodeAt(0) === SLASH ? checkPath(target) : checkOtherForm(target, host, proto)
 }
 
 const absoluteForm = /^(https?):\/\/([^/?#]+)(?=[/?]|$)/i
@@ -56,7 +56,7 @@ const absoluteForm = /^(https?):\/\/([^/?#]+)(?=[/?]|$)/i
  * RFC 9112 3.2.2: the absolute form names the host a second time. Where that is another than Host, two servers would serve
  * two resources. RFC 9110 7.4: https is for a connection that is secured, here or by a trusted proxy.
  */
-function checkOtherForm(target: string, { host, proto }: Origin): Target | Refusal {
+function checkOtherForm(target: string, host: string, proto: Scheme): Target | Refusal {
   if (target === '*') return ASTERISK
   const [start, scheme = '', authority = ''] = absoluteForm.exec(target) ?? []
   if (start === undefined) return NO_FORM
@@ -68,7 +68,7 @@ function checkOtherForm(target: string, { host, proto }: Origin): Target | Refus
 }
 
 /** RFC 9110 4.2.3: in lower case, without an empty port or that of the scheme. */
-function bare(authority: string, proto: Origin['proto']): string {
+function bare(authority: string, proto: Scheme): string {
   return authority.toLowerCase().replace(proto === 'http' ? /:(?:80)?$/ : /:(?:443)?$/, '')
 }
 
