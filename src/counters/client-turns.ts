@@ -27,11 +27,15 @@ export class ClientTurns {
     return this.#line.length > 0
   }
 
-  /** False beyond the limit, or while others wait. */
-  take(limit: number): boolean {
-    if (this.#taken >= limit || this.hasLine) return false
-    this.#taken++
-    return true
+  /** Beyond the limit a promise, or false at once where the line is full. */
+  take(limit: number): boolean | Promise<boolean> {
+    if (this.#taken < limit && !this.hasLine) {
+      this.#taken++
+      return true
+    }
+    if (this.#line.length >= Math.max(limit, SHORTEST_LINE)) return false
+    const untilMs = performance.now() + LONGEST_WAIT_MS
+    return new Promise((decide) => this.#line.push({ limit, untilMs, decide }))
   }
 
   /** Once for each turn taken. */
@@ -42,13 +46,6 @@ export class ClientTurns {
     this.#line.shift()
     this.#taken++
     next.decide(true)
-  }
-
-  /** False at once when the line is full. */
-  wait(limit: number, nowMs: number): boolean | Promise<boolean> {
-    if (this.#line.length >= Math.max(limit, SHORTEST_LINE)) return false
-    const untilMs = nowMs + LONGEST_WAIT_MS
-    return new Promise((decide) => this.#line.push({ limit, untilMs, decide }))
   }
 
   sendAway(nowMs: number): void {
@@ -63,10 +60,6 @@ export class TurnsOfClients {
   /** One for all who wait, while anybody does. */
   #timer: NodeJS.Timeout | undefined
 
-  get size(): number {
-    return this.#clients.size
-  }
-
   of(clientId: string): ClientTurns {
     const known = this.#clients.get(clientId)
     if (known !== undefined) return known
@@ -78,11 +71,11 @@ export class TurnsOfClients {
 
   /** Whether a turn was taken, at once or after a wait. */
   take(client: ClientTurns, limit: number): boolean | Promise<boolean> {
-    if (client.take(limit)) return true
-    const hadLine = client.hasLine
-    const turn = client.wait(limit, performance.now())
-    if (!hadLine && client.hasLine) this.#lines.push(client)
-    if (client.hasLine) this.#timer ??= setInterval(() => this.#tick(), TICK_MS).unref()
+    const turn = client.take(limit)
+    if (turn instanceof Promise) {
+      if (!this.#lines.includes(client)) this.#lines.push(client)
+      this.#timer ??= setInterval(() => this.#tick(), TICK_MS).unref()
+    }
     return turn
   }
 

@@ -16,12 +16,14 @@ interface Pace {
   creditBytes: number
 }
 
+type Paces = WeakMap<Exchange, Pace>
+
 export class SlowClients {
   readonly #parts: PipelineParts
   readonly #rateBytes: number
   /** Of exchanges whose client was found waited for: short ones cost nothing. */
-  readonly #sending = new WeakMap<Exchange, Pace>()
-  readonly #reading = new WeakMap<Exchange, Pace>()
+  readonly #sending: Paces = new WeakMap()
+  readonly #reading: Paces = new WeakMap()
   readonly #timer: NodeJS.Timeout | undefined
   #lookedMs = performance.now()
 
@@ -42,44 +44,35 @@ export class SlowClients {
     this.#lookedMs = nowMs
     // A copy, since what is ended leaves the list.
     for (const exchange of this.#parts.connections.inFlight.slice()) {
+      const { request, response, responseBytes } = exchange
       if (isAnswerBlocked(exchange)) {
-        if (this.#readsTooSlowly(exchange, waitedMs)) cutOff(exchange)
+        const bytes = takenBytes(request.socket)
+        // Of the answer's body the kernel has taken this much.
+        const before = Math.max(0, responseBytes - response.writableLength)
+        const pace = paceOf(this.#reading, exchange, bytes - before, this.#rateBytes)
+        if (this.#isTooSlow(pace, bytes, waitedMs)) cutOff(exchange)
       } else if (isBodyWanted(exchange)) {
-        if (this.#sendsTooSlowly(exchange, waitedMs)) refuseSlow(this.#parts, exchange)
+        const bytes = request.socket.bytesRead
+        const pace = paceOf(this.#sending, exchange, bytes, this.#rateBytes)
+        if (this.#isTooSlow(pace, bytes, waitedMs)) refuseSlow(this.#parts, exchange)
       }
     }
   }
 
-  #readsTooSlowly(exchange: Exchange, waitedMs: number): boolean {
-    const { request, response, responseBytes } = exchange
-    const bytes = takenBytes(request.socket)
-    let pace = this.#reading.get(exchange)
-    if (pace === undefined) {
-      // Of the answer's body the kernel took this much before.
-      const takenBefore = Math.max(0, responseBytes - response.writableLength)
-      pace = { bytes: bytes - takenBefore, creditBytes: initialCredit(this.#rateBytes) }
-      this.#reading.set(exchange, pace)
-    }
-    return this.#isTooSlow(pace, bytes, waitedMs)
-  }
-
-  #sendsTooSlowly(exchange: Exchange, waitedMs: number): boolean {
-    const bytes = exchange.request.socket.bytesRead
-    let pace = this.#sending.get(exchange)
-    if (pace === undefined) {
-      pace = { bytes, creditBytes: initialCredit(this.#rateBytes) }
-      this.#sending.set(exchange, pace)
-    }
-    return this.#isTooSlow(pace, bytes, waitedMs)
-  }
-
   #isTooSlow(pace: Pace, bytes: number, waitedMs: number): boolean {
-    const rateBytes = this.#rateBytes
     const movedBytes = bytes - pace.bytes
+    const spent = { rateBytes: this.#rateBytes, movedBytes, waitedMs }
     pace.bytes = bytes
-    pace.creditBytes = creditAfter(pace.creditBytes, { rateBytes, movedBytes, waitedMs })
+    pace.creditBytes = creditAfter(pace.creditBytes, spent)
     return pace.creditBytes < 0
   }
+}
+
+function paceOf(paces: Paces, exchange: Exchange, bytes: number, rateBytes: number): Pace {
+  let pace = paces.get(exchange)
+  if (pace === undefined)
+    paces.set(exchange, (pace = { bytes, creditBytes: initialCredit(rateBytes) }))
+  return pace
 }
 
 /** The client is to read on. Answers behind the first of a connection wait for that, and a tunnel for nobody. */
