@@ -18,6 +18,8 @@ afterAll(endAll)
 
 const KEY = 'tg_flood_bystander'
 const SECONDS = 4
+/** A machine that is busy with other things sheds nothing. */
+const PATIENT = 'overload: { lag: 10s }'
 
 const residentMB = (pid: number): number =>
   Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024
@@ -66,6 +68,7 @@ describe.skipIf(process.platform !== 'linux')('a client with a key is served', (
     async ({ connections, request }) => {
       const backend = await rawBackend()
       const file = configFile(backend.url, {
+        server: `server: { listen: "127.0.0.1:0", ${PATIENT} }`,
         clients: clientsBlock([{ id: 'bystander', keys: [KEY], perMinute: 1_000_000 }]),
       })
       const gateway = await gatewayProcess(file)
@@ -113,4 +116,43 @@ describe.skipIf(process.platform !== 'linux')('a process that may open few files
     expect(opened.filter(({ destroyed }) => !destroyed).length).toBeLessThan(108)
     opened.forEach((socket) => socket.destroy())
   }, 60_000)
+})
+
+/** Asks without a key for each of these addresses, as a proxy would; resolves when all have been answered. */
+async function askFor(port: number, from: number, to: number): Promise<void> {
+  const socket = connect(port, '127.0.0.1')
+  let answers = 0
+  let tail = ''
+  socket.setEncoding('latin1').on('data', (text: string) => {
+    const parts = (tail + text).split('"status":401}')
+    answers += parts.length - 1
+    tail = parts.at(-1)?.slice(-20) ?? ''
+  })
+  for (let at = from; at < to; at += 500) {
+    const asked = times(500, (nth) => {
+      const address = `2001:db8:${((at + nth) >> 16).toString(16)}:${((at + nth) & 0xffff).toString(16)}::1`
+      return `GET /v1/pets HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: ${address}\r\n\r\n`
+    })
+    socket.write(asked.join(''))
+    await eventually('their answers', () => answers === at - from + 500, 60_000)
+  }
+  socket.destroy()
+}
+
+describe.skipIf(process.platform !== 'linux')('requests without a key', () => {
+  it('of 100,000 addresses take less than 64 MB', async () => {
+    const backend = await rawBackend()
+    const file = configFile(backend.url, {
+      server: `server: { listen: "127.0.0.1:0", trustedProxies: ["127.0.0.1"], ${PATIENT} }`,
+      log: 'log: { access: false }',
+    })
+    const gateway = await gatewayProcess(file)
+    const port = Number(new URL(gateway.origin).port)
+    // The process has grown to its size under load before the addresses come.
+    for (let warm = 0; warm < 3; warm++) await askFor(port, 0, 5_000)
+    const beforeMB = residentMB(gateway.pid)
+    await Promise.all(times(4, (at) => askFor(port, 5_000 + at * 25_000, 30_000 + at * 25_000)))
+    expect(residentMB(gateway.pid) - beforeMB).toBeLessThan(64)
+    expect(await gateway.metric('tollgate_refusals_total{code="missing_api_key"}')).toBe(115_000)
+  }, 120_000)
 })
