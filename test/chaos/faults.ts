@@ -41,7 +41,8 @@ const plays: Readonly<Record<FaultKind, Play>> = {
     // The log is long: not all of it is read again and again.
     const started = new RegExp(`"event":"workerStarted","worker":${number},"pid":`)
     const isReplaced = (): boolean => started.test(gateway.stderr().slice(logged))
-    await eventually('another worker in its place', isReplaced)
+    // One that was killed before waits longer, up to half a minute.
+    await eventually('another worker in its place', isReplaced, 60_000)
   },
   'gateway killed': async (stage, forMs, begin) => {
     const { place, gateway } = pickGateway(stage, (one) => one.workers === 1 && !one.isNeverKilled)
