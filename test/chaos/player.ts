@@ -148,7 +148,8 @@ function checkSettled(world: World, read: () => Run, samples: Sample[]): () => P
     })
     from += settled.length
     const latest = faults.findLast(({ untilMs }) => untilMs < Infinity)
-    for (const { rule, client, detail } of differences)
+    // What is a share of all can be told at the end only.
+    for (const { rule, client, detail } of differences.filter(({ client }) => client !== 'all'))
       console.log(`after ${latest?.kind ?? 'the calm'}: ${rule}: ${client}: ${detail}`)
 
     const seen = groupBy(
