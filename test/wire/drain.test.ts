@@ -101,7 +101,7 @@ describe('a gateway that is stopped', () => {
       {
         blocks: { server: serverBlock('timeouts: { drain: 300ms }') },
         respond: () =>
-          'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n',
+          'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n',
       },
       async ({ connect, backend, gateway }) => {
         const client = await connect()
