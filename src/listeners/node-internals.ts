@@ -176,7 +176,7 @@ export function keepEveryField(server: Server): void {
  * The agent takes a connection for free only after a whole turn of the event loop in which nothing came on it, and not when
  * `isSpent`: by itself it would give it to the next request in the very call that ends the answer.
  * Ever since: an agent tells itself by its own event 'free' of a connection that carries nothing, with the last request in
- * `_httpMessage` unless it is new, and counts it as taken until then; what closes meanwhile it forgets by itself.
+ * `_httpMessage` unless it is new, and counts it as taken until then; what closes meanwhile it forgets by itself. Nobody but us hears its errors until then.
  */
 export function restBetweenRequests(agent: Agent, isSpent: (socket: net.Socket) => boolean): void {
   const emit = agent.emit.bind(agent)
@@ -185,10 +185,10 @@ export function restBetweenRequests(agent: Agent, isSpent: (socket: net.Socket) 
     if (event !== 'free' || socket.destroyed || !socket._httpMessage) return emit(event, ...args)
     if (isSpent(socket)) socket.destroy()
     const onStray = (): void => void socket.destroy()
-    socket.on('data', onStray)
+    socket.on('data', onStray).on('error', onStray)
     setImmediate(() =>
       setImmediate(() => {
-        socket.off('data', onStray)
+        socket.off('data', onStray).off('error', onStray)
         if (!socket.destroyed) emit(event, ...args)
       }),
     )

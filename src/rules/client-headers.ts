@@ -59,11 +59,14 @@ export function clientHeaders(answer: BackendAnswer): PassableAnswer | undefined
     if (!isFieldName(name) || !isFieldValue(value)) return undefined
     switch (kindOf(name)) {
       case 'length':
+        // A look-alike is nobody's length, or two readers would find two ends of the body.
+        if (!name.includes('-')) return undefined
         // RFC 9112 6.3: repeating one length is harmless, anything else leaves the end of the body open.
         if (!/^[0-9]{1,15}$/.test(value) || (length ?? value) !== value) return undefined
         length = value
         break
       case 'coding':
+        if (!name.includes('-')) return undefined
         // Any other coding would still be on the body after the engine has undone the chunks.
         if (chunked || value.toLowerCase() !== 'chunked') return undefined
         chunked = true

@@ -434,6 +434,7 @@ describe('restBetweenRequests', () => {
   it.each([
     ['its end', (socket: Socket) => void socket.end()],
     ['its end a little later', (socket: Socket) => inNextTurn(() => socket.end())],
+    ['its reset', (socket: Socket) => inNextTurn(() => socket.resetAndDestroy())],
     ['a stray byte', (socket: Socket) => inNextTurn(() => socket.write('x'))],
   ])('hears %s behind the answer before the next request is sent', async (_, behind) => {
     const agent = new Agent({ keepAlive: true, maxSockets: 1 })

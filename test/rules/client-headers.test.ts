@@ -106,6 +106,8 @@ describe('client headers', () => {
     [['Content-Length', '']],
     [['Content-Length', '9'.repeat(16)]],
     [['Content_Length', '5', 'Content-Length', '6']],
+    [['Content_Length', '5']],
+    [['Transfer.Encoding', 'chunked']],
     [['Transfer-Encoding', 'gzip, chunked']],
     [['Transfer-Encoding', 'chunked', 'Transfer-Encoding', 'chunked']],
     [['X', 'a\nb']],
