@@ -6,6 +6,7 @@ import type { ClientKeys, Conversation } from './client-grammar.ts'
 import { answersDue, differences, finalAnswers, judge, type Played } from './client-judge.ts'
 import { converse } from './conversation.ts'
 import { Violation, type Explored } from './explored.ts'
+import type { World } from './fuzzing.ts'
 import { startRecordingBackend, type Seen } from './recording-backend.ts'
 import { readConnection, type OracleWorld, type Reading } from './request-oracle.ts'
 
@@ -39,13 +40,7 @@ const blocks = (engine: string, backend: string): Record<string, string> => ({
   anonymous: `anonymous: { perMinute: ${PLENTY} }`,
 })
 
-export interface ClientWorld {
-  /** Throws a Violation, after which the world is of no more use. */
-  play(batch: readonly Conversation[], explored: Explored): Promise<void>
-  close(): Promise<void>
-}
-
-export async function startClientWorld(engine: string): Promise<ClientWorld> {
+export async function startClientWorld(engine: string): Promise<World<Conversation>> {
   const backend = await startRecordingBackend()
   const log = new AccessLog()
   const gateway = await startTestGateway({
@@ -70,10 +65,10 @@ export async function startClientWorld(engine: string): Promise<ClientWorld> {
         ({ request }) => request.header('x-client-id') ?? '',
       )
       const unanswered: Reading[] = []
-      let guilty: Conversation | undefined
+      let guilty: number | undefined
       for (const [index, one] of played.entries()) {
         const judged = judge(one, seen)
-        if (judged.problems.length > 0) guilty = batch[index]
+        if (judged.problems.length > 0) guilty = index
         problems.push(...judged.problems)
         if (judged.problems.length > 0) problems.push(one.heard.raw.toString('latin1'))
         unanswered.push(...judged.unanswered)

@@ -1,22 +1,14 @@
 /** What a run of a fuzzer has tried, and what it ends with when a property does not hold. */
-
-import type { Conversation, Ending, Step } from './client-grammar.ts'
+import type { Step } from './client-grammar.ts'
 
 export class Violation extends Error {
-  /** In whose answers it showed. */
-  readonly guilty: Conversation | undefined
+  /** Place in the batch of the script in which it showed. */
+  readonly guilty: number | undefined
 
-  constructor(what: string, guilty?: Conversation) {
+  constructor(what: string, guilty?: number) {
     super(what)
     this.guilty = guilty
   }
-}
-
-/** The shortest script that breaks a property. */
-export interface Found {
-  readonly what: string
-  readonly steps: readonly Step[]
-  readonly ending: Ending
 }
 
 export class Explored {
@@ -41,10 +33,16 @@ export class Explored {
 export const randomSeed = (): number =>
   Number(process.env['TOLLGATE_FUZZ_SEED'] ?? Math.floor(Math.random() * 1e9))
 
-/** What was found, and the script of it ready to become a row of a table. */
-export function report({ what, steps, ending }: Found, seed: number): string {
+/** What was found, and the script of it ready to become a row of a table; undefined: nothing was. */
+export function report(
+  found: { what: string; script: { readonly steps: readonly Step[] } } | undefined,
+  seed: number,
+): string | undefined {
+  if (found === undefined) return undefined
+  const { steps, ...others } = { ...found.script, mutations: undefined }
   const text = steps.map((step) => (typeof step === 'string' ? printed(step) : String(step)))
-  return `${what}\nseed ${seed}\n{ steps: [${text.join(', ')}], ending: '${ending}' },`
+  const more = JSON.stringify(others).slice(1, -1)
+  return `${found.what}\nseed ${seed}\n{ ${more}, "steps": [${text.join(', ')}] },`
 }
 
 /** Runs of one byte are put short. */

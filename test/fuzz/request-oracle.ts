@@ -3,6 +3,8 @@
  * what the contract says of each, up to the first that ends the connection. Written from the documents; shares nothing with src.
  */
 
+import { fieldOf, readChunked, tchar } from './message-syntax.ts'
+
 export interface OracleWorld {
   readonly basePath: string
   readonly limits: { headerBytes: number; headerCount: number; bodyBytes: number; urlBytes: number }
@@ -45,17 +47,8 @@ export interface Reading {
 }
 
 const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'])
-const tchar = "[!#$%&'*+.^_`|~0-9A-Za-z-]"
 /** RFC 9112 3: more than one space may be taken for one. Node's parser takes RTSP for HTTP, and does not say so. */
 const requestLine = new RegExp(`^(${tchar}+) +([\\x21-\\x7e]+) +(?:HTTP|RTSP)/(1\\.[01])$`)
-const fieldLine = new RegExp(
-  `^(${tchar}+):[ \\t]*((?:[\\x21-\\x7e\\x80-\\xff](?:[\\t\\x20-\\x7e\\x80-\\xff]*[\\x21-\\x7e\\x80-\\xff])?)?)[ \\t]*$`,
-)
-const quoted = '"(?:[\\t \\x21\\x23-\\x5b\\x5d-\\x7e\\x80-\\xff]|\\\\[\\t\\x20-\\x7e\\x80-\\xff])*"'
-const sizeLine = new RegExp(`^([0-9a-fA-F]{1,8})(?:;${tchar}+(?:=(?:${tchar}+|${quoted}))?)*$`)
-/** What recipients may take or refuse: white space around extensions (RFC 9112 7.1.1), sizes with many zeros. */
-const doubtfulSizeLine = /^([0-9a-fA-F]+)[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?$/
-
 /** Field names as CGI and its heirs see them. */
 const plain = (name: string): string => name.toLowerCase().replaceAll(/[^a-z0-9]/g, '-')
 
@@ -147,14 +140,13 @@ function readHead(text: string, verdict: Verdict, { limits }: OracleWorld): Head
   const fields: { name: string; value: string }[] = []
   let bytes = 0
   for (const each of lines) {
-    const field = fieldLine.exec(each)
-    if (!field) {
+    const field = fieldOf(each)
+    if (field === undefined) {
       verdict.refuse(400)
       continue
     }
-    const [, name = '', value = ''] = field
-    bytes += name.length + value.length + 4
-    fields.push({ name, value })
+    bytes += field.name.length + field.value.length + 4
+    fields.push(field)
   }
   if (lines.length > limits.headerCount || bytes > limits.headerBytes) verdict.refuse(431)
   if (!line) return undefined
@@ -338,57 +330,20 @@ function readBody(text: string, at: number, { head, world }: Message): Body {
 }
 
 function readChunks(text: string, start: number, { limits }: OracleWorld): Body {
-  const statuses: number[] = []
-  let content = ''
-  let at = start
-  const broken = (...more: number[]): Body => ({
+  const { content, end, isUnfinished, isDoubtful } = readChunked(text.slice(start))
+  // A chunk that is too large may be refused by its size, or once too much of it is there.
+  const isTooLarge = content.length > limits.bodyBytes
+  const statuses = isDoubtful ? [400, 413, 431] : []
+  if (isTooLarge) statuses.push(413)
+  if (end === undefined) statuses.push(400, 413, 431)
+  const unfinished = isUnfinished && !isTooLarge
+  if (unfinished) statuses.push(408)
+  return {
     content,
-    end: undefined,
-    unfinished: false,
-    statuses: [...statuses, 400, ...more],
-  })
-  const unfinished = (): Body => ({ ...broken(408, 413, 431), unfinished: true })
-  const takeLine = (): string | undefined => {
-    const end = text.indexOf('\r\n', at)
-    if (end === -1) return undefined
-    const line = text.slice(at, end)
-    at = end + 2
-    return line
-  }
-  for (;;) {
-    const line = takeLine()
-    if (line === undefined) return unfinished()
-    // Extensions have a limit of their own.
-    if (line.length > 1_024) statuses.push(400, 413)
-    const strict = sizeLine.exec(line)
-    const size = strict ?? doubtfulSizeLine.exec(line)
-    if (!size) return broken(413)
-    if (!strict) statuses.push(400)
-    const chunk = Number.parseInt(size[1] ?? '', 16)
-    // A chunk that is too large may be refused by its size, or once too much of it is there.
-    const room = limits.bodyBytes - content.length
-    if (chunk > room && text.length - at <= room) return unfinished()
-    if (at + chunk > text.length && chunk > room) return broken(413)
-    if (chunk === 0) break
-    content += text.slice(at, at + chunk)
-    at += chunk
-    if (text.length < at + 2)
-      return text.startsWith('\r', at) || at >= text.length ? unfinished() : broken()
-    if (!text.startsWith('\r\n', at)) return broken()
-    at += 2
-  }
-  for (;;) {
-    const line = takeLine()
-    if (line === undefined) return unfinished()
-    if (line === '') {
-      const isTooLarge = content.length > limits.bodyBytes
-      if (isTooLarge) statuses.push(413)
-      return { content, end: at, isTooLarge, unfinished: false, statuses }
-    }
-    const name = fieldLine.exec(line)?.[1]
-    if (name === undefined) return broken(431)
-    // RFC 9110 6.5.1 forbids some trailers; they are dropped or refused.
-    statuses.push(400, 431)
+    end: end === undefined ? undefined : start + end,
+    isTooLarge,
+    unfinished,
+    statuses,
   }
 }
 

@@ -5,7 +5,7 @@ import type { Step } from './client-grammar.ts'
 export async function shrink(
   steps: readonly Step[],
   fails: (steps: readonly Step[]) => Promise<boolean>,
-  forMs = 30_000,
+  forMs = 15_000,
 ): Promise<readonly Step[]> {
   let best: readonly Step[] = steps.flatMap((step): readonly Step[] =>
     typeof step === 'string' ? step.split(/(?<=\n)/).filter((line) => line !== '') : [step],

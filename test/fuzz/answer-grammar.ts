@@ -1,0 +1,245 @@
+/** What a backend may send as its answer to one request: sound, nearly so, cut into packets, and how it leaves the connection. */
+import * as fc from 'fast-check'
+import { readAnswer, type BackendEnd } from './answer-oracle.ts'
+import type { Step } from './client-grammar.ts'
+import * as words from './client-words.ts'
+
+export const methods = ['GET', 'HEAD', 'POST'] as const
+export type Method = (typeof methods)[number]
+
+/** `TOKEN` in its bytes stands for what tells one answer from all others; EVIL behind it is nobody's to receive. */
+export interface Script {
+  readonly method: Method
+  readonly steps: readonly Step[]
+  readonly end: BackendEnd
+  /** Names of the mutations in it: for statistics alone. */
+  readonly mutations: readonly string[]
+}
+
+interface Draft {
+  interim: string
+  version: string
+  status: string
+  reason: string
+  fields: string[]
+  framing: string[]
+  body: string
+  surplus: string
+}
+
+type Mutation = (draft: Draft, n: number) => void
+
+const pick = <Item>(items: readonly Item[], n: number): Item => items[n % items.length] as Item
+
+// prettier-ignore
+const STATUSES = ['000', '099', '101', '102', '199', '600', '999', '1000', '20', '2e2', '-20', '', '200\t', '200 ', '\xb200']
+// prettier-ignore
+const REASONS = ['', ' OK', 'O\x07K', 'O\rK', 'O\nK', 'O\0K', 'caf\xe9', 'OK\r', 'OK\r\n', 'x'.repeat(3_000)]
+// prettier-ignore
+const VERSIONS = ['HTTP/1.0', 'HTTP/1.2', 'HTTP/2.0', 'HTTP/0.9', 'http/1.1', 'HTTP/1.10', 'HTTP/1', 'ICY', '', ' HTTP/1.1', 'HTTPS/1.1', '\r\nHTTP/1.1', '\nHTTP/1.1', 'RTSP/1.0', 'GET /']
+// prettier-ignore
+const INTERIM = ['100 Continue', '102 Processing', '103 Early Hints\r\nLink: </a>; rel=preload', '101 Switching\r\nConnection: Upgrade\r\nUpgrade: websocket', '199 Odd', '100 Continue\r\nContent-Length: 3', '103 Hints\r\nTransfer-Encoding: chunked', '102 X\r\nX-A: a\rb', '150']
+/** Sound, and each with its own meaning between the backend and the gateway. */
+// prettier-ignore
+const FIELDS = ['Connection: close', 'Connection: keep-alive', 'Connection: X-Hop\r\nX-Hop: EVIL', 'Keep-Alive: timeout=1', 'Keep-Alive: timeout=0, max=0', 'Upgrade: h2c', 'Trailer: X-Late', 'Via: 1.0 other', 'Set-Cookie: a=b', 'Set-Cookie: c=d', 'Content-Type: text/plain', 'X-Probe: caf\xe9', 'X-Probe:', 'X-Request-Id: EVIL', 'X-RateLimit-Remaining: EVIL', 'RateLimit: EVIL', 'Date: yesterday', 'Connection: Content-Length', 'Connection: Transfer-Encoding', 'Connection: close, X-Token-2', 'Content-Encoding: gzip', 'Proxy-Connection: close']
+const EVIL = 'HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nEVIL'
+// prettier-ignore
+const SURPLUS = [EVIL, EVIL.slice(0, 20), '\r\n', 'x', '\0', '0\r\n\r\n', `0\r\n\r\n${EVIL}`, 'EVIL'.repeat(5_000), `${EVIL}${EVIL}`, '\r\n\r\n', 'HTTP/1.1 101 X\r\n\r\nEVIL']
+
+const mutations: Readonly<Record<string, Mutation>> = {
+  'interim answers': (draft, n) =>
+    (draft.interim += `HTTP/1.1 ${pick(INTERIM, n)}\r\n\r\n`.repeat(1 + ((n >> 8) % 3))),
+  version: (draft, n) => (draft.version = pick(VERSIONS, n)),
+  status: (draft, n) => (draft.status = pick(STATUSES, n)),
+  reason: (draft, n) => (draft.reason = pick(REASONS, n)),
+  'odd line': (draft, n) =>
+    void draft.fields.splice(n % (draft.fields.length + 1), 0, pick(words.LINES, n >> 4)),
+  'more framing': (draft, n) => void draft.framing.push(pick(words.FRAMING, n)),
+  'other framing': (draft, n) => (draft.framing = [pick(words.FRAMING, n)]),
+  'no framing': (draft) => (draft.framing = []),
+  'chunk size': (draft, n) => {
+    draft.framing = ['Transfer-Encoding: chunked']
+    draft.body = `${pick(words.SIZES, n)}\r\nabc\r\n0\r\n\r\n`
+  },
+  chunks: (draft, n) => {
+    draft.framing = ['Transfer-Encoding: chunked']
+    draft.body = pick(words.CHUNK_BODIES, n)
+  },
+  'body too long': (draft, n) => (draft.body += pick(['x', '\r\n', 'EVIL', EVIL], n)),
+  'body too short': (draft, n) => (draft.body = draft.body.slice(0, n % (draft.body.length + 1))),
+  'body where none belongs': (draft, n) => (draft.status = pick(['204', '304', '103'], n)),
+  surplus: (draft, n) => (draft.surplus = pick(SURPLUS, n)),
+  'many fields': (draft, n) => {
+    for (let count = 0; count < pick([50, 200, 1_200], n); count++)
+      draft.fields.push(`X-${count}: a`)
+  },
+  'long field': (draft, n) =>
+    void draft.fields.push(`X-Long: ${'a'.repeat(pick([1_000, 10_000, 300_000], n))}`),
+}
+
+const anyNumber = fc.nat(0xffffff)
+const contents = [
+  '',
+  'TOKEN',
+  'TOKEN'.repeat(40),
+  'TOKEN\r\n\r\n',
+  '0\r\n\r\n',
+  EVIL,
+  'TOKEN'.repeat(5_000),
+]
+
+interface Drawn {
+  readonly method: Method
+  readonly status: string
+  readonly framing: 'length' | 'chunked' | 'close'
+  readonly content: string
+  readonly fields: readonly number[]
+  readonly mutations: readonly (readonly [name: string, n: number])[]
+  readonly byte: number | undefined
+  readonly cuts: readonly (readonly [at: number, pause: number])[]
+  readonly end: BackendEnd
+}
+
+const drawn: fc.Arbitrary<Drawn> = fc.record({
+  method: fc.oneof(
+    { weight: 3, arbitrary: fc.constant('GET' as const) },
+    { weight: 2, arbitrary: fc.constantFrom('HEAD' as const, 'POST' as const) },
+  ),
+  status: fc.oneof(
+    { weight: 3, arbitrary: fc.constant('200') },
+    {
+      weight: 2,
+      arbitrary: fc.constantFrom(
+        '201',
+        '204',
+        '206',
+        '301',
+        '304',
+        '400',
+        '404',
+        '429',
+        '500',
+        '503',
+      ),
+    },
+  ),
+  framing: fc.constantFrom('length' as const, 'chunked' as const, 'close' as const),
+  content: fc.constantFrom(...contents),
+  fields: fc.oneof(
+    { weight: 1, arbitrary: fc.constant([]) },
+    { weight: 1, arbitrary: fc.array(anyNumber, { maxLength: 3 }) },
+  ),
+  mutations: fc.oneof(
+    { weight: 3, arbitrary: fc.constant([]) },
+    {
+      weight: 5,
+      arbitrary: fc.array(fc.tuple(fc.constantFrom(...Object.keys(mutations)), anyNumber), {
+        minLength: 1,
+        maxLength: 2,
+      }),
+    },
+  ),
+  byte: fc.oneof(
+    { weight: 9, arbitrary: fc.constant(undefined) },
+    { weight: 1, arbitrary: anyNumber },
+  ),
+  cuts: fc.oneof(
+    { weight: 2, arbitrary: fc.constant([]) },
+    {
+      weight: 1,
+      arbitrary: fc.array(fc.tuple(anyNumber, fc.constantFrom(0, 0, 1, 1, 2, 3, 5, -1, -2)), {
+        maxLength: 8,
+      }),
+    },
+  ),
+  end: fc.oneof(
+    { weight: 4, arbitrary: fc.constant('keeps' as const) },
+    { weight: 2, arbitrary: fc.constant('closes' as const) },
+    { weight: 1, arbitrary: fc.constant('resets' as const) },
+  ),
+})
+
+/** stalls: only such as the gateway must wait for in vain; else only such as come to an end. */
+export function scripts({ stalls }: { readonly stalls: boolean }): fc.Arbitrary<Script> {
+  return drawn.map((draft): Script => {
+    const used = draft.mutations.map(([name]) => name)
+    let text = answerText(draft)
+    if (draft.byte !== undefined) {
+      text = withByte(text, draft.byte)
+      used.push('byte')
+    }
+    const isHead = draft.method === 'HEAD'
+    if (stalls) {
+      while (text !== '' && !readAnswer(text, isHead, 'keeps').isUnfinished)
+        text = text.slice(0, -1 - (text.length >> 1))
+      return { method: draft.method, steps: [text], end: 'keeps', mutations: used }
+    }
+    return {
+      method: draft.method,
+      steps: cut(text, draft.cuts),
+      end: draft.end,
+      mutations: used,
+    }
+  })
+}
+
+/** What nobody can tell to be at its end must come to one, or all would wait for the time-out of the gateway. */
+export function settled({ method, steps, end, mutations: used }: Script): Script {
+  const text = steps.filter((step) => typeof step === 'string').join('')
+  const { whole, isSound, isUnfinished } = readAnswer(text, method === 'HEAD', end)
+  const isOpen = end === 'keeps' && (whole === undefined || !isSound || isUnfinished)
+  return { method, steps, end: isOpen ? 'closes' : end, mutations: used }
+}
+
+function answerText({ status, framing, content, fields, mutations: applied }: Drawn): string {
+  const half = content.length >> 1
+  const chunk = (part: string): string =>
+    part === '' ? '' : `${part.length.toString(16)}\r\n${part}\r\n`
+  const draft: Draft = {
+    interim: '',
+    version: 'HTTP/1.1',
+    status,
+    reason: 'Scripted',
+    fields: ['X-Token: TOKEN', ...fields.map((n) => pick(FIELDS, n))],
+    framing:
+      framing === 'length'
+        ? [`Content-Length: ${content.length}`]
+        : framing === 'chunked'
+          ? ['Transfer-Encoding: chunked']
+          : [],
+    body:
+      framing === 'chunked'
+        ? `${chunk(content.slice(0, half))}${chunk(content.slice(half))}0\r\n\r\n`
+        : content,
+    surplus: '',
+  }
+  for (const [name, n] of applied) mutations[name]?.(draft, n)
+  const { interim, version, reason, surplus, body } = draft
+  const lines = [`${version} ${draft.status} ${reason}`, ...draft.fields, ...draft.framing, '', '']
+  return interim + lines.join('\r\n') + body + surplus
+}
+
+function withByte(text: string, n: number): string {
+  const at = n % (text.length + 1)
+  const kind = (n >> 12) % 3
+  const byte = pick(['\r', '\n', '\0', ' ', ':', '\xff', '1', ';'], n >> 14)
+  return text.slice(0, at) + (kind === 0 ? '' : byte) + text.slice(kind === 1 ? at : at + 1)
+}
+
+function cut(text: string, cuts: readonly (readonly [number, number])[]): Step[] {
+  const steps: Step[] = []
+  let from = 0
+  for (const [n, pause] of cuts.toSorted(
+    ([one], [other]) => (one % (text.length + 1)) - (other % (text.length + 1)),
+  )) {
+    const drawn = n % (text.length + 1)
+    // Not through a token, which is put in later.
+    const token = text.lastIndexOf('TOKEN', drawn - 1)
+    const where = token >= 0 && token + 'TOKEN'.length > drawn ? token : drawn
+    if (where > from) steps.push(text.slice(from, where))
+    steps.push(pause)
+    from = Math.max(from, where)
+  }
+  if (from < text.length) steps.push(text.slice(from))
+  return steps
+}

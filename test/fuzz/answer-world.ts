@@ -1,0 +1,225 @@
+/** Plays answers of a backend to clients of a gateway, and holds what the clients are given to the oracle; then asks again. */
+import { connect, type Socket } from 'node:net'
+import { setImmediate as turn } from 'node:timers/promises'
+import { keys, sha256, startTestGateway } from '../support/gateway.ts'
+import { until } from '../support/raw-backend.ts'
+import { parseResponses, type ParsedResponse } from '../support/raw-client.ts'
+import { settled, type Method, type Script } from './answer-grammar.ts'
+import { readAnswer, type AnswerReading } from './answer-oracle.ts'
+import { Violation } from './explored.ts'
+import type { World } from './fuzzing.ts'
+import { startScriptedBackend } from './scripted-backend.ts'
+
+const LIMIT_MS = 15_000
+/** Statuses of a refusal, where the backend's answer is not passed on. */
+const REFUSALS = new Set([502, 504])
+
+/** stalls: answers may stop where they like, which takes the gateway's time-out each time. */
+export async function startAnswerWorld(
+  engine: string,
+  { stalls = false } = {},
+): Promise<World<Script>> {
+  const backend = await startScriptedBackend()
+  let internalError: string | undefined
+  const gateway = await startTestGateway({
+    upstreams: [],
+    blocks: {
+      server: 'server: { listen: "127.0.0.1:0", timeouts: { drain: 1s }, overload: { lag: 1m } }',
+      upstream: `upstream: { urls: ["${backend.url}"], engine: ${engine}, timeouts: { response: ${stalls ? '1s' : '20s'} } }`,
+      plans: `plans: { free: { perMinute: 60, perDay: 1000 }, pro: { perMinute: 60, perDay: 1000 }, business: { perMinute: 60, perDay: 1000 }, enterprise: { custom: true, concurrent: 1000000 } }`,
+      clients: `clients: [{ id: fuzz, plan: enterprise, limits: { perMinute: 1000000000, perDay: 1000000000 }, keys: [{ id: fuzz-1, sha256: ${sha256(keys.enterprise)} }] }]`,
+    },
+    onLogLine: (line) => {
+      if (line.includes('"event":"internalError"')) internalError ??= line
+    },
+  })
+  let count = 0
+  const nextId = (): string => (count++).toString(36).padStart(5, '0')
+  return {
+    play: async (drawn, explored) => {
+      const batch = stalls ? drawn : drawn.map(settled)
+      const problems: string[] = []
+      let guilty: number | undefined
+      const callers = await Promise.all(batch.map(() => Caller.open(gateway.port)))
+      const asked = batch.map((script) => {
+        const id = nextId()
+        backend.scripts.set(id, script)
+        return id
+      })
+      await Promise.all(
+        batch.map(async (script, index) => {
+          const id = asked[index] ?? ''
+          const heard = await callers[index]?.ask(script.method, id)
+          // A connection that an earlier answer of this batch has closed cannot carry it: nobody's fault.
+          const isLost = !backend.received.has(id)
+          if (isLost) explored.add('lost on the way')
+          const problem = isLost ? undefined : wrongWith(heard, script, id)
+          explored.add('answers')
+          explored.add(
+            `heard ${typeof heard === 'string' || heard === undefined ? String(heard) : heard.complete ? heard.status : 'cut off'}`,
+          )
+          for (const name of script.mutations) explored.add(`mutation ${name}`)
+          if (problem === undefined) return
+          problems.push(`${script.method}, ${script.end}: ${problem}`)
+          guilty = index
+        }),
+      )
+      await until(() => backend.atRest(), 'scripts to end')
+      // What came behind an answer, and the end of the connection, is read before anybody uses it again.
+      for (let turns = 0; turns < 5; turns++) await turn()
+      await Promise.all(
+        callers.map(async (caller, index) => {
+          const id = nextId()
+          const heard = await caller.ask('GET', id)
+          caller.close()
+          if (
+            typeof heard !== 'string' &&
+            heard.complete &&
+            heard.status === 200 &&
+            isOf(id, heard)
+          )
+            return
+          problems.push(
+            `the next answer: ${typeof heard === 'string' ? heard : `${heard.status} ${heard.headers.join()} ${heard.body.toString('latin1', 0, 300)}`}`,
+          )
+          guilty ??= index
+        }),
+      )
+      backend.scripts.clear()
+      backend.received.clear()
+      problems.push(...backend.takeProblems())
+      if (internalError !== undefined) problems.push(internalError)
+      if (problems.length === 0) return
+      const text = problems
+        .slice(0, 4)
+        .map((problem) => problem.slice(0, 600))
+        .join('\n')
+      throw new Violation(text, guilty)
+    },
+    close: async () => {
+      await gateway.stop()
+      await backend.close()
+    },
+  }
+}
+
+const isOf = (id: string, { headers, body }: ParsedResponse): boolean =>
+  headers[headers.indexOf('X-Token') + 1] === id && body.toString('latin1') === id
+
+/** undefined: nothing is. */
+function wrongWith(
+  heard: ParsedResponse | string | undefined,
+  script: Script,
+  id: string,
+): string | undefined {
+  const text = script.steps
+    .filter((step) => typeof step === 'string')
+    .join('')
+    .replaceAll('TOKEN', id)
+  const reading: AnswerReading = readAnswer(text, script.method === 'HEAD', script.end)
+  const { whole, isSound } = reading
+  if (heard === 'closed') return isSound ? 'closed instead of answered' : undefined
+  if (typeof heard === 'string' || heard === undefined) return heard ?? 'nobody asked'
+  const isHop = /^connection: x-hop\r$/im.test(text)
+  for (let at = 0; at < heard.headers.length; at += 2)
+    if (heard.headers[at + 1]?.includes('EVIL') && (isHop || heard.headers[at] !== 'X-Hop'))
+      return `a field that is nobody's: ${heard.headers[at] ?? ''}`
+  if (!heard.complete) return isSound ? 'cut off' : undefined
+  if (REFUSALS.has(heard.status) && heard.header('x-token') === undefined)
+    return isSound ? `refused with ${heard.status}` : undefined
+  if (whole === undefined) return `${heard.status}, complete, of an answer that is none`
+  if (heard.status !== whole.status) return `${heard.status} instead of ${whole.status}`
+  const body = heard.body.toString('latin1')
+  if (body !== whole.body)
+    return `another body: ${body.slice(0, 200)} instead of ${whole.body.slice(0, 200)}`
+  const tokens = heard.all('x-token')
+  // A byte may have gone wrong in the field itself.
+  if (tokens.some((token) => token !== id) && text.includes(`X-Token: ${id}\r\n`))
+    return `the token ${tokens.join()}`
+  return undefined
+}
+
+/** One connection of a client, which asks one thing after the other, on a new connection where the last has gone. */
+class Caller {
+  readonly #port: number
+  #socket: Socket
+  #raw = Buffer.alloc(0)
+  #isClosed = false
+  #methods: Method[] = []
+  #look: () => void = () => {}
+
+  private constructor(port: number, socket: Socket) {
+    this.#port = port
+    this.#socket = socket
+    this.#listen()
+  }
+
+  static async open(port: number): Promise<Caller> {
+    return new Caller(port, await connected(port))
+  }
+
+  /** What comes of it: an answer, whole or cut off, or why there is none. */
+  async ask(method: Method, id: string): Promise<ParsedResponse | string> {
+    if (this.#isClosed) {
+      this.#socket = await connected(this.#port)
+      this.#raw = Buffer.alloc(0)
+      this.#isClosed = false
+      this.#methods = []
+      this.#listen()
+    }
+    this.#methods.push(method)
+    const count = this.#methods.length
+    const body = method === 'POST' ? 'Content-Length: 2\r\n\r\n{}' : '\r\n'
+    this.#socket.write(
+      `${method} /v1/fuzz/${id} HTTP/1.1\r\nHost: fuzz.example\r\nAuthorization: Bearer ${keys.enterprise}\r\n${body}`,
+    )
+    return new Promise((resolve) => {
+      const timer = setTimeout(() => {
+        this.close()
+        resolve('neither an answer nor a close in time')
+      }, LIMIT_MS)
+      this.#look = () => {
+        const { responses, problem } = parseResponses(this.#raw, {
+          methods: this.#methods,
+          closed: this.#isClosed,
+        })
+        const finals = responses.filter(({ status }) => status >= 200)
+        const last = finals[count - 1]
+        if (problem !== undefined && !this.#isClosed) resolve(`no answer at all: ${problem}`)
+        else if (responses.length > finals.length)
+          resolve('an interim answer that nobody asked for')
+        else if (last?.complete || this.#isClosed) resolve(last ?? 'closed')
+        else return
+        clearTimeout(timer)
+      }
+      this.#look()
+    })
+  }
+
+  close(): void {
+    this.#socket.destroy()
+  }
+
+  #listen(): void {
+    const socket = this.#socket
+    socket.on('data', (chunk: Buffer) => {
+      this.#raw = Buffer.concat([this.#raw, chunk])
+      this.#look()
+    })
+    socket.on('error', () => {})
+    socket.on('close', () => {
+      if (socket !== this.#socket) return
+      this.#isClosed = true
+      this.#look()
+    })
+  }
+}
+
+async function connected(port: number): Promise<Socket> {
+  const socket = connect({ port, host: '127.0.0.1', noDelay: true })
+  await new Promise<void>((resolve, reject) => {
+    socket.once('connect', resolve)
+    socket.once('error', reject)
+  })
+  return socket
+}

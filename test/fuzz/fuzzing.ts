@@ -1,0 +1,89 @@
+/** Draws scripts, plays them many at a time, and shrinks the first that breaks a property to what it takes. */
+import * as fc from 'fast-check'
+import type { Step } from './client-grammar.ts'
+import { Explored, Violation } from './explored.ts'
+import { shrink } from './shrink.ts'
+
+/** What both fuzzers play: one side of a connection. */
+interface Playable {
+  readonly steps: readonly Step[]
+}
+
+export interface World<Script extends Playable> {
+  /** Throws a Violation, after which the world is of no more use. */
+  play(batch: readonly Script[], explored: Explored): Promise<void>
+  close(): Promise<void>
+}
+
+export interface Fuzzed<Script> {
+  readonly explored: Explored
+  readonly found: { readonly what: string; readonly script: Script } | undefined
+}
+
+/** Scripts at a time. */
+const BATCH = 32
+
+export async function fuzz<Script extends Playable>(
+  start: () => Promise<World<Script>>,
+  scripts: fc.Arbitrary<Script>,
+  { seed, isEnough }: { seed: number; isEnough: (explored: Explored) => boolean },
+): Promise<Fuzzed<Script>> {
+  const explored = new Explored()
+  const world = await start()
+  try {
+    for (let round = 0; !isEnough(explored); round++) {
+      // fast-check would shrink a batch as a whole, which takes long, and play by play, which is not what went wrong.
+      const batch = fc.sample(scripts, { seed: seed * 100_003 + round, numRuns: BATCH })
+      try {
+        await world.play(batch, explored)
+      } catch (error) {
+        if (!(error instanceof Violation)) throw error
+        return { explored, found: await shortest(start, batch, error) }
+      }
+    }
+    return { explored, found: undefined }
+  } finally {
+    await world.close()
+  }
+}
+
+async function shortest<Script extends Playable>(
+  start: () => Promise<World<Script>>,
+  batch: readonly Script[],
+  { guilty, message }: Violation,
+): Promise<{ what: string; script: Script }> {
+  const suspects = guilty === undefined ? batch : batch.slice(guilty, guilty + 1)
+  for (const script of suspects) {
+    let what = ''
+    const fails = async (steps: readonly Step[]): Promise<boolean> => {
+      const found = await violationOf(start, { ...script, steps })
+      what = found ?? what
+      return found !== undefined
+    }
+    if (await fails(script.steps))
+      return { script: { ...script, steps: await shrink(script.steps, fails) }, what }
+  }
+  return { what: `${message}\n(once, and not again)`, script: suspects[0] as Script }
+}
+
+/** What goes wrong with this script, played in a world of its own. */
+export async function violationOf<Script extends Playable>(
+  start: () => Promise<World<Script>>,
+  script: Script,
+): Promise<string | undefined> {
+  const world = await start()
+  try {
+    // Many at once, since some things happen only to those who have to wait.
+    for (let times = 0; times < 3; times++)
+      await world.play(
+        Array.from({ length: BATCH }, () => script),
+        new Explored(),
+      )
+    return undefined
+  } catch (error) {
+    if (error instanceof Violation) return error.message
+    throw error
+  } finally {
+    await world.close()
+  }
+}
