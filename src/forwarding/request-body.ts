@@ -53,7 +53,8 @@ export class RequestBody extends Readable {
     const request = this.#request
     if (this.touched) {
       request.off('data', this.#onData).off('end', this.#onEnd)
-      request.off('close', this.#onClose).off('error', this.#onClose)
+      // Its errors are still heard: one may be on its way, and an error that nobody hears ends the process.
+      request.off('close', this.#onClose)
       if (!this.#ended) request.pause()
     }
     done(error)

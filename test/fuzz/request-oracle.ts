@@ -283,7 +283,8 @@ function readTarget({ head, verdict, world }: Message): string | undefined {
     if (authority === '' || origin(authority) !== origin(head.all('host')[0] ?? ''))
       verdict.refuse(400)
     if (scheme.toLowerCase() !== 'http') verdict.refuse(400)
-    if (method === 'OPTIONS' && rest === '') return '*'
+    // RFC 9112 3.2.4: the asterisk, or the root.
+    if (method === 'OPTIONS' && rest === '') verdict.mayRefuse(200)
     return readOriginForm(rest.startsWith('/') ? rest : `/${rest}`, verdict)
   }
   if (!target.startsWith('/')) {

@@ -8,7 +8,7 @@ export interface ScriptedBackend {
   readonly url: string
   /** By the last part of the path. */
   readonly scripts: Map<string, Script>
-  /** Ids of all requests that came; to be emptied by whoever reads it. */
+  /** Ids of the scripts that are played on a connection of their own; to be emptied by whoever reads it. */
   readonly received: Set<string>
   /** No script is being played. */
   atRest(): boolean
@@ -25,12 +25,12 @@ export async function startScriptedBackend(): Promise<ScriptedBackend> {
   let playing = 0
   const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
     sockets.add(socket)
+    let last = ''
     const reader = readRequests(0, {
       head: () => {},
       request: ({ target, method }) => {
         const id = target.slice(target.lastIndexOf('/') + 1)
         const script = scripts.get(id)
-        received.add(id)
         if (script === undefined) {
           const body = method === 'HEAD' ? '' : id
           socket.write(
@@ -38,6 +38,9 @@ export async function startScriptedBackend(): Promise<ScriptedBackend> {
           )
           return
         }
+        // On a connection that plays another script there is no telling what comes of it.
+        if (!scripts.has(last)) received.add(id)
+        last = id
         playing += 1
         void play(socket, script, id).finally(() => (playing -= 1))
       },
