@@ -50,10 +50,10 @@ export async function startAnswerWorld(
         batch.map(async (script, index) => {
           const id = asked[index] ?? ''
           const heard = await callers[index]?.ask(script.method, id)
-          // A connection that an earlier answer of this batch has closed cannot carry it: nobody's fault.
-          const isLost = !backend.received.has(id)
-          if (isLost) explored.add('lost on the way')
-          const problem = isLost ? undefined : wrongWith(heard, script, id)
+          // It never came there, or on a connection on which another script is still being played.
+          const isJudged = backend.received.has(id)
+          if (!isJudged) explored.add('not judged')
+          const problem = isJudged ? wrongWith(heard, script, id) : undefined
           explored.add('answers')
           explored.add(
             `heard ${typeof heard === 'string' || heard === undefined ? String(heard) : heard.complete ? heard.status : 'cut off'}`,

@@ -32,7 +32,7 @@ for (const engine of engines) {
       // It would prove little if hardly anything came through, or all did.
       for (const heard of ['200', '502', 'cut off'])
         expect(explored.count(`heard ${heard}`)).toBeGreaterThan(ANSWERS / 50)
-      expect(explored.count('lost on the way')).toBeLessThan(ANSWERS / 20)
+      expect(explored.count('not judged')).toBeLessThan(ANSWERS / 5)
     })
 
     it.each(Object.entries(answerCases))('harms nobody when %s', async (_, script) => {
