@@ -17,8 +17,7 @@ export interface AnswerReading {
 }
 
 /** Node's parser takes RTSP for HTTP, and 0.9 and 2.0 for versions of it, and does not say so. */
-const statusLine =
-  /^(HTTP\/1\.[01]|(?:HTTP|RTSP)\/(?:0\.9|1\.[01]|2\.0)) ([0-9]{3})(?: ([^\r\n]*))?$/
+const statusLine = /^(HTTP\/1\.[01]|(?:HTTP|RTSP)\/(?:0\.9|1\.[01]|2\.0)) ([0-9]{3})(?: ([^\n]*))?$/
 const BROKEN: AnswerReading = { whole: undefined, isSound: false, isUnfinished: false }
 const UNFINISHED: AnswerReading = { ...BROKEN, isUnfinished: true }
 
@@ -81,6 +80,8 @@ function readHead(text: string): Head | undefined {
     if (name === 'content-length') lengths.push(field.value)
     if (name === 'transfer-encoding') codings.push(field.value)
     // Look-alikes, and white space behind what frames the message: legal, and taken for more by some.
+    // An interim answer is not the last, whatever it says; some believe it.
+    if (name === 'connection' && status?.startsWith('1')) isDoubtful = true
     const isFraming = /^(?:content.length|transfer.encoding)$/.test(name)
     if (isFraming && (/[ \t]$/.test(each) || !name.includes('-'))) isDoubtful = true
   }

@@ -14,6 +14,9 @@ const LIMIT_MS = 15_000
 /** Statuses of a refusal, where the backend's answer is not passed on. */
 const REFUSALS = new Set([502, 504])
 
+/** Fields of which the client must see the gateway's alone. */
+const OURS = /^(?:x-request-id|x-ratelimit-remaining|ratelimit)$/i
+
 /** stalls: answers may stop where they like, which takes the gateway's time-out each time. */
 export async function startAnswerWorld(
   engine: string,
@@ -121,9 +124,11 @@ function wrongWith(
   if (heard === 'closed') return isSound ? 'closed instead of answered' : undefined
   if (typeof heard === 'string' || heard === undefined) return heard ?? 'nobody asked'
   const isHop = /^connection: x-hop\r$/im.test(text)
-  for (let at = 0; at < heard.headers.length; at += 2)
-    if (heard.headers[at + 1]?.includes('EVIL') && (isHop || heard.headers[at] !== 'X-Hop'))
-      return `a field that is nobody's: ${heard.headers[at] ?? ''}`
+  for (let at = 0; at < heard.headers.length; at += 2) {
+    const name = heard.headers[at] ?? ''
+    const isStolen = OURS.test(name) || (isHop && name === 'X-Hop')
+    if (isStolen && heard.headers[at + 1]?.includes('EVIL')) return `the backend's ${name}`
+  }
   if (!heard.complete) return isSound ? 'cut off' : undefined
   if (REFUSALS.has(heard.status) && heard.header('x-token') === undefined)
     return isSound ? `refused with ${heard.status}` : undefined

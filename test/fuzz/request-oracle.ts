@@ -271,6 +271,7 @@ function readTarget({ head, verdict, world }: Message): string | undefined {
   const length = target.length
   if (length > world.limits.urlBytes) {
     verdict.refuse(414)
+    verdict.mayRefuse(400)
     // Longer than what the parser holds, nobody tells how it is framed.
     return undefined
   }
