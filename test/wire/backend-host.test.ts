@@ -5,7 +5,7 @@ import { answer } from '../support/raw-backend.ts'
 import { engines, request, withWire } from './wire.ts'
 
 const switching =
-  'HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n'
+  'HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n'
 const WEBSOCKET = [
   'Connection: Upgrade',
   'Upgrade: websocket',
