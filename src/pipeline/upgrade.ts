@@ -46,8 +46,10 @@ export async function upgrade(
     giveUp(deps.lessee, exchange)
     return respond(exchange, offer)
   }
+  // It left while it was decided about; what it said last is not said again.
+  if (socket.destroyed || socket.readableEnded) return void socket.destroy()
   exchange.backendStartedMs = performance.now()
-  let isSeen = true
+  let isSeen = false
   exchange.forwarding = { abort: () => isSeen, resume: () => {} }
   // Nothing is written through the response once the backend has agreed: the tunnel has the socket.
   const failure = await deps.upgrader.upgrade({
@@ -61,6 +63,7 @@ export async function upgrade(
     responseHeaders: (backend) => switchingHeaders(backend, gatewayHeaders(exchange)),
     sentTo: (backend) => {
       exchange.backend = backend
+      isSeen = true
     },
     established: () => {
       exchange.status = 101
@@ -74,7 +77,7 @@ export async function upgrade(
   exchange.backendEndedMs = performance.now()
   if (exchange.tunnelEnd !== undefined) deps.metrics.tunnelClosed()
   if (failure === undefined) return void socket.destroy()
-  isSeen = !neverReached(failure.kind)
+  isSeen &&= !neverReached(failure.kind)
   noteFailure(deps, exchange, failure)
   if (exchange.status === 101 || failure.kind === 'client_gone') return void socket.destroy()
   refuseFailed(deps.lessee, exchange, failure)

@@ -3,8 +3,8 @@ import { faultKinds, type ChaosRequest, type Fault, type Run } from './events.ts
 import type { Latency } from './latency.ts'
 import { groupBy, nameOf, type Difference } from './ledger.ts'
 
-/** What a run must have shown to have shown anything. */
-export function notShown({ clients, requests, faults }: Run): string[] {
+/** What a run must have shown to have shown anything. isShort: on a busy machine not everybody comes to his limit in it. */
+export function notShown({ clients, requests, faults }: Run, isShort = false): string[] {
   const played = new Set(faults.map(({ kind }) => kind))
   const isRefused = ({ outcomes: [outcome] }: ChaosRequest): boolean =>
     nameOf(outcome) === '429 rate_limit_exceeded'
@@ -22,6 +22,7 @@ export function notShown({ clients, requests, faults }: Run): string[] {
         id !== 'crowd' && !own.some(isAdmitted) && `${id} was never let through`,
         // These come near no limit, but may be refused by others.
         !['crowd', 'talker'].includes(id) &&
+          (isBystander || !isShort) &&
           own.some(isRefused) === isBystander &&
           `${id} was ${isBystander ? '' : 'never '}refused by its limit`,
       ].filter((fault) => fault !== false)

@@ -362,7 +362,8 @@ describe('log', () => {
     expect(await statusOf(gateway, '/v1/pets')).toBe(401)
     expect(await statusOf(gateway, '/v1/pets', { key: keys.pro })).toBe(502)
     await gateway.stop()
-    const lines = gateway.logLines()
+    // How many files may be open is the machine's to say.
+    const lines = gateway.logLines().filter(({ event }) => event !== 'filesAreFew')
     expect(new Set(lines.map((line) => line['level']))).toEqual(new Set(['warn']))
     expect(new Set(lines.map((line) => line['event']))).toEqual(
       // The warning is of the expired key.

@@ -63,7 +63,7 @@ describe('a Redis that is slow', () => {
       await Promise.all(gateways.map((gateway) => gateway.call(key)))
       return backend.requests.length === 100
     })
-    expect(answers.filter(tellsQuota).length).toBeGreaterThan(answers.length / 2)
+    expect(answers.filter(tellsQuota).length).toBeGreaterThan(answers.length / 4)
   }, 120_000)
 
   it('beyond it: decides in time without it, and goes back to it as soon as it is quick', async () => {

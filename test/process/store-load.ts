@@ -69,8 +69,8 @@ export function expectDecidedInTime(
   answers: readonly Answer[],
   undecidedMs: readonly number[],
 ): void {
-  expect(answers.length).toBeGreaterThan(20)
-  expect(undecidedMs.length).toBeGreaterThan(20)
+  expect(answers.length).toBeGreaterThan(5)
+  expect(undecidedMs.length).toBeGreaterThan(5)
   const tookMs = answers.map((answer) => answer.tookMs)
   expect(quantile(tookMs, 0.5)).toBeLessThan(250)
   // Twice, since a request goes by way of a backend and back.

@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { answer } from '../support/raw-backend.ts'
+import type { RawClient } from '../support/raw-client.ts'
 import { engines, expectGatewayFields, keys, request, until, withWire, type Wire } from './wire.ts'
 
 const blocks = {
@@ -118,6 +119,13 @@ describe.each(engines)('a client of a plan with concurrent: 2, through %s', (eng
   )
 })
 
+const handshake = [
+  'Connection: Upgrade',
+  'Upgrade: websocket',
+  'Sec-WebSocket-Version: 13',
+  'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==',
+]
+
 describe('a WebSocket', () => {
   it('holds its turn for as long as it is open', () =>
     withWire(
@@ -129,15 +137,9 @@ describe('a WebSocket', () => {
             : answer(200, 'ok'),
       },
       async (wire) => {
-        const fields = [
-          'Connection: Upgrade',
-          'Upgrade: websocket',
-          'Sec-WebSocket-Version: 13',
-          'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==',
-        ]
         const tunnels = [await wire.connect(), await wire.connect()]
         for (const tunnel of tunnels) {
-          tunnel.send(request('GET', '/v1/live', { fields }))
+          tunnel.send(request('GET', '/v1/live', { fields: handshake }))
           await tunnel.waitFor(({ responses }) => responses[0]?.status === 101)
         }
         expect(await statusOf(wire, get('1'))).toBe(429)
@@ -146,4 +148,41 @@ describe('a WebSocket', () => {
         expect(await statusOf(wire, get('2'))).toBe(200)
       },
     ))
+
+  it.each([
+    ['closes', (client: RawClient) => client.socket.destroy()],
+    ['says its last word', (client: RawClient) => client.socket.end()],
+    ['resets', (client: RawClient) => client.socket.resetAndDestroy()],
+  ])(
+    'whose client %s while it waits for its turn reaches no backend, and holds nothing',
+    (_, leave) => {
+      let release: () => void = () => {}
+      const held = new Promise<void>((resolve) => (release = resolve))
+      return withWire(
+        {
+          blocks,
+          respond: async ({ target }) => {
+            if (target.includes('held')) await held
+            return answer(200, target)
+          },
+        },
+        async (wire) => {
+          const { backend, connect } = wire
+          const two = [statusOf(wire, get('held1')), statusOf(wire, get('held2'))]
+          await backend.waitFor(() => backend.requests.length === 2, 'the two')
+          const client = await connect()
+          client.send(request('GET', '/v1/live', { fields: handshake }))
+          await sleep(50)
+          leave(client)
+          await sleep(50)
+          release()
+          expect(await Promise.all(two)).toEqual([200, 200])
+          const after = [statusOf(wire, get('3')), statusOf(wire, get('4'))]
+          expect(await Promise.all(after)).toEqual([200, 200])
+          await wire.settled()
+          expect(backend.requests.filter(({ target }) => target === '/v1/live')).toEqual([])
+        },
+      )
+    },
+  )
 })
