@@ -38,6 +38,9 @@ export class AnswerReader {
   /** The beginning of a head, chunk line or trailer section whose end has not come; while paused, all that has come. */
   #pending: Buffer = none
   #paused = false
+  /** Chunks of one read, told as one piece: a backend may send a byte at a time. */
+  #joined: Buffer | undefined
+  #joinedBytes = 0
 
   /** maxHeadBytes: of one head, and of a trailer section. */
   constructor(listener: AnswerListener, maxHeadBytes: number) {
@@ -64,6 +67,7 @@ export class AnswerReader {
   stop(): void {
     this.#state = STOPPED
     this.#pending = none
+    this.#joined = undefined
   }
 
   /** bytes: what the connection has brought; only read before this returns. */
@@ -78,10 +82,11 @@ export class AnswerReader {
       const next = this.#paused ? undefined : this.#step(bytes, at, length)
       if (next === undefined) {
         if (this.#state !== STOPPED) this.#pending = copyOf(bytes, at, length)
-        return
+        break
       }
       at = next
     }
+    this.#tellJoined()
   }
 
   /** The connection has ended in order. */
@@ -141,12 +146,32 @@ export class AnswerReader {
   #readCounted(bytes: Buffer, at: number, length: number): number | undefined {
     const end = Math.min(length, at + this.#missingBytes)
     this.#missingBytes -= end - at
-    this.#listener.onBody(copyOf(bytes, at, end))
+    if (end < length && this.#state === CHUNK) this.#join(bytes, { at, end, length })
+    else {
+      this.#tellJoined()
+      if (this.#stopped) return undefined
+      this.#listener.onBody(copyOf(bytes, at, end))
+    }
     if (this.#stopped) return undefined
     if (this.#missingBytes > 0) return end
     if (this.#state === BODY_BY_LENGTH) return this.#finish(end, length)
     this.#state = CHUNK_END
     return end
+  }
+
+  #join(bytes: Buffer, { at, end, length }: { at: number; end: number; length: number }): void {
+    this.#joined ??= Buffer.allocUnsafe(length - at)
+    this.#joinedBytes += bytes.copy(this.#joined, this.#joinedBytes, at, end)
+  }
+
+  #tellJoined(): void {
+    const joined = this.#joined
+    if (joined === undefined) return
+    const piece = joined.subarray(0, this.#joinedBytes)
+    this.#joined = undefined
+    this.#joinedBytes = 0
+    // A small part would hold on to all of it.
+    this.#listener.onBody(2 * piece.length < joined.length ? Buffer.from(piece) : piece)
   }
 
   #readChunkLine(bytes: Buffer, at: number, length: number): number | undefined {
@@ -181,7 +206,9 @@ export class AnswerReader {
     return this.#finish(end, length)
   }
 
-  #finish(at: number, length: number): number {
+  #finish(at: number, length: number): number | undefined {
+    this.#tellJoined()
+    if (this.#stopped) return undefined
     this.#state = IDLE
     this.#paused = false
     this.#listener.onAnswerEnd(at < length)

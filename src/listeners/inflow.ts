@@ -3,12 +3,18 @@
  * of the event loop than leaves others theirs, and nothing behind the last answer. What is too much waits in the connection.
  */
 import type { Socket } from 'node:net'
-import { guardHeads, type HeadGuard, type Intake } from './node-internals.ts'
+import { guardParser, type Intake, type ParserGuard } from './parser-internals.ts'
 
 /** Requests of one connection that wait for their answers; parsing goes on when half of them have had theirs. */
 const PENDING_AT_MOST = 32
 /** Requests of one connection that are begun before others have their turn. */
 const REQUESTS_A_TURN = 8
+/**
+ * A body may come in chunks of one byte, thousands to a packet, each as dear as a packet: beyond so many pieces in one turn of
+ * the event loop they must have so many bytes on average.
+ */
+const PIECES_A_TURN = 1_024
+const PIECE_BYTES_AT_LEAST = 16
 /** What the parser gave up on, as http's 'clientError' tells it. */
 export interface ParserError extends NodeJS.ErrnoException {
   readonly rawPacket?: Buffer
@@ -25,7 +31,7 @@ export interface InflowOf {
   isClosing(): boolean
 }
 
-export class Inflow implements HeadGuard {
+export class Inflow implements ParserGuard {
   readonly #socket: Socket
   readonly #connection: InflowOf
   readonly #intake: Intake
@@ -33,6 +39,8 @@ export class Inflow implements HeadGuard {
   #held: Buffer | undefined
   #isOver = false
   #begunThisTurn = 0
+  #piecesThisTurn = 0
+  #bodyBytesThisTurn = 0
   /** With fewer pending than that the parser goes on. */
   #goOnBelow = PENDING_AT_MOST
 
@@ -40,7 +48,7 @@ export class Inflow implements HeadGuard {
   constructor(socket: Socket, connection: InflowOf) {
     this.#socket = socket
     this.#connection = connection
-    this.#intake = guardHeads(socket, this)
+    this.#intake = guardParser(socket, this)
   }
 
   mayBegin(): boolean {
@@ -64,6 +72,17 @@ export class Inflow implements HeadGuard {
     return !isFull && this.#begunThisTurn < REQUESTS_A_TURN
   }
 
+  mayReadOn(bodyBytes: number): boolean {
+    this.#piecesThisTurn += 1
+    this.#bodyBytesThisTurn += bodyBytes
+    // As for requests: what comes in reads of its own comes in several turns.
+    if (this.#piecesThisTurn === PIECES_A_TURN / 2) setImmediate(this.#nextTurn)
+    return (
+      this.#piecesThisTurn < PIECES_A_TURN ||
+      this.#bodyBytesThisTurn >= PIECE_BYTES_AT_LEAST * this.#piecesThisTurn
+    )
+  }
+
   /** Whether the error is our own doing; if not, the parser is done for, or what it waited for is late, and nothing more is parsed. */
   caused(error: ParserError): boolean {
     if (this.#isOver) return true
@@ -85,6 +104,8 @@ export class Inflow implements HeadGuard {
 
   readonly #nextTurn = (): void => {
     this.#begunThisTurn = 0
+    this.#piecesThisTurn = 0
+    this.#bodyBytesThisTurn = 0
   }
 
   readonly #onData = (bytes: Buffer): void => {
@@ -102,7 +123,8 @@ export class Inflow implements HeadGuard {
   readonly #goOn = (): void => {
     const held = this.#held
     if (held === undefined || this.#socket.destroyed) return
-    if (this.#connection.isClosing()) return this.#end()
+    // The body of the last request may still be wanted; what stands behind it, mayBegin() ends.
+    if (this.#connection.closing) return this.#end()
     if (this.#connection.pending >= this.#goOnBelow) return
     // The client does not read its answers: http resumes the socket when it does.
     if (this.#intake.isPaused()) return void this.#socket.once('resume', this.#goOn)

@@ -53,6 +53,8 @@ export function createForward(deps: ForwardDeps) {
  * connection to the backend free. One client holds no more than `concurrent` times this.
  */
 const HELD_BYTES = 256 * 1024
+/** What each piece that waits costs beside its bytes, about: an answer may come in pieces of one byte. */
+const PIECE_BYTES = 512
 
 /** Writes the backend's answer to the client as it comes. One per forwarded request, so a class: no closures to make. */
 class ResponseSink implements ForwardSink {
@@ -66,6 +68,8 @@ class ResponseSink implements ForwardSink {
   /** The body, where it came in one piece: it waits for the end, to go out with it. */
   #whole: Buffer | undefined
   #wrote = false
+  /** Pieces written since the client has last taken all. */
+  #heldPieces = 0
 
   constructor(deps: ForwardDeps, admitted: Admitted) {
     this.#deps = deps
@@ -124,10 +128,13 @@ class ResponseSink implements ForwardSink {
     }
     this.#wrote = true
     const response = this.#begin()
-    if (response.write(chunk) || response.writableLength <= HELD_BYTES) return true
-    // All of it has left by then, but the kernel holds enough for a client that reads.
-    response.once('drain', () => exchange.forwarding?.resume())
-    return false
+    if (response.write(chunk)) this.#heldPieces = 0
+    else if (response.writableLength + ++this.#heldPieces * PIECE_BYTES > HELD_BYTES) {
+      // All of it has left by then, but the kernel holds enough for a client that reads.
+      response.once('drain', () => exchange.forwarding?.resume())
+      return false
+    }
+    return true
   }
 
   end(): void {

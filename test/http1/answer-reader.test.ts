@@ -132,15 +132,27 @@ describe('an answer', () => {
       limitBytes,
     )
     reader.expect(false)
-    const bytes = Buffer.from(
-      `${ok}Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n1\r\nb\r\n0\r\n\r\n`,
+    const read = (text: string): void => reader.read(Buffer.from(text), text.length)
+    read(`${ok}Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n1\r\nb\r\n1`)
+    expect(pieces).toEqual(['ab'])
+    read('\r\nc\r\n2\r\nd')
+    read('e\r\n0\r\n\r\n')
+    expect(pieces).toEqual(['ab'])
+    reader.resume()
+    expect(pieces).toEqual(['ab', 'cde', 'end'])
+  })
+
+  it('of chunks that came together is told as one piece', () => {
+    const pieces: Buffer[] = []
+    const listener = { onHead: () => {}, onAnswerEnd: () => {}, onBroken: () => {} }
+    const reader = new AnswerReader(
+      { ...listener, onBody: (piece) => void pieces.push(piece) },
+      limitBytes,
     )
-    reader.read(bytes, bytes.length)
-    expect(pieces).toEqual(['a'])
-    reader.resume()
-    expect(pieces).toEqual(['a', 'b'])
-    reader.resume()
-    expect(pieces).toEqual(['a', 'b', 'end'])
+    reader.expect(false)
+    const text = `${ok}Transfer-Encoding: chunked\r\n\r\n${'1\r\nx\r\n'.repeat(5_000)}`
+    reader.read(Buffer.from(text), text.length)
+    expect(pieces.map(({ length }) => length)).toEqual([5_000])
   })
 
   it('to HEAD has no body, whatever it says', () => {

@@ -14,7 +14,6 @@ import { afterEach, describe, expect, it } from 'vitest'
 import {
   bindSocket,
   endWithSocket,
-  guardHeads,
   isLast,
   keepEveryField,
   lingerOnClose,
@@ -24,8 +23,8 @@ import {
   stopListening,
   takenBytes,
   writeContinue,
-  type Intake,
 } from '../../src/listeners/node-internals.ts'
+import { guardParser, type Intake } from '../../src/listeners/parser-internals.ts'
 import type { ParserError } from '../../src/listeners/inflow.ts'
 
 const servers: Server[] = []
@@ -197,7 +196,9 @@ describe('endWithSocket', () => {
   })
 })
 
-describe('guardHeads', () => {
+describe('guardParser', () => {
+  const freely = { mayBegin: () => true, mayGoOn: () => true, mayReadOn: () => true }
+
   /** Stops the parser behind every head, and parses on 10 ms later. */
   async function stopping(mayBegin: () => boolean = () => true) {
     const intakes = new Map<Socket, Intake>()
@@ -210,7 +211,10 @@ describe('guardHeads', () => {
       response.end('ok')
     })
     server.on('connection', (socket: Socket) =>
-      intakes.set(socket, guardHeads(socket, { mayBegin, mayGoOn: () => false })),
+      intakes.set(
+        socket,
+        guardParser(socket, { mayBegin, mayGoOn: () => false, mayReadOn: () => true }),
+      ),
     )
     server.on('clientError', (error: ParserError, duplex) => {
       const socket = duplex as Socket
@@ -262,7 +266,7 @@ describe('guardHeads', () => {
       })
       server.on('clientError', (error) => errors.push(error))
       server.on('connection', (socket: Socket) => {
-        intake = guardHeads(socket, { mayBegin: () => true, mayGoOn: () => true })
+        intake = guardParser(socket, freely)
         const { divert, parse } = intake
         if (whose !== 'of the parser') divert((bytes) => parse(bytes))
       })
@@ -280,7 +284,7 @@ describe('guardHeads', () => {
     const server = await serve(() => undefined)
     let intake: Intake | undefined
     server.on('connection', (socket: Socket) => {
-      intake = guardHeads(socket, { mayBegin: () => true, mayGoOn: () => true })
+      intake = guardParser(socket, freely)
       const { divert, parse } = intake
       divert((bytes) => parse(bytes))
     })

@@ -96,6 +96,37 @@ describe('a connection on which much is sent at once', () => {
       },
     ))
 
+  const chunked = (chunks: string, fields: readonly string[] = []): string =>
+    request('PUT', '/v1/pets/1', {
+      key,
+      fields: ['Transfer-Encoding: chunked', ...fields],
+      body: chunks,
+    })
+
+  it.each([
+    ['small ones', 900, 'x'],
+    ['many, on the last request of its connection', 3_000, 'x'.repeat(20)],
+  ])('takes a body in chunks, %s', (_, count, chunk) =>
+    withWire({}, async ({ exchange, backend }) => {
+      const body = `${chunk.length.toString(16)}\r\n${chunk}\r\n`.repeat(count)
+      const { responses } = await exchange(chunked(`${body}0\r\n\r\n`, ['Connection: close']), {
+        responses: 1,
+      })
+      expect(responses[0]?.status).toBe(200)
+      expect(backend.requests[0]?.body.length).toBe(count * chunk.length)
+    }),
+  )
+
+  it('refuses a body of more framing than content, which would cost thousands of times its bytes', () =>
+    withWire({}, async ({ exchange, backend, charged }) => {
+      const body = `${'1\r\nx\r\n'.repeat(5_000)}0\r\n\r\n`
+      const { responses, closed } = await exchange(chunked(body) + get('behind'))
+      expect(responses.map(({ status }) => status)).toEqual([400])
+      expect(closed).toBe(true)
+      expect(backend.requests).toEqual([])
+      expect(await charged()).toBe(0)
+    }))
+
   it.each([
     ['HPE_INVALID_METHOD', 'NONSENSE /v1/pets HTTP/1.1\r\n\r\n', 501],
     ['HPE_INVALID_CONSTANT', 'not a request\r\n\r\n', 400],

@@ -371,7 +371,7 @@ describe('a WebSocket', () => {
           const { responses, raw, problem } = await exchange(handshake() + SMUGGLED)
           expect(problem).toBeUndefined()
           expectRefusal(responses[0], 502, { code: 'bad_gateway', closes: true })
-          expect(String(raw)).not.toMatch(/101|tunnel|h2c|Sec-WebSocket/)
+          expect(String(raw)).not.toMatch(/HTTP\/1.1 101|tunnel|h2c|Sec-WebSocket/)
           await backend.waitFor(() => backend.openConnections() === 0, 'the end')
           expect(backend.requests).toHaveLength(1)
           expect(await accessLines(1)).toMatchObject([{ status: 502 }])
