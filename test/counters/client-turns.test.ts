@@ -25,10 +25,10 @@ describe('the turns of clients', () => {
   })
 
   it('are refused to those who waited for a quarter of a second, and at once when the line is full', async () => {
+    const startedMs = performance.now()
     const { taken, turns } = started(40, 81)
     expect(taken.slice(0, 40)).toEqual(Array(40).fill(true))
     expect(taken[80]).toBe(false)
-    const startedMs = performance.now()
     for (const each of taken.slice(40, 80)) expect(await each).toBe(false)
     expect(performance.now() - startedMs).toBeGreaterThan(200)
     // Another client has its own.

@@ -121,8 +121,8 @@ describe('an idle connection', () => {
       respond: () => answer(200, 'ok', `Keep-Alive: ${hint}`),
     })
     const gateway = await front(backend)
-    await gateway.get('/')
     const sinceMs = performance.now()
+    await gateway.get('/')
     await until(() => backend.openConnections() === 0, 'the idle connection to close')
     const keptMs = performance.now() - sinceMs
     expect(keptMs).toBeGreaterThanOrEqual(leastMs)

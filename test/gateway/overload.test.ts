@@ -19,13 +19,12 @@ async function start(): Promise<{ gateway: TestGateway; backend: RawBackend }> {
   return { gateway, backend }
 }
 
-/** Blocks the loop for so long, again and again, with a turn for everybody in between, until `work` is done. */
+/** Blocks the loop for so long, again and again, with a turn for everybody in between, until `work` is done. Asleep, so that no more than that comes of a busy machine. */
 async function blocked<Result>(blockMs: number, work: () => Promise<Result>): Promise<Result> {
   const over = new AbortController()
   const block = async (): Promise<void> => {
     while (!over.signal.aborted) {
-      const untilMs = performance.now() + blockMs
-      while (performance.now() < untilMs);
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, blockMs)
       await sleep(60)
     }
   }

@@ -89,7 +89,7 @@ describe.skipIf(process.platform !== 'linux')('a client with a key is served', (
       expect(Math.min(...floods.map(({ sentBytes }) => sentBytes()))).toBeGreaterThan(1e6)
       // On two quiet cores: 2 to 7 ms, and 25 ms at most.
       expect(tookMs[tookMs.length >> 1]).toBeLessThan(250)
-      expect(tookMs.at(-1)).toBeLessThan(2_000)
+      expect(tookMs.at(-1)).toBeLessThan(5_000)
       expect(mostMB - beforeMB).toBeLessThan(64)
     },
     60_000,

@@ -161,7 +161,7 @@ export function quotaInRedis(redis: RedisServer, client: string) {
 export async function eventually(
   what: string,
   condition: () => boolean | Promise<boolean>,
-  timeoutMs = 15_000,
+  timeoutMs = 30_000,
 ): Promise<number> {
   const startedMs = performance.now()
   while (!(await condition())) {

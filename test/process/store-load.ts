@@ -72,14 +72,15 @@ export function expectDecidedInTime(
   expect(answers.length).toBeGreaterThan(5)
   expect(undecidedMs.length).toBeGreaterThan(5)
   const tookMs = answers.map((answer) => answer.tookMs)
-  expect(quantile(tookMs, 0.5)).toBeLessThan(250)
+  expect(quantile(tookMs, 0.5)).toBeLessThan(250 + 2 * quantile(undecidedMs, 0.5))
   // Twice, since a request goes by way of a backend and back.
   expect(quantile(tookMs, 0.99)).toBeLessThan(250 + 2 * quantile(undecidedMs, 0.99))
   expect(quantile(tookMs, 1)).toBeLessThan(1_000 + 2 * quantile(undecidedMs, 1))
 }
 
-/** From now until an answer tells the quota again; 2 s are promised, the rest is for the clock of a busy machine. */
+/** From now until an answer tells the quota again; 2 s are promised, the rest is the machine's, as above: it takes several steps. */
 export async function expectRecovery(load: Load): Promise<void> {
   const fresh = load.since()
-  expect(await eventually('recovery', () => fresh().some(tellsQuota), 10_000)).toBeLessThan(2_500)
+  const tookMs = await eventually('recovery', () => fresh().some(tellsQuota))
+  expect(tookMs).toBeLessThan(2_500 + 5 * quantile(load.undecidedMs, 0.99))
 }

@@ -58,7 +58,7 @@ export function controlledRedisAuthority(
 /** Waits until the condition holds, asking every 10 ms; throws after timeoutMs. */
 export async function until(
   condition: () => boolean | Promise<boolean>,
-  timeoutMs = 10_000,
+  timeoutMs = 20_000,
 ): Promise<void> {
   const deadlineMs = performance.now() + timeoutMs
   while (!(await condition())) {

@@ -100,9 +100,9 @@ export async function freePort(): Promise<number> {
   }
 }
 
-/** Waits until the process listens; throws when it has ended, or after 5 s. */
+/** Waits until the process listens; throws when it has ended, or after 20 s. */
 export async function waitForPort(port: number, child: ChildProcess): Promise<void> {
-  for (let attempt = 0; attempt < 200; attempt++) {
+  for (let attempt = 0; attempt < 800; attempt++) {
     if (child.exitCode !== null)
       throw new Error(`redis-server exited with ${child.exitCode} before it listened on ${port}`)
     const open = await new Promise<boolean>((resolve) => {
@@ -113,5 +113,5 @@ export async function waitForPort(port: number, child: ChildProcess): Promise<vo
     if (open) return
     await sleep(25)
   }
-  throw new Error(`redis-server did not listen on ${port} within 5 s`)
+  throw new Error(`redis-server did not listen on ${port} within 20 s`)
 }

@@ -28,7 +28,7 @@ describe.each(engines)('a body through %s', (engine) => {
       client.send(request('POST', '/v1/pets', { fields }))
       for (const part of parts) {
         expect(backend.connections).toEqual([])
-        await sleep(40)
+        await sleep(100)
         client.send(part)
       }
       const { responses } = await client.waitForResponses(1)

@@ -123,7 +123,7 @@ describe.concurrent('with a minimum rate, a client', () => {
   )
 })
 
-it(
+it.concurrent(
   'a client that moves little, but enough, is served for as long as it takes',
   () =>
     withWire(
