@@ -40,6 +40,7 @@ export default defineConfig({
       group('busy', 1, { maxWorkers: 2, include: busy }),
     ],
     sequence: { sequencer: LongestFirst },
+    setupFiles: ['test/support/one-day.ts'],
     globalSetup: ['test/support/global-setup.ts'],
     testTimeout: 60_000,
     hookTimeout: 60_000,

@@ -3,6 +3,7 @@ import { argv, exit, kill, pid } from 'node:process'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { createChance } from '../simulation/virtual-time.ts'
 import { endAll } from '../process/gateways.ts'
+import { dayWithAtLeast } from '../support/utc-windows.ts'
 import { createCallers, type Caller } from './callers.ts'
 import { targetOf } from './bodies.ts'
 import { createCrowd } from './crowd.ts'
@@ -160,12 +161,6 @@ function checkSettled(world: World, read: () => Run, samples: Sample[]): () => P
       if (taken !== undefined) samples.push(taken)
     }
   }
-}
-
-/** Daily counters begin again with the day. */
-async function dayWithAtLeast(leftMs: number): Promise<void> {
-  const left = 86_400_000 - (Date.now() % 86_400_000)
-  if (left < leftMs) await sleep(left + 50)
 }
 
 await dayWithAtLeast((minutes + 1) * 60_000)

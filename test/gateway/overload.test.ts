@@ -1,7 +1,7 @@
 /** A gateway whose event loop is late: blocked here for real, as it is the one that runs the test. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, describe, expect, it } from 'vitest'
-import { keys, startTestGateway, type TestGateway } from '../support/gateway.ts'
+import { keys, minuteWithAtLeast, startTestGateway, type TestGateway } from '../support/gateway.ts'
 import { startRawBackend, type RawBackend } from '../support/raw-backend.ts'
 
 const LAG_MS = 300
@@ -58,6 +58,7 @@ const refused = { status: 503, code: 'overloaded', retryAfter: '1' }
 describe('a gateway whose event loop is late', () => {
   it('refuses who has no valid credential, uncounted, and serves who has one', async () => {
     const { gateway, backend } = await start()
+    await minuteWithAtLeast(25_000)
     const before = await ask(gateway)
     // Late by more than the limit, and less than twice that even on a machine that is busy.
     await blocked(LAG_MS + 100, async () => {
@@ -69,10 +70,11 @@ describe('a gateway whose event loop is late', () => {
       expect(await gateway.metric('tollgate_event_loop_lag_seconds')).toBeGreaterThan(LAG_MS / 1000)
     })
     expect(backend.requests).toHaveLength(1)
-  })
+  }, 60_000)
 
   it('refuses all beyond twice that, uncharged, is not ready, and comes back step by step', async () => {
     const { gateway, backend } = await start()
+    await minuteWithAtLeast(25_000)
     expect(await ask(gateway, keys.pro)).toMatchObject({ status: 200, remaining: 299 })
     await blocked(2 * LAG_MS + 200, async () => {
       await expect.poll(() => shedding(gateway).at(-1), { timeout: 20_000 }).toBe('everything')
@@ -86,5 +88,5 @@ describe('a gateway whose event loop is late', () => {
     expect(await readiness(gateway)).toMatchObject({ status: 200, ok: true, reason: 'in time' })
     expect(backend.requests).toHaveLength(2)
     expect(await gateway.metric('tollgate_refusals_total{code="overloaded"}')).toBe(2)
-  })
+  }, 60_000)
 })

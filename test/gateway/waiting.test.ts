@@ -86,7 +86,7 @@ describe.each(engines)('with %s, who waits for a backend', (engine) => {
   })
 
   it('is refused at once, free of charge, where too many wait', async () => {
-    await minuteWithAtLeast(10_000)
+    await minuteWithAtLeast()
     const { gateway, arrived, answerNext, waiting } = await start(
       `engine: ${engine}, breaker: { waiting: 1 }`,
     )
@@ -105,7 +105,7 @@ describe.each(engines)('with %s, who waits for a backend', (engine) => {
   })
 
   it('is refused when its time is over, free of charge, and the backend hears nothing of it', async () => {
-    await minuteWithAtLeast(10_000)
+    await minuteWithAtLeast()
     const { backend, gateway, arrived, waiting } = await start(
       `engine: ${engine}, timeouts: { response: 1s }`,
     )

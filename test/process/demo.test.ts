@@ -65,7 +65,7 @@ describe('tollgate demo', () => {
       expect(demo.stdout()).toMatch(new RegExp(`^ +${plan} +${key}$`, 'm'))
     expect(demo.stdout()).toMatch(/^catalogue listening on http:\/\/127\.0\.0\.1:\d+\/v1 /m)
     const line = /^ *(curl .*)$/m.exec(demo.stdout())?.[1] ?? ''
-    await minuteWithAtLeast(5_000)
+    await minuteWithAtLeast()
     const { stdout } = await exec('sh', ['-c', line])
     const [head = '', body = ''] = stdout.split('\r\n\r\n')
     expect(head).toMatch(/^HTTP\/1\.1 200 OK\r\n/)
@@ -126,7 +126,7 @@ describe('tollgate demo', () => {
   })
 
   it('refuses the 61st call of the free plan in a minute, and says how long to wait', async () => {
-    await minuteWithAtLeast(20_000)
+    await minuteWithAtLeast(30_000)
     // Room for what was called in this minute already; every charge is seen in Remaining.
     const first = await demo.call(free, '/pets')
     const left = Number(first.headers.get('x-ratelimit-remaining'))

@@ -9,6 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { quotaKey } from '../../src/quota/authorities/redis.ts'
 import type { RedisServer } from '../support/redis-server.ts'
+import { dayWithAtLeast } from '../support/utc-windows.ts'
 import {
   clientsBlock,
   configFile,
@@ -267,12 +268,6 @@ afterAll(async () => {
   await endAll()
   for (const cleanup of cleanups) await cleanup()
 })
-
-/** Daily counters begin again with the day. */
-async function dayWithAtLeast(leftMs: number): Promise<void> {
-  const left = 86_400_000 - (Date.now() % 86_400_000)
-  if (left < leftMs) await sleep(left + 50)
-}
 
 /** Who has called Redis since the one after the last kill was up. */
 const survivors = (): Set<string> =>

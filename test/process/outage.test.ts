@@ -172,7 +172,7 @@ describe.concurrent('what onOutage promises', () => {
   it('local: each process admits its share of the limit, and the whole is never exceeded', async () => {
     const stage = await scene('local', 100, { processes: 2 })
     const { redis, gateways } = stage
-    await minuteWithAtLeast(20_000)
+    await minuteWithAtLeast(30_000)
     const send = (count: number): Promise<Answer[]> =>
       Promise.all(times(count, (at) => pick(gateways, at).call(key)))
     // One after the other, so that each process has heard of the other.
@@ -203,7 +203,7 @@ describe.concurrent('what onOutage promises', () => {
   it('local: whoever is back first does not spend what another spent unheard', async () => {
     const stage = await scene('local', 100, { processes: 2 })
     const { redis, gateways } = stage
-    await minuteWithAtLeast(20_000)
+    await minuteWithAtLeast(30_000)
     const [early, late] = [pick(gateways, 0), pick(gateways, 1)]
     for (let round = 0; round < 10; round++) await Promise.all([early.call(key), late.call(key)])
     redis.freeze()
@@ -224,7 +224,7 @@ describe.concurrent('what onOutage promises', () => {
     const stage = await scene('open', 20)
     const { redis, gateways } = stage
     const gateway = pick(gateways, 0)
-    await minuteWithAtLeast(20_000)
+    await minuteWithAtLeast(30_000)
     expect((await gateway.call(key))?.status).toBe(200)
     redis.freeze()
     const without = await Promise.all(times(60, () => gateway.call(key)))

@@ -60,7 +60,7 @@ describe.concurrent('what a gateway without Redis has counted', () => {
   it('is there after a restart, to the last request', async () => {
     const backend = await rawBackend()
     const file = config(backend.url, join(temporaryFolder(), 'made', 'store.db'))
-    await minuteWithAtLeast(25_000)
+    await minuteWithAtLeast(35_000)
     const first = await gatewayProcess(file)
     await admit(first, 40)
     first.signal('SIGTERM')

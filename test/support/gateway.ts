@@ -4,6 +4,8 @@ import { parseConfigText } from '../../src/config/load.ts'
 import { createGateway } from '../../src/gateway/gateway.ts'
 import { createLog } from '../../src/observability/log.ts'
 
+export { minuteWithAtLeast } from './utc-windows.ts'
+
 /** Plain keys of the clients in baseConfig. */
 export const keys = {
   free: 'tg_test_free_0123456789abcdef',
@@ -99,10 +101,4 @@ export async function startTestGateway(options: GatewayOptions): Promise<TestGat
     },
     stop: () => (stopped ??= gateway.drain()),
   }
-}
-
-/** Time left in the running UTC minute is at least this, waiting for the next one if need be: for tests that count within a minute. */
-export async function minuteWithAtLeast(leftMs: number): Promise<void> {
-  const left = 60_000 - (Date.now() % 60_000)
-  if (left < leftMs) await new Promise((resolve) => setTimeout(resolve, left + 50))
 }

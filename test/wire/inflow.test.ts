@@ -1,6 +1,7 @@
 /** What one connection may have going at once, however much a client sends on it without waiting. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
+import { minuteWithAtLeast } from '../support/gateway.ts'
 import { answer } from '../support/raw-backend.ts'
 import { engines, keys, request, serverBlock, until, withWire } from './wire.ts'
 
@@ -278,6 +279,7 @@ describe('a connection whose requests are refused', () => {
   ])('$does', ({ options, bytes, answers, status, closes }) =>
     withWire(options, async ({ connect }) => {
       const client = await connect()
+      await minuteWithAtLeast()
       client.send(bytes)
       const { responses } = await client.waitForResponses(answers)
       const closing = responses.filter((each) => each.header('connection') === 'close')

@@ -1,6 +1,7 @@
 /** What one client may have under way at once: who wants more waits for a moment in a line of his own, and is then refused for free. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
+import { minuteWithAtLeast } from '../support/gateway.ts'
 import { answer } from '../support/raw-backend.ts'
 import type { RawClient } from '../support/raw-client.ts'
 import { engines, expectGatewayFields, keys, request, until, withWire, type Wire } from './wire.ts'
@@ -31,6 +32,7 @@ describe.each(engines)('a client of a plan with concurrent: 2, through %s', (eng
       },
       async (wire) => {
         const { backend, exchange, accessLines, charged } = wire
+        await minuteWithAtLeast()
         const two = [statusOf(wire, get('held1')), statusOf(wire, get('held2'))]
         await backend.waitFor(() => backend.requests.length === 2, 'the two')
         for (let nth = 0; nth < 3; nth++) {

@@ -152,7 +152,7 @@ describe('a tunnel', () => {
       clients: `clients: [{ id: acme, plan: free, keys: [{ id: a-1, sha256: ${sha256('one')} }, { id: a-2, sha256: ${sha256('two')} }] }]`,
     }
     return withTunnels({ blocks }, async (wire, { open, atBackend }) => {
-      await minuteWithAtLeast(5_000)
+      await minuteWithAtLeast()
       const [one, two] = [await open('one'), await open('two')]
       while (one.ended() === undefined) {
         await wire.exchange(request('GET', '/v1/pets', { key: 'one' }), { responses: 1 })
