@@ -44,6 +44,8 @@ export default defineConfig({
     globalSetup: ['test/support/global-setup.ts'],
     testTimeout: 60_000,
     hookTimeout: 60_000,
+    // What is waited for may take its time on a busy machine.
+    expect: { poll: { timeout: 20_000 } },
     pool: 'forks',
     coverage: { provider: 'v8', include: ['src/**/*.ts'], reporter: ['text-summary', 'html'] },
   },

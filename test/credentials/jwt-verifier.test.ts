@@ -389,7 +389,7 @@ describe('a key set from an address', () => {
     const tokens = await Promise.all(Array.from({ length: 70 }, unknown))
     let answered = 0
     const verdicts = tokens.map((token) => clientOf(verifier, token).finally(() => answered++))
-    await vi.waitFor(() => expect(held).toHaveLength(1), 5000)
+    await vi.waitFor(() => expect(held).toHaveLength(1), 20_000)
     expect(answered).toBe(6)
     held[0]?.end('{}')
     const outcomes = await Promise.all(verdicts)
@@ -423,14 +423,17 @@ describe('a key set from an address', () => {
     expect(observer.unavailable).toHaveBeenCalledWith('no_key_set')
     expect(observer.keySetFetched).toHaveBeenCalledWith({ cause: 'status 503', hasKeys: false })
     server.respond = respond
-    await vi.waitFor(() => expect(observer.keySetFetched).toHaveBeenLastCalledWith(undefined), 5000)
+    await vi.waitFor(
+      () => expect(observer.keySetFetched).toHaveBeenLastCalledWith(undefined),
+      20_000,
+    )
     expect(await clientOf(verifier, await sign())).toBe('app-1')
   })
 
   it('is fetched again in the background', async () => {
     const timing = { refreshMs: 20 }
     const { verifier, server } = await open([await publicJwk(rsa, 'rsa-1')], { timing })
-    await vi.waitFor(() => expect(server.hits).toBeGreaterThan(3), 5000)
+    await vi.waitFor(() => expect(server.hits).toBeGreaterThan(3), 20_000)
     expect(await clientOf(verifier, await sign())).toBe('app-1')
   })
 })

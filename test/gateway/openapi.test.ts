@@ -413,7 +413,7 @@ describe('the answers of a real gateway in front of a real catalogue are as docu
       expectLifecycle(refused, id)
       const banned = async (): Promise<string> =>
         (await send(poor, { ...calls[id], key: keys.free })).body.toString()
-      await expect.poll(banned, { timeout: 4_000 }).toContain('api_key_banned')
+      await expect.poll(banned).toContain('api_key_banned')
       const ban = await expectDocumented(poor, free, { status: 429, code: 'api_key_banned' })
       expectQuota(ban)
       expectLifecycle(ban, id)

@@ -365,7 +365,7 @@ describe('stopListening', () => {
     let isClosed = false
     stopListening(server, () => (isClosed = true))
     expect(server.listening).toBe(false)
-    await expect.poll(slow.text, { timeout: 3_000 }).toMatch(/^HTTP\/1\.1 408 /)
+    await expect.poll(slow.text).toMatch(/^HTTP\/1\.1 408 /)
     expect([idle.ended(), isClosed]).toEqual([false, false])
     idle.socket.write(request())
     await expect.poll(() => idle.text().split('HTTP/1.1 200').length).toBe(3)

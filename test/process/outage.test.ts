@@ -260,7 +260,7 @@ describe.concurrent('Redis that is not there at the start', () => {
       expect(tellsNothing(without)).toBe(true)
       expect(await gateway.metric('tollgate_store_up')).toBe(0)
       await redis.restart()
-      await eventually('the store in use', async () => tellsQuota(await gateway.call(key)), 5_000)
+      await eventually('the store in use', async () => tellsQuota(await gateway.call(key)), 10_000)
       const back = await ready()
       expect([back.status, back.body.includes('"available"')]).toEqual([200, true])
       const admitted = backend.requests.length

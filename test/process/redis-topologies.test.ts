@@ -230,7 +230,7 @@ describe('behind TLS, with a certificate and a user of its own', () => {
     await eventually('the loss', () => gateway.logged('storeLost').length > 0)
     await eventually('the refusal', async () => !tellsQuota(await gateway.call(keyOf(big))))
     redis.cli('ACL', 'SETUSER', 'gate', 'on')
-    await eventually('the return', () => gateway.logged('storeBack').length > 0, 5_000)
+    await eventually('the return', () => gateway.logged('storeBack').length > 0, 10_000)
     const metrics = await (await fetch(`${gateway.adminOrigin}/metrics`)).text()
     expect(gateway.stdout() + gateway.stderr() + metrics).not.toContain('hidden')
 

@@ -111,7 +111,7 @@ export async function openRawClient(port: number, options: ParseOptions = {}): P
 export async function rawExchange(
   port: number,
   bytes: string | Buffer,
-  { timeoutMs = 5_000, responses = Number.POSITIVE_INFINITY, methods }: RawExchangeOptions = {},
+  { timeoutMs = 15_000, responses = Number.POSITIVE_INFINITY, methods }: RawExchangeOptions = {},
 ): Promise<RawExchange> {
   const client = await openRawClient(port, methods ? { methods } : {})
   client.send(bytes)

@@ -115,7 +115,7 @@ describe('a tunnel', () => {
     const jwks = join(mkdtempSync(join(tmpdir(), 'tollgate-')), 'jwks.json')
     const jwk = { ...(await exportJWK(publicKey)), kid: 'k', alg: 'ES256' }
     writeFileSync(jwks, JSON.stringify({ keys: [jwk] }))
-    const endsAtMs = Math.ceil(Date.now() / 1000 + 3) * 1000
+    const endsAtMs = Math.ceil(Date.now() / 1000 + 5) * 1000
     const expires = new Date(endsAtMs).toISOString().replace('.000', '')
     const token = await new SignJWT({
       iss: 'i',

@@ -71,7 +71,6 @@ describe('a WebSocket', () => {
     await withWire({ respond: () => switching(hostile) }, async ({ gateway }) => {
       const { responses } = await rawExchange(gateway.port, handshake(), {
         responses: 1,
-        timeoutMs: 2_000,
       })
       const head = responses[0]
       expect(head?.status).toBe(101)

@@ -159,13 +159,17 @@ describe('a supervisor that stands still', () => {
     expect(Object.keys(codes(early)).sort()).toContain('503 service_unavailable')
     for (const { status } of early) expect([200, 503]).toContain(status)
     const frozen = []
+    const tookMs = []
     for (let calls = 0; calls < 40; calls++) {
       const startedMs = performance.now()
       const key = calls % 2 === 0 ? 'tg_acme' : 'tg_wide'
       frozen.push(await ask(gateway.origin, { key }), await ask(gateway.origin))
-      // Two requests, each decided within 250 ms, and a busy machine.
-      expect(performance.now() - startedMs).toBeLessThan(1_500)
+      tookMs.push(performance.now() - startedMs)
     }
+    // Two requests, each decided within 250 ms; on a busy machine one of many waits longer.
+    tookMs.sort((one, other) => one - other)
+    expect(tookMs[20]).toBeLessThan(1_000)
+    expect(tookMs.at(-1)).toBeLessThan(10_000)
     process.kill(gateway.pid, 'SIGCONT')
     expect(codes(frozen)).toEqual({ '200': 40, '401 missing_api_key': 40 })
     await eventually('the store is back', () => gateway.logged('storeBack').length > 0)

@@ -129,8 +129,9 @@ describe('a roll', () => {
       expect(codes(first)).toEqual({ '200': 120 })
       gateway.signal('SIGUSR2')
       await rolled(gateway, 1)
-      const second = await Promise.all(times(120, () => ask(gateway.origin, { key: 'tg_acme' })))
-      expect(codes(second)).toEqual({ '200': 80, '429 rate_limit_exceeded': 40 })
+      // So many that each worker has callers for all it holds: what others hold comes back late on a busy machine.
+      const second = await Promise.all(times(300, () => ask(gateway.origin, { key: 'tg_acme' })))
+      expect(codes(second)).toEqual({ '200': 80, '429 rate_limit_exceeded': 220 })
       gateway.signal('SIGTERM')
       expect((await gateway.finished).code).toBe(0)
     }
