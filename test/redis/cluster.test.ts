@@ -193,7 +193,7 @@ describe('a cluster whose masters have replicas', () => {
       })
       cluster.masters[at]?.thaw()
     },
-    40_000,
+    90_000,
   )
 })
 

@@ -82,7 +82,7 @@ export async function openRawClient(port: number, options: ParseOptions = {}): P
         socket.write(typeof bytes === 'string' ? Buffer.from(bytes, 'latin1') : bytes)
     },
     received,
-    waitFor: async (condition, timeoutMs = 15_000) => {
+    waitFor: async (condition, timeoutMs = 30_000) => {
       const deadline = Date.now() + timeoutMs
       let seenChunks = -1
       let seenClosed = false
