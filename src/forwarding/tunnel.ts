@@ -8,6 +8,8 @@ import type { UpgradeJob } from './forwarder.ts'
 
 /** After one side has ended its connection, or was told to, this is left for all that is still to be said. */
 const LAST_WORDS_MS = 5_000
+/** After the client has ended its connection: nobody is there to hear the backend out. */
+const CLIENT_LEFT_MS = 1_000
 /** After one side has said goodbye; what the other has for it is still to be delivered first. */
 const GOODBYE_MS = 30_000
 
@@ -111,12 +113,14 @@ export class Tunnel {
   #join(lane: Lane, to: Duplex, side: 'client' | 'backend'): void {
     const { from, frames } = lane
     const onEnd = (): void => {
-      this.#ends(side, LAST_WORDS_MS)
+      this.#ends(side, side === 'client' ? CLIENT_LEFT_MS : LAST_WORDS_MS)
       // What was read from the closed side is still to be delivered.
       to.end()
     }
     const onClose = (): void => {
       onEnd()
+      // Reset: it takes no answer.
+      if (side === 'client' && !from.readableEnded) to.destroy()
       if (to.destroyed) this.#closed.resolve(undefined)
     }
     from.on('data', (chunk: Buffer) => {

@@ -1,7 +1,7 @@
 /** WebSockets while they last: how long they may, who may still have them, and what they leave in log and metrics. */
 import { once } from 'node:events'
 import { mkdtempSync, writeFileSync } from 'node:fs'
-import type { Socket } from 'node:net'
+import { createServer, type AddressInfo, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -18,6 +18,15 @@ import {
   type Wire,
   type WireOptions,
 } from './wire.ts'
+
+const handshake = [
+  'Connection: Upgrade',
+  'Upgrade: websocket',
+  'Sec-WebSocket-Version: 13',
+  'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==',
+]
+const switching =
+  'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n'
 
 interface End {
   readonly code: number
@@ -109,6 +118,47 @@ describe('a tunnel', () => {
       await until(() => atBackend.length === 1, 'the end at the backend')
       await expect.poll(() => closed(wire, 'client')).toBe(1)
     }))
+
+  it('leaves its backend at once when its client resets, and soon when it only ends its side', async () => {
+    const ended: [path: string, atMs: number][] = []
+    // Neither ends its own side nor stops talking: it learns of the end by a reset.
+    const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
+      let path = ''
+      const pings = setInterval(() => path !== '' && socket.write(Buffer.of(0x89, 0)), 20)
+      socket.on('data', (chunk: Buffer) => {
+        const line = /^GET \/v1\/live\?(\w+) /.exec(chunk.toString('latin1'))
+        if (line === null) return
+        socket.write(switching)
+        path = line[1] ?? ''
+      })
+      socket.on('error', () => {})
+      socket.on('close', () => {
+        clearInterval(pings)
+        ended.push([path, performance.now()])
+      })
+    })
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    const { port } = server.address() as AddressInfo
+    await withWire({ origin: `http://127.0.0.1:${port}` }, async ({ connect }) => {
+      const [ends, resets] = [await connect(), await connect()]
+      for (const [client, path] of [
+        [ends, 'ends'],
+        [resets, 'resets'],
+      ] as const) {
+        client.send(request('GET', `/v1/live?${path}`, { fields: handshake }))
+        await client.waitFor(({ responses }) => responses[0]?.status === 101)
+      }
+      const leftMs = performance.now()
+      ends.end()
+      await sleep(20)
+      resets.reset()
+      await until(() => ended.length === 2, 'the ends')
+      expect(ended.map(([path]) => path)).toEqual(['resets', 'ends'])
+      // What has a word left gets 5 s.
+      expect((ended[1]?.[1] ?? Infinity) - leftMs).toBeLessThan(4_500)
+    })
+    server.close()
+  })
 
   it('ends with 1008 within a second when its key or token expires', async () => {
     const { publicKey, privateKey } = await generateKeyPair('ES256')
