@@ -44,8 +44,7 @@ export class FrontDoor {
     { log, metrics, lessee, upgrader }: LastingParts,
   ) {
     const room = roomForConnections(config, openFilesAtMost())
-    const { openFiles, connections: atMost } = room
-    if (openFiles !== undefined) log.filesAreFew({ openFiles, connections: atMost })
+    if (room.openFiles !== undefined) log.filesAreFew(room)
     const connections = new Connections<Exchange>(new ConnectionLimits(room))
     metrics.watchConnections(() => connections.size)
     this.#parts = {

@@ -1,6 +1,7 @@
 /** How many connections there may be, in all and of one address, and which one goes where there is no room for a new one. */
 import { readFileSync } from 'node:fs'
 import type { Config } from '../config/config.ts'
+import { defaults } from '../config/defaults.ts'
 
 /** descriptors: fewer than configured are possible, as the process may not open as many files. */
 export const connectionRefusals = ['total', 'address', 'descriptors'] as const
@@ -16,19 +17,25 @@ export interface ConnectionRoom {
   readonly connectionsPerAddress: number
   /** Of files that this process may have open; undefined where they are no bound. */
   readonly openFiles: number | undefined
+  /** Far fewer than somebody has asked for: the default is for machines of all sizes. */
+  readonly isFar: boolean
 }
 
-/** Room for clients that leaves backends theirs, but for half of what there is at most. openFiles: undefined where it is not known. */
+/** Room for clients that leaves backends theirs, but for half of what there is at most, and no address all. openFiles: undefined where it is not known. */
 export function roomForConnections(
   { server, upstream }: Pick<Config, 'server' | 'upstream'>,
   openFiles: number | undefined,
 ): ConnectionRoom {
   const { connections, connectionsPerAddress } = server.limits
-  const unbound = { connections, connectionsPerAddress, openFiles: undefined }
+  const unbound = { connections, connectionsPerAddress, openFiles: undefined, isFar: false }
   if (openFiles === undefined) return unbound
   const toBackends = Math.min(upstream.urls.length * upstream.connections, openFiles / 2)
   const possible = Math.max(1, Math.floor(openFiles - toBackends - OWN_DESCRIPTORS))
-  return possible < connections ? { ...unbound, connections: possible, openFiles } : unbound
+  if (possible >= connections) return unbound
+  const ofOne = Math.min(connectionsPerAddress, Math.max(1, Math.floor(possible / 4)))
+  const { connections: standard } = defaults.server.limits
+  const isFar = connections !== Number(standard) && possible < connections / 2
+  return { connections: possible, connectionsPerAddress: ofOne, openFiles, isFar }
 }
 
 /** How many files this process may have open; undefined where that cannot be read. */

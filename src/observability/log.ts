@@ -1,6 +1,7 @@
 /** Every line the gateway logs, as a named method: one JSON object per line, without credentials or queries. */
 import { pid } from 'node:process'
 import type { OutageMode } from '../config/config.ts'
+import type { ConnectionRoom } from '../listeners/connection-limits.ts'
 import { accessFields, loggedPath, type AccessRecord, type ExchangeTimes } from './access-record.ts'
 import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
 import type { BackendFailureKind } from '../rules/backend-failure.ts'
@@ -127,8 +128,8 @@ const lifecycleLines = (say: Say) => ({
   configWarning: ({ problem }: { problem: string }) =>
     say('warn', { event: 'configWarning', problem: text(problem) }),
   /** The process may open so few files that it takes fewer connections than it was configured for. */
-  filesAreFew: (line: { openFiles: number | undefined; connections: number }) =>
-    say('warn', { event: 'filesAreFew', ...line }),
+  filesAreFew: ({ openFiles, connections, isFar }: ConnectionRoom) =>
+    say(isFar ? 'warn' : 'info', { event: 'filesAreFew', openFiles, connections }),
   /** A signal that does nothing here. */
   signalIgnored: (line: { signal: string; message: string }) =>
     say('info', { event: 'signalIgnored', ...line }),

@@ -32,6 +32,20 @@ describe('the room for connections', () => {
     expect(room.connections).toBe(row.room)
     expect(room.openFiles).toBe(row.isBound ? row.openFiles : undefined)
   })
+
+  it.each([
+    { configured: 20_000, openFiles: 1_048_576, ofOne: 500, isFar: false },
+    { configured: 20_000, openFiles: 4_096, ofOne: 500, isFar: false },
+    { configured: 20_000, openFiles: 1_024, ofOne: (1_024 - 128 - 64) / 4, isFar: false },
+    { configured: 20_000, openFiles: 100, ofOne: 1, isFar: false },
+    { configured: 1_000, openFiles: 1_024, ofOne: 208, isFar: false },
+    { configured: 30_000, openFiles: 20_000, ofOne: 500, isFar: false },
+    { configured: 30_000, openFiles: 1_024, ofOne: 208, isFar: true },
+  ])('is $ofOne for one address, and far from the $configured asked for: $isFar', (row) => {
+    const room = roomForConnections(configured(1, row.configured), row.openFiles)
+    expect(room.connectionsPerAddress).toBe(row.ofOne)
+    expect(room.isFar).toBe(row.isFar)
+  })
 })
 
 describe('connections', () => {
@@ -43,7 +57,8 @@ describe('connections', () => {
   })
   const limits = (connections: number, connectionsPerAddress: number, openFiles?: number) => {
     closed.length = 0
-    return new ConnectionLimits({ connections, connectionsPerAddress, openFiles })
+    const room = { connections, connectionsPerAddress, openFiles, isFar: false }
+    return new ConnectionLimits(room)
   }
 
   it('are bounded per address, but for trusted proxies, and count until they leave', () => {

@@ -101,19 +101,19 @@ describe.skipIf(process.platform !== 'linux')('a process that may open few files
     const backend = await rawBackend()
     const gateway = await gatewayProcess(configFile(backend.url), { openFiles: 300 })
     expect(gateway.logged('filesAreFew')).toEqual([
-      expect.objectContaining({ level: 'warn', openFiles: 300, connections: 108 }),
+      expect.objectContaining({ level: 'info', openFiles: 300, connections: 108 }),
     ])
     const port = Number(new URL(gateway.origin).port)
-    const opened = times(400, () => connect(port, '127.0.0.1').on('error', () => undefined))
+    const opened = times(400, () =>
+      connect({ port, host: '127.0.0.1', localAddress: '127.0.0.2' }).on('error', () => undefined),
+    )
     await eventually('all have tried', () => opened.every(({ connecting }) => !connecting))
-    // More at once than connections are left to clients: some are turned away, and each of the others is answered.
-    const answers = await Promise.allSettled(times(60, () => gateway.call(keys.enterprise)))
-    expect(
-      tally(answers.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []))),
-    ).toEqual({ '200': 60 })
+    const answers = await Promise.all(times(20, () => gateway.call(keys.enterprise)))
+    expect(tally(answers)).toEqual({ '200': 20 })
     expect((await fetch(`${gateway.adminOrigin}/readyz`)).status).toBe(200)
     expect(await gateway.metric('tollgate_connections ')).toBeLessThanOrEqual(108)
-    expect(opened.filter(({ destroyed }) => !destroyed).length).toBeLessThan(108)
+    // One address gets no more than a quarter of them.
+    expect(opened.filter(({ destroyed }) => !destroyed).length).toBeLessThanOrEqual(27)
     opened.forEach((socket) => socket.destroy())
   }, 60_000)
 })
