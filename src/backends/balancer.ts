@@ -5,7 +5,8 @@ import type { Backend } from './backend.ts'
 import { Choice } from './choice.ts'
 import { clockTickMs, CoarseClock } from './coarse-clock.ts'
 import { Line, type Place } from './line.ts'
-import { countOutcome, type Outcome } from './outcomes.ts'
+import { countOutcome, type Outcome, type Sender } from './outcomes.ts'
+import { ServedClients } from './served-clients.ts'
 import type { Failure } from './standing.ts'
 
 /** connections: permits of each backend. */
@@ -29,6 +30,7 @@ export class Balancer {
   readonly #observer: BackendObserver | undefined
   readonly #choice: Choice
   readonly #line = new Line()
+  readonly #clients = new ServedClients()
   readonly #clock = new CoarseClock((nowMs) => this.#onTick(nowMs))
 
   /** Throws when there are no backends. */
@@ -69,35 +71,37 @@ export class Balancer {
   }
 
   /** How it went; gives the permit back. */
-  report(backend: Backend, outcome: Outcome): void {
-    this.note(backend, outcome)
+  report(backend: Backend, outcome: Outcome, sender: Sender): void {
+    this.note(backend, outcome, sender)
     this.giveBack(backend)
   }
 
   /** How it went so far, of what keeps its permit: a tunnel has been opened. */
-  note(backend: Backend, outcome: Outcome): void {
+  note(backend: Backend, outcome: Outcome, sender: Sender): void {
     countOutcome(backend.outcomes, outcome)
     if (outcome === 'abandoned') return
     if (typeof outcome === 'number') {
       if (outcome < 502 || outcome > 504) {
+        this.#clients.served(sender)
         if (!backend.standing.isClear) this.#judge(backend, (at) => backend.standing.answered(at))
-      } else this.failed(backend, { cause: `answers ${outcome}`, kind: 'status' })
+      } else this.failed(backend, { cause: `answers ${outcome}`, kind: 'status' }, sender)
     } else if (speaksAgainstBackend(outcome)) {
-      this.failed(backend, {
-        cause: outcome.cause,
-        kind: couldNotConnect(outcome) ? 'unreachable' : 'silent or broken',
-      })
+      const { cause } = outcome
+      if (couldNotConnect(outcome)) this.failed(backend, { cause, kind: 'unreachable' })
+      else this.failed(backend, { cause, kind: 'silent or broken' }, sender)
     }
   }
 
-  /** A request, or whoever wants to know, has found it so. */
-  failed(backend: Backend, failure: Failure): void {
+  /** A request, or whoever wants to know, has found it so; sender: who may have brought that about. */
+  failed(backend: Backend, failure: Failure, sender?: Pick<Sender, 'clientId'>): void {
     this.#judge(backend, (nowMs) => {
       const others = this.backends.filter(
         (other) => other !== backend && other.standing.isEjected(nowMs),
       )
-      const most = Math.floor(this.#options.eject.atMost * this.backends.length)
-      backend.standing.failed({ ...failure, mayEject: others.length < most }, nowMs)
+      const { atMost, withinMs } = this.#options.eject
+      const mayEject = others.length < Math.floor(atMost * this.backends.length)
+      const witness = sender && this.#clients.witness(sender.clientId, nowMs - withinMs)
+      backend.standing.failed({ ...failure, mayEject, witness }, nowMs)
     })
   }
 

@@ -8,6 +8,12 @@ import {
 /** The status of a whole answer; why there is none; or nobody waits for one any more. */
 export type Outcome = number | FailedAttempt | 'abandoned'
 
+/** Whose request it was; startedMs: performance.now() when it was to be forwarded. */
+export interface Sender {
+  readonly clientId: string
+  readonly startedMs: number
+}
+
 const classes = ['1xx', '2xx', '3xx', '4xx', '5xx'] as const
 export type Outcomes = Record<(typeof classes)[number] | BackendFailureKind | 'abandoned', number>
 

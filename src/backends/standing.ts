@@ -7,10 +7,18 @@ export type CheckOptions = Pick<NonNullable<Config['upstream']['health']>, 'down
 /** After a failure others are preferred for so long; then one request a second shows how it is. */
 export const restMs = 1_000
 
+/** Who sees a failure: a client can bring about some by what it asks for. isAlone: no other was served lately. */
+export interface Witness {
+  readonly clientId: string
+  readonly isAlone: boolean
+}
+
 export interface Failure {
   readonly cause: string
   /** unreachable: no connection could be made. status: it answered, and so fast that others need not be preferred. */
   readonly kind: 'unreachable' | 'silent or broken' | 'status'
+  /** undefined: nobody has brought it about, as where no connection is made. */
+  readonly witness?: Witness | undefined
 }
 
 /** What failed within one window, which the first failure opens. */
@@ -18,6 +26,9 @@ interface Window {
   readonly startMs: number
   failures: number
   outcomes: number
+  clientId?: string
+  /** Another one has failed, too, than a request of `clientId`. */
+  isOfSeveral: boolean
 }
 
 export class Standing {
@@ -59,11 +70,10 @@ export class Standing {
   }
 
   /** A request has failed; mayEject: not too many others are ejected. */
-  failed({ cause, kind, mayEject }: Failure & { mayEject: boolean }, nowMs: number): void {
+  failed({ cause, kind, mayEject, witness }: Failure & { mayEject: boolean }, nowMs: number): void {
     this.isClear = false
     this.fault = cause
     this.isUnreachable = kind === 'unreachable'
-    this.#lastFailureMs = nowMs
     // Sent before it was ejected.
     if (this.isEjected(nowMs)) return
     if (kind !== 'status') this.restsUntilMs = nowMs + restMs
@@ -71,6 +81,8 @@ export class Standing {
     const window = this.#windowAt(nowMs)
     window.failures++
     window.outcomes++
+    if (!isBelieved(witness, window)) return
+    this.#lastFailureMs = nowMs
     if (!this.isDown && !this.#hasFailedEnough(window)) return
     this.#goDown(nowMs)
     if (mayEject) this.#ejectAt(nowMs)
@@ -150,7 +162,7 @@ export class Standing {
   #windowAt(nowMs: number): Window {
     const window = this.#window
     if (window !== undefined && nowMs - window.startMs < this.#eject.withinMs) return window
-    return (this.#window = { startMs: nowMs, failures: 0, outcomes: 0 })
+    return (this.#window = { startMs: nowMs, failures: 0, outcomes: 0, isOfSeveral: false })
   }
 
   #goDown(nowMs: number): void {
@@ -183,4 +195,12 @@ export class Standing {
     this.#isOnProbation = false
     this.#backSinceMs = nowMs
   }
+}
+
+/** One client takes no backend from the others: of several that are served two have to see it fail. */
+function isBelieved(witness: Witness | undefined, window: Window): boolean {
+  if (witness === undefined) return true
+  window.clientId ??= witness.clientId
+  window.isOfSeveral ||= window.clientId !== witness.clientId
+  return window.isOfSeveral || witness.isAlone
 }

@@ -3,7 +3,7 @@ import type { Backend } from '../backends/backend.ts'
 import type { Balancer } from '../backends/balancer.ts'
 import { Place, type Waiter } from '../backends/line.ts'
 import type { Outcome } from '../backends/outcomes.ts'
-import type { BackendFailure, FailedAttempt } from '../rules/backend-failure.ts'
+import { answered, type BackendFailure, type FailedAttempt } from '../rules/backend-failure.ts'
 import type { AttemptSink, Engine, ForwardHandle, ForwardJob, ForwardSink } from './forwarder.ts'
 import type { Retries } from './retries.ts'
 
@@ -167,7 +167,7 @@ class Attempts implements ForwardHandle, AttemptSink, Waiter {
     const { balancer } = this.#forwarder
     const backend = this.#backend
     this.#backend = undefined
-    if (backend !== undefined) balancer.report(backend, outcome)
+    if (backend !== undefined) balancer.report(backend, outcome, this.#job)
     else if (this.#place !== undefined) balancer.leave(this.#place)
   }
 
@@ -178,10 +178,3 @@ class Attempts implements ForwardHandle, AttemptSink, Waiter {
 }
 
 const closing: BackendFailure = { kind: 'unreachable', cause: 'the gateway is closing' }
-
-const answered = {
-  phase: 'sent',
-  bodyTouched: true,
-  reusedConnection: false,
-  answerBegun: true,
-} as const

@@ -30,8 +30,9 @@ export interface ReceivedBody {
 }
 
 export interface ForwardJob {
-  /** Whose turn it is where requests wait. */
+  /** Whose turn it is where requests wait, and who sees a backend fail. startedMs: of performance.now(). */
   readonly clientId: string
+  readonly startedMs: number
   readonly method: string
   /** Origin form, the very string that was routed; passed on byte for byte. */
   readonly target: string

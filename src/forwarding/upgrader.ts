@@ -4,7 +4,7 @@ import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { Backend } from '../backends/backend.ts'
-import { backendFailureKind, type FailedAttempt } from '../rules/backend-failure.ts'
+import { answered, backendFailureKind, type FailedAttempt } from '../rules/backend-failure.ts'
 import { tlsFault } from '../rules/tls-faults.ts'
 import { handshakeFault } from '../rules/websocket.ts'
 import { errorText, backendErrorCode, withHost, type EngineOptions } from './engine.ts'
@@ -75,13 +75,6 @@ function join(job: UpgradeJob, { answer, socket, early }: Handshake): Tunnel | F
 function acceptOf(key: string): string {
   return hash('sha1', `${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`, 'base64')
 }
-
-const answered = {
-  phase: 'sent',
-  bodyTouched: true,
-  reusedConnection: false,
-  answerBegun: true,
-} as const
 
 interface Handshake {
   readonly answer: IncomingMessage

@@ -19,10 +19,11 @@ export interface UpgraderParts {
 
 export function createUpgrader({ balancer, retries, engine, longestWaitMs }: UpgraderParts) {
   const attempt = async (backend: Backend, job: UpgradeJob): Promise<FailedAttempt | undefined> => {
+    const sender = { clientId: job.caller.clientId, startedMs: performance.now() }
     let isOpen = false
     const established = (): void => {
       isOpen = true
-      balancer.note(backend, 101)
+      balancer.note(backend, 101, sender)
       job.established()
     }
     let failed: FailedAttempt | undefined
@@ -32,7 +33,7 @@ export function createUpgrader({ balancer, retries, engine, longestWaitMs }: Upg
       return failed
     } finally {
       if (isOpen) balancer.giveBack(backend)
-      else balancer.report(backend, failed ?? 'abandoned')
+      else balancer.report(backend, failed ?? 'abandoned', sender)
     }
   }
   return {

@@ -30,10 +30,11 @@ export function createForward(deps: ForwardDeps) {
     }
     // Reading is the only way to notice that the client leaves; what it says no longer matters.
     exchange.tunnel?.socket.resume().once('end', () => exchange.tunnel?.socket.destroy())
-    exchange.backendStartedMs = performance.now()
+    const startedMs = (exchange.backendStartedMs = performance.now())
     exchange.forwarding = deps.forwarder.forward(
       {
         clientId: admitted.caller.clientId,
+        startedMs,
         method: request.method ?? 'GET',
         target,
         headers: backendHeaders(backendIdentity(admitted, deps.host)),

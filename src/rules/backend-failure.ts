@@ -77,6 +77,14 @@ export interface FailedAttempt extends BackendFailure {
   readonly answerBegun: boolean
 }
 
+/** Of a failure that is found in an answer. */
+export const answered = {
+  phase: 'sent',
+  bodyTouched: true,
+  reusedConnection: false,
+  answerBegun: true,
+} as const
+
 /** No connection to the backend could be made. */
 export function couldNotConnect({ phase, kind }: Pick<FailedAttempt, 'phase' | 'kind'>): boolean {
   return phase === 'connecting' && neverReached(kind)

@@ -34,7 +34,8 @@ function start(letters: string, options: Partial<BalancerOptions> = {}) {
   }
   const take = (avoid?: string, method = 'GET') =>
     balancer.take(method, avoid === undefined ? undefined : get(avoid))?.host ?? '-'
-  const report = (letter: string, outcome: Outcome = 200) => balancer.report(get(letter), outcome)
+  const report = (letter: string, outcome: Outcome = 200, clientId = 'acme') =>
+    balancer.report(get(letter), outcome, { clientId, startedMs: performance.now() })
   return {
     balancer,
     get,
@@ -42,10 +43,10 @@ function start(letters: string, options: Partial<BalancerOptions> = {}) {
     report,
     told,
     /** So many requests to it fail. */
-    fail: (letter: string, times: number, outcome: Outcome = silent) => {
+    fail: (letter: string, times: number, outcome: Outcome = silent, clientId?: string) => {
       for (let time = 0; time < times; time++) {
         get(letter).inUse++
-        report(letter, outcome)
+        report(letter, outcome, clientId)
       }
     },
     /** One after the other: each is answered before the next. */
@@ -184,6 +185,57 @@ describe('the choice of a backend', () => {
     expect([inTurn(4), told]).toEqual(['acac', [`http://b down, answers ${status}, 10000`]])
   })
 
+  it.each<[string, [clientId: string, secondsAgo: number][], string]>([
+    ['nobody else was ever served', [['x', 1]], 'b'],
+    ['another was served on the other backend', [['y', 9]], ''],
+    [
+      'another was, before it',
+      [
+        ['y', 9],
+        ['x', 8],
+        ['x', 1],
+      ],
+      '',
+    ],
+    [
+      'another was, and yet another',
+      [
+        ['y', 9],
+        ['z', 8],
+      ],
+      '',
+    ],
+    [
+      'another was, longer ago than failures count',
+      [
+        ['y', 11],
+        ['x', 1],
+      ],
+      'b',
+    ],
+  ])('leaves out one that fails one client where %s: [%#]', (_, served, out) => {
+    vi.useFakeTimers()
+    const { get, report, fail, balancer } = start('ab')
+    vi.advanceTimersByTime(60_000)
+    let agoSeconds = 60
+    for (const [clientId, secondsAgo] of served) {
+      vi.advanceTimersByTime((agoSeconds - secondsAgo) * 1_000)
+      agoSeconds = secondsAgo
+      get('a').inUse++
+      report('a', 200, clientId)
+    }
+    vi.advanceTimersByTime(agoSeconds * 1_000)
+    const left = () =>
+      balancer.backends
+        .filter(({ standing }) => standing.isOut(performance.now()))
+        .map(({ host }) => host)
+        .join('')
+    fail('b', 5, 503, 'x')
+    expect(left()).toBe(out)
+    fail('b', 1, silent, 'another')
+    expect(left()).toBe('b')
+  })
+
   it('leaves out no more than may be, and tries the others that fail once a second', () => {
     vi.useFakeTimers()
     const { inTurn, fail, told } = start('abc')
@@ -308,7 +360,7 @@ describe('permits', () => {
   it('are kept by a tunnel that was opened, until it gives them back', () => {
     const { balancer, take, get } = start('a', { connections: 1 })
     take()
-    balancer.note(get('a'), 101)
+    balancer.note(get('a'), 101, { clientId: 'acme', startedMs: 0 })
     expect([get('a').outcomes['1xx'], take()]).toEqual([1, '-'])
     balancer.giveBack(get('a'))
     expect(take()).toBe('a')

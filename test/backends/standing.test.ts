@@ -4,8 +4,8 @@ import { eject } from '../support/balancer.ts'
 
 interface Row {
   /**
-   * What happens, at seconds: f a request fails, a one is answered, u no connection can be made, c one can,
-   * x a check fails, o a check is answered; a number behind it: so often.
+   * What happens, at seconds: f a request fails whose client is alone, p or q one of client p or q, who are not alone,
+   * a one is answered, u no connection can be made, c one can, x a check fails, o a check is answered; a number behind it: so often.
    */
   readonly happens: string
   /** What it is at seconds: up, down (named), out (gets no requests while others do). */
@@ -22,10 +22,15 @@ function replay({ happens, is, checks, stays, ...row }: Row): string {
     cause: 'no answer in time',
     kind: 'silent or broken',
     mayEject: stays !== true,
+    witness: { clientId: 'f', isAlone: true },
   } as const
   const acts: Record<string, (nowMs: number) => void> = {
     f: (nowMs) => standing.failed(failure, nowMs),
-    u: (nowMs) => standing.failed({ ...failure, kind: 'unreachable' }, nowMs),
+    p: (nowMs) =>
+      standing.failed({ ...failure, witness: { clientId: 'p', isAlone: false } }, nowMs),
+    q: (nowMs) =>
+      standing.failed({ ...failure, witness: { clientId: 'q', isAlone: false } }, nowMs),
+    u: (nowMs) => standing.failed({ ...failure, kind: 'unreachable', witness: undefined }, nowMs),
     a: (nowMs) => standing.answered(nowMs),
     c: (nowMs) => standing.connected(nowMs),
     x: (nowMs) => standing.checked('status 500', nowMs),
@@ -63,6 +68,19 @@ describe('a backend', () => {
     ],
     ['is not, when they are less', { happens: '0f2 1a9 2f2 3a 4f', is: '4:up' }],
     ['is not, when the window is over', { happens: '0f2 1a 2f2 3a 12f', is: '12:up' }],
+    ['is up, whatever one of several clients makes it fail', { happens: '0p9 5p9', is: '5:up' }],
+    ['is out when another sees it fail, too', { happens: '0p4 1q', is: '0:up 1:out' }],
+    ['is not, when that is in another window', { happens: '0p9 11q', is: '11:up' }],
+    ['is out when no connection can be made, whoever asks', { happens: '0p4 1u', is: '1:out' }],
+    [
+      'has its time, and one of several clients does not make it longer',
+      { happens: '0p4 1q 11p9 12a', is: '10.9:out 11:down 12:up' },
+    ],
+    ['but two do', { happens: '0p4 1q 11p 12q', is: '11:down 12:out 31.9:out 32:down' }],
+    [
+      'that cannot be spared is not kept down by one of them',
+      { happens: '0p4 1q 11p 11.5a', is: '1:down 11.5:up', stays: true },
+    ],
     [
       'has its time, then one answer decides: well',
       { happens: '0f5 11a', is: '9.9:out 10:down 11:up' },

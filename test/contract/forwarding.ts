@@ -173,6 +173,7 @@ function jobOf(request: IncomingMessage, overrides: Partial<ForwardJob>): Forwar
   const length = request.headers['content-length']
   return {
     clientId: request.headers['x-client']?.toString() ?? 'acme',
+    startedMs: 0,
     method: request.method ?? '',
     target: request.url ?? '',
     headers,

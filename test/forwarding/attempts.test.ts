@@ -43,9 +43,9 @@ function start(
   const aborted: string[] = []
   const balancer = balancerOf(named(letters))
   const report = balancer.report.bind(balancer)
-  balancer.report = (backend, outcome) => {
+  balancer.report = (backend, outcome, sender) => {
     heard.push([backend.host, outcome])
-    report(backend, outcome)
+    report(backend, outcome, sender)
   }
   let tried = ''
   let closed = false
@@ -60,6 +60,7 @@ function start(
   })
   const job: ForwardJob = {
     clientId: 'acme',
+    startedMs: 0,
     method,
     target: '/',
     headers: [],
@@ -257,7 +258,10 @@ describe('an upgrade', () => {
       },
       longestWaitMs: 1_000,
     })
-    const failed = await upgrader.upgrade({ sentTo: () => {} } as unknown as UpgradeJob)
+    const failed = await upgrader.upgrade({
+      sentTo: () => {},
+      caller: { clientId: 'acme' },
+    } as unknown as UpgradeJob)
     return { tried, kind: failed?.kind }
   }
 

@@ -51,6 +51,7 @@ async function play(engine: Forwarder, { method, script, responseTimeoutMs }: Pl
   const outcome = new Outcome()
   const job: ForwardJob = {
     clientId: 'acme',
+    startedMs: 0,
     method,
     target,
     headers: ['Host', 'animals.example'],

@@ -41,6 +41,7 @@ function forwardNow(
 ): Outcome {
   const job: ForwardJob = {
     clientId: 'acme',
+    startedMs: 0,
     method,
     target,
     headers: ['Host', 'animals.example'],

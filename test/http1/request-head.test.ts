@@ -6,6 +6,7 @@ import { requestHead } from '../../src/http1/request-head.ts'
 
 const jobOf = (job: Partial<ForwardJob>): ForwardJob => ({
   clientId: 'acme',
+  startedMs: 0,
   method: 'GET',
   target: '/pets',
   headers: ['Host', 'animals.example'],
