@@ -13,8 +13,9 @@ class LongestFirst extends BaseSequencer {
   }
 }
 
-/** Files that keep a core busy; all others mostly wait: for time-outs, bans, ends of minutes, failovers. */
+/** Files that keep a core busy, and the run of faults; all others mostly wait: for time-outs, bans, ends of minutes, failovers. */
 const busy = [
+  'test/chaos/chaos.test.ts',
   'test/{fuzz,simulation}/*.test.ts',
   'test/process/{backends,cli,demo,dist,floods,lifetime,outage}.test.ts',
   'test/process/{shared-quota,signals,slow-store,slowhttptest,store-file}.test.ts',
