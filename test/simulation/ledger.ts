@@ -45,6 +45,9 @@ interface Account {
   readonly current: Record<Window, { index: number; taken: number; used: number; limit: number }>
 }
 
+/** By client: what an authority has in its books. */
+export type Books = ReadonlyMap<string, Pick<Account, 'book' | 'current'>>
+
 /** One process. */
 export interface Witness {
   readonly id: string
@@ -287,8 +290,20 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
         book.set(request.process, { sequence: request.sequence, minute, day, isOfYesterday })
     },
 
-    /** The authority has forgotten everything; what was admitted stays true. */
-    dataLost: (): void => {
+    /** The books as they are. */
+    copied: (): Books =>
+      new Map(
+        Array.from(accounts, ([client, { book, current }]) => [
+          client,
+          {
+            book: new Map(Array.from(book, ([holder, entry]) => [holder, { ...entry }])),
+            current: structuredClone(current),
+          },
+        ]),
+      ),
+
+    /** The authority has forgotten everything, or all since its books were `left`; what was admitted stays true. */
+    dataLost: (left: Books = new Map()): void => {
       for (const [client, account] of accounts) {
         forgotten.set(client, {
           isUnknown: true,
@@ -297,8 +312,13 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
           untilMs: Infinity,
         })
         account.book.clear()
+        const old = left.get(client)
+        for (const [holder, entry] of old?.book ?? []) account.book.set(holder, { ...entry })
         for (const window of windows)
-          Object.assign(account.current[window], { index: -1, taken: 0, used: 0 })
+          Object.assign(
+            account.current[window],
+            old?.current[window] ?? { index: -1, taken: 0, used: 0 },
+          )
       }
     },
 

@@ -5,31 +5,22 @@
  * A mutant is a replacement in a source text that must occur there exactly once; it is made in a copy in a temporary folder.
  */
 import * as fc from 'fast-check'
-import { cpSync, readFileSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
-import { pathToFileURL } from 'node:url'
 import { isDeepStrictEqual } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { RedisStore } from '../../src/redis/store.ts'
 import { serversAt } from '../support/redis-servers.ts'
 import { connectRedis } from '../../src/redis/redis.ts'
 import { createMemoryAuthority } from '../../src/quota/authorities/memory.ts'
+import { ClientState, transition } from '../../src/quota/authorities/transition.ts'
 import { Lessee } from '../../src/quota/lessee/lessee.ts'
 import type { Authority, TakeReply, TakeRequest } from '../../src/quota/protocol.ts'
 import { controlledRedisAuthority, until } from '../support/controlled-authority.ts'
-import { temporaryFolder } from '../support/processes.ts'
 import { startRedisServer, type RedisServer } from '../support/redis-server.ts'
+import { loaded, replaced, type Replacement } from './copies.ts'
 import { Violation } from './ledger.ts'
 import { properties, type Outcome, type Property, type PropertyName } from './properties.ts'
 import type { Quota } from './world.ts'
 
-interface Replacement {
-  readonly name: string
-  /** In src/quota. */
-  readonly file: string
-  readonly from: string
-  readonly to: string
-}
 interface Mutant extends Replacement {
   /** Played first; the others follow. */
   readonly breaks: PropertyName
@@ -206,6 +197,7 @@ const mutants: readonly Mutant[] = [
   },
 ]
 
+const shipped = { Lessee, createMemoryAuthority, transition, ClientState }
 const SEED = 20_260_101
 const runs: Record<PropertyName, number> = {
   faults: 120,
@@ -215,8 +207,6 @@ const runs: Record<PropertyName, number> = {
   outages: 30,
   'data loss': 60,
 }
-
-const project = join(import.meta.dirname, '..', '..')
 
 /** The same in the script that Redis runs. */
 const scriptMutants: readonly Replacement[] = [
@@ -245,34 +235,6 @@ const scriptMutants: readonly Replacement[] = [
     to: 'math.floor(tonumber(time[2]) / 1000)',
   },
 ]
-
-function replaced(text: string, { name, file, from, to }: Replacement): string {
-  const parts = text.split(from)
-  if (parts.length !== 2)
-    throw new Error(
-      `the mutant "${name}" must be brought up to date: src/quota/${file} has this text ${parts.length - 1} times, not once: ${from}`,
-    )
-  return parts.join(to)
-}
-
-/** A copy of the sources with the mutant in it, loaded. */
-async function loaded(mutant: Mutant | undefined): Promise<Quota> {
-  const root = temporaryFolder()
-  const folder = join(root, 'src')
-  cpSync(join(project, 'src'), folder, { recursive: true })
-  // The compiler that the test runner applies to it asks for one.
-  cpSync(join(project, 'tsconfig.json'), join(root, 'tsconfig.json'))
-  if (mutant !== undefined) {
-    const file = join(folder, 'quota', mutant.file)
-    writeFileSync(file, replaced(readFileSync(file, 'utf8'), mutant))
-  }
-  const load = (name: string): Promise<Record<string, unknown>> =>
-    import(/* @vite-ignore */ pathToFileURL(join(folder, 'quota', name)).href)
-  return {
-    ...(await load('lessee/lessee.ts')),
-    ...(await load('authorities/memory.ts')),
-  } as Quota & Record<string, unknown>
-}
 
 interface Caught {
   readonly invariant: string
@@ -316,7 +278,7 @@ async function recorded(names: readonly PropertyName[], numRuns: number): Promis
   const calls: Recorded[] = []
   let authorities = 0
   const recording: Quota = {
-    Lessee,
+    ...shipped,
     createMemoryAuthority: (options) => {
       const epochMs = (): number => Math.round(options.clock.epochMs() * 1000) / 1000
       const memory = createMemoryAuthority({ ...options, clock: { epochMs } })
@@ -391,14 +353,14 @@ afterAll(() => console.log(table.join('\n')))
 
 describe('the simulation', () => {
   it('finds nothing in the quota as it is', async () => {
-    expect(await hunt(await loaded(undefined), names)).toBeUndefined()
+    expect(await hunt(loaded([]), names)).toBeUndefined()
   }, 120_000)
 
   it.each(mutants)(
     'finds: $name',
     async (mutant) => {
       const order = [mutant.breaks, ...names.filter((name) => name !== mutant.breaks)]
-      const caught = await hunt(await loaded(mutant), order)
+      const caught = await hunt(loaded([mutant]), order)
       row(mutant.name, caught?.invariant ?? '-', caught?.property ?? '-', caught?.schedules ?? '-')
       expect(caught, 'no invariant was broken').toBeDefined()
     },

@@ -9,7 +9,11 @@ import type {
   TakeRequest,
 } from '../../src/quota/protocol.ts'
 import { DAY_MS } from '../../src/quota/protocol.ts'
-import { EXPIRY_AFTER_DAY_MS } from '../../src/quota/authorities/transition.ts'
+import {
+  EXPIRY_AFTER_DAY_MS,
+  type ClientState,
+  type transition,
+} from '../../src/quota/authorities/transition.ts'
 import { START_MS } from '../support/controlled-authority.ts'
 import { createLedger, Violation, type Rules } from './ledger.ts'
 import { createSimulatedProcess, type SimulatedProcess } from './process.ts'
@@ -20,6 +24,8 @@ import { createChance, createVirtualTime, settled } from './virtual-time.ts'
 export interface Quota {
   readonly Lessee: typeof Lessee
   readonly createMemoryAuthority: typeof createMemoryAuthority
+  readonly transition: typeof transition
+  readonly ClientState: typeof ClientState
 }
 
 export const TIMEOUT_MS = 100

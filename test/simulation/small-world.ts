@@ -1,0 +1,609 @@
+/**
+ * A world so small that everything that can happen in it can be tried: a few processes, one client, one authority. Nothing is
+ * left to chance: each thing that may happen next is a choice, and the same choices make the same world again.
+ */
+import { hash } from 'node:crypto'
+import type { Limits, OutageMode } from '../../src/config/config.ts'
+import type { Lessee } from '../../src/quota/lessee/lessee.ts'
+import {
+  DAY_MS,
+  MINUTE_MS,
+  type Admission,
+  type ReclaimListener,
+  type TakeReply,
+  type TakeRequest,
+} from '../../src/quota/protocol.ts'
+import type { ClientState } from '../../src/quota/authorities/transition.ts'
+import { createLedger, createWitness, Violation, type Books, type Witness } from './ledger.ts'
+import type { Quota } from './world.ts'
+
+export type Fault =
+  | 'request lost'
+  | 'reply lost'
+  | 'notice lost'
+  | 'late'
+  | 'repeat'
+  | 'crash'
+  | 'suspend'
+  | 'loss'
+  | 'old copy'
+  | 'away'
+
+export interface SmallWorldOptions {
+  readonly title: string
+  readonly processes?: number
+  readonly limits: Limits
+  readonly mode?: OutageMode
+  /** Requests in all. */
+  readonly asks: number
+  readonly refunds?: number
+  /** So many may be admitted beyond a limit, where the store forgets or is away. */
+  readonly excess?: number
+  /** What may go wrong, and how many times in all. */
+  readonly faults?: { readonly kinds: readonly Fault[]; readonly most: number }
+  /** The world begins so long before the end of a minute, or of a day. */
+  readonly endsAfterMs?: number
+  readonly ends?: 'minute' | 'day'
+  /** Time passes in these steps, each as often as stated: to the next timer, or so many ms. */
+  readonly passes: readonly { readonly ms: number | 'timer'; readonly most: number }[]
+  /** What has happened before the choices begin: processes that ask, and ms that pass. */
+  readonly opening?: readonly ({ readonly ask: number } | { readonly passMs: number })[]
+}
+
+export interface Choice {
+  readonly label: string
+  run(): void | Promise<void>
+}
+
+const CLIENT = 'c'
+const TIMEOUT_MS = 100
+/** Who refused within this after tokens were handed back, or after something was lost or late, may not have heard of it. */
+const NEWS_MS = 1000
+const DAY_START_MS = Math.floor(Date.UTC(2100, 6, 1) / DAY_MS) * DAY_MS
+
+interface Call {
+  readonly from: Process
+  readonly request: TakeRequest
+  deadlineMs: number
+  isOpen: boolean
+  resolve(reply: TakeReply): void
+  reject(fault: Error): void
+}
+type Message = { isHeld: boolean } & (
+  | { readonly kind: 'request'; readonly call: Call }
+  | { readonly kind: 'reply'; readonly call: Call; readonly reply: TakeReply }
+  | { readonly kind: 'notice'; readonly to: Process; readonly isUnknown: boolean }
+)
+interface Timer {
+  readonly slot: Process
+  atMs: number
+  readonly everyMs: number | undefined
+  run(): void
+}
+interface Process {
+  readonly name: string
+  readonly witness: Witness
+  readonly lessee: Lessee
+  readonly notices: ReclaimListener[]
+  readonly returns: (() => void)[]
+  isAlive: boolean
+  isAway: boolean
+  isAsleep: boolean
+  /** How far its monotonic clock stands behind, having stood still. */
+  stoodStillMs: number
+  undecided: number
+  admissions: Admission[]
+  /** What it heard since it last had no call under way: a call that is repeated knows more than its request tells. */
+  chain: string
+}
+
+export type SmallWorld = ReturnType<typeof createSmallWorld>
+
+/** Lets every promise that can settle do so. */
+export async function settled(): Promise<void> {
+  for (let turn = 0; turn < 12; turn++) await Promise.resolve()
+}
+
+export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
+  const { limits, mode = 'closed', passes, processes = 2, excess = 0 } = options
+  const faults = options.faults ?? { kinds: [], most: 0 }
+  const time = { nowMs: 0 }
+  const isLossy = faults.kinds.some((kind) => kind === 'loss' || kind === 'old copy')
+  const isExact = mode === 'closed' && !isLossy
+  const ledger = createLedger(
+    { isExact, isAlone: false, forgets: false, waitsAtMostMs: 1000 },
+    time,
+  )
+  const startMs =
+    (options.ends === 'day' ? DAY_START_MS + DAY_MS : DAY_START_MS + DAY_MS / 2 + MINUTE_MS) -
+    (options.endsAfterMs ?? 40_000)
+  const epochMs = (): number => startMs + time.nowMs
+  let state = new quota.ClientState()
+  let oldCopy = state
+  let oldBooks: Books = new Map()
+  let wire: Message[] = []
+  let calls: Call[] = []
+  let timers: Timer[] = []
+  const slots: Process[] = []
+  const everyone: Process[] = []
+  let asksLeft = options.asks
+  let refundsLeft = options.refunds ?? 0
+  let faultsLeft = faults.most
+  const passesLeft = passes.map(({ most }) => most)
+  let refundedMs = -Infinity
+  let troubleMs = -Infinity
+  let isTouched = false
+
+  const boot = (slot: number): void => {
+    const name = `p${everyone.length}`
+    const returns: (() => void)[] = []
+    const notices: ReclaimListener[] = []
+    const every = (everyMs: number, run: () => void): (() => void) => {
+      const timer: Timer = { slot: process, atMs: time.nowMs + everyMs, everyMs, run }
+      timers.push(timer)
+      return () => void (timers = timers.filter((other) => other !== timer))
+    }
+    const process: Process = {
+      name,
+      witness: createWitness(name),
+      notices,
+      returns,
+      isAlive: true,
+      isAway: false,
+      isAsleep: false,
+      stoodStillMs: 0,
+      undecided: 0,
+      admissions: [],
+      chain: '',
+    } as unknown as Process
+    slots[slot] = process
+    everyone.push(process)
+    const lessee = new quota.Lessee({
+      authority: {
+        take: (request) => call(process, request),
+        onReclaim: (listener) => void notices.push(listener),
+        onReturn: (listener) => void returns.push(listener),
+        close: async () => undefined,
+      },
+      processId: name,
+      clock: { nowMs: () => 1000 + time.nowMs - process.stoodStillMs, epochMs },
+      timers: {
+        every,
+        after: (delayMs) =>
+          new Promise((resolve) =>
+            timers.push({
+              slot: process,
+              atMs: time.nowMs + delayMs,
+              everyMs: undefined,
+              run: resolve,
+            }),
+          ),
+      },
+      outage: mode,
+    })
+    Object.assign(process, { lessee })
+  }
+
+  const call = (from: Process, request: TakeRequest): Promise<TakeReply> => {
+    if (from.isAway) throw new Error('away')
+    ledger.sent(from.witness, request)
+    isTouched = true
+    return new Promise((resolve, reject) => {
+      const made: Call = {
+        from,
+        request,
+        deadlineMs: time.nowMs + TIMEOUT_MS,
+        isOpen: true,
+        resolve,
+        reject,
+      }
+      calls.push(made)
+      wire.push({ kind: 'request', call: made, isHeld: false })
+    })
+  }
+  const end = (ended: Call): boolean => {
+    if (!ended.isOpen) return false
+    ended.isOpen = false
+    calls = calls.filter((other) => other !== ended)
+    isTouched = true
+    if (ended.from.isAlive) ledger.ended(ended.from.witness, CLIENT)
+    return ended.from.isAlive
+  }
+  const carryOut = (made: Call): void => {
+    const reply = quota.transition(state, made.request, epochMs())
+    ledger.carriedOut(made.request, reply)
+    wire.push({ kind: 'reply', call: made, reply, isHeld: false })
+    if (!reply.reclaim) return
+    const isUnknown = reply.status !== 'short'
+    for (const to of slots)
+      if (!to.isAway) wire.push({ kind: 'notice', to, isUnknown, isHeld: false })
+  }
+  const deliver = (message: Message): void => {
+    wire = wire.filter((other) => other !== message)
+    if (message.kind === 'request') return carryOut(message.call)
+    if (message.kind === 'notice') {
+      isTouched = true
+      if (message.to.isAlive)
+        for (const notice of message.to.notices) notice(CLIENT, message.isUnknown)
+      return
+    }
+    if (!end(message.call)) return
+    const { from } = message.call
+    from.chain += `${message.reply.status}${message.reply.reclaim ? '!' : ''} `
+    ledger.heard(from.witness, CLIENT, { reply: message.reply, clockMs: startMs })
+    message.call.resolve(message.reply)
+  }
+
+  /** Requests that living processes hold without an answer could yet take what is left; what the dead held is gone. */
+  const spareIn = (window: 'minute' | 'day', index: number): number => {
+    const account = ledger.accounts.get(CLIENT)
+    const key = `${CLIENT} ${window} ${index}`
+    const limit = window === 'minute' ? limits.perMinute : limits.perDay
+    let spare = limit
+    for (const { witness, isAlive, undecided } of everyone) {
+      const admitted = witness.admitted.get(key) ?? 0
+      if (isAlive) spare -= admitted + undecided
+      else {
+        let held = 0
+        for (const [holder, entry] of account?.book ?? [])
+          if (holder.startsWith(`${witness.id}.`) && entry[window].index === index)
+            held += entry[window].held
+        spare -= Math.max(admitted, held)
+      }
+    }
+    return spare
+  }
+  const decided = (
+    process: Process,
+    decision: Awaited<ReturnType<Lessee['take']>>,
+    askedMs: number,
+  ): void => {
+    process.chain = ''
+    const waitedMs = time.nowMs - process.stoodStillMs - askedMs
+    ledger.decided(process.witness, { client: CLIENT, limits, waitedMs }, decision)
+    for (const [window, { count }] of ledger.excess)
+      if (count > excess)
+        throw new Violation(
+          'no more is admitted beyond a limit than what is allowed',
+          `${count} in ${window} (at ${time.nowMs} ms)`,
+        )
+    if (decision.kind === 'admitted') process.admissions.push(decision)
+    if (decision.kind !== 'refused' || decision.view === undefined) return
+    const { window, view } = decision
+    const index =
+      (view[window].resetAtSeconds * 1000) / (window === 'minute' ? MINUTE_MS : DAY_MS) - 1
+    const spare = spareIn(window, index)
+    const isNews = time.nowMs < Math.max(refundedMs, troubleMs) + NEWS_MS
+    if (spare > 0 && !isNews)
+      throw new Violation(
+        'nobody is refused while tokens are left that nobody waits for',
+        `${spare} left in the ${window} (at ${time.nowMs} ms)`,
+      )
+  }
+  let failure: unknown
+  const ask = (process: Process): void => {
+    ledger.totals.offered += 1
+    const askedMs = time.nowMs - process.stoodStillMs
+    const decision = process.lessee.take(CLIENT, limits)
+    if (!(decision instanceof Promise)) return decided(process, decision, askedMs)
+    process.undecided += 1
+    isTouched = true
+    void decision.then((late) => {
+      process.undecided -= 1
+      if (!process.isAlive) return
+      try {
+        decided(process, late, askedMs)
+      } catch (error) {
+        failure ??= error
+      }
+    })
+  }
+  const settle = async (): Promise<void> => {
+    if (isTouched) await settled()
+    isTouched = false
+    const broken = failure ?? ledger.violation
+    if (broken !== undefined) throw broken
+  }
+  /** What is not held back arrives at once, in order. */
+  const deliverAll = async (): Promise<void> => {
+    for (;;) {
+      const next = wire.find((message) => !message.isHeld && !receiver(message)?.isAsleep)
+      if (next === undefined) return
+      deliver(next)
+      await settle()
+    }
+  }
+  const receiver = (message: Message): Process | undefined =>
+    message.kind === 'notice'
+      ? message.to
+      : message.kind === 'reply'
+        ? message.call.from
+        : undefined
+  const nextTimer = (): Timer | undefined => {
+    let first: Timer | undefined
+    for (const timer of timers) if (first === undefined || timer.atMs < first.atMs) first = timer
+    return first
+  }
+  const passTo = async (endMs: number): Promise<void> => {
+    for (;;) {
+      await deliverAll()
+      const timer = nextTimer()
+      const overdue = calls.find(
+        ({ deadlineMs }) => deadlineMs <= Math.min(endMs, timer?.atMs ?? Infinity),
+      )
+      if (overdue !== undefined) {
+        time.nowMs = Math.max(time.nowMs, overdue.deadlineMs)
+        if (end(overdue)) overdue.reject(new Error('no answer'))
+        await settle()
+        continue
+      }
+      if (timer === undefined || timer.atMs > endMs) break
+      time.nowMs = Math.max(time.nowMs, timer.atMs)
+      if (timer.everyMs === undefined || !timer.slot.isAlive)
+        timers = timers.filter((other) => other !== timer)
+      else timer.atMs += timer.everyMs
+      if (!timer.slot.isAlive) continue
+      timer.run()
+      if (timer.everyMs === undefined) isTouched = true
+      await settle()
+    }
+    time.nowMs = Math.max(time.nowMs, endMs)
+  }
+  const oneShotMs = (): number => {
+    let first = Infinity
+    for (const { atMs, everyMs, slot } of timers)
+      if (everyMs === undefined && slot.isAlive) first = Math.min(first, atMs)
+    for (const { deadlineMs } of calls) first = Math.min(first, deadlineMs)
+    return first
+  }
+
+  const copy = (): void => {
+    oldCopy = copied(state)
+    oldBooks = ledger.copied()
+  }
+  const trouble = (run: Choice['run']) => (): void | Promise<void> => {
+    faultsLeft -= 1
+    troubleMs = time.nowMs
+    return run()
+  }
+  const messageFaults = (message: Message, at: string): Choice[] => {
+    const list: Choice[] = []
+    const add = (kind: Fault, label: string, run: () => void): void => {
+      if (faults.kinds.includes(kind)) list.push({ label: `${label} ${at}`, run: trouble(run) })
+    }
+    add(
+      `${message.kind} lost`,
+      'lose',
+      () => void (wire = wire.filter((other) => other !== message)),
+    )
+    if (!message.isHeld) add('late', 'hold', () => void (message.isHeld = true))
+    if (message.kind === 'request')
+      add('repeat', 'repeat', () => {
+        deliver(message)
+        wire.push({ kind: 'request', call: message.call, isHeld: true })
+      })
+    return list
+  }
+  const processFaults = (process: Process, slot: number): Choice[] => {
+    const list: Choice[] = []
+    const add = (kind: Fault, run: Choice['run']): void => {
+      if (faults.kinds.includes(kind))
+        list.push({ label: `${kind} ${process.name}`, run: trouble(run) })
+    }
+    add('crash', () => {
+      process.isAlive = false
+      process.admissions = []
+      wire = wire.filter((message) => message.kind !== 'notice' || message.to !== process)
+      timers = timers.filter((timer) => timer.slot !== process)
+      calls = calls.filter(({ from }) => from !== process)
+      // It died of nothing else: only what it held is gone.
+      troubleMs = -Infinity
+      boot(slot)
+    })
+    // Its clock and its timers stand still, and what comes waits, while the world goes on.
+    add('suspend', async () => {
+      process.isAsleep = true
+      process.stoodStillMs += MINUTE_MS
+      for (const timer of timers) if (timer.slot === process) timer.atMs += MINUTE_MS
+      for (const made of calls) if (made.from === process) made.deadlineMs += MINUTE_MS
+      await passTo(time.nowMs + MINUTE_MS)
+      process.isAsleep = false
+      troubleMs = time.nowMs
+    })
+    if (!process.isAway) add('away', () => void (process.isAway = true))
+    return list
+  }
+  const label = (message: Message): string =>
+    message.kind === 'notice'
+      ? `${message.isUnknown ? 'unknown' : 'short'} notice to ${message.to.name}`
+      : `${message.kind} ${message.call.from.name}.${message.call.request.sequence}`
+
+  const world = {
+    options,
+    ledger,
+    time,
+    /** All that may happen now. */
+    choices: (): Choice[] => {
+      const list: Choice[] = []
+      const canFail = faultsLeft > 0
+      const noticed = new Set<Process>()
+      for (const message of wire) {
+        // Notices to one process come over one connection, in order.
+        if (message.kind === 'notice' && noticed.has(message.to)) continue
+        if (message.kind === 'notice') noticed.add(message.to)
+        const at = label(message)
+        list.push({ label: `deliver ${at}`, run: () => deliver(message) })
+        if (canFail) list.push(...messageFaults(message, at))
+      }
+      slots.forEach((process, slot) => {
+        // Processes that have done nothing yet are alike.
+        const isAlike = slot > 0 && slots[slot - 1]?.witness.newest.size === 0
+        if (asksLeft > 0 && !(isAlike && process.witness.newest.size === 0))
+          list.push({
+            label: `ask ${process.name}`,
+            run: () => {
+              asksLeft -= 1
+              ask(process)
+            },
+          })
+        const [admission] = process.admissions
+        if (refundsLeft > 0 && admission !== undefined)
+          list.push({
+            label: `refund ${process.name}`,
+            run: () => {
+              refundsLeft -= 1
+              process.admissions.shift()
+              refundedMs = time.nowMs
+              ledger.givenBack(process.witness, CLIENT, admission)
+              process.lessee.refund(CLIENT, admission)
+              isTouched = true
+            },
+          })
+        if (canFail) list.push(...processFaults(process, slot))
+        if (process.isAway)
+          list.push({
+            label: `back ${process.name}`,
+            run: () => {
+              process.isAway = false
+              troubleMs = time.nowMs
+              isTouched = true
+              for (const listener of process.returns) listener()
+            },
+          })
+      })
+      if (canFail && faults.kinds.includes('loss') && state.isKnown)
+        list.push({
+          label: 'loss',
+          run: trouble(() => {
+            state = new quota.ClientState()
+            ledger.dataLost()
+          }),
+        })
+      if (canFail && faults.kinds.includes('old copy')) {
+        list.push({
+          label: 'copy',
+          run: copy,
+        })
+        list.push({
+          label: 'old copy',
+          run: trouble(() => {
+            state = copied(oldCopy)
+            ledger.dataLost(oldBooks)
+          }),
+        })
+      }
+      if (wire.some(({ isHeld }) => !isHeld)) return list
+      passes.forEach(({ ms }, at) => {
+        const oneShot = oneShotMs()
+        if ((passesLeft[at] ?? 0) === 0 || (ms === 'timer' && oneShot === Infinity)) return
+        list.push({
+          label: `pass ${ms}`,
+          run: () => {
+            if (ms !== 'timer') passesLeft[at] = (passesLeft[at] ?? 0) - 1
+            return passTo(ms === 'timer' ? oneShot : time.nowMs + ms)
+          },
+        })
+      })
+      return list
+    },
+
+    make: async ({ run }: Choice): Promise<void> => {
+      await run()
+      await settle()
+    },
+
+    open: async (): Promise<void> => {
+      for (const step of options.opening ?? []) {
+        if ('ask' in step) ask(slots[step.ask] as Process)
+        else await passTo(time.nowMs + step.passMs)
+        await settle()
+        await deliverAll()
+      }
+      copy()
+    },
+
+    /** A name of the state of everything; what the classes keep private is part of it. */
+    key: (): string => {
+      const parts: (string | number)[] = [
+        time.nowMs,
+        asksLeft,
+        refundsLeft,
+        faultsLeft,
+        refundedMs,
+        troubleMs,
+        ...passesLeft,
+      ]
+      for (const process of slots) {
+        const { name, isAway, stoodStillMs, undecided, chain, lessee, admissions } = process
+        parts.push(name, +isAway, stoodStillMs, undecided, chain, admissions.length)
+        write(lessee, parts, new Map())
+      }
+      write(state, parts, new Map())
+      if (faults.kinds.includes('old copy')) write(oldCopy, parts, new Map())
+      for (const message of wire) {
+        parts.push(label(message), +message.isHeld)
+        if (message.kind === 'reply') write(message.reply, parts, new Map())
+        if (message.kind !== 'notice') write(message.call.request, parts, new Map())
+      }
+      for (const { from, request, deadlineMs } of calls)
+        parts.push(from.name, request.sequence, deadlineMs)
+      for (const { slot, atMs, everyMs } of timers) parts.push(slot.name, atMs, everyMs ?? 'once')
+      const account = ledger.accounts.get(CLIENT)
+      if (account !== undefined) write(account.admitted, parts, new Map())
+      for (const { witness } of everyone) write(witness.admitted, parts, new Map())
+      return hash('sha1', parts.join(' '), 'base64')
+    },
+
+    /** Everything arrives, time passes and all processes end; then the books must balance. */
+    finish: async (): Promise<void> => {
+      for (const process of slots) {
+        if (!process.isAway) continue
+        process.isAway = false
+        isTouched = true
+        for (const listener of process.returns) listener()
+      }
+      for (const message of wire) message.isHeld = false
+      troubleMs = time.nowMs
+      await passTo(time.nowMs + 300)
+      const waiting = slots.filter(({ undecided }) => undecided > 0)
+      if (waiting.length > 0) throw new Violation('decisions always come', 'requests wait for ever')
+      let drained = 0
+      for (const { lessee } of slots) void lessee.drain().then(() => (drained += 1))
+      isTouched = true
+      await settle()
+      await passTo(time.nowMs + 2100)
+      if (drained < slots.length)
+        throw new Violation('drain() ends', `${drained} of ${slots.length}`)
+      for (const process of everyone) ledger.closed(process.witness, { isGone: !process.isAlive })
+    },
+  }
+  for (let slot = 0; slot < processes; slot++) boot(slot)
+  return world
+}
+
+function copied(state: ClientState): ClientState {
+  const copy = structuredClone(Object.fromEntries(Object.entries(state)))
+  return Object.setPrototypeOf(copy, Object.getPrototypeOf(state) as object) as ClientState
+}
+
+/** Adds all that is in the value; functions are no state. */
+function write(value: unknown, parts: (string | number)[], seen: Map<object, number>): void {
+  if (typeof value === 'number' || typeof value === 'string') parts.push(value)
+  else if (typeof value === 'boolean') parts.push(value ? 'T' : 'F')
+  else if (value === undefined || value === null) parts.push('-')
+  else if (typeof value === 'object') {
+    const known = seen.get(value)
+    if (known !== undefined) return void parts.push('@', known)
+    seen.set(value, seen.size)
+    if (value instanceof Promise) parts.push('P')
+    else if (Array.isArray(value)) for (const member of value) write(member, parts, seen)
+    else if (value instanceof Map)
+      for (const [key, member] of value) {
+        write(key, parts, seen)
+        write(member, parts, seen)
+      }
+    else if (value instanceof Set) for (const member of value) write(member, parts, seen)
+    else for (const member of Object.values(value)) write(member, parts, seen)
+    parts.push(';')
+  }
+}

@@ -1,0 +1,64 @@
+/** The small worlds that are explored whole. What each has is what it is to show; the longer form has more of it. */
+import type { Replacement } from './copies.ts'
+import type { SmallWorldOptions } from './small-world.ts'
+
+/** A sixteenth of so small a minute would be no token ahead of need: here a lease may be all of it. */
+export const scaled: readonly Replacement[] = [
+  {
+    name: 'leases of a small world',
+    file: 'lessee/lease-size.ts',
+    from: 'MOST_OF_A_MINUTE = 1 / 16',
+    to: 'MOST_OF_A_MINUTE = 1',
+  },
+]
+
+export interface Explored extends SmallWorldOptions {
+  /** More of the same, for the longer form. */
+  readonly longer?: Partial<SmallWorldOptions>
+}
+
+const timer = { ms: 'timer', most: 1 } as const
+const both = [{ ask: 0 }, { ask: 1 }, { passMs: 1100 }] as const
+const small = { perMinute: 2, perDay: 3 }
+const minutes = { perMinute: 3, perDay: 20 }
+const messages = ['request lost', 'reply lost', 'notice lost', 'late', 'repeat'] as const
+
+export const smallWorlds: readonly Explored[] = [
+  { title: 'nothing goes wrong', limits: small, asks: 5, passes: [timer], longer: { asks: 6 } },
+  {
+    title: 'tokens are held ahead',
+    limits: { perMinute: 5, perDay: 9 },
+    opening: both,
+    asks: 6,
+    passes: [timer, { ms: 1100, most: 1 }],
+    longer: { asks: 7 },
+  },
+  {
+    title: 'a process crashes',
+    limits: minutes,
+    opening: both,
+    asks: 3,
+    passes: [timer, { ms: 1100, most: 1 }],
+    faults: { kinds: ['crash'], most: 1 },
+    longer: { asks: 4, faults: { kinds: ['crash'], most: 2 } },
+  },
+  {
+    title: 'messages go wrong twice',
+    limits: minutes,
+    opening: both,
+    asks: 2,
+    passes: [timer],
+    faults: { kinds: messages, most: 2 },
+    longer: { asks: 3 },
+  },
+  {
+    title: 'the store goes back to an old copy',
+    limits: minutes,
+    opening: both,
+    asks: 4,
+    excess: 2,
+    passes: [timer],
+    faults: { kinds: ['old copy'], most: 1 },
+    longer: { asks: 5, faults: { kinds: ['old copy'], most: 2 } },
+  },
+]
