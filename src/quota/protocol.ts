@@ -53,18 +53,17 @@ export interface TakeReply {
   readonly day: WindowReply
   /** Processes that took part in this or the previous minute, at least 1. */
   readonly activeProcesses: number
-  /**
-   * All processes were asked to state what they hold of this client, and to return what they do not need at once: others hold
-   * what the caller waits for, or the authority knows nothing of this client yet.
-   */
-  readonly reclaim: boolean
+  /** What all processes were told of the client because of this call. */
+  readonly notice: Notice | undefined
 }
 
 /**
- * Others wait for tokens of the client: what is not needed at once is to be returned. isUnknown: the authority knew nothing of
- * the client although it may have, so that its use is to be stated again, too.
+ * short: requests are refused for want of tokens that others may hold: all that no request waits for is to be returned, now and
+ * whenever one is handed back. unknown: the same, and use is to be stated again, since the authority knew nothing of the client
+ * although it may have. free: since somebody was refused, tokens were returned: refusals in memory are to be forgotten.
  */
-export type ReclaimListener = (client: string, isUnknown?: boolean) => void
+export type Notice = 'short' | 'unknown' | 'free'
+export type NoticeListener = (client: string, notice: Notice) => void
 
 /** Owner of the counters. A thrown or rejected call means the store is away, never that quota is used up. */
 export interface Authority {
@@ -72,8 +71,8 @@ export interface Authority {
   take(request: TakeRequest): TakeReply | Promise<TakeReply>
   /** Calls the listener each time the authority can be reached again; it may have lost its data meanwhile. */
   onReturn?(listener: () => void): void
-  /** Calls the listener with each client whose tokens the authority reclaims; see TakeReply.reclaim. Notices may be lost or repeated. */
-  onReclaim?(listener: ReclaimListener): void
+  /** Calls the listener with every notice; they may be lost or repeated. */
+  onNotice?(listener: NoticeListener): void
   close(): Promise<void>
 }
 

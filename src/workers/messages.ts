@@ -4,6 +4,7 @@ import type { BackendHealth } from '../backends/health.ts'
 import type { BanCalls } from '../bans/ban-store-ipc.ts'
 import type { CounterCalls } from '../counters/shared-counters.ts'
 import type { QuotaCalls } from '../quota/authorities/ipc.ts'
+import type { Notice } from '../quota/protocol.ts'
 import type { AnswerBatch, CallBatch } from '../ipc/calls.ts'
 import type { KeySetFault } from '../credentials/jwt-verifier.ts'
 import type { MetricsSnapshot } from '../observability/metrics.ts'
@@ -24,16 +25,15 @@ export interface StartMessage {
   readonly takenAtMs: number
 }
 
-export interface Reclaim {
+export interface ClientNotice {
   readonly client: string
-  readonly isUnknown: boolean
+  readonly notice: Notice
 }
 
 export type ToWorker =
   | StartMessage
   | AnswerBatch
-  /** See ReclaimListener. */
-  | { readonly kind: 'reclaim'; readonly reclaims: readonly Reclaim[] }
+  | { readonly kind: 'quota'; readonly notices: readonly ClientNotice[] }
   | { readonly kind: 'banned'; readonly keyId: string; readonly ban: BanRecord }
   /** Bans were pronounced that this worker was not told of: it is to read them all. */
   | { readonly kind: 'missed' }

@@ -6,7 +6,7 @@ import type { CallHandlers } from '../ipc/calls.ts'
 import { createCounter } from '../counters/counter.ts'
 import type { Config } from '../config/config.ts'
 import type { MemoryAuthority } from '../quota/authorities/memory.ts'
-import type { Reclaim, SharedCalls } from './messages.ts'
+import type { ClientNotice, SharedCalls } from './messages.ts'
 import { isBanEarned } from '../rules/ban-policy.ts'
 
 export type SharedState = ReturnType<typeof createSharedState>
@@ -26,14 +26,12 @@ export function createSharedState(parts: SharedStateParts) {
   const store = embedded?.bans ?? createMemoryBanStore()
   const bans = new SharedBans({ ...parts, store, forgetAfterMs })
   return {
-    /** The answers to one worker. onReclaim: the others are to hear of it. */
-    handlers: (onReclaim: (reclaim: Reclaim) => void): CallHandlers<SharedCalls> => ({
+    /** The answers to one worker. onNotice: the others are to hear of it. */
+    handlers: (onNotice: (notice: ClientNotice) => void): CallHandlers<SharedCalls> => ({
       take: (request) => {
         if (embedded === undefined) throw new Error('the quota authority is Redis')
         const reply = embedded.authority.take(request)
-        // A reclaim is for the tokens that the caller is short of, or for the use of a client that is unknown.
-        if (reply.reclaim)
-          onReclaim({ client: request.client, isUnknown: reply.status !== 'short' })
+        if (reply.notice !== undefined) onNotice({ client: request.client, notice: reply.notice })
         return reply
       },
       addStrikes: async ({ keyId, points: added }) => {

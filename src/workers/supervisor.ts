@@ -15,7 +15,7 @@ import { ListenError } from '../gateway/listen-error.ts'
 import { createReadiness, embeddedHealth } from '../admin/readiness.ts'
 import { openEmbeddedStores } from '../gateway/stores.ts'
 import { openListenSockets, type ListenSockets } from '../listeners/bound-sockets.ts'
-import type { Reclaim } from './messages.ts'
+import type { ClientNotice } from './messages.ts'
 import { createSharedState, type SharedState } from './shared-state.ts'
 import { defaultWatchdog, type WatchdogOptions } from './watchdog.ts'
 import { WorkerPool } from './worker-pool.ts'
@@ -140,10 +140,10 @@ export class Supervisor implements Gateway {
       drainMs: config.server.timeouts.drainMs,
       watchdog,
       startWorker: (number, listenFd) => {
-        const reclaim = oncePerTurn((reclaims) =>
-          this.#pool?.notifyAll({ kind: 'reclaim', reclaims }, worker),
+        const notify = oncePerTurn((notices) =>
+          this.#pool?.notifyAll({ kind: 'quota', notices }, worker),
         )
-        const handlers = this.#state.handlers(reclaim)
+        const handlers = this.#state.handlers(notify)
         const worker: WorkerProcess = new WorkerProcess({
           entry,
           start: { kind: 'start', number, version, config, takenAtMs: this.#takenAtMs },
@@ -180,15 +180,19 @@ function oneAtATime<Result>(make: () => Promise<Result>): () => Promise<Result> 
     }))
 }
 
-/** The others hear of what a worker reclaims once per turn of the event loop. */
-function oncePerTurn(notify: (reclaims: readonly Reclaim[]) => void): (reclaim: Reclaim) => void {
-  const reclaimed = new Map<string, Reclaim>()
-  return (reclaim) => {
-    if (reclaimed.size === 0)
+/** The others hear of what a worker has caused once per turn of the event loop, of each kind the latest. */
+function oncePerTurn(
+  notify: (notices: readonly ClientNotice[]) => void,
+): (notice: ClientNotice) => void {
+  const waiting = new Map<string, ClientNotice>()
+  return (told) => {
+    if (waiting.size === 0)
       setImmediate(() => {
-        notify([...reclaimed.values()])
-        reclaimed.clear()
+        notify([...waiting.values()])
+        waiting.clear()
       })
-    reclaimed.set(reclaim.client, reclaim)
+    const key = `${told.notice} ${told.client}`
+    waiting.delete(key)
+    waiting.set(key, told)
   }
 }

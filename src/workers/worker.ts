@@ -13,7 +13,7 @@ import {
 } from '../counters/shared-counters.ts'
 import type { Config } from '../config/config.ts'
 import { createIpcAuthority, type QuotaCalls } from '../quota/authorities/ipc.ts'
-import type { ReclaimListener } from '../quota/protocol.ts'
+import type { NoticeListener } from '../quota/protocol.ts'
 import { configNames, createServing, type Serving } from '../gateway/serving.ts'
 import {
   connectStore,
@@ -101,12 +101,12 @@ function createParts(start: StartMessage, channel: SupervisorChannel) {
     onState: (health) => void channel.send({ kind: 'store', ...health }),
   })
   // Whom the supervisor's notices reach; with Redis nobody listens.
-  const reclaims: ReclaimListener[] = []
-  const onReclaim = (listener: ReclaimListener): void => void reclaims.push(listener)
+  const noticed: NoticeListener[] = []
+  const onNotice = (listener: NoticeListener): void => void noticed.push(listener)
   const bans = createIpcBanStore(banCalls)
   const stores: Stores =
     redis === undefined
-      ? { redis, bans, authority: createIpcAuthority({ calls, onReclaim, observe: metrics.quota }) }
+      ? { redis, bans, authority: createIpcAuthority({ calls, onNotice, observe: metrics.quota }) }
       : { redis, ...redisStores(parts, redis) }
   const serving: Serving = createServing({
     ...parts,
@@ -129,9 +129,9 @@ function createParts(start: StartMessage, channel: SupervisorChannel) {
     },
     hear: (message: ToWorker) => {
       if (message.kind === 'answers') for (const lane of lanes) lane.receive(message)
-      else if (message.kind === 'reclaim') {
-        for (const { client, isUnknown } of message.reclaims)
-          for (const listener of reclaims) listener(client, isUnknown)
+      else if (message.kind === 'quota') {
+        for (const { client, notice } of message.notices)
+          for (const listener of noticed) listener(client, notice)
       } else if (message.kind === 'banned') bans.banned(message.keyId, message.ban)
       else if (message.kind === 'missed') bans.stale()
       else if (message.kind === 'measure') {

@@ -5,7 +5,7 @@ import { Lessee } from '../../src/quota/lessee/lessee.ts'
 import type {
   Authority,
   QuotaDecision,
-  ReclaimListener,
+  NoticeListener,
   TakeReply,
   TakeRequest,
 } from '../../src/quota/protocol.ts'
@@ -63,7 +63,7 @@ export async function settled(): Promise<void> {
 /** Stands between a lessee and its authority like a network: counts, delays, loses. */
 export function createNetwork(authority: Authority, timeline: Timeline) {
   const returned: (() => void)[] = []
-  const reclaimed: ReclaimListener[] = []
+  const noticed: NoticeListener[] = []
   const network = {
     calls: [] as TakeRequest[],
     inFlight: 0,
@@ -83,8 +83,8 @@ export function createNetwork(authority: Authority, timeline: Timeline) {
         if (delayMs > 0) await timeline.timers.after(delayMs / 2)
         if (state === 'down') throw new Error('down')
         const reply = await authority.take(request)
-        const isUnknown = reply.status !== 'short'
-        if (reply.reclaim) for (const listener of reclaimed) listener(request.client, isUnknown)
+        const { notice } = reply
+        if (notice !== undefined) for (const listener of noticed) listener(request.client, notice)
         if (delayMs > 0) await timeline.timers.after(delayMs / 2)
         if (state === 'reply lost') throw new Error('lost')
         return reply
@@ -94,7 +94,7 @@ export function createNetwork(authority: Authority, timeline: Timeline) {
       })
     },
     onReturn: (listener: () => void): void => void returned.push(listener),
-    onReclaim: (listener: ReclaimListener): void => void reclaimed.push(listener),
+    onNotice: (listener: NoticeListener): void => void noticed.push(listener),
     close: async () => undefined,
   }
   return network

@@ -68,7 +68,7 @@ describe('a user with the rights that the configuration file lists', () => {
     await until(() => store.available)
     const authority = createRedisAuthority({ store, prefix: 'tollgate' })
     const reclaimed: string[] = []
-    authority.onReclaim?.((client) => reclaimed.push(client))
+    authority.onNotice?.((client) => reclaimed.push(client))
     let client = 0
     // A client that Redis does not know makes it ask for what others hold.
     await until(async () => {
@@ -145,7 +145,7 @@ describe('a user with the rights that the configuration file lists', () => {
     await until(() => store.available)
     const authority = createRedisAuthority({ store, prefix: 'tollgate' })
     const reclaimed: string[] = []
-    authority.onReclaim?.((client) => reclaimed.push(client))
+    authority.onNotice?.((client) => reclaimed.push(client))
     const connections = (): number =>
       Number(/total_connections_received:(\d+)/.exec(admin('INFO', 'stats'))?.[1])
     await sleep(200)

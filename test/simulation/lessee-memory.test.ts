@@ -5,7 +5,7 @@ import { expect, it } from 'vitest'
 import type { Limits } from '../../src/config/config.ts'
 import { createMemoryAuthority } from '../../src/quota/authorities/memory.ts'
 import { Lessee } from '../../src/quota/lessee/lessee.ts'
-import type { QuotaDecision, ReclaimListener, TakeReply } from '../../src/quota/protocol.ts'
+import type { QuotaDecision, NoticeListener, TakeReply } from '../../src/quota/protocol.ts'
 import { createTimeline } from '../quota/lessee-harness.ts'
 
 const MAX_CLIENTS = 200
@@ -19,7 +19,7 @@ const collectGarbage = runInNewContext('gc') as () => void
 it('keeps as many clients as it may, and none of those that were idle for an hour', async () => {
   const timeline = createTimeline()
   const authority = createMemoryAuthority({ clock: timeline.clock })
-  const reclaimed: ReclaimListener[] = []
+  const noticed: NoticeListener[] = []
   const returned: (() => void)[] = []
   let isAway = false
   let calls = 0
@@ -31,7 +31,7 @@ it('keeps as many clients as it may, and none of those that were idle for an hou
         if (isAway) throw new Error('away')
         return authority.take(request)
       },
-      onReclaim: (listener) => void reclaimed.push(listener),
+      onNotice: (listener) => void noticed.push(listener),
       onReturn: (listener) => void returned.push(listener),
       close: () => authority.close(),
     },
@@ -75,7 +75,9 @@ it('keeps as many clients as it may, and none of those that were idle for an hou
     // After a second tokens are granted ahead; at times the authority is away, and notices come.
     await meet(`batch-${batch}`, [1100, 40, 40, 40, batch % 5 === 3 ? AWAY_FOR_MS : 40, 40])
     for (let at = 0; at < AT_ONCE; at += 3)
-      reclaimed.forEach((notice) => notice(`batch-${batch}-${at}`, at % 2 === 0))
+      noticed.forEach((notice) =>
+        notice(`batch-${batch}-${at}`, at % 2 === 0 ? 'unknown' : 'short'),
+      )
     if (batch % 5 === 3) returned.forEach((listener) => listener())
     await timeline.pass(200)
   }

@@ -128,14 +128,14 @@ const mutants: readonly Mutant[] = [
   {
     name: 'a reclaim gives back what was spent',
     file: 'lessee/lease-window.ts',
-    from: 'this.held = Math.min(held, this.used + kept)',
-    to: 'this.used = this.held = Math.min(held, kept)',
+    from: 'this.held = Math.min(held, this.used)',
+    to: 'this.used = this.held = 0',
     breaks: 'crashes',
   },
   {
     name: 'what goes back is spent while the call is under way',
     file: 'lessee/authority-calls.ts',
-    from: 'if (kept !== undefined) lease.returnTokens(kept)',
+    from: 'if (returns) lease.returnTokens()',
     to: '',
     breaks: 'crashes',
   },
@@ -156,8 +156,8 @@ const mutants: readonly Mutant[] = [
   {
     name: 'tokens go back at the end only',
     file: 'lessee/holdings.ts',
-    from: 'if (!this.#calls.settle(client, kept)) return false',
-    to: 'if (!this.#isDraining) return true\n    if (!this.#calls.settle(client, kept)) return false',
+    from: 'if (!this.#calls.settle(client)) return false',
+    to: 'if (!this.#isDraining) return true\n    if (!this.#calls.settle(client)) return false',
     breaks: 'load above the limit',
   },
   {

@@ -4,7 +4,8 @@ import type { createMemoryAuthority, MemoryAuthority } from '../../src/quota/aut
 import type { Lessee } from '../../src/quota/lessee/lessee.ts'
 import type {
   Authority,
-  ReclaimListener,
+  NoticeListener,
+  Notice,
   TakeReply,
   TakeRequest,
 } from '../../src/quota/protocol.ts'
@@ -74,29 +75,25 @@ export function createWorld(quota: Quota, schedule: Schedule, rules: Pick<Rules,
   const ownLimits = new Map<string, Limits>()
   const slots: SimulatedProcess[] = []
   const everyProcess: SimulatedProcess[] = []
-  const reclaimListeners = new Map<SimulatedProcess, ReclaimListener[]>()
+  const noticeListeners = new Map<SimulatedProcess, NoticeListener[]>()
   const returnListeners = new Map<SimulatedProcess, (() => void)[]>()
   const partitions = new Map<SimulatedProcess, Partition['how']>()
 
   const carryOut = (request: TakeRequest): TakeReply => {
     const reply = memory.take(request)
     ledger.carriedOut(request, reply)
-    if (reply.reclaim) for (const process of slots) announceReclaim(process, request.client, reply)
+    if (reply.notice !== undefined)
+      for (const process of slots) announce(process, request.client, reply.notice)
     return reply
   }
-  const announceReclaim = (
-    process: SimulatedProcess,
-    client: string,
-    { status }: TakeReply,
-  ): void => {
+  const announce = (process: SimulatedProcess, client: string, notice: Notice): void => {
     if (chance.perMille(network.losesReclaim)) return happened('reclaim lost')
-    const notices = chance.perMille(network.repeatsReclaim) ? 2 : 1
-    if (notices === 2) happened('reclaim repeated')
-    for (let notice = 0; notice < notices; notice++)
-      time.at(time.nowMs + travel() + (notice * network.lateMs) / 2, () =>
+    const times = chance.perMille(network.repeatsReclaim) ? 2 : 1
+    if (times === 2) happened('reclaim repeated')
+    for (let at = 0; at < times; at++)
+      time.at(time.nowMs + travel() + (at * network.lateMs) / 2, () =>
         process.deliver('io', () => {
-          for (const listener of reclaimListeners.get(process) ?? [])
-            listener(client, status !== 'short')
+          for (const listener of noticeListeners.get(process) ?? []) listener(client, notice)
         }),
       )
   }
@@ -162,12 +159,12 @@ export function createWorld(quota: Quota, schedule: Schedule, rules: Pick<Rules,
         },
         close: async () => undefined,
       }
-    const listeners = { reclaim: [] as ReclaimListener[], return: [] as (() => void)[] }
-    reclaimListeners.set(process, listeners.reclaim)
+    const listeners = { notice: [] as NoticeListener[], return: [] as (() => void)[] }
+    noticeListeners.set(process, listeners.notice)
     returnListeners.set(process, listeners.return)
     return {
       take: (request) => call(process, request),
-      onReclaim: (listener) => void listeners.reclaim.push(listener),
+      onNotice: (listener) => void listeners.notice.push(listener),
       onReturn: (listener) => void listeners.return.push(listener),
       close: async () => undefined,
     }

@@ -2,7 +2,7 @@
 import { StoreUnavailable } from '../../rules/store-unavailable.ts'
 import type { IpcCalls } from '../../ipc/calls.ts'
 import { observedCall, type CallObserver } from '../observer.ts'
-import type { Authority, ReclaimListener, TakeReply, TakeRequest } from '../protocol.ts'
+import type { Authority, NoticeListener, TakeReply, TakeRequest } from '../protocol.ts'
 
 /** What the lessee of a worker asks of the supervisor. */
 export interface QuotaCalls {
@@ -10,16 +10,16 @@ export interface QuotaCalls {
 }
 
 /**
- * onReclaim: registers the listener of the supervisor's reclaims.
+ * onNotice: registers the listener of the supervisor's notices.
  * take() throws StoreUnavailable at once while the supervisor is silent or gone, else rejects with it.
  */
 export function createIpcAuthority({
   calls,
-  onReclaim,
+  onNotice,
   observe,
 }: {
   calls: IpcCalls<QuotaCalls>
-  onReclaim(listener: ReclaimListener): void
+  onNotice(listener: NoticeListener): void
   observe?: CallObserver
 }): Authority {
   // Thrown for every request while nobody answers: made once, since a stack trace costs more than the decision.
@@ -31,7 +31,7 @@ export function createIpcAuthority({
       return observedCall(calls.call('take', request), (reply) => reply, observe)
     },
     onReturn: (listener) => calls.onRecovered(listener),
-    onReclaim,
+    onNotice,
     close: async () => undefined,
   }
 }

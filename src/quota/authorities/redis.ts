@@ -3,9 +3,11 @@ import { readFileSync } from 'node:fs'
 import { StoreUnavailable } from '../../rules/store-unavailable.ts'
 import type { RedisStore, ScriptReply } from '../../redis/store.ts'
 import { observedCall, type CallObserver } from '../observer.ts'
-import type { Authority, Hold, TakeReply, TakeRequest, TakeStatus } from '../protocol.ts'
+import type { Authority, Hold, Notice, TakeReply, TakeRequest, TakeStatus } from '../protocol.ts'
 
 const statuses: readonly TakeStatus[] = ['granted', 'short', 'stale', 'lost']
+/** By their number in a reply, and their name on the channel. */
+const notices: readonly (Notice | undefined)[] = [undefined, 'short', 'unknown', 'free']
 const REPLY_LENGTH = 12
 
 /** It reads the time from the server alone. */
@@ -39,12 +41,13 @@ export function createRedisAuthority({
       return observedCall(call, parseReply, observe)
     },
     onReturn: (listener) => store.onRecovered(listener),
-    onReclaim: (listener) =>
+    onNotice: (listener) =>
       store.subscribe(channel, {
         message: (text) => {
-          const [reason, key = ''] = text.split(' ', 2)
-          if (key.startsWith(keyStart) && key.endsWith('}'))
-            listener(clientOf(key, keyStart), reason === 'unknown')
+          const [name, key = ''] = text.split(' ', 2)
+          const notice = notices.find((known) => known === name)
+          if (notice !== undefined && key.startsWith(keyStart) && key.endsWith('}'))
+            listener(clientOf(key, keyStart), notice)
         },
         subscribed: () => undefined,
       }),
@@ -92,6 +95,6 @@ function parseReply(reply: ScriptReply): TakeReply {
     minute: { index: at(2), held: at(3), taken: at(4), used: at(5) },
     day: { index: at(6), held: at(7), taken: at(8), used: at(9) },
     activeProcesses: at(10),
-    reclaim: at(11) === 1,
+    notice: notices[at(11)],
   }
 }

@@ -5,11 +5,13 @@
 --          5 minute index  6 used  7 held   8 day index  9 used  10 held   (as the caller states them)
 --          11 need  12 want  13 channel on which tokens of this client are reclaimed from all processes
 -- reply    status (0 granted, 1 short, 2 stale, 3 lost), now in ms rounded up,
---          minute index, held, taken, used, day index, held, taken, used, active processes, reclaim (0 or 1)
+--          minute index, held, taken, used, day index, held, taken, used, active processes,
+--          notice that went out because of it (0 none, 1 short, 2 unknown, 3 free)
 local time = redis.call('TIME')
 local MINUTE_MS, DAY_MS = 60000, 86400000
 local EXPIRY_AFTER_DAY_MS, LEARNING_MS = 3600000, 1000
 local GRANTED, SHORT, STALE, LOST = 0, 1, 2, 3
+local NOTICES = { 'short ', 'unknown ', 'free ' }
 
 -- Whatever else was written into the hash counts as absent.
 local function stored(text, absent)
@@ -32,7 +34,7 @@ local sequence = tonumber(ARGV[2])
 local need, want = tonumber(ARGV[11]), tonumber(ARGV[12])
 
 local fields = redis.call('HMGET', KEYS[1], 'minute', 'minuteTaken', 'minuteUsed', 'activeNow',
-  'activeBefore', 'day', 'dayTaken', 'dayUsed', 'learningUntil', processField)
+  'activeBefore', 'day', 'dayTaken', 'dayUsed', 'learningUntil', processField, 'exhausted')
 -- -1 stands for a missing field, since math.max needs a number.
 local lastMinute, lastDay = stored(fields[1], -1), stored(fields[6], -1)
 local isUnknown = lastDay == -1
@@ -42,10 +44,11 @@ local day = math.max(math.floor(now / DAY_MS), lastDay)
 local isSameDay = day == lastDay
 local isSameMinute = isSameDay and minute == lastMinute
 
-local minuteTaken, minuteUsed, activeNow, activeBefore = 0, 0, 0, 0
+local minuteTaken, minuteUsed, activeNow, activeBefore, wasExhausted = 0, 0, 0, 0, 0
 if isSameMinute then
   minuteTaken, minuteUsed = stored(fields[2], 0), stored(fields[3], 0)
   activeNow, activeBefore = stored(fields[4], 0), stored(fields[5], 0)
+  wasExhausted = stored(fields[11], 0)
 elseif isSameDay and minute == lastMinute + 1 then
   activeBefore = stored(fields[4], 0)
 end
@@ -117,29 +120,41 @@ dayTaken, dayUsed = dayTaken + dayGrant, dayUsed + spent
 heldInMinute, usedInMinute = heldInMinute + minuteGrant, usedInMinute + spent
 heldInDay, usedInDay = heldInDay + dayGrant, usedInDay + spent
 
+-- In this minute somebody was refused, and no token has been free since.
+local exhausted = wasExhausted
+if status == SHORT then
+  exhausted = 1
+elseif minuteTaken < tonumber(ARGV[3]) and dayTaken < tonumber(ARGV[4]) then
+  exhausted = 0
+end
+
 -- A script that has written once is let through by a server that is out of memory: nothing is deleted without need.
 if not isSameDay and redis.call('EXISTS', KEYS[1]) == 1 then redis.call('DEL', KEYS[1]) end
 redis.call('HSET', KEYS[1], 'minute', text(minute), 'minuteTaken', text(minuteTaken),
   'minuteUsed', text(minuteUsed), 'activeNow', text(activeNow), 'activeBefore', text(activeBefore),
   'day', text(day), 'dayTaken', text(dayTaken), 'dayUsed', text(dayUsed),
-  'learningUntil', text(learningUntil),
+  'learningUntil', text(learningUntil), 'exhausted', text(exhausted),
   processField, table.concat({ text(sequence), text(status), text(minute), text(heldInMinute),
     text(usedInMinute), text(heldInDay), text(usedInDay) }, ':'))
 if not isSameDay then
   redis.call('PEXPIREAT', KEYS[1], text((day + 1) * DAY_MS + EXPIRY_AFTER_DAY_MS))
 end
 
--- Others hold unspent tokens of a window that is used up, or may know of use that is unknown here.
+-- Others hold unspent tokens of a window that is used up.
 local function isShortOf(limit, taken, used, own)
   return taken >= limit and taken - used > own
 end
-local reclaim = 0
-if isUnknown or (status == SHORT and (
+local notice = 0
+if isUnknown then
+  notice = 2
+elseif status == SHORT and (wasExhausted == 0 or
     isShortOf(tonumber(ARGV[3]), minuteTaken, minuteUsed, heldInMinute - usedInMinute) or
-    isShortOf(tonumber(ARGV[4]), dayTaken, dayUsed, heldInDay - usedInDay))) then
-  reclaim = 1
-  -- A user who may not publish loses nothing but the notice.
-  redis.pcall('PUBLISH', ARGV[13], (isUnknown and 'unknown ' or 'short ') .. KEYS[1])
+    isShortOf(tonumber(ARGV[4]), dayTaken, dayUsed, heldInDay - usedInDay)) then
+  notice = 1
+elseif wasExhausted > exhausted then
+  notice = 3
 end
+-- A user who may not publish loses nothing but the notice.
+if notice > 0 then redis.pcall('PUBLISH', ARGV[13], NOTICES[notice] .. KEYS[1]) end
 return { status, replyNow, minute, heldInMinute, minuteTaken, minuteUsed,
-  day, heldInDay, dayTaken, dayUsed, active, reclaim }
+  day, heldInDay, dayTaken, dayUsed, active, notice }

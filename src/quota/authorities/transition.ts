@@ -34,6 +34,8 @@ export class ClientState {
   dayIndex = 0
   dayTaken = 0
   dayUsed = 0
+  /** In this minute somebody was refused, and no token has been free since. */
+  isExhausted = false
   /** Until then nothing is granted ahead of need: other processes may not have stated their use yet. */
   learningUntilMs = 0
   readonly processes = new Map<string, ProcessRecord>()
@@ -99,8 +101,15 @@ export function transition(state: ClientState, request: TakeRequest, nowMs: numb
     dayUsed: day.used + spent,
   })
   const unspent = { minute: held.minute - minute.used - spent, day: held.day - day.used - spent }
-  const reclaim = isUnknown || (status === 'short' && othersHold(state, request.limits, unspent))
-  return reply(state, { status, nowMs, held, reclaim })
+  const wasExhausted = state.isExhausted
+  const isFree =
+    state.minuteTaken < request.limits.perMinute && state.dayTaken < request.limits.perDay
+  state.isExhausted = status === 'short' || (wasExhausted && !isFree)
+  const isReclaiming =
+    status === 'short' && (!wasExhausted || othersHold(state, request.limits, unspent))
+  const isFreed = wasExhausted && !state.isExhausted
+  const notice = isUnknown ? 'unknown' : isReclaiming ? 'short' : isFreed ? 'free' : undefined
+  return reply(state, { status, nowMs, held, notice })
 }
 
 /** The answer to a call that was heard before, or comes after a later one: as things stand now, changing nothing. */
@@ -115,7 +124,7 @@ function repeated(
   rollOver(now, Math.floor(nowMs))
   const tookPart = record.minuteIndex === now.minuteIndex
   const held = { minute: tookPart ? record.minuteHeld : 0, day: record.dayHeld }
-  return reply(now, { status, nowMs, held, reclaim: false })
+  return reply(now, { status, nowMs, held, notice: undefined })
 }
 
 /** Forgets what belongs to a window that has ended. */
@@ -130,6 +139,7 @@ function rollOver(state: ClientState, nowMs: number): void {
   state.minuteIndex = minuteIndex
   state.minuteTaken = 0
   state.minuteUsed = 0
+  state.isExhausted = false
   if (isSameDay) return
   state.dayIndex = dayIndex
   state.dayTaken = 0
@@ -137,11 +147,11 @@ function rollOver(state: ClientState, nowMs: number): void {
   state.processes.clear()
 }
 
-interface Verdict extends Pick<TakeReply, 'status' | 'nowMs' | 'reclaim'> {
+interface Verdict extends Pick<TakeReply, 'status' | 'nowMs' | 'notice'> {
   readonly held: { minute: number; day: number }
 }
 
-function reply(state: ClientState, { status, nowMs, held, reclaim }: Verdict): TakeReply {
+function reply(state: ClientState, { status, nowMs, held, notice }: Verdict): TakeReply {
   return {
     status,
     nowMs: Math.ceil(nowMs),
@@ -153,7 +163,7 @@ function reply(state: ClientState, { status, nowMs, held, reclaim }: Verdict): T
     },
     day: { index: state.dayIndex, held: held.day, taken: state.dayTaken, used: state.dayUsed },
     activeProcesses: activeProcesses(state),
-    reclaim,
+    notice,
   }
 }
 

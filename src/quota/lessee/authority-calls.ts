@@ -15,8 +15,8 @@ export interface Order {
   readonly ahead: boolean
   /** Of the very requests that wait, since a token may name another plan than the one before. */
   readonly limits: Limits
-  /** At most so many tokens in hand are kept, the others go back; undefined: all are kept. */
-  readonly kept?: number
+  /** The tokens in hand go back. */
+  readonly returns?: boolean
 }
 
 export interface SentCall extends Pick<Order, 'need' | 'limits'> {
@@ -30,8 +30,8 @@ export interface SentCall extends Pick<Order, 'need' | 'limits'> {
 export interface Outcome {
   /** Waiting requests that it serves. */
   readonly tokens: number
-  /** The rest is refused for as long as nobody returns tokens, and the others have just been asked for theirs. */
-  readonly reclaimed: boolean
+  /** The rest is refused for as long as nobody returns tokens, and others have just been asked for theirs who may still do so. */
+  readonly isReclaimed: boolean
   /** The minute or the day of the tokens may have ended on the way: they are not spent. */
   readonly late: boolean
 }
@@ -78,13 +78,13 @@ export class AuthorityCalls {
   /** undefined: the authority is away. */
   send({ lease }: Client, order: Order): SentCall | undefined {
     const { authority, clock } = this.#options
-    const { need, limits, kept } = order
+    const { need, limits, returns = false } = order
     const sentMs = clock.nowMs()
     // Tokens of a minute that may end at any moment cannot be spent any more: they go back, so that they do not look like a limit used up.
     if (sentMs >= lease.minute.spendUntilMs && lease.minute.held > lease.minute.used)
-      lease.minute.returnUnspent(0)
-    const minute = lease.minute.statement(kept)
-    const day = lease.day.statement(kept)
+      lease.minute.returnUnspent()
+    const minute = lease.minute.statement(returns)
+    const day = lease.day.statement(returns)
     try {
       const reply = authority.take({
         client: lease.client,
@@ -97,7 +97,7 @@ export class AuthorityCalls {
         want: this.#want(lease, order, sentMs),
       })
       this.isImmediate = !(reply instanceof Promise)
-      if (kept !== undefined) lease.returnTokens(kept)
+      if (returns) lease.returnTokens()
       return { reply, need, limits, minute, day, sentMs }
     } catch {
       return undefined
@@ -113,7 +113,7 @@ export class AuthorityCalls {
     lease.limits = sent.limits
     lease.apply(reply, { sentMs: sent.sentMs, receivedMs })
     this.#storeAheadMs = reply.nowMs - receivedMs
-    if (reply.reclaim && reply.status !== 'short') client.echoUntilMs = receivedMs + ECHO_MS
+    if (reply.notice === 'unknown') client.echoUntilMs = receivedMs + ECHO_MS
     if (reply.status === 'lost') {
       // activeProcesses stays: an authority without data knows of nobody but the caller.
       client.lostInARow += 1
@@ -126,8 +126,10 @@ export class AuthorityCalls {
     const tokens = this.#credit(lease, sent, reply)
     onCertain(client)
     const late = !this.isImmediate && receivedMs >= mayEndAtMs(lease, sent, reply)
-    if (reply.status === 'short' && !late) lease.rememberRefusal(reply, receivedMs)
-    return { tokens, reclaimed: reply.status === 'short' && reply.reclaim, late }
+    const isShort = reply.status === 'short'
+    const isReclaimed = isShort && !late && lease.rememberRefusal(reply, receivedMs)
+    if (isShort || lease.mayHaveMore()) client.isWanted = isShort
+    return { tokens, isReclaimed, late }
   }
 
   #want({ pace, minute }: Lease, { need, ahead, limits }: Order, nowMs: number): number {
@@ -144,6 +146,7 @@ export class AuthorityCalls {
     const stated = minute.index === reply.minute.index ? minute.held : 0
     const granted = reply.minute.held - stated
     const tokens = Math.min(need, granted)
+    if (granted > 0) lease.resetRefusals()
     lease.dayUsedKnown = (day.index === reply.day.index ? day.used : 0) + tokens
     // Nothing came ahead: asking for more before it is needed would be a call for nothing.
     lease.prefetchAt =

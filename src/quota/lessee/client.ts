@@ -2,7 +2,7 @@
 import type { Limits } from '../../config/config.ts'
 import type { Lease } from './lease.ts'
 import type { QuotaView } from '../../rules/quota-headers.ts'
-import type { QuotaDecision } from '../protocol.ts'
+import type { Notice, QuotaDecision } from '../protocol.ts'
 
 export class Client {
   /** See Lease for its writers. */
@@ -21,8 +21,10 @@ export class Client {
   lostInARow = 0
   /** Is in the list of those whose tokens are looked after. Written by holdings.ts. */
   isHolder = false
-  /** A reclaim that came while a call was under way. Written by holdings.ts. */
-  reclaim: 'none' | 'short' | 'unknown' = 'none'
+  /** Requests are refused somewhere: what is handed back here goes back at once. Written by holdings.ts and authority-calls.ts. */
+  isWanted = false
+  /** Notices that came while a call was under way, each once, the latest last. Written by holdings.ts. */
+  deferred: readonly Notice[] = []
   /** Until then a notice that the client was unknown is the echo of this process's own call. Written by authority-calls.ts; holdings.ts resets it. */
   echoUntilMs = -Infinity
 

@@ -1,11 +1,11 @@
 /**
- * Looks after the tokens this process holds: returns what lies idle or what others wait for, and states again what the
+ * Looks after the tokens this process holds: returns what lies idle or what others wait for, as notices tell it, and states again what the
  * authority may not know. `uncertain` and `holders` are the clients it has to see to; at drain it sees to all of them.
  */
 import type { Client } from './client.ts'
 import type { LeaseCalls } from './lease-calls.ts'
-import { keptAtReclaim } from './lease-size.ts'
 import type { Lease } from './lease.ts'
+import type { Notice } from '../protocol.ts'
 import type { Timers } from '../timers.ts'
 
 const SWEEP_EVERY_MS = 100
@@ -13,12 +13,8 @@ const SWEEP_EVERY_MS = 100
 const SWEEPS_PER_ROUND = 5
 /** Unspent tokens of a client that is idle for so long go back, since others may need them. */
 const IDLE_BEFORE_RETURN_MS = 6_000
-/** The same once little is left for the others. */
-const IDLE_WHEN_SCARCE_MS = 3_000
 /** The next call states what was spent of a lease; for a client that makes none, this process states it after so long. */
 const IDLE_BEFORE_STATING_MS = 60_000
-const SCARCE_MINUTE = 3 / 4
-const SCARCE_DAY = 9 / 10
 const SETTLING_AT_ONCE = 64
 
 export class Holdings {
@@ -46,27 +42,30 @@ export class Holdings {
 
   /** A call for this client is over, or a charge was refunded: tokens may be in hand, or use unstated. */
   watch(client: Client): void {
-    if (client.reclaim !== 'none') this.reclaim(client, client.reclaim === 'unknown')
+    const { deferred } = client
+    client.deferred = []
+    for (const notice of deferred) this.hear(client, notice)
     if (client.isHolder || this.#isDraining || !isHolding(client.lease)) return
     client.isHolder = true
     this.#holders.push(client)
   }
 
-  /** The authority asks for tokens of this client, since others wait for them, or knew nothing of it (isUnknown). */
-  reclaim(client: Client, isUnknown: boolean): void {
+  /** The authority has told all processes something of this client. */
+  hear(client: Client, notice: Notice): void {
     if (client.isCalling) {
-      client.reclaim = isUnknown || client.reclaim === 'unknown' ? 'unknown' : 'short'
+      // The reply under way may be older than the notice.
+      client.deferred = [...client.deferred.filter((other) => other !== notice), notice]
       return
     }
-    client.reclaim = 'none'
     const { lease } = client
-    const nowMs = this.#clock.nowMs()
-    const kept = keptAtReclaim(lease.pace, nowMs - lease.lastUsedMs)
-    const isEcho = isUnknown && nowMs < client.echoUntilMs
+    const isUnknown = notice === 'unknown'
+    if (!isUnknown) client.isWanted = notice === 'short'
+    if (notice === 'free') return lease.forgetRefusals()
+    const isEcho = isUnknown && this.#clock.nowMs() < client.echoUntilMs
     // Only once: the next one within the same second would be of another loss.
     if (isEcho) client.echoUntilMs = -Infinity
     const isForgotten = isUnknown && !isEcho && lease.day.used > 0
-    if (lease.inHand() > kept || isForgotten || lease.hasUnstated()) this.#settle(client, kept)
+    if (lease.hasUnspent() || lease.hasUnstated() || isForgotten) this.#settle(client)
   }
 
   /** States all that is uncertain, a bounded number at a time. */
@@ -100,8 +99,8 @@ export class Holdings {
   }
 
   /** Starts to settle the client; false if the authority is away. */
-  #settle(client: Client, kept = 0): boolean {
-    if (!this.#calls.settle(client, kept)) return false
+  #settle(client: Client): boolean {
+    if (!this.#calls.settle(client)) return false
     this.uncertain.delete(client)
     return true
   }
@@ -123,7 +122,8 @@ export class Holdings {
         continue
       }
       this.#reviewed += 1
-      const dueAfterMs = lease.hasUnspent() ? idleMs(lease) : IDLE_BEFORE_STATING_MS
+      const mayWaitMs = client.isWanted ? 0 : IDLE_BEFORE_RETURN_MS
+      const dueAfterMs = lease.hasUnspent() ? mayWaitMs : IDLE_BEFORE_STATING_MS
       if (client.isCalling || nowMs - lease.lastUsedMs < dueAfterMs) continue
       if (!this.#settle(client)) return
     }
@@ -132,11 +132,4 @@ export class Holdings {
 
 function isHolding(lease: Lease): boolean {
   return lease.hasUnspent() || lease.hasUnstated()
-}
-
-function idleMs({ minute, day, limits }: Lease): number {
-  const isScarce =
-    (minute.taken ?? 0) > SCARCE_MINUTE * minute.limitOf(limits) ||
-    (day.taken ?? 0) > SCARCE_DAY * day.limitOf(limits)
-  return isScarce ? IDLE_WHEN_SCARCE_MS : IDLE_BEFORE_RETURN_MS
 }

@@ -75,10 +75,10 @@ export class LeaseCalls {
     if (sent !== undefined) this.#begin(client, [], sent)
   }
 
-  /** States what was used and returns all that is in hand but `kept` tokens; false if the authority is away. Not while a call is under way. */
-  settle(client: Client, kept = 0): boolean {
+  /** States what was used and returns all that is in hand; false if the authority is away. Not while a call is under way. */
+  settle(client: Client): boolean {
     const { limits } = client.lease
-    const sent = this.authority.send(client, { need: 0, ahead: false, limits, kept })
+    const sent = this.authority.send(client, { need: 0, ahead: false, limits, returns: true })
     if (sent === undefined) return false
     if (sent.reply instanceof Promise) this.#begin(client, [], sent)
     else this.authority.receive(client, sent, sent.reply)
@@ -155,7 +155,7 @@ export class LeaseCalls {
     }
     const isSlow = clock.nowMs() - sent.sentMs > SLOW_CALL_MS
     const tokens = outcome.late ? 0 : outcome.tokens
-    const waiters = this.#serve(client, batch, tokens, outcome.reclaimed && !isSlow)
+    const waiters = this.#serve(client, batch, tokens, outcome.isReclaimed && !isSlow)
     const isReclaiming = waiters.some((waiter) => waiter.hasReclaimed)
     return { waiters, pauseMs: isReclaiming ? ASK_AGAIN_AFTER_RECLAIM_MS : 0 }
   }

@@ -20,9 +20,6 @@ const MOST_OF_A_MINUTE = 1 / 16
 /** A measurement of this length counts as much as all before it together. */
 const MEMORY_MS = 3_000
 const SHORTEST_MEASUREMENT_MS = 20
-/** At a reclaim: a client idle for longer keeps nothing, another what it spends in KEEP_FOR_MS. */
-const KEEP_NOTHING_AFTER_MS = 1_000
-const KEEP_FOR_MS = 100
 
 export function createPace(nowMs: number): Pace {
   return { perMs: 0, seen: 0, measuredMs: nowMs, measurements: 0 }
@@ -57,9 +54,4 @@ export function leaseSize(
 export function prefetchLevel(pace: Pace, inHand: number, callMs: number): number | undefined {
   const spentMeanwhile = Math.round(pace.perMs * 3 * callMs)
   return spentMeanwhile === 0 ? undefined : Math.min(spentMeanwhile, Math.floor(inHand / 4))
-}
-
-/** Tokens that a process keeps when others wait for them: those it is about to spend itself. */
-export function keptAtReclaim(pace: Pace, idleMs: number): number {
-  return idleMs > KEEP_NOTHING_AFTER_MS ? 0 : Math.ceil(pace.perMs * KEEP_FOR_MS)
 }

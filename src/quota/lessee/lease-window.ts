@@ -68,12 +68,12 @@ export class LeaseWindow {
   }
 
   /**
-   * The hold as the authority is to hear it, with at most `kept` unspent tokens. What was spent without asking, during an outage, is
-   * stated as held: it is true use.
+   * The hold as the authority is to hear it; returns: without the unspent tokens. What was spent without asking, during an outage,
+   * is stated as held: it is true use.
    */
-  statement(kept = Infinity): Hold {
+  statement(returns: boolean): Hold {
     const { index, used, held } = this
-    return { index, used, held: Math.max(used, Math.min(held, used + kept)) }
+    return { index, used, held: returns ? used : Math.max(used, held) }
   }
 
   spend(): void {
@@ -85,10 +85,10 @@ export class LeaseWindow {
     if (this.index === index && this.used > 0) this.used -= 1
   }
 
-  /** Keeps at most `kept` unspent tokens: the others go back. */
-  returnUnspent(kept: number): void {
+  /** The unspent tokens go back. */
+  returnUnspent(): void {
     const { held } = this
-    this.held = Math.min(held, this.used + kept)
+    this.held = Math.min(held, this.used)
     if (this.taken !== undefined) this.taken -= held - this.held
   }
 

@@ -14,9 +14,13 @@ import {
 } from '../protocol.ts'
 import type { QuotaView } from '../../rules/quota-headers.ts'
 
-/** A refusal that others may undo by returning tokens is remembered for so long, and each later one twice as long as the one before. */
-const INDEFINITE_AT_FIRST_MS = 12
-const INDEFINITE_AT_MOST_MS = 100
+/**
+ * A refusal that others may undo by returning tokens is remembered until they do, as a notice tells; in case that is lost, for so
+ * long at first, and each later one RETRY_FACTOR times as long as the one before.
+ */
+const RETRY_FIRST_MS = 25
+const RETRY_FACTOR = 4
+const RETRY_AT_MOST_MS = 10_000
 
 export class Lease {
   readonly client: string
@@ -37,7 +41,9 @@ export class Lease {
   /** The day's use as the authority has it. Written by authority-calls.ts. */
   dayUsedKnown = 0
   /** How long the next indefinite refusal is remembered. Written here. */
-  indefiniteMs = INDEFINITE_AT_FIRST_MS
+  retryMs = RETRY_FIRST_MS
+  /** Unspent tokens of others for which they were asked already: those that stay are with processes that have died. Written here. */
+  stranded = 0
 
   constructor(
     client: string,
@@ -108,27 +114,47 @@ export class Lease {
   }
 
   /**
-   * Remembers the refusal of a reply that granted less than was needed. A definite one (every token is spent) lasts until the
-   * window ends, but no longer than the minute, so that an authority whose counters were reset is asked again.
+   * Remembers the refusal of a reply that granted less than was needed; a notice may end it. A definite one (every token is spent)
+   * lasts until the window ends, but no longer than the minute, so that an authority whose counters were reset is asked again.
+   * true: others hold tokens that they have just been asked for.
    */
-  rememberRefusal(reply: TakeReply, nowMs: number): void {
+  rememberRefusal(reply: TakeReply, nowMs: number): boolean {
+    let unspent = 0
     for (const window of [this.minute, this.day]) {
       const { taken, used } = reply[window.kind]
       const limit = window.limitOf(this.limits)
       if (taken < limit) continue
-      const isDefinite = used >= limit
-      const untilMs = isDefinite
-        ? Math.min(window.endsByMs, this.minute.endsByMs)
-        : nowMs + this.indefiniteMs
-      window.refuseUntil(untilMs, limit)
+      unspent = Math.max(unspent, taken - used)
+      const retryAtMs = used >= limit ? Infinity : nowMs + this.retryMs
+      window.refuseUntil(Math.min(retryAtMs, window.endsByMs, this.minute.endsByMs), limit)
     }
-    this.indefiniteMs = Math.min(2 * this.indefiniteMs, INDEFINITE_AT_MOST_MS)
+    this.retryMs = Math.min(RETRY_FACTOR * this.retryMs, RETRY_AT_MOST_MS)
+    const isReclaimed = unspent > this.stranded
+    this.stranded = unspent
+    return isReclaimed
   }
 
-  /** Keeps at most `kept` tokens in hand: the others go back. */
-  returnTokens(kept: number): void {
-    this.minute.returnUnspent(kept)
-    this.day.returnUnspent(kept)
+  /** Tokens were returned: the authority is to be asked again. */
+  forgetRefusals(): void {
+    for (const window of [this.minute, this.day]) window.refuseUntil(-Infinity, 0)
+  }
+
+  /** Tokens were granted: the next refusal is a first one again. */
+  resetRefusals(): void {
+    this.retryMs = RETRY_FIRST_MS
+    this.stranded = 0
+  }
+
+  /** The unspent tokens go back. */
+  returnTokens(): void {
+    this.minute.returnUnspent()
+    this.day.returnUnspent()
+  }
+
+  /** Whether, when the authority last spoke, it had tokens left in both windows. */
+  mayHaveMore(): boolean {
+    const { minute, day, limits } = this
+    return (minute.taken ?? 0) < limits.perMinute && (day.taken ?? 0) < limits.perDay
   }
 
   /** Tokens that can be spent while their windows run. */

@@ -77,9 +77,9 @@ export class Lessee {
     this.#holdings = new Holdings(this.#calls, clock, timers)
     this.#stopForgetting = timers.every(FORGET_EVERY_MS, () => this.#forgetIdle())
     authority.onReturn?.(() => this.#restateAll())
-    authority.onReclaim?.((id, isUnknown) => {
+    authority.onNotice?.((id, notice) => {
       const client = this.#clients.peek(id)
-      if (client !== undefined) this.#holdings.reclaim(client, isUnknown === true)
+      if (client !== undefined) this.#holdings.hear(client, notice)
     })
   }
 
