@@ -9,7 +9,8 @@ import {
   DAY_MS,
   MINUTE_MS,
   type Admission,
-  type ReclaimListener,
+  type Notice,
+  type NoticeListener,
   type TakeReply,
   type TakeRequest,
 } from '../../src/quota/protocol.ts'
@@ -72,7 +73,7 @@ interface Call {
 type Message = { isHeld: boolean } & (
   | { readonly kind: 'request'; readonly call: Call }
   | { readonly kind: 'reply'; readonly call: Call; readonly reply: TakeReply }
-  | { readonly kind: 'notice'; readonly to: Process; readonly isUnknown: boolean }
+  | { readonly kind: 'notice'; readonly to: Process; readonly notice: Notice }
 )
 interface Timer {
   readonly slot: Process
@@ -84,7 +85,7 @@ interface Process {
   readonly name: string
   readonly witness: Witness
   readonly lessee: Lessee
-  readonly notices: ReclaimListener[]
+  readonly notices: NoticeListener[]
   readonly returns: (() => void)[]
   isAlive: boolean
   isAway: boolean
@@ -137,7 +138,7 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
   const boot = (slot: number): void => {
     const name = `p${everyone.length}`
     const returns: (() => void)[] = []
-    const notices: ReclaimListener[] = []
+    const notices: NoticeListener[] = []
     const every = (everyMs: number, run: () => void): (() => void) => {
       const timer: Timer = { slot: process, atMs: time.nowMs + everyMs, everyMs, run }
       timers.push(timer)
@@ -161,7 +162,7 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
     const lessee = new quota.Lessee({
       authority: {
         take: (request) => call(process, request),
-        onReclaim: (listener) => void notices.push(listener),
+        onNotice: (listener) => void notices.push(listener),
         onReturn: (listener) => void returns.push(listener),
         close: async () => undefined,
       },
@@ -213,10 +214,9 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
     const reply = quota.transition(state, made.request, epochMs())
     ledger.carriedOut(made.request, reply)
     wire.push({ kind: 'reply', call: made, reply, isHeld: false })
-    if (!reply.reclaim) return
-    const isUnknown = reply.status !== 'short'
-    for (const to of slots)
-      if (!to.isAway) wire.push({ kind: 'notice', to, isUnknown, isHeld: false })
+    const { notice } = reply
+    if (notice === undefined) return
+    for (const to of slots) if (!to.isAway) wire.push({ kind: 'notice', to, notice, isHeld: false })
   }
   const deliver = (message: Message): void => {
     wire = wire.filter((other) => other !== message)
@@ -224,12 +224,12 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
     if (message.kind === 'notice') {
       isTouched = true
       if (message.to.isAlive)
-        for (const notice of message.to.notices) notice(CLIENT, message.isUnknown)
+        for (const listener of message.to.notices) listener(CLIENT, message.notice)
       return
     }
     if (!end(message.call)) return
     const { from } = message.call
-    from.chain += `${message.reply.status}${message.reply.reclaim ? '!' : ''} `
+    from.chain += `${message.reply.status}${message.reply.notice ?? ''} `
     ledger.heard(from.witness, CLIENT, { reply: message.reply, clockMs: startMs })
     message.call.resolve(message.reply)
   }
@@ -415,7 +415,7 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
   }
   const label = (message: Message): string =>
     message.kind === 'notice'
-      ? `${message.isUnknown ? 'unknown' : 'short'} notice to ${message.to.name}`
+      ? `${message.notice} notice to ${message.to.name}`
       : `${message.kind} ${message.call.from.name}.${message.call.request.sequence}`
 
   const world = {
