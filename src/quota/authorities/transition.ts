@@ -4,6 +4,7 @@ import {
   DAY_MS,
   MINUTE_MS,
   type Hold,
+  type Notice,
   type TakeReply,
   type TakeRequest,
   type TakeStatus,
@@ -101,14 +102,12 @@ export function transition(state: ClientState, request: TakeRequest, nowMs: numb
     dayUsed: day.used + spent,
   })
   const unspent = { minute: held.minute - minute.used - spent, day: held.day - day.used - spent }
-  const wasExhausted = state.isExhausted
-  const isFree =
-    state.minuteTaken < request.limits.perMinute && state.dayTaken < request.limits.perDay
-  state.isExhausted = status === 'short' || (wasExhausted && !isFree)
-  const isReclaiming =
-    status === 'short' && (!wasExhausted || othersHold(state, request.limits, unspent))
-  const isFreed = wasExhausted && !state.isExhausted
-  const notice = isUnknown ? 'unknown' : isReclaiming ? 'short' : isFreed ? 'free' : undefined
+  const { isExhausted } = state
+  state.isExhausted = status === 'short' || (isExhausted && !isFree(state, request.limits))
+  let notice: Notice | undefined
+  if (isUnknown) notice = 'unknown'
+  else if (status !== 'short') notice = isExhausted && !state.isExhausted ? 'free' : undefined
+  else if (!isExhausted || othersHold(state, request.limits, unspent)) notice = 'short'
   return reply(state, { status, nowMs, held, notice })
 }
 
@@ -165,6 +164,10 @@ function reply(state: ClientState, { status, nowMs, held, notice }: Verdict): Ta
     activeProcesses: activeProcesses(state),
     notice,
   }
+}
+
+function isFree({ minuteTaken, dayTaken }: ClientState, { perMinute, perDay }: Limits): boolean {
+  return minuteTaken < perMinute && dayTaken < perDay
 }
 
 /** Whether a window is used up while other processes hold tokens of it that they have not spent. unspent: the caller's own. */
