@@ -37,6 +37,8 @@ export interface ServingParts {
   readonly log: Log
   readonly metrics: Metrics
   readonly stores: Stores
+  /** Which of the workers this is. Default 1. */
+  readonly number?: number
   readonly addresses: AddressCounter
   /** Strikes of all workers; undefined: Redis or this process counts them. */
   readonly strikes?: Counter | undefined
@@ -137,7 +139,7 @@ function createLoadWatch({ config, log, metrics, onShed }: ServingParts): LoadWa
   })
 }
 
-function createQuota({ config, metrics, stores }: ServingParts): Lessee {
+function createQuota({ config, metrics, stores, number }: ServingParts): Lessee {
   return new Lessee({
     authority: stores.authority,
     // Unique per boot: a restarted process must not be taken for the one before it.
@@ -145,6 +147,7 @@ function createQuota({ config, metrics, stores }: ServingParts): Lessee {
     clock: { nowMs: () => performance.now(), epochMs: () => Date.now() },
     outage: config.store.onOutage,
     processes: config.server.workers,
+    number,
     // A supervisor that is silent for a moment waits for the processor, as everybody here does: shares would admit too many.
     localAfterMs: stores.redis === undefined ? 1_000 : 0,
     lease: config.store.lease,

@@ -11,7 +11,9 @@ import { isSameStanding, quotaHeaders, refusedHeaders } from '../rules/quota-hea
 type Denial = QuotaDecision & { kind: 'refused' }
 
 const STORE_LOST = refuse('service_unavailable', {
-  cause: 'the quota store is away and store.onOutage is closed',
+  cause: 'the quota store is away: store.onOutage is closed, or this process has no share left',
+  // It is back soon, or another process has tokens left.
+  retryAfterSeconds: 1,
 })
 const NO_HEADERS: readonly string[] = []
 

@@ -65,10 +65,21 @@ export interface TakeReply {
 export type Notice = 'short' | 'unknown' | 'free'
 export type NoticeListener = (client: string, notice: Notice) => void
 
+/** A sign of life of one process; isLast: it is about to end. */
+export interface Beat {
+  readonly process: string
+  readonly isLast: boolean
+}
+
+/** By process: what its latest beat was; the next one differs. Those of processes that are long gone may be among them. */
+export type Beats = ReadonlyMap<string, number>
+
 /** Owner of the counters. A thrown or rejected call means the store is away, never that quota is used up. */
 export interface Authority {
   /** The embedded authority answers at once; a remote one answers with a promise. */
   take(request: TakeRequest): TakeReply | Promise<TakeReply>
+  /** Takes the beat of one process and tells those of all. Absent where nobody else can ask. */
+  beat?(beat: Beat): Promise<Beats>
   /** Calls the listener each time the authority can be reached again; it may have lost its data meanwhile. */
   onReturn?(listener: () => void): void
   /** Calls the listener with every notice; they may be lost or repeated. */
@@ -102,7 +113,7 @@ export type QuotaDecision =
       readonly limit: number
       readonly retryAfterSeconds: number
     }
-  /** The store is away and store.onOutage is closed. */
+  /** The store is away, and store.onOutage is closed or this process has no share of the limit left, though others may. */
   | { readonly kind: 'unavailable' }
 
 /** The charge of an admitted request. */

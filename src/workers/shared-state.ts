@@ -23,17 +23,21 @@ export function createSharedState(parts: SharedStateParts) {
   const { timeoutMs } = config.store
   const addresses = createAddressCounter()
   const strikes = createCounter({ redis: undefined, keyPrefix: '', points, lifetimeMs, timeoutMs })
+  const authority = (): MemoryAuthority => {
+    if (embedded === undefined) throw new Error('the quota authority is Redis')
+    return embedded.authority
+  }
   const store = embedded?.bans ?? createMemoryBanStore()
   const bans = new SharedBans({ ...parts, store, forgetAfterMs })
   return {
     /** The answers to one worker. onNotice: the others are to hear of it. */
     handlers: (onNotice: (notice: ClientNotice) => void): CallHandlers<SharedCalls> => ({
       take: (request) => {
-        if (embedded === undefined) throw new Error('the quota authority is Redis')
-        const reply = embedded.authority.take(request)
+        const reply = authority().take(request)
         if (reply.notice !== undefined) onNotice({ client: request.client, notice: reply.notice })
         return reply
       },
+      beat: (beat) => authority().beat(beat),
       addStrikes: async ({ keyId, points: added }) => {
         const counted = await strikes.add(keyId, added)
         if (isBanEarned(counted, config.bans)) await strikes.reset(keyId)

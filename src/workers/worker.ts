@@ -110,6 +110,7 @@ function createParts(start: StartMessage, channel: SupervisorChannel) {
       : { redis, ...redisStores(parts, redis) }
   const serving: Serving = createServing({
     ...parts,
+    number,
     stores,
     onBackends: soon(() => {
       const backends = serving.balancer.backends.map(healthOf)

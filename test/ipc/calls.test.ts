@@ -32,6 +32,7 @@ const refuse = () => {
 }
 const noHandlers: CallHandlers<SharedCalls> = {
   take: refuse,
+  beat: refuse,
   addStrikes: refuse,
   countAddress: refuse,
   loadBans: refuse,

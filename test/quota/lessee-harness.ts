@@ -4,6 +4,8 @@ import type { OutageMode } from '../../src/config/config.ts'
 import { Lessee } from '../../src/quota/lessee/lessee.ts'
 import type {
   Authority,
+  Beat,
+  Beats,
   QuotaDecision,
   NoticeListener,
   TakeReply,
@@ -92,6 +94,14 @@ export function createNetwork(authority: Authority, timeline: Timeline) {
       return travel().finally(() => {
         network.inFlight -= 1
       })
+    },
+    /** Arrives unless the network is down; its answer is as late as any. */
+    beat: async (beat: Beat): Promise<Beats> => {
+      if (network.state === 'down' || network.state === 'away') throw new Error('down')
+      const beats = await authority.beat?.(beat)
+      if (network.delayMs > 0) await timeline.timers.after(network.delayMs)
+      if (beats === undefined || network.state !== 'up') throw new Error('lost')
+      return beats
     },
     onReturn: (listener: () => void): void => void returned.push(listener),
     onNotice: (listener: NoticeListener): void => void noticed.push(listener),

@@ -239,13 +239,13 @@ describe('a lessee of a real Redis', () => {
     }
     const { store } = await boot()
     const time = { ms: START_MS }
-    const authority = controlledRedisAuthority(store, { time, prefix: 't', observe })
+    const authority = controlledRedisAuthority(store, { time, prefix: 'u', observe })
     const options = { authority, processId: 'seen', clock, observe }
     const lessee = new Lessee({ ...options, outage: 'local' })
     const own = { perMinute: 1, perDay: 10 }
     await take(lessee, 'acme', own)
     await take(lessee, 'acme', own)
-    server.cli('SET', quotaKey('t', 'broken'), 'text')
+    server.cli('SET', quotaKey('u', 'broken'), 'text')
     await take(lessee, 'broken', own)
     server.freeze()
     await take(lessee, 'other', own)

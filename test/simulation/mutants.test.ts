@@ -184,8 +184,8 @@ const mutants: readonly Mutant[] = [
   {
     name: 'without the store each process admits what it likes',
     file: 'lessee/outage.ts',
-    from: 'return window.used < Math.floor(limit / activeProcesses)',
-    to: 'return true',
+    from: 'return this.#denial(lease, limits, nowMs) ?? lease.spend(limits, nowMs, true)',
+    to: 'return lease.spend(limits, nowMs, true)',
     breaks: 'outages',
   },
   {
@@ -292,6 +292,7 @@ async function recorded(names: readonly PropertyName[], numRuns: number): Promis
           calls.push({ authority, atMs: epochMs(), request, reply })
           return reply
         },
+        beat: memory.beat,
         close: () => memory.close(),
       }
     },

@@ -4,6 +4,8 @@ import type { createMemoryAuthority, MemoryAuthority } from '../../src/quota/aut
 import type { Lessee } from '../../src/quota/lessee/lessee.ts'
 import type {
   Authority,
+  Beat,
+  Beats,
   NoticeListener,
   Notice,
   TakeReply,
@@ -147,6 +149,18 @@ export function createWorld(quota: Quota, schedule: Schedule, rules: Pick<Rules,
     })
   }
 
+  /** Arrives or does not, and so does its answer; one that is refused or silent is not told apart. */
+  const beat = (process: SimulatedProcess, sign: Beat): Promise<Beats> =>
+    new Promise((resolve) => {
+      if (partitions.has(process) || chance.perMille(network.losesRequest)) return
+      time.at(time.nowMs + travel(), () => {
+        void memory.beat(sign).then((beats) => {
+          if (chance.perMille(network.losesReply)) return
+          time.at(time.nowMs + travel(), () => process.deliver('io', () => resolve(beats)))
+        })
+      })
+    })
+
   const link = (process: SimulatedProcess): Authority => {
     if (schedule.authority === 'embedded')
       return {
@@ -164,6 +178,7 @@ export function createWorld(quota: Quota, schedule: Schedule, rules: Pick<Rules,
     returnListeners.set(process, listeners.return)
     return {
       take: (request) => call(process, request),
+      beat: (sign) => beat(process, sign),
       onNotice: (listener) => void listeners.notice.push(listener),
       onReturn: (listener) => void listeners.return.push(listener),
       close: async () => undefined,

@@ -31,7 +31,9 @@ export function controlledRedisAuthority(
     },
     ready: () => store.ready(),
     script: (definition) => {
-      const { text } = definition
+      const { name, text } = definition
+      // Signs of life have the time of the server.
+      if (name !== 'tollgateTake') return store.script(definition)
       if (!text.includes(TIME_LINE)) throw new Error(`take.lua has no line ${TIME_LINE}`)
       const timed = text.replace(TIME_LINE, 'local time = { ARGV[14], ARGV[15] }')
       const script = store.script({ ...definition, text: timed })

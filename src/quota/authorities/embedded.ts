@@ -39,6 +39,7 @@ export function openEmbeddedAuthority({
   const writing = new WriteBehind({ journal, unsaved, clock, timers, onFault, onRecovered })
   return {
     take: authority.take,
+    beat: authority.beat,
     get size() {
       return authority.size
     },

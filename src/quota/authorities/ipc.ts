@@ -2,11 +2,12 @@
 import { StoreUnavailable } from '../../rules/store-unavailable.ts'
 import type { IpcCalls } from '../../ipc/calls.ts'
 import { observedCall, type CallObserver } from '../observer.ts'
-import type { Authority, NoticeListener, TakeReply, TakeRequest } from '../protocol.ts'
+import type { Authority, Beat, Beats, NoticeListener, TakeReply, TakeRequest } from '../protocol.ts'
 
 /** What the lessee of a worker asks of the supervisor. */
 export interface QuotaCalls {
   take(request: TakeRequest): TakeReply
+  beat(beat: Beat): Beats
 }
 
 /**
@@ -30,6 +31,7 @@ export function createIpcAuthority({
       if (!calls.available) throw away
       return observedCall(calls.call('take', request), (reply) => reply, observe)
     },
+    beat: (beat) => calls.call('beat', beat),
     onReturn: (listener) => calls.onRecovered(listener),
     onNotice,
     close: async () => undefined,

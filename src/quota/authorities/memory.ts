@@ -1,6 +1,6 @@
 /** The embedded authority: the counters of all clients in this process, answered at once. */
 import { firstKeptDay, restoredState, type KeptCounters } from '../journal/kept-counters.ts'
-import type { Authority, TakeReply, TakeRequest } from '../protocol.ts'
+import type { Authority, Beat, Beats, TakeReply, TakeRequest } from '../protocol.ts'
 import { RecencyTable } from '../recency-table.ts'
 import { ClientState, transition } from './transition.ts'
 import type { CountedClient, UnsavedClients } from '../journal/unsaved-clients.ts'
@@ -8,6 +8,7 @@ import type { UnsavedCounters } from '../journal/write-behind.ts'
 
 export interface MemoryAuthority extends Authority {
   take(request: TakeRequest): TakeReply
+  beat(beat: Beat): Promise<Beats>
   /** Clients whose counters are kept. */
   readonly size: number
   /** undefined: all is kept that has to be. */
@@ -15,6 +16,8 @@ export interface MemoryAuthority extends Authority {
 }
 
 const SWEEP_EVERY_MS = 600_000
+/** The beat of a process is told on for so long after it has fallen silent. */
+export const BEAT_KEPT_MS = 60_000
 
 /**
  * clock.epochMs: Unix time in ms; decides the windows.
@@ -47,6 +50,7 @@ export function createMemoryAuthority({
   }
   for (const kept of restored) add(kept.client, restoredState(kept))
   let sweepAtMs = 0
+  const beats = new Map<string, number>()
 
   const sweep = (nowMs: number): void => {
     sweepAtMs = nowMs + SWEEP_EVERY_MS
@@ -65,6 +69,13 @@ export function createMemoryAuthority({
       const client = clients.get(request.client) ?? add(request.client, new ClientState())
       unsaved?.changed(client)
       return transition(client.state, request, nowMs)
+    },
+    beat: async ({ process, isLast }) => {
+      const nowMs = clock.epochMs()
+      if (isLast) beats.delete(process)
+      else beats.set(process, nowMs)
+      for (const [name, atMs] of beats) if (nowMs - atMs > BEAT_KEPT_MS) beats.delete(name)
+      return new Map(beats)
     },
     close: async () => undefined,
   }

@@ -3,7 +3,16 @@ import { readFileSync } from 'node:fs'
 import { StoreUnavailable } from '../../rules/store-unavailable.ts'
 import type { RedisStore, ScriptReply } from '../../redis/store.ts'
 import { observedCall, type CallObserver } from '../observer.ts'
-import type { Authority, Hold, Notice, TakeReply, TakeRequest, TakeStatus } from '../protocol.ts'
+import { BEAT_KEPT_MS } from './memory.ts'
+import type {
+  Authority,
+  Beats,
+  Hold,
+  Notice,
+  TakeReply,
+  TakeRequest,
+  TakeStatus,
+} from '../protocol.ts'
 
 const statuses: readonly TakeStatus[] = ['granted', 'short', 'stale', 'lost']
 /** By their number in a reply, and their name on the channel. */
@@ -12,6 +21,20 @@ const REPLY_LENGTH = 12
 
 /** It reads the time from the server alone. */
 const takeScript = readFileSync(new URL('./take.lua', import.meta.url), 'utf8')
+
+/** KEYS[1]: a hash of all processes; ARGV: 1 process  2 1: it is about to end  3 for how many ms a silent one is kept. */
+const beatScript = `
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if ARGV[2] == '1' then redis.call('HDEL', KEYS[1], ARGV[1])
+else redis.call('HSET', KEYS[1], ARGV[1], now) end
+local beats = redis.call('HGETALL', KEYS[1])
+for at = 1, #beats, 2 do
+  if now - beats[at + 1] > tonumber(ARGV[3]) then redis.call('HDEL', KEYS[1], beats[at]) end
+end
+redis.call('EXPIRE', KEYS[1], 3600)
+return beats
+`
 
 /**
  * store: stays the caller's; close() leaves it open.
@@ -28,6 +51,7 @@ export function createRedisAuthority({
   observe?: CallObserver
 }): Authority {
   const script = store.script({ name: 'tollgateTake', text: takeScript, keyCount: 1 })
+  const beating = store.script({ name: 'tollgateBeat', text: beatScript, keyCount: 1 })
   // Thrown for every request of an outage: made once, since a stack trace costs more than the decision.
   const away = new StoreUnavailable('error')
   const channel = `${prefix}:q:reclaim`
@@ -40,6 +64,13 @@ export function createRedisAuthority({
       const call = script.run({ keys, args: [...scriptArgs(request), channel] })
       return observedCall(call, parseReply, observe)
     },
+    beat: async ({ process, isLast }) =>
+      parseBeats(
+        await beating.run({
+          keys: [`${prefix}:processes`],
+          args: [process, isLast ? 1 : 0, BEAT_KEPT_MS],
+        }),
+      ),
     onReturn: (listener) => store.onRecovered(listener),
     onNotice: (listener) =>
       store.subscribe(channel, {
@@ -80,6 +111,12 @@ function scriptArgs({ process, sequence, limits, minute, day, need, want }: Take
   const hold = ({ index, used, held }: Hold) => [index, used, held]
   const { perMinute, perDay } = limits
   return [process, sequence, perMinute, perDay, ...hold(minute), ...hold(day), need, want]
+}
+
+function parseBeats(reply: ScriptReply): Beats {
+  const beats = new Map<string, number>()
+  for (let at = 0; at < reply.length; at += 2) beats.set(String(reply[at]), Number(reply[at + 1]))
+  return beats
 }
 
 function parseReply(reply: ScriptReply): TakeReply {

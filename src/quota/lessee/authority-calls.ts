@@ -41,8 +41,6 @@ export interface AuthorityCallsOptions {
   readonly clock: { nowMs(): number; epochMs(): number }
   /** auto: tokens are asked for ahead of need from an authority that is not in this process. */
   readonly lease: 'auto' | 'off'
-  /** Processes known to share each client, at least. */
-  readonly leastProcesses: number
   /** The authority has heard all about the client. */
   onCertain(client: Client): void
   /** The authority has lost its data: it may not know what any client used. */
@@ -106,7 +104,7 @@ export class AuthorityCalls {
 
   /** undefined: the reply is good for nothing but asking again. */
   receive(client: Client, sent: SentCall, reply: TakeReply): Outcome | undefined {
-    const { clock, leastProcesses, onCertain, onLoss } = this.#options
+    const { clock, onCertain, onLoss } = this.#options
     const { lease } = client
     const receivedMs = clock.nowMs()
     if (reply.status === 'stale') return undefined
@@ -115,12 +113,10 @@ export class AuthorityCalls {
     this.#storeAheadMs = reply.nowMs - receivedMs
     if (reply.notice === 'unknown') client.echoUntilMs = receivedMs + ECHO_MS
     if (reply.status === 'lost') {
-      // activeProcesses stays: an authority without data knows of nobody but the caller.
       client.lostInARow += 1
       onLoss()
       return undefined
     }
-    lease.activeProcesses = Math.max(reply.activeProcesses, leastProcesses)
     client.lostInARow = 0
     this.#callMs += CALL_WEIGHT * (receivedMs - sent.sentMs - this.#callMs)
     const tokens = this.#credit(lease, sent, reply)

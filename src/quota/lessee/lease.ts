@@ -28,8 +28,6 @@ export class Lease {
   readonly holder: string
   readonly minute = new LeaseWindow('minute', MINUTE_MS)
   readonly day = new LeaseWindow('day', DAY_MS)
-  /** Processes that share the client, as far as is known, this one included. Written by authority-calls.ts. */
-  activeProcesses: number
   /** The latest request or peek. Written by lessee.ts. */
   lastUsedMs: number
   /** The limits of the latest request or peek, or of the latest call. Written by lessee.ts and authority-calls.ts. */
@@ -48,11 +46,10 @@ export class Lease {
   constructor(
     client: string,
     holder: string,
-    { limits, nowMs, processes }: { limits: Limits; nowMs: number; processes: number },
+    { limits, nowMs }: { limits: Limits; nowMs: number },
   ) {
     this.client = client
     this.holder = holder
-    this.activeProcesses = processes
     this.lastUsedMs = nowMs
     this.limits = limits
     this.pace = createPace(nowMs)

@@ -4,6 +4,7 @@ import { Client } from './client.ts'
 import { Holdings } from './holdings.ts'
 import { LeaseCalls } from './lease-calls.ts'
 import { Lease } from './lease.ts'
+import { Membership } from './membership.ts'
 import type { QuotaObserver } from '../observer.ts'
 import { Outage } from './outage.ts'
 import type { Admission, Authority, QuotaDecision } from '../protocol.ts'
@@ -26,8 +27,9 @@ export interface LesseeOptions {
   readonly clock: { nowMs(): number; epochMs(): number }
   /** How requests are decided while the authority is away. */
   readonly outage: OutageMode
-  /** Processes known to share each client from the start; shares are never larger than among so many. Default 1. */
+  /** Processes known to share each client before the authority tells of them, and which of them this one is. Default 1. */
   readonly processes?: number
+  readonly number?: number | undefined
   /** See Outage; 0 unless given. */
   readonly localAfterMs?: number
   /** auto: tokens are held ahead of need, unless the authority is in this process. off: one call per request. */
@@ -42,6 +44,7 @@ export interface LesseeOptions {
 export class Lessee {
   readonly #options: LesseeOptions
   readonly #clients: RecencyTable<Client>
+  readonly #membership: Membership
   readonly #outage: Outage
   readonly #calls: LeaseCalls
   readonly #holdings: Holdings
@@ -52,19 +55,21 @@ export class Lessee {
   #lossHandledUntilMs = -Infinity
 
   constructor(options: LesseeOptions) {
-    const { authority, clock, observe, timers = systemTimers, processes = 1 } = options
+    const { authority, processId, clock, observe, timers = systemTimers } = options
+    const { processes = 1, number = 1, outage: mode, localAfterMs = 0 } = options
     this.#options = options
     this.#clients = new RecencyTable({
       maxEntries: options.maxClients ?? 100_000,
       mayDrop: (client) => this.#isIdle(client),
     })
-    this.#outage = new Outage(options.outage, options.localAfterMs ?? 0, observe)
+    const membership = new Membership({ authority, timers, processId, processes, number })
+    this.#membership = membership
+    this.#outage = new Outage({ mode, localAfterMs, membership, observe })
     this.#calls = new LeaseCalls({
       authority,
       clock,
       timers,
       lease: options.lease ?? 'auto',
-      leastProcesses: processes,
       outage: this.#outage,
       onUncertain: (client) => {
         this.#holdings.uncertain.add(client)
@@ -136,6 +141,7 @@ export class Lessee {
     const { timers = systemTimers } = this.#options
     this.#stopForgetting()
     await Promise.race([this.#holdings.drain(), timers.after(DRAIN_AT_MOST_MS)])
+    this.#membership.leave()
   }
 
   #clientOf(id: string, limits: Limits, nowMs: number): Client {
@@ -146,10 +152,10 @@ export class Lessee {
   }
 
   #meet(id: string, limits: Limits, nowMs: number): Client {
-    const { processId, processes = 1 } = this.#options
+    const { processId } = this.#options
     // A new holder name each time: what a forgotten lease used stays counted under the old one.
     const holder = `${processId}.${(this.#met++).toString(36)}`
-    const client = new Client(new Lease(id, holder, { limits, nowMs, processes }))
+    const client = new Client(new Lease(id, holder, { limits, nowMs }))
     this.#clients.add(id, client)
     return client
   }
@@ -191,10 +197,8 @@ export class Lessee {
   /** The authority is back, or has lost its data: it hears again what every client used today. */
   #restateAll(): void {
     const nowMs = this.#options.clock.nowMs()
-    let activeProcesses = 1
-    for (const [, { lease }] of this.#clients.entries())
-      activeProcesses = Math.max(activeProcesses, lease.activeProcesses)
-    this.#outage.settle(activeProcesses, nowMs)
+    // At a start nothing was lost.
+    if (this.#clients.size > 0) this.#outage.settle(nowMs)
     for (const [, client] of this.#clients.entries()) {
       const { day } = client.lease
       if (day.used > 0 && nowMs < day.endsByMs) this.#holdings.uncertain.add(client)
