@@ -180,19 +180,16 @@ function oneAtATime<Result>(make: () => Promise<Result>): () => Promise<Result> 
     }))
 }
 
-/** The others hear of what a worker has caused once per turn of the event loop, of each kind the latest. */
+/** The others hear of what a worker has caused once per turn of the event loop. */
 function oncePerTurn(
   notify: (notices: readonly ClientNotice[]) => void,
 ): (notice: ClientNotice) => void {
-  const waiting = new Map<string, ClientNotice>()
+  let waiting: ClientNotice[] = []
   return (told) => {
-    if (waiting.size === 0)
-      setImmediate(() => {
-        notify([...waiting.values()])
-        waiting.clear()
-      })
-    const key = `${told.notice} ${told.client}`
-    waiting.delete(key)
-    waiting.set(key, told)
+    if (waiting.push(told) > 1) return
+    setImmediate(() => {
+      notify(waiting)
+      waiting = []
+    })
   }
 }

@@ -156,8 +156,8 @@ const mutants: readonly Mutant[] = [
   {
     name: 'tokens go back at the end only',
     file: 'lessee/holdings.ts',
-    from: 'if (!this.#calls.settle(client)) return false',
-    to: 'if (!this.#isDraining) return true\n    if (!this.#calls.settle(client)) return false',
+    from: 'if (!this.#calls.call(client, { returns: true })) return false',
+    to: 'if (!this.#isDraining) return true\n    if (!this.#calls.call(client, { returns: true })) return false',
     breaks: 'load above the limit',
   },
   {

@@ -140,16 +140,16 @@ if not isSameDay then
   redis.call('PEXPIREAT', KEYS[1], text((day + 1) * DAY_MS + EXPIRY_AFTER_DAY_MS))
 end
 
--- Others hold unspent tokens of a window that is used up.
-local function isShortOf(limit, taken, used, own)
-  return taken >= limit and taken - used > own
+-- A window is used up, but not all of it is spent.
+local function isHeld(limit, taken, used)
+  return taken >= limit and taken > used
 end
 local notice = 0
 if isUnknown then
   notice = 2
 elseif status == SHORT and (wasExhausted == 0 or
-    isShortOf(tonumber(ARGV[3]), minuteTaken, minuteUsed, heldInMinute - usedInMinute) or
-    isShortOf(tonumber(ARGV[4]), dayTaken, dayUsed, heldInDay - usedInDay)) then
+    isHeld(tonumber(ARGV[3]), minuteTaken, minuteUsed) or
+    isHeld(tonumber(ARGV[4]), dayTaken, dayUsed)) then
   notice = 1
 elseif wasExhausted > exhausted then
   notice = 3

@@ -101,13 +101,12 @@ export function transition(state: ClientState, request: TakeRequest, nowMs: numb
     dayHeld: held.day,
     dayUsed: day.used + spent,
   })
-  const unspent = { minute: held.minute - minute.used - spent, day: held.day - day.used - spent }
   const { isExhausted } = state
   state.isExhausted = status === 'short' || (isExhausted && !isFree(state, request.limits))
   let notice: Notice | undefined
   if (isUnknown) notice = 'unknown'
   else if (status !== 'short') notice = isExhausted && !state.isExhausted ? 'free' : undefined
-  else if (!isExhausted || othersHold(state, request.limits, unspent)) notice = 'short'
+  else if (!isExhausted || isHeld(state, request.limits)) notice = 'short'
   return reply(state, { status, nowMs, held, notice })
 }
 
@@ -170,16 +169,12 @@ function isFree({ minuteTaken, dayTaken }: ClientState, { perMinute, perDay }: L
   return minuteTaken < perMinute && dayTaken < perDay
 }
 
-/** Whether a window is used up while other processes hold tokens of it that they have not spent. unspent: the caller's own. */
-function othersHold(
-  state: ClientState,
-  limits: Limits,
-  unspent: { minute: number; day: number },
-): boolean {
+/** Whether a window is used up, but not all of it spent. */
+function isHeld(state: ClientState, { perMinute, perDay }: Limits): boolean {
+  const { minuteTaken, dayTaken } = state
   return (
-    (state.minuteTaken >= limits.perMinute &&
-      state.minuteTaken - state.minuteUsed > unspent.minute) ||
-    (state.dayTaken >= limits.perDay && state.dayTaken - state.dayUsed > unspent.day)
+    (minuteTaken >= perMinute && minuteTaken > state.minuteUsed) ||
+    (dayTaken >= perDay && dayTaken > state.dayUsed)
   )
 }
 

@@ -12,7 +12,7 @@ export interface Order {
   /** Requests that wait. */
   readonly need: number
   /** More may be asked for. */
-  readonly ahead: boolean
+  readonly ahead?: boolean
   /** Of the very requests that wait, since a token may name another plan than the one before. */
   readonly limits: Limits
   /** The tokens in hand go back. */
@@ -124,11 +124,12 @@ export class AuthorityCalls {
     const late = !this.isImmediate && receivedMs >= mayEndAtMs(lease, sent, reply)
     const isShort = reply.status === 'short'
     const isReclaimed = isShort && !late && lease.rememberRefusal(reply, receivedMs)
-    if (isShort || lease.mayHaveMore()) client.isWanted = isShort
+    if (isShort) client.isWanted = true
+    else if (tokens > 0 || reply.notice === 'free') client.isWanted = false
     return { tokens, isReclaimed, late }
   }
 
-  #want({ pace, minute }: Lease, { need, ahead, limits }: Order, nowMs: number): number {
+  #want({ pace, minute }: Lease, { need, ahead = false, limits }: Order, nowMs: number): number {
     if (!ahead || this.#options.lease === 'off' || this.isImmediate) return need
     measurePace(pace, nowMs)
     // Of a minute that has ended the next one is about to begin.

@@ -1,15 +1,12 @@
 /** A client as this process serves it: its lease, the call under way and the requests that wait for it. */
 import type { Limits } from '../../config/config.ts'
 import type { Lease } from './lease.ts'
-import type { QuotaView } from '../../rules/quota-headers.ts'
 import type { Notice, QuotaDecision } from '../protocol.ts'
 
 export class Client {
   /** See Lease for its writers. */
   readonly lease: Lease
-  /** A call is under way, or about to be repeated. Written by lease-calls.ts. */
-  isCalling = false
-  /** The call under way, or the last one; never rejects. Written by lease-calls.ts. */
+  /** The call under way, or about to be repeated; never rejects. Written by lease-calls.ts. */
   inFlight: Promise<void> | undefined
   /** Requests that arrived during the call; the next one is for them. Written by lease-calls.ts. */
   waiting: Waiter[] = []
@@ -31,14 +28,16 @@ export class Client {
   constructor(lease: Lease) {
     this.lease = lease
   }
+
+  get isCalling(): boolean {
+    return this.inFlight !== undefined
+  }
 }
 
 /** A request that waits for a call. */
-export type Waiter = {
+export interface Waiter {
   readonly limits: Limits
+  resolve(decision: QuotaDecision): void
   /** The others were asked to return what they hold, and this request waits for that: the next reply decides it. Written by lease-calls.ts. */
   hasReclaimed?: boolean
-} & (
-  | { readonly kind: 'take'; resolve(decision: QuotaDecision): void }
-  | { readonly kind: 'peek'; resolve(view: QuotaView | undefined): void }
-)
+}

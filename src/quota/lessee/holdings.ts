@@ -11,10 +11,8 @@ import type { Timers } from '../timers.ts'
 const SWEEP_EVERY_MS = 100
 /** A holder comes under review once in so many sweeps, so that no sweep is long. */
 const SWEEPS_PER_ROUND = 5
-/** Unspent tokens of a client that is idle for so long go back, since others may need them. */
+/** What a client has left when it is idle for so long goes back, so that what others tell to remain is true, and a crash loses less. */
 const IDLE_BEFORE_RETURN_MS = 6_000
-/** The next call states what was spent of a lease; for a client that makes none, this process states it after so long. */
-const IDLE_BEFORE_STATING_MS = 60_000
 const SETTLING_AT_ONCE = 64
 
 export class Holdings {
@@ -100,7 +98,7 @@ export class Holdings {
 
   /** Starts to settle the client; false if the authority is away. */
   #settle(client: Client): boolean {
-    if (!this.#calls.settle(client)) return false
+    if (!this.#calls.call(client, { returns: true })) return false
     this.uncertain.delete(client)
     return true
   }
@@ -122,8 +120,7 @@ export class Holdings {
         continue
       }
       this.#reviewed += 1
-      const mayWaitMs = client.isWanted ? 0 : IDLE_BEFORE_RETURN_MS
-      const dueAfterMs = lease.hasUnspent() ? mayWaitMs : IDLE_BEFORE_STATING_MS
+      const dueAfterMs = client.isWanted ? 0 : IDLE_BEFORE_RETURN_MS
       if (client.isCalling || nowMs - lease.lastUsedMs < dueAfterMs) continue
       if (!this.#settle(client)) return
     }

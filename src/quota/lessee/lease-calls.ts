@@ -4,10 +4,14 @@
  * decides for those who waited.
  */
 import type { Limits } from '../../config/config.ts'
-import { AuthorityCalls, type AuthorityCallsOptions, type SentCall } from './authority-calls.ts'
+import {
+  AuthorityCalls,
+  type AuthorityCallsOptions,
+  type Order,
+  type SentCall,
+} from './authority-calls.ts'
 import type { Client, Waiter } from './client.ts'
 import type { Outage } from './outage.ts'
-import type { QuotaView } from '../../rules/quota-headers.ts'
 import type { QuotaDecision, TakeReply } from '../protocol.ts'
 import type { Timers } from '../timers.ts'
 
@@ -44,45 +48,23 @@ export class LeaseCalls {
 
   /** Asks for one token; the caller has found no answer in memory. */
   take(client: Client, limits: Limits): QuotaDecision | Promise<QuotaDecision> {
-    if (client.isCalling)
-      return new Promise((resolve) => client.waiting.push({ kind: 'take', limits, resolve }))
+    if (client.isCalling) return new Promise((resolve) => client.waiting.push({ limits, resolve }))
     const sent = this.authority.send(client, { need: 1, ahead: true, limits })
     if (sent?.reply instanceof Promise)
-      return new Promise((resolve) =>
-        this.#begin(client, [{ kind: 'take', limits, resolve }], sent),
-      )
+      return new Promise((resolve) => this.#begin(client, [{ limits, resolve }], sent))
     const decision = sent && this.#takeAtOnce(client, limits, sent)
     return decision ?? this.#decideAlone(client, limits)
   }
 
-  peek(client: Client, limits: Limits): QuotaView | undefined | Promise<QuotaView | undefined> {
-    if (client.isCalling)
-      return new Promise((resolve) => client.waiting.push({ kind: 'peek', limits, resolve }))
-    const sent = this.authority.send(client, { need: 0, ahead: false, limits })
-    if (sent === undefined) return undefined
-    if (sent.reply instanceof Promise)
-      return new Promise((resolve) =>
-        this.#begin(client, [{ kind: 'peek', limits, resolve }], sent),
-      )
-    this.authority.receive(client, sent, sent.reply)
-    return client.lease.view(limits, this.#options.clock.nowMs())
-  }
-
-  /** Asks for more ahead of need. Not while a call is under way. */
-  prefetch(client: Client): void {
-    const { limits } = client.lease
-    const sent = this.authority.send(client, { need: 0, ahead: true, limits })
-    if (sent !== undefined) this.#begin(client, [], sent)
-  }
-
-  /** States what was used and returns all that is in hand; false if the authority is away. Not while a call is under way. */
-  settle(client: Client): boolean {
-    const { limits } = client.lease
-    const sent = this.authority.send(client, { need: 0, ahead: false, limits, returns: true })
-    if (sent === undefined) return false
-    if (sent.reply instanceof Promise) this.#begin(client, [], sent)
-    else this.authority.receive(client, sent, sent.reply)
-    return true
+  /**
+   * A call that no request waits for: it states what was used, and asks for more or returns what is in hand. false: the authority
+   * is away. Not while a call is under way.
+   */
+  call(client: Client, order: Pick<Order, 'ahead' | 'returns'>): boolean {
+    const sent = this.authority.send(client, { ...order, need: 0, limits: client.lease.limits })
+    if (sent?.reply instanceof Promise) this.#begin(client, [], sent)
+    else if (sent !== undefined) this.authority.receive(client, sent, sent.reply)
+    return sent !== undefined
   }
 
   /** Asks for one token of an authority in this process, again if it has lost its data; undefined: it has no answer. */
@@ -115,7 +97,6 @@ export class LeaseCalls {
 
   /** Sees a call through, and begins the next if anybody waits for one. */
   async #follow(client: Client, batch: readonly Waiter[], sent: SentCall): Promise<void> {
-    client.isCalling = true
     let undecided: Undecided | undefined
     try {
       undecided = this.#serveReply(client, batch, { sent, reply: await sent.reply })
@@ -124,7 +105,7 @@ export class LeaseCalls {
     }
     const pauseMs = undecided?.pauseMs ?? 0
     if (pauseMs > 0) await this.#options.timers.after(pauseMs)
-    client.isCalling = false
+    client.inFlight = undefined
     const others = client.waiting
     if (undecided === undefined) {
       client.waiting = []
@@ -168,10 +149,6 @@ export class LeaseCalls {
     const nowMs = this.#options.clock.nowMs()
     let left = tokens
     return batch.filter((waiter) => {
-      if (waiter.kind === 'peek') {
-        waiter.resolve(lease.view(waiter.limits, nowMs))
-        return false
-      }
       const decision =
         left-- > 0 ? lease.spend(waiter.limits, nowMs) : lease.decide(waiter.limits, nowMs)
       if (decision?.kind === 'refused' && mayWait && !waiter.hasReclaimed) {
@@ -195,17 +172,13 @@ export class LeaseCalls {
     const isLike = (w: Waiter): boolean =>
       w.limits.perMinute === limits.perMinute && w.limits.perDay === limits.perDay
     const batch = undecided.filter(isLike)
-    const need = batch.filter((waiter) => waiter.kind === 'take').length
-    const sent = this.authority.send(client, { need, ahead: need > 0, limits })
+    const sent = this.authority.send(client, { need: batch.length, ahead: true, limits })
     if (sent === undefined) return this.#lose(client, undecided)
     client.waiting = undecided.filter((waiter) => !isLike(waiter))
     this.#begin(client, batch, sent)
   }
 
   #lose(client: Client, waiters: readonly Waiter[]): void {
-    for (const waiter of waiters) {
-      if (waiter.kind === 'peek') waiter.resolve(undefined)
-      else waiter.resolve(this.#decideAlone(client, waiter.limits))
-    }
+    for (const { limits, resolve } of waiters) resolve(this.#decideAlone(client, limits))
   }
 }

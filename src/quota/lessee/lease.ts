@@ -148,12 +148,6 @@ export class Lease {
     this.day.returnUnspent()
   }
 
-  /** Whether, when the authority last spoke, it had tokens left in both windows. */
-  mayHaveMore(): boolean {
-    const { minute, day, limits } = this
-    return (minute.taken ?? 0) < limits.perMinute && (day.taken ?? 0) < limits.perDay
-  }
-
   /** Tokens that can be spent while their windows run. */
   inHand(): number {
     const { minute, day } = this

@@ -99,7 +99,7 @@ export class Lessee {
       const { minute, prefetchAt } = lease
       const isRunningOut = prefetchAt !== undefined && minute.held - minute.used <= prefetchAt
       if (isRunningOut && !client.isCalling && known.kind === 'admitted')
-        this.#calls.prefetch(client)
+        this.#calls.call(client, { ahead: true })
       return this.#observed(known)
     }
     const decision = this.#outage.refusal(client, limits, nowMs) ?? this.#calls.take(client, limits)
@@ -112,7 +112,12 @@ export class Lessee {
     const client = this.#clientOf(id, limits, nowMs)
     if (client.lease.isCurrent(nowMs) && !this.#holdings.uncertain.has(client))
       return client.lease.view(limits, nowMs)
-    return this.#calls.peek(client, limits)
+    if (!client.isCalling && !this.#calls.call(client, {})) return undefined
+    const view = (): QuotaView | undefined =>
+      this.#holdings.uncertain.has(client)
+        ? undefined
+        : client.lease.view(limits, this.#options.clock.nowMs())
+    return client.inFlight?.then(view) ?? view()
   }
 
   /** The same as far as this process can tell without asking another; undefined where it cannot. */
@@ -132,7 +137,7 @@ export class Lessee {
     const client = this.#clients.get(id)
     if (client === undefined) return
     client.lease.refund(admission)
-    if (this.#calls.authority.isImmediate) this.#calls.settle(client)
+    if (this.#calls.authority.isImmediate) this.#calls.call(client, { returns: true })
     else this.#holdings.watch(client)
   }
 

@@ -1,0 +1,167 @@
+/** Refusals over several processes: never early, next to free, and over as soon as tokens are handed back. In virtual time, and on a real Redis. */
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Limits } from '../../src/config/config.ts'
+import { Lessee } from '../../src/quota/lessee/lessee.ts'
+import type { Admission, Authority, QuotaDecision } from '../../src/quota/protocol.ts'
+import { systemTimers, type Timers } from '../../src/quota/timers.ts'
+import { connectRedis } from '../../src/redis/redis.ts'
+import {
+  controlledMemoryAuthority,
+  controlledRedisAuthority,
+  START_MS,
+  until,
+} from '../support/controlled-authority.ts'
+import { startRedisServer } from '../support/redis-server.ts'
+import { serversAt } from '../support/redis-servers.ts'
+import { createNetwork, createTimeline } from './lessee-harness.ts'
+
+interface World {
+  readonly clock: { nowMs(): number; epochMs(): number }
+  readonly timers: Timers
+  authority(): Promise<Authority>
+  pass(ms: number): Promise<void>
+  close(): Promise<void>
+}
+
+async function virtualWorld(): Promise<World> {
+  const timeline = createTimeline()
+  const network = createNetwork(controlledMemoryAuthority(timeline.time), timeline)
+  network.delayMs = 2
+  const { clock, timers, pass } = timeline
+  return { clock, timers, pass, authority: async () => network, close: async () => undefined }
+}
+
+async function realWorld(): Promise<World> {
+  const server = await startRedisServer()
+  const startedMs = performance.now()
+  // The store's clock begins 10 s into a minute, so that no test is cut by the end of one.
+  const time = {
+    get ms() {
+      return START_MS + Math.round(performance.now() - startedMs)
+    },
+  }
+  const stores: ReturnType<typeof connectRedis>[] = []
+  return {
+    clock: { nowMs: () => performance.now(), epochMs: () => time.ms },
+    timers: systemTimers,
+    pass: (ms) => sleep(ms),
+    authority: async () => {
+      const store = connectRedis({ servers: serversAt(server.url), timeoutMs: 5_000 })
+      stores.push(store)
+      await until(() => store.available)
+      return controlledRedisAuthority(store, { time, prefix: 't' })
+    },
+    close: async () => {
+      for (const store of stores) await store.close()
+      await server.stop()
+    },
+  }
+}
+
+const CLIENT = 'acme'
+
+describe.each([
+  { where: 'in virtual time', open: virtualWorld, earlyAtMost: 0 },
+  // A starved machine may take longer to hand tokens back than a request waits for them.
+  { where: 'on a real Redis', open: realWorld, earlyAtMost: 2 },
+])('refusals $where', ({ open, earlyAtMost }) => {
+  let world: World
+  let calls = 0
+  beforeEach(async () => {
+    world = await open()
+    calls = 0
+  })
+  afterEach(() => world.close())
+
+  /** A lessee that says and hears nothing any more once it is dead. */
+  const boot = async (name: number) => {
+    const authority = await world.authority()
+    const member = { isDead: false, lessee: undefined as unknown as Lessee }
+    const link: Authority = {
+      take: (request) => {
+        if (member.isDead) throw new Error('dead')
+        calls += 1
+        return authority.take(request)
+      },
+      onNotice: (listener) =>
+        authority.onNotice?.((client, notice) => {
+          if (!member.isDead) listener(client, notice)
+        }),
+      close: () => authority.close(),
+    }
+    const { clock, timers } = world
+    const processId = `p${name}`
+    member.lessee = new Lessee({ authority: link, processId, clock, timers, outage: 'closed' })
+    return member
+  }
+  const bootAll = (count: number) =>
+    Promise.all(Array.from({ length: count }, (_, name) => boot(name)))
+  type Member = Awaited<ReturnType<typeof boot>>
+
+  /** So many requests at once. */
+  const burst = ({ lessee }: Member, count: number, of: { client?: string; limits: Limits }) =>
+    Array.from({ length: count }, async () => lessee.take(of.client ?? CLIENT, of.limits))
+  /** Their decisions, once time has passed. */
+  const decided = async (asked: Promise<QuotaDecision>[], ms = 100): Promise<QuotaDecision[]> => {
+    await world.pass(ms)
+    return Promise.all(asked)
+  }
+  const refusedOf = (decisions: readonly QuotaDecision[]): number =>
+    decisions.filter(({ kind }) => kind === 'refused').length
+
+  it('come to none when six processes are offered exactly the limit in bursts', async () => {
+    const members = await bootAll(6)
+    const limits = { perMinute: 120, perDay: 100_000 }
+    let random = 4711
+    const below = (end: number): number => (random = (random * 16_807) % 2_147_483_647) % end
+    const left = new Map(Array.from({ length: 8 }, (_, n) => [`client-${n}`, limits.perMinute]))
+    let refused = 0
+    while ([...left.values()].some((count) => count > 0)) {
+      const asked: Promise<QuotaDecision>[] = []
+      for (const client of left.keys())
+        for (const member of members) {
+          const size = Math.min(left.get(client) ?? 0, below(2) * below(9))
+          left.set(client, (left.get(client) ?? 0) - size)
+          asked.push(...burst(member, size, { client, limits }))
+        }
+      refused += refusedOf(await decided(asked, 150 + below(500)))
+    }
+    expect(refused).toBeLessThanOrEqual(earlyAtMost)
+  }, 60_000)
+
+  it('cost next to no calls, also when tokens were lost with a process', async () => {
+    const everybody = await bootAll(3)
+    const living = everybody.slice(1)
+    const limits = { perMinute: 300, perDay: 100_000 }
+    const round = (members: readonly Member[]) =>
+      decided(
+        members.flatMap((member) => burst(member, 5, { limits })),
+        100,
+      )
+    for (let n = 0; n < 15; n++) await round(everybody)
+    for (const member of everybody) member.isDead = !living.includes(member)
+    let last: QuotaDecision[] = []
+    while (refusedOf(last) < 10) last = await round(living)
+    calls = 0
+    let refused = 0
+    for (let n = 0; n < 100; n++) refused += refusedOf(await round(living))
+    expect(refused).toBe(1000)
+    expect(calls).toBeGreaterThan(0)
+    expect(calls / refused).toBeLessThanOrEqual(0.02)
+  }, 60_000)
+
+  it('end within a second when the tokens of others are handed back', async () => {
+    const [first, second] = (await bootAll(2)) as [Member, Member]
+    const limits = { perMinute: 60, perDay: 100_000 }
+    // Both know the client.
+    await decided(burst(second, 1, { limits }))
+    const admitted = await decided(burst(first, 59, { limits }))
+    expect(refusedOf(admitted)).toBe(0)
+    expect(refusedOf(await decided(burst(second, 20, { limits })))).toBe(20)
+    for (const admission of admitted) first.lessee.refund(CLIENT, admission as Admission)
+    await world.pass(1000)
+    expect(refusedOf(await decided(burst(second, 59, { limits })))).toBe(0)
+    expect(refusedOf(await decided(burst(second, 1, { limits })))).toBe(1)
+  })
+})
