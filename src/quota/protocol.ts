@@ -12,6 +12,14 @@ export interface Hold {
   readonly held: number
 }
 
+/** What one process states of one window. */
+export interface Statement extends Hold {
+  /** Tokens handed out to all processes in that window, as the latest answer had it; undefined: it was told nothing. */
+  readonly taken?: number | undefined
+  /** Tokens that it held until now, and returns with this call. */
+  readonly returned?: number
+}
+
 export interface TakeRequest {
   readonly client: string
   /** Unique per boot of a process. */
@@ -20,8 +28,15 @@ export interface TakeRequest {
   readonly sequence: number
   /** From the caller's configuration, so that a changed limit acts at once. */
   readonly limits: Limits
-  readonly minute: Hold
-  readonly day: Hold
+  readonly minute: Statement
+  readonly day: Statement
+  /**
+   * Sequence number of its latest call that was answered in the day it names; undefined: none was. An authority that does not know
+   * that call has lost data: it is empty, or an old copy.
+   */
+  readonly heard?: number | undefined
+  /** The process forgets the client, holding nothing of it: its record may go, what it used stays counted. */
+  readonly leaves?: true
   /** Tokens that waiting requests will spend on arrival; 0 only states the hold, and so returns what is no longer in it. */
   readonly need: number
   /** Tokens wished in all, at least `need`. */
@@ -30,8 +45,9 @@ export interface TakeRequest {
 
 /**
  * granted: at least `need` was granted (or need was 0). short: less than `need`, the rest is refused.
- * stale: the sequence number is older than the last one seen, nothing changed.
- * lost: the authority has lost its data, as the caller reports use it does not know; ask again in about 15 ms.
+ * stale: the sequence number is older than the last one seen, or there is nothing to leave; nothing changed.
+ * lost: the authority has just lost data of the client, or met it; others may have used more than it knows, so ask again in about
+ * 15 ms, when they have stated it.
  */
 export type TakeStatus = 'granted' | 'short' | 'stale' | 'lost'
 
@@ -59,11 +75,12 @@ export interface TakeReply {
 
 /**
  * short: requests are refused for want of tokens that others may hold: all that no request waits for is to be returned, now and
- * whenever one is handed back. unknown: the same, and use is to be stated again, since the authority knew nothing of the client
- * although it may have. free: since somebody was refused, tokens were returned: refusals in memory are to be forgotten.
+ * whenever one is handed back. unknown: the same, and use is to be stated again, since the authority has lost what it knew of the
+ * client, or never knew it. free: since somebody was refused, tokens were returned: refusals in memory are to be forgotten.
  */
 export type Notice = 'short' | 'unknown' | 'free'
-export type NoticeListener = (client: string, notice: Notice) => void
+/** by: the holder whose call caused the notice, where that may be the listener's own. */
+export type NoticeListener = (client: string, notice: Notice, by?: string) => void
 
 /** A sign of life of one process; isLast: it is about to end. */
 export interface Beat {

@@ -3,8 +3,9 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { serversAt } from '../support/redis-servers.ts'
 import { connectRedis } from '../../src/redis/redis.ts'
 import type { RedisStore } from '../../src/redis/store.ts'
-import type { Hold, TakeReply, TakeRequest } from '../../src/quota/protocol.ts'
+import type { Statement, TakeReply, TakeRequest } from '../../src/quota/protocol.ts'
 import { ClientState, transition } from '../../src/quota/authorities/transition.ts'
+import { quotaKey } from '../../src/quota/authorities/redis.ts'
 import { controlledRedisAuthority, START_MS, until } from '../support/controlled-authority.ts'
 import { startRedisServer, type RedisServer } from '../support/redis-server.ts'
 
@@ -12,19 +13,20 @@ import { startRedisServer, type RedisServer } from '../support/redis-server.ts'
 interface Player {
   id: string
   sequence: number
-  minute: Hold
-  day: Hold
+  heard?: number
+  minute: Statement
+  day: Statement
   sent: TakeRequest[]
 }
 
-const none: Hold = { index: -1, used: 0, held: 0 }
+const none: Statement = { index: -1, used: 0, held: 0 }
 const small = fc.integer({ min: 0, max: 12 })
 
 /** Steps of time that stay, cross into the next minute or day, and go back. */
 const passed = fc.oneof(
   { weight: 6, arbitrary: fc.integer({ min: 0, max: 4_000_000 }).map((us) => us / 1000) },
   { weight: 3, arbitrary: fc.integer({ min: 0, max: 150_000 }) },
-  { weight: 1, arbitrary: fc.integer({ min: -120_000, max: 0 }) },
+  { weight: 1, arbitrary: fc.integer({ min: -180_000, max: 0 }) },
   { weight: 1, arbitrary: fc.constantFrom(86_400_000, 5 * 3_600_000, -86_400_000) },
 )
 const limits = fc.constantFrom(
@@ -44,6 +46,14 @@ const step = fc.record({
   spends: small,
   overspends: fc.oneof({ weight: 5, arbitrary: fc.constant(0) }, { weight: 1, arbitrary: small }),
   returns: fc.boolean(),
+  isCopied: fc.oneof(
+    { weight: 5, arbitrary: fc.constant(false) },
+    { weight: 1, arbitrary: fc.constant(true) },
+  ),
+  leaves: fc.oneof(
+    { weight: 9, arbitrary: fc.constant({}) },
+    { weight: 1, arbitrary: fc.constant({ leaves: true as const }) },
+  ),
   event: fc.oneof(
     { weight: 8, arbitrary: fc.constant('call' as const) },
     {
@@ -56,6 +66,7 @@ const step = fc.record({
         'restart',
         'nonsense',
         'data loss',
+        'old copy',
       ),
     },
   ),
@@ -83,6 +94,7 @@ describe('take.lua and transition.ts', () => {
       fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 40 }), async (steps) => {
         const time = { ms: START_MS }
         let state = new ClientState()
+        let copy: { readonly state: ClientState; readonly key: string } | undefined
         let redis = controlledRedisAuthority(store, { time, prefix: `run${run++}` })
         const players = ['a', 'b', 'c'].map(newPlayer)
         for (const move of steps) {
@@ -95,8 +107,18 @@ describe('take.lua and transition.ts', () => {
             state = new ClientState()
             redis = controlledRedisAuthority(store, { time, prefix: `run${run++}` })
           }
+          const key = quotaKey(`run${run - 1}`, 'acme')
+          if (move.event === 'old copy') {
+            state = structuredClone(copy?.state) ?? new ClientState()
+            server.cli('DEL', key)
+            if (copy !== undefined) server.cli('COPY', copy.key, key)
+          } else if (move.isCopied) {
+            copy = { state: structuredClone(state), key: `${key}-copy` }
+            server.cli('DEL', copy.key)
+            server.cli('COPY', key, copy.key)
+          }
           const request = requestOf(player, move)
-          const fromMemory = transition(state, request, time.ms)
+          const fromMemory = transition(state, request, time.ms, true)
           const fromRedis = await redis.take(request)
           expect(fromRedis).toEqual(fromMemory)
           seen.add(fromMemory.status)
@@ -123,24 +145,29 @@ function requestOf(player: Player, move: Move): TakeRequest {
     limits: move.limits,
     minute: stated(player.minute, move),
     day: stated(player.day, move),
+    heard: player.heard,
     need: move.need,
     want: move.need + move.ahead,
+    ...move.leaves,
   }
   player.sent.push(request)
   return request
 }
 
-function stated({ index, used, held }: Hold, move: Move): Hold {
+function stated({ index, used, held, taken }: Statement, move: Move): Statement {
   // Nobody should say this, but both must make the same of it.
-  if (move.event === 'nonsense') return { index: index + 1, used: held + 5, held: used }
+  if (move.event === 'nonsense')
+    return { index: index + 1, used: held + 5, held: used, taken: move.need }
   const spent = Math.min(held, used + move.spends) + move.overspends
-  return { index, used: spent, held: move.returns ? spent : Math.max(held, spent) }
+  const kept = move.returns ? spent : Math.max(held, spent)
+  return { index, used: spent, held: kept, taken, returned: Math.max(0, held - kept) }
 }
 
 function believe(player: Player, reply: TakeReply): void {
+  if (reply.status !== 'stale') player.heard = player.sequence
   for (const kind of ['minute', 'day'] as const) {
-    const { index, held } = reply[kind]
+    const { index, held, taken } = reply[kind]
     const used = player[kind].index === index ? Math.min(player[kind].used, held) : 0
-    player[kind] = { index, used, held }
+    player[kind] = { index, used, held, taken }
   }
 }

@@ -3,10 +3,14 @@ import { createMemoryAuthority } from '../../src/quota/authorities/memory.ts'
 import { controlledMemoryAuthority, START_MS } from '../support/controlled-authority.ts'
 import { authorityContract } from './authority.ts'
 
-authorityContract('memory', async () => ({
-  create: controlledMemoryAuthority,
-  stop: async () => undefined,
-}))
+authorityContract(
+  'memory',
+  async () => ({
+    create: (time) => controlledMemoryAuthority(time, true),
+    stop: async () => undefined,
+  }),
+  { losesData: true },
+)
 
 const none = { index: -1, used: 0, held: 0 }
 const call = (client: string, sequence = 1) => ({

@@ -10,6 +10,7 @@ const none = { index: -1, used: 0, held: 0 }
 export function authorityContract(
   name: string,
   start: () => Promise<{ create(time: Time): Authority; stop(): Promise<void> }>,
+  { losesData }: { losesData: boolean } = { losesData: false },
 ): void {
   describe(`the authority in ${name}`, () => {
     let host: Awaited<ReturnType<typeof start>>
@@ -24,10 +25,13 @@ export function authorityContract(
       authority = host.create(time)
     })
     afterAll(() => host.stop())
-    beforeEach(() => {
+    beforeEach(async () => {
       client = `client-${clients++}`
-      time.ms = START_MS
       sequences.clear()
+      // It was met a while ago, so nobody is waited for.
+      time.ms = START_MS - 120_000
+      await take({ process: 'before', need: 0 })
+      time.ms = START_MS
     })
 
     const take = async (change: Partial<TakeRequest> = {}): Promise<TakeReply> => {
@@ -170,7 +174,7 @@ export function authorityContract(
       })
     })
 
-    it('never opens an ended window again when the clock goes back', async () => {
+    it('never opens an ended window again when the clock goes back by a small skew', async () => {
       await take({ need: 3 })
       time.ms = START_MS + 60_000
       await take({ ...holds(3), need: 3 })
@@ -180,24 +184,68 @@ export function authorityContract(
         minute: { index: MINUTE + 1 },
         day: { taken: 6 },
       })
-      time.ms = START_MS - 86_400_000
+    })
+
+    it.each([
+      ['an hour', 3_600_000, { taken: 2 }],
+      ['a day', 86_400_000, { taken: 1 }],
+      ['a hundred years', 36_525 * 86_400_000, { taken: 1 }],
+    ])('is right again at once when its clock was %s ahead', async (_, byMs, day) => {
+      await take({ need: 1 })
+      time.ms = START_MS + byMs
+      expect(await take({ process: 'b' })).toMatchObject({ minute: { taken: 1 } })
+      time.ms = START_MS
       expect(await take({ process: 'b' })).toMatchObject({
-        status: 'short',
-        day: { index: DAY, taken: 6 },
+        status: 'granted',
+        minute: { index: MINUTE, taken: 1 },
+        day: { index: DAY, ...day },
       })
     })
 
-    it('says that its data is lost when the caller knows of use that it does not, and learns it', async () => {
-      expect(await take(holds(2))).toMatchObject({
-        status: 'lost',
-        minute: { held: 2, taken: 2, used: 2 },
-        day: { held: 2, taken: 2, used: 2 },
+    it('forgets a process that leaves, but not what it used; leaving again changes nothing', async () => {
+      await take({ need: 2 })
+      const left = { ...holds(2), need: 0, heard: 1, leaves: true } as const
+      expect(await take(left)).toMatchObject({ minute: { taken: 2, used: 2 } })
+      expect(await take(left)).toMatchObject({ status: 'stale', day: { taken: 2, used: 2 } })
+      expect(await take({ process: 'b', need: 2 })).toMatchObject({ status: 'short' })
+    })
+
+    describe.runIf(losesData)('when it has lost data', () => {
+      it('counts the lost use that only others know, until they state it themselves', async () => {
+        // Of 3, a has used 1 and b 1; a was told of both.
+        const told = { index: MINUTE, used: 1, held: 1, taken: 2 }
+        const a = { process: 'a', heard: 7, minute: told, day: { ...told, index: DAY } }
+        sequences.set('a', 7).set('b', 7)
+        expect(await take(a)).toMatchObject({ status: 'lost', notice: 'unknown', minute: { taken: 2 } })
+        expect(await take({ process: 'new' })).toMatchObject({ status: 'lost', notice: undefined })
+        const b = { ...a, process: 'b', need: 0 }
+        expect(await take(b)).toMatchObject({ status: 'granted', minute: { taken: 2, used: 2 } })
+        time.ms += 15
+        expect(await take({ process: 'new', want: 3 })).toMatchObject({
+          status: 'granted',
+          minute: { held: 1, taken: 3 },
+          day: { taken: 3 },
+        })
+        expect(await take({ process: 'new', need: 1, ...holds(1) })).toMatchObject({
+          status: 'short',
+          minute: { taken: 3, used: 3 },
+        })
       })
-      expect(await take(holds(2))).toMatchObject({ status: 'granted', minute: { taken: 3 } })
+
+      it('grants one request at once to the first that is heard of a client, and then waits for what others know', async () => {
+        client = `new-${client}`
+        expect(await take({ need: 1 })).toMatchObject({ status: 'granted', notice: 'unknown' })
+        expect(await take({ process: 'b' })).toMatchObject({ status: 'lost', minute: { held: 0 } })
+        client = `newer-${client}`
+        expect(await take({ need: 3 })).toMatchObject({ status: 'lost', minute: { held: 1 } })
+        time.ms += 15
+        expect(await take({ process: 'b', need: 2 })).toMatchObject({ status: 'granted' })
+      })
     })
 
     it('leases ahead of need at most an equal share of what is left, once it has heard from everybody', async () => {
       const limits = { perMinute: 100, perDay: 1000 }
+      client = `new-${client}`
       const early = await take({ process: 'a', limits, want: 80 })
       expect(early.minute).toMatchObject({ held: 1, used: 1 })
       time.ms += 1000

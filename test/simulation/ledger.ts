@@ -280,7 +280,9 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
         }
         const isOver = isRepeat && index > now.index
         demand(
-          answer.taken === (isOver ? 0 : now.taken) && answer.used === (isOver ? 0 : now.used),
+          rules.isExact
+            ? answer.taken === (isOver ? 0 : now.taken) && answer.used === (isOver ? 0 : now.used)
+            : answer.taken >= (isOver ? 0 : now.taken) && answer.used >= (isOver ? 0 : now.used),
           'taken and used are the sums of what the processes hold and have spent',
           () => text({ window, isRepeat, books: now, request, reply }),
         )

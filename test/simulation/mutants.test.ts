@@ -65,22 +65,22 @@ const mutants: readonly Mutant[] = [
   {
     name: 'a minute opens again when the clock goes back',
     file: 'authorities/transition.ts',
-    from: 'Math.max(Math.floor(nowMs / MINUTE_MS), state.minuteIndex)',
-    to: 'Math.floor(nowMs / MINUTE_MS)',
+    from: 'state.minuteIndex === ofClock + 1 ? state.minuteIndex : ofClock',
+    to: 'ofClock',
     breaks: 'faults',
   },
   {
     name: 'a day opens again when the clock goes back',
     file: 'authorities/transition.ts',
-    from: 'Math.max(Math.floor(nowMs / DAY_MS), state.dayIndex)',
+    from: 'Math.floor((minuteIndex * MINUTE_MS) / DAY_MS)',
     to: 'Math.floor(nowMs / DAY_MS)',
     breaks: 'faults',
   },
   {
     name: 'lost data is not noticed',
     file: 'authorities/transition.ts',
-    from: 'const isUnknown = !state.isKnown',
-    to: 'const isUnknown = false',
+    from: 'learn(state, isUnknown || isRestating, nowMs)',
+    to: 'learn(state, false, nowMs)',
     breaks: 'data loss',
   },
   {
@@ -213,8 +213,8 @@ const scriptMutants: readonly Replacement[] = [
   {
     name: 'a late call is carried out',
     file: 'authorities/take.lua',
-    from: 'if sequence <= lastSequence then',
-    to: 'if sequence == lastSequence then',
+    from: 'if sequence <= lastSequence or',
+    to: 'if sequence == lastSequence or',
   },
   {
     name: 'the day is not counted',
@@ -225,8 +225,8 @@ const scriptMutants: readonly Replacement[] = [
   {
     name: 'a minute opens again when the clock goes back',
     file: 'authorities/take.lua',
-    from: 'math.max(math.floor(now / MINUTE_MS), lastMinute)',
-    to: 'math.floor(now / MINUTE_MS)',
+    from: 'if lastMinute == minute + 1 then minute = lastMinute end',
+    to: '',
   },
   {
     name: 'the time of a reply is too early',

@@ -211,7 +211,7 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
     return ended.from.isAlive
   }
   const carryOut = (made: Call): void => {
-    const reply = quota.transition(state, made.request, epochMs())
+    const reply = quota.transition(state, made.request, epochMs(), false)
     ledger.carriedOut(made.request, reply)
     wire.push({ kind: 'reply', call: made, reply, isHeld: false })
     const { notice } = reply

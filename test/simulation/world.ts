@@ -12,11 +12,7 @@ import type {
   TakeRequest,
 } from '../../src/quota/protocol.ts'
 import { DAY_MS } from '../../src/quota/protocol.ts'
-import {
-  EXPIRY_AFTER_DAY_MS,
-  type ClientState,
-  type transition,
-} from '../../src/quota/authorities/transition.ts'
+import type { ClientState, transition } from '../../src/quota/authorities/transition.ts'
 import { START_MS } from '../support/controlled-authority.ts'
 import { createLedger, Violation, type Rules } from './ledger.ts'
 import { createSimulatedProcess, type SimulatedProcess } from './process.ts'
@@ -32,6 +28,8 @@ export interface Quota {
 }
 
 export const TIMEOUT_MS = 100
+/** A window that has ended is never opened again by a clock that goes back by so much. */
+const SMALL_SKEW_MS = 60_000
 type Partition = Event & { kind: 'partition' }
 
 export type World = ReturnType<typeof createWorld>
@@ -48,7 +46,8 @@ export function createWorld(quota: Quota, schedule: Schedule, rules: Pick<Rules,
   // it answered, which may come to pass a few times in a row where calls are slow.
   const isLossy = schedule.steps.some(({ event }) => event.kind === 'data loss')
   const callsAgain = (isLossy ? 2 : 0) + (schedule.refund > 0 ? 6 : 0)
-  const callsPerRequest = 3 + limitChanges + (rules.isExact ? 0 : 1) + callsAgain
+  // And one that has only just met the client.
+  const callsPerRequest = 4 + limitChanges + (rules.isExact ? 0 : 1) + callsAgain
   const forgets = schedule.maxClients < schedule.clients.length
   const ledger = createLedger(
     {
@@ -65,13 +64,15 @@ export function createWorld(quota: Quota, schedule: Schedule, rules: Pick<Rules,
   const startMs =
     dayStartMs + (startsBefore.window === 'day' ? DAY_MS : 12 * 3_600_000) - startsBefore.ms
   let clockMs = startMs
-  /** Counters are kept for an hour after their day: a clock that goes back further may find them gone. */
+  /** A clock that goes back by more than a small skew opens its windows again. */
   let latestClockMs = startMs
   let network: Network = schedule.network
   let isDirty = false
 
   const clock = { epochMs: () => time.nowMs + clockMs }
-  let memory: MemoryAuthority = quota.createMemoryAuthority({ clock })
+  const losesData = schedule.authority === 'remote'
+  const newAuthority = (): MemoryAuthority => quota.createMemoryAuthority({ clock, losesData })
+  let memory = newAuthority()
   const clients = schedule.clients.map((limits, at) => ({ id: `client-${at}`, limits }))
   /** Limits that a process has and others have not yet. */
   const ownLimits = new Map<string, Limits>()
@@ -85,17 +86,21 @@ export function createWorld(quota: Quota, schedule: Schedule, rules: Pick<Rules,
     const reply = memory.take(request)
     ledger.carriedOut(request, reply)
     if (reply.notice !== undefined)
-      for (const process of slots) announce(process, request.client, reply.notice)
+      for (const process of slots) announce(process, request, reply.notice)
     return reply
   }
-  const announce = (process: SimulatedProcess, client: string, notice: Notice): void => {
+  const announce = (
+    process: SimulatedProcess,
+    { client, process: by }: TakeRequest,
+    notice: Notice,
+  ): void => {
     if (chance.perMille(network.losesReclaim)) return happened('reclaim lost')
     const times = chance.perMille(network.repeatsReclaim) ? 2 : 1
     if (times === 2) happened('reclaim repeated')
     for (let at = 0; at < times; at++)
       time.at(time.nowMs + travel() + (at * network.lateMs) / 2, () =>
         process.deliver('io', () => {
-          for (const listener of noticeListeners.get(process) ?? []) listener(client, notice)
+          for (const listener of noticeListeners.get(process) ?? []) listener(client, notice, by)
         }),
       )
   }
@@ -256,7 +261,7 @@ export function createWorld(quota: Quota, schedule: Schedule, rules: Pick<Rules,
         }
         case 'authority clock':
           latestClockMs = Math.max(latestClockMs, clockMs + Math.max(0, event.byMs))
-          clockMs = Math.max(clockMs + event.byMs, latestClockMs - EXPIRY_AFTER_DAY_MS)
+          clockMs = Math.max(clockMs + event.byMs, latestClockMs - SMALL_SKEW_MS)
           return
         case 'limits': {
           const client = clients[event.client % clients.length]
@@ -274,7 +279,7 @@ export function createWorld(quota: Quota, schedule: Schedule, rules: Pick<Rules,
           return
         }
         case 'data loss':
-          memory = quota.createMemoryAuthority({ clock })
+          memory = newAuthority()
           ledger.dataLost()
       }
     },

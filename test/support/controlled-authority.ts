@@ -13,8 +13,8 @@ export interface Time {
   ms: number
 }
 
-export function controlledMemoryAuthority(time: Time): Authority {
-  return createMemoryAuthority({ clock: { epochMs: () => time.ms } })
+export function controlledMemoryAuthority(time: Time, losesData = false): Authority {
+  return createMemoryAuthority({ clock: { epochMs: () => time.ms }, losesData })
 }
 
 const TIME_LINE = "local time = redis.call('TIME')"
@@ -35,7 +35,7 @@ export function controlledRedisAuthority(
       // Signs of life have the time of the server.
       if (name !== 'tollgateTake') return store.script(definition)
       if (!text.includes(TIME_LINE)) throw new Error(`take.lua has no line ${TIME_LINE}`)
-      const timed = text.replace(TIME_LINE, 'local time = { ARGV[14], ARGV[15] }')
+      const timed = text.replace(TIME_LINE, 'local time = { ARGV[20], ARGV[21] }')
       const script = store.script({ ...definition, text: timed })
       return {
         run: ({ keys, args }: ScriptCall) => {

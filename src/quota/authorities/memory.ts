@@ -22,17 +22,20 @@ export const BEAT_KEPT_MS = 60_000
 /**
  * clock.epochMs: Unix time in ms; decides the windows.
  * maxClients: when more are counted, the counters of those not seen lately are dropped.
+ * losesData: see transition; true only where it stands for an authority elsewhere.
  * restored: what an earlier boot had handed out. Its processes are gone, so all of it counts as spent.
  * unsaved: notes every change, for whoever keeps the counters over a restart.
  */
 export function createMemoryAuthority({
   clock,
   maxClients = 200_000,
+  losesData = false,
   restored = [],
   unsaved,
 }: {
   clock: { epochMs(): number }
   maxClients?: number | undefined
+  losesData?: boolean
   restored?: Iterable<KeptCounters>
   unsaved?: UnsavedClients | undefined
 }): MemoryAuthority {
@@ -68,7 +71,7 @@ export function createMemoryAuthority({
       if (nowMs >= sweepAtMs) sweep(nowMs)
       const client = clients.get(request.client) ?? add(request.client, new ClientState())
       unsaved?.changed(client)
-      return transition(client.state, request, nowMs)
+      return transition(client.state, request, nowMs, losesData)
     },
     beat: async ({ process, isLast }) => {
       const nowMs = clock.epochMs()

@@ -7,8 +7,8 @@ import { BEAT_KEPT_MS } from './memory.ts'
 import type {
   Authority,
   Beats,
-  Hold,
   Notice,
+  Statement,
   TakeReply,
   TakeRequest,
   TakeStatus,
@@ -75,10 +75,10 @@ export function createRedisAuthority({
     onNotice: (listener) =>
       store.subscribe(channel, {
         message: (text) => {
-          const [name, key = ''] = text.split(' ', 2)
+          const [name, key = '', by] = text.split(' ', 3)
           const notice = notices.find((known) => known === name)
           if (notice !== undefined && key.startsWith(keyStart) && key.endsWith('}'))
-            listener(clientOf(key, keyStart), notice)
+            listener(clientOf(key, keyStart), notice, by)
         },
         subscribed: () => undefined,
       }),
@@ -107,10 +107,18 @@ function clientOf(key: string, keyStart: string): string {
     )
 }
 
-function scriptArgs({ process, sequence, limits, minute, day, need, want }: TakeRequest) {
-  const hold = ({ index, used, held }: Hold) => [index, used, held]
+function scriptArgs(request: TakeRequest) {
+  const { process, sequence, limits, minute, day, need, want, heard = 0, leaves } = request
+  const stated = ({ index, used, held, taken = 0, returned = 0 }: Statement) => [
+    index,
+    used,
+    held,
+    taken,
+    returned,
+  ]
   const { perMinute, perDay } = limits
-  return [process, sequence, perMinute, perDay, ...hold(minute), ...hold(day), need, want]
+  const windows = [...stated(minute), ...stated(day)]
+  return [process, sequence, perMinute, perDay, ...windows, need, want, heard, leaves ? 1 : 0]
 }
 
 function parseBeats(reply: ScriptReply): Beats {

@@ -2,14 +2,15 @@
 --
 -- KEYS[1]  the client's hash
 -- ARGV     1 process  2 sequence  3 limit per minute  4 limit per day
---          5 minute index  6 used  7 held   8 day index  9 used  10 held   (as the caller states them)
---          11 need  12 want  13 channel on which tokens of this client are reclaimed from all processes
+--          5 minute index  6 used  7 held  8 taken  9 returned   10 to 14 the same of the day   (as the caller states them)
+--          15 need  16 want  17 heard  18 leaves (0 or 1)
+--          19 channel on which tokens of this client are reclaimed from all processes
 -- reply    status (0 granted, 1 short, 2 stale, 3 lost), now in ms rounded up,
 --          minute index, held, taken, used, day index, held, taken, used, active processes,
 --          notice that went out because of it (0 none, 1 short, 2 unknown, 3 free)
 local time = redis.call('TIME')
 local MINUTE_MS, DAY_MS = 60000, 86400000
-local EXPIRY_AFTER_DAY_MS, LEARNING_MS = 3600000, 1000
+local EXPIRY_AFTER_DAY_MS, LEARNING_MS, SETTLING_MS = 3600000, 1000, 15
 local GRANTED, SHORT, STALE, LOST = 0, 1, 2, 3
 local NOTICES = { 'short ', 'unknown ', 'free ' }
 
@@ -31,16 +32,18 @@ local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local replyNow = tonumber(time[1]) * 1000 + math.ceil(tonumber(time[2]) / 1000)
 local processField = 'process:' .. ARGV[1]
 local sequence = tonumber(ARGV[2])
-local need, want = tonumber(ARGV[11]), tonumber(ARGV[12])
+local need, want = tonumber(ARGV[15]), tonumber(ARGV[16])
+local heard, leaves = tonumber(ARGV[17]), ARGV[18] == '1'
 
 local fields = redis.call('HMGET', KEYS[1], 'minute', 'minuteTaken', 'minuteUsed', 'activeNow',
-  'activeBefore', 'day', 'dayTaken', 'dayUsed', 'learningUntil', processField, 'exhausted')
+  'activeBefore', 'day', 'dayTaken', 'dayUsed', 'learningUntil', processField, 'exhausted', 'unstated')
 -- -1 stands for a missing field, since math.max needs a number.
 local lastMinute, lastDay = stored(fields[1], -1), stored(fields[6], -1)
 local isUnknown = lastDay == -1
 if isUnknown then lastMinute = -1 end
-local minute = math.max(math.floor(now / MINUTE_MS), lastMinute)
-local day = math.max(math.floor(now / DAY_MS), lastDay)
+local minute = math.floor(now / MINUTE_MS)
+if lastMinute == minute + 1 then minute = lastMinute end
+local day = math.floor(minute * MINUTE_MS / DAY_MS)
 local isSameDay = day == lastDay
 local isSameMinute = isSameDay and minute == lastMinute
 
@@ -58,12 +61,12 @@ if isSameDay then
 end
 
 -- sequence:status:minute:held:used:day held:day used
-local lastSequence, lastStatus, tookPart = -1, STALE, false -- -1: below every sequence number
+local lastSequence, lastStatus, tookPart = 0, STALE, false -- 0: below every sequence number
 local oldMinuteHeld, oldMinuteUsed, oldDayHeld, oldDayUsed = 0, 0, 0, 0
 if isSameDay and fields[10] then
   local part = { string.match(fields[10], '^(%d+):(%d):(%d+):(%d+):(%d+):(%d+):(%d+)$') }
   if part[1] then
-    lastSequence, lastStatus = stored(part[1], -1), stored(part[2], STALE)
+    lastSequence, lastStatus = stored(part[1], 0), stored(part[2], STALE)
     tookPart = stored(part[3], -1) == minute
     if tookPart then
       oldMinuteHeld, oldMinuteUsed = stored(part[4], 0), stored(part[5], 0)
@@ -72,7 +75,7 @@ if isSameDay and fields[10] then
   end
 end
 
-if sequence <= lastSequence then
+if sequence <= lastSequence or (leaves and lastSequence == 0) then
   local status = STALE
   if sequence == lastSequence then status = lastStatus end
   return { status, replyNow, minute, oldMinuteHeld, minuteTaken, minuteUsed,
@@ -81,39 +84,65 @@ end
 if not tookPart then activeNow = activeNow + 1 end
 local active = math.max(activeNow, activeBefore, 1)
 
-local usedInMinute, heldInMinute, usedInDay, heldInDay = 0, 0, 0, 0
-if tonumber(ARGV[5]) == minute then
-  usedInMinute, heldInMinute = tonumber(ARGV[6]), tonumber(ARGV[7])
+-- The hash has not that call: it is new, or an old copy.
+local isRestating = tonumber(ARGV[10]) == day and heard > lastSequence
+local minuteUnstated, dayUnstated = 0, 0
+if isSameDay and fields[12] then
+  local part = { string.match(fields[12], '^(%d+):(%d+):(%d+)$') }
+  if stored(part[1], -1) == minute then minuteUnstated = stored(part[2], 0) end
+  dayUnstated = stored(part[3], 0)
 end
-if tonumber(ARGV[8]) == day then
-  usedInDay, heldInDay = tonumber(ARGV[9]), tonumber(ARGV[10])
-end
-minuteTaken = math.max(0, minuteTaken - oldMinuteHeld + heldInMinute)
-minuteUsed = math.max(0, minuteUsed - oldMinuteUsed + usedInMinute)
-dayTaken = math.max(0, dayTaken - oldDayHeld + heldInDay)
-dayUsed = math.max(0, dayUsed - oldDayUsed + usedInDay)
 
+-- What the caller holds and has used of a window, and what that makes of its counts.
+local function statement(at, index, taken, used, unstated, oldHeld, oldUsed)
+  local usedNow, heldNow, takenThen, returned = 0, 0, 0, 0
+  if tonumber(ARGV[at]) == index then
+    usedNow, heldNow = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+    takenThen, returned = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
+  end
+  local by = heldNow + returned - oldHeld
+  taken, used = taken + by, used + usedNow - oldUsed
+  if isRestating then
+    local explained = math.max(0, math.min(by, unstated))
+    local missing = math.max(0, takenThen - taken + explained) - explained
+    taken, used, unstated = taken + missing, used + missing, unstated + missing
+  end
+  return usedNow, heldNow, math.max(0, taken - returned), math.max(0, used), unstated
+end
+local usedInMinute, heldInMinute, usedInDay, heldInDay
+usedInMinute, heldInMinute, minuteTaken, minuteUsed, minuteUnstated =
+  statement(5, minute, minuteTaken, minuteUsed, minuteUnstated, oldMinuteHeld, oldMinuteUsed)
+usedInDay, heldInDay, dayTaken, dayUsed, dayUnstated =
+  statement(10, day, dayTaken, dayUsed, dayUnstated, oldDayHeld, oldDayUsed)
+
+-- How long the others have to state their use; nothing is granted ahead of need meanwhile.
 local learningUntil = stored(fields[9], 0)
-if isUnknown then learningUntil = now + LEARNING_MS end
-if now < learningUntil then want = need end
+local learningLeft = learningUntil - now
+if learningLeft > LEARNING_MS then learningLeft = 0 end
+local isLoss = (isUnknown or isRestating) and learningLeft <= 0
+if isLoss then learningUntil, learningLeft = now + LEARNING_MS, LEARNING_MS end
+if learningLeft > 0 then want = need end
+local grantable = need
+if learningLeft > LEARNING_MS - SETTLING_MS then
+  grantable = (isUnknown and not isRestating) and math.min(need, 1) or 0
+  want = grantable
+end
 
 -- As much as is wished, within an equal share of what is left, but at least what waits.
 local function wished(left)
   local share = math.min(want, math.floor(left / active))
-  return math.max(0, math.min(math.max(need, share), left))
+  return math.max(0, math.min(math.max(grantable, share), left))
 end
 
 local status, minuteGrant, dayGrant = GRANTED, 0, 0
-if isUnknown and heldInDay > 0 and want > 0 then
-  status = LOST
-elseif want > 0 then
+if want > 0 then
   local minuteFree, dayFree = heldInMinute - usedInMinute, heldInDay - usedInDay
   local dayLeft = tonumber(ARGV[4]) - dayTaken
   local dayAtMost = dayFree + (dayLeft < 0 and dayLeft or wished(dayLeft))
   minuteGrant = math.max(0, math.min(wished(tonumber(ARGV[3]) - minuteTaken), dayAtMost - minuteFree))
   dayGrant = math.max(0, math.min(minuteFree + minuteGrant, dayAtMost) - dayFree)
 end
-if status == GRANTED and minuteGrant < need then status = SHORT end
+if grantable < need then status = LOST elseif minuteGrant < need then status = SHORT end
 local spent = math.min(minuteGrant, need)
 minuteTaken, minuteUsed = minuteTaken + minuteGrant, minuteUsed + spent
 dayTaken, dayUsed = dayTaken + dayGrant, dayUsed + spent
@@ -136,6 +165,11 @@ redis.call('HSET', KEYS[1], 'minute', text(minute), 'minuteTaken', text(minuteTa
   'learningUntil', text(learningUntil), 'exhausted', text(exhausted),
   processField, table.concat({ text(sequence), text(status), text(minute), text(heldInMinute),
     text(usedInMinute), text(heldInDay), text(usedInDay) }, ':'))
+if leaves then redis.call('HDEL', KEYS[1], processField) end
+if minuteUnstated + dayUnstated > 0 or (isSameDay and fields[12]) then
+  redis.call('HSET', KEYS[1], 'unstated',
+    table.concat({ text(minute), text(minuteUnstated), text(dayUnstated) }, ':'))
+end
 if not isSameDay then
   redis.call('PEXPIREAT', KEYS[1], text((day + 1) * DAY_MS + EXPIRY_AFTER_DAY_MS))
 end
@@ -145,7 +179,7 @@ local function isHeld(limit, taken, used)
   return taken >= limit and taken > used
 end
 local notice = 0
-if isUnknown then
+if isLoss then
   notice = 2
 elseif status == SHORT and (wasExhausted == 0 or
     isHeld(tonumber(ARGV[3]), minuteTaken, minuteUsed) or
@@ -155,6 +189,6 @@ elseif wasExhausted > exhausted then
   notice = 3
 end
 -- A user who may not publish loses nothing but the notice.
-if notice > 0 then redis.pcall('PUBLISH', ARGV[13], NOTICES[notice] .. KEYS[1]) end
+if notice > 0 then redis.pcall('PUBLISH', ARGV[19], NOTICES[notice] .. KEYS[1] .. ' ' .. ARGV[1]) end
 return { status, replyNow, minute, heldInMinute, minuteTaken, minuteUsed,
   day, heldInDay, dayTaken, dayUsed, active, notice }

@@ -1,9 +1,10 @@
 /** The counters of one client and the one change they know: `take`. take.lua is this file's twin; a differential test holds them together. */
 import type { Limits } from '../../config/config.ts'
+import { grant } from './grant.ts'
+import { learn, statedOf, takeStatement } from './statements.ts'
 import {
   DAY_MS,
   MINUTE_MS,
-  type Hold,
   type Notice,
   type TakeReply,
   type TakeRequest,
@@ -37,60 +38,70 @@ export class ClientState {
   dayUsed = 0
   /** In this minute somebody was refused, and no token has been free since. */
   isExhausted = false
+  /** Of what was taken: known from what processes were told before a loss of data, but stated by none of those who took it. */
+  minuteUnstated = 0
+  dayUnstated = 0
   /** Until then nothing is granted ahead of need: other processes may not have stated their use yet. */
   learningUntilMs = 0
   readonly processes = new Map<string, ProcessRecord>()
 }
 
-const LEARNING_MS = 1000
 /** A client's state is of no use this long after its day has ended. */
 export const EXPIRY_AFTER_DAY_MS = 3_600_000
 
 /**
  * Applies one call to the client's counters, changing `state` in place; a stale or repeated call changes nothing.
  * nowMs is the authority's own clock in ms and may have a fraction.
+ * losesData: others may know what the authority has lost, so that they are waited for.
  */
-export function transition(state: ClientState, request: TakeRequest, nowMs: number): TakeReply {
+export function transition(
+  state: ClientState,
+  request: TakeRequest,
+  nowMs: number,
+  losesData: boolean,
+): TakeReply {
   const isUnknown = !state.isKnown
-  const isSameDay = Math.floor(nowMs / DAY_MS) <= state.dayIndex
+  const isSameDay = windowsAt(state, nowMs).dayIndex === state.dayIndex
   const record = isSameDay ? state.processes.get(request.process) : undefined
-  if (record !== undefined && request.sequence <= record.sequence)
+  if (request.sequence <= (record?.sequence ?? (request.leaves ? Infinity : 0)))
     return repeated(state, record, request.sequence, nowMs)
-  rollOver(state, Math.floor(nowMs))
+  rollOver(state, nowMs)
   state.isKnown = true
   const tookPart = record?.minuteIndex === state.minuteIndex
   if (!tookPart) state.activeNow += 1
 
-  const minute = statedHold(request.minute, state.minuteIndex)
-  const day = statedHold(request.day, state.dayIndex)
-  // What the caller no longer holds goes back, what it spent without asking is charged: return, drain and repair in one.
-  state.minuteTaken = changed(state.minuteTaken, minute.held - (tookPart ? record.minuteHeld : 0))
-  state.minuteUsed = changed(state.minuteUsed, minute.used - (tookPart ? record.minuteUsed : 0))
-  state.dayTaken = changed(state.dayTaken, day.held - (record?.dayHeld ?? 0))
-  state.dayUsed = changed(state.dayUsed, day.used - (record?.dayUsed ?? 0))
+  const minute = statedOf(request.minute, state.minuteIndex)
+  const day = statedOf(request.day, state.dayIndex)
+  const isRestating =
+    request.day.index === state.dayIndex && (request.heard ?? 0) > (record?.sequence ?? 0)
+  const inMinute = {
+    held: tookPart ? record.minuteHeld : 0,
+    used: tookPart ? record.minuteUsed : 0,
+  }
+  const inDay = { held: record?.dayHeld ?? 0, used: record?.dayUsed ?? 0 }
+  takeStatement(state, 'minute', { before: inMinute, stated: minute, isRestating })
+  takeStatement(state, 'day', { before: inDay, stated: day, isRestating })
 
-  if (isUnknown) state.learningUntilMs = Math.floor(nowMs) + LEARNING_MS
-  const want = Math.floor(nowMs) < state.learningUntilMs ? request.need : request.want
-  const hasLostState = isUnknown && day.held > 0 && want > 0
-  const granted = hasLostState
-    ? NOTHING
-    : grant({
-        need: request.need,
-        want,
-        minuteLeft: request.limits.perMinute - state.minuteTaken,
-        dayLeft: request.limits.perDay - state.dayTaken,
-        minuteFree: minute.held - minute.used,
-        dayFree: day.held - day.used,
-        shares: activeProcesses(state),
-      })
+  const { isLoss, isLearning, settlingLeftMs } = learn(state, isUnknown || isRestating, nowMs)
+  const isSettling = losesData && settlingLeftMs > 0
+  // The first that is heard of a client is granted one request at once; else every new client would have to wait.
+  const atOnce = isUnknown && !isRestating ? 1 : 0
+  const need = isSettling ? Math.min(request.need, atOnce) : request.need
+  const granted = grant({
+    need,
+    want: isLearning ? need : request.want,
+    minuteLeft: request.limits.perMinute - state.minuteTaken,
+    dayLeft: request.limits.perDay - state.dayTaken,
+    minuteFree: minute.held - minute.used,
+    dayFree: day.held - day.used,
+    shares: activeProcesses(state),
+  })
   // Waiting requests spend their tokens on arrival; so a refusal is definite at once.
   const spent = Math.min(granted.minute, request.need)
-  state.minuteTaken += granted.minute
-  state.minuteUsed += spent
-  state.dayTaken += granted.day
-  state.dayUsed += spent
+  charge(state, granted, spent)
 
-  const status = hasLostState ? 'lost' : granted.minute < request.need ? 'short' : 'granted'
+  const isShort = granted.minute < request.need
+  const status = need < request.need ? 'lost' : isShort ? 'short' : 'granted'
   const held = { minute: minute.held + granted.minute, day: day.held + granted.day }
   state.processes.set(request.process, {
     sequence: request.sequence,
@@ -101,10 +112,11 @@ export function transition(state: ClientState, request: TakeRequest, nowMs: numb
     dayHeld: held.day,
     dayUsed: day.used + spent,
   })
+  if (request.leaves) state.processes.delete(request.process)
   const { isExhausted } = state
   state.isExhausted = status === 'short' || (isExhausted && !isFree(state, request.limits))
   let notice: Notice | undefined
-  if (isUnknown) notice = 'unknown'
+  if (isLoss) notice = 'unknown'
   else if (status !== 'short') notice = isExhausted && !state.isExhausted ? 'free' : undefined
   else if (!isExhausted || isHeld(state, request.limits)) notice = 'short'
   return reply(state, { status, nowMs, held, notice })
@@ -113,36 +125,49 @@ export function transition(state: ClientState, request: TakeRequest, nowMs: numb
 /** The answer to a call that was heard before, or comes after a later one: as things stand now, changing nothing. */
 function repeated(
   state: ClientState,
-  record: ProcessRecord,
+  record: ProcessRecord | undefined,
   sequence: number,
   nowMs: number,
 ): TakeReply {
-  const status = sequence === record.sequence ? record.status : 'stale'
+  const status = record?.sequence === sequence ? record.status : 'stale'
   const now = Object.assign(new ClientState(), state)
-  rollOver(now, Math.floor(nowMs))
-  const tookPart = record.minuteIndex === now.minuteIndex
-  const held = { minute: tookPart ? record.minuteHeld : 0, day: record.dayHeld }
+  rollOver(now, nowMs)
+  const tookPart = record?.minuteIndex === now.minuteIndex
+  const held = { minute: tookPart ? record.minuteHeld : 0, day: record?.dayHeld ?? 0 }
   return reply(now, { status, nowMs, held, notice: undefined })
 }
 
-/** Forgets what belongs to a window that has ended. */
+/**
+ * The windows of a call. They do not go back by a small skew of the clock: a window that has ended is not opened again. A clock
+ * that goes back by more was wrong before, and what it says now is taken anew.
+ */
+function windowsAt(state: ClientState, nowMs: number): { minuteIndex: number; dayIndex: number } {
+  const ofClock = Math.floor(nowMs / MINUTE_MS)
+  const minuteIndex = state.minuteIndex === ofClock + 1 ? state.minuteIndex : ofClock
+  return { minuteIndex, dayIndex: Math.floor((minuteIndex * MINUTE_MS) / DAY_MS) }
+}
+
+/** Forgets what belongs to another window. */
 function rollOver(state: ClientState, nowMs: number): void {
-  // Indexes never go back, even if the clock does: a window that has ended is never opened again.
-  const dayIndex = Math.max(Math.floor(nowMs / DAY_MS), state.dayIndex)
-  const minuteIndex = Math.max(Math.floor(nowMs / MINUTE_MS), state.minuteIndex)
+  const { minuteIndex, dayIndex } = windowsAt(state, nowMs)
   const isSameDay = dayIndex === state.dayIndex
   if (isSameDay && minuteIndex === state.minuteIndex) return
   state.activeBefore = isSameDay && minuteIndex === state.minuteIndex + 1 ? state.activeNow : 0
   state.activeNow = 0
   state.minuteIndex = minuteIndex
-  state.minuteTaken = 0
-  state.minuteUsed = 0
+  state.minuteTaken = state.minuteUsed = state.minuteUnstated = 0
   state.isExhausted = false
   if (isSameDay) return
   state.dayIndex = dayIndex
-  state.dayTaken = 0
-  state.dayUsed = 0
+  state.dayTaken = state.dayUsed = state.dayUnstated = 0
   state.processes.clear()
+}
+
+function charge(state: ClientState, granted: { minute: number; day: number }, spent: number): void {
+  state.minuteTaken += granted.minute
+  state.minuteUsed += spent
+  state.dayTaken += granted.day
+  state.dayUsed += spent
 }
 
 interface Verdict extends Pick<TakeReply, 'status' | 'nowMs' | 'notice'> {
@@ -180,39 +205,4 @@ function isHeld(state: ClientState, { perMinute, perDay }: Limits): boolean {
 
 function activeProcesses({ activeNow, activeBefore }: ClientState): number {
   return Math.max(activeNow, activeBefore, 1)
-}
-
-/** Never below zero, whatever a caller states. */
-function changed(count: number, by: number): number {
-  return Math.max(0, count + by)
-}
-
-const NOTHING = { minute: 0, day: 0 }
-
-/** A caller that speaks of another window keeps nothing of this one. */
-function statedHold(hold: Hold, index: number): { held: number; used: number } {
-  return hold.index === index ? hold : { held: 0, used: 0 }
-}
-
-/** Whole tokens in both windows or in neither: at least `need` while there is that much, up to `want` within an equal share of what is left. */
-function grant(ask: {
-  need: number
-  want: number
-  minuteLeft: number
-  dayLeft: number
-  minuteFree: number
-  dayFree: number
-  shares: number
-}): { minute: number; day: number } {
-  if (ask.want <= 0) return NOTHING
-  const wished = (left: number): number => {
-    const share = Math.min(ask.want, Math.floor(left / ask.shares))
-    return Math.max(0, Math.min(Math.max(ask.need, share), left))
-  }
-  // Day tokens in hand may outnumber minute tokens, which end with the minute: only the difference is taken.
-  // A lowered limit acts on day tokens in hand too.
-  const dayAtMost = ask.dayFree + (ask.dayLeft < 0 ? ask.dayLeft : wished(ask.dayLeft))
-  const minute = Math.max(0, Math.min(wished(ask.minuteLeft), dayAtMost - ask.minuteFree))
-  // Minute tokens in hand may outnumber day tokens too, when the minute began while a call was under way.
-  return { minute, day: Math.max(0, Math.min(ask.minuteFree + minute, dayAtMost) - ask.dayFree) }
 }

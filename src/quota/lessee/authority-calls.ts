@@ -21,6 +21,8 @@ export interface Order {
 
 export interface SentCall extends Pick<Order, 'need' | 'limits'> {
   readonly reply: TakeReply | Promise<TakeReply>
+  readonly sequence: number
+  readonly heard: number | undefined
   readonly minute: Hold
   readonly day: Hold
   readonly sentMs: number
@@ -47,8 +49,6 @@ export interface AuthorityCallsOptions {
   onLoss(): void
 }
 
-/** A notice that this process has caused itself arrives within this. */
-const ECHO_MS = 1_000
 /** How much of the newest call's duration goes into the mean. */
 const CALL_WEIGHT = 0.1
 
@@ -83,11 +83,14 @@ export class AuthorityCalls {
       lease.minute.returnUnspent()
     const minute = lease.minute.statement(returns)
     const day = lease.day.statement(returns)
+    const sequence = ++this.#sequence
+    const heard = lease.day.taken === undefined ? undefined : lease.heard
     try {
       const reply = authority.take({
         client: lease.client,
         process: lease.holder,
-        sequence: ++this.#sequence,
+        sequence,
+        heard,
         limits,
         minute,
         day,
@@ -96,7 +99,7 @@ export class AuthorityCalls {
       })
       this.isImmediate = !(reply instanceof Promise)
       if (returns) lease.returnTokens()
-      return { reply, need, limits, minute, day, sentMs }
+      return { reply, sequence, heard, need, limits, minute, day, sentMs }
     } catch {
       return undefined
     }
@@ -111,10 +114,12 @@ export class AuthorityCalls {
     lease.limits = sent.limits
     lease.apply(reply, { sentMs: sent.sentMs, receivedMs })
     this.#storeAheadMs = reply.nowMs - receivedMs
-    if (reply.notice === 'unknown') client.echoUntilMs = receivedMs + ECHO_MS
+    lease.heard = sent.sequence
+    // The authority did not know that it had answered before.
+    const isForgotten = sent.heard !== undefined && sent.day.index === reply.day.index
+    if (reply.notice === 'unknown' && isForgotten) onLoss()
     if (reply.status === 'lost') {
       client.lostInARow += 1
-      onLoss()
       return undefined
     }
     client.lostInARow = 0

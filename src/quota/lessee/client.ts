@@ -22,8 +22,6 @@ export class Client {
   isWanted = false
   /** Notices that came while a call was under way, each once, the latest last. Written by holdings.ts. */
   deferred: readonly Notice[] = []
-  /** Until then a notice that the client was unknown is the echo of this process's own call. Written by authority-calls.ts; holdings.ts resets it. */
-  echoUntilMs = -Infinity
 
   constructor(lease: Lease) {
     this.lease = lease

@@ -56,13 +56,9 @@ export class Holdings {
       return
     }
     const { lease } = client
-    const isUnknown = notice === 'unknown'
-    if (!isUnknown) client.isWanted = notice === 'short'
+    if (notice !== 'unknown') client.isWanted = notice === 'short'
     if (notice === 'free') return lease.forgetRefusals()
-    const isEcho = isUnknown && this.#clock.nowMs() < client.echoUntilMs
-    // Only once: the next one within the same second would be of another loss.
-    if (isEcho) client.echoUntilMs = -Infinity
-    const isForgotten = isUnknown && !isEcho && lease.day.used > 0
+    const isForgotten = notice === 'unknown' && lease.isTold(this.#clock.nowMs())
     if (lease.hasUnspent() || lease.hasUnstated() || isForgotten) this.#settle(client)
   }
 

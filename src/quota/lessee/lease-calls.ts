@@ -15,7 +15,7 @@ import type { Outage } from './outage.ts'
 import type { QuotaDecision, TakeReply } from '../protocol.ts'
 import type { Timers } from '../timers.ts'
 
-const ASK_AGAIN_AFTER_LOSS_MS = 15
+const ASK_AGAIN_AFTER_LOSS_MS = 16
 const LOSSES_IN_A_ROW = 3
 /** The others return tokens within this after a reclaim, on a network that is well. */
 const ASK_AGAIN_AFTER_RECLAIM_MS = 10

@@ -1,6 +1,6 @@
 /** One window of a lease. Its methods alone write its fields; time is an argument, on this process's monotonic clock in ms. */
 import type { Limits } from '../../config/config.ts'
-import type { Hold, TakeReply } from '../protocol.ts'
+import type { Statement, TakeReply } from '../protocol.ts'
 import type { WindowView } from '../../rules/quota-headers.ts'
 
 /** Spending stops this long before the window can end, as timers and clocks are not exact. */
@@ -52,7 +52,7 @@ export class LeaseWindow {
       limit,
       remaining: this.remaining(limit),
       resetAtSeconds: ((this.index + 1) * this.lengthMs) / 1000,
-      resetAfterSeconds: Math.min(this.secondsLeft(nowMs), this.lengthMs / 1000),
+      resetAfterSeconds: this.secondsLeft(nowMs),
     }
   }
 
@@ -71,9 +71,10 @@ export class LeaseWindow {
    * The hold as the authority is to hear it; returns: without the unspent tokens. What was spent without asking, during an outage,
    * is stated as held: it is true use.
    */
-  statement(returns: boolean): Hold {
-    const { index, used, held } = this
-    return { index, used, held: returns ? used : Math.max(used, held) }
+  statement(returns: boolean): Statement {
+    const { index, used, held, taken } = this
+    const stated = returns ? used : Math.max(used, held)
+    return { index, used, held: stated, taken, returned: Math.max(0, held - stated) }
   }
 
   spend(): void {
@@ -100,7 +101,9 @@ export class LeaseWindow {
     this.held = held
     this.taken = taken
     this.spendUntilMs = at.sentMs + leftMs - SPEND_GUARD_MS
-    this.endsByMs = at.receivedMs + leftMs + ROUNDING_MS
+    // More than a whole window is left only where the authority has kept one that its clock has not reached yet.
+    const atMostMs = leftMs > this.lengthMs ? Infinity : this.lengthMs
+    this.endsByMs = at.receivedMs + Math.min(leftMs + ROUNDING_MS, atMostMs)
     if (taken < limit) this.refusedUntilMs = -Infinity
   }
 

@@ -36,6 +36,8 @@ export class Lease {
   readonly pace: Pace
   /** With so many tokens in hand or fewer the next call begins; undefined: not before one is needed. Written by authority-calls.ts. */
   prefetchAt: number | undefined
+  /** Number of the latest call that was answered. Written by authority-calls.ts. */
+  heard: number | undefined
   /** The day's use as the authority has it. Written by authority-calls.ts. */
   dayUsedKnown = 0
   /** How long the next indefinite refusal is remembered. Written here. */
@@ -161,6 +163,11 @@ export class Lease {
   /** Whether the authority has not heard yet of everything that was spent or refunded. */
   hasUnstated(): boolean {
     return this.day.used !== this.dayUsedKnown
+  }
+
+  /** Whether the authority has spoken in a day that still runs. */
+  isTold(nowMs: number): boolean {
+    return this.day.taken !== undefined && nowMs < this.day.endsByMs
   }
 
   /** Whether both windows run and the authority has spoken in them. */

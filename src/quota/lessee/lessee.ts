@@ -82,9 +82,12 @@ export class Lessee {
     this.#holdings = new Holdings(this.#calls, clock, timers)
     this.#stopForgetting = timers.every(FORGET_EVERY_MS, () => this.#forgetIdle())
     authority.onReturn?.(() => this.#restateAll())
-    authority.onNotice?.((id, notice) => {
+    authority.onNotice?.((id, notice, by) => {
       const client = this.#clients.peek(id)
-      if (client !== undefined) this.#holdings.hear(client, notice)
+      const isOwn = notice === 'unknown' && by === client?.lease.holder
+      if (client === undefined || isOwn) return
+      this.#holdings.hear(client, notice)
+      if (notice === 'unknown' && client.lease.isTold(clock.nowMs())) this.#recoverLoss()
     })
   }
 
