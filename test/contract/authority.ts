@@ -216,7 +216,11 @@ export function authorityContract(
         const told = { index: MINUTE, used: 1, held: 1, taken: 2 }
         const a = { process: 'a', heard: 7, minute: told, day: { ...told, index: DAY } }
         sequences.set('a', 7).set('b', 7)
-        expect(await take(a)).toMatchObject({ status: 'lost', notice: 'unknown', minute: { taken: 2 } })
+        expect(await take(a)).toMatchObject({
+          status: 'lost',
+          notice: 'unknown',
+          minute: { taken: 2 },
+        })
         expect(await take({ process: 'new' })).toMatchObject({ status: 'lost', notice: undefined })
         const b = { ...a, process: 'b', need: 0 }
         expect(await take(b)).toMatchObject({ status: 'granted', minute: { taken: 2, used: 2 } })

@@ -148,7 +148,7 @@ const mutants: readonly Mutant[] = [
   },
   {
     name: 'the last tokens are granted to nobody',
-    file: 'authorities/transition.ts',
+    file: 'authorities/grant.ts',
     from: 'Math.min(Math.max(ask.need, share), left)',
     to: 'Math.min(Math.max(ask.need, share), left - 1)',
     breaks: 'load above the limit',
