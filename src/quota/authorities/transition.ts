@@ -113,13 +113,17 @@ export function transition(
     dayUsed: day.used + spent,
   })
   if (request.leaves) state.processes.delete(request.process)
-  const { isExhausted } = state
-  state.isExhausted = status === 'short' || (isExhausted && !isFree(state, request.limits))
-  let notice: Notice | undefined
-  if (isLoss) notice = 'unknown'
-  else if (status !== 'short') notice = isExhausted && !state.isExhausted ? 'free' : undefined
-  else if (!isExhausted || isHeld(state, request.limits)) notice = 'short'
+  const news = shortage(state, status, request.limits)
+  const notice = isLoss ? 'unknown' : news
   return reply(state, { status, nowMs, held, notice })
+}
+
+/** What others are to hear of the want of tokens. */
+function shortage(state: ClientState, status: TakeStatus, limits: Limits): Notice | undefined {
+  const { isExhausted } = state
+  state.isExhausted = status === 'short' || (isExhausted && !isFree(state, limits))
+  if (status !== 'short') return isExhausted && !state.isExhausted ? 'free' : undefined
+  return !isExhausted || isHeld(state, limits) ? 'short' : undefined
 }
 
 /** The answer to a call that was heard before, or comes after a later one: as things stand now, changing nothing. */
