@@ -58,8 +58,8 @@ const mutants: readonly Mutant[] = [
   {
     name: 'what was granted before a crash is handed out again',
     file: 'authorities/transition.ts',
-    from: 'if (!tookPart) state.activeNow += 1',
-    to: 'if (!tookPart) { state.activeNow += 1; state.minuteTaken = state.minuteUsed }',
+    from: 'if (record?.minuteIndex !== state.minuteIndex) state.activeNow += 1',
+    to: 'if (record?.minuteIndex !== state.minuteIndex) { state.activeNow += 1; state.minuteTaken = state.minuteUsed }',
     breaks: 'crashes',
   },
   {

@@ -67,21 +67,9 @@ export function transition(
     return repeated(state, record, request.sequence, nowMs)
   rollOver(state, nowMs)
   state.isKnown = true
-  const tookPart = record?.minuteIndex === state.minuteIndex
-  if (!tookPart) state.activeNow += 1
+  if (record?.minuteIndex !== state.minuteIndex) state.activeNow += 1
 
-  const minute = statedOf(request.minute, state.minuteIndex)
-  const day = statedOf(request.day, state.dayIndex)
-  const isRestating =
-    request.day.index === state.dayIndex && (request.heard ?? 0) > (record?.sequence ?? 0)
-  const inMinute = {
-    held: tookPart ? record.minuteHeld : 0,
-    used: tookPart ? record.minuteUsed : 0,
-  }
-  const inDay = { held: record?.dayHeld ?? 0, used: record?.dayUsed ?? 0 }
-  takeStatement(state, 'minute', { before: inMinute, stated: minute, isRestating })
-  takeStatement(state, 'day', { before: inDay, stated: day, isRestating })
-
+  const { minute, day, isRestating } = hear(state, request, record)
   const { isLoss, isLearning, settlingLeftMs } = learn(state, isUnknown || isRestating, nowMs)
   const isSettling = losesData && settlingLeftMs > 0
   // The first that is heard of a client is granted one request at once; else every new client would have to wait.
@@ -116,6 +104,23 @@ export function transition(
   const news = shortage(state, status, request.limits)
   const notice = isLoss ? 'unknown' : news
   return reply(state, { status, nowMs, held, notice })
+}
+
+/** Takes in what the caller states. isRestating: it was told of a call that is not known here. record: of its latest known call. */
+function hear(state: ClientState, request: TakeRequest, record: ProcessRecord | undefined) {
+  const tookPart = record?.minuteIndex === state.minuteIndex
+  const minute = statedOf(request.minute, state.minuteIndex)
+  const day = statedOf(request.day, state.dayIndex)
+  const isRestating =
+    request.day.index === state.dayIndex && (request.heard ?? 0) > (record?.sequence ?? 0)
+  const inMinute = {
+    held: tookPart ? record.minuteHeld : 0,
+    used: tookPart ? record.minuteUsed : 0,
+  }
+  const inDay = { held: record?.dayHeld ?? 0, used: record?.dayUsed ?? 0 }
+  takeStatement(state, 'minute', { before: inMinute, stated: minute, isRestating })
+  takeStatement(state, 'day', { before: inDay, stated: day, isRestating })
+  return { minute, day, isRestating }
 }
 
 /** What others are to hear of the want of tokens. */
