@@ -163,7 +163,7 @@ const mutants: readonly Mutant[] = [
   {
     name: 'nothing is given back at the end',
     file: 'lessee/holdings.ts',
-    from: 'if (this.#settle(client)) await client.inFlight',
+    from: 'if (this.uncertain.has(client) || isHolding(client.lease)) this.#settle(client)',
     to: '',
     breaks: 'crashes',
   },

@@ -30,12 +30,10 @@ export interface SentCall extends Pick<Order, 'need' | 'limits'> {
 
 /** What a reply is good for. */
 export interface Outcome {
-  /** Waiting requests that it serves. */
+  /** Waiting requests that it serves; none if the minute or the day of the tokens may have ended on the way. */
   readonly tokens: number
   /** The rest is refused for as long as nobody returns tokens, and others have just been asked for theirs who may still do so. */
   readonly isReclaimed: boolean
-  /** The minute or the day of the tokens may have ended on the way: they are not spent. */
-  readonly late: boolean
 }
 
 export interface AuthorityCallsOptions {
@@ -131,7 +129,7 @@ export class AuthorityCalls {
     const isReclaimed = isShort && !late && lease.rememberRefusal(reply, receivedMs)
     if (isShort) client.isWanted = true
     else if (tokens > 0 || reply.notice === 'free') client.isWanted = false
-    return { tokens, isReclaimed, late }
+    return { tokens: late ? 0 : tokens, isReclaimed }
   }
 
   #want({ pace, minute }: Lease, { need, ahead = false, limits }: Order, nowMs: number): number {

@@ -36,6 +36,4 @@ export class Client {
 export interface Waiter {
   readonly limits: Limits
   resolve(decision: QuotaDecision): void
-  /** The others were asked to return what they hold, and this request waits for that: the next reply decides it. Written by lease-calls.ts. */
-  hasReclaimed?: boolean
 }

@@ -1,6 +1,6 @@
 /**
- * Looks after the tokens this process holds: returns what lies idle or what others wait for, as notices tell it, and states again what the
- * authority may not know. `uncertain` and `holders` are the clients it has to see to; at drain it sees to all of them.
+ * Looks after the tokens this process holds: returns what lies idle, and what others wait for as notices tell it, and states again
+ * what the authority may not know. `uncertain` and `holders` are the clients it has to see to; at drain it sees to all of them.
  */
 import type { Client } from './client.ts'
 import type { LeaseCalls } from './lease-calls.ts'
@@ -85,8 +85,8 @@ export class Holdings {
     const worker = async (): Promise<void> => {
       for (const client of queue) {
         while (client.isCalling) await client.inFlight
-        if (!this.uncertain.has(client) && !isHolding(client.lease)) continue
-        if (this.#settle(client)) await client.inFlight
+        if (this.uncertain.has(client) || isHolding(client.lease)) this.#settle(client)
+        await client.inFlight
       }
     }
     await Promise.all(Array.from({ length: SETTLING_AT_ONCE }, worker))

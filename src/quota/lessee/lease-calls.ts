@@ -117,7 +117,7 @@ export class LeaseCalls {
     }
     const { waiters } = undecided
     client.waiting = waiters.length === 0 ? others : [...waiters, ...others]
-    if (client.waiting.length > 0) this.#callAgain(client)
+    if (client.waiting.length > 0) this.#callAgain(client, pauseMs > 0)
     if (!client.isCalling) this.#options.onAnswered(client)
   }
 
@@ -134,37 +134,28 @@ export class LeaseCalls {
       const isAskedAgain = reply.status === 'lost' && client.lostInARow < LOSSES_IN_A_ROW
       return isAskedAgain ? { waiters: batch, pauseMs: ASK_AGAIN_AFTER_LOSS_MS } : undefined
     }
-    const isSlow = clock.nowMs() - sent.sentMs > SLOW_CALL_MS
-    const tokens = outcome.late ? 0 : outcome.tokens
-    const waiters = this.#serve(client, batch, tokens, outcome.isReclaimed && !isSlow)
-    const isReclaiming = waiters.some((waiter) => waiter.hasReclaimed)
-    return { waiters, pauseMs: isReclaiming ? ASK_AGAIN_AFTER_RECLAIM_MS : 0 }
+    const waits = outcome.isReclaimed && clock.nowMs() - sent.sentMs <= SLOW_CALL_MS
+    const waiters = this.#serve(client, batch, outcome.tokens, !waits)
+    return { waiters, pauseMs: waits && waiters.length > 0 ? ASK_AGAIN_AFTER_RECLAIM_MS : 0 }
   }
 
-  /**
-   * Hands tokens out in order of arrival, then decides from memory; returns those for whom nothing is decided. mayWait: who is
-   * refused waits, once, for what the others return.
-   */
-  #serve({ lease }: Client, batch: readonly Waiter[], tokens: number, mayWait: boolean): Waiter[] {
+  /** Hands tokens out in order of arrival, then decides from memory; returns those for whom nothing is decided. */
+  #serve({ lease }: Client, batch: readonly Waiter[], tokens: number, refuses: boolean): Waiter[] {
     const nowMs = this.#options.clock.nowMs()
     let left = tokens
     return batch.filter((waiter) => {
       const decision =
         left-- > 0 ? lease.spend(waiter.limits, nowMs) : lease.decide(waiter.limits, nowMs)
-      if (decision?.kind === 'refused' && mayWait && !waiter.hasReclaimed) {
-        waiter.hasReclaimed = true
-        return true
-      }
-      if (decision !== undefined) waiter.resolve(decision)
-      return decision === undefined
+      if (decision === undefined || (decision.kind === 'refused' && !refuses)) return true
+      waiter.resolve(decision)
+      return false
     })
   }
 
   /** Decides for those who wait what memory can decide, and asks for the rest: first for those under the limits of the first. */
-  #callAgain(client: Client): void {
-    const isRetry = client.waiting.some((waiter) => waiter.hasReclaimed)
+  #callAgain(client: Client, isRetry: boolean): void {
     // After a reclaim the refusal in memory is what is to be asked about again.
-    const undecided = isRetry ? client.waiting : this.#serve(client, client.waiting, 0, false)
+    const undecided = isRetry ? client.waiting : this.#serve(client, client.waiting, 0, true)
     const [first] = undecided
     client.waiting = []
     if (first === undefined) return
