@@ -14,10 +14,16 @@ export interface StoreHealth {
   readonly available: boolean
   /** Server, fault and remedy while it refuses this gateway; undefined if it does not. */
   readonly refusal: string | undefined
+  /** Settings of it that may lose what is counted; undefined: none is known. */
+  readonly warning: string | undefined
 }
 
 /** What is not shared is always there. */
-export const embeddedHealth: StoreHealth = { available: true, refusal: undefined }
+export const embeddedHealth: StoreHealth = {
+  available: true,
+  refusal: undefined,
+  warning: undefined,
+}
 
 interface ReadinessParts {
   readonly config: Config
@@ -75,15 +81,16 @@ function backendCheck(backends: readonly BackendHealth[]): Check {
 /** Without its store a gateway is of use unless it refuses everything; a refusal needs an operator, so it must be seen. */
 function storeCheck(
   { store }: Config,
-  { available, refusal }: StoreHealth,
+  { available, refusal, ...health }: StoreHealth,
   unsaved: UnsavedCounters | undefined,
 ): Check {
   const name = 'store'
-  const warning = unsaved && { warning: unsaved.warning }
+  const text = unsaved?.warning ?? health.warning
+  const warning = text === undefined ? {} : { warning: text }
   if (store.redis === undefined) return { name, ok: true, reason: 'embedded', ...warning }
   const server = nameServers(store.redis)
   if (refusal !== undefined) return { name, ok: false, reason: refusal, server }
-  if (available) return { name, ok: true, reason: 'available', server }
+  if (available) return { name, ok: true, reason: 'available', server, ...warning }
   const reason = `away; onOutage is ${store.onOutage}`
   return { name, ok: store.onOutage !== 'closed', reason, server }
 }

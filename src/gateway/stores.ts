@@ -1,5 +1,5 @@
 /** Opens what the configuration says state is kept in: Redis for all hosts, or the store embedded in this process. */
-import type { StoreHealth } from '../admin/readiness.ts'
+import { embeddedHealth, type StoreHealth } from '../admin/readiness.ts'
 import type { BanStore } from '../bans/ban-store.ts'
 import { createMemoryBanStore } from '../bans/ban-store.ts'
 import { createRedisBanStore } from '../bans/ban-store-redis.ts'
@@ -52,6 +52,8 @@ export function connectStore({
   const { store } = config
   if (store.redis === undefined) return undefined
   const report = createOutageReport({ config, log, metrics })
+  let health: StoreHealth = { ...embeddedHealth, available: false }
+  const tell = (news: Partial<StoreHealth>): void => onState?.((health = { ...health, ...news }))
   return connectRedis({
     servers: store.redis,
     tls: store.redis.tls && readTlsFiles('store.redis.tls', store.redis.tls),
@@ -59,7 +61,11 @@ export function connectStore({
     prefix: store.prefix,
     onState: (available, cause, refusal) => {
       report(available, cause)
-      onState?.({ available, refusal })
+      tell({ available, refusal })
+    },
+    onWarning: (warning) => {
+      if (warning !== undefined) log.storeWarning({ warning })
+      tell({ warning })
     },
   })
 }

@@ -153,6 +153,9 @@ const storeLines = (say: Say) => ({
     say('error', { event: 'storeLost', ...line, cause: text(line.cause) }),
   storeBack: (line: { server: string | undefined; outageMs: number }) =>
     say('info', { event: 'storeBack', ...line }),
+  /** See StoreHealth. */
+  storeWarning: ({ warning }: { warning: string }) =>
+    say('warn', { event: 'storeWarning', warning: text(warning) }),
   keyBanned: (line: { client: string; key: string; forMs: number; strikes: number }) =>
     say('warn', { event: 'keyBanned', ...line, client: text(line.client), key: text(line.key) }),
   /** Bans are kept in memory alone from here on, until banStoreBack. */

@@ -7,6 +7,7 @@ import { ClusterLink } from './cluster-link.ts'
 import { createConnections } from './connections.ts'
 import { bounded, isTimeout } from './faults.ts'
 import { inspectServer } from './inspect.ts'
+import { findRisks } from './risks.ts'
 import { createServerLink, type LinkOptions, type RedisLink } from './link.ts'
 import { addressesOf, nameOf } from './servers.ts'
 import { StoreState, type StateListener } from './state.ts'
@@ -24,6 +25,8 @@ export interface RedisOptions {
   /** Namespace of the key that probes write. */
   readonly prefix?: string
   readonly onState?: StateListener
+  /** Told when RedisStore.warning changes. */
+  readonly onWarning?: (warning: string | undefined) => void
 }
 
 /** A start waits this long for the store, so that its first requests are not decided without it. */
@@ -42,6 +45,12 @@ export function connectRedis(options: RedisOptions): RedisStore {
     state.note(fault, servers.kind === 'sentinels' ? undefined : nameOf(redis.options)),
   )
   const watch = watchSentinels(connections, servers, subscriber, state)
+  let warning: string | undefined
+  // Not for good: another server may have taken over.
+  state.onRecovered(async () => {
+    const found = await findRisks(client).catch(() => warning)
+    if (found !== warning) options.onWarning?.((warning = found))
+  })
   const onRecovered = (listener: () => void): void => {
     state.onRecovered(listener)
     if (link.available) listener()
@@ -53,6 +62,9 @@ export function connectRedis(options: RedisOptions): RedisStore {
     },
     get refusal() {
       return state.refusal
+    },
+    get warning() {
+      return warning
     },
     ready: async () => {
       const usable = new Promise<void>((resolve) => onRecovered(resolve))

@@ -101,7 +101,8 @@ export class WorkerPool {
       worker?.state === 'listening' ? [worker.store] : [],
     )
     const refused = seen.find(({ refusal }) => refusal !== undefined)
-    return refused ?? seen.find(({ available }) => !available) ?? embeddedHealth
+    const lost = seen.find(({ available }) => !available)
+    return refused ?? lost ?? seen.find(({ warning }) => warning !== undefined) ?? embeddedHealth
   }
 
   /** That of a worker which has no key set at all, before others. */

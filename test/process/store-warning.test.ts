@@ -1,0 +1,38 @@
+import { afterAll, expect, it } from 'vitest'
+import {
+  configFile,
+  endAll,
+  eventually,
+  gatewayProcess,
+  rawBackend,
+  redisServer,
+} from './gateways.ts'
+
+afterAll(endAll)
+
+it.each([1, 2])(
+  'a store that may lose counts is a warning in log and readiness, and no more (%i workers)',
+  async (workers) => {
+    const [redis, backend] = await Promise.all([redisServer(), rawBackend()])
+    redis.cli('CONFIG', 'SET', 'maxmemory-policy', 'volatile-ttl')
+    const file = configFile(backend.url, {
+      server: `server: { listen: 127.0.0.1:0, workers: ${workers} }`,
+      store: `store: { redis: "${redis.url}" }`,
+    })
+    const gateway = await gatewayProcess(file)
+    const check = async (): Promise<unknown> => {
+      const response = await fetch(`${gateway.adminOrigin}/readyz`)
+      expect(response.status).toBe(200)
+      const { checks } = (await response.json()) as { checks: { name: string }[] }
+      return checks.find(({ name }) => name === 'store')
+    }
+    await eventually('the warning', async () => JSON.stringify(await check()).includes('warning'))
+    expect(await check()).toMatchObject({
+      ok: true,
+      reason: 'available',
+      warning: expect.stringMatching(/maxmemory-policy is volatile-ttl.*; .*kept over a restart/),
+    })
+    expect(gateway.logged('storeWarning')).toHaveLength(workers)
+  },
+  60_000,
+)

@@ -1,0 +1,54 @@
+/** Settings of a server that may lose counts are told, where the server tells them. */
+import { afterEach, describe, expect, it } from 'vitest'
+import { connectRedis } from '../../src/redis/redis.ts'
+import { until } from '../support/controlled-authority.ts'
+import { startRedisServer } from '../support/redis-server.ts'
+import { serversAt } from '../support/redis-servers.ts'
+
+const cleanups: (() => Promise<void>)[] = []
+afterEach(async () => {
+  for (const cleanup of cleanups.splice(0).toReversed()) await cleanup()
+})
+
+const kept = ['--appendonly', 'yes']
+const EVICTS = /^127\.0\.0\.1:\d+: maxmemory-policy is allkeys-lru: .*; set noeviction$/
+const FORGETS = /^127\.0\.0\.1:\d+: nothing is kept over a restart: .*; set appendonly yes$/
+const everything = ['~*', '&*', '+@all']
+
+describe('the warning of a store', () => {
+  it.each<{ what: string; settings: string[]; rights?: string[]; warning?: RegExp }>([
+    { what: 'that keeps a log', settings: kept },
+    { what: 'that makes snapshots', settings: ['--save', '3600 1'] },
+    { what: 'that keeps nothing', settings: [], warning: FORGETS },
+    {
+      what: 'that evicts',
+      settings: [...kept, '--maxmemory-policy', 'allkeys-lru'],
+      warning: EVICTS,
+    },
+    {
+      what: 'that keeps nothing and hides its settings',
+      settings: [],
+      rights: [...everything, '-config'],
+      warning: FORGETS,
+    },
+    { what: 'that hides everything', settings: [], rights: [...everything, '-info', '-config'] },
+  ])('$what', async ({ settings, rights, warning }) => {
+    const server = await startRedisServer(...settings)
+    cleanups.push(() => server.stop())
+    if (rights !== undefined)
+      server.cli('ACL', 'SETUSER', 'default', 'reset', 'on', 'nopass', ...rights)
+    const told: (string | undefined)[] = []
+    const store = connectRedis({
+      servers: serversAt(server.url),
+      timeoutMs: 1_000,
+      onWarning: (text) => told.push(text),
+    })
+    cleanups.push(() => store.close())
+    await until(() => store.available)
+    if (warning === undefined) await new Promise((resolve) => setTimeout(resolve, 300))
+    else await until(() => told.length > 0)
+    expect(told).toEqual(warning === undefined ? [] : [expect.stringMatching(warning)])
+    expect(store.warning).toBe(told[0])
+    expect(store.available).toBe(true)
+  })
+})
