@@ -47,10 +47,10 @@ export function connectRedis(options: RedisOptions): RedisStore {
   const watch = watchSentinels(connections, servers, subscriber, state)
   let warning: string | undefined
   // Not for good: another server may have taken over.
-  state.onRecovered(async () => {
-    const found = await findRisks(client).catch(() => warning)
+  const warn = (found: string | undefined): void => {
     if (found !== warning) options.onWarning?.((warning = found))
-  })
+  }
+  state.onRecovered(() => void findRisks(client).then(warn, () => undefined))
   const onRecovered = (listener: () => void): void => {
     state.onRecovered(listener)
     if (link.available) listener()

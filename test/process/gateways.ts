@@ -157,6 +157,17 @@ export function quotaInRedis(redis: RedisServer, client: string) {
   }
 }
 
+/** All processes have spoken twice since the last of them joined, so each knows the others. */
+export async function acquainted(redis: RedisServer, processes: number): Promise<void> {
+  const beats = (): string[] => redis.cli('HVALS', 'tollgate:processes').split('\n')
+  const spoken = async (): Promise<void> => {
+    const before = new Set(beats())
+    await eventually('beats of all', () => beats().every((beat) => !before.has(beat)))
+  }
+  await eventually('all of them', () => beats().length === processes)
+  for (let round = 0; round < 3; round++) await spoken()
+}
+
 /** Asks until the condition holds; throws after timeoutMs. Resolves with how long it took, in ms. */
 export async function eventually(
   what: string,

@@ -1,0 +1,49 @@
+import { afterAll, expect, it } from 'vitest'
+import { minuteWithAtLeast } from '../support/gateway.ts'
+import {
+  acquainted,
+  clientsBlock,
+  configFile,
+  endAll,
+  gatewayProcess,
+  pick,
+  rawBackend,
+  redisServer,
+  tally,
+  times,
+  type GatewayProcess,
+} from './gateways.ts'
+
+afterAll(endAll)
+
+it('local: six processes admit exactly each limit of clients that none of them has met', async () => {
+  const [redis, backend] = await Promise.all([redisServer(), rawBackend()])
+  const limits = [1, 2, 5, 6, 7, 20]
+  const clients = limits.map((perMinute) => ({
+    id: `client-${perMinute}`,
+    keys: [`tg_unmet_${perMinute}_key`],
+    perMinute,
+  }))
+  const file = configFile(backend.url, {
+    store: `store: { redis: "${redis.url}", onOutage: local }`,
+    clients: clientsBlock(clients),
+  })
+  // One after the other, since six starts at once are slow on few cores.
+  const gateways: GatewayProcess[] = []
+  while (gateways.length < 6) gateways.push(await gatewayProcess(file))
+  await acquainted(redis, 6)
+  await minuteWithAtLeast(20_000)
+  redis.freeze()
+  for (const { perMinute, keys } of clients) {
+    const answers = await Promise.all(
+      times(6 * perMinute, (at) => pick(gateways, at).call(keys[0])),
+    )
+    const { '200': admitted = 0, ...others } = tally(answers)
+    expect(admitted).toBe(perMinute)
+    // Never a 429, as the client may have quota elsewhere; of a whole limit used up at one process it is true.
+    if (perMinute > 1) expect(others).toEqual({ '503 service_unavailable': 5 * perMinute })
+    for (const { status, headers } of answers)
+      if (status === 503) expect(headers.get('retry-after')).toBe('1')
+  }
+  redis.thaw()
+}, 120_000)
