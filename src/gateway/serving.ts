@@ -20,6 +20,7 @@ import { createBackends } from './backends.ts'
 import { FrontDoor } from './front-door.ts'
 import { LoadWatch } from './load-watch.ts'
 import { createRequestPolicy, type LastingParts } from './request-policy.ts'
+import { createSteadyClock } from '../quota/steady-clock.ts'
 import { Lessee } from '../quota/lessee/lessee.ts'
 import type { Stores } from './stores.ts'
 import type { Shed } from '../rules/overload.ts'
@@ -144,7 +145,10 @@ function createQuota({ config, metrics, stores, number }: ServingParts): Lessee 
     authority: stores.authority,
     // Unique per boot: a restarted process must not be taken for the one before it.
     processId: randomBytes(9).toString('base64url'),
-    clock: { nowMs: () => performance.now(), epochMs: () => Date.now() },
+    clock: {
+      nowMs: createSteadyClock({ monotonicMs: () => performance.now(), epochMs: Date.now }),
+      epochMs: Date.now,
+    },
     outage: config.store.onOutage,
     processes: config.server.workers,
     number,
