@@ -104,6 +104,24 @@ export function authorityContract(
       })
     })
 
+    it('tells all when somebody is refused, and once when tokens are free again', async () => {
+      const noticed = async (change: Partial<TakeRequest>) => (await take(change)).notice
+      await take({ process: 'a' })
+      time.ms += 1000
+      expect(await noticed({ ...holds(1), process: 'a', need: 2 })).toBeUndefined()
+      expect(await noticed({ process: 'b' })).toBe('short')
+      // All is spent, and nobody could return anything.
+      expect(await noticed({ process: 'c' })).toBeUndefined()
+      expect(await noticed({ ...holds(2), process: 'a', need: 0 })).toBe('free')
+      expect(await noticed({ ...holds(1), process: 'a', need: 0 })).toBeUndefined()
+      expect(await noticed({ ...holds(1, 3), process: 'a', need: 0 })).toBeUndefined()
+      // Each refusal asks for tokens that are held and not spent.
+      for (const process of ['b', 'c']) expect(await noticed({ process })).toBe('short')
+      // Who was refused in a minute is not told of the next.
+      time.ms += 60_000
+      expect(await noticed({ process: 'a', need: 0 })).toBeUndefined()
+    })
+
     it('ignores a call that arrives after a later one', async () => {
       await take({ sequence: 5 })
       expect(await take({ sequence: 4, need: 2 })).toMatchObject({
