@@ -63,6 +63,13 @@ export interface Witness {
   readonly newest: Map<string, number>
 }
 
+/** A process, and its requests without an answer. */
+export interface Holder {
+  readonly witness: Witness
+  readonly isDead: boolean
+  readonly undecided: number
+}
+
 export const createWitness = (id: string): Witness => ({
   id,
   admitted: new Map(),
@@ -79,6 +86,10 @@ export interface Totals {
   degraded: number
   givenBack: number
   calls: number
+  /** Calls for tokens that brought none. */
+  vain: number
+  /** Notices to all processes. */
+  notices: number
   minutes: number
   days: number
   longestWaitMs: number
@@ -117,6 +128,8 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
     degraded: 0,
     givenBack: 0,
     calls: 0,
+    vain: 0,
+    notices: 0,
     minutes: 0,
     days: 0,
     longestWaitMs: 0,
@@ -238,6 +251,8 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
     carriedOut: (request: TakeRequest, reply: TakeReply): void => {
       const account = accountOf(request.client)
       const { book, current } = account
+      if (reply.status === 'short' && request.need > 0) totals.vain += 1
+      if (reply.notice !== undefined) totals.notices += 1
       const isSameDay = reply.day.index === current.day.index
       const known = isSameDay ? book.get(request.process) : undefined
       const isRepeat = known !== undefined && request.sequence <= known.sequence
@@ -440,6 +455,48 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
         const own = `${client} ${window} ${index}`
         witness.admitted.set(own, (witness.admitted.get(own) ?? 0) - 1)
       }
+    },
+
+    /**
+     * Tokens of a window that nobody has spent or waits for: those that nobody was granted, and those that living processes hold.
+     * What the dead held is gone.
+     */
+    spare: (
+      client: string,
+      asked: { window: Window; index: number; limit: number },
+      processes: readonly Holder[],
+    ): number => {
+      const { window, index, limit } = asked
+      let spare = limit
+      for (const { witness, isDead, undecided } of processes) {
+        const admitted = witness.admitted.get(`${client} ${window} ${index}`) ?? 0
+        if (!isDead) {
+          spare -= admitted + undecided
+          continue
+        }
+        let held = 0
+        for (const [holder, entry] of accountOf(client).book)
+          if (holder.startsWith(`${witness.id}.`) && entry[window].index === index)
+            held += entry[window].held
+        spare -= Math.max(admitted, held)
+      }
+      return spare
+    },
+
+    /** Holders live and answer, and had the time to: then nobody is refused while they have tokens left. */
+    refused: (
+      client: string,
+      { window, limit, view }: QuotaDecision & { kind: 'refused' },
+      processes: readonly Holder[],
+    ): void => {
+      if (view === undefined) return
+      const index = (view[window].resetAtSeconds * 1000) / lengthMs[window] - 1
+      const spare: number = ledger.spare(client, { window, index, limit }, processes)
+      demand(
+        spare <= 0,
+        'nobody is refused while tokens are left that nobody waits for',
+        () => `${spare} left in the ${window}`,
+      )
     },
 
     /** All that this process ever spent is in the books, and it holds nothing more. isGone: it died and could not say so. */

@@ -204,6 +204,7 @@ const runs: Record<PropertyName, number> = {
   crashes: 40,
   'one process': 30,
   'load above the limit': 30,
+  storms: 30,
   outages: 30,
   'data loss': 60,
 }

@@ -20,9 +20,9 @@ const ARRIVALS_PER_STEP = 2500
 export async function play(
   quota: Quota,
   schedule: Schedule,
-  { isExact }: { isExact: boolean },
+  rules: { isExact: boolean },
 ): Promise<Played> {
-  const world = createWorld(quota, schedule, { isExact })
+  const world = createWorld(quota, schedule, rules)
   for (const { load, lasts, event } of schedule.steps) {
     const { nowMs } = world.time
     const untilEndMs = MINUTE_MS - (world.storeNowMs() % MINUTE_MS)

@@ -26,8 +26,11 @@ export interface SimulatedProcess {
   readonly pending: number
   /** Runs the task in the process: now, or when it goes on, or never if it is dead. */
   deliver(kind: 'timer' | 'io', task: () => void): void
+  /** Runs the task when so much time has passed on its monotonic clock. */
+  later(delayMs: number, task: () => void): void
   request(client: string, limits: Limits): void
-  pause(): void
+  /** isSuspended: the machine is; its monotonic clock stands still, too. */
+  pause(isSuspended?: boolean): void
   resume(): void
   kill(): void
 }
@@ -49,6 +52,7 @@ export function createSimulatedProcess(
 ): SimulatedProcess {
   let state: 'running' | 'paused' | 'dead' = 'running'
   let pausedAtMs = 0
+  let standsStill = false
   let pausedForMs = 0
   let pending = 0
   let waitingRequests = 0
@@ -61,24 +65,34 @@ export function createSimulatedProcess(
     task()
     touched()
   }
+  const bootMs = time.nowMs - chance.between(1, 100_000)
+  /** Of its monotonic clock, while the machine was suspended. */
+  let stoodStillMs = 0
+  const nowMs = (): number => time.nowMs - bootMs - stoodStillMs
+  /** By the monotonic clock: timers of a suspended machine stand still with it. */
+  const later = (delayMs: number, task: () => void): void => {
+    const dueMs = nowMs() + delayMs
+    const check = (): void => {
+      const leftMs = dueMs - nowMs()
+      if (leftMs < 0.001) task()
+      else time.at(time.nowMs + leftMs, () => deliver('timer', check))
+    }
+    time.at(time.nowMs + delayMs, () => deliver('timer', check))
+  }
   const timers: Timers = {
     every: (intervalMs, task) => {
       let isStopped = false
       const next = (): void =>
-        time.at(time.nowMs + intervalMs, () =>
-          deliver('timer', () => {
-            if (isStopped) return
-            next()
-            task()
-          }),
-        )
+        later(intervalMs, () => {
+          if (isStopped) return
+          next()
+          task()
+        })
       next()
       return () => void (isStopped = true)
     },
-    after: (delayMs) =>
-      new Promise((resolve) => time.at(time.nowMs + delayMs, () => deliver('timer', resolve))),
+    after: (delayMs) => new Promise((resolve) => later(delayMs, resolve)),
   }
-  const bootMs = time.nowMs - chance.between(1, 100_000)
 
   const decided = (
     client: string,
@@ -130,6 +144,7 @@ export function createSimulatedProcess(
       return pending
     },
     deliver,
+    later,
     request: (client, limits) => {
       if (state === 'dead' || (state === 'paused' && waitingRequests >= BACKLOG)) return
       ledger.totals.offered += 1
@@ -137,15 +152,17 @@ export function createSimulatedProcess(
       waitingRequests += 1
       deliver('io', () => ask(client, limits))
     },
-    pause: () => {
+    pause: (isSuspended = false) => {
       if (state !== 'running') return
       state = 'paused'
+      standsStill = isSuspended
       pausedAtMs = time.nowMs
     },
     resume: () => {
       if (state !== 'paused') return
       state = 'running'
       pausedForMs += time.nowMs - pausedAtMs
+      if (standsStill) stoodStillMs += time.nowMs - pausedAtMs
       waitingRequests = 0
       // Timers keep their order and so does what comes from outside; which of both is first is chance.
       const due = { timer: [] as (() => void)[], io: [] as (() => void)[] }
@@ -176,7 +193,7 @@ export function createSimulatedProcess(
     authority: options.link(process),
     processId: id,
     clock: {
-      nowMs: () => time.nowMs - bootMs,
+      nowMs,
       epochMs: () => options.startMs + options.clockErrorMs + time.nowMs,
     },
     timers,

@@ -9,6 +9,7 @@ import {
   liveSchedule,
   outageSchedule,
   singleSchedule,
+  stormSchedule,
   type LiveSchedule,
   type Schedule,
 } from './schedule.ts'
@@ -43,6 +44,28 @@ const live: Property<LiveSchedule> = {
     if (worstShare < atLeast)
       throw new Violation('what is asked for is admitted up to the limit', `only ${worstShare}`)
     return { ...played, worst: { 'of a limit was not admitted': 1 - worstShare } }
+  },
+}
+
+const VAIN_CALLS = { each: 6, ofRefusals: 0.02 }
+
+const storms: Property<Schedule> = {
+  title: 'refuses almost for free, with processes that crash and without',
+  schedule: stormSchedule,
+  run: async (quota, drawn) => {
+    const played = await play(quota, drawn, { isExact: true })
+    const { refused, vain, notices, minutes } = played.totals
+    const { each, ofRefusals } = VAIN_CALLS
+    const atMost = each * played.processes * (minutes + 1) + ofRefusals * refused
+    if (Math.max(vain, notices) > atMost)
+      throw new Violation(
+        'refusals are almost free',
+        `${vain} calls, ${notices} notices for ${refused}`,
+      )
+    return {
+      ...played,
+      worst: { 'vain calls of each process and minute': vain / played.processes / (minutes + 1) },
+    }
   },
 }
 
@@ -93,6 +116,7 @@ export const properties = {
   ),
   'one process': exact('is exact in every number it tells with one process', singleSchedule),
   'load above the limit': live,
+  storms,
   outages,
   'data loss': dataLoss,
 }

@@ -109,6 +109,7 @@ describe('quota, simulated', () => {
     numRuns: 120,
     cpuShare: 0.1,
   })
+  playing('storms', properties.storms, { numRuns: 150, cpuShare: 0.15 })
   playing('outages', properties.outages, { numRuns: 200, cpuShare: 0.1 })
   playing('data loss', properties['data loss'], { numRuns: 200, cpuShare: 0.1 })
 })

@@ -65,7 +65,13 @@ export type Event =
   /** SIGTERM, and a new process in its place. */
   | { readonly kind: 'restart'; readonly process: number }
   /** SIGSTOP and SIGCONT, or a process that computes and lets everything wait. */
-  | { readonly kind: 'pause'; readonly process: number; readonly forMs: number }
+  | {
+      readonly kind: 'pause'
+      readonly process: number
+      readonly forMs: number
+      /** Of the machine: its monotonic clock stands still meanwhile. */
+      readonly isSuspended: boolean
+    }
   | { readonly kind: 'authority clock'; readonly byMs: number }
   /** process undefined: the new limits are in force everywhere at once. */
   | {
@@ -161,6 +167,7 @@ const fault = {
       fc.integer({ min: 30, max: 1500 }),
       fc.integer({ min: 1500, max: 130_000 }),
     ),
+    isSuspended: fc.constant(false),
   }),
   clock: fc.record({ kind: fc.constant('authority clock' as const), byMs: clockStep }),
   limits: fc.record({
@@ -208,6 +215,17 @@ const goodNetwork: fc.Arbitrary<Network> = latencyMs.map((latency) => ({
   losesReclaim: 0,
   repeatsReclaim: 0,
 }))
+export const perfectNetwork: Network = {
+  latencyMs: { min: 0.2, max: 0.4 },
+  losesRequest: 0,
+  losesReply: 0,
+  delaysRequest: 0,
+  delaysReply: 0,
+  lateMs: 0,
+  repeatsRequest: 0,
+  losesReclaim: 0,
+  repeatsReclaim: 0,
+}
 const badNetwork: fc.Arbitrary<Network> = fc.record({
   latencyMs,
   losesRequest: rate,
@@ -275,6 +293,35 @@ export const crashSchedule: fc.Arbitrary<Schedule> = fc.record({
   authority: fc.constant('remote' as const),
   network: goodNetwork,
   steps: steps(events(fault.crash, fault.restart, fault.limits)),
+})
+
+/** Far more than the limit, at processes that crash at times, and answers that come at once. */
+export const stormSchedule: fc.Arbitrary<Schedule> = fc.record({
+  ...common,
+  clients: clients(1),
+  lease: fc.constant('auto' as const),
+  maxClients: fc.constant(100_000),
+  processes: fc.integer({ min: 2, max: 6 }),
+  mode: fc.constantFrom('local' as const, 'closed' as const),
+  authority: fc.constant('remote' as const),
+  network: fc.constant(perfectNetwork),
+  refund: fc.constant(0),
+  steps: fc.array(
+    fc.record({
+      load: fc.record({
+        perSecond: fc.constantFrom(8, 60, 300),
+        burst: fc.constantFrom(0, 0, 7, 60, 240),
+        client: fc.constant(0),
+        process: someOrAll,
+      }),
+      lasts: fc.oneof(
+        fc.record({ kind: fc.constant('ms' as const), ms: fc.integer({ min: 50, max: 9000 }) }),
+        fc.constant({ kind: 'to the end of a minute' as const, plusMs: 20 }),
+      ),
+      event: fc.oneof({ weight: 4, arbitrary: none }, { weight: 1, arbitrary: fault.crash }),
+    }),
+    { minLength: 1, maxLength: 8, size: 'max' },
+  ),
 })
 
 /** One process that has the authority in itself, or asks it over a network that delivers. */

@@ -87,7 +87,7 @@ interface Process {
   readonly lessee: Lessee
   readonly notices: NoticeListener[]
   readonly returns: (() => void)[]
-  isAlive: boolean
+  isDead: boolean
   isAway: boolean
   isAsleep: boolean
   /** How far its monotonic clock stands behind, having stood still. */
@@ -119,6 +119,7 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
     (options.ends === 'day' ? DAY_START_MS + DAY_MS : DAY_START_MS + DAY_MS / 2 + MINUTE_MS) -
     (options.endsAfterMs ?? 40_000)
   const epochMs = (): number => startMs + time.nowMs
+  const members = quota.createMemoryAuthority({ clock: { epochMs } })
   let state = new quota.ClientState()
   let oldCopy = state
   let oldBooks: Books = new Map()
@@ -149,7 +150,7 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
       witness: createWitness(name),
       notices,
       returns,
-      isAlive: true,
+      isDead: false,
       isAway: false,
       isAsleep: false,
       stoodStillMs: 0,
@@ -163,6 +164,10 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
       authority: {
         take: (request) => call(process, request),
         onNotice: (listener) => void notices.push(listener),
+        beat: (sign) => {
+          isTouched = true
+          return process.isAway ? Promise.reject(new Error('away')) : members.beat(sign)
+        },
         onReturn: (listener) => void returns.push(listener),
         close: async () => undefined,
       },
@@ -207,8 +212,8 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
     ended.isOpen = false
     calls = calls.filter((other) => other !== ended)
     isTouched = true
-    if (ended.from.isAlive) ledger.ended(ended.from.witness, CLIENT)
-    return ended.from.isAlive
+    if (!ended.from.isDead) ledger.ended(ended.from.witness, CLIENT)
+    return !ended.from.isDead
   }
   const carryOut = (made: Call): void => {
     const reply = quota.transition(state, made.request, epochMs(), false)
@@ -223,36 +228,17 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
     if (message.kind === 'request') return carryOut(message.call)
     if (message.kind === 'notice') {
       isTouched = true
-      if (message.to.isAlive)
+      if (!message.to.isDead)
         for (const listener of message.to.notices) listener(CLIENT, message.notice)
       return
     }
     if (!end(message.call)) return
     const { from } = message.call
-    from.chain += `${message.reply.status}${message.reply.notice ?? ''} `
+    if (from.undecided > 0) from.chain += `${message.reply.status}${message.reply.notice ?? ''} `
     ledger.heard(from.witness, CLIENT, { reply: message.reply, clockMs: startMs })
     message.call.resolve(message.reply)
   }
 
-  /** Requests that living processes hold without an answer could yet take what is left; what the dead held is gone. */
-  const spareIn = (window: 'minute' | 'day', index: number): number => {
-    const account = ledger.accounts.get(CLIENT)
-    const key = `${CLIENT} ${window} ${index}`
-    const limit = window === 'minute' ? limits.perMinute : limits.perDay
-    let spare = limit
-    for (const { witness, isAlive, undecided } of everyone) {
-      const admitted = witness.admitted.get(key) ?? 0
-      if (isAlive) spare -= admitted + undecided
-      else {
-        let held = 0
-        for (const [holder, entry] of account?.book ?? [])
-          if (holder.startsWith(`${witness.id}.`) && entry[window].index === index)
-            held += entry[window].held
-        spare -= Math.max(admitted, held)
-      }
-    }
-    return spare
-  }
   const decided = (
     process: Process,
     decision: Awaited<ReturnType<Lessee['take']>>,
@@ -269,16 +255,8 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
         )
     if (decision.kind === 'admitted') process.admissions.push(decision)
     if (decision.kind !== 'refused' || decision.view === undefined) return
-    const { window, view } = decision
-    const index =
-      (view[window].resetAtSeconds * 1000) / (window === 'minute' ? MINUTE_MS : DAY_MS) - 1
-    const spare = spareIn(window, index)
-    const isNews = time.nowMs < Math.max(refundedMs, troubleMs) + NEWS_MS
-    if (spare > 0 && !isNews)
-      throw new Violation(
-        'nobody is refused while tokens are left that nobody waits for',
-        `${spare} left in the ${window} (at ${time.nowMs} ms)`,
-      )
+    if (time.nowMs >= Math.max(refundedMs, troubleMs) + NEWS_MS)
+      ledger.refused(CLIENT, decision, everyone)
   }
   let failure: unknown
   const ask = (process: Process): void => {
@@ -290,7 +268,7 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
     isTouched = true
     void decision.then((late) => {
       process.undecided -= 1
-      if (!process.isAlive) return
+      if (process.isDead) return
       try {
         decided(process, late, askedMs)
       } catch (error) {
@@ -339,10 +317,10 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
       }
       if (timer === undefined || timer.atMs > endMs) break
       time.nowMs = Math.max(time.nowMs, timer.atMs)
-      if (timer.everyMs === undefined || !timer.slot.isAlive)
+      if (timer.everyMs === undefined || timer.slot.isDead)
         timers = timers.filter((other) => other !== timer)
       else timer.atMs += timer.everyMs
-      if (!timer.slot.isAlive) continue
+      if (timer.slot.isDead) continue
       timer.run()
       if (timer.everyMs === undefined) isTouched = true
       await settle()
@@ -352,7 +330,7 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
   const oneShotMs = (): number => {
     let first = Infinity
     for (const { atMs, everyMs, slot } of timers)
-      if (everyMs === undefined && slot.isAlive) first = Math.min(first, atMs)
+      if (everyMs === undefined && !slot.isDead) first = Math.min(first, atMs)
     for (const { deadlineMs } of calls) first = Math.min(first, deadlineMs)
     return first
   }
@@ -391,7 +369,7 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
         list.push({ label: `${kind} ${process.name}`, run: trouble(run) })
     }
     add('crash', () => {
-      process.isAlive = false
+      process.isDead = true
       process.admissions = []
       wire = wire.filter((message) => message.kind !== 'notice' || message.to !== process)
       timers = timers.filter((timer) => timer.slot !== process)
@@ -574,7 +552,7 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
       await passTo(time.nowMs + 2100)
       if (drained < slots.length)
         throw new Violation('drain() ends', `${drained} of ${slots.length}`)
-      for (const process of everyone) ledger.closed(process.witness, { isGone: !process.isAlive })
+      for (const process of everyone) ledger.closed(process.witness, { isGone: process.isDead })
     },
   }
   for (let slot = 0; slot < processes; slot++) boot(slot)

@@ -19,19 +19,37 @@ export interface Explored extends SmallWorldOptions {
 
 const timer = { ms: 'timer', most: 1 } as const
 const both = [{ ask: 0 }, { ask: 1 }, { passMs: 1100 }] as const
+const one = [{ ask: 0 }, { passMs: 1100 }] as const
 const small = { perMinute: 2, perDay: 3 }
 const minutes = { perMinute: 3, perDay: 20 }
 const messages = ['request lost', 'reply lost', 'notice lost', 'late', 'repeat'] as const
 
 export const smallWorlds: readonly Explored[] = [
-  { title: 'nothing goes wrong', limits: small, asks: 5, passes: [timer], longer: { asks: 6 } },
+  { title: 'nothing goes wrong', limits: small, asks: 3, passes: [timer], longer: { asks: 5 } },
+  {
+    title: 'a minute ends',
+    limits: small,
+    asks: 2,
+    endsAfterMs: 2000,
+    passes: [timer, { ms: 1996, most: 1 }, { ms: 5, most: 1 }],
+    longer: { asks: 4 },
+  },
+  {
+    title: 'the day ends',
+    limits: small,
+    asks: 2,
+    endsAfterMs: 2000,
+    ends: 'day',
+    passes: [timer, { ms: 2001, most: 1 }],
+    longer: { asks: 4 },
+  },
   {
     title: 'tokens are held ahead',
     limits: { perMinute: 5, perDay: 9 },
     opening: both,
-    asks: 6,
+    asks: 4,
     passes: [timer, { ms: 1100, most: 1 }],
-    longer: { asks: 7 },
+    longer: { asks: 6 },
   },
   {
     title: 'a process crashes',
@@ -43,6 +61,15 @@ export const smallWorlds: readonly Explored[] = [
     longer: { asks: 4, faults: { kinds: ['crash'], most: 2 } },
   },
   {
+    title: 'messages are lost, late or repeated',
+    limits: small,
+    asks: 2,
+    endsAfterMs: 2000,
+    passes: [timer, { ms: 2001, most: 1 }],
+    faults: { kinds: messages, most: 1 },
+    longer: { asks: 3, faults: { kinds: messages, most: 2 } },
+  },
+  {
     title: 'messages go wrong twice',
     limits: minutes,
     opening: both,
@@ -52,13 +79,23 @@ export const smallWorlds: readonly Explored[] = [
     longer: { asks: 3 },
   },
   {
+    title: 'the store forgets',
+    limits: minutes,
+    opening: one,
+    asks: 3,
+    excess: 2,
+    passes: [timer],
+    faults: { kinds: ['loss'], most: 1 },
+    longer: { asks: 4, faults: { kinds: ['loss'], most: 2 } },
+  },
+  {
     title: 'the store goes back to an old copy',
     limits: minutes,
     opening: both,
-    asks: 4,
+    asks: 3,
     excess: 2,
     passes: [timer],
     faults: { kinds: ['old copy'], most: 1 },
-    longer: { asks: 5, faults: { kinds: ['old copy'], most: 2 } },
+    longer: { asks: 4, faults: { kinds: ['old copy'], most: 2 } },
   },
 ]

@@ -16,7 +16,7 @@ import type { ClientState, transition } from '../../src/quota/authorities/transi
 import { START_MS } from '../support/controlled-authority.ts'
 import { createLedger, Violation, type Rules } from './ledger.ts'
 import { createSimulatedProcess, type SimulatedProcess } from './process.ts'
-import type { Event, Network, Schedule } from './schedule.ts'
+import { perfectNetwork, type Event, type Network, type Schedule } from './schedule.ts'
 import { createChance, createVirtualTime, settled } from './virtual-time.ts'
 
 /** What is simulated: the real thing, or a copy of it that was broken on purpose. */
@@ -120,7 +120,7 @@ export function createWorld(quota: Quota, schedule: Schedule, rules: Pick<Rules,
         settle()
       }
       const fail = (): void => end(() => reject(new Error('no answer')))
-      time.at(time.nowMs + TIMEOUT_MS, () => process.deliver('timer', fail))
+      process.later(TIMEOUT_MS, fail)
       const arrive = (atMs: number, losesReply: boolean): void =>
         time.at(atMs, () => {
           const reply = carryOut(request)
@@ -255,7 +255,7 @@ export function createWorld(quota: Quota, schedule: Schedule, rules: Pick<Rules,
         }
         case 'pause': {
           const process = processAt(event.process)
-          process.pause()
+          process.pause(event.isSuspended)
           time.at(time.nowMs + event.forMs, () => process.resume())
           return
         }
@@ -337,18 +337,6 @@ export function createWorld(quota: Quota, schedule: Schedule, rules: Pick<Rules,
 export interface Arrivals {
   nextAtMs(): number
   arrive(): void
-}
-
-const perfectNetwork: Network = {
-  latencyMs: { min: 0.2, max: 0.4 },
-  losesRequest: 0,
-  losesReply: 0,
-  delaysRequest: 0,
-  delaysReply: 0,
-  lateMs: 0,
-  repeatsRequest: 0,
-  losesReclaim: 0,
-  repeatsReclaim: 0,
 }
 
 const isFatal = ({ kind }: Event): boolean => kind === 'crash' || kind === 'restart'
