@@ -12,10 +12,10 @@ import { nameServers } from '../redis/servers.ts'
 import type { RedisStore } from '../redis/store.ts'
 import type { Config } from '../config/config.ts'
 import { openEmbeddedAuthority } from '../quota/authorities/embedded.ts'
+import type { EmbeddedAuthority } from '../quota/authorities/memory.ts'
 import { createRedisAuthority } from '../quota/authorities/redis.ts'
-import type { MemoryAuthority } from '../quota/authorities/memory.ts'
 import type { Authority } from '../quota/protocol.ts'
-import type { UnsavedCounters } from '../quota/journal/write-behind.ts'
+import type { UnsavedCounters } from '../quota/journal/journal.ts'
 
 /** Where quota and bans are kept. */
 export interface Stores {
@@ -84,7 +84,7 @@ export function redisStores(
 export function openEmbeddedStores(
   { store: { file } }: Config,
   log: Log,
-): { readonly authority: MemoryAuthority } & Required<Pick<Stores, 'bans' | 'unsaved'>> {
+): { readonly authority: EmbeddedAuthority } & Required<Pick<Stores, 'bans' | 'unsaved'>> {
   const onDamaged = (keptAs: string): void => log.storeFileSetAside({ keptAs })
   const authority = openEmbeddedAuthority({
     file,

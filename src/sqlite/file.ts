@@ -1,15 +1,15 @@
 /** store.file as the rest of the gateway sees it: one connection per file and process, in a thread of its own. */
 import { extname, resolve } from 'node:path'
 import { MessageChannel, receiveMessageOnPort, Worker, type MessagePort } from 'node:worker_threads'
-import type { Asked, Columns, ThreadAnswer, ThreadCall, ThreadData } from './thread.ts'
+import type { Asked, Columns, Parameter, ThreadAnswer, ThreadCall, ThreadData } from './thread.ts'
 
 export type Row = Readonly<Record<string, unknown>>
 
 /** Every call is answered, or rejects with an Error of fault and remedy, within ANSWER_TIMEOUT_MS even if the disk hangs. */
 export interface SqliteFile {
-  /** All rows of a query. Blocks this thread until they are there: for starts only. */
-  readNow(sql: string, ...parameters: number[]): readonly Row[]
-  read(sql: string, ...parameters: number[]): Promise<readonly Row[]>
+  /** All rows of a query, or of a change none. Blocks this thread until they are there: for starts only. */
+  readNow(sql: string, ...parameters: Parameter[]): readonly Row[]
+  read(sql: string, ...parameters: Parameter[]): Promise<readonly Row[]>
   /** Runs the statement once per row, all of them in one transaction or none. */
   write(sql: string, columns: Columns): Promise<void>
   /** Resolves when everything asked for is done. */

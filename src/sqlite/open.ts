@@ -86,6 +86,9 @@ function open(file: string): DatabaseSync {
     if (pragma(database, 'quick_check(1)') !== 'ok') throw new DamagedFile()
     // Until COMMIT nothing is changed in a file that will be set aside.
     database.exec(`BEGIN IMMEDIATE; ${tables}`)
+    // Releases before it kept the counts alone. They pass over it.
+    if (!canRun(database, 'SELECT ahead FROM quota LIMIT 1'))
+      database.exec(`ALTER TABLE quota ADD COLUMN ${countColumn('ahead')} DEFAULT 0`)
     for (const columns of [banColumns, quotaColumns])
       if (!canRun(database, columns)) throw new DamagedFile()
     // NORMAL: a power cut may lose the last moments, never the file.

@@ -16,8 +16,10 @@ export interface ThreadData {
 /** One array per parameter of the statement, all of one length. */
 export type Columns = readonly (readonly string[] | Float64Array)[]
 
+export type Parameter = string | number
+
 export type Asked =
-  | { readonly kind: 'read'; readonly sql: string; readonly parameters: readonly number[] }
+  | { readonly kind: 'read'; readonly sql: string; readonly parameters: readonly Parameter[] }
   | { readonly kind: 'write'; readonly sql: string; readonly columns: Columns }
   | { readonly kind: 'close' }
 

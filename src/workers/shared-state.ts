@@ -5,7 +5,7 @@ import { SharedBans, type SharedBansParts } from '../bans/shared-bans.ts'
 import type { CallHandlers } from '../ipc/calls.ts'
 import { createCounter } from '../counters/counter.ts'
 import type { Config } from '../config/config.ts'
-import type { MemoryAuthority } from '../quota/authorities/memory.ts'
+import type { EmbeddedAuthority } from '../quota/authorities/memory.ts'
 import type { ClientNotice, SharedCalls } from './messages.ts'
 import { isBanEarned } from '../rules/ban-policy.ts'
 
@@ -14,7 +14,7 @@ export type SharedState = ReturnType<typeof createSharedState>
 interface SharedStateParts extends Pick<SharedBansParts, 'onBan' | 'onMalformed'> {
   readonly config: Config
   /** undefined with Redis, which workers ask themselves. */
-  readonly embedded: { readonly authority: MemoryAuthority; readonly bans: BanStore } | undefined
+  readonly embedded: { readonly authority: EmbeddedAuthority; readonly bans: BanStore } | undefined
 }
 
 export function createSharedState(parts: SharedStateParts) {
@@ -23,7 +23,7 @@ export function createSharedState(parts: SharedStateParts) {
   const { timeoutMs } = config.store
   const addresses = createAddressCounter()
   const strikes = createCounter({ redis: undefined, keyPrefix: '', points, lifetimeMs, timeoutMs })
-  const authority = (): MemoryAuthority => {
+  const authority = (): EmbeddedAuthority => {
     if (embedded === undefined) throw new Error('the quota authority is Redis')
     return embedded.authority
   }
@@ -32,8 +32,8 @@ export function createSharedState(parts: SharedStateParts) {
   return {
     /** The answers to one worker. onNotice: the others are to hear of it. */
     handlers: (onNotice: (notice: ClientNotice) => void): CallHandlers<SharedCalls> => ({
-      take: (request) => {
-        const reply = authority().take(request)
+      take: async (request) => {
+        const reply = await authority().take(request)
         if (reply.notice !== undefined) onNotice({ client: request.client, notice: reply.notice })
         return reply
       },

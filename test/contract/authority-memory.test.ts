@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import { createMemoryAuthority } from '../../src/quota/authorities/memory.ts'
 import { controlledMemoryAuthority, START_MS } from '../support/controlled-authority.ts'
 import { authorityContract } from './authority.ts'
@@ -35,14 +35,22 @@ describe('the memory of the embedded authority', () => {
     expect(authority.size).toBe(1)
   })
 
-  it('keeps a bounded number of clients, and of those the busy ones', () => {
-    const authority = createMemoryAuthority({ clock: { epochMs: () => START_MS }, maxClients: 50 })
+  it('keeps a bounded number of clients, of those the busy ones, and warns that it forgets', () => {
+    const onForgotten = vi.fn<() => void>()
+    const clock = { epochMs: () => START_MS }
+    const authority = createMemoryAuthority({ clock, maxClients: 50, onForgotten })
+    for (let n = 0; n < 49; n++) authority.take(call(`early-${n}`))
     authority.take(call('busy'))
+    expect(authority.unsaved).toBeUndefined()
     for (let n = 0; n < 1000; n++) {
       authority.take(call(`passer-by-${n}`))
       authority.take(call('busy', n + 2))
     }
     expect(authority.size).toBeLessThanOrEqual(51)
+    expect(onForgotten).toHaveBeenCalledOnce()
+    expect(authority.unsaved?.warning).toMatch(
+      /^more than 50 clients have come: .*; set store\.file/,
+    )
     expect(authority.take(call('busy', 5000)).day.held).toBe(1)
     expect(authority.take(call('busy', 4999)).status).toBe('stale')
   })

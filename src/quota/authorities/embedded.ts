@@ -1,17 +1,15 @@
-/** The embedded authority that remembers: counted in memory, kept in store.file, read back at the next start. */
-import { SqliteJournal } from '../journal/sqlite-journal.ts'
-import { createMemoryAuthority, type MemoryAuthority } from './memory.ts'
-import { firstKeptDay } from '../journal/kept-counters.ts'
+/** The embedded authority that remembers: counted in memory, kept in store.file, and read back from it. */
+import { Journal, type UnsavedCounters } from '../journal/journal.ts'
+import { Rows } from '../journal/rows.ts'
 import { systemTimers, type Timers } from '../timers.ts'
-import { UnsavedClients } from '../journal/unsaved-clients.ts'
-import { WriteBehind } from '../journal/write-behind.ts'
+import { createEmbeddedAuthority, MAX_CLIENTS, type EmbeddedAuthority } from './memory.ts'
 
 /**
- * file: store.file; undefined keeps nothing over a restart.
+ * file: store.file; undefined keeps nothing over a restart, nor of more clients than maxClients.
  * clock.epochMs: Unix time in ms.
  * onDamaged: called with the new name of a damaged file that was set aside.
  * onFault: counters can no longer be kept; counting goes on in memory, and writing is tried again until onRecovered.
- * A crash forgets what was admitted in the last second; close() keeps everything.
+ * A crash forgets nothing that was admitted; what a client's row says is ahead, it strands. close() keeps the true counts.
  * Throws an Error with file, fault and remedy when the file cannot be opened.
  */
 export function openEmbeddedAuthority({
@@ -21,7 +19,7 @@ export function openEmbeddedAuthority({
   onFault,
   onRecovered = () => undefined,
   timers = systemTimers,
-  maxClients,
+  maxClients = MAX_CLIENTS,
 }: {
   file: string | undefined
   clock: { epochMs(): number }
@@ -30,22 +28,13 @@ export function openEmbeddedAuthority({
   onRecovered?: () => void
   timers?: Pick<Timers, 'every'>
   maxClients?: number
-}): MemoryAuthority {
-  if (file === undefined) return createMemoryAuthority({ clock, maxClients })
-  const journal = new SqliteJournal(file, onDamaged)
-  const unsaved = new UnsavedClients()
-  const restored = journal.load(firstKeptDay(clock.epochMs()))
-  const authority = createMemoryAuthority({ clock, restored, unsaved, maxClients })
-  const writing = new WriteBehind({ journal, unsaved, clock, timers, onFault, onRecovered })
-  return {
-    take: authority.take,
-    beat: authority.beat,
-    get size() {
-      return authority.size
-    },
-    get unsaved() {
-      return writing.unsaved
-    },
-    close: () => writing.close(),
+}): EmbeddedAuthority {
+  if (file === undefined) {
+    const onForgotten = ({ warning }: UnsavedCounters): void => onFault(new Error(warning))
+    return createEmbeddedAuthority({ clock, maxClients, onForgotten })
   }
+  const rows = new Rows(file, onDamaged)
+  const restored = rows.load(clock.epochMs(), maxClients)
+  const journal = new Journal({ rows, clock, timers, onFault, onRecovered })
+  return createEmbeddedAuthority({ clock, maxClients, keeper: { journal, rows, restored } })
 }

@@ -1,85 +1,142 @@
-/** The embedded authority: the counters of all clients in this process, answered at once. */
-import { firstKeptDay, restoredState, type KeptCounters } from '../journal/kept-counters.ts'
+/** The embedded authority: the counters of all clients in this process, answered at once but where its journal has to be waited for. */
+import { StoreUnavailable } from '../../rules/store-unavailable.ts'
+import type { CountedClient, Journal, UnsavedCounters } from '../journal/journal.ts'
+import { firstKeptDay, restoredState, type Row, type Rows } from '../journal/rows.ts'
 import type { Authority, Beat, Beats, TakeReply, TakeRequest } from '../protocol.ts'
 import { RecencyTable } from '../recency-table.ts'
 import { ClientState, transition } from './transition.ts'
-import type { CountedClient, UnsavedClients } from '../journal/unsaved-clients.ts'
-import type { UnsavedCounters } from '../journal/write-behind.ts'
 
-export interface MemoryAuthority extends Authority {
-  take(request: TakeRequest): TakeReply
+export interface EmbeddedAuthority extends Authority {
   beat(beat: Beat): Promise<Beats>
-  /** Clients whose counters are kept. */
+  /** Clients whose counters are in memory. */
   readonly size: number
   /** undefined: all is kept that has to be. */
   readonly unsaved?: UnsavedCounters | undefined
 }
 
-const SWEEP_EVERY_MS = 600_000
+export interface MemoryAuthority extends EmbeddedAuthority {
+  take(request: TakeRequest): TakeReply
+}
+
+/** Keeps the counters, also of clients that memory has forgotten. */
+interface Keeper {
+  readonly journal: Journal
+  readonly rows: Pick<Rows, 'find'>
+  /** What an earlier boot has left. */
+  readonly restored: readonly Row[]
+}
+
+interface MemoryOptions {
+  /** Unix time in ms; decides the windows. */
+  readonly clock: { epochMs(): number }
+  /** When more are counted, those not seen lately are forgotten; without a keeper their limits begin anew. */
+  readonly maxClients?: number | undefined
+  /** See transition; true only where it stands for an authority elsewhere. */
+  readonly losesData?: boolean
+  /** Called the first time that happens without a keeper. */
+  readonly onForgotten?: (lost: UnsavedCounters) => void
+}
+
 /** The beat of a process is told on for so long after it has fallen silent. */
 export const BEAT_KEPT_MS = 60_000
+export const MAX_CLIENTS = 200_000
+const SWEEP_EVERY_MS = 600_000
+/** Whoever has to wait longer for the disk is told that the store is away. */
+const FIND_TIMEOUT_MS = 150
 
-/**
- * clock.epochMs: Unix time in ms; decides the windows.
- * maxClients: when more are counted, the counters of those not seen lately are dropped.
- * losesData: see transition; true only where it stands for an authority elsewhere.
- * restored: what an earlier boot had handed out. Its processes are gone, so all of it counts as spent.
- * unsaved: notes every change, for whoever keeps the counters over a restart.
- */
-export function createMemoryAuthority({
+export function createMemoryAuthority(options: MemoryOptions): MemoryAuthority {
+  // Without a keeper nobody waits.
+  return createEmbeddedAuthority(options) as MemoryAuthority
+}
+
+export function createEmbeddedAuthority({
   clock,
-  maxClients = 200_000,
+  maxClients = MAX_CLIENTS,
   losesData = false,
-  restored = [],
-  unsaved,
-}: {
-  clock: { epochMs(): number }
-  maxClients?: number | undefined
-  losesData?: boolean
-  restored?: Iterable<KeptCounters>
-  unsaved?: UnsavedClients | undefined
-}): MemoryAuthority {
+  onForgotten = () => undefined,
+  keeper,
+}: MemoryOptions & { keeper?: Keeper }): EmbeddedAuthority {
+  let lost: UnsavedCounters | undefined
+  /** There are rows of clients that are not in memory. */
+  let hasForgotten = keeper !== undefined && keeper.restored.length >= maxClients
+  const mayDrop = (client: CountedClient): boolean => keeper?.journal.mayForget(client) ?? true
   const clients = new RecencyTable<CountedClient>({
     maxEntries: maxClients,
     mayDrop: (client) => {
-      unsaved?.dropped(client)
+      if (!mayDrop(client)) return false
+      hasForgotten = true
+      if (keeper === undefined && lost === undefined) onForgotten((lost = tooMany(maxClients)))
       return true
     },
   })
-  const add = (id: string, state: ClientState): CountedClient => {
-    const client = { id, state, isUnsaved: false, isDropped: false }
+  const add = (id: string, row?: Row): CountedClient => {
+    const client = { id, state: row ? restoredState(row) : new ClientState(), row, ahead: 0 }
     clients.add(id, client)
     return client
   }
-  for (const kept of restored) add(kept.client, restoredState(kept))
+  for (const row of keeper?.restored ?? []) add(row.client, row)
   let sweepAtMs = 0
-  const beats = new Map<string, number>()
 
   const sweep = (nowMs: number): void => {
     sweepAtMs = nowMs + SWEEP_EVERY_MS
     const firstDay = firstKeptDay(nowMs)
-    for (const [id, { state }] of clients.entries())
-      if (state.dayIndex < firstDay) clients.delete(id)
+    for (const [id, client] of clients.entries())
+      if (client.state.dayIndex < firstDay && mayDrop(client)) clients.delete(id)
   }
-
+  const carryOut = (client: CountedClient, request: TakeRequest) => {
+    const reply = transition(client.state, request, clock.epochMs(), losesData)
+    const written = keeper?.journal.carriedOut(client, request.limits)
+    return written === undefined ? reply : written.then(() => reply)
+  }
   return {
     get size() {
       return clients.size
     },
+    get unsaved() {
+      return keeper ? keeper.journal.unsaved : lost
+    },
     take: (request) => {
       const nowMs = clock.epochMs()
       if (nowMs >= sweepAtMs) sweep(nowMs)
-      const client = clients.get(request.client) ?? add(request.client, new ClientState())
-      unsaved?.changed(client)
-      return transition(client.state, request, nowMs, losesData)
+      const id = request.client
+      const client = clients.get(id)
+      if (client !== undefined || !hasForgotten || keeper === undefined)
+        return carryOut(client ?? add(id), request)
+      const found = soon(keeper.rows.find(id))
+      return found.then((row) => carryOut(clients.get(id) ?? add(id, row), request))
     },
-    beat: async ({ process, isLast }) => {
-      const nowMs = clock.epochMs()
-      if (isLast) beats.delete(process)
-      else beats.set(process, nowMs)
-      for (const [name, atMs] of beats) if (nowMs - atMs > BEAT_KEPT_MS) beats.delete(name)
-      return new Map(beats)
-    },
-    close: async () => undefined,
+    beat: createBeats(clock),
+    close: async () => keeper?.journal.close(),
+  }
+}
+
+function tooMany(maxClients: number): UnsavedCounters {
+  const warning = `more than ${maxClients} clients have come: those not seen lately are counted anew; set store.file or store.redis`
+  return { seconds: 0, warning }
+}
+
+function createBeats(clock: { epochMs(): number }) {
+  const beats = new Map<string, number>()
+  return async ({ process, isLast }: Beat): Promise<Beats> => {
+    const nowMs = clock.epochMs()
+    if (isLast) beats.delete(process)
+    else beats.set(process, nowMs)
+    for (const [name, atMs] of beats) if (nowMs - atMs > BEAT_KEPT_MS) beats.delete(name)
+    return new Map(beats)
+  }
+}
+
+/** What cannot be read soon is away. */
+async function soon<Found>(found: Promise<Found>): Promise<Found> {
+  const late = Promise.withResolvers<never>()
+  const giveUp = (): void => late.reject(new StoreUnavailable('timeout'))
+  // After a stall of the event loop timers run before messages are read.
+  const timer = setTimeout(() => void setImmediate(giveUp), FIND_TIMEOUT_MS)
+  try {
+    return await Promise.race([found, late.promise])
+  } catch (error) {
+    throw error instanceof StoreUnavailable ? error : new StoreUnavailable('error', error)
+  } finally {
+    clearTimeout(timer)
   }
 }

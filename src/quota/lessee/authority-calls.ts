@@ -51,7 +51,7 @@ export interface AuthorityCallsOptions {
 const CALL_WEIGHT = 0.1
 
 export class AuthorityCalls {
-  /** The authority answers at once, without a promise. Written by send. */
+  /** The authority is in this process: it answers at once, but where it has to wait for its disk. Written by send. */
   isImmediate = false
   readonly #options: AuthorityCallsOptions
   /** Rises over all clients, so a client that was forgotten never repeats a number. */
@@ -95,7 +95,7 @@ export class AuthorityCalls {
         need,
         want: this.#want(lease, order, sentMs),
       })
-      this.isImmediate = !(reply instanceof Promise)
+      this.isImmediate ||= !(reply instanceof Promise)
       if (returns) lease.returnTokens()
       return { reply, sequence, heard, need, limits, minute, day, sentMs }
     } catch {
@@ -124,7 +124,7 @@ export class AuthorityCalls {
     this.#callMs += CALL_WEIGHT * (receivedMs - sent.sentMs - this.#callMs)
     const tokens = this.#credit(lease, sent, reply)
     onCertain(client)
-    const late = !this.isImmediate && receivedMs >= mayEndAtMs(lease, sent, reply)
+    const late = sent.reply instanceof Promise && receivedMs >= mayEndAtMs(lease, sent, reply)
     const isShort = reply.status === 'short'
     const isReclaimed = isShort && !late && lease.rememberRefusal(reply, receivedMs)
     if (isShort) client.isWanted = true

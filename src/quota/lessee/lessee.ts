@@ -140,7 +140,8 @@ export class Lessee {
     const client = this.#clients.get(id)
     if (client === undefined) return
     client.lease.refund(admission)
-    if (this.#calls.authority.isImmediate) this.#calls.call(client, { returns: true })
+    if (this.#calls.authority.isImmediate && !client.isCalling)
+      this.#calls.call(client, { returns: true })
     else this.#holdings.watch(client)
   }
 
