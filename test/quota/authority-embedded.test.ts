@@ -10,7 +10,7 @@ import {
   type EmbeddedAuthority,
 } from '../../src/quota/authorities/memory.ts'
 import { Journal } from '../../src/quota/journal/journal.ts'
-import type { Row } from '../../src/quota/journal/rows.ts'
+import type { Row } from '../../src/sqlite/quota-rows.ts'
 import type { Hold, TakeReply, TakeRequest } from '../../src/quota/protocol.ts'
 import { authorityContract } from '../contract/authority.ts'
 import { START_MS, until } from '../support/controlled-authority.ts'

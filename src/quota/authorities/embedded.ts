@@ -1,6 +1,8 @@
 /** The embedded authority that remembers: counted in memory, kept in store.file, and read back from it. */
 import { Journal, type UnsavedCounters } from '../journal/journal.ts'
-import { Rows } from '../journal/rows.ts'
+import { Rows } from '../../sqlite/quota-rows.ts'
+import { firstKeptDay } from '../journal/rows.ts'
+import { DAY_MS, MINUTE_MS } from '../protocol.ts'
 import { systemTimers, type Timers } from '../timers.ts'
 import { createEmbeddedAuthority, MAX_CLIENTS, type EmbeddedAuthority } from './memory.ts'
 
@@ -34,7 +36,9 @@ export function openEmbeddedAuthority({
     return createEmbeddedAuthority({ clock, maxClients, onForgotten })
   }
   const rows = new Rows(file, onDamaged)
-  const restored = rows.load(clock.epochMs(), maxClients)
+  const nowMs = clock.epochMs()
+  const now = { minuteIndex: Math.floor(nowMs / MINUTE_MS), dayIndex: Math.floor(nowMs / DAY_MS) }
+  const restored = rows.load(now, firstKeptDay(nowMs), maxClients)
   const journal = new Journal({ rows, clock, timers, onFault, onRecovered })
   return createEmbeddedAuthority({ clock, maxClients, keeper: { journal, rows, restored } })
 }

@@ -1,7 +1,8 @@
 /** The embedded authority: the counters of all clients in this process, answered at once but where its journal has to be waited for. */
 import { StoreUnavailable } from '../../rules/store-unavailable.ts'
 import type { CountedClient, Journal, UnsavedCounters } from '../journal/journal.ts'
-import { firstKeptDay, restoredState, type Row, type Rows } from '../journal/rows.ts'
+import { firstKeptDay, restoredState } from '../journal/rows.ts'
+import type { Row, Rows } from '../../sqlite/quota-rows.ts'
 import type { Authority, Beat, Beats, TakeReply, TakeRequest } from '../protocol.ts'
 import { RecencyTable } from '../recency-table.ts'
 import { ClientState, transition } from './transition.ts'

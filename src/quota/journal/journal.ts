@@ -4,9 +4,10 @@
  * for one write that all who wait share: the first request of a client, and bursts.
  */
 import type { Limits } from '../../config/config.ts'
+import type { Row, Rows } from '../../sqlite/quota-rows.ts'
 import type { ClientState } from '../authorities/transition.ts'
 import type { Timers } from '../timers.ts'
-import { firstKeptDay, type Row, type Rows } from './rows.ts'
+import { firstKeptDay } from './rows.ts'
 
 /** What a crash strands of a client's minute and day, at most, but one token at least. */
 const AHEAD_OF_A_MINUTE = 1 / 16
@@ -36,7 +37,7 @@ export interface CountedClient {
 }
 
 export interface JournalOptions {
-  readonly rows: Pick<Rows, keyof Rows>
+  readonly rows: Omit<Rows, 'load' | 'find'>
   readonly clock: { epochMs(): number }
   readonly timers: Pick<Timers, 'every'>
   /** Called once when counters can no longer be kept; counting goes on in memory, and writing is tried again each time. */
