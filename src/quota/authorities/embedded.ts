@@ -8,7 +8,6 @@ import { createEmbeddedAuthority, MAX_CLIENTS, type EmbeddedAuthority } from './
 
 /**
  * file: store.file; undefined keeps nothing over a restart, nor of more clients than maxClients.
- * clock.epochMs: Unix time in ms.
  * onDamaged: called with the new name of a damaged file that was set aside.
  * onFault: counters can no longer be kept; counting goes on in memory, and writing is tried again until onRecovered.
  * A crash forgets nothing that was admitted; what a client's row says is ahead, it strands. close() keeps the true counts.
@@ -31,10 +30,8 @@ export function openEmbeddedAuthority({
   timers?: Pick<Timers, 'every'>
   maxClients?: number
 }): EmbeddedAuthority {
-  if (file === undefined) {
-    const onForgotten = ({ warning }: UnsavedCounters): void => onFault(new Error(warning))
-    return createEmbeddedAuthority({ clock, maxClients, onForgotten })
-  }
+  const onForgotten = ({ warning }: UnsavedCounters): void => onFault(new Error(warning))
+  if (file === undefined) return createEmbeddedAuthority({ clock, maxClients, onForgotten })
   const rows = new Rows(file, onDamaged)
   const nowMs = clock.epochMs()
   const now = { minuteIndex: Math.floor(nowMs / MINUTE_MS), dayIndex: Math.floor(nowMs / DAY_MS) }

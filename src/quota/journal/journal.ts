@@ -12,13 +12,11 @@ import { firstKeptDay } from './rows.ts'
 /** What a crash strands of a client's minute and day, at most, but one token at least. */
 const AHEAD_OF_A_MINUTE = 1 / 16
 const SAVE_EVERY_MS = 800
-/** A batch is made ready in well under a millisecond; other work goes on while the journal writes it. */
 const BATCH_CLIENTS = 1_000
 /** From then on nobody waits until the disk answers; a crash would lose what is taken meanwhile. */
 const WAIT_AT_MOST_MS = 80
 const SILENT_AFTER_MS = 1_000
 
-/** Counters that a crash would lose. */
 export interface UnsavedCounters {
   readonly seconds: number
   /** Since when, fault and remedy. */
