@@ -2,6 +2,7 @@ import { afterAll, describe, expect, it } from 'vitest'
 import { minuteWithAtLeast } from '../support/gateway.ts'
 import { startSlowLink, type SlowLink } from '../support/slow-link.ts'
 import {
+  acquainted,
   clientsBlock,
   configFile,
   endAll,
@@ -41,6 +42,7 @@ async function scene(perMinute: number) {
     bans: 'bans: { grace: 1m }',
   })
   const gateways = await Promise.all(times(2, () => gatewayProcess(file)))
+  await acquainted(redis, 2)
   return { link, backend, gateways }
 }
 

@@ -321,7 +321,10 @@ async function answeredAlike(
       script: ({ text, ...definition }) =>
         store.script({
           ...definition,
-          text: mutant === undefined ? text : replaced(text, mutant),
+          text:
+            mutant === undefined || definition.name !== 'tollgateTake'
+              ? text
+              : replaced(text, mutant),
         }),
     }
     const time = { ms: 0 }
