@@ -93,7 +93,7 @@ const mutants: readonly Mutant[] = [
   {
     name: 'a late answer is spent in the next minute',
     file: 'lessee/authority-calls.ts',
-    from: '!this.isImmediate && receivedMs >= mayEndAtMs(lease, sent, reply)',
+    from: 'sent.reply instanceof Promise && receivedMs >= mayEndAtMs(lease, sent, reply)',
     to: 'false',
     breaks: 'faults',
   },
