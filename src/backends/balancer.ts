@@ -128,9 +128,10 @@ export class Balancer {
     act(nowMs)
     if (isDown || standing.isDown) this.#observer?.changed()
     if (isDown === standing.isDown) return
-    if (isDown) return this.#observer?.up({ backend: name, downMs: nowMs - downSinceMs })
+    if (isDown)
+      return this.#observer?.up({ backend: name, downMs: Math.round(nowMs - downSinceMs) })
     const { fault = '', ejectedUntilMs } = standing
-    const forMs = ejectedUntilMs === undefined ? undefined : ejectedUntilMs - nowMs
+    const forMs = ejectedUntilMs === undefined ? undefined : Math.round(ejectedUntilMs - nowMs)
     this.#observer?.down({ backend: name, cause: fault, forMs })
   }
 

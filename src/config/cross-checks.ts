@@ -79,7 +79,7 @@ const checkEject = (tree: Group): PathProblem[] => {
   const maxForMs = readAt(tree, path, durationMs)
   const forMs = readAt(tree, ['upstream', 'eject', 'for'], durationMs)
   if (maxForMs === undefined || forMs === undefined || maxForMs >= forMs) return []
-  return [problem(path, 'is shorter than `for`; no time-out is longer than the longest')]
+  return [problem(path, 'is shorter than `for`; raise maxFor, or lower for')]
 }
 
 const checkUpstreamTls = (tree: Group): PathProblem[] => {

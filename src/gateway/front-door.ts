@@ -44,7 +44,7 @@ export class FrontDoor {
     { log, metrics, lessee, upgrader }: LastingParts,
   ) {
     const room = roomForConnections(config, openFilesAtMost())
-    if (room.openFiles !== undefined) log.filesAreFew(room)
+    if (room.openFiles !== undefined) log.filesAreFew({ ...room, wanted: enoughFiles(config) })
     const connections = new Connections<Exchange>(new ConnectionLimits(room))
     metrics.watchConnections(() => connections.size)
     this.#parts = {
@@ -176,4 +176,11 @@ export class FrontDoor {
       else exchange.request.socket.destroy()
     }
   }
+}
+
+/** A limit of open files under which all connections of the configuration are possible, round as limits are. */
+function enoughFiles(config: Config): number {
+  let openFiles = 1_024
+  while (roomForConnections(config, openFiles).openFiles !== undefined) openFiles *= 2
+  return openFiles
 }

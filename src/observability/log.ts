@@ -128,8 +128,13 @@ const lifecycleLines = (say: Say) => ({
   configWarning: ({ problem }: { problem: string }) =>
     say('warn', { event: 'configWarning', problem: text(problem) }),
   /** The process may open so few files that it takes fewer connections than it was configured for. */
-  filesAreFew: ({ openFiles, connections, isFar }: ConnectionRoom) =>
-    say(isFar ? 'warn' : 'info', { event: 'filesAreFew', openFiles, connections }),
+  filesAreFew: ({ openFiles, connections, isFar, wanted }: ConnectionRoom & { wanted: number }) =>
+    say(isFar ? 'warn' : 'info', {
+      event: 'filesAreFew',
+      openFiles,
+      connections,
+      message: `raise the limit of open files (ulimit -n, LimitNOFILE) to ${wanted}`,
+    }),
   /** A signal that does nothing here. */
   signalIgnored: (line: { signal: string; message: string }) =>
     say('info', { event: 'signalIgnored', ...line }),

@@ -66,7 +66,8 @@ export class Slot {
       this.worker = successor
     } catch (error) {
       const cause = (error as Error).message
-      this.#options.log({ level: 'error', event: 'rollFailed', worker: this.number, cause })
+      if (this.#phase !== 'draining')
+        this.#options.log({ level: 'error', event: 'rollFailed', worker: this.number, cause })
       return false
     }
     this.#successor = undefined

@@ -56,7 +56,11 @@ export class WorkerPool {
     const { log } = this.#options
     const workers = this.#slots.length
     log({ level: 'info', event: 'rollStarted', workers })
-    for (const slot of this.#slots) if (this.#isDraining || !(await slot.replace())) return
+    for (const slot of this.#slots) {
+      if (!this.#isDraining && (await slot.replace())) continue
+      if (this.#isDraining) log({ level: 'info', event: 'rollStopped', cause: 'the gateway stops' })
+      return
+    }
     log({ level: 'info', event: 'rollDone', workers })
   }
 

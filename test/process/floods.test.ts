@@ -101,7 +101,12 @@ describe.skipIf(process.platform !== 'linux')('a process that may open few files
     const backend = await rawBackend()
     const gateway = await gatewayProcess(configFile(backend.url), { openFiles: 300 })
     expect(gateway.logged('filesAreFew')).toEqual([
-      expect.objectContaining({ level: 'info', openFiles: 300, connections: 108 }),
+      expect.objectContaining({
+        level: 'info',
+        openFiles: 300,
+        connections: 108,
+        message: 'raise the limit of open files (ulimit -n, LimitNOFILE) to 32768',
+      }),
     ])
     const port = Number(new URL(gateway.origin).port)
     const opened = times(400, () =>

@@ -159,6 +159,22 @@ describe('a roll', () => {
     await gone(before.values())
   }, 60_000)
 
+  it('in the midst of which the gateway is stopped has not failed', async () => {
+    const backend = await slowBackend()
+    const gateway = await gatewayProcess(configFile(backend.url, workerBlocks(2, [wide])))
+    const inFlight = times(8, () => ask(gateway.origin, { key: 'tg_wide' }))
+    await eventually('requests at the backend', () => backend.waiting.length === 8)
+    gateway.signal('SIGUSR2')
+    await eventually('the roll', () => gateway.logged('rollStarted').length === 1)
+    gateway.signal('SIGTERM')
+    await eventually('draining', () => gateway.logged('draining').length >= 2)
+    backend.answerAll()
+    expect(codes(await Promise.all(inFlight))).toEqual({ '200': 8 })
+    expect((await gateway.finished).code).toBe(0)
+    expect(gateway.logged('rollFailed')).toEqual([])
+    expect(gateway.logged('rollStopped')).toMatchObject([{ level: 'info' }])
+  })
+
   it('is refused with a word where there are no workers', async () => {
     const gateway = await gatewayProcess(configFile('http://127.0.0.1:1'))
     gateway.signal('SIGUSR2')
