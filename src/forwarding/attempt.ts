@@ -35,16 +35,24 @@ export abstract class Attempt implements ForwardHandle {
     if (this.settled) return
     const cause = errorText(error)
     if (isTlsRefusal(cause)) return this.fail('unreachable', cause, 'connecting')
-    this.fail(backendFailureKind(backendErrorCode(error), this.sent), cause)
+    const kind = backendFailureKind(backendErrorCode(error), this.sent)
+    if (kind === 'response_timeout') this.failLate(this.connectionFacts().answerBegun)
+    else this.fail(kind, cause)
   }
 
   /** The response timeout is over; answers whether the attempt is, too. */
   protected isOverdue(hasAnswer: boolean): boolean {
     // The backend waits for the client's body; how long that may take is the public listener's to say.
     if (this.sent && !hasAnswer && this.body?.waitsForClient) return false
-    if (this.sent) this.fail('response_timeout', 'no answer, or no more of it, in time')
-    else this.fail('connect_timeout', 'no connection in time')
+    this.failLate(hasAnswer)
     return true
+  }
+
+  private failLate(hasAnswer: boolean): void {
+    const limit = `within ${this.job.responseTimeoutMs} ms (upstream.timeouts.response or the route's)`
+    if (this.sent)
+      this.fail('response_timeout', `no ${hasAnswer ? 'more of the ' : ''}answer ${limit}`)
+    else this.fail('connect_timeout', `no connection ${limit}`)
   }
 
   protected fail(

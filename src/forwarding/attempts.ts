@@ -13,7 +13,7 @@ export const saturated: BackendFailure = {
 }
 export const overdue: BackendFailure = {
   kind: 'connect_timeout',
-  cause: 'no connection became free in time',
+  cause: "no connection became free within upstream.timeouts.response or the route's",
 }
 
 export class Forwarder {
@@ -63,6 +63,8 @@ class Attempts implements ForwardHandle, AttemptSink, Waiter {
   #place: Place | undefined
   #status: number | undefined
   #repeated = 0
+  /** Why the attempt before failed; undefined at the first one. */
+  #failed: FailedAttempt | undefined
   /** An attempt that failed may have been seen by its backend. */
   #reached = false
   #settled = false
@@ -96,7 +98,7 @@ class Attempts implements ForwardHandle, AttemptSink, Waiter {
 
   onPermit(backend: Backend): void {
     this.#backend = backend
-    this.#sink.sentTo(backend.name)
+    this.#sink.sentTo(backend.name, this.#failed)
     this.#handle = this.#forwarder.engine.send(backend, this.#job, this)
   }
 
@@ -126,24 +128,24 @@ class Attempts implements ForwardHandle, AttemptSink, Waiter {
     this.#refuse(failed)
   }
 
-  /** failed: at the backend to avoid. */
-  #start(avoid?: Backend, failed?: FailedAttempt): void {
+  #start(avoid?: Backend): void {
     const { balancer } = this.#forwarder
     const backend = balancer.take(this.method, avoid)
     if (backend !== undefined) return this.onPermit(backend)
     // It has waited enough.
-    if (failed?.kind === 'response_timeout') return this.#refuse(failed)
+    if (this.#failed?.kind === 'response_timeout') return this.#refuse(this.#failed)
     this.#place ??= new Place(this, this.#job.responseTimeoutMs)
     if (!balancer.wait(this.#place, avoid)) this.#refuseSoon(saturated)
   }
 
   #repeat(failed: FailedAttempt, failedAt: Backend | undefined): void {
     this.#repeated++
+    this.#failed = failed
     this.#reached ||= failed.phase === 'sent'
     this.#handle = undefined
     // The engine is still cleaning up after the failure when it reports it.
     setImmediate(() => {
-      if (!this.#settled) this.#start(failedAt, failed)
+      if (!this.#settled) this.#start(failedAt)
     })
   }
 

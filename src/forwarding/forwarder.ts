@@ -19,8 +19,8 @@ export interface AttemptSink {
 /** What the pipeline is told of the request; as of one attempt. */
 export interface ForwardSink extends Omit<AttemptSink, 'fail'> {
   fail(failure: BackendFailure): void
-  /** The backend that it goes to; again when it is repeated. The only call that may come before forward() has returned. */
-  sentTo(backend: string): void
+  /** The backend that it goes to; again when it is repeated, with why the attempt before failed. The only call that may come before forward() has returned. */
+  sentTo(backend: string, after?: BackendFailure): void
 }
 
 export interface ReceivedBody {
@@ -79,7 +79,7 @@ export interface UpgradeJob {
   /** Header fields of the 101 answer, flat, from those of the backend; undefined when they cannot be passed on. */
   responseHeaders(backend: readonly string[]): string[] | undefined
   /** As of a ForwardSink. */
-  sentTo(backend: string): void
+  sentTo(backend: string, after?: BackendFailure): void
   /** The backend has answered 101, and the client has been told. */
   established(): void
   /** Called once after that, before the client's side is closed. */

@@ -113,7 +113,11 @@ function shakeHands(
       phase: FailedAttempt['phase'] = 'sent',
     ): void =>
       settle({ ...answered, kind, cause, phase, bodyTouched: early.length > 1, answerBegun: false })
-    const clock = setTimeout(() => fail('response_timeout', 'no answer in time'), responseMs)
+    const clock = setTimeout(
+      () =>
+        fail('response_timeout', `no answer within ${responseMs} ms (upstream.timeouts.response)`),
+      responseMs,
+    )
     const endRequest = upgradeThroughHttpProxy(
       {
         backend,

@@ -18,7 +18,11 @@ export interface UpgraderParts {
 }
 
 export function createUpgrader({ balancer, retries, engine, longestWaitMs }: UpgraderParts) {
-  const attempt = async (backend: Backend, job: UpgradeJob): Promise<FailedAttempt | undefined> => {
+  const attempt = async (
+    backend: Backend,
+    job: UpgradeJob,
+    after: FailedAttempt | undefined,
+  ): Promise<FailedAttempt | undefined> => {
     const sender = { clientId: job.caller.clientId, startedMs: performance.now() }
     let isOpen = false
     const established = (): void => {
@@ -27,7 +31,7 @@ export function createUpgrader({ balancer, retries, engine, longestWaitMs }: Upg
       job.established()
     }
     let failed: FailedAttempt | undefined
-    job.sentTo(backend.name)
+    job.sentTo(backend.name, after)
     try {
       failed = await engine.upgrade(backend, { ...job, established })
       return failed
@@ -44,9 +48,10 @@ export function createUpgrader({ balancer, retries, engine, longestWaitMs }: Upg
         balancer.take('GET', avoid) ?? inLine(balancer, job, { deadlineMs, avoid })
       retries.begun()
       let backend = await permit()
+      let failed: FailedAttempt | undefined
       for (let repeated = 0; ; repeated++) {
         if ('kind' in backend) return backend
-        const failed = await attempt(backend, job)
+        failed = await attempt(backend, job, failed)
         if (failed === undefined || !retries.allows('GET', failed, repeated)) return failed
         backend = await permit(backend)
       }

@@ -22,6 +22,7 @@ export interface AccessRecord {
   readonly route: { readonly name: string } | undefined
   readonly quota: QuotaView | undefined
   readonly backend: string | undefined
+  readonly retried: string | undefined
   readonly degraded: boolean
   /** How long the client had to be waited for. */
   readonly waitedMs: number
@@ -59,6 +60,7 @@ export function accessFields(exchange: AccessRecord, { totalMs, backendMs }: Exc
     target: loggedPath(exchange.target),
     status: exchange.status,
     backend: exchange.backend,
+    retried: exchange.retried === undefined ? undefined : plainText(exchange.retried, 500),
     gatewayMs: micros(totalMs - (backendMs ?? 0) - exchange.waitedMs),
     backendMs: backendMs === undefined ? undefined : micros(backendMs),
     totalMs: micros(totalMs),

@@ -101,7 +101,13 @@ function requestLines(
         return
       out.write(level, accessFields(exchange, times))
     },
-    backendFailed(line: { id: string; kind: BackendFailureKind; cause: string }): void {
+    /** backend: undefined: it never got as far as one. */
+    backendFailed(line: {
+      id: string
+      backend: string | undefined
+      kind: BackendFailureKind
+      cause: string
+    }): void {
       if (out.isEnabled('warn'))
         out.write('warn', { event: 'backendFailed', ...line, cause: text(line.cause) })
     },

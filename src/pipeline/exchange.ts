@@ -11,6 +11,7 @@ import type { Lessee } from '../quota/lessee/lessee.ts'
 import type { Admission } from '../quota/protocol.ts'
 import { isRefusal, type Refusal, type RefusalCode } from '../rules/refusals.ts'
 import type { ClientAddressOf } from '../rules/client-address.ts'
+import type { BackendFailure } from '../rules/backend-failure.ts'
 import type { Caller } from '../rules/credentials.ts'
 import type { Framing } from '../rules/framing.ts'
 import type { RequestIdOf } from '../rules/request-id.ts'
@@ -113,6 +114,8 @@ export class Exchange {
   // forward, or upgrade
   /** Name of the backend it was sent to last; undefined before one was picked. */
   backend: string | undefined
+  /** Which backends failed it before, and why. Written by sentTo() alone. */
+  retried: string | undefined
   backendStartedMs: number | undefined
   backendEndedMs: number | undefined
   /** undefined while no backend can have seen any of the request. Of a tunnel it only tells whether one has. */
@@ -161,6 +164,15 @@ export class Exchange {
   /** It was answered, or the client has left, while it was being decided. */
   get isOver(): boolean {
     return this.recorded || this.response.destroyed || this.refusal !== undefined
+  }
+
+  /** after: why the attempt before failed, if there was one. */
+  sentTo(backend: string, after: BackendFailure | undefined): void {
+    if (after !== undefined) {
+      const failed = `${this.backend}: ${after.cause}`
+      this.retried = this.retried === undefined ? failed : `${this.retried}; ${failed}`
+    }
+    this.backend = backend
   }
 
   /** What comes next is up to the client. */

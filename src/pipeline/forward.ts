@@ -77,8 +77,8 @@ class ResponseSink implements ForwardSink {
     this.#admitted = admitted
   }
 
-  sentTo(backend: string): void {
-    this.#admitted.exchange.backend = backend
+  sentTo(backend: string, after?: BackendFailure): void {
+    this.#admitted.exchange.sentTo(backend, after)
   }
 
   head(status: number, headers: string[]): void {

@@ -61,8 +61,8 @@ export async function upgrade(
     offer,
     headers: upgradeHeaders(backendIdentity(admitted, deps.host)),
     responseHeaders: (backend) => switchingHeaders(backend, gatewayHeaders(exchange)),
-    sentTo: (backend) => {
-      exchange.backend = backend
+    sentTo: (backend, after) => {
+      exchange.sentTo(backend, after)
       isSeen = true
     },
     established: () => {
@@ -103,12 +103,12 @@ export function backendIdentity(
 
 export function noteFailure(
   { log, metrics }: ForwardDeps,
-  { id }: Exchange,
+  { id, backend }: Exchange,
   { kind, cause }: BackendFailure,
 ): void {
   metrics.backendFailed(kind)
   // Whoever is refused for a full line may come again at once, and the access line says it all.
-  if (kind !== 'saturated') log.backendFailed({ id, kind, cause })
+  if (kind !== 'saturated') log.backendFailed({ id, backend, kind, cause })
 }
 
 /** Answers for a backend that could not. */

@@ -36,6 +36,7 @@ const exchange = (more: Partial<AccessRecord> & { method?: string } = {}): Acces
   responseBytes: 512,
   status: 200,
   backend: 'http://10.0.0.1:3000',
+  retried: undefined,
   refusal: undefined,
   cause: undefined,
   ...more,
@@ -229,7 +230,7 @@ describe('the other lines', () => {
     log.storeFileSetAside({ keptAs: 'bans.db.damaged' })
     log.countersNotKept(new Error('store.file x cannot be written'))
     log.countersKept()
-    log.backendFailed({ id: 'x', kind: 'broken', cause: 'half an answer' })
+    log.backendFailed({ id: 'x', backend: 'http://a', kind: 'broken', cause: 'half an answer' })
     log.keySetFailed({ cause: 'timeout' })
     log.clientError({ address: '192.0.2.1', code: 'HPE_INVALID_METHOD', target: undefined })
     log.internalError({ id: 'x', error: new Error('a bug') })

@@ -91,7 +91,7 @@ export class Http1Pool implements ConnectionOwner {
     for (const connection of this.#open.slice()) {
       if (nowMs < connection.deadlineMs) connection.carried?.onTick(nowMs)
       else if (connection.connected) connection.close()
-      else connection.lose('ECONNECT_TIMEOUT', 'no connection in time')
+      else connection.lose('ECONNECT_TIMEOUT', 'no connection within upstream.timeouts.connect')
     }
     return this.#open.length > 0 || this.#waiting.length > 0
   }
