@@ -140,7 +140,7 @@ function createLoadWatch({ config, log, metrics, onShed }: ServingParts): LoadWa
   })
 }
 
-function createQuota({ config, metrics, stores, number }: ServingParts): Lessee {
+function createQuota({ config, log, metrics, stores, number }: ServingParts): Lessee {
   return new Lessee({
     authority: stores.authority,
     // Unique per boot: a restarted process must not be taken for the one before it.
@@ -156,6 +156,7 @@ function createQuota({ config, metrics, stores, number }: ServingParts): Lessee 
     localAfterMs: stores.redis === undefined ? 1_000 : 0,
     lease: config.store.lease,
     observe: metrics.quota,
+    onClockBack: (bySeconds) => log.clockWentBack({ bySeconds }),
   })
 }
 

@@ -167,6 +167,8 @@ const storeLines = (say: Say) => ({
   /** See StoreHealth. */
   storeWarning: ({ warning }: { warning: string }) =>
     say('warn', { event: 'storeWarning', warning: text(warning) }),
+  /** The store's clock, so that minutes are counted anew; told once by each process that sees it. */
+  clockWentBack: (line: { bySeconds: number }) => say('warn', { event: 'clockWentBack', ...line }),
   keyBanned: (line: { client: string; key: string; forMs: number; strikes: number }) =>
     say('warn', { event: 'keyBanned', ...line, client: text(line.client), key: text(line.key) }),
   /** Bans are kept in memory alone from here on, until banStoreBack. */

@@ -24,7 +24,7 @@ export interface TakeRequest {
   readonly client: string
   /** Unique per boot of a process. */
   readonly process: string
-  /** Rises by one with every call of this process for this client; a number already seen changes nothing. */
+  /** Rises with every call of this process; a number already seen changes nothing. */
   readonly sequence: number
   /** From the caller's configuration, so that a changed limit acts at once. */
   readonly limits: Limits
@@ -35,8 +35,8 @@ export interface TakeRequest {
    * that call has lost data: it is empty, or an old copy.
    */
   readonly heard?: number | undefined
-  /** The process forgets the client, holding nothing of it: its record may go, what it used stays counted. */
-  readonly leaves?: true
+  /** Number of its latest call before it met the client, again maybe: what it stated by then, and has forgotten, stays counted. */
+  readonly since?: number | undefined
   /** Tokens that waiting requests will spend on arrival; 0 only states the hold, and so returns what is no longer in it. */
   readonly need: number
   /** Tokens wished in all, at least `need`. */
@@ -45,7 +45,7 @@ export interface TakeRequest {
 
 /**
  * granted: at least `need` was granted (or need was 0). short: less than `need`, the rest is refused.
- * stale: the sequence number is older than the last one seen, or there is nothing to leave; nothing changed.
+ * stale: the sequence number is older than the last one seen; nothing changed.
  * lost: the authority has just lost data of the client, or met it; others may have used more than it knows, so ask again in about
  * 15 ms, when they have stated it.
  */
@@ -79,7 +79,7 @@ export interface TakeReply {
  * client, or never knew it. free: since somebody was refused, tokens were returned: refusals in memory are to be forgotten.
  */
 export type Notice = 'short' | 'unknown' | 'free'
-/** by: the holder whose call caused the notice, where that may be the listener's own. */
+/** by: the process whose call caused the notice, where that may be the listener's own. */
 export type NoticeListener = (client: string, notice: Notice, by?: string) => void
 
 /** A sign of life of one process; isLast: it is about to end. */

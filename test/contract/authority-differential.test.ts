@@ -13,7 +13,8 @@ import { startRedisServer, type RedisServer } from '../support/redis-server.ts'
 interface Player {
   id: string
   sequence: number
-  heard?: number
+  since: number
+  heard?: number | undefined
   minute: Statement
   day: Statement
   sent: TakeRequest[]
@@ -50,10 +51,6 @@ const step = fc.record({
     { weight: 5, arbitrary: fc.constant(false) },
     { weight: 1, arbitrary: fc.constant(true) },
   ),
-  leaves: fc.oneof(
-    { weight: 9, arbitrary: fc.constant({}) },
-    { weight: 1, arbitrary: fc.constant({ leaves: true as const }) },
-  ),
   event: fc.oneof(
     { weight: 8, arbitrary: fc.constant('call' as const) },
     {
@@ -64,6 +61,7 @@ const step = fc.record({
         'repeat',
         'late repeat',
         'restart',
+        'forget',
         'nonsense',
         'data loss',
         'old copy',
@@ -103,6 +101,12 @@ describe('take.lua and transition.ts', () => {
           if (player === undefined) throw new Error('no such player')
           if (move.event === 'crash') Object.assign(player, newPlayer(`${player.id}'`))
           if (move.event === 'restart') Object.assign(player, { minute: none, day: none })
+          if (move.event === 'forget')
+            Object.assign(player, {
+              ...newPlayer(player.id),
+              sequence: player.sequence,
+              since: player.sequence,
+            })
           if (move.event === 'data loss') {
             state = new ClientState()
             redis = controlledRedisAuthority(store, { time, prefix: `run${run++}` })
@@ -132,7 +136,7 @@ describe('take.lua and transition.ts', () => {
 })
 
 function newPlayer(id: string): Player {
-  return { id, sequence: 0, minute: none, day: none, sent: [] }
+  return { id, sequence: 0, since: 0, minute: none, day: none, sent: [] }
 }
 
 function requestOf(player: Player, move: Move): TakeRequest {
@@ -148,7 +152,7 @@ function requestOf(player: Player, move: Move): TakeRequest {
     heard: player.heard,
     need: move.need,
     want: move.need + move.ahead,
-    ...move.leaves,
+    since: player.since,
   }
   player.sent.push(request)
   return request

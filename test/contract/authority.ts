@@ -220,12 +220,18 @@ export function authorityContract(
       })
     })
 
-    it('forgets a process that leaves, but not what it used; leaving again changes nothing', async () => {
+    it('keeps counted what a process used before it forgot the client and met it again', async () => {
       await take({ need: 2 })
-      const left = { ...holds(2), need: 0, heard: 1, leaves: true } as const
-      expect(await take(left)).toMatchObject({ minute: { taken: 2, used: 2 } })
-      expect(await take(left)).toMatchObject({ status: 'stale', day: { taken: 2, used: 2 } })
-      expect(await take({ process: 'b', need: 2 })).toMatchObject({ status: 'short' })
+      expect(await take({ since: 1, need: 0 })).toMatchObject({
+        activeProcesses: 1,
+        minute: { held: 0, taken: 2, used: 2 },
+        day: { held: 0, taken: 2, used: 2 },
+      })
+      expect(await take({ since: 1, need: 1 })).toMatchObject({ minute: { held: 1, taken: 3 } })
+      // Of the later life alone it may take back.
+      const undone = { since: 1, need: 0, ...holds(0) }
+      expect(await take(undone)).toMatchObject({ day: { taken: 2, used: 2 } })
+      expect(await take({ sequence: 1 })).toMatchObject({ status: 'stale', day: { taken: 2 } })
     })
 
     describe.runIf(losesData)('when it has lost data', () => {

@@ -227,6 +227,7 @@ describe('the other lines', () => {
     log.banStoreLost()
     log.banStoreBack()
     log.banMalformed({ where: 'a row' })
+    log.clockWentBack({ bySeconds: 3600 })
     log.storeFileSetAside({ keptAs: 'bans.db.damaged' })
     log.countersNotKept(new Error('store.file x cannot be written'))
     log.countersKept()
@@ -251,6 +252,7 @@ describe('the other lines', () => {
       ['error', 'banStoreLost'],
       ['info', 'banStoreBack'],
       ['warn', 'banMalformed'],
+      ['warn', 'clockWentBack'],
       ['error', 'storeFileSetAside'],
       ['error', 'countersNotKept'],
       ['info', 'countersKept'],

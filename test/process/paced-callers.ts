@@ -216,7 +216,7 @@ export async function countersInRedis(port: number, key: string): Promise<Counte
   const holders = [...hash].flatMap(([name, value = '']): Holder[] => {
     if (!name?.startsWith('process:')) return []
     const [, , , minuteHeld, minuteUsed, dayHeld, dayUsed] = value.split(':').map(Number)
-    const process = name.slice('process:'.length).split('.', 1)[0] ?? ''
+    const process = name.slice('process:'.length)
     return [{ process, minuteHeld, minuteUsed, dayHeld, dayUsed } as Holder]
   })
   return {

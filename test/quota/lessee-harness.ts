@@ -123,6 +123,7 @@ export function createTestLessee(
     processId?: string
     maxClients?: number
     lease?: 'auto' | 'off'
+    onClockBack?: (bySeconds: number) => void
   } = {},
 ): Lessee {
   return new Lessee({

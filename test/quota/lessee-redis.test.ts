@@ -169,6 +169,28 @@ describe('a lessee of a real Redis', () => {
     await until(() => counts('quiet').minute === 7)
   })
 
+  it('leaves one field per process behind, however often a client is forgotten and met again', async () => {
+    const { store, lessee: other } = await boot()
+    await take(other)
+    const authority = controlledRedisAuthority(store, { time: running(), prefix: 't' })
+    const options = { authority, processId: 'forgetful', clock, outage: 'closed' as const }
+    const lessee = new Lessee({ ...options, lease: 'off', maxClients: 1 })
+    const fields = new Set<string>()
+    let others = 0
+    for (let meeting = 0; meeting < 10; meeting++) {
+      await take(lessee)
+      fields.add(server.cli('HLEN', quotaKey('t', 'acme')))
+      await until(async () => {
+        await take(lessee, `other-${others++}`)
+        return lessee.known('acme', limits) === undefined
+      })
+    }
+    expect(fields.size).toBe(1)
+    expect(server.cli('HKEYS', quotaKey('t', 'acme')).match(/^process:/gm)).toHaveLength(2)
+    expect(counts()).toEqual({ minute: 11, day: 11 })
+    await lessee.drain()
+  })
+
   it('notices that Redis was flushed, and goes on counting', async () => {
     await boot()
     await boot()

@@ -376,6 +376,32 @@ describe('a lessee of an authority behind a network', () => {
     })
   })
 
+  it('tells once of each time that the clock of the authority goes back by more than a small skew', async () => {
+    const told: number[] = []
+    let aheadMs = 0
+    const ahead = {
+      get ms() {
+        return timeline.time.ms + aheadMs
+      },
+    }
+    network = createNetwork(controlledMemoryAuthority(ahead), timeline)
+    const onClockBack = (bySeconds: number): void => void told.push(bySeconds)
+    const lessee = createTestLessee(network, timeline, { onClockBack })
+    const own = { perMinute: 1000, perDay: 10_000 }
+    const asked = async (aheadNowMs: number, clients: number): Promise<number[]> => {
+      aheadMs = aheadNowMs
+      for (let n = 0; n < clients; n++) await lessee.take(`client-${n}`, own)
+      return told.splice(0)
+    }
+    expect(await asked(3_600_000, 10)).toEqual([])
+    expect(await asked(3_540_000, 10)).toEqual([])
+    expect(await asked(0, 5)).toEqual([3600])
+    // The rest was told of the same wrong time.
+    expect(await asked(0, 10)).toEqual([])
+    expect(await asked(600_000, 10)).toEqual([])
+    expect(await asked(0, 10)).toEqual([600])
+  })
+
   it('never admits more than the limit, through any schedule of delays, losses, returns and crashes', async () => {
     const step = fc.record({
       process: fc.integer({ min: 0, max: 2 }),

@@ -59,7 +59,7 @@ export interface Witness {
     { readonly minute: Hold; readonly day: Hold; readonly clockMs: number }
   >
   readonly inFlight: Set<string>
-  /** By holder: the number of its newest call. */
+  /** By process: the number of its newest call. */
   readonly newest: Map<string, number>
 }
 
@@ -140,7 +140,7 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
   const exposed = new Map<string, number>()
   /** Clients whose use the authority has forgotten, and from whom it is still to hear. */
   const forgotten = new Map<string, Forgotten>()
-  /** By holder: the newest number that was ever carried out. */
+  /** By client and process: the newest number that was ever carried out. */
   const carriedOut = new Map<string, number>()
 
   const accountOf = (client: string): Account => {
@@ -194,6 +194,15 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
       Object.assign(current, { index, taken: 0, used: 0, limit: 0 })
       if (window === 'day') account.book.clear()
     }
+  }
+
+  /** The caller's, unless it has forgotten the client since: then what it stated stays as it was, for good. */
+  const entryOf = (book: Account['book'], { process, since = 0 }: TakeRequest) => {
+    const entry = book.get(process)
+    if (entry === undefined || entry.sequence > since) return entry
+    book.delete(process)
+    book.set(`${process}.${entry.sequence}`, entry)
+    return undefined
   }
 
   const ledger = {
@@ -259,9 +268,10 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
       // A repeat changes nothing, so it does not end a window for good either.
       if (!isRepeat) rollOver(account, reply)
       hearAgain(request)
-      const entry = book.get(request.process)
-      const newest = carriedOut.get(request.process) ?? -1
-      carriedOut.set(request.process, Math.max(newest, request.sequence))
+      const holder = `${request.client} ${request.process}`
+      const newest = carriedOut.get(holder) ?? -1
+      carriedOut.set(holder, Math.max(newest, request.sequence))
+      const entry = entryOf(book, request)
       const isOfYesterday = !isRepeat && request.sequence <= newest
       const holds: Partial<Record<Window, Hold>> = {}
       const spent = Math.min(
@@ -476,7 +486,7 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
         }
         let held = 0
         for (const [holder, entry] of accountOf(client).book)
-          if (holder.startsWith(`${witness.id}.`) && entry[window].index === index)
+          if (holder.split('.')[0] === witness.id && entry[window].index === index)
             held += entry[window].held
         spare -= Math.max(admitted, held)
       }

@@ -168,10 +168,10 @@ const mutants: readonly Mutant[] = [
     breaks: 'crashes',
   },
   {
-    name: 'a client met again goes by its old name',
-    file: 'lessee/lessee.ts',
-    from: '${(this.#met++).toString(36)}`',
-    to: '0`',
+    name: 'a client met again takes back what it used before',
+    file: 'lessee/authority-calls.ts',
+    from: 'since: lease.since,',
+    to: '',
     breaks: 'faults',
   },
   {
@@ -214,8 +214,8 @@ const scriptMutants: readonly Replacement[] = [
   {
     name: 'a late call is carried out',
     file: 'authorities/take.lua',
-    from: 'if sequence <= lastSequence or',
-    to: 'if sequence == lastSequence or',
+    from: 'if sequence <= lastSequence then',
+    to: 'if sequence == lastSequence then',
   },
   {
     name: 'the day is not counted',

@@ -108,17 +108,11 @@ function clientOf(key: string, keyStart: string): string {
 }
 
 function scriptArgs(request: TakeRequest) {
-  const { process, sequence, limits, minute, day, need, want, heard = 0, leaves } = request
-  const stated = ({ index, used, held, taken = 0, returned = 0 }: Statement) => [
-    index,
-    used,
-    held,
-    taken,
-    returned,
-  ]
+  const { process, sequence, limits, minute, day, need, want, heard = 0, since = 0 } = request
+  const stated = (of: Statement) => [of.index, of.used, of.held, of.taken ?? 0, of.returned ?? 0]
   const { perMinute, perDay } = limits
   const windows = [...stated(minute), ...stated(day)]
-  return [process, sequence, perMinute, perDay, ...windows, need, want, heard, leaves ? 1 : 0]
+  return [process, sequence, perMinute, perDay, ...windows, need, want, heard, since]
 }
 
 function parseBeats(reply: ScriptReply): Beats {

@@ -3,7 +3,7 @@
 -- KEYS[1]  the client's hash
 -- ARGV     1 process  2 sequence  3 limit per minute  4 limit per day
 --          5 minute index  6 used  7 held  8 taken  9 returned   10 to 14 the same of the day   (as the caller states them)
---          15 need  16 want  17 heard  18 leaves (0 or 1)
+--          15 need  16 want  17 heard  18 since
 --          19 channel on which tokens of this client are reclaimed from all processes
 -- reply    status (0 granted, 1 short, 2 stale, 3 lost), now in ms rounded up,
 --          minute index, held, taken, used, day index, held, taken, used, active processes,
@@ -33,7 +33,7 @@ local replyNow = tonumber(time[1]) * 1000 + math.ceil(tonumber(time[2]) / 1000)
 local processField = 'process:' .. ARGV[1]
 local sequence = tonumber(ARGV[2])
 local need, want = tonumber(ARGV[15]), tonumber(ARGV[16])
-local heard, leaves = tonumber(ARGV[17]), ARGV[18] == '1'
+local heard, since = tonumber(ARGV[17]), tonumber(ARGV[18])
 
 local fields = redis.call('HMGET', KEYS[1], 'minute', 'minuteTaken', 'minuteUsed', 'activeNow',
   'activeBefore', 'day', 'dayTaken', 'dayUsed', 'learningUntil', processField, 'exhausted', 'unstated')
@@ -68,14 +68,17 @@ if isSameDay and fields[10] then
   if part[1] then
     lastSequence, lastStatus = stored(part[1], 0), stored(part[2], STALE)
     tookPart = stored(part[3], -1) == minute
-    if tookPart then
-      oldMinuteHeld, oldMinuteUsed = stored(part[4], 0), stored(part[5], 0)
+    -- A caller that has forgotten the client since does not take back what it used.
+    if lastSequence > since then
+      if tookPart then
+        oldMinuteHeld, oldMinuteUsed = stored(part[4], 0), stored(part[5], 0)
+      end
+      oldDayHeld, oldDayUsed = stored(part[6], 0), stored(part[7], 0)
     end
-    oldDayHeld, oldDayUsed = stored(part[6], 0), stored(part[7], 0)
   end
 end
 
-if sequence <= lastSequence or (leaves and lastSequence == 0) then
+if sequence <= lastSequence then
   local status = STALE
   if sequence == lastSequence then status = lastStatus end
   return { status, replyNow, minute, oldMinuteHeld, minuteTaken, minuteUsed,
@@ -165,7 +168,6 @@ redis.call('HSET', KEYS[1], 'minute', text(minute), 'minuteTaken', text(minuteTa
   'learningUntil', text(learningUntil), 'exhausted', text(exhausted),
   processField, table.concat({ text(sequence), text(status), text(minute), text(heldInMinute),
     text(usedInMinute), text(heldInDay), text(usedInDay) }, ':'))
-if leaves then redis.call('HDEL', KEYS[1], processField) end
 if minuteUnstated + dayUnstated > 0 or (isSameDay and fields[12]) then
   redis.call('HSET', KEYS[1], 'unstated',
     table.concat({ text(minute), text(minuteUnstated), text(dayUnstated) }, ':'))

@@ -63,7 +63,7 @@ export function transition(
   const isUnknown = !state.isKnown
   const isSameDay = windowsAt(state, nowMs).dayIndex === state.dayIndex
   const record = isSameDay ? state.processes.get(request.process) : undefined
-  if (request.sequence <= (record?.sequence ?? (request.leaves ? Infinity : 0)))
+  if (request.sequence <= (record?.sequence ?? 0))
     return repeated(state, record, request.sequence, nowMs)
   rollOver(state, nowMs)
   state.isKnown = true
@@ -100,7 +100,6 @@ export function transition(
     dayHeld: held.day,
     dayUsed: day.used + spent,
   })
-  if (request.leaves) state.processes.delete(request.process)
   const news = shortage(state, status, request.limits)
   const notice = isLoss ? 'unknown' : news
   return reply(state, { status, nowMs, held, notice })
@@ -108,16 +107,15 @@ export function transition(
 
 /** Takes in what the caller states. isRestating: it was told of a call that is not known here. record: of its latest known call. */
 function hear(state: ClientState, request: TakeRequest, record: ProcessRecord | undefined) {
-  const tookPart = record?.minuteIndex === state.minuteIndex
+  // A caller that has forgotten the client since does not take back what it used.
+  const known = (record?.sequence ?? 0) > (request.since ?? 0) ? record : undefined
+  const tookPart = known?.minuteIndex === state.minuteIndex
   const minute = statedOf(request.minute, state.minuteIndex)
   const day = statedOf(request.day, state.dayIndex)
   const isRestating =
     request.day.index === state.dayIndex && (request.heard ?? 0) > (record?.sequence ?? 0)
-  const inMinute = {
-    held: tookPart ? record.minuteHeld : 0,
-    used: tookPart ? record.minuteUsed : 0,
-  }
-  const inDay = { held: record?.dayHeld ?? 0, used: record?.dayUsed ?? 0 }
+  const inMinute = { held: tookPart ? known.minuteHeld : 0, used: tookPart ? known.minuteUsed : 0 }
+  const inDay = { held: known?.dayHeld ?? 0, used: known?.dayUsed ?? 0 }
   takeStatement(state, 'minute', { before: inMinute, stated: minute, isRestating })
   takeStatement(state, 'day', { before: inDay, stated: day, isRestating })
   return { minute, day, isRestating }

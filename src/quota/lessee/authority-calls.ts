@@ -38,6 +38,7 @@ export interface Outcome {
 
 export interface AuthorityCallsOptions {
   readonly authority: Authority
+  readonly processId: string
   readonly clock: { nowMs(): number; epochMs(): number }
   /** auto: tokens are asked for ahead of need from an authority that is not in this process. */
   readonly lease: 'auto' | 'off'
@@ -45,6 +46,8 @@ export interface AuthorityCallsOptions {
   onCertain(client: Client): void
   /** The authority has lost its data: it may not know what any client used. */
   onLoss(): void
+  /** The authority's clock went back by more than a small skew, so that minutes are counted anew; told once each time. */
+  readonly onClockBack?: ((bySeconds: number) => void) | undefined
 }
 
 /** How much of the newest call's duration goes into the mean. */
@@ -56,6 +59,8 @@ export class AuthorityCalls {
   readonly #options: AuthorityCallsOptions
   /** Rises over all clients, so a client that was forgotten never repeats a number. */
   #sequence = 0
+  /** Number of the latest call when a clock was last seen to have gone back: what was told before is of the time before. */
+  #clockBackAt = 0
   /** The authority's Unix time less this process's clock, by the latest reply. */
   #storeAheadMs: number | undefined
   /** Mean duration of a call. */
@@ -73,7 +78,7 @@ export class AuthorityCalls {
 
   /** undefined: the authority is away. */
   send({ lease }: Client, order: Order): SentCall | undefined {
-    const { authority, clock } = this.#options
+    const { authority, processId, clock } = this.#options
     const { need, limits, returns = false } = order
     const sentMs = clock.nowMs()
     // Tokens of a minute that may end at any moment cannot be spent any more: they go back, so that they do not look like a limit used up.
@@ -81,13 +86,15 @@ export class AuthorityCalls {
       lease.minute.returnUnspent()
     const minute = lease.minute.statement(returns)
     const day = lease.day.statement(returns)
+    lease.since ??= this.#sequence
     const sequence = ++this.#sequence
     const heard = lease.day.taken === undefined ? undefined : lease.heard
     try {
       const reply = authority.take({
         client: lease.client,
-        process: lease.holder,
+        process: processId,
         sequence,
+        since: lease.since,
         heard,
         limits,
         minute,
@@ -110,6 +117,7 @@ export class AuthorityCalls {
     const receivedMs = clock.nowMs()
     if (reply.status === 'stale') return undefined
     lease.limits = sent.limits
+    this.#watchClock(lease, reply)
     lease.apply(reply, { sentMs: sent.sentMs, receivedMs })
     this.#storeAheadMs = reply.nowMs - receivedMs
     lease.heard = sent.sequence
@@ -130,6 +138,13 @@ export class AuthorityCalls {
     if (isShort) client.isWanted = true
     else if (tokens > 0 || reply.notice === 'free') client.isWanted = false
     return { tokens: late ? 0 : tokens, isReclaimed }
+  }
+
+  #watchClock({ minute, heard = 0 }: Lease, reply: TakeReply): void {
+    const minutes = minute.taken === undefined ? 0 : minute.index - reply.minute.index
+    if (minutes <= 1) return
+    if (heard > this.#clockBackAt) this.#options.onClockBack?.(minutes * 60)
+    this.#clockBackAt = this.#sequence
   }
 
   #want({ pace, minute }: Lease, { need, ahead = false, limits }: Order, nowMs: number): number {

@@ -24,8 +24,6 @@ const RETRY_AT_MOST_MS = 10_000
 
 export class Lease {
   readonly client: string
-  /** Name under which the authority keeps this lease; a client forgotten and met again gets a new one. */
-  readonly holder: string
   readonly minute = new LeaseWindow('minute', MINUTE_MS)
   readonly day = new LeaseWindow('day', DAY_MS)
   /** The latest request or peek. Written by lessee.ts. */
@@ -36,6 +34,8 @@ export class Lease {
   readonly pace: Pace
   /** With so many tokens in hand or fewer the next call begins; undefined: not before one is needed. Written by authority-calls.ts. */
   prefetchAt: number | undefined
+  /** Number of this process's latest call before the first for this lease. Written by authority-calls.ts. */
+  since: number | undefined
   /** Number of the latest call that was answered. Written by authority-calls.ts. */
   heard: number | undefined
   /** The day's use as the authority has it. Written by authority-calls.ts. */
@@ -45,13 +45,8 @@ export class Lease {
   /** Unspent tokens of others for which they were asked already: those that stay are with processes that have died. Written here. */
   stranded = 0
 
-  constructor(
-    client: string,
-    holder: string,
-    { limits, nowMs }: { limits: Limits; nowMs: number },
-  ) {
+  constructor(client: string, { limits, nowMs }: { limits: Limits; nowMs: number }) {
     this.client = client
-    this.holder = holder
     this.lastUsedMs = nowMs
     this.limits = limits
     this.pace = createPace(nowMs)

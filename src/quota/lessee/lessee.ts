@@ -35,6 +35,8 @@ export interface LesseeOptions {
   /** auto: tokens are held ahead of need, unless the authority is in this process. off: one call per request. */
   readonly lease?: 'auto' | 'off'
   readonly observe?: QuotaObserver
+  /** See AuthorityCallsOptions. */
+  readonly onClockBack?: (bySeconds: number) => void
   readonly timers?: Timers
   /** When more clients are met, those not seen lately are forgotten. */
   readonly maxClients?: number
@@ -49,8 +51,6 @@ export class Lessee {
   readonly #calls: LeaseCalls
   readonly #holdings: Holdings
   readonly #stopForgetting: () => void
-  /** Clients met so far, for a new holder name each time. */
-  #met = 0
   /** Until then further notices of a loss are of the one that was dealt with last. */
   #lossHandledUntilMs = -Infinity
 
@@ -67,6 +67,7 @@ export class Lessee {
     this.#outage = new Outage({ mode, localAfterMs, membership, observe })
     this.#calls = new LeaseCalls({
       authority,
+      processId,
       clock,
       timers,
       lease: options.lease ?? 'auto',
@@ -78,13 +79,14 @@ export class Lessee {
       onCertain: (client) => void this.#holdings.uncertain.delete(client),
       onAnswered: (client) => this.#holdings.watch(client),
       onLoss: () => this.#recoverLoss(),
+      onClockBack: options.onClockBack,
     })
     this.#holdings = new Holdings(this.#calls, clock, timers)
     this.#stopForgetting = timers.every(FORGET_EVERY_MS, () => this.#forgetIdle())
     authority.onReturn?.(() => this.#restateAll())
     authority.onNotice?.((id, notice, by) => {
       const client = this.#clients.peek(id)
-      const isOwn = notice === 'unknown' && by === client?.lease.holder
+      const isOwn = notice === 'unknown' && by === processId
       if (client === undefined || isOwn) return
       this.#holdings.hear(client, notice)
       if (notice === 'unknown' && client.lease.isTold(clock.nowMs())) this.#recoverLoss()
@@ -161,10 +163,7 @@ export class Lessee {
   }
 
   #meet(id: string, limits: Limits, nowMs: number): Client {
-    const { processId } = this.#options
-    // A new holder name each time: what a forgotten lease used stays counted under the old one.
-    const holder = `${processId}.${(this.#met++).toString(36)}`
-    const client = new Client(new Lease(id, holder, { limits, nowMs }))
+    const client = new Client(new Lease(id, { limits, nowMs }))
     this.#clients.add(id, client)
     return client
   }
