@@ -74,7 +74,10 @@ function backendCheck(backends: readonly BackendHealth[]): Check {
     name: 'backend',
     ok: backends.some(({ usableAtMs }) => usableAtMs <= Date.now()),
     reason: faults.length === 0 ? 'reachable' : faults.join('; '),
-    backends: backends.map(({ name, state }) => ({ name, state })),
+    backends: backends.map(({ fault: cause, usableAtMs: _usableAtMs, ...seen }) => ({
+      ...seen,
+      cause,
+    })),
   }
 }
 

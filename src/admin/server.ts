@@ -17,8 +17,8 @@ export interface ReadinessReport {
     readonly reason?: string
     /** Where it is, of a store that others share. */
     readonly server?: string
-    /** Each by its name. */
-    readonly backends?: readonly { readonly name: string; readonly state: string }[]
+    /** cause, since: where it is not up. */
+    readonly backends?: readonly Record<'name' | 'state' | 'cause' | 'since', string | undefined>[]
     /** A fault that does not make this gateway useless. */
     readonly warning?: string
   }[]

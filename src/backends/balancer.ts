@@ -20,7 +20,7 @@ export interface BackendObserver {
   /** forMs: it is left out for so long; undefined: it is not. */
   down(line: { backend: string; cause: string; forMs: number | undefined }): void
   up(line: { backend: string; downMs: number }): void
-  /** What is known of one that is down, or was. */
+  /** What is known of one that is down, or was, or was not seen before. */
   changed(): void
 }
 
@@ -124,12 +124,12 @@ export class Balancer {
 
   #judge({ name, standing }: Backend, act: (nowMs: number) => void): void {
     const nowMs = performance.now()
-    const { isDown, downSinceMs } = standing
+    const { isDown, isUnreachable, faultSinceMs } = standing
     act(nowMs)
-    if (isDown || standing.isDown) this.#observer?.changed()
+    if (isDown || standing.isDown || isUnreachable) this.#observer?.changed()
     if (isDown === standing.isDown) return
     if (isDown)
-      return this.#observer?.up({ backend: name, downMs: Math.round(nowMs - downSinceMs) })
+      return this.#observer?.up({ backend: name, downMs: Math.round(nowMs - faultSinceMs) })
     const { fault = '', ejectedUntilMs } = standing
     const forMs = ejectedUntilMs === undefined ? undefined : Math.round(ejectedUntilMs - nowMs)
     this.#observer?.down({ backend: name, cause: fault, forMs })

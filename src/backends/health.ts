@@ -7,6 +7,8 @@ export interface BackendHealth {
   readonly state: 'up' | 'down' | 'ejected'
   /** Why it is not up. */
   readonly fault: string | undefined
+  /** Since when, in ISO 8601. */
+  readonly since: string | undefined
   /** From then on it is worth a request, Unix time in ms; Infinity: when something shows that it is well. */
   readonly usableAtMs: number
 }
@@ -19,8 +21,10 @@ export function healthOf({ name, standing }: Backend): BackendHealth {
     : standing.isDown || standing.isUnreachable
       ? 'down'
       : 'up'
-  if (state === 'up') return { name, state, fault: undefined, usableAtMs: 0 }
-  return { name, state, fault, usableAtMs: Date.now() - nowMs + standing.usableAtMs }
+  if (state === 'up') return { name, state, fault: undefined, since: undefined, usableAtMs: 0 }
+  const epochMs = Date.now() - nowMs
+  const since = new Date(epochMs + standing.faultSinceMs).toISOString()
+  return { name, state, fault, since, usableAtMs: epochMs + standing.usableAtMs }
 }
 
 /** Of each backend the worst that anyone says. */

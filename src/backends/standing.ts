@@ -36,11 +36,11 @@ export class Standing {
   isClear = true
   /** Failed so often that it is to be named. */
   isDown = false
-  /** Since it is down; on the clock of the arguments. */
-  downSinceMs = 0
   /** Why it failed last; undefined once it has answered since. */
   fault: string | undefined
-  /** Of `fault`: no connection could be made. */
+  /** Of `fault`; on the clock of the arguments. */
+  faultSinceMs = 0
+  /** Of `fault`: no connection could be made, or nobody has seen it yet. */
   isUnreachable = false
   /** Gets no request before; undefined: it is not ejected. */
   ejectedUntilMs: number | undefined
@@ -60,6 +60,8 @@ export class Standing {
   #ejectedForMs = 0
   /** Since it was ejected last; undefined before. */
   #backSinceMs: number | undefined
+  /** By a check: before that one check decides. */
+  #wasSeenWell = false
   /** Checks in a row that said the same: failed when negative. */
   #checksInARow = 0
 
@@ -67,12 +69,14 @@ export class Standing {
   constructor(eject: EjectOptions, checks?: CheckOptions) {
     this.#eject = eject
     this.#checks = checks
+    if (checks === undefined) return
+    this.#blame('not checked yet', this.faultSinceMs)
+    this.isUnreachable = true
   }
 
   /** A request has failed; mayEject: not too many others are ejected. */
   failed({ cause, kind, mayEject, witness }: Failure & { mayEject: boolean }, nowMs: number): void {
-    this.isClear = false
-    this.fault = cause
+    this.#blame(cause, nowMs)
     this.isUnreachable = kind === 'unreachable'
     // Sent before it was ejected.
     if (this.isEjected(nowMs)) return
@@ -84,7 +88,7 @@ export class Standing {
     if (!isBelieved(witness, window)) return
     this.#lastFailureMs = nowMs
     if (!this.isDown && !this.#hasFailedEnough(window)) return
-    this.#goDown(nowMs)
+    this.isDown = true
     if (mayEject) this.#ejectAt(nowMs)
   }
 
@@ -111,15 +115,15 @@ export class Standing {
 
   /** cause: why a check failed; undefined: it was answered well. */
   checked(cause: string | undefined, nowMs: number): void {
-    const { down, up } = this.#checks ?? { down: 1, up: 1 }
+    const { down, up } = (this.#wasSeenWell && this.#checks) || { down: 1, up: 1 }
     const inARow = this.#checksInARow
+    this.#wasSeenWell ||= cause === undefined
     if (cause === undefined) this.connected(nowMs)
     this.#checksInARow = cause === undefined ? Math.max(inARow, 0) + 1 : Math.min(inARow, 0) - 1
     if (-this.#checksInARow >= down) {
-      this.isClear = false
-      this.fault = cause
+      this.#blame(cause ?? '', nowMs)
       this.failsChecks = true
-      this.#goDown(nowMs)
+      this.isDown = true
     } else if (this.#checksInARow >= up && this.isDown) {
       const isOver = this.ejectedUntilMs !== undefined && nowMs >= this.ejectedUntilMs
       const comesBack = isOver || (this.failsChecks && this.ejectedUntilMs === undefined)
@@ -165,10 +169,10 @@ export class Standing {
     return (this.#window = { startMs: nowMs, failures: 0, outcomes: 0, isOfSeveral: false })
   }
 
-  #goDown(nowMs: number): void {
-    if (this.isDown) return
-    this.isDown = true
-    this.downSinceMs = nowMs
+  #blame(cause: string, nowMs: number): void {
+    this.isClear = false
+    if (this.fault === undefined) this.faultSinceMs = nowMs
+    this.fault = cause
   }
 
   #ejectAt(nowMs: number): void {

@@ -113,11 +113,8 @@ function shakeHands(
       phase: FailedAttempt['phase'] = 'sent',
     ): void =>
       settle({ ...answered, kind, cause, phase, bodyTouched: early.length > 1, answerBegun: false })
-    const clock = setTimeout(
-      () =>
-        fail('response_timeout', `no answer within ${responseMs} ms (upstream.timeouts.response)`),
-      responseMs,
-    )
+    const late = `no answer within ${responseMs} ms (upstream.timeouts.response)`
+    const clock = setTimeout(() => fail('response_timeout', late), responseMs)
     const endRequest = upgradeThroughHttpProxy(
       {
         backend,

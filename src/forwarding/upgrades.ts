@@ -18,11 +18,7 @@ export interface UpgraderParts {
 }
 
 export function createUpgrader({ balancer, retries, engine, longestWaitMs }: UpgraderParts) {
-  const attempt = async (
-    backend: Backend,
-    job: UpgradeJob,
-    after: FailedAttempt | undefined,
-  ): Promise<FailedAttempt | undefined> => {
+  const attempt = async (backend: Backend, job: UpgradeJob, after?: FailedAttempt) => {
     const sender = { clientId: job.caller.clientId, startedMs: performance.now() }
     let isOpen = false
     const established = (): void => {

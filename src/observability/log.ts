@@ -4,7 +4,7 @@ import type { OutageMode } from '../config/config.ts'
 import type { ConnectionRoom } from '../listeners/connection-limits.ts'
 import { accessFields, loggedPath, type AccessRecord, type ExchangeTimes } from './access-record.ts'
 import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
-import type { BackendFailureKind } from '../rules/backend-failure.ts'
+import type { BackendFailure } from '../rules/backend-failure.ts'
 import { createLineBudget, createTally, type LineBudget } from './line-budget.ts'
 import {
   createLineWriter,
@@ -102,12 +102,7 @@ function requestLines(
       out.write(level, accessFields(exchange, times))
     },
     /** backend: undefined: it never got as far as one. */
-    backendFailed(line: {
-      id: string
-      backend: string | undefined
-      kind: BackendFailureKind
-      cause: string
-    }): void {
+    backendFailed(line: BackendFailure & { id: string; backend: string | undefined }): void {
       if (out.isEnabled('warn'))
         out.write('warn', { event: 'backendFailed', ...line, cause: text(line.cause) })
     },

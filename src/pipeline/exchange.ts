@@ -168,10 +168,8 @@ export class Exchange {
 
   /** after: why the attempt before failed, if there was one. */
   sentTo(backend: string, after: BackendFailure | undefined): void {
-    if (after !== undefined) {
-      const failed = `${this.backend}: ${after.cause}`
-      this.retried = this.retried === undefined ? failed : `${this.retried}; ${failed}`
-    }
+    const others = this.retried === undefined ? '' : `${this.retried}; `
+    if (after !== undefined) this.retried = `${others}${this.backend}: ${after.cause}`
     this.backend = backend
   }
 

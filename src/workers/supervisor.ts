@@ -125,7 +125,12 @@ export class Supervisor implements Gateway {
         unsaved: () => this.#state.unsaved(),
         keySetFault: () => this.#pool?.keySetFault,
         sheds: () => this.#pool?.sheds ?? [],
-        backends: async () => worstOf([await probe(), ...(this.#pool?.backends ?? [])]),
+        backends: async () => {
+          const seen = this.#pool?.backends ?? []
+          // Where they are checked, only the workers know.
+          const isKnown = upstream.health !== undefined && seen.flat().length > 0
+          return worstOf(isKnown ? seen : [await probe(), ...seen])
+        },
       }),
       onError: (error) => this.#options.log.adminFailed(error),
     })

@@ -58,6 +58,8 @@ describe('the probe', () => {
     const health = { path: '/', everyMs: 1_000, timeoutMs: 1_000, down: 2, up: 2 }
     const balancer = balancerOf([`http://127.0.0.1:${port}`], { health })
     const probe = createBackendProbe(balancer, { health, timeouts })
+    expect((await probe())[0]).toMatchObject({ state: 'down', fault: 'not checked yet' })
+    for (const backend of balancer.backends) balancer.checked(backend, undefined)
     expect((await probe())[0]?.state).toBe('up')
     for (const backend of balancer.backends)
       for (let time = 0; time < 2; time++) balancer.checked(backend, 'status 500')

@@ -126,6 +126,14 @@ describe('a backend', () => {
       },
     ],
     [
+      'is judged by one check until one was answered well',
+      {
+        happens: '0x 1o 2x 3o',
+        is: '0:out 1:up 2:up 3:up',
+        checks: { down: 2, up: 2 },
+      },
+    ],
+    [
       'is not taken back by requests while it fails its checks',
       { happens: '0x2 1a 5a', is: '0:out 5:out', checks: { down: 2, up: 2 } },
     ],

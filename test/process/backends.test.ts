@@ -89,7 +89,12 @@ interface Check {
   readonly name: string
   readonly ok: boolean
   readonly reason: string
-  readonly backends?: readonly { readonly name: string; readonly state: string }[]
+  readonly backends?: readonly {
+    readonly name: string
+    readonly state: string
+    readonly cause?: string
+    readonly since?: string
+  }[]
 }
 async function readiness({ adminOrigin }: GatewayProcess) {
   const response = await fetch(`${adminOrigin}/readyz`)
@@ -178,4 +183,33 @@ describe.each([
     await load.stop()
     expect(failed(load.all().slice(whole))).toEqual([])
   }, 180_000)
+})
+
+it.each([1, 2])('with checks and %i workers is ready once a backend was seen', async (workers) => {
+  const [gone, well] = [await freePort(), await freePort()]
+  await startBackend(well)
+  const start = (ports: readonly number[]) =>
+    gatewayProcess(
+      configFile('', {
+        server: `server: { listen: "127.0.0.1:0", workers: ${workers} }`,
+        // Nobody asks a second time.
+        upstream: `upstream:
+  urls: [${ports.map((port) => `http://127.0.0.1:${port}`).join(', ')}]
+  health: { path: /, every: 1h, timeout: 1m }`,
+      }),
+    )
+  const alone = await start([gone])
+  expect((await readiness(alone)).status).toBe(503)
+  await eventually('the first check', async () => {
+    const [backend] = (await readiness(alone)).check?.backends ?? []
+    return backend?.cause?.includes('ECONNREFUSED') ?? false
+  })
+  const { status, check } = await readiness(alone)
+  expect([status, check?.backends?.[0]?.state]).toEqual([503, 'ejected'])
+  const sinceMs = Date.parse(check?.backends?.[0]?.since ?? '')
+  expect(Math.abs(Date.now() - sinceMs)).toBeLessThan(60_000)
+  const both = await start([gone, well])
+  await eventually('ready', async () => (await readiness(both)).status === 200)
+  const [, seen] = (await readiness(both)).check?.backends ?? []
+  expect(seen).toEqual({ name: `http://127.0.0.1:${well}`, state: 'up' })
 })
