@@ -72,9 +72,13 @@ export class FrontDoor {
         log.connectionRefused({ address: key, reason: refusal })
       },
       request: (request, response, expectsContinue) => {
-        // Node drops what came in one packet behind a request with an Upgrade field: the rest would lack its beginning.
-        if (request.headers.upgrade !== undefined) makeLast(response)
+        const { headers, socket } = request
         const arrival = { request, response, expectsContinue, tunnel: undefined }
+        // Node drops what came in one packet behind a request with an Upgrade field: the rest would lack its beginning.
+        if (headers.upgrade !== undefined) makeLast(response)
+        // Behind a body in chunks: it may be too large, which is known when all of it was read, and then ends the connection.
+        else if (connections.isInChunks(socket))
+          return this.#whenIdle(socket, (policy) => void handle(this.#parts, policy, arrival))
         void handle(this.#parts, this.#policy, arrival)
       },
       isHandshake: (request) => {
@@ -132,21 +136,26 @@ export class FrontDoor {
 
   /** A request that came with its bare socket. */
   #onSocket(request: IncomingMessage, socket: Duplex, head: Buffer): void {
-    const policy = this.#policy
-    const { connections } = this.#parts
-    const serve = (): void => {
-      // The connection may have ended with the answers that were waited for.
-      if (socket.destroyed || connections.of(socket).isClosing()) return
+    // Node takes its own listeners away with the socket, and an error that nobody hears ends the process.
+    socket.on('error', () => {})
+    // Answers to pipelined requests come first: a socket writes one response at a time.
+    this.#whenIdle(socket, (policy) => {
       const response = responseOnSocket(request, socket)
       const tunnel = { socket, head }
       void handle(this.#parts, policy, { request, response, expectsContinue: false, tunnel })
+    })
+  }
+
+  /** Serves a request, under the policy of now, when those before it on its connection have been answered. */
+  #whenIdle(socket: Duplex, serve: (policy: RequestPolicy) => void): void {
+    const policy = this.#policy
+    const state = this.#parts.connections.of(socket)
+    const begin = (): void => {
+      // The connection may have ended with the answers that were waited for.
+      if (!socket.destroyed && !state.isClosing()) serve(policy)
     }
-    // Node takes its own listeners away with the socket, and an error that nobody hears ends the process.
-    socket.on('error', () => {})
-    const state = connections.of(socket)
-    // Answers to pipelined requests come first: a socket writes one response at a time.
-    if (state.pending > 0) state.whenIdle = serve
-    else serve()
+    if (state.pending > 0) state.whenIdle = begin
+    else begin()
   }
 
   /** At the start of a drain: on each connection the last answer says so, or is followed by a close. */

@@ -12,6 +12,8 @@ export interface InFlight {
   readonly response: ServerResponse
   /** The request announced a body. */
   readonly hasBody: boolean
+  /** Declared length; 0 without a body, undefined where its last chunk tells. */
+  readonly bodyBytes: number | undefined
   /** Why the gateway refused it; undefined as long as it has not. */
   readonly refusal: string | undefined
   /** Written by Connections alone: where it keeps the request. */
@@ -110,6 +112,12 @@ export class Connections<Request extends InFlight> {
             .map((one) => one.response),
     )
     return state
+  }
+
+  /** The youngest request that is pending has a body whose last chunk tells its length. */
+  isInChunks(socket: Duplex): boolean {
+    const { latest } = this.of(socket)
+    return latest !== undefined && latest.hasBody && latest.bodyBytes === undefined
   }
 
   began(exchange: Request): void {

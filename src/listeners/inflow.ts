@@ -25,6 +25,8 @@ export interface ParserError extends NodeJS.ErrnoException {
 export interface InflowOf {
   /** Requests that have not been answered to the end. */
   readonly pending: number
+  /** Waits for all that are pending, and what follows waits for that. */
+  readonly whenIdle: (() => void) | undefined
   /** The last answer was decided. */
   readonly closing: boolean
   /** The last request has begun. */
@@ -64,6 +66,7 @@ export class Inflow implements ParserGuard {
     }
     // The body of the last request is still wanted.
     if (this.#connection.isClosing()) return true
+    if (this.#connection.whenIdle !== undefined) return false
     this.#begunThisTurn += 1
     // One immediate for several requests: for a client that waits for its answers they come in several turns.
     if (this.#begunThisTurn === REQUESTS_A_TURN / 2) setImmediate(this.#nextTurn)
@@ -125,7 +128,8 @@ export class Inflow implements ParserGuard {
     if (held === undefined || this.#socket.destroyed) return
     // The body of the last request may still be wanted; what stands behind it, mayBegin() ends.
     if (this.#connection.closing) return this.#end()
-    if (this.#connection.pending >= this.#goOnBelow) return
+    const { pending, whenIdle } = this.#connection
+    if (whenIdle !== undefined || pending >= this.#goOnBelow) return
     // The client does not read its answers: http resumes the socket when it does.
     if (this.#intake.isPaused()) return void this.#socket.once('resume', this.#goOn)
     this.#held = undefined

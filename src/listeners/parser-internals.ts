@@ -8,7 +8,7 @@ export interface ParserGuard {
   mayBegin(): boolean
   /** Whether the parser goes on, once the request has begun. If not, it stops behind the head, and tells with a 'clientError'. */
   mayGoOn(): boolean
-  /** Whether a piece of a body is taken. If not, none is any more, and a 'clientError' says so before another piece is looked at. */
+  /** Whether a piece of a body is taken. If not, none is any more, and a 'clientError' says so. */
   mayReadOn(bodyBytes: number): boolean
 }
 
@@ -50,17 +50,18 @@ interface Parser {
   pause(): void
   resume(): void
   [ON_EXECUTE]: unknown
-  [ON_BODY]: (this: Parser, bytes: Buffer) => unknown
+  [ON_BODY]: ((this: Parser, bytes: Buffer) => unknown) | undefined
 }
 
 /** That of http, which all its parsers have; they are used again for other connections, those of its client too. */
-let takeBody: Parser[typeof ON_BODY] | undefined
+let takeBody: Parser[typeof ON_BODY]
 
 /**
  * Ever since: http keeps in `onIncoming` of the socket's parser what it does once a head was read, and llhttp stops where that
  * returns HPE_PAUSED: 'clientError' then has the packet and how much of it was parsed, and `resume` lets the parser go on.
  * http leaves the bytes of a socket to the stream when somebody listens for 'data', and its own listener parses what it is given.
- * It cannot be stopped between two chunks of one packet, but need not be given them; http keeps its server in `server` of the socket.
+ * It cannot be stopped between two chunks of one packet, but where `ON_BODY` is no function it passes over them at next to no cost;
+ * http keeps its server in `server` of the socket.
  * A parser that is paused between two packets reads into a buffer of its own, and tells `ON_EXECUTE` alone.
  * socket: one that http has just taken, in the server's 'connection'.
  */
@@ -81,13 +82,13 @@ export function guardParser(socket: net.Socket, guard: ParserGuard): Intake {
     return request.upgrade || guard.mayGoOn() ? verdict : PAUSED
   }
   const take = (takeBody ??= parser[ON_BODY])
-  let isRefused = false
   parser[ON_BODY] = (bytes) => {
-    if (connection.parser === parser && !isRefused) {
-      isRefused = !guard.mayReadOn(bytes.length)
-      if (isRefused) connection.server.emit('clientError', new TinyChunks(), socket)
-    }
-    if (connection.parser !== parser || !isRefused) take.call(parser, bytes)
+    if (connection.parser !== parser || guard.mayReadOn(bytes.length))
+      return take?.call(parser, bytes)
+    parser[ON_BODY] = undefined
+    // http keeps its parsers for other connections.
+    socket.once('close', () => (parser[ON_BODY] = take))
+    return connection.server.emit('clientError', new TinyChunks(), socket)
   }
   const [parse] = socket.listeners('data') as ((bytes: Buffer) => void)[]
   let listener = parse

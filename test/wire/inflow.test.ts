@@ -3,15 +3,18 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { minuteWithAtLeast } from '../support/gateway.ts'
 import { answer } from '../support/raw-backend.ts'
-import { engines, keys, request, serverBlock, until, withWire } from './wire.ts'
+import { engines, keys, request, serverBlock, SMALL_LIMITS, until, withWire } from './wire.ts'
 
 const key = keys.enterprise
 const get = (id: string | number): string => request('GET', `/v1/pets/${id}`, { key })
 const TURN = 8
 
+const bodyBytesOf = (at: number): number =>
+  at % 3 === 0 ? 0 : at % 10 === 1 ? 20_000 : Math.max(`${at}`.length, (at % 7) + 1)
+
 /** Of every framing, with bodies of up to 20 kB. */
 function nth(at: number): string {
-  const body = `${at}`.padEnd(at % 9 === 0 ? 20_000 : (at % 7) + 1, '.')
+  const body = `${at}`.padEnd(bodyBytesOf(at), '.')
   if (at % 3 === 0) return get(at)
   const chunked = at % 3 === 1
   const fields = [chunked ? 'Transfer-Encoding: chunked' : `Content-Length: ${body.length}`]
@@ -41,10 +44,8 @@ for (const engine of engines)
           }
           const { responses, problem } = await client.waitForResponses(150)
           expect(problem).toBeUndefined()
-          const size = (at: number) =>
-            at % 3 === 0 ? 0 : at % 9 === 0 ? 20_000 : Math.max(`${at}`.length, (at % 7) + 1)
           expect(responses.map(({ body }) => body.toString())).toEqual(
-            sent.map((__, at) => `/v1/pets/${at} ${size(at)}`),
+            sent.map((__, at) => `/v1/pets/${at} ${bodyBytesOf(at)}`),
           )
           expect(backend.requests).toHaveLength(150)
         },
@@ -127,6 +128,64 @@ describe('a connection on which much is sent at once', () => {
       expect(backend.requests).toEqual([])
       expect(await charged()).toBe(0)
     }))
+
+  it('refuses such a body in reads of its own too, and takes good ones afterwards', () =>
+    withWire(
+      {
+        engine: 'http-proxy-3',
+        requestsMayBreakOff: true,
+        respond: () => answer(200, 'a body, read by one of the same parsers'),
+      },
+      async ({ connect, backend }) => {
+        const good = await connect()
+        for (let sent = 0; sent < 3; sent++) {
+          const client = await connect()
+          client.send(chunked('', ['Expect: 100-continue']))
+          await client.waitFor(({ raw }) => raw.includes('100 Continue'))
+          client.send('1\r\nx\r\n'.repeat(5_000))
+          const { responses } = await client.waitFor(({ closed }) => closed)
+          expect(responses.at(-1)?.status).toBe(400)
+        }
+        expect(backend.requests).toEqual([])
+        good.send(nth(1) + nth(4) + nth(2))
+        const { responses } = await good.waitForResponses(3)
+        for (const { body } of responses) expect(body.toString()).toMatch(/^a body/)
+        expect(backend.requests.map(({ body }) => body.length)).toEqual([20_000, 5, 3])
+      },
+    ))
+
+  const ofPro = (body: string): string =>
+    request('PUT', '/v1/pets/1', { fields: ['Transfer-Encoding: chunked'], body })
+
+  const large = (size: number, count: number) =>
+    ofPro(`${`${size.toString(16)}\r\n${'x'.repeat(size)}\r\n`.repeat(count)}0\r\n\r\n`)
+  it('takes a request with an Upgrade field behind a body in chunks', () =>
+    withWire({}, async ({ connect }) => {
+      const client = await connect()
+      const fields = ['Connection: Upgrade', 'Upgrade: x', 'Content-Length: 2']
+      client.send(nth(4) + request('PUT', '/v1/pets/1', { key, fields, body: '{}' }))
+      const { responses } = await client.waitForResponses(2)
+      expect(responses.map(({ status }) => status)).toEqual([200, 200])
+    }))
+
+  it.each([
+    { what: 'of one chunk', body: large(5_000, 1) },
+    { what: 'of many chunks', body: large(20, 300) },
+  ])('has nothing served behind a body $what that is too large', ({ body }) =>
+    withWire(
+      { engine: 'direct', blocks: { server: serverBlock(SMALL_LIMITS) } },
+      async ({ exchange, backend, charged, settled }) => {
+        const behind = request('GET', '/v1/pets/behind')
+        // More than are begun in one turn, so that the rest is parsed in one go.
+        const { responses } = await exchange(get('x').repeat(TURN) + body + behind + behind)
+        const statuses = [...Array<number>(TURN).fill(200), 413]
+        expect(responses.map(({ status }) => status)).toEqual(statuses)
+        await settled()
+        expect(backend.requests).toHaveLength(TURN)
+        expect(await charged()).toBe(0)
+      },
+    ),
+  )
 
   it.each([
     ['HPE_INVALID_METHOD', 'NONSENSE /v1/pets HTTP/1.1\r\n\r\n', 501],
