@@ -24,6 +24,8 @@ export class Violation extends Error {
 
 const windows = ['minute', 'day'] as const
 type Window = (typeof windows)[number]
+/** The store rounds its time up. */
+const ROUNDING_MS = 1
 const lengthMs = { minute: MINUTE_MS, day: DAY_MS }
 
 /** One holder as the authority must have him in its books. */
@@ -381,7 +383,8 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
           )
           if (latest !== undefined)
             demand(
-              storeNowMs + decision.retryAfterSeconds * 1000 >=
+              // Where the store's clock went back to less than its rounding before the window, a whole window is told.
+              storeNowMs + decision.retryAfterSeconds * 1000 + ROUNDING_MS >
                 decision.view[decision.window].resetAtSeconds * 1000,
               'who waits for Retry-After is not refused by the same window again',
               () => text({ decision, storeNowMs }),
