@@ -158,7 +158,10 @@ export function quotaInRedis(redis: RedisServer, client: string) {
 }
 
 /** All processes have spoken twice since the last of them joined, so each knows the others. */
-export async function acquainted(redis: RedisServer, processes: number): Promise<void> {
+export async function acquainted(
+  redis: Pick<RedisServer, 'cli'>,
+  processes: number,
+): Promise<void> {
   const beats = (): string[] => redis.cli('HVALS', 'tollgate:processes').split('\n')
   const spoken = async (): Promise<void> => {
     const before = new Set(beats())

@@ -7,6 +7,7 @@ import { startRedisCluster } from '../support/redis-cluster.ts'
 import { startSentinelGroup } from '../support/redis-sentinel.ts'
 import { makeCertificates, startTlsRedisServer } from '../support/redis-tls.ts'
 import {
+  acquainted,
   clientsBlock,
   configFile,
   endAll,
@@ -87,6 +88,7 @@ describe('behind sentinels', () => {
     closing.push(() => group.stop())
     const store = `{ sentinels: [${group.addresses.join(', ')}], name: ${group.name} }`
     const { backend, gateways } = await gatewaysOn(store, [big, small, naughty])
+    await acquainted(group.master, gateways.length)
     await ban(gateways, keyOf(naughty))
     // What each process holds of the small client before the failover goes on to count after it.
     const spend = (count: number): Promise<Answer[]> =>
@@ -152,6 +154,7 @@ describe('on a cluster', () => {
     const store = `{ cluster: [${cluster.nodes.slice(1).join(', ')}] }`
     // Each request asks, so that each is one of the store: with leases most would never notice.
     const { backend, gateways } = await gatewaysOn(store, [lost, other, naughty], 'off')
+    await acquainted(cluster, gateways.length)
     await ban(gateways, keyOf(naughty))
     const before = backend.requests.length
 

@@ -1,4 +1,5 @@
 /** Gateways that Redis refuses, or whose Redis is not what the configuration takes it for: waiting would not help, and each would count for itself. */
+import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { startRedisCluster } from '../support/redis-cluster.ts'
 import { startRedisServer, type RedisServer } from '../support/redis-server.ts'
@@ -187,6 +188,8 @@ describe('a password that is changed later', () => {
       const server = `"server":"127.0.0.1:${redis.port}"`
       expect(await ready()).toMatch(/^200 /)
       expect(await ready()).toContain(server)
+      // Until the workers know each other, and with them their shares.
+      await sleep(4_000)
       admin('resetpass', '>hidden-not')
       redis.cli('--no-auth-warning', '-a', 'other', 'CLIENT', 'KILL', 'USER', user)
       await eventually('the refusal', async () => (await ready()).startsWith('503 '))

@@ -140,7 +140,7 @@ for (const engine of engines) {
         },
         async ({ exchange }) => {
           const { responses, raw } = await exchange(request('GET', '/v1/pets'), { responses: 1 })
-          expect(raw.toString('latin1')).not.toMatch(/evil|666/)
+          expect(raw.toString('latin1')).not.toMatch(/evil|[ =@]666/)
           const [got] = responses
           expect(got?.header('x-own')).toBe('kept')
           expect(got?.all('set-cookie')).toEqual(['a=b', 'c=d'])
