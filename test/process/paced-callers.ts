@@ -163,7 +163,7 @@ export interface StoreWatch {
 }
 
 const takeLine =
-  /^\+([\d.]+) \[[^\]]*\] "(?:eval|evalsha)" .*"1" "tollgate:q:\{([^}]+)\}" "([^".]+)\.\w+" "(\d+)"/i
+  /^\+([\d.]+) \[[^\]]*\] "(?:eval|evalsha)" .*"1" "tollgate:q:\{([^}]+)\}" "([^"]+)" "(\d+)"/i
 
 /** Every call to the quota script of this Redis from now on, as Redis itself tells them (MONITOR). */
 export async function watchStoreCalls(port: number): Promise<StoreWatch> {
