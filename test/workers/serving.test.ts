@@ -46,11 +46,20 @@ async function stopped(pids: readonly number[], work: () => Promise<unknown>): P
   await stopping
 }
 
+/** As a client that comes back: on a machine whose every core is busy a store may be late, and answers 503. */
+async function decided(origin: string, options: Parameters<typeof ask>[1]) {
+  for (;;) {
+    const answer = await ask(origin, options)
+    if (answer.code !== 'service_unavailable') return answer
+    await sleep(250)
+  }
+}
+
 /** Each of so many workers has answered; the calls need a key that is not limited by them. */
 async function allAnswer(gateway: GatewayProcess, workers: number): Promise<number> {
   let calls = 0
   await eventually('an answer of each worker', async () => {
-    const answers = await Promise.all(times(10, () => ask(gateway.origin, { key: 'tg_wide' })))
+    const answers = await Promise.all(times(10, () => decided(gateway.origin, { key: 'tg_wide' })))
     calls += answers.length
     expect(codes(answers)).toEqual({ '200': 10 })
     return workersThatAnswered(gateway).size === workers
@@ -131,7 +140,8 @@ describe('workers on one port', () => {
         {},
       ],
     })
-    await eventually('the lines of all calls', () => gateway.logged('access').length === calls)
+    const served = () => gateway.logged('access').filter(({ status }) => status === 200)
+    await eventually('the lines of all calls', () => served().length === calls)
     gateway.signal('SIGTERM')
     const { code, stderr, stdout } = await gateway.finished
     expect(code).toBe(0)
@@ -164,7 +174,7 @@ describe('workers on one port', () => {
     await minuteWithAtLeast(30_000)
     await allAnswer(gateway, 3)
     const before = backend.requests.length
-    const answers = await Promise.all(times(300, () => ask(gateway.origin, { key: 'tg_acme' })))
+    const answers = await Promise.all(times(300, () => decided(gateway.origin, { key: 'tg_acme' })))
     expect(codes(answers)).toEqual({ '200': 100, '429 rate_limit_exceeded': 200 })
     expect(backend.requests.length - before).toBe(100)
     for (const { status, headers } of answers)
@@ -180,7 +190,7 @@ describe('workers on one port', () => {
     await minuteWithAtLeast(30_000)
     await allAnswer(gateway, 2)
     const before = backend.requests.length
-    const answers = await Promise.all(times(300, () => ask(gateway.origin, { key: 'tg_acme' })))
+    const answers = await Promise.all(times(300, () => decided(gateway.origin, { key: 'tg_acme' })))
     expect(codes(answers)).toEqual({ '200': 100, '429 rate_limit_exceeded': 200 })
     expect(backend.requests.length - before).toBe(100)
     gateway.signal('SIGTERM')
