@@ -131,7 +131,7 @@ describe('behind sentinels', () => {
     )
     for (const gateway of gateways) {
       const [lost] = gateway.logged('storeLost')
-      expect(lost?.['cause']).toMatch(/^(connection lost|timeout|ECONNREFUSED|ECONNRESET)$/)
+      expect(lost?.['cause']).toMatch(/^(connection lost|timeout|ECONNREFUSED|ECONNRESET|EPIPE)$/)
       expect(await gateway.metric('tollgate_store_up')).toBe(1)
     }
     await expectCleanStop(gateways, () => group.stop())

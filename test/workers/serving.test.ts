@@ -95,6 +95,7 @@ describe('workers whose event loops are late', () => {
     const gateway = await gatewayProcess(
       configFile(backend.url, workerBlocks(2, [acme], { server })),
     )
+    await eventually('the lines of both', () => workerPids(gateway).size === 2)
     const [first = NaN, second = NaN] = workerPids(gateway).values()
     const load = async () => {
       const answer = await fetch(`${gateway.adminOrigin}/readyz`)
@@ -114,6 +115,7 @@ describe('workers whose event loops are late', () => {
 describe('workers on one port', () => {
   it('all answer, one page of metrics sums them, and each log line is whole and says who wrote it', async () => {
     const { gateway, backend } = await start(3, [wide])
+    await eventually('the lines of all', () => workerPids(gateway).size === 3)
     expect(new Set(workerPids(gateway).keys())).toEqual(new Set([1, 2, 3]))
     const calls = await allAnswer(gateway, 3)
     const page = await metricPage(gateway)

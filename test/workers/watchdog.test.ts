@@ -47,6 +47,8 @@ describe('a worker whose event loop hangs', () => {
   it('is killed and started again, while the others serve', async () => {
     const backend = await rawBackend()
     const gateway = await watched(backend.url)
+    // The log comes on another pipe than the addresses.
+    await eventually('the lines of both', () => workerPids(gateway).size === 2)
     const pid = pidOf(gateway, 1)
     const other = pidOf(gateway, 2)
     // Kept-alive connections, so that callers stay with the worker they have.
