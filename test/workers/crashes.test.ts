@@ -147,6 +147,8 @@ describe('a supervisor that stands still', () => {
   it('is a store that is away: requests are decided without it, in time, until it is back', async () => {
     const backend = await rawBackend()
     const gateway = await gatewayProcess(configFile(backend.url, workerBlocks(2, [wide, acme])))
+    // Until the workers know each other, and with them their shares.
+    await sleep(4_000)
     await minuteWithAtLeast(35_000)
     const warm = await Promise.all(times(40, () => ask(gateway.origin, { key: 'tg_acme' })))
     expect(codes(warm)).toEqual({ '200': 40 })
