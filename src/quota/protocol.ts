@@ -67,8 +67,6 @@ export interface TakeReply {
   readonly nowMs: number
   readonly minute: WindowReply
   readonly day: WindowReply
-  /** Processes that took part in this or the previous minute, at least 1. */
-  readonly activeProcesses: number
   /** What all processes were told of the client because of this call. */
   readonly notice: Notice | undefined
 }

@@ -63,7 +63,6 @@ export function authorityContract(
           status: 'granted',
           minute: { index: MINUTE, held: used + 1, taken: used + 1, used: used + 1 },
           day: { index: DAY, held: used + 1, taken: used + 1, used: used + 1 },
-          activeProcesses: 1,
         })
       }
       const refused = await take(holds(3))
@@ -150,23 +149,25 @@ export function authorityContract(
       expect(await take({ process: 'b' })).toMatchObject({ status: 'short' })
     })
 
-    it('adds up what several processes hold, and counts them', async () => {
+    it('adds up what several processes hold', async () => {
       await take({ process: 'a' })
       await take({ process: 'b' })
       expect(await take({ process: 'c', need: 2 })).toMatchObject({
         status: 'short',
         minute: { held: 1, taken: 3 },
-        activeProcesses: 3,
       })
     })
 
-    it('still counts the processes of the minute before, but not of earlier ones', async () => {
+    it('shares with the processes of the minute before, but not of earlier ones', async () => {
+      const limits = { perMinute: 100, perDay: 1000 }
       await take({ process: 'a' })
       await take({ process: 'b' })
       time.ms = START_MS + 60_000
-      expect(await take({ process: 'a' })).toMatchObject({ activeProcesses: 2 })
+      const shared = await take({ process: 'a', limits, want: 80 })
+      expect(shared).toMatchObject({ minute: { held: 50 } })
       time.ms = START_MS + 180_000
-      expect(await take({ process: 'a' })).toMatchObject({ activeProcesses: 1 })
+      const alone = await take({ process: 'a', limits, want: 80 })
+      expect(alone).toMatchObject({ minute: { held: 80 } })
     })
 
     it('forgets the minute when it ends and keeps the day', async () => {
@@ -223,11 +224,13 @@ export function authorityContract(
     it('keeps counted what a process used before it forgot the client and met it again', async () => {
       await take({ need: 2 })
       expect(await take({ since: 1, need: 0 })).toMatchObject({
-        activeProcesses: 1,
         minute: { held: 0, taken: 2, used: 2 },
         day: { held: 0, taken: 2, used: 2 },
       })
-      expect(await take({ since: 1, need: 1 })).toMatchObject({ minute: { held: 1, taken: 3 } })
+      // It is one process still, and all that is left may be its own.
+      const limits = { perMinute: 100, perDay: 1000 }
+      const more = await take({ since: 1, need: 1, limits, want: 80 })
+      expect(more).toMatchObject({ minute: { held: 80, taken: 82 } })
       // Of the later life alone it may take back.
       const undone = { since: 1, need: 0, ...holds(0) }
       expect(await take(undone)).toMatchObject({ day: { taken: 2, used: 2 } })
@@ -287,7 +290,6 @@ export function authorityContract(
       time.ms += 1000
       const later = await take({ process: 'b', limits, want: 80 })
       expect(later).toMatchObject({
-        activeProcesses: 2,
         minute: { held: 49, taken: 50, used: 2 },
         day: { held: 49, taken: 50, used: 2 },
       })

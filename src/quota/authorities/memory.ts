@@ -1,11 +1,10 @@
 /** The embedded authority: the counters of all clients in this process, answered at once but where its journal has to be waited for. */
 import { StoreUnavailable } from '../../rules/store-unavailable.ts'
 import type { CountedClient, Journal, UnsavedCounters } from '../journal/journal.ts'
-import { firstKeptDay, restoredState } from '../journal/rows.ts'
 import type { Row, Rows } from '../../sqlite/quota-rows.ts'
 import type { Authority, Beat, Beats, TakeReply, TakeRequest } from '../protocol.ts'
 import { RecencyTable } from '../recency-table.ts'
-import { ClientState, transition } from './transition.ts'
+import { ClientState, firstKeptDay, transition } from './transition.ts'
 
 export interface EmbeddedAuthority extends Authority {
   beat(beat: Beat): Promise<Beats>
@@ -109,6 +108,17 @@ export function createEmbeddedAuthority({
     beat: createBeats(clock),
     close: async () => keeper?.journal.close(),
   }
+}
+
+/**
+ * The processes that held tokens are gone, and what they did not give back may have been spent: all of it counts as used.
+ * What a process states that was there before is in it, where memory alone had forgotten the client.
+ * Indexes are taken as they are: a window that had ended stays so, even if the clock went back meanwhile.
+ */
+function restoredState({ minuteIndex, minuteTaken, dayIndex, dayTaken }: Row): ClientState {
+  const minute = { minuteIndex, minuteTaken, minuteUsed: minuteTaken, minuteUnstated: minuteTaken }
+  const day = { dayIndex, dayTaken, dayUsed: dayTaken, dayUnstated: dayTaken }
+  return Object.assign(new ClientState(), minute, day, { isKnown: true })
 }
 
 function tooMany(maxClients: number): UnsavedCounters {

@@ -17,7 +17,7 @@ import type {
 const statuses: readonly TakeStatus[] = ['granted', 'short', 'stale', 'lost']
 /** By their number in a reply, and their name on the channel. */
 const notices: readonly (Notice | undefined)[] = [undefined, 'short', 'unknown', 'free']
-const REPLY_LENGTH = 12
+const REPLY_LENGTH = 11
 
 /** It reads the time from the server alone. */
 const takeScript = readFileSync(new URL('./take.lua', import.meta.url), 'utf8')
@@ -133,7 +133,6 @@ function parseReply(reply: ScriptReply): TakeReply {
     nowMs: at(1),
     minute: { index: at(2), held: at(3), taken: at(4), used: at(5) },
     day: { index: at(6), held: at(7), taken: at(8), used: at(9) },
-    activeProcesses: at(10),
-    notice: notices[at(11)],
+    notice: notices[at(10)],
   }
 }

@@ -6,7 +6,7 @@
 --          15 need  16 want  17 heard  18 since
 --          19 channel on which tokens of this client are reclaimed from all processes
 -- reply    status (0 granted, 1 short, 2 stale, 3 lost), now in ms rounded up,
---          minute index, held, taken, used, day index, held, taken, used, active processes,
+--          minute index, held, taken, used, day index, held, taken, used,
 --          notice that went out because of it (0 none, 1 short, 2 unknown, 3 free)
 local time = redis.call('TIME')
 local MINUTE_MS, DAY_MS = 60000, 86400000
@@ -82,7 +82,7 @@ if sequence <= lastSequence then
   local status = STALE
   if sequence == lastSequence then status = lastStatus end
   return { status, replyNow, minute, oldMinuteHeld, minuteTaken, minuteUsed,
-    day, oldDayHeld, dayTaken, dayUsed, math.max(activeNow, activeBefore, 1), 0 }
+    day, oldDayHeld, dayTaken, dayUsed, 0 }
 end
 if not tookPart then activeNow = activeNow + 1 end
 local active = math.max(activeNow, activeBefore, 1)
@@ -193,4 +193,4 @@ end
 -- A user who may not publish loses nothing but the notice.
 if notice > 0 then redis.pcall('PUBLISH', ARGV[19], NOTICES[notice] .. KEYS[1] .. ' ' .. ARGV[1]) end
 return { status, replyNow, minute, heldInMinute, minuteTaken, minuteUsed,
-  day, heldInDay, dayTaken, dayUsed, active, notice }
+  day, heldInDay, dayTaken, dayUsed, notice }

@@ -47,7 +47,12 @@ export class ClientState {
 }
 
 /** A client's state is of no use this long after its day has ended. */
-export const EXPIRY_AFTER_DAY_MS = 3_600_000
+const EXPIRY_AFTER_DAY_MS = 3_600_000
+
+/** The first day whose counters are still of use. */
+export function firstKeptDay(nowMs: number): number {
+  return Math.floor((nowMs - EXPIRY_AFTER_DAY_MS) / DAY_MS)
+}
 
 /**
  * Applies one call to the client's counters, changing `state` in place; a stale or repeated call changes nothing.
@@ -82,7 +87,7 @@ export function transition(
     dayLeft: request.limits.perDay - state.dayTaken,
     minuteFree: minute.held - minute.used,
     dayFree: day.held - day.used,
-    shares: activeProcesses(state),
+    shares: Math.max(state.activeNow, state.activeBefore, 1),
   })
   // Waiting requests spend their tokens on arrival; so a refusal is definite at once.
   const spent = Math.min(granted.minute, request.need)
@@ -192,7 +197,6 @@ function reply(state: ClientState, { status, nowMs, held, notice }: Verdict): Ta
       used: state.minuteUsed,
     },
     day: { index: state.dayIndex, held: held.day, taken: state.dayTaken, used: state.dayUsed },
-    activeProcesses: activeProcesses(state),
     notice,
   }
 }
@@ -208,8 +212,4 @@ function isHeld(state: ClientState, { perMinute, perDay }: Limits): boolean {
     (minuteTaken >= perMinute && minuteTaken > state.minuteUsed) ||
     (dayTaken >= perDay && dayTaken > state.dayUsed)
   )
-}
-
-function activeProcesses({ activeNow, activeBefore }: ClientState): number {
-  return Math.max(activeNow, activeBefore, 1)
 }

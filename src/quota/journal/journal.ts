@@ -5,9 +5,8 @@
  */
 import type { Limits } from '../../config/config.ts'
 import type { Row, Rows } from '../../sqlite/quota-rows.ts'
-import type { ClientState } from '../authorities/transition.ts'
+import { firstKeptDay, type ClientState } from '../authorities/transition.ts'
 import type { Timers } from '../timers.ts'
-import { firstKeptDay } from './rows.ts'
 
 /** What a crash strands of a client's minute and day, at most, but one token at least. */
 const AHEAD_OF_A_MINUTE = 1 / 16
