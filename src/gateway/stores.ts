@@ -82,13 +82,14 @@ export function redisStores(
 }
 
 export function openEmbeddedStores(
-  { store: { file } }: Config,
+  { store: { file, timeoutMs } }: Config,
   log: Log,
 ): { readonly authority: EmbeddedAuthority } & Required<Pick<Stores, 'bans' | 'unsaved'>> {
   const onDamaged = (keptAs: string): void => log.storeFileSetAside({ keptAs })
   const authority = openEmbeddedAuthority({
     file,
     clock: { epochMs: () => Date.now() },
+    timeoutMs,
     onDamaged,
     onFault: (error) => log.countersNotKept(error),
     onRecovered: () => log.countersKept(),

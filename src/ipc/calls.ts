@@ -1,7 +1,7 @@
 /**
  * Calls of one process to another on the same machine, over the IPC channel between them. What is asked during one turn of
- * the event loop travels as one message, and only one message of a lane is under way at a time: what comes meanwhile waits
- * for the answer and goes with the next. So a slow other end gets fewer, larger messages, and never more than it has answered.
+ * the event loop travels as one message, and only one message of a lane is unanswered at a time: what comes meanwhile waits
+ * and goes with the next. So a busy other end gets fewer, larger messages. A call that it cannot decide yet holds up no other.
  */
 import { StoreUnavailable } from '../rules/store-unavailable.ts'
 
@@ -17,14 +17,17 @@ export interface CallBatch {
   readonly calls: readonly { readonly name: string; readonly argument: unknown }[]
 }
 
+export type CallOutcome =
+  { readonly ok: true; readonly value: unknown } | { readonly ok: false; readonly fault: string }
+
+/** The first of a batch comes at once, so that no call waits for another; what it lacks follows as it becomes known. */
 export interface AnswerBatch {
   readonly kind: 'answers'
   readonly lane: string
   readonly id: number
-  /** In the order of the calls. */
-  readonly outcomes: readonly (
-    { readonly ok: true; readonly value: unknown } | { readonly ok: false; readonly fault: string }
-  )[]
+  /** Place of each outcome's call in the batch. */
+  readonly places: readonly number[]
+  readonly outcomes: readonly CallOutcome[]
 }
 
 interface Pending {
@@ -38,7 +41,14 @@ interface Pending {
 /** One message keeps the other end busy for a few ms at most. */
 const BATCH_CALLS = 1_000
 /** A caller that is faster than the other end fails fast beyond this. */
-const QUEUED_CALLS = 20_000
+const OPEN_CALLS = 20_000
+
+interface SentBatch {
+  readonly calls: readonly Pending[]
+  readonly timer: NodeJS.Timeout
+  /** Calls without an outcome. Written by receive. */
+  open: number
+}
 
 export interface IpcCallsOptions {
   send(batch: CallBatch): void
@@ -57,9 +67,12 @@ export class IpcCalls<Calls> {
   readonly #recovered: (() => void)[] = []
   /** To be sent. Written by call, #flush and #rejectAll. */
   #queue: Pending[] = []
-  /** Sent and not answered, with its timer. Written by #flush, receive and close. */
-  #underway: { readonly id: number; readonly calls: readonly Pending[] } | undefined
-  #timer: NodeJS.Timeout | undefined
+  /** Sent, by id, until all of a batch is known. Written by #flush, receive and close. */
+  readonly #sent = new Map<number, SentBatch>()
+  /** Calls of these. Written with them. */
+  #open = 0
+  /** Id of the batch whose first answer is awaited. Written by #flush, receive and close. */
+  #awaited: number | undefined
   #lastId = 0
 
   constructor(options: IpcCallsOptions) {
@@ -72,13 +85,12 @@ export class IpcCalls<Calls> {
     argument: Argument<Calls[Name]>,
   ): Promise<Result<Calls[Name]>> {
     return new Promise((resolve, reject) => {
-      if (!this.available || this.#queue.length >= QUEUED_CALLS)
+      if (!this.available || this.#queue.length + this.#open >= OPEN_CALLS)
         return reject(new StoreUnavailable('error'))
       const settle = resolve as (value: unknown) => void
       this.#queue.push({ name, argument, askedMs: performance.now(), resolve: settle, reject })
       // The first of this turn; those after it go along.
-      if (this.#queue.length === 1 && this.#underway === undefined)
-        setImmediate(() => this.#flush())
+      if (this.#queue.length === 1 && this.#awaited === undefined) setImmediate(() => this.#flush())
     })
   }
 
@@ -88,16 +100,22 @@ export class IpcCalls<Calls> {
   }
 
   /** Passes over the answers of another lane. */
-  receive({ lane, id, outcomes }: AnswerBatch): void {
-    if (lane !== this.#options.lane || this.#underway?.id !== id) return
-    clearTimeout(this.#timer)
-    const { calls } = this.#underway
-    this.#underway = undefined
-    for (const [at, { resolve, reject }] of calls.entries()) {
+  receive({ lane, id, places, outcomes }: AnswerBatch): void {
+    const batch = lane === this.#options.lane ? this.#sent.get(id) : undefined
+    if (batch === undefined) return
+    for (const [at, place] of places.entries()) {
       const outcome = outcomes[at]
-      if (outcome?.ok) resolve(outcome.value)
-      else reject(new StoreUnavailable('error', outcome?.fault))
+      if (outcome?.ok) batch.calls[place]?.resolve(outcome.value)
+      else batch.calls[place]?.reject(new StoreUnavailable('error', outcome?.fault))
     }
+    batch.open -= places.length
+    this.#open -= places.length
+    if (batch.open === 0) {
+      clearTimeout(batch.timer)
+      this.#sent.delete(id)
+    }
+    if (id !== this.#awaited) return
+    this.#awaited = undefined
     if (!this.available) {
       this.available = true
       this.#options.onState?.(true)
@@ -109,23 +127,26 @@ export class IpcCalls<Calls> {
   /** The channel is gone for good: all calls fail. */
   close(): void {
     this.available = false
-    clearTimeout(this.#timer)
+    for (const { timer } of this.#sent.values()) clearTimeout(timer)
     this.#rejectAll('error')
-    this.#underway = undefined
+    this.#sent.clear()
+    this.#awaited = undefined
   }
 
   #flush(): void {
     const [first] = this.#queue
-    if (this.#underway !== undefined || first === undefined) return
+    if (this.#awaited !== undefined || first === undefined) return
     const { lane, timeoutMs, send } = this.#options
     const calls = this.#queue.slice(0, BATCH_CALLS)
     this.#queue = this.#queue.slice(BATCH_CALLS)
     const id = ++this.#lastId
-    this.#underway = { id, calls }
     const leftMs = first.askedMs + timeoutMs - performance.now()
     // After a stall of the event loop timers run before messages are read: give an answer that is already there its turn.
-    const late = (): void => void setImmediate(() => this.#fallSilent(id))
-    this.#timer = setTimeout(late, Math.max(1, leftMs))
+    const late = (): void => void setImmediate(() => this.#giveUp(id))
+    const timer = setTimeout(late, Math.max(1, leftMs))
+    this.#sent.set(id, { calls, timer, open: calls.length })
+    this.#open += calls.length
+    this.#awaited = id
     send({
       kind: 'calls',
       lane,
@@ -134,8 +155,8 @@ export class IpcCalls<Calls> {
     })
   }
 
-  #fallSilent(id: number): void {
-    if (this.#underway?.id !== id) return
+  #giveUp(id: number): void {
+    if (id !== this.#awaited) return rejectAll(this.#sent.get(id)?.calls, 'timeout')
     // The message stays under way: its answer, however late, tells that the other end is back.
     this.available = false
     this.#rejectAll('timeout')
@@ -143,11 +164,16 @@ export class IpcCalls<Calls> {
   }
 
   #rejectAll(reason: 'timeout' | 'error'): void {
-    const fault = new StoreUnavailable(reason)
-    const calls = [...(this.#underway?.calls ?? []), ...this.#queue]
+    for (const { calls } of this.#sent.values()) rejectAll(calls, reason)
+    rejectAll(this.#queue, reason)
     this.#queue = []
-    for (const { reject } of calls) reject(fault)
   }
+}
+
+/** Those that have an outcome keep it. */
+function rejectAll(calls: readonly Pending[] = [], reason: 'timeout' | 'error'): void {
+  const fault = new StoreUnavailable(reason)
+  for (const { reject } of calls) reject(fault)
 }
 
 export const createIpcCalls = <Calls>(options: IpcCallsOptions): IpcCalls<Calls> =>
@@ -160,21 +186,39 @@ export type CallHandlers<Calls> = {
   ) => Result<Calls[Name]> | Promise<Result<Calls[Name]>>
 }
 
-/** Never rejects: a handler that throws becomes a fault of that call alone. */
-export async function answerCalls<Calls>(
+/** Sends what is known at once, and the rest as it becomes known. A handler that throws becomes a fault of that call alone. */
+export function answerCalls<Calls>(
   handlers: CallHandlers<Calls>,
   { lane, id, calls }: CallBatch,
-): Promise<AnswerBatch> {
-  const outcomes = await Promise.all(
-    calls.map(async ({ name, argument }): Promise<AnswerBatch['outcomes'][number]> => {
-      try {
-        // The argument was typed where the call was made; both ends are of one version.
-        const handle = handlers[name as keyof Calls] as (argument: unknown) => unknown
-        return { ok: true, value: await handle(argument) }
-      } catch (error) {
-        return { ok: false, fault: error instanceof Error ? error.message : String(error) }
-      }
-    }),
-  )
-  return { kind: 'answers', lane, id, outcomes }
+  send: (answers: AnswerBatch) => void,
+): void {
+  let places: number[] = []
+  let outcomes: CallOutcome[] = []
+  const known = (place: number, outcome: CallOutcome): void => {
+    outcomes.push(outcome)
+    // Those that become known in the same turn of the event loop go along; before the first message this waits for its end.
+    if (places.push(place) === 1 && isBegun) setImmediate(tell)
+  }
+  const tell = (): void => {
+    send({ kind: 'answers', lane, id, places, outcomes })
+    places = []
+    outcomes = []
+  }
+  let isBegun = false
+  for (const [place, { name, argument }] of calls.entries()) {
+    const fault = (error: unknown): void =>
+      known(place, { ok: false, fault: error instanceof Error ? error.message : String(error) })
+    try {
+      // The argument was typed where the call was made; both ends are of one version.
+      const handle = handlers[name as keyof Calls] as (argument: unknown) => unknown
+      const value = handle(argument)
+      if (value instanceof Promise)
+        value.then((late) => known(place, { ok: true, value: late }), fault)
+      else known(place, { ok: true, value })
+    } catch (error) {
+      fault(error)
+    }
+  }
+  tell()
+  isBegun = true
 }

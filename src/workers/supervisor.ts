@@ -154,7 +154,7 @@ export class Supervisor implements Gateway {
           start: { kind: 'start', number, version, config, takenAtMs: this.#takenAtMs },
           listenFd,
           onLines: (lines) => this.#options.log.relay(lines),
-          onCalls: (batch) => answerCalls(handlers, batch),
+          onCalls: (batch, send) => answerCalls(handlers, batch, send),
         })
         return worker
       },

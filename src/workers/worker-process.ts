@@ -2,7 +2,7 @@
 import { fork, type ChildProcess } from 'node:child_process'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { embeddedHealth } from '../admin/readiness.ts'
-import type { CallBatch } from '../ipc/calls.ts'
+import type { AnswerBatch, CallBatch } from '../ipc/calls.ts'
 import type { BackendHealth } from '../backends/health.ts'
 import type { KeySetFault } from '../credentials/jwt-verifier.ts'
 import type { MetricsSnapshot } from '../observability/metrics.ts'
@@ -40,8 +40,8 @@ export interface WorkerProcessOptions {
   readonly listenFd: number
   /** Takes whole lines of its log. */
   onLines(lines: string): void
-  /** Answers with a message to send back. */
-  onCalls(batch: CallBatch): Promise<ToWorker>
+  /** Answers by `send`. */
+  onCalls(batch: CallBatch, send: (answers: AnswerBatch) => void): void
 }
 
 const START_AT_MOST_MS = 30_000
@@ -185,7 +185,7 @@ export class WorkerProcess {
     this.#silentBeats = 0
     switch (message.kind) {
       case 'calls':
-        return void this.#options.onCalls(message).then((answers) => this.#tell(answers))
+        return this.#options.onCalls(message, (answers) => this.#tell(answers))
       case 'listening':
         this.#listeningSinceMs = performance.now()
         this.#listening.resolve()

@@ -14,6 +14,7 @@ import {
   type CallHandlers,
   type IpcCalls,
 } from '../../src/ipc/calls.ts'
+import type { BanRecord } from '../../src/rules/ban-policy.ts'
 import type { SharedCalls } from '../../src/workers/messages.ts'
 import { createCounter } from '../../src/counters/counter.ts'
 import { StoreUnavailable } from '../../src/rules/store-unavailable.ts'
@@ -53,12 +54,14 @@ function link(handlers: Partial<CallHandlers<SharedCalls>>, timeoutMs = 10_000) 
     timeoutMs,
     onState: (available) => states.push(available),
   })
-  const answer = async (batch: CallBatch): Promise<void> =>
-    port2.postMessage(await answerCalls<SharedCalls>({ ...noHandlers, ...handlers }, batch))
+  const answer = (batch: CallBatch): void =>
+    answerCalls<SharedCalls>({ ...noHandlers, ...handlers }, batch, (answers) =>
+      port2.postMessage(answers),
+    )
   port1.on('message', (answers: AnswerBatch) => calls.receive(answers))
   port2.on('message', (batch: CallBatch) => {
     batches.push(batch)
-    if (held === undefined) void answer(batch)
+    if (held === undefined) answer(batch)
     else held.push(batch)
   })
   return {
@@ -69,7 +72,7 @@ function link(handlers: Partial<CallHandlers<SharedCalls>>, timeoutMs = 10_000) 
     thaw: () => {
       const late = held ?? []
       held = undefined
-      for (const batch of late) void answer(batch)
+      for (const batch of late) answer(batch)
     },
   }
 }
@@ -118,6 +121,22 @@ describe('calls over IPC', () => {
     expect(answers.map(({ status }) => status)).toEqual(['fulfilled', 'rejected'])
     expect(calls.available).toBe(true)
     expect(states).toEqual([])
+  })
+
+  it('hold up no others while the far end cannot decide one of them, and fail alone', async () => {
+    const { handler } = countAll()
+    const bans = Promise.withResolvers<ReadonlyMap<string, BanRecord>>()
+    const { calls, states } = link({ addStrikes: handler, loadBans: () => bans.promise }, 500)
+    const late = [calls.call('loadBans', undefined), calls.call('loadBans', undefined)]
+    expect(await Promise.all([add(calls, 'a'), add(calls, 'b')])).toEqual([1, 1])
+    expect(await add(calls, 'a')).toBe(2)
+    bans.resolve(new Map())
+    expect(await Promise.all(late)).toEqual([new Map(), new Map()])
+
+    const never = link({ addStrikes: handler, loadBans: () => new Promise(() => {}) }, 50)
+    await expect(never.calls.call('loadBans', undefined)).rejects.toBeInstanceOf(StoreUnavailable)
+    expect(await add(never.calls, 'a')).toBe(3)
+    expect([...states, ...never.states]).toEqual([])
   })
 
   it('fail in time when nobody answers, at once from then on, and go on with a late answer', async () => {

@@ -52,6 +52,7 @@ authorityContract('a file', async () => {
       const file = join(directory, 'contract.db')
       const authority = openEmbeddedAuthority({
         file,
+        timeoutMs: 100,
         clock: { epochMs: () => time.ms },
         onDamaged: unexpected,
         onFault: unexpected,
@@ -80,6 +81,7 @@ describe('the counters of the embedded authority', () => {
       },
     }
     const authority = openEmbeddedAuthority({
+      timeoutMs: 100,
       file: at,
       clock: { epochMs: () => clock.ms },
       timers,
@@ -400,6 +402,56 @@ class SlowRows {
   }
 }
 
+describe('a disk that does not answer', () => {
+  beforeAll(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] }))
+  afterAll(() => void vi.useRealTimers())
+
+  it('is waited for 80 ms of 100, by whoever comes before that is seen, and by nobody then', async () => {
+    const rows = new SlowRows(new Map())
+    const clock = { epochMs: () => START_MS }
+    const timers = { every: () => () => undefined }
+    const onFault = unexpected
+    const onRecovered = () => undefined
+    const journal = new Journal({ timeoutMs: 100, rows, clock, timers, onFault, onRecovered })
+    const authority = createEmbeddedAuthority({
+      clock,
+      keeper: { rows, journal, restored: [] },
+    })
+    const turn = () => new Promise((resolve) => setImmediate(resolve))
+    const decided: string[] = []
+    const ask = (client: string): void => {
+      const reply = authority.take(call(client))
+      if (reply instanceof Promise) void reply.then(() => decided.push(client))
+      else decided.push(`${client} at once`)
+    }
+    await turn()
+    ask('one')
+    await turn()
+    vi.advanceTimersByTime(50)
+    // Goes with the next write: the one under way does not make its wait longer.
+    ask('other')
+    await turn()
+    vi.advanceTimersByTime(30)
+    await turn()
+    expect(decided).toEqual(['one'])
+    ask('third')
+    expect(decided).toEqual(['one', 'third at once'])
+    vi.advanceTimersByTime(50)
+    await turn()
+    expect(decided).toEqual(['one', 'third at once', 'other'])
+    rows.answer()
+    await turn()
+    ask('fourth')
+    await turn()
+    expect(decided).toHaveLength(3)
+    rows.answer()
+    await turn()
+    rows.answer()
+    await turn()
+    expect(decided).toEqual(['one', 'third at once', 'other', 'fourth'])
+  })
+})
+
 describe('a crash or a stop at any moment', () => {
   beforeAll(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] }))
   afterAll(() => void vi.useRealTimers())
@@ -455,6 +507,7 @@ describe('a crash or a stop at any moment', () => {
               every: (_: number, task: () => void) => ((round = task), () => undefined),
             }
             const journal = new Journal({
+              timeoutMs: 100,
               rows,
               clock,
               timers,

@@ -169,7 +169,9 @@ describe('a worker that does not take its messages', () => {
       start: { kind: 'start', number: 1, version: '1', config, takenAtMs: 1 },
       listenFd: socket.fd,
       onLines: () => undefined,
-      onCalls: () => Promise.reject(new Error('no calls here')),
+      onCalls: () => {
+        throw new Error('no calls here')
+      },
     })
     await worker.listening
     await sleep(300)

@@ -16,6 +16,7 @@ import { firstKeptDay } from './transition.ts'
 export function openEmbeddedAuthority({
   file,
   clock,
+  timeoutMs,
   onDamaged,
   onFault,
   onRecovered = () => undefined,
@@ -24,6 +25,7 @@ export function openEmbeddedAuthority({
 }: {
   file: string | undefined
   clock: { epochMs(): number }
+  timeoutMs: number
   onDamaged: (keptAs: string) => void
   onFault: (error: unknown) => void
   onRecovered?: () => void
@@ -36,6 +38,6 @@ export function openEmbeddedAuthority({
   const nowMs = clock.epochMs()
   const now = { minuteIndex: Math.floor(nowMs / MINUTE_MS), dayIndex: Math.floor(nowMs / DAY_MS) }
   const restored = rows.load(now, firstKeptDay(nowMs), maxClients)
-  const journal = new Journal({ rows, clock, timers, onFault, onRecovered })
+  const journal = new Journal({ rows, clock, timers, timeoutMs, onFault, onRecovered })
   return createEmbeddedAuthority({ clock, maxClients, keeper: { journal, rows, restored } })
 }

@@ -12,8 +12,8 @@ import type { Timers } from '../timers.ts'
 const AHEAD_OF_A_MINUTE = 1 / 16
 const SAVE_EVERY_MS = 800
 const BATCH_CLIENTS = 1_000
-/** From then on nobody waits until the disk answers; a crash would lose what is taken meanwhile. */
-const WAIT_AT_MOST_MS = 80
+/** What calls may wait in all is for the way to them, too. */
+const WAIT_FOR_DISK = 0.8
 const SILENT_AFTER_MS = 1_000
 
 export interface UnsavedCounters {
@@ -37,6 +37,8 @@ export interface JournalOptions {
   readonly rows: Omit<Rows, 'load' | 'find'>
   readonly clock: { epochMs(): number }
   readonly timers: Pick<Timers, 'every'>
+  /** How long a call may take in all. Then nobody waits until the disk answers, and a crash would lose what is taken meanwhile. */
+  readonly timeoutMs: number
   /** Called once when counters can no longer be kept; counting goes on in memory, and writing is tried again each time. */
   readonly onFault: (error: unknown) => void
   /** Called once when everything is kept again. */
@@ -54,6 +56,8 @@ export class Journal {
   /** Those whose rows have to be written at once, for whoever waits for that. */
   readonly #urgent = new Set<CountedClient>()
   #urgentWritten = Promise.withResolvers<void>()
+  /** Somebody waits for that, and will not for ever. Written with it and by #whenWritten. */
+  #isTimed = false
   /** The clients of the write under way, and who waits for it. */
   #saving: readonly CountedClient[] = []
   #awaited = this.#urgentWritten
@@ -103,7 +107,16 @@ export class Journal {
     // Who comes in the same turn of the event loop goes along.
     if (this.#urgent.size === 0) setImmediate(() => void this.#round(false))
     this.#urgent.add(client)
-    return left < 0 && !this.#isLate ? this.#urgentWritten.promise : undefined
+    return left < 0 && !this.#isLate ? this.#whenWritten() : undefined
+  }
+
+  #whenWritten(): Promise<void> {
+    const { promise, resolve } = this.#urgentWritten
+    const waitMs = WAIT_FOR_DISK * this.#options.timeoutMs
+    // After a stall of the event loop timers run before messages are read: an answer that is already there has its turn.
+    if (!this.#isTimed) setTimeout(() => void setImmediate(resolve), waitMs)
+    this.#isTimed = true
+    return promise
   }
 
   /** Whether its counters may leave memory: they are on disk, or not to be kept there, and memory is bounded. */
@@ -162,7 +175,7 @@ export class Journal {
       const urgent = [...this.#urgent]
       this.#urgent.clear()
       this.#awaited = this.#urgentWritten
-      this.#urgentWritten = Promise.withResolvers()
+      this.#renewWaiting()
       do await this.#save(urgent.splice(0, BATCH_CLIENTS))
       while (urgent.length > 0)
       this.#awaited.resolve()
@@ -188,18 +201,11 @@ export class Journal {
 
   async #patiently(writing: Promise<void>): Promise<void> {
     if (this.#fault === undefined) this.#askedMs = this.#options.clock.epochMs()
-    let isOver = false
-    const giveUp = (): void => {
-      this.#isLate = !isOver
-      if (!isOver) this.#letPass()
-    }
-    // After a stall of the event loop timers run before messages are read: an answer that is already there has its turn.
-    const timer = setTimeout(() => void setImmediate(giveUp), WAIT_AT_MOST_MS)
+    const timer = setTimeout(() => (this.#isLate = true), WAIT_FOR_DISK * this.#options.timeoutMs)
     try {
       await writing
     } finally {
       clearTimeout(timer)
-      isOver = true
       this.#isLate = false
     }
   }
@@ -208,7 +214,12 @@ export class Journal {
   #letPass(): void {
     this.#awaited.resolve()
     this.#urgentWritten.resolve()
+    this.#renewWaiting()
+  }
+
+  #renewWaiting(): void {
     this.#urgentWritten = Promise.withResolvers()
+    this.#isTimed = false
   }
 }
 
