@@ -51,6 +51,7 @@ export function loaded(replacements: readonly Replacement[], { isOpen = false } 
   const load = (name: string): object => require(join(folder, name)) as object
   return {
     ...load('quota/lessee/lessee.ts'),
+    ...load('quota/steady-clock.ts'),
     ...load('quota/authorities/memory.ts'),
     ...load('quota/authorities/transition.ts'),
   } as Quota

@@ -12,6 +12,7 @@ import { serversAt } from '../support/redis-servers.ts'
 import { connectRedis } from '../../src/redis/redis.ts'
 import { createMemoryAuthority } from '../../src/quota/authorities/memory.ts'
 import { ClientState, transition } from '../../src/quota/authorities/transition.ts'
+import { createSteadyClock } from '../../src/quota/steady-clock.ts'
 import { Lessee } from '../../src/quota/lessee/lessee.ts'
 import type { Authority, TakeReply, TakeRequest } from '../../src/quota/protocol.ts'
 import { controlledRedisAuthority, until } from '../support/controlled-authority.ts'
@@ -195,12 +196,19 @@ const mutants: readonly Mutant[] = [
     to: 'Math.floor((this.endsByMs - nowMs) / 1000)',
     breaks: 'one process',
   },
+  {
+    name: 'a lease outlasts its minute while the machine is suspended',
+    file: 'steady-clock.ts',
+    from: 'if (gainedMs > 0) suspendedMs += gainedMs',
+    to: '',
+    breaks: 'faults',
+  },
 ]
 
-const shipped = { Lessee, createMemoryAuthority, transition, ClientState }
+const shipped = { createSteadyClock, Lessee, createMemoryAuthority, transition, ClientState }
 const SEED = 20_260_101
 const runs: Record<PropertyName, number> = {
-  faults: 120,
+  faults: 300,
   crashes: 40,
   'one process': 30,
   'load above the limit': 30,

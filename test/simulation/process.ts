@@ -1,5 +1,6 @@
 /** A gateway process in the simulation: a real lessee with its own clocks and timers, that can be stopped, and killed. */
 import type { Limits, OutageMode } from '../../src/config/config.ts'
+import type { createSteadyClock } from '../../src/quota/steady-clock.ts'
 import type { Lessee } from '../../src/quota/lessee/lessee.ts'
 import type { Admission, Authority, QuotaDecision } from '../../src/quota/protocol.ts'
 import type { Timers } from '../../src/quota/timers.ts'
@@ -40,6 +41,7 @@ export function createSimulatedProcess(
   { time, chance, ledger, touched }: Surroundings,
   options: {
     Lessee: typeof Lessee
+    createSteadyClock: typeof createSteadyClock
     /** What the process sees of the authority. */
     link(process: SimulatedProcess): Authority
     mode: OutageMode
@@ -189,12 +191,13 @@ export function createSimulatedProcess(
       backlog = []
     },
   }
+  const epochMs = (): number => options.startMs + options.clockErrorMs + time.nowMs
   const lessee = new options.Lessee({
     authority: options.link(process),
     processId: id,
     clock: {
-      nowMs,
-      epochMs: () => options.startMs + options.clockErrorMs + time.nowMs,
+      nowMs: options.createSteadyClock({ monotonicMs: nowMs, epochMs }),
+      epochMs,
     },
     timers,
     outage: options.mode,

@@ -13,11 +13,12 @@ import * as fc from 'fast-check'
 import { afterAll, describe, it } from 'vitest'
 import { createMemoryAuthority } from '../../src/quota/authorities/memory.ts'
 import { ClientState, transition } from '../../src/quota/authorities/transition.ts'
+import { createSteadyClock } from '../../src/quota/steady-clock.ts'
 import { Lessee } from '../../src/quota/lessee/lessee.ts'
 import type { Totals } from './ledger.ts'
 import { properties, type Property } from './properties.ts'
 
-const quota = { Lessee, createMemoryAuthority, transition, ClientState }
+const quota = { createSteadyClock, Lessee, createMemoryAuthority, transition, ClientState }
 const { env } = process
 const factor = Number(env['TOLLGATE_SIMULATION_RUNS'] ?? 1)
 const seed = env['TOLLGATE_SIMULATION_SEED']

@@ -167,7 +167,7 @@ const fault = {
       fc.integer({ min: 30, max: 1500 }),
       fc.integer({ min: 1500, max: 130_000 }),
     ),
-    isSuspended: fc.constant(false),
+    isSuspended: fc.boolean(),
   }),
   clock: fc.record({ kind: fc.constant('authority clock' as const), byMs: clockStep }),
   limits: fc.record({

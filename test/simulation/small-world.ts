@@ -172,7 +172,13 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
         close: async () => undefined,
       },
       processId: name,
-      clock: { nowMs: () => 1000 + time.nowMs - process.stoodStillMs, epochMs },
+      clock: {
+        nowMs: quota.createSteadyClock({
+          monotonicMs: () => 1000 + time.nowMs - process.stoodStillMs,
+          epochMs,
+        }),
+        epochMs,
+      },
       timers: {
         every,
         after: (delayMs) =>

@@ -98,4 +98,14 @@ export const smallWorlds: readonly Explored[] = [
     faults: { kinds: ['old copy'], most: 1 },
     longer: { asks: 4, faults: { kinds: ['old copy'], most: 2 } },
   },
+  {
+    title: 'a machine is suspended',
+    limits: minutes,
+    opening: both,
+    asks: 2,
+    endsAfterMs: 2000,
+    passes: [timer],
+    faults: { kinds: ['suspend'], most: 1 },
+    longer: { asks: 4, faults: { kinds: ['suspend'], most: 2 } },
+  },
 ]

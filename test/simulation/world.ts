@@ -1,6 +1,7 @@
 /** One authority, the network and the processes of a schedule. */
 import type { Limits } from '../../src/config/config.ts'
 import type { createMemoryAuthority, MemoryAuthority } from '../../src/quota/authorities/memory.ts'
+import type { createSteadyClock } from '../../src/quota/steady-clock.ts'
 import type { Lessee } from '../../src/quota/lessee/lessee.ts'
 import type {
   Authority,
@@ -24,6 +25,7 @@ export interface Quota {
   readonly Lessee: typeof Lessee
   readonly createMemoryAuthority: typeof createMemoryAuthority
   readonly transition: typeof transition
+  readonly createSteadyClock: typeof createSteadyClock
   readonly ClientState: typeof ClientState
 }
 
@@ -195,6 +197,7 @@ export function createWorld(quota: Quota, schedule: Schedule, rules: Pick<Rules,
       { time, chance, ledger, touched: () => void (isDirty = true) },
       {
         Lessee: quota.Lessee,
+        createSteadyClock: quota.createSteadyClock,
         link,
         mode: schedule.mode,
         lease: schedule.lease,
