@@ -24,13 +24,17 @@ afterAll(async () => {
 const script = `require('node:http').createServer((_, response) => response.end('ok'))
   .listen(Number(process.argv[1]), '127.0.0.1', () => console.log('up'))`
 
+/** Tries again while the port is in use: what was there is gone soon. */
 async function startBackend(port: number): Promise<ChildProcess> {
-  const child = spawn(process.execPath, ['-e', script, String(port)], {
-    stdio: ['ignore', 'pipe', 'ignore'],
-  })
-  children.push(child)
-  await once(child.stdout ?? child, 'data')
-  return child
+  for (;;) {
+    const child = spawn(process.execPath, ['-e', script, String(port)], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    })
+    children.push(child)
+    const up = once(child.stdout, 'data').then(() => true)
+    if (await Promise.race([up, once(child, 'exit').then(() => false)])) return child
+    await sleep(200)
+  }
 }
 
 interface Sent {
@@ -39,7 +43,10 @@ interface Sent {
   readonly status: number
 }
 
-/** Clients that send a GET as soon as the last one is answered, each on a connection of its own that is kept. */
+/** How long a client waits for its next GET, so that the load leaves the machine time for others. */
+const PAUSE_MS = 40
+
+/** Clients that send a GET soon after the last one is answered, each on a connection of its own that is kept. */
 function startLoad({ origin }: GatewayProcess, keys: readonly string[]) {
   const sent: Sent[] = []
   const over = new AbortController()
@@ -58,6 +65,7 @@ function startLoad({ origin }: GatewayProcess, keys: readonly string[]) {
       const atMs = performance.now()
       const status = await get(key)
       sent.push({ atMs, tookMs: performance.now() - atMs, status })
+      await sleep(PAUSE_MS)
     }
   }
   const clients = keys.map(client)
@@ -102,7 +110,7 @@ async function readiness({ adminOrigin }: GatewayProcess) {
   return { status: response.status, check: checks.find(({ name }) => name === 'backend') }
 }
 
-describe.each([
+describe.concurrent.each([
   ['direct', 1],
   ['undici', 2],
   ['http-proxy-3', 1],
@@ -185,31 +193,34 @@ describe.each([
   }, 180_000)
 })
 
-it.each([1, 2])('with checks and %i workers is ready once a backend was seen', async (workers) => {
-  const [gone, well] = [await freePort(), await freePort()]
-  await startBackend(well)
-  const start = (ports: readonly number[]) =>
-    gatewayProcess(
-      configFile('', {
-        server: `server: { listen: "127.0.0.1:0", workers: ${workers} }`,
-        // Nobody asks a second time.
-        upstream: `upstream:
+it.concurrent.each([1, 2])(
+  'with checks and %i workers is ready once a backend was seen',
+  async (workers) => {
+    const [gone, well] = [await freePort(), await freePort()]
+    await startBackend(well)
+    const start = (ports: readonly number[]) =>
+      gatewayProcess(
+        configFile('', {
+          server: `server: { listen: "127.0.0.1:0", workers: ${workers} }`,
+          // Nobody asks a second time.
+          upstream: `upstream:
   urls: [${ports.map((port) => `http://127.0.0.1:${port}`).join(', ')}]
   health: { path: /, every: 1h, timeout: 1m }`,
-      }),
-    )
-  const alone = await start([gone])
-  expect((await readiness(alone)).status).toBe(503)
-  await eventually('the first check', async () => {
-    const [backend] = (await readiness(alone)).check?.backends ?? []
-    return backend?.cause?.includes('ECONNREFUSED') ?? false
-  })
-  const { status, check } = await readiness(alone)
-  expect([status, check?.backends?.[0]?.state]).toEqual([503, 'ejected'])
-  const sinceMs = Date.parse(check?.backends?.[0]?.since ?? '')
-  expect(Math.abs(Date.now() - sinceMs)).toBeLessThan(60_000)
-  const both = await start([gone, well])
-  await eventually('ready', async () => (await readiness(both)).status === 200)
-  const [, seen] = (await readiness(both)).check?.backends ?? []
-  expect(seen).toEqual({ name: `http://127.0.0.1:${well}`, state: 'up' })
-})
+        }),
+      )
+    const alone = await start([gone])
+    expect((await readiness(alone)).status).toBe(503)
+    await eventually('the first check', async () => {
+      const [backend] = (await readiness(alone)).check?.backends ?? []
+      return backend?.cause?.includes('ECONNREFUSED') ?? false
+    })
+    const { status, check } = await readiness(alone)
+    expect([status, check?.backends?.[0]?.state]).toEqual([503, 'ejected'])
+    const sinceMs = Date.parse(check?.backends?.[0]?.since ?? '')
+    expect(Math.abs(Date.now() - sinceMs)).toBeLessThan(60_000)
+    const both = await start([gone, well])
+    await eventually('ready', async () => (await readiness(both)).status === 200)
+    const [, seen] = (await readiness(both)).check?.backends ?? []
+    expect(seen).toEqual({ name: `http://127.0.0.1:${well}`, state: 'up' })
+  },
+)

@@ -6,6 +6,7 @@ import { temporaryFolder } from '../support/processes.ts'
 import {
   clientsBlock,
   configFile,
+  decided,
   endAll,
   eventually,
   gatewayProcess,
@@ -46,7 +47,7 @@ describe.concurrent('a key that goes on after its 429', () => {
     const file = configFile(backend.url, { store, clients: clients(3), bans: bans('60s') })
     const [one, other] = await Promise.all([gatewayProcess(file), gatewayProcess(file)])
     // Known to the other process before there is anything to know.
-    expect((await other.call(calm)).status).toBe(200)
+    expect((await decided(() => other.call(calm))).status).toBe(200)
     await minuteWithAtLeast(30_000)
     const answers = await hammer(one)
     // The first 429 is no strike; those after it are, up to the one that brings the ban.
@@ -77,7 +78,7 @@ describe.concurrent('a key that goes on after its 429', () => {
     })
     expect(heardMs).toBeLessThan(1_500 + 5 * slowestMs)
     const atBackend = backend.requests.length
-    expect((await other.call(calm)).code).toBe('rate_limit_exceeded')
+    expect((await decided(() => other.call(calm))).code).toBe('rate_limit_exceeded')
     expect(await isBanned(other, calm)).toBe(false)
     expect(backend.requests).toHaveLength(atBackend)
 
@@ -104,8 +105,8 @@ describe.concurrent('a key that goes on after its 429', () => {
 
   it('finds its quota untouched when the ban ends, and its sister key never was banned', async () => {
     const [redis, backend] = await Promise.all([redisServer(), rawBackend()])
-    // Without leases Redis has every count to the very request.
-    const store = `store: { redis: "${redis.url}", lease: off }`
+    // Without leases Redis has every count to the very request; what a busy machine holds up is not admitted without it.
+    const store = `store: { redis: "${redis.url}", lease: off, onOutage: closed }`
     const start = (perMinute: number): Promise<GatewayProcess> =>
       gatewayProcess(
         configFile(backend.url, { store, clients: clients(perMinute), bans: bans('8s') }),
@@ -118,7 +119,7 @@ describe.concurrent('a key that goes on after its 429', () => {
     const before = quotaInRedis(redis, 'acme')
     expect(before.dayUsed).toBe(3)
     await eventually('the ban there', () => isBanned(wide))
-    const sister = await wide.call(calm)
+    const sister = await decided(() => wide.call(calm))
     expect(sister.status).toBe(200)
     expect(sister.headers.get('ratelimit')).toContain('"minute";r=496;')
     for (let calls = 0; calls < 30; calls++) expect(await isBanned(wide)).toBe(true)
@@ -127,7 +128,7 @@ describe.concurrent('a key that goes on after its 429', () => {
     expect(performance.now() - bannedAtMs).toBeGreaterThan(6_500)
     // That call was the fifth that was admitted, and nothing else was charged.
     expect(backend.requests).toHaveLength(5)
-    const after = await wide.call(hammering)
+    const after = await decided(() => wide.call(hammering))
     expect(after.headers.get('ratelimit')).toMatch(/"minute";r=494;t=\d+, "day";r=994;/)
     expect(quotaInRedis(redis, 'acme')).toMatchObject({ dayTaken: 6, dayUsed: 6 })
   }, 120_000)
@@ -172,7 +173,7 @@ describe.concurrent('a client that waits for Retry-After', () => {
     let waits = 0
     for (let calls = 0; calls < 12; calls++) {
       const gateway = calls % 2 === 0 ? one : other
-      const answer = await gateway.call(hammering)
+      const answer = await decided(() => gateway.call(hammering))
       if (answer.status === 200) continue
       expect(answer.code).toBe('rate_limit_exceeded')
       if (waits === 1) break
@@ -180,7 +181,7 @@ describe.concurrent('a client that waits for Retry-After', () => {
       const waitMs = Number(answer.headers.get('retry-after')) * 1000
       expect(waitMs).toBeLessThanOrEqual(61_000)
       await sleep(waitMs)
-      expect((await gateway.call(hammering)).status).toBe(200)
+      expect((await decided(() => gateway.call(hammering))).status).toBe(200)
     }
     expect(waits).toBe(1)
     for (const gateway of [one, other]) {

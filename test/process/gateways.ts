@@ -82,11 +82,11 @@ export async function gatewayProcess(
   return gateway
 }
 
-/** Waits until both listeners of a gateway are up. */
+/** Waits until both listeners of a gateway are up, and all that was logged till then is read: a line for each worker, too. */
 export async function withOrigins(started: TollgateProcess): Promise<GatewayProcess> {
   const origin = new URL(await started.listening('tollgate')).origin
   const adminOrigin = await started.listening('admin')
-  return {
+  const gateway: GatewayProcess = {
     ...started,
     origin,
     adminOrigin,
@@ -100,6 +100,24 @@ export async function withOrigins(started: TollgateProcess): Promise<GatewayProc
         .map((line) => JSON.parse(line) as Record<string, unknown>)
         .filter((line) => line['event'] === event),
   }
+  // The log comes on another pipe than the addresses, and has these as the last lines of a start.
+  await eventually('the log of the start', () => gateway.logged('listening').length === 2)
+  return gateway
+}
+
+/**
+ * As a client that comes back: on a machine whose every core is busy a store may be late, and answers 503, which admits
+ * and charges nothing. After ten seconds of that it is the answer.
+ */
+export async function decided<Given extends Pick<Answer, 'code'>>(
+  ask: () => Promise<Given>,
+): Promise<Given> {
+  for (let attempt = 0; attempt < 40; attempt++) {
+    const answer = await ask()
+    if (answer.code !== 'service_unavailable') return answer
+    await sleep(250)
+  }
+  return ask()
 }
 
 export async function call(

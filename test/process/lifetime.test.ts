@@ -10,6 +10,7 @@ import { temporaryFile, temporaryFolder } from '../support/processes.ts'
 import { freePort } from '../support/redis-server.ts'
 import {
   configFile,
+  decided,
   endAll,
   eventually,
   gatewayProcess,
@@ -150,7 +151,7 @@ describe('SIGUSR1', () => {
       await eventually('the word', () => gateway.logged('signalIgnored').length === 1)
       await sleep(500)
       expect(pids.map(listensOn)).toEqual(before)
-      expect((await gateway.call(keys.pro)).status).toBe(200)
+      expect((await decided(() => gateway.call(keys.pro))).status).toBe(200)
       expect(gateway.stderr()).not.toMatch(/debugger (?!is opened)/i)
       linesOf(gateway.stderr())
     }

@@ -8,6 +8,7 @@ import { freePort } from '../support/redis-server.ts'
 import {
   call,
   configFile,
+  decided,
   endAll,
   eventually,
   gatewayProcess,
@@ -86,7 +87,7 @@ describe.concurrent('a stop', () => {
       gateway.signal('SIGTERM')
       const unready = async () => (await fetch(`${gateway.adminOrigin}/readyz`)).status === 503
       await eventually('not ready', unready)
-      const answers = await Promise.all(times(10, () => gateway.call(keys.pro)))
+      const answers = await Promise.all(times(10, () => decided(() => gateway.call(keys.pro))))
       expect(tally(answers)).toEqual({ '200': 10 })
       expect(answers.every(({ headers }) => headers.get('connection') !== 'close')).toBe(true)
       expect(gateway.logged('drainDelayed')).toMatchObject([{ delayMs: 5_000 }])
@@ -160,7 +161,7 @@ describe.concurrent('a stop', () => {
     const [backend, redis] = await Promise.all([rawBackend(), redisServer()])
     const store = `store: { redis: "${redis.url}" }`
     const gateway = await gatewayProcess(configFile(backend.url, { store }))
-    const answers = await Promise.all(times(50, () => gateway.call(keys.business)))
+    const answers = await Promise.all(times(50, () => decided(() => gateway.call(keys.business))))
     gateway.signal('SIGTERM')
     expect((await gateway.finished).code).toBe(0)
     const { dayTaken, dayUsed } = quotaInRedis(redis, 'business-client')

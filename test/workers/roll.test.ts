@@ -3,10 +3,10 @@ import { createServer, type AddressInfo } from 'node:net'
 import { rmSync, writeFileSync } from 'node:fs'
 import { afterAll, describe, expect, it } from 'vitest'
 import { WebSocket, WebSocketServer } from 'ws'
-import { minuteWithAtLeast } from '../support/gateway.ts'
 import { answer } from '../support/raw-backend.ts'
 import {
   configFile,
+  decided,
   endAll,
   eventually,
   gatewayProcess,
@@ -21,6 +21,7 @@ import {
 import {
   ask,
   codes,
+  expectServed,
   gone,
   isAlive,
   jwtBlock,
@@ -33,10 +34,18 @@ import {
 afterAll(endAll)
 
 const wide = { id: 'wide', keys: ['tg_wide'], perMinute: 1_000_000, perDay: 1_000_000 }
-const acme = { id: 'acme', keys: ['tg_acme'], perMinute: 200, perDay: 1_000 }
+/** Of the day, so that no minute ends meanwhile. */
+const acme = { id: 'acme', keys: ['tg_acme'], perMinute: 200, perDay: 200 }
+const askServed = (gateway: GatewayProcess, key = 'tg_wide') =>
+  decided(() => ask(gateway.origin, { key }))
 
 const rolled = (gateway: GatewayProcess, rolls: number) =>
   eventually('the end of the roll', () => gateway.logged('rollDone').length === rolls, 40_000)
+
+function retried(error: Error, tunnel: () => Promise<number>): Promise<number> {
+  if (!error.message.endsWith(' 503')) throw error
+  return tunnel()
+}
 
 /** A backend that answers when told to. */
 async function slowBackend() {
@@ -59,18 +68,15 @@ describe('a roll', () => {
     const server = ', timeouts: { drain: 60s }'
     const blocks = workerBlocks(2, [wide], { server })
     const gateway = await gatewayProcess(configFile(`http://127.0.0.1:${port}`, blocks))
+    const headers = { authorization: 'Bearer tg_wide' }
+    const url = `${gateway.origin.replace('http', 'ws')}/v1/live`
+    const tunnel = async (): Promise<number> => {
+      const ended = once(new WebSocket(url, { headers }), 'close') as Promise<[code: number]>
+      return (await ended)[0]
+    }
+    /** Another one for each that a store on a busy machine was too late for. */
     const open = () =>
-      Promise.all(
-        times(10, async () => {
-          const headers = { authorization: 'Bearer tg_wide' }
-          const socket = new WebSocket(`${gateway.origin.replace('http', 'ws')}/v1/live`, {
-            headers,
-          })
-          const ended = once(socket, 'close') as Promise<[code: number]>
-          const [code] = await ended
-          return code
-        }),
-      )
+      Promise.all(times(10, () => tunnel().catch((error: Error) => retried(error, tunnel))))
     const old = open()
     await eventually('ten tunnels', async () => (await gateway.metric('tollgate_tunnels ')) === 10)
     gateway.signal('SIGUSR2')
@@ -100,15 +106,15 @@ describe('a roll', () => {
     await eventually('load on the new ones', () => load.answers.length > answered + 50)
     await load.stop()
     expect(load.errors).toEqual([])
-    expect(codes(load.answers)).toEqual({ '200': load.answers.length })
-    expect(backend.requests).toHaveLength(load.answers.length)
+    const served = expectServed(load.answers)
+    expect(backend.requests).toHaveLength(served)
     const after = workerPids(gateway)
     for (const [number, pid] of before) expect(after.get(number)).not.toBe(pid)
     await gone(before.values())
     const page = await metricPage(gateway)
     const requests =
       'tollgate_requests_total{route="listPets",plan="enterprise",method="GET",status="2xx"}'
-    expect(page.get(requests)).toBe(load.answers.length)
+    expect(page.get(requests)).toBe(served)
     expect(page.get('tollgate_worker_restarts_total')).toBe(0)
     expect(page.get('tollgate_workers')).toBe(2)
     expect(gateway.logged('workerCrashed')).toEqual([])
@@ -119,18 +125,17 @@ describe('a roll', () => {
     const redis = await redisServer()
     const backend = await rawBackend()
     for (const store of [
-      'store: { timeout: 110ms }',
-      `store: { redis: "${redis.url}", timeout: 110ms }`,
+      'store: { timeout: 110ms, onOutage: closed }',
+      `store: { redis: "${redis.url}", timeout: 110ms, onOutage: closed }`,
     ]) {
       const blocks = workerBlocks(2, [acme], { more: { store } })
       const gateway = await gatewayProcess(configFile(backend.url, blocks))
-      await minuteWithAtLeast(30_000)
-      const first = await Promise.all(times(120, () => ask(gateway.origin, { key: 'tg_acme' })))
+      const first = await Promise.all(times(120, () => askServed(gateway, 'tg_acme')))
       expect(codes(first)).toEqual({ '200': 120 })
       gateway.signal('SIGUSR2')
       await rolled(gateway, 1)
       // So many that each worker has callers for all it holds: what others hold comes back late on a busy machine.
-      const second = await Promise.all(times(300, () => ask(gateway.origin, { key: 'tg_acme' })))
+      const second = await Promise.all(times(300, () => askServed(gateway, 'tg_acme')))
       expect(codes(second)).toEqual({ '200': 80, '429 rate_limit_exceeded': 220 })
       gateway.signal('SIGTERM')
       expect((await gateway.finished).code).toBe(0)
@@ -151,7 +156,7 @@ describe('a roll', () => {
     expect(gateway.logged('rollFailed')[0]?.['cause']).toContain(file)
     expect(workerPids(gateway)).toEqual(before)
     expect([...before.values()].every(isAlive)).toBe(true)
-    const answers = await Promise.all(times(20, () => ask(gateway.origin, { key: 'tg_wide' })))
+    const answers = await Promise.all(times(20, () => askServed(gateway)))
     expect(codes(answers)).toEqual({ '200': 20 })
     writeFileSync(file, text)
     gateway.signal('SIGUSR2')
@@ -162,7 +167,7 @@ describe('a roll', () => {
   it('in the midst of which the gateway is stopped has not failed', async () => {
     const backend = await slowBackend()
     const gateway = await gatewayProcess(configFile(backend.url, workerBlocks(2, [wide])))
-    const inFlight = times(8, () => ask(gateway.origin, { key: 'tg_wide' }))
+    const inFlight = times(8, () => askServed(gateway))
     await eventually('requests at the backend', () => backend.waiting.length === 8)
     gateway.signal('SIGUSR2')
     await eventually('the roll', () => gateway.logged('rollStarted').length === 1)
@@ -187,7 +192,7 @@ describe('a stop with workers', () => {
   it('lets requests in flight end on all of them, and exits with 0', async () => {
     const backend = await slowBackend()
     const gateway = await gatewayProcess(configFile(backend.url, workerBlocks(3, [wide])))
-    const inFlight = times(12, () => ask(gateway.origin, { key: 'tg_wide' }))
+    const inFlight = times(12, () => askServed(gateway))
     await eventually('requests at the backend', () => backend.waiting.length === 12)
     gateway.signal('SIGTERM')
     await eventually('draining', () => gateway.logged('draining').length === 3)
@@ -213,7 +218,7 @@ describe('a stop with workers', () => {
     const backend = await slowBackend()
     const blocks = workerBlocks(2, [wide], { server: ', timeouts: { drain: 10m }' })
     const gateway = await gatewayProcess(configFile(backend.url, blocks))
-    const inFlight = ask(gateway.origin, { key: 'tg_wide' }).catch(() => 'cut off')
+    const inFlight = askServed(gateway).catch(() => 'cut off')
     await eventually('the request at the backend', () => backend.waiting.length === 1)
     gateway.signal('SIGTERM')
     await eventually('draining', () => gateway.logged('draining').length === 2)
@@ -227,7 +232,7 @@ describe('a stop with workers', () => {
   it('that reaches every process, as a key press does, is one stop', async () => {
     const backend = await slowBackend()
     const gateway = await gatewayProcess(configFile(backend.url, workerBlocks(2, [wide])))
-    const inFlight = times(4, () => ask(gateway.origin, { key: 'tg_wide' }))
+    const inFlight = times(4, () => askServed(gateway))
     await eventually('requests at the backend', () => backend.waiting.length === 4)
     for (const pid of workerPids(gateway).values()) process.kill(pid, 'SIGINT')
     gateway.signal('SIGINT')

@@ -2,6 +2,7 @@
 import { generateKeyPairSync } from 'node:crypto'
 import { Agent, request } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { expect } from 'vitest'
 import { temporaryFile } from '../support/processes.ts'
 import {
   clientsBlock,
@@ -131,6 +132,14 @@ export async function metricPage(gateway: GatewayProcess): Promise<Map<string, n
       return [line.slice(0, cut), Number(line.slice(cut + 1))]
     }),
   )
+}
+
+/** All were served, but for the few that a store of a machine whose every core is busy was too late for: 503. Returns how many were served. */
+export function expectServed(answers: readonly WorkerAnswer[]): number {
+  const { '200': served = 0, '503 service_unavailable': late = 0, ...others } = codes(answers)
+  expect(others).toEqual({})
+  expect(late).toBeLessThanOrEqual(served / 50)
+  return served
 }
 
 export const codes = (answers: readonly WorkerAnswer[]): Record<string, number> => {
