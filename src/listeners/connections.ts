@@ -16,6 +16,8 @@ export interface InFlight {
   readonly bodyBytes: number | undefined
   /** Why the gateway refused it; undefined as long as it has not. */
   readonly refusal: string | undefined
+  /** Of its body. Written by Inflow alone. */
+  receivedBytes: number
   /** Written by Connections alone: where it keeps the request. */
   slot: number | undefined
   /** Written by Connections alone: how many requests in a row, before it on the same connection, were refused. */

@@ -23,6 +23,8 @@ export interface ParserError extends NodeJS.ErrnoException {
 }
 
 export interface InflowOf {
+  /** Whose body it is that comes. */
+  readonly latest: { receivedBytes: number } | undefined
   /** Requests that have not been answered to the end. */
   readonly pending: number
   /** Waits for all that are pending, and what follows waits for that. */
@@ -78,6 +80,8 @@ export class Inflow implements ParserGuard {
   mayReadOn(bodyBytes: number): boolean {
     this.#piecesThisTurn += 1
     this.#bodyBytesThisTurn += bodyBytes
+    const { latest } = this.#connection
+    if (latest !== undefined) latest.receivedBytes += bodyBytes
     // As for requests: what comes in reads of its own comes in several turns.
     if (this.#piecesThisTurn === PIECES_A_TURN / 2) setImmediate(this.#nextTurn)
     return (

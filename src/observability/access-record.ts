@@ -14,8 +14,8 @@ export interface AccessRecord {
   /** Whose key was refused, where that is known. */
   readonly refusedCaller: AccessRecord['caller']
   readonly request: Pick<IncomingMessage, 'method'>
-  /** undefined: it came in chunks, or nobody can tell. */
-  readonly bodyBytes: number | undefined
+  /** That have come of its body, be it whole or not. */
+  readonly receivedBytes: number
   readonly path: string | undefined
   /** As received, where no sound path was found in it. */
   readonly target: string | undefined
@@ -64,7 +64,7 @@ export function accessFields(exchange: AccessRecord, { totalMs, backendMs }: Exc
     gatewayMs: micros(totalMs - (backendMs ?? 0) - exchange.waitedMs),
     backendMs: backendMs === undefined ? undefined : micros(backendMs),
     totalMs: micros(totalMs),
-    requestBytes: exchange.bodyBytes,
+    requestBytes: exchange.receivedBytes,
     responseBytes: exchange.responseBytes,
     address: exchange.clientAddress,
     minuteLeft: quota?.minute.remaining,

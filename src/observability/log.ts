@@ -106,8 +106,13 @@ function requestLines(
       if (out.isEnabled('warn'))
         out.write('warn', { event: 'backendFailed', ...line, cause: text(line.cause) })
     },
-    /** What arrived on a connection was not a request. */
-    clientError(line: { address: string; code: string; target: string | undefined }): void {
+    /** What arrived on a connection was not a request; id: of the answer. */
+    clientError(line: {
+      id: string
+      address: string
+      code: string
+      target: string | undefined
+    }): void {
       const { code, target } = line
       if (out.isEnabled('info') && anonymous.spend())
         out.write('info', {

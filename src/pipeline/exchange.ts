@@ -65,6 +65,8 @@ export class Exchange {
   readonly proto: 'http' | 'https'
   /** Where Connections keeps it among the requests in flight. Written by Connections alone. */
   slot: number | undefined
+  /** That have come of its body. Written by Inflow alone. */
+  receivedBytes = 0
   /** Requests in a row, before it on the same connection, that were refused. Written by Connections alone. */
   refusedBefore = 0
   /** The request announced `Expect: 100-continue`: its body is not sent before we say so. */

@@ -33,9 +33,10 @@ export function refuseUnparsed(
   const answer = async (): Promise<void> => {
     parts.metrics.refusedUnparsed(refusal.code)
     const address = socket.remoteAddress ?? ''
-    parts.log.clientError({ address, code: refusal.cause ?? '', target })
+    const id = parts.requestId(undefined)
+    parts.log.clientError({ id, address, code: refusal.cause ?? '', target })
     const quota = await policy.peekAnonymous(policy.clientAddress(address, undefined).key)
-    respondRaw(socket, refusal, ['X-Request-Id', parts.requestId(undefined), ...quota])
+    respondRaw(socket, refusal, ['X-Request-Id', id, ...quota])
   }
   // Earlier requests on this connection are still being answered: theirs come first.
   if (state.pending > 0) state.whenIdle = () => void answer()

@@ -23,7 +23,7 @@ const exchange = (more: Partial<AccessRecord> & { method?: string } = {}): Acces
   id: '0123456789abcdef',
   request: { method: more.method ?? 'GET' },
   clientAddress: '192.0.2.17',
-  bodyBytes: 0,
+  receivedBytes: 0,
   path: '/v1/pets',
   target: undefined,
   tunnelEnd: undefined,
@@ -233,7 +233,12 @@ describe('the other lines', () => {
     log.countersKept()
     log.backendFailed({ id: 'x', backend: 'http://a', kind: 'broken', cause: 'half an answer' })
     log.keySetFailed({ cause: 'timeout' })
-    log.clientError({ address: '192.0.2.1', code: 'HPE_INVALID_METHOD', target: undefined })
+    log.clientError({
+      id: 'id-1',
+      address: '192.0.2.1',
+      code: 'HPE_INVALID_METHOD',
+      target: undefined,
+    })
     log.internalError({ id: 'x', error: new Error('a bug') })
     log.draining({ inFlight: 3, timeoutMs: 20_000 })
     log.drained({ cutOff: 0 })

@@ -1,7 +1,15 @@
 /** Sizes and times that a request may take: what passes them is refused and closed, for free, before any backend has seen it. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { engines, expectRefusal, request, serverBlock, SMALL_LIMITS, withWire } from './wire.ts'
+import {
+  engines,
+  expectLogged,
+  expectRefusal,
+  request,
+  serverBlock,
+  SMALL_LIMITS,
+  withWire,
+} from './wire.ts'
 
 const SMUGGLED = request('GET', '/v1/pets/smuggled')
 const CHUNKED = 'Transfer-Encoding: chunked'
@@ -72,6 +80,10 @@ describe('a request beyond a limit', () => {
         const { responses, closed, problem } = await exchange(bytes + SMUGGLED)
         expect(problem).toBeUndefined()
         expectRefusal(responses[0], status, { code, closes: true })
+        // The credential was not read: the limit of the address, which this costs nothing.
+        expect(responses[0]?.header('x-ratelimit-limit')).toBe('60')
+        expect(responses[0]?.header('x-ratelimit-remaining')).toBe('60')
+        await expectLogged(gateway, responses[0])
         expect(responses).toHaveLength(1)
         expect(closed).toBe(true)
         expect(served()).toEqual([])
@@ -123,6 +135,7 @@ for (const engine of engines) {
             expect(await charged()).toBe(0)
             const [line] = await accessLines(1)
             expect(line).toMatchObject({ status: 413, refusal: 'body_too_large' })
+            expect(line?.requestBytes).toBeGreaterThan(4_096)
           },
         ))
 
@@ -161,7 +174,7 @@ for (const engine of engines) {
             client.send(SMUGGLED)
             expect(served()).toEqual([])
             expect(await charged()).toBe(0)
-            expect(await accessLines(1)).toMatchObject([{ status: 408 }])
+            expect(await accessLines(1)).toMatchObject([{ status: 408, requestBytes: 1 }])
             expect(backend.connections).toEqual([])
           },
         ))
@@ -179,6 +192,7 @@ describe('a client that is too slow', () => {
         client.send(bytes)
         const { responses } = await client.waitFor(({ closed }) => closed)
         expectRefusal(responses[0], 408, { code: 'request_timeout', closes: true })
+        await expectLogged(gateway, responses[0])
         expect(responses).toHaveLength(1)
         expect(served()).toEqual([])
         expect(await charged()).toBe(0)

@@ -38,6 +38,7 @@ describe.each(engines)('a body through %s', (engine) => {
       // Waiting for a client is not the gateway's own time.
       const [line] = await accessLines(1)
       expect(Number(line?.totalMs)).toBeGreaterThan(100)
+      expect(line?.requestBytes).toBe(10)
       expect(Number(line?.gatewayMs) + Number(line?.backendMs)).toBeLessThan(
         Number(line?.totalMs) - 70,
       )
@@ -136,7 +137,7 @@ describe.each(engines)('a body through %s', (engine) => {
         expect(responses[0]?.status).toBe(200)
         slow.reset()
         const lines = await accessLines(2)
-        expect(lines.map(({ status }) => status)).toEqual([200, 499])
+        expect(lines).toMatchObject([{ status: 200 }, { status: 499, requestBytes: 1 }])
         expect(backend.requests).toHaveLength(1)
         expect(await charged()).toBe(0)
       },

@@ -184,6 +184,16 @@ export function expectRefusal(
   expect(answer?.header('connection') === 'close').toBe(closes)
 }
 
+/** The id that the client was told leads to a line of the log. */
+export async function expectLogged(
+  gateway: TestGateway,
+  answer: ParsedResponse | undefined,
+): Promise<void> {
+  const id = answer?.header('x-request-id')
+  expect(id).toMatch(/./)
+  await expect.poll(() => gateway.logLines().map((line) => line['id'])).toContain(id)
+}
+
 export function expectGatewayFields(answer: ParsedResponse | undefined): void {
   for (const name of [
     'x-request-id',
