@@ -32,6 +32,8 @@ export class Synchroniser {
   readonly #saving = new Set<Promise<void>>()
   /** Written by #failed and #round. */
   #isLost = false
+  /** Written by #round alone. */
+  #wasRead = false
   /** Written by close alone. */
   #isClosed = false
   /** Written by #failed alone. */
@@ -84,6 +86,7 @@ export class Synchroniser {
     const kept = await store.load()
     for (const [keyId, ban] of kept) table.merge(keyId, ban)
     this.#forgetOld()
+    this.#wasRead = true
     this.#loaded.resolve()
     for (const [keyId, ban] of table.all) {
       const there = kept.get(keyId)
@@ -95,8 +98,11 @@ export class Synchroniser {
 
   #failed(cause: unknown): void {
     if (this.#isClosed) return
-    if (!this.#isLost) this.#parts.observer.storeLost(cause)
-    this.#isLost = true
+    // At a start what tells of news may be there a moment before what reads them.
+    if (this.#wasRead || this.#retry !== undefined) {
+      if (!this.#isLost) this.#parts.observer.storeLost(cause)
+      this.#isLost = true
+    }
     clearTimeout(this.#retry)
     this.#retry = setTimeout(() => this.#run(), RETRY_MS).unref()
   }

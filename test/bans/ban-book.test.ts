@@ -126,6 +126,22 @@ describe('a ban book', () => {
   })
 })
 
+describe('a ban book whose store cannot be read at first', () => {
+  it.each([
+    ['once, says nothing', 1, []],
+    ['twice, says that it is lost, and then that it is back', 2, ['storeLost', 'storeBack']],
+  ])('%s', async (_, failures, said) => {
+    let loads = 0
+    const memory = createMemoryBanStore()
+    const load = () =>
+      ++loads > failures ? memory.load() : Promise.reject(new Error('not there yet'))
+    const { seen } = open({ ...memory, load })
+    await until(() => expect(loads).toBe(failures + 1))
+    const calls = [seen.storeLost, seen.storeBack].map((call) => call.mock.calls.length)
+    expect(calls).toEqual(said.length === 0 ? [0, 0] : [1, 1])
+  })
+})
+
 describe('a ban book on a SQLite file', () => {
   const directory = mkdtempSync(join(tmpdir(), 'tollgate-bans-'))
   afterAll(() => rmSync(directory, { recursive: true }))
