@@ -5,7 +5,7 @@ import type { Exchange } from './exchange.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
 import type { BanRecord } from '../rules/ban-policy.ts'
 import type { Caller } from '../rules/credentials.ts'
-import { banHeaders } from '../rules/quota-headers.ts'
+import { banHeaders, usedUp } from '../rules/quota-headers.ts'
 
 interface BanAnswer {
   readonly ban: BanRecord
@@ -35,12 +35,15 @@ export function createCheckBan(bans: BanBook, lessee: Lessee) {
 function answerBan(lessee: Lessee, caller: Caller, ban: BanRecord, nowMs: number): BanAnswer {
   const { clientId, limits, policy } = caller
   const { untilMs } = ban
-  const retryAfterSeconds = Math.ceil((untilMs - nowMs) / 1000)
+  const view = lessee.known(clientId, limits)
+  const banSeconds = Math.ceil((untilMs - nowMs) / 1000)
+  // Whoever comes back at the end of the ban would be refused by its window.
+  const retryAfterSeconds = Math.max(banSeconds, (view && usedUp(view)?.resetAfterSeconds) ?? 0)
   const nextSecondMs = (Math.floor(nowMs / 1000) + 1) * 1000
   return {
     ban,
-    goodUntilMs: Math.min(nextSecondMs, untilMs - (retryAfterSeconds - 1) * 1000),
-    headers: banHeaders({ limits, policy, untilMs, view: lessee.known(clientId, limits) }),
+    goodUntilMs: Math.min(nextSecondMs, untilMs - (banSeconds - 1) * 1000),
+    headers: banHeaders({ limits, policy, untilMs, view }),
     refusal: refuse('api_key_banned', {
       detail: `Retry in ${retryAfterSeconds} s.`,
       retryAfterSeconds,

@@ -74,11 +74,19 @@ export interface BanStanding {
   readonly view: QuotaView | undefined
 }
 
-/** For a banned key: nothing is to be had before the ban ends, say X-RateLimit-*; RateLimit tells what its windows hold. */
+/** For a banned key: X-RateLimit-* say when there is something to be had; RateLimit tells what its windows hold. */
 export function banHeaders({ limits, policy, untilMs, view }: BanStanding): string[] {
   const resetAtSeconds = Math.ceil(untilMs / 1000)
-  const speaking = { limit: limits.perMinute, remaining: 0, resetAtSeconds }
+  const ban = { limit: limits.perMinute, remaining: 0, resetAtSeconds }
+  const window = view && usedUp(view)
+  const speaking = window !== undefined && window.resetAtSeconds > resetAtSeconds ? window : ban
   return fields({ speaking, rateLimit: view && standings(view), policy })
+}
+
+/** Of the windows that have nothing left the one that stays longest. */
+export function usedUp({ minute, day }: QuotaView): WindowView | undefined {
+  if (day.remaining === 0) return day
+  return minute.remaining === 0 ? minute : undefined
 }
 
 /** The window with the least remaining; on a tie the one that stays longer. */

@@ -87,6 +87,15 @@ describe('quota headers', () => {
     expect(headers).toContain(policy)
   })
 
+  it.each([
+    ['the minute', view(0, 940), ['60', '0', '660']],
+    ['the day', view(0, 0), ['1000', '0', '5000']],
+    ['the ban', view(12, 940), ['60', '0', '11']],
+  ])('of a ban speak of what ends last: %s', (_, standing, first) => {
+    const headers = banHeaders({ limits, policy, untilMs: 10_001, view: standing })
+    expect(told(headers).slice(0, 3)).toEqual(first)
+  })
+
   it('of a ban leave RateLimit out where the windows are not known', () => {
     const headers = banHeaders({ limits, policy, untilMs: 10_000, view: undefined })
     expect(headers).toEqual([
