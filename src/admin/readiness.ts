@@ -12,6 +12,8 @@ type Check = ReadinessReport['checks'][number]
 
 export interface StoreHealth {
   readonly available: boolean
+  /** In a word, while it is away. */
+  readonly cause: string | undefined
   /** Server, fault and remedy while it refuses this gateway; undefined if it does not. */
   readonly refusal: string | undefined
   /** Settings of it that may lose what is counted; undefined: none is known. */
@@ -21,6 +23,7 @@ export interface StoreHealth {
 /** What is not shared is always there. */
 export const embeddedHealth: StoreHealth = {
   available: true,
+  cause: undefined,
   refusal: undefined,
   warning: undefined,
 }
@@ -84,18 +87,18 @@ function backendCheck(backends: readonly BackendHealth[]): Check {
 /** Without its store a gateway is of use unless it refuses everything; a refusal needs an operator, so it must be seen. */
 function storeCheck(
   { store }: Config,
-  { available, refusal, ...health }: StoreHealth,
+  { available, cause, refusal, ...health }: StoreHealth,
   unsaved: UnsavedCounters | undefined,
 ): Check {
   const name = 'store'
   const text = unsaved?.warning ?? health.warning
   const warning = text === undefined ? {} : { warning: text }
   if (store.redis === undefined) return { name, ok: true, reason: 'embedded', ...warning }
-  const server = nameServers(store.redis)
-  if (refusal !== undefined) return { name, ok: false, reason: refusal, server }
-  if (available) return { name, ok: true, reason: 'available', server, ...warning }
-  const reason = `away; onOutage is ${store.onOutage}`
-  return { name, ok: store.onOutage !== 'closed', reason, server }
+  const where = { server: nameServers(store.redis), ...warning }
+  if (refusal !== undefined) return { name, ok: false, reason: refusal, ...where }
+  if (available) return { name, ok: true, reason: 'available', ...where }
+  const reason = `away (${cause}); onOutage is ${store.onOutage}`
+  return { name, ok: store.onOutage !== 'closed', reason, ...where }
 }
 
 /** An issuer that is away must not take callers with API keys down: not ready is only who can judge no credential at all. */

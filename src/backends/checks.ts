@@ -3,6 +3,7 @@ import { request as requestHttp } from 'node:http'
 import { request as requestHttps } from 'node:https'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Config } from '../config/config.ts'
+import { connectFault } from '../rules/tls-faults.ts'
 import type { Backend } from './backend.ts'
 import type { Balancer } from './balancer.ts'
 
@@ -55,7 +56,7 @@ function faultOf(
       settle(statusCode >= 200 && statusCode < 300 ? undefined : `status ${statusCode}`),
     )
     // Kept: a connection that is destroyed may complain once more.
-    request.on('error', (error: NodeJS.ErrnoException) => settle(error.code ?? error.message))
+    request.on('error', (error) => settle(connectFault(error)))
     request.end()
   })
 }

@@ -2,6 +2,7 @@
 import { connect } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 import type { Config } from '../config/config.ts'
+import { connectFault } from '../rules/tls-faults.ts'
 import type { Backend } from './backend.ts'
 import type { Balancer } from './balancer.ts'
 import { healthOf, type BackendHealth } from './health.ts'
@@ -42,6 +43,6 @@ function faultOf({ host, port, tls }: Backend, timeoutMs: number): Promise<strin
     }
     socket.setTimeout(timeoutMs, () => settle(`no connection within ${timeoutMs} ms`))
     socket.once(tls ? 'secureConnect' : 'connect', () => settle(undefined))
-    socket.on('error', (error: NodeJS.ErrnoException) => settle(error.code ?? error.message))
+    socket.on('error', (error) => settle(connectFault(error)))
   })
 }

@@ -1,7 +1,7 @@
 /** What the forwarding engines share: their options, bounds on answers, and how their errors are read. */
 import type { Backend } from '../backends/backend.ts'
 import type { Config } from '../config/config.ts'
-import { tlsFault } from '../rules/tls-faults.ts'
+import { inWords } from '../rules/tls-faults.ts'
 
 /**
  * connections: at most that many per backend at a time; a request that finds none free within its response timeout fails
@@ -29,8 +29,7 @@ export function backendErrorCode(error: Error): string {
 export function errorText(error: Error): string {
   const code = backendErrorCode(error)
   const text = error.message.includes(code) ? error.message : `${code}: ${error.message}`
-  const fault = tlsFault(text)
-  return fault === undefined ? text : `${fault}; ${text}`
+  return inWords(text)
 }
 
 /** A copy of the header fields, flat, with the backend's own Host where there is none. */

@@ -52,7 +52,7 @@ export function connectStore({
   const { store } = config
   if (store.redis === undefined) return undefined
   const report = createOutageReport({ config, log, metrics })
-  let health: StoreHealth = { ...embeddedHealth, available: false }
+  let health: StoreHealth = { ...embeddedHealth, available: false, cause: 'no answer yet' }
   const tell = (news: Partial<StoreHealth>): void => onState?.((health = { ...health, ...news }))
   return connectRedis({
     servers: store.redis,
@@ -61,7 +61,7 @@ export function connectStore({
     prefix: store.prefix,
     onState: (available, cause, refusal) => {
       report(available, cause)
-      tell({ available, refusal })
+      tell({ available, cause: available ? undefined : cause, refusal })
     },
     onWarning: (warning) => {
       if (warning !== undefined) log.storeWarning({ warning })

@@ -34,6 +34,11 @@ export class StoreState {
     return this.#isWhole === true ? undefined : this.#refusal?.text
   }
 
+  /** In one word, while a server is away. */
+  get cause(): string | undefined {
+    return this.#isWhole === true ? undefined : this.#word
+  }
+
   /** server: the one whose fault it is, where that is known. */
   note(fault: unknown, server = nameServers(this.#servers)): void {
     const { word, what } = describeFault(fault)

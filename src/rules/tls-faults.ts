@@ -25,12 +25,32 @@ const faults: readonly [RegExp, string][] = [
   ],
   [/SELF_SIGNED_CERT_IN_CHAIN|UNABLE_TO_(GET_ISSUER_CERT|VERIFY_LEAF_SIGNATURE)/, untrusted],
   [/ERR_TLS_CERT_ALTNAME_INVALID/, 'its certificate is for another name (upstream.tls.serverName)'],
-  [/wrong.version.number|packet.length.too.long/i, 'it speaks no TLS'],
+  [/wrong.version.number|packet.length.too.long/i, 'it speaks no TLS (http:// in upstream.urls)'],
+  [/alert.protocol.version|unsupported.protocol/i, 'it speaks neither TLS 1.2 nor 1.3'],
 ]
 
 const find = (table: typeof faults, text: string) => table.find(([fault]) => fault.test(text))?.[1]
 
 /** text: the error's code and message. undefined: another error. */
 export const tlsFault = (text: string): string | undefined => find(faults, text)
+
+/** text: as of tlsFault. undefined: it is not TLS that failed. */
+function words(text: string): string | undefined {
+  const other = 'TLS fails; compare upstream.urls (https:// or http://) and upstream.tls'
+  return tlsFault(text) ?? (/EPROTO|ERR_SSL_|ERR_TLS_/.test(text) ? other : undefined)
+}
+
+/** Behind the words for it, if there are any. */
+export function inWords(text: string): string {
+  const what = words(text)
+  return what === undefined ? text : `${what}; ${text}`
+}
+
+/** Why no connection came about: the code alone where that is clear. */
+export function connectFault({ code, message }: NodeJS.ErrnoException): string {
+  const short = code ?? message
+  const what = words(`${short}: ${message}`)
+  return what === undefined ? short : `${what}; ${short}`
+}
 
 export const isTlsRefusal = (text: string): boolean => find(refusals, text) !== undefined

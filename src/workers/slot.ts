@@ -124,8 +124,8 @@ export class Slot {
     this.#closeSocket()
     this.#crashes = afterCrash(this.#crashes, ranMs)
     const delayMs = restartDelayMs(this.#crashes, Math.random())
-    const crashes = this.#crashes.inARow
-    log({ level: 'warn', event: 'workerRestarting', worker: this.number, delayMs, crashes })
+    const crashesInARow = this.#crashes.inARow
+    log({ level: 'warn', event: 'workerRestarting', worker: this.number, delayMs, crashesInARow })
     this.#restart = setTimeout(() => {
       this.restarts++
       try {

@@ -57,6 +57,17 @@ describe('a health check', () => {
     expect(fixed.requests[0]?.header('host')).toBe('api.internal')
   })
 
+  it('over TLS of a backend that speaks none says what to look at', async () => {
+    const { url, ...plain } = await startRawBackend({
+      onConnection: ({ socket }) => socket.write('HTTP/1.1 400 Bad Request\r\n\r\n'),
+    })
+    toClose.push(() => plain.close())
+    const { state } = check(url.replace('http:', 'https:'))
+    await expect
+      .poll(() => state()?.fault)
+      .toBe('health check: it speaks no TLS (http:// in upstream.urls); EPROTO')
+  })
+
   it('takes a backend out that nobody asks, and back when it is there', async () => {
     const port = await freePort()
     const { state, checks } = check(`http://127.0.0.1:${port}`)

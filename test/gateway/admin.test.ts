@@ -131,7 +131,7 @@ describe('/healthz and /readyz', () => {
       expect(await readiness(gateway)).toMatchObject({
         status,
         ready: status === 200,
-        reasons: { store: `${mark}away; onOutage is ${mode}`, backend: 'reachable' },
+        reasons: { store: `${mark}away (ECONNREFUSED); onOutage is ${mode}`, backend: 'reachable' },
       })
     }
   })
@@ -377,7 +377,7 @@ describe('/metrics', () => {
     expect(await gateway.metric('tollgate_store_outages_total')).toBe(outages + 1)
     expect(await readiness(gateway)).toMatchObject({
       status: 200,
-      reasons: { store: 'away; onOutage is local' },
+      reasons: { store: expect.stringMatching(/^away \(.+\); onOutage is local$/) as string },
     })
     expect(await statusOf(gateway, '/v1/pets', { key: keys.business })).toBe(200)
     expect(await gateway.metric('tollgate_degraded_decisions_total{mode="local"}')).toBeGreaterThan(

@@ -264,7 +264,7 @@ describe.concurrent('Redis that is not there at the start', () => {
       const isUsable = mode !== 'closed'
       const away = await ready()
       expect(away.status).toBe(isUsable ? 200 : 503)
-      expect(away.body).toContain(`away; onOutage is ${mode}`)
+      expect(away.body).toContain(`); onOutage is ${mode}`)
       const without = await gateway.call(key)
       expect(without.status).toBe(isUsable ? 200 : 503)
       expect(tellsNothing(without)).toBe(true)

@@ -36,3 +36,23 @@ it.each([1, 2])(
   },
   60_000,
 )
+
+it.each([
+  ['a server', '"redis://reddis.invalid:6379"', 'ENOTFOUND'],
+  ['a cluster', '{ cluster: ["reddis.invalid:6379"] }', '.+'],
+  ['sentinels', '{ sentinels: ["reddis.invalid:6379"], name: main }', '.+'],
+])(
+  '%s whose name leads nowhere is named in log and readiness from the start',
+  async (_, redis, cause) => {
+    const backend = await rawBackend()
+    const file = configFile(backend.url, { store: `store: { redis: ${redis} }` })
+    const gateway = await gatewayProcess(file, { waitForStore: false })
+    await eventually('the line', () => gateway.logged('storeWarning').length === 1)
+    const said = 'no such host name: reddis.invalid:6379; correct it, or'
+    expect(gateway.logged('storeWarning')[0]?.['warning']).toContain(said)
+    const page = await (await fetch(`${gateway.adminOrigin}/readyz`)).text()
+    expect(page).toContain(said)
+    expect(page).toMatch(new RegExp(`"away \\(${cause}\\); onOutage is local"`))
+  },
+  60_000,
+)

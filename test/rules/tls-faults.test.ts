@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { isTlsRefusal, tlsFault } from '../../src/rules/tls-faults.ts'
+import { connectFault, isTlsRefusal, tlsFault } from '../../src/rules/tls-faults.ts'
 
 describe('a fault of a TLS connection', () => {
   it.each([
@@ -16,9 +16,30 @@ describe('a fault of a TLS connection', () => {
     ['EPROTO: SSL routines:ssl3_read_bytes:tlsv1 alert unknown ca', 'it does not accept', true],
     ['ERR_SSL_SSLV3_ALERT_BAD_CERTIFICATE: x', 'it does not accept our', true],
     ['ERR_SSL_SSLV3_ALERT_CERTIFICATE_EXPIRED: x', 'it does not accept our', true],
+    [
+      'EPROTO: SSL routines:ssl3_read_bytes:tlsv1 alert protocol version',
+      'it speaks neither',
+      false,
+    ],
   ])('is told in words: %s', (text, words, refused) => {
     expect(tlsFault(text)).toContain(words)
     expect(isTlsRefusal(text)).toBe(refused)
+  })
+
+  it.each([
+    [
+      'EPROTO',
+      'write EPROTO 40:error:0A00010B:SSL routines::wrong version number',
+      /^it speaks no TLS .*; EPROTO$/,
+    ],
+    [
+      'ERR_SSL_NO_CIPHER_MATCH',
+      'no cipher match',
+      /^TLS fails; compare upstream.urls .*; ERR_SSL_/,
+    ],
+    ['ECONNREFUSED', 'connect ECONNREFUSED 127.0.0.1:1', /^ECONNREFUSED$/],
+  ])('that keeps a connection from coming about says what to look at: %s', (code, text, said) => {
+    expect(connectFault(Object.assign(new Error(text), { code }))).toMatch(said)
   })
 
   it.each(['ECONNRESET: socket hang up', 'ECONNREFUSED: connect ECONNREFUSED 127.0.0.1:1'])(

@@ -26,6 +26,7 @@ export function controlledRedisAuthority(
   const controlled: RedisStore = {
     client: store.client,
     refusal: store.refusal,
+    cause: store.cause,
     warning: store.warning,
     get available() {
       return store.available

@@ -67,7 +67,7 @@ describe('a worker that is killed', () => {
     expect(gateway.logged('workerCrashed')).toMatchObject([
       { level: 'error', worker: 1, pid, cause: 'signal SIGKILL' },
     ])
-    expect(gateway.logged('workerRestarting')).toMatchObject([{ worker: 1, crashes: 1 }])
+    expect(gateway.logged('workerRestarting')).toMatchObject([{ worker: 1, crashesInARow: 1 }])
     // What was under way at the killed worker is lost, and nothing else.
     expect(load.errors.length).toBeLessThan(30)
     expectServed(load.answers)
