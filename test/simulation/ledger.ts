@@ -33,7 +33,10 @@ interface Entry {
   sequence: number
   readonly minute: Hold
   readonly day: Hold
-  /** Carried out again, or after a newer one, once the numbers that would have shown it were forgotten with their day. */
+  /**
+   * Carried out again, or after a newer one, once the numbers that would have shown it were forgotten with their day; or come back
+   * with an old copy.
+   */
   readonly isOfYesterday: boolean
 }
 
@@ -331,9 +334,10 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
         ]),
       ),
 
-    /** The authority has forgotten everything, or all since its books were `left`; what was admitted stays true. */
-    dataLost: (left: Books = new Map()): void => {
-      for (const [client, account] of accounts) {
+    /** The authority has forgotten these, or all since its books were `left`; what was admitted stays true. */
+    dataLost: (clients: Iterable<string>, left: Books = new Map()): void => {
+      for (const client of clients) {
+        const account = accountOf(client)
         forgotten.set(client, {
           isUnknown: true,
           isAgain: isExposed(client),
@@ -342,7 +346,8 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
         })
         account.book.clear()
         const old = left.get(client)
-        for (const [holder, entry] of old?.book ?? []) account.book.set(holder, { ...entry })
+        for (const [holder, entry] of old?.book ?? [])
+          account.book.set(holder, { ...entry, isOfYesterday: true })
         for (const window of windows)
           Object.assign(
             account.current[window],

@@ -87,7 +87,7 @@ const outages: Property<Schedule> = {
 
 const dataLoss: Property<Schedule> = {
   title:
-    'admits beyond a limit after a loss of data at most what it admits before all have spoken again',
+    'admits beyond a limit after a loss of data, of one client or of what was told of late at most what it admits before all have spoken again',
   schedule: dataLossSchedule,
   run: async (quota, drawn) => {
     const played = await play(quota, drawn, { isExact: false })

@@ -88,6 +88,10 @@ export type Event =
       readonly forMs: number
     }
   | { readonly kind: 'data loss' }
+  /** Of the counters of one client: the store had no memory left. */
+  | { readonly kind: 'eviction'; readonly client: number }
+  /** Failover to a replica that has heard nothing since the beginning of an earlier step. */
+  | { readonly kind: 'old copy'; readonly stepsBack: number }
 
 const seed = fc.integer()
 const index = fc.nat({ max: 7 })
@@ -188,6 +192,11 @@ const fault = {
     forMs: fc.integer({ min: 1, max: 4000 }),
   }),
   dataLoss: fc.record({ kind: fc.constant('data loss' as const) }),
+  eviction: fc.record({ kind: fc.constant('eviction' as const), client: index }),
+  oldCopy: fc.record({
+    kind: fc.constant('old copy' as const),
+    stepsBack: fc.integer({ min: 1, max: 3 }),
+  }),
 }
 const none = fc.record({ kind: fc.constant('none' as const) })
 
@@ -349,7 +358,7 @@ export const outageSchedule: fc.Arbitrary<Schedule> = fc.record({
   steps: steps(events(fault.partition, fault.partition, fault.crash, fault.pause)),
 })
 
-/** The store forgets everything at times. */
+/** At times the store forgets everything, or one client, or what it was told of late. */
 export const dataLossSchedule: fc.Arbitrary<Schedule> = fc.record({
   ...common,
   processes: fc.integer({ min: 1, max: 4 }),
@@ -357,7 +366,7 @@ export const dataLossSchedule: fc.Arbitrary<Schedule> = fc.record({
   authority: fc.constant('remote' as const),
   maxClients: fc.constant(100_000),
   network: goodNetwork,
-  steps: steps(events(fault.dataLoss)),
+  steps: steps(events(fault.dataLoss, fault.eviction, fault.oldCopy)),
 })
 
 /** Load above every minute's limit, spread in changing ways, and nothing goes wrong: see live.ts. */

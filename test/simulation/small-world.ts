@@ -460,7 +460,7 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
           label: 'loss',
           run: trouble(() => {
             state = new quota.ClientState()
-            ledger.dataLost()
+            ledger.dataLost([CLIENT])
           }),
         })
       if (canFail && faults.kinds.includes('old copy')) {
@@ -472,7 +472,7 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
           label: 'old copy',
           run: trouble(() => {
             state = copied(oldCopy)
-            ledger.dataLost(oldBooks)
+            ledger.dataLost([CLIENT], oldBooks)
           }),
         })
       }

@@ -15,7 +15,7 @@ import type {
 import { DAY_MS } from '../../src/quota/protocol.ts'
 import type { ClientState, transition } from '../../src/quota/authorities/transition.ts'
 import { START_MS } from '../support/controlled-authority.ts'
-import { createLedger, Violation, type Rules } from './ledger.ts'
+import { createLedger, Violation, type Books, type Rules } from './ledger.ts'
 import { createSimulatedProcess, type SimulatedProcess } from './process.ts'
 import { perfectNetwork, type Event, type Network, type Schedule } from './schedule.ts'
 import { createChance, createVirtualTime, settled } from './virtual-time.ts'
@@ -32,7 +32,14 @@ export interface Quota {
 export const TIMEOUT_MS = 100
 /** A window that has ended is never opened again by a clock that goes back by so much. */
 const SMALL_SKEW_MS = 60_000
+/** Their calls are kept, so that a store can be set back. */
+const losses: readonly Event['kind'][] = ['data loss', 'eviction', 'old copy']
 type Partition = Event & { kind: 'partition' }
+
+interface Store {
+  readonly memory: MemoryAuthority
+  readonly calls: { readonly request: TakeRequest; readonly atMs: number }[]
+}
 
 export type World = ReturnType<typeof createWorld>
 
@@ -46,8 +53,8 @@ export function createWorld(quota: Quota, schedule: Schedule, rules: Pick<Rules,
   const limitChanges = schedule.steps.filter(({ event }) => event.kind === 'limits').length
   // An authority that has lost its data is asked again; and so is one that had nothing left, if something was handed back while
   // it answered, which may come to pass a few times in a row where calls are slow.
-  const isLossy = schedule.steps.some(({ event }) => event.kind === 'data loss')
-  const callsAgain = (isLossy ? 2 : 0) + (schedule.refund > 0 ? 6 : 0)
+  const isLossy = schedule.steps.some(({ event }) => losses.includes(event.kind))
+  const callsAgain = (isLossy ? 4 : 0) + (schedule.refund > 0 ? 6 : 0)
   // And one that has only just met the client.
   const callsPerRequest = 4 + limitChanges + (rules.isExact ? 0 : 1) + callsAgain
   const forgets = schedule.maxClients < schedule.clients.length
@@ -73,8 +80,31 @@ export function createWorld(quota: Quota, schedule: Schedule, rules: Pick<Rules,
 
   const clock = { epochMs: () => time.nowMs + clockMs }
   const losesData = schedule.authority === 'remote'
-  const newAuthority = (): MemoryAuthority => quota.createMemoryAuthority({ clock, losesData })
-  let memory = newAuthority()
+  /** Where data is lost each client has a store of its own, which can be set back to the calls that it had carried out by then. */
+  const stores = new Map<string, Store>()
+  const storeAfter = (client: string, calls: Store['calls']): Store => {
+    let replayedMs: number | undefined
+    const epochMs = (): number => replayedMs ?? clock.epochMs()
+    const memory = quota.createMemoryAuthority({ clock: { epochMs }, losesData })
+    for (const { request, atMs } of calls) {
+      replayedMs = atMs
+      memory.take(request)
+    }
+    replayedMs = undefined
+    const store = { memory, calls: [...calls] }
+    stores.set(client, store)
+    return store
+  }
+  const storeOf = (client: string): Store => {
+    const name = isLossy ? client : 'all'
+    return stores.get(name) ?? storeAfter(name, [])
+  }
+  let members = quota.createMemoryAuthority({ clock })
+  /** At the beginning of each step. */
+  const copies: {
+    readonly books: Books
+    readonly calls: readonly (readonly [string, Store['calls']])[]
+  }[] = []
   const clients = schedule.clients.map((limits, at) => ({ id: `client-${at}`, limits }))
   /** Limits that a process has and others have not yet. */
   const ownLimits = new Map<string, Limits>()
@@ -85,6 +115,8 @@ export function createWorld(quota: Quota, schedule: Schedule, rules: Pick<Rules,
   const partitions = new Map<SimulatedProcess, Partition['how']>()
 
   const carryOut = (request: TakeRequest): TakeReply => {
+    const { memory, calls } = storeOf(request.client)
+    if (isLossy) calls.push({ request, atMs: clock.epochMs() })
     const reply = memory.take(request)
     ledger.carriedOut(request, reply)
     if (reply.notice !== undefined)
@@ -161,7 +193,7 @@ export function createWorld(quota: Quota, schedule: Schedule, rules: Pick<Rules,
     new Promise((resolve) => {
       if (partitions.has(process) || chance.perMille(network.losesRequest)) return
       time.at(time.nowMs + travel(), () => {
-        void memory.beat(sign).then((beats) => {
+        void members.beat(sign).then((beats) => {
           if (chance.perMille(network.losesReply)) return
           time.at(time.nowMs + travel(), () => process.deliver('io', () => resolve(beats)))
         })
@@ -236,6 +268,11 @@ export function createWorld(quota: Quota, schedule: Schedule, rules: Pick<Rules,
     },
 
     happen: (event: Event): void => {
+      if (isLossy)
+        copies.push({
+          books: ledger.copied(),
+          calls: Array.from(stores, ([client, { calls }]) => [client, [...calls]] as const),
+        })
       if (event.kind === 'none') return
       if (schedule.authority === 'embedded' && event.kind === 'partition') return
       happened(event.kind)
@@ -282,8 +319,25 @@ export function createWorld(quota: Quota, schedule: Schedule, rules: Pick<Rules,
           return
         }
         case 'data loss':
-          memory = newAuthority()
-          ledger.dataLost()
+          stores.clear()
+          members = quota.createMemoryAuthority({ clock })
+          return ledger.dataLost(clients.map(({ id }) => id))
+        case 'eviction': {
+          const { id = '' } = clients[event.client % clients.length] ?? {}
+          stores.delete(id)
+          return ledger.dataLost([id])
+        }
+        case 'old copy': {
+          const copy = copies.at(-1 - event.stepsBack) ?? copies[0]
+          stores.clear()
+          for (const [client, calls] of copy?.calls ?? []) storeAfter(client, calls)
+          // Its connections are new ones.
+          for (const process of slots) time.at(time.nowMs + travel(), () => returned(process))
+          return ledger.dataLost(
+            clients.map(({ id }) => id),
+            copy?.books,
+          )
+        }
       }
     },
 
@@ -325,15 +379,17 @@ export function createWorld(quota: Quota, schedule: Schedule, rules: Pick<Rules,
       if (ledger.violation !== undefined) throw ledger.violation
       for (const process of everyProcess)
         ledger.closed(process.witness, { isGone: !living.includes(process) })
-      if (memory.size > clients.length)
-        throw new Violation('memory is bounded', `the authority keeps ${memory.size} clients`)
+      for (const { memory } of stores.values())
+        if (memory.size > clients.length)
+          throw new Violation('memory is bounded', `the authority keeps ${memory.size} clients`)
       for (const process of living) process.kill()
     },
   }
   const rejoin = (process: SimulatedProcess): void => {
-    if (!partitions.delete(process)) return
-    process.deliver('io', () => returnListeners.get(process)?.forEach((listener) => listener()))
+    if (partitions.delete(process)) returned(process)
   }
+  const returned = (process: SimulatedProcess): void =>
+    process.deliver('io', () => returnListeners.get(process)?.forEach((listener) => listener()))
   return world
 }
 
