@@ -57,6 +57,26 @@ const check: Declaration = (program, { once }) =>
     .addOption(new NeededOption('--config <file>', 'the configuration'))
     .action(once(async () => (await import('./check.ts')).checkCommand))
 
+const diff: Declaration = (program, { once }) =>
+  program
+    .command('diff')
+    .description('what a new configuration would change, and for whom')
+    .argument('<old>', 'the configuration that is in force')
+    .argument('<new>', 'the one that is to be')
+    .option('--json', 'as JSON')
+    .action((current: string, next: string, { json = false }: { json?: boolean }) =>
+      once(async () => (await import('./diff.ts')).diffCommand)({ files: [current, next], json }),
+    )
+
+const init: Declaration = (program, { once }) =>
+  program
+    .command('init')
+    .description('write a small configuration with one client, and show its key once')
+    .option('--write <file>', 'where to (default: gateway.yaml)', single)
+    .option('--upstream <url>', 'the service behind (default: http://127.0.0.1:3000)', single)
+    .option('--client <id>', 'whose key it is (default: first)', single)
+    .action(once(async () => (await import('./init.ts')).initCommand))
+
 const keysNew: Declaration = (program, { once }) =>
   program
     .command('keys')
@@ -84,7 +104,7 @@ export async function run(edge: Edge): Promise<number> {
     edge.attend(plainIncidents(edge))
     return lasting(load)(options)
   }
-  for (const declare of [start, demo, catalogue, check, keysNew, worker])
+  for (const declare of [start, demo, catalogue, check, diff, init, keysNew, worker])
     declare(program, { once, lasting })
   try {
     await program.parseAsync(edge.args, { from: 'user' })

@@ -1,7 +1,7 @@
 /** `tollgate keys new`: makes an API key, shows it once, and prints the YAML that lets it in. */
-import { createHash, randomBytes } from 'node:crypto'
 import { clientId, dateMs, faultIn, label } from '../config/scalars.ts'
 import { OK, REFUSED, type Edge } from './edge.ts'
+import { newKey } from './new-key.ts'
 
 interface KeysNewOptions {
   readonly client: string
@@ -28,27 +28,17 @@ export const keysNewCommand = (
   { print, complain }: Pick<Edge, 'print' | 'complain'>,
   options: KeysNewOptions,
 ): number => {
-  const { client, plan, expires } = options
   const fault = faultOf(options)
   if (fault !== undefined) {
     complain(`tollgate: ${fault}`)
     return REFUSED
   }
-  const key = `tg_${randomBytes(32).toString('base64url')}`
-  const sha256 = createHash('sha256').update(key).digest('hex')
-  const id = `${client}-${randomBytes(3).toString('hex')}`
-
+  const { key, lines } = newKey(options)
   print('# The key, shown this once. Hand it to the client; the gateway never needs it:')
   print(key)
   print('# Put this into the configuration; if the client is there already, only its key line.')
   print('# A client of a custom plan also needs: limits: { perMinute: NUMBER, perDay: NUMBER }')
   print('clients:')
-  // A colon at the end would make it a key of YAML.
-  print(`  - id: ${client.endsWith(':') ? `'${client}'` : client}`)
-  print(`    plan: ${plan}`)
-  print('    keys:')
-  print(`      - id: ${id}`)
-  print(`        sha256: ${sha256}`)
-  if (expires !== undefined) print(`        expires: ${expires}`)
+  for (const line of lines) print(line)
   return OK
 }

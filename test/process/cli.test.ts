@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs'
+import { readFileSync, readdirSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { afterAll, describe, expect, it } from 'vitest'
 import { configText, keys, sha256 } from '../support/gateway.ts'
@@ -41,7 +41,16 @@ describe.concurrent('the command line', () => {
     async (word) => {
       const { code, stdout, stderr } = await run(word)
       expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
-      for (const text of ['start', 'demo', 'catalogue', 'check', 'keys', 'Exit codes'])
+      for (const text of [
+        'start',
+        'demo',
+        'catalogue',
+        'check',
+        'diff',
+        'init',
+        'keys',
+        'Exit codes',
+      ])
         expect(stdout).toContain(text)
       expect(stdout).not.toContain('worker')
     },
@@ -52,6 +61,8 @@ describe.concurrent('the command line', () => {
     ['demo', ['--config', '--db']],
     ['catalogue', ['--listen', '--db']],
     ['check', ['--config']],
+    ['diff', ['--json']],
+    ['init', ['--write', '--upstream', '--client']],
     ['keys new', ['--client', '--plan', '--expires']],
   ])('has help of its own for %s', async (command, options) => {
     const { code, stdout, stderr } = await run(...command.split(' '), '--help')
@@ -94,6 +105,9 @@ describe.concurrent('the command line', () => {
     ['start --config a.yaml --config b.yaml', "'b.yaml' is invalid. It is given twice; keep one."],
     ['demo --listen x', "unknown option '--listen'"],
     ['check', 'option --config <file> is missing'],
+    ['diff', "missing required argument 'old'"],
+    ['diff a.yaml', "missing required argument 'new'"],
+    ['init gateway.yaml', "too many arguments for 'init'"],
     ['catalogue --db x.db', 'option --listen <host:port> is missing'],
     ['catalogue --listen 127.0.0.1:0', 'option --db <file> is missing'],
     ['catalogue --listen 3000 --db x.db', 'Write HOST:PORT such as 127.0.0.1:3000.'],
@@ -298,6 +312,89 @@ describe.concurrent('tollgate start', () => {
     const gateway = await gatewayProcess(file, { env: { PUBLIC_PORT: String(port) } })
     expect(new URL(gateway.origin).port).toBe(String(port))
     expect((await run('start', '--config', file)).code).toBe(2)
+  })
+})
+
+describe.concurrent('tollgate init', () => {
+  it('writes a configuration that starts, and shows the key that it lets in', async () => {
+    const backend = await rawBackend()
+    const file = `${temporaryFolder()}/new.yaml`
+    const { code, stdout, stderr } = await run('init', '--write', file, '--upstream', backend.url)
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+    const key = /^tg_\S+$/m.exec(stdout)?.[0] ?? ''
+    expect(stdout).toContain(`tollgate start --config ${file}\n`)
+    expect(stdout).toContain(
+      `curl -i -H 'Authorization: Bearer ${key}' http://127.0.0.1:8080/v1/\n`,
+    )
+    const written = readFileSync(file, 'utf8')
+    expect(written).toContain(sha256(key))
+    expect(written).not.toContain(key)
+    const anyPort =
+      'server: { listen: "127.0.0.1:0" }\nadmin: { listen: "127.0.0.1:0" }\nstore: { file: "" }\n'
+    const gateway = await gatewayProcess(
+      temporaryFile('any-port.yaml', anyPort + written.replace(/^server:\n.*\n/m, '')),
+    )
+    const answer = await gateway.call(key)
+    expect([answer.status, answer.headers.get('x-ratelimit-limit')]).toEqual([200, '60'])
+    expect(backend.requests).toHaveLength(1)
+  })
+
+  it('writes over nothing, nor what could not be started', async () => {
+    const file = temporaryFile('mine.yaml', 'mine')
+    const there = await run('init', '--write', file)
+    expect(there).toEqual({
+      code: 2,
+      stdout: '',
+      stderr: `tollgate: ${file} is there already; name another file with --write\n`,
+    })
+    expect(readFileSync(file, 'utf8')).toBe('mine')
+    const folder = temporaryFolder()
+    for (const [args, code, fault] of [
+      [['--write', `${folder}/none/a.yaml`], 1, 'cannot be written (ENOENT); check its folder'],
+      [
+        ['--write', `${folder}/a.yaml`, '--upstream', 'pets'],
+        2,
+        '--upstream "pets" is not an origin; ',
+      ],
+      [['--write', `${folder}/a.yaml`, '--client', 'a b'], 2, '--client is not an id; '],
+    ] as const) {
+      const refused = await run('init', ...args)
+      expect({ code: refused.code, stdout: refused.stdout }).toEqual({ code, stdout: '' })
+      expect(refused.stderr).toContain(fault)
+    }
+    expect(readdirSync(folder)).toEqual([])
+  })
+})
+
+describe.concurrent('tollgate diff', () => {
+  const file = (...replaced: (readonly [string, string])[]): string =>
+    temporaryFile(
+      'gateway.yaml',
+      replaced.reduce(
+        (text, [from, to]) => text.replace(from, to),
+        configText({ upstreams: [nowhere] }),
+      ),
+    )
+
+  it('tells in a line each what changes, and for whom', async () => {
+    const next = file(['perMinute: 60', 'perMinute: 5'], ['server:', 'unmatched: reject\nserver:'])
+    const { code, stdout, stderr } = await run('diff', file(), next)
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+    expect(stdout).toMatch(/^[0-9a-f]{12} to [0-9a-f]{12}\n/)
+    expect(stdout).toMatch(/^~ \d settings?: .*unmatched/m)
+    expect(stdout).not.toContain('key')
+    const json = await run('diff', '--json', file(), next)
+    expect(JSON.parse(json.stdout)).toMatchObject({ clients: { added: [] }, needsRestart: [] })
+  })
+
+  it('says that nothing changes, and refuses a file that would not start', async () => {
+    const same = await run('diff', file(), file(['server:', '# a comment\nserver:']))
+    expect(same).toMatchObject({ code: 0, stderr: '' })
+    expect(same.stdout).toMatch(/^[0-9a-f]{12} to [0-9a-f]{12}, nothing changes\n$/)
+    const bad = file(['server:', 'unmatched: maybe\nserver:'])
+    const refused = await run('diff', file(), bad)
+    expect(refused).toMatchObject({ code: 2, stderr: '' })
+    expect(refused.stdout).toContain(`${bad}:1:12 unmatched: "maybe" is `)
   })
 })
 
