@@ -10,6 +10,7 @@ import {
   type QuotaDecision,
   type TakeReply,
   type TakeRequest,
+  type WindowReply,
 } from '../../src/quota/protocol.ts'
 import type { Limits } from '../../src/config/config.ts'
 
@@ -61,7 +62,7 @@ export interface Witness {
   /** By client: the latest reply of the authority. */
   readonly known: Map<
     string,
-    { readonly minute: Hold; readonly day: Hold; readonly clockMs: number }
+    { readonly minute: WindowReply; readonly day: WindowReply; readonly clockMs: number }
   >
   readonly inFlight: Set<string>
   /** By process: the number of its newest call. */
@@ -141,6 +142,8 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
   }
   /** Admissions beyond a limit, where the rules allow them: by `client window index`, and as a part of the limit. */
   const excess = new Map<string, { readonly count: number; readonly limit: number }>()
+  /** By `client window index` and process: admitted without the authority, and what it had then last heard to be taken. */
+  const alone = new Map<string, Map<string, { readonly taken: number; count: number }>>()
   /** By `client window index`: admitted while the authority may not have known all use of the client: see isExposed. */
   const exposed = new Map<string, number>()
   /** Clients whose use the authority has forgotten, and from whom it is still to hear. */
@@ -215,6 +218,7 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
     /** The first; a lessee takes what its authority throws for an outage. */
     violation: undefined as Violation | undefined,
     excess,
+    alone,
     exposed,
     accounts,
 
@@ -257,8 +261,7 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
     ): void => {
       const { reply, clockMs } = answer
       if (reply.status === 'stale') return
-      const hold = (window: Window): Hold => ({ ...reply[window], used: 0 })
-      witness.known.set(client, { minute: hold('minute'), day: hold('day'), clockMs })
+      witness.known.set(client, { minute: reply.minute, day: reply.day, clockMs })
     },
 
     /** The authority has carried out a call. */
@@ -380,6 +383,15 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
       const storeNowMs = time.nowMs + (latest?.clockMs ?? 0)
       if (decision.kind === 'refused') {
         totals.refused += 1
+        if (decision.degraded)
+          demand(
+            Array.from(witness.admitted).some(
+              ([own, count]) =>
+                own.startsWith(`${client} ${decision.window} `) && count >= decision.limit,
+            ),
+            'without the store only who has admitted all of a limit refuses',
+            () => text(decision),
+          )
         if (decision.view !== undefined) {
           demand(
             decision.view[decision.window].remaining === 0,
@@ -406,6 +418,13 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
         account.admitted[window].set(index, count)
         const own = `${client} ${window} ${index}`
         witness.admitted.set(own, (witness.admitted.get(own) ?? 0) + 1)
+        if (decision.degraded) {
+          const { taken = 0 } = latest?.[window].index === index ? latest[window] : {}
+          const processes = alone.get(own) ?? new Map()
+          alone.set(own, processes)
+          const first = processes.get(witness.id) ?? { taken, count: 0 }
+          processes.set(witness.id, { ...first, count: first.count + 1 })
+        }
         if (isExposed(client)) exposed.set(own, (exposed.get(own) ?? 0) + 1)
         const now = account.current[window]
         const limit = limits[window === 'minute' ? 'perMinute' : 'perDay']

@@ -18,195 +18,16 @@ import type { Authority, TakeReply, TakeRequest } from '../../src/quota/protocol
 import { controlledRedisAuthority, until } from '../support/controlled-authority.ts'
 import { startRedisServer, type RedisServer } from '../support/redis-server.ts'
 import { loaded, replaced, type Replacement } from './copies.ts'
+import { explore } from './exploration.ts'
 import { Violation } from './ledger.ts'
+import { mutants, scriptMutants, type Mutant } from './mutants.ts'
 import { properties, type Outcome, type Property, type PropertyName } from './properties.ts'
+import { scaled, smallWorlds } from './small-worlds.ts'
 import type { Quota } from './world.ts'
-
-interface Mutant extends Replacement {
-  /** Played first; the others follow. */
-  readonly breaks: PropertyName
-}
-
-const mutants: readonly Mutant[] = [
-  {
-    name: 'the authority carries out repeated and late calls',
-    file: 'authorities/transition.ts',
-    from: 'return repeated(state, record, request.sequence, nowMs)',
-    to: 'void repeated',
-    breaks: 'faults',
-  },
-  {
-    name: 'the day is not counted',
-    file: 'authorities/transition.ts',
-    from: 'state.dayTaken += granted.day',
-    to: '',
-    breaks: 'crashes',
-  },
-  {
-    name: 'two processes are granted the same tokens',
-    file: 'authorities/transition.ts',
-    from: 'state.minuteTaken += granted.minute',
-    to: '',
-    breaks: 'crashes',
-  },
-  {
-    name: 'a refusal is charged',
-    file: 'authorities/transition.ts',
-    from: 'const spent = Math.min(granted.minute, request.need)',
-    to: 'const spent = request.need',
-    breaks: 'crashes',
-  },
-  {
-    name: 'what was granted before a crash is handed out again',
-    file: 'authorities/transition.ts',
-    from: 'if (record?.minuteIndex !== state.minuteIndex) state.activeNow += 1',
-    to: 'if (record?.minuteIndex !== state.minuteIndex) { state.activeNow += 1; state.minuteTaken = state.minuteUsed }',
-    breaks: 'crashes',
-  },
-  {
-    name: 'a minute opens again when the clock goes back',
-    file: 'authorities/transition.ts',
-    from: 'state.minuteIndex === ofClock + 1 ? state.minuteIndex : ofClock',
-    to: 'ofClock',
-    breaks: 'faults',
-  },
-  {
-    name: 'a day opens again when the clock goes back',
-    file: 'authorities/transition.ts',
-    from: 'Math.floor((minuteIndex * MINUTE_MS) / DAY_MS)',
-    to: 'Math.floor(nowMs / DAY_MS)',
-    breaks: 'faults',
-  },
-  {
-    name: 'lost data is not noticed',
-    file: 'authorities/transition.ts',
-    from: 'learn(state, isUnknown || isRestating, nowMs)',
-    to: 'learn(state, false, nowMs)',
-    breaks: 'data loss',
-  },
-  {
-    name: 'tokens are spent after the end of their minute',
-    file: 'lessee/lease-window.ts',
-    from: 'this.spendUntilMs = at.sentMs + leftMs - SPEND_GUARD_MS',
-    to: 'this.spendUntilMs = at.receivedMs + leftMs + 2 * SPEND_GUARD_MS',
-    breaks: 'faults',
-  },
-  {
-    name: 'a late answer is spent in the next minute',
-    file: 'lessee/authority-calls.ts',
-    from: 'sent.reply instanceof Promise && receivedMs >= mayEndAtMs(lease, sent, reply)',
-    to: 'false',
-    breaks: 'faults',
-  },
-  {
-    name: 'what a call in advance brings is counted twice',
-    file: 'lessee/lease-window.ts',
-    from: 'this.held = held\n    this.taken = taken\n    this.spendUntilMs',
-    to: 'this.held += held\n    this.taken = taken\n    this.spendUntilMs',
-    breaks: 'crashes',
-  },
-  {
-    name: 'a lowered limit does not act on tokens in hand',
-    file: 'lessee/lease-window.ts',
-    from: '&& this.remaining(limit) > 0',
-    to: '',
-    breaks: 'one process',
-  },
-  {
-    name: 'a refund gives two tokens back',
-    file: 'lessee/lease-window.ts',
-    from: 'this.used -= 1',
-    to: 'this.used -= 2',
-    breaks: 'crashes',
-  },
-  {
-    name: 'a refund goes to whatever minute or day it is',
-    file: 'lessee/lease-window.ts',
-    from: 'if (this.index === index && this.used > 0)',
-    to: 'if (this.used > 0)',
-    breaks: 'crashes',
-  },
-  {
-    name: 'a reclaim gives back what was spent',
-    file: 'lessee/lease-window.ts',
-    from: 'this.held = Math.min(held, this.used)',
-    to: 'this.used = this.held = 0',
-    breaks: 'crashes',
-  },
-  {
-    name: 'what goes back is spent while the call is under way',
-    file: 'lessee/authority-calls.ts',
-    from: 'if (returns) lease.returnTokens()',
-    to: '',
-    breaks: 'crashes',
-  },
-  {
-    name: 'idle tokens go back while a call is under way',
-    file: 'lessee/holdings.ts',
-    from: 'if (client.isCalling || nowMs - lease.lastUsedMs < dueAfterMs) continue',
-    to: 'if (nowMs - lease.lastUsedMs < dueAfterMs) continue',
-    breaks: 'faults',
-  },
-  {
-    name: 'the last tokens are granted to nobody',
-    file: 'authorities/grant.ts',
-    from: 'Math.min(Math.max(ask.need, share), left)',
-    to: 'Math.min(Math.max(ask.need, share), left - 1)',
-    breaks: 'load above the limit',
-  },
-  {
-    name: 'tokens go back at the end only',
-    file: 'lessee/holdings.ts',
-    from: 'if (!this.#calls.call(client, { returns: true })) return false',
-    to: 'if (!this.#isDraining) return true\n    if (!this.#calls.call(client, { returns: true })) return false',
-    breaks: 'load above the limit',
-  },
-  {
-    name: 'nothing is given back at the end',
-    file: 'lessee/holdings.ts',
-    from: 'if (this.uncertain.has(client) || isHolding(client.lease)) this.#settle(client)',
-    to: '',
-    breaks: 'crashes',
-  },
-  {
-    name: 'a client met again takes back what it used before',
-    file: 'lessee/authority-calls.ts',
-    from: 'since: lease.since,',
-    to: '',
-    breaks: 'faults',
-  },
-  {
-    name: 'a failed call is not settled',
-    file: 'lessee/lessee.ts',
-    from: 'this.#holdings.uncertain.add(client)\n        this.#outage',
-    to: 'this.#outage',
-    breaks: 'faults',
-  },
-  {
-    name: 'without the store each process admits what it likes',
-    file: 'lessee/outage.ts',
-    from: 'return this.#denial(lease, limits, nowMs) ?? lease.spend(limits, nowMs, true)',
-    to: 'return lease.spend(limits, nowMs, true)',
-    breaks: 'outages',
-  },
-  {
-    name: 'Retry-After is rounded down',
-    file: 'lessee/lease-window.ts',
-    from: 'Math.ceil((this.endsByMs - nowMs) / 1000)',
-    to: 'Math.floor((this.endsByMs - nowMs) / 1000)',
-    breaks: 'one process',
-  },
-  {
-    name: 'a lease outlasts its minute while the machine is suspended',
-    file: 'steady-clock.ts',
-    from: 'if (gainedMs > 0) suspendedMs += gainedMs',
-    to: '',
-    breaks: 'faults',
-  },
-]
 
 const shipped = { createSteadyClock, Lessee, createMemoryAuthority, transition, ClientState }
 const SEED = 20_260_101
+const MOST_STATES = 20_000
 const runs: Record<PropertyName, number> = {
   faults: 300,
   crashes: 40,
@@ -214,41 +35,16 @@ const runs: Record<PropertyName, number> = {
   'load above the limit': 30,
   storms: 30,
   outages: 30,
+  'store lost': 60,
   'data loss': 60,
 }
 
-/** The same in the script that Redis runs. */
-const scriptMutants: readonly Replacement[] = [
-  {
-    name: 'a late call is carried out',
-    file: 'authorities/take.lua',
-    from: 'if sequence <= lastSequence then',
-    to: 'if sequence == lastSequence then',
-  },
-  {
-    name: 'the day is not counted',
-    file: 'authorities/take.lua',
-    from: 'dayTaken, dayUsed = dayTaken + dayGrant, dayUsed + spent',
-    to: 'dayUsed = dayUsed + spent',
-  },
-  {
-    name: 'a minute opens again when the clock goes back',
-    file: 'authorities/take.lua',
-    from: 'if lastMinute == minute + 1 then minute = lastMinute end',
-    to: '',
-  },
-  {
-    name: 'the time of a reply is too early',
-    file: 'authorities/take.lua',
-    from: 'math.ceil(tonumber(time[2]) / 1000)',
-    to: 'math.floor(tonumber(time[2]) / 1000)',
-  },
-]
-
 interface Caught {
   readonly invariant: string
-  readonly property: PropertyName
-  readonly schedules: number
+  /** A property, or a small world. */
+  readonly where: string
+  /** So many schedules, or states. */
+  readonly after: number
 }
 
 /** Plays the schedules until one breaks an invariant. */
@@ -263,10 +59,25 @@ async function hunt(quota: Quota, order: readonly PropertyName[]): Promise<Caugh
         throw error
       })
       if (outcome instanceof Violation)
-        return { invariant: outcome.invariant, property: name, schedules }
+        return { invariant: outcome.invariant, where: name, after: schedules }
     }
   }
   return undefined
+}
+
+/** Explores a small world until an invariant is broken. */
+async function exploredTo(mutant: Mutant, title: string): Promise<Caught | undefined> {
+  const world = smallWorlds.find((one) => one.title === title)
+  if (world === undefined) throw new Error(`no small world is called "${title}"`)
+  const quota = loaded([...scaled, mutant], { isOpen: true })
+  const { violation, states } = await explore(quota, world, { mostStates: MOST_STATES })
+  return violation && { invariant: violation.invariant, where: title, after: states }
+}
+
+const found = (mutant: Mutant): Promise<Caught | undefined> => {
+  const { breaks } = mutant
+  if (typeof breaks === 'object') return exploredTo(mutant, breaks.world)
+  return hunt(loaded([mutant]), [breaks, ...names.filter((name) => name !== breaks)])
 }
 
 const names = Object.keys(runs) as PropertyName[]
@@ -361,7 +172,7 @@ async function answeredAlike(
   }
 }
 
-row('mutant', 'caught by', 'in', 'after so many schedules')
+row('mutant', 'caught by', 'in', 'after so many schedules or states')
 afterAll(() => console.log(table.join('\n')))
 
 describe('the simulation', () => {
@@ -372,9 +183,8 @@ describe('the simulation', () => {
   it.each(mutants)(
     'finds: $name',
     async (mutant) => {
-      const order = [mutant.breaks, ...names.filter((name) => name !== mutant.breaks)]
-      const caught = await hunt(loaded([mutant]), order)
-      row(mutant.name, caught?.invariant ?? '-', caught?.property ?? '-', caught?.schedules ?? '-')
+      const caught = await found(mutant)
+      row(mutant.name, caught?.invariant ?? '-', caught?.where ?? '-', caught?.after ?? '-')
       expect(caught, 'no invariant was broken').toBeDefined()
     },
     120_000,

@@ -34,7 +34,7 @@ export async function play(
   return played(world)
 }
 
-const played = ({ ledger, faults, processCount }: World): Played => ({
+export const played = ({ ledger, faults, processCount }: World): Played => ({
   totals: ledger.totals,
   faults,
   excess: ledger.excess,

@@ -13,6 +13,7 @@ import {
   type LiveSchedule,
   type Schedule,
 } from './schedule.ts'
+import { playStoreLost, storeLostSchedule, type StoreLostSchedule } from './store-lost.ts'
 import type { Quota } from './world.ts'
 
 export interface Property<Drawn> {
@@ -85,6 +86,42 @@ const outages: Property<Schedule> = {
   },
 }
 
+/**
+ * Each process that admits without the store: its share of what it has not heard to be taken. Where all have lost it: their shares
+ * sum to the limit, so at most what the others have taken and it does not know of; and nothing of a window that begins after.
+ */
+const storeLost: Property<StoreLostSchedule> = {
+  title: 'admits at most the shares of those that lose the store, and exactly the limit if all do',
+  schedule: storeLostSchedule,
+  run: async (quota, drawn) => {
+    const lost = await playStoreLost(quota, drawn)
+    const { known, lostAtMs, spent, wholly } = lost
+    const areAllLost = drawn.lost >= drawn.base.processes
+    let worst = 0
+    for (const { window, startMs, limit, count, alone } of spent) {
+      const shares = alone.map(({ taken }) => Math.ceil(Math.max(0, limit - taken) / known))
+      const ofOthers = areAllLost ? limit - Math.floor(limit / lost.processes) : limit
+      const isNew = areAllLost && startMs > lostAtMs
+      const atMost = isNew
+        ? 0
+        : Math.min(
+            ofOthers,
+            shares.reduce((sum, share) => sum + share, 0),
+          )
+      worst = Math.max(worst, (count - limit) / limit)
+      if (count - limit > atMost)
+        throw new Violation(
+          'without the store each admits its share',
+          `${count} of ${limit} in a ${window}, ${atMost} more at most`,
+        )
+    }
+    for (const { limit, count } of wholly)
+      if (count < limit)
+        throw new Violation('shares sum to the limit', `${count} of ${limit} admitted`)
+    return { ...lost, worst: { 'times the limit admitted beyond it': worst } }
+  },
+}
+
 const dataLoss: Property<Schedule> = {
   title:
     'admits beyond a limit after a loss of data, of one client or of what was told of late at most what it admits before all have spoken again',
@@ -118,6 +155,7 @@ export const properties = {
   'load above the limit': live,
   storms,
   outages,
+  'store lost': storeLost,
   'data loss': dataLoss,
 }
 

@@ -112,5 +112,6 @@ describe('quota, simulated', () => {
   })
   playing('storms', properties.storms, { numRuns: 150, cpuShare: 0.15 })
   playing('outages', properties.outages, { numRuns: 200, cpuShare: 0.1 })
+  playing('store lost', properties['store lost'], { numRuns: 150, cpuShare: 0.15 })
   playing('data loss', properties['data loss'], { numRuns: 200, cpuShare: 0.1 })
 })

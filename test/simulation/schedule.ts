@@ -213,7 +213,7 @@ const latencyMs = fc.oneof(
   fc.constant({ min: 0.3, max: 8 }),
   fc.constant({ min: 1, max: 45 }),
 )
-const goodNetwork: fc.Arbitrary<Network> = latencyMs.map((latency) => ({
+export const goodNetwork: fc.Arbitrary<Network> = latencyMs.map((latency) => ({
   latencyMs: latency,
   losesRequest: 0,
   losesReply: 0,
@@ -261,7 +261,7 @@ const clients = (maxLength: number): fc.Arbitrary<Limits[]> =>
 const steps = (event: fc.Arbitrary<Event>): fc.Arbitrary<Step[]> =>
   fc.array(fc.record({ load, lasts, event }), { minLength: 1, maxLength: 14, size: 'max' })
 
-const common = {
+export const common = {
   seed,
   clients: clients(4),
   lease: fc.oneof(

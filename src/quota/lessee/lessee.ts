@@ -206,7 +206,7 @@ export class Lessee {
   #restateAll(): void {
     const nowMs = this.#options.clock.nowMs()
     // At a start nothing was lost.
-    if (this.#clients.size > 0) this.#outage.settle(nowMs)
+    if (this.#clients.size > 0 || this.#membership.hasHeard) this.#outage.settle(nowMs)
     for (const [, client] of this.#clients.entries()) {
       const { day } = client.lease
       if (day.used > 0 && nowMs < day.endsByMs) this.#holdings.uncertain.add(client)

@@ -50,7 +50,7 @@ export class Membership {
     this.#others = names.filter((name) => name !== this.#own)
     this.#stopBeating = timers.every(BEAT_EVERY_MS, () => this.#beat())
     // Once only: with more than one beat a second the silence of others would look longer than it is.
-    authority.onReturn?.(() => void (this.#hasHeard || this.#beat()))
+    authority.onReturn?.(() => void (this.hasHeard || this.#beat()))
     this.#beat()
   }
 
@@ -76,7 +76,8 @@ export class Membership {
     this.#beat(true)
   }
 
-  get #hasHeard(): boolean {
+  /** The authority has told who else lives. */
+  get hasHeard(): boolean {
     return this.#own === this.#options.processId
   }
 
@@ -91,7 +92,7 @@ export class Membership {
   }
 
   #hear(beats: Beats): void {
-    if (!this.#hasHeard) this.#isKnown = false
+    if (!this.hasHeard) this.#isKnown = false
     this.#own = this.#options.processId
     for (const [name, beat] of beats) {
       const other = this.#heard.get(name)
