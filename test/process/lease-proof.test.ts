@@ -315,7 +315,7 @@ describe('four gateways on one Redis, killed every few seconds and stopped acros
   it('were killed and stopped indeed, and the rest ended in order', () => {
     const { kills, stops } = faults
     table.push(`under faults: ${kills} kills, ${stops} stops across the end of a minute`)
-    expect(kills).toBeGreaterThanOrEqual(8)
+    expect(kills).toBeGreaterThanOrEqual(5)
     expect(stops).toBe(2)
     expect(exitCodes.faulted).toEqual(times(GATEWAYS, () => 0))
     expect(backend.strays).toEqual([])

@@ -152,8 +152,8 @@ describe('a worker that does not take its messages', () => {
       `let bans = 0
       process.on('message', ({ kind }) => {
         if (kind === 'start') {
-          process.send({ kind: 'listening', address: { host: '127.0.0.1', port: 1 } })
-          setTimeout(() => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2_000), 50)
+          const hang = () => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2_000)
+          process.send({ kind: 'listening', address: { host: '127.0.0.1', port: 1 } }, hang)
         }
         if (kind === 'banned') bans++
         if (kind !== 'missed') return
