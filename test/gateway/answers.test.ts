@@ -178,7 +178,7 @@ describe('a gateway that forwards what no route matches', () => {
       await send(`GET /v1/pets HTTP/1.1\r\n${host}Connection: close\r\n\r\n`),
     ).not.toHaveProperty('target')
     const chunked = `${host}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n`
-    expect(await send(`POST /v1/pets HTTP/1.1\r\n${chunked}`)).not.toHaveProperty('requestBytes')
+    expect(await send(`POST /v1/pets HTTP/1.1\r\n${chunked}`)).toMatchObject({ requestBytes: 0 })
     // This one Node's parser gave up on.
     const ok = `GET /v1/pets HTTP/1.1\r\n${host}\r\n`
     await rawExchange(gateway.port, `${ok}GET /v1/\x9b?key=secret HTTP/1.1\r\n${host}\r\n`)
