@@ -3,17 +3,13 @@ import type { Limits } from '../config/config.ts'
 import type { QuotaView } from '../rules/quota-headers.ts'
 
 /** What one process states that it holds of one window: absolute and cumulative within that window. */
-export interface Hold {
+export interface Statement {
   /** Which window: floor(store time / window length). A process that holds nothing may name any that has ended. */
   readonly index: number
   /** Tokens the process has spent in that window. */
   readonly used: number
   /** Tokens the process has been granted and keeps, spent ones included. */
   readonly held: number
-}
-
-/** What one process states of one window. */
-export interface Statement extends Hold {
   /** Tokens handed out to all processes in that window, as the latest answer had it; undefined: it was told nothing. */
   readonly taken?: number | undefined
   /** Tokens that it held until now, and returns with this call. */

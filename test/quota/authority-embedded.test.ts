@@ -11,13 +11,13 @@ import {
 } from '../../src/quota/authorities/memory.ts'
 import { Journal } from '../../src/quota/journal/journal.ts'
 import type { Row } from '../../src/sqlite/quota-rows.ts'
-import type { Hold, TakeReply, TakeRequest } from '../../src/quota/protocol.ts'
+import type { Statement, TakeReply, TakeRequest } from '../../src/quota/protocol.ts'
 import { authorityContract } from '../contract/authority.ts'
 import { START_MS, until } from '../support/controlled-authority.ts'
 
 const MINUTE = Math.floor(START_MS / 60_000)
 const DAY = Math.floor(START_MS / 86_400_000)
-const none: Hold = { index: -1, used: 0, held: 0 }
+const none: Statement = { index: -1, used: 0, held: 0 }
 const limits = { perMinute: 10, perDay: 100 }
 
 let directory: string
@@ -350,8 +350,8 @@ describe('the counters of the embedded authority', () => {
   })
 })
 
-const hold = (used: number): Hold => ({ index: MINUTE, used, held: used })
-const dayHold = (used: number): Hold => ({ index: DAY, used, held: used })
+const hold = (used: number): Statement => ({ index: MINUTE, used, held: used })
+const dayHold = (used: number): Statement => ({ index: DAY, used, held: used })
 
 /** The file as the journal sees it, which answers when it is told to. A crash leaves the write under way done, or not. */
 class SlowRows {
@@ -480,8 +480,8 @@ describe('a crash or a stop at any moment', () => {
   interface Player {
     readonly id: string
     sequence: number
-    minute: Hold
-    day: Hold
+    minute: Statement
+    day: Statement
     isCalling: boolean
   }
 
@@ -563,11 +563,11 @@ describe('a crash or a stop at any moment', () => {
             players.set(name, player)
             if (player.isCalling) continue
             // A hold is spent within its window only.
-            const free = (window: Hold): number => window.held - window.used
+            const free = (window: Statement): number => window.held - window.used
             const isRunning = player.minute.index === Math.floor(time.ms / 60_000)
             if (isRunning)
               admit(client, player, Math.min(move.spends, free(player.minute), free(player.day)))
-            const stated = (window: Hold): Hold =>
+            const stated = (window: Statement): Statement =>
               move.returns ? { ...window, held: window.used } : window
             const heard = (reply: TakeReply): void => {
               player.isCalling = false

@@ -6,7 +6,7 @@ import type { QuotaView } from '../../src/rules/quota-headers.ts'
 import {
   DAY_MS,
   MINUTE_MS,
-  type Hold,
+  type Statement,
   type QuotaDecision,
   type TakeReply,
   type TakeRequest,
@@ -32,8 +32,8 @@ const lengthMs = { minute: MINUTE_MS, day: DAY_MS }
 /** One holder as the authority must have him in its books. */
 interface Entry {
   sequence: number
-  readonly minute: Hold
-  readonly day: Hold
+  readonly minute: Statement
+  readonly day: Statement
   /**
    * Carried out again, or after a newer one, once the numbers that would have shown it were forgotten with their day; or come back
    * with an old copy.
@@ -281,7 +281,7 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
       carriedOut.set(holder, Math.max(newest, request.sequence))
       const entry = entryOf(book, request)
       const isOfYesterday = !isRepeat && request.sequence <= newest
-      const holds: Partial<Record<Window, Hold>> = {}
+      const holds: Partial<Record<Window, Statement>> = {}
       const spent = Math.min(
         request.need,
         reply.minute.held - (request.minute.index === reply.minute.index ? request.minute.held : 0),

@@ -135,16 +135,16 @@ export const mutants: readonly Mutant[] = [
     breaks: 'load above the limit',
   },
   {
-    name: 'tokens go back at the end only',
-    file: 'lessee/holdings.ts',
-    from: 'if (!this.#calls.call(client, { returns: true })) return false',
-    to: 'if (!this.#isDraining) return true\n    if (!this.#calls.call(client, { returns: true })) return false',
+    name: 'tokens never go back',
+    file: 'lessee/lease-calls.ts',
+    from: '{ ...order, need: 0,',
+    to: '{ ...order, returns: false, need: 0,',
     breaks: 'load above the limit',
   },
   {
     name: 'nothing is given back at the end',
     file: 'lessee/holdings.ts',
-    from: 'if (this.uncertain.has(client) || isHolding(client.lease)) this.#settle(client)',
+    from: 'if (client.isUncertain || client.lease.isHolding()) this.#calls.call(client, RETURNING)',
     to: '',
     breaks: 'crashes',
   },
@@ -157,9 +157,9 @@ export const mutants: readonly Mutant[] = [
   },
   {
     name: 'a failed call is not settled',
-    file: 'lessee/lessee.ts',
-    from: 'this.#holdings.uncertain.add(client)\n        this.#outage',
-    to: 'this.#outage',
+    file: 'lessee/client.ts',
+    from: 'this.failedMs = nowMs\n    this.#uncertain.add(this)',
+    to: 'this.failedMs = nowMs',
     breaks: 'faults',
   },
   {
@@ -242,8 +242,8 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'a reclaim leaves one token where it is',
     file: 'lessee/holdings.ts',
-    from: 'if (lease.hasUnspent() || lease.hasUnstated() || isForgotten)',
-    to: 'if (lease.inHand() > 1 || lease.hasUnstated() || isForgotten)',
+    from: 'if (lease.isHolding() || isForgotten)',
+    to: 'if ((lease.isHolding() && lease.minute.held !== lease.minute.used + 1) || isForgotten)',
     breaks: { world: 'the store forgets' },
   },
   {

@@ -91,7 +91,10 @@ export function transition(
   })
   // Waiting requests spend their tokens on arrival; so a refusal is definite at once.
   const spent = Math.min(granted.minute, request.need)
-  charge(state, granted, spent)
+  state.minuteTaken += granted.minute
+  state.minuteUsed += spent
+  state.dayTaken += granted.day
+  state.dayUsed += spent
 
   const isShort = granted.minute < request.need
   const status = need < request.need ? 'lost' : isShort ? 'short' : 'granted'
@@ -107,7 +110,7 @@ export function transition(
   })
   const news = shortage(state, status, request.limits)
   const notice = isLoss ? 'unknown' : news
-  return reply(state, { status, nowMs, held, notice })
+  return reply(state, { status, nowMs, notice }, held)
 }
 
 /** Takes in what the caller states. isRestating: it was told of a call that is not known here. record: of its latest known call. */
@@ -146,7 +149,7 @@ function repeated(
   rollOver(now, nowMs)
   const tookPart = record?.minuteIndex === now.minuteIndex
   const held = { minute: tookPart ? record.minuteHeld : 0, day: record?.dayHeld ?? 0 }
-  return reply(now, { status, nowMs, held, notice: undefined })
+  return reply(now, { status, nowMs, notice: undefined }, held)
 }
 
 /**
@@ -175,18 +178,11 @@ function rollOver(state: ClientState, nowMs: number): void {
   state.processes.clear()
 }
 
-function charge(state: ClientState, granted: { minute: number; day: number }, spent: number): void {
-  state.minuteTaken += granted.minute
-  state.minuteUsed += spent
-  state.dayTaken += granted.day
-  state.dayUsed += spent
-}
-
-interface Verdict extends Pick<TakeReply, 'status' | 'nowMs' | 'notice'> {
-  readonly held: { minute: number; day: number }
-}
-
-function reply(state: ClientState, { status, nowMs, held, notice }: Verdict): TakeReply {
+function reply(
+  state: ClientState,
+  { status, nowMs, notice }: Pick<TakeReply, 'status' | 'nowMs' | 'notice'>,
+  held: { minute: number; day: number },
+): TakeReply {
   return {
     status,
     nowMs: Math.ceil(nowMs),

@@ -4,9 +4,9 @@
  */
 import type { Limits } from '../../config/config.ts'
 import type { Client } from './client.ts'
-import { leaseSize, measurePace, prefetchLevel } from './lease-size.ts'
+import { leaseSize, measurePace } from './lease-size.ts'
 import type { Lease } from './lease.ts'
-import type { Authority, Hold, TakeReply } from '../protocol.ts'
+import type { Authority, TakeReply, TakeRequest } from '../protocol.ts'
 
 export interface Order {
   /** Requests that wait. */
@@ -19,12 +19,9 @@ export interface Order {
   readonly returns?: boolean
 }
 
-export interface SentCall extends Pick<Order, 'need' | 'limits'> {
+export interface SentCall {
+  readonly request: TakeRequest
   readonly reply: TakeReply | Promise<TakeReply>
-  readonly sequence: number
-  readonly heard: number | undefined
-  readonly minute: Hold
-  readonly day: Hold
   readonly sentMs: number
 }
 
@@ -42,8 +39,6 @@ export interface AuthorityCallsOptions {
   readonly clock: { nowMs(): number; epochMs(): number }
   /** auto: tokens are asked for ahead of need from an authority that is not in this process. */
   readonly lease: 'auto' | 'off'
-  /** The authority has heard all about the client. */
-  onCertain(client: Client): void
   /** The authority has lost its data: it may not know what any client used. */
   onLoss(): void
   /** The authority's clock went back by more than a small skew, so that minutes are counted anew; told once each time. */
@@ -84,27 +79,24 @@ export class AuthorityCalls {
     // Tokens of a minute that may end at any moment cannot be spent any more: they go back, so that they do not look like a limit used up.
     if (sentMs >= lease.minute.spendUntilMs && lease.minute.held > lease.minute.used)
       lease.minute.returnUnspent()
-    const minute = lease.minute.statement(returns)
-    const day = lease.day.statement(returns)
     lease.since ??= this.#sequence
-    const sequence = ++this.#sequence
-    const heard = lease.day.taken === undefined ? undefined : lease.heard
+    const request: TakeRequest = {
+      client: lease.client,
+      process: processId,
+      sequence: ++this.#sequence,
+      since: lease.since,
+      heard: lease.day.taken === undefined ? undefined : lease.heard,
+      limits,
+      minute: lease.minute.statement(returns),
+      day: lease.day.statement(returns),
+      need,
+      want: this.#want(lease, order, sentMs),
+    }
     try {
-      const reply = authority.take({
-        client: lease.client,
-        process: processId,
-        sequence,
-        since: lease.since,
-        heard,
-        limits,
-        minute,
-        day,
-        need,
-        want: this.#want(lease, order, sentMs),
-      })
+      const reply = authority.take(request)
       this.isImmediate ||= !(reply instanceof Promise)
       if (returns) lease.returnTokens()
-      return { reply, sequence, heard, need, limits, minute, day, sentMs }
+      return { request, reply, sentMs }
     } catch {
       return undefined
     }
@@ -112,31 +104,31 @@ export class AuthorityCalls {
 
   /** undefined: the reply is good for nothing but asking again. */
   receive(client: Client, sent: SentCall, reply: TakeReply): Outcome | undefined {
-    const { clock, onCertain, onLoss } = this.#options
+    const { clock, onLoss } = this.#options
     const { lease } = client
+    const { request, sentMs } = sent
     const receivedMs = clock.nowMs()
     if (reply.status === 'stale') return undefined
-    lease.limits = sent.limits
+    lease.limits = request.limits
     this.#watchClock(lease, reply)
-    lease.apply(reply, { sentMs: sent.sentMs, receivedMs })
+    lease.apply(reply, { sentMs, receivedMs })
     this.#storeAheadMs = reply.nowMs - receivedMs
-    lease.heard = sent.sequence
+    lease.heard = request.sequence
     // The authority did not know that it had answered before.
-    const isForgotten = sent.heard !== undefined && sent.day.index === reply.day.index
+    const isForgotten = request.heard !== undefined && request.day.index === reply.day.index
     if (reply.notice === 'unknown' && isForgotten) onLoss()
     if (reply.status === 'lost') {
-      client.lostInARow += 1
+      client.lose()
       return undefined
     }
-    client.lostInARow = 0
-    this.#callMs += CALL_WEIGHT * (receivedMs - sent.sentMs - this.#callMs)
-    const tokens = this.#credit(lease, sent, reply)
-    onCertain(client)
+    client.trust()
+    this.#callMs += CALL_WEIGHT * (receivedMs - sentMs - this.#callMs)
+    const tokens = lease.credit(request, reply, this.#callMs)
     const late = sent.reply instanceof Promise && receivedMs >= mayEndAtMs(lease, sent, reply)
     const isShort = reply.status === 'short'
     const isReclaimed = isShort && !late && lease.rememberRefusal(reply, receivedMs)
-    if (isShort) client.isWanted = true
-    else if (tokens > 0 || reply.notice === 'free') client.isWanted = false
+    if (isShort) client.hear('short')
+    else if (tokens > 0 || reply.notice === 'free') client.hear('free')
     return { tokens: late ? 0 : tokens, isReclaimed }
   }
 
@@ -154,19 +146,6 @@ export class AuthorityCalls {
     const leftMs = minute.endsByMs - nowMs
     const minuteLeftMs = leftMs > 0 ? leftMs : minute.lengthMs
     return leaseSize(pace, { limits, need, minuteLeftMs })
-  }
-
-  /** Notes what the authority knows now and when to ask again; the result is the tokens for waiting requests. */
-  #credit(lease: Lease, { need, minute, day }: SentCall, reply: TakeReply): number {
-    const stated = minute.index === reply.minute.index ? minute.held : 0
-    const granted = reply.minute.held - stated
-    const tokens = Math.min(need, granted)
-    if (granted > 0) lease.resetRefusals()
-    lease.dayUsedKnown = (day.index === reply.day.index ? day.used : 0) + tokens
-    // Nothing came ahead: asking for more before it is needed would be a call for nothing.
-    lease.prefetchAt =
-      granted > need ? prefetchLevel(lease.pace, lease.inHand(), this.#callMs) : undefined
-    return tokens
   }
 }
 

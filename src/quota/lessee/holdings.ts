@@ -4,7 +4,6 @@
  */
 import type { Client } from './client.ts'
 import type { LeaseCalls } from './lease-calls.ts'
-import type { Lease } from './lease.ts'
 import type { Notice } from '../protocol.ts'
 import type { Timers } from '../timers.ts'
 
@@ -14,9 +13,11 @@ const SWEEPS_PER_ROUND = 5
 /** What a client has left when it is idle for so long goes back, so that what others tell to remain is true, and a crash loses less. */
 const IDLE_BEFORE_RETURN_MS = 6_000
 const SETTLING_AT_ONCE = 64
+/** States what was used; what is in hand goes back. */
+const RETURNING = { returns: true }
 
 export class Holdings {
-  /** Of these the authority may believe something else: their use is stated as soon as it listens. Written by lessee.ts and here. */
+  /** Their use is stated as soon as the authority listens. Written by client.ts. */
   readonly uncertain = new Set<Client>()
   readonly #calls: LeaseCalls
   readonly #clock: { nowMs(): number }
@@ -26,7 +27,6 @@ export class Holdings {
   #reviewed = 0
   /** Calls of settleUncertain that are under way. */
   #settling = 0
-  #isDraining = false
   readonly #stopSweeping: () => void
 
   constructor(calls: LeaseCalls, clock: { nowMs(): number }, timers: Timers) {
@@ -40,26 +40,20 @@ export class Holdings {
 
   /** A call for this client is over, or a charge was refunded: tokens may be in hand, or use unstated. */
   watch(client: Client): void {
-    const { deferred } = client
-    client.deferred = []
-    for (const notice of deferred) this.hear(client, notice)
-    if (client.isHolder || this.#isDraining || !isHolding(client.lease)) return
+    for (const notice of client.takeDeferred()) this.hear(client, notice)
+    if (client.isHolder || !client.lease.isHolding()) return
     client.isHolder = true
     this.#holders.push(client)
   }
 
   /** The authority has told all processes something of this client. */
   hear(client: Client, notice: Notice): void {
-    if (client.isCalling) {
-      // The reply under way may be older than the notice.
-      client.deferred = [...client.deferred.filter((other) => other !== notice), notice]
-      return
-    }
+    if (client.isCalling) return client.defer(notice)
     const { lease } = client
-    if (notice !== 'unknown') client.isWanted = notice === 'short'
+    client.hear(notice)
     if (notice === 'free') return lease.forgetRefusals()
     const isForgotten = notice === 'unknown' && lease.isTold(this.#clock.nowMs())
-    if (lease.hasUnspent() || lease.hasUnstated() || isForgotten) this.#settle(client)
+    if (lease.isHolding() || isForgotten) this.#calls.call(client, RETURNING)
   }
 
   /** States all that is uncertain, a bounded number at a time. */
@@ -67,12 +61,12 @@ export class Holdings {
     for (const client of this.uncertain) {
       if (this.#settling >= SETTLING_AT_ONCE) return
       if (client.isCalling) continue
-      if (!this.#settle(client)) return
+      if (!this.#calls.call(client, RETURNING)) return
       this.#settling += 1
       void Promise.resolve(client.inFlight).then(() => {
         this.#settling -= 1
         // After a failure the next sweep tries again; going on at once would be a storm.
-        if (!this.uncertain.has(client)) this.settleUncertain()
+        if (!client.isUncertain) this.settleUncertain()
       })
     }
   }
@@ -80,23 +74,15 @@ export class Holdings {
   /** States and returns everything; resolves when all calls are answered. */
   async drain(): Promise<void> {
     this.#stopSweeping()
-    this.#isDraining = true
     const queue = [...new Set([...this.uncertain, ...this.#holders])].values()
     const worker = async (): Promise<void> => {
       for (const client of queue) {
         while (client.isCalling) await client.inFlight
-        if (this.uncertain.has(client) || isHolding(client.lease)) this.#settle(client)
+        if (client.isUncertain || client.lease.isHolding()) this.#calls.call(client, RETURNING)
         await client.inFlight
       }
     }
     await Promise.all(Array.from({ length: SETTLING_AT_ONCE }, worker))
-  }
-
-  /** Starts to settle the client; false if the authority is away. */
-  #settle(client: Client): boolean {
-    if (!this.#calls.call(client, { returns: true })) return false
-    this.uncertain.delete(client)
-    return true
   }
 
   /** Returns the tokens of clients that are idle, and forgets those that hold nothing any more. */
@@ -108,7 +94,7 @@ export class Holdings {
       const client = this.#holders[this.#reviewed]
       if (client === undefined) return
       const { lease } = client
-      if (!isHolding(lease)) {
+      if (!lease.isHolding()) {
         client.isHolder = false
         // The last holder takes its place.
         const last = this.#holders.pop()
@@ -118,11 +104,7 @@ export class Holdings {
       this.#reviewed += 1
       const dueAfterMs = client.isWanted ? 0 : IDLE_BEFORE_RETURN_MS
       if (client.isCalling || nowMs - lease.lastUsedMs < dueAfterMs) continue
-      if (!this.#settle(client)) return
+      if (!this.#calls.call(client, RETURNING)) return
     }
   }
-}
-
-function isHolding(lease: Lease): boolean {
-  return lease.hasUnspent() || lease.hasUnstated()
 }

@@ -25,8 +25,6 @@ const SLOW_CALL_MS = 20
 export interface LeaseCallsOptions extends AuthorityCallsOptions {
   readonly timers: Timers
   readonly outage: Outage
-  /** The authority may not know what the client used: state it as soon as it listens. */
-  onUncertain(client: Client): void
   /** A call that was answered is over. */
   onAnswered(client: Client): void
 }
@@ -48,10 +46,12 @@ export class LeaseCalls {
 
   /** Asks for one token; the caller has found no answer in memory. */
   take(client: Client, limits: Limits): QuotaDecision | Promise<QuotaDecision> {
-    if (client.isCalling) return new Promise((resolve) => client.waiting.push({ limits, resolve }))
+    if (client.isCalling) return new Promise((resolve) => client.queue({ limits, resolve }))
     const sent = this.authority.send(client, { need: 1, ahead: true, limits })
     if (sent?.reply instanceof Promise)
-      return new Promise((resolve) => this.#begin(client, [{ limits, resolve }], sent))
+      return new Promise((resolve) =>
+        client.begin(this.#follow(client, [{ limits, resolve }], sent)),
+      )
     const decision = sent && this.#takeAtOnce(client, limits, sent)
     return decision ?? this.#decideAlone(client, limits)
   }
@@ -62,7 +62,7 @@ export class LeaseCalls {
    */
   call(client: Client, order: Pick<Order, 'ahead' | 'returns'>): boolean {
     const sent = this.authority.send(client, { ...order, need: 0, limits: client.lease.limits })
-    if (sent?.reply instanceof Promise) this.#begin(client, [], sent)
+    if (sent?.reply instanceof Promise) client.begin(this.#follow(client, [], sent))
     else if (sent !== undefined) this.authority.receive(client, sent, sent.reply)
     return sent !== undefined
   }
@@ -86,13 +86,10 @@ export class LeaseCalls {
   }
 
   #decideAlone(client: Client, limits: Limits): QuotaDecision {
-    const { clock, outage, onUncertain } = this.#options
-    onUncertain(client)
-    return outage.decide(client.lease, limits, clock.nowMs(), this.authority.storeNowMs())
-  }
-
-  #begin(client: Client, batch: readonly Waiter[], sent: SentCall): void {
-    client.inFlight = this.#follow(client, batch, sent)
+    const { clock, outage } = this.#options
+    const nowMs = clock.nowMs()
+    client.fail(nowMs)
+    return outage.decide(client.lease, limits, nowMs, this.authority.storeNowMs())
   }
 
   /** Sees a call through, and begins the next if anybody waits for one. */
@@ -105,19 +102,12 @@ export class LeaseCalls {
     }
     const pauseMs = undecided?.pauseMs ?? 0
     if (pauseMs > 0) await this.#options.timers.after(pauseMs)
-    client.inFlight = undefined
-    const others = client.waiting
-    if (undecided === undefined) {
-      client.waiting = []
-      client.lostInARow = 0
-      this.#options.onUncertain(client)
-      // Those who queued behind a call that failed do not wait for a second time-out.
-      this.#lose(client, [...batch, ...others])
-      return
-    }
+    const queued = client.end()
+    // Those who queued behind a call that failed do not wait for a second time-out.
+    if (undecided === undefined) return this.#lose(client, [...batch, ...queued])
     const { waiters } = undecided
-    client.waiting = waiters.length === 0 ? others : [...waiters, ...others]
-    if (client.waiting.length > 0) this.#callAgain(client, pauseMs > 0)
+    const waiting = waiters.length === 0 ? queued : [...waiters, ...queued]
+    if (waiting.length > 0) this.#callAgain(client, waiting, pauseMs > 0)
     if (!client.isCalling) this.#options.onAnswered(client)
   }
 
@@ -153,11 +143,10 @@ export class LeaseCalls {
   }
 
   /** Decides for those who wait what memory can decide, and asks for the rest: first for those under the limits of the first. */
-  #callAgain(client: Client, isRetry: boolean): void {
+  #callAgain(client: Client, waiting: readonly Waiter[], isRetry: boolean): void {
     // After a reclaim the refusal in memory is what is to be asked about again.
-    const undecided = isRetry ? client.waiting : this.#serve(client, client.waiting, 0, true)
+    const undecided = isRetry ? waiting : this.#serve(client, waiting, 0, true)
     const [first] = undecided
-    client.waiting = []
     if (first === undefined) return
     const { limits } = first
     const isLike = (w: Waiter): boolean =>
@@ -165,11 +154,12 @@ export class LeaseCalls {
     const batch = undecided.filter(isLike)
     const sent = this.authority.send(client, { need: batch.length, ahead: true, limits })
     if (sent === undefined) return this.#lose(client, undecided)
-    client.waiting = undecided.filter((waiter) => !isLike(waiter))
-    this.#begin(client, batch, sent)
+    for (const waiter of undecided) if (!isLike(waiter)) client.queue(waiter)
+    client.begin(this.#follow(client, batch, sent))
   }
 
   #lose(client: Client, waiters: readonly Waiter[]): void {
+    client.fail(this.#options.clock.nowMs())
     for (const { limits, resolve } of waiters) resolve(this.#decideAlone(client, limits))
   }
 }

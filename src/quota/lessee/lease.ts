@@ -3,7 +3,7 @@
  * deducted, and the refusals it has given. Its methods decide from it and change it; time is an argument.
  */
 import type { Limits } from '../../config/config.ts'
-import { createPace, type Pace } from './lease-size.ts'
+import { createPace, prefetchLevel, type Pace } from './lease-size.ts'
 import { LeaseWindow } from './lease-window.ts'
 import {
   DAY_MS,
@@ -11,6 +11,7 @@ import {
   type Admission,
   type QuotaDecision,
   type TakeReply,
+  type TakeRequest,
 } from '../protocol.ts'
 import type { QuotaView } from '../../rules/quota-headers.ts'
 
@@ -32,18 +33,18 @@ export class Lease {
   limits: Limits
   /** See Pace for its writers. */
   readonly pace: Pace
-  /** With so many tokens in hand or fewer the next call begins; undefined: not before one is needed. Written by authority-calls.ts. */
+  /** With so many tokens in hand or fewer the next call begins; undefined: not before one is needed. Written here. */
   prefetchAt: number | undefined
   /** Number of this process's latest call before the first for this lease. Written by authority-calls.ts. */
   since: number | undefined
   /** Number of the latest call that was answered. Written by authority-calls.ts. */
   heard: number | undefined
-  /** The day's use as the authority has it. Written by authority-calls.ts. */
-  dayUsedKnown = 0
-  /** How long the next indefinite refusal is remembered. Written here. */
-  retryMs = RETRY_FIRST_MS
-  /** Unspent tokens of others for which they were asked already: those that stay are with processes that have died. Written here. */
-  stranded = 0
+  /** The day's use as the authority has it. */
+  #dayUsedKnown = 0
+  /** How long the next indefinite refusal is remembered. */
+  #retryMs = RETRY_FIRST_MS
+  /** Unspent tokens of others for which they were asked already: those that stay are with processes that have died. */
+  #stranded = 0
 
   constructor(client: string, { limits, nowMs }: { limits: Limits; nowMs: number }) {
     this.client = client
@@ -107,6 +108,22 @@ export class Lease {
     this.day.apply(reply, this.limits.perDay, at)
   }
 
+  /** Notes what the authority knows now, and when to call it next; the result is the tokens for requests that wait. */
+  credit({ need, minute, day }: TakeRequest, reply: TakeReply, callMs: number): number {
+    const stated = minute.index === reply.minute.index ? minute.held : 0
+    const granted = reply.minute.held - stated
+    const tokens = Math.min(need, granted)
+    if (granted > 0) {
+      this.#retryMs = RETRY_FIRST_MS
+      this.#stranded = 0
+    }
+    this.#dayUsedKnown = (day.index === reply.day.index ? day.used : 0) + tokens
+    // Nothing came ahead: asking for more before it is needed would be a call for nothing.
+    const inHand = Math.min(this.minute.held - this.minute.used, this.day.held - this.day.used)
+    this.prefetchAt = granted > need ? prefetchLevel(this.pace, inHand, callMs) : undefined
+    return tokens
+  }
+
   /**
    * Remembers the refusal of a reply that granted less than was needed; a notice may end it. A definite one (every token is spent)
    * lasts until the window ends, but no longer than the minute, so that an authority whose counters were reset is asked again.
@@ -119,12 +136,12 @@ export class Lease {
       const limit = window.limitOf(this.limits)
       if (taken < limit) continue
       unspent = Math.max(unspent, taken - used)
-      const retryAtMs = used >= limit ? Infinity : nowMs + this.retryMs
+      const retryAtMs = used >= limit ? Infinity : nowMs + this.#retryMs
       window.refuseUntil(Math.min(retryAtMs, window.endsByMs, this.minute.endsByMs), limit)
     }
-    this.retryMs = Math.min(RETRY_FACTOR * this.retryMs, RETRY_AT_MOST_MS)
-    const isReclaimed = unspent > this.stranded
-    this.stranded = unspent
+    this.#retryMs = Math.min(RETRY_FACTOR * this.#retryMs, RETRY_AT_MOST_MS)
+    const isReclaimed = unspent > this.#stranded
+    this.#stranded = unspent
     return isReclaimed
   }
 
@@ -133,31 +150,16 @@ export class Lease {
     for (const window of [this.minute, this.day]) window.refuseUntil(-Infinity, 0)
   }
 
-  /** Tokens were granted: the next refusal is a first one again. */
-  resetRefusals(): void {
-    this.retryMs = RETRY_FIRST_MS
-    this.stranded = 0
-  }
-
   /** The unspent tokens go back. */
   returnTokens(): void {
     this.minute.returnUnspent()
     this.day.returnUnspent()
   }
 
-  /** Tokens that can be spent while their windows run. */
-  inHand(): number {
+  /** Whether tokens may go back, or the authority has not heard yet of everything that was spent or refunded. */
+  isHolding(): boolean {
     const { minute, day } = this
-    return Math.max(0, Math.min(minute.held - minute.used, day.held - day.used))
-  }
-
-  hasUnspent(): boolean {
-    return this.minute.held > this.minute.used || this.day.held > this.day.used
-  }
-
-  /** Whether the authority has not heard yet of everything that was spent or refunded. */
-  hasUnstated(): boolean {
-    return this.day.used !== this.dayUsedKnown
+    return minute.held > minute.used || day.held > day.used || day.used !== this.#dayUsedKnown
   }
 
   /** Whether the authority has spoken in a day that still runs. */

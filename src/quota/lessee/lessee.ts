@@ -15,7 +15,6 @@ import { systemTimers, type Timers } from '../timers.ts'
 /** A client that is idle for so long is forgotten; the authority keeps its counts. */
 const IDLE_BEFORE_FORGETTING_MS = 3_600_000
 const FORGET_EVERY_MS = 60_000
-const LOSS_PASS_EVERY_MS = 1000
 /** Enough for tens of thousands of leases; a store that is away ends it sooner. */
 const DRAIN_AT_MOST_MS = 2000
 
@@ -51,8 +50,6 @@ export class Lessee {
   readonly #calls: LeaseCalls
   readonly #holdings: Holdings
   readonly #stopForgetting: () => void
-  /** Until then further notices of a loss are of the one that was dealt with last. */
-  #lossHandledUntilMs = -Infinity
 
   constructor(options: LesseeOptions) {
     const { authority, processId, clock, observe, timers = systemTimers } = options
@@ -72,11 +69,6 @@ export class Lessee {
       timers,
       lease: options.lease ?? 'auto',
       outage: this.#outage,
-      onUncertain: (client) => {
-        this.#holdings.uncertain.add(client)
-        this.#outage.suspect(client, clock.nowMs())
-      },
-      onCertain: (client) => void this.#holdings.uncertain.delete(client),
       onAnswered: (client) => this.#holdings.watch(client),
       onLoss: () => this.#recoverLoss(),
       onClockBack: options.onClockBack,
@@ -115,13 +107,11 @@ export class Lessee {
   peek(id: string, limits: Limits): QuotaView | undefined | Promise<QuotaView | undefined> {
     const nowMs = this.#options.clock.nowMs()
     const client = this.#clientOf(id, limits, nowMs)
-    if (client.lease.isCurrent(nowMs) && !this.#holdings.uncertain.has(client))
+    if (client.lease.isCurrent(nowMs) && !client.isUncertain)
       return client.lease.view(limits, nowMs)
     if (!client.isCalling && !this.#calls.call(client, {})) return undefined
     const view = (): QuotaView | undefined =>
-      this.#holdings.uncertain.has(client)
-        ? undefined
-        : client.lease.view(limits, this.#options.clock.nowMs())
+      client.isUncertain ? undefined : client.lease.view(limits, this.#options.clock.nowMs())
     return client.inFlight?.then(view) ?? view()
   }
 
@@ -133,7 +123,7 @@ export class Lessee {
     }
     const nowMs = this.#options.clock.nowMs()
     const client = this.#clients.peek(id)
-    if (client === undefined || this.#holdings.uncertain.has(client)) return undefined
+    if (client === undefined || client.isUncertain) return undefined
     return client.lease.isCurrent(nowMs) ? client.lease.view(limits, nowMs) : undefined
   }
 
@@ -156,15 +146,13 @@ export class Lessee {
   }
 
   #clientOf(id: string, limits: Limits, nowMs: number): Client {
-    const client = this.#clients.get(id) ?? this.#meet(id, limits, nowMs)
+    let client = this.#clients.get(id)
+    if (client === undefined) {
+      client = new Client(new Lease(id, { limits, nowMs }), this.#holdings.uncertain)
+      this.#clients.add(id, client)
+    }
     client.lease.limits = limits
     client.lease.lastUsedMs = nowMs
-    return client
-  }
-
-  #meet(id: string, limits: Limits, nowMs: number): Client {
-    const client = new Client(new Lease(id, { limits, nowMs }))
-    this.#clients.add(id, client)
     return client
   }
 
@@ -184,7 +172,7 @@ export class Lessee {
   }
 
   #isIdle(client: Client): boolean {
-    return !client.isCalling && !client.isHolder && !this.#holdings.uncertain.has(client)
+    return !client.isCalling && !client.isHolder && !client.isUncertain
   }
 
   #forgetIdle(): void {
@@ -195,11 +183,9 @@ export class Lessee {
   }
 
   #recoverLoss(): void {
-    const nowMs = this.#options.clock.nowMs()
     // Every client that the loss has hit says so; one pass serves them all. The embedded authority loses single clients only.
-    if (this.#calls.authority.isImmediate || nowMs < this.#lossHandledUntilMs) return
-    this.#lossHandledUntilMs = nowMs + LOSS_PASS_EVERY_MS
-    this.#restateAll()
+    const isHandled = this.#outage.isSettling(this.#options.clock.nowMs())
+    if (!isHandled && !this.#calls.authority.isImmediate) this.#restateAll()
   }
 
   /** The authority is back, or has lost its data: it hears again what every client used today. */
@@ -209,7 +195,7 @@ export class Lessee {
     if (this.#clients.size > 0 || this.#membership.hasHeard) this.#outage.settle(nowMs)
     for (const [, client] of this.#clients.entries()) {
       const { day } = client.lease
-      if (day.used > 0 && nowMs < day.endsByMs) this.#holdings.uncertain.add(client)
+      if (day.used > 0 && nowMs < day.endsByMs) client.doubt()
     }
     this.#holdings.settleUncertain()
   }

@@ -28,8 +28,8 @@ export class Outage {
   readonly #options: OutageOptions
   /** When a call first failed since the latest reply; undefined: none has. */
   #silentSinceMs: number | undefined
-  /** The authority has been back since less than SETTLED_AFTER_MS before this. */
-  #settlingUntilMs = -Infinity
+  /** When the authority was last found to be back, or to have lost its data. */
+  #backMs = -Infinity
 
   constructor(options: OutageOptions) {
     this.#options = options
@@ -47,8 +47,7 @@ export class Outage {
     const mode = isEarly && this.#options.mode === 'local' ? 'closed' : this.#options.mode
     observe?.degraded(mode)
     if (mode === 'closed') return UNAVAILABLE
-    const windows = [lease.day, lease.minute]
-    for (const window of windows) window.rollOver(nowMs, storeNowMs)
+    for (const window of [lease.day, lease.minute]) window.rollOver(nowMs, storeNowMs)
     if (mode === 'open') return lease.spend(limits, nowMs, true)
     return this.#denial(lease, limits, nowMs) ?? lease.spend(limits, nowMs, true)
   }
@@ -60,21 +59,21 @@ export class Outage {
 
   /** The authority is back, or has lost its data: it may not have heard of what others spent. */
   settle(nowMs: number): void {
-    this.#settlingUntilMs = nowMs + SETTLED_AFTER_MS
+    this.#backMs = nowMs
   }
 
-  /** A call for this client failed: the same as settle, for it alone. */
-  suspect(client: Client, nowMs: number): void {
-    client.suspectUntilMs = nowMs + SETTLED_AFTER_MS
+  /** Whether others may not have stated yet what they spent. */
+  isSettling(nowMs: number, failedMs = -Infinity): boolean {
+    return nowMs < Math.max(this.#backMs, failedMs) + SETTLED_AFTER_MS
   }
 
   /**
    * The answer to a request beyond this process's share, whatever the authority would grant; undefined when it may be asked. Only
    * in mode local: in the others nobody spends what the authority was not asked for, or all is admitted anyway.
    */
-  refusal({ lease, pending, suspectUntilMs }: Client, limits: Limits, nowMs: number) {
+  refusal({ lease, pending, failedMs }: Client, limits: Limits, nowMs: number) {
     const { mode, membership } = this.#options
-    if (nowMs >= this.#settlingUntilMs && nowMs >= suspectUntilMs) return undefined
+    if (!this.isSettling(nowMs, failedMs)) return undefined
     if (mode !== 'local' || membership.isAlone) return undefined
     return this.#denial(lease, limits, nowMs, pending)
   }
