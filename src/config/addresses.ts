@@ -120,6 +120,17 @@ export const origin = shaped(
   },
 )
 
+/** As browsers send it in Origin (RFC 6454 6.2), or * for any. */
+export const webOrigin = shaped(
+  /^(?:\*|https?:\/\/[^/?#@]+)$/,
+  'is not the origin of a page; write https://app.example, with a port if it has one and without a final "/", or "*" for any',
+  (written) => {
+    if (written === '*') return written
+    const url = parseUrl(written)
+    return url !== undefined && url.port !== '0' ? url.origin : undefined
+  },
+)
+
 /** Keys decide who may pass, so they travel over https, or not beyond this machine. */
 export const jwksUri = shaped(
   /^https?:\/\/[^#]+$/,

@@ -23,6 +23,7 @@ export interface PlanConfig {
 /** limits: the client's own where given, else its plan's; concurrent: its plan's. */
 export type ClientConfig = File['clients'][number] &
   Pick<PlanConfig, 'concurrent'> & { readonly limits: Limits }
+export type CorsConfig = NonNullable<File['cors']>
 export type JwtConfig = NonNullable<File['jwt']>
 export type BansConfig = File['bans']
 export type RouteConfig = File['routes'][number]

@@ -167,6 +167,12 @@ const checkJwt = (tree: Group): PathProblem[] => {
   return uri || file ? [] : [problem(['jwt'], 'has no keys; give jwksUri or jwksFile', 'key')]
 }
 
+const checkCors = (tree: Group): PathProblem[] => {
+  const any = itemsAt(tree, 'cors', 'origins').find((path) => textAt(tree, ...path) === '*')
+  if (any === undefined || textAt(tree, 'cors', 'credentials') !== 'true') return []
+  return [problem(any, 'does not go with credentials: true; name the origins')]
+}
+
 const checkBans = (tree: Group): PathProblem[] => {
   const durationOf = readAt(tree, ['bans', 'duration'], durationMs)
   const longest = readAt(tree, ['bans', 'maxDuration'], durationMs)
@@ -218,6 +224,7 @@ export const crossChecks = (tree: Group): PathProblem[] => [
   ...checkClients(tree),
   ...checkEject(tree),
   ...checkUpstreamTls(tree),
+  ...checkCors(tree),
   ...checkJwt(tree),
   ...checkBans(tree),
   ...checkRoutes(tree),

@@ -83,6 +83,7 @@ export const defaults = {
 
 /** Keys that have a default only inside a block that is itself optional. */
 export const blockDefaults = {
+  cors: { headers: ['authorization', 'content-type'], maxAge: '2h', credentials: 'false' },
   jwt: { clientClaim: 'sub', planClaim: 'plan' },
   health: { every: '5s', timeout: '1s', down: '2', up: '2' },
   route: { websocket: 'false' },
@@ -105,8 +106,10 @@ const completeEach = (list: Tree, standard: Group): Tree =>
 /** The tree with every absent key that has a default filled in. */
 export const withDefaults = (tree: Group): Group => {
   const completed = Object.assign(emptyGroup(), complete(tree, defaults))
-  const jwt = valueAt(tree, 'jwt')
-  if (jwt !== undefined) completed.jwt = complete(jwt, blockDefaults.jwt)
+  for (const name of ['cors', 'jwt'] as const) {
+    const block = valueAt(tree, name)
+    if (block !== undefined) completed[name] = complete(block, blockDefaults[name])
+  }
   const { upstream, routes, clients } = completed
   if (isGroup(upstream) && upstream.health !== undefined)
     completed.upstream = { ...upstream, health: complete(upstream.health, blockDefaults.health) }

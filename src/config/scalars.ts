@@ -161,6 +161,14 @@ export const line = name
   )
   .meta(plain)
 
+/** Of a header field: a token (RFC 9110 5.1). */
+export const fieldName = name
+  .regex(
+    /^[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,64}$/,
+    'is not the name of a header field; write one such as content-type',
+  )
+  .meta(plain)
+
 /** A path of the file system, empty is undefined. SQLite takes `:` and `file:` for something else, and a folder is none. */
 export const optionalFile = text
   .regex(

@@ -8,6 +8,7 @@ import {
   listenAddress,
   network,
   successorLink,
+  webOrigin,
 } from './addresses.ts'
 import { filledList, group, inBytes, inMs, list } from './groups.ts'
 import { suggest } from './nearest.ts'
@@ -22,6 +23,7 @@ import {
   decimal,
   duration,
   faultOr,
+  fieldName,
   flag,
   integer,
   keyId,
@@ -116,6 +118,15 @@ const client = group({
 /** Asymmetric only: with HS* whoever can check a token could make one, and `none` checks nothing. */
 const algorithms = 'RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA'.split(' ')
 
+const cors = group({
+  origins: filledList(webOrigin),
+  /** Request fields that pages may send. */
+  headers: list(fieldName),
+  /** How long a browser may go by the answer to a preflight. */
+  maxAge: duration({ min: 0, max: day }),
+  credentials: flag,
+}).transform(inMs('maxAge'))
+
 const jwt = group({
   issuer: line,
   audience: line,
@@ -177,6 +188,7 @@ export const configSchema = group({
     .refine((plans) => Object.keys(plans).length > 0, { error: cardinality }),
   clients: list(client),
   anonymous: group({ perMinute }),
+  cors: cors.optional(),
   jwt: jwt.optional(),
   bans,
   routes: list(route),

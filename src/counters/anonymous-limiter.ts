@@ -24,28 +24,28 @@ export interface AddressCount {
 }
 
 export interface CountedAddress {
-  /** Minute of Unix time that was counted in. */
-  readonly minute: number
+  /** Number of the window of Unix time that was counted in. */
+  readonly window: number
   readonly total: number
 }
 
 /** The counts themselves: of this process, which answers at once, or of all workers of the machine. */
 export interface AddressCounter {
-  /** Adds the points, 0 or more, and gives the total of the running minute. Never throws or rejects. */
+  /** Adds the points, 0 or more, and gives the total of the running window. Never throws or rejects. */
   add(count: AddressCount): CountedAddress | Promise<CountedAddress>
 }
 
 const MAX_ADDRESSES = 100_000
-/** Shared by the addresses that come after MAX_ADDRESSES others in a minute. */
+/** Shared by the addresses that come after MAX_ADDRESSES others in a window. */
 const OVERFLOW_BUCKETS = 1024
 
 /**
- * Windows are the minutes of UTC, so that Reset is the same number for every answer of a minute.
- * Memory: 7 MB of heap at 100,000 addresses in one minute; past MAX_ADDRESSES further ones share counts, so that
+ * Windows are fixed ones of UTC, minutes by default, so that Reset is the same number for every answer of a window.
+ * Memory: 7 MB of heap at 100,000 addresses in one window; past MAX_ADDRESSES further ones share counts, so that
  * a flood of addresses makes unknown callers see 429 instead of 401 earlier, and nothing else.
  */
-export function createAddressCounter({ now = Date.now } = {}) {
-  let countedMinute: number | undefined
+export function createAddressCounter({ now = Date.now, windowMs = MINUTE_MS } = {}) {
+  let countedWindow: number | undefined
   let totals = new Map<string, number>()
   const keyFor = (address: string): string => {
     if (totals.size < MAX_ADDRESSES || totals.has(address)) return address
@@ -56,15 +56,15 @@ export function createAddressCounter({ now = Date.now } = {}) {
   }
   return {
     add: ({ address, points }: AddressCount): CountedAddress => {
-      const minute = Math.floor(now() / MINUTE_MS)
-      if (minute !== countedMinute) {
-        countedMinute = minute
+      const window = Math.floor(now() / windowMs)
+      if (window !== countedWindow) {
+        countedWindow = window
         totals = new Map()
       }
       const key = keyFor(address)
       const total = (totals.get(key) ?? 0) + points
       if (points > 0) totals.set(key, total)
-      return { minute, total }
+      return { window, total }
     },
   }
 }
@@ -76,8 +76,8 @@ export function createAnonymousLimiter(options: {
   readonly now?: () => number
 }): AnonymousLimiter {
   const { perMinute, counter, now = Date.now } = options
-  const view = ({ minute, total }: CountedAddress, exceeded: boolean): AnonymousView => {
-    const endMs = (minute + 1) * MINUTE_MS
+  const view = ({ window, total }: CountedAddress, exceeded: boolean): AnonymousView => {
+    const endMs = (window + 1) * MINUTE_MS
     return {
       limit: perMinute,
       remaining: Math.max(perMinute - total, 0),

@@ -46,7 +46,7 @@ export function createSharedAddressCounter(options: {
 }): AddressCounter {
   const { calls, own, perMinute, now = Date.now } = options
   const underway = new Map<string, Waiting[]>()
-  let exhausted = { minute: 0, addresses: new Set<string>() }
+  let exhausted = { window: 0, addresses: new Set<string>() }
   let budget = { second: 0, left: ASKED_PER_SECOND }
 
   const mayAsk = (): boolean => {
@@ -58,9 +58,9 @@ export function createSharedAddressCounter(options: {
     const asked = mayAsk() ? calls.call('countAddress', { address, points }) : undefined
     const counted = await asked?.catch(() => undefined)
     if (counted === undefined) return own.add({ address, points })
-    const { minute, total } = counted
-    if (total >= perMinute && minute >= exhausted.minute) {
-      if (minute > exhausted.minute) exhausted = { minute, addresses: new Set() }
+    const { window, total } = counted
+    if (total >= perMinute && window >= exhausted.window) {
+      if (window > exhausted.window) exhausted = { window, addresses: new Set() }
       if (exhausted.addresses.size < MAX_EXHAUSTED) exhausted.addresses.add(address)
     }
     return counted
@@ -71,9 +71,9 @@ export function createSharedAddressCounter(options: {
       const next: Waiting[] = []
       underway.set(address, next)
       const points = batch.reduce((sum, waiting) => sum + waiting.points, 0)
-      const { minute, total } = await ask(address, points)
+      const { window, total } = await ask(address, points)
       let counted = total - points
-      for (const waiting of batch) waiting.resolve({ minute, total: (counted += waiting.points) })
+      for (const waiting of batch) waiting.resolve({ window, total: (counted += waiting.points) })
       batch = next
     }
     underway.delete(address)
@@ -81,9 +81,9 @@ export function createSharedAddressCounter(options: {
 
   return {
     add: ({ address, points }) => {
-      const minute = Math.floor(now() / MINUTE_MS)
-      if (exhausted.minute === minute && exhausted.addresses.has(address))
-        return Promise.resolve({ minute, total: perMinute + points })
+      const window = Math.floor(now() / MINUTE_MS)
+      if (exhausted.window === window && exhausted.addresses.has(address))
+        return Promise.resolve({ window, total: perMinute + points })
       return new Promise((resolve) => {
         const waiting = { points, resolve }
         const others = underway.get(address)

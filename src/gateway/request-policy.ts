@@ -1,6 +1,7 @@
 /** Everything a configuration decides about a request, built in one call. Nothing in it changes: a new configuration is a new policy. */
 import type { BanBook } from '../bans/ban-book.ts'
 import {
+  createAddressCounter,
   createAnonymousLimiter,
   type AddressCounter,
   type AnonymousView,
@@ -19,6 +20,7 @@ import type { Log } from '../observability/log.ts'
 import type { Metrics } from '../observability/metrics.ts'
 import type { Config } from '../config/config.ts'
 import type { Lessee } from '../quota/lessee/lessee.ts'
+import { createAnswerPreflight, PREFLIGHTS_PER_SECOND } from '../pipeline/answer-preflight.ts'
 import { createAuthenticate } from '../pipeline/authenticate.ts'
 import { createCheckBan } from '../pipeline/check-ban.ts'
 import { createForward } from '../pipeline/forward.ts'
@@ -27,10 +29,11 @@ import { createReceiveBody } from '../pipeline/receive-body.ts'
 import { createShedLoad } from '../pipeline/shed-load.ts'
 import { createTakeQuota } from '../pipeline/take-quota.ts'
 import { createTakeTurn } from '../pipeline/take-turn.ts'
+import { createCors } from '../rules/cors.ts'
 import { createClientAddress } from '../rules/client-address.ts'
 import { createCheckFraming } from '../rules/framing.ts'
 import { anonymousHeaders } from '../rules/quota-headers.ts'
-import { compileRoutes } from '../rules/routes.ts'
+import { compileRoutes, type RouteTable } from '../rules/routes.ts'
 import type { Caller } from '../rules/credentials.ts'
 import type { OwnEnd } from '../rules/websocket.ts'
 import { whenKnown } from '../rules/when-known.ts'
@@ -64,6 +67,7 @@ export function createRequestPolicy(config: Config, parts: LastingParts) {
   const keyRing = createKeyRing(clients, server.structuredQuotaHeaders)
   const headersOf = (view: AnonymousView): string[] =>
     anonymousHeaders(view, server.structuredQuotaHeaders)
+  const table = compileRoutes({ routes: config.routes, basePath: server.basePath })
   return Object.freeze({
     lessee,
     urlBytes: server.limits.urlBytes,
@@ -71,10 +75,8 @@ export function createRequestPolicy(config: Config, parts: LastingParts) {
     checkTarget: createCheckTarget(server.limits.urlBytes),
     clientAddress: createClientAddress(server.trustedProxies),
     peekAnonymous: (address: string) => whenKnown(limiter.peek(address), headersOf),
-    matchRoute: createMatchRoute(
-      compileRoutes({ routes: config.routes, basePath: server.basePath }),
-      config.unmatched,
-    ),
+    matchRoute: createMatchRoute(table, config.unmatched),
+    ...createCorsStages(config, table),
     authenticate: createAuthenticate({
       keyRing,
       jwt,
@@ -114,6 +116,23 @@ export function createRequestPolicy(config: Config, parts: LastingParts) {
     /** Fetches no keys any more. */
     close: (): void => jwt?.close(),
   })
+}
+
+function createCorsStages({ cors: granted, unmatched, server }: Config, table: RouteTable) {
+  const cors = granted && createCors(granted)
+  return {
+    cors,
+    answerPreflight:
+      cors &&
+      createAnswerPreflight({
+        cors,
+        table,
+        unmatched,
+        addresses: createAddressCounter({ windowMs: 1000 }),
+        // One address may come to all workers.
+        atMost: Math.max(1, Math.floor(PREFLIGHTS_PER_SECOND / server.workers)),
+      }),
+  }
 }
 
 function createVerifier(

@@ -84,6 +84,8 @@ export class Exchange {
   route: Route | undefined
 
   // pipeline
+  /** What lets a page read the answer, flat; empty where `cors` is not set. Written by answer-preflight too. */
+  corsHeaders = NO_HEADERS
   /** As received, where the request is refused before a sound path was found in it: for the log alone. */
   target: string | undefined
 

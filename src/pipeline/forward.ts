@@ -89,6 +89,7 @@ class ResponseSink implements ForwardSink {
       gatewayHeaders: gatewayHeaders(exchange),
       status,
       method: request.method ?? 'GET',
+      ownsCors: exchange.corsHeaders.length > 0,
     })
     if (passed === undefined) {
       exchange.forwarding?.abort(UNUSABLE)

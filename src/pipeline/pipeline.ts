@@ -8,7 +8,9 @@ import type { ClientAddressOf } from '../rules/client-address.ts'
 import type { CheckFraming, Framing } from '../rules/framing.ts'
 import type { CheckTarget } from '../rules/target.ts'
 import { whenKnown } from '../rules/when-known.ts'
+import type { Cors } from '../rules/cors.ts'
 import { accept } from './accept.ts'
+import type { createAnswerPreflight } from './answer-preflight.ts'
 import type { createAuthenticate } from './authenticate.ts'
 import type { createCheckBan } from './check-ban.ts'
 import type { createForward } from './forward.ts'
@@ -28,7 +30,10 @@ export interface Stages {
   readonly checkFraming: CheckFraming
   readonly checkTarget: CheckTarget
   readonly clientAddress: ClientAddressOf
+  /** undefined: pages of other origins are not spoken to. */
+  readonly cors: Cors | undefined
   readonly matchRoute: ReturnType<typeof createMatchRoute>
+  readonly answerPreflight: ReturnType<typeof createAnswerPreflight> | undefined
   readonly authenticate: ReturnType<typeof createAuthenticate>
   readonly checkBan: ReturnType<typeof createCheckBan>
   readonly shedLoad: ReturnType<typeof createShedLoad>
@@ -82,6 +87,8 @@ function walk(
   exchange: Exchange,
   framing: Framing | Refusal,
 ): End | Promise<End> {
+  const { cors } = stages
+  if (cors !== undefined) exchange.corsHeaders = cors.answerHeaders(exchange.request.headers.origin)
   // Framing first: of a request that two parsers could read differently nothing else can be believed.
   if (isRefusal(framing)) return beforeAuthentication(stages, connections, exchange, framing)
   if (exchange.tunnel !== undefined && exchange.hasBody) {
@@ -100,6 +107,8 @@ function walk(
   // The route comes before the credential so that its lifecycle headers stand on every answer, a 401 included ...
   const unrouted = stages.matchRoute(exchange, target.path)
   if (unrouted === OUTSIDE) return beforeAuthentication(stages, connections, exchange, unrouted)
+  const preflight = stages.answerPreflight?.(exchange, target.path)
+  if (preflight !== undefined) return isRefusal(preflight) ? preflight : undefined
   const caller = stages.authenticate(exchange, framing)
   return whenKnown(caller, (known) =>
     isRefusal(known)

@@ -18,6 +18,7 @@ export function gatewayHeaders(exchange: Exchange): string[] {
   const headers = ['X-Request-Id', exchange.id]
   for (const text of exchange.quotaHeaders) headers.push(text)
   for (const text of exchange.route?.lifecycleHeaders ?? NO_HEADERS) headers.push(text)
+  for (const text of exchange.corsHeaders) headers.push(text)
   return headers
 }
 
@@ -60,12 +61,21 @@ export function respondRaw(socket: Socket, refusal: Refusal, headers: readonly s
 
 /** OPTIONS * asks what the gateway itself can do (RFC 9110 9.3.7); no backend and no quota is concerned. */
 export function answerAsterisk(exchange: Exchange): void {
-  const headers = gatewayHeaders(exchange)
-  headers.push('Via', VIA, 'Allow', 'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS')
-  headers.push('Content-Length', '0')
-  exchange.status = 200
-  exchange.response.writeHead(200, headers)
-  exchange.response.end()
+  const allow = 'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS'
+  answerEmpty(exchange, 200, ['Allow', allow, 'Content-Length', '0'])
+}
+
+/** Answers without a body. fields: flat. */
+export function answerEmpty(
+  exchange: Exchange,
+  status: 200 | 204,
+  fields: readonly string[],
+): void {
+  const { response } = exchange
+  exchange.status = status
+  if (hasUnreadBody(exchange)) makeLast(response)
+  response.writeHead(status, [...gatewayHeaders(exchange), 'Via', VIA, ...fields])
+  response.end()
 }
 
 /** A body that was refused unread must not be read as the next request; a small declared one is drained by Node. */

@@ -9,6 +9,8 @@ export interface BackendAnswer {
   readonly headers: readonly string[]
   /** What the gateway adds, flat. */
   readonly gatewayHeaders: readonly string[]
+  /** The gateway says which pages may read answers; a backend does not. */
+  readonly ownsCors?: boolean
 }
 
 export interface PassableAnswer {
@@ -41,11 +43,12 @@ const kindOf = fieldNames({
   deprecation: 'removed',
   sunset: 'removed',
   'x-api-stability': 'removed',
+  'access-control*': 'cors',
 })
 
 /** undefined: the answer cannot be passed on, as its status, its framing or a field is not HTTP. */
 export function clientHeaders(answer: BackendAnswer): PassableAnswer | undefined {
-  const { status, method, headers, gatewayHeaders } = answer
+  const { status, method, headers, gatewayHeaders, ownsCors = false } = answer
   if (!Number.isInteger(status) || status < 200 || status > 599) return undefined
   let passed: string[] = []
   let nominated: ReadonlySet<string> | undefined
@@ -78,6 +81,9 @@ export function clientHeaders(answer: BackendAnswer): PassableAnswer | undefined
         nominated = connectionOptions(value, nominated)
         break
       case 'removed':
+        break
+      case 'cors':
+        if (!ownsCors) passed.push(name, value)
         break
       case undefined:
         passed.push(name, value)

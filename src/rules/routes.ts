@@ -65,14 +65,20 @@ export function compileRoutes(config: RoutesConfig) {
       const found = hits.get(method)
       if (found !== undefined && fits(segments, path)) return found
     }
-    const others = candidates.filter(({ segments }) => fits(segments, path))
-    const known = [...(literal?.keys() ?? []), ...others.flatMap(({ hits }) => [...hits.keys()])]
+    const known = methodsAt(path)
     if (known.length === 0) return UNKNOWN
-    const allow = [...new Set(known)].sort().join(', ')
-    return { kind: 'unmatched', route: UNMATCHED, allow }
+    return { kind: 'unmatched', route: UNMATCHED, allow: known.join(', ') }
   }
 
-  return { match }
+  /** What a path below the base path takes, in order. */
+  function methodsAt(path: string): string[] {
+    const candidates = bySegmentCount.get(countSegments(path)) ?? NO_TEMPLATES
+    const others = candidates.filter(({ segments }) => fits(segments, path))
+    const known = others.flatMap(({ hits }) => [...hits.keys()])
+    return [...new Set([...(literals.get(path)?.keys() ?? []), ...known])].sort()
+  }
+
+  return { match, methodsAt }
 }
 
 function toRoute(config: RouteConfig, basePath: string): Route {

@@ -95,8 +95,8 @@ function describe(schema: Json, path: string, comments: ReadonlyMap<string, stri
 
 function defaultAt(path: string): Tree | undefined {
   const steps = path.split('.')
-  const [, block = '', rest = ''] = /^(jwt|routes\[\]|clients\[\])\.(.*)$/.exec(path) ?? []
-  const name = { jwt: 'jwt', 'routes[]': 'route', 'clients[]': 'client' }[block]
+  const [, block = '', rest = ''] = /^(cors|jwt|routes\[\]|clients\[\])\.(.*)$/.exec(path) ?? []
+  const name = { cors: 'cors', jwt: 'jwt', 'routes[]': 'route', 'clients[]': 'client' }[block]
   return name === undefined ? valueAt(defaults, ...steps) : valueAt(blockDefaults, name, rest)
 }
 

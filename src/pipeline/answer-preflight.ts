@@ -1,0 +1,52 @@
+/** Answers the question of a browser whether a page may send a request (Fetch 3.3.2), before any credential: it carries none. */
+import type { AddressCounter } from '../counters/anonymous-limiter.ts'
+import type { Cors } from '../rules/cors.ts'
+import { isFieldName } from '../rules/field-names.ts'
+import { refuse, type Refusal } from '../rules/refusals.ts'
+import type { RouteTable } from '../rules/routes.ts'
+import type { Exchange } from './exchange.ts'
+import { answerEmpty } from './respond.ts'
+
+/** Of one address and second: it costs nobody quota, so it is bounded by itself. */
+export const PREFLIGHTS_PER_SECOND = 60
+
+const TOO_MANY = refuse('rate_limit_exceeded', {
+  cause: 'preflights',
+  detail: `Limit: ${PREFLIGHTS_PER_SECOND} preflights a second.`,
+  retryAfterSeconds: 1,
+})
+
+export interface PreflightDeps {
+  readonly cors: Cors
+  readonly table: RouteTable
+  readonly unmatched: 'forward' | 'reject'
+  /** Counts in seconds, in this process. */
+  readonly addresses: Pick<AddressCounter, 'add'>
+  /** Per address and second in this process. */
+  readonly atMost: number
+}
+
+/** The stage is 'answered', or a refusal where there were too many; undefined: the request is none. Called within the base path. */
+export function createAnswerPreflight(deps: PreflightDeps) {
+  const { cors, table, unmatched, addresses, atMost } = deps
+  return function answerPreflight(
+    exchange: Exchange,
+    path: string,
+  ): 'answered' | Refusal | undefined {
+    const { method, headers } = exchange.request
+    const { origin, 'access-control-request-method': asked } = headers
+    // A name as of a field is what a method is, too: a token (RFC 9110 5.6.2).
+    if (method !== 'OPTIONS' || origin === undefined || asked === undefined || !isFieldName(asked))
+      return undefined
+    exchange.corsHeaders = NO_HEADERS
+    const counted = addresses.add({ address: exchange.addressKey, points: 1 })
+    if (!(counted instanceof Promise) && counted.total > atMost) return TOO_MANY
+    const methods = table.methodsAt(path)
+    const named =
+      unmatched === 'forward' && !methods.includes(asked) ? [...methods, asked] : methods
+    answerEmpty(exchange, 204, cors.preflightHeaders(origin, named.join(', ')))
+    return 'answered'
+  }
+}
+
+const NO_HEADERS: readonly string[] = []
