@@ -12,7 +12,6 @@ type Check = ReadinessReport['checks'][number]
 
 export interface StoreHealth {
   readonly available: boolean
-  /** In a word, while it is away. */
   readonly cause: string | undefined
   /** Server, fault and remedy while it refuses this gateway; undefined if it does not. */
   readonly refusal: string | undefined

@@ -30,10 +30,8 @@ export class Synchroniser {
   readonly #sweep: NodeJS.Timeout
   /** Writes under way. Written by save alone. */
   readonly #saving = new Set<Promise<void>>()
-  /** Written by #failed and #round. */
-  #isLost = false
-  /** Written by #round alone. */
-  #wasRead = false
+  /** In a row: the first may be that of a start, where what tells of news is there a moment before what reads them. Written by #failed and #round. */
+  #failures = 0
   /** Written by close alone. */
   #isClosed = false
   /** Written by #failed alone. */
@@ -86,23 +84,18 @@ export class Synchroniser {
     const kept = await store.load()
     for (const [keyId, ban] of kept) table.merge(keyId, ban)
     this.#forgetOld()
-    this.#wasRead = true
     this.#loaded.resolve()
     for (const [keyId, ban] of table.all) {
       const there = kept.get(keyId)
       if (!there || !isSameBan(there, ban)) await store.save(keyId, ban)
     }
-    if (this.#isLost) observer.storeBack()
-    this.#isLost = false
+    if (this.#failures > 1) observer.storeBack()
+    this.#failures = 0
   }
 
   #failed(cause: unknown): void {
     if (this.#isClosed) return
-    // At a start what tells of news may be there a moment before what reads them.
-    if (this.#wasRead || this.#retry !== undefined) {
-      if (!this.#isLost) this.#parts.observer.storeLost(cause)
-      this.#isLost = true
-    }
+    if (++this.#failures === 2) this.#parts.observer.storeLost(cause)
     clearTimeout(this.#retry)
     this.#retry = setTimeout(() => this.#run(), RETRY_MS).unref()
   }

@@ -5,6 +5,7 @@ import { Place, type Waiter } from '../backends/line.ts'
 import type { Outcome } from '../backends/outcomes.ts'
 import { answered, type BackendFailure, type FailedAttempt } from '../rules/backend-failure.ts'
 import type { AttemptSink, Engine, ForwardHandle, ForwardJob, ForwardSink } from './forwarder.ts'
+import { readOn } from './request-body.ts'
 import type { Retries } from './retries.ts'
 
 export const saturated: BackendFailure = {
@@ -52,7 +53,7 @@ export class Forwarder {
 
 /** One request: the pipeline's handle, the engine's sink and who waits for a backend in one object, since this is the hot path. */
 class Attempts implements ForwardHandle, AttemptSink, Waiter {
-  readonly #job: ForwardJob
+  #job: ForwardJob
   readonly #sink: ForwardSink
   readonly #forwarder: Forwarder
   /** Whose permit it holds; undefined while it waits for one and when it has given it back. */
@@ -67,7 +68,7 @@ class Attempts implements ForwardHandle, AttemptSink, Waiter {
   #failed: FailedAttempt | undefined
   /** An attempt that failed may have been seen by its backend. */
   #reached = false
-  #settled = false
+  settled = false
 
   constructor(job: ForwardJob, sink: ForwardSink, forwarder: Forwarder) {
     this.#job = job
@@ -88,7 +89,7 @@ class Attempts implements ForwardHandle, AttemptSink, Waiter {
   abort(fault?: BackendFailure): boolean {
     // Before its permit is given to one who needs the connection.
     const isSeen = this.#handle?.abort() ?? false
-    if (!this.#settled) this.#settle(fault ? { ...fault, ...answered } : 'abandoned')
+    if (!this.settled) this.#settle(fault ? { ...fault, ...answered } : 'abandoned')
     return isSeen || this.#reached
   }
 
@@ -97,6 +98,17 @@ class Attempts implements ForwardHandle, AttemptSink, Waiter {
   }
 
   onPermit(backend: Backend): void {
+    this.#backend = backend
+    if (!this.#job.hasBody || this.#job.received?.isWhole === true) return this.#send(backend)
+    readOn(this.#job, this, (received) => {
+      this.#job = { ...this.#job, received }
+      if (received.bytes.length <= this.#job.bodyLimitBytes) return this.#send(backend)
+      this.#giveBack('abandoned')
+      this.#refuse({ kind: 'body_too_large', cause: `more than ${this.#job.bodyLimitBytes} bytes` })
+    })
+  }
+
+  #send(backend: Backend): void {
     this.#backend = backend
     this.#sink.sentTo(backend.name, this.#failed)
     this.#handle = this.#forwarder.engine.send(backend, this.#job, this)
@@ -131,7 +143,7 @@ class Attempts implements ForwardHandle, AttemptSink, Waiter {
   #start(avoid?: Backend): void {
     const { balancer } = this.#forwarder
     const backend = balancer.take(this.method, avoid)
-    if (backend !== undefined) return this.onPermit(backend)
+    if (backend !== undefined) return this.#send(backend)
     // It has waited enough.
     if (this.#failed?.kind === 'response_timeout') return this.#refuse(this.#failed)
     this.#place ??= new Place(this, this.#job.responseTimeoutMs)
@@ -145,13 +157,13 @@ class Attempts implements ForwardHandle, AttemptSink, Waiter {
     this.#handle = undefined
     // The engine is still cleaning up after the failure when it reports it.
     setImmediate(() => {
-      if (!this.#settled) this.#start(failedAt)
+      if (!this.settled) this.#start(failedAt)
     })
   }
 
   #refuseSoon(failure: BackendFailure): void {
     queueMicrotask(() => {
-      if (!this.#settled) this.#refuse(failure)
+      if (!this.settled) this.#refuse(failure)
     })
   }
 
@@ -174,7 +186,7 @@ class Attempts implements ForwardHandle, AttemptSink, Waiter {
   }
 
   #finish(): void {
-    this.#settled = true
+    this.settled = true
     this.#forwarder.settled()
   }
 }

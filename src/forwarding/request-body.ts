@@ -105,3 +105,37 @@ export class RequestBody extends Readable {
     this.destroy(Object.assign(new Error(message), { code }))
   }
 }
+
+/** Of one body, so that what many hold is bounded; each piece counts PIECE_BYTES more, which is about what it costs. */
+const READ_ON_BYTES = 1024 * 1024
+const PIECE_BYTES = 512
+const QUIET_TURNS = 3
+
+/**
+ * Reads what has come of a body while nobody read it: of a connection that is not read nobody hears that its client has left.
+ * Not told of a body that breaks off, which others answer, or once its asker is settled. A body is quiet when so many turns of the event loop bring nothing.
+ */
+export function readOn(
+  { request, received }: Pick<ForwardJob, 'request' | 'received'>,
+  asker: { readonly settled: boolean },
+  done: (received: ReceivedBody) => void,
+): void {
+  const pieces = received === undefined ? [] : [received.bytes]
+  let roomBytes = READ_ON_BYTES
+  let quietTurns = 0
+  const onData = (piece: Buffer): void => {
+    pieces.push(piece)
+    quietTurns = 0
+    roomBytes -= piece.length + PIECE_BYTES
+    if (roomBytes <= 0) request.pause()
+  }
+  const look = (): void => {
+    const isWhole = request.readableEnded
+    if (asker.settled || (request.destroyed && !isWhole)) return void request.off('data', onData)
+    if (!isWhole && roomBytes > 0 && quietTurns++ < QUIET_TURNS) return void setImmediate(look)
+    request.off('data', onData).pause()
+    done({ bytes: Buffer.concat(pieces), isWhole })
+  }
+  request.on('data', onData).resume()
+  look()
+}

@@ -107,12 +107,7 @@ function requestLines(
         out.write('warn', { event: 'backendFailed', ...line, cause: text(line.cause) })
     },
     /** What arrived on a connection was not a request; id: of the answer. */
-    clientError(line: {
-      id: string
-      address: string
-      code: string
-      target: string | undefined
-    }): void {
+    clientError(line: Pick<AccessRecord, 'id' | 'target'> & { address: string; code: string }) {
       const { code, target } = line
       if (out.isEnabled('info') && anonymous.spend())
         out.write('info', {

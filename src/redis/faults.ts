@@ -60,6 +60,10 @@ export function bounded<Reply>(reply: Promise<Reply>, timeoutMs: number): Promis
 export const isTimeout = (fault: unknown): boolean =>
   fault instanceof Error && fault.message === TIMED_OUT
 
+/** A name that leads nowhere; it may be the resolver that is away. */
+export const isUnresolved = (fault: unknown): boolean =>
+  fault instanceof Error && /\b(ENOTFOUND|EAI_AGAIN)\b/.test(fault.message)
+
 export const areSentinelsAway = (fault: unknown): boolean =>
   fault instanceof Error && fault.message.startsWith('All sentinels are unreachable')
 

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { connect } from 'node:net'
 import { connect as connectTls, type ConnectionOptions } from 'node:tls'
 import type { HostPort } from '../config/config.ts'
-import { serverFault } from './faults.ts'
+import { isUnresolved, serverFault } from './faults.ts'
 
 const HANDSHAKE_MS = 500
 /** A server may refuse our certificate only after the handshake has ended here (TLS 1.3). */
@@ -26,7 +26,7 @@ export async function inspectServer(
     if (tls === undefined) return serverFault('TLS_ONLY')
     await heard('close', QUIET_MS)
   } catch (fault) {
-    if (tls === undefined) return undefined
+    if (tls === undefined) return isUnresolved(fault) ? fault : undefined
     if (!(fault instanceof Error && fault.name === 'AbortError')) return fault
     if (!isSecure && (await answersPlainly(address))) return serverFault('NO_TLS')
   } finally {

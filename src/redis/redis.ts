@@ -1,12 +1,11 @@
 /** The Redis that all processes share, one server, sentinels' master or cluster: bounded calls, and a breaker in front of each server. */
-import { lookup } from 'node:dns/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ConnectionOptions } from 'node:tls'
 import type { Cluster, Redis } from 'ioredis'
 import type { HostPort, RedisConfig } from '../config/config.ts'
 import { ClusterLink } from './cluster-link.ts'
 import { createConnections } from './connections.ts'
-import { bounded, isTimeout } from './faults.ts'
+import { bounded, isTimeout, isUnresolved } from './faults.ts'
 import { inspectServer } from './inspect.ts'
 import { findRisks } from './risks.ts'
 import { createServerLink, type LinkOptions, type RedisLink } from './link.ts'
@@ -56,6 +55,11 @@ export function connectRedis(options: RedisOptions): RedisStore {
     state.onRecovered(listener)
     if (link.available) listener()
   }
+  const inspect = async (address: HostPort): Promise<void> => {
+    const fault = await inspectServer(address, connections.tls)
+    state.note(fault, nameOf(address))
+    if (isUnresolved(fault)) warn(`no such host: ${nameOf(address)}; correct it, or the resolver`)
+  }
   return {
     ...createCommands(client, link, parts),
     get available() {
@@ -65,20 +69,16 @@ export function connectRedis(options: RedisOptions): RedisStore {
       return state.refusal
     },
     get cause() {
-      return state.cause
+      return state.word
     },
     get warning() {
       return warning
     },
     ready: async () => {
-      void unresolvedNames(addressesOf(servers)).then((names) => {
-        if (names.length === 0 || link.available) return
-        warn(`no such host name: ${names.join(', ')}; correct it, or the resolver of this host`)
-      })
       const usable = new Promise<void>((resolve) => onRecovered(resolve))
       await Promise.race([usable, sleep(READY_AT_MOST_MS)])
       if (!link.available && state.refusal === undefined)
-        await inspectAll(servers, connections.tls, state)
+        await Promise.all(addressesOf(servers).map(inspect))
       if (state.refusal !== undefined) throw new Error(state.refusal)
     },
     subscribe: (channel, subscription) => subscriber.add(channel, subscription),
@@ -89,25 +89,6 @@ export function connectRedis(options: RedisOptions): RedisStore {
       link.close()
     },
   }
-}
-
-/** Notes what is wrong with each of them, as far as it can be told. */
-async function inspectAll(
-  servers: RedisConfig,
-  tls: ConnectionOptions | undefined,
-  state: StoreState,
-): Promise<void> {
-  const inspect = async (address: HostPort): Promise<void> => {
-    const fault = await inspectServer(address, tls)
-    if (fault !== undefined) state.note(fault, nameOf(address))
-  }
-  await Promise.all(addressesOf(servers).map(inspect))
-}
-
-/** Of those that are to be found by a name. */
-async function unresolvedNames(addresses: readonly HostPort[]): Promise<string[]> {
-  const found = await Promise.allSettled(addresses.map(({ host }) => lookup(host)))
-  return addresses.filter((_, at) => found[at]?.status === 'rejected').map(nameOf)
 }
 
 /** As the library adds it to its client. */

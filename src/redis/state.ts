@@ -18,7 +18,7 @@ export class StoreState {
   /** undefined: not yet known; written by become. */
   #isWhole: boolean | undefined
   /** The last fault and the last refusal since the store was whole; written by note and become. */
-  #word = 'connection lost'
+  word = 'connection lost'
   #refusal: { readonly word: string; readonly text: string; readonly atMs: number } | undefined
   /** As told last. */
   #cause = ''
@@ -34,15 +34,11 @@ export class StoreState {
     return this.#isWhole === true ? undefined : this.#refusal?.text
   }
 
-  /** In one word, while a server is away. */
-  get cause(): string | undefined {
-    return this.#isWhole === true ? undefined : this.#word
-  }
-
-  /** server: the one whose fault it is, where that is known. */
+  /** fault: undefined: none can be told. server: the one whose fault it is, where that is known. */
   note(fault: unknown, server = nameServers(this.#servers)): void {
+    if (fault === undefined) return
     const { word, what } = describeFault(fault)
-    this.#word = word
+    this.word = word
     if (what !== undefined) {
       const text = `store.redis: ${server}: ${word}: ${what}`
       this.#refusal = { word, text, atMs: performance.now() }
@@ -54,10 +50,10 @@ export class StoreState {
   become(isWhole: boolean): void {
     this.#isWhole = isWhole
     if (this.#isStale()) this.#refusal = undefined
-    this.#cause = this.#refusal?.word ?? this.#word
+    this.#cause = this.#refusal?.word ?? this.word
     this.#onState(isWhole, this.#cause, this.refusal)
     if (!isWhole) return
-    this.#word = 'connection lost'
+    this.word = 'connection lost'
     this.#refusal = undefined
   }
 

@@ -33,8 +33,8 @@ export interface RedisStore {
   readonly available: boolean
   /** Server, fault and remedy while a server that is there refuses this gateway, which only an operator can mend. */
   readonly refusal: string | undefined
-  /** The last fault in a word, while one is away. */
-  readonly cause: string | undefined
+  /** The last fault in a word, where one is away. */
+  readonly cause: string
   /** Settings of the servers that may lose what is counted, as found when one became available last; or names that led nowhere at the start. */
   readonly warning: string | undefined
   /** Resolves when it is available, or has had its time to be; rejects with an Error of the refusal, if there is one. */

@@ -26,7 +26,6 @@ const faults: readonly [RegExp, string][] = [
   [/SELF_SIGNED_CERT_IN_CHAIN|UNABLE_TO_(GET_ISSUER_CERT|VERIFY_LEAF_SIGNATURE)/, untrusted],
   [/ERR_TLS_CERT_ALTNAME_INVALID/, 'its certificate is for another name (upstream.tls.serverName)'],
   [/wrong.version.number|packet.length.too.long/i, 'it speaks no TLS (http:// in upstream.urls)'],
-  [/alert.protocol.version|unsupported.protocol/i, 'it speaks neither TLS 1.2 nor 1.3'],
 ]
 
 const find = (table: typeof faults, text: string) => table.find(([fault]) => fault.test(text))?.[1]
@@ -34,23 +33,15 @@ const find = (table: typeof faults, text: string) => table.find(([fault]) => fau
 /** text: the error's code and message. undefined: another error. */
 export const tlsFault = (text: string): string | undefined => find(faults, text)
 
-/** text: as of tlsFault. undefined: it is not TLS that failed. */
-function words(text: string): string | undefined {
+/** The text, or a shorter one, behind the words for it, if there are any. */
+export function inWords(text: string, short = text): string {
   const other = 'TLS fails; compare upstream.urls (https:// or http://) and upstream.tls'
-  return tlsFault(text) ?? (/EPROTO|ERR_SSL_|ERR_TLS_/.test(text) ? other : undefined)
-}
-
-/** Behind the words for it, if there are any. */
-export function inWords(text: string): string {
-  const what = words(text)
-  return what === undefined ? text : `${what}; ${text}`
+  const what = tlsFault(text) ?? (/EPROTO|ERR_SSL_|ERR_TLS_/.test(text) ? other : undefined)
+  return what === undefined ? short : `${what}; ${short}`
 }
 
 /** Why no connection came about: the code alone where that is clear. */
-export function connectFault({ code, message }: NodeJS.ErrnoException): string {
-  const short = code ?? message
-  const what = words(`${short}: ${message}`)
-  return what === undefined ? short : `${what}; ${short}`
-}
+export const connectFault = ({ code, message }: NodeJS.ErrnoException): string =>
+  inWords(`${code}: ${message}`, code ?? message)
 
 export const isTlsRefusal = (text: string): boolean => find(refusals, text) !== undefined

@@ -48,7 +48,7 @@ it.each([
     const file = configFile(backend.url, { store: `store: { redis: ${redis} }` })
     const gateway = await gatewayProcess(file, { waitForStore: false })
     await eventually('the line', () => gateway.logged('storeWarning').length === 1)
-    const said = 'no such host name: reddis.invalid:6379; correct it, or'
+    const said = 'no such host: reddis.invalid:6379; correct it, or'
     expect(gateway.logged('storeWarning')[0]?.['warning']).toContain(said)
     const page = await (await fetch(`${gateway.adminOrigin}/readyz`)).text()
     expect(page).toContain(said)

@@ -16,11 +16,6 @@ describe('a fault of a TLS connection', () => {
     ['EPROTO: SSL routines:ssl3_read_bytes:tlsv1 alert unknown ca', 'it does not accept', true],
     ['ERR_SSL_SSLV3_ALERT_BAD_CERTIFICATE: x', 'it does not accept our', true],
     ['ERR_SSL_SSLV3_ALERT_CERTIFICATE_EXPIRED: x', 'it does not accept our', true],
-    [
-      'EPROTO: SSL routines:ssl3_read_bytes:tlsv1 alert protocol version',
-      'it speaks neither',
-      false,
-    ],
   ])('is told in words: %s', (text, words, refused) => {
     expect(tlsFault(text)).toContain(words)
     expect(isTlsRefusal(text)).toBe(refused)

@@ -4,7 +4,16 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { answer, closeConnection } from '../support/raw-backend.ts'
 import { startRedisServer } from '../support/redis-server.ts'
-import { engines, keys, request, serverBlock, until, withWire } from './wire.ts'
+import {
+  engines,
+  keys,
+  request,
+  serverBlock,
+  until,
+  withWire,
+  type Engine,
+  type Wire,
+} from './wire.ts'
 
 const CHUNKED = 'Transfer-Encoding: chunked'
 const chunk = (bytes: Buffer): Buffer =>
@@ -142,4 +151,92 @@ describe.each(engines)('a body through %s', (engine) => {
         expect(await charged()).toBe(0)
       },
     ))
+
+  describe('that waits for a backend', () => {
+    const posted = (fields: string, body: string) =>
+      request('POST', '/v1/pets', { fields: [fields], body })
+    const LARGE = 'x'.repeat(600_000)
+
+    it.each([
+      { what: 'left', leave: 'end', fields: 'Content-Length: 700000', sent: LARGE },
+      { what: 'left', leave: 'destroy', fields: CHUNKED, sent: `f4240\r\n${LARGE}` },
+      { what: 'has reset', leave: 'reset', fields: 'Content-Length: 700000', sent: LARGE },
+    ] as const)('does not reach it once its sender $what ($leave)', ({ leave, fields, sent }) =>
+      withOneConnection(
+        engine,
+        async ({ connect, exchange, backend, waiting, release, settled }) => {
+          const sender = await connect()
+          sender.send(posted(fields, sent))
+          await waiting(1)
+          // What the kernel takes is taken.
+          await sleep(100)
+          sender[leave]()
+          await sleep(100)
+          release()
+          const next = await exchange(request('GET', '/v1/pets/next'), { responses: 1 })
+          expect(next.responses[0]?.status).toBe(200)
+          await settled()
+          expect(backend.connections.map((one) => one.raw()).join('')).not.toContain('POST')
+        },
+      ),
+    )
+
+    it.each([
+      { what: 'is whole', fields: `Content-Length: ${LARGE.length}`, rest: '' },
+      { what: 'goes on', fields: 'Content-Length: 1000000', rest: 'x'.repeat(400_000) },
+    ])('arrives as it was sent where it $what', ({ fields, rest }) =>
+      withOneConnection(engine, async ({ connect, backend, waiting, release }) => {
+        const sender = await connect()
+        sender.send(posted(fields, LARGE))
+        await waiting(1)
+        release()
+        await until(() => backend.connections.some((one) => one.raw().includes('POST')), 'it')
+        sender.send(rest)
+        expect((await sender.waitForResponses(1)).responses[0]?.status).toBe(200)
+        expect(backend.requests.at(-1)?.body.toString()).toBe(LARGE + rest)
+      }),
+    )
+
+    it('is refused where it turns out to be too large', () =>
+      withOneConnection(engine, async ({ connect, backend, waiting, release, charged }) => {
+        const sender = await connect()
+        const body = Array(5)
+          .fill(`35b60\r\n${'x'.repeat(220_000)}\r\n`)
+          .join('')
+        sender.send(posted(CHUNKED, body))
+        await waiting(1)
+        release()
+        expect((await sender.waitForResponses(1)).responses[0]?.status).toBe(413)
+        expect(backend.connections.map((one) => one.raw()).join('')).not.toContain('POST')
+        expect(await charged()).toBe(0)
+      }))
+  })
 })
+
+/** A backend whose one connection is taken until release(). */
+function withOneConnection(
+  engine: Engine,
+  work: (
+    wire: Wire & { release: () => void; waiting: (count: number) => Promise<void> },
+  ) => Promise<void>,
+): Promise<void> {
+  const { promise: released, resolve: release } = Promise.withResolvers<void>()
+  return withWire(
+    {
+      engine,
+      upstream: 'connections: 1',
+      respond: async ({ target }) => {
+        if (target.endsWith('first')) await released
+        return answer(200, '[]')
+      },
+    },
+    async (wire) => {
+      const first = await wire.connect()
+      first.send(request('GET', '/v1/pets/first', { key: keys.business }))
+      await wire.backend.waitFor(() => wire.backend.requests.length === 1, 'the first')
+      const waiting = (count: number) =>
+        expect.poll(() => wire.gateway.metric('tollgate_backend_waiting')).toBe(count)
+      await work({ ...wire, release, waiting })
+    },
+  )
+}
