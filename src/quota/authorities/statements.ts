@@ -26,20 +26,20 @@ export function takeStatement(
   caller: { stated: Stated; before: Omit<Stated, 'taken'>; isRestating: boolean },
 ): void {
   const { stated, before } = caller
-  const { returned = 0 } = stated
-  const by = stated.held + returned - before.held
-  let taken = state[`${window}Taken`] + by
+  const change = stated.held - before.held
+  let taken = state[`${window}Taken`] + change
   let used = state[`${window}Used`] + stated.used - before.used
   if (caller.isRestating) {
+    const { taken: known = 0, returned = 0 } = stated
     const unstated = state[`${window}Unstated`]
-    const explained = Math.max(0, Math.min(by, unstated))
-    const missing = Math.max(0, (stated.taken ?? 0) - taken + explained) - explained
+    const explained = Math.max(0, Math.min(change + returned, unstated))
+    const missing = Math.max(0, known - returned - taken + explained) - explained
     taken += missing
     used += missing
     state[`${window}Unstated`] = unstated + missing
   }
   // Never below zero, whatever a caller states.
-  state[`${window}Taken`] = Math.max(0, taken - returned)
+  state[`${window}Taken`] = Math.max(0, taken)
   state[`${window}Used`] = Math.max(0, used)
 }
 

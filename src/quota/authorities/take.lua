@@ -12,19 +12,12 @@ local time = redis.call('TIME')
 local MINUTE_MS, DAY_MS = 60000, 86400000
 local EXPIRY_AFTER_DAY_MS, LEARNING_MS, SETTLING_MS = 3600000, 1000, 15
 local GRANTED, SHORT, STALE, LOST = 0, 1, 2, 3
-local NOTICES = { 'short ', 'unknown ', 'free ' }
 
 -- Whatever else was written into the hash counts as absent.
 local function stored(text, absent)
-  if type(text) == 'string' and #text <= 15 and string.find(text, '^%d+$') then
-    return tonumber(text)
-  end
+  local number = tonumber(text)
+  if number and number >= 0 and number < 1e15 and number % 1 == 0 then return number end
   return absent
-end
-
--- tostring would turn large numbers into 1e+14.
-local function text(number)
-  return string.format('%.0f', number)
 end
 
 -- `now` decides the windows; `replyNow` is never early, so that a deadline computed from it is never late.
@@ -33,7 +26,6 @@ local replyNow = tonumber(time[1]) * 1000 + math.ceil(tonumber(time[2]) / 1000)
 local processField = 'process:' .. ARGV[1]
 local sequence = tonumber(ARGV[2])
 local need, want = tonumber(ARGV[15]), tonumber(ARGV[16])
-local heard, since = tonumber(ARGV[17]), tonumber(ARGV[18])
 
 local fields = redis.call('HMGET', KEYS[1], 'minute', 'minuteTaken', 'minuteUsed', 'activeNow',
   'activeBefore', 'day', 'dayTaken', 'dayUsed', 'learningUntil', processField, 'exhausted', 'unstated')
@@ -48,10 +40,11 @@ local isSameDay = day == lastDay
 local isSameMinute = isSameDay and minute == lastMinute
 
 local minuteTaken, minuteUsed, activeNow, activeBefore, wasExhausted = 0, 0, 0, 0, 0
+local storedExhausted = stored(fields[11], 0)
 if isSameMinute then
   minuteTaken, minuteUsed = stored(fields[2], 0), stored(fields[3], 0)
   activeNow, activeBefore = stored(fields[4], 0), stored(fields[5], 0)
-  wasExhausted = stored(fields[11], 0)
+  wasExhausted = storedExhausted
 elseif isSameDay and minute == lastMinute + 1 then
   activeBefore = stored(fields[4], 0)
 end
@@ -69,7 +62,7 @@ if isSameDay and fields[10] then
     lastSequence, lastStatus = stored(part[1], 0), stored(part[2], STALE)
     tookPart = stored(part[3], -1) == minute
     -- A caller that has forgotten the client since does not take back what it used.
-    if lastSequence > since then
+    if lastSequence > tonumber(ARGV[18]) then
       if tookPart then
         oldMinuteHeld, oldMinuteUsed = stored(part[4], 0), stored(part[5], 0)
       end
@@ -87,36 +80,39 @@ end
 if not tookPart then activeNow = activeNow + 1 end
 local active = math.max(activeNow, activeBefore, 1)
 
--- The hash has not that call: it is new, or an old copy.
-local isRestating = tonumber(ARGV[10]) == day and heard > lastSequence
+-- What the caller holds and has used, and what that makes of the counts; of another window it keeps nothing of this one.
+local usedInMinute, heldInMinute, usedInDay, heldInDay = 0, 0, 0, 0
+local isOfMinute, isOfDay = tonumber(ARGV[5]) == minute, tonumber(ARGV[10]) == day
+if isOfMinute then usedInMinute, heldInMinute = tonumber(ARGV[6]), tonumber(ARGV[7]) end
+if isOfDay then usedInDay, heldInDay = tonumber(ARGV[11]), tonumber(ARGV[12]) end
+minuteTaken = minuteTaken + heldInMinute - oldMinuteHeld
+minuteUsed = minuteUsed + usedInMinute - oldMinuteUsed
+dayTaken = dayTaken + heldInDay - oldDayHeld
+dayUsed = dayUsed + usedInDay - oldDayUsed
+
+-- The hash has not the call that was answered: it is new, or an old copy.
+local isRestating = isOfDay and tonumber(ARGV[17]) > lastSequence
 local minuteUnstated, dayUnstated = 0, 0
 if isSameDay and fields[12] then
   local part = { string.match(fields[12], '^(%d+):(%d+):(%d+)$') }
   if stored(part[1], -1) == minute then minuteUnstated = stored(part[2], 0) end
   dayUnstated = stored(part[3], 0)
 end
-
--- What the caller holds and has used of a window, and what that makes of its counts.
-local function statement(at, index, taken, used, unstated, oldHeld, oldUsed)
-  local usedNow, heldNow, takenThen, returned = 0, 0, 0, 0
-  if tonumber(ARGV[at]) == index then
-    usedNow, heldNow = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
-    takenThen, returned = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
+if isRestating then
+  local function missing(known, returned, taken, change, unstated)
+    local explained = math.max(0, math.min(change + returned, unstated))
+    return math.max(0, known - returned - taken + explained) - explained
   end
-  local by = heldNow + returned - oldHeld
-  taken, used = taken + by, used + usedNow - oldUsed
-  if isRestating then
-    local explained = math.max(0, math.min(by, unstated))
-    local missing = math.max(0, takenThen - taken + explained) - explained
-    taken, used, unstated = taken + missing, used + missing, unstated + missing
+  if isOfMinute then
+    local more = missing(tonumber(ARGV[8]), tonumber(ARGV[9]), minuteTaken, heldInMinute - oldMinuteHeld, minuteUnstated)
+    minuteTaken, minuteUsed, minuteUnstated = minuteTaken + more, minuteUsed + more, minuteUnstated + more
   end
-  return usedNow, heldNow, math.max(0, taken - returned), math.max(0, used), unstated
+  local more = missing(tonumber(ARGV[13]), tonumber(ARGV[14]), dayTaken, heldInDay - oldDayHeld, dayUnstated)
+  dayTaken, dayUsed, dayUnstated = dayTaken + more, dayUsed + more, dayUnstated + more
 end
-local usedInMinute, heldInMinute, usedInDay, heldInDay
-usedInMinute, heldInMinute, minuteTaken, minuteUsed, minuteUnstated =
-  statement(5, minute, minuteTaken, minuteUsed, minuteUnstated, oldMinuteHeld, oldMinuteUsed)
-usedInDay, heldInDay, dayTaken, dayUsed, dayUnstated =
-  statement(10, day, dayTaken, dayUsed, dayUnstated, oldDayHeld, oldDayUsed)
+-- Never below zero, whatever a caller states.
+minuteTaken, minuteUsed = math.max(0, minuteTaken), math.max(0, minuteUsed)
+dayTaken, dayUsed = math.max(0, dayTaken), math.max(0, dayUsed)
 
 -- How long the others have to state their use; nothing is granted ahead of need meanwhile.
 local learningUntil = stored(fields[9], 0)
@@ -162,35 +158,36 @@ end
 
 -- A script that has written once is let through by a server that is out of memory: nothing is deleted without need.
 if not isSameDay and redis.call('EXISTS', KEYS[1]) == 1 then redis.call('DEL', KEYS[1]) end
-redis.call('HSET', KEYS[1], 'minute', text(minute), 'minuteTaken', text(minuteTaken),
-  'minuteUsed', text(minuteUsed), 'activeNow', text(activeNow), 'activeBefore', text(activeBefore),
-  'day', text(day), 'dayTaken', text(dayTaken), 'dayUsed', text(dayUsed),
-  'learningUntil', text(learningUntil), 'exhausted', text(exhausted),
-  processField, table.concat({ text(sequence), text(status), text(minute), text(heldInMinute),
-    text(usedInMinute), text(heldInDay), text(usedInDay) }, ':'))
-if minuteUnstated + dayUnstated > 0 or (isSameDay and fields[12]) then
-  redis.call('HSET', KEYS[1], 'unstated',
-    table.concat({ text(minute), text(minuteUnstated), text(dayUnstated) }, ':'))
+redis.call('HSET', KEYS[1], 'minuteTaken', minuteTaken, 'minuteUsed', minuteUsed, 'dayTaken', dayTaken, 'dayUsed', dayUsed,
+  processField, string.format('%.0f:%d:%.0f:%.0f:%.0f:%.0f:%.0f',
+    sequence, status, minute, heldInMinute, usedInMinute, heldInDay, usedInDay))
+-- What seldom changes is written only then.
+if not (isSameMinute and tookPart) then
+  redis.call('HSET', KEYS[1], 'minute', minute, 'day', day, 'activeNow', activeNow, 'activeBefore', activeBefore)
+end
+if isLoss or not isSameDay then redis.call('HSET', KEYS[1], 'learningUntil', learningUntil) end
+if exhausted ~= storedExhausted or not isSameDay then redis.call('HSET', KEYS[1], 'exhausted', exhausted) end
+if (isRestating or not isSameMinute) and (minuteUnstated + dayUnstated > 0 or (isSameDay and fields[12])) then
+  redis.call('HSET', KEYS[1], 'unstated', string.format('%.0f:%.0f:%.0f', minute, minuteUnstated, dayUnstated))
 end
 if not isSameDay then
-  redis.call('PEXPIREAT', KEYS[1], text((day + 1) * DAY_MS + EXPIRY_AFTER_DAY_MS))
+  redis.call('PEXPIREAT', KEYS[1], (day + 1) * DAY_MS + EXPIRY_AFTER_DAY_MS)
 end
 
--- A window is used up, but not all of it is spent.
-local function isHeld(limit, taken, used)
-  return taken >= limit and taken > used
-end
-local notice = 0
+local notice, name = 0, nil
 if isLoss then
-  notice = 2
-elseif status == SHORT and (wasExhausted == 0 or
-    isHeld(tonumber(ARGV[3]), minuteTaken, minuteUsed) or
-    isHeld(tonumber(ARGV[4]), dayTaken, dayUsed)) then
-  notice = 1
+  notice, name = 2, 'unknown '
+elseif status == SHORT then
+  local limitMinute, limitDay = tonumber(ARGV[3]), tonumber(ARGV[4])
+  -- A window is used up, but not all of it is spent.
+  if wasExhausted == 0 or (minuteTaken >= limitMinute and minuteTaken > minuteUsed) or
+      (dayTaken >= limitDay and dayTaken > dayUsed) then
+    notice, name = 1, 'short '
+  end
 elseif wasExhausted > exhausted then
-  notice = 3
+  notice, name = 3, 'free '
 end
 -- A user who may not publish loses nothing but the notice.
-if notice > 0 then redis.pcall('PUBLISH', ARGV[19], NOTICES[notice] .. KEYS[1] .. ' ' .. ARGV[1]) end
+if name then redis.pcall('PUBLISH', ARGV[19], name .. KEYS[1] .. ' ' .. ARGV[1]) end
 return { status, replyNow, minute, heldInMinute, minuteTaken, minuteUsed,
   day, heldInDay, dayTaken, dayUsed, notice }
