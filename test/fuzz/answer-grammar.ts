@@ -1,8 +1,18 @@
 /** What a backend may send as its answer to one request: sound, nearly so, cut into packets, and how it leaves the connection. */
 import * as fc from 'fast-check'
 import { readAnswer, type BackendEnd } from './answer-oracle.ts'
-import type { Step } from './client-grammar.ts'
 import * as words from './client-words.ts'
+import {
+  anyNumber,
+  chunked,
+  cutsAtMost,
+  framingMutations,
+  oneOrTwo,
+  pick,
+  type FramedDraft,
+  type Mutation,
+  type Step,
+} from './grammar.ts'
 
 export const methods = ['GET', 'HEAD', 'POST'] as const
 export type Method = (typeof methods)[number]
@@ -16,20 +26,14 @@ export interface Script {
   readonly mutations: readonly string[]
 }
 
-interface Draft {
+interface Draft extends FramedDraft {
   interim: string
   version: string
   status: string
   reason: string
   fields: string[]
-  framing: string[]
-  body: string
   surplus: string
 }
-
-type Mutation = (draft: Draft, n: number) => void
-
-const pick = <Item>(items: readonly Item[], n: number): Item => items[n % items.length] as Item
 
 // prettier-ignore
 const STATUSES = ['000', '099', '101', '102', '199', '600', '999', '1000', '20', '2e2', '-20', '', '200\t', '200 ', '\xb200']
@@ -46,7 +50,7 @@ const EVIL = 'HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nEVIL'
 // prettier-ignore
 const SURPLUS = [EVIL, EVIL.slice(0, 20), '\r\n', 'x', '\0', '0\r\n\r\n', `0\r\n\r\n${EVIL}`, 'EVIL'.repeat(5_000), `${EVIL}${EVIL}`, '\r\n\r\n', 'HTTP/1.1 101 X\r\n\r\nEVIL']
 
-const mutations: Readonly<Record<string, Mutation>> = {
+const mutations: Readonly<Record<string, Mutation<Draft>>> = {
   'interim answers': (draft, n) =>
     (draft.interim += `HTTP/1.1 ${pick(INTERIM, n)}\r\n\r\n`.repeat(1 + ((n >> 8) % 3))),
   version: (draft, n) => (draft.version = pick(VERSIONS, n)),
@@ -55,16 +59,7 @@ const mutations: Readonly<Record<string, Mutation>> = {
   'odd line': (draft, n) =>
     void draft.fields.splice(n % (draft.fields.length + 1), 0, pick(words.LINES, n >> 4)),
   'more framing': (draft, n) => void draft.framing.push(pick(words.FRAMING, n)),
-  'other framing': (draft, n) => (draft.framing = [pick(words.FRAMING, n)]),
-  'no framing': (draft) => (draft.framing = []),
-  'chunk size': (draft, n) => {
-    draft.framing = ['Transfer-Encoding: chunked']
-    draft.body = `${pick(words.SIZES, n)}\r\nabc\r\n0\r\n\r\n`
-  },
-  chunks: (draft, n) => {
-    draft.framing = ['Transfer-Encoding: chunked']
-    draft.body = pick(words.CHUNK_BODIES, n)
-  },
+  ...framingMutations,
   'body too long': (draft, n) => (draft.body += pick(['x', '\r\n', 'EVIL', EVIL], n)),
   'body too short': (draft, n) => (draft.body = draft.body.slice(0, n % (draft.body.length + 1))),
   'body where none belongs': (draft, n) => (draft.status = pick(['204', '304', '103'], n)),
@@ -77,7 +72,6 @@ const mutations: Readonly<Record<string, Mutation>> = {
     void draft.fields.push(`X-Long: ${'a'.repeat(pick([1_000, 10_000, 300_000], n))}`),
 }
 
-const anyNumber = fc.nat(0xffffff)
 const contents = [
   '',
   'TOKEN',
@@ -133,25 +127,14 @@ const drawn: fc.Arbitrary<Drawn> = fc.record({
     { weight: 3, arbitrary: fc.constant([]) },
     {
       weight: 5,
-      arbitrary: fc.array(fc.tuple(fc.constantFrom(...Object.keys(mutations)), anyNumber), {
-        minLength: 1,
-        maxLength: 2,
-      }),
+      arbitrary: oneOrTwo(mutations),
     },
   ),
   byte: fc.oneof(
     { weight: 9, arbitrary: fc.constant(undefined) },
     { weight: 1, arbitrary: anyNumber },
   ),
-  cuts: fc.oneof(
-    { weight: 2, arbitrary: fc.constant([]) },
-    {
-      weight: 1,
-      arbitrary: fc.array(fc.tuple(anyNumber, fc.constantFrom(0, 0, 1, 1, 2, 3, 5, -1, -2)), {
-        maxLength: 8,
-      }),
-    },
-  ),
+  cuts: cutsAtMost(8),
   end: fc.oneof(
     { weight: 4, arbitrary: fc.constant('keeps' as const) },
     { weight: 2, arbitrary: fc.constant('closes' as const) },
@@ -192,9 +175,6 @@ export function settled({ method, steps, end, mutations: used }: Script): Script
 }
 
 function answerText({ status, framing, content, fields, mutations: applied }: Drawn): string {
-  const half = content.length >> 1
-  const chunk = (part: string): string =>
-    part === '' ? '' : `${part.length.toString(16)}\r\n${part}\r\n`
   const draft: Draft = {
     interim: '',
     version: 'HTTP/1.1',
@@ -207,10 +187,7 @@ function answerText({ status, framing, content, fields, mutations: applied }: Dr
         : framing === 'chunked'
           ? ['Transfer-Encoding: chunked']
           : [],
-    body:
-      framing === 'chunked'
-        ? `${chunk(content.slice(0, half))}${chunk(content.slice(half))}0\r\n\r\n`
-        : content,
+    body: framing === 'chunked' ? chunked(content) : content,
     surplus: '',
   }
   for (const [name, n] of applied) mutations[name]?.(draft, n)

@@ -1,9 +1,20 @@
 /** What a client may say on one connection: requests, well formed and nearly so, cut into packets, and how it ends. */
 import * as fc from 'fast-check'
 import * as words from './client-words.ts'
+import {
+  anyNumber,
+  chunked,
+  cutsAtMost,
+  framingMutations,
+  oneOrTwo,
+  pick,
+  type FramedDraft,
+  type Mutation,
+  type Step,
+} from './grammar.ts'
 
 /** One request before it is written down; mutations change it in place. */
-interface Draft {
+interface Draft extends FramedDraft {
   /** In front of the request line. */
   before: string
   method: string
@@ -15,14 +26,7 @@ interface Draft {
   fields: string[]
   /** Line end behind each of the first lines, where it is not CRLF. */
   lineEnds: Map<number, string>
-  /** As it goes out: chunks with their sizes, if any. */
-  body: string
-  /** Lengths and codings. */
-  framing: string[]
 }
-
-/** Bytes as latin1, a number of turns of the event loop, or ms below zero. */
-export type Step = string | number
 
 /** patient: waits for all answers. halfClose: ends its side at once. leaves: destroys the connection at once. */
 export const endings = ['patient', 'halfClose', 'leaves'] as const
@@ -40,15 +44,12 @@ export interface ClientKeys {
   readonly expired: string
 }
 
-type Mutation = (draft: Draft, n: number) => void
-
-const pick = <Item>(items: readonly Item[], n: number): Item => items[n % items.length] as Item
 const at = (n: number, length: number): number => (length === 0 ? 0 : n % length)
 /** Puts the line somewhere among the fields. */
 const insert = (draft: Draft, line: string, n: number): void =>
   void draft.fields.splice(at(n >> 4, draft.fields.length + 1), 0, line)
 
-const mutations: Readonly<Record<string, Mutation>> = {
+const mutations: Readonly<Record<string, Mutation<Draft>>> = {
   method: (draft, n) => (draft.method = pick(words.METHODS, n)),
   target: (draft, n) => (draft.target = pick(words.TARGETS, n)),
   version: (draft, n) => (draft.version = pick(words.VERSIONS, n)),
@@ -76,17 +77,8 @@ const mutations: Readonly<Record<string, Mutation>> = {
   'line end': (draft, n) => draft.lineEnds.set(at(n >> 4, 4), pick(words.LINE_ENDS, n)),
   'odd line': (draft, n) => insert(draft, pick(words.LINES, n), n),
   'more framing': (draft, n) => insert(draft, pick(words.FRAMING, n), n),
-  'other framing': (draft, n) => (draft.framing = [pick(words.FRAMING, n)]),
-  'no framing': (draft) => (draft.framing = []),
+  ...framingMutations,
   host: (draft, n) => (draft.host = [...pick(words.HOSTS, n)]),
-  'chunk size': (draft, n) => {
-    draft.framing = ['Transfer-Encoding: chunked']
-    draft.body = `${pick(words.SIZES, n)}\r\nabc\r\n0\r\n\r\n`
-  },
-  chunks: (draft, n) => {
-    draft.framing = ['Transfer-Encoding: chunked']
-    draft.body = pick(words.CHUNK_BODIES, n)
-  },
   'body too long': (draft, n) => (draft.body += pick(['x', '\r\n', '\0', 'xyz'], n)),
   'body too short': (draft, n) => (draft.body = draft.body.slice(0, at(n, draft.body.length))),
   'long target': (draft, n) => (draft.target += 'a'.repeat(pick([300, 500, 520, 3_000], n))),
@@ -138,7 +130,6 @@ interface DrawnRequest {
   readonly mutations: readonly (readonly [name: string, n: number])[]
 }
 
-const anyNumber = fc.nat(0xffffff)
 const contents = [
   '',
   '{}',
@@ -179,10 +170,7 @@ const drawnRequest: fc.Arbitrary<DrawnRequest> = fc.record({
     { weight: 6, arbitrary: fc.constant([]) },
     {
       weight: 4,
-      arbitrary: fc.array(fc.tuple(fc.constantFrom(...Object.keys(mutations)), anyNumber), {
-        minLength: 1,
-        maxLength: 2,
-      }),
+      arbitrary: oneOrTwo(mutations),
     },
   ),
 })
@@ -207,15 +195,7 @@ export function conversations(keys: ClientKeys): fc.Arbitrary<Conversation> {
         arbitrary: fc.tuple(fc.tuple(fc.constantFrom(...Object.keys(byteMutations)), anyNumber)),
       },
     ),
-    cuts: fc.oneof(
-      { weight: 2, arbitrary: fc.constant([]) },
-      {
-        weight: 1,
-        arbitrary: fc.array(fc.tuple(anyNumber, fc.constantFrom(0, 0, 1, 1, 2, 3, 5, -1, -2)), {
-          maxLength: 12,
-        }),
-      },
-    ),
+    cuts: cutsAtMost(12),
     ending: fc.oneof(
       { weight: 12, arbitrary: fc.constant('patient' as const) },
       { weight: 1, arbitrary: fc.constantFrom('halfClose' as const, 'leaves' as const) },
@@ -283,11 +263,4 @@ function requestText(drawn: DrawnRequest, id: string, keys: ClientKeys): string 
   ]
   const head = lines.map((line, index) => line + (draft.lineEnds.get(index) ?? '\r\n')).join('')
   return draft.before + head + draft.body
-}
-
-function chunked(content: string): string {
-  const half = content.length >> 1
-  const chunk = (part: string): string =>
-    part === '' ? '' : `${part.length.toString(16)}\r\n${part}\r\n`
-  return `${chunk(content.slice(0, half))}${chunk(content.slice(half))}0\r\n\r\n`
 }

@@ -1,5 +1,5 @@
 /** What a run of a fuzzer has tried, and what it ends with when a property does not hold. */
-import type { Step } from './client-grammar.ts'
+import type { Step } from './grammar.ts'
 
 export class Violation extends Error {
   /** Place in the batch of the script in which it showed. */

@@ -1,6 +1,6 @@
 /** Draws scripts, plays them many at a time, and shrinks the first that breaks a property to what it takes. */
 import * as fc from 'fast-check'
-import type { Step } from './client-grammar.ts'
+import type { Step } from './grammar.ts'
 import { Explored, Violation } from './explored.ts'
 import { shrink } from './shrink.ts'
 

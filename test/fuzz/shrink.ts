@@ -1,5 +1,5 @@
 /** Makes a failing script of steps shorter as long as it goes on failing (delta debugging), so that it can be kept in a table. */
-import type { Step } from './client-grammar.ts'
+import type { Step } from './grammar.ts'
 
 /** Removes lines and pauses, for about that long. */
 export async function shrink(
