@@ -6,7 +6,7 @@ import { cpSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { temporaryFolder } from '../support/processes.ts'
-import type { Quota } from './world.ts'
+import type { Quota } from './shipped.ts'
 
 export interface Replacement {
   readonly name: string
@@ -50,6 +50,9 @@ export function loaded(replacements: readonly Replacement[], { isOpen = false } 
   const require = createRequire(import.meta.url)
   const load = (name: string): object => require(join(folder, name)) as object
   return {
+    ...load('ipc/calls.ts'),
+    ...load('quota/authorities/ipc.ts'),
+    ...load('quota/journal/journal.ts'),
     ...load('quota/lessee/lessee.ts'),
     ...load('quota/steady-clock.ts'),
     ...load('quota/authorities/memory.ts'),

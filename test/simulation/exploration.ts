@@ -9,7 +9,7 @@ import {
   type SmallWorld,
   type SmallWorldOptions,
 } from './small-world.ts'
-import type { Quota } from './world.ts'
+import type { Quota } from './shipped.ts'
 
 export interface Exploration {
   readonly states: number

@@ -392,6 +392,12 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
             'without the store only who has admitted all of a limit refuses',
             () => text(decision),
           )
+        if (rules.isExact)
+          demand(
+            (latest?.[decision.window].taken ?? 0) >= decision.limit,
+            'only who was told that all is taken refuses',
+            () => text({ decision, latest }),
+          )
         if (decision.view !== undefined) {
           demand(
             decision.view[decision.window].remaining === 0,

@@ -11,9 +11,6 @@ import type { RedisStore } from '../../src/redis/store.ts'
 import { serversAt } from '../support/redis-servers.ts'
 import { connectRedis } from '../../src/redis/redis.ts'
 import { createMemoryAuthority } from '../../src/quota/authorities/memory.ts'
-import { ClientState, transition } from '../../src/quota/authorities/transition.ts'
-import { createSteadyClock } from '../../src/quota/steady-clock.ts'
-import { Lessee } from '../../src/quota/lessee/lessee.ts'
 import type { Authority, TakeReply, TakeRequest } from '../../src/quota/protocol.ts'
 import { controlledRedisAuthority, until } from '../support/controlled-authority.ts'
 import { startRedisServer, type RedisServer } from '../support/redis-server.ts'
@@ -23,9 +20,8 @@ import { Violation } from './ledger.ts'
 import { mutants, scriptMutants, type Mutant } from './mutants.ts'
 import { properties, type Outcome, type Property, type PropertyName } from './properties.ts'
 import { scaled, smallWorlds } from './small-worlds.ts'
-import type { Quota } from './world.ts'
+import { shipped, type Quota } from './shipped.ts'
 
-const shipped = { createSteadyClock, Lessee, createMemoryAuthority, transition, ClientState }
 const SEED = 20_260_101
 const MOST_STATES = 20_000
 const runs: Record<PropertyName, number> = {
@@ -37,6 +33,7 @@ const runs: Record<PropertyName, number> = {
   outages: 30,
   'store lost': 60,
   'data loss': 60,
+  workers: 60,
 }
 
 interface Caught {

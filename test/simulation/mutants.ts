@@ -260,6 +260,41 @@ export const mutants: readonly Mutant[] = [
     to: 'return undefined',
     breaks: { world: 'the store forgets' },
   },
+  {
+    name: 'nobody waits for the disk',
+    file: 'journal/journal.ts',
+    from: 'return left < 0 && !this.#isLate ? this.#whenWritten() : undefined',
+    to: 'return undefined',
+    breaks: 'workers',
+  },
+  {
+    name: 'what is handed back during a write is not written',
+    file: 'journal/journal.ts',
+    from: ' && !this.#saving.includes(client)',
+    to: '',
+    breaks: 'workers',
+  },
+  {
+    name: 'after a restart what was taken may be taken again',
+    file: 'authorities/memory.ts',
+    from: 'row ? restoredState(row) : new ClientState()',
+    to: 'new ClientState()',
+    breaks: 'workers',
+  },
+  {
+    name: 'an answer is given to another call of its batch',
+    file: '../ipc/calls.ts',
+    from: 'if (outcome?.ok) batch.calls[place]?.resolve(outcome.value)',
+    to: 'if (outcome?.ok) batch.calls[at]?.resolve(outcome.value)',
+    breaks: 'workers',
+  },
+  {
+    name: 'who waits for a silent supervisor waits for ever',
+    file: '../ipc/calls.ts',
+    from: "if (id !== this.#awaited) return rejectAll(this.#sent.get(id)?.calls, 'timeout')",
+    to: 'if (id === this.#awaited) return',
+    breaks: 'workers',
+  },
 ]
 
 /** The same in the script that Redis runs. */

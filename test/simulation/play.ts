@@ -2,7 +2,10 @@
 import { DAY_MS, MINUTE_MS } from '../../src/quota/protocol.ts'
 import type { Totals } from './ledger.ts'
 import type { LiveSchedule, Load, Schedule } from './schedule.ts'
-import { createWorld, type Arrivals, type Quota, type World } from './world.ts'
+import type { Arrivals } from './virtual-time.ts'
+import type { Quota } from './shipped.ts'
+import { createWorld, type World } from './world.ts'
+import { createWorkersWorld } from './workers-world.ts'
 
 export interface Played {
   readonly totals: Totals
@@ -17,13 +20,22 @@ export interface Played {
 /** Bounds the work of one step; what is beyond it does not arrive. */
 const ARRIVALS_PER_STEP = 2500
 
-export async function play(
+export const play = (
   quota: Quota,
   schedule: Schedule,
   rules: { isExact: boolean },
-): Promise<Played> {
-  const world = createWorld(quota, schedule, rules)
-  for (const { load, lasts, event } of schedule.steps) {
+): Promise<Played> => playIn(createWorld(quota, schedule, rules), schedule)
+
+/** The same on one machine, with a supervisor that counts for its workers. */
+export async function playWorkers(quota: Quota, schedule: Schedule): Promise<Played> {
+  const world = createWorkersWorld(quota, schedule)
+  return playIn(world, schedule).finally(world.endTimers)
+}
+
+type PlayedWorld = Pick<World, keyof World & keyof ReturnType<typeof createWorkersWorld>>
+
+async function playIn(world: PlayedWorld, { steps }: Schedule): Promise<Played> {
+  for (const { load, lasts, event } of steps) {
     const { nowMs } = world.time
     const untilEndMs = MINUTE_MS - (world.storeNowMs() % MINUTE_MS)
     const endMs = nowMs + (lasts.kind === 'ms' ? lasts.ms : Math.max(0, untilEndMs + lasts.plusMs))
@@ -34,7 +46,7 @@ export async function play(
   return played(world)
 }
 
-export const played = ({ ledger, faults, processCount }: World): Played => ({
+export const played = ({ ledger, faults, processCount }: PlayedWorld): Played => ({
   totals: ledger.totals,
   faults,
   excess: ledger.excess,
@@ -42,7 +54,7 @@ export const played = ({ ledger, faults, processCount }: World): Played => ({
   processes: processCount(),
 })
 
-function arrivals(world: World, { perSecond, burst, client, process }: Load): Arrivals {
+function arrivals(world: PlayedWorld, { perSecond, burst, client, process }: Load): Arrivals {
   const { time, chance } = world
   let left = ARRIVALS_PER_STEP
   let burstLeft = burst

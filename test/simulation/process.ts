@@ -3,7 +3,7 @@ import type { Limits, OutageMode } from '../../src/config/config.ts'
 import type { createSteadyClock } from '../../src/quota/steady-clock.ts'
 import type { Lessee } from '../../src/quota/lessee/lessee.ts'
 import type { Admission, Authority, QuotaDecision } from '../../src/quota/protocol.ts'
-import type { Timers } from '../../src/quota/timers.ts'
+import { createHost } from './host.ts'
 import { createWitness, type Ledger, type Witness } from './ledger.ts'
 import type { Chance, VirtualTime } from './virtual-time.ts'
 
@@ -52,49 +52,11 @@ export function createSimulatedProcess(
     refund: number
   },
 ): SimulatedProcess {
-  let state: 'running' | 'paused' | 'dead' = 'running'
-  let pausedAtMs = 0
-  let standsStill = false
-  let pausedForMs = 0
+  const host = createHost({ time, chance, touched })
+  const { deliver, later, nowMs, timers } = host
   let pending = 0
   let waitingRequests = 0
-  let backlog: { kind: 'timer' | 'io'; task: () => void }[] = []
   const witness = createWitness(id)
-
-  const deliver = (kind: 'timer' | 'io', task: () => void): void => {
-    if (state === 'paused') backlog.push({ kind, task })
-    if (state !== 'running') return
-    task()
-    touched()
-  }
-  const bootMs = time.nowMs - chance.between(1, 100_000)
-  /** Of its monotonic clock, while the machine was suspended. */
-  let stoodStillMs = 0
-  const nowMs = (): number => time.nowMs - bootMs - stoodStillMs
-  /** By the monotonic clock: timers of a suspended machine stand still with it. */
-  const later = (delayMs: number, task: () => void): void => {
-    const dueMs = nowMs() + delayMs
-    const check = (): void => {
-      const leftMs = dueMs - nowMs()
-      if (leftMs < 0.001) task()
-      else time.at(time.nowMs + leftMs, () => deliver('timer', check))
-    }
-    time.at(time.nowMs + delayMs, () => deliver('timer', check))
-  }
-  const timers: Timers = {
-    every: (intervalMs, task) => {
-      let isStopped = false
-      const next = (): void =>
-        later(intervalMs, () => {
-          if (isStopped) return
-          next()
-          task()
-        })
-      next()
-      return () => void (isStopped = true)
-    },
-    after: (delayMs) => new Promise((resolve) => later(delayMs, resolve)),
-  }
 
   const decided = (
     client: string,
@@ -102,7 +64,7 @@ export function createSimulatedProcess(
     asked: { atMs: number; pausedForMs: number },
   ) => {
     return (decision: QuotaDecision): void => {
-      const waitedMs = time.nowMs - asked.atMs - (pausedForMs - asked.pausedForMs)
+      const waitedMs = time.nowMs - asked.atMs - (host.pausedForMs - asked.pausedForMs)
       ledger.decided(witness, { client, limits, waitedMs }, decision)
       if (decision.kind === 'admitted' && chance.perMille(options.refund)) refund(client, decision)
     }
@@ -115,7 +77,7 @@ export function createSimulatedProcess(
       }),
     )
   const ask = (client: string, limits: Limits): void => {
-    const note = decided(client, limits, { atMs: time.nowMs, pausedForMs })
+    const note = decided(client, limits, { atMs: time.nowMs, pausedForMs: host.pausedForMs })
     const decision = lessee.take(client, limits)
     if (!(decision instanceof Promise)) return note(decision)
     pending += 1
@@ -137,10 +99,10 @@ export function createSimulatedProcess(
       return lessee
     },
     get isDead() {
-      return state === 'dead'
+      return host.isDead
     },
     get isPaused() {
-      return state === 'paused'
+      return host.isPaused
     },
     get pending() {
       return pending
@@ -148,61 +110,34 @@ export function createSimulatedProcess(
     deliver,
     later,
     request: (client, limits) => {
-      if (state === 'dead' || (state === 'paused' && waitingRequests >= BACKLOG)) return
+      if (host.isDead || (host.isPaused && waitingRequests >= BACKLOG)) return
       ledger.totals.offered += 1
-      if (state === 'running') return ask(client, limits)
+      if (!host.isPaused) return host.run(() => ask(client, limits))
       waitingRequests += 1
       deliver('io', () => ask(client, limits))
     },
-    pause: (isSuspended = false) => {
-      if (state !== 'running') return
-      state = 'paused'
-      standsStill = isSuspended
-      pausedAtMs = time.nowMs
-    },
+    pause: host.pause,
     resume: () => {
-      if (state !== 'paused') return
-      state = 'running'
-      pausedForMs += time.nowMs - pausedAtMs
-      if (standsStill) stoodStillMs += time.nowMs - pausedAtMs
-      waitingRequests = 0
-      // Timers keep their order and so does what comes from outside; which of both is first is chance.
-      const due = { timer: [] as (() => void)[], io: [] as (() => void)[] }
-      for (const { kind, task } of backlog) due[kind].push(task)
-      backlog = []
-      const timersFirst = chance.next()
-      const inOrder: (typeof due.io)[number][] = []
-      while (due.timer.length + due.io.length > 0) {
-        const isTimersTurn = chance.next() < timersFirst
-        const turn = due.io.length === 0 || (due.timer.length > 0 && isTimersTurn) ? 'timer' : 'io'
-        inOrder.push(...due[turn].splice(0, 1))
-      }
-      // Each in a turn of its own, as in an event loop.
-      const next = (at: number): void => {
-        const task = inOrder[at]
-        if (task === undefined) return
-        deliver('io', task)
-        time.at(time.nowMs, () => next(at + 1))
-      }
-      time.at(time.nowMs, () => next(0))
+      if (host.isPaused) waitingRequests = 0
+      host.resume()
     },
-    kill: () => {
-      state = 'dead'
-      backlog = []
-    },
+    kill: host.kill,
   }
   const epochMs = (): number => options.startMs + options.clockErrorMs + time.nowMs
-  const lessee = new options.Lessee({
-    authority: options.link(process),
-    processId: id,
-    clock: {
-      nowMs: options.createSteadyClock({ monotonicMs: nowMs, epochMs }),
-      epochMs,
-    },
-    timers,
-    outage: options.mode,
-    maxClients: options.maxClients,
-    lease: options.lease,
+  let lessee!: Lessee
+  deliver('io', () => {
+    lessee = new options.Lessee({
+      authority: options.link(process),
+      processId: id,
+      clock: {
+        nowMs: options.createSteadyClock({ monotonicMs: nowMs, epochMs }),
+        epochMs,
+      },
+      timers,
+      outage: options.mode,
+      maxClients: options.maxClients,
+      lease: options.lease,
+    })
   })
   return process
 }

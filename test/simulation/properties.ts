@@ -1,7 +1,7 @@
 /** What must hold of every schedule of a kind; throws a Violation where it does not. */
 import type * as fc from 'fast-check'
 import { Violation } from './ledger.ts'
-import { play, playLive, type Played } from './play.ts'
+import { play, playLive, playWorkers, type Played } from './play.ts'
 import {
   crashSchedule,
   dataLossSchedule,
@@ -10,11 +10,12 @@ import {
   outageSchedule,
   singleSchedule,
   stormSchedule,
+  workersSchedule,
   type LiveSchedule,
   type Schedule,
 } from './schedule.ts'
+import type { Quota } from './shipped.ts'
 import { playStoreLost, storeLostSchedule, type StoreLostSchedule } from './store-lost.ts'
-import type { Quota } from './world.ts'
 
 export interface Property<Drawn> {
   readonly title: string
@@ -157,6 +158,11 @@ export const properties = {
   outages,
   'store lost': storeLost,
   'data loss': dataLoss,
+  workers: {
+    title: 'never admits more than a limit with workers, whatever dies, stops or hangs',
+    schedule: workersSchedule,
+    run: playWorkers,
+  } satisfies Property<Schedule>,
 }
 
 export type PropertyName = keyof typeof properties

@@ -11,14 +11,10 @@
  */
 import * as fc from 'fast-check'
 import { afterAll, describe, it } from 'vitest'
-import { createMemoryAuthority } from '../../src/quota/authorities/memory.ts'
-import { ClientState, transition } from '../../src/quota/authorities/transition.ts'
-import { createSteadyClock } from '../../src/quota/steady-clock.ts'
-import { Lessee } from '../../src/quota/lessee/lessee.ts'
 import type { Totals } from './ledger.ts'
 import { properties, type Property } from './properties.ts'
+import { shipped } from './shipped.ts'
 
-const quota = { createSteadyClock, Lessee, createMemoryAuthority, transition, ClientState }
 const { env } = process
 const factor = Number(env['TOLLGATE_SIMULATION_RUNS'] ?? 1)
 const seed = env['TOLLGATE_SIMULATION_SEED']
@@ -65,7 +61,7 @@ async function explore<Drawn>(
   await fc.assert(
     fc.asyncProperty(schedule, async (drawn) => {
       if (!isReplay && sum.schedules >= atLeast && cpuMs() > endsAtCpuMs) return
-      const { totals, faults, worst = {} } = await run(quota, drawn).catch(shrinkFor)
+      const { totals, faults, worst = {} } = await run(shipped, drawn).catch(shrinkFor)
       sum.schedules += 1
       const { longestWaitMs, ...counts } = totals
       for (const [key, count] of Object.entries(counts)) add(sum.counts, key, count)
@@ -114,4 +110,5 @@ describe('quota, simulated', () => {
   playing('outages', properties.outages, { numRuns: 200, cpuShare: 0.1 })
   playing('store lost', properties['store lost'], { numRuns: 150, cpuShare: 0.15 })
   playing('data loss', properties['data loss'], { numRuns: 200, cpuShare: 0.1 })
+  playing('workers', properties.workers, { numRuns: 150, cpuShare: 0.15 })
 })

@@ -92,6 +92,17 @@ export type Event =
   | { readonly kind: 'eviction'; readonly client: number }
   /** Failover to a replica that has heard nothing since the beginning of an earlier step. */
   | { readonly kind: 'old copy'; readonly stepsBack: number }
+  /** kill -9 of the supervisor, afterMs into the step; its workers live on for up to orphansMs, and a new one comes after downMs. */
+  | {
+      readonly kind: 'supervisor crash'
+      readonly afterMs: number
+      readonly downMs: number
+      readonly orphansMs: number
+    }
+  /** SIGTERM to the supervisor, and a new one after downMs. */
+  | { readonly kind: 'supervisor stop'; readonly downMs: number }
+  | { readonly kind: 'supervisor stands still'; readonly forMs: number }
+  | { readonly kind: 'disk'; readonly how: 'hangs' | 'fails'; readonly forMs: number }
 
 const seed = fc.integer()
 const index = fc.nat({ max: 7 })
@@ -367,6 +378,41 @@ export const dataLossSchedule: fc.Arbitrary<Schedule> = fc.record({
   maxClients: fc.constant(100_000),
   network: goodNetwork,
   steps: steps(events(fault.dataLoss, fault.eviction, fault.oldCopy)),
+})
+
+const few = fc.integer({ min: 0, max: 600 })
+const supervisorCrash = fc.record({
+  kind: fc.constant('supervisor crash' as const),
+  afterMs: fc.integer({ min: 0, max: 20 }),
+  downMs: few,
+  orphansMs: few,
+})
+/** One machine without Redis: see workers-world.ts. */
+export const workersSchedule: fc.Arbitrary<Schedule> = fc.record({
+  ...common,
+  processes: fc.integer({ min: 1, max: 4 }),
+  mode: fc.constant('closed' as const),
+  authority: fc.constant('embedded' as const),
+  maxClients: fc.constant(100_000),
+  network: fc.constant(perfectNetwork),
+  steps: steps(
+    events(
+      fault.crash,
+      fault.pause.map((pause) => ({ ...pause, isSuspended: false })),
+      supervisorCrash,
+      supervisorCrash,
+      fc.record({ kind: fc.constant('supervisor stop' as const), downMs: few }),
+      fc.record({
+        kind: fc.constant('supervisor stands still' as const),
+        forMs: fc.integer({ min: 1, max: 3000 }),
+      }),
+      fc.record({
+        kind: fc.constant('disk' as const),
+        how: fc.constantFrom('hangs' as const, 'fails' as const),
+        forMs: fc.integer({ min: 1, max: 4000 }),
+      }),
+    ),
+  ),
 })
 
 /** Load above every minute's limit, spread in changing ways, and nothing goes wrong: see live.ts. */

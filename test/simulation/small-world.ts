@@ -16,7 +16,7 @@ import {
 } from '../../src/quota/protocol.ts'
 import type { ClientState } from '../../src/quota/authorities/transition.ts'
 import { createLedger, createWitness, Violation, type Books, type Witness } from './ledger.ts'
-import type { Quota } from './world.ts'
+import type { Quota } from './shipped.ts'
 
 export type Fault =
   | 'request lost'

@@ -6,7 +6,8 @@ import * as fc from 'fast-check'
 import { DAY_MS, MINUTE_MS } from '../../src/quota/protocol.ts'
 import { played, type Played } from './play.ts'
 import { common, goodNetwork, type Schedule, type Step } from './schedule.ts'
-import { createWorld, type Quota, type World } from './world.ts'
+import type { Quota } from './shipped.ts'
+import { createWorld, type World } from './world.ts'
 
 export interface StoreLostSchedule {
   readonly base: Schedule

@@ -92,5 +92,41 @@ export function createVirtualTime(chance: Chance): VirtualTime {
   return time
 }
 
+/** The turn of Node's event loop, whatever a simulation makes of its timers. */
+const nextTurn = setImmediate
 /** Lets every promise that can settle do so, however long the chain. */
-export const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
+export const settled = (): Promise<void> => new Promise((resolve) => nextTurn(resolve))
+
+export interface Arrivals {
+  nextAtMs(): number
+  arrive(): void
+}
+
+/** Lets time pass until then, with requests arriving as `arrive` says: it is given the chance to add one, and tells when the next one comes. */
+export async function passUntil(
+  time: VirtualTime,
+  endMs: number,
+  world: {
+    readonly load: Arrivals | undefined
+    /** Whether promises may have settled since it was asked last. */
+    isDirty(): boolean
+    violation(): Error | undefined
+  },
+): Promise<void> {
+  const { load } = world
+  for (;;) {
+    const momentMs = time.nextAtMs()
+    const arrivalMs = load?.nextAtMs() ?? Infinity
+    if (Math.min(momentMs, arrivalMs) > endMs) break
+    const violation = world.violation()
+    if (violation !== undefined) throw violation
+    if (arrivalMs <= momentMs) {
+      time.nowMs = Math.max(time.nowMs, arrivalMs)
+      load?.arrive()
+      continue
+    }
+    time.step()
+    if (world.isDirty()) await settled()
+  }
+  time.nowMs = Math.max(time.nowMs, endMs)
+}

@@ -1,8 +1,6 @@
 /** One authority, the network and the processes of a schedule. */
 import type { Limits } from '../../src/config/config.ts'
-import type { createMemoryAuthority, MemoryAuthority } from '../../src/quota/authorities/memory.ts'
-import type { createSteadyClock } from '../../src/quota/steady-clock.ts'
-import type { Lessee } from '../../src/quota/lessee/lessee.ts'
+import type { MemoryAuthority } from '../../src/quota/authorities/memory.ts'
 import type {
   Authority,
   Beat,
@@ -13,21 +11,12 @@ import type {
   TakeRequest,
 } from '../../src/quota/protocol.ts'
 import { DAY_MS } from '../../src/quota/protocol.ts'
-import type { ClientState, transition } from '../../src/quota/authorities/transition.ts'
 import { START_MS } from '../support/controlled-authority.ts'
 import { createLedger, Violation, type Books, type Rules } from './ledger.ts'
 import { createSimulatedProcess, type SimulatedProcess } from './process.ts'
 import { perfectNetwork, type Event, type Network, type Schedule } from './schedule.ts'
-import { createChance, createVirtualTime, settled } from './virtual-time.ts'
-
-/** What is simulated: the real thing, or a copy of it that was broken on purpose. */
-export interface Quota {
-  readonly Lessee: typeof Lessee
-  readonly createMemoryAuthority: typeof createMemoryAuthority
-  readonly transition: typeof transition
-  readonly createSteadyClock: typeof createSteadyClock
-  readonly ClientState: typeof ClientState
-}
+import type { Quota } from './shipped.ts'
+import { createChance, createVirtualTime, passUntil, type Arrivals } from './virtual-time.ts'
 
 export const TIMEOUT_MS = 100
 /** A window that has ended is never opened again by a clock that goes back by so much. */
@@ -318,6 +307,11 @@ export function createWorld(quota: Quota, schedule: Schedule, rules: Pick<Rules,
           time.at(time.nowMs + event.forMs, () => cut.forEach(rejoin))
           return
         }
+        case 'supervisor crash':
+        case 'supervisor stop':
+        case 'supervisor stands still':
+        case 'disk':
+          throw new Error(`only a machine has this: ${event.kind}`)
         case 'data loss':
           stores.clear()
           members = quota.createMemoryAuthority({ clock })
@@ -341,25 +335,16 @@ export function createWorld(quota: Quota, schedule: Schedule, rules: Pick<Rules,
       }
     },
 
-    /** Lets time pass until then, with requests arriving as `arrive` says: it is given the chance to add one, and tells when the next one comes. */
-    passUntil: async (endMs: number, load?: Arrivals): Promise<void> => {
-      for (;;) {
-        const momentMs = time.nextAtMs()
-        const arrivalMs = load?.nextAtMs() ?? Infinity
-        if (Math.min(momentMs, arrivalMs) > endMs) break
-        if (ledger.violation !== undefined) throw ledger.violation
-        if (arrivalMs <= momentMs) {
-          time.nowMs = Math.max(time.nowMs, arrivalMs)
-          load?.arrive()
-          continue
-        }
-        time.step()
-        if (!isDirty) continue
-        isDirty = false
-        await settled()
-      }
-      time.nowMs = Math.max(time.nowMs, endMs)
-    },
+    passUntil: (endMs: number, load?: Arrivals): Promise<void> =>
+      passUntil(time, endMs, {
+        load,
+        isDirty: () => {
+          const was = isDirty
+          isDirty = false
+          return was
+        },
+        violation: () => ledger.violation,
+      }),
 
     /** Ends all faults, lets every process finish and drain, and looks at what is left. */
     finish: async (): Promise<void> => {
@@ -391,11 +376,6 @@ export function createWorld(quota: Quota, schedule: Schedule, rules: Pick<Rules,
   const returned = (process: SimulatedProcess): void =>
     process.deliver('io', () => returnListeners.get(process)?.forEach((listener) => listener()))
   return world
-}
-
-export interface Arrivals {
-  nextAtMs(): number
-  arrive(): void
 }
 
 const isFatal = ({ kind }: Event): boolean => kind === 'crash' || kind === 'restart'

@@ -89,7 +89,7 @@ export class Journal {
 
   /**
    * A call was carried out. A promise: what it took may be spent when that resolves, as a crash would lose it until then;
-   * undefined: at once. Called with every call, so it costs next to nothing.
+   * undefined: at once. Called with every call, so it costs next to nothing. What a write under way lacks is written, too.
    */
   carriedOut(client: CountedClient, { perMinute }: Limits): Promise<void> | undefined {
     const { state, row } = client
@@ -98,7 +98,7 @@ export class Journal {
     const isSameDay = isKept && row.dayIndex === state.dayIndex
     const minute = state.minuteTaken - (isSameMinute ? row.minuteTaken : 0)
     const day = state.dayTaken - (isSameDay ? row.dayTaken : 0)
-    if (minute === 0 && day === 0) return undefined
+    if (minute === 0 && day === 0 && !this.#saving.includes(client)) return undefined
     this.#changed.add(client)
     client.ahead = Math.max(1, Math.floor(perMinute * AHEAD_OF_A_MINUTE))
     const left = (isKept ? row.ahead : 0) - Math.max(minute, day)

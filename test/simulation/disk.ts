@@ -1,0 +1,77 @@
+/** Stands for store.file and the thread that writes it: what was written survives the process, and each call takes its time. */
+import type { Row } from '../../src/sqlite/quota-rows.ts'
+import type { Host } from './host.ts'
+import type { Chance, VirtualTime } from './virtual-time.ts'
+
+export type Disk = ReturnType<typeof createDisk>
+
+const SLOWEST_MS = 12
+
+export function createDisk({ time, chance }: { time: VirtualTime; chance: Chance }) {
+  const rows = new Map<string, Row>()
+  /** Nothing is written before this. */
+  let hangsUntilMs = 0
+  let failsUntilMs = 0
+
+  return {
+    rows,
+    get isIll() {
+      return time.nowMs < Math.max(hangsUntilMs, failsUntilMs)
+    },
+    hang: (forMs: number): void => void (hangsUntilMs = time.nowMs + forMs),
+    fail: (forMs: number): void => void (failsUntilMs = time.nowMs + forMs),
+
+    /** As a new process finds them: what may have been taken ahead counts as taken, in the windows that run now. */
+    load: (now: { minuteIndex: number; dayIndex: number }): readonly Row[] => {
+      for (const [client, row] of rows) {
+        if (row.ahead === 0) continue
+        const { minuteIndex, dayIndex, ahead } = row
+        const minuteTaken = ahead + (minuteIndex < now.minuteIndex ? 0 : row.minuteTaken)
+        const dayTaken = ahead + (dayIndex < now.dayIndex ? 0 : row.dayTaken)
+        rows.set(client, {
+          client,
+          minuteIndex: Math.max(minuteIndex, now.minuteIndex),
+          minuteTaken,
+          dayIndex: Math.max(dayIndex, now.dayIndex),
+          dayTaken,
+          ahead: 0,
+        })
+      }
+      return [...rows.values()]
+    },
+
+    /** As the process sees it: one call after the other; what it had not begun when it died is not done. */
+    openedBy: (host: Host) => {
+      let freeAtMs = time.nowMs
+      const call = (change: () => void): Promise<void> =>
+        new Promise((resolve, reject) => {
+          const beginsMs = Math.max(freeAtMs, hangsUntilMs, time.nowMs)
+          freeAtMs = beginsMs + chance.between(0.05, SLOWEST_MS)
+          time.at(chance.between(beginsMs, freeAtMs), () => {
+            if (host.isDead) return
+            const isWritten = time.nowMs >= failsUntilMs
+            if (isWritten) change()
+            time.at(freeAtMs, () =>
+              host.deliver('io', () => (isWritten ? resolve() : reject(new Error('disk full')))),
+            )
+          })
+        })
+      return {
+        find: () => Promise.reject(new Error('memory has forgotten nobody')),
+        save: (saved: readonly Row[]) =>
+          call(() => {
+            for (const row of saved) rows.set(row.client, row)
+          }),
+        removeDaysBefore: (dayIndex: number) =>
+          call(() => {
+            for (const [client, row] of rows) if (row.dayIndex < dayIndex) rows.delete(client)
+          }),
+        dropAhead: () =>
+          call(() => {
+            for (const [client, row] of rows) rows.set(client, { ...row, ahead: 0 })
+          }),
+        close: async () => undefined,
+      }
+    },
+  }
+}

@@ -1,0 +1,27 @@
+/** The quota as it is. */
+import {
+  createEmbeddedAuthority,
+  createMemoryAuthority,
+} from '../../src/quota/authorities/memory.ts'
+import { createIpcAuthority } from '../../src/quota/authorities/ipc.ts'
+import { ClientState, transition } from '../../src/quota/authorities/transition.ts'
+import { createSteadyClock } from '../../src/quota/steady-clock.ts'
+import { answerCalls, createIpcCalls } from '../../src/ipc/calls.ts'
+import { Journal } from '../../src/quota/journal/journal.ts'
+import { Lessee } from '../../src/quota/lessee/lessee.ts'
+
+export const shipped = {
+  answerCalls,
+  ClientState,
+  createEmbeddedAuthority,
+  createIpcAuthority,
+  createIpcCalls,
+  createMemoryAuthority,
+  createSteadyClock,
+  Journal,
+  Lessee,
+  transition,
+}
+
+/** What is simulated: the real thing, or a copy of it that was broken on purpose. */
+export type Quota = typeof shipped
