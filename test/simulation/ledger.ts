@@ -46,8 +46,6 @@ interface Account {
   /** Admitted and not given back, by window. */
   readonly admitted: Record<Window, Map<number, number>>
   readonly book: Map<string, Entry>
-  /** Processes that have ever admitted a request of it. */
-  readonly spenders: Set<string>
   readonly current: Record<Window, { index: number; taken: number; used: number; limit: number }>
 }
 
@@ -104,6 +102,8 @@ export interface Totals {
 export interface Rules {
   /** Nobody decides without the authority, and it forgets nothing: then no limit is ever exceeded. */
   readonly isExact: boolean
+  /** Nothing is late, lost or handed back: nobody is refused while these have tokens left. */
+  readonly prompt?: () => readonly Holder[]
   /** One process: every number it tells is exact. */
   readonly isAlone: boolean
   /** A process forgets clients it still has requests of. */
@@ -112,17 +112,23 @@ export interface Rules {
   readonly waitsAtMostMs: number
 }
 
-interface Forgotten {
-  /** Nobody has called yet. */
-  isUnknown: boolean
-  /** The data was lost again before everybody had spoken: who has answered the first notice may take the second one for its echo. */
-  isAgain: boolean
-  readonly unheard: Set<string>
-  untilMs: number
+/** Of a window. */
+export interface Lost {
+  /** Losses of data that were found out in it. */
+  readonly times: number
+  /** Granted before all who live had spoken again. */
+  readonly blind: number
+  /** Taken by processes that had died, as far as nobody who lived was told of it. */
+  readonly gone: number
 }
 
-/** By then every process has answered the notice that a client was unknown. */
-const HEARD_WITHIN_MS = 1000
+/** Of a client, since the authority has lost data of it. */
+interface Loss {
+  /** Nobody has called yet. */
+  isUnknown: boolean
+  /** Processes that it knew to hold or to have used something, and that have not called since. */
+  readonly unheard: Set<string>
+}
 
 export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
   const accounts = new Map<string, Account>()
@@ -144,10 +150,9 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
   const excess = new Map<string, { readonly count: number; readonly limit: number }>()
   /** By `client window index` and process: admitted without the authority, and what it had then last heard to be taken. */
   const alone = new Map<string, Map<string, { readonly taken: number; count: number }>>()
-  /** By `client window index`: admitted while the authority may not have known all use of the client: see isExposed. */
-  const exposed = new Map<string, number>()
-  /** Clients whose use the authority has forgotten, and from whom it is still to hear. */
-  const forgotten = new Map<string, Forgotten>()
+  /** By `client window index`. */
+  const lost = new Map<string, Lost>()
+  const latestLoss = new Map<string, Loss>()
   /** By client and process: the newest number that was ever carried out. */
   const carriedOut = new Map<string, number>()
 
@@ -157,7 +162,6 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
       account = {
         admitted: { minute: new Map(), day: new Map() },
         book: new Map(),
-        spenders: new Set(),
         current: {
           minute: { index: -1, taken: 0, used: 0, limit: 0 },
           day: { index: -1, taken: 0, used: 0, limit: 0 },
@@ -175,20 +179,36 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
   }
   const text = (value: unknown): string => JSON.stringify(value)
 
-  /**
-   * A loss of data is over for a client a second after the first call for it, when all have answered the notice; after two
-   * losses at once only when each process that had spent something has made a call of its own.
-   */
-  const isExposed = (client: string): boolean => {
-    const loss = forgotten.get(client)
-    return loss !== undefined && time.nowMs < loss.untilMs
+  /** What the dead have taken goes with the data, as far as no living process was told of it. */
+  const forgetTheDead = (client: string, account: Account, living: readonly Witness[]): void => {
+    for (const window of windows) {
+      const { index, taken } = account.current[window]
+      let dead = 0
+      for (const [holder, entry] of account.book)
+        if (entry[window].index === index && living.every(({ id }) => holder.split('.')[0] !== id))
+          dead += entry[window].held
+      let told = 0
+      for (const { known } of living) {
+        const reply = known.get(client)?.[window]
+        if (reply?.index === index) told = Math.max(told, reply.taken)
+      }
+      const own = `${client} ${window} ${index}`
+      const { times = 0, blind = 0, gone = 0 } = lost.get(own) ?? {}
+      lost.set(own, { times, blind, gone: gone + Math.min(dead, Math.max(0, taken - told)) })
+    }
   }
-  const hearAgain = ({ client, process }: TakeRequest): void => {
-    const loss = forgotten.get(client)
+  const hearAgain = (request: TakeRequest, reply: TakeReply): void => {
+    const { client, process, minute } = request
+    const loss = latestLoss.get(client)
     if (loss === undefined) return
-    const isNews = loss.unheard.delete(process.split('.')[0] ?? '')
-    if (loss.isUnknown || (loss.isAgain && isNews)) loss.untilMs = time.nowMs + HEARD_WITHIN_MS
-    if (loss.isAgain && loss.unheard.size > 0) loss.untilMs = Infinity
+    loss.unheard.delete(process)
+    const stated = minute.index === reply.minute.index ? minute.held : 0
+    const granted = loss.unheard.size > 0 ? reply.minute.held - stated : 0
+    for (const window of windows) {
+      const own = `${client} ${window} ${reply[window].index}`
+      const { times = 0, blind = 0, gone = 0 } = lost.get(own) ?? {}
+      lost.set(own, { times: times + (loss.isUnknown ? 1 : 0), blind: blind + granted, gone })
+    }
     loss.isUnknown = false
   }
 
@@ -219,7 +239,7 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
     violation: undefined as Violation | undefined,
     excess,
     alone,
-    exposed,
+    lost,
     accounts,
 
     sent: (witness: Witness, request: TakeRequest): void => {
@@ -275,7 +295,7 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
       const isRepeat = known !== undefined && request.sequence <= known.sequence
       // A repeat changes nothing, so it does not end a window for good either.
       if (!isRepeat) rollOver(account, reply)
-      hearAgain(request)
+      hearAgain(request, reply)
       const holder = `${request.client} ${request.process}`
       const newest = carriedOut.get(holder) ?? -1
       carriedOut.set(holder, Math.max(newest, request.sequence))
@@ -338,15 +358,19 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
       ),
 
     /** The authority has forgotten these, or all since its books were `left`; what was admitted stays true. */
-    dataLost: (clients: Iterable<string>, left: Books = new Map()): void => {
+    dataLost: (
+      clients: Iterable<string>,
+      left: Books = new Map(),
+      living?: readonly Witness[],
+    ): void => {
       for (const client of clients) {
         const account = accountOf(client)
-        forgotten.set(client, {
-          isUnknown: true,
-          isAgain: isExposed(client),
-          unheard: new Set(account.spenders),
-          untilMs: Infinity,
-        })
+        if (living !== undefined) forgetTheDead(client, account, living)
+        const unheard = new Set(latestLoss.get(client)?.unheard)
+        for (const holder of account.book.keys()) unheard.add(holder.split('.')[0] ?? '')
+        for (const process of living === undefined ? [] : unheard)
+          if (living?.every(({ id }) => id !== process)) unheard.delete(process)
+        latestLoss.set(client, { isUnknown: true, unheard })
         account.book.clear()
         const old = left.get(client)
         for (const [holder, entry] of old?.book ?? [])
@@ -414,10 +438,10 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
             )
         }
         if (decision.view !== undefined) ledger.viewed(account, limits, decision.view)
+        if (rules.prompt !== undefined) ledger.refused(client, decision, rules.prompt())
         return
       }
       totals.admitted += 1
-      account.spenders.add(witness.id)
       for (const window of windows) {
         const index = decision[`${window}Index`]
         const count = (account.admitted[window].get(index) ?? 0) + 1
@@ -431,7 +455,6 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
           const first = processes.get(witness.id) ?? { taken, count: 0 }
           processes.set(witness.id, { ...first, count: first.count + 1 })
         }
-        if (isExposed(client)) exposed.set(own, (exposed.get(own) ?? 0) + 1)
         const now = account.current[window]
         const limit = limits[window === 'minute' ? 'perMinute' : 'perDay']
         const about = (): string =>

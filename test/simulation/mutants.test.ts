@@ -29,10 +29,10 @@ const runs: Record<PropertyName, number> = {
   crashes: 40,
   'one process': 30,
   'load above the limit': 30,
-  storms: 30,
+  storms: 45,
   outages: 30,
   'store lost': 60,
-  'data loss': 60,
+  'data loss': 80,
   workers: 60,
 }
 

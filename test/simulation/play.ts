@@ -1,6 +1,6 @@
 /** Plays a schedule against an implementation of the quota; throws at the first broken invariant. */
 import { DAY_MS, MINUTE_MS } from '../../src/quota/protocol.ts'
-import type { Totals } from './ledger.ts'
+import type { Lost, Totals } from './ledger.ts'
 import type { LiveSchedule, Load, Schedule } from './schedule.ts'
 import type { Arrivals } from './virtual-time.ts'
 import type { Quota } from './shipped.ts'
@@ -12,8 +12,8 @@ export interface Played {
   readonly faults: ReadonlyMap<string, number>
   /** Admissions beyond a limit, by client, window and index; empty where none are allowed. */
   readonly excess: ReadonlyMap<string, { readonly count: number; readonly limit: number }>
-  /** By client, window and index: admitted after a loss of data while the authority may not have known all use. */
-  readonly exposed: ReadonlyMap<string, number>
+  /** By client, window and index. */
+  readonly lost: ReadonlyMap<string, Lost>
   readonly processes: number
 }
 
@@ -23,7 +23,7 @@ const ARRIVALS_PER_STEP = 2500
 export const play = (
   quota: Quota,
   schedule: Schedule,
-  rules: { isExact: boolean },
+  rules: { isExact: boolean; isPrompt?: boolean },
 ): Promise<Played> => playIn(createWorld(quota, schedule, rules), schedule)
 
 /** The same on one machine, with a supervisor that counts for its workers. */
@@ -50,7 +50,7 @@ export const played = ({ ledger, faults, processCount }: PlayedWorld): Played =>
   totals: ledger.totals,
   faults,
   excess: ledger.excess,
-  exposed: ledger.exposed,
+  lost: ledger.lost,
   processes: processCount(),
 })
 

@@ -24,7 +24,7 @@ export interface SimulatedProcess {
   readonly isDead: boolean
   readonly isPaused: boolean
   /** Requests without an answer. */
-  readonly pending: number
+  readonly undecided: number
   /** Runs the task in the process: now, or when it goes on, or never if it is dead. */
   deliver(kind: 'timer' | 'io', task: () => void): void
   /** Runs the task when so much time has passed on its monotonic clock. */
@@ -104,7 +104,7 @@ export function createSimulatedProcess(
     get isPaused() {
       return host.isPaused
     },
-    get pending() {
+    get undecided() {
       return pending
     },
     deliver,

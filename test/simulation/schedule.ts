@@ -369,15 +369,65 @@ export const outageSchedule: fc.Arbitrary<Schedule> = fc.record({
   steps: steps(events(fault.partition, fault.partition, fault.crash, fault.pause)),
 })
 
-/** At times the store forgets everything, or one client, or what it was told of late. */
-export const dataLossSchedule: fc.Arbitrary<Schedule> = fc.record({
+const losses = [fault.dataLoss, fault.eviction, fault.oldCopy] as const
+const lossy = {
   ...common,
-  processes: fc.integer({ min: 1, max: 4 }),
   mode: fc.constantFrom('local' as const, 'closed' as const),
   authority: fc.constant('remote' as const),
   maxClients: fc.constant(100_000),
+}
+const lossesAtTimes: fc.Arbitrary<Schedule> = fc.record({
+  ...lossy,
+  processes: fc.integer({ min: 1, max: 4 }),
   network: goodNetwork,
-  steps: steps(events(fault.dataLoss, fault.eviction, fault.oldCopy)),
+  steps: steps(events(...losses)),
+})
+
+const burst = (count: fc.Arbitrary<number>, maxMs: number, event: fc.Arbitrary<Event>) =>
+  fc.record({
+    load: fc.record({
+      perSecond: fc.constantFrom(0, 0, 60),
+      burst: count,
+      client: fc.constantFrom(0, 0, 1),
+      process: someOrAll,
+    }),
+    lasts: fc.record({ kind: fc.constant('ms' as const), ms: fc.integer({ min: 20, max: maxMs }) }),
+    event,
+  })
+const much = fc.constantFrom(7, 20, 60, 150)
+/** Some of a minute is used by some processes, then data is lost while others ask for all of it. */
+const lossAtTheLimit: fc.Arbitrary<Schedule> = fc
+  .record({
+    ...lossy,
+    clients: fc.array(
+      fc
+        .record({ perMinute: fc.constantFrom(5, 20, 60, 100), days: fc.constantFrom(1.2, 1000) })
+        .map(({ perMinute, days }) => ({ perMinute, perDay: Math.ceil(perMinute * days) })),
+      { minLength: 1, maxLength: 2 },
+    ),
+    lease: fc.constant('auto' as const),
+    refund: fc.constant(0),
+    startsBefore: fc.record({ window: fc.constant('minute' as const), ms: fc.constant(40_000) }),
+    processes: fc.integer({ min: 2, max: 6 }),
+    network: fc.oneof({ weight: 3, arbitrary: fc.constant(perfectNetwork) }, goodNetwork),
+    before: fc.array(burst(much, 3000, none), { minLength: 1, maxLength: 4, size: 'max' }),
+    killed: fc.array(burst(fc.constant(0), 30, fault.crash), { maxLength: 1 }),
+    loss: burst(much, 300, fc.oneof(...losses)),
+    after: fc.array(burst(much, 1500, fc.oneof(none, none, ...losses)), {
+      minLength: 1,
+      maxLength: 4,
+      size: 'max',
+    }),
+  })
+  .map(({ before, killed, loss, after, ...rest }) => ({
+    ...rest,
+    steps: [...before, ...killed, loss, ...after],
+  }))
+
+/** At times the store forgets everything, or one client, or what it was told of late. */
+export const dataLossSchedule: fc.Arbitrary<Schedule> = fc.oneof(lossesAtTimes, {
+  weight: 2,
+  arbitrary: lossAtTheLimit,
 })
 
 const few = fc.integer({ min: 0, max: 600 })

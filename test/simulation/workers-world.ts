@@ -371,7 +371,7 @@ export function createWorkersWorld(quota: Quota, schedule: Schedule) {
         for (const { process } of boss.workers) process.resume()
         await world.passUntil(time.nowMs + 12_000)
       }
-      const late = boss.workers.filter(({ process }) => !process.isDead && process.pending > 0)
+      const late = boss.workers.filter(({ process }) => !process.isDead && process.undecided > 0)
       if (late.length > 0) throw new Violation('decisions always come', 'requests wait for ever')
       const last = boss
       stop(last, 1e9)

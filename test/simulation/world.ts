@@ -32,7 +32,11 @@ interface Store {
 
 export type World = ReturnType<typeof createWorld>
 
-export function createWorld(quota: Quota, schedule: Schedule, rules: Pick<Rules, 'isExact'>) {
+export function createWorld(
+  quota: Quota,
+  schedule: Schedule,
+  rules: Pick<Rules, 'isExact'> & { isPrompt?: boolean },
+) {
   const chance = createChance(schedule.seed)
   const time = createVirtualTime(chance)
   const faults = new Map<string, number>()
@@ -50,6 +54,7 @@ export function createWorld(quota: Quota, schedule: Schedule, rules: Pick<Rules,
   const ledger = createLedger(
     {
       isExact: rules.isExact,
+      ...(rules.isPrompt === true ? { prompt: () => everyProcess } : {}),
       isAlone:
         schedule.processes === 1 && !forgets && !schedule.steps.some(({ event }) => isFatal(event)),
       forgets,
@@ -233,6 +238,7 @@ export function createWorld(quota: Quota, schedule: Schedule, rules: Pick<Rules,
   }
   for (let slot = 0; slot < schedule.processes; slot++) boot(slot)
 
+  const living = () => slots.filter(({ isDead }) => !isDead).map(({ witness }) => witness)
   const slotOf = (index: number): number => index % slots.length
   const processAt = (index: number): SimulatedProcess => slots[slotOf(index)] as SimulatedProcess
   const limitsFor = (slot: number, client: (typeof clients)[number]): Limits =>
@@ -315,11 +321,15 @@ export function createWorld(quota: Quota, schedule: Schedule, rules: Pick<Rules,
         case 'data loss':
           stores.clear()
           members = quota.createMemoryAuthority({ clock })
-          return ledger.dataLost(clients.map(({ id }) => id))
+          return ledger.dataLost(
+            clients.map(({ id }) => id),
+            undefined,
+            living(),
+          )
         case 'eviction': {
           const { id = '' } = clients[event.client % clients.length] ?? {}
           stores.delete(id)
-          return ledger.dataLost([id])
+          return ledger.dataLost([id], undefined, living())
         }
         case 'old copy': {
           const copy = copies.at(-1 - event.stepsBack) ?? copies[0]
@@ -330,6 +340,7 @@ export function createWorld(quota: Quota, schedule: Schedule, rules: Pick<Rules,
           return ledger.dataLost(
             clients.map(({ id }) => id),
             copy?.books,
+            living(),
           )
         }
       }
@@ -352,7 +363,7 @@ export function createWorld(quota: Quota, schedule: Schedule, rules: Pick<Rules,
       network = perfectNetwork
       for (const process of everyProcess) process.resume()
       await world.passUntil(time.nowMs + 4000)
-      const late = everyProcess.filter((process) => !process.isDead && process.pending > 0)
+      const late = everyProcess.filter((process) => !process.isDead && process.undecided > 0)
       if (late.length > 0) throw new Violation('decisions always come', 'requests wait for ever')
       const living = everyProcess.filter((process) => !process.isDead)
       let drained = 0

@@ -48,12 +48,13 @@ export class Holdings {
 
   /** The authority has told all processes something of this client. */
   hear(client: Client, notice: Notice): void {
+    // Also while a refused request waits for this very news: who comes meanwhile waits with it.
+    if (notice === 'free') client.lease.forgetRefusals()
     if (client.isCalling) return client.defer(notice)
-    const { lease } = client
     client.hear(notice)
-    if (notice === 'free') return lease.forgetRefusals()
-    const isForgotten = notice === 'unknown' && lease.isTold(this.#clock.nowMs())
-    if (lease.isHolding() || isForgotten) this.#calls.call(client, RETURNING)
+    const isForgotten = notice === 'unknown' && client.lease.isTold(this.#clock.nowMs())
+    const isHolding = notice !== 'free' && client.lease.isHolding()
+    if (isHolding || isForgotten) this.#calls.call(client, RETURNING)
   }
 
   /** States all that is uncertain, a bounded number at a time. */

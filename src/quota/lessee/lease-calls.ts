@@ -100,14 +100,12 @@ export class LeaseCalls {
     } catch {
       // The reason is the adapter's to count; here it only means that nobody answered.
     }
-    const pauseMs = undecided?.pauseMs ?? 0
-    if (pauseMs > 0) await this.#options.timers.after(pauseMs)
+    if (undecided?.pauseMs) await this.#options.timers.after(undecided.pauseMs)
     const queued = client.end()
     // Those who queued behind a call that failed do not wait for a second time-out.
     if (undecided === undefined) return this.#lose(client, [...batch, ...queued])
-    const { waiters } = undecided
-    const waiting = waiters.length === 0 ? queued : [...waiters, ...queued]
-    if (waiting.length > 0) this.#callAgain(client, waiting, pauseMs > 0)
+    const waiting = [...undecided.waiters, ...queued]
+    if (waiting.length > 0) this.#callAgain(client, waiting)
     if (!client.isCalling) this.#options.onAnswered(client)
   }
 
@@ -125,27 +123,28 @@ export class LeaseCalls {
       return isAskedAgain ? { waiters: batch, pauseMs: ASK_AGAIN_AFTER_LOSS_MS } : undefined
     }
     const waits = outcome.isReclaimed && clock.nowMs() - sent.sentMs <= SLOW_CALL_MS
-    const waiters = this.#serve(client, batch, outcome.tokens, !waits)
+    // Who comes while the others return their tokens waits for them, too.
+    if (waits) client.lease.forgetRefusals()
+    const waiters = this.#serve(client, batch, outcome.tokens)
     return { waiters, pauseMs: waits && waiters.length > 0 ? ASK_AGAIN_AFTER_RECLAIM_MS : 0 }
   }
 
   /** Hands tokens out in order of arrival, then decides from memory; returns those for whom nothing is decided. */
-  #serve({ lease }: Client, batch: readonly Waiter[], tokens: number, refuses: boolean): Waiter[] {
+  #serve({ lease }: Client, batch: readonly Waiter[], tokens: number): Waiter[] {
     const nowMs = this.#options.clock.nowMs()
     let left = tokens
     return batch.filter((waiter) => {
       const decision =
         left-- > 0 ? lease.spend(waiter.limits, nowMs) : lease.decide(waiter.limits, nowMs)
-      if (decision === undefined || (decision.kind === 'refused' && !refuses)) return true
+      if (decision === undefined) return true
       waiter.resolve(decision)
       return false
     })
   }
 
   /** Decides for those who wait what memory can decide, and asks for the rest: first for those under the limits of the first. */
-  #callAgain(client: Client, waiting: readonly Waiter[], isRetry: boolean): void {
-    // After a reclaim the refusal in memory is what is to be asked about again.
-    const undecided = isRetry ? waiting : this.#serve(client, waiting, 0, true)
+  #callAgain(client: Client, waiting: readonly Waiter[]): void {
+    const undecided = this.#serve(client, waiting, 0)
     const [first] = undecided
     if (first === undefined) return
     const { limits } = first
