@@ -376,7 +376,7 @@ export const mutants: readonly Mutant[] = [
     name: 'returned tokens stay taken',
     file: 'authorities/statements.ts',
     from: 'Math.max(0, taken)',
-    to: 'Math.max(0, taken + returned)',
+    to: 'Math.max(0, taken + (stated.returned ?? 0))',
     breaks: 'faults',
   },
   {
