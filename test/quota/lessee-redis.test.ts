@@ -67,10 +67,13 @@ describe('a lessee of a real Redis', () => {
     return { minute, day }
   }
 
-  /** Leases that nobody spends go back after six seconds. */
-  const settledAt = async (admitted: number): Promise<void> => {
+  /** Leases that nobody spends go back after six seconds. stranded: what may be counted beside. */
+  const settledAt = async (admitted: number, stranded = 0): Promise<void> => {
     await until(() => counts().minute === admitted, 15_000).catch(() => undefined)
-    expect(counts()).toEqual({ minute: admitted, day: admitted })
+    const { minute, day } = counts()
+    expect(day).toBe(minute)
+    expect(minute).toBeGreaterThanOrEqual(admitted)
+    expect(minute).toBeLessThanOrEqual(admitted + stranded)
   }
 
   /** Takes one and fails if that needed longer than a request may wait. */
@@ -159,7 +162,8 @@ describe('a lessee of a real Redis', () => {
       await recovered()
       await sleep(150)
     })
-    await settledAt(admitted)
+    // A lease whose reply was lost with the store, but which another process was told of, is nobody's until the minute ends.
+    await settledAt(admitted, limits.perMinute / 16)
   })
 
   it('restates the true use of a client that has gone quiet, too', async () => {

@@ -41,7 +41,7 @@ export interface JournalOptions {
   readonly timeoutMs: number
   /** Called once when counters can no longer be kept; counting goes on in memory, and writing is tried again each time. */
   readonly onFault: (error: unknown) => void
-  /** Called once when everything is kept again. */
+  /** Called once when something could be written again. */
   readonly onRecovered: () => void
 }
 
@@ -142,14 +142,9 @@ export class Journal {
 
   /** Writes what is urgent, and if `all` whatever has changed until now; joins the round under way. */
   #round(all: boolean): Promise<void> {
-    const { onFault, onRecovered } = this.#options
+    const { onFault } = this.#options
     if (all) this.#due = this.#changed.size
     this.#running ??= this.#write()
-      .then(() => {
-        if (this.#fault !== undefined) onRecovered()
-        this.#fault = undefined
-        this.#askedMs = undefined
-      })
       .catch((error: unknown) => {
         if (this.#fault === undefined) onFault(error)
         this.#fault = error instanceof Error ? error : new Error(String(error))
@@ -204,6 +199,9 @@ export class Journal {
     const timer = setTimeout(() => (this.#isLate = true), WAIT_FOR_DISK * this.#options.timeoutMs)
     try {
       await writing
+      if (this.#fault !== undefined) this.#options.onRecovered()
+      this.#fault = undefined
+      this.#askedMs = undefined
     } finally {
       clearTimeout(timer)
       this.#isLate = false
