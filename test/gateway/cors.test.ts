@@ -16,7 +16,7 @@ describe('cors', () => {
   let backend: RawBackend
   let gateway: TestGateway
   const corsOf = async (text: string, port = gateway.port) => {
-    const { responses } = await rawExchange(port, text)
+    const { responses } = await rawExchange(port, text, { responses: 1 })
     const [response] = responses
     expect(responses).toHaveLength(1)
     const fields = (response?.headers ?? []).map(String)

@@ -233,6 +233,20 @@ export const mutants: readonly Mutant[] = [
     breaks: 'store lost',
   },
   {
+    name: 'a notice that comes during a call is forgotten',
+    file: 'lessee/holdings.ts',
+    from: 'if (client.isCalling) return client.defer(notice)',
+    to: 'if (client.isCalling) return',
+    breaks: { world: 'the store forgets' },
+  },
+  {
+    name: 'who asks is granted all that is left',
+    file: 'authorities/grant.ts',
+    from: 'Math.floor(left / ask.shares)',
+    to: 'left',
+    breaks: { world: 'tokens are held ahead' },
+  },
+  {
     name: 'a reclaim is passed over',
     file: 'lessee/lessee.ts',
     from: 'if (client === undefined || isOwn) return',
