@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { parseConfigText } from '../config/load.ts'
 import { ConfigError } from '../config/problems.ts'
-import { clientId, faultIn } from '../config/scalars.ts'
+import { clientId, faultIn, keyId } from '../config/scalars.ts'
 import { FAILED, OK, REFUSED, type Edge } from './edge.ts'
 import { newKey } from './new-key.ts'
 
@@ -41,7 +41,8 @@ export const initCommand = (
     client = 'first',
   }: InitOptions,
 ): number => {
-  const clientFault = faultIn(clientId, client)
+  // Key ids begin with it.
+  const clientFault = faultIn(clientId, client) ?? faultIn(keyId, client)
   if (clientFault !== undefined) {
     complain(`tollgate: --client ${clientFault}`)
     return REFUSED
@@ -49,7 +50,7 @@ export const initCommand = (
   const { key, lines } = newKey({ client, plan: 'free' })
   const text = configText(upstream, lines)
   try {
-    parseConfigText(text, { file, env })
+    for (const warning of parseConfigText(text, { file, env }).warnings) complain(warning)
     writeFileSync(file, text, { flag: 'wx' })
   } catch (error) {
     if (error instanceof ConfigError) {

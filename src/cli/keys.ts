@@ -1,5 +1,5 @@
 /** `tollgate keys new`: makes an API key, shows it once, and prints the YAML that lets it in. */
-import { clientId, dateMs, faultIn, label } from '../config/scalars.ts'
+import { clientId, dateMs, faultIn, keyId, label } from '../config/scalars.ts'
 import { OK, REFUSED, type Edge } from './edge.ts'
 import { newKey } from './new-key.ts'
 
@@ -12,7 +12,8 @@ interface KeysNewOptions {
 
 /** `fault; remedy` for the first argument that is wrong. */
 const faultOf = ({ client, plan, expires }: KeysNewOptions): string | undefined => {
-  const clientFault = faultIn(clientId, client)
+  // Key ids begin with it.
+  const clientFault = faultIn(clientId, client) ?? faultIn(keyId, client)
   if (clientFault !== undefined) return `--client ${clientFault}`
   const planFault = faultIn(label, plan)
   if (planFault !== undefined) return `--plan ${planFault}`

@@ -122,7 +122,7 @@ export const origin = shaped(
 
 /** As browsers send it in Origin (RFC 6454 6.2), or * for any. */
 export const webOrigin = shaped(
-  /^(?:\*|https?:\/\/[^/?#@]+)$/,
+  /^(?:\*|https?:\/\/[^/?#@*]+)$/,
   'is not the origin of a page; write https://app.example, with a port if it has one and without a final "/", or "*" for any',
   (written) => {
     if (written === '*') return written

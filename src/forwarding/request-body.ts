@@ -132,7 +132,8 @@ export function readOn(
   const look = (): void => {
     const isWhole = request.readableEnded
     if (asker.settled || (request.destroyed && !isWhole)) return void request.off('data', onData)
-    if (!isWhole && roomBytes > 0 && quietTurns++ < QUIET_TURNS) return void setImmediate(look)
+    // After its end, too: that its sender has left is heard in a later turn.
+    if (roomBytes > 0 && quietTurns++ < QUIET_TURNS) return void setImmediate(look)
     request.off('data', onData).pause()
     done({ bytes: Buffer.concat(pieces), isWhole })
   }

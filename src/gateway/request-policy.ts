@@ -20,7 +20,7 @@ import type { Log } from '../observability/log.ts'
 import type { Metrics } from '../observability/metrics.ts'
 import type { Config } from '../config/config.ts'
 import type { Lessee } from '../quota/lessee/lessee.ts'
-import { createAnswerPreflight, PREFLIGHTS_PER_SECOND } from '../pipeline/answer-preflight.ts'
+import { createAnswerPreflight } from '../pipeline/answer-preflight.ts'
 import { createAuthenticate } from '../pipeline/authenticate.ts'
 import { createCheckBan } from '../pipeline/check-ban.ts'
 import { createForward } from '../pipeline/forward.ts'
@@ -118,7 +118,7 @@ export function createRequestPolicy(config: Config, parts: LastingParts) {
   })
 }
 
-function createCorsStages({ cors: granted, unmatched, server }: Config, table: RouteTable) {
+function createCorsStages({ cors: granted, unmatched }: Config, table: RouteTable) {
   const cors = granted && createCors(granted)
   return {
     cors,
@@ -129,8 +129,6 @@ function createCorsStages({ cors: granted, unmatched, server }: Config, table: R
         table,
         unmatched,
         addresses: createAddressCounter({ windowMs: 1000 }),
-        // One address may come to all workers.
-        atMost: Math.max(1, Math.floor(PREFLIGHTS_PER_SECOND / server.workers)),
       }),
   }
 }

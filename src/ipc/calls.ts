@@ -143,7 +143,8 @@ export class IpcCalls<Calls> {
     const leftMs = first.askedMs + timeoutMs - performance.now()
     // After a stall of the event loop timers run before messages are read: give an answer that is already there its turn.
     const late = (): void => void setImmediate(() => this.#giveUp(id))
-    const timer = setTimeout(late, Math.max(1, leftMs))
+    // What has waited for a late answer is given a fair time of its own.
+    const timer = setTimeout(late, Math.max(timeoutMs / 4, leftMs))
     this.#sent.set(id, { calls, timer, open: calls.length })
     this.#open += calls.length
     this.#awaited = id

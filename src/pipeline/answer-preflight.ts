@@ -2,13 +2,14 @@
 import type { AddressCounter } from '../counters/anonymous-limiter.ts'
 import type { Cors } from '../rules/cors.ts'
 import { isFieldName } from '../rules/field-names.ts'
+import { isMethod } from '../rules/framing.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
 import type { RouteTable } from '../rules/routes.ts'
 import type { Exchange } from './exchange.ts'
 import { answerEmpty } from './respond.ts'
 
-/** Of one address and second: it costs nobody quota, so it is bounded by itself. */
-export const PREFLIGHTS_PER_SECOND = 60
+/** Of one address, in this process: it costs nobody quota, so it is bounded by itself. */
+const PREFLIGHTS_PER_SECOND = 60
 
 const TOO_MANY = refuse('rate_limit_exceeded', {
   cause: 'preflights',
@@ -22,13 +23,11 @@ export interface PreflightDeps {
   readonly unmatched: 'forward' | 'reject'
   /** Counts in seconds, in this process. */
   readonly addresses: Pick<AddressCounter, 'add'>
-  /** Per address and second in this process. */
-  readonly atMost: number
 }
 
 /** The stage is 'answered', or a refusal where there were too many; undefined: the request is none. Called within the base path. */
 export function createAnswerPreflight(deps: PreflightDeps) {
-  const { cors, table, unmatched, addresses, atMost } = deps
+  const { cors, table, unmatched, addresses } = deps
   return function answerPreflight(
     exchange: Exchange,
     path: string,
@@ -40,10 +39,12 @@ export function createAnswerPreflight(deps: PreflightDeps) {
       return undefined
     exchange.corsHeaders = NO_HEADERS
     const counted = addresses.add({ address: exchange.addressKey, points: 1 })
-    if (!(counted instanceof Promise) && counted.total > atMost) return TOO_MANY
+    if (!(counted instanceof Promise) && counted.total > PREFLIGHTS_PER_SECOND) return TOO_MANY
     const methods = table.methodsAt(path)
     const named =
-      unmatched === 'forward' && !methods.includes(asked) ? [...methods, asked] : methods
+      unmatched === 'forward' && isMethod(asked) && !methods.includes(asked)
+        ? [...methods, asked]
+        : methods
     answerEmpty(exchange, 204, cors.preflightHeaders(origin, named.join(', ')))
     return 'answered'
   }

@@ -60,7 +60,8 @@ export async function upgrade(
     caller: admitted.caller,
     offer,
     headers: upgradeHeaders(backendIdentity(admitted, deps.host)),
-    responseHeaders: (backend) => switchingHeaders(backend, gatewayHeaders(exchange)),
+    responseHeaders: (backend) =>
+      switchingHeaders(backend, gatewayHeaders(exchange), exchange.corsHeaders.length > 0),
     sentTo: (backend, after) => {
       exchange.sentTo(backend, after)
       isSeen = true

@@ -16,23 +16,19 @@ export interface QuotaObserver {
 export type CallObserver = Pick<QuotaObserver, 'storeCall'> | undefined
 
 /** The reply to a call of a remote authority that begins now, as `parse` reads it; tells the observer how it ended. */
-export function observedCall<Raw, Reply>(
+export async function observedCall<Raw, Reply>(
   call: Promise<Raw>,
   parse: (raw: Raw) => Reply,
   observe: CallObserver,
 ): Promise<Reply> {
   const sentMs = performance.now()
-  const ended = (outcome: 'ok' | 'timeout' | 'error'): void =>
+  let outcome: 'ok' | 'timeout' | 'error' = 'ok'
+  try {
+    return parse(await call)
+  } catch (fault) {
+    outcome = fault instanceof StoreUnavailable ? fault.reason : 'error'
+    throw fault
+  } finally {
     observe?.storeCall(outcome, (performance.now() - sentMs) / 1000)
-  return call.then(
-    (raw) => {
-      const reply = parse(raw)
-      ended('ok')
-      return reply
-    },
-    (fault: unknown) => {
-      ended(fault instanceof StoreUnavailable ? fault.reason : 'error')
-      throw fault
-    },
-  )
+  }
 }

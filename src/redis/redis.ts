@@ -50,7 +50,7 @@ export function connectRedis(options: RedisOptions): RedisStore {
   const warn = (found: string | undefined): void => {
     if (found !== warning) options.onWarning?.((warning = found))
   }
-  state.onRecovered(() => void findRisks(client).then(warn, () => undefined))
+  state.onRecovered(() => void findRisks(client).then(warn, () => warn(undefined)))
   const onRecovered = (listener: () => void): void => {
     state.onRecovered(listener)
     if (link.available) listener()

@@ -118,8 +118,9 @@ function without(headers: readonly string[], names: ReadonlySet<string>): string
 export function switchingHeaders(
   headers: readonly string[],
   gatewayHeaders: readonly string[],
+  ownsCors: boolean,
 ): string[] | undefined {
   // Like a 204 it has no body, and so no length of one (RFC 9110 8.6).
-  const passed = clientHeaders({ status: 204, method: 'GET', headers, gatewayHeaders })
+  const passed = clientHeaders({ status: 204, method: 'GET', headers, gatewayHeaders, ownsCors })
   return passed && ['Connection', 'Upgrade', 'Upgrade', 'websocket', ...passed.headers]
 }

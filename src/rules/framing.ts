@@ -51,7 +51,7 @@ interface FramingInput extends FramingSource {
  */
 export function checkFraming(input: FramingInput): Framing | Refusal {
   const { method, httpVersion, rawHeaders, limits } = input
-  if (!methods.has(method)) return refuse('method_not_implemented', { cause: 'unknown method' })
+  if (!isMethod(method)) return refuse('method_not_implemented', { cause: 'unknown method' })
   if (httpVersion !== '1.1' && httpVersion !== '1.0') return invalid('unknown HTTP version')
   if (rawHeaders.length > 2 * limits.headerCount) {
     return refuse('headers_too_large', { cause: `${rawHeaders.length / 2} header fields` })
@@ -65,6 +65,9 @@ export function checkFraming(input: FramingInput): Framing | Refusal {
 }
 
 /** TRACE would echo what the gateway adds, CONNECT would leave it: both are unknown here. */
+/** Whether requests of it are taken at all. */
+export const isMethod = (text: string): boolean => methods.has(text)
+
 const methods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'])
 
 /** Authority without userinfo (RFC 9110 7.2); a list, a path or a percent sign in it serves only to confuse. */

@@ -8,6 +8,7 @@ import type { Config } from '../config/config.ts'
 import type { EmbeddedAuthority } from '../quota/authorities/memory.ts'
 import type { ClientNotice, SharedCalls } from './messages.ts'
 import { isBanEarned } from '../rules/ban-policy.ts'
+import { whenKnown } from '../rules/when-known.ts'
 
 export type SharedState = ReturnType<typeof createSharedState>
 
@@ -32,11 +33,12 @@ export function createSharedState(parts: SharedStateParts) {
   return {
     /** The answers to one worker. onNotice: the others are to hear of it. */
     handlers: (onNotice: (notice: ClientNotice) => void): CallHandlers<SharedCalls> => ({
-      take: async (request) => {
-        const reply = await authority().take(request)
-        if (reply.notice !== undefined) onNotice({ client: request.client, notice: reply.notice })
-        return reply
-      },
+      // At once where the authority knows at once: then the answer goes out with the first message.
+      take: (request) =>
+        whenKnown(authority().take(request), (reply) => {
+          if (reply.notice !== undefined) onNotice({ client: request.client, notice: reply.notice })
+          return reply
+        }),
       beat: (beat) => authority().beat(beat),
       addStrikes: async ({ keyId, points: added }) => {
         const counted = await strikes.add(keyId, added)

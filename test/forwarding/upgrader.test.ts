@@ -112,7 +112,7 @@ async function startFront(
       offer: offerOf(request.rawHeaders),
       headers: [...request.rawHeaders, 'X-Client-Id', 'acme'],
       responseHeaders: (backend: readonly string[]) =>
-        switchingHeaders(backend, ['X-RateLimit-Limit', '60', 'X-Request-Id', 'r1']),
+        switchingHeaders(backend, ['X-RateLimit-Limit', '60', 'X-Request-Id', 'r1'], false),
       sentTo: (backend: string) => passage.backends.push(backend),
       established: () => {
         passage.established = true

@@ -64,6 +64,8 @@ describe('cors', () => {
     // What is not listed is forwarded here.
     ['/v1/pets/7', 'PATCH', 'GET, HEAD, PATCH'],
     ['/v1/unknown', 'PUT', 'PUT'],
+    // What no request may have is not named.
+    ['/v1/pets/7', 'patch', 'GET, HEAD'],
   ])('tells a page before it sends that %s takes %s', async (path, method, methods) => {
     const before = backend.requests.length
     const { status, body, named } = await corsOf(preflight(path, method))

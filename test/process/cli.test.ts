@@ -125,6 +125,7 @@ describe.concurrent('the command line', () => {
 
   it.each([
     [['--client', 'a b', '--plan', 'pro'], '--client is not an id; '],
+    [['--client', 'jwt:a', '--plan', 'pro'], '--client starts with "jwt:"'],
     [['--client', 'acme', '--plan', '1st'], '--plan is not a name; '],
     [['--client', 'acme', '--plan', 'pro', '--expires', 'soon'], '--expires is not a date; '],
     [['--client', 'acme', '--plan', 'pro', '--expires', '2020-01-01'], '--expires is in the past;'],

@@ -452,6 +452,51 @@ describe('a disk that does not answer', () => {
   })
 })
 
+describe('what is taken while a row is being written', () => {
+  it('waits for another row where either of the two would say too little after a crash', async () => {
+    const rows = new SlowRows(new Map())
+    const clock = { epochMs: () => START_MS }
+    let round = (): void => undefined
+    const timers = { every: (_: number, task: () => void) => ((round = task), () => undefined) }
+    const onFault = unexpected
+    const onRecovered = () => undefined
+    const journal = new Journal({ timeoutMs: 60_000, rows, clock, timers, onFault, onRecovered })
+    const authority = createEmbeddedAuthority({ clock, keeper: { rows, journal, restored: [] } })
+    const turn = () => new Promise((resolve) => setImmediate(resolve))
+    const own = { perMinute: 100, perDay: 1_000 }
+    const held = (sequence: number, used: number, need: number) =>
+      authority.take(
+        call('acme', {
+          sequence,
+          limits: own,
+          need,
+          want: need,
+          minute: { index: MINUTE, used, held: used },
+          day: { index: DAY, used, held: used },
+        }),
+      )
+    const first = held(1, 0, 50)
+    await turn()
+    rows.answer()
+    await first
+    await turn()
+    // Ten charges are handed back, and the row that says so is under way when ten others are made.
+    void held(2, 40, 0)
+    round()
+    await turn()
+    const spent = vi.fn()
+    const taken = Promise.resolve(held(3, 40, 10)).then(spent)
+    await turn()
+    rows.answer()
+    await turn()
+    expect(spent).not.toHaveBeenCalled()
+    rows.answer()
+    await taken
+    const { minuteTaken = 0, ahead = 0 } = rows.kept.get('acme') ?? {}
+    expect(minuteTaken + ahead).toBeGreaterThanOrEqual(50)
+  })
+})
+
 describe('a crash or a stop at any moment', () => {
   beforeAll(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] }))
   afterAll(() => void vi.useRealTimers())

@@ -284,7 +284,7 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'what is handed back during a write is not written',
     file: 'journal/journal.ts',
-    from: ' && !this.#saving.includes(client)',
+    from: ' && saving === undefined',
     to: '',
     breaks: 'workers',
   },

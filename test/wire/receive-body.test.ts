@@ -160,6 +160,12 @@ describe.each(engines)('a body through %s', (engine) => {
     it.each([
       { what: 'left', leave: 'end', fields: 'Content-Length: 700000', sent: LARGE },
       { what: 'left', leave: 'destroy', fields: CHUNKED, sent: `f4240\r\n${LARGE}` },
+      {
+        what: 'left behind all of it',
+        leave: 'destroy',
+        fields: 'Content-Length: 600000',
+        sent: LARGE,
+      },
       { what: 'has reset', leave: 'reset', fields: 'Content-Length: 700000', sent: LARGE },
     ] as const)('does not reach it once its sender $what ($leave)', ({ leave, fields, sent }) =>
       withOneConnection(

@@ -1,8 +1,4 @@
-/** How many tokens a call is granted: whole ones, in both windows or in neither. */
-
-const NOTHING = { minute: 0, day: 0 }
-
-/** Whole tokens in both windows or in neither: at least `need` while there is that much, up to `want` within an equal share of what is left. */
+/** How many tokens a call is granted: whole ones in both windows or in neither: at least `need` while there is that much, up to `want` within an equal share of what is left. */
 export function grant(ask: {
   need: number
   want: number
@@ -12,7 +8,7 @@ export function grant(ask: {
   dayFree: number
   shares: number
 }): { minute: number; day: number } {
-  if (ask.want <= 0) return NOTHING
+  if (ask.want <= 0) return { minute: 0, day: 0 }
   const wished = (left: number): number => {
     const share = Math.min(ask.want, Math.floor(left / ask.shares))
     return Math.max(0, Math.min(Math.max(ask.need, share), left))

@@ -132,7 +132,8 @@ function hear(state: ClientState, request: TakeRequest, record: ProcessRecord | 
 /** What others are to hear of the want of tokens. */
 function shortage(state: ClientState, status: TakeStatus, limits: Limits): Notice | undefined {
   const { isExhausted } = state
-  state.isExhausted = status === 'short' || (isExhausted && !isFree(state, limits))
+  const isFree = state.minuteTaken < limits.perMinute && state.dayTaken < limits.perDay
+  state.isExhausted = status === 'short' || (isExhausted && !isFree)
   if (status !== 'short') return isExhausted && !state.isExhausted ? 'free' : undefined
   return !isExhausted || isHeld(state, limits) ? 'short' : undefined
 }
@@ -195,10 +196,6 @@ function reply(
     day: { index: state.dayIndex, held: held.day, taken: state.dayTaken, used: state.dayUsed },
     notice,
   }
-}
-
-function isFree({ minuteTaken, dayTaken }: ClientState, { perMinute, perDay }: Limits): boolean {
-  return minuteTaken < perMinute && dayTaken < perDay
 }
 
 /** Whether a window is used up, but not all of it spent. */

@@ -29,6 +29,8 @@ export interface CountedClient {
   readonly state: ClientState
   /** On disk; undefined: nothing. Written by Journal. */
   row: Row | undefined
+  /** Of the write under way, which a crash may leave instead of `row`. Written by Journal. */
+  saving?: Row | undefined
   /** Of its next row. Written by Journal. */
   ahead: number
 }
@@ -92,22 +94,30 @@ export class Journal {
    * undefined: at once. Called with every call, so it costs next to nothing. What a write under way lacks is written, too.
    */
   carriedOut(client: CountedClient, { perMinute }: Limits): Promise<void> | undefined {
-    const { state, row } = client
-    const isKept = row !== undefined && row.dayIndex >= this.#removedDaysBefore
-    const isSameMinute = isKept && row.minuteIndex === state.minuteIndex
-    const isSameDay = isKept && row.dayIndex === state.dayIndex
-    const minute = state.minuteTaken - (isSameMinute ? row.minuteTaken : 0)
-    const day = state.dayTaken - (isSameDay ? row.dayTaken : 0)
-    if (minute === 0 && day === 0 && !this.#saving.includes(client)) return undefined
+    const { state, row, saving } = client
+    const kept = this.#since(row, state)
+    if (!kept.isChanged && saving === undefined) return undefined
     this.#changed.add(client)
     client.ahead = Math.max(1, Math.floor(perMinute * AHEAD_OF_A_MINUTE))
-    const left = (isKept ? row.ahead : 0) - Math.max(minute, day)
+    // A crash may find either row.
+    const left = Math.min(kept.left, saving ? this.#since(saving, state).left : Infinity)
     const isEnough = left >= client.ahead / 2
     if (isEnough || this.#fault !== undefined || this.#closed !== undefined) return undefined
     // Who comes in the same turn of the event loop goes along.
     if (this.#urgent.size === 0) setImmediate(() => void this.#round(false))
     this.#urgent.add(client)
     return left < 0 && !this.#isLate ? this.#whenWritten() : undefined
+  }
+
+  /** left: what may be taken before another row is needed. */
+  #since(row: Row | undefined, state: ClientState): { isChanged: boolean; left: number } {
+    const isKept = row !== undefined && row.dayIndex >= this.#removedDaysBefore
+    const isSameMinute = isKept && row.minuteIndex === state.minuteIndex
+    const isSameDay = isKept && row.dayIndex === state.dayIndex
+    const minute = state.minuteTaken - (isSameMinute ? row.minuteTaken : 0)
+    const day = state.dayTaken - (isSameDay ? row.dayTaken : 0)
+    const left = (isKept ? row.ahead : 0) - Math.max(minute, day)
+    return { isChanged: minute !== 0 || day !== 0, left }
   }
 
   #whenWritten(): Promise<void> {
@@ -121,7 +131,7 @@ export class Journal {
 
   /** Whether its counters may leave memory: they are on disk, or not to be kept there, and memory is bounded. */
   mayForget(client: CountedClient): boolean {
-    if (this.#saving.includes(client)) return false
+    if (client.saving !== undefined) return false
     return !this.#changed.has(client) || (this.#fault !== undefined && this.#changed.delete(client))
   }
 
@@ -149,13 +159,14 @@ export class Journal {
         if (this.#fault === undefined) onFault(error)
         this.#fault = error instanceof Error ? error : new Error(String(error))
         for (const client of this.#saving) this.#changed.add(client)
+        this.#endSaving()
         this.#urgent.clear()
-        this.#letPass()
+        // Who waits goes on, although a crash would lose what was taken.
+        this.#awaited.resolve()
+        this.#urgentWritten.resolve()
+        this.#renewWaiting()
       })
-      .finally(() => {
-        this.#saving = []
-        this.#running = undefined
-      })
+      .finally(() => (this.#running = undefined))
     return this.#running
   }
 
@@ -188,9 +199,14 @@ export class Journal {
     }
     this.#due = Math.min(this.#due, this.#changed.size)
     this.#saving = batch
-    const saved = batch.map(nextRow)
+    const saved = batch.map((client) => (client.saving = nextRow(client)))
     await this.#patiently(this.#options.rows.save(saved))
-    for (const [at, client] of batch.entries()) client.row = saved[at]
+    for (const client of batch) client.row = client.saving
+    this.#endSaving()
+  }
+
+  #endSaving(): void {
+    for (const client of this.#saving) client.saving = undefined
     this.#saving = []
   }
 
@@ -206,13 +222,6 @@ export class Journal {
       clearTimeout(timer)
       this.#isLate = false
     }
-  }
-
-  /** Who waits goes on, although a crash would lose what was taken. */
-  #letPass(): void {
-    this.#awaited.resolve()
-    this.#urgentWritten.resolve()
-    this.#renewWaiting()
   }
 
   #renewWaiting(): void {
