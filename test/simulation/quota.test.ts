@@ -2,9 +2,9 @@
  * The invariants of the quota protocol as properties: real lessees and a real authority, on virtual time, behind a network
  * that loses, delays and repeats, with processes that crash, stop and restart and clocks that jump.
  *
- * Each run draws new schedules. A schedule that breaks an invariant is shrunk, and printed with the seed and the path that
+ * Each run of the usual number plays the same schedules; TOLLGATE_SIMULATION_RUNS=<factor> draws new ones, so many times as many (such
+ * as 20 for some minutes). A schedule that breaks an invariant is shrunk, and printed with the seed and the path that
  * play it again: TOLLGATE_SIMULATION_SEED=<seed> TOLLGATE_SIMULATION_PATH=<path> with `-t <name of the test>`.
- * TOLLGATE_SIMULATION_RUNS=<factor> plays so many times the usual number of schedules (such as 20 for some minutes).
  *
  * On a slow machine fewer are played: each class has a budget of processor time, which other processes do not use up, and a
  * number of schedules that are played in any case.
@@ -17,7 +17,7 @@ import { shipped } from './shipped.ts'
 
 const { env } = process
 const factor = Number(env['TOLLGATE_SIMULATION_RUNS'] ?? 1)
-const seed = env['TOLLGATE_SIMULATION_SEED']
+const seed = env['TOLLGATE_SIMULATION_SEED'] ?? (factor === 1 ? '2026' : undefined)
 const path = env['TOLLGATE_SIMULATION_PATH']
 const TIMEOUT_MS = 180_000 * Math.max(1, factor)
 /** Of the whole file, for `factor` 1. */
