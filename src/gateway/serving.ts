@@ -19,7 +19,8 @@ import type { Config, ListenAddress } from '../config/config.ts'
 import { createBackends } from './backends.ts'
 import { FrontDoor } from './front-door.ts'
 import { LoadWatch } from './load-watch.ts'
-import { createRequestPolicy, type LastingParts } from './request-policy.ts'
+import type { Prepared, Reloadable } from './reload.ts'
+import { createRequestPolicy, type LastingParts, type RequestPolicy } from './request-policy.ts'
 import { createSteadyClock } from '../quota/steady-clock.ts'
 import { Lessee } from '../quota/lessee/lessee.ts'
 import type { Stores } from './stores.ts'
@@ -30,8 +31,6 @@ const engines = {
   undici: createUndiciEngine,
   'http-proxy-3': createHttpProxyEngine,
 }
-
-export type Serving = ReturnType<typeof createServing>
 
 export interface ServingParts {
   readonly config: Config
@@ -50,51 +49,93 @@ export interface ServingParts {
   readonly onBackends?: () => void
 }
 
-export function createServing(parts: ServingParts) {
-  const { config, log, stores } = parts
-  const lasting = createLastingParts(parts)
-  const { lessee, bans, forwarder, upgrader } = lasting
-  const policy = createRequestPolicy(config, lasting)
-  const { health, host } = config.upstream
-  const ownHost = typeof host === 'string' ? undefined : host.name
-  const checks = health && startHealthChecks(lasting.balancer, health, ownHost)
-  const door = new FrontDoor(config, policy, lasting)
-  return {
-    /** Resolves when the stores have answered and the issuer's keys are there, or have had their time to; rejects when a store refuses us. */
-    async ready(): Promise<void> {
-      await stores.redis?.ready()
-      await Promise.all([bans.ready(), policy.ready()])
-    },
-    /** Takes requests; fd: a bound socket of this process to listen on, instead of server.listen. */
-    listen: (fd?: number): Promise<ListenAddress> => door.listen(fd),
-    /** Ends what is in flight within server.timeouts.drain, or atMostMs if that is less, and hands quota back. idleMs: see FrontDoor. */
-    async drain({ idleMs, atMostMs = Infinity }: { idleMs: number; atMostMs?: number }) {
-      const timeoutMs = Math.min(config.server.timeouts.drainMs, atMostMs)
-      log.draining({ inFlight: door.inFlight, timeoutMs })
-      const cutOff = await door.drain({ timeoutMs, idleMs })
-      await lessee.drain()
-      log.drained({ cutOff })
-    },
-    /** Closes the connections to backends and stores; the log stays open. */
-    async close(): Promise<void> {
-      policy.close()
-      door.close()
-      lasting.load.close()
-      checks?.stop()
-      await Promise.allSettled([
-        forwarder.close(),
-        upgrader.close(),
-        bans.close(),
-        stores.authority.close(),
-      ])
-      await stores.redis?.close()
-    },
-    /** Keys banned now. */
-    get bannedKeys(): number {
-      return bans.size
-    },
-    balancer: lasting.balancer,
-    load: lasting.load,
+export const createServing = (parts: ServingParts): Serving => new Serving(parts)
+
+export class Serving implements Reloadable {
+  readonly balancer: Balancer
+  readonly load: LoadWatch
+  readonly #log: Log
+  readonly #stores: Stores
+  readonly #lasting: LastingParts
+  readonly #door: FrontDoor
+  readonly #checks: { stop(): void } | undefined
+  /** These two are written by commit alone. */
+  #config: Config
+  #policy: RequestPolicy
+  #isDraining = false
+
+  constructor(parts: ServingParts) {
+    const { config, log, stores } = parts
+    this.#config = config
+    this.#log = log
+    this.#stores = stores
+    this.#lasting = createLastingParts(parts)
+    this.balancer = this.#lasting.balancer
+    this.load = this.#lasting.load
+    this.#policy = createRequestPolicy(config, this.#lasting)
+    const { health, host } = config.upstream
+    const ownHost = typeof host === 'string' ? undefined : host.name
+    this.#checks = health && startHealthChecks(this.balancer, health, ownHost)
+    this.#door = new FrontDoor(config, this.#policy, this.#lasting)
+  }
+
+  /** Resolves when the stores have answered and the issuer's keys are there, or have had their time to; rejects when a store refuses us. */
+  async ready(): Promise<void> {
+    await this.#stores.redis?.ready()
+    await Promise.all([this.#lasting.bans.ready(), this.#policy.ready()])
+  }
+
+  /** Takes requests; fd: a bound socket of this process to listen on, instead of server.listen. */
+  listen(fd?: number): Promise<ListenAddress> {
+    return this.#door.listen(fd)
+  }
+
+  async prepare(config: Config): Promise<Prepared> {
+    if (this.#isDraining)
+      throw new Error('the gateway is draining; the next start takes the config')
+    const policy = createRequestPolicy(config, this.#lasting)
+    await policy.ready()
+    return {
+      revision: config.revision,
+      commit: () => {
+        this.#policy.close()
+        this.#config = config
+        this.#policy = policy
+        this.#door.use(policy)
+      },
+      abort: () => policy.close(),
+    }
+  }
+
+  /** Ends what is in flight within server.timeouts.drain, or atMostMs if that is less, and hands quota back. idleMs: see FrontDoor. */
+  async drain({ idleMs, atMostMs = Infinity }: { idleMs: number; atMostMs?: number }) {
+    this.#isDraining = true
+    const timeoutMs = Math.min(this.#config.server.timeouts.drainMs, atMostMs)
+    this.#log.draining({ inFlight: this.#door.inFlight, timeoutMs })
+    const cutOff = await this.#door.drain({ timeoutMs, idleMs })
+    await this.#lasting.lessee.drain()
+    this.#log.drained({ cutOff })
+  }
+
+  /** Closes the connections to backends and stores; the log stays open. */
+  async close(): Promise<void> {
+    const { forwarder, upgrader, bans } = this.#lasting
+    this.#policy.close()
+    this.#door.close()
+    this.load.close()
+    this.#checks?.stop()
+    await Promise.allSettled([
+      forwarder.close(),
+      upgrader.close(),
+      bans.close(),
+      this.#stores.authority.close(),
+    ])
+    await this.#stores.redis?.close()
+  }
+
+  /** Keys banned now. */
+  get bannedKeys(): number {
+    return this.#lasting.bans.size
   }
 }
 
