@@ -107,6 +107,6 @@ function credentialsCheck({ jwt, clients }: Config, fault: KeySetFault | undefin
   if (fault === undefined) return { name, ok: true, reason: 'API keys and tokens' }
   const warning = `the key set of the token issuer cannot be fetched: ${fault.cause}`
   if (fault.hasKeys) return { name, ok: true, reason: 'the last key set is used', warning }
-  const ok = clients.some(({ keys }) => keys.length > 0)
+  const ok = clients.keyCount > 0
   return { name, ok, reason: `no key set yet${ok ? ', API keys only' : ''}`, warning }
 }

@@ -14,7 +14,7 @@ export const checkCommand = (
   try {
     const { revision, clients, routes, warnings, store } = loadUsableConfig(file, env)
     for (const line of warnings) print(line)
-    const counts = `${counted(clients.length, 'client')}, ${counted(routes.length, 'route')}`
+    const counts = `${counted(clients.size, 'client')}, ${counted(routes.length, 'route')}`
     print(`${file}: ok, revision ${revision}, ${counts}, store: ${storeInWords(store)}`)
     return OK
   } catch (error) {

@@ -36,9 +36,10 @@ export const demoKeyDigests: ReadonlySet<string> = new Set(
 /** The complaint (`fault; remedy`) when others than this machine could use a demo key; undefined when all is well. */
 export const refuseDemoKeys = (config: Config): string | undefined => {
   if (isLoopback(config.server.listen.host)) return undefined
-  const ids = config.clients.flatMap(({ keys }) =>
-    keys.filter(({ sha256 }) => demoKeyDigests.has(sha256)).map(({ id }) => id),
-  )
+  const ids = [...demoKeyDigests].flatMap((sha256) => {
+    const owned = config.clients.keyByDigest(sha256)
+    return owned === undefined ? [] : [owned.key.id]
+  })
   if (ids.length === 0) return undefined
   return `opens public demo keys (${ids.join(', ')}) to the network; remove them from clients, or listen on 127.0.0.1`
 }

@@ -23,6 +23,25 @@ export interface PlanConfig {
 /** limits: the client's own where given, else its plan's; concurrent: its plan's. */
 export type ClientConfig = File['clients'][number] &
   Pick<PlanConfig, 'concurrent'> & { readonly limits: Limits }
+export type KeyConfig = ClientConfig['keys'][number]
+
+/** One key, and whose it is. */
+export interface OwnedKey {
+  readonly client: ClientConfig
+  readonly key: KeyConfig
+}
+
+/** All clients that are configured, in the order of the file; there may be a million. What it answers is made when asked for: nobody keeps all of it. */
+export interface Clients extends Iterable<ClientConfig> {
+  readonly size: number
+  /** Keys of all clients together. */
+  readonly keyCount: number
+  get(clientId: string): ClientConfig | undefined
+  /** sha256: of the key, in lower-case hex. */
+  keyByDigest(sha256: string): OwnedKey | undefined
+  keyById(keyId: string): OwnedKey | undefined
+}
+
 export type CorsConfig = NonNullable<File['cors']>
 export type JwtConfig = NonNullable<File['jwt']>
 export type BansConfig = File['bans']
@@ -37,7 +56,7 @@ export type LogFormat = File['log']['format']
 
 export interface Config extends Omit<File, 'plans' | 'clients'> {
   readonly plans: ReadonlyMap<string, PlanConfig>
-  readonly clients: readonly ClientConfig[]
+  readonly clients: Clients
   /** First 12 hex digits of the SHA-256 of the file's text: names this configuration in logs and metrics. */
   readonly revision: string
   /** What it most likely does not mean, as lines to print: `FILE:line:col path: warning: fault; remedy`. */

@@ -1,4 +1,5 @@
 /** Tree in, Config or every problem out: pure, and taken whole or refused whole. */
+import { createClients } from './clients.ts'
 import type { Config } from './config.ts'
 import { crossChecks } from './cross-checks.ts'
 import { withDefaults } from './defaults.ts'
@@ -27,7 +28,7 @@ const toConfig = (file: ConfigFile, revision: string): Config => {
       throw new Error('a client without limits passed the checks')
     return { ...client, limits, concurrent: plan.concurrent }
   })
-  return { ...file, plans: plansByName, clients, revision, warnings: [] }
+  return { ...file, plans: plansByName, clients: createClients(clients), revision, warnings: [] }
 }
 
 /** The configuration that a tree describes; or all that is wrong with it, and the tree with the defaults, of which the problems tell. */

@@ -29,16 +29,20 @@ const routes = ({ routes, server: { basePath } }: Config): PathProblem[] =>
   )
 
 const clients = ({ clients, jwt }: Config, nowMs: number): PathProblem[] => {
-  if (clients.length === 0 && jwt === undefined) {
+  if (clients.size === 0 && jwt === undefined) {
     const message = 'has no clients, so every request gets 401; add one with `tollgate keys new`'
     return [problem(['clients'], message, 'key')]
   }
   const message = 'is over, so this key is refused; remove it, or make one with `tollgate keys new`'
-  return clients.flatMap(({ keys }, index) =>
-    keys.flatMap(({ expiresAtMs = Infinity }, key) =>
-      expiresAtMs > nowMs ? [] : [problem(['clients', index, 'keys', key, 'expires'], message)],
-    ),
-  )
+  const problems: PathProblem[] = []
+  let index = 0
+  for (const { keys } of clients) {
+    for (const [key, { expiresAtMs = Infinity }] of keys.entries())
+      if (expiresAtMs <= nowMs)
+        problems.push(problem(['clients', index, 'keys', key, 'expires'], message))
+    index++
+  }
+  return problems
 }
 
 const proxies = ({ server }: Config): PathProblem[] => {

@@ -2,7 +2,7 @@
 import { hash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { createLocalJWKSet, errors, jwtVerify, type CryptoKey, type JSONWebKeySet } from 'jose'
-import type { ClientConfig, JwtConfig, PlanConfig } from '../config/config.ts'
+import type { Clients, JwtConfig, PlanConfig } from '../config/config.ts'
 import { createCaller, isJwtForm, type Caller } from '../rules/credentials.ts'
 import { isRefusal, type Refusal } from '../rules/refusals.ts'
 import { readToken, tokenRules, type TokenStatement } from '../rules/token-claims.ts'
@@ -40,8 +40,8 @@ export interface JwtObserver {
 }
 
 export interface JwtVerifierOptions {
-  /** By client id. A token whose client is configured gets that client's plan, limits and quota. */
-  readonly clients: ReadonlyMap<string, ClientConfig>
+  /** A token whose client is configured gets that client's plan, limits and quota. */
+  readonly clients: Pick<Clients, 'get'>
   readonly plans: ReadonlyMap<string, PlanConfig>
   /** See createCaller. */
   readonly isStructured: boolean

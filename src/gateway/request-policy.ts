@@ -140,7 +140,7 @@ function createVerifier(
   return (
     jwt &&
     createJwtVerifier(jwt, {
-      clients: new Map(clients.map((client) => [client.id, client])),
+      clients,
       plans,
       isStructured: server.structuredQuotaHeaders,
       observer: {

@@ -202,9 +202,6 @@ function createQuota({ config, log, metrics, stores, number }: ServingParts): Le
 }
 
 function createBans({ config, log, metrics, stores, strikes }: ServingParts): BanBook {
-  const clientOf = new Map(
-    config.clients.flatMap(({ id, keys }) => keys.map((key) => [key.id, id])),
-  )
   const { prefix, timeoutMs } = config.store
   const counter =
     strikes ??
@@ -226,7 +223,7 @@ function createBans({ config, log, metrics, stores, strikes }: ServingParts): Ba
         metrics.banned()
         log.keyBanned({
           key,
-          client: clientOf.get(key) ?? key.replace(/^jwt:/, ''),
+          client: config.clients.keyById(key)?.client.id ?? key.replace(/^jwt:/, ''),
           forMs: ban.untilMs - ban.startedMs,
           strikes: config.bans.strikes,
         })

@@ -1,6 +1,6 @@
 /** What a new configuration changes for whom, before or after it is taken. */
 import { isDeepStrictEqual } from 'node:util'
-import type { ClientConfig, Config, Limits, RouteConfig } from '../config/config.ts'
+import type { Clients, Config, Limits, OwnedKey, RouteConfig } from '../config/config.ts'
 
 export interface BlastRadius {
   /** Revisions. */
@@ -22,14 +22,17 @@ export interface BlastRadius {
     readonly raised: readonly ChangedLimits[]
   }
   /** A key whose secret or client is another one is both. Changed: when it expires. */
-  readonly keys: Changes<{ readonly key: string; readonly client: string }> & {
-    readonly revoked: readonly { readonly key: string; readonly client: string }[]
-  }
+  readonly keys: Changes<NamedKey> & { readonly revoked: readonly NamedKey[] }
   readonly routes: Changes<string> & { readonly removed: readonly string[] }
   /** All other keys of the file that change, as `upstream.urls`; plans as `plans.pro`. */
   readonly settings: readonly string[]
   /** Those of them that are taken at a start only. */
   readonly needsRestart: readonly string[]
+}
+
+interface NamedKey {
+  readonly key: string
+  readonly client: string
 }
 
 interface Changes<Item> {
@@ -47,79 +50,85 @@ const RESTART_ONLY = /^(?:server\.(?:listen|workers)|admin\.listen|store\..*)$/
 
 /** Clients, keys and routes in the order of the file that has them; those of both in the order of `next`. */
 export function blastRadius(current: Config, next: Config): BlastRadius {
-  const clients = compared(current.clients, next.clients, ({ id }) => id)
-  const keys = compared(keysOf(current), keysOf(next), ({ id }) => id)
-  const routes = compared(current.routes, next.routes, ({ name }) => name)
-  const keysReplaced = keys.kept.filter(isReplaced)
   const settings = changedSettings(current, next)
   return {
     from: current.revision,
     to: next.revision,
-    clients: {
-      added: clients.added.map(({ id }) => id),
-      removed: clients.removed.map(({ id }) => id),
-      moved: clients.kept
-        .filter(([was, is]) => was.plan !== is.plan)
-        .map(([{ plan }, is]) => ({ client: is.id, from: plan, to: is.plan })),
-    },
-    limits: changedLimits(clients.kept),
-    keys: {
-      added: [...keys.added, ...keysReplaced.map(([, is]) => is)].map(named),
-      revoked: [...keys.removed, ...keysReplaced.map(([was]) => was)].map(named),
-      changed: keys.kept
-        .filter((pair) => !isReplaced(pair) && pair[0].expiresAtMs !== pair[1].expiresAtMs)
-        .map(([, is]) => named(is)),
-    },
-    routes: {
-      added: routes.added.map(({ name }) => name),
-      removed: routes.removed.map(({ name }) => name),
-      changed: routes.kept.filter(isOther).map(([, { name }]) => name),
-    },
+    ...changedClients(current.clients, next.clients),
+    keys: changedKeys(current.clients, next.clients),
+    routes: changedRoutes(current.routes, next.routes),
     settings,
     needsRestart: settings.filter((path) => RESTART_ONLY.test(path)),
   }
 }
 
-type Pair<Item> = readonly [Item, Item]
-
-const isOther = (pair: Pair<RouteConfig>): boolean => !isDeepStrictEqual(...pair)
-
-function compared<Item>(
-  current: readonly Item[],
-  next: readonly Item[],
-  idOf: (item: Item) => string,
-) {
-  const before = new Map(current.map((item) => [idOf(item), item]))
-  const after = new Set(next.map(idOf))
-  const kept: Pair<Item>[] = []
-  const added: Item[] = []
-  for (const item of next) {
-    const was = before.get(idOf(item))
-    if (was === undefined) added.push(item)
-    else kept.push([was, item])
+function changedClients(current: Clients, next: Clients): Pick<BlastRadius, 'clients' | 'limits'> {
+  const added: string[] = []
+  const moved: BlastRadius['clients']['moved'][number][] = []
+  const lowered: ChangedLimits[] = []
+  const raised: ChangedLimits[] = []
+  for (const { id: client, plan, limits } of next) {
+    const was = current.get(client)
+    if (was === undefined) {
+      added.push(client)
+      continue
+    }
+    if (was.plan !== plan) moved.push({ client, from: was.plan, to: plan })
+    const { perMinute, perDay } = was.limits
+    if (limits.perMinute === perMinute && limits.perDay === perDay) continue
+    const isLowered = limits.perMinute < perMinute || limits.perDay < perDay
+    const changed = isLowered ? lowered : raised
+    changed.push({ client, from: was.limits, to: limits })
   }
-  return { added, kept, removed: current.filter((item) => !after.has(idOf(item))) }
+  const removed: string[] = []
+  for (const { id } of current) if (next.get(id) === undefined) removed.push(id)
+  return { clients: { added, removed, moved }, limits: { lowered, raised } }
 }
 
-const keysOf = ({ clients }: Config) =>
-  clients.flatMap(({ id: client, keys }) => keys.map((key) => ({ ...key, client })))
+function changedKeys(current: Clients, next: Clients): BlastRadius['keys'] {
+  const added: NamedKey[] = []
+  const changed: NamedKey[] = []
+  const revoked: NamedKey[] = []
+  const replacing: NamedKey[] = []
+  const replaced: NamedKey[] = []
+  for (const is of keysOf(next)) {
+    const was = current.keyById(is.key.id)
+    if (was === undefined) added.push(named(is))
+    else if (isReplaced(was, is)) {
+      replacing.push(named(is))
+      replaced.push(named(was))
+    } else if (was.key.expiresAtMs !== is.key.expiresAtMs) changed.push(named(is))
+  }
+  for (const was of keysOf(current))
+    if (next.keyById(was.key.id) === undefined) revoked.push(named(was))
+  return { added: [...added, ...replacing], changed, revoked: [...revoked, ...replaced] }
+}
 
-type OwnedKey = ReturnType<typeof keysOf>[number]
+function* keysOf(clients: Clients): Generator<OwnedKey> {
+  for (const client of clients) for (const key of client.keys) yield { client, key }
+}
 
-const isReplaced = ([was, is]: Pair<OwnedKey>): boolean =>
-  was.sha256 !== is.sha256 || was.client !== is.client
+const isReplaced = (was: OwnedKey, is: OwnedKey): boolean =>
+  was.key.sha256 !== is.key.sha256 || was.client.id !== is.client.id
 
-const named = ({ id, client }: OwnedKey) => ({ key: id, client })
+const named = ({ key, client }: OwnedKey): NamedKey => ({ key: key.id, client: client.id })
 
-function changedLimits(kept: readonly Pair<ClientConfig>[]): BlastRadius['limits'] {
-  const changed = kept
-    .filter(([was, is]) => !isDeepStrictEqual(was.limits, is.limits))
-    .map(([{ limits }, is]) => ({ client: is.id, from: limits, to: is.limits }))
-  const isLowered = ({ from, to }: ChangedLimits): boolean =>
-    to.perMinute < from.perMinute || to.perDay < from.perDay
+function changedRoutes(
+  current: readonly RouteConfig[],
+  next: readonly RouteConfig[],
+): BlastRadius['routes'] {
+  const before = new Map(current.map((route) => [route.name, route]))
+  const after = new Set(next.map(({ name }) => name))
+  const names = (routes: readonly RouteConfig[]): string[] => routes.map(({ name }) => name)
   return {
-    lowered: changed.filter(isLowered),
-    raised: changed.filter((one) => !isLowered(one)),
+    added: names(next.filter(({ name }) => !before.has(name))),
+    removed: names(current.filter(({ name }) => !after.has(name))),
+    changed: names(
+      next.filter((route) => {
+        const was = before.get(route.name)
+        return was !== undefined && !isDeepStrictEqual(was, route)
+      }),
+    ),
   }
 }
 

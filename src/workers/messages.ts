@@ -8,7 +8,7 @@ import type { Notice } from '../quota/protocol.ts'
 import type { AnswerBatch, CallBatch } from '../ipc/calls.ts'
 import type { KeySetFault } from '../credentials/jwt-verifier.ts'
 import type { MetricsSnapshot } from '../observability/metrics.ts'
-import type { Config } from '../config/config.ts'
+import type { PlainConfig } from '../config/clients.ts'
 import type { BanRecord } from '../rules/ban-policy.ts'
 import type { Shed } from '../rules/overload.ts'
 
@@ -20,7 +20,7 @@ export interface StartMessage {
   /** From 1; on every log line of the worker. */
   readonly number: number
   readonly version: string
-  readonly config: Config
+  readonly config: PlainConfig
   /** When the supervisor has taken the configuration, Unix time in ms. */
   readonly takenAtMs: number
 }

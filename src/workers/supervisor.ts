@@ -6,6 +6,7 @@ import { createBackendProbe } from '../backends/probe.ts'
 import { answerCalls } from '../ipc/calls.ts'
 import type { Log } from '../observability/log.ts'
 import { createSupervisorMetrics, renderSnapshots } from '../observability/metrics.ts'
+import { toPlainConfig } from '../config/clients.ts'
 import type { Config } from '../config/config.ts'
 import { storeInWords } from '../config/store-words.ts'
 import { createBackends } from '../gateway/backends.ts'
@@ -151,7 +152,13 @@ export class Supervisor implements Gateway {
         const handlers = this.#state.handlers(notify)
         const worker: WorkerProcess = new WorkerProcess({
           entry,
-          start: { kind: 'start', number, version, config, takenAtMs: this.#takenAtMs },
+          start: {
+            kind: 'start',
+            number,
+            version,
+            config: toPlainConfig(config),
+            takenAtMs: this.#takenAtMs,
+          },
           listenFd,
           onLines: (lines) => this.#options.log.relay(lines),
           onCalls: (batch, send) => answerCalls(handlers, batch, send),

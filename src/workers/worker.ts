@@ -11,6 +11,7 @@ import {
   createSharedStrikes,
   type CounterCalls,
 } from '../counters/shared-counters.ts'
+import { fromPlainConfig } from '../config/clients.ts'
 import type { Config } from '../config/config.ts'
 import { createIpcAuthority, type QuotaCalls } from '../quota/authorities/ipc.ts'
 import type { NoticeListener } from '../quota/protocol.ts'
@@ -90,7 +91,8 @@ export function createWorker(channel: SupervisorChannel) {
 }
 
 function createParts(start: StartMessage, channel: SupervisorChannel) {
-  const { config, number, version, takenAtMs } = start
+  const { number, version, takenAtMs } = start
+  const config = fromPlainConfig(start.config)
   const log = createLog({ ...config.log, worker: number })
   const metrics = createMetrics({ version, takenAtMs, isWorker: true, ...configNames(config) })
   const parts = { config, log, metrics }

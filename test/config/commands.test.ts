@@ -131,7 +131,7 @@ describe('tollgate keys new', () => {
     expect(lines.filter((line) => line.includes(key))).toEqual([key])
     const yaml = lines.slice(lines.indexOf(key) + 1).join('\n')
     const { clients } = parseConfigText(yaml, { file: 'FILE', env: {} })
-    expect(clients).toEqual([
+    expect([...clients]).toEqual([
       {
         id: 'acme',
         plan: 'pro',
@@ -153,7 +153,7 @@ describe('tollgate keys new', () => {
     (client) => {
       const { lines, key } = keysNew({ client })
       const yaml = lines.slice(lines.indexOf(key) + 1).join('\n')
-      expect(parseConfigText(yaml, { file: 'FILE', env: {} }).clients[0]?.id).toBe(client)
+      expect(parseConfigText(yaml, { file: 'FILE', env: {} }).clients.get(client)).toBeDefined()
     },
   )
 

@@ -101,8 +101,8 @@ clients:
   - { id: 012345, plan: free, keys: [{ id: 1e3, sha256: ${digest('0')} }, { id: 0x10, sha256: ${digest('A')} }] }
   - { id: true, plan: free }
 `)
-    expect(clients.map(({ id }) => id)).toEqual(['012345', 'true'])
-    expect(clients[0]?.keys).toEqual([
+    expect([...clients].map(({ id }) => id)).toEqual(['012345', 'true'])
+    expect([...clients][0]?.keys).toEqual([
       { id: '1e3', sha256: digest('0'), expiresAtMs: undefined },
       { id: '0x10', sha256: digest('a'), expiresAtMs: undefined },
     ])
@@ -119,7 +119,7 @@ clients:
 `)
     expect([...plans.keys()]).toEqual(['small', 'own'])
     expect(plans.get('own')).toEqual({ name: 'own', limits: undefined, concurrent: 32 })
-    expect(clients.map(({ limits }) => limits)).toEqual([
+    expect([...clients].map(({ limits }) => limits)).toEqual([
       { perMinute: 1, perDay: 2 },
       { perMinute: 3, perDay: 4 },
     ])

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { exportJWK, exportSPKI, generateKeyPair, SignJWT, type JWK } from 'jose'
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
+import { createClients } from '../../src/config/clients.ts'
 import { createJwtVerifier, type JwtVerifier } from '../../src/credentials/jwt-verifier.ts'
 import type { JwtConfig } from '../../src/config/config.ts'
 import type { Caller } from '../../src/rules/credentials.ts'
@@ -109,7 +110,7 @@ async function open(
       planClaim: 'plan',
       ...config,
     },
-    { clients: new Map([['acme', acme]]), plans, isStructured: true, observer, timing },
+    { clients: createClients([acme]), plans, isStructured: true, observer, timing },
   )
   stops.push(() => verifier.close(), server.stop)
   await verifier.ready()
@@ -292,7 +293,7 @@ describe('a token verifier', () => {
             clientClaim: 'sub',
             planClaim: 'plan',
           },
-          { clients: new Map(), plans, isStructured: true, observer: watch() },
+          { clients: createClients([]), plans, isStructured: true, observer: watch() },
         ),
       ).toThrow('jwt.algorithms')
   })
@@ -413,7 +414,7 @@ describe('a key set from an address', () => {
         clientClaim: 'sub',
         planClaim: 'plan',
       },
-      { clients: new Map(), plans, isStructured: true, observer, timing: { retryMs: 10 } },
+      { clients: createClients([]), plans, isStructured: true, observer, timing: { retryMs: 10 } },
     )
     stops.push(() => verifier.close(), server.stop)
     await verifier.ready()
@@ -465,7 +466,7 @@ describe('a key set from a file', () => {
         clientClaim: 'sub',
         planClaim: 'plan',
       },
-      { clients: new Map(), plans, isStructured: true, observer: watch() },
+      { clients: createClients([]), plans, isStructured: true, observer: watch() },
     )
 
   it('proves tokens without any address', async () => {

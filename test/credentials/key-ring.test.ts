@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
+import { createClients } from '../../src/config/clients.ts'
 import { createKeyRing } from '../../src/credentials/key-ring.ts'
 
 const sha256 = (text: string) => createHash('sha256').update(text).digest('hex')
@@ -13,13 +14,13 @@ const client = (id: string, keys: { id: string; key: string; expiresAtMs?: numbe
 
 describe('a key ring', () => {
   const ring = createKeyRing(
-    [
+    createClients([
       client('acme', [
         { id: 'acme-1', key: 'one' },
         { id: 'acme-2', key: 'two', expiresAtMs: 5000 },
       ]),
       client('other', [{ id: 'other-1', key: 'three' }]),
-    ],
+    ]),
     true,
   )
 
@@ -46,5 +47,29 @@ describe('a key ring', () => {
   it('knows no other text, its own digests and names of Object.prototype included', () => {
     for (const token of ['', 'One', 'one ', sha256('one'), '__proto__', 'constructor'])
       expect(ring.find(token)).toBeUndefined()
+  })
+
+  it('asks for a key once while it keeps its caller, and keeps a bounded number', () => {
+    const asked: string[] = []
+    const own = client('acme', [{ id: 'acme-1', key: 'one' }])
+    const [key] = own.keys
+    const many = createKeyRing(
+      {
+        keyByDigest: (sha256) => {
+          asked.push(sha256)
+          return key && { client: own, key: { ...key, sha256 } }
+        },
+      },
+      true,
+    )
+    const first = many.find('one')
+    expect(many.find('one')).toBe(first)
+    expect(asked).toEqual([sha256('one')])
+    for (let at = 0; at < 65_535; at++) many.findDigest(String(at))
+    expect(many.findDigest('0')).toBe(many.findDigest('0'))
+    expect(many.find('one')).toBe(first)
+    many.findDigest('one more')
+    expect(many.find('one')).not.toBe(first)
+    expect(many.find('one')).toEqual(first)
   })
 })

@@ -6,6 +6,7 @@ import {
   createSupervisorMetrics,
   renderSnapshots,
 } from '../../src/observability/metrics.ts'
+import { toPlainConfig } from '../../src/config/clients.ts'
 import { parseConfigText } from '../../src/config/load.ts'
 import { ConfigError } from '../../src/config/problems.ts'
 import { afterCrash, noCrashes, restartDelayMs } from '../../src/workers/back-off.ts'
@@ -166,7 +167,13 @@ describe('a worker that does not take its messages', () => {
     const socket = sockets.open()
     const worker = new WorkerProcess({
       entry,
-      start: { kind: 'start', number: 1, version: '1', config, takenAtMs: 1 },
+      start: {
+        kind: 'start',
+        number: 1,
+        version: '1',
+        config: toPlainConfig(config),
+        takenAtMs: 1,
+      },
       listenFd: socket.fd,
       onLines: () => undefined,
       onCalls: () => {
