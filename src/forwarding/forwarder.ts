@@ -1,7 +1,7 @@
 /** The seams between the pipeline, the one policy of attempts, and an engine that carries a request to a backend. Types only. */
 import type { Duplex } from 'node:stream'
-import type { IncomingMessage } from 'node:http'
 import type { Backend } from '../backends/backend.ts'
+import type { IncomingRequest } from '../listeners/messages.ts'
 import type { BackendFailure, FailedAttempt } from '../rules/backend-failure.ts'
 import type { Caller } from '../rules/credentials.ts'
 import type { OwnEnd, TunnelEnd, WebSocketOffer } from '../rules/websocket.ts'
@@ -39,7 +39,7 @@ export interface ForwardJob {
   /** Header fields for the backend, flat name, value array; without Host where it is to be the backend's own, and without framing headers other than Content-Length (kept exactly when the body has a known length). */
   readonly headers: string[]
   /** The client's request; its body is the body to send when hasBody, behind what was received. Chunked bodies without a known length are counted against bodyLimitBytes. */
-  readonly request: IncomingMessage
+  readonly request: IncomingRequest
   readonly hasBody: boolean
   /** How the body begins, where it was read before a backend was chosen. */
   readonly received?: ReceivedBody | undefined
@@ -67,7 +67,7 @@ export interface Engine {
 }
 
 export interface UpgradeJob {
-  readonly request: IncomingMessage
+  readonly request: IncomingRequest
   readonly socket: Duplex
   readonly head: Buffer
   readonly target: string

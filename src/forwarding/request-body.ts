@@ -1,6 +1,6 @@
 /** The client's request body as a stream of its own: counted, read on demand, and never destroying the client's request. */
-import type { IncomingMessage } from 'node:http'
 import { Readable } from 'node:stream'
+import type { IncomingRequest } from '../listeners/messages.ts'
 import { ownFailureCodes } from '../rules/backend-failure.ts'
 import type { ForwardJob, ReceivedBody } from './forwarder.ts'
 
@@ -12,7 +12,7 @@ import type { ForwardJob, ReceivedBody } from './forwarder.ts'
 export class RequestBody extends Readable {
   /** Some of the body was asked for that was not received before: it cannot be sent from its start again. */
   touched = false
-  readonly #request: IncomingMessage
+  readonly #request: IncomingRequest
   readonly #limitBytes: number
   /** Until it is passed on. */
   #received: ReceivedBody | undefined

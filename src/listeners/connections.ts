@@ -1,15 +1,14 @@
 /** What the gateway knows of each client connection: requests in flight on it, and whether it must not be read further. */
-import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
-import type { Duplex } from 'node:stream'
 import type { ConnectionLimits, ConnectionRefusal, Guest } from './connection-limits.ts'
 import { Inflow } from './inflow.ts'
+import type { ClientChannel, IncomingRequest, OutgoingResponse } from './messages.ts'
 import { endWithSocket, isLast, lingerOnClose } from './node-internals.ts'
 
 /** A request in flight, as its connection knows it. */
 export interface InFlight {
-  readonly request: IncomingMessage
-  readonly response: ServerResponse
+  readonly request: IncomingRequest
+  readonly response: OutgoingResponse
   /** The request announced a body. */
   readonly hasBody: boolean
   /** Declared length; 0 without a body, undefined where its last chunk tells. */
@@ -90,7 +89,7 @@ export class Connections<Request extends InFlight> {
     return undefined
   }
 
-  of(socket: Duplex): ConnectionState<Request> {
+  of(socket: Pick<ClientChannel, 'once'>): ConnectionState<Request> {
     const known = this.#states.get(socket)
     if (known !== undefined) return known
     const state: ConnectionState<Request> = {
@@ -117,7 +116,7 @@ export class Connections<Request extends InFlight> {
   }
 
   /** The youngest request that is pending has a body whose last chunk tells its length. */
-  isInChunks(socket: Duplex): boolean {
+  isInChunks(socket: ClientChannel): boolean {
     const { latest } = this.of(socket)
     return latest !== undefined && latest.hasBody && latest.bodyBytes === undefined
   }

@@ -7,17 +7,18 @@ import * as net from 'node:net'
 import type { Duplex } from 'node:stream'
 import { getSystemErrorName } from 'node:util'
 import type { ListenAddress } from '../config/config.ts'
+import type { ClientChannel, OutgoingResponse } from './messages.ts'
 
 /** How long a closing connection is still read, so that the client sees the answer and not a reset (RFC 9112 9.6). */
 const LINGER_MS = 1_000
 
 /** Ever since: http reads `shouldKeepAlive` when it writes the head. false: it says `Connection: close`, and closes behind the answer. */
-export function makeLast(response: ServerResponse): void {
+export function makeLast(response: OutgoingResponse): void {
   response.shouldKeepAlive = false
 }
 
 /** Ever since: http sets `shouldKeepAlive` from the request's version and Connection field before anybody hears of the request. */
-export function isLast(response: ServerResponse): boolean {
+export function isLast(response: OutgoingResponse): boolean {
   return !response.shouldKeepAlive
 }
 
@@ -25,7 +26,7 @@ export function isLast(response: ServerResponse): boolean {
  * Writes 100 Continue in its turn: while an earlier answer has the socket it would wait with the final one, and go out behind its head.
  * Ever since: a response emits 'socket' when it gets the socket, before any of its own bytes go out.
  */
-export function writeContinue(response: ServerResponse): void {
+export function writeContinue(response: OutgoingResponse): void {
   const write = (): void => {
     // A final answer that is there already says all (RFC 9110 10.1.1).
     if (!response.headersSent) response.writeContinue()
@@ -72,7 +73,10 @@ export function responseOnSocket(request: IncomingMessage, socket: Duplex): Serv
  * Ends the responses that a connection has left without a word: Node 22 emits no 'close' on pipelined ones that had not got the
  * socket yet. Ever since: those that it does end have ended one turn after the socket's 'close', whoever listened first.
  */
-export function endWithSocket(socket: Duplex, unended: () => readonly ServerResponse[]): void {
+export function endWithSocket(
+  socket: Pick<ClientChannel, 'once'>,
+  unended: () => readonly Pick<OutgoingResponse, 'emit'>[],
+): void {
   socket.once('close', () =>
     setImmediate(() => {
       for (const response of unended()) response.emit('close')
@@ -121,7 +125,8 @@ export function stopListening(server: Server, closed: () => void): void {
 }
 
 /** What the kernel took of all that was written. Ever since: `_bytesDispatched` was given to the handle, whose `writeQueueSize` waits there. */
-export function takenBytes(socket: net.Socket): number {
+export function takenBytes(socket: ClientChannel): number {
+  if (socket.takenBytes !== undefined) return socket.takenBytes
   const given = Reflect.get(socket, '_bytesDispatched') as number
   const handle = Reflect.get(socket, '_handle') as { readonly writeQueueSize: number } | null
   return given - (handle?.writeQueueSize ?? 0)

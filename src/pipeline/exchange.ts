@@ -1,9 +1,9 @@
 /** The record of one request, from its first byte to its log line, and what all requests share. */
-import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { ForwardHandle, ReceivedBody } from '../forwarding/forwarder.ts'
 import type { ClientTurns } from '../counters/client-turns.ts'
 import type { Connections } from '../listeners/connections.ts'
+import type { IncomingRequest, OutgoingResponse } from '../listeners/messages.ts'
 import type { Log } from '../observability/log.ts'
 import type { Metrics } from '../observability/metrics.ts'
 import type { QuotaView } from '../rules/quota-headers.ts'
@@ -36,8 +36,8 @@ export interface Tunnel {
 }
 
 export interface Arrival {
-  readonly request: IncomingMessage
-  readonly response: ServerResponse
+  readonly request: IncomingRequest
+  readonly response: OutgoingResponse
   readonly expectsContinue: boolean
   readonly tunnel: Tunnel | undefined
 }
@@ -47,8 +47,8 @@ const NO_HEADERS: readonly string[] = []
 /** Each field is written by the stage it stands under, and by whom its comment names besides. */
 export class Exchange {
   // accept; all read-only ones
-  readonly request: IncomingMessage
-  readonly response: ServerResponse
+  readonly request: IncomingRequest
+  readonly response: OutgoingResponse
   /** X-Request-Id of the request, the answer and the log line. */
   readonly id: string
   /** performance.now() when the head of the request had been read. */

@@ -1,6 +1,6 @@
 /** Carries an admitted request to a backend and its answer to the client, streaming both ways. */
-import type { ServerResponse } from 'node:http'
 import type { ForwardSink } from '../forwarding/forwarder.ts'
+import type { OutgoingResponse } from '../listeners/messages.ts'
 import { makeLast } from '../listeners/node-internals.ts'
 import { clientHeaders } from '../rules/client-headers.ts'
 import type { BackendFailure } from '../rules/backend-failure.ts'
@@ -113,7 +113,7 @@ class ResponseSink implements ForwardSink {
     this.#whole = undefined
   }
 
-  #begin(): ServerResponse {
+  #begin(): OutgoingResponse {
     const { response, status } = this.#admitted.exchange
     if (this.#head !== undefined) response.writeHead(status, this.#head)
     this.#head = undefined

@@ -1,6 +1,6 @@
 /** Reads the body of an admitted request before any backend is chosen, up to a bound: who sends slowly holds no backend meanwhile. */
-import type { IncomingMessage } from 'node:http'
 import type { ReceivedBody } from '../forwarding/forwarder.ts'
+import type { IncomingRequest } from '../listeners/messages.ts'
 import { writeContinue } from '../listeners/node-internals.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
 import type { Exchange } from './exchange.ts'
@@ -44,7 +44,7 @@ async function receive(
 
 const NOTHING = Buffer.alloc(0)
 /** Asked for no number of bytes, Node.js from version 26 on gives the first piece alone. */
-const readAll = (request: IncomingMessage): Buffer =>
+const readAll = (request: IncomingRequest): Buffer =>
   (request.read(request.readableLength) as Buffer | null) ?? NOTHING
 const ofThisTurn = Promise.resolve()
 
