@@ -8,6 +8,7 @@ import { createMetrics } from '../src/observability/metrics.ts'
 import { refuseDemoKeys } from '../src/cli/demo-keys.ts'
 import { loadConfig } from '../src/config/load.ts'
 import { ConfigError } from '../src/config/problems.ts'
+import { productionEnv } from './config/examples.ts'
 import { refusalKinds } from '../src/rules/refusals.ts'
 import { balancerOf } from './support/balancer.ts'
 import { ensurePackage } from './support/debian-package.ts'
@@ -185,6 +186,39 @@ describe('config/compose.yaml', () => {
   it('opens no demo key to the network', () => {
     expect(config.server.listen.host).toBe('0.0.0.0')
     expect(refuseDemoKeys(config)).toBeUndefined()
+  })
+})
+
+describe('deploy/haproxy.cfg', () => {
+  // That HAProxy takes it, and what it is good for, shows test/process/rolling-restart.test.ts.
+  const settings = read('deploy/haproxy.cfg').replaceAll(/^ *#.*\n/gm, '')
+  const ms = (setting: string): number => {
+    const [, duration = ''] = new RegExp(`\\b${setting} (\\S+)`).exec(settings) ?? []
+    return parseDurationMs(duration) ?? NaN
+  }
+  const production = loadConfig(join(root, 'config/production.yaml'), productionEnv)
+  const { server, upstream, admin } = production
+
+  it('sees a gateway drain before it stops taking requests', () => {
+    const [, fall] = /\bfall (\d+)/.exec(settings) ?? []
+    expect(Number(fall) * ms('inter') + ms('timeout check')).toBeLessThan(
+      server.timeouts.drainDelayMs,
+    )
+  })
+
+  it('leaves it to the gateway to give up on a backend or an idle WebSocket', () => {
+    expect(ms('timeout server')).toBeGreaterThan(
+      upstream.timeouts.responseMs + 2 * upstream.timeouts.connectMs,
+    )
+    expect(ms('timeout tunnel')).toBeGreaterThan(server.timeouts.tunnelIdleMs)
+  })
+
+  it('asks where the gateway listens', () => {
+    expect(settings).toContain(`check port ${admin.listen.port} `)
+    const ports = Array.from(settings.matchAll(/^ +server \S+ [\d.]+:(\d+)$/gm), ([, port]) =>
+      Number(port),
+    )
+    expect(ports).toEqual([server.listen.port, server.listen.port])
   })
 })
 

@@ -4,7 +4,7 @@ import { demoKeyDigests, demoKeys, planDemoKeys, refuseDemoKeys } from '../../sr
 import { blockDefaults, defaults } from '../../src/config/defaults.ts'
 import { parseConfigText } from '../../src/config/load.ts'
 import { configSchema } from '../../src/config/schema.ts'
-import { gatewayYaml, minimalYaml, productionYaml } from './examples.ts'
+import { gatewayYaml, minimalYaml, productionYaml, productionEnv } from './examples.ts'
 
 const parse = (text: string, env: Record<string, string | undefined> = {}) =>
   parseConfigText(text, { file: 'FILE', env })
@@ -122,16 +122,8 @@ describe('config/minimal.yaml', () => {
 })
 
 describe('config/production.yaml', () => {
-  const env = {
-    REDIS_URL: 'rediss://user:password@redis.internal:6379',
-    UPSTREAM_URL: 'http://animals.internal:3000',
-    JWT_ISSUER: 'https://id.example/',
-    JWKS_URI: 'https://id.example/jwks.json',
-    ACME_KEY_SHA256: 'a'.repeat(64),
-  }
-
   it('is sound, and holds no demo key', () => {
-    const config = parse(productionYaml, env)
+    const config = parse(productionYaml, productionEnv)
     expect(config.server.listen).toEqual({ host: '0.0.0.0', port: 8080 })
     expect(config.store.redis).toMatchObject({
       address: { host: 'redis.internal', port: 6379 },
@@ -139,14 +131,16 @@ describe('config/production.yaml', () => {
       password: 'password',
       tls: { caFile: undefined },
     })
-    expect(config.jwt?.jwksUri).toBe(env.JWKS_URI)
+    expect(config.jwt?.jwksUri).toBe(productionEnv.JWKS_URI)
     expect(config.unmatched).toBe('reject')
     expect(config.warnings).toEqual([])
     expect(refuseDemoKeys(config)).toBeUndefined()
   })
 
-  it.each(Object.keys(env))('is refused while %s is not set', (name) => {
-    expect(() => parse(productionYaml, { ...env, [name]: undefined })).toThrow('1 problem')
+  it.each(Object.keys(productionEnv))('is refused while %s is not set', (name) => {
+    expect(() => parse(productionYaml, { ...productionEnv, [name]: undefined })).toThrow(
+      '1 problem',
+    )
   })
 })
 

@@ -7,3 +7,11 @@ const read = (name: string): string =>
 export const gatewayYaml = read('gateway.yaml')
 export const minimalYaml = read('minimal.yaml')
 export const productionYaml = read('production.yaml')
+/** What it takes from the environment. */
+export const productionEnv = {
+  REDIS_URL: 'rediss://user:password@redis.internal:6379',
+  UPSTREAM_URL: 'http://animals.internal:3000',
+  JWT_ISSUER: 'https://id.example/',
+  JWKS_URI: 'https://id.example/jwks.json',
+  ACME_KEY_SHA256: 'a'.repeat(64),
+}
