@@ -13,6 +13,10 @@ export function createClients(list: readonly ClientConfig[]): Clients {
     get: (clientId) => byId.get(clientId),
     keyByDigest: (sha256) => byDigest.get(sha256),
     keyById: (keyId) => byKeyId.get(keyId),
+    countEnding: (fromMs, beforeMs) =>
+      keys.filter(
+        ({ key: { expiresAtMs: endMs = Infinity } }) => endMs >= fromMs && endMs < beforeMs,
+      ).length,
     [Symbol.iterator]: () => list[Symbol.iterator](),
   }
 }

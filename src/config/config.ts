@@ -40,6 +40,8 @@ export interface Clients extends Iterable<ClientConfig> {
   /** sha256: of the key, in lower-case hex. */
   keyByDigest(sha256: string): OwnedKey | undefined
   keyById(keyId: string): OwnedKey | undefined
+  /** How many keys end in the time from the one moment to before the other, both Unix time in ms. */
+  countEnding(fromMs: number, beforeMs: number): number
 }
 
 export type CorsConfig = NonNullable<File['cors']>

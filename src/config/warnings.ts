@@ -6,6 +6,9 @@ import type { PathProblem } from './problems.ts'
 
 const isEverywhere = (host: string): boolean => host === '0.0.0.0' || host === '::'
 
+/** Keys that end within this time are named early enough to be replaced in peace. */
+export const EXPIRING_MS = 30 * 24 * 60 * 60 * 1000
+
 /** Whether a connection to the origin would come back to the listener, as far as the texts tell. */
 const leadsTo = (origin: string, { host, port }: ListenAddress): boolean => {
   const url = new URL(origin)
@@ -35,6 +38,12 @@ const clients = ({ clients, jwt }: Config, nowMs: number): PathProblem[] => {
   }
   const message = 'is over, so this key is refused; remove it, or make one with `tollgate keys new`'
   const problems: PathProblem[] = []
+  const ending = clients.countEnding(nowMs, nowMs + EXPIRING_MS)
+  if (ending > 0) {
+    const told = `has ${ending} key${ending === 1 ? '' : 's'} that end${ending === 1 ? 's' : ''} within 30 days`
+    const remedy = 'see `tollgate keys list --expiring 30d`, then `tollgate keys rotate`'
+    problems.push(problem(['clients'], `${told}; ${remedy}`, 'key'))
+  }
   let index = 0
   for (const { keys } of clients) {
     for (const [key, { expiresAtMs = Infinity }] of keys.entries())

@@ -12,7 +12,7 @@ import {
   type JwtVerifier,
   type KeySetFault,
 } from '../credentials/jwt-verifier.ts'
-import { createKeyRing } from '../credentials/key-ring.ts'
+import { createKeyRing, type UsedKeys } from '../credentials/key-ring.ts'
 import type { Balancer } from '../backends/balancer.ts'
 import type { Forwarder } from '../forwarding/attempts.ts'
 import type { Upgrader } from '../forwarding/upgrades.ts'
@@ -54,6 +54,7 @@ export interface LastingParts {
   readonly forwarder: Forwarder
   readonly upgrader: Upgrader
   readonly load: LoadWatch
+  readonly usedKeys: UsedKeys
   /** Called each time the key set of the token issuer was fetched, or could not be. */
   onKeySet(fault: KeySetFault | undefined): void
 }
@@ -64,7 +65,7 @@ export function createRequestPolicy(config: Config, parts: LastingParts) {
   const { server, upstream, anonymous, clients } = config
   const limiter = createAnonymousLimiter({ ...anonymous, counter: parts.addresses })
   const jwt = createVerifier(config, parts)
-  const keyRing = createKeyRing(clients, server.structuredQuotaHeaders)
+  const keyRing = createKeyRing(clients, parts.usedKeys, server.structuredQuotaHeaders)
   const headersOf = (view: AnonymousView): string[] =>
     anonymousHeaders(view, server.structuredQuotaHeaders)
   const table = compileRoutes({ routes: config.routes, basePath: server.basePath })

@@ -14,6 +14,7 @@ import { TurnsOfClients } from '../counters/client-turns.ts'
 import { createCounter, type Counter } from '../counters/counter.ts'
 import type { Log } from '../observability/log.ts'
 import type { ConfigNames, Metrics } from '../observability/metrics.ts'
+import { UsedKeys } from '../credentials/key-ring.ts'
 import { createUndiciEngine } from '../forwarding/undici/forwarder.ts'
 import type { Config, ListenAddress } from '../config/config.ts'
 import { createBackends } from './backends.ts'
@@ -156,6 +157,7 @@ export function createLastingParts(parts: ServingParts): LastingParts {
     addresses,
     turns: new TurnsOfClients(),
     onKeySet,
+    usedKeys: new UsedKeys(),
     lessee: createQuota(parts),
     bans: createBans(parts),
     balancer,

@@ -30,6 +30,7 @@ export function createAuthenticate(deps: AuthenticateDeps) {
     if (isRefusal(bearer)) return refuseAnonymous(deps, exchange, bearer)
     const nowMs = Date.now()
     const key = keyRing.find(bearer.token)
+    if (key === 'revoked') return refuseAnonymous(deps, exchange, REVOKED)
     if (key !== undefined) {
       if (nowMs < key.expiresAtMs) return admit(exchange, key)
       exchange.refusedCaller = key
@@ -47,6 +48,7 @@ export function createAuthenticate(deps: AuthenticateDeps) {
 const INVALID = refuse('invalid_api_key')
 /** To its sender like any other: the cause is for the log. */
 const EXPIRED = refuse('invalid_api_key', { cause: 'expired' })
+const REVOKED = refuse('invalid_api_key', { cause: 'revoked' })
 
 function admit(exchange: Exchange, caller: Caller): Caller {
   exchange.caller = caller

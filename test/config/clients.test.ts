@@ -28,6 +28,10 @@ describe('the clients of a configuration', () => {
       expect(clients.keyByDigest(unknown)).toBeUndefined()
     }
     expect(clients.keyById('acme')).toBeUndefined()
+    const endMs = Date.UTC(2099, 0, 1)
+    expect(clients.countEnding(endMs, endMs + 1)).toBe(1)
+    expect(clients.countEnding(0, endMs)).toBe(0)
+    expect(clients.countEnding(endMs + 1, Infinity)).toBe(0)
   })
 
   it('may be none', () => {

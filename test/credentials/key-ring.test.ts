@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { createClients } from '../../src/config/clients.ts'
-import { createKeyRing } from '../../src/credentials/key-ring.ts'
+import { createKeyRing, UsedKeys } from '../../src/credentials/key-ring.ts'
 
 const sha256 = (text: string) => createHash('sha256').update(text).digest('hex')
 const client = (id: string, keys: { id: string; key: string; expiresAtMs?: number }[]) => ({
@@ -13,6 +13,7 @@ const client = (id: string, keys: { id: string; key: string; expiresAtMs?: numbe
 })
 
 describe('a key ring', () => {
+  const used = new UsedKeys()
   const ring = createKeyRing(
     createClients([
       client('acme', [
@@ -21,6 +22,7 @@ describe('a key ring', () => {
       ]),
       client('other', [{ id: 'other-1', key: 'three' }]),
     ]),
+    used,
     true,
   )
 
@@ -36,7 +38,7 @@ describe('a key ring', () => {
   })
 
   it('finds the same caller by the digest of the key', () => {
-    expect(ring.findDigest(ring.find('two')?.keyDigest ?? '')).toBe(ring.find('two'))
+    expect(ring.findDigest(sha256('two'))).toBe(ring.find('two'))
     expect(ring.findDigest('two')).toBeUndefined()
   })
 
@@ -60,6 +62,7 @@ describe('a key ring', () => {
           return key && { client: own, key: { ...key, sha256 } }
         },
       },
+      new UsedKeys(),
       true,
     )
     const first = many.find('one')
@@ -71,5 +74,20 @@ describe('a key ring', () => {
     many.findDigest('one more')
     expect(many.find('one')).not.toBe(first)
     expect(many.find('one')).toEqual(first)
+  })
+
+  it('tells a key that was used and is gone from one that never was here', () => {
+    expect(ring.find('one')).toMatchObject({ keyId: 'acme-1' })
+    const next = createKeyRing(
+      createClients([client('other', [{ id: 'new', key: 'new' }])]),
+      used,
+      true,
+    )
+    expect(next.find('one')).toBe('revoked')
+    expect(next.find('four')).toBeUndefined()
+    expect(next.findDigest(sha256('one'))).toBeUndefined()
+    for (let at = 0; at < 65_536; at++) used.add(String(at))
+    expect(next.find('one')).toBeUndefined()
+    expect(used.has('0')).toBe(true)
   })
 })
