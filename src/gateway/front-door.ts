@@ -61,19 +61,21 @@ export class FrontDoor {
     this.#reviews = setInterval(() => upgrader.review(judge), REVIEW_TUNNELS_MS).unref()
     this.#slowClients = new SlowClients(this.#parts, config.server.limits.minimumRateBytes)
     this.#server = createPublicServer(config, {
-      connection: (socket) => {
-        const { key, peerTrusted } = this.#policy.clientAddress(
-          socket.remoteAddress ?? '',
-          undefined,
-        )
-        const refusal = connections.opened(socket, peerTrusted ? undefined : key)
-        if (refusal === undefined) return
-        metrics.connectionRefused(refusal)
-        log.connectionRefused({ address: key, reason: refusal })
+      enter: (transport) => {
+        const address = transport.remoteAddress ?? ''
+        const { key, peerTrusted } = this.#policy.clientAddress(address, undefined)
+        const origin = { address, proto: 'http' } as const
+        const entry = connections.enter(transport, origin, peerTrusted ? undefined : key)
+        if (typeof entry !== 'string') return entry
+        metrics.connectionRefused(entry)
+        log.connectionRefused({ address: key, reason: entry })
+        return undefined
       },
+      connection: (socket, entry) => connections.opened(socket, entry),
       request: (request, response, expectsContinue) => {
         const { headers, socket } = request
-        const arrival = { request, response, expectsContinue, tunnel: undefined }
+        const connection = connections.of(socket)
+        const arrival = { connection, request, response, expectsContinue, tunnel: undefined }
         // Node drops what came in one packet behind a request with an Upgrade field: the rest would lack its beginning.
         if (headers.upgrade !== undefined) makeLast(response)
         // Behind a body in chunks: it may be too large, which is known when all of it was read, and then ends the connection.
@@ -141,8 +143,10 @@ export class FrontDoor {
     // Answers to pipelined requests come first: a socket writes one response at a time.
     this.#whenIdle(socket, (policy) => {
       const response = responseOnSocket(request, socket)
+      const connection = this.#parts.connections.of(request.socket)
       const tunnel = { socket, head }
-      void handle(this.#parts, policy, { request, response, expectsContinue: false, tunnel })
+      const arrival = { connection, request, response, expectsContinue: false, tunnel }
+      void handle(this.#parts, policy, arrival)
     })
   }
 

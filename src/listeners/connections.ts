@@ -1,9 +1,24 @@
 /** What the gateway knows of each client connection: requests in flight on it, and whether it must not be read further. */
 import type { Socket } from 'node:net'
-import type { ConnectionLimits, ConnectionRefusal, Guest } from './connection-limits.ts'
+import type { ConnectionLimits, ConnectionRefusal } from './connection-limits.ts'
 import { Inflow } from './inflow.ts'
 import type { ClientChannel, IncomingRequest, OutgoingResponse } from './messages.ts'
 import { endWithSocket, isLast, lingerOnClose } from './node-internals.ts'
+
+/** Where a connection comes from. */
+export interface Origin {
+  /** IP address of the client; '' for a connection that has none any more. */
+  readonly address: string
+  readonly proto: 'http' | 'https'
+}
+
+/** A connection that was accepted, and is counted until it closes. */
+export interface Entry extends Origin {
+  /** As it was accepted, below TLS. */
+  readonly transport: Socket
+  /** See Guest. Written by whoever serves it; until then it is idle. */
+  wasIdle: () => boolean
+}
 
 /** A request in flight, as its connection knows it. */
 export interface InFlight {
@@ -25,6 +40,7 @@ export interface InFlight {
 
 /** Written by Connections, where nobody else is named. */
 export interface ConnectionState<Request extends InFlight> {
+  readonly origin: Origin
   /** Requests that have not been answered to the end. */
   pending: number
   /** A request has begun since somebody looked for connections that are not used. */
@@ -44,6 +60,8 @@ export interface ConnectionState<Request extends InFlight> {
   /** What follows on a connection that is to be closed must not be served, not even if it was already sent. */
   isClosing(): boolean
 }
+
+const NOWHERE: Origin = { address: '', proto: 'http' }
 
 export class Connections<Request extends InFlight> {
   /**
@@ -65,34 +83,42 @@ export class Connections<Request extends InFlight> {
     return this.#limits.size
   }
 
-  /** A connection that http has just taken; addressKey: see Guest. Why it was closed at once, if it was. */
-  opened(socket: Socket, addressKey: string | undefined): ConnectionRefusal | undefined {
-    const state = this.of(socket)
-    const guest: Guest = {
-      addressKey,
-      wasIdle() {
-        const isIdle = state.pending === 0 && !state.isUsed
-        state.isUsed = false
-        return isIdle
-      },
-      close: () => void socket.resetAndDestroy(),
-    }
-    const refusal = this.#limits.enter(guest)
+  /** A connection that was just accepted; addressKey: see Guest. Why it was closed at once, if it was. */
+  enter(
+    transport: Socket,
+    origin: Origin,
+    addressKey: string | undefined,
+  ): Entry | ConnectionRefusal {
+    const close = (): void => void transport.resetAndDestroy()
+    const entry = { ...origin, transport, addressKey, close, wasIdle: () => true }
+    const refusal = this.#limits.enter(entry)
     if (refusal !== undefined) {
-      guest.close()
+      close()
       return refusal
     }
-    socket.once('close', () => this.#limits.leave(guest))
+    transport.once('close', () => this.#limits.leave(entry))
+    return entry
+  }
+
+  /** Of an entry: a connection that http has just taken. */
+  opened(socket: Socket, entry: Entry): void {
+    const state = this.of(socket, entry)
+    entry.wasIdle = () => {
+      const isIdle = state.pending === 0 && !state.isUsed
+      state.isUsed = false
+      return isIdle
+    }
     // Whoever said that it is the last answer: the client may have sent more by then.
     lingerOnClose(socket)
     state.inflow = new Inflow(socket, state)
-    return undefined
   }
 
-  of(socket: Pick<ClientChannel, 'once'>): ConnectionState<Request> {
+  /** origin: of one that is not known yet. */
+  of(socket: Pick<ClientChannel, 'once'>, origin = NOWHERE): ConnectionState<Request> {
     const known = this.#states.get(socket)
     if (known !== undefined) return known
     const state: ConnectionState<Request> = {
+      origin,
       pending: 0,
       isUsed: false,
       refused: 0,

@@ -2,7 +2,6 @@
 
 /** What a request came on, as far as it is its own. */
 export interface ClientChannel {
-  readonly remoteAddress?: string | undefined
   readonly destroyed: boolean
   /** That have come on it. */
   readonly bytesRead: number

@@ -114,14 +114,20 @@ export function restBetweenRequests(agent: Agent, isSpent: (socket: net.Socket) 
 }
 
 /**
- * Stops listening; `closed` is called when the last connection has gone. Since Node 19 http's own close() would close the idle
- * connections at once, and stop the check of its time-outs: net's does neither.
+ * Lets a server that listens nowhere serve what feed() brings it.
+ * Ever since: http begins to check its time-outs, and to know which connections are idle, when it hears its own 'listening'.
  */
-export function stopListening(server: Server, closed: () => void): void {
-  net.Server.prototype.close.call(server, () => {
-    server.close()
-    closed()
-  })
+export function serveUnbound(server: Server): void {
+  server.emit('listening')
+}
+
+/**
+ * Hands a connection over as if the server had accepted it, with what was read of it and put back.
+ * Ever since: http takes what 'connection' brings, a TLS socket too; one that was paused it leaves so.
+ */
+export function feed(server: Server, socket: net.Socket): void {
+  server.emit('connection', socket)
+  if (socket.isPaused()) socket.resume()
 }
 
 /** What the kernel took of all that was written. Ever since: `_bytesDispatched` was given to the handle, whose `writeQueueSize` waits there. */

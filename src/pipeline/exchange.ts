@@ -2,7 +2,7 @@
 import type { Duplex } from 'node:stream'
 import type { ForwardHandle, ReceivedBody } from '../forwarding/forwarder.ts'
 import type { ClientTurns } from '../counters/client-turns.ts'
-import type { Connections } from '../listeners/connections.ts'
+import type { Connections, ConnectionState } from '../listeners/connections.ts'
 import type { IncomingRequest, OutgoingResponse } from '../listeners/messages.ts'
 import type { Log } from '../observability/log.ts'
 import type { Metrics } from '../observability/metrics.ts'
@@ -36,6 +36,7 @@ export interface Tunnel {
 }
 
 export interface Arrival {
+  readonly connection: ConnectionState<Exchange>
   readonly request: IncomingRequest
   readonly response: OutgoingResponse
   readonly expectsContinue: boolean
@@ -61,7 +62,7 @@ export class Exchange {
   readonly peerTrusted: boolean
   /** Trusted proxies between the client and us, joined as X-Forwarded-For is; '' if there are none. */
   readonly proxies: string
-  /** How the client reached us, or the first trusted proxy. */
+  /** How the client reached us, or the first trusted proxy; X-Forwarded-Proto of the backend. */
   readonly proto: 'http' | 'https'
   /** Where Connections keeps it among the requests in flight. Written by Connections alone. */
   slot: number | undefined
@@ -142,13 +143,13 @@ export class Exchange {
   /** clientAddress: of the policy that the request begins under. */
   constructor(
     requestId: RequestIdOf,
-    { request, response, expectsContinue, tunnel }: Arrival,
+    { connection, request, response, expectsContinue, tunnel }: Arrival,
     framing: Framing | Refusal,
     clientAddress: ClientAddressOf,
   ) {
     // Of a request that cannot be read safely, no forwarding header is believed.
     const sound = isRefusal(framing) ? undefined : framing
-    const peer = request.socket.remoteAddress ?? ''
+    const { address: peer, proto } = connection.origin
     const { address, key, peerTrusted, proxies } = clientAddress(peer, sound?.forwardedFor)
     this.request = request
     this.response = response
@@ -158,7 +159,7 @@ export class Exchange {
     this.addressKey = key
     this.peerTrusted = peerTrusted
     this.proxies = proxies
-    this.proto = (peerTrusted ? sound?.forwardedProto : undefined) ?? 'http'
+    this.proto = (peerTrusted ? sound?.forwardedProto : undefined) ?? proto
     this.expectsContinue = expectsContinue
     this.hasBody = sound === undefined || sound.body !== 'none'
     this.bodyBytes = sound === undefined || sound.body === 'chunked' ? undefined : sound.bodyBytes

@@ -53,7 +53,7 @@ export function handle(
 ): Promise<void> | undefined {
   const { connections, log } = parts
   // Bytes after a request that closes its connection are not requests.
-  if (connections.of(arrival.request.socket).isClosing()) return undefined
+  if (arrival.connection.isClosing()) return undefined
   const framing = stages.checkFraming(arrival.request)
   const exchange = accept(parts, arrival, framing, stages.clientAddress)
   const end = (refusal: Refusal | undefined): void => {

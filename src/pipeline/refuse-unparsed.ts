@@ -32,7 +32,7 @@ export function refuseUnparsed(
   const target = askedFor(error)
   const answer = async (): Promise<void> => {
     parts.metrics.refusedUnparsed(refusal.code)
-    const address = socket.remoteAddress ?? ''
+    const { address } = state.origin
     const id = parts.requestId(undefined)
     parts.log.clientError({ id, address, code: refusal.cause ?? '', target })
     const quota = await policy.peekAnonymous(policy.clientAddress(address, undefined).key)

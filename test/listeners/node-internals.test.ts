@@ -8,19 +8,26 @@ import {
   type Server,
   type ServerResponse,
 } from 'node:http'
-import { connect, createServer as createNetServer, type AddressInfo, type Socket } from 'node:net'
+import {
+  connect,
+  createServer as createNetServer,
+  type AddressInfo,
+  type Server as NetServer,
+  type Socket,
+} from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, describe, expect, it } from 'vitest'
 import {
   bindSocket,
   endWithSocket,
+  feed,
   isLast,
   keepEveryField,
   lingerOnClose,
   makeLast,
   responseOnSocket,
   restBetweenRequests,
-  stopListening,
+  serveUnbound,
   takenBytes,
   writeContinue,
 } from '../../src/listeners/node-internals.ts'
@@ -52,7 +59,7 @@ interface Client {
   ended(): boolean
 }
 
-async function open(server: Server): Promise<Client> {
+async function open(server: NetServer): Promise<Client> {
   const socket = connect((server.address() as AddressInfo).port, '127.0.0.1')
   let text = ''
   let ended = false
@@ -353,25 +360,64 @@ describe('keepEveryField', () => {
   })
 })
 
-describe('stopListening', () => {
-  it('leaves idle connections open and their time-outs running, and tells when the last has gone', async () => {
-    const options = { headersTimeout: 300, requestTimeout: 300, connectionsCheckingInterval: 50 }
-    const server = await serve((_, response) => response.end('ok'), options)
-    const idle = await open(server)
-    const slow = await open(server)
-    idle.socket.write(request())
+describe('serveUnbound and feed', () => {
+  /** Listens in place of the server, and feeds it. */
+  async function listenFor(server: Server, prepare: (socket: Socket) => Promise<void>) {
+    const options = { allowHalfOpen: true, noDelay: true }
+    const listener = createNetServer(options, (socket) => {
+      void prepare(socket).then(() => feed(server, socket))
+    })
+    servers.push(server)
+    listeners.push(listener)
+    await once(listener.listen(0, '127.0.0.1'), 'listening')
+    return listener
+  }
+  const listeners: NetServer[] = []
+  afterEach(() => listeners.splice(0).forEach((listener) => listener.close()))
+  const options = { headersTimeout: 300, requestTimeout: 300, connectionsCheckingInterval: 50 }
+
+  it('leave idle connections open and time-outs running when nobody listens any more, and tell when the last has gone', async () => {
+    const server = createServer(options, (_, response) => response.end('ok'))
+    serveUnbound(server)
+    const listener = await listenFor(server, async () => {})
+    const [idle, slow, last] = [await open(listener), await open(listener), await open(listener)]
+    for (const { socket } of [idle, last]) socket.write(request())
     await expect.poll(idle.text).toMatch(/ok$/)
+    await expect.poll(last.text).toMatch(/ok$/)
     slow.socket.write('GET / HTTP/1.1\r\n')
     let isClosed = false
-    stopListening(server, () => (isClosed = true))
-    expect(server.listening).toBe(false)
+    listener.close(() => (isClosed = true))
     await expect.poll(slow.text).toMatch(/^HTTP\/1\.1 408 /)
     expect([idle.ended(), isClosed]).toEqual([false, false])
     idle.socket.write(request())
     await expect.poll(() => idle.text().split('HTTP/1.1 200').length).toBe(3)
     idle.socket.end()
+    expect(last.ended()).toBe(false)
+    server.closeIdleConnections()
+    await expect.poll(last.ended).toBe(true)
     await expect.poll(() => isClosed).toBe(true)
   })
+
+  it.each(['no byte', 'the first byte', 'all'])(
+    'bring a connection of which %s was read and put back',
+    async (which) => {
+      const server = createServer(options, (_, response) => response.end('ok'))
+      serveUnbound(server)
+      const listener = await listenFor(server, async (socket) => {
+        if (which === 'no byte') return
+        const [bytes] = (await once(socket, 'data')) as [Buffer]
+        socket.pause()
+        socket.unshift(bytes)
+      })
+      const client = await open(listener)
+      if (which === 'the first byte') {
+        client.socket.write('G')
+        await sleep(50)
+        client.socket.write(request().slice(1))
+      } else client.socket.write(request())
+      await expect.poll(client.text).toMatch(/^HTTP\/1\.1 200 [^]*ok$/)
+    },
+  )
 })
 
 describe('bindSocket', () => {
