@@ -29,14 +29,16 @@ export function refuseUnparsed(
   const { latest } = state
   if (latest !== undefined && !latest.request.complete)
     return interrupt(parts.lessee, latest, refusal)
-  const target = askedFor(error)
+  const head = headOf(error)
+  const target = /^[A-Z]{1,32} (\S+)/.exec(head)?.[1]
+  const cors = policy.cors?.answerHeaders(originIn(head)) ?? []
   const answer = async (): Promise<void> => {
     parts.metrics.refusedUnparsed(refusal.code)
     const { address } = state.origin
     const id = parts.requestId(undefined)
     parts.log.clientError({ id, address, code: refusal.cause ?? '', target })
     const quota = await policy.peekAnonymous(policy.clientAddress(address, undefined).key)
-    respondRaw(socket, refusal, ['X-Request-Id', id, ...quota])
+    respondRaw(socket, refusal, ['X-Request-Id', id, ...quota, ...cors])
   }
   // Earlier requests on this connection are still being answered: theirs come first.
   if (state.pending > 0) state.whenIdle = () => void answer()
@@ -70,13 +72,16 @@ function refusalFor(error: ParserError, urlBytes: number): Refusal {
   }
 }
 
-/** The target of the request in which the parser stopped, if its first line is in the packet: behind the last empty line. */
-function askedFor({ rawPacket, bytesParsed = 0 }: ParserError): string | undefined {
-  if (rawPacket === undefined) return undefined
+/** The packet from the start of the request in which the parser stopped, if that is in it: behind the last empty line. */
+function headOf({ rawPacket, bytesParsed = 0 }: ParserError): string {
+  if (rawPacket === undefined) return ''
   const before = rawPacket.subarray(0, bytesParsed).lastIndexOf('\r\n\r\n')
-  const line = rawPacket.toString('latin1', before === -1 ? 0 : before + 4)
-  return /^[A-Z]{1,32} (\S+)/.exec(line)?.[1]
+  return rawPacket.toString('latin1', before === -1 ? 0 : before + 4)
 }
+
+/** As far as the packet tells. Wrongly read it does no harm: only a page of an origin that is allowed can make use of it. */
+const originIn = (head: string): string | undefined =>
+  /\r\nOrigin:[ \t]*(\S+)[ \t]*\r\n/i.exec(head)?.[1]
 
 /** From the start of the line in which the parser stopped, as good requests may stand before it in the packet. */
 function offendingLine({ rawPacket, bytesParsed = 0 }: ParserError): string {

@@ -105,6 +105,11 @@ describe('cors', () => {
     ['a 401', 401, head('GET /v1/pets', `Origin: ${app}`)],
     ['a 404', 404, head('GET /elsewhere', `Origin: ${app}`)],
     ['a 400', 400, head('GET /v1/pets', `Origin: ${app}`, 'Host: again')],
+    // Where the parser gave up, and there was no request.
+    ['a 400', 400, head('GET /v1/pets', `Origin: ${app}`, 'no field')],
+    ['a 414', 414, head(`GET /v1/${'x'.repeat(40_000)}`, `Origin: ${app}`)],
+    ['a 431', 431, head('GET /v1/pets', `Origin: ${app}`, `X-Long: ${'x'.repeat(40_000)}`)],
+    ['a 501', 501, head('BREW /v1/pets', `origin:${app}`)],
     ['a preflight outside', 404, preflight('/elsewhere', 'GET')],
     ['no preflight: no method is asked for', 401, head('OPTIONS /v1/pets', `Origin: ${app}`)],
     [
@@ -120,6 +125,13 @@ describe('cors', () => {
     expect(named['access-control-expose-headers']).toContain('X-RateLimit-Remaining')
     expect(named['vary']).toBe(status === 200 ? 'Accept | Origin' : 'Origin')
     expect(named).toHaveProperty('x-ratelimit-remaining')
+  })
+
+  it('lets a page of a foreign origin read nothing where the parser gave up', async () => {
+    const { status, named } = await corsOf(head('BREW /v1/pets', `Origin: ${foreign}`))
+    expect(status).toBe(501)
+    expect(named).toMatchObject({ vary: 'Origin' })
+    expect(named).not.toHaveProperty('access-control-allow-origin')
   })
 
   it('keeps answers to others than pages apart in caches', async () => {
