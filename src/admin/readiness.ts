@@ -28,7 +28,8 @@ export const embeddedHealth: StoreHealth = {
 }
 
 interface ReadinessParts {
-  readonly config: Config
+  /** The configuration in force, and why another was refused after it was taken. */
+  readonly reloads: { readonly config: Config; readonly fault: string | undefined }
   /** Whether the public listener takes requests, and in words. */
   listener(): { readonly ok: boolean; readonly reason: string }
   store(): StoreHealth
@@ -40,12 +41,14 @@ interface ReadinessParts {
   readonly backends: BackendProbe
 }
 
-export function createReadiness({ config, ...parts }: ReadinessParts) {
+export function createReadiness(parts: ReadinessParts) {
   return async (): Promise<ReadinessReport> => {
     const backends = backendCheck(await parts.backends())
+    const { config, fault } = parts.reloads
+    const warning = fault === undefined ? {} : { warning: `a reload was refused: ${fault}` }
     return {
       checks: [
-        { name: 'config', ok: true, reason: `revision ${config.revision}` },
+        { name: 'config', ok: true, reason: `revision ${config.revision}`, ...warning },
         { name: 'listener', ...parts.listener() },
         loadCheck(parts.sheds()),
         storeCheck(config, parts.store(), parts.unsaved()),

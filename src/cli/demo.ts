@@ -27,7 +27,7 @@ export const demoCommand = (
     const catalogue = await startBackend(config, db, log)
     const { host, port } = catalogue.address
     edge.print(`catalogue listening on http://${hostForUrl(host)}:${port}/v1 (${db})`)
-    const { running, origin } = await startGateway({ config, log, edge }).catch(
+    const { running, origin } = await startGateway({ config, file, log, edge }).catch(
       async (error: unknown) => {
         await catalogue.close()
         throw error

@@ -6,6 +6,8 @@ import { FAILED, OK, REFUSED, type Edge } from './edge.ts'
 export interface Running {
   /** Drains and closes everything; resolves when nothing is left to wait for. */
   stop(): Promise<void>
+  /** Takes the configuration as it is now, or logs why not. Never rejects. */
+  reload?(): Promise<void>
   /** Replaces its processes one after the other, losing no request; undefined where there is only one. */
   roll?(): Promise<void>
   /** Ends the processes it has started, as this one is about to end without waiting. */
@@ -25,6 +27,8 @@ export class Service {
   #log: Log = createLog({ level: 'info', access: false })
   /** Set once the start has succeeded. */
   #running: Running | undefined
+  /** Asked for during the start; set by #reload. */
+  #isReloadWanted = false
   /** When the first signal came that ends this; set by #end. */
   #endingSinceMs: number | undefined
   readonly #ending = Promise.withResolvers<void>()
@@ -51,6 +55,7 @@ export class Service {
     } catch (error) {
       return this.#refuse(error)
     }
+    if (this.#isReloadWanted) this.#reload()
     await this.#ending.promise
     await this.#running.stop()
     return OK
@@ -70,11 +75,17 @@ export class Service {
   #hear(signal: NodeJS.Signals | 'orphaned'): void {
     const ignore = (message: string): void => this.#log.signalIgnored({ signal, message })
     if (signal === 'SIGUSR1') ignore('no debugger is opened here')
-    else if (signal === 'SIGHUP' && !this.#hangUpEnds)
-      ignore('a changed config is taken at the next start')
+    else if (signal === 'SIGHUP' && !this.#hangUpEnds) this.#reload()
     else if (signal !== 'SIGUSR2') this.#end(signal)
     else if (this.#running?.roll !== undefined) void this.#running.roll()
     else ignore('there are no workers to roll (server.workers: 1)')
+  }
+
+  #reload(): void {
+    // The start may have read the files before they changed.
+    if (this.#running === undefined) this.#isReloadWanted = true
+    else if (this.#running.reload !== undefined) void this.#running.reload()
+    else this.#log.signalIgnored({ signal: 'SIGHUP', message: 'there is no config to read again' })
   }
 
   #end(signal: NodeJS.Signals | 'orphaned'): void {

@@ -15,23 +15,26 @@ export const startCommand = (edge: Edge, { config: file }: { readonly config: st
     const config = loadUsableConfig(file, edge.env)
     const log = createLog(config.log)
     useLog(log)
-    return (await startGateway({ config, log, edge })).running
+    return (await startGateway({ config, file, log, edge })).running
   })
 
 /** Starts both listeners and prints one line for each, with its real address. */
 export async function startGateway({
   config,
+  file,
   log,
   edge,
 }: {
   readonly config: Config
+  /** It was read from there, and is read again for a reload. */
+  readonly file: string
   readonly log: Log
   readonly edge: Edge
 }): Promise<{ running: Running; origin: string }> {
-  const { version, entry, print } = edge
-  const supervisor =
-    config.server.workers > 1 ? createSupervisor(config, { version, entry, log }) : undefined
-  const gateway = supervisor ?? createGateway(config, { version, log })
+  const { version, entry, env, print } = edge
+  const options = { version, entry, log, load: () => loadUsableConfig(file, env) }
+  const supervisor = config.server.workers > 1 ? createSupervisor(config, options) : undefined
+  const gateway = supervisor ?? createGateway(config, options)
   const { listen, admin } = await gateway.listen().catch((error: unknown) => {
     throw error instanceof ListenError ? explain(error, config) : error
   })
@@ -41,6 +44,7 @@ export async function startGateway({
   return {
     running: {
       stop: () => gateway.drain(),
+      reload: async () => void (await gateway.reload()),
       ...(supervisor && { roll: supervisor.roll, abandon: supervisor.abandon }),
     },
     origin,

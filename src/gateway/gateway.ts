@@ -10,6 +10,8 @@ import { storeInWords } from '../config/store-words.ts'
 import { drainDelay, stopIdleMs } from './drain-times.ts'
 import { ListenError } from './listen-error.ts'
 import { createReadiness, embeddedHealth } from '../admin/readiness.ts'
+import type { ReloadWish } from '../rules/reload-outcome.ts'
+import { Reloader, type LoadConfig } from './reloader.ts'
 import { configNames, createServing } from './serving.ts'
 import { openStores } from './stores.ts'
 
@@ -19,30 +21,19 @@ import { openStores } from './stores.ts'
  */
 export type Gateway = ReturnType<typeof createGateway>
 
-/** log: closed by drain, and if listen rejects. */
-export function createGateway(config: Config, { version, log }: { version: string; log: Log }) {
-  const metrics = createMetrics({ version, ...configNames(config) })
-  const stores = openStores({ config, log, metrics })
-  let keySetFault: KeySetFault | undefined
-  const serving = createServing({
-    config,
-    log,
-    metrics,
-    stores,
-    addresses: createAddressCounter(),
-    onKeySet: (fault) => (keySetFault = fault),
-  })
+export interface GatewayOptions {
+  readonly version: string
+  /** Closed by drain, and if listen rejects. */
+  readonly log: Log
+  /** For a reload. */
+  readonly load: LoadConfig
+}
+
+export function createGateway(config: Config, options: GatewayOptions) {
+  const { log } = options
+  const { serving, reloader, startAdmin } = createParts(config, options, () => listening)
   let admin: AdminServer | undefined
   let listening = false
-  const readiness = createReadiness({
-    config,
-    listener: () => ({ ok: listening, reason: listening ? 'up' : 'starting or draining' }),
-    store: () => stores.redis ?? embeddedHealth,
-    unsaved: () => stores.unsaved?.(),
-    keySetFault: () => keySetFault,
-    sheds: () => [serving.load.shed],
-    backends: createBackendProbe(serving.balancer, config.upstream),
-  })
   const close = async (): Promise<void> => {
     await admin?.close()
     await serving.close()
@@ -55,16 +46,7 @@ export function createGateway(config: Config, { version, log }: { version: strin
         throw listener === undefined ? error : new ListenError(listener, error)
       }
       await serving.ready().catch(abandon())
-      admin = await startAdminServer({
-        ...config.admin,
-        renderMetrics: () => {
-          metrics.bannedKeys(serving.bannedKeys)
-          metrics.countersUnsaved(stores.unsaved?.()?.seconds ?? 0)
-          return metrics.render()
-        },
-        readiness,
-        onError: (error) => log.adminFailed(error),
-      }).catch(abandon('admin'))
+      admin = await startAdmin().catch(abandon('admin'))
       const listen = await serving.listen().catch(abandon('public'))
       listening = true
       logConfig(log, config)
@@ -72,13 +54,57 @@ export function createGateway(config: Config, { version, log }: { version: strin
       log.listening({ listener: 'admin', ...admin.address })
       return { listen, admin: admin.address }
     },
+    reload: (wish?: ReloadWish) => reloader.reload(wish),
     async drain(): Promise<void> {
       listening = false
-      await drainDelay(log, config.server.timeouts)
-      await serving.drain({ idleMs: stopIdleMs(config.server.timeouts.drainMs) })
+      reloader.close()
+      const { timeouts } = reloader.config.server
+      await drainDelay(log, timeouts)
+      await serving.drain({ idleMs: stopIdleMs(timeouts.drainMs) })
       await close()
     },
   }
+}
+
+function createParts(
+  config: Config,
+  { version, log, load }: GatewayOptions,
+  isListening: () => boolean,
+) {
+  const metrics = createMetrics({ version, ...configNames(config) })
+  const stores = openStores({ config, log, metrics })
+  let keySetFault: KeySetFault | undefined
+  const serving = createServing({
+    config,
+    log,
+    metrics,
+    stores,
+    addresses: createAddressCounter(),
+    onKeySet: (fault) => (keySetFault = fault),
+  })
+  const reloader = new Reloader({ config, load, target: serving, log })
+  metrics.watchReloads(reloader)
+  const readiness = createReadiness({
+    reloads: reloader,
+    listener: () => ({ ok: isListening(), reason: isListening() ? 'up' : 'starting or draining' }),
+    store: () => stores.redis ?? embeddedHealth,
+    unsaved: () => stores.unsaved?.(),
+    keySetFault: () => keySetFault,
+    sheds: () => [serving.load.shed],
+    backends: createBackendProbe(serving.balancer, config.upstream),
+  })
+  const startAdmin = (): Promise<AdminServer> =>
+    startAdminServer({
+      ...config.admin,
+      renderMetrics: () => {
+        metrics.bannedKeys(serving.bannedKeys)
+        metrics.countersUnsaved(stores.unsaved?.()?.seconds ?? 0)
+        return metrics.render()
+      },
+      readiness,
+      onError: (error) => log.adminFailed(error),
+    })
+  return { serving, reloader, startAdmin }
 }
 
 function logConfig(log: Log, { revision, store, warnings }: Config): void {

@@ -31,6 +31,11 @@ export interface LogOptions extends LineWriterOptions {
   readonly overQuotaLinesPerSecond?: number
 }
 
+interface TakenLater {
+  readonly revision: string
+  readonly blastRadius: object
+}
+
 type Say = (
   level: LineLevel,
   line: { readonly event: string; readonly [name: string]: unknown },
@@ -123,8 +128,12 @@ function requestLines(
 const lifecycleLines = (say: Say) => ({
   listening: (line: { listener: string; host: string; port: number }) =>
     say('info', { event: 'listening', pid, ...line }),
-  configTaken: (line: { revision: string; store: string }) =>
+  /** store: at the start; blastRadius: later, with a bounded number of names. */
+  configTaken: (line: { revision: string; store: string } | TakenLater) =>
     say('info', { event: 'configTaken', ...line }),
+  /** The one in force, of this revision, stays. */
+  reloadRefused: (line: { revision: string; problems: readonly string[] }) =>
+    say('error', { event: 'configRefused', ...line }),
   /** One of Config.warnings. */
   configWarning: ({ problem }: { problem: string }) =>
     say('warn', { event: 'configWarning', problem: text(problem) }),

@@ -19,7 +19,7 @@ export interface ConfigNames {
 type MetricsState = ReturnType<typeof newState>
 
 /** What the hot path writes and a scrape reads. */
-export function newState(names: ConfigNames, version: string, takenAtMs: number) {
+export function newState(names: ConfigNames, version: string) {
   const outcomes = () => zeros(['admitted', 'refused', 'unavailable'])
   return {
     requests: new RequestSeries(names),
@@ -44,7 +44,12 @@ export function newState(names: ConfigNames, version: string, takenAtMs: number)
     connectionRefusals: zeros(connectionRefusals),
     tunnels: 0,
     tunnelEnds: zeros(tunnelEnds),
-    config: { revision: names.revision, takenAtMs },
+    reloads: {
+      config: names,
+      takenAtMs: Date.now(),
+      counts: { taken: 0, refused: 0 },
+      fault: undefined,
+    } as ReloadsView,
     build: { version, node: nodeVersion },
   }
 }
@@ -139,7 +144,7 @@ function quotaFamilies(state: MetricsState): Family[] {
 
 /** Of credentials, bans and the configuration. */
 function otherFamilies(state: MetricsState): Family[] {
-  const { keySet, config } = state
+  const { keySet } = state
   return [
     gauge.max('tollgate_jwks_age_seconds', 'Since the key set was last fetched.', () =>
       keySet.fetchedAtMs === undefined ? [] : (Date.now() - keySet.fetchedAtMs) / 1000,
@@ -166,35 +171,55 @@ function otherFamilies(state: MetricsState): Family[] {
       'How late the event loop is time and again; beyond server.overload.lag requests are refused.',
       () => state.eventLoopLagMs / 1000,
     ),
-    gauge.first('tollgate_config_info', 'The running configuration.', () => [
-      sample(1, { revision: config.revision }),
-    ]),
-    gauge.max(
-      'tollgate_config_last_load_timestamp_seconds',
-      'When it was taken, Unix time.',
-      () => config.takenAtMs / 1000,
-    ),
     gauge.first('tollgate_build_info', 'Versions of the gateway and of Node.js.', () => [
       sample(1, { ...state.build }),
     ]),
   ]
 }
 
+/** The configuration in force, and what has come of wishes for another. */
+export interface ReloadsView {
+  readonly config: { readonly revision: string }
+  readonly takenAtMs: number
+  readonly counts: { readonly taken: number; readonly refused: number }
+  /** Why the latest was refused. */
+  readonly fault: string | undefined
+}
+
 /** Of the whole gateway, whichever number of processes it has. */
-export function workerFamilies(workers: {
+export interface WholeGateway {
   listening(): number
   restarts(): number
   unsavedSeconds(): number
-}): Family[] {
+  reloads(): ReloadsView
+}
+
+export function wholeFamilies(whole: WholeGateway): Family[] {
   return [
-    gauge.sum('tollgate_workers', 'Processes that take requests.', () => workers.listening()),
+    gauge.first('tollgate_config_info', 'The running configuration.', () => [
+      sample(1, { revision: whole.reloads().config.revision }),
+    ]),
+    gauge.max(
+      'tollgate_config_last_load_timestamp_seconds',
+      'When it was taken, Unix time.',
+      () => whole.reloads().takenAtMs / 1000,
+    ),
+    gauge.min(
+      'tollgate_config_last_reload_successful',
+      '0 when the latest reload was refused, else 1.',
+      () => (whole.reloads().fault === undefined ? 1 : 0),
+    ),
+    counter('tollgate_config_reloads_total', 'Wishes for a new configuration, by outcome.', () =>
+      by('outcome', whole.reloads().counts),
+    ),
+    gauge.sum('tollgate_workers', 'Processes that take requests.', () => whole.listening()),
     counter('tollgate_worker_restarts_total', 'Workers started in place of one that crashed.', () =>
-      workers.restarts(),
+      whole.restarts(),
     ),
     gauge.max(
       'tollgate_counters_unsaved_seconds',
       'For how long the embedded store could not keep its counters; 0 while they are kept within their second.',
-      () => workers.unsavedSeconds(),
+      () => whole.unsavedSeconds(),
     ),
   ]
 }

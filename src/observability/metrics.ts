@@ -16,7 +16,14 @@ import type { BackendFailureKind } from '../rules/backend-failure.ts'
 import type { TunnelEnd } from '../rules/websocket.ts'
 import type { BackendsView } from './backend-families.ts'
 import type { Family } from './family.ts'
-import { metricFamilies, newState, workerFamilies, type ConfigNames } from './metric-families.ts'
+import {
+  metricFamilies,
+  newState,
+  wholeFamilies,
+  type ConfigNames,
+  type ReloadsView,
+  type WholeGateway,
+} from './metric-families.ts'
 import { countRequest } from './request-series.ts'
 
 export type { ConfigNames }
@@ -48,22 +55,25 @@ export interface MetricsPage {
 /** The values of one process at one moment; plain data. */
 export type MetricsSnapshot = readonly MetricObjectWithValues<MetricValue<string>>[]
 
-/** `version` is the gateway's own. `takenAtMs`: when the configuration was taken, Unix time. */
+/** `version` is the gateway's own. */
 export function createMetrics(
   options: ConfigNames & {
     readonly version: string
-    readonly takenAtMs?: number
     /** This process is one of several; the page of all says how many there are. */
     readonly isWorker?: boolean
   },
 ) {
-  const { version, takenAtMs = Date.now(), isWorker = false } = options
-  const state = newState(options, version, takenAtMs)
-  const unsavedSeconds = (): number => state.unsavedSeconds
-  const alone = { listening: () => 1, restarts: () => 0, unsavedSeconds }
+  const { version, isWorker = false } = options
+  const state = newState(options, version)
+  const alone = {
+    listening: () => 1,
+    restarts: () => 0,
+    unsavedSeconds: () => state.unsavedSeconds,
+    reloads: () => state.reloads,
+  }
   const registry = createRegistry([
     ...metricFamilies(state),
-    ...(isWorker ? [] : workerFamilies(alone)),
+    ...(isWorker ? [] : wholeFamilies(alone)),
   ])
   return {
     requestStarted: () => void state.inFlight++,
@@ -83,19 +93,15 @@ export function createMetrics(
     ...backendWriters(state),
     ...connectionWriters(state),
     quota: quotaObserver(state),
-    /** The key set of the token issuer was fetched, or could not be. */
-    keySetFetched(isGood: boolean): void {
-      if (isGood) state.keySet.fetchedAtMs = Date.now()
-      else state.keySet.failures++
-    },
-    /** Nobody could tell whether a credential is valid. */
-    credentialUnavailable: (reason: UnavailableReason) => void state.unavailable[reason]++,
+    ...credentialWriters(state),
     banned: () => void state.bans++,
     /** How late the event loop was at least, at the latest looks. */
     eventLoopLag: (lagMs: number) => void (state.eventLoopLagMs = lagMs),
     strike: () => void state.strikes++,
     /** How many keys are banned now, as far as this process knows. */
     bannedKeys: (count: number) => void (state.bannedKeys = count),
+    /** Read at each scrape. */
+    watchReloads: (reloads: ReloadsView) => void (state.reloads = reloads),
     countersUnsaved: (seconds: number) => void (state.unsavedSeconds = seconds),
     /** The page for a scrape. Rejects only if one of the Node.js collectors fails. */
     render: async (): Promise<MetricsPage> => ({
@@ -111,6 +117,16 @@ const backendWriters = (state: ReturnType<typeof newState>) => ({
   /** Those whose values are read at each scrape. */
   watchBackends: (backends: BackendsView) => void (state.backends = backends),
   backendFailed: (kind: BackendFailureKind) => void state.backendFailures[kind]++,
+})
+
+const credentialWriters = (state: ReturnType<typeof newState>) => ({
+  /** The key set of the token issuer was fetched, or could not be. */
+  keySetFetched(isGood: boolean): void {
+    if (isGood) state.keySet.fetchedAtMs = Date.now()
+    else state.keySet.failures++
+  },
+  /** Nobody could tell whether a credential is valid. */
+  credentialUnavailable: (reason: UnavailableReason) => void state.unavailable[reason]++,
 })
 
 const connectionWriters = (state: ReturnType<typeof newState>) => ({
@@ -157,8 +173,8 @@ async function snapshot(registry: Registry): Promise<MetricsSnapshot> {
 }
 
 /** What a supervisor adds to the values of its workers: how many there are, what it keeps for them, and its own Node.js values. */
-export function createSupervisorMetrics(workers: Parameters<typeof workerFamilies>[0]) {
-  const registry = createRegistry(workerFamilies(workers))
+export function createSupervisorMetrics(whole: WholeGateway) {
+  const registry = createRegistry(wholeFamilies(whole))
   return { snapshot: () => snapshot(registry) }
 }
 

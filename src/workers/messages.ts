@@ -21,8 +21,6 @@ export interface StartMessage {
   readonly number: number
   readonly version: string
   readonly config: PlainConfig
-  /** When the supervisor has taken the configuration, Unix time in ms. */
-  readonly takenAtMs: number
 }
 
 export interface ClientNotice {
@@ -37,6 +35,9 @@ export type ToWorker =
   | { readonly kind: 'banned'; readonly keyId: string; readonly ban: BanRecord }
   /** Bans were pronounced that this worker was not told of: it is to read them all. */
   | { readonly kind: 'missed' }
+  /** To be built aside, and answered with `prepared`; then one of these two follows, of the same round. */
+  | { readonly kind: 'prepare'; readonly round: number; readonly config: PlainConfig }
+  | { readonly kind: 'commit' | 'abort'; readonly round: number }
   | { readonly kind: 'measure' }
   /** To be answered with `alive`. */
   | { readonly kind: 'beat' }
@@ -55,6 +56,8 @@ export type ToSupervisor =
   | CallBatch
   | { readonly kind: 'listening' }
   | { readonly kind: 'alive' }
+  /** fault: why this worker cannot take it. */
+  | { readonly kind: 'prepared'; readonly round: number; readonly fault: string | undefined }
   | { readonly kind: 'failed'; readonly fault: StartFault }
   /** Redis, as this worker sees it. */
   | ({ readonly kind: 'store' } & StoreHealth)

@@ -4,11 +4,12 @@ import type { ListenSockets } from '../listeners/bound-sockets.ts'
 import type { ListenSocket } from '../listeners/node-internals.ts'
 import type { SupervisionLine } from '../observability/log.ts'
 import { afterCrash, noCrashes, restartDelayMs } from './back-off.ts'
-import { howEnded, type WorkerExit, type WorkerProcess } from './worker-process.ts'
+import { howEnded, type WorkerExit } from './worker-exit.ts'
+import type { WorkerProcess } from './worker-process.ts'
 
 export interface SlotOptions {
   readonly sockets: ListenSockets
-  readonly drainMs: number
+  drainMs(): number
   startWorker(number: number, listenFd: number): WorkerProcess
   onEnded(worker: WorkerProcess): void
   log(line: SupervisionLine): void
@@ -72,7 +73,7 @@ export class Slot {
     }
     this.#successor = undefined
     this.#crashes = noCrashes
-    const { drainMs } = this.#options
+    const drainMs = this.#options.drainMs()
     old.drain({ idleMs: rollIdleMs(drainMs), timeoutMs: drainMs + DRAIN_MARGIN_MS })
     await old.ended
     return true
@@ -82,7 +83,7 @@ export class Slot {
   async drain(): Promise<void> {
     this.#phase = 'draining'
     clearTimeout(this.#restart)
-    const { drainMs } = this.#options
+    const drainMs = this.#options.drainMs()
     const times = { idleMs: stopIdleMs(drainMs), timeoutMs: drainMs + DRAIN_MARGIN_MS }
     for (const worker of this.alive) worker.drain(times)
     // Else connections would queue up here after the workers have stopped to take them.

@@ -2,43 +2,44 @@
 import { startAdminServer, type AdminServer } from '../admin/server.ts'
 import { Balancer } from '../backends/balancer.ts'
 import { worstOf } from '../backends/health.ts'
-import { createBackendProbe } from '../backends/probe.ts'
+import { createBackendProbe, type BackendProbe } from '../backends/probe.ts'
 import { answerCalls } from '../ipc/calls.ts'
-import type { Log } from '../observability/log.ts'
 import { createSupervisorMetrics, renderSnapshots } from '../observability/metrics.ts'
 import { toPlainConfig } from '../config/clients.ts'
 import type { Config } from '../config/config.ts'
 import { storeInWords } from '../config/store-words.ts'
 import { createBackends } from '../gateway/backends.ts'
-import type { Gateway } from '../gateway/gateway.ts'
+import type { Gateway, GatewayOptions } from '../gateway/gateway.ts'
 import { drainDelay } from '../gateway/drain-times.ts'
+import type { Prepared, Reloadable } from '../gateway/reload.ts'
+import { Reloader } from '../gateway/reloader.ts'
 import { ListenError } from '../gateway/listen-error.ts'
 import { createReadiness, embeddedHealth } from '../admin/readiness.ts'
 import { openEmbeddedStores } from '../gateway/stores.ts'
 import { openListenSockets, type ListenSockets } from '../listeners/bound-sockets.ts'
+import type { ReloadOutcome, ReloadWish } from '../rules/reload-outcome.ts'
 import type { ClientNotice } from './messages.ts'
 import { createSharedState, type SharedState } from './shared-state.ts'
 import { defaultWatchdog, type WatchdogOptions } from './watchdog.ts'
 import { WorkerPool } from './worker-pool.ts'
-import { WorkerFailed, WorkerProcess } from './worker-process.ts'
+import { WorkerFailed } from './worker-exit.ts'
+import { WorkerProcess } from './worker-process.ts'
 
-export interface SupervisorOptions {
-  readonly version: string
+export interface SupervisorOptions extends GatewayOptions {
   /** The file that a worker runs. */
   readonly entry: string
-  /** Closed by drain, and if listen rejects. */
-  readonly log: Log
   readonly watchdog?: WatchdogOptions
 }
 
 export const createSupervisor = (config: Config, options: SupervisorOptions): Supervisor =>
   new Supervisor(config, options)
 
-export class Supervisor implements Gateway {
-  readonly #config: Config
+export class Supervisor implements Gateway, Reloadable {
   readonly #options: SupervisorOptions
-  readonly #takenAtMs = Date.now()
   readonly #state: SharedState
+  readonly #reloader: Reloader
+  /** Of the configuration in force. Written by listen and prepare. */
+  #probe: BackendProbe
   /** Both written by listen. */
   #admin: AdminServer | undefined
   #pool: WorkerPool | undefined
@@ -46,9 +47,10 @@ export class Supervisor implements Gateway {
   #isListening = false
 
   constructor(config: Config, options: SupervisorOptions) {
-    this.#config = config
     this.#options = options
-    const { log } = options
+    const { log, load } = options
+    this.#reloader = new Reloader({ config, load, target: this, log })
+    this.#probe = createProbe(config)
     this.#state = createSharedState({
       config,
       embedded: config.store.redis === undefined ? openEmbeddedStores(config, log) : undefined,
@@ -58,7 +60,7 @@ export class Supervisor implements Gateway {
   }
 
   async listen() {
-    const { server, store, revision, warnings } = this.#config
+    const { server, store, revision, warnings } = this.#reloader.config
     const { log } = this.#options
     try {
       await this.#state.ready()
@@ -79,9 +81,27 @@ export class Supervisor implements Gateway {
     }
   }
 
+  reload(wish?: ReloadWish): Promise<ReloadOutcome> {
+    return this.#reloader.reload(wish)
+  }
+
+  async prepare(config: Config): Promise<Prepared> {
+    const probe = createProbe(config)
+    const workers = await this.#pool?.prepare(config)
+    return {
+      revision: config.revision,
+      commit: () => {
+        this.#probe = probe
+        workers?.commit()
+      },
+      abort: () => workers?.abort(),
+    }
+  }
+
   async drain(): Promise<void> {
     this.#isListening = false
-    await drainDelay(this.#options.log, this.#config.server.timeouts)
+    this.#reloader.close()
+    await drainDelay(this.#options.log, this.#reloader.config.server.timeouts)
     const workers = this.#pool?.listening ?? 0
     this.#options.log.supervision({ level: 'info', event: 'workersDraining', workers })
     await this.#close()
@@ -100,27 +120,28 @@ export class Supervisor implements Gateway {
   }
 
   #startAdmin(): Promise<AdminServer> {
-    const config = this.#config
-    const { upstream } = config
-    // Requests are the workers': here is only heard whether connections can be made.
-    const probe = createBackendProbe(new Balancer(createBackends(upstream), upstream), upstream)
+    const reloads = this.#reloader
     const metrics = createSupervisorMetrics({
       listening: () => this.#pool?.listening ?? 0,
       restarts: () => this.#pool?.restarts ?? 0,
       unsavedSeconds: () => this.#state.unsaved()?.seconds ?? 0,
+      reloads: () => reloads,
     })
     return startAdminServer({
-      ...config.admin,
+      ...reloads.config.admin,
       renderMetrics: oneAtATime(async () => {
         const ofWorkers = (await this.#pool?.measure()) ?? []
         return renderSnapshots([...ofWorkers, await metrics.snapshot()])
       }),
       readiness: createReadiness({
-        config,
+        reloads,
         listener: () => {
           if (!this.#isListening) return { ok: false, reason: 'starting or draining' }
           const listening = this.#pool?.listening ?? 0
-          return { ok: listening > 0, reason: `${listening} of ${config.server.workers} workers` }
+          return {
+            ok: listening > 0,
+            reason: `${listening} of ${reloads.config.server.workers} workers`,
+          }
         },
         store: () => this.#pool?.store ?? embeddedHealth,
         unsaved: () => this.#state.unsaved(),
@@ -129,8 +150,9 @@ export class Supervisor implements Gateway {
         backends: async () => {
           const seen = this.#pool?.backends ?? []
           // Where they are checked, only the workers know.
-          const isKnown = upstream.health !== undefined && seen.flat().length > 0
-          return worstOf(isKnown ? seen : [await probe(), ...seen])
+          const { health } = reloads.config.upstream
+          const isKnown = health !== undefined && seen.flat().length > 0
+          return worstOf(isKnown ? seen : [await this.#probe(), ...seen])
         },
       }),
       onError: (error) => this.#options.log.adminFailed(error),
@@ -139,11 +161,11 @@ export class Supervisor implements Gateway {
 
   #createPool(sockets: ListenSockets): WorkerPool {
     const { entry, version, watchdog = defaultWatchdog } = this.#options
-    const config = this.#config
+    const config = (): Config => this.#reloader.config
     return new WorkerPool({
-      count: config.server.workers,
+      count: config().server.workers,
       sockets,
-      drainMs: config.server.timeouts.drainMs,
+      drainMs: () => config().server.timeouts.drainMs,
       watchdog,
       startWorker: (number, listenFd) => {
         const notify = oncePerTurn((notices) =>
@@ -152,13 +174,7 @@ export class Supervisor implements Gateway {
         const handlers = this.#state.handlers(notify)
         const worker: WorkerProcess = new WorkerProcess({
           entry,
-          start: {
-            kind: 'start',
-            number,
-            version,
-            config: toPlainConfig(config),
-            takenAtMs: this.#takenAtMs,
-          },
+          start: { kind: 'start', number, version, config: toPlainConfig(config()) },
           listenFd,
           onLines: (lines) => this.#options.log.relay(lines),
           onCalls: (batch, send) => answerCalls(handlers, batch, send),
@@ -168,6 +184,11 @@ export class Supervisor implements Gateway {
       log: (line) => this.#options.log.supervision(line),
     })
   }
+}
+
+/** Requests are the workers': here is only heard whether connections can be made. */
+function createProbe({ upstream }: Config): BackendProbe {
+  return createBackendProbe(new Balancer(createBackends(upstream), upstream), upstream)
 }
 
 const refuse = (listener: 'public' | 'admin') => (error: unknown) => {

@@ -4,7 +4,10 @@ import type { BackendHealth } from '../backends/health.ts'
 import type { KeySetFault } from '../credentials/jwt-verifier.ts'
 import type { MetricsSnapshot } from '../observability/metrics.ts'
 import type { Shed } from '../rules/overload.ts'
+import type { Config } from '../config/config.ts'
+import type { Prepared } from '../gateway/reload.ts'
 import type { ToWorker } from './messages.ts'
+import { Round } from './round.ts'
 import { createRetiredCounters } from './retired-counters.ts'
 import { Slot, type SlotOptions } from './slot.ts'
 import { watchWorkers, type WatchdogOptions } from './watchdog.ts'
@@ -19,6 +22,8 @@ export class WorkerPool {
   readonly #options: WorkerPoolOptions
   readonly #slots: readonly Slot[]
   readonly #retired = createRetiredCounters()
+  /** A configuration that is about to be taken. Written by prepare, and by what it resolves with. */
+  #round: Round | undefined
   /** Written by drain. */
   #isDraining = false
   /** Written by start. */
@@ -27,10 +32,33 @@ export class WorkerPool {
   constructor(options: WorkerPoolOptions) {
     this.#options = options
     const onEnded = ({ latest }: WorkerProcess): void => this.#retired.add(latest)
+    const startWorker: SlotOptions['startWorker'] = (...place) => {
+      const worker = options.startWorker(...place)
+      this.#round?.join(worker)
+      return worker
+    }
     this.#slots = Array.from(
       { length: options.count },
-      (_, at) => new Slot(at + 1, { ...options, onEnded }),
+      (_, at) => new Slot(at + 1, { ...options, startWorker, onEnded }),
     )
+  }
+
+  /** All workers build it aside; rejects with why one of them cannot, and then none has changed. */
+  async prepare(config: Config): Promise<Omit<Prepared, 'revision'>> {
+    const settle = (verdict: 'commit' | 'abort') => (): void => {
+      this.#round = undefined
+      round.settle(verdict)
+    }
+    const members = this.#alive().filter(
+      ({ state }) => state === 'starting' || state === 'listening',
+    )
+    const round = new Round(config, members)
+    this.#round = round
+    await round.prepared.catch((error: unknown) => {
+      settle('abort')()
+      throw error
+    })
+    return { commit: settle('commit'), abort: settle('abort') }
   }
 
   /** Resolves when all take requests; rejects with the WorkerFailed of the first that cannot. */

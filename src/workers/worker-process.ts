@@ -3,35 +3,14 @@ import { fork, type ChildProcess } from 'node:child_process'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { embeddedHealth } from '../admin/readiness.ts'
 import type { AnswerBatch, CallBatch } from '../ipc/calls.ts'
+import type { PlainConfig } from '../config/clients.ts'
 import type { BackendHealth } from '../backends/health.ts'
 import type { KeySetFault } from '../credentials/jwt-verifier.ts'
 import type { MetricsSnapshot } from '../observability/metrics.ts'
 import type { Shed } from '../rules/overload.ts'
 import { createLineRelay } from './line-relay.ts'
 import type { StartFault, StartMessage, ToSupervisor, ToWorker } from './messages.ts'
-
-export interface WorkerExit {
-  readonly code: number | null
-  readonly signal: NodeJS.Signals | null
-  /** How long it took requests; 0: it never did. */
-  readonly ranMs: number
-  /** What it said before it ended, if it could not begin. */
-  readonly fault: StartFault | undefined
-}
-
-export class WorkerFailed extends Error {
-  readonly exit: WorkerExit
-
-  constructor(number: number, exit: WorkerExit) {
-    super(
-      exit.fault?.message ?? `worker ${number} ended before it took requests: ${howEnded(exit)}`,
-    )
-    this.exit = exit
-  }
-}
-
-export const howEnded = ({ code, signal }: WorkerExit): string =>
-  signal === null ? `exit code ${code}` : `signal ${signal}`
+import { howEnded, WorkerFailed, type WorkerExit } from './worker-exit.ts'
 
 export interface WorkerProcessOptions {
   /** The file that a worker runs: src/main.ts, or what it was built to. */
@@ -47,6 +26,8 @@ export interface WorkerProcessOptions {
 const START_AT_MOST_MS = 30_000
 /** One that stands still must not fill this process with what it is to hear. */
 const UNTAKEN_MESSAGES = 64
+/** To build a configuration aside. */
+const PREPARE_AT_MOST_MS = 10_000
 /** How long a page of metrics waits for a worker that stands still. */
 const MEASURE_AT_MOST_MS = 1_000
 
@@ -84,6 +65,10 @@ export class WorkerProcess {
   #fault: StartFault | undefined
   /** The question for its values that is under way, one at a time. Written by measure. */
   #measured = Promise.withResolvers<void>()
+  /** The configuration that it is to prepare. Written by prepare. */
+  #prepared:
+    | { readonly round: number; readonly answer: PromiseWithResolvers<string | undefined> }
+    | undefined
   /** Beats since it was last heard of; from the first one on it has been asked. Written by #hear, beat and pardon. */
   #silentBeats = 0
 
@@ -136,6 +121,23 @@ export class WorkerProcess {
     else this.#hasMissed = true
   }
 
+  /** Asks it to build a configuration aside; resolves with why it cannot, or with nothing. Never rejects. */
+  prepare(round: number, config: PlainConfig): Promise<string | undefined> {
+    const answer = Promise.withResolvers<string | undefined>()
+    this.#prepared = { round, answer }
+    this.#tell({ kind: 'prepare', round, config })
+    const timeUp = setTimeout(
+      () => answer.resolve(`has not answered for ${PREPARE_AT_MOST_MS / 1000} s`),
+      PREPARE_AT_MOST_MS,
+    )
+    return answer.promise.finally(() => clearTimeout(timeUp))
+  }
+
+  /** What was prepared is taken, or given up. */
+  settle(kind: 'commit' | 'abort', round: number): void {
+    this.#tell({ kind, round })
+  }
+
   /** Asks a worker that takes requests for a sign of life; the beats that have gone by without one since it was asked. */
   beat(): number {
     if (this.state !== 'listening') return 0
@@ -152,6 +154,8 @@ export class WorkerProcess {
   drain({ idleMs, timeoutMs }: { readonly idleMs: number; readonly timeoutMs: number }): void {
     if (this.state === 'draining' || this.state === 'ended') return
     this.state = 'draining'
+    // It ends under the configuration that it has.
+    this.#prepared?.answer.resolve(undefined)
     this.#killAfter(timeoutMs)
     this.#tell({ kind: 'drain', idleMs })
   }
@@ -202,6 +206,9 @@ export class WorkerProcess {
         return void (this.shed = message.shed)
       case 'backends':
         return void (this.backends = message.backends)
+      case 'prepared':
+        if (message.round === this.#prepared?.round) this.#prepared.answer.resolve(message.fault)
+        return
       case 'measured':
         this.latest = message.snapshot
         return this.#measured.resolve()
@@ -211,9 +218,14 @@ export class WorkerProcess {
 
   #end(code: number | null, signal: NodeJS.Signals | null): void {
     if (this.state === 'ended') return
+    const wasServing = this.state === 'listening'
     this.state = 'ended'
     clearTimeout(this.#deadline)
     this.#measured.resolve()
+    // One that had not begun takes no part: what comes in its place begins with what is in force then.
+    this.#prepared?.answer.resolve(
+      wasServing ? `has ended: ${howEnded({ code, signal })}` : undefined,
+    )
     const sinceMs = this.#listeningSinceMs
     const ranMs = sinceMs === undefined ? 0 : performance.now() - sinceMs
     const exit = { code, signal, ranMs, fault: this.#fault }

@@ -23,6 +23,7 @@ import {
   type StoreParts,
   type Stores,
 } from '../gateway/stores.ts'
+import { Taking } from './taking.ts'
 import { LISTEN_FD, type StartMessage, type ToSupervisor, type ToWorker } from './messages.ts'
 
 /** The IPC channel as the process's edge gives it. */
@@ -47,8 +48,13 @@ export function createWorker(channel: SupervisorChannel) {
   const begin = async (start: StartMessage): Promise<void> => {
     let isListener = false
     try {
-      parts = createParts(start, channel)
+      parts = createParts(start, channel, (error) => {
+        parts?.log.crash(error)
+        finished.resolve(1)
+      })
       await parts.serving.ready()
+      // From its first request on it is to serve under what all others do.
+      await parts.taking.idle
       if (isDraining) return
       isListener = true
       await parts.serving.listen(LISTEN_FD)
@@ -90,26 +96,18 @@ export function createWorker(channel: SupervisorChannel) {
   }
 }
 
-function createParts(start: StartMessage, channel: SupervisorChannel) {
-  const { number, version, takenAtMs } = start
+function createParts(
+  start: StartMessage,
+  channel: SupervisorChannel,
+  onLeftBehind: (error: Error) => void,
+) {
+  const { number, version } = start
   const config = fromPlainConfig(start.config)
   const log = createLog({ ...config.log, worker: number })
-  const metrics = createMetrics({ version, takenAtMs, isWorker: true, ...configNames(config) })
+  const metrics = createMetrics({ version, isWorker: true, ...configNames(config) })
   const parts = { config, log, metrics }
-  const { calls, banCalls } = openLanes(parts, channel)
-  const lanes = [calls, banCalls]
-  const redis = connectStore({
-    ...parts,
-    onState: (health) => void channel.send({ kind: 'store', ...health }),
-  })
-  // Whom the supervisor's notices reach; with Redis nobody listens.
-  const noticed: NoticeListener[] = []
-  const onNotice = (listener: NoticeListener): void => void noticed.push(listener)
-  const bans = createIpcBanStore(banCalls)
-  const stores: Stores =
-    redis === undefined
-      ? { redis, bans, authority: createIpcAuthority({ calls, onNotice, observe: metrics.quota }) }
-      : { redis, ...redisStores(parts, redis) }
+  const lanes = openLanes(parts, channel)
+  const { stores, bans, noticed } = connectStores(parts, channel, lanes)
   const serving: Serving = createServing({
     ...parts,
     number,
@@ -120,30 +118,41 @@ function createParts(start: StartMessage, channel: SupervisorChannel) {
     }),
     onKeySet: (fault) => void channel.send({ kind: 'keySet', fault }),
     onShed: (shed) => void channel.send({ kind: 'shed', shed }),
-    ...sharedCounters(config, stores, calls),
+    ...sharedCounters(config, stores, lanes.calls),
   })
+  const taking = new Taking({
+    target: serving,
+    answer: (round, fault) => void channel.send({ kind: 'prepared', round, fault }),
+    onLeftBehind,
+  })
+  const measure = async (): Promise<void> => {
+    metrics.bannedKeys(serving.bannedKeys)
+    try {
+      await channel.send({ kind: 'measured', snapshot: await metrics.snapshot() })
+    } catch (error) {
+      log.adminFailed(error)
+    }
+  }
   return {
     log,
     metrics,
     serving,
+    taking,
     /** The supervisor is gone. */
     orphan: () => {
-      for (const lane of lanes) lane.close()
+      for (const lane of Object.values(lanes)) lane.close()
     },
     hear: (message: ToWorker) => {
-      if (message.kind === 'answers') for (const lane of lanes) lane.receive(message)
+      if (message.kind === 'answers') for (const lane of Object.values(lanes)) lane.receive(message)
       else if (message.kind === 'quota') {
         for (const { client, notice } of message.notices)
           for (const listener of noticed) listener(client, notice)
       } else if (message.kind === 'banned') bans.banned(message.keyId, message.ban)
       else if (message.kind === 'missed') bans.stale()
-      else if (message.kind === 'measure') {
-        metrics.bannedKeys(serving.bannedKeys)
-        void metrics
-          .snapshot()
-          .then((snapshot) => channel.send({ kind: 'measured', snapshot }))
-          .catch((error: unknown) => log.adminFailed(error))
-      }
+      else if (message.kind === 'prepare') taking.prepare(message.round, message.config)
+      else if (message.kind === 'commit' || message.kind === 'abort')
+        taking.settle(message.kind, message.round)
+      else if (message.kind === 'measure') void measure()
     },
   }
 }
@@ -157,6 +166,27 @@ function soon(tell: () => void): () => void {
       tell()
     }, TELL_AFTER_MS).unref()
   }
+}
+
+/** noticed: whom the supervisor's notices reach; with Redis nobody listens. */
+function connectStores(
+  parts: StoreParts,
+  channel: SupervisorChannel,
+  { calls, banCalls }: ReturnType<typeof openLanes>,
+) {
+  const { metrics } = parts
+  const redis = connectStore({
+    ...parts,
+    onState: (health) => void channel.send({ kind: 'store', ...health }),
+  })
+  const noticed: NoticeListener[] = []
+  const onNotice = (listener: NoticeListener): void => void noticed.push(listener)
+  const bans = createIpcBanStore(banCalls)
+  const stores: Stores =
+    redis === undefined
+      ? { redis, bans, authority: createIpcAuthority({ calls, onNotice, observe: metrics.quota }) }
+      : { redis, ...redisStores(parts, redis) }
+  return { stores, bans, noticed }
 }
 
 /** Two ways to ask the supervisor: bans wait for its disk, and quota must not wait with them. */

@@ -182,19 +182,6 @@ describe.concurrent('a stop', () => {
   })
 })
 
-describe.concurrent('a hang-up', () => {
-  it('is answered with a word on what to do, and ends nothing', async () => {
-    const backend = await rawBackend()
-    const gateway = await gatewayProcess(configFile(backend.url))
-    gateway.signal('SIGHUP')
-    await eventually('the word', () => gateway.logged('signalIgnored').length > 0)
-    expect(gateway.logged('signalIgnored')).toMatchObject([{ signal: 'SIGHUP' }])
-    expect((await gateway.call(keys.pro)).status).toBe(200)
-    gateway.signal('SIGTERM')
-    expect((await gateway.finished).code).toBe(0)
-  })
-})
-
 describe.concurrent('a backend that is killed while requests run', () => {
   it('costs those requests alone: the gateway lives, and serves again once the backend is back', async () => {
     const [port, cwd] = [await freePort(), temporaryFolder()]

@@ -81,6 +81,7 @@ export async function startTestGateway(options: GatewayOptions): Promise<TestGat
   let logged = ''
   const gateway = createGateway(config, {
     version: '0.0.0-test',
+    load: () => config,
     log: createLog({
       ...config.log,
       destination: { write: options.onLogLine ?? ((line) => (logged += line)) },

@@ -65,8 +65,7 @@ describe('lines of a worker', () => {
 
 describe('the metrics of several workers', () => {
   const names = { revision: 'abc', plans: ['pro'], routes: ['listPets'] }
-  const worker = (takenAtMs = 1_000) =>
-    createMetrics({ version: '1', isWorker: true, takenAtMs, ...names })
+  const worker = () => createMetrics({ version: '1', isWorker: true, ...names })
   const lines = async (...snapshots: Parameters<typeof renderSnapshots>[0]) => {
     const { body } = await renderSnapshots(snapshots)
     const values = body.split('\n').filter((line) => line !== '' && !line.startsWith('#'))
@@ -102,6 +101,12 @@ describe('the metrics of several workers', () => {
       listening: () => 2,
       restarts: () => 5,
       unsavedSeconds: () => 7,
+      reloads: () => ({
+        config: { revision: 'new' },
+        takenAtMs: 1_000,
+        counts: { taken: 3, refused: 4 },
+        fault: 'a typing error',
+      }),
     })
     const page = await lines(
       await one.snapshot(),
@@ -114,7 +119,10 @@ describe('the metrics of several workers', () => {
     expect(page.get('tollgate_counters_unsaved_seconds')).toBe(7)
     expect(page.get('tollgate_store_up')).toBe(0)
     expect(page.get('tollgate_store_outages_total')).toBe(1)
-    expect(page.get('tollgate_config_info{revision="abc"}')).toBe(1)
+    expect(page.get('tollgate_config_info{revision="new"}')).toBe(1)
+    expect(page.get('tollgate_config_last_reload_successful')).toBe(0)
+    expect(page.get('tollgate_config_reloads_total{outcome="taken"}')).toBe(3)
+    expect(page.get('tollgate_config_reloads_total{outcome="refused"}')).toBe(4)
     expect(page.get('tollgate_config_last_load_timestamp_seconds')).toBe(1)
     expect(page.get('tollgate_workers')).toBe(2)
     expect(page.get('tollgate_worker_restarts_total')).toBe(5)
@@ -167,13 +175,7 @@ describe('a worker that does not take its messages', () => {
     const socket = sockets.open()
     const worker = new WorkerProcess({
       entry,
-      start: {
-        kind: 'start',
-        number: 1,
-        version: '1',
-        config: toPlainConfig(config),
-        takenAtMs: 1,
-      },
+      start: { kind: 'start', number: 1, version: '1', config: toPlainConfig(config) },
       listenFd: socket.fd,
       onLines: () => undefined,
       onCalls: () => {

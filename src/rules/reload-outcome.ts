@@ -1,0 +1,41 @@
+/** What has come of a wish for a new configuration, told in a size that does not grow with the number of clients. */
+import type { BlastRadius } from './blast-radius.ts'
+
+/** undefined: whatever the files say now. */
+export interface ReloadWish {
+  /** Only tells what would change. */
+  readonly dryRun?: boolean
+  /** Takes just this one. */
+  readonly revision?: string
+}
+
+export type ReloadOutcome =
+  | {
+      readonly outcome: 'taken' | 'wouldBeTaken'
+      readonly revision: string
+      readonly blastRadius: BoundedRadius
+    }
+  /** The one in force stays; problems: as a person should read them. */
+  | { readonly outcome: 'refused'; readonly revision: string; readonly problems: readonly string[] }
+  /** The files have come to another revision than the one that was wished for. */
+  | { readonly outcome: 'filesChanged'; readonly revision: string }
+
+/** Lists are cut; counts: how long each of them is that is not empty, by its path, as `clients.added`. */
+export interface BoundedRadius extends BlastRadius {
+  readonly counts: Readonly<Record<string, number>>
+}
+
+export function boundedRadius(radius: BlastRadius, longest: number): BoundedRadius {
+  const counts: Record<string, number> = {}
+  const cut = (value: unknown, path: readonly string[]): unknown => {
+    if (Array.isArray(value)) {
+      if (value.length > 0) counts[path.join('.')] = value.length
+      return value.slice(0, longest)
+    }
+    if (typeof value !== 'object' || value === null) return value
+    return Object.fromEntries(
+      Object.entries(value).map(([name, inner]) => [name, cut(inner, [...path, name])]),
+    )
+  }
+  return { ...(cut(radius, []) as BlastRadius), counts }
+}
