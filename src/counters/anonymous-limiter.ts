@@ -21,6 +21,8 @@ export interface AddressCount {
   readonly address: string
   /** 0 looks. */
   readonly points: number
+  /** At this total or above it nobody needs to know more exactly. */
+  readonly limit: number
 }
 
 export interface CountedAddress {
@@ -34,6 +36,9 @@ export interface AddressCounter {
   /** Adds the points, 0 or more, and gives the total of the running window. Never throws or rejects. */
   add(count: AddressCount): CountedAddress | Promise<CountedAddress>
 }
+
+/** In which preflights are counted. */
+export const PREFLIGHT_WINDOW_MS = 1_000
 
 const MAX_ADDRESSES = 100_000
 /** Shared by the addresses that come after MAX_ADDRESSES others in a window. */
@@ -55,7 +60,7 @@ export function createAddressCounter({ now = Date.now, windowMs = MINUTE_MS } = 
     return `bucket ${bucket}`
   }
   return {
-    add: ({ address, points }: AddressCount): CountedAddress => {
+    add: ({ address, points }: Omit<AddressCount, 'limit'>): CountedAddress => {
       const window = Math.floor(now() / windowMs)
       if (window !== countedWindow) {
         countedWindow = window
@@ -90,7 +95,7 @@ export function createAnonymousLimiter(options: {
   const charged = (counted: CountedAddress) => view(counted, counted.total > perMinute)
   const seen = (counted: CountedAddress) => view(counted, counted.total >= perMinute)
   return {
-    count: (address) => whenKnown(counter.add({ address, points: 1 }), charged),
-    peek: (address) => whenKnown(counter.add({ address, points: 0 }), seen),
+    count: (address) => whenKnown(counter.add({ address, points: 1, limit: perMinute }), charged),
+    peek: (address) => whenKnown(counter.add({ address, points: 0, limit: perMinute }), seen),
   }
 }

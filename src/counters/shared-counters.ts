@@ -1,5 +1,5 @@
-/** Counts that all workers of a machine share: strikes, and requests without a credential. The supervisor keeps them. */
-import { MINUTE_MS } from '../quota/protocol.ts'
+/** Counts that all workers of a machine share: strikes, requests without a credential, and preflights. The supervisor keeps them. */
+
 import type { IpcCalls } from '../ipc/calls.ts'
 import type { AddressCount, AddressCounter, CountedAddress } from './anonymous-limiter.ts'
 import type { Count, Counter } from './counter.ts'
@@ -9,8 +9,12 @@ export interface CounterCalls {
   /** Adds strikes to a key of all workers; the count begins anew once it has earned a ban. */
   addStrikes(strikes: { readonly keyId: string; readonly points: number }): Count
   /** Adds requests without a valid credential to an address. */
-  countAddress(count: AddressCount): CountedAddress
+  countAddress(count: Points): CountedAddress
+  /** Adds preflights to an address. */
+  countPreflight(count: Points): CountedAddress
 }
+
+type Points = Omit<AddressCount, 'limit'>
 
 /** Strikes over all workers; while the supervisor is silent, `own` counts for this worker alone. */
 export function createSharedStrikes(calls: IpcCalls<CounterCalls>, own: Counter): Counter {
@@ -34,19 +38,21 @@ const ASKED_PER_SECOND = 5_000
 const MAX_EXHAUSTED = 100_000
 
 /**
- * Requests without a credential over all workers. Anonymous callers must not be able to wear out the supervisor: an address at its
- * limit is answered from memory until the minute ends, what one address sends while a question is under way goes together
+ * Requests of addresses over all workers. Anonymous callers must not be able to wear out the supervisor: an address at its
+ * limit is answered from memory until the window ends, what one address sends while a question is under way goes together
  * in the next, and past a number of questions a second the others are counted by `own`, for this worker alone.
  */
 export function createSharedAddressCounter(options: {
   readonly calls: IpcCalls<CounterCalls>
+  /** What it asks of the supervisor, which counts in the same windows as `own`. */
+  readonly ask: 'countAddress' | 'countPreflight'
   readonly own: AddressCounter
-  readonly perMinute: number
+  readonly windowMs: number
   readonly now?: () => number
 }): AddressCounter {
-  const { calls, own, perMinute, now = Date.now } = options
+  const { calls, own, windowMs, now = Date.now } = options
   const underway = new Map<string, Waiting[]>()
-  let exhausted = { window: 0, addresses: new Set<string>() }
+  let exhausted = { window: 0, totals: new Map<string, number>() }
   let budget = { second: 0, left: ASKED_PER_SECOND }
 
   const mayAsk = (): boolean => {
@@ -54,24 +60,24 @@ export function createSharedAddressCounter(options: {
     if (budget.second !== second) budget = { second, left: ASKED_PER_SECOND }
     return calls.available && budget.left-- > 0
   }
-  const ask = async (address: string, points: number): Promise<CountedAddress> => {
-    const asked = mayAsk() ? calls.call('countAddress', { address, points }) : undefined
+  const ask = async ({ address, points, limit }: AddressCount): Promise<CountedAddress> => {
+    const asked = mayAsk() ? calls.call(options.ask, { address, points }) : undefined
     const counted = await asked?.catch(() => undefined)
-    if (counted === undefined) return own.add({ address, points })
+    if (counted === undefined) return own.add({ address, points, limit })
     const { window, total } = counted
-    if (total >= perMinute && window >= exhausted.window) {
-      if (window > exhausted.window) exhausted = { window, addresses: new Set() }
-      if (exhausted.addresses.size < MAX_EXHAUSTED) exhausted.addresses.add(address)
+    if (total >= limit && window >= exhausted.window) {
+      if (window > exhausted.window) exhausted = { window, totals: new Map() }
+      if (exhausted.totals.size < MAX_EXHAUSTED) exhausted.totals.set(address, total)
     }
     return counted
   }
-  const askFor = async (address: string, first: Waiting): Promise<void> => {
+  const askFor = async (address: string, limit: number, first: Waiting): Promise<void> => {
     let batch: readonly Waiting[] = [first]
     while (batch.length > 0) {
       const next: Waiting[] = []
       underway.set(address, next)
       const points = batch.reduce((sum, waiting) => sum + waiting.points, 0)
-      const { window, total } = await ask(address, points)
+      const { window, total } = await ask({ address, points, limit })
       let counted = total - points
       for (const waiting of batch) waiting.resolve({ window, total: (counted += waiting.points) })
       batch = next
@@ -80,14 +86,16 @@ export function createSharedAddressCounter(options: {
   }
 
   return {
-    add: ({ address, points }) => {
-      const window = Math.floor(now() / MINUTE_MS)
-      if (exhausted.window === window && exhausted.addresses.has(address))
-        return Promise.resolve({ window, total: perMinute + points })
+    add: ({ address, points, limit }) => {
+      const window = Math.floor(now() / windowMs)
+      const known = exhausted.window === window ? exhausted.totals.get(address) : undefined
+      // Not if the limit was raised meanwhile.
+      if (known !== undefined && known >= limit)
+        return Promise.resolve({ window, total: known + points })
       return new Promise((resolve) => {
         const waiting = { points, resolve }
         const others = underway.get(address)
-        if (others === undefined) void askFor(address, waiting)
+        if (others === undefined) void askFor(address, limit, waiting)
         else others.push(waiting)
       })
     },

@@ -1,6 +1,6 @@
 /** The composition root of a gateway of one process; src/workers/ has those of several. */
 import { startAdminServer, type AdminServer } from '../admin/server.ts'
-import { createAddressCounter } from '../counters/anonymous-limiter.ts'
+import { createAddressCounter, PREFLIGHT_WINDOW_MS } from '../counters/anonymous-limiter.ts'
 import { createBackendProbe } from '../backends/probe.ts'
 import type { KeySetFault } from '../credentials/jwt-verifier.ts'
 import type { Log } from '../observability/log.ts'
@@ -80,6 +80,7 @@ function createParts(
     metrics,
     stores,
     addresses: createAddressCounter(),
+    preflights: createAddressCounter({ windowMs: PREFLIGHT_WINDOW_MS }),
     onKeySet: (fault) => (keySetFault = fault),
   })
   const reloader = new Reloader({ config, load, target: serving, log })

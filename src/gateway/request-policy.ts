@@ -1,7 +1,6 @@
 /** Everything a configuration decides about a request, built in one call. Nothing in it changes: a new configuration is a new policy. */
 import type { BanBook } from '../bans/ban-book.ts'
 import {
-  createAddressCounter,
   createAnonymousLimiter,
   type AddressCounter,
   type AnonymousView,
@@ -49,6 +48,8 @@ export interface LastingParts {
   readonly lessee: Lessee
   readonly bans: BanBook
   readonly addresses: AddressCounter
+  /** Counts in seconds. */
+  readonly preflights: AddressCounter
   readonly turns: TurnsOfClients
   readonly balancer: Balancer
   readonly forwarder: Forwarder
@@ -77,7 +78,7 @@ export function createRequestPolicy(config: Config, parts: LastingParts) {
     clientAddress: createClientAddress(server.trustedProxies),
     peekAnonymous: (address: string) => whenKnown(limiter.peek(address), headersOf),
     matchRoute: createMatchRoute(table, config.unmatched),
-    ...createCorsStages(config, table),
+    ...createCorsStages(config, table, parts.preflights),
     authenticate: createAuthenticate({
       keyRing,
       jwt,
@@ -119,18 +120,15 @@ export function createRequestPolicy(config: Config, parts: LastingParts) {
   })
 }
 
-function createCorsStages({ cors: granted, unmatched }: Config, table: RouteTable) {
+function createCorsStages(
+  { cors: granted, unmatched }: Config,
+  table: RouteTable,
+  addresses: AddressCounter,
+) {
   const cors = granted && createCors(granted)
   return {
     cors,
-    answerPreflight:
-      cors &&
-      createAnswerPreflight({
-        cors,
-        table,
-        unmatched,
-        addresses: createAddressCounter({ windowMs: 1000 }),
-      }),
+    answerPreflight: cors && createAnswerPreflight({ cors, table, unmatched, addresses }),
   }
 }
 

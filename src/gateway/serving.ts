@@ -41,6 +41,8 @@ export interface ServingParts {
   /** Which of the workers this is. Default 1. */
   readonly number?: number
   readonly addresses: AddressCounter
+  /** Counts in seconds. */
+  readonly preflights: AddressCounter
   /** Strikes of all workers; undefined: Redis or this process counts them. */
   readonly strikes?: Counter | undefined
   readonly onKeySet: LastingParts['onKeySet']
@@ -142,7 +144,7 @@ export class Serving implements Reloadable {
 
 /** What outlives the configuration that it began with. */
 export function createLastingParts(parts: ServingParts): LastingParts {
-  const { log, metrics, addresses, onKeySet } = parts
+  const { log, metrics, addresses, preflights, onKeySet } = parts
   const { upstream } = parts.config
   const balancer = new Balancer(createBackends(upstream), upstream, {
     down: (line) => log.backendDown(line),
@@ -155,6 +157,7 @@ export function createLastingParts(parts: ServingParts): LastingParts {
     log,
     metrics,
     addresses,
+    preflights,
     turns: new TurnsOfClients(),
     onKeySet,
     usedKeys: new UsedKeys(),

@@ -108,7 +108,8 @@ function walk(
   const unrouted = stages.matchRoute(exchange, target.path)
   if (unrouted === OUTSIDE) return beforeAuthentication(stages, connections, exchange, unrouted)
   const preflight = stages.answerPreflight?.(exchange, target.path)
-  if (preflight !== undefined) return isRefusal(preflight) ? preflight : undefined
+  if (preflight !== undefined)
+    return whenKnown(preflight, (end) => (isRefusal(end) ? end : undefined))
   const caller = stages.authenticate(exchange, framing)
   return whenKnown(caller, (known) =>
     isRefusal(known)

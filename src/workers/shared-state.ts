@@ -1,5 +1,5 @@
 /** What the supervisor keeps for all workers of the machine, and how it answers their calls. */
-import { createAddressCounter } from '../counters/anonymous-limiter.ts'
+import { createAddressCounter, PREFLIGHT_WINDOW_MS } from '../counters/anonymous-limiter.ts'
 import { createMemoryBanStore, type BanStore } from '../bans/ban-store.ts'
 import { SharedBans, type SharedBansParts } from '../bans/shared-bans.ts'
 import type { CallHandlers } from '../ipc/calls.ts'
@@ -23,6 +23,7 @@ export function createSharedState(parts: SharedStateParts) {
   const { forgetAfterMs, strikes: points, withinMs: lifetimeMs } = config.bans
   const { timeoutMs } = config.store
   const addresses = createAddressCounter()
+  const preflights = createAddressCounter({ windowMs: PREFLIGHT_WINDOW_MS })
   const strikes = createCounter({ redis: undefined, keyPrefix: '', points, lifetimeMs, timeoutMs })
   const authority = (): EmbeddedAuthority => {
     if (embedded === undefined) throw new Error('the quota authority is Redis')
@@ -46,6 +47,7 @@ export function createSharedState(parts: SharedStateParts) {
         return counted
       },
       countAddress: (count) => addresses.add(count),
+      countPreflight: (count) => preflights.add(count),
       ...bans.handlers,
     }),
     unsaved: () => embedded?.authority.unsaved,

@@ -1,5 +1,5 @@
 /** The composition root of a worker: serves requests on a socket of its supervisor, and asks it for what they share. */
-import { createAddressCounter } from '../counters/anonymous-limiter.ts'
+import { createAddressCounter, PREFLIGHT_WINDOW_MS } from '../counters/anonymous-limiter.ts'
 import { healthOf } from '../backends/health.ts'
 import { createIpcBanStore, type BanCalls } from '../bans/ban-store-ipc.ts'
 import { createIpcCalls, type CallBatch, type IpcCalls } from '../ipc/calls.ts'
@@ -14,7 +14,7 @@ import {
 import { fromPlainConfig } from '../config/clients.ts'
 import type { Config } from '../config/config.ts'
 import { createIpcAuthority, type QuotaCalls } from '../quota/authorities/ipc.ts'
-import type { NoticeListener } from '../quota/protocol.ts'
+import { MINUTE_MS, type NoticeListener } from '../quota/protocol.ts'
 import { configNames, createServing, type Serving } from '../gateway/serving.ts'
 import {
   connectStore,
@@ -205,11 +205,7 @@ function openLanes(parts: StoreParts, channel: SupervisorChannel) {
   return { calls, banCalls }
 }
 
-function sharedCounters(
-  { bans, anonymous, store }: Config,
-  { redis }: Stores,
-  calls: IpcCalls<CounterCalls>,
-) {
+function sharedCounters({ bans, store }: Config, { redis }: Stores, calls: IpcCalls<CounterCalls>) {
   const own = createCounter({
     redis: undefined,
     keyPrefix: '',
@@ -217,8 +213,11 @@ function sharedCounters(
     lifetimeMs: bans.withinMs,
     timeoutMs: store.timeoutMs,
   })
+  const counter = (ask: 'countAddress' | 'countPreflight', windowMs: number) =>
+    createSharedAddressCounter({ calls, ask, own: createAddressCounter({ windowMs }), windowMs })
   return {
-    addresses: createSharedAddressCounter({ calls, own: createAddressCounter(), ...anonymous }),
+    addresses: counter('countAddress', MINUTE_MS),
+    preflights: counter('countPreflight', PREFLIGHT_WINDOW_MS),
     // Redis counts over all hosts.
     strikes: redis === undefined ? createSharedStrikes(calls, own) : undefined,
   }

@@ -37,6 +37,7 @@ async function openDoor(backend: Pick<RawBackend, 'url'>, blocks: Record<string,
     metrics,
     stores,
     addresses,
+    preflights: addresses,
     onKeySet: () => undefined,
   })
   const door = new FrontDoor(config, createRequestPolicy(config, lasting), lasting)

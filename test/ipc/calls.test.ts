@@ -36,6 +36,7 @@ const noHandlers: CallHandlers<SharedCalls> = {
   beat: refuse,
   addStrikes: refuse,
   countAddress: refuse,
+  countPreflight: refuse,
   loadBans: refuse,
   saveBan: refuse,
   forgetBan: refuse,
@@ -224,10 +225,17 @@ describe('addresses over all workers', () => {
     nowMs = startMs
     const supervisor = createAddressCounter({ now })
     return (timeoutMs = 10_000) => {
-      const linked = link({ countAddress: (asked) => supervisor.add(asked) }, timeoutMs)
+      const countAddress = (asked: { address: string; points: number }) => supervisor.add(asked)
+      const linked = link({ countAddress }, timeoutMs)
       const own = createAddressCounter({ now })
-      const counter: AddressCounter = createSharedAddressCounter({ ...linked, own, perMinute, now })
-      return { ...linked, limiter: createAnonymousLimiter({ perMinute, counter, now }) }
+      const counter: AddressCounter = createSharedAddressCounter({
+        ...linked,
+        ask: 'countAddress',
+        own,
+        windowMs: 60_000,
+        now,
+      })
+      return { ...linked, counter, limiter: createAnonymousLimiter({ perMinute, counter, now }) }
     }
   }
 
@@ -256,6 +264,16 @@ describe('addresses over all workers', () => {
     expect((await one.limiter.count('b')).exceeded).toBe(false)
     nowMs += 60_000
     expect(await one.limiter.count('a')).toMatchObject({ remaining: 9, exceeded: false })
+  })
+
+  it('are asked for again where the limit was raised meanwhile', async () => {
+    const one = supervised()()
+    for (let at = 0; at < 12; at++) await one.limiter.count('a')
+    const raised = createAnonymousLimiter({ perMinute: 20, counter: one.counter, now })
+    const views = []
+    for (let at = 0; at < 11; at++) views.push(await raised.count('a'))
+    // Of the two that were refused only this worker knows.
+    expect(views.map(({ exceeded }) => exceeded)).toEqual([...Array<boolean>(10).fill(false), true])
   })
 
   it('go together when many come from one at once', async () => {

@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, describe, expect, it } from 'vitest'
 import { minuteWithAtLeast } from '../support/gateway.ts'
 import { temporaryFolder } from '../support/processes.ts'
+import { rawExchange } from '../support/raw-client.ts'
 import { freePort } from '../support/redis-server.ts'
 import {
   configFile,
@@ -197,7 +198,10 @@ describe('workers on one port', () => {
 
   it('count requests without a credential together, and refuse from then on', async () => {
     const { gateway } = await start(2, [wide], {
-      more: { anonymous: 'anonymous: { perMinute: 30 }' },
+      more: {
+        anonymous: 'anonymous: { perMinute: 30 }',
+        cors: 'cors: { origins: ["https://app.example"] }',
+      },
     })
     await minuteWithAtLeast(30_000)
     await allAnswer(gateway, 2)
@@ -218,6 +222,20 @@ describe('workers on one port', () => {
     if (late === 0) expect(left).toEqual(times(10, (at) => 29 - at))
     // A valid key from that address goes on unharmed.
     expect((await ruling(gateway, 'tg_wide')).status).toBe(200)
+
+    // Preflights have a count of their own, of each second.
+    const preflight = `OPTIONS /v1/pets HTTP/1.1\r\nHost: api\r\nOrigin: https://app.example\r\nAccess-Control-Request-Method: GET\r\n\r\n`
+    const { port } = new URL(gateway.origin)
+    const startedMs = Date.now()
+    const exchanges = await Promise.all(
+      times(12, () => rawExchange(Number(port), preflight.repeat(20), { responses: 20 })),
+    )
+    const seconds = Math.floor(Date.now() / 1000) - Math.floor(startedMs / 1000) + 1
+    const answered = exchanges.flatMap(({ responses }) => responses.map(({ status }) => status))
+    const granted = answered.filter((status) => status === 204).length
+    expect(granted).toBeGreaterThanOrEqual(60)
+    expect(granted).toBeLessThanOrEqual(60 * seconds)
+    expect(answered.filter((status) => status === 429)).toHaveLength(answered.length - granted)
   }, 90_000)
 
   it('are as many as the machine has cores with auto, and none but the process itself with 1', async () => {
