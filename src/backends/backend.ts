@@ -29,11 +29,12 @@ export interface Backend {
 
 export type BackendOptions = Pick<Config['upstream'], 'eject' | 'health'>
 
-/** url: of a scheme, host and port alone. tls: as configured for all of them. */
+/** url: of a scheme, host and port alone. tls: as configured for all of them. outcomes: counted on. */
 export function createBackend(
   url: string,
   { eject, health }: BackendOptions,
   tls: ConnectionOptions = {},
+  outcomes = noOutcomes(),
 ): Backend {
   const { origin, protocol, hostname, port, host: hostHeader } = new URL(url)
   const isTls = protocol === 'https:'
@@ -47,7 +48,7 @@ export function createBackend(
     tls: isTls ? backendTls(host, tls) : undefined,
     inUse: 0,
     standing: new Standing(eject, health),
-    outcomes: noOutcomes(),
+    outcomes,
   }
 }
 

@@ -15,6 +15,7 @@ export interface BanObserver extends SyncObserver {
 }
 
 export interface BanBookOptions {
+  /** That it begins with. */
   readonly policy: BansConfig
   readonly store: BanStore
   /** Of strikes. */
@@ -30,6 +31,7 @@ export interface BanBookOptions {
 export class BanBook {
   readonly strikes: Strikes
   readonly #options: BanBookOptions
+  #policy: BansConfig
   readonly #now: () => number
   readonly #table: BanTable
   readonly #synchroniser: Synchroniser
@@ -39,10 +41,19 @@ export class BanBook {
   constructor(options: BanBookOptions) {
     const { policy, counter, store, observer, now = Date.now } = options
     this.#options = options
+    this.#policy = policy
     this.#now = now
     this.#table = new BanTable(policy.forgetAfterMs)
     this.#synchroniser = new Synchroniser({ table: this.#table, store, observer, now })
     this.strikes = new Strikes({ policy, counter, onBan: (keyId) => this.ban(keyId) })
+  }
+
+  /** For strikes and bans from here on; those that there are stay. */
+  use(policy: BansConfig): void {
+    this.#policy = policy
+    this.#table.forgetAfterMs = policy.forgetAfterMs
+    this.#options.counter.use({ points: policy.strikes, lifetimeMs: policy.withinMs })
+    this.strikes.policy = policy
   }
 
   /** Keys banned now. */
@@ -57,12 +68,13 @@ export class BanBook {
 
   /** To be called on each 429 for quota. `windowEndMs`: Unix time in ms at which the exhausted window ends. Never throws. */
   refused({ keyId, windowEndMs, nowMs }: { keyId: string; windowEndMs: number; nowMs: number }) {
-    const { observer, policy } = this.#options
+    const { observer } = this.#options
+    const { graceMs } = this.#policy
     const first = this.#firstRefusals.get(keyId)
     if (!first || !isSameWindow(first.windowEndMs, windowEndMs)) {
       this.#firstRefusals.delete(keyId)
       setBounded(this.#firstRefusals, keyId, { windowEndMs, atMs: nowMs })
-    } else if (isStrike({ nowMs, firstRefusedAtMs: first.atMs, graceMs: policy.graceMs })) {
+    } else if (isStrike({ nowMs, firstRefusedAtMs: first.atMs, graceMs })) {
       observer.strike(keyId)
       this.strikes.strike(keyId)
     }
@@ -73,7 +85,7 @@ export class BanBook {
     const nowMs = this.#now()
     // Strikes counted by two processes may both reach the limit; the second must not make the ban longer.
     if (this.#table.running(keyId, nowMs) !== undefined) return
-    const next = nextBan(this.#table.all.get(keyId), nowMs, this.#options.policy)
+    const next = nextBan(this.#table.all.get(keyId), nowMs, this.#policy)
     const record = this.#table.merge(keyId, next)
     this.#options.observer.banned(keyId, record)
     this.#synchroniser.save(keyId, record)

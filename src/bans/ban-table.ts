@@ -5,12 +5,12 @@ import { isBanned, isForgotten, isSameBan, mergeBans, type BanRecord } from '../
 const MAX_KEYS = 100_000
 
 export class BanTable {
-  readonly #forgetAfterMs: number
+  forgetAfterMs: number
   /** Ended ones too, as the next ban of the key depends on them. Written by merge, remove and forgetOld alone. */
   readonly #bans = new Map<string, BanRecord>()
 
   constructor(forgetAfterMs: number) {
-    this.#forgetAfterMs = forgetAfterMs
+    this.forgetAfterMs = forgetAfterMs
   }
 
   get all(): ReadonlyMap<string, BanRecord> {
@@ -26,7 +26,7 @@ export class BanTable {
   /** Takes news of a ban; the result is what holds from now on. */
   merge(keyId: string, ban: BanRecord): BanRecord {
     const known = this.#bans.get(keyId)
-    const merged = known === undefined ? ban : mergeBans(known, ban, this.#forgetAfterMs)
+    const merged = known === undefined ? ban : mergeBans(known, ban, this.forgetAfterMs)
     setBounded(this.#bans, keyId, merged)
     return merged
   }
@@ -39,7 +39,7 @@ export class BanTable {
 
   /** Those whose time of remembrance is over, which are gone then. */
   forgetOld(nowMs: number): [keyId: string, ban: BanRecord][] {
-    const old = [...this.#bans].filter(([, ban]) => isForgotten(ban, nowMs, this.#forgetAfterMs))
+    const old = [...this.#bans].filter(([, ban]) => isForgotten(ban, nowMs, this.forgetAfterMs))
     for (const [keyId] of old) this.#bans.delete(keyId)
     return old
   }

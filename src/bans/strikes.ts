@@ -3,8 +3,10 @@ import type { BansConfig } from '../config/config.ts'
 import type { Counter } from '../counters/counter.ts'
 import { isBanEarned } from '../rules/ban-policy.ts'
 
+type StrikePolicy = Pick<BansConfig, 'strikes' | 'withinMs'>
+
 export interface StrikesOptions {
-  readonly policy: Pick<BansConfig, 'strikes' | 'withinMs'>
+  readonly policy: StrikePolicy
   /** Of this process, of the workers of this machine, or of all hosts. */
   readonly counter: Counter
   readonly onBan: (keyId: string) => void
@@ -32,6 +34,7 @@ const TICK_MS = 100
 
 /** `withinMs` runs from a key's first strike, in whole seconds (rounded up). */
 export class Strikes {
+  policy: StrikePolicy
   readonly #options: StrikesOptions
   /** In the order in which they end. Written by #tallyOf alone. */
   readonly #tallies = new Map<string, Tally>()
@@ -43,6 +46,7 @@ export class Strikes {
 
   constructor(options: StrikesOptions) {
     this.#options = options
+    this.policy = options.policy
   }
 
   /** Counts one strike. Never throws, never waits. */
@@ -70,7 +74,7 @@ export class Strikes {
       this.#tallies.delete(oldest)
     }
     if (this.#tallies.size >= MAX_KEYS) return undefined
-    const untilMs = nowMs + this.#options.policy.withinMs + 1_000
+    const untilMs = nowMs + this.policy.withinMs + 1_000
     const tally = { keyId, untilMs, total: 0, startedMs: nowMs, unreported: 0, isCalling: false }
     this.#tallies.set(keyId, tally)
     return tally
@@ -78,7 +82,7 @@ export class Strikes {
 
   #mayBan({ total, unreported, startedMs }: Tally, nowMs: number): boolean {
     const counted = { total: total + unreported, forMs: nowMs - startedMs }
-    return isBanEarned(counted, this.#options.policy)
+    return isBanEarned(counted, this.policy)
   }
 
   #report(tally: Tally): void {
@@ -95,14 +99,14 @@ export class Strikes {
   }
 
   async #count(tally: Tally): Promise<void> {
-    const { counter, policy, onBan } = this.#options
+    const { counter, onBan } = this.#options
     do {
       const points = tally.unreported
       tally.unreported = 0
       const counted = await counter.add(tally.keyId, points)
       tally.total = counted.total
       tally.startedMs = performance.now() - counted.forMs
-      if (isBanEarned(counted, policy)) {
+      if (isBanEarned(counted, this.policy)) {
         tally.unreported = 0
         tally.total = 0
         onBan(tally.keyId)

@@ -20,6 +20,15 @@ export interface Counter {
   /** Adds whole points and resolves with what the key has come to. Never rejects for a total being high. */
   add(key: string, points: number): Promise<Count>
   reset(key: string): Promise<void>
+  /** For keys whose count begins from here on. */
+  use(settings: CounterSettings): void
+}
+
+export interface CounterSettings {
+  /** Only decides what the library calls a refusal. */
+  readonly points: number
+  /** Rounded up to whole seconds. */
+  readonly lifetimeMs: number
 }
 
 /** The memory limiter sleeps with setTimeout, which overflows past 24.8 days; the Redis one takes whole seconds, and 0 as "for ever". */
@@ -28,42 +37,40 @@ const wholeSeconds = (ms: number): number => Math.min(Math.max(Math.ceil(ms / 10
 
 /**
  * A counter for all processes on one Redis. While the store is away, or silent for `timeoutMs`, each process counts
- * for itself. Without `redis` it always does. `points` only decides what the library calls a refusal.
+ * for itself. Without `redis` it always does.
  */
-export function createCounter(options: {
-  readonly redis: RedisStore | undefined
-  readonly keyPrefix: string
-  readonly points: number
-  /** Rounded up to whole seconds. */
-  readonly lifetimeMs: number
-  readonly timeoutMs: number
-}): Counter {
+export function createCounter(
+  options: CounterSettings & {
+    readonly redis: RedisStore | undefined
+    readonly keyPrefix: string
+    readonly timeoutMs: number
+  },
+): Counter {
   const { redis, keyPrefix, points, timeoutMs } = options
   const base = { keyPrefix, points, duration: wholeSeconds(options.lifetimeMs) }
   const memory = new RateLimiterMemory(base)
   const add = async (limiter: RateLimiterAbstract, key: string, n: number): Promise<Count> => {
     const { consumedPoints: total, msBeforeNext } = await limiter.consume(key, n).catch(denied)
-    return { total, forMs: Math.max(0, base.duration * 1000 - msBeforeNext) }
+    return { total, forMs: Math.max(0, memory.duration * 1000 - msBeforeNext) }
   }
   // The insurance sits on the wrapper, not on the Redis limiter within: that one may fail after the wrapper has given up
   // on it, and would then count the same points in memory a second time.
-  const shared =
+  const limiter =
     redis &&
-    new RLWrapperTimeouts({
-      keyPrefix,
-      timeoutMs,
-      insuranceLimiter: memory,
-      limiter: new RateLimiterRedis({
-        ...base,
-        storeClient: redis.client,
-        rejectIfRedisNotReady: true,
-      }),
-    })
+    new RateLimiterRedis({ ...base, storeClient: redis.client, rejectIfRedisNotReady: true })
+  const shared =
+    limiter && new RLWrapperTimeouts({ keyPrefix, timeoutMs, insuranceLimiter: memory, limiter })
   return {
     add: (key, n) => add((redis?.available && shared) || memory, key, n),
     reset: async (key) => {
       await memory.delete(key)
       if (redis?.available) await shared?.delete(key)
+    },
+    use: (settings) => {
+      for (const one of limiter === undefined ? [memory] : [memory, limiter]) {
+        one.points = settings.points
+        one.duration = wholeSeconds(settings.lifetimeMs)
+      }
     },
   }
 }

@@ -44,6 +44,7 @@ export class JwksSource<T> {
   #waiters = 0
   #renewedAtMs = -Infinity
   #timer: NodeJS.Timeout | undefined
+  #isRetired = false
 
   /** Nothing is fetched before the first refresh(). */
   constructor(options: JwksOptions<T>) {
@@ -56,7 +57,7 @@ export class JwksSource<T> {
     clearTimeout(this.#timer)
     this.#fetching ??= this.#load().then(() => {
       this.#fetching = undefined
-      if (this.#closing.signal.aborted) return
+      if (this.#isRetired) return
       const { refreshMs, retryMs } = this.#timing
       const backOffMs = Math.min(retryMs * 2 ** (this.#failures - 1), maxRetryMs)
       const waitMs = this.#failures === 0 ? refreshMs : backOffMs
@@ -81,8 +82,14 @@ export class JwksSource<T> {
     return this.refresh().finally(() => this.#waiters--)
   }
 
-  close(): void {
+  /** The fetch under way is the last: requests may wait for it. */
+  retire(): void {
+    this.#isRetired = true
     clearTimeout(this.#timer)
+  }
+
+  close(): void {
+    this.retire()
     this.#closing.abort()
   }
 

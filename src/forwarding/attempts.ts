@@ -22,7 +22,8 @@ export class Forwarder {
   readonly retries: Retries
   readonly engine: Engine
   closing = false
-  #underWay = 0
+  /** Requests. Written by forward and settled alone. */
+  underWay = 0
   #whenNoneIs: (() => void) | undefined
 
   constructor(balancer: Balancer, retries: Retries, engine: Engine) {
@@ -33,20 +34,20 @@ export class Forwarder {
 
   /** Starts the request; never throws, all news goes to the sink. */
   forward(job: ForwardJob, sink: ForwardSink): ForwardHandle {
-    this.#underWay++
+    this.underWay++
     this.retries.begun()
     return new Attempts(job, sink, this)
   }
 
   settled(): void {
-    this.#underWay--
-    if (this.#underWay === 0) this.#whenNoneIs?.()
+    this.underWay--
+    if (this.underWay === 0) this.#whenNoneIs?.()
   }
 
   /** Lets what is under way finish and takes nothing new. */
   async close(): Promise<void> {
     this.closing = true
-    if (this.#underWay > 0) await new Promise<void>((resolve) => (this.#whenNoneIs = resolve))
+    if (this.underWay > 0) await new Promise<void>((resolve) => (this.#whenNoneIs = resolve))
     await this.engine.close()
   }
 }

@@ -88,6 +88,8 @@ export interface UpgradeJob {
 
 /** Carries one WebSocket handshake and its tunnel to one given backend. */
 export interface UpgradeEngine {
+  /** Handshakes and tunnels. */
+  readonly underWay: number
   /**
    * Resolves when the tunnel has closed.
    * A backend that does not upgrade, or fails before that, is told by the result, with nothing yet written to the client's socket.

@@ -25,6 +25,9 @@ export function createUpgradeEngine(
   const tunnels = new Set<Tunnel>()
   let isDraining = false
   return {
+    get underWay() {
+      return open.size
+    },
     upgrade: async (backend, job) => {
       open.add(job.socket)
       // Kept: whoever answers a failed upgrade on this socket may find the client gone.

@@ -37,7 +37,10 @@ export function createUpgrader({ balancer, retries, engine, longestWaitMs }: Upg
     }
   }
   return {
-    /** As of an UpgradeEngine. */
+    /** As of an UpgradeEngine, as are the others. */
+    get underWay() {
+      return engine.underWay
+    },
     upgrade: async (job: UpgradeJob): Promise<BackendFailure | undefined> => {
       const deadlineMs = performance.now() + longestWaitMs
       const permit = (avoid?: Backend) =>

@@ -1,11 +1,21 @@
 /** The backends as they are configured. */
+import type { ConnectionOptions } from 'node:tls'
 import { createBackend, type Backend } from '../backends/backend.ts'
 import type { Config } from '../config/config.ts'
 import { readTlsFiles } from './tls-files.ts'
 
 /** Throws an Error that tells the key, the file and the remedy when a file for TLS cannot be used. */
-export function createBackends(upstream: Config['upstream']): Backend[] {
-  const { urls, tls } = upstream
-  const options = tls && readTlsFiles('upstream.tls', tls)
-  return urls.map((url) => createBackend(url, upstream, options))
+export const readBackendTls = ({ tls }: Config['upstream']): ConnectionOptions | undefined =>
+  tls && readTlsFiles('upstream.tls', tls)
+
+/** earlier: whose outcomes are counted on under the same name. Throws as readBackendTls does. */
+export function createBackends(
+  upstream: Config['upstream'],
+  tls = readBackendTls(upstream),
+  earlier: readonly Backend[] = [],
+): Backend[] {
+  const outcomes = new Map(earlier.map((backend) => [backend.name, backend.outcomes]))
+  return upstream.urls.map((url) =>
+    createBackend(url, upstream, tls, outcomes.get(new URL(url).origin)),
+  )
 }

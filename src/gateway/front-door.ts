@@ -4,13 +4,14 @@ import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Config, ListenAddress } from '../config/config.ts'
-import type { Upgrader } from '../forwarding/upgrades.ts'
 import {
+  type ConnectionRoom,
   ConnectionLimits,
   openFilesAtMost,
   roomForConnections,
 } from '../listeners/connection-limits.ts'
 import { Connections } from '../listeners/connections.ts'
+import type { Log } from '../observability/log.ts'
 import { makeLast, responseOnSocket } from '../listeners/node-internals.ts'
 import { createPublicServer, type PublicServer } from '../listeners/public-server.ts'
 import type { Exchange, PipelineParts } from '../pipeline/exchange.ts'
@@ -22,7 +23,9 @@ import { giveUp } from '../pipeline/take-quota.ts'
 import type { Caller } from '../rules/credentials.ts'
 import { isRefusal, refuse } from '../rules/refusals.ts'
 import { createRequestId } from '../rules/request-id.ts'
-import type { LastingParts, RequestPolicy } from './request-policy.ts'
+import type { LastingParts } from './lasting-parts.ts'
+import type { RequestPolicy } from './request-policy.ts'
+import type { Upstreams } from './upstreams.ts'
 
 /** Within a second a tunnel ends whose caller is welcome no more. */
 const REVIEW_TUNNELS_MS = 500
@@ -31,7 +34,8 @@ export class FrontDoor {
   /** What a request takes along, whatever its policy. */
   readonly #parts: PipelineParts
   readonly #server: PublicServer
-  readonly #upgrader: Upgrader
+  readonly #limits: ConnectionLimits
+  readonly #upstreams: Upstreams
   readonly #reviews: NodeJS.Timeout
   readonly #slowClients: SlowClients
   /** Written by use() alone; read once per request, which takes it along. */
@@ -41,11 +45,11 @@ export class FrontDoor {
   constructor(
     config: Config,
     policy: RequestPolicy,
-    { log, metrics, lessee, upgrader }: LastingParts,
+    { log, metrics, lessee }: LastingParts,
+    upstreams: Upstreams,
   ) {
-    const room = roomForConnections(config, openFilesAtMost())
-    if (room.openFiles !== undefined) log.filesAreFew({ ...room, wanted: enoughFiles(config) })
-    const connections = new Connections<Exchange>(new ConnectionLimits(room))
+    this.#limits = new ConnectionLimits(roomFor(config, log))
+    const connections = new Connections<Exchange>(this.#limits)
     metrics.watchConnections(() => connections.size)
     this.#parts = {
       connections,
@@ -56,10 +60,10 @@ export class FrontDoor {
       isDraining: false,
     }
     this.#policy = policy
-    this.#upgrader = upgrader
+    this.#upstreams = upstreams
     const judge = (caller: Caller) => this.#policy.unwelcome(caller)
-    this.#reviews = setInterval(() => upgrader.review(judge), REVIEW_TUNNELS_MS).unref()
-    this.#slowClients = new SlowClients(this.#parts, config.server.limits.minimumRateBytes)
+    this.#reviews = setInterval(() => upstreams.review(judge), REVIEW_TUNNELS_MS).unref()
+    this.#slowClients = new SlowClients(this.#parts)
     this.#server = createPublicServer(config, {
       enter: (transport) => {
         const address = transport.remoteAddress ?? ''
@@ -97,9 +101,16 @@ export class FrontDoor {
     })
   }
 
-  /** From here on requests begin under this policy, and tunnels are judged by it; requests under way finish under theirs. */
-  use(policy: RequestPolicy): void {
+  /** From here on requests begin under this policy, and tunnels are judged by it; requests under way finish under theirs. config: the policy's. */
+  use(policy: RequestPolicy, config: Config): void {
     this.#policy = policy
+    this.#limits.room = roomFor(config, this.#parts.log, this.#limits.room)
+    this.#server.use(config)
+  }
+
+  /** Those that requests under way began under. */
+  upstreamsNeeded(): Set<object> {
+    return new Set(this.#parts.connections.inFlight.map(({ terms }) => terms.upstream))
   }
 
   /** fd: a bound socket of this process to listen on, instead of server.listen. */
@@ -117,7 +128,7 @@ export class FrontDoor {
    */
   async drain({ timeoutMs, idleMs }: { timeoutMs: number; idleMs: number }): Promise<number> {
     this.#parts.isDraining = true
-    this.#upgrader.drain()
+    this.#upstreams.drain()
     this.#sayLast(idleMs)
     const stopped = this.#server.stop(idleMs)
     // After the time-out nothing is left to wait for, and before it the timer is not what keeps the process.
@@ -150,13 +161,12 @@ export class FrontDoor {
     })
   }
 
-  /** Serves a request, under the policy of now, when those before it on its connection have been answered. */
+  /** Serves a request when those before it on its connection have been answered, under the policy of that moment: until then it has not begun. */
   #whenIdle(socket: Duplex, serve: (policy: RequestPolicy) => void): void {
-    const policy = this.#policy
     const state = this.#parts.connections.of(socket)
     const begin = (): void => {
       // The connection may have ended with the answers that were waited for.
-      if (!socket.destroyed && !state.isClosing()) serve(policy)
+      if (!socket.destroyed && !state.isClosing()) serve(this.#policy)
     }
     if (state.pending > 0) state.whenIdle = begin
     else begin()
@@ -189,6 +199,14 @@ export class FrontDoor {
       else exchange.request.socket.destroy()
     }
   }
+}
+
+/** before: it was told already. */
+function roomFor(config: Config, log: Log, before?: ConnectionRoom): ConnectionRoom {
+  const room = roomForConnections(config, openFilesAtMost())
+  if (room.openFiles !== undefined && room.connections !== before?.connections)
+    log.filesAreFew({ ...room, wanted: enoughFiles(config) })
+  return room
 }
 
 /** A limit of open files under which all connections of the configuration are possible, round as limits are. */

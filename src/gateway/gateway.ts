@@ -1,7 +1,6 @@
 /** The composition root of a gateway of one process; src/workers/ has those of several. */
 import { startAdminServer, type AdminServer } from '../admin/server.ts'
 import { createAddressCounter, PREFLIGHT_WINDOW_MS } from '../counters/anonymous-limiter.ts'
-import { createBackendProbe } from '../backends/probe.ts'
 import type { KeySetFault } from '../credentials/jwt-verifier.ts'
 import type { Log } from '../observability/log.ts'
 import { createMetrics } from '../observability/metrics.ts'
@@ -92,7 +91,7 @@ function createParts(
     unsaved: () => stores.unsaved?.(),
     keySetFault: () => keySetFault,
     sheds: () => [serving.load.shed],
-    backends: createBackendProbe(serving.balancer, config.upstream),
+    backends: () => serving.probeBackends(),
   })
   const startAdmin = (): Promise<AdminServer> =>
     startAdminServer({

@@ -10,15 +10,17 @@ export interface LoadWatchOptions {
 }
 
 export class LoadWatch {
+  limitMs: number
   readonly #timer: NodeJS.Timeout
   #load = NO_LOAD
   #lookedMs = performance.now()
 
   constructor({ limitMs, onLook, onChange }: LoadWatchOptions) {
+    this.limitMs = limitMs
     this.#timer = setInterval(() => {
       const nowMs = performance.now()
       const before = this.#load
-      this.#load = afterLook(before, nowMs - this.#lookedMs - LOOK_EVERY_MS, limitMs)
+      this.#load = afterLook(before, nowMs - this.#lookedMs - LOOK_EVERY_MS, this.limitMs)
       this.#lookedMs = nowMs
       onLook(this.#load.lagMs)
       if (this.#load.shed !== before.shed) onChange(this.#load)

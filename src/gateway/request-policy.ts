@@ -1,24 +1,13 @@
 /** Everything a configuration decides about a request, built in one call. Nothing in it changes: a new configuration is a new policy. */
-import type { BanBook } from '../bans/ban-book.ts'
 import {
   createAnonymousLimiter,
   type AddressCounter,
   type AnonymousView,
 } from '../counters/anonymous-limiter.ts'
-import type { TurnsOfClients } from '../counters/client-turns.ts'
-import {
-  createJwtVerifier,
-  type JwtVerifier,
-  type KeySetFault,
-} from '../credentials/jwt-verifier.ts'
-import { createKeyRing, type UsedKeys } from '../credentials/key-ring.ts'
-import type { Balancer } from '../backends/balancer.ts'
-import type { Forwarder } from '../forwarding/attempts.ts'
-import type { Upgrader } from '../forwarding/upgrades.ts'
-import type { Log } from '../observability/log.ts'
-import type { Metrics } from '../observability/metrics.ts'
+import type { JwtVerifier } from '../credentials/jwt-verifier.ts'
+import { createKeyRing } from '../credentials/key-ring.ts'
+import { createTokenCallers } from '../credentials/token-callers.ts'
 import type { Config } from '../config/config.ts'
-import type { Lessee } from '../quota/lessee/lessee.ts'
 import { createAnswerPreflight } from '../pipeline/answer-preflight.ts'
 import { createAuthenticate } from '../pipeline/authenticate.ts'
 import { createCheckBan } from '../pipeline/check-ban.ts'
@@ -37,41 +26,34 @@ import type { Caller } from '../rules/credentials.ts'
 import type { OwnEnd } from '../rules/websocket.ts'
 import { whenKnown } from '../rules/when-known.ts'
 import { createCheckTarget } from '../rules/target.ts'
-import type { LoadWatch } from './load-watch.ts'
+import type { LastingParts } from './lasting-parts.ts'
+import type { Upstream } from './upstream.ts'
 
 export type RequestPolicy = ReturnType<typeof createRequestPolicy>
 
-/** What outlives a configuration. */
-export interface LastingParts {
-  readonly log: Log
-  readonly metrics: Metrics
-  readonly lessee: Lessee
-  readonly bans: BanBook
-  readonly addresses: AddressCounter
-  /** Counts in seconds. */
-  readonly preflights: AddressCounter
-  readonly turns: TurnsOfClients
-  readonly balancer: Balancer
-  readonly forwarder: Forwarder
-  readonly upgrader: Upgrader
-  readonly load: LoadWatch
-  readonly usedKeys: UsedKeys
-  /** Called each time the key set of the token issuer was fetched, or could not be. */
-  onKeySet(fault: KeySetFault | undefined): void
+/** What the configuration brought besides, or the one before, if it is the same. */
+export interface RevisionOf {
+  readonly upstream: Upstream
+  /** undefined: tokens are not accepted. */
+  readonly verifier: JwtVerifier | undefined
 }
 
-/** Throws an Error that names the fault when jwt.jwksFile cannot be used. */
-export function createRequestPolicy(config: Config, parts: LastingParts) {
-  const { lessee, bans, forwarder, upgrader, log, metrics, load } = parts
-  const { server, upstream, anonymous, clients } = config
+export function createRequestPolicy(
+  config: Config,
+  parts: LastingParts,
+  { upstream, verifier }: RevisionOf,
+) {
+  const { lessee, bans, log, metrics, load } = parts
+  const { server, anonymous, clients } = config
   const limiter = createAnonymousLimiter({ ...anonymous, counter: parts.addresses })
-  const jwt = createVerifier(config, parts)
+  const jwt = verifier && believed(verifier, config)
   const keyRing = createKeyRing(clients, parts.usedKeys, server.structuredQuotaHeaders)
   const headersOf = (view: AnonymousView): string[] =>
     anonymousHeaders(view, server.structuredQuotaHeaders)
   const table = compileRoutes({ routes: config.routes, basePath: server.basePath })
   return Object.freeze({
     lessee,
+    terms: { minimumRateBytes: server.limits.minimumRateBytes, upstream },
     urlBytes: server.limits.urlBytes,
     checkFraming: createCheckFraming(server.limits),
     checkTarget: createCheckTarget(server.limits.urlBytes),
@@ -95,14 +77,14 @@ export function createRequestPolicy(config: Config, parts: LastingParts) {
       bodyLimitBytes: server.limits.bodyBytes,
     }),
     forward: createForward({
-      forwarder,
-      upgrader,
+      forwarder: upstream.forwarder,
+      upgrader: upstream.upgrader,
       lessee,
       log,
       metrics,
       bodyLimitBytes: server.limits.bodyBytes,
-      responseTimeoutMs: upstream.timeouts.responseMs,
-      host: upstream.host,
+      responseTimeoutMs: config.upstream.timeouts.responseMs,
+      host: config.upstream.host,
     }),
     /** Why a caller who was let in earlier would not be let in now. */
     unwelcome: (caller: Caller): OwnEnd | undefined => {
@@ -113,10 +95,6 @@ export function createRequestPolicy(config: Config, parts: LastingParts) {
       if (nowMs >= current.expiresAtMs) return 'expired'
       return bans.check(caller.keyId, nowMs) && 'banned'
     },
-    /** Resolves when the issuer's keys are there or could not be had. */
-    ready: async (): Promise<void> => jwt?.ready(),
-    /** Fetches no keys any more. */
-    close: (): void => jwt?.close(),
   })
 }
 
@@ -132,24 +110,13 @@ function createCorsStages(
   }
 }
 
-function createVerifier(
-  { jwt, clients, plans, server }: Config,
-  { log, metrics, onKeySet }: LastingParts,
-): JwtVerifier | undefined {
-  return (
-    jwt &&
-    createJwtVerifier(jwt, {
-      clients,
-      plans,
-      isStructured: server.structuredQuotaHeaders,
-      observer: {
-        keySetFetched: (fault) => {
-          metrics.keySetFetched(fault === undefined)
-          if (fault !== undefined) log.keySetFailed({ cause: fault.cause })
-          onKeySet(fault)
-        },
-        unavailable: (reason) => metrics.credentialUnavailable(reason),
-      },
-    })
-  )
+/** Tokens that the verifier has proven, with the callers of this configuration. */
+function believed(
+  verifier: JwtVerifier,
+  { clients, plans, server: { structuredQuotaHeaders: isStructured } }: Config,
+) {
+  const callers = createTokenCallers({ clients, plans, isStructured })
+  return {
+    verify: (token: string, nowMs: number) => verifier.verify(token, nowMs, callers),
+  }
 }

@@ -58,13 +58,14 @@ export interface Guest {
 }
 
 export class ConnectionLimits {
-  readonly #room: ConnectionRoom
+  /** Connections that there are already stay. */
+  room: ConnectionRoom
   /** Oldest first, but for those that were in use when somebody looked. */
   readonly #guests = new Set<Guest>()
   readonly #ofAddress = new Map<string, number>()
 
   constructor(room: ConnectionRoom) {
-    this.#room = room
+    this.room = room
   }
 
   get size(): number {
@@ -73,7 +74,7 @@ export class ConnectionLimits {
 
   /** undefined: it may stay, until leave(). */
   enter(guest: Guest): ConnectionRefusal | undefined {
-    const { connections, connectionsPerAddress, openFiles } = this.#room
+    const { connections, connectionsPerAddress, openFiles } = this.room
     const { addressKey } = guest
     const siblings = addressKey === undefined ? 0 : (this.#ofAddress.get(addressKey) ?? 0)
     if (siblings >= connectionsPerAddress) return 'address'

@@ -6,11 +6,14 @@ import type { Config } from '../config/config.ts'
 import type { Entry } from './connections.ts'
 import type { ParserError } from './inflow.ts'
 import { feed, keepEveryField, serveUnbound } from './node-internals.ts'
+import { ServerLimits } from './server-limits.ts'
 
 /** Serves connections whose protocol is settled, and listens nowhere itself. */
 export interface ProtocolServer {
   /** socket: what is read and written of the entry, a TLS socket or the transport itself. */
   take(socket: Socket, entry: Entry): void
+  /** From here on by this configuration. */
+  use(config: Config): void
   /** Closes connections that wait for a next request. */
   closeIdle(): void
   /** Destroys what is left. */
@@ -34,19 +37,10 @@ export interface Http1Events {
   clientError(error: ParserError, socket: Socket): void
 }
 
-/** Beyond headerBytes and urlBytes Node may count line ends and the method; our own check comes first and is exact. */
-const PARSER_SLACK_BYTES = 4_096
-/** Room for the answer to be written after the last time-out that could have produced it. */
-const SOCKET_SLACK_MS = 10_000
-
 export function createHttp1Server(config: Config, events: Http1Events): ProtocolServer {
-  const { limits, timeouts } = config.server
+  const { timeouts } = config.server
   const server = createServer(
     {
-      maxHeaderSize: limits.headerBytes + limits.urlBytes + PARSER_SLACK_BYTES,
-      headersTimeout: timeouts.headersMs,
-      requestTimeout: timeouts.requestMs,
-      keepAliveTimeout: timeouts.idleMs,
       // Time-outs act only when this check runs; Node's default of 30 s would let a 10 s limit last 40.
       connectionsCheckingInterval: Math.min(1_000, timeouts.headersMs, timeouts.requestMs),
       // We count Host fields ourselves, so that their refusal is an Error like all others.
@@ -59,7 +53,7 @@ export function createHttp1Server(config: Config, events: Http1Events): Protocol
   )
   // Bytes are bounded above, and our own count refuses the rest.
   keepEveryField(server)
-  server.timeout = inactivityMs(config)
+  const limits = new ServerLimits(server, config)
   server.on('checkContinue', (request, response) => events.request(request, response, true))
   server.on('checkExpectation', (request, response) => events.request(request, response, false))
   server.on('upgrade', events.upgrade)
@@ -71,20 +65,9 @@ export function createHttp1Server(config: Config, events: Http1Events): Protocol
       feed(server, socket)
       events.connection(socket, entry)
     },
+    use: (next) => limits.use(next),
     closeIdle: () => server.closeIdleConnections(),
     destroy: () => server.closeAllConnections(),
     close: () => void server.close(),
   }
-}
-
-/** A socket on which nothing moved for this long is destroyed: longer than any wait that is allowed on purpose. */
-function inactivityMs({ server, upstream, routes }: Config): number {
-  const response = Math.max(
-    upstream.timeouts.responseMs,
-    ...routes.map((route) => route.responseTimeoutMs ?? 0),
-  )
-  return (
-    Math.max(server.timeouts.requestMs, 2 * upstream.timeouts.connectMs + response) +
-    SOCKET_SLACK_MS
-  )
 }

@@ -17,6 +17,11 @@ export function makeLast(response: OutgoingResponse): void {
   response.shouldKeepAlive = false
 }
 
+/** Ever since: http reads the server's `maxHeaderSize` for each connection that it takes. */
+export function limitHeads(server: Server, bytes: number): void {
+  ;(server as Server & { maxHeaderSize: number }).maxHeaderSize = bytes
+}
+
 /** Ever since: http sets `shouldKeepAlive` from the request's version and Connection field before anybody hears of the request. */
 export function isLast(response: OutgoingResponse): boolean {
   return !response.shouldKeepAlive

@@ -25,6 +25,8 @@ export function createPublicServer(config: Config, events: PublicServerEvents) {
     if (entry !== undefined) http1.take(transport, entry)
   })
   return {
+    /** From here on by this configuration; where it listens stays. */
+    use: http1.use,
     /** fd: a bound socket of this process to listen on, instead of server.listen. */
     async listen(fd?: number): Promise<ListenAddress> {
       server.listen(fd === undefined ? { ...listen } : { fd })

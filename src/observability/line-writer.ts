@@ -8,10 +8,13 @@ export type LineLevel = 'fatal' | 'error' | 'warn' | 'info' | 'debug'
 
 export type LineWriter = ReturnType<typeof createLineWriter>
 
-export interface LineWriterOptions {
+export interface LineStyle {
   readonly level: LogLevel
   /** auto, the default: text where the destination is a terminal. */
   readonly format?: LogFormat
+}
+
+export interface LineWriterOptions extends LineStyle {
   /** A file descriptor, or something that takes whole lines. Default 2: stdout is for what commands print. */
   readonly destination?: number | { write(line: string): unknown }
   /** Number of this worker, on each of its lines. Its supervisor makes them readable, if anyone is to read them. */
@@ -22,7 +25,7 @@ const severities = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'
 
 /** `dropped` is told how many lines found no room, once there is room again. */
 export function createLineWriter(
-  { level, format = 'auto', destination = 2, worker }: LineWriterOptions,
+  { destination = 2, worker, ...first }: LineWriterOptions,
   dropped: (lines: number) => void,
 ) {
   const target =
@@ -30,12 +33,20 @@ export function createLineWriter(
       ? new DescriptorDestination(destination, dropped)
       : { ...nothingPending, write: (lines: string) => void destination.write(lines) }
   const isTerminal = typeof destination === 'number' && isatty(destination)
-  const isText = worker === undefined && (format === 'text' || (format === 'auto' && isTerminal))
-  const readable = isText ? createReadableText({ colour: isTerminal }) : undefined
   const timestamp = createTimestamp(worker)
-  const lowest = severities.indexOf(level)
+  let lowest = 0
+  let text: ((lines: string) => string) | undefined
+  let readable = text
+  const use = ({ level, format = 'auto' }: LineStyle): void => {
+    lowest = severities.indexOf(level)
+    const isText = worker === undefined && (format === 'text' || (format === 'auto' && isTerminal))
+    readable = isText ? (text ??= createReadableText({ colour: isTerminal })) : undefined
+  }
+  use(first)
   const pass = (lines: string): void => target.write(readable?.(lines) ?? lines)
   return {
+    /** For lines from here on. */
+    use,
     isEnabled: (of: LineLevel): boolean => severities.indexOf(of) >= lowest,
     /** Fields are written as they are: whatever comes from outside is cut and escaped before. */
     write: (of: LineLevel, fields: object): void =>

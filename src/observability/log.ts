@@ -9,6 +9,7 @@ import { createLineBudget, createTally, type LineBudget } from './line-budget.ts
 import {
   createLineWriter,
   type LineLevel,
+  type LineStyle,
   type LineWriter,
   type LineWriterOptions,
 } from './line-writer.ts'
@@ -23,8 +24,11 @@ export interface SupervisionLine {
   readonly [field: string]: string | number | undefined
 }
 
-export interface LogOptions extends LineWriterOptions {
+export interface LogStyle extends LineStyle {
   readonly access: boolean
+}
+
+export interface LogOptions extends LogStyle, LineWriterOptions {
   /** Lines a second for requests without a valid credential, so that a flood cannot fill the disk. Default 1000. */
   readonly anonymousLinesPerSecond?: number
   /** The same for requests refused with 429 to clients whose quota is used up or whose key is banned. Default 1000. */
@@ -60,8 +64,14 @@ export function createLog(options: LogOptions) {
     out.flush()
   }
 
+  const style = { access: options.access }
   return {
-    ...requestLines(options, out, { anonymous, overQuota }),
+    /** For lines from here on. */
+    use({ access, ...lines }: LogStyle): void {
+      style.access = access
+      out.use(lines)
+    },
+    ...requestLines(style, out, { anonymous, overQuota }),
     ...lifecycleLines(say),
     ...storeLines(say),
     ...faultLines(say),
@@ -88,19 +98,16 @@ export function createLog(options: LogOptions) {
 }
 
 function requestLines(
-  options: LogOptions,
+  style: Pick<LogStyle, 'access'>,
   out: LineWriter,
   { anonymous, overQuota }: Record<'anonymous' | 'overQuota', LineBudget>,
 ) {
-  const accessLevels = { debug: false, info: false, warn: false }
-  for (const level of ['debug', 'info', 'warn'] as const)
-    accessLevels[level] = options.access && out.isEnabled(level)
   return {
     /** One line per request, at the level of its refusal; nothing if access lines are switched off. */
     access(exchange: AccessRecord, times: ExchangeTimes): void {
       const { refusal, caller } = exchange
       const level = refusal === undefined ? 'info' : refusalKinds[refusal].logLevel
-      if (!accessLevels[level]) return
+      if (!style.access || !out.isEnabled(level)) return
       // What anyone can cause at will must not fill the disk: apart, so that anonymous hide no client's lines.
       if (caller === undefined ? !anonymous.spend() : isOverQuota(refusal) && !overQuota.spend())
         return

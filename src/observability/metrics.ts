@@ -90,6 +90,8 @@ export function createMetrics(
     },
     /** Something that never became a request was refused. */
     refusedUnparsed: (code: RefusalCode) => void state.refusals[code]++,
+    /** Those of the configuration in force. */
+    use: (names: ConfigNames) => state.requests.use(names),
     ...backendWriters(state),
     ...connectionWriters(state),
     quota: quotaObserver(state),

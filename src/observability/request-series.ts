@@ -13,6 +13,21 @@ const UNMATCHED_ROUTE = 'unmatched'
 const NO_PLAN = 'none'
 const UNKNOWN_PLAN = 'other'
 
+/** Names that no configuration has any more. */
+const FORMER_AT_MOST = 100
+
+interface Names {
+  readonly routes: readonly string[]
+  readonly plans: readonly string[]
+}
+
+/** Lets go of what the names do not have, if that is much. */
+function forget(known: Map<string, unknown> | Set<string>, names: readonly string[]): void {
+  const current = new Set(names)
+  const former = [...known.keys()].filter((name) => !current.has(name))
+  if (former.length > FORMER_AT_MOST) for (const name of former) known.delete(name)
+}
+
 export interface PlanSeries {
   /** Requests by method and status class. */
   readonly requests: Float64Array
@@ -26,14 +41,23 @@ class RouteSeries {
 }
 
 export class RequestSeries {
-  readonly routes: ReadonlyMap<string, RouteSeries>
+  readonly routes = new Map<string, RouteSeries>()
   readonly #unmatched = new RouteSeries()
-  readonly #plans: ReadonlySet<string>
+  readonly #plans = new Set([NO_PLAN, UNKNOWN_PLAN])
 
-  constructor({ routes, plans }: { routes: readonly string[]; plans: readonly string[] }) {
-    const named = routes.map((name): [string, RouteSeries] => [name, new RouteSeries()])
-    this.routes = new Map([...named, [UNMATCHED_ROUTE, this.#unmatched]])
-    this.#plans = new Set([NO_PLAN, UNKNOWN_PLAN, ...plans])
+  constructor(names: Names) {
+    this.use(names)
+  }
+
+  /** Those of a configuration before stay, so that no count falls; but not for ever. */
+  use({ routes, plans }: Names): void {
+    forget(this.routes, routes)
+    for (const name of routes) if (!this.routes.has(name)) this.routes.set(name, new RouteSeries())
+    this.routes.set(UNMATCHED_ROUTE, this.#unmatched)
+    forget(this.#plans, plans)
+    for (const name of [NO_PLAN, UNKNOWN_PLAN, ...plans]) this.#plans.add(name)
+    for (const route of this.routes.values())
+      for (const name of route.plans.keys()) if (!this.#plans.has(name)) route.plans.delete(name)
   }
 
   route(name: string | undefined): RouteSeries {

@@ -1,9 +1,9 @@
 /** First stage: who is there, under which id, and how the exchange will be recorded whatever happens to it. */
 import { makeLast } from '../listeners/node-internals.ts'
-import type { ClientAddressOf } from '../rules/client-address.ts'
 import type { Framing } from '../rules/framing.ts'
 import type { Refusal } from '../rules/refusals.ts'
 import { Exchange, type Arrival, type PipelineParts } from './exchange.ts'
+import type { Stages } from './pipeline.ts'
 import { record } from './record.ts'
 import { giveUp } from './take-quota.ts'
 
@@ -11,9 +11,9 @@ export function accept(
   parts: PipelineParts,
   arrival: Arrival,
   framing: Framing | Refusal,
-  clientAddress: ClientAddressOf,
+  stages: Pick<Stages, 'clientAddress' | 'terms'>,
 ): Exchange {
-  const exchange = new Exchange(parts.requestId, arrival, framing, clientAddress)
+  const exchange = new Exchange(parts.requestId, arrival, framing, stages)
   const { response } = exchange
   parts.connections.began(exchange)
   response.once('close', () => {

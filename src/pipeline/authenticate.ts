@@ -1,6 +1,5 @@
 /** Turns the Authorization header into a caller; those without a valid credential are counted by their address. */
 import type { AnonymousLimiter, AnonymousView } from '../counters/anonymous-limiter.ts'
-import type { JwtVerifier } from '../credentials/jwt-verifier.ts'
 import type { Verdict } from '../credentials/verdicts.ts'
 import type { KeyRing } from '../credentials/key-ring.ts'
 import type { Exchange } from './exchange.ts'
@@ -13,7 +12,7 @@ import type { Lateness } from './shed-load.ts'
 
 export interface AuthenticateDeps {
   readonly keyRing: KeyRing
-  readonly jwt: JwtVerifier | undefined
+  readonly jwt: { verify(token: string, nowMs: number): Verdict | Promise<Verdict> } | undefined
   readonly anonymous: AnonymousLimiter
   readonly load: Lateness
   /** Quota headers of an address. */

@@ -43,11 +43,20 @@ export interface Arrival {
   readonly tunnel: Tunnel | undefined
 }
 
+/** What still matters to a request that was decided, of the configuration that it began under. No more: a WebSocket keeps this for days. */
+export interface Terms {
+  /** Least that its client sends or reads, a second; 0: anything. */
+  readonly minimumRateBytes: number
+  /** It may go there until it is over. */
+  readonly upstream: object
+}
+
 const NO_HEADERS: readonly string[] = []
 
 /** Each field is written by the stage it stands under, and by whom its comment names besides. */
 export class Exchange {
   // accept; all read-only ones
+  readonly terms: Terms
   readonly request: IncomingRequest
   readonly response: OutgoingResponse
   /** X-Request-Id of the request, the answer and the log line. */
@@ -140,17 +149,18 @@ export class Exchange {
   // record
   recorded = false
 
-  /** clientAddress: of the policy that the request begins under. */
+  /** Of the policy that the request begins under. */
   constructor(
     requestId: RequestIdOf,
     { connection, request, response, expectsContinue, tunnel }: Arrival,
     framing: Framing | Refusal,
-    clientAddress: ClientAddressOf,
+    { clientAddress, terms }: { clientAddress: ClientAddressOf; terms: Terms },
   ) {
     // Of a request that cannot be read safely, no forwarding header is believed.
     const sound = isRefusal(framing) ? undefined : framing
     const { address: peer, proto } = connection.origin
     const { address, key, peerTrusted, proxies } = clientAddress(peer, sound?.forwardedFor)
+    this.terms = terms
     this.request = request
     this.response = response
     this.id = requestId(peerTrusted ? sound?.requestId : undefined)

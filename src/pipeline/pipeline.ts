@@ -1,6 +1,6 @@
 /** THE request, top to bottom. The order of the stages is written here and nowhere else. */
 import type { Connections } from '../listeners/connections.ts'
-import type { Arrival, Exchange, PipelineParts } from './exchange.ts'
+import type { Arrival, Exchange, PipelineParts, Terms } from './exchange.ts'
 import type { Log } from '../observability/log.ts'
 import type { Lessee } from '../quota/lessee/lessee.ts'
 import { isRefusal, refusalKinds, refuse, type Refusal } from '../rules/refusals.ts'
@@ -24,6 +24,7 @@ import type { Admitted } from './upgrade.ts'
 
 /** What decides about a request, stage by stage; each request keeps the one it began with. */
 export interface Stages {
+  readonly terms: Terms
   readonly lessee: Lessee
   /** Longest request target. */
   readonly urlBytes: number
@@ -55,7 +56,7 @@ export function handle(
   // Bytes after a request that closes its connection are not requests.
   if (arrival.connection.isClosing()) return undefined
   const framing = stages.checkFraming(arrival.request)
-  const exchange = accept(parts, arrival, framing, stages.clientAddress)
+  const exchange = accept(parts, arrival, framing, stages)
   const end = (refusal: Refusal | undefined): void => {
     if (refusal === undefined) return
     giveUp(stages.lessee, exchange)

@@ -20,18 +20,15 @@ type Paces = WeakMap<Exchange, Pace>
 
 export class SlowClients {
   readonly #parts: PipelineParts
-  readonly #rateBytes: number
   /** Of exchanges whose client was found waited for: short ones cost nothing. */
   readonly #sending: Paces = new WeakMap()
   readonly #reading: Paces = new WeakMap()
-  readonly #timer: NodeJS.Timeout | undefined
+  readonly #timer: NodeJS.Timeout
   #lookedMs = performance.now()
 
-  /** rateBytes: a second; 0: nobody is too slow. */
-  constructor(parts: PipelineParts, rateBytes: number) {
+  constructor(parts: PipelineParts) {
     this.#parts = parts
-    this.#rateBytes = rateBytes
-    if (rateBytes > 0) this.#timer = setInterval(() => this.#look(), LOOK_EVERY_MS).unref()
+    this.#timer = setInterval(() => this.#look(), LOOK_EVERY_MS).unref()
   }
 
   close(): void {
@@ -45,27 +42,31 @@ export class SlowClients {
     // A copy, since what is ended leaves the list.
     for (const exchange of this.#parts.connections.inFlight.slice()) {
       const { request, response, responseBytes } = exchange
+      const rateBytes = exchange.terms.minimumRateBytes
+      if (rateBytes === 0) continue
       if (isAnswerBlocked(exchange)) {
         const bytes = takenBytes(request.socket)
         // Of the answer's body the kernel has taken this much.
         const before = Math.max(0, responseBytes - response.writableLength)
-        const pace = paceOf(this.#reading, exchange, bytes - before, this.#rateBytes)
-        if (this.#isTooSlow(pace, bytes, waitedMs)) cutOff(exchange)
+        const pace = paceOf(this.#reading, exchange, bytes - before, rateBytes)
+        if (isTooSlow(pace, { bytes, rateBytes, waitedMs })) cutOff(exchange)
       } else if (isBodyWanted(exchange)) {
         const bytes = request.socket.bytesRead
-        const pace = paceOf(this.#sending, exchange, bytes, this.#rateBytes)
-        if (this.#isTooSlow(pace, bytes, waitedMs)) refuseSlow(this.#parts, exchange)
+        const pace = paceOf(this.#sending, exchange, bytes, rateBytes)
+        if (isTooSlow(pace, { bytes, rateBytes, waitedMs })) refuseSlow(this.#parts, exchange)
       }
     }
   }
+}
 
-  #isTooSlow(pace: Pace, bytes: number, waitedMs: number): boolean {
-    const movedBytes = bytes - pace.bytes
-    const spent = { rateBytes: this.#rateBytes, movedBytes, waitedMs }
-    pace.bytes = bytes
-    pace.creditBytes = creditAfter(pace.creditBytes, spent)
-    return pace.creditBytes < 0
-  }
+function isTooSlow(
+  pace: Pace,
+  { bytes, ...look }: { bytes: number; rateBytes: number; waitedMs: number },
+): boolean {
+  const movedBytes = bytes - pace.bytes
+  pace.bytes = bytes
+  pace.creditBytes = creditAfter(pace.creditBytes, { ...look, movedBytes })
+  return pace.creditBytes < 0
 }
 
 function paceOf(paces: Paces, exchange: Exchange, bytes: number, rateBytes: number): Pace {

@@ -7,6 +7,7 @@ import { exportJWK, exportSPKI, generateKeyPair, SignJWT, type JWK } from 'jose'
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
 import { createClients } from '../../src/config/clients.ts'
 import { createJwtVerifier, type JwtVerifier } from '../../src/credentials/jwt-verifier.ts'
+import { createTokenCallers } from '../../src/credentials/token-callers.ts'
 import type { JwtConfig } from '../../src/config/config.ts'
 import type { Caller } from '../../src/rules/credentials.ts'
 import { isRefusal } from '../../src/rules/refusals.ts'
@@ -87,6 +88,7 @@ const plans = new Map([
   ['pro', { name: 'pro', limits: { perMinute: 300, perDay: 10_000 }, concurrent: 32 }],
   ['enterprise', { name: 'enterprise', limits: undefined, concurrent: 64 }],
 ])
+const callers = createTokenCallers({ clients: createClients([acme]), plans, isStructured: true })
 const watch = () => ({ keySetFetched: vi.fn(), unavailable: vi.fn() })
 const stops: (() => void)[] = []
 afterEach(() => {
@@ -110,7 +112,7 @@ async function open(
       planClaim: 'plan',
       ...config,
     },
-    { clients: createClients([acme]), plans, isStructured: true, observer, timing },
+    { observer, timing },
   )
   stops.push(() => verifier.close(), server.stop)
   await verifier.ready()
@@ -119,7 +121,7 @@ async function open(
 
 /** undefined: refused as invalid. */
 const clientOf = async (verifier: JwtVerifier, token: string, atMs = nowMs) => {
-  const verdict = await verifier.verify(token, atMs)
+  const verdict = await verifier.verify(token, atMs, callers)
   if (!isRefusal(verdict)) return verdict.clientId
   return verdict.code === 'invalid_api_key' ? undefined : verdict.code
 }
@@ -127,7 +129,7 @@ const clientOf = async (verifier: JwtVerifier, token: string, atMs = nowMs) => {
 describe('a token verifier', () => {
   it('turns a good token into a caller on the plan of its claim', async () => {
     const { verifier } = await open([await publicJwk(rsa, 'rsa-1')])
-    expect(await verifier.verify(await sign(), nowMs)).toEqual({
+    expect(await verifier.verify(await sign(), nowMs, callers)).toEqual({
       clientId: 'app-1',
       plan: 'pro',
       keyId: 'jwt:app-1',
@@ -142,7 +144,7 @@ describe('a token verifier', () => {
   it('gives a configured client the plan and limits of the configuration, whatever the token says', async () => {
     const { verifier } = await open([await publicJwk(rsa, 'rsa-1')])
     const token = await sign({ claims: { sub: 'acme', plan: 'pro' } })
-    expect(await verifier.verify(token, nowMs)).toMatchObject({
+    expect(await verifier.verify(token, nowMs, callers)).toMatchObject({
       clientId: 'acme',
       plan: 'enterprise',
       keyId: 'jwt:acme',
@@ -165,18 +167,47 @@ describe('a token verifier', () => {
   it('answers a token seen before at once, up to its expiry to the second and not beyond', async () => {
     const { verifier, server } = await open([await publicJwk(rsa, 'rsa-1')])
     const token = await sign()
-    const caller = await verifier.verify(token, nowMs)
-    expect(verifier.verify(token, nowMs + 59_999)).toBe(caller)
-    expect(verifier.verify(token, nowMs + 60_000)).toMatchObject({ code: 'invalid_api_key' })
+    const caller = await verifier.verify(token, nowMs, callers)
+    expect(verifier.verify(token, nowMs + 59_999, callers)).toBe(caller)
+    expect(verifier.verify(token, nowMs + 60_000, callers)).toMatchObject({
+      code: 'invalid_api_key',
+    })
+    expect(server.hits).toBe(1)
+  })
+
+  it('gives a token seen before, and one that is being checked, the limits of the configuration that asks', async () => {
+    const { verifier, server } = await open([await publicJwk(rsa, 'rsa-1')])
+    const limits = { perMinute: 9, perDay: 90 }
+    const lowered = new Map([['pro', { name: 'pro', limits, concurrent: 1 }]])
+    const others = createTokenCallers({
+      clients: createClients([]),
+      plans: lowered,
+      isStructured: true,
+    })
+    const none = createTokenCallers({
+      clients: createClients([]),
+      plans: new Map(),
+      isStructured: true,
+    })
+    const token = await sign()
+    const asked = [callers, others, none].map((by) => verifier.verify(token, nowMs, by))
+    const expected = [{ limits: { perMinute: 300 } }, { limits }, { code: 'invalid_api_key' }]
+    expect(await Promise.all(asked.map((verdict) => Promise.resolve(verdict)))).toMatchObject(
+      expected,
+    )
+    expect([callers, others, none].map((by) => verifier.verify(token, nowMs, by))).toMatchObject(
+      expected,
+    )
     expect(server.hits).toBe(1)
   })
 
   it('checks a token once for all requests that bring it at the same time', async () => {
     const { verifier } = await open([await publicJwk(rsa, 'rsa-1')])
     const token = await sign()
-    const first = verifier.verify(token, nowMs)
-    expect(verifier.verify(token, nowMs)).toBe(first)
+    const first = verifier.verify(token, nowMs, callers)
+    const second = verifier.verify(token, nowMs, callers)
     expect(((await first) as Caller).clientId).toBe('app-1')
+    expect(await second).toBe(await first)
   })
 
   it.each<[string, TokenParts]>([
@@ -293,7 +324,7 @@ describe('a token verifier', () => {
             clientClaim: 'sub',
             planClaim: 'plan',
           },
-          { clients: createClients([]), plans, isStructured: true, observer: watch() },
+          { observer: watch() },
         ),
       ).toThrow('jwt.algorithms')
   })
@@ -333,7 +364,7 @@ describe('a key set from an address', () => {
   it('is not fetched for a token that would be refused anyway', async () => {
     const { verifier, server } = await open([await publicJwk(rsa, 'rsa-1')])
     const token = await sign({ header: { kid: 'new' }, claims: { aud: 'other' } })
-    expect(verifier.verify(token, nowMs)).toMatchObject({ code: 'invalid_api_key' })
+    expect(verifier.verify(token, nowMs, callers)).toMatchObject({ code: 'invalid_api_key' })
     expect(server.hits).toBe(1)
   })
 
@@ -414,7 +445,7 @@ describe('a key set from an address', () => {
         clientClaim: 'sub',
         planClaim: 'plan',
       },
-      { clients: createClients([]), plans, isStructured: true, observer, timing: { retryMs: 10 } },
+      { observer, timing: { retryMs: 10 } },
     )
     stops.push(() => verifier.close(), server.stop)
     await verifier.ready()
@@ -466,7 +497,7 @@ describe('a key set from a file', () => {
         clientClaim: 'sub',
         planClaim: 'plan',
       },
-      { clients: createClients([]), plans, isStructured: true, observer: watch() },
+      { observer: watch() },
     )
 
   it('proves tokens without any address', async () => {

@@ -248,6 +248,7 @@ describe('an upgrade', () => {
       balancer,
       retries: retriesOf(balancer),
       engine: {
+        underWay: 0,
         upgrade: async ({ host }) => {
           tried += host
           return outcomes.shift()

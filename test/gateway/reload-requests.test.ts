@@ -3,57 +3,19 @@ import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import { WebSocket, WebSocketServer } from 'ws'
 import { afterEach, describe, expect, it } from 'vitest'
-import { parseConfigText } from '../../src/config/load.ts'
-import { createAddressCounter } from '../../src/counters/anonymous-limiter.ts'
-import { FrontDoor } from '../../src/gateway/front-door.ts'
-import { createRequestPolicy } from '../../src/gateway/request-policy.ts'
-import { configNames, createLastingParts } from '../../src/gateway/serving.ts'
-import { openStores } from '../../src/gateway/stores.ts'
-import { createLog } from '../../src/observability/log.ts'
-import { createMetrics } from '../../src/observability/metrics.ts'
-import { configText, keys, minuteWithAtLeast, sha256 } from '../support/gateway.ts'
+import { keys, minuteWithAtLeast, sha256 } from '../support/gateway.ts'
 import { answer, startRawBackend, until, type RawBackend } from '../support/raw-backend.ts'
+import { openServing } from '../support/serving.ts'
 
 const stops: (() => Promise<unknown>)[] = []
 afterEach(async () => {
   for (const stop of stops.splice(0).toReversed()) await stop()
 })
 
-async function openDoor(backend: Pick<RawBackend, 'url'>, blocks: Record<string, string> = {}) {
-  const read = (changed: Record<string, string>) =>
-    parseConfigText(configText({ upstreams: [backend.url], blocks: changed }), {
-      file: 'test.yaml',
-      env: {},
-    })
-  const config = read(blocks)
-  const lines: string[] = []
-  const log = createLog({ ...config.log, destination: { write: (line) => lines.push(line) } })
-  const metrics = createMetrics({ version: 'test', ...configNames(config) })
-  const stores = openStores({ config, log, metrics })
-  const addresses = createAddressCounter()
-  const lasting = createLastingParts({
-    config,
-    log,
-    metrics,
-    stores,
-    addresses,
-    preflights: addresses,
-    onKeySet: () => undefined,
-  })
-  const door = new FrontDoor(config, createRequestPolicy(config, lasting), lasting)
-  const { port } = await door.listen()
-  stops.push(async () => {
-    await door.drain({ timeoutMs: 1_000, idleMs: 0 })
-    door.close()
-    await Promise.all([lasting.forwarder.close(), lasting.upgrader.close(), log.close()])
-  })
-  return {
-    use: (changed: Record<string, string>) => door.use(createRequestPolicy(read(changed), lasting)),
-    port,
-    get: (path: string, key: string) =>
-      fetch(`http://127.0.0.1:${port}${path}`, { headers: { authorization: `Bearer ${key}` } }),
-    lines: () => lines.map((line) => JSON.parse(line) as Record<string, unknown>),
-  }
+async function openDoor(backend: Pick<RawBackend, 'url'>) {
+  const door = await openServing([backend.url])
+  stops.push(door.stop)
+  return door
 }
 
 /** What its sender can tell answers by. */
@@ -63,7 +25,7 @@ const told = async (response: Response) => ({
   headers: [...response.headers.keys()],
 })
 
-describe('a front door that is given another policy', () => {
+describe('what serves requests, when it is given another configuration,', () => {
   it('serves the next request under it, and finishes the one under way under the old', async () => {
     let finish: () => void = () => {}
     const held = new Promise<void>((resolve) => (finish = resolve))
@@ -78,7 +40,7 @@ describe('a front door that is given another policy', () => {
     await minuteWithAtLeast()
     const underWay = door.get('/v1/pets', keys.free)
     await until(() => backend.requests.length === 1, 'the request that is held')
-    door.use({
+    await door.take({
       plans: 'plans: { free: { perMinute: 7, perDay: 70 } }',
       clients: `clients: [{ id: free-client, plan: free, keys: [{ id: new-1, sha256: ${sha256('new-key')} }] }]`,
       routes: 'routes: [{ name: allPets, match: GET /pets, stability: beta }]',
@@ -122,7 +84,7 @@ describe('a front door that is given another policy', () => {
       await once(socket, 'open')
       stops.push(async () => socket.terminate())
     }
-    door.use({
+    await door.take({
       clients: `clients:
   - { id: pro-client, plan: pro, keys: [{ id: pro-1, sha256: ${sha256(keys.pro)} }] }
   - { id: enterprise-client, plan: enterprise, limits: { perMinute: 9, perDay: 9 }, keys: [{ id: enterprise-1, sha256: ${sha256('new')} }] }
@@ -153,7 +115,7 @@ describe('a front door that is given another policy', () => {
       return [response.status, response.headers.get('x-ratelimit-remaining')]
     }
     expect(await left()).toEqual([200, '59'])
-    door.use({
+    await door.take({
       plans: `plans: { free: { perMinute: 2, perDay: 1000 }, pro: { perMinute: 300, perDay: 10000 }, business: { perMinute: 1000, perDay: 100000 }, enterprise: { custom: true } }`,
     })
     expect(await left()).toEqual([200, '0'])

@@ -1,0 +1,38 @@
+/** Who the sender of a proven token is, by one configuration. */
+import type { Clients, PlanConfig } from '../config/config.ts'
+import { createCaller, type Caller } from '../rules/credentials.ts'
+import type { TokenStatement } from '../rules/token-claims.ts'
+
+export interface TokenCallersOptions {
+  /** A token whose client is configured gets that client's plan, limits and quota. */
+  readonly clients: Pick<Clients, 'get'>
+  readonly plans: ReadonlyMap<string, PlanConfig>
+  /** See createCaller. */
+  readonly isStructured: boolean
+}
+
+export interface TokenCallers {
+  /** Tells the callers of two configurations apart, without keeping either in memory. */
+  readonly id: symbol
+  /** undefined: no plan with limits is its. */
+  callerOf(statement: TokenStatement): Caller | undefined
+}
+
+export function createTokenCallers(options: TokenCallersOptions): TokenCallers {
+  const { clients, plans, isStructured } = options
+  return {
+    id: Symbol('token callers'),
+    callerOf({ clientId, plan: planName, expiresAtMs }) {
+      const keyId = `jwt:${clientId}`
+      const client = clients.get(clientId)
+      const planned = planName === undefined ? undefined : plans.get(planName)
+      const plan = client?.plan ?? planned?.name
+      // A custom plan has no limits of its own, so only configured clients can be on it.
+      const limits = client?.limits ?? planned?.limits
+      const concurrent = client?.concurrent ?? planned?.concurrent
+      if (plan === undefined || limits === undefined || concurrent === undefined) return undefined
+      const caller = { clientId, plan, keyId, limits, concurrent, expiresAtMs }
+      return createCaller({ ...caller, keyDigest: undefined }, isStructured)
+    },
+  }
+}

@@ -1,0 +1,99 @@
+/** The backends of a configuration and all that carries requests to them: lives on under a next one that says the same of them. */
+import { isDeepStrictEqual } from 'node:util'
+import { Balancer } from '../backends/balancer.ts'
+import { startHealthChecks } from '../backends/checks.ts'
+import { createBackendProbe, type BackendProbe } from '../backends/probe.ts'
+import type { Config } from '../config/config.ts'
+import { Forwarder } from '../forwarding/attempts.ts'
+import { createDirectEngine } from '../forwarding/direct/forwarder.ts'
+import { createHttpProxyEngine } from '../forwarding/http-proxy-3/forwarder.ts'
+import { Retries } from '../forwarding/retries.ts'
+import { createUndiciEngine } from '../forwarding/undici/forwarder.ts'
+import { createUpgradeEngine } from '../forwarding/upgrader.ts'
+import { createUpgrader, type Upgrader } from '../forwarding/upgrades.ts'
+import type { Log } from '../observability/log.ts'
+import { createBackends, readBackendTls } from './backends.ts'
+
+const engines = {
+  direct: createDirectEngine,
+  undici: createUndiciEngine,
+  'http-proxy-3': createHttpProxyEngine,
+}
+
+export interface UpstreamParts {
+  readonly log: Log
+  /** Told when what is known of a backend has changed. */
+  readonly onBackends?: (() => void) | undefined
+}
+
+/** All that decides about an Upstream, the content of its files included. */
+type Settings = ReturnType<typeof readSettings>
+
+const readSettings = ({ upstream, server }: Config) => ({
+  upstream,
+  tunnelIdleMs: server.timeouts.tunnelIdleMs,
+  tls: readBackendTls(upstream),
+})
+
+/** `before` itself where nothing differs. Throws an Error that tells key, file and remedy when a file for TLS cannot be used. */
+export function upstreamFor(config: Config, parts: UpstreamParts, before?: Upstream): Upstream {
+  const settings = readSettings(config)
+  return before !== undefined && isDeepStrictEqual(before.settings, settings)
+    ? before
+    : new Upstream(settings, parts, before)
+}
+
+export class Upstream {
+  readonly settings: Settings
+  readonly balancer: Balancer
+  readonly forwarder: Forwarder
+  readonly upgrader: Upgrader
+  /** For readiness. */
+  readonly probe: BackendProbe
+  #checks: { stop(): void } | undefined
+
+  /** Asks nobody for anything before begin(). */
+  constructor(settings: Settings, { log, onBackends }: UpstreamParts, before?: Upstream) {
+    const { upstream, tunnelIdleMs, tls } = settings
+    const backends = createBackends(upstream, tls, before?.balancer.backends)
+    this.settings = settings
+    this.balancer = new Balancer(backends, upstream, {
+      down: (line) => log.backendDown(line),
+      up: (line) => log.backendUp(line),
+      changed: () => onBackends?.(),
+    })
+    const { balancer } = this
+    const retries = new Retries(upstream)
+    this.probe = createBackendProbe(balancer, upstream)
+    this.forwarder = new Forwarder(balancer, retries, engines[upstream.engine](upstream))
+    this.upgrader = createUpgrader({
+      balancer,
+      retries,
+      engine: createUpgradeEngine(upstream, tunnelIdleMs),
+      longestWaitMs: upstream.timeouts.responseMs,
+    })
+  }
+
+  /** Starts its health checks. */
+  begin(): void {
+    const { health, host } = this.settings.upstream
+    const ownHost = typeof host === 'string' ? undefined : host.name
+    this.#checks = health && startHealthChecks(this.balancer, health, ownHost)
+  }
+
+  /** Ends its health checks: no request begins under it any more. */
+  retire(): void {
+    this.#checks?.stop()
+  }
+
+  /** No request and no tunnel is under way on it. */
+  get isIdle(): boolean {
+    return this.forwarder.underWay === 0 && this.upgrader.underWay === 0
+  }
+
+  /** Waits for requests under way, cuts tunnels, closes connections. */
+  async close(): Promise<void> {
+    this.retire()
+    await Promise.allSettled([this.forwarder.close(), this.upgrader.close()])
+  }
+}

@@ -1,0 +1,54 @@
+/** What serves requests, in this process on a free port, to be given one configuration after the other. */
+import { parseConfigText } from '../../src/config/load.ts'
+import { createAddressCounter, PREFLIGHT_WINDOW_MS } from '../../src/counters/anonymous-limiter.ts'
+import { createServing, configNames } from '../../src/gateway/serving.ts'
+import { openStores } from '../../src/gateway/stores.ts'
+import { createLog } from '../../src/observability/log.ts'
+import { createMetrics } from '../../src/observability/metrics.ts'
+import { configText } from './gateway.ts'
+
+/** See configText. */
+export type Blocks = Readonly<Record<string, string>>
+
+export const readBlocks = (upstreams: readonly string[], blocks: Blocks) =>
+  parseConfigText(configText({ upstreams, blocks }), { file: 'test.yaml', env: {} })
+
+/** stop: closes it, to be called once; upstreams: where a changed configuration names no others. */
+export async function openServing(upstreams: readonly string[], blocks: Blocks = {}) {
+  const config = readBlocks(upstreams, blocks)
+  const lines: string[] = []
+  const log = createLog({ ...config.log, destination: { write: (line) => lines.push(line) } })
+  const metrics = createMetrics({ version: 'test', ...configNames(config) })
+  const faults: (string | undefined)[] = []
+  const serving = createServing({
+    config,
+    log,
+    metrics,
+    stores: openStores({ config, log, metrics }),
+    addresses: createAddressCounter(),
+    preflights: createAddressCounter({ windowMs: PREFLIGHT_WINDOW_MS }),
+    onKeySet: (fault) => faults.push(fault?.cause),
+  })
+  await serving.ready()
+  const { port } = await serving.listen()
+  const prepare = (changed: Blocks) => serving.prepare(readBlocks(upstreams, changed))
+  return {
+    serving,
+    port,
+    prepare,
+    take: async (changed: Blocks) => (await prepare(changed)).commit(),
+    get: (path: string, key?: string) =>
+      fetch(`http://127.0.0.1:${port}${path}`, {
+        headers: key === undefined ? {} : { authorization: `Bearer ${key}` },
+      }),
+    raw: () => lines,
+    lines: () => lines.map((line) => JSON.parse(line) as Record<string, unknown>),
+    metrics: async () => (await metrics.render()).body.split('\n'),
+    keySetFaults: faults,
+    stop: async (): Promise<void> => {
+      await serving.drain({ idleMs: 0, atMostMs: 1_000 })
+      await serving.close()
+      await log.close()
+    },
+  }
+}
