@@ -180,11 +180,11 @@ describe('the layout', () => {
       expect(worker, other).not.toContain(other)
   })
 
-  it('starts child processes in one file', () => {
+  it('starts child processes in two files: workers, and what speaks to systemd', () => {
     const starters = files.filter((file) =>
       imports(file, { types: false }).some((from) => /^node:(child_process|cluster)$/.test(from)),
     )
-    expect(starters).toEqual(['src/workers/worker-process.ts'])
+    expect(starters).toEqual(['src/cli/service-manager.ts', 'src/workers/worker-process.ts'])
   })
 
   it('imports each outside library in one file', () => {

@@ -2,6 +2,7 @@
 import { ConfigError } from '../config/problems.ts'
 import { createLog, type Log } from '../observability/log.ts'
 import { FAILED, OK, REFUSED, type Edge } from './edge.ts'
+import { createServiceManager, type ServiceManager } from './service-manager.ts'
 
 export interface Running {
   /** Drains and closes everything; resolves when nothing is left to wait for. */
@@ -23,6 +24,7 @@ const SAME_KEYPRESS_MS = 500
 export class Service {
   readonly #edge: Edge
   readonly #hangUpEnds: boolean
+  readonly #manager: ServiceManager
   /** Replaced once by the start, when it has read the config. */
   #log: Log = createLog({ level: 'info', access: false })
   /** Set once the start has succeeded. */
@@ -37,6 +39,7 @@ export class Service {
   constructor(edge: Edge, { hangUpEnds }: { hangUpEnds: boolean }) {
     this.#edge = edge
     this.#hangUpEnds = hangUpEnds
+    this.#manager = createServiceManager(edge.env, (fault) => this.#log.warning(fault))
   }
 
   /** Resolves to the exit code. A signal may come during the start already. */
@@ -55,8 +58,10 @@ export class Service {
     } catch (error) {
       return this.#refuse(error)
     }
+    this.#manager.ready()
     if (this.#isReloadWanted) this.#reload()
     await this.#ending.promise
+    this.#manager.stopping()
     await this.#running.stop()
     return OK
   }
@@ -84,8 +89,13 @@ export class Service {
   #reload(): void {
     // The start may have read the files before they changed.
     if (this.#running === undefined) this.#isReloadWanted = true
-    else if (this.#running.reload !== undefined) void this.#running.reload()
-    else this.#log.signalIgnored({ signal: 'SIGHUP', message: 'there is no config to read again' })
+    else if (this.#running.reload !== undefined) {
+      this.#manager.reloading()
+      void this.#running.reload().then(() => {
+        if (this.#endingSinceMs === undefined) this.#manager.ready()
+      })
+    } else
+      this.#log.signalIgnored({ signal: 'SIGHUP', message: 'there is no config to read again' })
   }
 
   #end(signal: NodeJS.Signals | 'orphaned'): void {
