@@ -13,13 +13,18 @@ type Declaration = (program: Command, does: { readonly once: Does; readonly last
 
 /** Its absence is told last: a misspelt option comes first, with a suggestion. */
 class NeededOption extends Option {
+  readonly unless: string | undefined
+
+  /** unless: the option in whose company it is not needed. */
   constructor(
     flags: string,
     description: string,
     parse: (value: string, earlier: unknown) => string | ListenAddress = single,
+    unless?: string,
   ) {
-    super(flags, `${description} (required)`)
+    super(flags, `${description} (required${unless === undefined ? '' : ` without --${unless}`})`)
     this.argParser(parse)
+    this.unless = unless
   }
 }
 
@@ -77,16 +82,45 @@ const init: Declaration = (program, { once }) =>
     .option('--client <id>', 'whose key it is (default: first)', single)
     .action(once(async () => (await import('./init.ts')).initCommand))
 
-const keysNew: Declaration = (program, { once }) =>
-  program
-    .command('keys')
-    .description('API keys')
+const WRITE = ['--write <file>', 'the configuration or client file (YAML or .jsonl)'] as const
+const EXPIRES = [
+  '--expires <date>',
+  'a date or a timestamp with its zone (default: never)',
+] as const
+
+const keys: Declaration = (program, { once }) => {
+  const group = program.command('keys').description('API keys')
+  group
     .command('new')
-    .description('make an API key, show it once, and print the YAML that lets it in')
+    .description('make an API key, show it once, and write it to a file or print its YAML')
     .addOption(new NeededOption('--client <id>', 'whose key it is'))
-    .addOption(new NeededOption('--plan <plan>', "the client's plan"))
-    .option('--expires <date>', 'a date or a timestamp with its zone (default: never)', single)
+    .addOption(new NeededOption('--plan <plan>', 'of a new client', single, 'write'))
+    .option('--per-minute <n>', 'limit of a new client of a custom plan', single)
+    .option('--per-day <n>', 'the same', single)
+    .option(...EXPIRES, single)
+    .option(...WRITE, single)
+    .option('--json', 'the key as JSON')
     .action(once(async () => (await import('./keys.ts')).keysNewCommand))
+  group
+    .command('rotate')
+    .description('make a key beside another one, which ends after a grace')
+    .argument('<key-id>', 'of the old key')
+    .addOption(new NeededOption(...WRITE))
+    .option('--grace <duration>', 'how long both are let in (default: 24h)', single)
+    .option(...EXPIRES, single)
+    .option('--json', 'the key as JSON')
+    .action((key: string, options: { write: string }) =>
+      once(async () => (await import('./keys.ts')).keysRotateCommand)({ ...options, key }),
+    )
+  group
+    .command('revoke')
+    .description('take a key out of a file')
+    .argument('<key-id>', 'of the key')
+    .addOption(new NeededOption(...WRITE))
+    .action((key: string, options: { write: string }) =>
+      once(async () => (await import('./keys.ts')).keysRevokeCommand)({ ...options, key }),
+    )
+}
 
 const worker: Declaration = (program, { lasting }) =>
   program
@@ -104,7 +138,7 @@ export async function run(edge: Edge): Promise<number> {
     edge.attend(plainIncidents(edge))
     return lasting(load)(options)
   }
-  for (const declare of [start, demo, catalogue, check, diff, init, keysNew, worker])
+  for (const declare of [start, demo, catalogue, check, diff, init, keys, worker])
     declare(program, { once, lasting })
   try {
     await program.parseAsync(edge.args, { from: 'user' })
@@ -136,7 +170,10 @@ function createProgram(edge: Edge): Command {
     })
     .hook('preAction', (_program, command) => {
       for (const option of command.options)
-        if (option instanceof NeededOption && !(option.attributeName() in command.opts()))
+        if (
+          option instanceof NeededOption &&
+          [option.attributeName(), option.unless ?? ''].every((name) => !(name in command.opts()))
+        )
           command.error(`error: option ${option.flags} is missing`)
     })
     .exitOverride()

@@ -6,6 +6,7 @@ import { ConfigError } from '../config/problems.ts'
 import { clientId, faultIn, keyId } from '../config/scalars.ts'
 import { FAILED, OK, REFUSED, type Edge } from './edge.ts'
 import { newKey } from './new-key.ts'
+import { asLines } from './text-edit.ts'
 
 interface InitOptions {
   /** Default: gateway.yaml. */
@@ -15,7 +16,7 @@ interface InitOptions {
   readonly client?: string
 }
 
-const configText = (upstream: string, client: readonly string[]): string => `\
+const configText = (upstream: string, clients: readonly string[]): string => `\
 # What is left out has a default: config/gateway.yaml of the project shows every key.
 server:
   listen: 127.0.0.1:8080
@@ -28,8 +29,7 @@ plans:
   pro: { perMinute: 300, perDay: 10000 }
 
 # A key is kept as its digest alone. More of them: tollgate keys new --client ID --plan PLAN
-clients:
-${client.join('\n')}
+${clients.join('\n')}
 `
 
 /** Never writes over a file that is there. */
@@ -47,8 +47,11 @@ export const initCommand = (
     complain(`tollgate: --client ${clientFault}`)
     return REFUSED
   }
-  const { key, lines } = newKey({ client, plan: 'free' })
-  const text = configText(upstream, lines)
+  const { key, entry } = newKey(client)
+  const text = configText(
+    upstream,
+    asLines({ clients: [{ id: client, plan: 'free', keys: [entry] }] }),
+  )
   try {
     for (const warning of parseConfigText(text, { file, env }).warnings) complain(warning)
     writeFileSync(file, text, { flag: 'wx' })

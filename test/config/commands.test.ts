@@ -113,19 +113,19 @@ describe('tollgate check, of files that a configuration names', () => {
   })
 })
 
-const keysNew = (given: { client?: string; plan?: string; expires?: string }) => {
+const keysNew = async (given: { client?: string; plan?: string; expires?: string }) => {
   const lines: string[] = []
   const write = (line: string) => lines.push(line)
-  const code = keysNewCommand(
-    { print: write, complain: write },
+  const code = await keysNewCommand(
+    { env: {}, print: write, complain: write },
     { client: 'acme', plan: 'pro', ...given },
   )
   return { code, lines, key: lines.find((line) => line.startsWith('tg_')) ?? '' }
 }
 
 describe('tollgate keys new', () => {
-  it('prints a key once, and YAML that lets exactly this key in', () => {
-    const { code, lines, key } = keysNew({ expires: '2099-06-30' })
+  it('prints a key once, and YAML that lets exactly this key in', async () => {
+    const { code, lines, key } = await keysNew({ expires: '2099-06-30' })
     expect(code).toBe(0)
     expect(key).toMatch(/^tg_[A-Za-z0-9_-]{43}$/)
     expect(lines.filter((line) => line.includes(key))).toEqual([key])
@@ -150,15 +150,15 @@ describe('tollgate keys new', () => {
 
   it.each(['012345', '1e3', 'true', 'a:b', 'a@b.example', 'x'.repeat(128)])(
     'prints YAML that keeps the client id %s as it is',
-    (client) => {
-      const { lines, key } = keysNew({ client })
+    async (client) => {
+      const { lines, key } = await keysNew({ client })
       const yaml = lines.slice(lines.indexOf(key) + 1).join('\n')
       expect(parseConfigText(yaml, { file: 'FILE', env: {} }).clients.get(client)).toBeDefined()
     },
   )
 
-  it('never prints the same key or key id twice', () => {
-    const runs = Array.from({ length: 20 }, () => keysNew({}))
+  it('never prints the same key or key id twice', async () => {
+    const runs = await Promise.all(Array.from({ length: 20 }, () => keysNew({})))
     expect(new Set(runs.map(({ key }) => key)).size).toBe(20)
     expect(
       new Set(runs.map(({ lines }) => lines.find((line) => line.includes('id: acme-')))).size,
@@ -175,8 +175,8 @@ describe('tollgate keys new', () => {
     [{ expires: 'tomorrow' }, '--expires is not a date; '],
     [{ expires: '2027-02-29' }, '--expires is not a date; '],
     [{ expires: '2026-01-01' }, '--expires is in the past; '],
-  ])('refuses %j with exit code 2 and makes no key', (given, message) => {
-    const { code, lines, key } = keysNew(given)
+  ])('refuses %j with exit code 2 and makes no key', async (given, message) => {
+    const { code, lines, key } = await keysNew(given)
     expect(code).toBe(2)
     expect(lines).toHaveLength(1)
     expect(lines[0]).toMatch(new RegExp(`^tollgate: ${message}`))

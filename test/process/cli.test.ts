@@ -63,12 +63,17 @@ describe.concurrent('the command line', () => {
     ['check', ['--config']],
     ['diff', ['--json']],
     ['init', ['--write', '--upstream', '--client']],
-    ['keys new', ['--client', '--plan', '--expires']],
+    [
+      'keys new',
+      ['--client', '--plan', '--per-minute', '--per-day', '--expires', '--write', '--json'],
+    ],
+    ['keys rotate', ['--write', '--grace', '--expires', '--json']],
+    ['keys revoke', ['--write']],
   ])('has help of its own for %s', async (command, options) => {
     const { code, stdout, stderr } = await run(...command.split(' '), '--help')
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
     expect(stdout).toContain(`Usage: tollgate ${command} [options]`)
-    expect([...stdout.matchAll(/^ +(?:-h, )?(--\w+)/gm)].map(([, name]) => name)).toEqual([
+    expect([...stdout.matchAll(/^ +(?:-h, )?(--[\w-]+)/gm)].map(([, name]) => name)).toEqual([
       ...options,
       '--help',
     ])
@@ -220,6 +225,26 @@ describe.concurrent('tollgate keys new', () => {
     expect(backend.requests[0]?.header('x-client-id')).toBe('acme')
     expect((await gateway.call(`${key}x`)).status).toBe(401)
     expect(gateway.stdout() + gateway.stderr()).not.toContain(key)
+  })
+})
+
+describe.concurrent('tollgate keys new --write', () => {
+  it('puts the key alone on stdout; revoke says what it did on stderr', async () => {
+    const file = configFile(nowhere)
+    const text = readFileSync(file, 'utf8')
+    const made = await run('keys', 'new', '--client', 'pro-client', '--json', '--write', file)
+    expect(made.code).toBe(0)
+    const { key, keyId } = JSON.parse(made.stdout) as { key: string; keyId: string }
+    expect(made.stderr).not.toContain(key)
+    expect(readFileSync(file, 'utf8')).toContain(sha256(key))
+    const revoked = await run('keys', 'revoke', keyId, '--write', file)
+    expect(revoked).toEqual({
+      code: 0,
+      stdout: '',
+      stderr: `# ${keyId} is no longer in ${file}.\n`,
+    })
+    expect(readFileSync(file, 'utf8')).toBe(text)
+    expect((await run('keys', 'revoke', keyId, '--write', file)).code).toBe(2)
   })
 })
 

@@ -1,0 +1,218 @@
+/** YAML text as a tree, with the place of each value in it. The only file that knows YAML. */
+import { LineCounter, isAlias, isMap, isScalar, isSeq, parseDocument, visit } from 'yaml'
+import type { Document, Pair as YamlPair } from 'yaml'
+import { substitute } from './environment.ts'
+import type { Environment } from './environment.ts'
+import type { Path, PathProblem } from './problems.ts'
+import { isReservedName, reservedNameFault } from './scalars.ts'
+import { emptyGroup } from './tree.ts'
+import type { Tree } from './tree.ts'
+import { tagFault, tellYamlFaults } from './yaml-faults.ts'
+
+/** Both count from 1. */
+export interface Place {
+  readonly line: number
+  readonly column: number
+}
+
+/** A text taken apart. */
+export interface Reading {
+  /** undefined: nothing could be read, as the faults tell. */
+  readonly tree: Tree | undefined
+  /** What is wrong with the text itself. */
+  readonly faults: readonly (Place & { readonly path: Path; readonly message: string })[]
+  /** Where a problem of the tree shows: at its key or value, or at the nearest parent that is in the text. */
+  readonly locate: (problem: Pick<PathProblem, 'path' | 'at'>) => Place
+  /** Whether the value at the path could not be read: what the schema would say of it is beside the point. */
+  readonly isHole: (path: Path) => boolean
+  /** Whether the value at the path comes from the environment: it may be a secret. */
+  readonly isForeign: (path: Path) => boolean
+}
+
+/** Deeper than any key of the schema; it keeps a hostile file from exhausting the stack. */
+export const maxDepth = 32
+
+export const tooDeep = 'is nested too deeply; no key lies this deep'
+export const writtenTwice = 'is written twice; keep one'
+
+interface Walk {
+  /** undefined: `${NAME}` is a text as any other. */
+  readonly env: Environment | undefined
+  readonly report: (offset: number, path: Path, message: string) => void
+  readonly holes: Set<string>
+  readonly foreign: Set<string>
+}
+
+const offsetOf = (node: unknown, fallback: number): number =>
+  (node as { readonly range?: readonly number[] | null } | null)?.range?.[0] ?? fallback
+
+/** The failsafe schema leaves every scalar as the text it was written with. */
+const scalarText = (node: unknown): string =>
+  isScalar(node) && typeof node.value === 'string' ? node.value : ''
+
+const isTagged = (node: unknown): boolean =>
+  (node as { readonly tag?: string } | null)?.tag !== undefined
+
+const keyText = ({ key }: YamlPair): string => scalarText(key)
+
+const toTree = (walk: Walk, node: unknown, { path, from }: { path: Path; from: number }): Tree => {
+  const offset = offsetOf(node, from)
+  const refuse = (message: string): Tree => {
+    walk.report(offset, path, message)
+    walk.holes.add(JSON.stringify(path))
+    return ''
+  }
+  if (isAlias(node)) return refuse('is an alias; write the value out')
+  if (isTagged(node)) return refuse(tagFault)
+  if (path.length > maxDepth) return refuse(tooDeep)
+  if (isSeq(node)) {
+    return node.items.map((item, index) =>
+      toTree(walk, item, { path: [...path, index], from: offset }),
+    )
+  }
+  if (!isMap(node)) {
+    const written = scalarText(node)
+    if (walk.env === undefined) return written
+    const { text, faults } = substitute(written, walk.env)
+    for (const fault of faults) refuse(fault)
+    if (text !== written) walk.foreign.add(JSON.stringify(path))
+    return text
+  }
+  const group = emptyGroup()
+  for (const pair of node.items) {
+    const key = keyText(pair)
+    const keyPath = [...path, key]
+    const keyOffset = offsetOf(pair.key, offset)
+    if (isReservedName(key)) walk.report(keyOffset, keyPath, reservedNameFault)
+    else if (isTagged(pair.key)) walk.report(keyOffset, keyPath, tagFault)
+    else if (Object.hasOwn(group, key)) walk.report(keyOffset, keyPath, writtenTwice)
+    else group[key] = toTree(walk, pair.value, { path: keyPath, from: keyOffset })
+  }
+  return group
+}
+
+const locateIn = (document: Document, { path, at }: Pick<PathProblem, 'path' | 'at'>): number => {
+  let node: unknown = document.contents
+  let offset = offsetOf(node, 0)
+  let keyOffset = 0
+  for (const step of path) {
+    if (isMap(node)) {
+      const pair = node.items.find((candidate) => keyText(candidate) === step)
+      if (pair === undefined) return keyOffset
+      keyOffset = offsetOf(pair.key, offset)
+      node = pair.value
+    } else if (isSeq(node) && typeof step === 'number' && step in node.items) {
+      node = node.items[step]
+      keyOffset = offsetOf(node, offset)
+    } else return keyOffset
+    offset = offsetOf(node, keyOffset)
+  }
+  return at === 'key' ? keyOffset : offset
+}
+
+/** Start and end of each value in quotes. */
+const quotedIn = (document: Document.Parsed): (readonly [number, number])[] => {
+  const found: (readonly [number, number])[] = []
+  visit(document, {
+    Scalar: (_, { type, range }) => {
+      if (type?.startsWith('QUOTE') && range) found.push([range[0], range[1]])
+    },
+  })
+  return found
+}
+
+/** YAML 1.2 with every scalar as text; undefined when nesting exhausts the parser's stack. */
+const parseYaml = (text: string, lineCounter: LineCounter) => {
+  try {
+    return parseDocument(text, {
+      lineCounter,
+      prettyErrors: false,
+      schema: 'failsafe',
+      strict: true,
+      stringKeys: true,
+      // The walk reports repeated keys itself, with their path.
+      uniqueKeys: false,
+      merge: false,
+      resolveKnownTags: false,
+      version: '1.2',
+    })
+  } catch (error) {
+    if (error instanceof RangeError) return undefined
+    throw error
+  }
+}
+
+/** env: what `${NAME}` in a value stands for; undefined: nothing. */
+export const readYaml = (text: string, env: Environment | undefined): Reading => {
+  const lineCounter = new LineCounter()
+  const placeOf = (offset: number): Place => {
+    const { line, col } = lineCounter.linePos(offset)
+    return { line: Math.max(line, 1), column: Math.max(col, 1) }
+  }
+  const faults: (Place & { path: Path; message: string })[] = []
+  const report = (offset: number, path: Path, message: string): void => {
+    faults.push({ ...placeOf(offset), path, message })
+  }
+  const [holes, foreign] = [new Set<string>(), new Set<string>()]
+  const document = parseYaml(text, lineCounter)
+  if (document === undefined) report(0, [], 'is nested too deeply; no key lies that deep')
+  // The walk reports tags itself, with their path.
+  const broken = [...(document?.errors ?? []), ...(document?.warnings ?? [])].filter(
+    ({ message }) => !message.startsWith('Unresolved tag'),
+  )
+  if (document !== undefined && broken.length > 0)
+    for (const { offset, message } of tellYamlFaults(text, broken, quotedIn(document)))
+      report(offset, [], message)
+  const tree =
+    document === undefined || faults.length > 0
+      ? undefined
+      : toTree({ env, report, holes, foreign }, document.contents, { path: [], from: 0 })
+  return {
+    tree,
+    faults,
+    locate: (problem) => placeOf(document === undefined ? 0 : locateIn(document, problem)),
+    isHole: (path) =>
+      holes.size > 0 &&
+      path.some((_, index) => holes.has(JSON.stringify(path.slice(0, index + 1)))),
+    isForeign: (path) => foreign.has(JSON.stringify(path)),
+  }
+}
+
+/** A value where it stands: offsets of its first character, and after its last. */
+export interface Span {
+  readonly start: number
+  readonly end: number
+  /** Of a list or a group: in brackets or braces. */
+  readonly isFlow: boolean
+  /** Of a single value. */
+  readonly text?: string
+  readonly items?: readonly Span[]
+  readonly pairs?: readonly Pair[]
+}
+
+export interface Pair {
+  readonly key: Span
+  readonly value: Span
+}
+
+const spanOf = (node: unknown, text: string): Span => {
+  const { range } = (node ?? {}) as { readonly range?: readonly number[] | null }
+  const [start = 0, valueEnd = start] = range ?? []
+  const isFlow = (node as { readonly flow?: boolean } | null)?.flow === true
+  // A block goes on over the comments and blanks after it.
+  const end = start + text.slice(start, valueEnd).trimEnd().length
+  if (isSeq(node)) {
+    const items = node.items.map((item) => spanOf(item, text))
+    return { start, end: isFlow ? end : (items.at(-1)?.end ?? end), isFlow, items }
+  }
+  if (!isMap(node)) return { start, end, isFlow, text: scalarText(node) }
+  const pairs = node.items.map(({ key, value }) => {
+    const keySpan = spanOf(key, text)
+    return { key: keySpan, value: value === null ? keySpan : spanOf(value, text) }
+  })
+  return { start, end: isFlow ? end : (pairs.at(-1)?.value.end ?? end), isFlow, pairs }
+}
+
+/** Where all the values of a text stand that readYaml finds no fault with. */
+export const readSpans = (text: string): Span =>
+  spanOf(parseYaml(text, new LineCounter())?.contents, text)

@@ -1,0 +1,243 @@
+import {
+  chmodSync,
+  existsSync,
+  lstatSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  symlinkSync,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { dirname, join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { keysNewCommand, keysRevokeCommand, keysRotateCommand } from '../../src/cli/keys.ts'
+import { rewriteFile } from '../../src/cli/rewrite-file.ts'
+import { parseConfigText } from '../../src/config/load.ts'
+import { sha256 } from '../support/gateway.ts'
+import { temporaryFile } from '../support/processes.ts'
+
+const CONFIG = `# kept
+clients:
+  - id: acme # the first
+    plan: pro
+    keys:
+      - { id: acme-1, sha256: ${'a'.repeat(64)} }
+unmatched: \${UNMATCHED:-forward}
+`
+const LINES = `{"id":"acme","plan":"gold","keys":[{"id":"acme-1","sha256":"${'a'.repeat(64)}"}]}\n`
+
+const runs = () => {
+  const out: string[] = []
+  const said: string[] = []
+  const output = {
+    env: {},
+    print: (line: string) => out.push(line),
+    complain: (line: string) => said.push(line),
+  }
+  return { out, said, output }
+}
+const newKey = async (options: Parameters<typeof keysNewCommand>[1]) => {
+  const { out, said, output } = runs()
+  return { code: await keysNewCommand(output, options), out, said }
+}
+const configOf = (file: string) => parseConfigText(readFileSync(file, 'utf8'), { file, env: {} })
+
+describe('tollgate keys new --write', () => {
+  it('shows the key alone on stdout, and lets exactly this key into the file', async () => {
+    const file = temporaryFile('gateway.yaml', CONFIG)
+    const { code, out, said } = await newKey({ client: 'acme', expires: '2099-01-01', write: file })
+    expect([code, out.length]).toEqual([0, 1])
+    const [key = ''] = out
+    expect(key).toMatch(/^tg_[\w-]{43}$/)
+    expect(said.join('\n')).not.toContain(key)
+    const owned = configOf(file).clients.keyByDigest(sha256(key))
+    expect(owned).toMatchObject({
+      client: { id: 'acme' },
+      key: { expiresAtMs: Date.UTC(2099, 0, 1) },
+    })
+    expect(readFileSync(file, 'utf8').replace(/\n.*acme-[0-9a-f]{6}.*/, '')).toBe(CONFIG)
+    await expect(
+      keysRevokeCommand(runs().output, { key: owned?.key.id ?? '', write: file }),
+    ).resolves.toBe(0)
+    expect(readFileSync(file, 'utf8')).toBe(CONFIG)
+  })
+
+  it('answers in JSON, and with the YAML to paste on stderr where there is no file', async () => {
+    for (const write of [temporaryFile('c.jsonl', LINES), undefined]) {
+      const { out, said } = await newKey({
+        client: 'bolt',
+        plan: 'gold',
+        json: true,
+        ...(write && { write }),
+      })
+      expect(out).toHaveLength(1)
+      const told = JSON.parse(out[0] ?? '') as Record<string, unknown>
+      expect(told).toEqual({
+        key: expect.stringMatching(/^tg_/) as string,
+        keyId: expect.stringMatching(/^bolt-[0-9a-f]{6}$/) as string,
+        client: 'bolt',
+        expires: null,
+      })
+      const text = write === undefined ? said.join('\n') : readFileSync(write, 'utf8')
+      expect(text).toContain(sha256(String(told['key'])))
+      expect(text).not.toContain(told['key'])
+    }
+  })
+
+  it.each([
+    [
+      'an unknown plan',
+      CONFIG,
+      { client: 'bolt', plan: 'gold' },
+      /:8:11 clients\[1\]\.plan: "gold" is not a defined plan; /,
+    ],
+    [
+      'a custom plan without limits',
+      CONFIG,
+      { client: 'bolt', plan: 'enterprise' },
+      /clients\[1\]\.limits: is missing; /,
+    ],
+    [
+      'limits that are none',
+      CONFIG,
+      { client: 'bolt', plan: 'enterprise', perMinute: '9', perDay: '1' },
+      /perDay: "1" is below perMinute; /,
+    ],
+    [
+      'one limit',
+      CONFIG,
+      { client: 'bolt', plan: 'enterprise', perMinute: '9' },
+      /^tollgate: --per-minute and --per-day go together; /,
+    ],
+    [
+      'a plan that the client is not on',
+      CONFIG,
+      { client: 'acme', plan: 'free' },
+      /^tollgate: .* acme is on plan pro; /,
+    ],
+    [
+      'no plan for a new client',
+      CONFIG,
+      { client: 'bolt' },
+      /^tollgate: .* bolt is not in the file yet; /,
+    ],
+    [
+      'a file that is refused already',
+      CONFIG.replace('pro', 'gold'),
+      { client: 'acme' },
+      /:4:11 clients\[0\]\.plan: /,
+    ],
+    ['a text that is no YAML', 'clients: [', { client: 'acme' }, /^FILE:1:/],
+    [
+      'two of a client',
+      `- { id: a, plan: b }\n- { id: a, plan: b }\n`,
+      { client: 'a' },
+      /:2:9 clients\[1\]\.id: is the same id as /,
+    ],
+  ])('refuses %s, and leaves the file as it is', async (_, text, options, message) => {
+    const file = temporaryFile('gateway.yaml', text)
+    const { code, out, said } = await newKey({ ...options, write: file })
+    expect([code, out]).toEqual([2, []])
+    expect(said[0]?.replace(file, 'FILE')).toMatch(message)
+    expect(readFileSync(file, 'utf8')).toBe(text)
+    expect(readdirSync(dirname(file)).filter((name) => name.startsWith('.'))).toEqual([])
+  })
+
+  it('names the line of a client that it would not put right', async () => {
+    const file = temporaryFile('c.jsonl', `${LINES}{"id":"bolt","plan":"gold","keyz":[]}\n`)
+    const { code, said } = await newKey({ client: 'bolt', write: file })
+    expect([code, said[0]?.replace(file, 'FILE')]).toEqual([
+      2,
+      expect.stringMatching(/^FILE:2:\d+ clients\[0\]\.keyz: is not a known key; /),
+    ])
+  })
+
+  it('replaces the file whole: mode kept, symbolic link followed, nothing left beside it', async () => {
+    const file = temporaryFile('gateway.yaml', CONFIG)
+    chmodSync(file, 0o640)
+    const link = join(dirname(file), 'link.yaml')
+    symlinkSync(file, link)
+    const { ino } = statSync(file)
+    expect((await newKey({ client: 'acme', write: link })).code).toBe(0)
+    expect(lstatSync(link).isSymbolicLink()).toBe(true)
+    expect([statSync(file).mode & 0o777, statSync(file).ino === ino]).toEqual([0o640, false])
+    expect(readdirSync(dirname(file)).toSorted()).toEqual(['gateway.yaml', 'link.yaml'])
+  })
+
+  it('loses no key of those who write at once', async () => {
+    const file = temporaryFile('gateway.yaml', CONFIG)
+    const made = await Promise.all(
+      Array.from({ length: 8 }, () => newKey({ client: 'acme', write: file })),
+    )
+    const { clients } = configOf(file)
+    for (const { out } of made) expect(clients.keyByDigest(sha256(out[0] ?? ''))).toBeDefined()
+    expect(clients.keyCount).toBe(9)
+  })
+
+  it('says which lock to remove where somebody left one', async () => {
+    const file = temporaryFile('gateway.yaml', CONFIG)
+    const lock = join(dirname(file), '.gateway.yaml.lock')
+    writeFileSync(lock, '')
+    await expect(newKey({ client: 'acme', write: file })).rejects.toThrow(
+      `${lock} is there since 20`,
+    )
+    unlinkSync(lock)
+    expect((await newKey({ client: 'acme', write: file })).code).toBe(0)
+  })
+
+  it('does not write over what somebody else has written without a lock', async () => {
+    const file = temporaryFile('gateway.yaml', CONFIG)
+    const change = (text: string) => {
+      writeFileSync(file, 'theirs')
+      return `${text}ours`
+    }
+    await expect(rewriteFile(file, change)).rejects.toThrow('has changed meanwhile; try again')
+    expect(readFileSync(file, 'utf8')).toBe('theirs')
+    expect(existsSync(join(dirname(file), '.gateway.yaml.lock'))).toBe(false)
+  })
+})
+
+describe('tollgate keys rotate and revoke', () => {
+  it('put a key beside the old one, which ends after the grace', async () => {
+    const file = temporaryFile('c.jsonl', LINES)
+    const { out, output } = runs()
+    const [before, code, after] = [
+      Date.now(),
+      await keysRotateCommand(output, { key: 'acme-1', grace: '2h', write: file }),
+      Date.now(),
+    ]
+    expect([code, out.length]).toEqual([0, 1])
+    const client = JSON.parse(readFileSync(file, 'utf8')) as {
+      keys: { id: string; sha256: string; expires?: string }[]
+    }
+    expect(client).toMatchObject({
+      id: 'acme',
+      plan: 'gold',
+      keys: [{ id: 'acme-1' }, { sha256: sha256(out[0] ?? '') }],
+    })
+    const endsAtMs = Date.parse(client.keys[0]?.expires ?? '')
+    expect(endsAtMs).toBeGreaterThanOrEqual(before + 7_200_000)
+    expect(endsAtMs).toBeLessThanOrEqual(after + 7_200_000)
+  })
+
+  it.each(['tomorrow', '-1h', '401d'])('refuse %s as a grace', async (grace) => {
+    const { said, output } = runs()
+    const file = temporaryFile('c.jsonl', LINES)
+    expect(await keysRotateCommand(output, { key: 'acme-1', grace, write: file })).toBe(2)
+    expect(said[0]).toMatch(/^tollgate: --grace is /)
+  })
+
+  it('refuse a key that the file does not have', async () => {
+    const { said, output } = runs()
+    const file = temporaryFile('c.jsonl', LINES)
+    expect(await keysRevokeCommand(output, { key: 'acme', write: file })).toBe(2)
+    expect(await keysRotateCommand(output, { key: 'bolt-1', write: file })).toBe(2)
+    expect(said).toEqual(
+      ['acme', 'bolt-1'].map(
+        (id) => `tollgate: ${file}: has no key ${id}; see them all with \`tollgate keys list\``,
+      ),
+    )
+    expect(readFileSync(file, 'utf8')).toBe(LINES)
+  })
+})
