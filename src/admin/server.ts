@@ -1,12 +1,13 @@
-/** The admin listener: metrics, liveness and readiness, on an address of its own and nothing else. */
+/** The admin listener: metrics, liveness, readiness and the admin API, on an address of its own and nothing else. */
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { hostname } from 'node:os'
-import { isLoopback } from '../config/addresses.ts'
-import type { ListenAddress } from '../config/config.ts'
-import { refusalKinds } from '../rules/refusals.ts'
+import { fault, json, methodNotAllowed, notFound, type Answer } from './answers.ts'
+import { answerApi, type AdminApiParts } from './api.ts'
 import { ConnectionSlots } from './connection-slots.ts'
+import { isOwnHost, isOwnOrigin } from './own-names.ts'
+import { hasBody } from './read-json.ts'
 
 /** Ready means that every check is ok. */
 export interface ReadinessReport {
@@ -24,10 +25,7 @@ export interface ReadinessReport {
   }[]
 }
 
-export interface AdminServerOptions {
-  readonly listen: ListenAddress
-  /** Further names and addresses under which it is reached. */
-  readonly hosts: readonly string[]
+export interface AdminServerOptions extends AdminApiParts {
   readonly renderMetrics: () => Promise<{ contentType: string; body: string }>
   readonly readiness: () => ReadinessReport | Promise<ReadinessReport>
   /** Told when a page cannot be made; the caller gets a 500. */
@@ -35,13 +33,6 @@ export interface AdminServerOptions {
 }
 
 export type AdminServer = Awaited<ReturnType<typeof startAdminServer>>
-
-interface Answer {
-  readonly status: number
-  readonly contentType: string
-  readonly body: string
-  readonly allow?: string
-}
 
 const CLOSE_AFTER_MS = 1_000
 /** Probes, scrapers and a few people. */
@@ -85,35 +76,21 @@ export async function startAdminServer(options: AdminServerOptions) {
 
 /** Never rejects: whatever fails inside becomes a 500. */
 async function answer(options: AdminServerOptions, request: IncomingMessage): Promise<Answer> {
-  const names = [options.listen.host, hostname(), ...options.hosts]
+  const names = [options.listen.host, hostname(), ...options.reloads.config.admin.hosts]
   if (!isOwnHost(request, names)) return foreignHost
+  if (!isOwnOrigin(request, names)) return foreignOrigin
   const path = request.url?.split('?', 1)[0] ?? ''
-  const page = pages.get(path)
-  if (page === undefined) return refusal('not_found')
-  if (request.method !== 'GET' && request.method !== 'HEAD')
-    return { ...refusal('method_not_allowed'), allow: 'GET, HEAD' }
   try {
-    return await page(options)
+    if (path.startsWith('/api/')) return await answerApi(options, request, path)
+    const page = pages.get(path)
+    if (page === undefined) return notFound
+    const isRead = request.method === 'GET' || request.method === 'HEAD'
+    return isRead ? await page(options) : methodNotAllowed('GET, HEAD')
   } catch (error) {
     options.onError(error)
     const code = 'internal_error'
     return json(500, { code, message: 'The answer could not be made; see the log.', status: 500 })
   }
-}
-
-/**
- * Whether the request names this listener. A page of another site, whose name is made to point here (DNS rebinding),
- * sends that name as its Host. The address that was connected to is a name too. Ports are passed over, as they are often mapped.
- */
-function isOwnHost({ headers, socket }: IncomingMessage, names: readonly string[]): boolean {
-  // Left out by HTTP/1.0 alone, in which old load balancers probe and no browser speaks.
-  if (headers.host === undefined) return true
-  const [, ipv6, other] = /^(?:\[([^\]]+)\]|([^:]+))(?::\d*)?$/.exec(headers.host) ?? []
-  const host = (ipv6 ?? other)?.toLowerCase()
-  if (host === undefined) return false
-  // An IPv4 connection to a listener of both families.
-  const address = socket.localAddress?.replace(/^::ffff:/, '')
-  return isLoopback(host) || host === address || names.some((name) => name.toLowerCase() === host)
 }
 
 const pages = new Map<string, (options: AdminServerOptions) => Answer | Promise<Answer>>([
@@ -130,20 +107,15 @@ const pages = new Map<string, (options: AdminServerOptions) => Answer | Promise<
   ],
 ])
 
-function refusal(code: 'not_found' | 'method_not_allowed'): Answer {
-  const { status, message } = refusalKinds[code]
-  return json(status, { code, message, status })
-}
-
-const json = (status: number, value: object): Answer => ({
-  status,
-  contentType: 'application/json; charset=utf-8',
-  body: `${JSON.stringify(value)}\n`,
-})
-
-const foreignHost = json(403, {
+const foreignHost = fault({
   code: 'foreign_host',
   message: 'This listener is not known by the name in Host; names can be added to admin.hosts.',
+  status: 403,
+})
+
+const foreignOrigin = fault({
+  code: 'foreign_origin',
+  message: 'Pages of other origins may not ask here; names can be added to admin.hosts.',
   status: 403,
 })
 
@@ -153,12 +125,9 @@ function send(request: IncomingMessage, response: ServerResponse, made: Answer):
     'Content-Type': made.contentType,
     'Content-Length': body.length,
     'Cache-Control': 'no-store',
-    ...(made.allow !== undefined && { Allow: made.allow }),
-    // None of the pages takes a body, and one that nobody reads must not be taken for a request.
+    ...made.fields,
+    // A body that nobody has read must not be taken for a request.
     ...(hasBody(request) && { Connection: 'close' }),
   })
   response.end(request.method === 'HEAD' ? undefined : body)
 }
-
-const hasBody = ({ headers }: IncomingMessage): boolean =>
-  headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0

@@ -47,6 +47,7 @@ export const formatPath = (path: Path): string => {
 /** Keys whose values are secrets, or may hold some. */
 const secretKeys: readonly Path[number][] = [
   'sha256',
+  'tokenSha256',
   'password',
   'sentinelPassword',
   'redis',

@@ -176,6 +176,8 @@ export const configSchema = group({
     listen: listenAddress,
     /** Names and addresses, beside its own, that a request may have in Host. */
     hosts: list(host),
+    /** Of the token that the admin API asks for; undefined: none, and then it answers this machine only. */
+    tokenSha256: sha256Digest.optional(),
   }),
   upstream,
   store,

@@ -95,7 +95,10 @@ function createParts(
   })
   const startAdmin = (): Promise<AdminServer> =>
     startAdminServer({
-      ...config.admin,
+      listen: config.admin.listen,
+      reloads: reloader,
+      audit: log.audit,
+      auditRefused: log.auditRefused,
       renderMetrics: () => {
         metrics.bannedKeys(serving.bannedKeys)
         metrics.countersUnsaved(stores.unsaved?.()?.seconds ?? 0)

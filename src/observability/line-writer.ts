@@ -21,6 +21,12 @@ export interface LineWriterOptions extends LineStyle {
   readonly worker?: number | undefined
 }
 
+/** Writes a line at once. */
+export type Say = (
+  level: LineLevel,
+  line: { readonly event: string; readonly [name: string]: unknown },
+) => void
+
 const severities = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']
 
 /** `dropped` is told how many lines found no room, once there is room again. */

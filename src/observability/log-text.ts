@@ -23,3 +23,6 @@ export function describeError(error: unknown): { error: string; code?: string; s
     ...(error.stack !== undefined && { stack: error.stack.slice(0, 4_000) }),
   }
 }
+
+/** Of a line's field that may come from outside. */
+export const text = (value: string): string => plainText(value, 500)

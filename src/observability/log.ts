@@ -6,14 +6,16 @@ import { accessFields, loggedPath, type AccessRecord, type ExchangeTimes } from 
 import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
 import type { BackendFailure } from '../rules/backend-failure.ts'
 import { createLineBudget, createTally, type LineBudget } from './line-budget.ts'
+import { configLines, type AuditLine } from './config-lines.ts'
 import {
   createLineWriter,
   type LineLevel,
   type LineStyle,
   type LineWriter,
   type LineWriterOptions,
+  type Say,
 } from './line-writer.ts'
-import { describeError, plainText } from './log-text.ts'
+import { describeError, text } from './log-text.ts'
 
 export type Log = ReturnType<typeof createLog>
 
@@ -35,16 +37,6 @@ export interface LogOptions extends LogStyle, LineWriterOptions {
   readonly overQuotaLinesPerSecond?: number
 }
 
-interface TakenLater {
-  readonly revision: string
-  readonly blastRadius: object
-}
-
-type Say = (
-  level: LineLevel,
-  line: { readonly event: string; readonly [name: string]: unknown },
-) => void
-
 export function createLog(options: LogOptions) {
   const out = createLineWriter(options, (lines) => say('warn', { event: 'linesDropped', lines }))
   const budgetOf = (requests: string, perSecond = 1000): LineBudget =>
@@ -54,6 +46,9 @@ export function createLog(options: LogOptions) {
   const anonymous = budgetOf('without a credential', options.anonymousLinesPerSecond)
   const connections = createTally<{ address: string; reason: string }>((count, last) =>
     say('warn', { event: 'connectionsRefused', count, ...last }),
+  )
+  const intruders = createTally<AuditLine>((count, last) =>
+    say('warn', { event: 'auditRefused', count, ...last }),
   )
   const overQuota = budgetOf('over quota', options.overQuotaLinesPerSecond)
 
@@ -73,9 +68,12 @@ export function createLog(options: LogOptions) {
     },
     ...requestLines(style, out, { anonymous, overQuota }),
     ...lifecycleLines(say),
+    ...configLines(say),
     ...storeLines(say),
     ...faultLines(say),
     ...lastLines(out),
+    /** A change was asked for by somebody who may not: one line a second at most, with the last one's particulars. */
+    auditRefused: intruders.add,
     /** A connection was closed at once, for this bound; one line a second at most, with the last one's address. */
     connectionRefused: connections.add,
     /** Whole lines of a worker, ends included; what is no log line becomes one. */
@@ -90,6 +88,7 @@ export function createLog(options: LogOptions) {
     /** Writes what is pending; resolves within about a second even if nobody reads. */
     close(): Promise<void> {
       connections.settle()
+      intruders.settle()
       anonymous.settle()
       overQuota.settle()
       return out.close()
@@ -135,15 +134,6 @@ function requestLines(
 const lifecycleLines = (say: Say) => ({
   listening: (line: { listener: string; host: string; port: number }) =>
     say('info', { event: 'listening', pid, ...line }),
-  /** store: at the start; blastRadius: later, with a bounded number of names. */
-  configTaken: (line: { revision: string; store: string } | TakenLater) =>
-    say('info', { event: 'configTaken', ...line }),
-  /** The one in force, of this revision, stays. */
-  reloadRefused: (line: { revision: string; problems: readonly string[] }) =>
-    say('error', { event: 'configRefused', ...line }),
-  /** One of Config.warnings. */
-  configWarning: ({ problem }: { problem: string }) =>
-    say('warn', { event: 'configWarning', problem: text(problem) }),
   /** The process may open so few files that it takes fewer connections than it was configured for. */
   filesAreFew: ({ openFiles, connections, isFar, wanted }: ConnectionRoom & { wanted: number }) =>
     say(isFar ? 'warn' : 'info', {
@@ -242,4 +232,3 @@ const foreignLine = /^(?!\{"level").+\n/gm
 /** Of which a client can cause as many as it likes; overloaded is the time for anything but long logs. */
 const isOverQuota = (refusal: RefusalCode | undefined): boolean =>
   refusal === 'rate_limit_exceeded' || refusal === 'api_key_banned' || refusal === 'overloaded'
-const text = (value: string): string => plainText(value, 500)

@@ -121,6 +121,7 @@ export class Supervisor implements Gateway, Reloadable {
 
   #startAdmin(): Promise<AdminServer> {
     const reloads = this.#reloader
+    const { log } = this.#options
     const metrics = createSupervisorMetrics({
       listening: () => this.#pool?.listening ?? 0,
       restarts: () => this.#pool?.restarts ?? 0,
@@ -128,7 +129,10 @@ export class Supervisor implements Gateway, Reloadable {
       reloads: () => reloads,
     })
     return startAdminServer({
-      ...reloads.config.admin,
+      listen: reloads.config.admin.listen,
+      reloads,
+      audit: log.audit,
+      auditRefused: log.auditRefused,
       renderMetrics: oneAtATime(async () => {
         const ofWorkers = (await this.#pool?.measure()) ?? []
         return renderSnapshots([...ofWorkers, await metrics.snapshot()])
@@ -155,7 +159,7 @@ export class Supervisor implements Gateway, Reloadable {
           return worstOf(isKnown ? seen : [await this.#probe(), ...seen])
         },
       }),
-      onError: (error) => this.#options.log.adminFailed(error),
+      onError: (error) => log.adminFailed(error),
     })
   }
 

@@ -8,6 +8,8 @@ import {
   type AdminServer,
   type AdminServerOptions,
 } from '../../src/admin/server.ts'
+import { parseConfigText } from '../../src/config/load.ts'
+import { configText } from '../support/gateway.ts'
 import { createMetrics } from '../../src/observability/metrics.ts'
 
 const open: AdminServer[] = []
@@ -15,10 +17,19 @@ afterEach(async () => {
   await Promise.all(open.splice(0).map((server) => server.close()))
 })
 
+const unasked = () => Promise.reject(new Error('is not asked for'))
+const config = (admin: string) =>
+  parseConfigText(configText({ upstreams: ['http://127.0.0.1:1'], blocks: { admin } }), {
+    file: 'gateway.yaml',
+    env: {},
+  })
+
 async function start(more: Partial<AdminServerOptions> = {}): Promise<string> {
   const server = await startAdminServer({
     listen: { host: '127.0.0.1', port: 0 },
-    hosts: [],
+    reloads: { config: config('admin: {}'), reload: unasked },
+    audit: () => {},
+    auditRefused: () => {},
     renderMetrics: () =>
       Promise.resolve({ contentType: 'text/plain; version=0.0.4', body: 'a 1\n' }),
     readiness: () => ({ checks: [{ name: 'config', ok: true }] }),
@@ -178,7 +189,8 @@ describe('the Host of a request to the admin listener', () => {
     ['10.1.2.3:9090', 403],
     ['[::2]', 403],
   ])('%j is answered with %i', async (host, status) => {
-    const url = await start({ hosts: ['Metrics.example', 'fd00::1'] })
+    const admin = 'admin: { hosts: [Metrics.example, "[fd00::1]"] }'
+    const url = await start({ reloads: { config: config(admin), reload: unasked } })
     expect(await statusWithHost(url, host)).toBe(status)
   })
 

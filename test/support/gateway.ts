@@ -22,6 +22,8 @@ export interface GatewayOptions {
   readonly upstreams: readonly string[]
   /** YAML that replaces whole top-level blocks of the base configuration, by their first key. */
   readonly blocks?: Readonly<Record<string, string>>
+  /** The text of a file that has changed by the time of a reload. Default: it has not. */
+  readonly reload?: () => string
   /** Takes the log lines as they come; logLines() has none then. */
   readonly onLogLine?: (line: string) => void
 }
@@ -81,7 +83,10 @@ export async function startTestGateway(options: GatewayOptions): Promise<TestGat
   let logged = ''
   const gateway = createGateway(config, {
     version: '0.0.0-test',
-    load: () => config,
+    load: () =>
+      options.reload === undefined
+        ? config
+        : parseConfigText(options.reload(), { file: 'test.yaml', env: {} }),
     log: createLog({
       ...config.log,
       destination: { write: options.onLogLine ?? ((line) => (logged += line)) },

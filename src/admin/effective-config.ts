@@ -1,0 +1,34 @@
+/** The configuration in force with all its defaults, as JSON for operators: no secret, and no digest of one. */
+import type { ClientConfig, Config } from '../config/config.ts'
+
+/** A page that grows with the number of clients would hold up requests. */
+const MOST_CLIENTS = 10_000
+
+const secretName = /sha256|password|secret/i
+const loginInUrl = /^([a-z][a-z0-9+.-]*:\/\/)[^/@]*@/i
+
+export function effectiveConfig({ revision, warnings, clients, plans, ...settings }: Config) {
+  const listed: ClientConfig[] = []
+  for (const client of clients) {
+    if (listed.length === MOST_CLIENTS) break
+    listed.push(client)
+  }
+  return {
+    revision,
+    warnings,
+    clientCount: clients.size,
+    config: withoutSecrets({
+      ...settings,
+      plans: Object.fromEntries(plans),
+      clients: listed,
+    }),
+  }
+}
+
+function withoutSecrets(value: unknown): unknown {
+  if (typeof value === 'string') return value.replace(loginInUrl, '$1')
+  if (Array.isArray(value)) return value.map(withoutSecrets)
+  if (typeof value !== 'object' || value === null) return value
+  const shown = Object.entries(value).filter(([name]) => !secretName.test(name))
+  return Object.fromEntries(shown.map(([name, inner]) => [name, withoutSecrets(inner)]))
+}

@@ -1,0 +1,33 @@
+/** Whether a request is meant for this listener, and comes from no page of another site. */
+import type { IncomingMessage } from 'node:http'
+import { isLoopback } from '../config/addresses.ts'
+
+/**
+ * Whether the request names this listener. A page of another site, whose name is made to point here (DNS rebinding),
+ * sends that name as its Host. The address that was connected to is a name too. Ports are passed over, as they are often mapped.
+ */
+export function isOwnHost({ headers, socket }: IncomingMessage, names: readonly string[]): boolean {
+  // Left out by HTTP/1.0 alone, in which old load balancers probe and no browser speaks.
+  if (headers.host === undefined) return true
+  const [, ipv6, other] = /^(?:\[([^\]]+)\]|([^:]+))(?::\d*)?$/.exec(headers.host) ?? []
+  const host = (ipv6 ?? other)?.toLowerCase()
+  if (host === undefined) return false
+  // An IPv4 connection to a listener of both families.
+  const address = socket.localAddress?.replace(/^::ffff:/, '')
+  return isLoopback(host) || host === address || names.some((name) => name.toLowerCase() === host)
+}
+
+/**
+ * A browser says which page asks; that must be one of this very listener, by the name and port that the request is for,
+ * or by one of its names where a proxy stands between. A page of another port of this machine is as foreign as any.
+ */
+export function isOwnOrigin({ headers }: IncomingMessage, names: readonly string[]): boolean {
+  const { origin, host } = headers
+  if (origin === undefined) return true
+  // `null` is what a page says that hides where it is from.
+  if (!/^https?:\/\/[^/]+$/.test(origin) || !URL.canParse(origin)) return false
+  const page = new URL(origin)
+  const own = `${page.protocol}//${host}`
+  if (URL.canParse(own) && new URL(own).host === page.host) return true
+  return !isLoopback(page.hostname) && names.includes(page.hostname)
+}

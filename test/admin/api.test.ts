@@ -1,0 +1,243 @@
+/** The admin API of a running gateway: what it says, what it does, and whom it refuses. All answers are held against docs/admin-openapi.yaml. */
+import { join } from 'node:path'
+import { afterAll, describe, expect, it } from 'vitest'
+import { readApiDocument } from '../gateway/api-document.ts'
+import { openApiFaults } from '../gateway/openapi-form.ts'
+import { configText, sha256, startTestGateway, type TestGateway } from '../support/gateway.ts'
+import { rawExchange, type ParsedResponse } from '../support/raw-client.ts'
+
+const cleanUps: (() => Promise<void>)[] = []
+afterAll(async () => {
+  await Promise.all(cleanUps.map((cleanUp) => cleanUp()))
+})
+
+const document = readApiDocument(join(import.meta.dirname, '../../docs/admin-openapi.yaml'))
+const TOKEN = 'an-operators-token'
+
+const text = (blocks: Record<string, string>): string =>
+  configText({ upstreams: ['http://127.0.0.1:9'], blocks })
+
+/** A gateway whose file can be changed. */
+async function gatewayWith(admin: string, more: Record<string, string> = {}) {
+  const before = { admin: `admin: { ${admin} }`, ...more }
+  let file = text(before)
+  const gateway = await startTestGateway({
+    upstreams: ['http://127.0.0.1:9'],
+    blocks: before,
+    reload: () => file,
+  })
+  cleanUps.push(gateway.stop)
+  return Object.assign(gateway, {
+    change: (blocks: Record<string, string>) => (file = text({ ...before, ...blocks })),
+  })
+}
+
+interface Call {
+  readonly method?: string
+  readonly path?: string
+  readonly host?: string
+  readonly fields?: readonly string[]
+  readonly body?: string | undefined
+}
+
+const jsonType = 'Content-Type: application/json'
+const operations: Record<string, string> = {
+  'GET /api/config': 'getConfig',
+  'POST /api/reload': 'reload',
+}
+
+/** The answer, after a look whether it is one that the document knows. */
+async function ask(gateway: TestGateway, call: Call = {}): Promise<ParsedResponse> {
+  const { method = 'POST', path = '/api/reload', body, fields = [] } = call
+  const { host = `127.0.0.1:${gateway.adminPort}` } = call
+  const length = body === undefined ? [] : [`Content-Length: ${Buffer.byteLength(body)}`]
+  const head = [`${method} ${path} HTTP/1.1`, `Host: ${host}`, ...length, ...fields]
+  const bytes = `${head.join('\r\n')}\r\n\r\n${body ?? ''}`
+  const options = { responses: 1, timeoutMs: 15_000, methods: [method] }
+  const { responses } = await rawExchange(gateway.adminPort, bytes, options)
+  const [answer] = responses
+  if (answer === undefined) throw new Error(`no answer to ${head[0]}`)
+  const operation = operations[`${method} ${path}`]
+  if (method !== 'HEAD') expect(document.faults(operation, answer)).toEqual([])
+  return answer
+}
+
+const bodyOf = (answer: ParsedResponse) =>
+  JSON.parse(answer.body.toString()) as Record<string, unknown>
+const coded = (answer: ParsedResponse) => [answer.status, bodyOf(answer)['code']]
+const reloading = (wish?: object): Call =>
+  wish === undefined ? {} : { body: JSON.stringify(wish), fields: [jsonType] }
+
+const routes = (...names: string[]) => ({
+  routes: `routes: [${names.map((name) => `{ name: ${name}, match: "GET /${name}" }`).join(', ')}]`,
+})
+
+describe('POST /api/reload', () => {
+  it('tells what would change, takes just that, and says what has changed', async () => {
+    const gateway = await gatewayWith('listen: "127.0.0.1:0"', routes('a', 'b'))
+    const first = bodyOf(await ask(gateway, { method: 'GET', path: '/api/config' }))['revision']
+    gateway.change(routes('b', 'c'))
+    const dry = bodyOf(await ask(gateway, reloading({ dryRun: true })))
+    expect(dry).toMatchObject({
+      outcome: 'wouldBeTaken',
+      blastRadius: { from: first, to: dry['revision'], routes: { added: ['c'], removed: ['a'] } },
+    })
+    expect(bodyOf(await ask(gateway, { method: 'GET', path: '/api/config' }))).toMatchObject({
+      revision: first,
+    })
+    gateway.change(routes('b', 'd'))
+    const wish = { revision: dry['revision'] }
+    expect(coded(await ask(gateway, reloading(wish)))).toEqual([409, 'files_changed'])
+    gateway.change(routes('b', 'c'))
+    const taken = await ask(gateway, reloading(wish))
+    expect(taken.status).toBe(200)
+    expect(bodyOf(taken)).toEqual({ ...dry, outcome: 'taken' })
+    expect(gateway.logLines().filter(({ event }) => event === 'audit')).toMatchObject([
+      { who: '127.0.0.1', action: 'reload', dryRun: true, status: 200, before: first },
+      { status: 409, outcome: 'filesChanged', after: first },
+      { status: 200, outcome: 'taken', before: first, after: dry['revision'] },
+    ])
+  })
+
+  it('names all that is wrong with what cannot be taken', async () => {
+    const gateway = await gatewayWith('listen: "127.0.0.1:0"')
+    gateway.change({ bans: 'bans: { strikes: none }', anonymous: 'anonymous: { perMinut: 1 }' })
+    for (const dryRun of [true, false]) {
+      const refused = await ask(gateway, reloading({ dryRun }))
+      expect(coded(refused)).toEqual([422, 'config_refused'])
+      expect(bodyOf(refused)['problems']).toEqual([
+        expect.stringMatching(/^test.yaml:\d+:\d+ bans.strikes: /),
+        expect.stringMatching(/^test.yaml:\d+:\d+ anonymous.perMinut: .*did you mean perMinute/),
+      ])
+      expect(await gateway.metric('tollgate_config_last_reload_successful')).toBe(dryRun ? 1 : 0)
+    }
+    gateway.change({ admin: 'admin: { listen: "127.0.0.1:1" }' })
+    expect(bodyOf(await ask(gateway))['problems']).toEqual([
+      'admin.listen: needs a restart; put it back as it was, or restart the gateway',
+    ])
+  })
+
+  it.each<[string, Call, number, string]>([
+    ['a page of another site', { fields: ['Origin: https://evil.example'] }, 403, 'foreign_origin'],
+    ['a page that hides its site', { fields: ['Origin: null'] }, 403, 'foreign_origin'],
+    [
+      'a page of another port',
+      { fields: ['Origin: http://127.0.0.1:3000'] },
+      403,
+      'foreign_origin',
+    ],
+    ['a name that points here', { host: 'evil.example' }, 403, 'foreign_host'],
+    [
+      'a form',
+      { body: 'a=1', fields: ['Content-Type: text/plain'] },
+      415,
+      'unsupported_media_type',
+    ],
+    ['no type', { body: '{}' }, 415, 'unsupported_media_type'],
+    ['a longer type', { body: '{}', fields: [`${jsonType}p`] }, 415, 'unsupported_media_type'],
+    ['no JSON', { body: '{"dryRun":tru', fields: [jsonType] }, 400, 'invalid_request'],
+    ['a list', { body: '[]', fields: [jsonType] }, 400, 'invalid_request'],
+    ['an unknown key', reloading({ dryrun: true }), 400, 'invalid_request'],
+    ['a number for yes', reloading({ dryRun: 1 }), 400, 'invalid_request'],
+    ['no revision', reloading({ revision: '"\n' }), 400, 'invalid_request'],
+    ['too much', reloading({ revision: 'a'.repeat(70_000) }), 413, 'body_too_large'],
+    ['a look', { method: 'GET' }, 405, 'method_not_allowed'],
+    ['another method', { method: 'PUT' }, 405, 'method_not_allowed'],
+    ['another path', { path: '/api/reload/' }, 404, 'not_found'],
+    ['a path in disguise', { path: '/api/%72eload' }, 404, 'not_found'],
+    ['a whole URL', { path: 'http://127.0.0.1/api/reload' }, 404, 'not_found'],
+    [
+      'another method in a field',
+      { method: 'GET', fields: ['X-HTTP-Method-Override: POST'] },
+      405,
+      'method_not_allowed',
+    ],
+  ])('refuses %s', async (_name, call, status, code) => {
+    shared ??= gatewayWith('listen: "127.0.0.1:0"')
+    const gateway = await shared
+    expect(coded(await ask(gateway, call))).toEqual([status, code])
+    expect(gateway.logLines().filter(({ event }) => event === 'configTaken')).toHaveLength(1)
+  })
+  let shared: ReturnType<typeof gatewayWith> | undefined
+
+  it('is for pages of this listener, under all its names', async () => {
+    const gateway = await gatewayWith('listen: "127.0.0.1:0", hosts: [admin.example]')
+    const own = [`Origin: http://127.0.0.1:${gateway.adminPort}`]
+    expect((await ask(gateway, { fields: own })).status).toBe(200)
+    const named = ['Origin: https://admin.example']
+    expect((await ask(gateway, { fields: named, host: 'admin.example' })).status).toBe(200)
+    expect((await ask(gateway, { fields: named })).status).toBe(200)
+  })
+})
+
+describe('the token of the admin API', () => {
+  const bearer = (token: string): Call => ({ fields: [`Authorization: Bearer ${token}`] })
+
+  it('is asked for before anything is told, and a reload may change it', async () => {
+    const gateway = await gatewayWith(`listen: "127.0.0.1:0", tokenSha256: ${sha256(TOKEN)}`)
+    const calls: Call[] = [{}, bearer(`${TOKEN}x`), bearer(sha256(TOKEN)), { path: '/api/none' }]
+    for (const call of [...calls, { fields: [`Authorization: Basic ${TOKEN}`] }]) {
+      const refused = await ask(gateway, call)
+      expect(coded(refused)).toEqual([401, 'invalid_token'])
+      expect(refused.header('www-authenticate')).toBe('Bearer')
+    }
+    expect((await fetch(`http://127.0.0.1:${gateway.adminPort}/metrics`)).status).toBe(200)
+    gateway.change({
+      admin: `admin: { listen: "127.0.0.1:0", tokenSha256: ${sha256('the-next')} }`,
+    })
+    expect((await ask(gateway, bearer(TOKEN))).status).toBe(200)
+    expect((await ask(gateway, bearer(TOKEN))).status).toBe(401)
+    expect(
+      (await ask(gateway, { ...bearer('the-next'), method: 'HEAD', path: '/api/config' })).status,
+    ).toBe(200)
+    await gateway.stop()
+    const audited = gateway.logLines().filter(({ event }) => String(event).startsWith('audit'))
+    expect(audited.find(({ event }) => event === 'audit')).toMatchObject({
+      who: `token ${sha256(TOKEN).slice(0, 8)}`,
+      outcome: 'taken',
+    })
+    const intruders = audited.filter(({ event }) => event === 'auditRefused')
+    expect(intruders.reduce((sum, { count }) => sum + Number(count), 0)).toBe(6)
+  })
+
+  it('must be set where others than this machine can reach the listener', async () => {
+    const gateway = await gatewayWith('listen: "0.0.0.0:0"')
+    const refused = await ask(gateway)
+    expect(coded(refused)).toEqual([403, 'token_needed'])
+    expect(bodyOf(refused)['message']).toContain('set admin.tokenSha256')
+  })
+})
+
+describe('GET /api/config', () => {
+  it('shows what is in force with its defaults, and nothing secret', async () => {
+    const redis =
+      'redis: { url: "redis://127.0.0.1:9", username: gate, password: pass-of-redis }, onOutage: open'
+    const gateway = await gatewayWith(`listen: "127.0.0.1:0", tokenSha256: ${sha256(TOKEN)}`, {
+      store: `store: { ${redis} }`,
+    })
+    const answer = await ask(gateway, {
+      method: 'GET',
+      path: '/api/config',
+      fields: [`Authorization: Bearer ${TOKEN}`],
+    })
+    const shown = answer.body.toString()
+    expect(shown).not.toMatch(/[0-9a-f]{64}|pass-of-redis|sha256/i)
+    expect(bodyOf(answer)).toMatchObject({
+      clientCount: 4,
+      config: {
+        store: {
+          timeoutMs: 100,
+          redis: { address: { host: '127.0.0.1', port: 9 }, username: 'gate' },
+        },
+        plans: { free: { limits: { perMinute: 60, perDay: 1_000 } } },
+        clients: [{ id: 'free-client', keys: [{ id: 'free-1' }, { id: 'free-old' }] }, {}, {}, {}],
+      },
+    })
+  })
+})
+
+describe('docs/admin-openapi.yaml', () => {
+  it('is sound', () => {
+    expect(openApiFaults(document.root)).toEqual([])
+  })
+})
