@@ -1,0 +1,162 @@
+/** Holds the manifests of deploy/kubernetes to each other, to their own configuration and to the gateway as it is. */
+import { spawnSync } from 'node:child_process'
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { parseDocument } from 'yaml'
+import { refuseDemoKeys } from '../src/cli/demo-keys.ts'
+import { parseConfigText } from '../src/config/load.ts'
+
+const root = join(import.meta.dirname, '..')
+const folder = join(root, 'deploy/kubernetes')
+/** Throws where the YAML is none, or says one thing twice. */
+const read = (file: string): unknown => {
+  const document = parseDocument(readFileSync(join(folder, file), 'utf8'))
+  expect([...document.errors, ...document.warnings], file).toEqual([])
+  return document.toJS()
+}
+/** What stands at the path, such as `spec.ports.0`; throws if nothing does. */
+function at(manifest: unknown, path: string): unknown {
+  let value = manifest
+  for (const name of path.split('.')) value = (value as Record<string, unknown> | undefined)?.[name]
+  if (value === undefined) throw new Error(`nothing at ${path}`)
+  return value
+}
+
+interface Kustomization {
+  readonly resources: readonly string[]
+  readonly images: readonly { readonly name: string; readonly newTag: string }[]
+}
+interface Container {
+  readonly image: string
+  readonly args: readonly string[]
+  readonly env: readonly {
+    readonly name: string
+    readonly valueFrom: { readonly secretKeyRef: { readonly name: string; readonly key: string } }
+  }[]
+  readonly ports: readonly { readonly name: string; readonly containerPort: number }[]
+  readonly volumeMounts: readonly Readonly<Record<string, unknown>>[]
+  readonly securityContext: object
+}
+interface Probe {
+  readonly httpGet: { readonly path: string; readonly port: string }
+  readonly periodSeconds: number
+  readonly failureThreshold: number
+  readonly timeoutSeconds?: number
+}
+
+const kustomization = read('kustomization.yaml') as Kustomization
+const deployment = read('deployment.yaml')
+const configMap = read('config.yaml')
+const service = read('service.yaml')
+const budget = read('disruption-budget.yaml')
+const autoscaler = read('autoscaler.yaml')
+const policy = read('network-policy.yaml')
+
+const pod = at(deployment, 'spec.template.spec') as object
+const container = at(pod, 'containers.0') as Container
+const labels = at(deployment, 'spec.template.metadata.labels') as object
+const portOf = (name: string): number | undefined =>
+  container.ports.find((port) => port.name === name)?.containerPort
+const probe = (kind: string): Probe => at(container, `${kind}Probe`) as Probe
+
+const { 'gateway.yaml': text } = at(configMap, 'data') as { 'gateway.yaml': string }
+const env = { REDIS_URL: 'rediss://redis.example:6379' }
+const config = parseConfigText(text, { file: 'gateway.yaml', env })
+
+describe('deploy/kubernetes', () => {
+  it('applies every manifest there is, and the image of this version', () => {
+    const manifests = readdirSync(folder).filter((file) => file !== 'kustomization.yaml')
+    expect([...kustomization.resources].sort()).toEqual(manifests.sort())
+    const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
+      version: string
+    }
+    expect(kustomization.images).toMatchObject([{ name: container.image, newTag: version }])
+  })
+
+  it('has a configuration that the gateway takes without a warning, with the variables of the pod', () => {
+    expect(config.warnings).toEqual([])
+    expect(refuseDemoKeys(config)).toBeUndefined()
+    expect(container.env.map(({ name }) => name)).toEqual(Object.keys(env))
+    expect(() => parseConfigText(text, { file: 'gateway.yaml', env: {} })).toThrow('1 problem')
+    // Made by the command that stands there.
+    const [{ valueFrom } = { valueFrom: undefined }] = container.env
+    expect(readFileSync(join(folder, 'kustomization.yaml'), 'utf8')).toContain(
+      `create secret generic ${valueFrom?.secretKeyRef.name} --from-literal=${valueFrom?.secretKeyRef.key}=`,
+    )
+  })
+
+  it('mounts that configuration where the command looks for it, so that a change of it arrives', () => {
+    const [command = '', option = '', file = ''] = container.args
+    const help = spawnSync(process.execPath, [join(root, 'src/main.ts'), command, '--help'])
+    expect(help.status).toBe(0)
+    expect(help.stdout.toString()).toContain(`${option} <`)
+    const [mount] = container.volumeMounts
+    expect(mount).toEqual({ name: 'config', mountPath: '/etc/tollgate', readOnly: true })
+    expect(at(pod, 'volumes.0')).toEqual({
+      name: 'config',
+      configMap: { name: at(configMap, 'metadata.name') },
+    })
+    expect(file).toBe('/etc/tollgate/gateway.yaml')
+  })
+
+  it('listens where it is probed and called, and shows the admin listener to nobody else', () => {
+    expect(portOf('http')).toBe(config.server.listen.port)
+    expect(portOf('admin')).toBe(config.admin.listen.port)
+    for (const { host } of [config.server.listen, config.admin.listen]) expect(host).toBe('0.0.0.0')
+    expect([probe('startup'), probe('readiness'), probe('liveness')]).toMatchObject([
+      { httpGet: { path: '/healthz', port: 'admin' } },
+      { httpGet: { path: '/readyz', port: 'admin' } },
+      { httpGet: { path: '/healthz', port: 'admin' } },
+    ])
+    expect(at(service, 'spec.ports')).toMatchObject([{ targetPort: 'http' }])
+    const allowed = at(policy, 'spec.ingress') as { from: object[]; ports: object[] }[]
+    expect(allowed.map(({ ports }) => ports)).toEqual([[{ port: 'http' }], [{ port: 'admin' }]])
+    for (const { from } of allowed) expect(from).toHaveLength(1)
+  })
+
+  it('leaves a pod the time to drain, and sends it nothing by then', () => {
+    const { drainDelayMs, drainMs } = config.server.timeouts
+    const graceMs = (at(pod, 'terminationGracePeriodSeconds') as number) * 1_000
+    expect(graceMs).toBeGreaterThan(drainDelayMs + drainMs + 5_000)
+    const { periodSeconds, failureThreshold, timeoutSeconds = 1 } = probe('readiness')
+    const seenMs = (periodSeconds * failureThreshold + timeoutSeconds) * 1_000
+    expect(seenMs).toBeLessThan(drainDelayMs)
+  })
+
+  it('means the same pods everywhere, of which most stay', () => {
+    for (const [manifest, path] of [
+      [deployment, 'spec.selector.matchLabels'],
+      [service, 'spec.selector'],
+      [budget, 'spec.selector.matchLabels'],
+      [policy, 'spec.podSelector.matchLabels'],
+      [pod, 'topologySpreadConstraints.0.labelSelector.matchLabels'],
+      [pod, 'topologySpreadConstraints.1.labelSelector.matchLabels'],
+    ] as const)
+      expect(at(manifest, path), path).toEqual(labels)
+    expect(at(autoscaler, 'spec.scaleTargetRef')).toEqual({
+      apiVersion: at(deployment, 'apiVersion'),
+      kind: at(deployment, 'kind'),
+      name: at(deployment, 'metadata.name'),
+    })
+    // Else each apply would undo what the autoscaler has done.
+    expect(at(deployment, 'spec')).not.toHaveProperty('replicas')
+    const least = at(autoscaler, 'spec.minReplicas') as number
+    expect(least - (at(budget, 'spec.maxUnavailable') as number)).toBeGreaterThanOrEqual(2)
+    expect(at(deployment, 'spec.strategy.rollingUpdate.maxUnavailable')).toBe(0)
+  })
+
+  it('runs as the user of the image, who can change nothing', () => {
+    const dockerfile = readFileSync(join(root, 'Dockerfile'), 'utf8')
+    // Of the official images of Node.js it is 1000; by its name alone Kubernetes cannot tell that it is not root.
+    expect(dockerfile).toMatch(/^USER node$/m)
+    expect(at(pod, 'securityContext')).toMatchObject({ runAsNonRoot: true, runAsUser: 1000 })
+    expect(container.securityContext).toEqual({
+      allowPrivilegeEscalation: false,
+      readOnlyRootFilesystem: true,
+      capabilities: { drop: ['ALL'] },
+    })
+    // Counts are in Redis: nothing else would be kept.
+    expect(config.store.redis).toBeDefined()
+  })
+})
