@@ -74,6 +74,7 @@ const rooms = [
   'ipc',
   'listeners',
   'rules',
+  'clients',
   'config',
   'catalogue',
 ]

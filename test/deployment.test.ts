@@ -6,7 +6,7 @@ import { describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
 import { createMetrics } from '../src/observability/metrics.ts'
 import { refuseDemoKeys } from '../src/cli/demo-keys.ts'
-import { loadConfig } from '../src/config/load.ts'
+import { loadConfig } from '../src/clients/load.ts'
 import { ConfigError } from '../src/config/problems.ts'
 import { productionEnv } from './config/examples.ts'
 import { refusalKinds } from '../src/rules/refusals.ts'
@@ -51,7 +51,7 @@ const service = (name: string): Service => compose.services[name] ?? {}
 const packageFile = JSON.parse(read('package.json')) as PackageFile
 
 const env = { TOLLGATE_KEY_SHA256: 'a'.repeat(64) }
-const config = loadConfig(join(root, 'config/compose.yaml'), env)
+const config = await loadConfig(join(root, 'config/compose.yaml'), env)
 
 describe('the image', () => {
   const copies = instructions('COPY').map((line) => line.split(/\s+/))
@@ -159,9 +159,9 @@ describe('config/compose.yaml', () => {
     expect(volumes).toContain(`./config/compose.yaml:${command.at(-1)}:ro`)
   })
 
-  it('needs no variable that compose.yaml does not pass, and needs the digest', () => {
+  it('needs no variable that compose.yaml does not pass, and needs the digest', async () => {
     expect(Object.keys(service('gateway').environment ?? {})).toEqual(Object.keys(env))
-    expect(() => loadConfig(join(root, 'config/compose.yaml'), {})).toThrow(ConfigError)
+    await expect(loadConfig(join(root, 'config/compose.yaml'), {})).rejects.toThrow(ConfigError)
   })
 
   it('names the services of compose.yaml and shares a network with them', () => {
@@ -189,6 +189,8 @@ describe('config/compose.yaml', () => {
   })
 })
 
+const production = await loadConfig(join(root, 'config/production.yaml'), productionEnv)
+
 describe('deploy/haproxy.cfg', () => {
   // That HAProxy takes it, and what it is good for, shows test/process/rolling-restart.test.ts.
   const settings = read('deploy/haproxy.cfg').replaceAll(/^ *#.*\n/gm, '')
@@ -196,7 +198,6 @@ describe('deploy/haproxy.cfg', () => {
     const [, duration = ''] = new RegExp(`\\b${setting} (\\S+)`).exec(settings) ?? []
     return parseDurationMs(duration) ?? NaN
   }
-  const production = loadConfig(join(root, 'config/production.yaml'), productionEnv)
   const { server, upstream, admin } = production
 
   it('sees a gateway drain before it stops taking requests', () => {

@@ -7,12 +7,12 @@ import { loadUsableConfig } from './load-usable-config.ts'
 const counted = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? '' : 's'}`
 
 /** Prints warnings and one line that says ok, or every problem as `FILE:line:col path: fault; remedy`. */
-export const checkCommand = (
+export const checkCommand = async (
   { env, print }: Pick<Edge, 'env' | 'print'>,
   { config: file }: { readonly config: string },
-): number => {
+): Promise<number> => {
   try {
-    const { revision, clients, routes, warnings, store } = loadUsableConfig(file, env)
+    const { revision, clients, routes, warnings, store } = await loadUsableConfig(file, env)
     for (const line of warnings) print(line)
     const counts = `${counted(clients.size, 'client')}, ${counted(routes.length, 'route')}`
     print(`${file}: ok, revision ${revision}, ${counts}, store: ${storeInWords(store)}`)

@@ -21,7 +21,7 @@ export const demoCommand = (
   { config: file = DEFAULT_CONFIG, db = DEFAULT_DB }: { readonly config?: string; db?: string },
 ): Promise<number> =>
   new Service(edge, { hangUpEnds: true }).run(async (useLog) => {
-    const config = loadUsableConfig(file, edge.env)
+    const config = await loadUsableConfig(file, edge.env)
     const log = createLog(config.log)
     useLog(log)
     const catalogue = await startBackend(config, db, log)

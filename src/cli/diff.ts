@@ -9,12 +9,12 @@ import { loadUsableConfig } from './load-usable-config.ts'
 const NAMES_SHOWN = 20
 
 /** Prints a line per kind of change, or with --json the BlastRadius. */
-export const diffCommand = (
+export const diffCommand = async (
   { env, print }: Pick<Edge, 'env' | 'print'>,
   { files, json }: { readonly files: readonly [string, string]; readonly json: boolean },
-): number => {
+): Promise<number> => {
   try {
-    const [current, next] = files.map((file) => loadUsableConfig(file, env))
+    const [current, next] = await Promise.all(files.map((file) => loadUsableConfig(file, env)))
     if (current === undefined || next === undefined) throw new Error('two files were loaded')
     const radius = blastRadius(current, next)
     for (const line of json ? [JSON.stringify(radius, undefined, 2)] : inWords(radius)) print(line)

@@ -1,7 +1,7 @@
 /** `tollgate init`: writes a small configuration with one client, and shows its key and how to use it. */
 import { writeFileSync } from 'node:fs'
 import { resolve } from 'node:path'
-import { parseConfigText } from '../config/load.ts'
+import { parseConfigText } from '../clients/load.ts'
 import { ConfigError } from '../config/problems.ts'
 import { clientId, faultIn, keyId } from '../config/scalars.ts'
 import { FAILED, OK, REFUSED, type Edge } from './edge.ts'

@@ -1,13 +1,13 @@
 /** Loads a configuration that a gateway may start with. */
+import { loadConfig } from '../clients/load.ts'
 import type { Config } from '../config/config.ts'
 import type { Environment } from '../config/environment.ts'
-import { loadConfig } from '../config/load.ts'
 import { ConfigError } from '../config/problems.ts'
 import { refuseDemoKeys } from './demo-keys.ts'
 
-/** Throws ConfigError with every problem, public demo keys on an open listener among them. */
-export function loadUsableConfig(file: string, env: Environment): Config {
-  const config = loadConfig(file, env)
+/** Rejects with ConfigError with every problem, public demo keys on an open listener among them. */
+export async function loadUsableConfig(file: string, env: Environment): Promise<Config> {
+  const config = await loadConfig(file, env)
   const complaint = refuseDemoKeys(config)
   if (complaint === undefined) return config
   throw new ConfigError(file, [{ line: 1, column: 1, path: 'server.listen', message: complaint }])

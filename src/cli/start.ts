@@ -12,7 +12,7 @@ import { createSupervisor } from '../workers/supervisor.ts'
 
 export const startCommand = (edge: Edge, { config: file }: { readonly config: string }) =>
   new Service(edge, { hangUpEnds: false }).run(async (useLog) => {
-    const config = loadUsableConfig(file, edge.env)
+    const config = await loadUsableConfig(file, edge.env)
     const log = createLog(config.log)
     useLog(log)
     return (await startGateway({ config, file, log, edge })).running

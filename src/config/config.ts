@@ -20,8 +20,10 @@ export interface PlanConfig {
   readonly concurrent: number
 }
 
+/** A client as it is written: limits only where they are its own. */
+export type WrittenClient = File['clients'][number]
 /** limits: the client's own where given, else its plan's; concurrent: its plan's. */
-export type ClientConfig = File['clients'][number] &
+export type ClientConfig = WrittenClient &
   Pick<PlanConfig, 'concurrent'> & { readonly limits: Limits }
 export type KeyConfig = ClientConfig['keys'][number]
 
@@ -56,10 +58,16 @@ export type OutageMode = File['store']['onOutage']
 export type LogLevel = File['log']['level']
 export type LogFormat = File['log']['format']
 
-export interface Config extends Omit<File, 'plans' | 'clients'> {
+/** What one text says; its clients are those that stand in it. */
+export interface ParsedConfig extends Omit<File, 'plans' | 'clients'> {
   readonly plans: ReadonlyMap<string, PlanConfig>
+  readonly clients: readonly ClientConfig[]
+}
+
+export interface Config extends Omit<ParsedConfig, 'clients'> {
+  /** Of the file and of its client files. */
   readonly clients: Clients
-  /** First 12 hex digits of the SHA-256 of the file's text: names this configuration in logs and metrics. */
+  /** First 12 hex digits of the SHA-256 of the file's text, or of that and of its client files: names this configuration in logs and metrics. */
   readonly revision: string
   /** What it most likely does not mean, as lines to print: `FILE:line:col path: warning: fault; remedy`. */
   readonly warnings: readonly string[]

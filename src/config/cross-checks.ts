@@ -117,7 +117,8 @@ const checkPlan = (tree: Group, name: string): PathProblem[] => {
   return [problem(path, 'has no full limits; give perMinute and perDay, or custom: true', 'key')]
 }
 
-const checkClient = (tree: Group, path: Path): PathProblem[] => {
+/** What is wrong between a client, at the path, and the plans of the tree. */
+export const checkClient = (tree: Group, path: Path): PathProblem[] => {
   const planName = readAt(tree, [...path, 'plan'], label)
   if (planName === undefined) return []
   const limits = valueAt(tree, ...path, 'limits')
@@ -139,20 +140,19 @@ const checkClient = (tree: Group, path: Path): PathProblem[] => {
   return checkWindows(tree, [...path, 'limits'])
 }
 
+export const sameId = (earlier: string): string => `is the same id as ${earlier}; give each its own`
+export const sameDigest = (earlier: string): string =>
+  `is the same digest as ${earlier}; one key belongs to one client, once`
+
 const checkClients = (tree: Group): PathProblem[] => {
   const clients = itemsAt(tree, 'clients')
   const keys = clients.flatMap((path) => itemsAt(tree, ...path, 'keys'))
   const written = (path: Path) => textAt(tree, ...path)
-  const taken = (earlier: string) => `is the same id as ${earlier}; give each its own`
   return [
     ...clients.flatMap((path) => checkClient(tree, path)),
-    ...repeated(below(clients, 'id'), written, taken),
-    ...repeated(below(keys, 'id'), written, taken),
-    ...repeated(
-      below(keys, 'sha256'),
-      (path) => written(path)?.toLowerCase(),
-      (earlier) => `is the same digest as ${earlier}; one key belongs to one client, once`,
-    ),
+    ...repeated(below(clients, 'id'), written, sameId),
+    ...repeated(below(keys, 'id'), written, sameId),
+    ...repeated(below(keys, 'sha256'), (path) => written(path)?.toLowerCase(), sameDigest),
   ]
 }
 

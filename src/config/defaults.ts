@@ -66,6 +66,7 @@ export const defaults = {
     enterprise: { custom: 'true' },
   },
   clients: [],
+  clientFiles: [],
   anonymous: { perMinute: '60' },
   bans: {
     strikes: '60',
@@ -100,6 +101,10 @@ const complete = (given: Tree | undefined, standard: Tree): Tree => {
   return completed
 }
 
+/** A client with every absent key that has a default filled in. */
+export const withClientDefaults = (client: Tree): Tree =>
+  isGroup(client) ? complete(client, blockDefaults.client) : client
+
 const completeEach = (list: Tree, standard: Group): Tree =>
   isList(list) ? list.map((item) => (isGroup(item) ? complete(item, standard) : item)) : list
 
@@ -114,6 +119,7 @@ export const withDefaults = (tree: Group): Group => {
   if (isGroup(upstream) && upstream.health !== undefined)
     completed.upstream = { ...upstream, health: complete(upstream.health, blockDefaults.health) }
   if (routes !== undefined) completed.routes = completeEach(routes, blockDefaults.route)
-  if (clients !== undefined) completed.clients = completeEach(clients, blockDefaults.client)
+  if (clients !== undefined)
+    completed.clients = isList(clients) ? clients.map(withClientDefaults) : clients
   return completed
 }

@@ -1,31 +1,39 @@
-/** The file itself: read, taken apart with positions, environment put in, then parsed. */
-import { createHash } from 'node:crypto'
+/** The file itself: read, taken apart with positions, environment put in, then parsed. src/clients/load.ts adds the client files. */
 import { readFileSync } from 'node:fs'
 import { dirname } from 'node:path'
-import type { Config } from './config.ts'
+import type { ParsedConfig } from './config.ts'
 import { readYaml } from './document.ts'
 import type { Environment } from './environment.ts'
-import { resolveFiles, unreadable, unreadableFiles } from './files.ts'
+import { resolveFiles, unreadable } from './files.ts'
 import { parseConfig } from './parse.ts'
-import { ConfigError, formatPath, formatProblem, inOrder, showValue } from './problems.ts'
+import { ConfigError, formatPath, showValue } from './problems.ts'
 import type { ConfigProblem, PathProblem } from './problems.ts'
 import { isGroup, textAt } from './tree.ts'
 import type { Group } from './tree.ts'
-import { warningsOf } from './warnings.ts'
 
 interface Source {
   /** Name of the file, for messages. */
   readonly file: string
   readonly env: Environment
-  /** Default: now. */
-  readonly nowMs?: number
   /** Tells of files that the tree names. Default: none is looked at. */
   readonly checkFiles?: (tree: Group) => readonly PathProblem[]
 }
 
-/** Parses the text of a file. Throws ConfigError with every problem. */
-export const parseConfigText = (text: string, source: Source): Config => {
-  const { file, env, nowMs = Date.now(), checkFiles = () => [] } = source
+export interface ReadConfig {
+  readonly problems: readonly ConfigProblem[]
+  /** undefined: there are problems. */
+  readonly config: ParsedConfig | undefined
+  /** With all defaults. */
+  readonly tree: Group
+  /** Where a problem of the tree shows. */
+  readonly place: (problem: PathProblem) => ConfigProblem
+}
+
+/** Reads the text of a file. Throws ConfigError where nothing can be read. */
+export const readConfig = (
+  text: string,
+  { file, env, checkFiles = () => [] }: Source,
+): ReadConfig => {
   const { tree, faults, locate, isHole, isForeign } = readYaml(text, env)
   const problems: ConfigProblem[] = faults.map(({ path, ...fault }) => ({
     ...fault,
@@ -41,23 +49,19 @@ export const parseConfigText = (text: string, source: Source): Config => {
     throw new ConfigError(file, problems)
   }
   resolveFiles(tree, dirname(file))
-  const revision = createHash('sha256').update(text).digest('hex').slice(0, 12)
-  const parsed = parseConfig(tree, revision)
+  const { complete, config, problems: parsed } = parseConfig(tree)
   const place = (problem: PathProblem): ConfigProblem => {
     const { path } = problem
-    const value = isForeign(path) ? undefined : textAt(parsed.complete, ...path)
+    const value = isForeign(path) ? undefined : textAt(complete, ...path)
     const { message } = showValue(problem, value)
     return { ...locate(problem), path: formatPath(path), message }
   }
-  const found = [...parsed.problems, ...checkFiles(tree)]
+  const found = [...parsed, ...checkFiles(tree)]
   problems.push(...found.filter(({ path }) => !isHole(path)).map(place))
-  if (problems.length > 0 || parsed.config === undefined) throw new ConfigError(file, problems)
-  const warnings = inOrder(warningsOf(parsed.config, nowMs).map(place)).map((warning) =>
-    formatProblem(file, { ...warning, message: `warning: ${warning.message}` }),
-  )
-  return { ...parsed.config, warnings }
+  return { problems, config: problems.length > 0 ? undefined : config, tree: complete, place }
 }
 
+/** Throws ConfigError. */
 export const readText = (file: string): string => {
   const refuse = (message: string): ConfigError =>
     new ConfigError(file, [{ line: 1, column: 1, path: formatPath([]), message }])
@@ -73,7 +77,3 @@ export const readText = (file: string): string => {
     throw refuse('is not UTF-8 text; save it in that encoding')
   }
 }
-
-/** Reads and parses a file. Throws ConfigError with every problem: an unreadable file, or one that it names, among them. */
-export const loadConfig = (file: string, env: Environment): Config =>
-  parseConfigText(readText(file), { file, env, checkFiles: unreadableFiles })

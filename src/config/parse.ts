@@ -1,6 +1,5 @@
-/** Tree in, Config or every problem out: pure, and taken whole or refused whole. */
-import { createClients } from './clients.ts'
-import type { Config } from './config.ts'
+/** Tree in, configuration or every problem out: pure, and taken whole or refused whole. */
+import type { ParsedConfig } from './config.ts'
 import { crossChecks } from './cross-checks.ts'
 import { withDefaults } from './defaults.ts'
 import { readSchema } from './schema.ts'
@@ -10,7 +9,7 @@ import type { Group } from './tree.ts'
 /** A quarter of the connections to one backend, so that no client holds them all; and enough for a browser or a pool. */
 const concurrentOf = (connections: number): number => Math.max(8, Math.floor(connections / 4))
 
-const toConfig = (file: ConfigFile, revision: string): Config => {
+const toConfig = (file: ConfigFile): ParsedConfig => {
   const standard = concurrentOf(file.upstream.connections)
   const plans = Object.entries(file.plans).map(([name, { perMinute, perDay, concurrent }]) => {
     const isCustom = perMinute === undefined || perDay === undefined
@@ -28,14 +27,14 @@ const toConfig = (file: ConfigFile, revision: string): Config => {
       throw new Error('a client without limits passed the checks')
     return { ...client, limits, concurrent: plan.concurrent }
   })
-  return { ...file, plans: plansByName, clients: createClients(clients), revision, warnings: [] }
+  return { ...file, plans: plansByName, clients }
 }
 
 /** The configuration that a tree describes; or all that is wrong with it, and the tree with the defaults, of which the problems tell. */
-export const parseConfig = (tree: Group, revision: string) => {
+export const parseConfig = (tree: Group) => {
   const complete = withDefaults(tree)
   const { file, problems: faults } = readSchema(complete)
   const problems = [...faults, ...crossChecks(complete)]
   const isSound = file !== undefined && problems.length === 0
-  return { complete, config: isSound ? toConfig(file, revision) : undefined, problems }
+  return { complete, config: isSound ? toConfig(file) : undefined, problems }
 }

@@ -19,6 +19,8 @@ export const problem = (
 ): PathProblem => ({ path, at, message })
 
 export interface ConfigProblem {
+  /** Left out: the configuration's own. */
+  readonly file?: string
   /** Both count from 1. */
   readonly line: number
   readonly column: number
@@ -71,12 +73,14 @@ export const showValue = (found: PathProblem, value: string | undefined): PathPr
 }
 
 export const inOrder = (problems: readonly ConfigProblem[]): ConfigProblem[] =>
-  [...problems].sort((a, b) => a.line - b.line || a.column - b.column)
+  [...problems].sort(
+    (a, b) => (a.file ?? '').localeCompare(b.file ?? '') || a.line - b.line || a.column - b.column,
+  )
 
 /** One line: `FILE:line:col path: fault; remedy`. */
 export const formatProblem = (
-  file: string,
-  { line, column, path, message }: ConfigProblem,
+  main: string,
+  { file = main, line, column, path, message }: ConfigProblem,
 ): string => `${file}:${line}:${column} ${path}: ${message}`
 
 /** A configuration that is refused whole, with every problem found, in the order of the file. */

@@ -10,6 +10,7 @@ import {
   successorLink,
   webOrigin,
 } from './addresses.ts'
+import { client, perDay, perMinute } from './client.ts'
 import { filledList, group, inBytes, inMs, list } from './groups.ts'
 import { suggest } from './nearest.ts'
 import { problem } from './problems.ts'
@@ -18,7 +19,6 @@ import { redis, redisForm } from './redis.ts'
 import { routeMatch } from './route-match.ts'
 import {
   choice,
-  clientId,
   dateMs,
   decimal,
   duration,
@@ -26,11 +26,9 @@ import {
   fieldName,
   flag,
   integer,
-  keyId,
   label,
   line,
   optionalFile,
-  sha256Digest,
   size,
   storePrefix,
   workers,
@@ -50,8 +48,6 @@ const KiB = 1024
 const MiB = 1024 ** 2
 const GiB = 1024 ** 3
 
-const perMinute = integer({ min: 1, max: 1_000_000_000 })
-const perDay = integer({ min: 1, max: 1_000_000_000_000 })
 const cardinality = 'has no keys; define at least one plan'
 
 const server = group({
@@ -100,19 +96,6 @@ const plan = group({
   perDay: perDay.optional(),
   custom: flag.optional(),
   concurrent: integer({ min: 1, max: 1_000_000 }).optional(),
-})
-
-const client = group({
-  id: clientId,
-  plan: label,
-  limits: group({ perMinute, perDay }).optional(),
-  keys: list(
-    group({
-      id: keyId,
-      sha256: sha256Digest,
-      expires: dateMs.optional(),
-    }).transform(({ expires, ...key }) => ({ ...key, expiresAtMs: expires })),
-  ),
 })
 
 /** Asymmetric only: with HS* whoever can check a token could make one, and `none` checks nothing. */
@@ -189,6 +172,7 @@ export const configSchema = group({
     )
     .refine((plans) => Object.keys(plans).length > 0, { error: cardinality }),
   clients: list(client),
+  clientFiles: list(line),
   anonymous: group({ perMinute }),
   cors: cors.optional(),
   jwt: jwt.optional(),
@@ -211,7 +195,8 @@ const unknownKeys = (path: Path, keys: readonly string[], known: string): PathPr
     return problem([...path, key], `is not a known key; ${remedy}`, 'key')
   })
 
-const toProblems = (issue: z.core.$ZodIssue, tree: Group): PathProblem[] => {
+/** One path and sentence for each thing that an issue tells. */
+export const toProblems = (issue: z.core.$ZodIssue, tree: Group): PathProblem[] => {
   const path = issue.path.map((step) => (typeof step === 'number' ? step : String(step)))
   if (issue.code === 'unrecognized_keys') return unknownKeys(path, issue.keys, issue.message)
   if (issue.code === 'invalid_key') {

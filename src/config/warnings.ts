@@ -1,6 +1,6 @@
 /** What a sound configuration most likely does not mean. Said, never refused. */
 import { isLoopback } from './addresses.ts'
-import type { Config, ListenAddress } from './config.ts'
+import type { ClientConfig, Config, ListenAddress } from './config.ts'
 import { problem } from './problems.ts'
 import type { PathProblem } from './problems.ts'
 
@@ -31,12 +31,18 @@ const routes = ({ routes, server: { basePath } }: Config): PathProblem[] =>
         ],
   )
 
-const clients = ({ clients, jwt }: Config, nowMs: number): PathProblem[] => {
+export const keyIsOver =
+  'is over, so this key is refused; remove it, or make one with `tollgate keys new`'
+
+const clients = (
+  { clients, jwt }: Config,
+  own: readonly ClientConfig[],
+  nowMs: number,
+): PathProblem[] => {
   if (clients.size === 0 && jwt === undefined) {
     const message = 'has no clients, so every request gets 401; add one with `tollgate keys new`'
     return [problem(['clients'], message, 'key')]
   }
-  const message = 'is over, so this key is refused; remove it, or make one with `tollgate keys new`'
   const problems: PathProblem[] = []
   const ending = clients.countEnding(nowMs, nowMs + EXPIRING_MS)
   if (ending > 0) {
@@ -44,13 +50,10 @@ const clients = ({ clients, jwt }: Config, nowMs: number): PathProblem[] => {
     const remedy = 'see `tollgate keys list --expiring 30d`, then `tollgate keys rotate`'
     problems.push(problem(['clients'], `${told}; ${remedy}`, 'key'))
   }
-  let index = 0
-  for (const { keys } of clients) {
+  for (const [index, { keys }] of own.entries())
     for (const [key, { expiresAtMs = Infinity }] of keys.entries())
       if (expiresAtMs <= nowMs)
-        problems.push(problem(['clients', index, 'keys', key, 'expires'], message))
-    index++
-  }
+        problems.push(problem(['clients', index, 'keys', key, 'expires'], keyIsOver))
   return problems
 }
 
@@ -71,9 +74,14 @@ const upstream = ({ upstream, server, admin }: Config): PathProblem[] =>
     return [problem(['upstream', 'urls', index], message)]
   })
 
-export const warningsOf = (config: Config, nowMs: number): PathProblem[] => [
+/** own: the clients that stand in the file itself. */
+export const warningsOf = (
+  config: Config,
+  own: readonly ClientConfig[],
+  nowMs: number,
+): PathProblem[] => [
   ...proxies(config),
   ...upstream(config),
-  ...clients(config, nowMs),
+  ...clients(config, own, nowMs),
   ...routes(config),
 ]

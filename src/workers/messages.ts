@@ -8,7 +8,7 @@ import type { Notice } from '../quota/protocol.ts'
 import type { AnswerBatch, CallBatch } from '../ipc/calls.ts'
 import type { KeySetFault } from '../credentials/jwt-verifier.ts'
 import type { MetricsSnapshot } from '../observability/metrics.ts'
-import type { PlainConfig } from '../config/clients.ts'
+import type { PlainConfig } from '../clients/plain-config.ts'
 import type { BanRecord } from '../rules/ban-policy.ts'
 import type { Shed } from '../rules/overload.ts'
 

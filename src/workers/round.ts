@@ -1,5 +1,5 @@
 /** A configuration that all workers take together, or none: those that live, and those that are started meanwhile. */
-import { toPlainConfig, type PlainConfig } from '../config/clients.ts'
+import { toPlainConfig, type PlainConfig } from '../clients/plain-config.ts'
 import type { Config } from '../config/config.ts'
 import type { WorkerProcess } from './worker-process.ts'
 

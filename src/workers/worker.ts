@@ -11,7 +11,7 @@ import {
   createSharedStrikes,
   type CounterCalls,
 } from '../counters/shared-counters.ts'
-import { fromPlainConfig } from '../config/clients.ts'
+import { fromPlainConfig } from '../clients/plain-config.ts'
 import type { Config } from '../config/config.ts'
 import { createIpcAuthority, type QuotaCalls } from '../quota/authorities/ipc.ts'
 import { MINUTE_MS, type NoticeListener } from '../quota/protocol.ts'

@@ -1,7 +1,7 @@
 // Golden cases: each file of cases/ is a configuration, a line of dashes, and the problems expected of it (or "ok", and the warnings).
 import { readFileSync, readdirSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
-import { parseConfigText } from '../../src/config/load.ts'
+import { parseConfigText } from '../../src/clients/load.ts'
 import { ConfigError } from '../../src/config/problems.ts'
 
 const folder = new URL('cases/', import.meta.url)

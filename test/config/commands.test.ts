@@ -5,24 +5,24 @@ import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 import { checkCommand } from '../../src/cli/check.ts'
 import { keysNewCommand } from '../../src/cli/keys.ts'
-import { parseConfigText } from '../../src/config/load.ts'
+import { parseConfigText } from '../../src/clients/load.ts'
 import { gatewayYaml } from './examples.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'tollgate-check-'))
 afterAll(() => rmSync(folder, { recursive: true }))
 
-const check = (text: string) => {
+const check = async (text: string) => {
   const file = join(folder, 'gateway.yaml')
   writeFileSync(file, text)
   const lines: string[] = []
-  const code = checkCommand({ env: {}, print: (line) => lines.push(line) }, { config: file })
+  const code = await checkCommand({ env: {}, print: (line) => lines.push(line) }, { config: file })
   return { code, lines: lines.map((line) => line.replace(file, 'FILE')) }
 }
 
 describe('tollgate check', () => {
-  it('says ok, with the revision and what the file holds', () => {
+  it('says ok, with the revision and what the file holds', async () => {
     const revision = createHash('sha256').update(gatewayYaml).digest('hex').slice(0, 12)
-    expect(check(gatewayYaml)).toEqual({
+    expect(await check(gatewayYaml)).toEqual({
       code: 0,
       lines: [
         `FILE: ok, revision ${revision}, 5 clients, 4 routes, store: embedded (data/tollgate.db)`,
@@ -30,8 +30,8 @@ describe('tollgate check', () => {
     })
   })
 
-  it('says every problem of a bad file, each with its place', () => {
-    const { code, lines } = check('unmatched: perhaps\nserver:\n  workers: many\n')
+  it('says every problem of a bad file, each with its place', async () => {
+    const { code, lines } = await check('unmatched: perhaps\nserver:\n  workers: many\n')
     expect(code).toBe(2)
     expect(lines).toEqual([
       'FILE:1:12 unmatched: "perhaps" is not a known choice; write one of forward, reject',
@@ -39,8 +39,8 @@ describe('tollgate check', () => {
     ])
   })
 
-  it('refuses demo keys on an open listener, as a start would', () => {
-    const { code, lines } = check(gatewayYaml.replace('127.0.0.1:8080', '0.0.0.0:8080'))
+  it('refuses demo keys on an open listener, as a start would', async () => {
+    const { code, lines } = await check(gatewayYaml.replace('127.0.0.1:8080', '0.0.0.0:8080'))
     expect(code).toBe(2)
     expect(lines).toHaveLength(1)
     expect(lines[0]).toMatch(/^FILE:1:1 server\.listen: opens public demo keys .*; remove them/)
@@ -48,8 +48,8 @@ describe('tollgate check', () => {
 })
 
 describe('tollgate check, of a file that is taken', () => {
-  it('prints warnings, each with its place, and still says ok', () => {
-    const { code, lines } = check('server: { trustedProxies: [0.0.0.0/0] }\n')
+  it('prints warnings, each with its place, and still says ok', async () => {
+    const { code, lines } = await check('server: { trustedProxies: [0.0.0.0/0] }\n')
     expect(code).toBe(0)
     expect(lines).toHaveLength(3)
     expect(lines[0]).toMatch(/^FILE:1:1 clients: warning: has no clients, .*; add one with/)
@@ -66,16 +66,16 @@ describe('tollgate check, of a file that is taken', () => {
       '{ sentinels: [a:26379, b:26379], name: main, sentinelPassword: hidden }',
       'Redis master main by sentinels at a:26379, b:26379',
     ],
-  ])('says which store %s is, never a password', (redis, words) => {
+  ])('says which store %s is, never a password', async (redis, words) => {
     const value = redis.startsWith('{') || redis === '""' ? redis : `"${redis}"`
-    const { lines } = check(`clients: [{ id: a, plan: free }]\nstore: { redis: ${value} }\n`)
+    const { lines } = await check(`clients: [{ id: a, plan: free }]\nstore: { redis: ${value} }\n`)
     expect(lines).toHaveLength(1)
     expect(lines[0]).toMatch(/1 client, 0 routes, store: /)
     expect(lines[0]?.split('store: ')[1]).toBe(words)
   })
 
-  it('says that the embedded store is in memory only where it has no file', () => {
-    const { lines } = check('clients: [{ id: a, plan: free }]\nstore: { file: "" }\n')
+  it('says that the embedded store is in memory only where it has no file', async () => {
+    const { lines } = await check('clients: [{ id: a, plan: free }]\nstore: { file: "" }\n')
     expect(lines[0]).toContain('store: embedded (in memory only)')
   })
 })
@@ -86,10 +86,10 @@ describe('tollgate check, of files that a configuration names', () => {
   const tls = (keys: string) =>
     `clients: [{ id: a, plan: free }]\nstore: { redis: { url: "rediss://cache", tls: { ${keys} } } }\n`
 
-  it('refuses those that cannot be read, all at once and with their places', () => {
+  it('refuses those that cannot be read, all at once and with their places', async () => {
     const named = '{ ca: nowhere.pem, cert: ./nowhere.crt, key: /nowhere/gate.key }'
     const text = `${jwt('nowhere.json')}store: { redis: { url: "rediss://cache", tls: ${named} } }\n`
-    const { code, lines } = check(text)
+    const { code, lines } = await check(text)
     expect(code).toBe(2)
     expect(lines).toEqual([
       `FILE:1:63 jwt.jwksFile: "${folder}/nowhere.json" cannot be read (ENOENT); check its name and permissions`,
@@ -99,15 +99,15 @@ describe('tollgate check, of files that a configuration names', () => {
     ])
   })
 
-  it('refuses a folder in the place of a file', () => {
-    expect(check(jwt('.')).lines[0]).toContain('cannot be read (EISDIR)')
+  it('refuses a folder in the place of a file', async () => {
+    expect((await check(jwt('.'))).lines[0]).toContain('cannot be read (EISDIR)')
   })
 
-  it('finds them from the folder of the file that names them', () => {
+  it('finds them from the folder of the file that names them', async () => {
     for (const name of ['keys.json', 'ca.pem']) writeFileSync(join(folder, name), '{}')
-    expect(check(jwt('keys.json')).code).toBe(0)
-    expect(check(jwt(join(folder, 'keys.json'))).code).toBe(0)
-    expect(check(tls('ca: ./ca.pem')).code).toBe(0)
+    expect((await check(jwt('keys.json'))).code).toBe(0)
+    expect((await check(jwt(join(folder, 'keys.json')))).code).toBe(0)
+    expect((await check(tls('ca: ./ca.pem'))).code).toBe(0)
     const { jwt: parsed } = parseConfigText(jwt('keys.json'), { file: '/etc/a/b.yaml', env: {} })
     expect(parsed?.jwksFile).toBe('/etc/a/keys.json')
   })

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import * as fc from 'fast-check'
 import { afterAll, describe, expect, it } from 'vitest'
-import { loadConfig, parseConfigText } from '../../src/config/load.ts'
+import { loadConfig, parseConfigText } from '../../src/clients/load.ts'
 import { ConfigError } from '../../src/config/problems.ts'
 import { gatewayYaml } from './examples.ts'
 
@@ -14,9 +14,9 @@ afterAll(() => rmSync(folder, { recursive: true }))
 const parse = (text: string, env: Record<string, string | undefined> = {}) =>
   parseConfigText(text, { file: 'FILE', env })
 
-const complaints = (work: () => unknown): string[] => {
+const complaints = async (work: () => unknown): Promise<string[]> => {
   try {
-    work()
+    await work()
   } catch (error) {
     if (error instanceof ConfigError) return error.format()
     throw error
@@ -25,27 +25,27 @@ const complaints = (work: () => unknown): string[] => {
 }
 
 describe('reading a file', () => {
-  it('names the configuration by the first 12 hex digits of the SHA-256 of the text, whatever the environment says', () => {
+  it('names the configuration by the first 12 hex digits of the SHA-256 of the text, whatever the environment says', async () => {
     const text = 'store: { prefix: "${PREFIX}" }\n'
     const expected = createHash('sha256').update(text).digest('hex').slice(0, 12)
     const file = join(folder, 'a.yaml')
     writeFileSync(file, text)
-    expect(loadConfig(file, { PREFIX: 'one' }).revision).toBe(expected)
-    expect(loadConfig(file, { PREFIX: 'two' }).revision).toBe(expected)
-    expect(loadConfig(file, { PREFIX: 'two' }).store.prefix).toBe('two')
+    expect((await loadConfig(file, { PREFIX: 'one' })).revision).toBe(expected)
+    expect((await loadConfig(file, { PREFIX: 'two' })).revision).toBe(expected)
+    expect((await loadConfig(file, { PREFIX: 'two' })).store.prefix).toBe('two')
   })
 
-  it('refuses a file that is not there, a directory, and bytes that are not UTF-8, as problems with a place', () => {
+  it('refuses a file that is not there, a directory, and bytes that are not UTF-8, as problems with a place', async () => {
     const missing = join(folder, 'missing.yaml')
-    expect(complaints(() => loadConfig(missing, {}))).toEqual([
+    expect(await complaints(() => loadConfig(missing, {}))).toEqual([
       `${missing}:1:1 (file): cannot be read (ENOENT); check its name and permissions`,
     ])
-    expect(complaints(() => loadConfig(folder, {}))).toEqual([
+    expect(await complaints(() => loadConfig(folder, {}))).toEqual([
       `${folder}:1:1 (file): cannot be read (EISDIR); check its name and permissions`,
     ])
     const binary = join(folder, 'binary.yaml')
     writeFileSync(binary, Buffer.from([0x61, 0x3a, 0x20, 0xff, 0xfe]))
-    expect(complaints(() => loadConfig(binary, {}))).toEqual([
+    expect(await complaints(() => loadConfig(binary, {}))).toEqual([
       `${binary}:1:1 (file): is not UTF-8 text; save it in that encoding`,
     ])
   })
@@ -54,17 +54,17 @@ describe('reading a file', () => {
     expect(parse('\uFEFFunmatched: reject\r\nlog:\r\n  level: warn\r\n').log.level).toBe('warn')
   })
 
-  it('refuses nesting that would exhaust the stack', () => {
-    expect(complaints(() => parse('['.repeat(200_000)))).not.toEqual([])
-    expect(complaints(() => parse('a:\n' + ' - '.repeat(50_000)))).not.toEqual([])
+  it('refuses nesting that would exhaust the stack', async () => {
+    expect(await complaints(() => parse('['.repeat(200_000)))).not.toEqual([])
+    expect(await complaints(() => parse('a:\n' + ' - '.repeat(50_000)))).not.toEqual([])
   })
 })
 
 describe('the environment', () => {
-  it('gives a value, a default for one that is absent or empty, and stays out of everything else', () => {
+  it('gives a value, a default for one that is absent or empty, and stays out of everything else', async () => {
     const text = 'store: { prefix: "${A:-x}-${B:-y}-${C}" }'
     expect(parse(text, { A: 'a', B: '', C: 'c' }).store.prefix).toBe('a-y-c')
-    expect(complaints(() => parse('${A}: forward', { A: 'unmatched' }))[0]).toContain(
+    expect((await complaints(() => parse('${A}: forward', { A: 'unmatched' })))[0]).toContain(
       'is not a known key',
     )
   })
@@ -81,8 +81,8 @@ describe('the environment', () => {
     expect(config.unmatched).toBe('forward')
   })
 
-  it('does not see what every object has', () => {
-    expect(complaints(() => parse('unmatched: ${toString}', {}))).toEqual([
+  it('does not see what every object has', async () => {
+    expect(await complaints(() => parse('unmatched: ${toString}', {}))).toEqual([
       'FILE:1:12 unmatched: needs the environment variable toString, which is not set; set it or write ${toString:-default}',
     ])
   })
@@ -152,13 +152,13 @@ clients:
     expect(parse(`server: { basePath: ${text} }`).server.basePath).toBe(expected)
   })
 
-  it('let two listeners ask for free ports, but not share one address', () => {
+  it('let two listeners ask for free ports, but not share one address', async () => {
     const listeners = (open: string, admin: string) =>
       `server: { listen: "${open}" }\nadmin: { listen: "${admin}" }`
     expect(parse(listeners('127.0.0.1:0', '127.0.0.1:0')).admin.listen.port).toBe(0)
     expect(parse(listeners('127.0.0.1:80', '127.0.0.2:80')).admin.listen.port).toBe(80)
-    expect(complaints(() => parse(listeners('localhost:80', '127.0.0.1:80')))).toHaveLength(1)
-    expect(complaints(() => parse(listeners('127.0.0.1:80', '[::]:80')))).toHaveLength(1)
+    expect(await complaints(() => parse(listeners('localhost:80', '127.0.0.1:80')))).toHaveLength(1)
+    expect(await complaints(() => parse(listeners('127.0.0.1:80', '[::]:80')))).toHaveLength(1)
   })
 
   it('read a route with everything', () => {
@@ -189,7 +189,7 @@ routes:
     ])
   })
 
-  it('read a Redis URL with its password, and tell no secret in a problem', () => {
+  it('read a Redis URL with its password, and tell no secret in a problem', async () => {
     const url = 'rediss://user:hunter2@redis.example:6380/3'
     expect(parse(`store: { redis: "${url}" }`).store.redis).toEqual({
       kind: 'server',
@@ -200,7 +200,7 @@ routes:
       tls: { caFile: undefined, certFile: undefined, keyFile: undefined, serverName: undefined },
     })
     const secret = 'hunter2'
-    const lines = complaints(() =>
+    const lines = await complaints(() =>
       parse(
         `store: { redis: "\${R}", prefix: "\${P}!" }\nserver: { listen: "tg_${secret} x" }\nupstream: { urls: ["http://me:${secret}@a"] }`,
         { R: `http://:${secret}@redis`, P: secret },

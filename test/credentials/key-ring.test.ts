@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { createClients } from '../../src/config/clients.ts'
+import { createClients } from '../support/clients.ts'
 import { createKeyRing, UsedKeys } from '../../src/credentials/key-ring.ts'
 
 const sha256 = (text: string) => createHash('sha256').update(text).digest('hex')

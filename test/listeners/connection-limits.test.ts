@@ -5,7 +5,7 @@ import {
   roomForConnections,
   type Guest,
 } from '../../src/listeners/connection-limits.ts'
-import { parseConfigText } from '../../src/config/load.ts'
+import { parseConfigText } from '../../src/clients/load.ts'
 import { configText } from '../support/gateway.ts'
 
 const configured = (urls: number, connections: number) =>

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { hrtime } from 'node:process'
 import { afterAll, describe, expect, it } from 'vitest'
 import { productionEnv } from '../config/examples.ts'
-import { loadConfig } from '../../src/config/load.ts'
+import { loadConfig } from '../../src/clients/load.ts'
 import { roomForConnections } from '../../src/listeners/connection-limits.ts'
 import { ensurePackage } from '../support/debian-package.ts'
 import { temporaryFile, temporaryFolder } from '../support/processes.ts'
@@ -76,6 +76,11 @@ describe('systemd', () => {
   })
 })
 
+const production = await loadConfig(
+  join(import.meta.dirname, '../../config/production.yaml'),
+  productionEnv,
+)
+
 describe('deploy/systemd/tollgate.service', () => {
   const unit = readFileSync(
     join(import.meta.dirname, '../../deploy/systemd/tollgate.service'),
@@ -83,10 +88,6 @@ describe('deploy/systemd/tollgate.service', () => {
   )
   const value = (name: string): string => new RegExp(`^${name}=(.*)$`, 'm').exec(unit)?.[1] ?? ''
   const seconds = (name: string): number => Number(/^(\d+)s$/.exec(value(name))?.[1])
-  const production = loadConfig(
-    join(import.meta.dirname, '../../config/production.yaml'),
-    productionEnv,
-  )
 
   it('is taken by systemd, which finds little that the service could do to others', () => {
     ensurePackage('systemd', { probe: ['systemd-analyze', '--version'] })

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { parseConfigText } from '../../src/config/load.ts'
+import { parseConfigText } from '../../src/clients/load.ts'
 import { blastRadius, type BlastRadius } from '../../src/rules/blast-radius.ts'
 
 const digest = (character: string): string => character.repeat(64)

@@ -1,6 +1,6 @@
 /** A gateway in this process on free ports, in front of whatever backend a test gives it. */
 import { createHash } from 'node:crypto'
-import { parseConfigText } from '../../src/config/load.ts'
+import { parseConfigText } from '../../src/clients/load.ts'
 import { createGateway } from '../../src/gateway/gateway.ts'
 import { createLog } from '../../src/observability/log.ts'
 

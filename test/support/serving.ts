@@ -1,5 +1,5 @@
 /** What serves requests, in this process on a free port, to be given one configuration after the other. */
-import { parseConfigText } from '../../src/config/load.ts'
+import { parseConfigText } from '../../src/clients/load.ts'
 import { createAddressCounter, PREFLIGHT_WINDOW_MS } from '../../src/counters/anonymous-limiter.ts'
 import { createServing, configNames } from '../../src/gateway/serving.ts'
 import { openStores } from '../../src/gateway/stores.ts'

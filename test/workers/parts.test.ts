@@ -6,8 +6,8 @@ import {
   createSupervisorMetrics,
   renderSnapshots,
 } from '../../src/observability/metrics.ts'
-import { toPlainConfig } from '../../src/config/clients.ts'
-import { parseConfigText } from '../../src/config/load.ts'
+import { toPlainConfig } from '../../src/clients/plain-config.ts'
+import { parseConfigText } from '../../src/clients/load.ts'
 import { ConfigError } from '../../src/config/problems.ts'
 import { afterCrash, noCrashes, restartDelayMs } from '../../src/workers/back-off.ts'
 import { createLineRelay } from '../../src/workers/line-relay.ts'

@@ -24,10 +24,10 @@ async function watched(upstream: string): Promise<GatewayProcess> {
   const file = configFile(upstream, workerBlocks(2, [wide]))
   const main = temporaryFile(
     'main.mjs',
-    `import { loadConfig } from '${sources}/config/load.ts'
+    `import { loadConfig } from '${sources}/clients/load.ts'
     import { createSupervisor } from '${sources}/workers/supervisor.ts'
     import { createLog } from '${sources}/observability/log.ts'
-    const config = loadConfig('${file}', process.env)
+    const config = await loadConfig('${file}', process.env)
     const supervisor = createSupervisor(config, {
       log: createLog(config.log),
       version: '1',

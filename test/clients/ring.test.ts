@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { createClients, fromPlainConfig, toPlainConfig } from '../../src/config/clients.ts'
-import { parseConfigText } from '../../src/config/load.ts'
+import { parseConfigText } from '../../src/clients/load.ts'
+import { fromPlainConfig, toPlainConfig } from '../../src/clients/plain-config.ts'
+import { createClients } from '../support/clients.ts'
 
 const digest = (digit: string) => digit.repeat(64)
 const config = parseConfigText(
@@ -23,7 +24,14 @@ describe('the clients of a configuration', () => {
     expect(clients.get('bolt')).toEqual(bolt)
     expect(clients.keyById('acme-2')).toEqual({ client: acme, key: acme?.keys[1] })
     expect(clients.keyByDigest(digest('a'))).toEqual({ client: acme, key: acme?.keys[0] })
-    for (const unknown of ['constructor', 'acme-1', digest('A')]) {
+    for (const unknown of [
+      'constructor',
+      'acme-1',
+      '',
+      digest('d'),
+      digest('a').slice(1),
+      digest('g'),
+    ]) {
       expect(clients.get(unknown)).toBeUndefined()
       expect(clients.keyByDigest(unknown)).toBeUndefined()
     }

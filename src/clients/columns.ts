@@ -1,0 +1,94 @@
+/** Clients and their keys as columns of numbers and bytes in one buffer: the builder fills them, the ring answers from them. */
+
+export interface Counts {
+  readonly clients: number
+  readonly keys: number
+  /** Bytes of all ids together. */
+  readonly idBytes: number
+  /** Pairs of limits that clients have of their own. */
+  readonly limits: number
+  /** Places of the indexes: of clients by id, and of keys by id and by digest. */
+  readonly clientSlots: number
+  readonly keySlots: number
+}
+
+/** Bytes of a SHA-256 digest. */
+export const DIGEST_BYTES = 32
+
+/**
+ * Views of the buffer, the widest elements first, so that each begins where its kind may begin. All ids are ASCII, and
+ * stand one after the other in `ids`. An index has the number of a client or key plus one; 0 is a free place.
+ */
+export class Columns {
+  /** Unix time in ms; Infinity: never. */
+  readonly keyExpiresAtMs: Float64Array
+  /** perMinute and perDay in turn. */
+  readonly limits: Float64Array
+  /** Eight to a digest, as many bytes in `digests`. */
+  readonly digestWords: Uint32Array
+  readonly keyClient: Uint32Array
+  readonly keyIdAt: Uint32Array
+  readonly clientIdAt: Uint32Array
+  readonly clientFirstKey: Uint32Array
+  /** One more than the place of its own limits; 0: its plan's. */
+  readonly clientLimits: Uint32Array
+  /** In its file, from 1. */
+  readonly clientLine: Uint32Array
+  readonly byClientId: Uint32Array
+  readonly byKeyId: Uint32Array
+  readonly byDigest: Uint32Array
+  readonly clientPlan: Uint16Array
+  readonly keyIdLength: Uint8Array
+  readonly clientIdLength: Uint8Array
+  readonly ids: Buffer
+  readonly digests: Buffer
+
+  constructor(buffer: ArrayBuffer, counts: Counts) {
+    const { clients, keys, idBytes, limits, clientSlots, keySlots } = counts
+    let at = 0
+    const take = <View>(
+      kind: {
+        new (buffer: ArrayBuffer, at: number, length: number): View
+        BYTES_PER_ELEMENT: number
+      },
+      length: number,
+    ): View => {
+      const view = new kind(buffer, at, length)
+      at += length * kind.BYTES_PER_ELEMENT
+      return view
+    }
+    this.keyExpiresAtMs = take(Float64Array, keys)
+    this.limits = take(Float64Array, 2 * limits)
+    this.digests = Buffer.from(buffer, at, keys * DIGEST_BYTES)
+    this.digestWords = take(Uint32Array, (keys * DIGEST_BYTES) / 4)
+    this.keyClient = take(Uint32Array, keys)
+    this.keyIdAt = take(Uint32Array, keys)
+    this.clientIdAt = take(Uint32Array, clients)
+    this.clientFirstKey = take(Uint32Array, clients)
+    this.clientLimits = take(Uint32Array, clients)
+    this.clientLine = take(Uint32Array, clients)
+    this.byClientId = take(Uint32Array, clientSlots)
+    this.byKeyId = take(Uint32Array, keySlots)
+    this.byDigest = take(Uint32Array, keySlots)
+    this.clientPlan = take(Uint16Array, clients)
+    this.keyIdLength = take(Uint8Array, keys)
+    this.clientIdLength = take(Uint8Array, clients)
+    this.ids = Buffer.from(buffer, at, idBytes)
+  }
+}
+
+/** What `new Columns` takes of a buffer. */
+export const columnBytes = (counts: Counts): number =>
+  counts.keys * (8 + DIGEST_BYTES + 4 + 4 + 1) +
+  counts.limits * 16 +
+  counts.clients * (4 * 4 + 2 + 1) +
+  counts.clientSlots * 4 +
+  counts.keySlots * 2 * 4 +
+  counts.idBytes
+
+/** glibc keeps freed blocks below this for itself, and memory grows with each reload; larger ones go back at once, and pages never touched cost nothing. */
+const LEAST_LARGE_BYTES = 33 * 2 ** 20
+
+/** isLarge: the buffer comes and goes with a large file. */
+export const newBuffer = (bytes: number, isLarge: boolean): ArrayBuffer =>
+  new ArrayBuffer(isLarge ? Math.max(bytes, LEAST_LARGE_BYTES) : bytes)

@@ -1,0 +1,132 @@
+/** The indexes: open addressing, the next place where one is taken. Ids and digests are compared whole. */
+import type { Columns } from './columns.ts'
+
+/** Places for so many entries: six in ten are taken, so a search looks at few. */
+export const slotsFor = (entries: number): number => Math.ceil(entries / 0.6) + 1
+
+/** A hash of 32 bits, scaled to a place: no length has to be a power of two. */
+const slotOf = (hash: number, slots: number): number => Math.floor((hash * slots) / 2 ** 32)
+
+/** FNV-1a with the last step of Murmur 3, as the high bits make the place. */
+const seed = 0x811c9dc5
+const step = (hash: number, byte: number): number => Math.imul(hash ^ byte, 0x01000193)
+const finish = (hash: number): number => {
+  let mixed = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b)
+  mixed = Math.imul(mixed ^ (mixed >>> 13), 0xc2b2ae35)
+  return (mixed ^ (mixed >>> 16)) >>> 0
+}
+
+const hashBytes = (bytes: Uint8Array, at: number, length: number): number => {
+  let hash = seed
+  for (let i = at; i < at + length; i++) hash = step(hash, bytes[i] ?? 0)
+  return finish(hash)
+}
+
+const hashText = (text: string): number => {
+  let hash = seed
+  for (let i = 0; i < text.length; i++) hash = step(hash, text.charCodeAt(i))
+  return finish(hash)
+}
+
+interface Ids {
+  readonly ids: Uint8Array
+  readonly at: Uint32Array
+  readonly length: Uint8Array
+  readonly slots: Uint32Array
+}
+
+const clientIds = (columns: Columns): Ids => ({
+  ids: columns.ids,
+  at: columns.clientIdAt,
+  length: columns.clientIdLength,
+  slots: columns.byClientId,
+})
+
+const keyIds = (columns: Columns): Ids => ({
+  ids: columns.ids,
+  at: columns.keyIdAt,
+  length: columns.keyIdLength,
+  slots: columns.byKeyId,
+})
+
+const isText = ({ ids, at, length }: Ids, number: number, text: string): boolean => {
+  if (length[number] !== text.length) return false
+  const from = at[number] ?? 0
+  for (let i = 0; i < text.length; i++) if (ids[from + i] !== text.charCodeAt(i)) return false
+  return true
+}
+
+const isSame = ({ ids, at, length }: Ids, one: number, other: number): boolean => {
+  const bytes = length[one] ?? 0
+  if (length[other] !== bytes) return false
+  const [a, b] = [at[one] ?? 0, at[other] ?? 0]
+  for (let i = 0; i < bytes; i++) if (ids[a + i] !== ids[b + i]) return false
+  return true
+}
+
+const findId = (of: Ids, text: string): number | undefined => {
+  const { slots } = of
+  for (let slot = slotOf(hashText(text), slots.length); ; slot++) {
+    if (slot === slots.length) slot = 0
+    const entry = slots[slot] ?? 0
+    if (entry === 0) return undefined
+    if (isText(of, entry - 1, text)) return entry - 1
+  }
+}
+
+export const findClient = (columns: Columns, id: string): number | undefined =>
+  findId(clientIds(columns), id)
+export const findKey = (columns: Columns, id: string): number | undefined =>
+  findId(keyIds(columns), id)
+
+/** The place of the digest of eight words that begin there, or the free one where it would be. */
+const digestSlot = ({ byDigest, digestWords }: Columns, words: Uint32Array, from: number) => {
+  for (let slot = slotOf(words[from] ?? 0, byDigest.length); ; slot++) {
+    if (slot === byDigest.length) slot = 0
+    const entry = byDigest[slot] ?? 0
+    if (entry === 0) return slot
+    const at = (entry - 1) * 8
+    let i = 0
+    while (i < 8 && digestWords[at + i] === words[from + i]) i++
+    if (i === 8) return slot
+  }
+}
+
+/** Eight words, in the byte order of the digest columns. */
+export const findDigest = (columns: Columns, words: Uint32Array): number | undefined => {
+  const entry = columns.byDigest[digestSlot(columns, words, 0)] ?? 0
+  return entry === 0 ? undefined : entry - 1
+}
+
+/** Told of an entry that is the same as an earlier one. */
+export type OnSame = (number: number, earlier: number) => void
+
+const fillIds = (of: Ids, count: number, onSame: OnSame): void => {
+  const { slots } = of
+  for (let number = 0; number < count; number++) {
+    let slot = slotOf(hashBytes(of.ids, of.at[number] ?? 0, of.length[number] ?? 0), slots.length)
+    for (; ; slot++) {
+      if (slot === slots.length) slot = 0
+      const entry = slots[slot] ?? 0
+      if (entry === 0) slots[slot] = number + 1
+      else if (isSame(of, number, entry - 1)) onSame(number, entry - 1)
+      else continue
+      break
+    }
+  }
+}
+
+export const fillClientIds = (columns: Columns, count: number, onSame: OnSame): void =>
+  fillIds(clientIds(columns), count, onSame)
+export const fillKeyIds = (columns: Columns, count: number, onSame: OnSame): void =>
+  fillIds(keyIds(columns), count, onSame)
+
+export const fillDigests = (columns: Columns, count: number, onSame: OnSame): void => {
+  const { byDigest, digestWords } = columns
+  for (let number = 0; number < count; number++) {
+    const slot = digestSlot(columns, digestWords, number * 8)
+    const entry = byDigest[slot] ?? 0
+    if (entry === 0) byDigest[slot] = number + 1
+    else onSame(number, entry - 1)
+  }
+}

@@ -1,0 +1,121 @@
+/** Loads a configuration with all its clients: of the file itself and of the client files that it names. */
+import { createHash } from 'node:crypto'
+import type { Config } from '../config/config.ts'
+import type { Environment } from '../config/environment.ts'
+import { unreadableFiles } from '../config/files.ts'
+import { readConfig, readText, type ReadConfig } from '../config/load.ts'
+import {
+  ConfigError,
+  formatProblem,
+  inOrder,
+  problem,
+  type PathProblem,
+} from '../config/problems.ts'
+import { groupAt } from '../config/tree.ts'
+import { warningsOf } from '../config/warnings.ts'
+import { buildAside } from './build-aside.ts'
+import { build, type BuildRequest, type Built } from './builder.ts'
+import { findClientFiles, type FoundFile } from './files.ts'
+import { Ring } from './ring.ts'
+
+/** Longer files are read in a thread. */
+const INLINE_BYTES = 2 ** 20
+
+interface Source {
+  /** Name of the file, for messages. */
+  readonly file: string
+  readonly env: Environment
+  /** Default: now. */
+  readonly nowMs?: number
+}
+
+/** Parses the text of a file without looking at any other. Throws ConfigError with every problem. */
+export const parseConfigText = (
+  text: string,
+  { file, env, nowMs = Date.now() }: Source,
+): Config => {
+  const read = readConfig(text, { file, env })
+  const built = build(requestOf(read, [], nowMs))
+  return toConfig({ text, file, nowMs, read, files: [], problems: [], built })
+}
+
+/** Reads and parses a file. Rejects with ConfigError with every problem: an unreadable file, or one that it names, among them. */
+export const loadConfig = async (file: string, env: Environment): Promise<Config> => {
+  const text = readText(file)
+  const nowMs = Date.now()
+  const read = readConfig(text, { file, env, checkFiles: unreadableFiles })
+  // Who writes a file while it is read is given a second chance.
+  for (let isLast = false; ; isLast = true) {
+    const { files, problems } = findClientFiles(read.tree, file)
+    const built = await buildAll(requestOf(read, files, nowMs))
+    const isSame = stamps(findClientFiles(read.tree, file).files) === stamps(files)
+    if (!isSame && !isLast) continue
+    const found = isSame ? problems : [...problems, changed]
+    return toConfig({ text, file, nowMs, read, files, problems: found, built })
+  }
+}
+
+const changed = problem(['clientFiles'], 'has a file that changed while it was read; try again')
+
+const stamps = (files: readonly FoundFile[]): string => files.map(({ stamp }) => stamp).join('\n')
+
+const buildAll = (request: BuildRequest): Promise<Built> | Built => {
+  const bytes = request.files.reduce((sum, one) => sum + one.bytes, 0)
+  return bytes > INLINE_BYTES ? buildAside({ ...request, isLarge: true }) : build(request)
+}
+
+const requestOf = (
+  { config, tree }: ReadConfig,
+  files: readonly FoundFile[],
+  nowMs: number,
+): BuildRequest => ({
+  own: config?.clients ?? [],
+  files,
+  plans: groupAt(tree, 'plans'),
+  nowMs,
+  isLarge: false,
+})
+
+interface Loaded {
+  readonly text: string
+  readonly file: string
+  readonly nowMs: number
+  readonly read: ReadConfig
+  readonly files: readonly FoundFile[]
+  readonly problems: readonly PathProblem[]
+  readonly built: Built
+}
+
+const toConfig = ({ text, file, nowMs, read, files, problems, built }: Loaded): Config => {
+  const { config, place } = read
+  const { ring, untold } = built
+  const all = [...read.problems, ...problems.map(place), ...built.faults]
+  if (untold > 0) {
+    const message = `has files with ${untold} more problems than are told; correct these first`
+    all.push(place(problem(['clientFiles'], message, 'key')))
+  }
+  if (config === undefined || ring === undefined || all.length > 0) throw new ConfigError(file, all)
+  const whole: Config = {
+    ...config,
+    clients: new Ring(ring, config.plans),
+    revision: revisionOf(text, files, built.sha256),
+    warnings: [],
+  }
+  const own = warningsOf(whole, config.clients, nowMs).map(place)
+  const warnings = inOrder([...own, ...built.warnings]).map((warning) =>
+    formatProblem(file, { ...warning, message: `warning: ${warning.message}` }),
+  )
+  return { ...whole, warnings }
+}
+
+/** A changed client file makes another revision; without any the text alone makes it. */
+const revisionOf = (
+  text: string,
+  files: readonly FoundFile[],
+  sha256: readonly string[],
+): string => {
+  const hash = createHash('sha256').update(text)
+  for (const [index, { relative }] of files.entries())
+    hash.update(`\0${relative}\0${sha256[index]}`)
+  return hash.digest('hex').slice(0, 12)
+}
