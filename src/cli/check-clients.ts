@@ -1,7 +1,7 @@
 /** Whether a text with clients in it would be taken, as far as it can tell: the plans of a client file stand in the configuration that names it. */
 import { readYaml } from '../config/document.ts'
 import type { Environment } from '../config/environment.ts'
-import { parseConfigText } from '../config/load.ts'
+import { parseConfigText } from '../clients/load.ts'
 import { parseConfig } from '../config/parse.ts'
 import { ConfigError, formatPath } from '../config/problems.ts'
 import { isGroup, isList, listAt, textAt, type Tree } from '../config/tree.ts'
@@ -34,7 +34,7 @@ export function checkClients(
 function problemsOf(clients: readonly Tree[]) {
   const names = clients.map((client) => textAt(client, 'plan') ?? 'none')
   const plans = Object.fromEntries(names.map((name) => [name, { custom: 'true' }]))
-  const { problems } = parseConfig(clients.length === 0 ? {} : { clients, plans }, '')
+  const { problems } = parseConfig(clients.length === 0 ? {} : { clients, plans })
   return problems.filter(
     ({ path, message }) =>
       path[0] === 'clients' && !(path.at(-1) === 'limits' && message.startsWith('is missing')),

@@ -13,7 +13,7 @@ import { dirname, join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { keysNewCommand, keysRevokeCommand, keysRotateCommand } from '../../src/cli/keys.ts'
 import { rewriteFile } from '../../src/cli/rewrite-file.ts'
-import { parseConfigText } from '../../src/config/load.ts'
+import { parseConfigText } from '../../src/clients/load.ts'
 import { sha256 } from '../support/gateway.ts'
 import { temporaryFile } from '../support/processes.ts'
 
