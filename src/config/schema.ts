@@ -29,6 +29,7 @@ import {
   label,
   line,
   optionalFile,
+  sha256Digest,
   size,
   storePrefix,
   workers,

@@ -8,7 +8,7 @@ import {
   type AdminServer,
   type AdminServerOptions,
 } from '../../src/admin/server.ts'
-import { parseConfigText } from '../../src/config/load.ts'
+import { parseConfigText } from '../../src/clients/load.ts'
 import { configText } from '../support/gateway.ts'
 import { createMetrics } from '../../src/observability/metrics.ts'
 

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { parseConfigText } from '../../src/config/load.ts'
+import { parseConfigText } from '../../src/clients/load.ts'
 import type { Config } from '../../src/config/config.ts'
 import { Reloader } from '../../src/gateway/reloader.ts'
 import { createLog } from '../../src/observability/log.ts'
