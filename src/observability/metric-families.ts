@@ -2,11 +2,13 @@
 import { version as nodeVersion } from 'node:process'
 import { backendFailureKinds } from '../rules/backend-failure.ts'
 import { connectionRefusals } from '../listeners/connection-limits.ts'
+import type { Clients } from '../config/config.ts'
 import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
 import { backendFamilies, type BackendsView } from './backend-families.ts'
 import { by, counter, gauge, histogram, sample, type Family } from './family.ts'
 import { tunnelEnds } from '../rules/websocket.ts'
 import { HistogramSeries, storeBounds } from './histogram-series.ts'
+import { keysExpiringFamily } from './keys-expiring.ts'
 import { readRequests, RequestSeries } from './request-series.ts'
 
 /** The names that bound the labels; anything else is counted as unmatched or other. */
@@ -179,7 +181,10 @@ function otherFamilies(state: MetricsState): Family[] {
 
 /** The configuration in force, and what has come of wishes for another. */
 export interface ReloadsView {
-  readonly config: { readonly revision: string }
+  readonly config: {
+    readonly revision: string
+    readonly clients?: Pick<Clients, 'countEnding'>
+  }
   readonly takenAtMs: number
   readonly counts: { readonly taken: number; readonly refused: number }
   /** Why the latest was refused. */
@@ -212,6 +217,7 @@ export function wholeFamilies(whole: WholeGateway): Family[] {
     counter('tollgate_config_reloads_total', 'Wishes for a new configuration, by outcome.', () =>
       by('outcome', whole.reloads().counts),
     ),
+    keysExpiringFamily(() => whole.reloads().config.clients),
     gauge.sum('tollgate_workers', 'Processes that take requests.', () => whole.listening()),
     counter('tollgate_worker_restarts_total', 'Workers started in place of one that crashed.', () =>
       whole.restarts(),

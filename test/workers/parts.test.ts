@@ -102,7 +102,7 @@ describe('the metrics of several workers', () => {
       restarts: () => 5,
       unsavedSeconds: () => 7,
       reloads: () => ({
-        config: { revision: 'new' },
+        config: { revision: 'new', clients: { countEnding: () => 6 } },
         takenAtMs: 1_000,
         counts: { taken: 3, refused: 4 },
         fault: 'a typing error',
@@ -124,6 +124,7 @@ describe('the metrics of several workers', () => {
     expect(page.get('tollgate_config_reloads_total{outcome="taken"}')).toBe(3)
     expect(page.get('tollgate_config_reloads_total{outcome="refused"}')).toBe(4)
     expect(page.get('tollgate_config_last_load_timestamp_seconds')).toBe(1)
+    expect(page.get('tollgate_keys_expiring')).toBe(6)
     expect(page.get('tollgate_workers')).toBe(2)
     expect(page.get('tollgate_worker_restarts_total')).toBe(5)
     expect(page.get('tollgate_request_duration_seconds_count{route="listPets"}')).toBe(3)
