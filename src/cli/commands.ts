@@ -120,6 +120,14 @@ const keys: Declaration = (program, { once }) => {
     .action((key: string, options: { write: string }) =>
       once(async () => (await import('./keys.ts')).keysRevokeCommand)({ ...options, key }),
     )
+  group
+    .command('list')
+    .description('the keys of a configuration, and when they end')
+    .addOption(new NeededOption('--config <file>', 'the configuration'))
+    .option('--expiring <duration>', 'only those that end within this time', single)
+    .option('--client <id>', 'only those of one client', single)
+    .option('--json', 'as JSON')
+    .action(once(async () => (await import('./keys-list.ts')).keysListCommand))
 }
 
 const worker: Declaration = (program, { lasting }) =>

@@ -69,6 +69,7 @@ describe.concurrent('the command line', () => {
     ],
     ['keys rotate', ['--write', '--grace', '--expires', '--json']],
     ['keys revoke', ['--write']],
+    ['keys list', ['--config', '--expiring', '--client', '--json']],
   ])('has help of its own for %s', async (command, options) => {
     const { code, stdout, stderr } = await run(...command.split(' '), '--help')
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })

@@ -1,0 +1,91 @@
+/** `tollgate keys list`: the keys of a configuration and when they end; never a digest. */
+import { ConfigError } from '../config/problems.ts'
+import { clientId, duration, faultIn } from '../config/scalars.ts'
+import { EXPIRING_MS } from '../config/warnings.ts'
+import { OK, REFUSED, type Edge } from './edge.ts'
+import { loadUsableConfig } from './load-usable-config.ts'
+
+interface KeysListOptions {
+  readonly config: string
+  /** Only keys that end within this time, and have not yet. */
+  readonly expiring?: string
+  readonly client?: string
+  readonly json?: boolean
+}
+
+interface ListedKey {
+  readonly keyId: string
+  readonly client: string
+  readonly plan: string
+  /** null: never. */
+  readonly expires: string | null
+  readonly state: 'valid' | 'expiring' | 'expired'
+}
+
+/** As much of a client as is needed. */
+interface Holder {
+  readonly id: string
+  readonly plan: string
+  readonly keys: Iterable<{ readonly id: string; readonly expiresAtMs?: number | undefined }>
+}
+
+const withinDuration = duration({ min: 0, max: 4000 * 24 * 60 * 60 * 1000 })
+/** Wider values push what follows to the right: nothing is kept to measure it. */
+const WIDTHS = [32, 24, 12, 24, 0]
+
+export async function keysListCommand(
+  { env, print, complain }: Pick<Edge, 'env' | 'print' | 'complain'>,
+  { config: file, expiring, client, json = false }: KeysListOptions,
+): Promise<number> {
+  const faults = [
+    expiring !== undefined && prefixed('--expiring', faultIn(withinDuration, expiring)),
+    client !== undefined && prefixed('--client', faultIn(clientId, client)),
+  ].filter((fault) => typeof fault === 'string')
+  for (const fault of faults) complain(`tollgate: ${fault}`)
+  if (faults.length > 0) return REFUSED
+  const withinMs = expiring === undefined ? undefined : withinDuration.parse(expiring)
+  try {
+    const { clients } = await loadUsableConfig(file, env)
+    const holders =
+      client === undefined ? clients : [clients.get(client)].filter((one) => one !== undefined)
+    for (const line of linesOf(listed(holders, withinMs, Date.now()), json)) print(line)
+    return OK
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    for (const problem of error.format()) complain(problem)
+    return REFUSED
+  }
+}
+
+const prefixed = (name: string, fault: string | undefined) => fault && `${name} ${fault}`
+
+function* listed(
+  holders: Iterable<Holder>,
+  withinMs: number | undefined,
+  nowMs: number,
+): Generator<ListedKey> {
+  for (const { id: client, plan, keys } of holders)
+    for (const { id: keyId, expiresAtMs = Infinity } of keys) {
+      const isSoon = expiresAtMs < nowMs + (withinMs ?? EXPIRING_MS)
+      const state = expiresAtMs <= nowMs ? 'expired' : isSoon ? 'expiring' : 'valid'
+      const expires = expiresAtMs === Infinity ? null : new Date(expiresAtMs).toISOString()
+      if (withinMs === undefined || state === 'expiring')
+        yield { keyId, client, plan, expires, state }
+    }
+}
+
+/** A table, or an array in JSON with a key a line. */
+function* linesOf(keys: Iterable<ListedKey>, json: boolean): Generator<string> {
+  const row = (cells: readonly string[]): string =>
+    cells.map((cell, at) => cell.padEnd(WIDTHS[at] ?? 0)).join(' ')
+  if (!json) yield row(['KEY', 'CLIENT', 'PLAN', 'EXPIRES', 'STATE'])
+  let before = '['
+  for (const key of keys) {
+    const { keyId, client, plan, expires, state } = key
+    yield json
+      ? before + JSON.stringify(key)
+      : row([keyId, client, plan, expires ?? 'never', state])
+    before = ','
+  }
+  if (json) yield before === '[' ? '[]' : ']'
+}
