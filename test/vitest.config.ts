@@ -29,6 +29,7 @@ const longest = [
   'simulation/exploration',
   'simulation/mutants',
   'process/outage',
+  'process/rolling-restart',
   'process/backends',
   'simulation/quota',
 ].map((name) => `/test/${name}.test.ts`)
