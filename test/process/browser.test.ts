@@ -153,6 +153,7 @@ describe('a page of another origin', () => {
 
   it.each([
     [401, 'invalid_api_key', { key: 'wrong' }],
+    [401, 'invalid_api_key', { key: 'wrong', method: 'POST', body: 'x'.repeat(900_000) }],
     [413, 'body_too_large', { key: keys.free, method: 'POST', body: 'x'.repeat(3_000_000) }],
     [431, 'headers_too_large', { key: keys.free, headers: { 'content-type': 'x'.repeat(20_000) } }],
     // More than Node's parser takes.
