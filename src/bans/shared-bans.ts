@@ -36,6 +36,10 @@ export class SharedBans {
     this.#table = new BanTable(parts.forgetAfterMs)
   }
 
+  set forgetAfterMs(ms: number) {
+    this.#table.forgetAfterMs = ms
+  }
+
   /** Reads the kept bans, now or when they can be read. */
   async ready(): Promise<void> {
     const { store, onMalformed: malformed } = this.#parts

@@ -120,5 +120,6 @@ export class Serving implements Reloadable {
     this.#door.use(next.policy, next.config)
     before.retire(next)
     this.#onKeySet(next.keySetFault)
+    this.#parts.onBackends?.()
   }
 }

@@ -20,7 +20,8 @@ interface SharedStateParts extends Pick<SharedBansParts, 'onBan' | 'onMalformed'
 
 export function createSharedState(parts: SharedStateParts) {
   const { config, embedded } = parts
-  const { forgetAfterMs, strikes: points, withinMs: lifetimeMs } = config.bans
+  let policy = config.bans
+  const { forgetAfterMs, strikes: points, withinMs: lifetimeMs } = policy
   const { timeoutMs } = config.store
   const addresses = createAddressCounter()
   const preflights = createAddressCounter({ windowMs: PREFLIGHT_WINDOW_MS })
@@ -43,13 +44,19 @@ export function createSharedState(parts: SharedStateParts) {
       beat: (beat) => authority().beat(beat),
       addStrikes: async ({ keyId, points: added }) => {
         const counted = await strikes.add(keyId, added)
-        if (isBanEarned(counted, config.bans)) await strikes.reset(keyId)
+        if (isBanEarned(counted, policy)) await strikes.reset(keyId)
         return counted
       },
       countAddress: (count) => addresses.add(count),
       countPreflight: (count) => preflights.add(count),
       ...bans.handlers,
     }),
+    /** For strikes and bans from here on. */
+    use({ bans: next }: Config): void {
+      policy = next
+      strikes.use({ points: next.strikes, lifetimeMs: next.withinMs })
+      bans.forgetAfterMs = next.forgetAfterMs
+    },
     unsaved: () => embedded?.authority.unsaved,
     /** Reads the kept bans. */
     ready: () => bans.ready(),

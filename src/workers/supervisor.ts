@@ -92,6 +92,8 @@ export class Supervisor implements Gateway, Reloadable {
       revision: config.revision,
       commit: () => {
         this.#probe = probe
+        this.#state.use(config)
+        this.#options.log.use(config.log)
         workers?.commit()
       },
       abort: () => workers?.abort(),
