@@ -23,6 +23,7 @@ import {
   feed,
   isLast,
   keepEveryField,
+  limitHeads,
   lingerOnClose,
   makeLast,
   responseOnSocket,
@@ -337,6 +338,20 @@ describe('takenBytes', () => {
     await expect.poll(() => received, { timeout: 20_000 }).toBeGreaterThan(all)
     expect(taken()).toBe(received)
     client.destroy()
+  })
+})
+
+describe('limitHeads', () => {
+  it('bounds the heads of connections that come later', async () => {
+    const server = await serve((_, response) => response.end())
+    const { port } = server.address() as AddressInfo
+    const status = async () =>
+      (await fetch(`http://127.0.0.1:${port}/`, { headers: { long: 'x'.repeat(9_000) } })).status
+    limitHeads(server, 4_096)
+    server.closeIdleConnections()
+    expect(await status()).toBe(431)
+    limitHeads(server, 32_768)
+    expect(await status()).toBe(200)
   })
 })
 

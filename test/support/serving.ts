@@ -42,7 +42,11 @@ export async function openServing(upstreams: readonly string[], blocks: Blocks =
         headers: key === undefined ? {} : { authorization: `Bearer ${key}` },
       }),
     raw: () => lines,
-    lines: () => lines.map((line) => JSON.parse(line) as Record<string, unknown>),
+    /** Those of JSON. */
+    lines: () =>
+      lines
+        .filter((line) => line.startsWith('{'))
+        .map((line) => JSON.parse(line) as Record<string, unknown>),
     metrics: async () => (await metrics.render()).body.split('\n'),
     keySetFaults: faults,
     stop: async (): Promise<void> => {

@@ -1,0 +1,205 @@
+/** Backends under another configuration: what is kept, what drains, what never begins. */
+import { once } from 'node:events'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo, Socket } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
+import { WebSocket, WebSocketServer } from 'ws'
+import { afterAll, afterEach, describe, expect, it } from 'vitest'
+import { keys, sha256 } from '../support/gateway.ts'
+import { until } from '../support/raw-backend.ts'
+import { openServing, readBlocks } from '../support/serving.ts'
+
+const stops: (() => unknown)[] = []
+afterEach(async () => {
+  for (const stop of stops.splice(0).toReversed()) await stop()
+})
+const folder = mkdtempSync(join(tmpdir(), 'tollgate-reload-'))
+afterAll(() => rmSync(folder, { recursive: true }))
+
+/** Answers its name, to /v1/pets when released, and echoes over WebSockets. */
+async function startNamed(name: string) {
+  const released = Promise.withResolvers<void>()
+  const open = new Set<Socket>()
+  const seen = { connections: 0, checks: 0 }
+  const server = createServer(({ url }, response) => {
+    if (url === '/health') seen.checks++
+    void (url === '/v1/pets' ? released.promise : Promise.resolve()).then(() => response.end(name))
+  })
+  server.on('connection', (socket) => {
+    seen.connections++
+    open.add(socket)
+    socket.once('close', () => open.delete(socket))
+  })
+  new WebSocketServer({ server }).on('connection', (socket) =>
+    socket.on('message', (data) =>
+      socket.send(Buffer.concat([Buffer.from(`${name} `), data as Buffer])),
+    ),
+  )
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  stops.push(() => {
+    for (const socket of open) socket.destroy()
+    server.close()
+  })
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  return { url, open, seen, release: () => released.resolve() }
+}
+
+async function openOn(...parameters: Parameters<typeof openServing>) {
+  const serving = await openServing(...parameters)
+  stops.push(serving.stop)
+  return serving
+}
+
+const upstream = (url: string, more = '') => ({ upstream: `upstream: { urls: ["${url}"]${more} }` })
+const onlyPro = {
+  clients: `clients: [{ id: pro-client, plan: pro, keys: [{ id: pro-1, sha256: ${sha256(keys.pro)} }] }]`,
+}
+type Door = Awaited<ReturnType<typeof openServing>>
+const ask = async (door: Door, path = '/v1/pets/1') => (await door.get(path, keys.pro)).text()
+
+async function openTunnel(door: Door) {
+  const headers = { authorization: `Bearer ${keys.free}` }
+  const socket = new WebSocket(`ws://127.0.0.1:${door.port}/v1/live`, { headers })
+  stops.push(() => socket.terminate())
+  await once(socket, 'open')
+  return {
+    socket,
+    async say(text: string): Promise<string> {
+      socket.send(text)
+      return String((await once(socket, 'message'))[0])
+    },
+  }
+}
+
+describe('backends under another configuration', () => {
+  it('keep their connections and standing where nothing is said otherwise of them', async () => {
+    const a = await startNamed('a')
+    const door = await openOn([a.url])
+    const { balancer } = door.serving
+    expect(await ask(door)).toBe('a')
+    await door.take({ ...onlyPro, unmatched: 'unmatched: forward' })
+    expect(await ask(door)).toBe('a')
+    expect([a.seen.connections, door.serving.balancer === balancer]).toEqual([1, true])
+  })
+
+  it('get all new requests; the old ones keep what has begun, revoked keys excepted, and their connections close behind the last', async () => {
+    const [a, b] = [await startNamed('a'), await startNamed('b')]
+    const door = await openOn([a.url])
+    const tunnel = await openTunnel(door)
+    const held = ask(door, '/v1/pets')
+    await until(() => a.open.size === 2, 'a request that is held, and a tunnel')
+    await door.take(upstream(b.url))
+    expect([await ask(door), await tunnel.say('on')]).toEqual(['b', 'a on'])
+    // Longer than it takes to find a retired one idle.
+    await sleep(1_500)
+    expect(await tunnel.say('and on')).toBe('a and on')
+    a.release()
+    expect(await held).toBe('a')
+    await door.take({ ...upstream(b.url), ...onlyPro })
+    expect((await once(tunnel.socket, 'close'))[0]).toBe(1008)
+    await until(() => a.open.size === 0, 'the end of connections to the old backend')
+    expect([await ask(door), b.seen.connections]).toEqual(['b', 1])
+    const outcomes = (await door.metrics()).filter((line) => /requests_total.*"2xx"/.test(line))
+    expect(outcomes).toContain(
+      `tollgate_backend_requests_total{backend="${b.url}",outcome="2xx"} 2`,
+    )
+  })
+
+  it('are checked for their health from the moment they get requests, and no longer', async () => {
+    const [a, b] = [await startNamed('a'), await startNamed('b')]
+    const checked = (url: string) => upstream(url, ', health: { path: /health, every: 100ms }')
+    const door = await openOn([], checked(a.url))
+    await until(() => a.seen.checks > 1, 'checks')
+    const prepared = await door.prepare(checked(b.url))
+    await sleep(250)
+    expect(b.seen.checks).toBe(0)
+    prepared.commit()
+    const { checks } = a.seen
+    await until(() => b.seen.checks > 4, 'checks')
+    expect(a.seen.checks).toBeLessThanOrEqual(checks + 1)
+    expect(await ask(door)).toBe('b')
+  })
+
+  it('stay as they were, and nothing is left running, where the new ones cannot be prepared or are given up', async () => {
+    const [a, b] = [await startNamed('a'), await startNamed('b')]
+    const door = await openOn([a.url])
+    const garbage = join(folder, 'garbage.pem')
+    writeFileSync(garbage, 'garbage')
+    const jwt = (keySet: string) => ({
+      jwt: `jwt: { issuer: "https://id.example/", audience: us, algorithms: [ES256], ${keySet} }`,
+    })
+    const faults = [
+      [
+        upstream('https://127.0.0.1:1', `, tls: { ca: ${garbage} }`),
+        /^upstream\.tls\.ca: \S+garbage/,
+      ],
+      [
+        { ...upstream(b.url), ...jwt(`jwksFile: ${garbage}`) },
+        /^jwt\.jwksFile \S+garbage.*not JSON/,
+      ],
+      [
+        { ...upstream(b.url), ...jwt(`jwksUri: "${b.url}/nothing"`) },
+        /^jwt\.jwksUri: no keys .*nothing/,
+      ],
+    ] as const
+    for (const [blocks, fault] of faults) await expect(door.prepare(blocks)).rejects.toThrow(fault)
+    const { connections } = b.seen
+    const aborted = await door.prepare(upstream(b.url, ', health: { path: /health, every: 100ms }'))
+    aborted.abort()
+    expect(await ask(door)).toBe('a')
+    // The key set that could not be had would be asked for again after a second.
+    await sleep(1_300)
+    expect([b.seen.connections, await ask(door)]).toEqual([connections, 'a'])
+    expect(door.keySetFaults.filter((fault) => fault !== undefined)).toEqual([])
+  })
+
+  it('are not exchanged while the gateway drains; what was prepared before and comes after its end leaves nothing running', async () => {
+    const [a, b] = [await startNamed('a'), await startNamed('b')]
+    const door = await openServing([a.url])
+    const late = await door.prepare(upstream(b.url, ', health: { path: /health, every: 100ms }'))
+    await door.serving.drain({ idleMs: 0 })
+    await expect(door.prepare(upstream(b.url))).rejects.toThrow('draining')
+    await door.stop()
+    late.commit()
+    await sleep(300)
+    expect(b.seen.connections).toBe(0)
+  })
+
+  it('are let go, with all else of their configuration, 300 times over, but for what a WebSocket needs', async () => {
+    setFlagsFromString('--expose-gc')
+    const collect = runInNewContext('gc') as () => void
+    const [a, b] = [await startNamed('a'), await startNamed('b')]
+    const door = await openOn([a.url])
+    const held: WeakRef<object>[] = []
+    const take = async (round: number): Promise<void> => {
+      const config = readBlocks([], {
+        ...upstream((round % 2 === 0 ? a : b).url, `, connections: ${100 + round}`),
+        plans: `plans: { free: { perMinute: 100, perDay: 10000 }, pro: { perMinute: ${1000 + round}, perDay: 10000 }, business: { perMinute: 1000, perDay: 100000 }, enterprise: { custom: true } }`,
+        routes: `routes: [{ name: route${round}, match: GET /pets }, { name: live, match: GET /live, websocket: true }]`,
+      })
+      const prepared = await door.serving.prepare(config)
+      prepared.commit()
+      held.push(new WeakRef(config.plans))
+    }
+    for (let round = 0; round < 300; round++) {
+      await take(round)
+      if (round % 100 === 10) await openTunnel(door)
+      if (round % 10 === 0) expect(await ask(door)).toBe(round % 2 === 0 ? 'a' : 'b')
+    }
+    const alive = () => {
+      collect()
+      return held.filter((ref) => ref.deref() !== undefined).length
+    }
+    await expect.poll(alive, { timeout: 20_000, interval: 200 }).toBeLessThanOrEqual(2)
+    const routes = (await door.metrics()).filter((line) =>
+      line.startsWith('tollgate_request_duration_seconds_count'),
+    )
+    expect(routes.length).toBeLessThan(150)
+  })
+})

@@ -1,0 +1,38 @@
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { expect, it } from 'vitest'
+import { ServerLimits } from '../../src/listeners/server-limits.ts'
+import { openRawClient } from '../support/raw-client.ts'
+import { readBlocks } from '../support/serving.ts'
+
+const config = (timeouts: string) =>
+  readBlocks(['http://127.0.0.1:1'], {
+    server: `server: { listen: "127.0.0.1:0", timeouts: { ${timeouts} } }`,
+  })
+
+it('A shorter time-out of a changed configuration ends no request that began before, and each one later', async () => {
+  const server = createServer({ connectionsCheckingInterval: 20 }, (_, response) => response.end())
+  const limits = new ServerLimits(server, config('headers: 1s, request: 1s'))
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  const early = await openRawClient(port)
+  early.send('GET / HTTP/1.1\r\n')
+  limits.use(config('headers: 20ms, request: 20ms'))
+  // Another change of something else does not put it off.
+  await sleep(250)
+  limits.use(config('headers: 20ms, request: 20ms, idle: 10s'))
+  early.send('Host: a\r\n\r\n')
+  expect((await early.waitForResponses(1)).responses[0]?.status).toBe(200)
+  expect(server.keepAliveTimeout).toBe(10_000)
+  await expect.poll(() => server.headersTimeout).toBe(20)
+  const late = await openRawClient(port)
+  late.send('GET / HTTP/1.1\r\n')
+  expect((await late.waitForResponses(1)).responses[0]?.status).toBe(408)
+  limits.use(config('headers: 5s, request: 6s'))
+  expect([server.headersTimeout, server.requestTimeout]).toEqual([5_000, 6_000])
+  server.closeAllConnections()
+  server.close()
+})
