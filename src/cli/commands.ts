@@ -33,6 +33,7 @@ const start: Declaration = (program, { lasting }) =>
     .command('start')
     .description('the gateway and its admin listener')
     .addOption(new NeededOption('--config <file>', 'the configuration'))
+    .option('--watch', 'take each change of the configuration and of the files it names')
     .action(lasting(async () => (await import('./start.ts')).startCommand))
 
 const demo: Declaration = (program, { lasting }) =>
@@ -72,6 +73,15 @@ const diff: Declaration = (program, { once }) =>
     .action((current: string, next: string, { json = false }: { json?: boolean }) =>
       once(async () => (await import('./diff.ts')).diffCommand)({ files: [current, next], json }),
     )
+
+const reload: Declaration = (program, { once }) =>
+  program
+    .command('reload')
+    .description('let a running gateway take its files as they are now')
+    .option('--admin <url>', 'its admin listener (default: http://127.0.0.1:9090)', single)
+    .option('--dry-run', 'only say what would change')
+    .option('--json', 'as JSON')
+    .action(once(async () => (await import('./reload.ts')).reloadCommand))
 
 const init: Declaration = (program, { once }) =>
   program
@@ -146,7 +156,7 @@ export async function run(edge: Edge): Promise<number> {
     edge.attend(plainIncidents(edge))
     return lasting(load)(options)
   }
-  for (const declare of [start, demo, catalogue, check, diff, init, keys, worker])
+  for (const declare of [start, demo, catalogue, check, diff, reload, init, keys, worker])
     declare(program, { once, lasting })
   try {
     await program.parseAsync(edge.args, { from: 'user' })

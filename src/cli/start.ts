@@ -1,33 +1,42 @@
 /** `tollgate start`: the gateway and its admin listener. */
 import { hostForUrl } from '../config/addresses.ts'
 import type { Config } from '../config/config.ts'
-import { createGateway } from '../gateway/gateway.ts'
+import { createGateway, type Gateway } from '../gateway/gateway.ts'
 import { ListenError } from '../gateway/listen-error.ts'
 import { createLog, type Log } from '../observability/log.ts'
 import type { Edge } from './edge.ts'
 import { explainPort } from './explain-port.ts'
+import { FileWatch } from './file-watch.ts'
 import { loadUsableConfig } from './load-usable-config.ts'
 import { Service, type Running } from './service.ts'
+import { filesOf } from './watched-files.ts'
+import type { ReloadWish } from '../rules/reload-outcome.ts'
 import { createSupervisor } from '../workers/supervisor.ts'
 
-export const startCommand = (edge: Edge, { config: file }: { readonly config: string }) =>
+export const startCommand = (
+  edge: Edge,
+  { config: file, watch = false }: { readonly config: string; readonly watch?: boolean },
+) =>
   new Service(edge, { hangUpEnds: false }).run(async (useLog) => {
     const config = await loadUsableConfig(file, edge.env)
     const log = createLog(config.log)
     useLog(log)
-    return (await startGateway({ config, file, log, edge })).running
+    return (await startGateway({ config, file, watch, log, edge })).running
   })
 
 /** Starts both listeners and prints one line for each, with its real address. */
 export async function startGateway({
   config,
   file,
+  watch = false,
   log,
   edge,
 }: {
   readonly config: Config
   /** It was read from there, and is read again for a reload. */
   readonly file: string
+  /** Each change of the files is taken. Default: false. */
+  readonly watch?: boolean
   readonly log: Log
   readonly edge: Edge
 }): Promise<{ running: Running; origin: string }> {
@@ -35,20 +44,35 @@ export async function startGateway({
   const options = { version, entry, log, load: () => loadUsableConfig(file, env) }
   const supervisor = config.server.workers > 1 ? createSupervisor(config, options) : undefined
   const gateway = supervisor ?? createGateway(config, options)
+  const watcher = watch ? watchFiles(file, gateway) : undefined
   const { listen, admin } = await gateway.listen().catch((error: unknown) => {
     throw error instanceof ListenError ? explain(error, config) : error
   })
   const origin = `http://${hostForUrl(listen.host)}:${listen.port}`
   print(`tollgate listening on ${origin}${config.server.basePath || '/'}`)
   print(`admin listening on http://${hostForUrl(admin.host)}:${admin.port}`)
+  void watcher?.start()
   return {
     running: {
-      stop: () => gateway.drain(),
+      stop: () => {
+        watcher?.close()
+        return gateway.drain()
+      },
       reload: async () => void (await gateway.reload()),
       ...(supervisor && { roll: supervisor.roll, abandon: supervisor.abandon }),
     },
     origin,
   }
+}
+
+function watchFiles(file: string, gateway: Pick<Gateway, 'config' | 'reload'>): FileWatch {
+  const reload = async (wish: ReloadWish): Promise<boolean> =>
+    (await gateway.reload(wish)).outcome !== 'refused'
+  return new FileWatch({
+    files: () => filesOf(file, gateway.config()),
+    onChange: () => reload({}),
+    wouldBeTaken: () => reload({ dryRun: true }),
+  })
 }
 
 function explain({ listener, cause }: ListenError, { server, admin }: Config): unknown {

@@ -53,6 +53,8 @@ export function createGateway(config: Config, options: GatewayOptions) {
       log.listening({ listener: 'admin', ...admin.address })
       return { listen, admin: admin.address }
     },
+    /** In force. */
+    config: () => reloader.config,
     reload: (wish?: ReloadWish) => reloader.reload(wish),
     async drain(): Promise<void> {
       listening = false

@@ -81,6 +81,10 @@ export class Supervisor implements Gateway, Reloadable {
     }
   }
 
+  config(): Config {
+    return this.#reloader.config
+  }
+
   reload(wish?: ReloadWish): Promise<ReloadOutcome> {
     return this.#reloader.reload(wish)
   }

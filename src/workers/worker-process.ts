@@ -126,10 +126,10 @@ export class WorkerProcess {
     const answer = Promise.withResolvers<string | undefined>()
     this.#prepared = { round, answer }
     this.#tell({ kind: 'prepare', round, config })
-    const timeUp = setTimeout(
-      () => answer.resolve(`has not answered for ${PREPARE_AT_MOST_MS / 1000} s`),
-      PREPARE_AT_MOST_MS,
-    )
+    const isSilent = (): void =>
+      answer.resolve(`has not answered for ${PREPARE_AT_MOST_MS / 1000} s`)
+    // One that starts has the time of its start.
+    const timeUp = this.state === 'listening' ? setTimeout(isSilent, PREPARE_AT_MOST_MS) : undefined
     return answer.promise.finally(() => clearTimeout(timeUp))
   }
 

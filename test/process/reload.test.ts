@@ -1,18 +1,22 @@
 /** A running gateway takes another configuration whole, in all its processes, or not at all; and its clients notice nothing but that. */
 import { Agent, request, type IncomingMessage } from 'node:http'
-import { writeFileSync } from 'node:fs'
+import { generateKeyPairSync } from 'node:crypto'
+import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, describe, expect, it } from 'vitest'
 import { configText } from '../support/gateway.ts'
-import { temporaryFile } from '../support/processes.ts'
+import { temporaryFile, temporaryFolder } from '../support/processes.ts'
+import { freePort } from '../support/redis-server.ts'
 import {
   clientsBlock,
   endAll,
   eventually,
-  gatewayProcess,
   pick,
   rawBackend,
   times,
+  tollgate,
+  withOrigins,
   type GatewayProcess,
 } from './gateways.ts'
 
@@ -25,7 +29,8 @@ const LATE = 'status 503'
 interface Reloading {
   readonly gateway: GatewayProcess
   readonly file: string
-  /** The file of the revision with this mark; more: blocks of its own. */
+  /** Of the revision with this mark; more: blocks of its own. */
+  text(mark: number, more?: Record<string, string>): string
   write(mark: number, more?: Record<string, string>): void
   /** Sends SIGHUP, and waits for what the log says of it. */
   hangUp(event: 'configTaken' | 'configRefused'): Promise<Record<string, unknown>>
@@ -33,7 +38,13 @@ interface Reloading {
 }
 
 /** Of each revision the client has limits of its own, which all its answers must agree with. */
-async function reloading(workers: number): Promise<Reloading> {
+async function reloading(
+  workers: number,
+  {
+    options = [],
+    place = (text) => temporaryFile('gateway.yaml', text),
+  }: { options?: string[]; place?: (text: string) => string } = {},
+): Promise<Reloading> {
   const backend = await rawBackend()
   const server = `server: { listen: "127.0.0.1:0", workers: ${workers}, timeouts: { drain: 1s } }`
   const text = (mark: number, more: Record<string, string> = {}) => {
@@ -43,11 +54,12 @@ async function reloading(workers: number): Promise<Reloading> {
     const blocks = { server, clients, store, ...more }
     return configText({ upstreams: [backend.url], blocks })
   }
-  const file = temporaryFile('gateway.yaml', text(0))
-  const gateway = await gatewayProcess(file)
+  const file = place(text(0))
+  const gateway = await withOrigins(tollgate(['start', '--config', file, ...options]))
   return {
     gateway,
     file,
+    text,
     write: (mark, more) => writeFileSync(file, text(mark, more)),
     async hangUp(event) {
       const before = gateway.logged(event).length
@@ -197,5 +209,133 @@ describe.concurrent('a reload', () => {
     })
     expect(await config()).not.toHaveProperty('warning')
     expect(await marksOf(gateway.origin, 1)).toEqual(new Set([1]))
+  })
+})
+
+/** The processes that take requests, in the order in which they began to. */
+const workersOf = (gateway: GatewayProcess): number[] =>
+  gateway.logged('workerStarted').map(({ pid }) => Number(pid))
+
+describe.concurrent('a reload of which a worker', () => {
+  it('does not answer is refused, and nothing has changed', async () => {
+    const { gateway, write, hangUp } = await reloading(2)
+    const [frozen = 0] = workersOf(gateway)
+    process.kill(frozen, 'SIGSTOP')
+    write(1)
+    const { problems } = await hangUp('configRefused')
+    // Its supervisor kills one that stands still, at about the same time.
+    expect(problems).toEqual([
+      expect.stringMatching(/^worker \d: (has not answered for|has ended)/),
+    ])
+    process.kill(frozen, 'SIGCONT')
+    expect(await marksOf(gateway.origin, 20)).toEqual(new Set([0]))
+    await hangUp('configTaken')
+    expect(await marksOf(gateway.origin, 20)).toEqual(new Set([1]))
+  })
+
+  it('dies after it has prepared, and of which another is being replaced, is taken by all, new ones too', async () => {
+    const { gateway, write, hangUp } = await reloading(3)
+    const [killed = 0, slow = 0] = workersOf(gateway)
+    process.kill(slow, 'SIGSTOP')
+    write(1)
+    const taken = hangUp('configTaken')
+    // The others have prepared long before; which one is slow makes no difference to what must come of it.
+    await sleep(1_000)
+    process.kill(killed, 'SIGKILL')
+    await eventually('another in its place', () => gateway.logged('workerRestarting').length === 1)
+    await sleep(300)
+    expect(gateway.logged('configTaken')).toHaveLength(1)
+    // It was begun under the old configuration, and has to take the new one before it serves.
+    gateway.signal('SIGUSR2')
+    await eventually('a roll', () => gateway.logged('rollStarted').length === 1)
+    process.kill(slow, 'SIGCONT')
+    await taken
+    for (let round = 0; round < 20; round++)
+      expect(await marksOf(gateway.origin, 5)).toEqual(new Set([1]))
+    await eventually('the end of the roll', () => gateway.logged('rollDone').length === 1)
+    expect(await marksOf(gateway.origin, 20)).toEqual(new Set([1]))
+    expect(gateway.logged('configRefused')).toEqual([])
+  })
+})
+
+describe.concurrent('a gateway that watches its files', () => {
+  it('takes what comes by links that are swapped, by renaming, and after a deletion', async () => {
+    const folder = temporaryFolder()
+    const at = (name: string): string => join(folder, name)
+    // As Kubernetes mounts a ConfigMap.
+    const { gateway, text } = await reloading(1, {
+      options: ['--watch'],
+      place: (first) => {
+        mkdirSync(at('..1'))
+        writeFileSync(at('..1/gateway.yaml'), first)
+        symlinkSync('..1', at('..data'))
+        symlinkSync('..data/gateway.yaml', at('gateway.yaml'))
+        return at('gateway.yaml')
+      },
+    })
+    const taken = async (change: () => void, mark: number): Promise<void> => {
+      change()
+      await eventually(`mark ${mark}`, async () => (await marksOf(gateway.origin, 1)).has(mark))
+    }
+    await taken(() => {
+      mkdirSync(at('..2'))
+      writeFileSync(at('..2/gateway.yaml'), text(1))
+      symlinkSync('..2', at('..tmp'))
+      renameSync(at('..tmp'), at('..data'))
+      rmSync(at('..1'), { recursive: true })
+    }, 1)
+    await taken(() => writeFileSync(at('..2/gateway.yaml'), text(2)), 2)
+    await taken(() => {
+      writeFileSync(at('.gateway.yaml.swp'), text(3))
+      renameSync(at('.gateway.yaml.swp'), at('gateway.yaml'))
+    }, 3)
+    rmSync(at('gateway.yaml'))
+    await eventually('a word on it', () => gateway.logged('configRefused').length === 1)
+    expect(await marksOf(gateway.origin, 1)).toEqual(new Set([3]))
+    await taken(() => writeFileSync(at('gateway.yaml'), text(4)), 4)
+    // A file that the configuration names; it is refused as long as it is not there, and taken as soon as it is.
+    const keySet = at('keys.json')
+    const jwt = `jwt: { issuer: i, audience: a, algorithms: [ES256], jwksFile: keys.json }`
+    writeFileSync(at('gateway.yaml'), text(5, { jwt }))
+    await eventually('another word', () => gateway.logged('configRefused').length === 2)
+    await taken(() => writeFileSync(keySet, newKeySet()), 5)
+    const before = gateway.logged('configTaken').length
+    writeFileSync(keySet, newKeySet())
+    await eventually('the other keys', () => gateway.logged('configTaken').length > before)
+    const told = gateway.logged('configTaken').length
+    writeFileSync(at('gateway.yaml'), text(5, { jwt }))
+    await sleep(3_000)
+    // The same once more is no change.
+    expect(gateway.logged('configTaken')).toHaveLength(told)
+  })
+})
+
+function newKeySet(): string {
+  const { publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
+  return JSON.stringify({ keys: [{ ...publicKey.export({ format: 'jwk' }), kid: 'one' }] })
+}
+
+describe.concurrent('tollgate reload', () => {
+  it('says in words what is taken, what would be, and what cannot be', async () => {
+    const { gateway, write, file } = await reloading(2)
+    const reload = (...more: string[]) =>
+      tollgate(['reload', '--admin', gateway.adminOrigin, ...more]).finished
+    write(1)
+    const raised =
+      /^\^ 1 limit raised: caller 1000000\/min 10000000\/day to 1000001\/min 10000010\/day$/m
+    const [dry, taken, json] = [await reload('--dry-run'), await reload(), await reload('--json')]
+    expect(dry).toMatchObject({ code: 0, stdout: expect.stringMatching(raised) as string })
+    expect(dry.stdout).toMatch(/would be taken\n$/)
+    expect(taken).toMatchObject({ code: 0, stdout: expect.stringMatching(raised) as string })
+    expect(JSON.parse(json.stdout)).toMatchObject({ outcome: 'taken', blastRadius: { counts: {} } })
+    expect(await marksOf(gateway.origin, 10)).toEqual(new Set([1]))
+    writeFileSync(file, 'clients: none')
+    const refused = await reload()
+    expect(refused.code).toBe(2)
+    expect(refused.stdout).toContain(`${file}:1:10 clients: "none" is not a list`)
+    const nowhere = `http://127.0.0.1:${await freePort()}`
+    const away = await tollgate(['reload', '--admin', nowhere]).finished
+    expect(away.code).toBe(1)
+    expect(away.stderr).toContain(`no gateway answers at ${nowhere} (ECONNREFUSED)`)
   })
 })
