@@ -40,7 +40,6 @@ export function createAnswerPreflight(deps: PreflightDeps) {
     // A name as of a field is what a method is, too: a token (RFC 9110 5.6.2).
     if (method !== 'OPTIONS' || origin === undefined || asked === undefined || !isFieldName(asked))
       return undefined
-    exchange.corsHeaders = NO_HEADERS
     const count = { address: exchange.addressKey, points: 1, limit: PREFLIGHTS_PER_SECOND }
     return whenKnown(addresses.add(count), ({ total }) => {
       if (total > PREFLIGHTS_PER_SECOND) return TOO_MANY
@@ -49,6 +48,7 @@ export function createAnswerPreflight(deps: PreflightDeps) {
         unmatched === 'forward' && isMethod(asked) && !methods.includes(asked)
           ? [...methods, asked]
           : methods
+      exchange.corsHeaders = NO_HEADERS
       answerEmpty(exchange, 204, cors.preflightHeaders(origin, named.join(', ')))
       return 'answered'
     })

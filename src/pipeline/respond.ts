@@ -72,6 +72,8 @@ export function answerEmpty(
   fields: readonly string[],
 ): void {
   const { response } = exchange
+  // A body may break off while something is waited for, and is refused then.
+  if (exchange.refusal !== undefined) return
   exchange.status = status
   if (hasUnreadBody(exchange)) makeLast(response)
   response.writeHead(status, [...gatewayHeaders(exchange), 'Via', VIA, ...fields])

@@ -166,6 +166,7 @@ describe('cors', () => {
     for (const { header } of refused) {
       expect(header('retry-after')).toBe('1')
       expect(header('x-ratelimit-limit')).toBeUndefined()
+      expect(header('access-control-allow-origin')).toBe(app)
     }
     expect(await dayLeft()).toBe(99_998)
     expect(backend.requests).toHaveLength(before + 2)

@@ -236,6 +236,15 @@ describe('workers on one port', () => {
     expect(granted).toBeGreaterThanOrEqual(60)
     expect(granted).toBeLessThanOrEqual(60 * seconds)
     expect(answered.filter((status) => status === 429)).toHaveLength(answered.length - granted)
+
+    // Refused while the count was asked for: not answered once more.
+    const broken = `Transfer-Encoding: chunked\r\n\r\nno chunk\r\n`
+    for (const head of [preflight, 'OPTIONS * HTTP/1.1\r\nHost: api\r\n\r\n']) {
+      const { responses } = await rawExchange(Number(port), head.replace(/\r\n$/, broken))
+      expect(responses.map(({ status }) => status)).toEqual([400])
+    }
+    await allAnswer(gateway, 2)
+    expect(gateway.logged('internalError')).toEqual([])
   }, 90_000)
 
   it('are as many as the machine has cores with auto, and none but the process itself with 1', async () => {
