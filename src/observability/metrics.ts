@@ -148,12 +148,13 @@ const quotaObserver = (state: ReturnType<typeof newState>) =>
       state.storeCalls[outcome]++
       state.storeSeconds.observe(seconds)
     },
-    outage(available) {
+    /** The store was lost (false) or is back (true). Called on changes only. */
+    outage(available: boolean) {
       state.storeUp = available
       if (!available) state.storeOutages++
     },
     degraded: (mode) => void state.degraded[mode]++,
-  }) satisfies QuotaObserver
+  }) satisfies QuotaObserver & { outage(available: boolean): void }
 
 function createRegistry(families: readonly Family[]): Registry {
   const registry = new Registry()

@@ -7,8 +7,6 @@ export interface QuotaObserver {
   decision(window: 'minute' | 'day' | 'none', outcome: 'admitted' | 'refused' | 'unavailable'): void
   /** A call to a remote authority ended; `seconds` since it was sent. */
   storeCall(outcome: 'ok' | 'timeout' | 'error', seconds: number): void
-  /** The authority was lost (false) or is back (true). Called on changes only. */
-  outage(available: boolean): void
   /** A request was decided without the authority, in this mode. */
   degraded(mode: OutageMode): void
 }

@@ -35,8 +35,9 @@ describe('the build', () => {
     })
   }, 120_000)
 
-  it('holds the script that Redis runs beside the program that sends it', () => {
-    expect(existsSync(join(copy, 'dist', 'quota', 'authorities', 'take.lua'))).toBe(true)
+  it('holds the scripts that Redis runs beside the program that sends them', () => {
+    for (const name of ['take.lua', 'beat.lua'])
+      expect(existsSync(join(copy, 'dist', 'quota', 'authorities', name))).toBe(true)
   })
 
   it('tells its version and takes the example configuration', async () => {

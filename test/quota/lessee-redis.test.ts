@@ -268,7 +268,6 @@ describe('a lessee of a real Redis', () => {
         expect(seconds).toBeGreaterThan(0)
         reported.push(`call ${outcome}`)
       },
-      outage: () => undefined,
       degraded: (mode) => void reported.push(mode),
     }
     const { store } = await boot()

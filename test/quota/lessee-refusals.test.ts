@@ -1,70 +1,16 @@
 /** Refusals over several processes: never early, next to free, and over as soon as tokens are handed back. In virtual time, and on a real Redis. */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { Limits } from '../../src/config/config.ts'
 import { Lessee } from '../../src/quota/lessee/lessee.ts'
 import type { Admission, Authority, QuotaDecision } from '../../src/quota/protocol.ts'
-import { systemTimers, type Timers } from '../../src/quota/timers.ts'
-import { connectRedis } from '../../src/redis/redis.ts'
-import {
-  controlledMemoryAuthority,
-  controlledRedisAuthority,
-  START_MS,
-  until,
-} from '../support/controlled-authority.ts'
-import { startRedisServer } from '../support/redis-server.ts'
-import { serversAt } from '../support/redis-servers.ts'
-import { createNetwork, createTimeline } from './lessee-harness.ts'
-
-interface World {
-  readonly clock: { nowMs(): number; epochMs(): number }
-  readonly timers: Timers
-  authority(): Promise<Authority>
-  pass(ms: number): Promise<void>
-  close(): Promise<void>
-}
-
-async function virtualWorld(): Promise<World> {
-  const timeline = createTimeline()
-  const network = createNetwork(controlledMemoryAuthority(timeline.time), timeline)
-  network.delayMs = 2
-  const { clock, timers, pass } = timeline
-  return { clock, timers, pass, authority: async () => network, close: async () => undefined }
-}
-
-async function realWorld(): Promise<World> {
-  const server = await startRedisServer()
-  const startedMs = performance.now()
-  // The store's clock begins 10 s into a minute, so that no test is cut by the end of one.
-  const time = {
-    get ms() {
-      return START_MS + Math.round(performance.now() - startedMs)
-    },
-  }
-  const stores: ReturnType<typeof connectRedis>[] = []
-  return {
-    clock: { nowMs: () => performance.now(), epochMs: () => time.ms },
-    timers: systemTimers,
-    pass: (ms) => sleep(ms),
-    authority: async () => {
-      const store = connectRedis({ servers: serversAt(server.url), timeoutMs: 5_000 })
-      stores.push(store)
-      await until(() => store.available)
-      return controlledRedisAuthority(store, { time, prefix: 't' })
-    },
-    close: async () => {
-      for (const store of stores) await store.close()
-      await server.stop()
-    },
-  }
-}
+import { redisWorld, virtualWorld, type World } from './lessee-worlds.ts'
 
 const CLIENT = 'acme'
 
 describe.each([
   { where: 'in virtual time', open: virtualWorld, earlyAtMost: 0 },
   // A starved machine may take longer to hand tokens back than a request waits for them.
-  { where: 'on a real Redis', open: realWorld, earlyAtMost: 2 },
+  { where: 'on a real Redis', open: redisWorld, earlyAtMost: 2 },
 ])('refusals $where', ({ open, earlyAtMost }) => {
   let world: World
   let calls = 0

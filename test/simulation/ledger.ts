@@ -27,6 +27,8 @@ const windows = ['minute', 'day'] as const
 type Window = (typeof windows)[number]
 /** The store rounds its time up, and where a machine was suspended for less than 4 ms its clock tells that with the next time only. */
 const ROUNDING_MS = 5
+const limitOf = (limits: Limits, window: Window): number =>
+  window === 'minute' ? limits.perMinute : limits.perDay
 const lengthMs = { minute: MINUTE_MS, day: DAY_MS }
 
 /** One holder as the authority must have him in its books. */
@@ -47,6 +49,16 @@ interface Account {
   readonly admitted: Record<Window, Map<number, number>>
   readonly book: Map<string, Entry>
   readonly current: Record<Window, { index: number; taken: number; used: number; limit: number }>
+  /** In order, those given back included. */
+  /** Of the newest request. */
+  limits?: Limits
+  readonly admissions: { readonly limits: Limits; readonly of: Record<Window, number> }[]
+}
+
+/** The limits of a call, and how many were admitted when it was carried out. */
+interface Asked {
+  readonly limits: Limits
+  readonly admissions: number
 }
 
 /** By client: what an authority has in its books. */
@@ -60,7 +72,12 @@ export interface Witness {
   /** By client: the latest reply of the authority. */
   readonly known: Map<
     string,
-    { readonly minute: WindowReply; readonly day: WindowReply; readonly clockMs: number }
+    {
+      readonly minute: WindowReply
+      readonly day: WindowReply
+      readonly clockMs: number
+      readonly asked: Asked | undefined
+    }
   >
   readonly inFlight: Set<string>
   /** By process: the number of its newest call. */
@@ -155,12 +172,14 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
   const latestLoss = new Map<string, Loss>()
   /** By client and process: the newest number that was ever carried out. */
   const carriedOut = new Map<string, number>()
+  const askedFor = new WeakMap<TakeReply, Asked>()
 
   const accountOf = (client: string): Account => {
     let account = accounts.get(client)
     if (account === undefined) {
       account = {
         admitted: { minute: new Map(), day: new Map() },
+        admissions: [],
         book: new Map(),
         current: {
           minute: { index: -1, taken: 0, used: 0, limit: 0 },
@@ -242,6 +261,11 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
     lost,
     accounts,
 
+    offered: (client: string, limits: Limits): void => {
+      totals.offered += 1
+      accountOf(client).limits = limits
+    },
+
     sent: (witness: Witness, request: TakeRequest): void => {
       totals.calls += 1
       const { client } = request
@@ -281,13 +305,15 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
     ): void => {
       const { reply, clockMs } = answer
       if (reply.status === 'stale') return
-      witness.known.set(client, { minute: reply.minute, day: reply.day, clockMs })
+      const { minute, day } = reply
+      witness.known.set(client, { minute, day, clockMs, asked: askedFor.get(reply) })
     },
 
     /** The authority has carried out a call. */
     carriedOut: (request: TakeRequest, reply: TakeReply): void => {
       const account = accountOf(request.client)
       const { book, current } = account
+      askedFor.set(reply, { limits: request.limits, admissions: account.admissions.length })
       if (reply.status === 'short' && request.need > 0) totals.vain += 1
       if (reply.notice !== undefined) totals.notices += 1
       const isSameDay = reply.day.index === current.day.index
@@ -321,11 +347,8 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
           demand(granted >= 0, 'a call never takes tokens away', () => text({ request, reply }))
           now.taken += after.held - before.held
           now.used += after.used - before.used
-          now.limit = Math.max(
-            now.limit,
-            request.limits[window === 'minute' ? 'perMinute' : 'perDay'],
-          )
-          const limit = request.limits[window === 'minute' ? 'perMinute' : 'perDay']
+          now.limit = Math.max(now.limit, limitOf(request.limits, window))
+          const limit = limitOf(request.limits, window)
           demand(granted === 0 || now.taken <= limit, 'no grant beyond the limit', () =>
             text({ window, request, reply, taken: now.taken }),
           )
@@ -438,10 +461,14 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
             )
         }
         if (decision.view !== undefined) ledger.viewed(account, limits, decision.view)
-        if (rules.prompt !== undefined) ledger.refused(client, decision, rules.prompt())
+        // Who has higher limits since may hold ahead what is left under the old ones.
+        if (rules.prompt !== undefined && limits === account.limits)
+          ledger.refused(client, decision, rules.prompt())
         return
       }
       totals.admitted += 1
+      const of = { minute: decision.minuteIndex, day: decision.dayIndex }
+      account.admissions.push({ limits, of })
       for (const window of windows) {
         const index = decision[`${window}Index`]
         const count = (account.admitted[window].get(index) ?? 0) + 1
@@ -456,7 +483,7 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
           processes.set(witness.id, { ...first, count: first.count + 1 })
         }
         const now = account.current[window]
-        const limit = limits[window === 'minute' ? 'perMinute' : 'perDay']
+        const limit = limitOf(limits, window)
         const about = (): string =>
           text({ client, process: witness.id, window, index, count, limits, now, storeNowMs })
         if (!rules.isExact) {
@@ -474,7 +501,14 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
           'admitted at most what the authority has handed out',
           about,
         )
-        demand(!rules.isAlone || count <= limit, 'a lowered limit acts at once', about)
+        demand(
+          count <= limit ||
+            (!rules.isAlone &&
+              count - limit <=
+                ledger.admittedAbove(account, { window, index, limit }, latest?.asked)),
+          'a lowered limit acts at once',
+          about,
+        )
         demand(
           latest !== undefined && storeNowMs < (index + 1) * lengthMs[window],
           'no admission after the end of the window it was charged to',
@@ -484,13 +518,26 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
       if (decision.view !== undefined) ledger.viewed(account, limits, decision.view)
     },
 
+    /** Admissions of those who have a higher limit still, since this process asked under its own. */
+    admittedAbove: (
+      { admissions }: Account,
+      of: { window: Window; index: number; limit: number },
+      asked: Asked | undefined,
+    ): number => {
+      const { window, index, limit } = of
+      if (asked === undefined || limitOf(asked.limits, window) > limit) return 0
+      return admissions
+        .slice(asked.admissions)
+        .filter((one) => one.of[window] === index && limitOf(one.limits, window) > limit).length
+    },
+
     viewed: (account: Account, limits: Limits, view: QuotaView): void => {
       for (const window of windows) {
         const { limit, remaining, resetAtSeconds } = view[window]
         const index = (resetAtSeconds * 1000) / lengthMs[window] - 1
         const count = account.admitted[window].get(index) ?? 0
         demand(
-          limit === limits[window === 'minute' ? 'perMinute' : 'perDay'] &&
+          limit === limitOf(limits, window) &&
             Number.isSafeInteger(remaining) &&
             remaining >= 0 &&
             remaining <= limit,

@@ -27,6 +27,7 @@ const MOST_STATES = 20_000
 const runs: Record<PropertyName, number> = {
   faults: 300,
   crashes: 40,
+  'changed limits': 200,
   'one process': 30,
   'load above the limit': 30,
   storms: 45,

@@ -81,16 +81,30 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'what a call in advance brings is counted twice',
     file: 'lessee/lease-window.ts',
-    from: 'this.held = held\n    this.taken = taken\n    this.spendUntilMs',
-    to: 'this.held += held\n    this.taken = taken\n    this.spendUntilMs',
+    from: 'this.held = held\n    this.taken = taken\n    this.grantedLimit',
+    to: 'this.held += held\n    this.taken = taken\n    this.grantedLimit',
     breaks: 'crashes',
   },
   {
     name: 'a lowered limit does not act on tokens in hand',
     file: 'lessee/lease-window.ts',
-    from: '&& this.remaining(limit) > 0',
+    from: 'limit >= this.grantedLimit && ',
     to: '',
-    breaks: 'one process',
+    breaks: 'changed limits',
+  },
+  {
+    name: 'tokens in hand are spent whatever the others took',
+    file: 'lessee/lease-window.ts',
+    from: ' && this.remaining(limit) > 0',
+    to: '',
+    breaks: 'changed limits',
+  },
+  {
+    name: 'who waited is told the limits of who came later',
+    file: 'lessee/lease.ts',
+    from: "      kind: 'admitted',\n      view: degraded ? undefined : this.view(limits, nowMs)",
+    to: "      kind: 'admitted',\n      view: degraded ? undefined : this.view(this.limits, nowMs)",
+    breaks: 'changed limits',
   },
   {
     name: 'a refund gives two tokens back',
@@ -417,7 +431,7 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'nobody says what it has heard',
     file: 'lessee/authority-calls.ts',
-    from: 'heard: lease.day.taken === undefined ? undefined : lease.heard,',
+    from: 'heard: day.taken === undefined ? undefined : lease.heard,',
     to: 'heard: undefined,',
     breaks: 'data loss',
   },

@@ -111,7 +111,7 @@ export function createSimulatedProcess(
     later,
     request: (client, limits) => {
       if (host.isDead || (host.isPaused && waitingRequests >= BACKLOG)) return
-      ledger.totals.offered += 1
+      ledger.offered(client, limits)
       if (!host.isPaused) return host.run(() => ask(client, limits))
       waitingRequests += 1
       deliver('io', () => ask(client, limits))

@@ -3,6 +3,7 @@ import type * as fc from 'fast-check'
 import { Violation } from './ledger.ts'
 import { play, playLive, playWorkers, type Played } from './play.ts'
 import {
+  changedLimitsSchedule,
   crashSchedule,
   dataLossSchedule,
   faultySchedule,
@@ -170,6 +171,18 @@ export const properties = {
     'never admits more than a limit in any mode while the store answers',
     crashSchedule,
   ),
+  'changed limits': {
+    title:
+      'counts under changed limits from the next request of each process on, and refuses nobody while tokens are left',
+    schedule: changedLimitsSchedule,
+    run: (quota, drawn) => {
+      // While limits differ, who has the higher may hold ahead what is left under the lower.
+      const isPrompt =
+        drawn.refund === 0 &&
+        !drawn.steps.some(({ event }) => 'process' in event && event.process !== undefined)
+      return play(quota, drawn, { isExact: true, isPrompt })
+    },
+  } satisfies Property<Schedule>,
   'one process': exact('is exact in every number it tells with one process', singleSchedule),
   'load above the limit': live,
   storms,

@@ -101,6 +101,7 @@ describe('quota, simulated', () => {
 
   playing('faults', properties.faults, { numRuns: 700, cpuShare: 0.4 })
   playing('crashes', properties.crashes, { numRuns: 300, cpuShare: 0.15 })
+  playing('changed limits', properties['changed limits'], { numRuns: 200, cpuShare: 0.1 })
   playing('one process', properties['one process'], { numRuns: 300, cpuShare: 0.15 })
   playing('load above the limit', properties['load above the limit'], {
     numRuns: 120,

@@ -344,6 +344,75 @@ export const stormSchedule: fc.Arbitrary<Schedule> = fc.record({
   ),
 })
 
+const fewOrMany = fc
+  .record({
+    perMinute: fc.constantFrom(5, 12, 20, 48, 60, 100, 240),
+    days: fc.constantFrom(1, 1.2, 1000, 1000),
+  })
+  .map(({ perMinute, days }) => ({ perMinute, perDay: Math.ceil(perMinute * days) }))
+/** The first change is one of all processes, and there is no other. */
+function onceForAll(steps: readonly Step[]): Step[] {
+  const first = steps.findIndex(({ event }) => event.kind === 'limits')
+  return steps.map(({ event, ...step }, at) => ({
+    ...step,
+    event:
+      event.kind === 'limits' && at === first ? { ...event, process: undefined } : { kind: 'none' },
+  }))
+}
+/** Other limits in the midst of a minute, while all processes hold tokens: in all of them at once, or in some and again. */
+export const changedLimitsSchedule: fc.Arbitrary<Schedule> = fc
+  .record({
+    ...common,
+    clients: fc.array(fewOrMany, { minLength: 1, maxLength: 1 }),
+    lease: fc.constant('auto' as const),
+    maxClients: fc.constant(100_000),
+    startsBefore: fc.record({
+      window: fc.constant('minute' as const),
+      ms: fc.constantFrom(8000, 40_000),
+    }),
+    processes: fc.integer({ min: 2, max: 4 }),
+    mode: fc.constantFrom('local' as const, 'closed' as const),
+    authority: fc.constant('remote' as const),
+    network: fc.constant(perfectNetwork),
+    refund: fc.constantFrom(0, 0, 200),
+    isAtOnce: fc.boolean(),
+    rest: fc.array(
+      fc.record({
+        load: fc.record({
+          perSecond: fc.constantFrom(0, 8, 60),
+          burst: fc.constantFrom(0, 1, 3, 20),
+          client: fc.constant(0),
+          process: someOrAll,
+        }),
+        lasts: fc.record({
+          kind: fc.constant('ms' as const),
+          ms: fc.oneof(fc.integer({ min: 0, max: 50 }), fc.integer({ min: 50, max: 2500 })),
+        }),
+        event: fc.oneof(
+          { weight: 1, arbitrary: none },
+          {
+            weight: 2,
+            arbitrary: fault.limits.chain((event) =>
+              fewOrMany.map((limits) => ({ ...event, limits })),
+            ),
+          },
+        ),
+      }),
+      { minLength: 2, maxLength: 10, size: 'max' },
+    ),
+  })
+  .map(({ isAtOnce, rest, ...drawn }) => ({
+    ...drawn,
+    steps: [
+      {
+        load: { perSecond: 2 * drawn.processes, burst: 0, client: 0, process: undefined },
+        lasts: { kind: 'ms' as const, ms: 1500 },
+        event: { kind: 'none' as const },
+      },
+      ...(isAtOnce ? onceForAll(rest) : rest),
+    ],
+  }))
+
 /** One process that has the authority in itself, or asks it over a network that delivers. */
 export const singleSchedule: fc.Arbitrary<Schedule> = fc.record({
   ...common,

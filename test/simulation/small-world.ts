@@ -34,6 +34,8 @@ export interface SmallWorldOptions {
   readonly title: string
   readonly processes?: number
   readonly limits: Limits
+  /** Each process takes these at some moment. */
+  readonly newLimits?: Limits
   readonly mode?: OutageMode
   /** Requests in all. */
   readonly asks: number
@@ -87,6 +89,7 @@ interface Process {
   readonly lessee: Lessee
   readonly notices: NoticeListener[]
   readonly returns: (() => void)[]
+  limits: Limits
   isDead: boolean
   isAway: boolean
   isAsleep: boolean
@@ -106,7 +109,7 @@ export async function settled(): Promise<void> {
 }
 
 export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
-  const { limits, mode = 'closed', passes, processes = 2, excess = 0 } = options
+  const { newLimits, mode = 'closed', passes, processes = 2, excess = 0 } = options
   const faults = options.faults ?? { kinds: [], most: 0 }
   const time = { nowMs: 0 }
   const isLossy = faults.kinds.some((kind) => kind === 'loss' || kind === 'old copy')
@@ -150,6 +153,7 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
       witness: createWitness(name),
       notices,
       returns,
+      limits: options.limits,
       isDead: false,
       isAway: false,
       isAsleep: false,
@@ -247,6 +251,7 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
 
   const decided = (
     process: Process,
+    limits: Limits,
     decision: Awaited<ReturnType<Lessee['take']>>,
     askedMs: number,
   ): void => {
@@ -266,17 +271,18 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
   }
   let failure: unknown
   const ask = (process: Process): void => {
-    ledger.totals.offered += 1
+    const { limits } = process
+    ledger.offered(CLIENT, limits)
     const askedMs = time.nowMs - process.stoodStillMs
     const decision = process.lessee.take(CLIENT, limits)
-    if (!(decision instanceof Promise)) return decided(process, decision, askedMs)
+    if (!(decision instanceof Promise)) return decided(process, limits, decision, askedMs)
     process.undecided += 1
     isTouched = true
     void decision.then((late) => {
       process.undecided -= 1
       if (process.isDead) return
       try {
-        decided(process, late, askedMs)
+        decided(process, limits, late, askedMs)
       } catch (error) {
         failure ??= error
       }
@@ -430,6 +436,14 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
               ask(process)
             },
           })
+        if (newLimits !== undefined && process.limits !== newLimits)
+          list.push({
+            label: `new limits at ${process.name}`,
+            run: () => {
+              process.limits = newLimits
+              troubleMs = time.nowMs
+            },
+          })
         const [admission] = process.admissions
         if (refundsLeft > 0 && admission !== undefined)
           list.push({
@@ -534,7 +548,14 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
       for (const { slot, atMs, everyMs } of timers) parts.push(slot.name, atMs, everyMs ?? 'once')
       const account = ledger.accounts.get(CLIENT)
       if (account !== undefined) write(account.admitted, parts, new Map())
-      for (const { witness } of everyone) write(witness.admitted, parts, new Map())
+      for (const { witness, limits } of everyone) {
+        write(witness.admitted, parts, new Map())
+        if (newLimits === undefined) continue
+        // What is counted after a change depends on what was asked and admitted before.
+        parts.push(limits.perMinute, limits.perDay)
+        write([account?.limits, witness.known.get(CLIENT)?.asked], parts, new Map())
+      }
+      if (newLimits !== undefined) write(account?.admissions, parts, new Map())
       return hash('sha1', parts.join(' '), 'base64')
     },
 

@@ -19,6 +19,8 @@ export interface Explored extends SmallWorldOptions {
 
 const timer = { ms: 'timer', most: 1 } as const
 const both = [{ ask: 0 }, { ask: 1 }, { passMs: 1100 }] as const
+/** Both hold tokens ahead. */
+const leased = [...both, { ask: 0 }, { ask: 1 }] as const
 const one = [{ ask: 0 }, { passMs: 1100 }] as const
 const small = { perMinute: 2, perDay: 3 }
 const minutes = { perMinute: 3, perDay: 20 }
@@ -50,6 +52,24 @@ export const smallWorlds: readonly Explored[] = [
     asks: 4,
     passes: [timer, { ms: 1100, most: 1 }],
     longer: { asks: 6 },
+  },
+  {
+    title: 'limits are lowered',
+    limits: { perMinute: 6, perDay: 9 },
+    newLimits: { perMinute: 5, perDay: 9 },
+    opening: leased,
+    asks: 2,
+    passes: [timer],
+    longer: { asks: 5, passes: [timer, { ms: 1100, most: 1 }] },
+  },
+  {
+    title: 'limits are raised',
+    limits: { perMinute: 2, perDay: 4 },
+    newLimits: { perMinute: 5, perDay: 5 },
+    opening: leased,
+    asks: 2,
+    passes: [timer],
+    longer: { asks: 5, passes: [timer, { ms: 1100, most: 1 }] },
   },
   {
     title: 'a process crashes',

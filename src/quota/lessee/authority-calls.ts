@@ -74,21 +74,24 @@ export class AuthorityCalls {
   /** undefined: the authority is away. */
   send({ lease }: Client, order: Order): SentCall | undefined {
     const { authority, processId, clock } = this.#options
-    const { need, limits, returns = false } = order
+    const { minute, day } = lease
+    // What was granted under a higher limit goes back: only the authority knows how much of it is left under the lower one.
+    const isLowered =
+      order.limits.perMinute < minute.grantedLimit || order.limits.perDay < day.grantedLimit
+    const { need, limits, returns = isLowered } = order
     const sentMs = clock.nowMs()
     // Tokens of a minute that may end at any moment cannot be spent any more: they go back, so that they do not look like a limit used up.
-    if (sentMs >= lease.minute.spendUntilMs && lease.minute.held > lease.minute.used)
-      lease.minute.returnUnspent()
+    if (sentMs >= minute.spendUntilMs && minute.held > minute.used) minute.returnUnspent()
     lease.since ??= this.#sequence
     const request: TakeRequest = {
       client: lease.client,
       process: processId,
       sequence: ++this.#sequence,
       since: lease.since,
-      heard: lease.day.taken === undefined ? undefined : lease.heard,
+      heard: day.taken === undefined ? undefined : lease.heard,
       limits,
-      minute: lease.minute.statement(returns),
-      day: lease.day.statement(returns),
+      minute: minute.statement(returns),
+      day: day.statement(returns),
       need,
       want: this.#want(lease, order, sentMs),
     }
@@ -109,9 +112,8 @@ export class AuthorityCalls {
     const { request, sentMs } = sent
     const receivedMs = clock.nowMs()
     if (reply.status === 'stale') return undefined
-    lease.limits = request.limits
     this.#watchClock(lease, reply)
-    lease.apply(reply, { sentMs, receivedMs })
+    lease.apply(reply, request.limits, { sentMs, receivedMs })
     this.#storeAheadMs = reply.nowMs - receivedMs
     lease.heard = request.sequence
     // The authority did not know that it had answered before.
@@ -126,7 +128,7 @@ export class AuthorityCalls {
     const tokens = lease.credit(request, reply, this.#callMs)
     const late = sent.reply instanceof Promise && receivedMs >= mayEndAtMs(lease, sent, reply)
     const isShort = reply.status === 'short'
-    const isReclaimed = isShort && !late && lease.rememberRefusal(reply, receivedMs)
+    const isReclaimed = isShort && !late && lease.rememberRefusal(reply, request.limits, receivedMs)
     if (isShort) client.hear('short')
     else if (tokens > 0 || reply.notice === 'free') client.hear('free')
     return { tokens: late ? 0 : tokens, isReclaimed }

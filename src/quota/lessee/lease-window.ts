@@ -19,6 +19,8 @@ export class LeaseWindow {
   held = 0
   /** Handed out to all processes, this one included, when the authority last spoke; undefined: it has not spoken in this window. */
   taken: number | undefined
+  /** Under which the authority last spoke: what is in hand was granted under it or a lower one. */
+  grantedLimit = 0
   /** Tokens may be spent before this: the earliest moment at which the window can end. */
   spendUntilMs = -Infinity
   /** The window has ended by then: the latest moment at which it can end. */
@@ -57,8 +59,9 @@ export class LeaseWindow {
   }
 
   canSpend(limit: number, nowMs: number): boolean {
-    // A lowered limit acts at once, also on tokens that were granted under the old one.
-    return this.held > this.used && nowMs < this.spendUntilMs && this.remaining(limit) > 0
+    const isInHand = this.held > this.used && nowMs < this.spendUntilMs
+    // A lowered limit acts at once: the others may have used it up since tokens were granted under the old one.
+    return isInHand && limit >= this.grantedLimit && this.remaining(limit) > 0
   }
 
   /** Whether the refusal in memory still holds; it does not while tokens are in hand, or were returned or refunded since. */
@@ -100,6 +103,7 @@ export class LeaseWindow {
     if (index !== this.index) this.#open(index)
     this.held = held
     this.taken = taken
+    this.grantedLimit = limit
     this.spendUntilMs = at.sentMs + leftMs - SPEND_GUARD_MS
     // More than a whole window is left only where the authority has kept one that its clock has not reached yet.
     const atMostMs = leftMs > this.lengthMs ? Infinity : this.lengthMs

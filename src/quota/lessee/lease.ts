@@ -29,7 +29,7 @@ export class Lease {
   readonly day = new LeaseWindow('day', DAY_MS)
   /** The latest request or peek. Written by lessee.ts. */
   lastUsedMs: number
-  /** The limits of the latest request or peek, or of the latest call. Written by lessee.ts and authority-calls.ts. */
+  /** The limits of the latest request or peek. Written by lessee.ts. */
   limits: Limits
   /** See Pace for its writers. */
   readonly pace: Pace
@@ -102,10 +102,10 @@ export class Lease {
     this.day.refund(dayIndex)
   }
 
-  /** Takes in what the authority said of both windows. sentMs and receivedMs frame the moment at which it was true. */
-  apply(reply: TakeReply, at: { sentMs: number; receivedMs: number }): void {
-    this.minute.apply(reply, this.limits.perMinute, at)
-    this.day.apply(reply, this.limits.perDay, at)
+  /** Takes in what the authority said of both windows, asked under these limits. sentMs and receivedMs frame the moment at which it was true. */
+  apply(reply: TakeReply, limits: Limits, at: { sentMs: number; receivedMs: number }): void {
+    this.minute.apply(reply, limits.perMinute, at)
+    this.day.apply(reply, limits.perDay, at)
   }
 
   /** Notes what the authority knows now, and when to call it next; the result is the tokens for requests that wait. */
@@ -129,11 +129,11 @@ export class Lease {
    * lasts until the window ends, but no longer than the minute, so that an authority whose counters were reset is asked again.
    * true: others hold tokens that they have just been asked for.
    */
-  rememberRefusal(reply: TakeReply, nowMs: number): boolean {
+  rememberRefusal(reply: TakeReply, limits: Limits, nowMs: number): boolean {
     let unspent = 0
     for (const window of [this.minute, this.day]) {
       const { taken, used } = reply[window.kind]
-      const limit = window.limitOf(this.limits)
+      const limit = window.limitOf(limits)
       if (taken < limit) continue
       unspent = Math.max(unspent, taken - used)
       const retryAtMs = used >= limit ? Infinity : nowMs + this.#retryMs

@@ -85,8 +85,11 @@ export class Outage {
   #denial(lease: Lease, limits: Limits, nowMs: number, pending = 0): QuotaDecision | undefined {
     const windows = [lease.day, lease.minute].map((window) => {
       const isOver = nowMs >= window.endsByMs
-      const { used, held, taken = 0 } = isOver ? NOTHING : window
-      return { window, limit: window.limitOf(limits), used, held, taken }
+      const { used, held: granted, taken: handedOut = 0 } = isOver ? NOTHING : window
+      const limit = window.limitOf(limits)
+      // What was granted under a higher limit is as good as returned.
+      const held = limit < window.grantedLimit ? Math.min(used, granted) : granted
+      return { window, limit, used, held, taken: handedOut - granted + held }
     })
     const usedUp = windows.find(({ used, limit }) => used >= limit)
     if (usedUp !== undefined) return lease.refuse(usedUp.window, limits, nowMs, true)
