@@ -1,6 +1,7 @@
 /** Checks that need more than one value. They read the tree itself, so that a fault elsewhere hides none of these. */
 import { listenAddress, origin } from './addresses.ts'
 import type { HostPort } from './addresses.ts'
+import { checkHttp2 } from './http2-check.ts'
 import { suggest } from './nearest.ts'
 import type { Path, PathProblem } from './problems.ts'
 import { formatPath, problem } from './problems.ts'
@@ -217,6 +218,7 @@ const checkRoutes = (tree: Group): PathProblem[] => {
 /** Every fault that lies between values of a tree that has its defaults. */
 export const crossChecks = (tree: Group): PathProblem[] => [
   ...checkListeners(tree),
+  ...checkHttp2(tree),
   ...checkTimeouts(tree),
   ...checkUrls(tree),
   ...checkRedis(tree),

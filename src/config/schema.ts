@@ -58,6 +58,10 @@ const server = group({
   workers,
   /** Peers whose X-Forwarded-For is believed. */
   trustedProxies: list(network),
+  /** true where TLS is; clear: without it, with trusted proxies alone. */
+  http2: choice(['true', 'false', 'clear'])
+    .meta({ enum: [true, false, 'true', 'false', 'clear'] })
+    .optional(),
   /** Whether answers carry RateLimit and RateLimit-Policy beside the X-RateLimit fields. */
   structuredQuotaHeaders: flag,
   limits: group({

@@ -13,7 +13,13 @@ import {
 import { Connections } from '../listeners/connections.ts'
 import type { Log } from '../observability/log.ts'
 import { makeLast, responseOnSocket } from '../listeners/node-internals.ts'
-import { createPublicServer, type PublicServer } from '../listeners/public-server.ts'
+import { createHttp2Server, type Http2Server } from '../listeners/h2-server.ts'
+import { Penalties } from '../listeners/penalties.ts'
+import {
+  createPublicServer,
+  type PublicServer,
+  type PublicServerEvents,
+} from '../listeners/public-server.ts'
 import type { Exchange, PipelineParts } from '../pipeline/exchange.ts'
 import { handle } from '../pipeline/pipeline.ts'
 import { refuseUnparsed } from '../pipeline/refuse-unparsed.ts'
@@ -38,6 +44,7 @@ export class FrontDoor {
   readonly #upstreams: Upstreams
   readonly #reviews: NodeJS.Timeout
   readonly #slowClients: SlowClients
+  readonly #penalties = new Penalties()
   /** Written by use() alone; read once per request, which takes it along. */
   #policy: RequestPolicy
 
@@ -48,7 +55,7 @@ export class FrontDoor {
     { log, metrics, lessee }: LastingParts,
     upstreams: Upstreams,
   ) {
-    this.#limits = new ConnectionLimits(roomFor(config, log))
+    this.#limits = new ConnectionLimits(roomFor(config, log), this.#penalties)
     const connections = new Connections<Exchange>(this.#limits)
     metrics.watchConnections(() => connections.size)
     this.#parts = {
@@ -64,7 +71,12 @@ export class FrontDoor {
     const judge = (caller: Caller) => this.#policy.unwelcome(caller)
     this.#reviews = setInterval(() => upstreams.review(judge), REVIEW_TUNNELS_MS).unref()
     this.#slowClients = new SlowClients(this.#parts)
-    this.#server = createPublicServer(config, {
+    this.#server = createPublicServer(config, this.#events(), this.#createHttp2(config))
+  }
+
+  #events(): PublicServerEvents {
+    const { connections, log, metrics } = this.#parts
+    return {
       enter: (transport) => {
         const address = transport.remoteAddress ?? ''
         const { key, peerTrusted } = this.#policy.clientAddress(address, undefined)
@@ -75,6 +87,8 @@ export class FrontDoor {
         log.connectionRefused({ address: key, reason: entry })
         return undefined
       },
+      isTrusted: ({ remoteAddress = '' }) =>
+        this.#policy.clientAddress(remoteAddress, undefined).peerTrusted,
       connection: (socket, entry) => connections.opened(socket, entry),
       request: (request, response, expectsContinue) => {
         const { headers, socket } = request
@@ -98,7 +112,24 @@ export class FrontDoor {
         if (connections.of(socket).inflow?.caused(error) === true) return
         refuseUnparsed(this.#parts, this.#policy, error, socket)
       },
+    }
+  }
+
+  #createHttp2(config: Config): Http2Server {
+    const { connections, metrics } = this.#parts
+    const server = createHttp2Server(config, connections, {
+      stream: (request, response, connection) => {
+        const expectsContinue = request.headers.expect?.toLowerCase() === '100-continue'
+        const arrival = { connection, request, response, expectsContinue, tunnel: undefined }
+        void handle(this.#parts, this.#policy, arrival)
+      },
+      abuse: (kind, { addressKey }, isEnd) => {
+        metrics.http2Abuse(kind)
+        if (isEnd && addressKey !== undefined) this.#penalties.add(addressKey, performance.now())
+      },
     })
+    metrics.watchHttp2(() => server.size)
+    return server
   }
 
   /** From here on requests begin under this policy, and tunnels are judged by it; requests under way finish under theirs. config: the policy's. */

@@ -12,6 +12,7 @@ import { createAnswerPreflight } from '../pipeline/answer-preflight.ts'
 import { createAuthenticate } from '../pipeline/authenticate.ts'
 import { createCheckBan } from '../pipeline/check-ban.ts'
 import { createForward } from '../pipeline/forward.ts'
+import type { Terms } from '../pipeline/exchange.ts'
 import { createMatchRoute } from '../pipeline/match-route.ts'
 import { createReceiveBody } from '../pipeline/receive-body.ts'
 import { createShedLoad } from '../pipeline/shed-load.ts'
@@ -53,7 +54,7 @@ export function createRequestPolicy(
   const table = compileRoutes({ routes: config.routes, basePath: server.basePath })
   return Object.freeze({
     lessee,
-    terms: { minimumRateBytes: server.limits.minimumRateBytes, upstream },
+    terms: termsOf(config, upstream),
     urlBytes: server.limits.urlBytes,
     checkFraming: createCheckFraming(server.limits),
     checkTarget: createCheckTarget(server.limits.urlBytes),
@@ -97,6 +98,12 @@ export function createRequestPolicy(
     },
   })
 }
+
+const termsOf = ({ server }: Config, upstream: object): Terms => ({
+  minimumRateBytes: server.limits.minimumRateBytes,
+  requestMs: server.timeouts.requestMs,
+  upstream,
+})
 
 function createCorsStages(
   { cors: granted, unmatched }: Config,

@@ -2,9 +2,10 @@
 import { readFileSync } from 'node:fs'
 import type { Config } from '../config/config.ts'
 import { defaults } from '../config/defaults.ts'
+import type { Penalties } from './penalties.ts'
 
-/** descriptors: fewer than configured are possible, as the process may not open as many files. */
-export const connectionRefusals = ['total', 'address', 'descriptors'] as const
+/** descriptors: fewer than configured are possible, as the process may not open as many files. abuse: see Penalties. */
+export const connectionRefusals = ['total', 'address', 'descriptors', 'abuse'] as const
 export type ConnectionRefusal = (typeof connectionRefusals)[number]
 
 /** For listeners, log, store, admin and what Node.js has open itself. */
@@ -60,12 +61,14 @@ export interface Guest {
 export class ConnectionLimits {
   /** Connections that there are already stay. */
   room: ConnectionRoom
+  readonly #penalties: Pick<Penalties, 'holds'>
   /** Oldest first, but for those that were in use when somebody looked. */
   readonly #guests = new Set<Guest>()
   readonly #ofAddress = new Map<string, number>()
 
-  constructor(room: ConnectionRoom) {
+  constructor(room: ConnectionRoom, penalties: Pick<Penalties, 'holds'>) {
     this.room = room
+    this.#penalties = penalties
   }
 
   get size(): number {
@@ -76,6 +79,8 @@ export class ConnectionLimits {
   enter(guest: Guest): ConnectionRefusal | undefined {
     const { connections, connectionsPerAddress, openFiles } = this.room
     const { addressKey } = guest
+    if (addressKey !== undefined && this.#penalties.holds(addressKey, performance.now()))
+      return 'abuse'
     const siblings = addressKey === undefined ? 0 : (this.#ofAddress.get(addressKey) ?? 0)
     if (siblings >= connectionsPerAddress) return 'address'
     if (this.#guests.size >= connections && !this.#makeRoom())

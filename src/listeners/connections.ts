@@ -16,6 +16,8 @@ export interface Origin {
 export interface Entry extends Origin {
   /** As it was accepted, below TLS. */
   readonly transport: Socket
+  /** See Guest. */
+  readonly addressKey: string | undefined
   /** See Guest. Written by whoever serves it; until then it is idle. */
   wasIdle: () => boolean
 }
@@ -30,7 +32,7 @@ export interface InFlight {
   readonly bodyBytes: number | undefined
   /** Why the gateway refused it; undefined as long as it has not. */
   readonly refusal: string | undefined
-  /** Of its body. Written by Inflow alone. */
+  /** Of its body. Written by Inflow, and by Connections of a stream's. */
   receivedBytes: number
   /** Written by Connections alone: where it keeps the request. */
   slot: number | undefined
@@ -41,12 +43,16 @@ export interface InFlight {
 /** Written by Connections, where nobody else is named. */
 export interface ConnectionState<Request extends InFlight> {
   readonly origin: Origin
+  /** Of a stream: the connection that carries it. */
+  readonly carrier: ConnectionState<Request> | undefined
   /** Requests that have not been answered to the end. */
   pending: number
   /** A request has begun since somebody looked for connections that are not used. */
   isUsed: boolean
   /** Requests that were refused since one was not. */
   refused: number
+  /** Streams that ended before their answers. */
+  brokenOff: number
   /** The youngest of those pending. */
   latest: Request | undefined
   /** What follows on this connection is not served. Also written by pipeline and refuse-unparsed, for a refusal that closes. */
@@ -102,34 +108,35 @@ export class Connections<Request extends InFlight> {
 
   /** Of an entry: a connection that http has just taken. */
   opened(socket: Socket, entry: Entry): void {
+    const state = this.carries(socket, entry)
+    // Whoever said that it is the last answer: the client may have sent more by then.
+    lingerOnClose(socket)
+    state.inflow = new Inflow(socket, state)
+  }
+
+  /** Of an entry: a connection that carries requests, be it as streams of their own. */
+  carries(socket: Socket, entry: Entry): ConnectionState<Request> {
     const state = this.of(socket, entry)
     entry.wasIdle = () => {
       const isIdle = state.pending === 0 && !state.isUsed
       state.isUsed = false
       return isIdle
     }
-    // Whoever said that it is the last answer: the client may have sent more by then.
-    lingerOnClose(socket)
-    state.inflow = new Inflow(socket, state)
+    return state
+  }
+
+  /** A stream: what is said of it ends none beside it. */
+  joined(channel: ClientChannel, carrier: ConnectionState<Request>): ConnectionState<Request> {
+    const state = newState(carrier.origin, carrier)
+    this.#states.set(channel, state)
+    return state
   }
 
   /** origin: of one that is not known yet. */
   of(socket: Pick<ClientChannel, 'once'>, origin = NOWHERE): ConnectionState<Request> {
     const known = this.#states.get(socket)
     if (known !== undefined) return known
-    const state: ConnectionState<Request> = {
-      origin,
-      pending: 0,
-      isUsed: false,
-      refused: 0,
-      latest: undefined,
-      closing: false,
-      isBodyLeft: false,
-      whenIdle: undefined,
-      inflow: undefined,
-      isClosing: () =>
-        state.closing || (state.latest !== undefined && isLast(state.latest.response)),
-    }
+    const state = newState<Request>(origin)
     this.#states.set(socket, state)
     endWithSocket(socket, () =>
       state.pending === 0
@@ -153,7 +160,11 @@ export class Connections<Request extends InFlight> {
     state.isUsed = true
     state.latest = exchange
     state.isBodyLeft = false
-    exchange.refusedBefore = state.refused
+    exchange.refusedBefore = (state.carrier ?? state).refused
+    if (state.carrier !== undefined) {
+      state.carrier.pending += 1
+      state.carrier.isUsed = true
+    }
     exchange.slot = this.inFlight.push(exchange) - 1
   }
 
@@ -166,7 +177,13 @@ export class Connections<Request extends InFlight> {
     }
     const state = this.of(exchange.request.socket)
     state.pending -= 1
-    state.refused = exchange.refusal === undefined ? 0 : state.refused + 1
+    const counted = state.carrier ?? state
+    counted.refused = exchange.refusal === undefined ? 0 : counted.refused + 1
+    if (state.carrier !== undefined) {
+      state.carrier.pending -= 1
+      if (!exchange.response.writableFinished) state.carrier.brokenOff += 1
+      exchange.receivedBytes = exchange.request.socket.bytesRead
+    }
     if (isLast(exchange.response)) state.closing = true
     state.isBodyLeft = exchange.hasBody && !exchange.request.complete
     if (state.latest === exchange) state.latest = undefined
@@ -176,4 +193,25 @@ export class Connections<Request extends InFlight> {
     state.whenIdle = undefined
     whenIdle?.()
   }
+}
+
+function newState<Request extends InFlight>(
+  origin: Origin,
+  carrier?: ConnectionState<Request>,
+): ConnectionState<Request> {
+  const state: ConnectionState<Request> = {
+    origin,
+    carrier,
+    pending: 0,
+    isUsed: false,
+    refused: 0,
+    brokenOff: 0,
+    latest: undefined,
+    closing: false,
+    isBodyLeft: false,
+    whenIdle: undefined,
+    inflow: undefined,
+    isClosing: () => state.closing || (state.latest !== undefined && isLast(state.latest.response)),
+  }
+  return state
 }

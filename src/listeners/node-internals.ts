@@ -4,7 +4,7 @@
  */
 import { ServerResponse, type Agent, type IncomingMessage, type Server } from 'node:http'
 import * as net from 'node:net'
-import type { Duplex } from 'node:stream'
+import type { Duplex, Readable } from 'node:stream'
 import { getSystemErrorName } from 'node:util'
 import type { ListenAddress } from '../config/config.ts'
 import type { ClientChannel, OutgoingResponse } from './messages.ts'
@@ -130,7 +130,7 @@ export function serveUnbound(server: Server): void {
  * Hands a connection over as if the server had accepted it, with what was read of it and put back.
  * Ever since: http takes what 'connection' brings, a TLS socket too; one that was paused it leaves so.
  */
-export function feed(server: Server, socket: net.Socket): void {
+export function feed(server: net.Server, socket: net.Socket): void {
   server.emit('connection', socket)
   if (socket.isPaused()) socket.resume()
 }
@@ -141,6 +141,14 @@ export function takenBytes(socket: ClientChannel): number {
   const given = Reflect.get(socket, '_bytesDispatched') as number
   const handle = Reflect.get(socket, '_handle') as { readonly writeQueueSize: number } | null
   return given - (handle?.writeQueueSize ?? 0)
+}
+
+/**
+ * The end of what is read has come, be it read or not, which `readableEnded` tells only of what was read.
+ * Ever since: a Readable keeps it in `ended` of its `_readableState`.
+ */
+export function endHasCome(stream: Readable): boolean {
+  return (Reflect.get(stream, '_readableState') as { readonly ended: boolean }).ended
 }
 
 /** A bound socket on which nobody listens in this process. */

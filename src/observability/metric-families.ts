@@ -3,6 +3,7 @@ import { version as nodeVersion } from 'node:process'
 import { backendFailureKinds } from '../rules/backend-failure.ts'
 import { connectionRefusals } from '../listeners/connection-limits.ts'
 import type { Clients } from '../config/config.ts'
+import { http2Abuses } from '../rules/http2-abuse.ts'
 import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
 import { backendFamilies, type BackendsView } from './backend-families.ts'
 import { by, counter, gauge, histogram, sample, type Family } from './family.ts'
@@ -44,6 +45,8 @@ export function newState(names: ConfigNames, version: string) {
     unsavedSeconds: 0,
     connections: () => 0,
     connectionRefusals: zeros(connectionRefusals),
+    http2Connections: () => 0,
+    http2Abuses: zeros(http2Abuses),
     tunnels: 0,
     tunnelEnds: zeros(tunnelEnds),
     reloads: {
@@ -103,6 +106,14 @@ function requestFamilies(state: MetricsState): Family[] {
       'tollgate_connections_refused_total',
       'Connections of clients closed at once, by the bound that was reached.',
       () => by('reason', state.connectionRefusals),
+    ),
+    gauge.sum('tollgate_http2_connections', 'Connections of clients that speak HTTP/2.', () =>
+      state.http2Connections(),
+    ),
+    counter(
+      'tollgate_http2_abuse_total',
+      'What clients of HTTP/2 may not do, by kind; most of it ends their connection.',
+      () => by('kind', state.http2Abuses),
     ),
     gauge.sum('tollgate_tunnels', 'WebSockets open.', () => state.tunnels),
     counter('tollgate_tunnels_closed_total', 'WebSockets closed, by who or what ended them.', () =>

@@ -8,6 +8,7 @@ import {
   type MetricObjectWithValues,
   type MetricValue,
 } from 'prom-client'
+import type { Http2Abuse } from '../rules/http2-abuse.ts'
 import type { UnavailableReason } from '../credentials/verdicts.ts'
 import type { ConnectionRefusal } from '../listeners/connection-limits.ts'
 import type { QuotaObserver } from '../quota/observer.ts'
@@ -135,6 +136,9 @@ const connectionWriters = (state: ReturnType<typeof newState>) => ({
   /** How many there are, read at each scrape. */
   watchConnections: (connections: () => number) => void (state.connections = connections),
   connectionRefused: (reason: ConnectionRefusal) => void state.connectionRefusals[reason]++,
+  http2Abuse: (kind: Http2Abuse) => void state.http2Abuses[kind]++,
+  /** How many connections speak HTTP/2, read at each scrape. */
+  watchHttp2: (connections: () => number) => void (state.http2Connections = connections),
   tunnelOpened: () => void state.tunnels++,
   /** Once for every tunnelOpened, as the next. */
   tunnelEnded: (end: TunnelEnd) => void state.tunnelEnds[end]++,

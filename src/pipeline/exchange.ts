@@ -47,6 +47,8 @@ export interface Arrival {
 export interface Terms {
   /** Least that its client sends or reads, a second; 0: anything. */
   readonly minimumRateBytes: number
+  /** In which a body has to come. */
+  readonly requestMs: number
   /** It may go there until it is over. */
   readonly upstream: object
 }
@@ -75,7 +77,7 @@ export class Exchange {
   readonly proto: 'http' | 'https'
   /** Where Connections keeps it among the requests in flight. Written by Connections alone. */
   slot: number | undefined
-  /** That have come of its body. Written by Inflow alone. */
+  /** That have come of its body. Written by Inflow and Connections alone. */
   receivedBytes = 0
   /** Requests in a row, before it on the same connection, that were refused. Written by Connections alone. */
   refusedBefore = 0

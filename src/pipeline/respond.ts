@@ -36,7 +36,9 @@ export function respond(exchange: Exchange, refusal: Refusal): void {
   const headers = gatewayHeaders(exchange)
   headers.push('Via', VIA)
   for (const text of fields) headers.push(text)
-  if (kind.close || hasUnreadBody(exchange) || isUnwelcome(exchange, refusal)) makeLast(response)
+  const unwelcome = isUnwelcome(exchange, refusal)
+  if (kind.close || hasUnreadBody(exchange) || unwelcome) makeLast(response)
+  if (unwelcome) exchange.request.socket.endConnection?.()
   exchange.responseBytes = exchange.request.method === 'HEAD' ? 0 : bodyBytes
   response.writeHead(kind.status, headers)
   response.end(body)

@@ -43,20 +43,28 @@ export class SlowClients {
     for (const exchange of this.#parts.connections.inFlight.slice()) {
       const { request, response, responseBytes } = exchange
       const rateBytes = exchange.terms.minimumRateBytes
-      if (rateBytes === 0) continue
-      if (isAnswerBlocked(exchange)) {
+      if (isLate(exchange, nowMs)) refuseSlow(this.#parts, exchange, 'ERR_HTTP_REQUEST_TIMEOUT')
+      else if (rateBytes === 0) continue
+      else if (isAnswerBlocked(exchange)) {
         const bytes = takenBytes(request.socket)
         // Of the answer's body the kernel has taken this much.
         const before = Math.max(0, responseBytes - response.writableLength)
         const pace = paceOf(this.#reading, exchange, bytes - before, rateBytes)
-        if (isTooSlow(pace, { bytes, rateBytes, waitedMs })) cutOff(exchange)
+        if (isTooSlow(pace, { bytes, rateBytes, waitedMs })) cutOff(this.#parts, exchange)
       } else if (isBodyWanted(exchange)) {
         const bytes = request.socket.bytesRead
         const pace = paceOf(this.#sending, exchange, bytes, rateBytes)
-        if (isTooSlow(pace, { bytes, rateBytes, waitedMs })) refuseSlow(this.#parts, exchange)
+        if (isTooSlow(pace, { bytes, rateBytes, waitedMs }))
+          refuseSlow(this.#parts, exchange, 'sends below the minimum rate')
       }
     }
   }
+}
+
+/** Of HTTP/1.1 Node's server sees to it. */
+function isLate({ request, hasBody, startedMs, terms }: Exchange, nowMs: number): boolean {
+  if (request.httpVersion !== '2.0' || !hasBody || request.complete) return false
+  return nowMs - startedMs > terms.requestMs
 }
 
 function isTooSlow(
@@ -87,14 +95,19 @@ function isBodyWanted({ request, response, hasBody, expectsContinue }: Exchange)
   return !expectsContinue || response.socket !== null
 }
 
-function refuseSlow({ connections, lessee }: PipelineParts, exchange: Exchange): void {
+function refuseSlow(
+  { connections, lessee }: PipelineParts,
+  exchange: Exchange,
+  cause: string,
+): void {
   if (exchange.isOver) return
   connections.of(exchange.request.socket).closing = true
-  interrupt(lessee, exchange, refuse('request_timeout', { cause: 'sends below the minimum rate' }))
+  interrupt(lessee, exchange, refuse('request_timeout', { cause }))
 }
 
 /** A cut-off answer does not look complete. */
-function cutOff(exchange: Exchange): void {
+function cutOff({ metrics }: PipelineParts, exchange: Exchange): void {
+  if (exchange.request.httpVersion === '2.0') metrics.http2Abuse('stalled')
   exchange.cause ??= 'reads below the minimum rate'
   exchange.response.destroy()
 }

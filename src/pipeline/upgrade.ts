@@ -99,6 +99,7 @@ export function backendIdentity(
     clientAddress: exchange.clientAddress,
     proxies: exchange.proxies,
     proto: exchange.proto,
+    httpVersion: exchange.request.httpVersion,
   }
 }
 

@@ -1,6 +1,6 @@
 /** Builds the header fields of the request to the backend: the client's own without what is the gateway's to say. */
 import type { Config } from '../config/config.ts'
-import { fieldNames, VIA } from './field-names.ts'
+import { fieldNames, VIA, VIA_HTTP2 } from './field-names.ts'
 import type { Framing } from './framing.ts'
 
 export interface BackendHeadersInput {
@@ -18,6 +18,8 @@ export interface BackendHeadersInput {
   readonly proxies?: string
   /** How the client reached us or the first trusted proxy; http by default, as the gateway itself listens for that. */
   readonly proto?: 'http' | 'https' | undefined
+  /** Of the request; 1.1 by default. */
+  readonly httpVersion?: string | undefined
 }
 
 /**
@@ -73,7 +75,7 @@ export function backendHeaders(input: BackendHeadersInput): string[] {
   headers.push('X-Forwarded-For', proxies === '' ? clientAddress : `${clientAddress}, ${proxies}`)
   headers.push('X-Forwarded-Proto', input.proto ?? 'http')
   headers.push('X-Forwarded-Host', framing.host)
-  headers.push('Via', VIA)
+  headers.push('Via', input.httpVersion === '2.0' ? VIA_HTTP2 : VIA)
   return headers
 }
 

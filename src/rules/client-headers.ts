@@ -35,6 +35,7 @@ const kindOf = fieldNames({
   te: 'removed',
   trailer: 'removed',
   upgrade: 'removed',
+  'http2-settings': 'removed',
   // The gateway's own words: its client must not read a backend's in their place.
   'x-ratelimit*': 'removed',
   ratelimit: 'removed',

@@ -53,6 +53,9 @@ function isAlphanumeric(code: number): boolean {
 /** The gateway's own entry in Via, on requests and answers alike (RFC 9110 7.6.3). */
 export const VIA = '1.1 tollgate'
 
+/** The same on requests that came as HTTP/2. */
+export const VIA_HTTP2 = '2 tollgate'
+
 /** What RFC 9110 5.5 lets a field value hold: tab, visible ASCII with spaces, and bytes above it. */
 const unsafeInValue = /[^\t\x20-\x7e\x80-\xff]/
 

@@ -31,13 +31,15 @@ interface FramingSource {
   readonly httpVersion: string
   /** Flat name, value array. Node must be set to keep more fields than headerCount, since it drops the rest silently. */
   readonly rawHeaders: readonly string[]
+  /** Where the protocol tells whether a body follows, whatever the fields say: HTTP/2 (RFC 9113 8.1). */
+  readonly bodyFollows?: boolean | undefined
 }
 
 export type CheckFraming = ReturnType<typeof createCheckFraming>
 
 export function createCheckFraming(limits: FramingLimits) {
-  return ({ method = '', httpVersion, rawHeaders }: FramingSource): Framing | Refusal =>
-    checkFraming({ method, httpVersion, rawHeaders, limits })
+  return ({ method = '', httpVersion, rawHeaders, bodyFollows }: FramingSource) =>
+    checkFraming({ method, httpVersion, rawHeaders, bodyFollows, limits })
 }
 
 interface FramingInput extends FramingSource {
@@ -50,9 +52,12 @@ interface FramingInput extends FramingSource {
  * Field names are taken to be tokens, as Node's strict parser guarantees.
  */
 export function checkFraming(input: FramingInput): Framing | Refusal {
-  const { method, httpVersion, rawHeaders, limits } = input
+  const { method, httpVersion, rawHeaders, limits, bodyFollows } = input
   if (!isMethod(method)) return refuse('method_not_implemented', { cause: 'unknown method' })
-  if (httpVersion !== '1.1' && httpVersion !== '1.0') return invalid('unknown HTTP version')
+  if (bodyFollows === undefined && httpVersion !== '1.1' && httpVersion !== '1.0')
+    return invalid('unknown HTTP version')
+  // Nobody could tell its end from that of a body which was taken back.
+  if (bodyFollows === true && method === 'HEAD') return invalid('a body of HEAD')
   if (rawHeaders.length > 2 * limits.headerCount) {
     return refuse('headers_too_large', { cause: `${rawHeaders.length / 2} header fields` })
   }
@@ -61,11 +66,10 @@ export function checkFraming(input: FramingInput): Framing | Refusal {
   if (fault !== undefined) return fault
   if (head.hostCount !== 1) return invalid(`${head.hostCount} Host fields`)
   if (!hostValue.test(head.host)) return invalid('malformed Host')
-  return bodyFault(head, input) ?? settle(head, method, httpVersion)
+  return bodyFault(head, input) ?? settle(head, input)
 }
 
-/** TRACE would echo what the gateway adds, CONNECT would leave it: both are unknown here. */
-/** Whether requests of it are taken at all. */
+/** Whether requests of it are taken at all. TRACE would echo what the gateway adds, CONNECT would leave it. */
 export const isMethod = (text: string): boolean => methods.has(text)
 
 const methods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'])
@@ -182,12 +186,13 @@ function readForwarding(head: Head, kind: Kind, value: string): void {
 }
 
 /** The name matched a kind but is spelt otherwise, such as `Content_Length`. */
-function isLookAlike(name: string, kind: Kind): boolean {
-  return name.toLowerCase() !== kind
-}
+const isLookAlike = (name: string, kind: Kind): boolean => name.toLowerCase() !== kind
 
 /** RFC 9112 6.1 and 6.3: whatever leaves the length open to a second reading is refused; neither length nor coding means no body. */
-function bodyFault(head: Head, { method, httpVersion, limits }: FramingInput): Refusal | undefined {
+function bodyFault(
+  head: Head,
+  { method, httpVersion, limits, bodyFollows }: FramingInput,
+): Refusal | undefined {
   const { contentLength, transferEncoding } = head
   if (transferEncoding !== undefined) {
     if (contentLength !== undefined) return invalid('both Content-Length and Transfer-Encoding')
@@ -198,19 +203,28 @@ function bodyFault(head: Head, { method, httpVersion, limits }: FramingInput): R
     if (Number(contentLength) > limits.bodyBytes) {
       return refuse('body_too_large', { cause: 'declared Content-Length' })
     }
-  } else if (head.expectsContinue && method !== 'GET' && method !== 'HEAD') {
+  } else if (
+    bodyFollows === undefined &&
+    head.expectsContinue &&
+    method !== 'GET' &&
+    method !== 'HEAD'
+  ) {
     // Who asks leave to send a body has one (RFC 9110 10.1.1), and does not say where it ends.
     return refuse('length_required')
   }
   return undefined
 }
 
-function settle(head: Head, method: string, httpVersion: string): Framing {
+function settle(head: Head, { method, httpVersion, bodyFollows }: FramingInput): Framing {
   const { contentLength, transferEncoding, forwardedProto, nominated } = head
   const known = forwardedProto === 'http' || forwardedProto === 'https'
   return {
     body:
-      transferEncoding !== undefined ? 'chunked' : contentLength !== undefined ? 'length' : 'none',
+      contentLength !== undefined
+        ? 'length'
+        : transferEncoding !== undefined || bodyFollows === true
+          ? 'chunked'
+          : 'none',
     bodyBytes: contentLength === undefined ? 0 : Number(contentLength),
     host: head.host,
     authorization: head.authorization,

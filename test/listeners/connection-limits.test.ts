@@ -58,8 +58,14 @@ describe('connections', () => {
   const limits = (connections: number, connectionsPerAddress: number, openFiles?: number) => {
     closed.length = 0
     const room = { connections, connectionsPerAddress, openFiles, isFar: false }
-    return new ConnectionLimits(room)
+    return new ConnectionLimits(room, { holds: (key) => key === 'abuser' })
   }
+
+  it('are not taken from who is penalised', () => {
+    const bounded = limits(100, 2)
+    expect(bounded.enter(guest('first', 'abuser'))).toBe('abuse')
+    expect(bounded.enter(guest('second', 'a'))).toBeUndefined()
+  })
 
   it('are bounded per address, but for trusted proxies, and count until they leave', () => {
     const bounded = limits(100, 2)

@@ -15,10 +15,12 @@ import {
   type Server as NetServer,
   type Socket,
 } from 'node:net'
+import { PassThrough } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, describe, expect, it } from 'vitest'
 import {
   bindSocket,
+  endHasCome,
   endWithSocket,
   feed,
   isLast,
@@ -505,5 +507,17 @@ describe('restBetweenRequests', () => {
     const agent = new Agent({ keepAlive: true, maxSockets: 1 })
     restBetweenRequests(agent, () => false)
     expect(await connectionsFor(20, agent, behind)).toBe(20)
+  })
+})
+
+describe('endHasCome', () => {
+  it('knows of the end of a stream that nobody has read', async () => {
+    const stream = new PassThrough()
+    stream.write('x')
+    await sleep(1)
+    expect(endHasCome(stream)).toBe(false)
+    stream.end()
+    await sleep(1)
+    expect([endHasCome(stream), stream.readableEnded]).toEqual([true, false])
   })
 })

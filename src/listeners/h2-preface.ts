@@ -1,0 +1,29 @@
+/** HTTP/2 without TLS begins with a preface (RFC 9113 3.3), which no request of HTTP/1.1 begins with. */
+import type { Socket } from 'node:net'
+
+const PREFACE = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n')
+
+/** Reads as much as it takes to know, within that time, and puts it back. */
+export function readPreface(
+  socket: Socket,
+  timeoutMs: number,
+  known: (isHttp2: boolean) => void,
+): void {
+  let seen = Buffer.alloc(0)
+  const late = setTimeout(() => socket.destroy(), timeoutMs)
+  const forget = (): void => clearTimeout(late)
+  const onData = (bytes: Buffer): void => {
+    seen = Buffer.concat([seen, bytes])
+    const length = Math.min(seen.length, PREFACE.length)
+    const isHttp2 = seen.compare(PREFACE, 0, length, 0, length) === 0
+    if (isHttp2 && length < PREFACE.length) return
+    forget()
+    socket.off('data', onData).off('close', forget).off('error', ignore)
+    socket.pause()
+    socket.unshift(seen)
+    known(isHttp2)
+  }
+  socket.on('data', onData).once('close', forget).on('error', ignore)
+}
+
+const ignore = (): void => {}

@@ -1,0 +1,125 @@
+/** HTTP/2 on connections that others accept (RFC 9113): Node's bounds, tighter here than by default, and each stream as a request. */
+import {
+  createServer,
+  type IncomingHttpHeaders,
+  type ServerHttp2Session,
+  type ServerHttp2Stream,
+  type ServerOptions,
+} from 'node:http2'
+import type { Config } from '../config/config.ts'
+import type { Connections, ConnectionState, InFlight } from './connections.ts'
+import {
+  Http2Connection,
+  Http2Connections,
+  type OnAbuse,
+  TAKEN_BACK_A_SECOND,
+  TAKEN_BACK_AT_ONCE,
+} from './h2-connections.ts'
+import { StreamRequest, StreamResponse } from './h2-stream.ts'
+import type { ProtocolServer } from './http1-server.ts'
+
+export interface Http2Events<Request extends InFlight> {
+  /** Never throws or rejects. */
+  stream(
+    request: StreamRequest,
+    response: StreamResponse,
+    connection: ConnectionState<Request>,
+  ): void
+  readonly abuse: OnAbuse
+}
+
+export interface Http2Server extends ProtocolServer {
+  readonly size: number
+}
+
+type OnStream = (
+  stream: ServerHttp2Stream,
+  headers: IncomingHttpHeaders,
+  flags: number,
+  rawHeaders: readonly string[],
+) => void
+
+export function createHttp2Server<Request extends InFlight>(
+  config: Config,
+  connections: Connections<Request>,
+  events: Http2Events<Request>,
+): Http2Server {
+  const ofSession = new WeakMap<object, Http2Connection<Request>>()
+  const watch = new Http2Connections(config.server, connections.inFlight, events.abuse)
+  const begin = (
+    connection: Http2Connection<Request>,
+    stream: ServerHttp2Stream,
+    ...fields: [IncomingHttpHeaders, readonly string[]]
+  ): void => {
+    // Its client has taken it back in the same breath.
+    if (stream.closed || stream.destroyed) return events.abuse('reset', connection.entry, false)
+    const request = new StreamRequest(stream, connection, ...fields)
+    connection.streams += 1
+    if (request.bodyFollows) connection.bodies += 1
+    const response = new StreamResponse(stream, request)
+    events.stream(request, response, connections.joined(request, connection.state))
+  }
+  const onStream: OnStream = (stream, headers, _flags, rawHeaders) => {
+    // An error that nobody hears ends the process.
+    stream.on('error', () => {})
+    const connection = stream.session && ofSession.get(stream.session)
+    if (connection !== undefined) begin(connection, stream, headers, rawHeaders)
+  }
+  const build = (changed: Config) =>
+    createServer(optionsOf(changed))
+      .on('stream', onStream)
+      .on('sessionError', (error, session) => {
+        const connection = ofSession.get(session)
+        if (connection !== undefined && isForbidden(error)) watch.endFor('frames', connection)
+      })
+  let server = build(config)
+  return {
+    get size() {
+      return watch.all.size
+    },
+    use(changed) {
+      watch.server = changed.server
+      server = build(changed)
+    },
+    take(socket, entry) {
+      // Of a connection that breaks off while it is closed.
+      socket.on('error', () => {})
+      const state = connections.carries(socket, entry)
+      server.once('session', (session: ServerHttp2Session) => {
+        const connection = new Http2Connection(watch, { entry, session, socket, state })
+        ofSession.set(session, connection)
+        watch.add(connection)
+        // Who sends no more may still read.
+        socket.once('end', () => session.close())
+      })
+      server.emit('connection', socket)
+    },
+    closeIdle: () => watch.leave(),
+    destroy: () => watch.destroy(),
+    close: () => watch.close(),
+  }
+}
+
+/** Pings, windows and memory stay as Node has them: what floods, the watch ends. */
+function optionsOf({ server: { limits } }: Config): ServerOptions {
+  return {
+    settings: {
+      maxConcurrentStreams: 100,
+      // Clients are told, but may send more: our own count comes first, and refuses with 431.
+      maxHeaderListSize: limits.headerBytes + limits.urlBytes + 8 * 1024,
+    },
+    maxHeaderListPairs: 2 * limits.headerCount + 8,
+    streamResetBurst: TAKEN_BACK_AT_ONCE,
+    streamResetRate: TAKEN_BACK_A_SECOND,
+    maxSessionInvalidFrames: 50,
+    maxSessionRejectedStreams: 20,
+    maxSettings: 16,
+    // Or a backend's two ETags would throw.
+    strictSingleValueFields: false,
+  }
+}
+
+/** Told of what a peer has sent; a connection that breaks off, or that the peer gives up, is no abuse. */
+function isForbidden({ code }: NodeJS.ErrnoException): boolean {
+  return code === 'ERR_HTTP2_ERROR' || code === 'ERR_HTTP2_TOO_MANY_INVALID_FRAMES'
+}

@@ -1,0 +1,215 @@
+/** What clients of HTTP/2 may hold, and at whose cost: each attack is ended and counted, takes no memory, and a bystander is answered. */
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { startTestGateway, keys, type TestGateway } from '../support/gateway.ts'
+import { openH2Client } from '../support/h2-client.ts'
+import { END_HEADERS, END_STREAM, frame, headers, hpack } from '../support/h2-frames.ts'
+import { openH2Peer, settings, types, uint32, type H2Peer } from '../support/h2-frames.ts'
+import type { Http2Abuse } from '../../src/rules/http2-abuse.ts'
+import { answer, startRawBackend, type RawBackend } from '../support/raw-backend.ts'
+import { serverBlock } from './wire.ts'
+
+let gateway: TestGateway
+let backend: RawBackend
+
+beforeAll(async () => {
+  backend = await startRawBackend({
+    respond: ({ target }) => (target === '/v1/pets/large' ? LARGE : answer(200, 'ok')),
+  })
+  const server = serverBlock(
+    'http2: clear\n  trustedProxies: [127.0.0.1]\n  timeouts: { headers: 1s, idle: 2s, drain: 1s }',
+  )
+  const upstream = `upstream: { urls: ["${backend.url}"], connections: 800 }`
+  gateway = await startTestGateway({ upstreams: [], blocks: { server, upstream } })
+})
+
+afterAll(async () => {
+  await gateway.stop()
+  await backend.close()
+})
+
+const LARGE = answer(200, Buffer.alloc(600_000))
+const ROUNDS = 200
+
+const request = (path = '/v1/pets', method = 'GET', key: string = keys.enterprise) => {
+  const pseudo = [':method', method, ':path', path, ':scheme', 'http', ':authority', 'api.example']
+  return [...pseudo, 'authorization', `Bearer ${key}`]
+}
+const times = (count: number, make: (at: number) => Buffer): Buffer =>
+  Buffer.concat(Array.from({ length: count }, (_, at) => make(at)))
+/** Ids of the streams of a round. */
+const id = (round: number, count: number, at: number): number => 2 * (round * count + at) + 1
+/** A literal that is indexed, then as often as fits: a frame of 16 KiB is fields of 60 MB. */
+const bomb = (round: number): Buffer => {
+  const first = Buffer.concat([
+    Buffer.from([0x40, 1, 0x61, 0x7f, 0xa1, 0x1e]),
+    Buffer.alloc(4000, 97),
+  ])
+  const block = Buffer.concat([
+    hpack(request()),
+    round === 0 ? first : Buffer.alloc(0),
+    Buffer.alloc(12_000, 0xbe),
+  ])
+  return frame(types.headers, END_STREAM | END_HEADERS, id(round, 1, 0), block)
+}
+
+const POST = request('/v1/pets', 'POST')
+/** On as many new streams. */
+const streams = (round: number, count: number, make: (stream: number) => Buffer[]): Buffer =>
+  times(count, (at) => Buffer.concat(make(id(round, count, at))))
+
+/** What is sent in each round until the connection has ended. */
+const floods: Record<string, (round: number) => Buffer> = {
+  'rapid reset': (round) =>
+    streams(round, 50, (on) => [headers(on, request()), frame(types.rst, 0, on, uint32(8))]),
+  'resets that we are made to send': (round) =>
+    streams(round, 50, (on) => [
+      headers(on, POST, END_HEADERS),
+      frame(types.priority, 0, on, Buffer.concat([uint32(on), Buffer.from([1])])),
+    ]),
+  'ten thousand streams': (round) => streams(round, 200, (on) => [headers(on, POST, END_HEADERS)]),
+  'an HPACK bomb': bomb,
+  '1500 fields': (round) =>
+    headers(id(round, 1, 0), [...request(), ...Array<string>(3000).fill('a')]),
+  CONTINUATION: (round) =>
+    round === 0
+      ? headers(1, request(), 0)
+      : times(50, () => frame(types.continuation, 0, 1, hpack(['x', 'y'.repeat(1000)]))),
+  PING: () => times(200, () => frame(types.ping, 0, 0, Buffer.alloc(8))),
+  SETTINGS: () => times(200, () => settings([3, 100])),
+  PRIORITY: () => times(1000, () => frame(types.priority, 0, 3, [0, 0, 0, 0, 1])),
+  'frames of an unknown type': () => times(1000, () => frame(99, 0, 0, Buffer.alloc(8))),
+  'empty DATA': (round) =>
+    round === 0 ? headers(1, POST, END_HEADERS) : times(1000, () => frame(types.data, 0, 1)),
+  'WINDOW_UPDATE of 1': () => times(1000, () => frame(types.window, 0, 0, uint32(1))),
+  'malformed requests': (round) => streams(round, 30, (on) => [headers(on, ['x', 'y'])]),
+}
+
+/** Of these kinds. */
+async function counted(...kinds: readonly Http2Abuse[]): Promise<number> {
+  let sum = 0
+  for (const kind of kinds)
+    sum += await gateway.metric(`tollgate_http2_abuse_total{kind="${kind}"}`)
+  return sum
+}
+
+async function untilClosed(peer: H2Peer, round: (at: number) => Buffer | undefined): Promise<void> {
+  for (let at = 0; at < ROUNDS && !peer.closed; at++) {
+    const bytes = round(at)
+    if (bytes !== undefined) peer.send(bytes)
+    await sleep(10)
+  }
+  await peer.waitFor(() => peer.closed, 'the end of the connection')
+}
+
+const ends = ['flood', 'frames', 'reset'] as const
+
+test.each(Object.entries(floods).map(([name, round]) => ({ name, round })))(
+  '$name ends its connection, and nobody else feels it',
+  async ({ round }) => {
+    const bystander = await openH2Client(gateway.port)
+    const before = await counted(...ends)
+    const rssBefore = process.memoryUsage().rss
+    const peer = await openH2Peer(gateway.port)
+    const [answers] = await Promise.all([
+      Promise.all(Array.from({ length: 20 }, () => bystander.request({ key: keys.business }))),
+      untilClosed(peer, round),
+    ])
+    expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200))
+    expect(await counted(...ends)).toBeGreaterThan(before)
+    expect(process.memoryUsage().rss - rssBefore).toBeLessThan(200 * 2 ** 20)
+    bystander.close()
+  },
+)
+
+test('answers that nobody reads hold no more than a client may hold, and not for long', async () => {
+  const [peers, bystander] = await Promise.all([
+    Promise.all([1, 2].map(() => openH2Peer(gateway.port))),
+    openH2Client(gateway.port),
+  ])
+  const large = request('/v1/pets/large', 'GET', keys.free)
+  for (const peer of peers)
+    peer.send(
+      settings([4, 0]),
+      streams(0, 100, (on) => [headers(on, large)]),
+    )
+  for (let at = 0; at < 10; at++) {
+    expect((await bystander.request({ key: keys.business })).status).toBe(200)
+    await sleep(50)
+  }
+  await expect
+    .poll(() => counted('stalled'), { timeout: 30_000, interval: 100 })
+    .toBeGreaterThanOrEqual(30)
+  for (const peer of peers) peer.destroy()
+  bystander.close()
+})
+
+test('what waits for all clients together is bounded: who holds most has to go', async () => {
+  const peers = await Promise.all(Array.from({ length: 8 }, () => openH2Peer(gateway.port)))
+  for (const peer of peers)
+    peer.send(
+      settings([4, 0]),
+      streams(0, 100, (on) => [headers(on, request('/v1/pets/large'))]),
+    )
+  await expect
+    .poll(() => counted('held'), { timeout: 20_000, interval: 100 })
+    .toBeGreaterThanOrEqual(1)
+  expect(peers.filter(({ closed }) => !closed).length).toBeGreaterThan(0)
+  for (const peer of peers) peer.destroy()
+})
+
+test.each([
+  ['silence', () => undefined],
+  ['half a preface', () => undefined],
+  ['an open header block', (round: number) => (round === 0 ? headers(1, request(), 0) : undefined)],
+  ['a SETTINGS a second', (round: number) => (round % 100 === 0 ? settings() : undefined)],
+] as const)('%s is not waited for longer than for a request', async (name, round) => {
+  const bare = name === 'half a preface' || name === 'silence'
+  const peer = await openH2Peer(gateway.port, { bare })
+  if (name === 'half a preface') peer.socket.write('PRI * HTTP/2.0\r\n')
+  await untilClosed(peer, round)
+})
+
+test('random frames end their own connection at most', async () => {
+  // A linear congruential generator: what fails, fails again.
+  let seed = 20_261_122
+  const random = (below: number): number =>
+    (seed = (seed * 1_103_515_245 + 12_345) % 2 ** 31) % below
+  for (let connection = 0; connection < 150; connection++) {
+    const peer = await openH2Peer(gateway.port)
+    for (let at = 0; at < 20; at++) {
+      const stream = random(3) === 0 ? random(9) : 2 * at + 1
+      const payload = Buffer.from(Array.from({ length: random(40) }, () => random(256)))
+      const sound = [
+        headers(
+          2 * at + 1,
+          request(
+            random(2) === 0 ? '/v1/pets' : '/v1/pets/large',
+            random(2) === 0 ? 'GET' : 'POST',
+          ),
+          random(8),
+        ),
+        frame(types.data, random(2), 2 * random(at + 1) + 1, payload),
+        frame(types.rst, 0, 2 * random(at + 1) + 1, uint32(random(14))),
+        frame(types.window, 0, 2 * random(at + 1), uint32(random(3) * 1000)),
+        settings([4, random(3) * 30_000]),
+        frame(types.goaway, 0, 0, Buffer.concat([uint32(0), uint32(random(3))])),
+      ]
+      peer.send(
+        random(4) === 0
+          ? frame(random(12), random(256), stream, payload)
+          : (sound[random(sound.length)] ?? payload),
+      )
+      if (random(4) === 0) await sleep(random(4))
+    }
+    if (random(2) === 0) peer.socket.resetAndDestroy()
+    else peer.destroy()
+  }
+  const bystander = await openH2Client(gateway.port)
+  expect((await bystander.request({ key: keys.business })).status).toBe(200)
+  bystander.close()
+  await expect
+    .poll(() => gateway.metric('tollgate_requests_in_flight'), { timeout: 20_000 })
+    .toBe(0)
+  expect(gateway.logLines().filter(({ event }) => event === 'internalError')).toEqual([])
+})
