@@ -20,7 +20,7 @@ export function createBackendProbe(
   const { backends } = balancer
   if (health !== undefined) return async () => backends.map(healthOf)
   const reach = async (backend: Backend): Promise<void> => {
-    const cause = await faultOf(backend, timeouts.connectMs)
+    const cause = await connectionFault(backend, timeouts.connectMs)
     if (cause === undefined) balancer.connected(backend)
     else balancer.failed(backend, { cause, kind: 'unreachable' })
   }
@@ -34,7 +34,11 @@ export function createBackendProbe(
   }
 }
 
-function faultOf({ host, port, tls }: Backend, timeoutMs: number): Promise<string | undefined> {
+/** Why it takes no connection; undefined: it does. */
+export function connectionFault(
+  { host, port, tls }: Pick<Backend, 'host' | 'port' | 'tls'>,
+  timeoutMs: number,
+): Promise<string | undefined> {
   return new Promise((resolve) => {
     const socket = tls ? connectTls({ host, port, ...tls }) : connect({ host, port })
     const settle = (fault: string | undefined): void => {

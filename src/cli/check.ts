@@ -3,20 +3,25 @@ import { ConfigError } from '../config/problems.ts'
 import { storeInWords } from '../config/store-words.ts'
 import { OK, REFUSED, type Edge } from './edge.ts'
 import { loadUsableConfig } from './load-usable-config.ts'
+import { tryConnections } from './try-connections.ts'
 
 const counted = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? '' : 's'}`
 
-/** Prints warnings and one line that says ok, or every problem as `FILE:line:col path: fault; remedy`. */
+/** connect: also tries what it leads to, a line for each. Prints warnings and one line that says ok, or every problem as `FILE:line:col path: fault; remedy`. */
 export const checkCommand = async (
   { env, print }: Pick<Edge, 'env' | 'print'>,
-  { config: file }: { readonly config: string },
+  { config: file, connect = false }: { readonly config: string; readonly connect?: boolean },
 ): Promise<number> => {
   try {
-    const { revision, clients, routes, warnings, store } = await loadUsableConfig(file, env)
+    const config = await loadUsableConfig(file, env)
+    const { revision, clients, routes, warnings, store } = config
     for (const line of warnings) print(line)
     const counts = `${counted(clients.size, 'client')}, ${counted(routes.length, 'route')}`
     print(`${file}: ok, revision ${revision}, ${counts}, store: ${storeInWords(store)}`)
-    return OK
+    const tried = connect ? await tryConnections(config) : []
+    for (const { what, fault, note } of tried)
+      print(`${what}: ${fault ?? `ok${note === undefined ? '' : `, ${note}`}`}`)
+    return tried.every(({ fault }) => fault === undefined) ? OK : REFUSED
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
     for (const line of error.format()) print(line)

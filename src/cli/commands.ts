@@ -61,6 +61,7 @@ const check: Declaration = (program, { once }) =>
     .command('check')
     .description('read a configuration and name every problem')
     .addOption(new NeededOption('--config <file>', 'the configuration'))
+    .option('--connect', 'also try Redis, backends, key set and certificates')
     .action(once(async () => (await import('./check.ts')).checkCommand))
 
 const diff: Declaration = (program, { once }) =>

@@ -60,7 +60,7 @@ describe.concurrent('the command line', () => {
     ['start', ['--config']],
     ['demo', ['--config', '--db']],
     ['catalogue', ['--listen', '--db']],
-    ['check', ['--config']],
+    ['check', ['--config', '--connect']],
     ['diff', ['--json']],
     ['init', ['--write', '--upstream', '--client']],
     [

@@ -1,0 +1,130 @@
+/** `tollgate check --connect`, against servers that are well and servers that are not. */
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import { createServer, type Server } from 'node:http'
+import { createServer as createTlsServer } from 'node:https'
+import type { AddressInfo } from 'node:net'
+import { generateKeyPair, exportJWK } from 'jose'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { checkCommand } from '../../src/cli/check.ts'
+import { temporaryFile } from '../support/processes.ts'
+import { freePort } from '../support/redis-server.ts'
+import {
+  makeCertificates,
+  startTlsRedisServer,
+  type Certificate,
+  type Certificates,
+  type TlsRedisServer,
+} from '../support/redis-tls.ts'
+
+let certificates: Certificates
+let redis: TlsRedisServer
+let backend: Server
+let issuer: Server
+let closed: number
+const portOf = (server: Server): number => (server.address() as AddressInfo).port
+
+beforeAll(async () => {
+  certificates = makeCertificates()
+  redis = await startTlsRedisServer(certificates, certificates.server)
+  const { cert, key } = certificates.server
+  backend = createTlsServer({ cert: readFileSync(cert), key: readFileSync(key) })
+  const keys = [await exportJWK((await generateKeyPair('ES256')).publicKey)]
+  issuer = createServer((request, response) => {
+    response.statusCode = request.url === '/keys' ? 200 : 404
+    response.end(JSON.stringify({ keys }))
+  })
+  for (const server of [backend, issuer]) await once(server.listen(0, '127.0.0.1'), 'listening')
+  closed = await freePort()
+})
+afterAll(async () => {
+  backend.close()
+  issuer.close()
+  await redis.stop()
+  certificates.remove()
+})
+
+const tls = (ca: string, own?: Certificate) =>
+  `{ ca: ${ca}${own === undefined ? '' : `, cert: ${own.cert}, key: ${own.key}`} }`
+
+interface Parts {
+  readonly upstream?: string
+  readonly upstreamTls?: string
+  readonly redisTls?: string
+  readonly jwks?: string
+}
+
+async function check(parts: Parts) {
+  const { ca, client } = certificates
+  const file = temporaryFile(
+    'gateway.yaml',
+    `clients: [{ id: a, plan: free }]
+upstream: { urls: ['${parts.upstream ?? `https://127.0.0.1:${portOf(backend)}`}'], tls: ${parts.upstreamTls ?? tls(ca)} }
+store: { redis: { url: 'rediss://127.0.0.1:${redis.tlsPort}', tls: ${parts.redisTls ?? tls(ca, client)} } }
+jwt: { issuer: a, audience: b, algorithms: [ES256], jwksUri: 'http://127.0.0.1:${portOf(issuer)}${parts.jwks ?? '/keys'}' }
+`,
+  )
+  const lines: string[] = []
+  const output = { env: {}, print: (line: string) => lines.push(line) }
+  const code = await checkCommand(output, { config: file, connect: true })
+  expect(lines[0]).toContain(': ok, revision')
+  return { code, lines: lines.slice(1) }
+}
+
+describe('tollgate check --connect', () => {
+  it('says of each thing that it is well, and of certificates for how long', async () => {
+    const { code, lines } = await check({})
+    expect(lines).toEqual([
+      expect.stringMatching(/^upstream\.tls\.ca \S+: ok, \d+ days left$/),
+      expect.stringMatching(/^store\.redis\.tls\.ca \S+: ok, \d+ days left$/),
+      expect.stringMatching(/^store\.redis\.tls\.cert \S+: ok, \d+ days left$/),
+      `store.redis 127.0.0.1:${redis.tlsPort}: ok`,
+      expect.stringMatching(/^store 127\.0\.0\.1:\d+: ok/),
+      `upstream https://127.0.0.1:${portOf(backend)}: ok`,
+      `jwt http://127.0.0.1:${portOf(issuer)}/keys: ok`,
+    ])
+    expect(code).toBe(0)
+  })
+
+  it.each<[string, () => Parts, RegExp[]]>([
+    [
+      'a backend that is not there',
+      () => ({ upstream: `http://127.0.0.1:${closed}` }),
+      [/^upstream http:\S+: ECONNREFUSED; start it, or /],
+    ],
+    [
+      'a backend that nobody vouches for',
+      () => ({ upstreamTls: tls(certificates.foreign.ca) }),
+      [/^upstream https:\S+: its certificate is of no authority .*; /],
+    ],
+    [
+      'a certificate of ours that has ended',
+      () => ({ redisTls: tls(certificates.ca, certificates.expired) }),
+      [
+        /^store\.redis\.tls\.cert \S+: ended at 20\S+; renew it/,
+        /^store\.redis \S+: /,
+        /^store \S+: /,
+      ],
+    ],
+    [
+      'a key of another certificate',
+      () => ({
+        redisTls: tls(certificates.ca, { ...certificates.client, key: certificates.server.key }),
+      }),
+      [
+        /^store\.redis\.tls: store\.redis\.tls\.key: \S+ cannot be used .*; give the PEM private key/,
+      ],
+    ],
+    [
+      'a server that wants a certificate',
+      () => ({ redisTls: tls(certificates.ca) }),
+      [/^store\.redis \S+: .*correct tls\.cert and tls\.key/, /^store \S+: /],
+    ],
+    ['no key set', () => ({ jwks: '/none' }), [/^jwt \S+: status 404; correct jwt\.jwksUri/]],
+  ])('names %s, with a remedy and exit code 2', async (_, parts, faults) => {
+    const { code, lines } = await check(parts())
+    const told = lines.filter((line) => !/: ok(,|$)/.test(line))
+    expect(told).toEqual(faults.map((fault) => expect.stringMatching(fault) as string))
+    expect(code).toBe(2)
+  })
+})
