@@ -103,14 +103,18 @@ describe('deploy/systemd/tollgate.service', () => {
   })
 
   it('runs a command there is, and lets it be told of by its helper', async () => {
-    const [, main, ...args] = value('ExecStart').split(' ')
-    expect(main).toBe('/opt/tollgate/dist/main.js')
-    expect(args).toEqual(['start', '--config', '/etc/tollgate/gateway.yaml'])
+    const tollgate = '/usr/bin/node /opt/tollgate/dist/main.js'
+    const config = '--config /etc/tollgate/gateway.yaml'
+    expect(value('ExecStart')).toBe(`${tollgate} start ${config}`)
+    const reloads = Array.from(unit.matchAll(/^ExecReload=(.*)$/gm), ([, command]) => command)
+    expect(reloads).toEqual([`${tollgate} check ${config}`, '/bin/kill -HUP $MAINPID'])
     expect([value('Type'), value('NotifyAccess')]).toEqual(['notify', 'all'])
-    expect(value('ExecReload')).toBe('/bin/kill -HUP $MAINPID')
     // What a refused config ends with.
-    const refused = await run('start', '--config', temporaryFile('gateway.yaml', 'server: 1'))
-    expect(refused.code).toBe(Number(value('RestartPreventExitStatus')))
+    const bad = temporaryFile('gateway.yaml', 'server: 1')
+    for (const command of ['start', 'check'])
+      expect((await run(command, '--config', bad)).code).toBe(
+        Number(value('RestartPreventExitStatus')),
+      )
   })
 
   it('leaves the gateway of config/production.yaml the time to drain and the files that it needs', () => {
