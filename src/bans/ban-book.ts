@@ -52,7 +52,7 @@ export class BanBook {
   use(policy: BansConfig): void {
     this.#policy = policy
     this.#table.forgetAfterMs = policy.forgetAfterMs
-    this.#options.counter.use({ points: policy.strikes, lifetimeMs: policy.withinMs })
+    this.#options.counter.useLifetime(policy.withinMs)
     this.strikes.policy = policy
   }
 

@@ -2,7 +2,6 @@
 import {
   RateLimiterMemory,
   RateLimiterRedis,
-  RateLimiterRes,
   RLWrapperTimeouts,
   type RateLimiterAbstract,
 } from 'rate-limiter-flexible'
@@ -20,15 +19,8 @@ export interface Counter {
   /** Adds whole points and resolves with what the key has come to. Never rejects for a total being high. */
   add(key: string, points: number): Promise<Count>
   reset(key: string): Promise<void>
-  /** For keys whose count begins from here on. */
-  use(settings: CounterSettings): void
-}
-
-export interface CounterSettings {
-  /** Only decides what the library calls a refusal. */
-  readonly points: number
-  /** Rounded up to whole seconds. */
-  readonly lifetimeMs: number
+  /** For keys whose count begins from here on; rounded up to whole seconds. */
+  useLifetime(lifetimeMs: number): void
 }
 
 /** The memory limiter sleeps with setTimeout, which overflows past 24.8 days; the Redis one takes whole seconds, and 0 as "for ever". */
@@ -39,19 +31,20 @@ const wholeSeconds = (ms: number): number => Math.min(Math.max(Math.ceil(ms / 10
  * A counter for all processes on one Redis. While the store is away, or silent for `timeoutMs`, each process counts
  * for itself. Without `redis` it always does.
  */
-export function createCounter(
-  options: CounterSettings & {
-    readonly redis: RedisStore | undefined
-    readonly keyPrefix: string
-    readonly timeoutMs: number
-  },
-): Counter {
-  const { redis, keyPrefix, points, timeoutMs } = options
-  const base = { keyPrefix, points, duration: wholeSeconds(options.lifetimeMs) }
+export function createCounter(options: {
+  readonly redis: RedisStore | undefined
+  readonly keyPrefix: string
+  /** See useLifetime. */
+  readonly lifetimeMs: number
+  readonly timeoutMs: number
+}): Counter {
+  const { redis, keyPrefix, lifetimeMs, timeoutMs } = options
+  // What a total means is not for the library to say.
+  const base = { keyPrefix, points: Number.MAX_SAFE_INTEGER, duration: wholeSeconds(lifetimeMs) }
   const memory = new RateLimiterMemory(base)
   const add = async (limiter: RateLimiterAbstract, key: string, n: number): Promise<Count> => {
-    const { consumedPoints: total, msBeforeNext } = await limiter.consume(key, n).catch(denied)
-    return { total, forMs: Math.max(0, memory.duration * 1000 - msBeforeNext) }
+    const { consumedPoints: total, msBeforeNext } = await limiter.consume(key, n)
+    return { total, forMs: Math.max(0, memory.msDuration - msBeforeNext) }
   }
   // The insurance sits on the wrapper, not on the Redis limiter within: that one may fail after the wrapper has given up
   // on it, and would then count the same points in memory a second time.
@@ -66,17 +59,9 @@ export function createCounter(
       await memory.delete(key)
       if (redis?.available) await shared?.delete(key)
     },
-    use: (settings) => {
-      for (const one of limiter === undefined ? [memory] : [memory, limiter]) {
-        one.points = settings.points
-        one.duration = wholeSeconds(settings.lifetimeMs)
-      }
+    useLifetime: (ms) => {
+      memory.duration = wholeSeconds(ms)
+      if (limiter) limiter.duration = memory.duration
     },
   }
-}
-
-/** The library rejects with a result when a limit is passed, and with an Error when the store is lost: only the second is a failure. */
-function denied(denial: unknown): RateLimiterRes {
-  if (denial instanceof RateLimiterRes) return denial
-  throw denial
 }

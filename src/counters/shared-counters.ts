@@ -25,7 +25,7 @@ export function createSharedStrikes(calls: IpcCalls<CounterCalls>, own: Counter)
         : own.add(keyId, points),
     // The supervisor begins anew by itself once a ban was earned, so that no strike in between is lost.
     reset: (keyId) => own.reset(keyId),
-    use: (settings) => own.use(settings),
+    useLifetime: (lifetimeMs) => own.useLifetime(lifetimeMs),
   }
 }
 

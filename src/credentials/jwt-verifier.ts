@@ -2,7 +2,7 @@
 import { hash } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import type { JwtConfig } from '../config/config.ts'
-import { isJwtForm, type Caller } from '../rules/credentials.ts'
+import { isJwtForm } from '../rules/credentials.ts'
 import { isRefusal, type Refusal } from '../rules/refusals.ts'
 import {
   readToken,
@@ -19,7 +19,7 @@ import {
   type KeySet,
   type KeySource,
 } from './key-set.ts'
-import type { TokenCallers } from './token-callers.ts'
+import type { CallerOf } from './token-callers.ts'
 import {
   BAD_CLAIMS,
   BAD_SIGNATURE,
@@ -53,6 +53,7 @@ export interface JwtVerifierOptions {
 const maxRemembered = 10_000
 // Signatures are checked on Node's pool of four threads; at some 100 us each the whole queue is below 50 ms of work.
 const gateLimits = { running: 8, waiting: 1024 }
+
 /** Throws an Error that names the fault when jwksFile cannot be used, or an algorithm is not a public-key one. */
 export const createJwtVerifier = (config: JwtConfig, options: JwtVerifierOptions): JwtVerifier =>
   new JwtVerifier(config, options)
@@ -61,8 +62,9 @@ export class JwtVerifier {
   readonly #config: JwtConfig
   readonly #rules: TokenRules
   readonly #observer: JwtObserver
-  readonly #remembered = new Map<string, Proven>()
-  readonly #underway = new Map<string, Promise<Proven | Refusal>>()
+  /** What proven tokens say, by digest. */
+  readonly #remembered = new Map<string, TokenStatement>()
+  readonly #underway = new Map<string, Promise<TokenStatement | Refusal>>()
   readonly #gate = createWorkGate(gateLimits)
   /** Of jwksFile. */
   readonly #keyText: string | undefined
@@ -81,7 +83,8 @@ export class JwtVerifier {
       // A key may have been withdrawn, so tokens it signed are checked again.
       onChange: () => this.#remembered.clear(),
       onFetched: (cause) => {
-        this.fault = cause === undefined ? undefined : { cause, hasKeys: this.#hasKeys }
+        this.fault =
+          cause === undefined ? undefined : { cause, hasKeys: this.#source.current !== undefined }
         observer.keySetFetched(this.fault)
       },
     })
@@ -92,23 +95,21 @@ export class JwtVerifier {
    * Answers the caller of a valid token, by the configuration that asks; at once if the token was seen before. Refuses any other with
    * invalid_api_key, or with service_unavailable where it cannot tell. Never rejects. `nowMs` is Unix time in ms.
    */
-  verify(token: string, nowMs: number, callers: TokenCallers): Verdict | Promise<Verdict> {
+  verify(token: string, nowMs: number, callerOf: CallerOf): Verdict | Promise<Verdict> {
     if (!isJwtForm(token)) return BAD_CLAIMS
     const digest = hash('sha256', token, 'hex')
     const known = this.#remembered.get(digest)
-    if (known && nowMs < known.statement.expiresAtMs) return callerOf(known, callers)
+    if (known && nowMs < known.expiresAtMs) return callerOf(known) ?? NO_PLAN
     if (known) this.#remembered.delete(digest)
     let proof = this.#underway.get(digest)
     if (proof === undefined) {
       const statement = readToken(token, this.#rules, nowMs)
       if (!statement) return BAD_CLAIMS
-      const caller = callers.callerOf(statement)
-      if (caller === undefined) return NO_PLAN
-      const proven = { statement, caller, of: callers.id }
-      proof = this.#prove(token, digest, proven, nowMs)
+      if (callerOf(statement) === undefined) return NO_PLAN
+      proof = this.#prove(token, digest, statement, nowMs)
       this.#underway.set(digest, proof)
     }
-    return proof.then((proven) => (isRefusal(proven) ? proven : callerOf(proven, callers)))
+    return proof.then((proven) => (isRefusal(proven) ? proven : (callerOf(proven) ?? NO_PLAN)))
   }
 
   /** Resolves when the key set was loaded or could not be; until it is, nobody can tell of a token. */
@@ -134,25 +135,21 @@ export class JwtVerifier {
     this.#source.close()
   }
 
-  get #hasKeys(): boolean {
-    return this.#source.current !== undefined
-  }
-
   async #prove(
     token: string,
     digest: string,
-    proven: Proven,
+    statement: TokenStatement,
     nowMs: number,
-  ): Promise<Proven | Refusal> {
+  ): Promise<TokenStatement | Refusal> {
     try {
-      const keys = await this.#keysFor(proven.statement, nowMs)
+      const keys = await this.#keysFor(statement, nowMs)
       if (isRefusal(keys)) return keys
       const isGood = await this.#gate.run(() => isProven(token, keys, this.#config, nowMs))
       if (isGood === undefined) return this.#cannotTell('busy')
       if (!isGood) return BAD_SIGNATURE
       // The set may have changed while the signature was checked; such a token is believed once, not remembered.
-      if (this.#source.current === keys) remember(this.#remembered, digest, proven)
-      return proven
+      if (this.#source.current === keys) this.#remember(digest, statement)
+      return statement
     } finally {
       this.#underway.delete(digest)
     }
@@ -172,25 +169,10 @@ export class JwtVerifier {
     this.#observer.unavailable(reason)
     return unavailable[reason]
   }
-}
 
-/** A token that was believed, and whose it is by the configuration that was last asked for it. */
-interface Proven {
-  readonly statement: TokenStatement
-  of: TokenCallers['id']
-  caller: Caller | undefined
-}
-
-function callerOf(proven: Proven, callers: TokenCallers): Verdict {
-  if (proven.of !== callers.id) {
-    proven.caller = callers.callerOf(proven.statement)
-    proven.of = callers.id
+  #remember(digest: string, statement: TokenStatement): void {
+    const [oldest = ''] = this.#remembered.size >= maxRemembered ? this.#remembered.keys() : []
+    this.#remembered.delete(oldest)
+    this.#remembered.set(digest, statement)
   }
-  return proven.caller ?? NO_PLAN
-}
-
-function remember(all: Map<string, Proven>, digest: string, proven: Proven): void {
-  const oldest = all.size >= maxRemembered ? all.keys().next() : undefined
-  if (oldest && !oldest.done) all.delete(oldest.value)
-  all.set(digest, proven)
 }

@@ -11,28 +11,30 @@ export interface TokenCallersOptions {
   readonly isStructured: boolean
 }
 
-export interface TokenCallers {
-  /** Tells the callers of two configurations apart, without keeping either in memory. */
-  readonly id: symbol
-  /** undefined: no plan with limits is its. */
-  callerOf(statement: TokenStatement): Caller | undefined
-}
+/** The same caller for the same statement; undefined: it has no plan with limits. */
+export type CallerOf = (statement: TokenStatement) => Caller | undefined
 
-export function createTokenCallers(options: TokenCallersOptions): TokenCallers {
-  const { clients, plans, isStructured } = options
-  return {
-    id: Symbol('token callers'),
-    callerOf({ clientId, plan: planName, expiresAtMs }) {
-      const keyId = `jwt:${clientId}`
-      const client = clients.get(clientId)
-      const planned = planName === undefined ? undefined : plans.get(planName)
-      const plan = client?.plan ?? planned?.name
-      // A custom plan has no limits of its own, so only configured clients can be on it.
-      const limits = client?.limits ?? planned?.limits
-      const concurrent = client?.concurrent ?? planned?.concurrent
-      if (plan === undefined || limits === undefined || concurrent === undefined) return undefined
-      const caller = { clientId, plan, keyId, limits, concurrent, expiresAtMs }
-      return createCaller({ ...caller, keyDigest: undefined }, isStructured)
-    },
+export function createTokenCallers({
+  clients,
+  plans,
+  isStructured,
+}: TokenCallersOptions): CallerOf {
+  const made = new WeakMap<TokenStatement, Caller>()
+  const make = ({ clientId, plan: planName, expiresAtMs }: TokenStatement): Caller | undefined => {
+    const keyId = `jwt:${clientId}`
+    const client = clients.get(clientId)
+    const planned = planName === undefined ? undefined : plans.get(planName)
+    const plan = client?.plan ?? planned?.name
+    // A custom plan has no limits of its own, so only configured clients can be on it.
+    const limits = client?.limits ?? planned?.limits
+    const concurrent = client?.concurrent ?? planned?.concurrent
+    if (plan === undefined || limits === undefined || concurrent === undefined) return undefined
+    const caller = { clientId, plan, keyId, limits, concurrent, expiresAtMs, keyDigest: undefined }
+    return createCaller(caller, isStructured)
+  }
+  return (statement) => {
+    const caller = made.get(statement) ?? make(statement)
+    if (caller !== undefined) made.set(statement, caller)
+    return caller
   }
 }

@@ -29,17 +29,15 @@ export interface LastingParts {
   use(config: Config): void
 }
 
-export interface LastingPartsOptions {
+export interface LastingPartsOptions extends Pick<
+  LastingParts,
+  'log' | 'metrics' | 'addresses' | 'preflights'
+> {
   /** That it begins with. */
   readonly config: Config
-  readonly log: Log
-  readonly metrics: Metrics
   readonly stores: Stores
   /** Which of the workers this is. Default 1. */
   readonly number?: number
-  readonly addresses: AddressCounter
-  /** Counts in seconds. */
-  readonly preflights: AddressCounter
   /** Strikes of all workers; undefined: Redis or this process counts them. */
   readonly strikes?: Counter | undefined
   /** Told when more or less is refused because the event loop is late. */
@@ -112,7 +110,6 @@ function createBans(
     createCounter({
       redis: stores.redis,
       keyPrefix: `${prefix}:strikes`,
-      points: config.bans.strikes,
       lifetimeMs: config.bans.withinMs,
       timeoutMs,
     })

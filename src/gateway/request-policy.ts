@@ -32,25 +32,19 @@ import type { Upstream } from './upstream.ts'
 
 export type RequestPolicy = ReturnType<typeof createRequestPolicy>
 
-/** What the configuration brought besides, or the one before, if it is the same. */
-export interface RevisionOf {
-  readonly upstream: Upstream
-  /** undefined: tokens are not accepted. */
-  readonly verifier: JwtVerifier | undefined
-}
-
+/** verifier: undefined: tokens are not accepted. */
 export function createRequestPolicy(
   config: Config,
   parts: LastingParts,
-  { upstream, verifier }: RevisionOf,
+  { upstream, verifier }: { upstream: Upstream; verifier: JwtVerifier | undefined },
 ) {
   const { lessee, bans, log, metrics, load } = parts
   const { server, anonymous, clients } = config
   const limiter = createAnonymousLimiter({ ...anonymous, counter: parts.addresses })
-  const jwt = verifier && believed(verifier, config)
-  const keyRing = createKeyRing(clients, parts.usedKeys, server.structuredQuotaHeaders)
-  const headersOf = (view: AnonymousView): string[] =>
-    anonymousHeaders(view, server.structuredQuotaHeaders)
+  const isStructured = server.structuredQuotaHeaders
+  const callerOf = createTokenCallers({ clients, plans: config.plans, isStructured })
+  const keyRing = createKeyRing(clients, parts.usedKeys, isStructured)
+  const headersOf = (view: AnonymousView): string[] => anonymousHeaders(view, isStructured)
   const table = compileRoutes({ routes: config.routes, basePath: server.basePath })
   return Object.freeze({
     lessee,
@@ -64,7 +58,8 @@ export function createRequestPolicy(
     ...createCorsStages(config, table, parts.preflights),
     authenticate: createAuthenticate({
       keyRing,
-      jwt,
+      verifier,
+      callerOf,
       anonymous: limiter,
       anonymousHeaders: headersOf,
       load,
@@ -91,7 +86,7 @@ export function createRequestPolicy(
     unwelcome: (caller: Caller): OwnEnd | undefined => {
       const nowMs = Date.now()
       const { keyDigest } = caller
-      const current = keyDigest === undefined ? jwt && caller : keyRing.findDigest(keyDigest)
+      const current = keyDigest === undefined ? verifier && caller : keyRing.findDigest(keyDigest)
       if (current === undefined) return 'revoked'
       if (nowMs >= current.expiresAtMs) return 'expired'
       return bans.check(caller.keyId, nowMs) && 'banned'
@@ -114,16 +109,5 @@ function createCorsStages(
   return {
     cors,
     answerPreflight: cors && createAnswerPreflight({ cors, table, unmatched, addresses }),
-  }
-}
-
-/** Tokens that the verifier has proven, with the callers of this configuration. */
-function believed(
-  verifier: JwtVerifier,
-  { clients, plans, server: { structuredQuotaHeaders: isStructured } }: Config,
-) {
-  const callers = createTokenCallers({ clients, plans, isStructured })
-  return {
-    verify: (token: string, nowMs: number) => verifier.verify(token, nowMs, callers),
   }
 }

@@ -1,10 +1,6 @@
 /** All that one configuration brings, built in one call; parts that would be the same are taken over from the one before. */
 import type { Config } from '../config/config.ts'
-import {
-  createJwtVerifier,
-  type JwtVerifier,
-  type KeySetFault,
-} from '../credentials/jwt-verifier.ts'
+import { createJwtVerifier, type JwtVerifier } from '../credentials/jwt-verifier.ts'
 import type { LastingParts } from './lasting-parts.ts'
 import { createRequestPolicy, type RequestPolicy } from './request-policy.ts'
 import { upstreamFor, type Upstream, type UpstreamParts } from './upstream.ts'
@@ -35,15 +31,10 @@ export class Revision {
     }
   }
 
-  /** Resolves when the issuer's keys are there or could not be had. */
-  async ready(): Promise<void> {
-    await this.verifier?.ready()
-  }
-
-  /** As ready(); rejects where keys are to be had from elsewhere than before, and are not: tokens that are believed now would not be. */
+  /** Resolves when all is there that it needs; rejects where keys are to be had from elsewhere than before, and are not: tokens that are believed now would not be. */
   async readyAfter(before: Revision): Promise<void> {
-    await this.ready()
-    const fault = this.verifier === before.verifier ? undefined : this.keySetFault
+    await this.verifier?.ready()
+    const fault = this.verifier === before.verifier ? undefined : this.verifier?.fault
     if (fault === undefined) return
     const { jwksUri } = this.config.jwt ?? {}
     throw new Error(
@@ -51,25 +42,10 @@ export class Revision {
     )
   }
 
-  /** Why the latest fetch of the issuer's keys failed; undefined: it did not, or there is none. */
-  get keySetFault(): KeySetFault | undefined {
-    return this.verifier?.fault
-  }
-
   /** It was never in force: takes down what `other` does not have. */
   abandon(other: Revision | undefined): void {
     if (this.verifier !== other?.verifier) this.verifier?.close()
     if (this.upstream !== other?.upstream) void this.upstream.close()
-  }
-
-  /** `next` is in force: what requests under way need goes on; of upstreams others take care. */
-  retire(next: Revision): void {
-    if (this.verifier !== next.verifier) this.verifier?.retire()
-  }
-
-  /** Fetches no keys any more. */
-  close(): void {
-    this.verifier?.close()
   }
 }
 

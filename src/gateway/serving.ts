@@ -36,7 +36,7 @@ export class Serving implements Reloadable {
     const { config, stores, onKeySet, onBackends } = parts
     this.#stores = stores
     this.#onKeySet = onKeySet
-    const tellKeySet = (): void => onKeySet(this.#revision.keySetFault)
+    const tellKeySet = (): void => onKeySet(this.#revision.verifier?.fault)
     this.#parts = { ...createLastingParts(parts), onBackends, onKeySet: tellKeySet }
     this.#revision = new Revision(config, this.#parts)
     this.#upstreams = new Upstreams(this.#revision.upstream)
@@ -47,7 +47,7 @@ export class Serving implements Reloadable {
   /** Resolves when the stores have answered and the issuer's keys are there, or have had their time to; rejects when a store refuses us. */
   async ready(): Promise<void> {
     await this.#stores.redis?.ready()
-    await Promise.all([this.#parts.bans.ready(), this.#revision.ready()])
+    await Promise.all([this.#parts.bans.ready(), this.#revision.verifier?.ready()])
   }
 
   /** Takes requests; fd: a bound socket of this process to listen on, instead of server.listen. */
@@ -86,7 +86,7 @@ export class Serving implements Reloadable {
   /** Closes the connections to backends and stores; the log stays open. */
   async close(): Promise<void> {
     this.#state = 'closed'
-    this.#revision.close()
+    this.#revision.verifier?.close()
     this.#door.close()
     this.load.close()
     const { authority, redis } = this.#stores
@@ -118,8 +118,8 @@ export class Serving implements Reloadable {
     this.#parts.use(next.config)
     this.#upstreams.use(next.upstream, () => this.#door.upstreamsNeeded())
     this.#door.use(next.policy, next.config)
-    before.retire(next)
-    this.#onKeySet(next.keySetFault)
+    if (before.verifier !== next.verifier) before.verifier?.retire()
+    this.#onKeySet(next.verifier?.fault)
     this.#parts.onBackends?.()
   }
 }

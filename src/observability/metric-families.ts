@@ -72,10 +72,10 @@ export function metricFamilies(state: MetricsState): Family[] {
 }
 
 function requestFamilies(state: MetricsState): Family[] {
-  const { routes } = state.requests
+  const { requests } = state
   return [
     counter('tollgate_requests_total', 'Requests, by the answer they got.', () =>
-      [...routes].flatMap(([route, { plans }]) =>
+      [...requests.routes].flatMap(([route, { plans }]) =>
         [...plans].flatMap(([plan, series]) =>
           Array.from(readRequests(series), ({ method, status, count }) =>
             sample(count, { route, plan, method, status }),
@@ -84,17 +84,17 @@ function requestFamilies(state: MetricsState): Family[] {
       ),
     ),
     counter('tollgate_deprecated_requests_total', 'Requests to deprecated routes.', () =>
-      [...routes].flatMap(([route, { plans }]) =>
+      [...requests.routes].flatMap(([route, { plans }]) =>
         [...plans].flatMap(([plan, { deprecated }]) =>
           deprecated > 0 ? [sample(deprecated, { route, plan })] : [],
         ),
       ),
     ),
     histogram('tollgate_request_duration_seconds', "The gateway's own time per request.", () =>
-      Array.from(routes, ([route, { gateway }]) => [{ route }, gateway]),
+      Array.from(requests.routes, ([route, { gateway }]) => [{ route }, gateway]),
     ),
     histogram('tollgate_backend_duration_seconds', "The backend's time per request.", () =>
-      Array.from(routes, ([route, { backend }]) => [{ route }, backend]),
+      Array.from(requests.routes, ([route, { backend }]) => [{ route }, backend]),
     ),
     gauge.sum(
       'tollgate_requests_in_flight',

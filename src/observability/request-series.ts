@@ -13,21 +13,6 @@ const UNMATCHED_ROUTE = 'unmatched'
 const NO_PLAN = 'none'
 const UNKNOWN_PLAN = 'other'
 
-/** Names that no configuration has any more. */
-const FORMER_AT_MOST = 100
-
-interface Names {
-  readonly routes: readonly string[]
-  readonly plans: readonly string[]
-}
-
-/** Lets go of what the names do not have, if that is much. */
-function forget(known: Map<string, unknown> | Set<string>, names: readonly string[]): void {
-  const current = new Set(names)
-  const former = [...known.keys()].filter((name) => !current.has(name))
-  if (former.length > FORMER_AT_MOST) for (const name of former) known.delete(name)
-}
-
 export interface PlanSeries {
   /** Requests by method and status class. */
   readonly requests: Float64Array
@@ -40,22 +25,25 @@ class RouteSeries {
   readonly plans = new Map<string, PlanSeries>()
 }
 
+interface Names {
+  readonly routes: readonly string[]
+  readonly plans: readonly string[]
+}
+
 export class RequestSeries {
-  readonly routes = new Map<string, RouteSeries>()
+  routes: ReadonlyMap<string, RouteSeries> = new Map()
   readonly #unmatched = new RouteSeries()
-  readonly #plans = new Set([NO_PLAN, UNKNOWN_PLAN])
+  #plans: ReadonlySet<string> = new Set()
 
   constructor(names: Names) {
     this.use(names)
   }
 
-  /** Those of a configuration before stay, so that no count falls; but not for ever. */
+  /** What has no name any more is counted no more: names may come and go for ever. */
   use({ routes, plans }: Names): void {
-    forget(this.routes, routes)
-    for (const name of routes) if (!this.routes.has(name)) this.routes.set(name, new RouteSeries())
-    this.routes.set(UNMATCHED_ROUTE, this.#unmatched)
-    forget(this.#plans, plans)
-    for (const name of [NO_PLAN, UNKNOWN_PLAN, ...plans]) this.#plans.add(name)
+    const named = routes.map((name) => [name, this.routes.get(name) ?? new RouteSeries()] as const)
+    this.routes = new Map([...named, [UNMATCHED_ROUTE, this.#unmatched]])
+    this.#plans = new Set([NO_PLAN, UNKNOWN_PLAN, ...plans])
     for (const route of this.routes.values())
       for (const name of route.plans.keys()) if (!this.#plans.has(name)) route.plans.delete(name)
   }

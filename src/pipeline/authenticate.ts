@@ -1,5 +1,7 @@
 /** Turns the Authorization header into a caller; those without a valid credential are counted by their address. */
 import type { AnonymousLimiter, AnonymousView } from '../counters/anonymous-limiter.ts'
+import type { JwtVerifier } from '../credentials/jwt-verifier.ts'
+import type { CallerOf } from '../credentials/token-callers.ts'
 import type { Verdict } from '../credentials/verdicts.ts'
 import type { KeyRing } from '../credentials/key-ring.ts'
 import type { Exchange } from './exchange.ts'
@@ -12,7 +14,8 @@ import type { Lateness } from './shed-load.ts'
 
 export interface AuthenticateDeps {
   readonly keyRing: KeyRing
-  readonly jwt: { verify(token: string, nowMs: number): Verdict | Promise<Verdict> } | undefined
+  readonly verifier: JwtVerifier | undefined
+  readonly callerOf: CallerOf
   readonly anonymous: AnonymousLimiter
   readonly load: Lateness
   /** Quota headers of an address. */
@@ -20,7 +23,7 @@ export interface AuthenticateDeps {
 }
 
 export function createAuthenticate(deps: AuthenticateDeps) {
-  const { keyRing, jwt } = deps
+  const { keyRing, verifier, callerOf } = deps
   return function authenticate(
     exchange: Exchange,
     framing: Framing,
@@ -35,10 +38,10 @@ export function createAuthenticate(deps: AuthenticateDeps) {
       exchange.refusedCaller = key
       return refuseAnonymous(deps, exchange, EXPIRED)
     }
-    if (jwt === undefined || !isJwtForm(bearer.token)) {
+    if (verifier === undefined || !isJwtForm(bearer.token)) {
       return refuseAnonymous(deps, exchange, INVALID)
     }
-    return whenKnown<Verdict, Verdict>(jwt.verify(bearer.token, nowMs), (verdict) =>
+    return whenKnown<Verdict, Verdict>(verifier.verify(bearer.token, nowMs, callerOf), (verdict) =>
       isRefusal(verdict) ? refuseAnonymous(deps, exchange, verdict) : admit(exchange, verdict),
     )
   }

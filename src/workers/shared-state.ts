@@ -21,11 +21,11 @@ interface SharedStateParts extends Pick<SharedBansParts, 'onBan' | 'onMalformed'
 export function createSharedState(parts: SharedStateParts) {
   const { config, embedded } = parts
   let policy = config.bans
-  const { forgetAfterMs, strikes: points, withinMs: lifetimeMs } = policy
+  const { forgetAfterMs, withinMs: lifetimeMs } = policy
   const { timeoutMs } = config.store
   const addresses = createAddressCounter()
   const preflights = createAddressCounter({ windowMs: PREFLIGHT_WINDOW_MS })
-  const strikes = createCounter({ redis: undefined, keyPrefix: '', points, lifetimeMs, timeoutMs })
+  const strikes = createCounter({ redis: undefined, keyPrefix: '', lifetimeMs, timeoutMs })
   const authority = (): EmbeddedAuthority => {
     if (embedded === undefined) throw new Error('the quota authority is Redis')
     return embedded.authority
@@ -54,7 +54,7 @@ export function createSharedState(parts: SharedStateParts) {
     /** For strikes and bans from here on. */
     use({ bans: next }: Config): void {
       policy = next
-      strikes.use({ points: next.strikes, lifetimeMs: next.withinMs })
+      strikes.useLifetime(next.withinMs)
       bans.forgetAfterMs = next.forgetAfterMs
     },
     unsaved: () => embedded?.authority.unsaved,

@@ -209,7 +209,6 @@ function sharedCounters({ bans, store }: Config, { redis }: Stores, calls: IpcCa
   const own = createCounter({
     redis: undefined,
     keyPrefix: '',
-    points: bans.strikes,
     lifetimeMs: bans.withinMs,
     timeoutMs: store.timeoutMs,
   })

@@ -1,6 +1,6 @@
 /** What is counted, known and measured goes on under another configuration, by its settings. */
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { connect, type AddressInfo } from 'node:net'
 import { exportJWK, generateKeyPair, SignJWT } from 'jose'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { keys, minuteWithAtLeast, sha256 } from '../support/gateway.ts'
@@ -131,6 +131,19 @@ describe('under another configuration', () => {
     expect(await first()).toBe(431)
     await door.take(server('limits: { headerBytes: 32KiB }'))
     expect(await first()).toBe(200)
+  })
+
+  it('there are as many connections of an address as it says, and those that there are stay', async () => {
+    const early = await openRawClient(door.port)
+    early.send(request('/v1/pets'))
+    await early.waitForResponses(1)
+    await door.take(server('limits: { connectionsPerAddress: 1 }'))
+    const late = connect(door.port, '127.0.0.1').on('error', () => undefined)
+    await new Promise((resolve) => late.once('close', resolve))
+    await door.take({})
+    early.send(request('/v1/pets'))
+    expect((await early.waitForResponses(2)).closed).toBe(false)
+    early.destroy()
   })
 
   it('log lines are of its level and kind', async () => {

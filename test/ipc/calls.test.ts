@@ -197,7 +197,6 @@ describe('strikes over all workers', () => {
     const own = createCounter({
       redis: undefined,
       keyPrefix: '',
-      points: 5,
       lifetimeMs: 60_000,
       timeoutMs: 50,
     })

@@ -87,7 +87,6 @@ describe('a user with the rights that the configuration file lists', () => {
     const counter = createCounter({
       redis: store,
       keyPrefix: 'tollgate:strikes',
-      points: 5,
       lifetimeMs: 60_000,
       timeoutMs: 1_000,
     })

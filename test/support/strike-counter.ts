@@ -3,10 +3,9 @@ import { createCounter, type Counter } from '../../src/counters/counter.ts'
 import type { RedisStore } from '../../src/redis/store.ts'
 
 export function strikeCounter(
-  policy: { readonly strikes: number; readonly withinMs: number },
+  { withinMs: lifetimeMs }: { readonly withinMs: number },
   redis?: RedisStore,
   timeoutMs = 100,
 ): Counter {
-  const { strikes: points, withinMs: lifetimeMs } = policy
-  return createCounter({ redis, keyPrefix: 't:strikes', points, lifetimeMs, timeoutMs })
+  return createCounter({ redis, keyPrefix: 't:strikes', lifetimeMs, timeoutMs })
 }
