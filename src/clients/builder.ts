@@ -2,7 +2,7 @@
 import type { WrittenClient } from '../config/config.ts'
 import { sameDigest, sameId } from '../config/cross-checks.ts'
 import { formatPath, problem, type Path } from '../config/problems.ts'
-import { groupAt, type Tree } from '../config/tree.ts'
+import type { Group } from '../config/tree.ts'
 import { keyIsOver } from '../config/warnings.ts'
 import { Columns } from './columns.ts'
 import { Faults, FAULTS_TOLD, type FileFault } from './faults.ts'
@@ -17,7 +17,7 @@ export interface BuildRequest {
   /** bytes: their length. */
   readonly files: readonly (ClientFile & { readonly bytes: number })[]
   /** The group `plans` of the configuration. */
-  readonly plans: Tree
+  readonly plans: Group
   readonly nowMs: number
   /** See newBuffer. */
   readonly isLarge: boolean
@@ -45,12 +45,12 @@ export const build = (request: BuildRequest): Built => {
   const textBytes = files.reduce((sum, { bytes }) => sum + bytes, JSON.stringify(own).length)
   const scratch = new Scratch(textBytes, isLarge)
   const faults = new Faults()
-  const planNames = Object.keys(groupAt(plans))
+  const planNames = Object.keys(plans)
   for (const [index, client] of own.entries())
     scratch.add(client, planNames.indexOf(client.plan), index)
   const ends = [scratch.clients]
   const sha256 = files.map((file) => {
-    const read = readFile(file, { scratch, faults, plans, planNames })
+    const read = readFile(file, { scratch, faults, plans })
     ends.push(scratch.clients)
     return read ?? ''
   })

@@ -15,6 +15,14 @@ export interface Counts {
 /** Bytes of a SHA-256 digest. */
 export const DIGEST_BYTES = 32
 
+/** The ids of all clients or of all keys, and the index of them. */
+export interface Ids {
+  readonly ids: Uint8Array
+  readonly at: Uint32Array
+  readonly length: Uint8Array
+  readonly slots: Uint32Array
+}
+
 /**
  * Views of the buffer, the widest elements first, so that each begins where its kind may begin. All ids are ASCII, and
  * stand one after the other in `ids`. An index has the number of a client or key plus one; 0 is a free place.
@@ -42,6 +50,8 @@ export class Columns {
   readonly clientIdLength: Uint8Array
   readonly ids: Buffer
   readonly digests: Buffer
+  readonly clientIds: Ids
+  readonly keyIds: Ids
 
   constructor(buffer: ArrayBuffer, counts: Counts) {
     const { clients, keys, idBytes, limits, clientSlots, keySlots } = counts
@@ -74,6 +84,9 @@ export class Columns {
     this.keyIdLength = take(Uint8Array, keys)
     this.clientIdLength = take(Uint8Array, clients)
     this.ids = Buffer.from(buffer, at, idBytes)
+    const { ids, clientIdAt, clientIdLength, keyIdAt, keyIdLength } = this
+    this.clientIds = { ids, at: clientIdAt, length: clientIdLength, slots: this.byClientId }
+    this.keyIds = { ids, at: keyIdAt, length: keyIdLength, slots: this.byKeyId }
   }
 }
 

@@ -49,6 +49,12 @@ const decoded = (bytes: Buffer): string | undefined => {
   }
 }
 
+const isBlank = (bytes: Buffer, start: number, end: number): boolean => {
+  let at = start
+  while (at < end && (bytes[at] === 0x20 || bytes[at] === 0x09 || bytes[at] === 0x0d)) at++
+  return at === end
+}
+
 /** What the names of client files end in. */
 export const clientFileEndings = ['.jsonl', '.yaml', '.yml']
 
@@ -63,14 +69,14 @@ const readJsonLines = (path: string, reader: EntryReader): string => {
   let index = 0
   const take = (bytes: Buffer, start: number, end: number): void => {
     line++
+    if (isBlank(bytes, start, end)) return
     if (reader.plain(bytes, { start, end }, line)) {
       index++
       return
     }
     const text = decoded(bytes.subarray(start, end))
     if (text === undefined) reader.fault({ line, column: 1 }, notText)
-    else if (text.trim() !== '')
-      reader.exact({ reading: readJson(text), path: [], line, clientLine: line, index: index++ })
+    else reader.exact({ reading: readJson(text), path: [], line, clientLine: line, index: index++ })
   }
   return readPieces(path, (bytes, to, isEnd) => {
     let at = 0

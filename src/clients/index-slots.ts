@@ -1,5 +1,5 @@
 /** The indexes: open addressing, the next place where one is taken. Ids and digests are compared whole. */
-import type { Columns } from './columns.ts'
+import type { Columns, Ids } from './columns.ts'
 
 /** Places for so many entries: six in ten are taken, so a search looks at few. */
 export const slotsFor = (entries: number): number => Math.ceil(entries / 0.6) + 1
@@ -28,27 +28,6 @@ const hashText = (text: string): number => {
   return finish(hash)
 }
 
-interface Ids {
-  readonly ids: Uint8Array
-  readonly at: Uint32Array
-  readonly length: Uint8Array
-  readonly slots: Uint32Array
-}
-
-const clientIds = (columns: Columns): Ids => ({
-  ids: columns.ids,
-  at: columns.clientIdAt,
-  length: columns.clientIdLength,
-  slots: columns.byClientId,
-})
-
-const keyIds = (columns: Columns): Ids => ({
-  ids: columns.ids,
-  at: columns.keyIdAt,
-  length: columns.keyIdLength,
-  slots: columns.byKeyId,
-})
-
 const isText = ({ ids, at, length }: Ids, number: number, text: string): boolean => {
   if (length[number] !== text.length) return false
   const from = at[number] ?? 0
@@ -60,11 +39,12 @@ const isSame = ({ ids, at, length }: Ids, one: number, other: number): boolean =
   const bytes = length[one] ?? 0
   if (length[other] !== bytes) return false
   const [a, b] = [at[one] ?? 0, at[other] ?? 0]
-  for (let i = 0; i < bytes; i++) if (ids[a + i] !== ids[b + i]) return false
+  // Many begin alike.
+  for (let i = bytes - 1; i >= 0; i--) if (ids[a + i] !== ids[b + i]) return false
   return true
 }
 
-const findId = (of: Ids, text: string): number | undefined => {
+export const findId = (of: Ids, text: string): number | undefined => {
   const { slots } = of
   for (let slot = slotOf(hashText(text), slots.length); ; slot++) {
     if (slot === slots.length) slot = 0
@@ -73,11 +53,6 @@ const findId = (of: Ids, text: string): number | undefined => {
     if (isText(of, entry - 1, text)) return entry - 1
   }
 }
-
-export const findClient = (columns: Columns, id: string): number | undefined =>
-  findId(clientIds(columns), id)
-export const findKey = (columns: Columns, id: string): number | undefined =>
-  findId(keyIds(columns), id)
 
 /** The place of the digest of eight words that begin there, or the free one where it would be. */
 const digestSlot = ({ byDigest, digestWords }: Columns, words: Uint32Array, from: number) => {
@@ -101,7 +76,7 @@ export const findDigest = (columns: Columns, words: Uint32Array): number | undef
 /** Told of an entry that is the same as an earlier one. */
 export type OnSame = (number: number, earlier: number) => void
 
-const fillIds = (of: Ids, count: number, onSame: OnSame): void => {
+export const fillIds = (of: Ids, count: number, onSame: OnSame): void => {
   const { slots } = of
   for (let number = 0; number < count; number++) {
     let slot = slotOf(hashBytes(of.ids, of.at[number] ?? 0, of.length[number] ?? 0), slots.length)
@@ -115,11 +90,6 @@ const fillIds = (of: Ids, count: number, onSame: OnSame): void => {
     }
   }
 }
-
-export const fillClientIds = (columns: Columns, count: number, onSame: OnSame): void =>
-  fillIds(clientIds(columns), count, onSame)
-export const fillKeyIds = (columns: Columns, count: number, onSame: OnSame): void =>
-  fillIds(keyIds(columns), count, onSame)
 
 export const fillDigests = (columns: Columns, count: number, onSame: OnSame): void => {
   const { byDigest, digestWords } = columns

@@ -16,18 +16,19 @@ export const placesIn = (
   sought: readonly Sought[],
 ): FileFault[] => {
   const byLine = Map.groupBy(sought, ({ line }) => line)
-  const found: FileFault[] = []
+  const found = new Map<Sought, FileFault>()
   readClients(file.path, {
     plain: (_bytes, _span, line) => !byLine.has(line),
     exact: (entry) => {
-      const id = textAt(entry.reading.tree, ...entry.path, 'id')
+      const { tree } = entry.reading
+      const id = textAt(tree, ...entry.path, 'id')
       for (const one of byLine.get(entry.clientLine) ?? [])
-        if (one.id === id) found.push(placed(file.name, entry, one))
+        // Of two with that id in that line the later has the problem.
+        if (one.id === id && textAt(tree, ...entry.path, ...one.path) !== undefined)
+          found.set(one, placed(file.name, entry, one))
     },
     fault: () => undefined,
-    restart: () => {
-      found.length = 0
-    },
+    restart: () => found.clear(),
   })
-  return found
+  return [...found.values()]
 }

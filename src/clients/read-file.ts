@@ -1,12 +1,19 @@
 /** Reads one client file into the scratch: what is plain as bytes, all else through the schema. */
+import type { WrittenClient } from '../config/config.ts'
 import { readEntry } from '../config/entries.ts'
 import { unreadable } from '../config/files.ts'
-import { textAt, valueAt, type Tree } from '../config/tree.ts'
-import { isJsonLines, readClients, type EntryReader, type ExactEntry } from './entries.ts'
+import { valueAt, type Group } from '../config/tree.ts'
+import {
+  isJsonLines,
+  readClients,
+  type EntryReader,
+  type ExactEntry,
+  type Span,
+} from './entries.ts'
 import { placed, placedFault, type Faults } from './faults.ts'
 import { TooLong } from './pieces.ts'
 import { PlainJson } from './plain-json.ts'
-import { PlainYaml } from './plain-yaml.ts'
+import { readPlainItem } from './plain-yaml.ts'
 import type { Scratch } from './scratch.ts'
 
 export interface ClientFile {
@@ -19,8 +26,7 @@ interface Into {
   readonly scratch: Scratch
   readonly faults: Faults
   /** The group `plans` of the configuration. */
-  readonly plans: Tree
-  readonly planNames: readonly string[]
+  readonly plans: Group
 }
 
 /** Returns the SHA-256 of the file in hex; undefined where it cannot be read, as the faults tell. */
@@ -38,16 +44,21 @@ export const readFile = (file: ClientFile, into: Into): string | undefined => {
   }
 }
 
-const entryReader = (file: ClientFile, into: Into): EntryReader => {
-  const { scratch, faults, plans, planNames } = into
-  const known = planNames.map((name) => ({
-    name: Buffer.from(name),
-    isCustom: textAt(plans, name, 'custom') === 'true',
-  }))
-  const isJson = isJsonLines(file.path)
-  const reader = new (isJson ? PlainJson : PlainYaml)(scratch, known)
+const entryReader = (file: ClientFile, { scratch, faults, plans }: Into): EntryReader => {
+  const planNames = Object.keys(plans)
   const atStart = { scratch: scratch.mark(), faults: faults.count }
+  const add = (client: WrittenClient, line: number): void =>
+    scratch.add(client, planNames.indexOf(client.plan), line)
 
+  const json = new PlainJson(scratch, plans)
+  const plainYaml = (bytes: Buffer, { start, end }: Span, line: number): boolean => {
+    const tree = readPlainItem(bytes.toString('latin1', start, end))
+    if (tree === undefined) return false
+    const { client, problems } = readEntry(tree, plans)
+    if (client === undefined || problems.length > 0) return false
+    add(client, line)
+    return true
+  }
   const exact = (entry: ExactEntry): void => {
     const { reading, path, clientLine } = entry
     const before = faults.count
@@ -56,11 +67,12 @@ const entryReader = (file: ClientFile, into: Into): EntryReader => {
     const { client, problems } = readEntry(valueAt(reading.tree, ...path) ?? '', plans)
     for (const each of problems)
       if (!reading.isHole([...path, ...each.path])) faults.add(placed(file.name, entry, each))
-    if (client !== undefined && faults.count === before)
-      scratch.add(client, planNames.indexOf(client.plan), clientLine)
+    if (client !== undefined && faults.count === before) add(client, clientLine)
   }
   return {
-    plain: (bytes, { start, end }, line) => reader.take(bytes, start, end, line),
+    plain: isJsonLines(file.path)
+      ? (bytes, { start, end }, line) => json.take(bytes, start, end, line)
+      : plainYaml,
     exact,
     fault: (place, message) => faults.add({ file: file.name, ...place, path: '(file)', message }),
     restart: () => {

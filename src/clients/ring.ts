@@ -1,7 +1,7 @@
 /** The clients of a configuration out of columns: what is asked for is made when it is asked for, and nothing else is kept. */
 import type { ClientConfig, Clients, KeyConfig, OwnedKey, PlanConfig } from '../config/config.ts'
 import { Columns, DIGEST_BYTES, type Counts } from './columns.ts'
-import { findClient, findDigest, findKey } from './index-slots.ts'
+import { findDigest, findId } from './index-slots.ts'
 
 /** All of a ring, as it goes from thread to thread and from process to process. */
 export interface RingParts {
@@ -35,7 +35,7 @@ export class Ring implements Clients {
   }
 
   get(clientId: string): ClientConfig | undefined {
-    const client = findClient(this.#columns, clientId)
+    const client = findId(this.#columns.clientIds, clientId)
     return client === undefined ? undefined : this.#client(client)
   }
 
@@ -46,7 +46,7 @@ export class Ring implements Clients {
   }
 
   keyById(keyId: string): OwnedKey | undefined {
-    return this.#owned(findKey(this.#columns, keyId))
+    return this.#owned(findId(this.#columns.keyIds, keyId))
   }
 
   countEnding(fromMs: number, beforeMs: number): number {

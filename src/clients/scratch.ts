@@ -1,8 +1,7 @@
 /** Where clients are put together: columns with room for all that a text of that length could hold, filled up from the start. */
 import type { WrittenClient } from '../config/config.ts'
 import { columnBytes, Columns, newBuffer, type Counts } from './columns.ts'
-import { fillClientIds, fillDigests, fillKeyIds, slotsFor } from './index-slots.ts'
-import { OwnLimits } from './own-limits.ts'
+import { fillDigests, fillIds, slotsFor } from './index-slots.ts'
 import type { RingParts } from './ring.ts'
 
 /** The shortest client, and the shortest key, that any text can say. */
@@ -22,7 +21,9 @@ export type Mark = Pick<Counts, 'clients' | 'keys' | 'idBytes'>
 
 export class Scratch {
   readonly columns: Columns
-  readonly #limits = new OwnLimits()
+  /** The different limits that clients have of their own, and their place. */
+  readonly #limits = new Map<string | number, number>()
+  readonly #pairs: number[] = []
   readonly #isLarge: boolean
   /** Of what is taken. */
   clients = 0
@@ -89,8 +90,7 @@ export class Scratch {
     columns.clientFirstKey[client] = this.#keys
     columns.clientPlan[client] = draft.plan
     columns.clientLine[client] = line
-    columns.clientLimits[client] =
-      draft.perMinute === 0 ? 0 : this.#limits.place(draft.perMinute, draft.perDay) + 1
+    columns.clientLimits[client] = draft.perMinute === 0 ? 0 : this.#ownLimits()
     this.#keys = draft.keys
     this.#idBytes = draft.idBytes
   }
@@ -125,17 +125,29 @@ export class Scratch {
     }
     const buffer = newBuffer(columnBytes(counts), this.#isLarge)
     const to = new Columns(buffer, counts)
-    to.limits.set(this.#limits.pairs)
+    to.limits.set(this.#pairs)
     for (const name of ofKeys) to[name].set(from[name].subarray(0, keys))
     for (const name of ofClients) to[name].set(from[name].subarray(0, clients))
     to.digestWords.set(from.digestWords.subarray(0, keys * 8))
     to.ids.set(from.ids.subarray(0, idBytes))
     const tell = (kind: Same['kind']) => (number: number, earlier: number) =>
       onSame({ kind, number, earlier })
-    fillClientIds(to, clients, tell('client'))
-    fillKeyIds(to, keys, tell('key'))
+    fillIds(to.clientIds, clients, tell('client'))
+    fillIds(to.keyIds, keys, tell('key'))
     fillDigests(to, keys, tell('digest'))
     return { buffer, counts, planNames }
+  }
+
+  /** One more than their place. */
+  #ownLimits(): number {
+    const { perMinute, perDay } = this.draft
+    // A number is found much faster than a text, and holds both where perDay has up to 22 bits.
+    const both = perDay < 2 ** 22 ? perMinute * 2 ** 22 + perDay : `${perMinute}/${perDay}`
+    const known = this.#limits.get(both)
+    if (known !== undefined) return known
+    this.#pairs.push(perMinute, perDay)
+    this.#limits.set(both, this.#limits.size + 1)
+    return this.#limits.size
   }
 
   #writeId(id: string): number {

@@ -3,13 +3,14 @@ import * as fc from 'fast-check'
 import { hash } from 'node:crypto'
 import { afterAll, describe, expect, it } from 'vitest'
 import { PlainJson } from '../../src/clients/plain-json.ts'
-import { PlainYaml } from '../../src/clients/plain-yaml.ts'
+import { readPlainItem } from '../../src/clients/plain-yaml.ts'
 import { readJson } from '../../src/clients/json.ts'
 import { Ring } from '../../src/clients/ring.ts'
 import { Scratch } from '../../src/clients/scratch.ts'
+import { ClientText } from '../../src/cli/client-text.ts'
 import { readEntry } from '../../src/config/entries.ts'
 import { readYaml } from '../../src/config/document.ts'
-import { valueAt } from '../../src/config/tree.ts'
+import { isGroup, isList, valueAt } from '../../src/config/tree.ts'
 import { buildAll, clientsOf, folderOf, linesOf, planConfigs, plans } from './files.ts'
 
 const { folder, remove } = folderOf('client-files')
@@ -21,37 +22,34 @@ const a = sha('a')
 const b = sha('b')
 
 const planNames = Object.keys(plans)
-const known = planNames.map((name) => ({ name: Buffer.from(name), isCustom: name !== 'pro' }))
+const clientsIn = (scratch: Scratch) => [
+  ...new Ring(
+    scratch.finish(planNames, () => undefined),
+    planConfigs,
+  ),
+]
 
-/** What the scanner takes of the text, alone; undefined: it leaves it to the schema. */
-function scanned(text: string, Scanner: typeof PlainJson | typeof PlainYaml) {
+/** What is taken of the bytes alone; undefined: they are left to the schema. */
+function scanned(text: string) {
   const scratch = new Scratch(text.length + 1000, false)
-  const bytes = Buffer.from(`${text}\n`)
-  const end = Scanner === PlainJson ? bytes.length - 1 : bytes.length
-  if (!new Scanner(scratch, known).take(bytes, 0, end, 1)) return undefined
-  return [
-    ...new Ring(
-      scratch.finish(planNames, () => undefined),
-      planConfigs,
-    ),
-  ]
+  const isTaken = new PlainJson(scratch, plans).take(
+    Buffer.from(`${text}\n`),
+    0,
+    Buffer.byteLength(text),
+    1,
+  )
+  return isTaken ? clientsIn(scratch) : undefined
 }
 
 /** What the schema takes; undefined: it is wrong. */
-function judged(text: string, format: 'json' | 'yaml') {
-  const reading = format === 'json' ? readJson(text) : readYaml(`${text}\n`, undefined)
-  const entry = format === 'json' ? reading.tree : valueAt(reading.tree, 0)
-  if (reading.tree === undefined || reading.faults.length > 0) return undefined
-  const { client, problems } = readEntry(entry ?? '', plans)
+function judged(text: string) {
+  const { tree, faults } = readJson(text)
+  if (tree === undefined || faults.length > 0) return undefined
+  const { client, problems } = readEntry(tree, plans)
   if (client === undefined || problems.length > 0) return undefined
   const scratch = new Scratch(text.length + 1000, false)
   scratch.add(client, planNames.indexOf(client.plan), 1)
-  return [
-    ...new Ring(
-      scratch.finish(planNames, () => undefined),
-      planConfigs,
-    ),
-  ]
+  return clientsIn(scratch)
 }
 
 const oneOf = (...texts: string[]) => fc.constantFrom(...texts)
@@ -149,36 +147,64 @@ const yamlOf = ({ id, of: { plan, limits }, keys, gap, slip }: Drawn): string =>
   return slipped(lines.join('\n'), slip)
 }
 
-describe('what the scanner takes', () => {
-  const cases = [
-    { name: 'JSON', format: 'json', textOf: jsonOf, Scanner: PlainJson },
-    { name: 'YAML', format: 'yaml', textOf: yamlOf, Scanner: PlainYaml },
-  ] as const
-  for (const { name, format, textOf, Scanner } of cases)
-    it(`is what the schema takes of the same ${name}, and it means the same`, () => {
-      let taken = 0
-      fc.assert(
-        fc.property(group, (drawn) => {
-          const text = textOf(drawn)
-          const plain = scanned(text, Scanner)
-          if (plain === undefined) return
-          taken++
-          expect(plain).toEqual(judged(text, format))
-        }),
-        { numRuns: 3_000 },
-      )
-      // Otherwise it has shown nothing.
-      expect(taken).toBeGreaterThan(1_000)
-    })
+/** Nothing would be shown where too little is plain. */
+const agreesOn = (
+  textOf: (drawn: Drawn) => string,
+  plain: (text: string) => unknown,
+  exact: (text: string) => unknown,
+) => {
+  let taken = 0
+  fc.assert(
+    fc.property(group, (drawn) => {
+      const text = textOf(drawn)
+      const found = plain(text)
+      if (found === undefined) return
+      taken++
+      expect(found).toEqual(exact(text))
+    }),
+    { numRuns: 3_000 },
+  )
+  expect(taken).toBeGreaterThan(500)
+}
 
-  it('is all that is written without escapes: such lines are not left to the schema', () => {
+describe('what is taken in plain form', () => {
+  it('is what the schema takes of the same JSON, and means the same', () => {
+    agreesOn(jsonOf, scanned, judged)
+  })
+
+  it('is what the YAML parser makes of the same item', () => {
+    agreesOn(yamlOf, readPlainItem, (text) => {
+      const { tree, faults } = readYaml(text, undefined)
+      expect(faults).toEqual([])
+      return valueAt(tree, 0)
+    })
+  })
+
+  it('is all that is written without escapes: such clients are not left to others', () => {
     const line = { id: 'acme', plan: 'pro', keys: [{ id: 'k', sha256: a, expires: '2027-01-31' }] }
     const custom = { ...line, plan: 'enterprise', limits: { perMinute: 5, perDay: 50 } }
-    for (const text of [JSON.stringify(line), JSON.stringify(custom), '{"id":"x","plan":"pro"}'])
-      expect(scanned(text, PlainJson), text).toEqual(judged(text, 'json'))
-    const yaml = `- id: acme\n  plan: pro\n  keys:\n    - id: k\n      sha256: ${a}\n      expires: 2027-01-31\n    - id: l\n      sha256: ${b}`
-    expect(scanned(yaml, PlainYaml)).toEqual(judged(yaml, 'yaml'))
-    expect(scanned(yaml, PlainYaml)).toHaveLength(1)
+    const timed = {
+      ...line,
+      keys: [{ id: 'k', sha256: b, expires: '2027-01-31T10:00:00.5+01:00' }],
+    }
+    for (const one of [line, custom, timed, { id: 'x', plan: 'pro' }])
+      expect(scanned(JSON.stringify(one))).toEqual(judged(JSON.stringify(one)))
+    expect(scanned(JSON.stringify(timed))).toHaveLength(1)
+    const limits = { perMinute: 5, perDay: 50 }
+    const text = ['one', 'two'].reduce(
+      (text, id) =>
+        new ClientText(text, false).withKey(
+          { id: 'acme', plan: 'pro', limits: id === 'one' ? limits : undefined },
+          { id, sha256: a, expires: '2027-01-31' },
+        ),
+      '',
+    )
+    expect(readPlainItem(`${text.replaceAll('\n', '\r\n')}\n# the next\n`)).toEqual({
+      id: 'acme',
+      plan: 'pro',
+      limits: { perMinute: '5', perDay: '50' },
+      keys: ['one', 'two'].map((id) => ({ id, sha256: a, expires: '2027-01-31' })),
+    })
   })
 })
 
@@ -239,8 +265,8 @@ describe('client files', () => {
         "a.jsonl:3:11 clients[2].id: is written twice",
         "a.jsonl:3:1 clients[2].limits: is missing",
         "a.jsonl:4:1 clients[3]: is not JSON",
-        "a.jsonl:5:11 clients[4]: has no "}" here",
-        "a.jsonl:6:25 clients[5]: goes on after the end of its value",
+        "a.jsonl:5:11 clients[4]: is not JSON",
+        "a.jsonl:6:25 clients[5]: is not JSON",
         "a.jsonl:7:24 clients[6].limits: is for custom plans only",
         "a.jsonl:8:67 clients[7].colour: is not a known key",
         "a.jsonl:8:64 clients[7].limits.perDay: "2" is below perMinute",
@@ -259,5 +285,117 @@ describe('client files', () => {
         "f.yaml:1:10 (file): is not a list",
       ]
     `)
+  })
+
+  it('tell ids and digests that stand twice with both places, over all files and the configuration', () => {
+    const key = (id: string, digest: string) => ({ id, sha256: sha(digest) })
+    const line = (id: string, ...keys: object[]) => JSON.stringify({ id, plan: 'pro', keys })
+    const own = [
+      { id: 'own', plan: 'pro', keys: [{ ...key('own-1', 'own'), expiresAtMs: undefined }] },
+    ]
+    const texts = {
+      'a.jsonl': `${line('one', key('k1', '1'), key('k2', '2'))}\n${line('own', key('k1', '3'))}\n`,
+      'b.yaml': `- id: one\n  plan: pro\n  keys:\n    - id: own-1\n      sha256: ${sha('4')}\n    - id: k5\n      sha256: ${sha('own')}\n`,
+      'c.yaml': `[{ id: x, plan: pro }, { id: x, plan: pro, keys: [{ id: k2, sha256: ${sha('2').toUpperCase()} }] }]`,
+    }
+    expect(linesOf(buildAll(folder, texts, own)).toSorted()).toEqual([
+      'a.jsonl:2:40 clients[1].keys[0].id: "k1" is the same id as a.jsonl:1; give each its own',
+      'a.jsonl:2:7 clients[1].id: "own" is the same id as clients[0]; give each its own',
+      'b.yaml:1:7 clients[0].id: "one" is the same id as a.jsonl:1; give each its own',
+      'b.yaml:4:11 clients[0].keys[0].id: "own-1" is the same id as clients[0]; give each its own',
+      'b.yaml:7:15 clients[0].keys[1].sha256: is the same digest as clients[0]; one key belongs to one client, once',
+      'c.yaml:1:30 clients[1].id: "x" is the same id as c.yaml:1; give each its own',
+      'c.yaml:1:57 clients[1].keys[0].id: "k2" is the same id as a.jsonl:1; give each its own',
+      'c.yaml:1:69 clients[1].keys[0].sha256: is the same digest as a.jsonl:1; one key belongs to one client, once',
+    ])
+  })
+
+  it('tell 10,000 faults and the number of the rest, and name keys that are over', () => {
+    const many = run({ 'a.jsonl': '{"id":"x"}\n'.repeat(10_300) })
+    expect([many.faults.length, many.untold]).toEqual([10_000, 300])
+    const over = { id: 'o', plan: 'pro', keys: [{ id: 'k', sha256: a, expires: '2020-01-01' }] }
+    const { warnings } = run({ 'a.jsonl': `\n${JSON.stringify(over)}\n` })
+    expect(linesOf({ faults: warnings })).toEqual([
+      `a.jsonl:2:128 clients[0].keys[0].expires: "2020-01-01" is over, so this key is refused; remove it, or make one with \`tollgate keys new\``,
+    ])
+  })
+
+  it('in YAML are cut into the same clients, or faults, that the whole document has', () => {
+    const aScalar = oneOf(
+      'a',
+      'b:c',
+      '"q"',
+      "'s'",
+      '"two\n      lines"',
+      '|\n      - id: x\n      y',
+      '~',
+      '&a v',
+      '*a',
+    )
+    const aLine = fc.oneof(
+      fc
+        .record({ id: anId, at: oneOf('  ', '  ', '  ', '   ', '') })
+        .map(({ id, at }) => `${at}- id: ${id}\n${at}  plan: pro`),
+      fc
+        .record({ key: oneOf('plan', 'x', 'limits'), aScalar })
+        .map(({ key, aScalar }) => `    ${key}: ${aScalar}`),
+      oneOf(
+        '# c',
+        '',
+        '  # c',
+        '    # - id: c',
+        '  -',
+        '  - { id: f, plan: pro }',
+        '  - { id: g,\n    plan: pro }',
+        '  - []',
+        '\t',
+        '---',
+        '...',
+        '    -',
+        'x: 1',
+      ),
+    )
+    const aFile = fc.record({
+      head: oneOf('clients:\n', '', '# all\n', 'clients: # all\n\n', '---\n'),
+      lines: fc.array(aLine, { maxLength: 6 }),
+      end: oneOf('', '\n'),
+    })
+    let cut = 0
+    fc.assert(
+      fc.property(aFile, ({ head, lines, end }) => {
+        const text = `${head}${lines.join('\n')}${end}`
+        const built = run({ 'cut.yaml': text })
+        const { tree = 'broken', faults } = readYaml(text, undefined)
+        const list = isGroup(tree) && Object.keys(tree).length === 1 ? tree.clients : tree
+        const judged = (isList(list) ? list : []).map((entry) => readEntry(entry, plans))
+        const isSound = faults.length === 0 && judged.every(({ problems }) => problems.length === 0)
+        const ids = judged.map(({ client }) => client?.id)
+        if (built.ring === undefined)
+          expect(isSound && isList(list) && new Set(ids).size === ids.length, text).toBe(false)
+        else {
+          cut++
+          expect([isSound, ids], text).toEqual([true, clientsOf(built).map(({ id }) => id)])
+        }
+      }),
+      { numRuns: 1_000 },
+    )
+    expect(cut).toBeGreaterThan(50)
+  })
+
+  it('may be longer than the pieces they are read in', () => {
+    const keys = (id: string) =>
+      Array.from({ length: 1_200 }, (_, n) => ({ id: `${id}-${n}`, sha256: sha(`${id}-${n}`) }))
+    const ids = Array.from({ length: 12 }, (_, n) => `client-${n}`)
+    const lines = ids.map((id) => JSON.stringify({ id, plan: 'pro', keys: keys(id) }))
+    const items = ids.map(
+      (id) =>
+        `- id: y-${id}\n  plan: pro\n  keys:\n${keys(`y-${id}`)
+          .map(({ id, sha256 }) => `    - id: ${id}\n      sha256: ${sha256}\n`)
+          .join('')}`,
+    )
+    const built = run({ 'a.jsonl': lines.join('\n'), 'b.yaml': items.join('') })
+    expect(linesOf(built)).toEqual([])
+    expect(built.ring?.counts).toMatchObject({ clients: 24, keys: 24 * 1_200 })
+    expect(clientsOf(built).map(({ id }) => id)).toEqual([...ids, ...ids.map((id) => `y-${id}`)])
   })
 })
