@@ -32,25 +32,19 @@ export interface Http2Server extends ProtocolServer {
   readonly size: number
 }
 
-type OnStream = (
-  stream: ServerHttp2Stream,
-  headers: IncomingHttpHeaders,
-  flags: number,
-  rawHeaders: readonly string[],
-) => void
-
 export function createHttp2Server<Request extends InFlight>(
   config: Config,
   connections: Connections<Request>,
   events: Http2Events<Request>,
 ): Http2Server {
-  const ofSession = new WeakMap<object, Http2Connection<Request>>()
   const watch = new Http2Connections(config.server, connections.inFlight, events.abuse)
   const begin = (
     connection: Http2Connection<Request>,
     stream: ServerHttp2Stream,
     ...fields: [IncomingHttpHeaders, readonly string[]]
   ): void => {
+    // An error that nobody hears ends the process.
+    stream.on('error', () => {})
     // Its client has taken it back in the same breath.
     if (stream.closed || stream.destroyed) return events.abuse('reset', connection.entry, false)
     const request = new StreamRequest(stream, connection, ...fields)
@@ -59,27 +53,14 @@ export function createHttp2Server<Request extends InFlight>(
     const response = new StreamResponse(stream, request)
     events.stream(request, response, connections.joined(request, connection.state))
   }
-  const onStream: OnStream = (stream, headers, _flags, rawHeaders) => {
-    // An error that nobody hears ends the process.
-    stream.on('error', () => {})
-    const connection = stream.session && ofSession.get(stream.session)
-    if (connection !== undefined) begin(connection, stream, headers, rawHeaders)
-  }
-  const build = (changed: Config) =>
-    createServer(optionsOf(changed))
-      .on('stream', onStream)
-      .on('sessionError', (error, session) => {
-        const connection = ofSession.get(session)
-        if (connection !== undefined && isForbidden(error)) watch.endFor('frames', connection)
-      })
-  let server = build(config)
+  let server = createServer(optionsOf(config))
   return {
     get size() {
       return watch.all.size
     },
     use(changed) {
       watch.server = changed.server
-      server = build(changed)
+      server = createServer(optionsOf(changed))
     },
     take(socket, entry) {
       // Of a connection that breaks off while it is closed.
@@ -87,8 +68,13 @@ export function createHttp2Server<Request extends InFlight>(
       const state = connections.carries(socket, entry)
       server.once('session', (session: ServerHttp2Session) => {
         const connection = new Http2Connection(watch, { entry, session, socket, state })
-        ofSession.set(session, connection)
         watch.add(connection)
+        session.on('stream', (stream, headers, _flags, rawHeaders: readonly string[]) =>
+          begin(connection, stream, headers, rawHeaders),
+        )
+        session.on('error', (error) => {
+          if (isForbidden(error)) watch.endFor('frames', connection)
+        })
         // Who sends no more may still read.
         socket.once('end', () => session.close())
       })

@@ -122,6 +122,16 @@ test.each(Object.entries(floods).map(([name, round]) => ({ name, round })))(
   },
 )
 
+test('a request that is taken back in the same breath is counted, and not begun', async () => {
+  const before = await counted('reset')
+  const seen = backend.requests.length
+  const peer = await openH2Peer(gateway.port)
+  peer.send(headers(1, request()), frame(types.rst, 0, 1, uint32(8)))
+  await expect.poll(() => counted('reset')).toBe(before + 1)
+  expect(backend.requests).toHaveLength(seen)
+  peer.destroy()
+})
+
 test('answers that nobody reads hold no more than a client may hold, and not for long', async () => {
   const [peers, bystander] = await Promise.all([
     Promise.all([1, 2].map(() => openH2Peer(gateway.port))),
