@@ -29,7 +29,7 @@ const cases: readonly Case[] = [
   { title: 'of the day, above', before: of(60, 999), used: [2, 1, 0], after: of(5, 5), more: 2 },
   { title: 'to one with leases', before: of(600), used: [0, 40, 0], after: of(48), more: 8 },
   { title: 'host by host', before: of(60), used: [1, 1, 1], after: of(5), late: 20, more: 0 },
-  { title: 'up', before: of(60), used: [10, 5, 5], after: of(90), more: 70 },
+  { title: 'up', before: of(48), used: [5, 3, 2], after: of(50), more: 40 },
   { title: 'up when used up', before: of(5), used: [2, 2, 1], after: of(60), more: 55 },
   { title: 'up host by host', before: of(5), used: [2, 1, 1], after: of(20), late: 9, more: 16 },
 ]

@@ -1,0 +1,81 @@
+/** A running gateway takes other limits under load: no process admits one request more than the new ones allow, nor one fewer. */
+import { writeFileSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, expect, it } from 'vitest'
+import { configText, minuteWithAtLeast } from '../support/gateway.ts'
+import { temporaryFile } from '../support/processes.ts'
+import {
+  clientsBlock,
+  decided,
+  endAll,
+  eventually,
+  rawBackend,
+  times,
+  tollgate,
+  withOrigins,
+} from './gateways.ts'
+
+afterAll(endAll)
+
+const KEY = 'tg_test_limits_0123456789abcdef'
+
+it('from 60 to 5 under load no worker admits the sixth, and from 5 to 60 the next request is admitted', async () => {
+  const backend = await rawBackend()
+  const text = (perMinute: number): string =>
+    configText({
+      upstreams: [backend.url],
+      blocks: {
+        server: 'server: { listen: "127.0.0.1:0", workers: 3, timeouts: { drain: 1s } }',
+        // Whoever is refused goes on asking.
+        bans: 'bans: { grace: 1m }',
+        store: 'store: { file: "", timeout: 110ms, onOutage: closed }',
+        clients: clientsBlock([{ id: 'acme', keys: [KEY], perMinute }]),
+      },
+    })
+  const file = temporaryFile('gateway.yaml', text(60))
+  const gateway = await withOrigins(tollgate(['start', '--config', file]))
+  await minuteWithAtLeast(10_000)
+
+  let admitted = 0
+  let asked = 0
+  /** What was asked since the latest change was taken, by limit and status. */
+  let answers: string[] = []
+  const over = new AbortController()
+  const ask = async (): Promise<void> => {
+    const noted = answers
+    asked += 1
+    const { status, headers } = await decided(() => gateway.call(KEY))
+    if (status === 200) admitted += 1
+    noted.push(`${headers.get('x-ratelimit-limit')} ${status}`)
+  }
+  const caller = async (): Promise<void> => {
+    for (; !over.signal.aborted; await sleep(5)) await ask()
+  }
+  // A second after a client was met tokens are leased, so that they are in hand when the limit is lowered.
+  await ask()
+  await sleep(1100)
+  const callers = times(6, caller)
+  const take = async (perMinute: number): Promise<void> => {
+    const before = gateway.logged('configTaken').length
+    writeFileSync(file, text(perMinute))
+    gateway.signal('SIGHUP')
+    await eventually('the change is taken', () => gateway.logged('configTaken').length > before)
+    answers = []
+  }
+  const askedMore = (count: number): Promise<number> => {
+    const enough = asked + count
+    return eventually('more is asked', () => asked >= enough)
+  }
+
+  await eventually('some are admitted', () => admitted >= 8)
+  await take(5)
+  await askedMore(60)
+  expect(new Set(answers)).toEqual(new Set(['5 429']))
+  await take(60)
+  await eventually('all are admitted', () => admitted >= 60)
+  await askedMore(60)
+  over.abort()
+  await Promise.all(callers)
+  expect(answers[0]).toBe('60 200')
+  expect(admitted).toBe(60)
+}, 120_000)
