@@ -7,6 +7,7 @@ import type { AuditLine } from '../observability/config-lines.ts'
 import type { ReloadOutcome, ReloadWish } from '../rules/reload-outcome.ts'
 import { fault, json, methodNotAllowed, notFound, type Answer } from './answers.ts'
 import { effectiveConfig } from './effective-config.ts'
+import { keysPage } from './keys-page.ts'
 import { isAnswer, readJson } from './read-json.ts'
 
 export interface AdminApiParts {
@@ -29,6 +30,7 @@ type Operation = (
 
 const operations = new Map<string, Readonly<Record<string, Operation>>>([
   ['/api/config', { GET: ({ reloads }) => json(200, effectiveConfig(reloads.config)) }],
+  ['/api/keys', { GET: ({ reloads }, { request }) => keysPage(reloads.config, queryOf(request)) }],
   ['/api/reload', { POST: reload }],
 ])
 
@@ -52,6 +54,9 @@ export function answerApi(
   if (operation !== undefined) return operation(parts, { request, who: caller })
   return methodNotAllowed('GET' in methods ? 'GET, HEAD' : Object.keys(methods).join(', '))
 }
+
+const queryOf = ({ url = '' }: IncomingMessage): URLSearchParams =>
+  new URLSearchParams(url.slice(url.indexOf('?') + 1 || url.length))
 
 const tokenNeeded = fault({
   status: 403,

@@ -2,15 +2,25 @@
 import { ConfigError } from '../config/problems.ts'
 import { storeInWords } from '../config/store-words.ts'
 import { OK, REFUSED, type Edge } from './edge.ts'
+import { radiusAgainst } from './admin-keys.ts'
+import { inWords } from './radius-in-words.ts'
 import { loadUsableConfig } from './load-usable-config.ts'
 import { tryConnections } from './try-connections.ts'
 
 const counted = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? '' : 's'}`
 
-/** connect: also tries what it leads to, a line for each. Prints warnings and one line that says ok, or every problem as `FILE:line:col path: fault; remedy`. */
+interface CheckOptions {
+  readonly config: string
+  /** Also tries what it leads to, and prints a line for each. */
+  readonly connect?: boolean
+  /** Address of a running gateway: prints what would change there. */
+  readonly against?: string
+}
+
+/** Prints warnings and one line that says ok, or every problem as `FILE:line:col path: fault; remedy`. */
 export const checkCommand = async (
   { env, print }: Pick<Edge, 'env' | 'print'>,
-  { config: file, connect = false }: { readonly config: string; readonly connect?: boolean },
+  { config: file, connect = false, against }: CheckOptions,
 ): Promise<number> => {
   try {
     const config = await loadUsableConfig(file, env)
@@ -18,6 +28,8 @@ export const checkCommand = async (
     for (const line of warnings) print(line)
     const counts = `${counted(clients.size, 'client')}, ${counted(routes.length, 'route')}`
     print(`${file}: ok, revision ${revision}, ${counts}, store: ${storeInWords(store)}`)
+    if (against !== undefined)
+      for (const line of inWords(await radiusAgainst({ admin: against, env }, config))) print(line)
     const tried = connect ? await tryConnections(config) : []
     for (const { what, fault, note } of tried)
       print(`${what}: ${fault ?? `ok${note === undefined ? '' : `, ${note}`}`}`)

@@ -62,6 +62,7 @@ const check: Declaration = (program, { once }) =>
     .description('read a configuration and name every problem')
     .addOption(new NeededOption('--config <file>', 'the configuration'))
     .option('--connect', 'also try Redis, backends, key set and certificates')
+    .option('--against <url>', 'also print what it would change at a running gateway', single)
     .action(once(async () => (await import('./check.ts')).checkCommand))
 
 const diff: Declaration = (program, { once }) =>
@@ -133,8 +134,9 @@ const keys: Declaration = (program, { once }) => {
     )
   group
     .command('list')
-    .description('the keys of a configuration, and when they end')
-    .addOption(new NeededOption('--config <file>', 'the configuration'))
+    .description('the keys of a configuration or of a running gateway, and when they end')
+    .addOption(new NeededOption('--config <file>', 'the configuration', single, 'admin'))
+    .option('--admin <url>', 'of a running gateway', single)
     .option('--expiring <duration>', 'only those that end within this time', single)
     .option('--client <id>', 'only those of one client', single)
     .option('--json', 'as JSON')

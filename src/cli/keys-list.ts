@@ -1,12 +1,16 @@
-/** `tollgate keys list`: the keys of a configuration and when they end; never a digest. */
+/** `tollgate keys list`: the keys of a configuration or of a running gateway, and when they end; never a digest. */
+import type { Environment } from '../config/environment.ts'
 import { ConfigError } from '../config/problems.ts'
 import { clientId, duration, faultIn } from '../config/scalars.ts'
 import { EXPIRING_MS } from '../config/warnings.ts'
+import { clientsOf } from './admin-keys.ts'
 import { OK, REFUSED, type Edge } from './edge.ts'
 import { loadUsableConfig } from './load-usable-config.ts'
 
 interface KeysListOptions {
-  readonly config: string
+  /** Exactly one of these two. */
+  readonly config?: string
+  readonly admin?: string
   /** Only keys that end within this time, and have not yet. */
   readonly expiring?: string
   readonly client?: string
@@ -35,20 +39,23 @@ const WIDTHS = [32, 24, 12, 24, 0]
 
 export async function keysListCommand(
   { env, print, complain }: Pick<Edge, 'env' | 'print' | 'complain'>,
-  { config: file, expiring, client, json = false }: KeysListOptions,
+  { config: file, admin, expiring, client, json = false }: KeysListOptions,
 ): Promise<number> {
   const faults = [
     expiring !== undefined && prefixed('--expiring', faultIn(withinDuration, expiring)),
     client !== undefined && prefixed('--client', faultIn(clientId, client)),
+    (file === undefined) === (admin === undefined) && '--config and --admin: give one of them',
   ].filter((fault) => typeof fault === 'string')
   for (const fault of faults) complain(`tollgate: ${fault}`)
   if (faults.length > 0) return REFUSED
   const withinMs = expiring === undefined ? undefined : withinDuration.parse(expiring)
   try {
-    const { clients } = await loadUsableConfig(file, env)
     const holders =
-      client === undefined ? clients : [clients.get(client)].filter((one) => one !== undefined)
-    for (const line of linesOf(listed(holders, withinMs, Date.now()), json)) print(line)
+      admin === undefined
+        ? await configured(file ?? '', env, client)
+        : running({ admin, env }, { ...(expiring && { expiring }), ...(client && { client }) })
+    const keys = listed(holders, withinMs, Date.now())
+    for await (const line of linesOf(keys, json)) print(line)
     return OK
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
@@ -57,14 +64,31 @@ export async function keysListCommand(
   }
 }
 
+async function configured(file: string, env: Environment, client: string | undefined) {
+  const { clients } = await loadUsableConfig(file, env)
+  return client === undefined ? clients : [clients.get(client)].filter((one) => one !== undefined)
+}
+
+async function* running(...query: Parameters<typeof clientsOf>): AsyncGenerator<Holder> {
+  for await (const { id, plan, keys } of clientsOf(...query))
+    yield {
+      id,
+      plan,
+      keys: keys.map(({ id: key, expires }) => ({
+        id: key,
+        expiresAtMs: expires === null ? undefined : Date.parse(expires),
+      })),
+    }
+}
+
 const prefixed = (name: string, fault: string | undefined) => fault && `${name} ${fault}`
 
-function* listed(
-  holders: Iterable<Holder>,
+async function* listed(
+  holders: Iterable<Holder> | AsyncIterable<Holder>,
   withinMs: number | undefined,
   nowMs: number,
-): Generator<ListedKey> {
-  for (const { id: client, plan, keys } of holders)
+): AsyncGenerator<ListedKey> {
+  for await (const { id: client, plan, keys } of holders)
     for (const { id: keyId, expiresAtMs = Infinity } of keys) {
       const isSoon = expiresAtMs < nowMs + (withinMs ?? EXPIRING_MS)
       const state = expiresAtMs <= nowMs ? 'expired' : isSoon ? 'expiring' : 'valid'
@@ -75,12 +99,12 @@ function* listed(
 }
 
 /** A table, or an array in JSON with a key a line. */
-function* linesOf(keys: Iterable<ListedKey>, json: boolean): Generator<string> {
+async function* linesOf(keys: AsyncIterable<ListedKey>, json: boolean): AsyncGenerator<string> {
   const row = (cells: readonly string[]): string =>
     cells.map((cell, at) => cell.padEnd(WIDTHS[at] ?? 0)).join(' ')
   if (!json) yield row(['KEY', 'CLIENT', 'PLAN', 'EXPIRES', 'STATE'])
   let before = '['
-  for (const key of keys) {
+  for await (const key of keys) {
     const { keyId, client, plan, expires, state } = key
     yield json
       ? before + JSON.stringify(key)

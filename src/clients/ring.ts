@@ -56,8 +56,12 @@ export class Ring implements Clients {
     return count
   }
 
-  *[Symbol.iterator](): Generator<ClientConfig> {
-    for (let client = 0; client < this.size; client++) yield this.#client(client)
+  [Symbol.iterator](): Iterator<ClientConfig> {
+    return this.slice(0, this.size)
+  }
+
+  *slice(from: number, to: number): Generator<ClientConfig> {
+    for (let client = from; client < Math.min(to, this.size); client++) yield this.#client(client)
   }
 
   #owned(key: number | undefined): OwnedKey | undefined {

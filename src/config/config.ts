@@ -39,6 +39,8 @@ export interface Clients extends Iterable<ClientConfig> {
   /** Keys of all clients together. */
   readonly keyCount: number
   get(clientId: string): ClientConfig | undefined
+  /** Those from the one place in their order to before the other. */
+  slice(from: number, to: number): Iterable<ClientConfig>
   /** sha256: of the key, in lower-case hex. */
   keyByDigest(sha256: string): OwnedKey | undefined
   keyById(keyId: string): OwnedKey | undefined

@@ -1,6 +1,13 @@
 /** What a new configuration changes for whom, before or after it is taken. */
 import { isDeepStrictEqual } from 'node:util'
-import type { Clients, Config, Limits, OwnedKey, RouteConfig } from '../config/config.ts'
+import type {
+  ClientConfig,
+  Clients,
+  Config,
+  Limits,
+  OwnedKey,
+  RouteConfig,
+} from '../config/config.ts'
 
 export interface BlastRadius {
   /** Revisions. */
@@ -48,8 +55,15 @@ export interface ChangedLimits {
 
 const RESTART_ONLY = /^(?:server\.(?:listen|workers)|admin\.listen|store\..*)$/
 
+type ComparableClients = Pick<Clients, 'get' | 'keyById'> & Iterable<ClientConfig>
+
+/** As much of a configuration as is compared. */
+interface Comparable extends Omit<Config, 'clients'> {
+  readonly clients: ComparableClients
+}
+
 /** Clients, keys and routes in the order of the file that has them; those of both in the order of `next`. */
-export function blastRadius(current: Config, next: Config): BlastRadius {
+export function blastRadius(current: Comparable, next: Comparable): BlastRadius {
   const settings = changedSettings(current, next)
   return {
     from: current.revision,
@@ -62,7 +76,10 @@ export function blastRadius(current: Config, next: Config): BlastRadius {
   }
 }
 
-function changedClients(current: Clients, next: Clients): Pick<BlastRadius, 'clients' | 'limits'> {
+function changedClients(
+  current: ComparableClients,
+  next: ComparableClients,
+): Pick<BlastRadius, 'clients' | 'limits'> {
   const added: string[] = []
   const moved: BlastRadius['clients']['moved'][number][] = []
   const lowered: ChangedLimits[] = []
@@ -85,7 +102,7 @@ function changedClients(current: Clients, next: Clients): Pick<BlastRadius, 'cli
   return { clients: { added, removed, moved }, limits: { lowered, raised } }
 }
 
-function changedKeys(current: Clients, next: Clients): BlastRadius['keys'] {
+function changedKeys(current: ComparableClients, next: ComparableClients): BlastRadius['keys'] {
   const added: NamedKey[] = []
   const changed: NamedKey[] = []
   const revoked: NamedKey[] = []
@@ -104,7 +121,7 @@ function changedKeys(current: Clients, next: Clients): BlastRadius['keys'] {
   return { added: [...added, ...replacing], changed, revoked: [...revoked, ...replaced] }
 }
 
-function* keysOf(clients: Clients): Generator<OwnedKey> {
+function* keysOf(clients: ComparableClients): Generator<OwnedKey> {
   for (const client of clients) for (const key of client.keys) yield { client, key }
 }
 
@@ -132,7 +149,7 @@ function changedRoutes(
   }
 }
 
-function changedSettings(current: Config, next: Config): string[] {
+function changedSettings(current: Comparable, next: Comparable): string[] {
   const before = settingsOf(current)
   const after = settingsOf(next)
   return [...new Set([...before.keys(), ...after.keys()])]
@@ -141,7 +158,7 @@ function changedSettings(current: Config, next: Config): string[] {
 }
 
 /** By their path in the file, two steps of it. */
-function settingsOf(config: Config): Map<string, unknown> {
+function settingsOf(config: Comparable): Map<string, unknown> {
   const { clients: _c, routes: _r, revision: _v, warnings: _w, plans, ...sections } = config
   const settings = new Map<string, unknown>()
   for (const [section, values] of Object.entries({ ...sections, plans: Object.fromEntries(plans) }))

@@ -43,6 +43,7 @@ interface Call {
 const jsonType = 'Content-Type: application/json'
 const operations: Record<string, string> = {
   'GET /api/config': 'getConfig',
+  'GET /api/keys': 'getKeys',
   'POST /api/reload': 'reload',
 }
 
@@ -57,7 +58,7 @@ async function ask(gateway: TestGateway, call: Call = {}): Promise<ParsedRespons
   const { responses } = await rawExchange(gateway.adminPort, bytes, options)
   const [answer] = responses
   if (answer === undefined) throw new Error(`no answer to ${head[0]}`)
-  const operation = operations[`${method} ${path}`]
+  const operation = operations[`${method} ${path.split('?')[0]}`]
   if (method !== 'HEAD') expect(document.faults(operation, answer)).toEqual([])
   return answer
 }
@@ -233,6 +234,43 @@ describe('GET /api/config', () => {
         clients: [{ id: 'free-client', keys: [{ id: 'free-1' }, { id: 'free-old' }] }, {}, {}, {}],
       },
     })
+  })
+})
+
+describe('GET /api/keys', () => {
+  it('shows keys by client, or those of one, or those that end soon, and never a digest', async () => {
+    const soon = new Date(Date.now() + 86_400_000).toISOString()
+    const key = (id: string, more = '') => `{ id: ${id}, sha256: ${sha256(id)}${more} }`
+    const gateway = await gatewayWith('listen: "127.0.0.1:0"', {
+      clients: `clients:
+  - { id: acme, plan: pro, keys: [${key('acme-1')}, ${key('acme-2', `, expires: ${soon}`)}] }
+  - { id: bolt, plan: free }
+`,
+    })
+    const get = async (query = '') => ask(gateway, { method: 'GET', path: `/api/keys${query}` })
+    const shown = (id: string, expires: string | null) => ({
+      id,
+      expires,
+      fingerprint: sha256(sha256(id)).slice(0, 8),
+    })
+    const acme = { id: 'acme', plan: 'pro', limits: { perMinute: 300, perDay: 10_000 } }
+    const soonOnly = [{ ...acme, keys: [shown('acme-2', soon)] }]
+    const bolt = { id: 'bolt', plan: 'free', limits: { perMinute: 60, perDay: 1_000 }, keys: [] }
+    const all = [{ ...acme, keys: [shown('acme-1', null), shown('acme-2', soon)] }, bolt]
+    for (const [query, clients] of [
+      ['', all],
+      ['?', all],
+      ['?cursor=1', [bolt]],
+      ['?cursor=999999999', []],
+      ['?client=bolt', [bolt]],
+      ['?client=nobody', []],
+      ['?expiring=30d', soonOnly],
+      ['?expiring=1h', []],
+      ['?client=acme&expiring=30d', soonOnly],
+    ] as const)
+      expect(bodyOf(await get(query)), query).toMatchObject({ clients, cursor: null })
+    for (const query of ['?cursor=-1', '?cursor=1e3', '?expiring=soon', '?client=', '?plan=pro'])
+      expect(coded(await get(query)), query).toEqual([400, 'invalid_request'])
   })
 })
 

@@ -60,7 +60,7 @@ describe.concurrent('the command line', () => {
     ['start', ['--config']],
     ['demo', ['--config', '--db']],
     ['catalogue', ['--listen', '--db']],
-    ['check', ['--config', '--connect']],
+    ['check', ['--config', '--connect', '--against']],
     ['diff', ['--json']],
     ['init', ['--write', '--upstream', '--client']],
     [
@@ -69,7 +69,7 @@ describe.concurrent('the command line', () => {
     ],
     ['keys rotate', ['--write', '--grace', '--expires', '--json']],
     ['keys revoke', ['--write']],
-    ['keys list', ['--config', '--expiring', '--client', '--json']],
+    ['keys list', ['--config', '--admin', '--expiring', '--client', '--json']],
   ])('has help of its own for %s', async (command, options) => {
     const { code, stdout, stderr } = await run(...command.split(' '), '--help')
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })

@@ -1,0 +1,72 @@
+/** A page of the clients in force with their keys. No digest is shown but a fingerprint of it, by which another secret under the same id is seen. */
+import { createHash } from 'node:crypto'
+import type { ClientConfig, Config } from '../config/config.ts'
+import { clientId, duration } from '../config/scalars.ts'
+import { fault, json, type Answer } from './answers.ts'
+
+/** What is made at a time, so that requests are not held up. */
+const CLIENTS_A_PAGE = 1_000
+
+const within = duration({ min: 0, max: 4000 * 24 * 60 * 60 * 1000 })
+
+export interface ShownClient extends Pick<ClientConfig, 'id' | 'plan' | 'limits'> {
+  /** expires: null is never. */
+  readonly keys: readonly {
+    readonly id: string
+    readonly expires: string | null
+    readonly fingerprint: string
+  }[]
+}
+
+export interface KeysPage {
+  readonly revision: string
+  readonly clients: readonly ShownClient[]
+  /** Of the next page; null: this is the last. */
+  readonly cursor: string | null
+}
+
+export const fingerprint = (sha256: string): string =>
+  createHash('sha256').update(sha256).digest('hex').slice(0, 8)
+
+const malformed = fault({
+  status: 400,
+  code: 'invalid_request',
+  message:
+    'Ask with ?client=ID, ?expiring=30d, ?cursor=CURSOR of the page before, or none of them.',
+})
+
+/** expiring: of keys that end within this time, and have not yet, and of clients that have some. */
+export function keysPage({ revision, clients }: Config, query: URLSearchParams): Answer {
+  const { client, expiring, cursor = '0', ...unknown } = Object.fromEntries(query)
+  const withinMs = expiring === undefined ? undefined : within.safeParse(expiring).data
+  const isSound = withinMs !== undefined || expiring === undefined
+  const isKnown =
+    Object.keys(unknown).length === 0 &&
+    (client === undefined || clientId.safeParse(client).success)
+  if (!isSound || !isKnown || !/^\d{1,9}$/.test(cursor)) return malformed
+  const nowMs = Date.now()
+  const [from, to] = [Number(cursor), Number(cursor) + CLIENTS_A_PAGE]
+  const one = client === undefined ? undefined : clients.get(client)
+  const asked = client === undefined ? clients.slice(from, to) : one === undefined ? [] : [one]
+  const shown = Array.from(asked, ({ id, plan, limits, keys }): ShownClient => ({
+    id,
+    plan,
+    limits,
+    keys: keys
+      .filter(
+        ({ expiresAtMs = Infinity }) =>
+          withinMs === undefined || (expiresAtMs > nowMs && expiresAtMs < nowMs + withinMs),
+      )
+      .map((key) => ({
+        id: key.id,
+        expires: key.expiresAtMs === undefined ? null : new Date(key.expiresAtMs).toISOString(),
+        fingerprint: fingerprint(key.sha256),
+      })),
+  }))
+  const page: KeysPage = {
+    revision,
+    clients: shown.filter(({ keys }) => withinMs === undefined || keys.length > 0),
+    cursor: client === undefined && to < clients.size ? String(to) : null,
+  }
+  return json(200, page)
+}

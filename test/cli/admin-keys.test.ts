@@ -1,0 +1,103 @@
+/** Commands that ask a running gateway for its keys. */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { checkCommand } from '../../src/cli/check.ts'
+import { keysListCommand } from '../../src/cli/keys-list.ts'
+import { configText, sha256, startTestGateway, type TestGateway } from '../support/gateway.ts'
+import { temporaryFile } from '../support/processes.ts'
+
+const upstreams = ['http://127.0.0.1:9']
+const TOKEN = 'an-operators-token'
+const COUNT = 2_500
+const blocks = {
+  admin: `admin: { listen: "127.0.0.1:0", tokenSha256: ${sha256(TOKEN)} }`,
+  clients: `clients:\n${Array.from({ length: COUNT }, (_, at) => `- {"id": "c${at}", "plan": "pro", "keys": [{"id": "k${at}", "sha256": "${sha256(String(at))}"${at === 2_000 ? `, "expires": "${new Date(Date.now() + 86_400_000).toISOString()}"` : ''}}]}`).join('\n')}`,
+}
+const text = configText({ upstreams, blocks })
+
+let gateway: TestGateway
+beforeAll(async () => {
+  gateway = await startTestGateway({ upstreams, blocks })
+})
+afterAll(() => gateway.stop())
+
+const run = async (
+  command: (output: {
+    env: Record<string, string>
+    print(line: string): void
+    complain(line: string): void
+  }) => Promise<number>,
+) => {
+  const out: string[] = []
+  const said: string[] = []
+  const env = { TOLLGATE_ADMIN_TOKEN: TOKEN }
+  const code = await command({
+    env,
+    print: (line) => out.push(line),
+    complain: (line) => said.push(line),
+  })
+  return { code, out, said }
+}
+const admin = () => `http://127.0.0.1:${gateway.adminPort}`
+
+describe('tollgate keys list --admin', () => {
+  it.each<[object, number, string]>([
+    [{}, COUNT, 'k0'],
+    [{ expiring: '30d' }, 1, 'k2000'],
+    [{ client: 'c2400' }, 1, 'k2400'],
+  ])('lists of %j %d keys over all pages', async (options, count, first) => {
+    const { code, out } = await run((output) =>
+      keysListCommand(output, { admin: admin(), json: true, ...options }),
+    )
+    const keys = JSON.parse(out.join('')) as { keyId: string; client: string; plan: string }[]
+    expect([code, keys.length]).toEqual([0, count])
+    expect(keys[0]).toMatchObject({ keyId: first, client: first.replace('k', 'c'), plan: 'pro' })
+    expect(out.join('')).not.toContain(sha256('0'))
+  })
+
+  it('is refused with both of a file and a gateway, or none', async () => {
+    for (const options of [{}, { admin: admin(), config: 'a.yaml' }])
+      expect(await run((output) => keysListCommand(output, options))).toEqual({
+        code: 2,
+        out: [],
+        said: ['tollgate: --config and --admin: give one of them'],
+      })
+  })
+
+  it('fails where the gateway does not let it in', async () => {
+    await expect(
+      run((output) => keysListCommand({ ...output, env: {} }, { admin: admin() })),
+    ).rejects.toThrow(/answers 401: Send the token/)
+  })
+})
+
+describe('tollgate check --against', () => {
+  const against = async (changed: string) => {
+    const config = temporaryFile('new.yaml', changed)
+    const { code, out } = await run((output) => checkCommand(output, { config, against: admin() }))
+    expect([code, out[1]]).toEqual([0, expect.stringMatching(/: ok, revision /)])
+    return out.slice(2).map((line) => line.replace(/^\w{12} to \w{12}/, 'A to B'))
+  }
+
+  it('finds nothing in the file that the gateway runs under', async () => {
+    expect(await against(text)).toEqual([
+      expect.stringMatching(/: the same file, nothing changes$/),
+    ])
+  })
+
+  it('tells what would change, a replaced secret too', async () => {
+    const changed = text
+      .replace(sha256('7'), sha256('another'))
+      .replace('"id": "c8", "plan": "pro"', '"id": "c8", "plan": "free"')
+      .replace(/- \{"id": "c2499".*\n?/, '- { id: added, plan: free }\n')
+    expect(await against(`${changed}\nunmatched: reject\n`)).toEqual([
+      'A to B',
+      '- 1 client: c2499',
+      '+ 1 client: added',
+      '> 1 client moved: c8 pro to free',
+      'v 1 limit lowered: c8 300/min 10000/day to 60/min 1000/day',
+      '- 2 keys: k2499 (c2499), k7 (c7)',
+      '+ 1 key: k7 (c7)',
+      '~ 1 setting: unmatched',
+    ])
+  })
+})
