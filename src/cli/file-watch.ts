@@ -31,8 +31,8 @@ export class FileWatch {
   readonly #watchers = new Map<string, FSWatcher>()
   /** By file: what it is known by, and its content. Written by #contentOf. */
   readonly #contents = new Map<string, { readonly identity: string; readonly content: string }>()
-  /** What all of them held at the first look. */
-  readonly #first: Promise<string>
+  /** What all of them held when last told of, or at first. Written by begin and start. */
+  #told = ''
   /** When to try again what was not taken, and how long after that. Written by start and #retryLater. */
   #retryAtMs = Infinity
   #retryMs = LOOK_EVERY_MS
@@ -42,19 +42,21 @@ export class FileWatch {
   #wake = (): void => {}
   #isClosed = false
 
-  /** Looks for the first time. */
   constructor(options: FileWatchOptions) {
     this.#options = options
-    this.#first = this.#look()
   }
 
-  /** From here on changes are told, those since the first look too; and once more where other files are looked at then. */
+  /** Looks for the first time: of what happens from here on is told once it starts. */
+  async begin(): Promise<void> {
+    this.#told = await this.#look()
+  }
+
+  /** Where other files are looked at after a change, that is told once more. */
   async start(): Promise<void> {
-    let told = await this.#first
     while (!this.#isClosed) {
       const seen = await this.#look()
-      if (seen !== told) {
-        told = await this.#settled(seen)
+      if (seen !== this.#told) {
+        this.#told = await this.#settled(seen)
         this.#retryMs = LOOK_EVERY_MS
       } else if (performance.now() < this.#retryAtMs) {
         await this.#wait()

@@ -45,6 +45,7 @@ export async function startGateway({
   const supervisor = config.server.workers > 1 ? createSupervisor(config, options) : undefined
   const gateway = supervisor ?? createGateway(config, options)
   const watcher = watch ? watchFiles(file, gateway) : undefined
+  await watcher?.begin()
   const { listen, admin } = await gateway.listen().catch((error: unknown) => {
     throw error instanceof ListenError ? explain(error, config) : error
   })
