@@ -48,7 +48,7 @@ export function createGateway(config: Config, options: GatewayOptions) {
       admin = await startAdmin().catch(abandon('admin'))
       const listen = await serving.listen().catch(abandon('public'))
       listening = true
-      logConfig(log, config)
+      logConfig(log, reloader.config)
       log.listening({ listener: 'public', ...listen })
       log.listening({ listener: 'admin', ...admin.address })
       return { listen, admin: admin.address }

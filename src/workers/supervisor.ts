@@ -60,7 +60,7 @@ export class Supervisor implements Gateway, Reloadable {
   }
 
   async listen() {
-    const { server, store, revision, warnings } = this.#reloader.config
+    const { server } = this.#reloader.config
     const { log } = this.#options
     try {
       await this.#state.ready()
@@ -69,6 +69,8 @@ export class Supervisor implements Gateway, Reloadable {
       this.#pool = this.#createPool(sockets)
       await this.#pool.start()
       this.#isListening = true
+      // The admin API may have been asked for another one since.
+      const { store, revision, warnings } = this.#reloader.config
       log.configTaken({ revision, store: storeInWords(store) })
       for (const problem of warnings) log.configWarning({ problem })
       log.listening({ listener: 'public', ...sockets.address })

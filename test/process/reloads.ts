@@ -44,7 +44,9 @@ export async function reloading(
     const [perMinute, perDay] = [LIMIT + mark, 10 * (LIMIT + mark)]
     const clients = clientsBlock([{ id: 'caller', keys: [KEY], perMinute, perDay }])
     const store = 'store: { file: "", timeout: 110ms }'
-    const blocks = { server, clients, store, ...more }
+    // Lines of requests would be all that the log is read for.
+    const log = 'log: { access: false }'
+    const blocks = { server, clients, store, log, ...more }
     return configText({ upstreams: [backend.url], blocks })
   }
   const file = place(text(0))
