@@ -56,6 +56,8 @@ export type RouteConfig = File['routes'][number]
 export type RedisConfig = NonNullable<File['store']['redis']>
 /** PEM files. Certificates of servers are always verified. */
 export type TlsFilesConfig = NonNullable<File['upstream']['tls']>
+/** PEM files of the public listener. */
+export type ServerTlsConfig = NonNullable<File['server']['tls']>
 export type OutageMode = File['store']['onOutage']
 export type LogLevel = File['log']['level']
 export type LogFormat = File['log']['format']

@@ -9,6 +9,7 @@ import { checkRedis } from './redis-checks.ts'
 import { routeMatch } from './route-match.ts'
 import { dateMs, duration, integer, label } from './scalars.ts'
 import type { Leaf } from './scalars.ts'
+import { checkServer } from './server-checks.ts'
 import { groupAt, isGroup, listAt, textAt, valueAt } from './tree.ts'
 import type { Group, Tree } from './tree.ts'
 
@@ -220,6 +221,7 @@ export const crossChecks = (tree: Group): PathProblem[] => [
   ...checkListeners(tree),
   ...checkHttp2(tree),
   ...checkTimeouts(tree),
+  ...checkServer(tree),
   ...checkUrls(tree),
   ...checkRedis(tree),
   ...Object.keys(groupAt(tree, 'plans')).flatMap((name) => checkPlan(tree, name)),

@@ -9,6 +9,7 @@ export const defaults = {
     basePath: '/v1',
     workers: '1',
     trustedProxies: [],
+    proxyProtocol: 'false',
     structuredQuotaHeaders: 'true',
     limits: {
       headerBytes: '16KiB',
@@ -85,6 +86,7 @@ export const defaults = {
 /** Keys that have a default only inside a block that is itself optional. */
 export const blockDefaults = {
   cors: { headers: ['authorization', 'content-type'], maxAge: '2h', credentials: 'false' },
+  tls: { minVersion: '1.2' },
   jwt: { clientClaim: 'sub', planClaim: 'plan' },
   health: { every: '5s', timeout: '1s', down: '2', up: '2' },
   route: { websocket: 'false' },
@@ -115,7 +117,9 @@ export const withDefaults = (tree: Group): Group => {
     const block = valueAt(tree, name)
     if (block !== undefined) completed[name] = complete(block, blockDefaults[name])
   }
-  const { upstream, routes, clients } = completed
+  const { server, upstream, routes, clients } = completed
+  if (isGroup(server) && server.tls !== undefined)
+    completed.server = { ...server, tls: complete(server.tls, blockDefaults.tls) }
   if (isGroup(upstream) && upstream.health !== undefined)
     completed.upstream = { ...upstream, health: complete(upstream.health, blockDefaults.health) }
   if (routes !== undefined) completed.routes = completeEach(routes, blockDefaults.route)

@@ -1,4 +1,4 @@
-/** The one spelling of durations (250ms, 15s, 15m, 2h, 7d) and of sizes (512B, 16KiB, 1MiB, 1GiB), read and written here only. */
+/** The one spelling of durations (250ms, 15s, 15m, 2h, 7d, 1y) and of sizes (512B, 16KiB, 1MiB, 1GiB), read and written here only. */
 
 /** Digits without a leading zero, then a unit, of which the largest is named first: no sign, fraction, exponent or space. */
 const quantity = (units: Readonly<Record<string, number>>) => {
@@ -24,7 +24,7 @@ export const {
   shape: durationShape,
   parse: parseDurationMs,
   format: formatDurationMs,
-} = quantity({ d: 86_400_000, h: 3_600_000, m: 60_000, s: 1000, ms: 1 })
+} = quantity({ y: 31_536_000_000, d: 86_400_000, h: 3_600_000, m: 60_000, s: 1000, ms: 1 })
 
 export const {
   shape: sizeShape,

@@ -12,6 +12,7 @@ const tls: readonly Path[] = [
 ]
 const paths: readonly Path[] = [
   ['jwt', 'jwksFile'],
+  ...['cert', 'key', 'clientCa'].map((key) => ['server', 'tls', key]),
   ...tls.flatMap((group) => ['ca', 'cert', 'key'].map((key) => [...group, key])),
 ]
 

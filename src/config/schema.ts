@@ -2,16 +2,14 @@
 import { z } from 'zod'
 import {
   absoluteLink,
-  basePath,
   host,
   jwksUri,
   listenAddress,
-  network,
   successorLink,
   webOrigin,
 } from './addresses.ts'
 import { client, perDay, perMinute } from './client.ts'
-import { filledList, group, inBytes, inMs, list } from './groups.ts'
+import { filledList, group, inMs, list } from './groups.ts'
 import { suggest } from './nearest.ts'
 import { problem } from './problems.ts'
 import type { Path, PathProblem } from './problems.ts'
@@ -30,10 +28,9 @@ import {
   line,
   optionalFile,
   sha256Digest,
-  size,
   storePrefix,
-  workers,
 } from './scalars.ts'
+import { server } from './server.ts'
 import { valueAt } from './tree.ts'
 import type { Group } from './tree.ts'
 import { upstream } from './upstream.ts'
@@ -45,45 +42,8 @@ const second = 1000
 const minute = 60 * second
 const hour = 60 * minute
 const day = 24 * hour
-const KiB = 1024
-const MiB = 1024 ** 2
-const GiB = 1024 ** 3
 
 const cardinality = 'has no keys; define at least one plan'
-
-const server = group({
-  listen: listenAddress,
-  basePath,
-  /** Processes that serve requests; 1: this process itself, without a supervisor. */
-  workers,
-  /** Peers whose X-Forwarded-For is believed. */
-  trustedProxies: list(network),
-  /** true where TLS is; clear: without it, with trusted proxies alone. */
-  http2: choice(['true', 'false', 'clear'])
-    .meta({ enum: [true, false, 'true', 'false', 'clear'] })
-    .optional(),
-  /** Whether answers carry RateLimit and RateLimit-Policy beside the X-RateLimit fields. */
-  structuredQuotaHeaders: flag,
-  limits: group({
-    headerBytes: size({ min: KiB, max: 1024 * KiB }),
-    headerCount: integer({ min: 10, max: 2000 }),
-    bodyBytes: size({ min: 1, max: 16 * GiB }),
-    urlBytes: size({ min: 64, max: 64 * KiB }),
-    connections: integer({ min: 10, max: 1_000_000 }),
-    connectionsPerAddress: integer({ min: 1, max: 1_000_000 }),
-    bufferedBody: size({ min: 0, max: 16 * MiB }),
-    minimumRate: size({ min: 0, max: MiB }),
-  }).transform(inBytes('bufferedBody', 'minimumRate')),
-  timeouts: group({
-    headers: duration({ min: 10, max: hour }),
-    request: duration({ min: 10, max: day }),
-    idle: duration({ min: 10, max: day }),
-    drain: duration({ min: 0, max: hour }),
-    drainDelay: duration({ min: 0, max: hour }),
-    tunnelIdle: duration({ min: second, max: day }),
-  }).transform(inMs('headers', 'request', 'idle', 'drain', 'drainDelay', 'tunnelIdle')),
-  overload: group({ lag: duration({ min: 10, max: minute }) }).transform(inMs('lag')),
-})
 
 const store = group({
   redis,

@@ -15,11 +15,7 @@ import type { Log } from '../observability/log.ts'
 import { makeLast, responseOnSocket } from '../listeners/node-internals.ts'
 import { createHttp2Server, type Http2Server } from '../listeners/h2-server.ts'
 import { Penalties } from '../listeners/penalties.ts'
-import {
-  createPublicServer,
-  type PublicServer,
-  type PublicServerEvents,
-} from '../listeners/public-server.ts'
+import { PublicServer, type PublicServerEvents } from '../listeners/public-server.ts'
 import type { Exchange, PipelineParts } from '../pipeline/exchange.ts'
 import { handle } from '../pipeline/pipeline.ts'
 import { refuseUnparsed } from '../pipeline/refuse-unparsed.ts'
@@ -29,8 +25,10 @@ import { giveUp } from '../pipeline/take-quota.ts'
 import type { Caller } from '../rules/credentials.ts'
 import { isRefusal, refuse } from '../rules/refusals.ts'
 import { createRequestId } from '../rules/request-id.ts'
+import { createEntryEvents } from './entrance.ts'
 import type { LastingParts } from './lasting-parts.ts'
 import type { RequestPolicy } from './request-policy.ts'
+import { readServerTls } from './tls-files.ts'
 import type { Upstreams } from './upstreams.ts'
 
 /** Within a second a tunnel ends whose caller is welcome no more. */
@@ -48,11 +46,11 @@ export class FrontDoor {
   /** Written by use() alone; read once per request, which takes it along. */
   #policy: RequestPolicy
 
-  /** policy: the first one. */
+  /** policy: the first one. Throws an Error that tells key, file and remedy when TLS cannot be served. */
   constructor(
     config: Config,
     policy: RequestPolicy,
-    { log, metrics, lessee }: LastingParts,
+    { log, metrics, lessee, ticketSecret }: LastingParts,
     upstreams: Upstreams,
   ) {
     this.#limits = new ConnectionLimits(roomFor(config, log), this.#penalties)
@@ -71,24 +69,20 @@ export class FrontDoor {
     const judge = (caller: Caller) => this.#policy.unwelcome(caller)
     this.#reviews = setInterval(() => upstreams.review(judge), REVIEW_TUNNELS_MS).unref()
     this.#slowClients = new SlowClients(this.#parts)
-    this.#server = createPublicServer(config, this.#events(), this.#createHttp2(config))
+    this.#server = new PublicServer(config, {
+      identity: readServerTls(config.server.tls),
+      secret: ticketSecret,
+      events: this.#events(),
+      http2: this.#createHttp2(config),
+    })
   }
 
   #events(): PublicServerEvents {
-    const { connections, log, metrics } = this.#parts
+    const { connections } = this.#parts
     return {
-      enter: (transport) => {
-        const address = transport.remoteAddress ?? ''
-        const { key, peerTrusted } = this.#policy.clientAddress(address, undefined)
-        const origin = { address, proto: 'http' } as const
-        const entry = connections.enter(transport, origin, peerTrusted ? undefined : key)
-        if (typeof entry !== 'string') return entry
-        metrics.connectionRefused(entry)
-        log.connectionRefused({ address: key, reason: entry })
-        return undefined
-      },
-      isTrusted: ({ remoteAddress = '' }) =>
-        this.#policy.clientAddress(remoteAddress, undefined).peerTrusted,
+      ...createEntryEvents(this.#parts, (address) =>
+        this.#policy.clientAddress(address, undefined),
+      ),
       connection: (socket, entry) => connections.opened(socket, entry),
       request: (request, response, expectsContinue) => {
         const { headers, socket } = request
@@ -136,12 +130,16 @@ export class FrontDoor {
   use(policy: RequestPolicy, config: Config): void {
     this.#policy = policy
     this.#limits.room = roomFor(config, this.#parts.log, this.#limits.room)
-    this.#server.use(config)
   }
 
   /** Those that requests under way began under. */
   upstreamsNeeded(): Set<object> {
     return new Set(this.#parts.connections.inFlight.map(({ terms }) => terms.upstream))
+  }
+
+  /** What the call returns lets connections in, and reads what they bring, as this configuration has it. Throws as the constructor does. */
+  prepare(config: Config): () => void {
+    return this.#server.prepare(config, readServerTls(config.server.tls))
   }
 
   /** fd: a bound socket of this process to listen on, instead of server.listen. */

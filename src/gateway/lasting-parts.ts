@@ -6,6 +6,7 @@ import type { AddressCounter } from '../counters/anonymous-limiter.ts'
 import { TurnsOfClients } from '../counters/client-turns.ts'
 import { createCounter, type Counter } from '../counters/counter.ts'
 import { UsedKeys } from '../credentials/key-ring.ts'
+import { newSecret, type SecretOfDay } from '../listeners/ticket-secret.ts'
 import type { Log } from '../observability/log.ts'
 import type { ConfigNames, Metrics } from '../observability/metrics.ts'
 import { Lessee } from '../quota/lessee/lessee.ts'
@@ -25,6 +26,8 @@ export interface LastingParts {
   readonly turns: TurnsOfClients
   readonly load: LoadWatch
   readonly usedKeys: UsedKeys
+  /** From which keys of TLS tickets are made, of the day when it was handed over. */
+  readonly ticketSecret: SecretOfDay
   /** Goes on by another configuration. Never throws. */
   use(config: Config): void
 }
@@ -40,12 +43,14 @@ export interface LastingPartsOptions extends Pick<
   readonly number?: number
   /** Strikes of all workers; undefined: Redis or this process counts them. */
   readonly strikes?: Counter | undefined
+  /** That all workers begin with. Default: one of its own. */
+  readonly ticketSecret?: SecretOfDay
   /** Told when more or less is refused because the event loop is late. */
   readonly onShed?: (shed: Shed) => void
 }
 
 export function createLastingParts(options: LastingPartsOptions): LastingParts {
-  const { log, metrics, addresses, preflights } = options
+  const { log, metrics, addresses, preflights, ticketSecret = newSecret(Date.now()) } = options
   let current = options.config
   const bans = createBans(options, () => current)
   const load = createLoadWatch(options)
@@ -56,6 +61,7 @@ export function createLastingParts(options: LastingPartsOptions): LastingParts {
     preflights,
     turns: new TurnsOfClients(),
     usedKeys: new UsedKeys(),
+    ticketSecret,
     lessee: createQuota(options),
     bans,
     load,

@@ -58,6 +58,7 @@ export class Serving implements Reloadable {
   async prepare(config: Config): Promise<Prepared> {
     if (this.#state !== 'open') throw new Error('the gateway is draining; it takes no other config')
     const before = this.#revision
+    const letIn = this.#door.prepare(config)
     const next = new Revision(config, this.#parts, before)
     const abort = (): void => next.abandon(before)
     await next.readyAfter(before).catch((error: unknown) => {
@@ -67,7 +68,7 @@ export class Serving implements Reloadable {
     return {
       revision: config.revision,
       // One that comes too late must leave nothing running.
-      commit: () => (this.#state === 'closed' ? abort() : this.#take(next)),
+      commit: () => (this.#state === 'closed' ? abort() : this.#take(next, letIn)),
       abort,
     }
   }
@@ -112,12 +113,13 @@ export class Serving implements Reloadable {
     return this.#parts.load
   }
 
-  #take(next: Revision): void {
+  #take(next: Revision, letIn: () => void): void {
     const before = this.#revision
     this.#revision = next
     this.#parts.use(next.config)
     this.#upstreams.use(next.upstream, () => this.#door.upstreamsNeeded())
     this.#door.use(next.policy, next.config)
+    letIn()
     if (before.verifier !== next.verifier) before.verifier?.retire()
     this.#onKeySet(next.verifier?.fault)
     this.#parts.onBackends?.()

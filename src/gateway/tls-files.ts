@@ -1,8 +1,9 @@
-/** The PEM files of a TLS connection to Redis or to backends, read and checked once, so that a wrong file ends the start and not a later reconnect. */
+/** The PEM files of TLS with clients, Redis or backends, read and checked once, so that a wrong file ends the start and not a later reconnect. */
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { createSecureContext, type ConnectionOptions } from 'node:tls'
-import type { TlsFilesConfig } from '../config/config.ts'
+import type { ServerTlsConfig, TlsFilesConfig } from '../config/config.ts'
+import type { TlsIdentity } from '../listeners/tls-server.ts'
 
 /** The text of the file, after a check that throws if it is of no use; throws an Error that names key and file, and what to do. */
 function read(key: string, file: string, remedy: string, check: (pem: string) => void): string {
@@ -26,14 +27,30 @@ export function readTlsFiles(group: string, files: TlsFilesConfig): ConnectionOp
   // Said outright, so that no environment variable can switch it off.
   const options: ConnectionOptions = { rejectUnauthorized: true }
   if (serverName !== undefined) options.servername = serverName
-  if (caFile !== undefined) {
-    const remedy = 'give the PEM certificates of the authorities to trust'
-    options.ca = read(`${group}.ca`, caFile, remedy, (pem) => {
-      const found = (pem.match(certificates) ?? []).map((text) => new X509Certificate(text))
-      if (found.length === 0) throw new Error('no certificate')
-    })
-  }
+  if (caFile !== undefined) options.ca = readAuthorities(`${group}.ca`, caFile)
   if (certFile === undefined || keyFile === undefined) return options
+  return { ...options, ...readPair(group, certFile, keyFile) }
+}
+
+/** As readTlsFiles, of what the public listener shows and asks for; undefined: it has no TLS. */
+export function readServerTls(tls: ServerTlsConfig | undefined): TlsIdentity | undefined {
+  if (tls === undefined) return undefined
+  const { certFile, keyFile, clientCaFile, minVersion } = tls
+  return {
+    ...readPair('server.tls', certFile, keyFile),
+    clientCa: clientCaFile && readAuthorities('server.tls.clientCa', clientCaFile),
+    minVersion,
+  }
+}
+
+function readAuthorities(key: string, file: string): string {
+  return read(key, file, 'give the PEM certificates of the authorities to trust', (pem) => {
+    const found = (pem.match(certificates) ?? []).map((text) => new X509Certificate(text))
+    if (found.length === 0) throw new Error('no certificate')
+  })
+}
+
+function readPair(group: string, certFile: string, keyFile: string) {
   const certRemedy = 'give the PEM certificate that this gateway shows, then those that signed it'
   const cert = read(`${group}.cert`, certFile, certRemedy, (pem) =>
     createSecureContext({ cert: pem }),
@@ -47,5 +64,5 @@ export function readTlsFiles(group: string, files: TlsFilesConfig): ConnectionOp
       createSecureContext({ cert, key: pem })
     },
   )
-  return { ...options, cert, key }
+  return { cert, key }
 }

@@ -4,8 +4,11 @@ import type { Config } from '../config/config.ts'
 import { defaults } from '../config/defaults.ts'
 import type { Penalties } from './penalties.ts'
 
-/** descriptors: fewer than configured are possible, as the process may not open as many files. abuse: see Penalties. */
-export const connectionRefusals = ['total', 'address', 'descriptors', 'abuse'] as const
+/**
+ * descriptors: fewer than configured are possible, as the process may not open as many files.
+ * proxy: a PROXY header was due, and none came in time, or from somebody who is not believed. abuse: see Penalties.
+ */
+export const connectionRefusals = ['total', 'address', 'descriptors', 'proxy', 'abuse'] as const
 export type ConnectionRefusal = (typeof connectionRefusals)[number]
 
 /** For listeners, log, store, admin and what Node.js has open itself. */

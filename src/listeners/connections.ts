@@ -1,24 +1,29 @@
 /** What the gateway knows of each client connection: requests in flight on it, and whether it must not be read further. */
 import type { Socket } from 'node:net'
-import type { ConnectionLimits, ConnectionRefusal } from './connection-limits.ts'
+import type { ConnectionLimits, ConnectionRefusal, Guest } from './connection-limits.ts'
 import { Inflow } from './inflow.ts'
 import type { ClientChannel, IncomingRequest, OutgoingResponse } from './messages.ts'
 import { endWithSocket, isLast, lingerOnClose } from './node-internals.ts'
+
+/** What connections have in common that came in under the same demands. */
+export interface Door {
+  /** Other demands are made by now: the next answer on each is the last. */
+  isClosed: boolean
+}
 
 /** Where a connection comes from. */
 export interface Origin {
   /** IP address of the client; '' for a connection that has none any more. */
   readonly address: string
   readonly proto: 'http' | 'https'
+  readonly door: Door
 }
 
 /** A connection that was accepted, and is counted until it closes. */
-export interface Entry extends Origin {
+export interface Entry extends Origin, Guest {
   /** As it was accepted, below TLS. */
   readonly transport: Socket
-  /** See Guest. */
-  readonly addressKey: string | undefined
-  /** See Guest. Written by whoever serves it; until then it is idle. */
+  /** Written by whoever serves it; until then it is idle. */
   wasIdle: () => boolean
 }
 
@@ -67,7 +72,7 @@ export interface ConnectionState<Request extends InFlight> {
   isClosing(): boolean
 }
 
-const NOWHERE: Origin = { address: '', proto: 'http' }
+const NOWHERE: Origin = { address: '', proto: 'http', door: { isClosed: false } }
 
 export class Connections<Request extends InFlight> {
   /**
@@ -89,7 +94,7 @@ export class Connections<Request extends InFlight> {
     return this.#limits.size
   }
 
-  /** A connection that was just accepted; addressKey: see Guest. Why it was closed at once, if it was. */
+  /** A connection that was just accepted; addressKey: see Guest. Why it may not stay, if it may not. */
   enter(
     transport: Socket,
     origin: Origin,
@@ -98,12 +103,14 @@ export class Connections<Request extends InFlight> {
     const close = (): void => void transport.resetAndDestroy()
     const entry = { ...origin, transport, addressKey, close, wasIdle: () => true }
     const refusal = this.#limits.enter(entry)
-    if (refusal !== undefined) {
-      close()
-      return refusal
-    }
-    transport.once('close', () => this.#limits.leave(entry))
+    if (refusal !== undefined) return refusal
+    transport.once('close', () => this.leave(entry))
     return entry
+  }
+
+  /** It is counted no more, if it was. */
+  leave(entry: Entry): void {
+    this.#limits.leave(entry)
   }
 
   /** Of an entry: a connection that http has just taken. */

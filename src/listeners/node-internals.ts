@@ -5,6 +5,7 @@
 import { ServerResponse, type Agent, type IncomingMessage, type Server } from 'node:http'
 import * as net from 'node:net'
 import type { Duplex, Readable } from 'node:stream'
+import type { TLSSocket } from 'node:tls'
 import { getSystemErrorName } from 'node:util'
 import type { ListenAddress } from '../config/config.ts'
 import type { ClientChannel, OutgoingResponse } from './messages.ts'
@@ -133,6 +134,11 @@ export function serveUnbound(server: Server): void {
 export function feed(server: net.Server, socket: net.Socket): void {
   server.emit('connection', socket)
   if (socket.isPaused()) socket.resume()
+}
+
+/** Ever since: `_parent` of a TLS socket of a server is the one that was handed over. */
+export function transportOf(socket: TLSSocket): net.Socket {
+  return Reflect.get(socket, '_parent') as net.Socket
 }
 
 /** What the kernel took of all that was written. Ever since: `_bytesDispatched` was given to the handle, whose `writeQueueSize` waits there. */

@@ -44,12 +44,7 @@ export function createLog(options: LogOptions) {
       say('warn', { event: 'linesSuppressed', requests, lines }),
     )
   const anonymous = budgetOf('without a credential', options.anonymousLinesPerSecond)
-  const connections = createTally<{ address: string; reason: string }>((count, last) =>
-    say('warn', { event: 'connectionsRefused', count, ...last }),
-  )
-  const intruders = createTally<AuditLine>((count, last) =>
-    say('warn', { event: 'auditRefused', count, ...last }),
-  )
+  const tallies = createTallies(say)
   const overQuota = budgetOf('over quota', options.overQuotaLinesPerSecond)
 
   /** Lines of which there are few should be seen at once, not when a batch is full. */
@@ -73,9 +68,11 @@ export function createLog(options: LogOptions) {
     ...faultLines(say),
     ...lastLines(out),
     /** A change was asked for by somebody who may not: one line a second at most, with the last one's particulars. */
-    auditRefused: intruders.add,
+    auditRefused: tallies.intruders.add,
     /** A connection was closed at once, for this bound; one line a second at most, with the last one's address. */
-    connectionRefused: connections.add,
+    connectionRefused: tallies.connections.add,
+    /** As connectionRefused, of TLS; cause: the code of OpenSSL or Node.js, or why a client certificate is not believed. */
+    handshakeFailed: tallies.handshakes.add,
     /** Whole lines of a worker, ends included; what is no log line becomes one. */
     relay(lines: string): void {
       out.pass(lines.replace(foreignLine, ''))
@@ -87,14 +84,26 @@ export function createLog(options: LogOptions) {
     flushSync: () => out.flushSync(),
     /** Writes what is pending; resolves within about a second even if nobody reads. */
     close(): Promise<void> {
-      connections.settle()
-      intruders.settle()
+      for (const tally of Object.values(tallies)) tally.settle()
       anonymous.settle()
       overQuota.settle()
       return out.close()
     },
   }
 }
+
+/** Of what anyone can cause at will, each at most one line a second. */
+const createTallies = (say: Say) => ({
+  connections: createTally<{ address: string; reason: string }>((count, last) =>
+    say('warn', { event: 'connectionsRefused', count, ...last }),
+  ),
+  handshakes: createTally<{ address: string; reason: string; cause: string }>((count, last) =>
+    say('info', { event: 'handshakesFailed', count, ...last, cause: text(last.cause) }),
+  ),
+  intruders: createTally<AuditLine>((count, last) =>
+    say('warn', { event: 'auditRefused', count, ...last }),
+  ),
+})
 
 function requestLines(
   style: Pick<LogStyle, 'access'>,

@@ -4,6 +4,7 @@ import { backendFailureKinds } from '../rules/backend-failure.ts'
 import { connectionRefusals } from '../listeners/connection-limits.ts'
 import type { Clients } from '../config/config.ts'
 import { http2Abuses } from '../rules/http2-abuse.ts'
+import { handshakeFaults } from '../listeners/tls-server.ts'
 import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
 import { backendFamilies, type BackendsView } from './backend-families.ts'
 import { by, counter, gauge, histogram, sample, type Family } from './family.ts'
@@ -47,6 +48,7 @@ export function newState(names: ConfigNames, version: string) {
     connectionRefusals: zeros(connectionRefusals),
     http2Connections: () => 0,
     http2Abuses: zeros(http2Abuses),
+    handshakeFaults: zeros(handshakeFaults),
     tunnels: 0,
     tunnelEnds: zeros(tunnelEnds),
     reloads: {
@@ -114,6 +116,9 @@ function requestFamilies(state: MetricsState): Family[] {
       'tollgate_http2_abuse_total',
       'What clients of HTTP/2 may not do, by kind; most of it ends their connection.',
       () => by('kind', state.http2Abuses),
+    ),
+    counter('tollgate_tls_handshakes_failed_total', 'TLS handshakes of clients, by fault.', () =>
+      by('reason', state.handshakeFaults),
     ),
     gauge.sum('tollgate_tunnels', 'WebSockets open.', () => state.tunnels),
     counter('tollgate_tunnels_closed_total', 'WebSockets closed, by who or what ended them.', () =>

@@ -11,6 +11,7 @@ import {
 import type { Http2Abuse } from '../rules/http2-abuse.ts'
 import type { UnavailableReason } from '../credentials/verdicts.ts'
 import type { ConnectionRefusal } from '../listeners/connection-limits.ts'
+import type { HandshakeFault } from '../listeners/tls-server.ts'
 import type { QuotaObserver } from '../quota/observer.ts'
 import type { RefusalCode } from '../rules/refusals.ts'
 import type { BackendFailureKind } from '../rules/backend-failure.ts'
@@ -139,6 +140,7 @@ const connectionWriters = (state: ReturnType<typeof newState>) => ({
   http2Abuse: (kind: Http2Abuse) => void state.http2Abuses[kind]++,
   /** How many connections speak HTTP/2, read at each scrape. */
   watchHttp2: (connections: () => number) => void (state.http2Connections = connections),
+  handshakeFailed: (reason: HandshakeFault) => void state.handshakeFaults[reason]++,
   tunnelOpened: () => void state.tunnels++,
   /** Once for every tunnelOpened, as the next. */
   tunnelEnded: (end: TunnelEnd) => void state.tunnelEnds[end]++,

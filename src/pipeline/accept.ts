@@ -29,6 +29,6 @@ export function accept(
   })
   parts.metrics.requestStarted()
   // Keep-alive clients would hold the process up for as long as they have something to say.
-  if (parts.isDraining) makeLast(response)
+  if (parts.isDraining || arrival.connection.origin.door.isClosed) makeLast(response)
   return exchange
 }

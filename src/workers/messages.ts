@@ -9,6 +9,7 @@ import type { AnswerBatch, CallBatch } from '../ipc/calls.ts'
 import type { KeySetFault } from '../credentials/jwt-verifier.ts'
 import type { MetricsSnapshot } from '../observability/metrics.ts'
 import type { PlainConfig } from '../clients/plain-config.ts'
+import type { SecretOfDay } from '../listeners/ticket-secret.ts'
 import type { BanRecord } from '../rules/ban-policy.ts'
 import type { Shed } from '../rules/overload.ts'
 
@@ -21,6 +22,7 @@ export interface StartMessage {
   readonly number: number
   readonly version: string
   readonly config: PlainConfig
+  readonly ticketSecret: SecretOfDay
 }
 
 export interface ClientNotice {

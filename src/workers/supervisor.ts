@@ -18,6 +18,7 @@ import { createReadiness, embeddedHealth } from '../admin/readiness.ts'
 import { openEmbeddedStores } from '../gateway/stores.ts'
 import { openListenSockets, type ListenSockets } from '../listeners/bound-sockets.ts'
 import type { ReloadOutcome, ReloadWish } from '../rules/reload-outcome.ts'
+import { keepDaily, newSecret } from '../listeners/ticket-secret.ts'
 import type { ClientNotice } from './messages.ts'
 import { createSharedState, type SharedState } from './shared-state.ts'
 import { defaultWatchdog, type WatchdogOptions } from './watchdog.ts'
@@ -174,6 +175,7 @@ export class Supervisor implements Gateway, Reloadable {
   #createPool(sockets: ListenSockets): WorkerPool {
     const { entry, version, watchdog = defaultWatchdog } = this.#options
     const config = (): Config => this.#reloader.config
+    const ticketSecret = keepDaily(newSecret(Date.now()))
     return new WorkerPool({
       count: config().server.workers,
       sockets,
@@ -186,7 +188,13 @@ export class Supervisor implements Gateway, Reloadable {
         const handlers = this.#state.handlers(notify)
         const worker: WorkerProcess = new WorkerProcess({
           entry,
-          start: { kind: 'start', number, version, config: toPlainConfig(config()) },
+          start: {
+            kind: 'start',
+            number,
+            version,
+            config: toPlainConfig(config()),
+            ticketSecret: ticketSecret.today(),
+          },
           listenFd,
           onLines: (lines) => this.#options.log.relay(lines),
           onCalls: (batch, send) => answerCalls(handlers, batch, send),

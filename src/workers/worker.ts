@@ -101,11 +101,11 @@ function createParts(
   channel: SupervisorChannel,
   onLeftBehind: (error: Error) => void,
 ) {
-  const { number, version } = start
+  const { number, version, ticketSecret } = start
   const config = fromPlainConfig(start.config)
   const log = createLog({ ...config.log, worker: number })
   const metrics = createMetrics({ version, isWorker: true, ...configNames(config) })
-  const parts = { config, log, metrics }
+  const parts = { config, log, metrics, ticketSecret }
   const lanes = openLanes(parts, channel)
   const { stores, bans, noticed } = connectStores(parts, channel, lanes)
   const serving: Serving = createServing({

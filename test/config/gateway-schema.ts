@@ -95,8 +95,17 @@ function describe(schema: Json, path: string, comments: ReadonlyMap<string, stri
 
 function defaultAt(path: string): Tree | undefined {
   const steps = path.split('.')
-  const [, block = '', rest = ''] = /^(cors|jwt|routes\[\]|clients\[\])\.(.*)$/.exec(path) ?? []
-  const name = { cors: 'cors', jwt: 'jwt', 'routes[]': 'route', 'clients[]': 'client' }[block]
+  const [, block = '', rest = ''] =
+    /^(cors|jwt|server\.tls|upstream\.health|routes\[\]|clients\[\])\.(.*)$/.exec(path) ?? []
+  const names: Record<string, string> = {
+    cors: 'cors',
+    jwt: 'jwt',
+    'server.tls': 'tls',
+    'upstream.health': 'health',
+    'routes[]': 'route',
+    'clients[]': 'client',
+  }
+  const name = names[block]
   return name === undefined ? valueAt(defaults, ...steps) : valueAt(blockDefaults, name, rest)
 }
 

@@ -1,6 +1,7 @@
 /** A raw socket client: sends exact bytes, keeps every byte that comes back, and parses it as strict HTTP/1.1 responses. */
 import { connect, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { connect as connectTls, type ConnectionOptions } from 'node:tls'
 
 export interface ParsedResponse {
   readonly status: number
@@ -30,6 +31,8 @@ export interface RawExchange {
 }
 
 interface ParseOptions {
+  /** Speaks TLS, with these options. */
+  readonly tls?: ConnectionOptions | undefined
   /** Methods of the requests sent, in order: the answer to HEAD has no body. Default: GET for all. */
   readonly methods?: readonly string[]
 }
@@ -62,12 +65,15 @@ export interface RawClient {
 export async function openRawClient(port: number, options: ParseOptions = {}): Promise<RawClient> {
   const chunks: Buffer[] = []
   let closed = false
-  const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true, noDelay: true })
+  const { tls } = options
+  const transport = connect({ port, host: '127.0.0.1', allowHalfOpen: true, noDelay: true })
+  const socket =
+    tls === undefined ? transport : connectTls({ host: '127.0.0.1', ...tls, socket: transport })
   socket.on('data', (chunk: Buffer) => chunks.push(chunk))
   socket.on('end', () => (closed = true))
   socket.on('close', () => (closed = true))
   await new Promise<void>((resolve, reject) => {
-    socket.once('connect', resolve)
+    socket.once(tls === undefined ? 'connect' : 'secureConnect', resolve)
     socket.once('error', reject)
   })
   socket.on('error', () => {})
@@ -101,7 +107,7 @@ export async function openRawClient(port: number, options: ParseOptions = {}): P
     waitForResponses: (count, timeoutMs) =>
       client.waitFor((exchange) => finalResponses(exchange) >= count, timeoutMs),
     end: () => void socket.end(),
-    reset: () => void socket.resetAndDestroy(),
+    reset: () => void transport.resetAndDestroy(),
     destroy: () => void socket.destroy(),
   }
   return client
@@ -111,9 +117,9 @@ export async function openRawClient(port: number, options: ParseOptions = {}): P
 export async function rawExchange(
   port: number,
   bytes: string | Buffer,
-  { timeoutMs = 15_000, responses = Number.POSITIVE_INFINITY, methods }: RawExchangeOptions = {},
+  { timeoutMs = 15_000, responses = Number.POSITIVE_INFINITY, ...options }: RawExchangeOptions = {},
 ): Promise<RawExchange> {
-  const client = await openRawClient(port, methods ? { methods } : {})
+  const client = await openRawClient(port, options)
   client.send(bytes)
   try {
     return await client.waitFor(

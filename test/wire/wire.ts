@@ -1,9 +1,12 @@
 /** One gateway between raw clients and a raw recording backend, with the counters that tell what was charged. */
+import { readFileSync } from 'node:fs'
+import type { ConnectionOptions } from 'node:tls'
 import { expect } from 'vitest'
 import { keys, startTestGateway, type TestGateway } from '../support/gateway.ts'
 import { startRawBackend, until, type RawBackend } from '../support/raw-backend.ts'
 import type { RawBackendOptions } from '../support/raw-backend.ts'
 import { openRawClient, rawExchange, type ParsedResponse } from '../support/raw-client.ts'
+import { makeCertificates, type Certificates } from '../support/redis-tls.ts'
 import type { RawClient, RawExchange, RawExchangeOptions } from '../support/raw-client.ts'
 
 export { keys, until }
@@ -21,6 +24,10 @@ export interface WireOptions extends RawBackendOptions {
   readonly requestsMayBreakOff?: boolean
   /** Origin of another backend, instead of the recording one. */
   readonly origin?: string
+  /** Clients speak TLS, with these options. Default: none, but with TOLLGATE_WIRE=tls in the environment. */
+  readonly tls?: ConnectionOptions | undefined
+  /** Further keys of `server.tls`. */
+  readonly tlsKeys?: string
   /** Nothing listens where the backend should be. */
   readonly noBackend?: boolean
 }
@@ -57,6 +64,27 @@ export const SMALL_LIMITS =
 export const serverBlock = (more = ''): string =>
   `server:\n  listen: "127.0.0.1:0"\n  ${more.includes('timeouts:') ? '' : 'timeouts: { drain: 1s }'}\n  ${more}`
 
+let made: Certificates | undefined
+
+/** Made once for all tests of a file. */
+export function certificates(): Certificates {
+  if (made !== undefined) return made
+  const fresh = (made = makeCertificates())
+  process.once('exit', () => fresh.remove())
+  return fresh
+}
+
+export const trusting = (): ConnectionOptions => ({ ca: readFileSync(certificates().ca) })
+
+function overTls(server: string, more = ''): string {
+  const { cert, key } = certificates().server
+  return server.replace(
+    /^server:(?:\n {2}| \{ ?)/,
+    (start) =>
+      `${start}tls: { cert: ${cert}, key: ${key}, ${more} }${start.includes('{') ? ', ' : '\n  '}`,
+  )
+}
+
 /** Runs the work with a gateway and a backend of its own, and holds both to what is true of every exchange. */
 export async function withWire(
   options: WireOptions,
@@ -64,11 +92,13 @@ export async function withWire(
   { stopsItself = false } = {},
 ): Promise<void> {
   const backend = await startRawBackend(options)
+  const tls = options.tls ?? (process.env['TOLLGATE_WIRE'] === 'tls' ? trusting() : undefined)
+  const { server = serverBlock(), ...blocks } = options.blocks ?? {}
   if (options.noBackend) await backend.close()
   const gateway = await startTestGateway({
     upstreams: [],
     blocks: {
-      server: serverBlock(),
+      server: tls === undefined ? server : overTls(server, options.tlsKeys),
       upstream: `upstream: { urls: ["${options.origin ?? backend.url}"], engine: ${options.engine ?? 'undici'}, ${options.upstream ?? ''} }`,
       unmatched: 'unmatched: reject',
       routes: `routes:
@@ -79,11 +109,11 @@ export async function withWire(
   - { name: getPet, match: "GET /pets/{petId}" }
   - { name: deletePet, match: "DELETE /pets/{petId}" }
   - { name: live, match: GET /live, websocket: true }`,
-      ...options.blocks,
+      ...blocks,
     },
   })
   const clients: RawClient[] = []
-  const wire = wireOf(gateway, backend, clients)
+  const wire = wireOf(gateway, backend, { clients, tls })
   let failed = true
   try {
     await work(wire)
@@ -97,7 +127,11 @@ export async function withWire(
   if (!options.requestsMayBreakOff) expect(backend.problems()).toEqual([])
 }
 
-function wireOf(gateway: TestGateway, backend: RawBackend, clients: RawClient[]): Wire {
+function wireOf(
+  gateway: TestGateway,
+  backend: RawBackend,
+  { clients, tls }: { clients: RawClient[]; tls: ConnectionOptions | undefined },
+): Wire {
   let forwardedProbes = 0
   const ownLines = (): AccessLine[] =>
     gateway
@@ -107,11 +141,12 @@ function wireOf(gateway: TestGateway, backend: RawBackend, clients: RawClient[])
     gateway,
     backend,
     connect: async () => {
-      const client = await openRawClient(gateway.port)
+      const client = await openRawClient(gateway.port, { tls })
       clients.push(client)
       return client
     },
-    exchange: (bytes, more) => rawExchange(gateway.port, bytes, { timeoutMs: 15_000, ...more }),
+    exchange: (bytes, more) =>
+      rawExchange(gateway.port, bytes, { timeoutMs: 15_000, tls, ...more }),
     charged: async (key = keys.pro) => {
       const answered = await wire.exchange(request('GET', PROBE, { key }), { responses: 1 })
       const left = /"day";r=(\d+)/.exec(answered.responses[0]?.header('ratelimit') ?? '')?.[1]

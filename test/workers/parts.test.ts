@@ -11,6 +11,7 @@ import { parseConfigText } from '../../src/clients/load.ts'
 import { ConfigError } from '../../src/config/problems.ts'
 import { afterCrash, noCrashes, restartDelayMs } from '../../src/workers/back-off.ts'
 import { createLineRelay } from '../../src/workers/line-relay.ts'
+import { newSecret } from '../../src/listeners/ticket-secret.ts'
 import { openListenSockets } from '../../src/listeners/bound-sockets.ts'
 import { createRetiredCounters } from '../../src/workers/retired-counters.ts'
 import { WorkerProcess } from '../../src/workers/worker-process.ts'
@@ -176,7 +177,13 @@ describe('a worker that does not take its messages', () => {
     const socket = sockets.open()
     const worker = new WorkerProcess({
       entry,
-      start: { kind: 'start', number: 1, version: '1', config: toPlainConfig(config) },
+      start: {
+        kind: 'start',
+        number: 1,
+        version: '1',
+        config: toPlainConfig(config),
+        ticketSecret: newSecret(0),
+      },
       listenFd: socket.fd,
       onLines: () => undefined,
       onCalls: () => {

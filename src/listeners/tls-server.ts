@@ -1,0 +1,122 @@
+/** TLS on connections that others accept: the handshake, who may come in, and which protocol was agreed on. */
+import { constants } from 'node:crypto'
+import type { Socket } from 'node:net'
+import { createServer, type TLSSocket } from 'node:tls'
+import type { Entry } from './connections.ts'
+import type { ProtocolServer } from './http1-server.ts'
+import { transportOf } from './node-internals.ts'
+import { ticketKeys, type SecretOfDay } from './ticket-secret.ts'
+
+/** PEM texts, and what is asked of clients. */
+export interface TlsIdentity {
+  readonly cert: string
+  readonly key: string
+  /** Authorities of client certificates; undefined: none is asked for. */
+  readonly clientCa: string | undefined
+  readonly minVersion: '1.2' | '1.3'
+}
+
+/** certificate: of the client. refused: the client did not like ours, or whatever it says. */
+export const handshakeFaults = [
+  'certificate',
+  'cipher',
+  'closed',
+  'not_tls',
+  'other',
+  'protocol',
+  'refused',
+  'timeout',
+  'version',
+] as const
+export type HandshakeFault = (typeof handshakeFaults)[number]
+
+/** By the codes of OpenSSL and Node.js, the first that fits. */
+const faultCodes: readonly (readonly [RegExp, HandshakeFault])[] = [
+  [/HANDSHAKE_TIMEOUT$/, 'timeout'],
+  [/^(?:ECONNRESET|EPIPE)$|UNEXPECTED_EOF/, 'closed'],
+  [/HTTP_REQUEST$|WRONG_VERSION_NUMBER$|PACKET_LENGTH_TOO_LONG$|RECORD_TOO_SMALL$/, 'not_tls'],
+  [/UNSUPPORTED_PROTOCOL$|VERSION_TOO_LOW$|INAPPROPRIATE_FALLBACK$/, 'version'],
+  [/NO_APPLICATION_PROTOCOL$/, 'protocol'],
+  [/NO_SHARED_|NO_SUITABLE_/, 'cipher'],
+  [/_ALERT_/, 'refused'],
+]
+
+/** Forward secrecy and authenticated encryption alone (RFC 9325 4.2). */
+const CIPHERS = [
+  'TLS_AES_128_GCM_SHA256',
+  'TLS_AES_256_GCM_SHA384',
+  'TLS_CHACHA20_POLY1305_SHA256',
+  'ECDHE-ECDSA-AES128-GCM-SHA256',
+  'ECDHE-RSA-AES128-GCM-SHA256',
+  'ECDHE-ECDSA-AES256-GCM-SHA384',
+  'ECDHE-RSA-AES256-GCM-SHA384',
+  'ECDHE-ECDSA-CHACHA20-POLY1305',
+  'ECDHE-RSA-CHACHA20-POLY1305',
+].join(':')
+
+export interface TlsServerOptions {
+  readonly identity: TlsIdentity
+  readonly secret: SecretOfDay
+  /** Longest handshake. */
+  readonly handshakeMs: number
+  /** By the name that is agreed on (ALPN, RFC 7301), in the order of preference. */
+  readonly protocols: Readonly<{ h2?: ProtocolServer; 'http/1.1': ProtocolServer }>
+  /** Written here: connections whose handshake is under way. */
+  readonly arriving: Map<Socket, Entry>
+  onFailed(entry: Entry, fault: HandshakeFault, cause: string): void
+}
+
+export type TlsServer = ReturnType<typeof createTlsServer>
+
+/** Throws what Node says of an identity that cannot be used. */
+export function createTlsServer(options: TlsServerOptions) {
+  const { identity, protocols, arriving } = options
+  const { cert, key, clientCa, minVersion } = identity
+  // Resumed sessions are not asked again what the full handshake has asked.
+  const keysOf = (secret: SecretOfDay): Buffer =>
+    ticketKeys(secret, `${minVersion}\n${clientCa ?? ''}`)
+  const server = createServer({
+    cert,
+    key,
+    ...(clientCa !== undefined && { ca: clientCa, requestCert: true }),
+    // Node would end the connection without a word of why.
+    rejectUnauthorized: false,
+    minVersion: `TLSv${minVersion}`,
+    ciphers: CIPHERS,
+    secureOptions: constants.SSL_OP_NO_RENEGOTIATION,
+    ALPNProtocols: Object.keys(protocols),
+    handshakeTimeout: options.handshakeMs,
+    ticketKeys: keysOf(options.secret),
+    // Node's own is of the command line, and a session is to be resumed by any worker.
+    sessionIdContext: 'tollgate',
+  })
+  const fail = (socket: TLSSocket, fault: HandshakeFault, cause: string): void => {
+    const transport = transportOf(socket)
+    const entry = arriving.get(transport)
+    arriving.delete(transport)
+    transport.destroy()
+    if (entry !== undefined) options.onFailed(entry, fault, cause)
+  }
+  server.on('tlsClientError', (error: NodeJS.ErrnoException, socket) => {
+    const cause = error.code ?? error.message
+    fail(socket, faultCodes.find(([pattern]) => pattern.test(cause))?.[1] ?? 'other', cause)
+  })
+  server.on('secureConnection', (socket) => {
+    if (clientCa !== undefined && !socket.authorized)
+      return fail(socket, 'certificate', String(socket.authorizationError))
+    const transport = transportOf(socket)
+    const entry = arriving.get(transport)
+    arriving.delete(transport)
+    if (entry === undefined) return
+    const agreed = socket.alpnProtocol === 'h2' ? protocols.h2 : undefined
+    ;(agreed ?? protocols['http/1.1']).take(socket, entry)
+  })
+  return {
+    take(transport: Socket, entry: Entry): void {
+      arriving.set(transport, entry)
+      server.emit('connection', transport)
+    },
+    /** Tickets of yesterday are worth nothing from here on. */
+    renew: (secret: SecretOfDay): void => server.setTicketKeys(keysOf(secret)),
+  }
+}

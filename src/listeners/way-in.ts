@@ -1,0 +1,98 @@
+/** The way of a connection from its acceptance to the server of its protocol, as one configuration has it. */
+import type { Socket } from 'node:net'
+import type { Config } from '../config/config.ts'
+import type { Door, Entry, Origin } from './connections.ts'
+import type { ProtocolServer } from './http1-server.ts'
+import { readPreface } from './h2-preface.ts'
+import { awaitProxyHeader } from './proxy-gate.ts'
+import type { SecretOfDay } from './ticket-secret.ts'
+import {
+  createTlsServer,
+  type HandshakeFault,
+  type TlsIdentity,
+  type TlsServerOptions,
+} from './tls-server.ts'
+
+export interface EntryEvents {
+  /** A connection was accepted; undefined if it may not stay, and was closed. isBalancer: it is to tell whose connection it is. */
+  enter(transport: Socket, origin: Origin, isBalancer: boolean): Entry | undefined
+  /** What a balancer has told; undefined: nothing that could be read. Its connection is now counted as another's, or closed. */
+  introduced(entry: Entry, origin: Origin | undefined): Entry | undefined
+  /** Its peer is a trusted proxy. */
+  isTrusted(transport: Socket): boolean
+  handshakeFailed(entry: Entry, fault: HandshakeFault, cause: string): void
+}
+
+export interface WayInOptions {
+  readonly config: Config
+  /** undefined: no TLS. */
+  readonly identity: TlsIdentity | undefined
+  readonly secret: SecretOfDay
+  readonly proto: Origin['proto']
+  readonly door: Door
+  readonly http1: ProtocolServer
+  readonly http2: ProtocolServer
+  /** Written here: connections whose PROXY header or handshake is under way. */
+  readonly arriving: Map<Socket, Entry>
+  readonly events: EntryEvents
+}
+
+export type WayIn = ReturnType<typeof createWayIn>
+
+/** Throws what Node says of an identity that cannot be used. */
+export function createWayIn(options: WayInOptions) {
+  const { config, identity, proto, door, arriving, events } = options
+  const { proxyProtocol, timeouts } = config.server
+  const tls = identity && createTlsServer(tlsOptions(options, identity))
+  const { take } = tls ?? clearServer(options)
+  const introduce = (transport: Socket, balancer: Entry): void => {
+    arriving.set(transport, balancer)
+    awaitProxyHeader(transport, timeouts.headersMs, (header) => {
+      arriving.delete(transport)
+      const address = header?.address ?? balancer.address
+      const entry = events.introduced(balancer, header && { address, proto, door })
+      if (entry !== undefined) take(transport, entry)
+    })
+  }
+  return {
+    proto,
+    door,
+    identity,
+    accept(transport: Socket): void {
+      const origin = { address: transport.remoteAddress ?? '', proto, door }
+      const entry = events.enter(transport, origin, proxyProtocol)
+      if (entry === undefined) return
+      if (proxyProtocol) introduce(transport, entry)
+      else take(transport, entry)
+    },
+    /** With the secret of another day. */
+    renew: (today: SecretOfDay) => tls?.renew(today),
+  }
+}
+
+function tlsOptions(options: WayInOptions, identity: TlsIdentity): TlsServerOptions {
+  const { config, secret, http1, http2, arriving, events } = options
+  const { http2: spoken, timeouts } = config.server
+  return {
+    identity,
+    secret,
+    handshakeMs: timeouts.headersMs,
+    protocols: { ...(spoken !== 'false' && { h2: http2 }), 'http/1.1': http1 },
+    arriving,
+    onFailed: (...failure) => events.handshakeFailed(...failure),
+  }
+}
+
+/** Without TLS: HTTP/1.1, and HTTP/2 where trusted proxies may begin with it. */
+function clearServer({ config, http1, http2, events }: WayInOptions): Pick<ProtocolServer, 'take'> {
+  const { http2: spoken, timeouts } = config.server
+  if (spoken !== 'clear') return http1
+  return {
+    take(transport, entry): void {
+      if (!events.isTrusted(transport)) return http1.take(transport, entry)
+      readPreface(transport, timeouts.headersMs, (isHttp2) =>
+        (isHttp2 ? http2 : http1).take(transport, entry),
+      )
+    },
+  }
+}

@@ -1,0 +1,66 @@
+/** The PROXY header, versions 1 and 2, with which a TCP load balancer tells whose connection it passes on. */
+import { isIPv4, isIPv6, SocketAddress } from 'node:net'
+
+export interface ProxyHeader {
+  /** Its own length; what follows is the client's. */
+  readonly bytes: number
+  /** IP address of the client; undefined: the connection is the balancer's own, or it does not know. */
+  readonly address: string | undefined
+}
+
+const V1 = Buffer.from('PROXY ')
+const V1_MOST_BYTES = 107
+const V2 = Buffer.from('\r\n\r\n\0\r\nQUIT\n', 'latin1')
+const V2_HEAD_BYTES = 16
+/** Addresses and what balancers append to them. */
+const V2_MOST_BYTES = 528
+
+/** 'incomplete': so far it may become one. undefined: it is none, and nothing can make it one. */
+export function readProxyHeader(bytes: Buffer): ProxyHeader | 'incomplete' | undefined {
+  const isV1 = startsAlike(bytes, V1)
+  if (!isV1 && !startsAlike(bytes, V2)) return undefined
+  return isV1 ? readText(bytes) : readBinary(bytes)
+}
+
+function startsAlike(bytes: Buffer, sign: Buffer): boolean {
+  const known = Math.min(bytes.length, sign.length)
+  return bytes.compare(sign, 0, known, 0, known) === 0
+}
+
+function readText(bytes: Buffer): ProxyHeader | 'incomplete' | undefined {
+  const end = bytes.indexOf('\n')
+  const isLong = end === -1 ? bytes.length >= V1_MOST_BYTES : end >= V1_MOST_BYTES
+  if (isLong) return undefined
+  if (end === -1) return 'incomplete'
+  const line = bytes.toString('latin1', 0, end + 1)
+  if (/^PROXY UNKNOWN(?: [^\r\n]*)?\r\n$/.test(line)) return { bytes: end + 1, address: undefined }
+  const [, version, from = '', to = '', ...ports] =
+    /^PROXY TCP([46]) (\S+) (\S+) (\d{1,5}) (\d{1,5})\r\n$/.exec(line) ?? []
+  const isAddress = version === '4' ? isIPv4 : isIPv6
+  const isSound = isAddress(from) && isAddress(to) && ports.length === 2 && ports.every(isPort)
+  return isSound && !line.includes('%') ? { bytes: end + 1, address: canonical(from) } : undefined
+}
+
+const isPort = (text: string): boolean => Number(text) < 65_536 && String(Number(text)) === text
+
+function readBinary(bytes: Buffer): ProxyHeader | 'incomplete' | undefined {
+  if (bytes.length < V2_HEAD_BYTES) return 'incomplete'
+  const [versionAndCommand, familyAndTransport] = bytes.subarray(12)
+  const length = V2_HEAD_BYTES + bytes.readUInt16BE(14)
+  const isLocal = versionAndCommand === 0x20
+  if ((!isLocal && versionAndCommand !== 0x21) || length > V2_MOST_BYTES) return undefined
+  const isUnknown = isLocal || familyAndTransport === 0x00
+  const addressBytes = isUnknown ? 0 : { 0x11: 4, 0x21: 16 }[familyAndTransport ?? 0]
+  // Two addresses and two ports.
+  if (addressBytes === undefined) return undefined
+  if (!isUnknown && length < V2_HEAD_BYTES + 2 * addressBytes + 4) return undefined
+  if (bytes.length < length) return 'incomplete'
+  if (isUnknown) return { bytes: length, address: undefined }
+  const from = bytes.subarray(V2_HEAD_BYTES, V2_HEAD_BYTES + addressBytes)
+  const text = addressBytes === 4 ? from.join('.') : from.toString('hex').match(/.{4}/g)?.join(':')
+  return { bytes: length, address: canonical(text ?? '') }
+}
+
+/** RFC 5952. */
+const canonical = (address: string): string =>
+  isIPv4(address) ? address : new SocketAddress({ address, family: 'ipv6' }).address

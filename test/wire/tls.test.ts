@@ -1,0 +1,102 @@
+/** HTTPS at the public listener: what is agreed on in the handshake, who is let in, and that HTTP behind it is the same. */
+import { execFile } from 'node:child_process'
+import { promisify } from 'node:util'
+import { connect, type ConnectionOptions } from 'node:tls'
+import { describe, expect, it } from 'vitest'
+import { openRawClient } from '../support/raw-client.ts'
+import { certificates, keys, request, serverBlock, trusting, withWire, type Wire } from './wire.ts'
+
+const over = (more = '', tlsKeys = '') => ({
+  tls: trusting(),
+  tlsKeys,
+  blocks: { server: serverBlock(more) },
+})
+const failed = ({ gateway }: Wire, reason: string) =>
+  gateway.metric(`tollgate_tls_handshakes_failed_total{reason="${reason}"}`)
+
+/** What came of a handshake: the protocol, or the alert. */
+async function handshake(port: number, options: ConnectionOptions): Promise<string> {
+  const socket = connect({ port, host: '127.0.0.1', ...trusting(), ...options })
+  try {
+    return await new Promise<string>((resolve) => {
+      socket.once('secureConnect', () => resolve(String(socket.getProtocol())))
+      socket.once('error', ({ code }: NodeJS.ErrnoException) => resolve(String(code)))
+      socket.once('close', () => resolve('closed'))
+    })
+  } finally {
+    socket.destroy()
+  }
+}
+
+describe('TLS', () => {
+  it('is refused to old versions, weak ciphers and foreign protocols, with an alert that is counted', () =>
+    withWire(over('timeouts: { headers: 1s }'), async (wire) => {
+      const { port } = wire.gateway
+      const weak = 'ECDHE-ECDSA-AES128-SHA256:@SECLEVEL=0'
+      const old = {
+        minVersion: 'TLSv1.1',
+        maxVersion: 'TLSv1.1',
+        ciphers: 'ALL:@SECLEVEL=0',
+      } as const
+      const cases: [ConnectionOptions, RegExp, string][] = [
+        [{ maxVersion: 'TLSv1.2' }, /^TLSv1\.2$/, ''],
+        [{ minVersion: 'TLSv1.3' }, /^TLSv1\.3$/, ''],
+        [{ ALPNProtocols: ['http/1.1'] }, /^TLSv1\.3$/, ''],
+        [old, /PROTOCOL_VERSION/, 'version'],
+        [{ maxVersion: 'TLSv1.2', ciphers: weak }, /HANDSHAKE_FAILURE/, 'cipher'],
+        [{ ALPNProtocols: ['spdy/1'] }, /NO_APPLICATION_PROTOCOL/, 'protocol'],
+      ]
+      for (const [options, outcome, reason] of cases) {
+        expect(await handshake(port, options), reason).toMatch(outcome)
+        if (reason !== '') await expect.poll(() => failed(wire, reason)).toBe(1)
+      }
+    }))
+
+  it.each([
+    ['says nothing', '', 'timeout'],
+    ['stops in the middle', '\x16\x03\x01\x02\x00\x01\x00\x01\xfc', 'timeout'],
+    ['asks in plain HTTP', request('GET', '/v1/pets'), 'not_tls'],
+    ['speaks nonsense', 'nonsense'.repeat(10), 'not_tls'],
+  ])('ends a connection that %s, and counts it', (_, bytes, reason) =>
+    withWire(over('timeouts: { headers: 500ms }'), async (wire) => {
+      const client = await openRawClient(wire.gateway.port)
+      client.send(bytes)
+      await client.waitFor(({ closed }) => closed)
+      expect(await failed(wire, reason)).toBe(1)
+      expect(await wire.gateway.metric('tollgate_connections ')).toBe(0)
+    }),
+  )
+
+  it('gives a handshake that comes byte by byte no more time', () =>
+    withWire(over('timeouts: { headers: 500ms }'), async (wire) => {
+      const client = await openRawClient(wire.gateway.port)
+      client.send('\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03')
+      const startedMs = performance.now()
+      const drip = setInterval(() => client.send('\x01'), 20)
+      await client.waitFor(({ closed }) => closed)
+      clearInterval(drip)
+      expect(performance.now() - startedMs).toBeLessThan(5_000)
+      expect(await failed(wire, 'timeout')).toBe(1)
+    }))
+
+  it.each(['1.2', '1.3'])(
+    'of version %s serves curl, which refuses a certificate it does not know',
+    (version) =>
+      withWire(over(), async (wire) => {
+        const { ca, foreign } = certificates()
+        const curl = async (authority: string): Promise<string> => {
+          const url = `https://127.0.0.1:${wire.gateway.port}/v1/pets`
+          const args = ['-sS', '--cacert', authority, `--tlsv${version}`, '--tls-max', version]
+          const own = ['-H', `Authorization: Bearer ${keys.pro}`, '-w', '%{http_code}', url]
+          const done = await promisify(execFile)('curl', [...args, ...own]).catch(
+            ({ stderr }: { stderr: string }) => ({ stdout: stderr }),
+          )
+          return done.stdout
+        }
+        expect(await curl(ca)).toMatch(/200$/)
+        expect(await curl(foreign.ca)).toMatch(/certificate/)
+        expect(await failed(wire, 'refused')).toBe(1)
+        expect(wire.backend.requests[0]?.all('x-forwarded-proto')).toEqual(['https'])
+      }),
+  )
+})
