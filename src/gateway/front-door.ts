@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setImmediate as turn, setTimeout as sleep } from 'node:timers/promises'
 import type { Config, ListenAddress } from '../config/config.ts'
 import {
   type ConnectionRoom,
@@ -159,7 +159,11 @@ export class FrontDoor {
     this.#parts.isDraining = true
     this.#upstreams.drain()
     this.#sayLast(idleMs)
-    const stopped = this.#server.stop(idleMs)
+    // What ended with the last connection is told of it in the turn after: it was not cut off.
+    const stopped = this.#server
+      .stop(idleMs)
+      .then(() => turn())
+      .then(() => turn())
     // After the time-out nothing is left to wait for, and before it the timer is not what keeps the process.
     const late = sleep(timeoutMs, undefined, { ref: false })
     await Promise.race([stopped, late]).catch(() => undefined)
