@@ -148,12 +148,17 @@ async function inFile(
   const isLines = file.endsWith('.jsonl')
   try {
     await rewriteFile(file, (text) => {
-      if (!isLines) checkClients(text, { ...output, file, line: undefined })
       const clients = new ClientText(text, isLines)
-      const next = change(clients)
-      const line = isLines ? text.slice(0, clients.changed.offset).split('\n').length : undefined
-      checkClients(isLines ? clients.changed.text : next, { ...output, file, line })
-      return next
+      try {
+        const next = change(clients)
+        const line = isLines ? text.slice(0, clients.changed.offset).split('\n').length : undefined
+        checkClients(isLines ? clients.changed.text : next, { ...output, file, line })
+        return next
+      } catch (error) {
+        // What was wrong before is told first, with its place in the file as it is.
+        if (!isLines) checkClients(text, { ...output, file, line: undefined })
+        throw error
+      }
     })
   } catch (error) {
     if (error instanceof KeysRefused) return refuse(output, `${file}: ${error.message}`)

@@ -57,7 +57,7 @@ describe.concurrent('the command line', () => {
   )
 
   it.each([
-    ['start', ['--config']],
+    ['start', ['--config', '--watch']],
     ['demo', ['--config', '--db']],
     ['catalogue', ['--listen', '--db']],
     ['check', ['--config', '--connect', '--against']],
