@@ -13,9 +13,33 @@ import { afterCrash, noCrashes, restartDelayMs } from '../../src/workers/back-of
 import { createLineRelay } from '../../src/workers/line-relay.ts'
 import { newSecret } from '../../src/listeners/ticket-secret.ts'
 import { openListenSockets } from '../../src/listeners/bound-sockets.ts'
+import { createSharedState } from '../../src/workers/shared-state.ts'
 import { createRetiredCounters } from '../../src/workers/retired-counters.ts'
 import { WorkerProcess } from '../../src/workers/worker-process.ts'
 import { temporaryFile } from '../support/processes.ts'
+import { readBlocks } from '../support/serving.ts'
+
+describe('what the supervisor keeps for all workers', () => {
+  it('counts strikes on under another configuration, by its policy', async () => {
+    const withStrikes = (strikes: number) =>
+      readBlocks(['http://127.0.0.1:1'], { bans: `bans: { strikes: ${strikes}, within: 1m }` })
+    const state = createSharedState({
+      config: withStrikes(50),
+      embedded: undefined,
+      onBan: () => undefined,
+      onMalformed: () => undefined,
+    })
+    const { addStrikes } = state.handlers(() => undefined)
+    const totals: number[] = []
+    for (const strikes of [50, 50, 3, 3]) {
+      state.use(withStrikes(strikes))
+      totals.push((await addStrikes({ keyId: 'a', points: 1 })).total)
+    }
+    // The third has earned a ban, and the count begins anew.
+    expect(totals).toEqual([1, 2, 3, 1])
+    await state.close()
+  })
+})
 
 describe('the wait before a worker is started again', () => {
   it.each([
