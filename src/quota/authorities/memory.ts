@@ -43,6 +43,8 @@ export const MAX_CLIENTS = 200_000
 const SWEEP_EVERY_MS = 600_000
 /** Whoever has to wait longer for the disk is told that the store is away. */
 const FIND_TIMEOUT_MS = 150
+/** More could not be found in that time, and a disk that hangs is to hold no more calls. */
+const FINDS_AT_MOST = 4_000
 
 export function createMemoryAuthority(options: MemoryOptions): MemoryAuthority {
   // Without a keeper nobody waits.
@@ -76,6 +78,7 @@ export function createEmbeddedAuthority({
   }
   for (const row of keeper?.restored ?? []) add(row.client, row)
   let sweepAtMs = 0
+  const find = keeper && createFinder(keeper.rows)
 
   const sweep = (nowMs: number): void => {
     sweepAtMs = nowMs + SWEEP_EVERY_MS
@@ -100,10 +103,9 @@ export function createEmbeddedAuthority({
       if (nowMs >= sweepAtMs) sweep(nowMs)
       const id = request.client
       const client = clients.get(id)
-      if (client !== undefined || !hasForgotten || keeper === undefined)
+      if (client !== undefined || !hasForgotten || find === undefined)
         return carryOut(client ?? add(id), request)
-      const found = soon(keeper.rows.find(id))
-      return found.then((row) => carryOut(clients.get(id) ?? add(id, row), request))
+      return find(id).then((row) => carryOut(clients.get(id) ?? add(id, row), request))
     },
     beat: createBeats(clock),
     close: async () => keeper?.journal.close(),
@@ -138,16 +140,22 @@ function createBeats(clock: { epochMs(): number }) {
 }
 
 /** What cannot be read soon is away. */
-async function soon<Found>(found: Promise<Found>): Promise<Found> {
-  const late = Promise.withResolvers<never>()
-  const giveUp = (): void => late.reject(new StoreUnavailable('timeout'))
-  // After a stall of the event loop timers run before messages are read.
-  const timer = setTimeout(() => void setImmediate(giveUp), FIND_TIMEOUT_MS)
-  try {
-    return await Promise.race([found, late.promise])
-  } catch (error) {
-    throw error instanceof StoreUnavailable ? error : new StoreUnavailable('error', error)
-  } finally {
-    clearTimeout(timer)
+function createFinder(rows: Keeper['rows']): Keeper['rows']['find'] {
+  let finding = 0
+  return async (id) => {
+    if (finding >= FINDS_AT_MOST) throw new StoreUnavailable('timeout')
+    finding += 1
+    const late = Promise.withResolvers<never>()
+    const giveUp = (): void => late.reject(new StoreUnavailable('timeout'))
+    const found = rows.find(id).finally(() => (finding -= 1))
+    // After a stall of the event loop timers run before messages are read.
+    const timer = setTimeout(() => void setImmediate(giveUp), FIND_TIMEOUT_MS)
+    try {
+      return await Promise.race([found, late.promise])
+    } catch (error) {
+      throw error instanceof StoreUnavailable ? error : new StoreUnavailable('error', error)
+    } finally {
+      clearTimeout(timer)
+    }
   }
 }

@@ -18,11 +18,8 @@ const statuses: readonly TakeStatus[] = ['granted', 'short', 'stale', 'lost']
 /** By their number in a reply, and their name on the channel. */
 const notices: readonly (Notice | undefined)[] = [undefined, 'short', 'unknown', 'free']
 const REPLY_LENGTH = 11
-
 /** They read the time from the server alone. */
-const [takeScript, beatScript] = ['take', 'beat'].map((name) =>
-  readFileSync(new URL(`./${name}.lua`, import.meta.url), 'utf8'),
-) as [string, string]
+const scriptOf = (name: string) => readFileSync(new URL(`./${name}.lua`, import.meta.url), 'utf8')
 
 /**
  * store: stays the caller's; close() leaves it open.
@@ -38,8 +35,8 @@ export function createRedisAuthority({
   prefix: string
   observe?: CallObserver
 }): Authority {
-  const script = store.script({ name: 'tollgateTake', text: takeScript, keyCount: 1 })
-  const beating = store.script({ name: 'tollgateBeat', text: beatScript, keyCount: 1 })
+  const script = store.script({ name: 'tollgateTake', text: scriptOf('take'), keyCount: 1 })
+  const beating = store.script({ name: 'tollgateBeat', text: scriptOf('beat'), keyCount: 1 })
   // Thrown for every request of an outage: made once, since a stack trace costs more than the decision.
   const away = new StoreUnavailable('error')
   const channel = `${prefix}:q:reclaim`
