@@ -4,6 +4,7 @@ import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, describe, expect, it } from 'vitest'
+import { sha256 } from '../support/gateway.ts'
 import { temporaryFolder } from '../support/processes.ts'
 import { freePort } from '../support/redis-server.ts'
 import { endAll, eventually, times, tollgate, type GatewayProcess } from './gateways.ts'
@@ -190,8 +191,9 @@ function newKeySet(): string {
 describe.concurrent('tollgate reload', () => {
   it('says in words what is taken, what would be, and what cannot be', async () => {
     const { gateway, write, file } = await reloading(2)
+    const env: Record<string, string> = {}
     const reload = (...more: string[]) =>
-      tollgate(['reload', '--admin', gateway.adminOrigin, ...more]).finished
+      tollgate(['reload', '--admin', gateway.adminOrigin, ...more], { env }).finished
     write(1)
     const raised =
       /^\^ 1 limit raised: caller 1000000\/min 10000000\/day to 1000001\/min 10000010\/day$/m
@@ -201,6 +203,12 @@ describe.concurrent('tollgate reload', () => {
     expect(taken).toMatchObject({ code: 0, stdout: expect.stringMatching(raised) as string })
     expect(JSON.parse(json.stdout)).toMatchObject({ outcome: 'taken', blastRadius: { counts: {} } })
     expect(await marksOf(gateway.origin, 10)).toEqual(new Set([1]))
+    const token = 'an-operators-token'
+    write(2, { admin: `admin: { listen: "127.0.0.1:0", tokenSha256: ${sha256(token)} }` })
+    expect((await reload()).stdout).toContain('~ 1 setting: admin.tokenSha256\n')
+    const stranger = await tollgate(['reload', '--admin', gateway.adminOrigin]).finished
+    expect([stranger.code, stranger.stderr]).toEqual([1, expect.stringContaining(' answers 401: ')])
+    env['TOLLGATE_ADMIN_TOKEN'] = token
     writeFileSync(file, 'clients: none')
     const refused = await reload()
     expect(refused.code).toBe(2)
