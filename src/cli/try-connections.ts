@@ -3,10 +3,10 @@ import { X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import type { ConnectionOptions } from 'node:tls'
 import { connectionFault } from '../backends/probe.ts'
-import type { Config, TlsFilesConfig } from '../config/config.ts'
+import type { Config } from '../config/config.ts'
 import { createJwtVerifier } from '../credentials/jwt-verifier.ts'
-import { createBackends } from '../gateway/backends.ts'
-import { readTlsFiles } from '../gateway/tls-files.ts'
+import { createBackends, readBackendTls } from '../gateway/backends.ts'
+import { readServerTls, readTlsFiles } from '../gateway/tls-files.ts'
 import { describeFault } from '../redis/faults.ts'
 import { inspectServer } from '../redis/inspect.ts'
 import { connectRedis } from '../redis/redis.ts'
@@ -24,25 +24,33 @@ const CONNECT_MS = 1_000
 
 /** Bounded in time; never rejects. */
 export async function tryConnections(config: Config): Promise<Tried[]> {
-  const { upstream, store, jwt } = config
-  const [forBackends, forRedis] = [
-    readFiles('upstream.tls', upstream.tls),
-    readFiles('store.redis.tls', store.redis?.tls),
-  ]
+  const { server, upstream, store, jwt } = config
+  const { tls } = store.redis ?? {}
+  const forClients = readFiles('server.tls', server.tls, () => readServerTls(server.tls))
+  const forBackends = readFiles('upstream.tls', upstream.tls, () => readBackendTls(upstream))
+  const forRedis = readFiles(
+    'store.redis.tls',
+    tls,
+    () => tls && readTlsFiles('store.redis.tls', tls),
+  )
   const tried = await Promise.all([
     ...(forRedis.isUsable ? [tryRedis(store, forRedis.options)] : []),
     ...(forBackends.isUsable ? [tryBackends(upstream, forBackends.options)] : []),
     ...(jwt === undefined ? [] : [tryKeySet(jwt)]),
   ])
-  return [...forBackends.tried, ...forRedis.tried, ...tried.flat()]
+  return [...forClients.tried, ...forBackends.tried, ...forRedis.tried, ...tried.flat()]
 }
 
 /** Files that cannot be used are told once, and nothing is tried with them. */
-function readFiles(group: string, files: TlsFilesConfig | undefined) {
+function readFiles<Read>(
+  group: string,
+  files: Partial<Record<'caFile' | 'certFile' | 'clientCaFile', string | undefined>> | undefined,
+  read: () => Read,
+) {
   const tried: Tried[] = []
   try {
-    const options = files && readTlsFiles(group, files)
-    for (const key of ['ca', 'cert'] as const) {
+    const options = read()
+    for (const key of ['ca', 'cert', 'clientCa'] as const) {
       const file = files?.[`${key}File`]
       if (file !== undefined) tried.push({ what: `${group}.${key} ${file}`, ...validity(file) })
     }

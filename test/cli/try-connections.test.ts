@@ -48,6 +48,7 @@ const tls = (ca: string, own?: Certificate) =>
   `{ ca: ${ca}${own === undefined ? '' : `, cert: ${own.cert}, key: ${own.key}`} }`
 
 interface Parts {
+  readonly own?: Certificate
   readonly upstream?: string
   readonly upstreamTls?: string
   readonly redisTls?: string
@@ -55,10 +56,12 @@ interface Parts {
 }
 
 async function check(parts: Parts) {
-  const { ca, client } = certificates
+  const { ca, client, server } = certificates
+  const own = parts.own ?? server
   const file = temporaryFile(
     'gateway.yaml',
     `clients: [{ id: a, plan: free }]
+server: { tls: { cert: ${own.cert}, key: ${own.key} } }
 upstream: { urls: ['${parts.upstream ?? `https://127.0.0.1:${portOf(backend)}`}'], tls: ${parts.upstreamTls ?? tls(ca)} }
 store: { redis: { url: 'rediss://127.0.0.1:${redis.tlsPort}', tls: ${parts.redisTls ?? tls(ca, client)} } }
 jwt: { issuer: a, audience: b, algorithms: [ES256], jwksUri: 'http://127.0.0.1:${portOf(issuer)}${parts.jwks ?? '/keys'}' }
@@ -75,6 +78,7 @@ describe('tollgate check --connect', () => {
   it('says of each thing that it is well, and of certificates for how long', async () => {
     const { code, lines } = await check({})
     expect(lines).toEqual([
+      expect.stringMatching(/^server\.tls\.cert \S+: ok, \d+ days left$/),
       expect.stringMatching(/^upstream\.tls\.ca \S+: ok, \d+ days left$/),
       expect.stringMatching(/^store\.redis\.tls\.ca \S+: ok, \d+ days left$/),
       expect.stringMatching(/^store\.redis\.tls\.cert \S+: ok, \d+ days left$/),
@@ -87,6 +91,16 @@ describe('tollgate check --connect', () => {
   })
 
   it.each<[string, () => Parts, RegExp[]]>([
+    [
+      'an own certificate that has ended',
+      () => ({ own: certificates.expired }),
+      [/^server\.tls\.cert \S+: ended at 20\S+; renew it/],
+    ],
+    [
+      'no key of the own certificate',
+      () => ({ own: { ...certificates.server, key: certificates.client.key } }),
+      [/^server\.tls: server\.tls\.key: /],
+    ],
     [
       'a backend that is not there',
       () => ({ upstream: `http://127.0.0.1:${closed}` }),
