@@ -61,7 +61,10 @@ export class PublicServer {
   prepare(config: Config, identity: TlsIdentity | undefined): () => void {
     const next = this.#build(config, identity, this.#way)
     return () => {
-      if (next.door !== this.#way.door) this.#way.door.isClosed = true
+      if (next.door !== this.#way.door) {
+        this.#way.door.isClosed = true
+        this.#http2.closeIdle()
+      }
       this.#way = next
       this.#http1.use(config)
       this.#http2.use(config)

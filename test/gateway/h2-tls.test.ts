@@ -1,0 +1,124 @@
+/** HTTP/2 over TLS beside HTTP/1.1 on one port, with real clients; and what abuse costs an address that is nobody's proxy. */
+import { execFile } from 'node:child_process'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { ensurePackage } from '../support/debian-package.ts'
+import { configText, keys, startTestGateway, type TestGateway } from '../support/gateway.ts'
+import { ended, openH2Client } from '../support/h2-client.ts'
+import { frame, openH2Peer, types } from '../support/h2-frames.ts'
+import { startRawBackend, type RawBackend } from '../support/raw-backend.ts'
+import { makeCertificates, type Certificates } from '../support/redis-tls.ts'
+
+const run = promisify(execFile)
+let certificates: Certificates
+let backend: RawBackend
+let gateway: TestGateway
+
+beforeAll(async () => {
+  ensurePackage('nghttp2-client', {
+    probe: ['h2load', '--version'],
+    elsewhere: 'brew install nghttp2',
+  })
+  ensurePackage('curl', { probe: ['curl', '--version'] })
+  certificates = makeCertificates()
+  backend = await startRawBackend()
+  const options = () => ({ upstreams: [backend.url], blocks: { server: serverBlock() } })
+  gateway = await startTestGateway({ ...options(), reload: () => configText(options()) })
+})
+
+/** More of tls, as of the next reload. */
+let ofTls = ''
+
+function serverBlock(): string {
+  const { cert, key } = certificates.server
+  const tls = `{ cert: "${cert}", key: "${key}"${ofTls} }`
+  return `server: { listen: "127.0.0.1:0", tls: ${tls}, timeouts: { drain: 1s } }`
+}
+
+afterAll(async () => {
+  await gateway.stop()
+  await backend.close()
+  certificates.remove()
+})
+
+const url = (path: string): string => `https://127.0.0.1:${gateway.port}/v1/${path}`
+
+test.each([
+  ['--http2', '2 200'],
+  ['--http1.1', '1.1 200'],
+])('curl %s gets an answer of its protocol on the one port', async (protocol, expected) => {
+  const quiet = `-s --cacert ${certificates.ca} ${protocol} -o /dev/null -w`.split(' ')
+  const key = `Authorization: Bearer ${keys.business}`
+  const args = [...quiet, '%{http_version} %{http_code}', '-H', key, url('pets')]
+  const { stdout } = await run('curl', args)
+  expect(stdout).toBe(expected)
+  expect(backend.requests.at(-1)?.all('x-forwarded-proto')).toEqual(['https'])
+})
+
+test('of 5000 requests of h2load none fails, and each is charged', async () => {
+  const before = backend.requests.length
+  const key = `Authorization: Bearer ${keys.enterprise}`
+  const { stdout } = await run('h2load', [...'-n 5000 -c 8 -m 20 -H'.split(' '), key, url('pets')])
+  expect(stdout).toMatch(/5000 succeeded, 0 failed, 0 errored, 0 timeout/)
+  expect(stdout).toMatch(/status codes: 5000 2xx/)
+  expect(backend.requests.length - before).toBe(5000)
+})
+
+test('another scheme than https is of another origin', async () => {
+  const client = await openH2Client(gateway.port, { secure: true })
+  for (const scheme of ['http', 'ftp'])
+    expect((await client.request({ fields: [':scheme', scheme] })).status).toBe(400)
+  expect((await client.request()).status).toBe(200)
+  client.close()
+})
+
+test('who goes on although he is refused is told to go, and what is under way is answered', async () => {
+  const client = await openH2Client(gateway.port, { secure: true })
+  const refused = { path: '/v1/../x' }
+  for (let sent = 0; sent < 99; sent++) expect((await client.request(refused)).status).toBe(400)
+  expect(client.goaway).toBeUndefined()
+  expect(await client.request(refused)).toMatchObject({ status: 400, complete: true })
+  await ended(client)
+  expect(client.goaway).toBe(0)
+  expect(await gateway.metric('tollgate_http2_abuse_total{kind="refused"}')).toBe(1)
+})
+
+test('a reload closes nothing; where other clients are let in from now on, those that are in finish and go', async () => {
+  const reload = async (): Promise<void> => {
+    const answered = await fetch(`http://127.0.0.1:${gateway.adminPort}/api/reload`, {
+      method: 'POST',
+    })
+    expect(answered.status).toBe(200)
+  }
+  const client = await openH2Client(gateway.port, { secure: true })
+  await reload()
+  expect((await client.request()).status).toBe(200)
+  const waiting = client.start({ method: 'POST', body: 'a', open: true })
+  await expect.poll(() => gateway.metric('tollgate_requests_in_flight')).toBe(1)
+  expect(client.goaway).toBeUndefined()
+  ofTls = `, clientCa: "${certificates.ca}"`
+  await reload()
+  await expect.poll(() => client.goaway).toBe(0)
+  waiting.end('b')
+  expect(await client.answer(waiting)).toMatchObject({ status: 200, complete: true })
+  await ended(client)
+  ofTls = ''
+  await reload()
+})
+
+test('five abusive connections cost an address its welcome for a while', async () => {
+  const open = await openH2Client(gateway.port, { secure: true })
+  for (let connection = 0; connection < 5; connection++) {
+    const peer = await openH2Peer(gateway.port, { secure: true })
+    peer.send(frame(types.data, 0, 0, [1]))
+    await peer.waitFor(() => peer.closed, 'the end of the connection')
+  }
+  expect(await gateway.metric('tollgate_http2_abuse_total{kind="frames"}')).toBe(5)
+  await expect(openH2Client(gateway.port, { secure: true })).rejects.toThrow()
+  expect(
+    await gateway.metric('tollgate_connections_refused_total{reason="abuse"}'),
+  ).toBeGreaterThan(0)
+  // Those that are open already are served on.
+  expect((await open.request()).status).toBe(200)
+  open.close()
+})
