@@ -35,13 +35,29 @@ const isText = ({ ids, at, length }: Ids, number: number, text: string): boolean
   return true
 }
 
-const isSame = ({ ids, at, length }: Ids, one: number, other: number): boolean => {
-  const bytes = length[one] ?? 0
-  if (length[other] !== bytes) return false
-  const [a, b] = [at[one] ?? 0, at[other] ?? 0]
+/** Whether the id of one is that of the other, of the same ring or of another. */
+export const isSameId = (of: Ids, one: number, others: Ids, other: number): boolean => {
+  const bytes = of.length[one] ?? 0
+  if (others.length[other] !== bytes) return false
+  const a = of.at[one] ?? 0
+  const b = others.at[other] ?? 0
   // Many begin alike.
-  for (let i = bytes - 1; i >= 0; i--) if (ids[a + i] !== ids[b + i]) return false
+  for (let i = bytes - 1; i >= 0; i--) if (of.ids[a + i] !== others.ids[b + i]) return false
   return true
+}
+
+const slotOfId = ({ ids, at, length, slots }: Ids, number: number, among = slots.length): number =>
+  slotOf(hashBytes(ids, at[number] ?? 0, length[number] ?? 0), among)
+
+/** Who has the id of that one among the others. */
+export const findSameId = (of: Ids, one: number, others: Ids): number | undefined => {
+  const { slots } = others
+  for (let slot = slotOfId(of, one, slots.length); ; slot++) {
+    if (slot === slots.length) slot = 0
+    const entry = slots[slot] ?? 0
+    if (entry === 0) return undefined
+    if (isSameId(of, one, others, entry - 1)) return entry - 1
+  }
 }
 
 export const findId = (of: Ids, text: string): number | undefined => {
@@ -79,12 +95,12 @@ export type OnSame = (number: number, earlier: number) => void
 export const fillIds = (of: Ids, count: number, onSame: OnSame): void => {
   const { slots } = of
   for (let number = 0; number < count; number++) {
-    let slot = slotOf(hashBytes(of.ids, of.at[number] ?? 0, of.length[number] ?? 0), slots.length)
+    let slot = slotOfId(of, number)
     for (; ; slot++) {
       if (slot === slots.length) slot = 0
       const entry = slots[slot] ?? 0
       if (entry === 0) slots[slot] = number + 1
-      else if (isSame(of, number, entry - 1)) onSame(number, entry - 1)
+      else if (isSameId(of, number, of, entry - 1)) onSame(number, entry - 1)
       else continue
       break
     }

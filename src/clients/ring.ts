@@ -1,7 +1,7 @@
 /** The clients of a configuration out of columns: what is asked for is made when it is asked for, and nothing else is kept. */
 import type { ClientConfig, Clients, KeyConfig, OwnedKey, PlanConfig } from '../config/config.ts'
 import { Columns, DIGEST_BYTES, type Counts } from './columns.ts'
-import { findDigest, findId } from './index-slots.ts'
+import { findDigest, findId, findSameId, isSameId } from './index-slots.ts'
 
 /** All of a ring, as it goes from thread to thread and from process to process. */
 export interface RingParts {
@@ -11,8 +11,13 @@ export interface RingParts {
   readonly planNames: readonly string[]
 }
 
+/** Some tenths of a millisecond. */
+const COMPARED_AT_ONCE = 500
+
+const DIGEST_WORDS = DIGEST_BYTES / 4
+
 /** A digest as it is looked for. */
-const sought = new Uint32Array(DIGEST_BYTES / 4)
+const sought = new Uint32Array(DIGEST_WORDS)
 const soughtBytes = Buffer.from(sought.buffer)
 
 export class Ring implements Clients {
@@ -64,6 +69,41 @@ export class Ring implements Clients {
     for (let client = from; client < Math.min(to, this.size); client++) yield this.#client(client)
   }
 
+  *notIn(other: Clients): Generator<ClientConfig | undefined> {
+    if (!(other instanceof Ring)) throw new TypeError('the clients of a configuration are a ring')
+    const [ids, others] = [this.#columns.clientIds, other.#columns.clientIds]
+    for (let client = 0; client < this.size; client++) {
+      if (client % COMPARED_AT_ONCE === 0) yield undefined
+      // Most stand where they stood.
+      const isThere = client < other.size && isSameId(ids, client, others, client)
+      const found = isThere ? client : findSameId(ids, client, others)
+      if (found === undefined || !this.#isAs(client, other, found)) yield this.#client(client)
+    }
+  }
+
+  /** Whether all but the id is the same. */
+  #isAs(client: number, other: Ring, found: number): boolean {
+    const [was, is] = [other.#planOf(found), this.#planOf(client)]
+    const isPlan = was.name === is.name && was.concurrent === is.concurrent
+    const [from, to] = this.#keysOf(client)
+    const [otherFrom, otherTo] = other.#keysOf(found)
+    if (!isPlan || to - from !== otherTo - otherFrom) return false
+    const [a, b] = [this.#limits(client) ?? is.limits, other.#limits(found) ?? was.limits]
+    if (a?.perMinute !== b?.perMinute || a?.perDay !== b?.perDay) return false
+    for (let key = 0; key < to - from; key++)
+      if (!this.#isSameKey(from + key, other, otherFrom + key)) return false
+    return true
+  }
+
+  #isSameKey(key: number, other: Ring, found: number): boolean {
+    const [a, b] = [this.#columns, other.#columns]
+    for (let i = 0; i < DIGEST_WORDS; i++)
+      if (a.digestWords[key * DIGEST_WORDS + i] !== b.digestWords[found * DIGEST_WORDS + i])
+        return false
+    const isEnd = a.keyExpiresAtMs[key] === b.keyExpiresAtMs[found]
+    return isEnd && isSameId(a.keyIds, key, b.keyIds, found)
+  }
+
   #owned(key: number | undefined): OwnedKey | undefined {
     if (key === undefined) return undefined
     return { client: this.#client(this.#columns.keyClient[key] ?? 0), key: this.#key(key) }
@@ -81,14 +121,12 @@ export class Ring implements Clients {
   }
 
   #client(client: number): ClientConfig {
-    const { ids, clientIdAt, clientIdLength, clientPlan, clientFirstKey } = this.#columns
+    const { ids, clientIdAt, clientIdLength } = this.#columns
     const at = clientIdAt[client] ?? 0
-    const plan = this.#plans[clientPlan[client] ?? 0]
-    const limits = this.#limits(client) ?? plan?.limits
-    if (plan === undefined || limits === undefined)
-      throw new Error('a client without limits passed the checks')
-    const from = clientFirstKey[client] ?? 0
-    const to = client + 1 < this.size ? (clientFirstKey[client + 1] ?? 0) : this.keyCount
+    const plan = this.#planOf(client)
+    const limits = this.#limits(client) ?? plan.limits
+    if (limits === undefined) throw new Error('a client without limits passed the checks')
+    const [from, to] = this.#keysOf(client)
     return {
       id: ids.toString('latin1', at, at + (clientIdLength[client] ?? 0)),
       plan: plan.name,
@@ -96,6 +134,19 @@ export class Ring implements Clients {
       concurrent: plan.concurrent,
       keys: Array.from({ length: to - from }, (_, index) => this.#key(from + index)),
     }
+  }
+
+  #planOf(client: number): PlanConfig {
+    const plan = this.#plans[this.#columns.clientPlan[client] ?? 0]
+    if (plan === undefined) throw new Error('a client without a plan passed the checks')
+    return plan
+  }
+
+  /** From the first key to before the last. */
+  #keysOf(client: number): readonly [number, number] {
+    const { clientFirstKey } = this.#columns
+    const isLast = client + 1 === this.size
+    return [clientFirstKey[client] ?? 0, isLast ? this.keyCount : (clientFirstKey[client + 1] ?? 0)]
   }
 
   #limits(client: number) {

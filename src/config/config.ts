@@ -46,6 +46,8 @@ export interface Clients extends Iterable<ClientConfig> {
   keyById(keyId: string): OwnedKey | undefined
   /** How many keys end in the time from the one moment to before the other, both Unix time in ms. */
   countEnding(fromMs: number, beforeMs: number): number
+  /** The clients that the other does not have just so, in this order; undefined now and then, for whoever has other things to do. */
+  notIn(other: Clients): Iterable<ClientConfig | undefined>
 }
 
 export type CorsConfig = NonNullable<File['cors']>

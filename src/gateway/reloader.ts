@@ -1,11 +1,13 @@
 /** Takes a new configuration, whole or not at all, for whoever asks: a signal, the admin listener, a file that changed. */
 import type { Config } from '../config/config.ts'
+import { releaseClients } from '../clients/release.ts'
 import { ConfigError } from '../config/problems.ts'
 import type { Log } from '../observability/log.ts'
 import type { ReloadsView } from '../observability/metric-families.ts'
-import { blastRadius, type BlastRadius } from '../rules/blast-radius.ts'
+import { blastRadiusInSteps, type BlastRadius } from '../rules/blast-radius.ts'
 import { boundedRadius, type ReloadOutcome, type ReloadWish } from '../rules/reload-outcome.ts'
 import type { Reloadable } from './reload.ts'
+import { inSlices } from './slices.ts'
 
 /** Reads, parses and checks the files as they are now; throws or rejects with ConfigError. */
 export type LoadConfig = () => Config | Promise<Config>
@@ -74,7 +76,7 @@ export class Reloader implements ReloadsView {
       const next = await this.#parts.load()
       if (revision !== undefined && next.revision !== revision)
         return { outcome: 'filesChanged', revision: next.revision }
-      const radius = blastRadius(this.config, next)
+      const radius = await inSlices(blastRadiusInSteps(this.config, next))
       if (radius.needsRestart.length > 0)
         return this.#refuse(radius.needsRestart.map(needsRestart), dryRun)
       if (!dryRun) await this.#take(next, radius)
@@ -97,6 +99,7 @@ export class Reloader implements ReloadsView {
       throw new Error('the gateway is stopping; the next start takes the config')
     }
     prepared.commit()
+    releaseClients(this.config)
     this.config = next
     this.takenAtMs = Date.now()
     this.counts.taken++

@@ -64,27 +64,66 @@ interface Comparable extends Omit<Config, 'clients'> {
 
 /** Clients, keys and routes in the order of the file that has them; those of both in the order of `next`. */
 export function blastRadius(current: Comparable, next: Comparable): BlastRadius {
+  const steps = blastRadiusInSteps(current, next)
+  for (;;) {
+    const { done, value } = steps.next()
+    if (done === true) return value
+  }
+}
+
+/** The same in short pieces of work, as there may be a million clients. */
+export function* blastRadiusInSteps(
+  current: Comparable,
+  next: Comparable,
+): Generator<void, BlastRadius> {
+  const after = yield* differing(next.clients, current.clients)
+  const before = yield* differing(current.clients, next.clients)
   const settings = changedSettings(current, next)
   return {
     from: current.revision,
     to: next.revision,
-    ...changedClients(current.clients, next.clients),
-    keys: changedKeys(current.clients, next.clients),
+    ...changedClients({ before, current: current.clients }, { after, next: next.clients }),
+    keys: changedKeys({ before, current: current.clients }, { after, next: next.clients }),
     routes: changedRoutes(current.routes, next.routes),
     settings,
     needsRestart: settings.filter((path) => RESTART_ONLY.test(path)),
   }
 }
 
+const isRing = (clients: ComparableClients): clients is Clients => 'notIn' in clients
+
+/** Those of the one that the other does not have just so; all of them, where that cannot be told quickly. */
+function* differing(
+  one: ComparableClients,
+  other: ComparableClients,
+): Generator<void, ClientConfig[]> {
+  const list: ClientConfig[] = []
+  for (const client of isRing(one) && isRing(other) ? one.notIn(other) : one) {
+    if (client === undefined) yield
+    else list.push(client)
+  }
+  return list
+}
+
+/** What differing gave, and all. */
+interface Before {
+  readonly before: readonly ClientConfig[]
+  readonly current: ComparableClients
+}
+interface After {
+  readonly after: readonly ClientConfig[]
+  readonly next: ComparableClients
+}
+
 function changedClients(
-  current: ComparableClients,
-  next: ComparableClients,
+  { before, current }: Before,
+  { after, next }: After,
 ): Pick<BlastRadius, 'clients' | 'limits'> {
   const added: string[] = []
   const moved: BlastRadius['clients']['moved'][number][] = []
   const lowered: ChangedLimits[] = []
   const raised: ChangedLimits[] = []
-  for (const { id: client, plan, limits } of next) {
+  for (const { id: client, plan, limits } of after) {
     const was = current.get(client)
     if (was === undefined) {
       added.push(client)
@@ -98,17 +137,17 @@ function changedClients(
     changed.push({ client, from: was.limits, to: limits })
   }
   const removed: string[] = []
-  for (const { id } of current) if (next.get(id) === undefined) removed.push(id)
+  for (const { id } of before) if (next.get(id) === undefined) removed.push(id)
   return { clients: { added, removed, moved }, limits: { lowered, raised } }
 }
 
-function changedKeys(current: ComparableClients, next: ComparableClients): BlastRadius['keys'] {
+function changedKeys({ before, current }: Before, { after, next }: After): BlastRadius['keys'] {
   const added: NamedKey[] = []
   const changed: NamedKey[] = []
   const revoked: NamedKey[] = []
   const replacing: NamedKey[] = []
   const replaced: NamedKey[] = []
-  for (const is of keysOf(next)) {
+  for (const is of keysOf(after)) {
     const was = current.keyById(is.key.id)
     if (was === undefined) added.push(named(is))
     else if (isReplaced(was, is)) {
@@ -116,12 +155,12 @@ function changedKeys(current: ComparableClients, next: ComparableClients): Blast
       replaced.push(named(was))
     } else if (was.key.expiresAtMs !== is.key.expiresAtMs) changed.push(named(is))
   }
-  for (const was of keysOf(current))
+  for (const was of keysOf(before))
     if (next.keyById(was.key.id) === undefined) revoked.push(named(was))
   return { added: [...added, ...replacing], changed, revoked: [...revoked, ...replaced] }
 }
 
-function* keysOf(clients: ComparableClients): Generator<OwnedKey> {
+function* keysOf(clients: readonly ClientConfig[]): Generator<OwnedKey> {
   for (const client of clients) for (const key of client.keys) yield { client, key }
 }
 
