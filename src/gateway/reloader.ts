@@ -72,8 +72,9 @@ export class Reloader implements ReloadsView {
   }
 
   async #run({ dryRun, revision }: Wish): Promise<ReloadOutcome> {
+    let next: Config | undefined
     try {
-      const next = await this.#parts.load()
+      next = await this.#parts.load()
       if (revision !== undefined && next.revision !== revision)
         return { outcome: 'filesChanged', revision: next.revision }
       const radius = await inSlices(blastRadiusInSteps(this.config, next))
@@ -88,6 +89,8 @@ export class Reloader implements ReloadsView {
     } catch (error) {
       const problems = error instanceof ConfigError ? error.format() : [(error as Error).message]
       return this.#refuse(problems, dryRun)
+    } finally {
+      if (next !== undefined && next !== this.config) releaseClients(next)
     }
   }
 

@@ -1,6 +1,7 @@
 /** What serves requests, whether it is alone or one of several workers. */
 import type { Balancer } from '../backends/balancer.ts'
 import type { BackendHealth } from '../backends/health.ts'
+import { releaseClients } from '../clients/release.ts'
 import type { Config, ListenAddress } from '../config/config.ts'
 import type { KeySetFault } from '../credentials/jwt-verifier.ts'
 import { FrontDoor } from './front-door.ts'
@@ -121,6 +122,7 @@ export class Serving implements Reloadable {
     this.#door.use(next.policy, next.config)
     letIn()
     if (before.verifier !== next.verifier) before.verifier?.retire()
+    releaseClients(before.config)
     this.#onKeySet(next.verifier?.fault)
     this.#parts.onBackends?.()
   }

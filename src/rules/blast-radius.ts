@@ -82,8 +82,8 @@ export function* blastRadiusInSteps(
   return {
     from: current.revision,
     to: next.revision,
-    ...changedClients({ before, current: current.clients }, { after, next: next.clients }),
-    keys: changedKeys({ before, current: current.clients }, { after, next: next.clients }),
+    ...(yield* changedClients({ before, current: current.clients }, { after, next: next.clients })),
+    keys: yield* changedKeys({ before, current: current.clients }, { after, next: next.clients }),
     routes: changedRoutes(current.routes, next.routes),
     settings,
     needsRestart: settings.filter((path) => RESTART_ONLY.test(path)),
@@ -115,15 +115,16 @@ interface After {
   readonly next: ComparableClients
 }
 
-function changedClients(
+function* changedClients(
   { before, current }: Before,
   { after, next }: After,
-): Pick<BlastRadius, 'clients' | 'limits'> {
+): Generator<void, Pick<BlastRadius, 'clients' | 'limits'>> {
   const added: string[] = []
   const moved: BlastRadius['clients']['moved'][number][] = []
   const lowered: ChangedLimits[] = []
   const raised: ChangedLimits[] = []
   for (const { id: client, plan, limits } of after) {
+    yield
     const was = current.get(client)
     if (was === undefined) {
       added.push(client)
@@ -137,17 +138,24 @@ function changedClients(
     changed.push({ client, from: was.limits, to: limits })
   }
   const removed: string[] = []
-  for (const { id } of before) if (next.get(id) === undefined) removed.push(id)
+  for (const { id } of before) {
+    yield
+    if (next.get(id) === undefined) removed.push(id)
+  }
   return { clients: { added, removed, moved }, limits: { lowered, raised } }
 }
 
-function changedKeys({ before, current }: Before, { after, next }: After): BlastRadius['keys'] {
+function* changedKeys(
+  { before, current }: Before,
+  { after, next }: After,
+): Generator<void, BlastRadius['keys']> {
   const added: NamedKey[] = []
   const changed: NamedKey[] = []
   const revoked: NamedKey[] = []
   const replacing: NamedKey[] = []
   const replaced: NamedKey[] = []
   for (const is of keysOf(after)) {
+    yield
     const was = current.keyById(is.key.id)
     if (was === undefined) added.push(named(is))
     else if (isReplaced(was, is)) {
@@ -155,8 +163,10 @@ function changedKeys({ before, current }: Before, { after, next }: After): Blast
       replaced.push(named(was))
     } else if (was.key.expiresAtMs !== is.key.expiresAtMs) changed.push(named(is))
   }
-  for (const was of keysOf(before))
+  for (const was of keysOf(before)) {
+    yield
     if (next.keyById(was.key.id) === undefined) revoked.push(named(was))
+  }
   return { added: [...added, ...replacing], changed, revoked: [...revoked, ...replaced] }
 }
 
