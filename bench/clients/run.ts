@@ -103,11 +103,11 @@ async function longestWait(
   origin: string,
   until: Promise<unknown>,
 ): Promise<{ longestMs: number; failed: number; sent: number }> {
-  let isOver = false
-  void until.then(() => (isOver = true))
+  const state = { isOver: false }
+  void until.then(() => (state.isOver = true))
   const seen = { longestMs: 0, failed: 0, sent: 0 }
   const pending = new Set<Promise<void>>()
-  while (!isOver) {
+  while (!state.isOver) {
     const begunMs = performance.now()
     seen.sent++
     const one = new Promise<void>((resolve) => {
