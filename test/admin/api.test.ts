@@ -244,7 +244,7 @@ describe('GET /api/keys', () => {
     const gateway = await gatewayWith('listen: "127.0.0.1:0"', {
       clients: `clients:
   - { id: acme, plan: pro, keys: [${key('acme-1')}, ${key('acme-2', `, expires: ${soon}`)}] }
-  - { id: bolt, plan: free }
+  - { id: bolt, plan: free, keys: [${key('bolt-old', ', expires: 2020-01-01')}] }
 `,
     })
     const get = async (query = '') => ask(gateway, { method: 'GET', path: `/api/keys${query}` })
@@ -255,7 +255,12 @@ describe('GET /api/keys', () => {
     })
     const acme = { id: 'acme', plan: 'pro', limits: { perMinute: 300, perDay: 10_000 } }
     const soonOnly = [{ ...acme, keys: [shown('acme-2', soon)] }]
-    const bolt = { id: 'bolt', plan: 'free', limits: { perMinute: 60, perDay: 1_000 }, keys: [] }
+    const bolt = {
+      id: 'bolt',
+      plan: 'free',
+      limits: { perMinute: 60, perDay: 1_000 },
+      keys: [shown('bolt-old', '2020-01-01T00:00:00.000Z')],
+    }
     const all = [{ ...acme, keys: [shown('acme-1', null), shown('acme-2', soon)] }, bolt]
     for (const [query, clients] of [
       ['', all],
