@@ -98,6 +98,7 @@ const termsOf = ({ server }: Config, upstream: object): Terms => ({
   minimumRateBytes: server.limits.minimumRateBytes,
   requestMs: server.timeouts.requestMs,
   upstream,
+  hsts: server.hstsMs === undefined ? undefined : `max-age=${Math.floor(server.hstsMs / 1000)}`,
 })
 
 function createCorsStages(

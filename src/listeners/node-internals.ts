@@ -141,12 +141,23 @@ export function transportOf(socket: TLSSocket): net.Socket {
   return Reflect.get(socket, '_parent') as net.Socket
 }
 
-/** What the kernel took of all that was written. Ever since: `_bytesDispatched` was given to the handle, whose `writeQueueSize` waits there. */
+interface Handle {
+  readonly bytesWritten: number
+  readonly writeQueueSize: number
+  readonly _parent?: Handle
+}
+
+/**
+ * What the kernel took of all that was written. Ever since: the handle of a socket counts in `bytesWritten` what it was given,
+ * of which `writeQueueSize` waits there; that of a TLS socket has the one below it in `_parent`.
+ */
 export function takenBytes(socket: ClientChannel): number {
   if (socket.takenBytes !== undefined) return socket.takenBytes
-  const given = Reflect.get(socket, '_bytesDispatched') as number
-  const handle = Reflect.get(socket, '_handle') as { readonly writeQueueSize: number } | null
-  return given - (handle?.writeQueueSize ?? 0)
+  const handle = Reflect.get(socket, '_handle') as Handle | null
+  const below = handle?._parent ?? handle
+  return below === null
+    ? (Reflect.get(socket, '_bytesDispatched') as number)
+    : below.bytesWritten - below.writeQueueSize
 }
 
 /**

@@ -51,6 +51,8 @@ export interface Terms {
   readonly requestMs: number
   /** It may go there until it is over. */
   readonly upstream: object
+  /** Strict-Transport-Security, over TLS; undefined: none. */
+  readonly hsts: string | undefined
 }
 
 const NO_HEADERS: readonly string[] = []
@@ -98,6 +100,8 @@ export class Exchange {
   // pipeline
   /** What lets a page read the answer, flat; empty where `cors` is not set. Written by answer-preflight too. */
   corsHeaders = NO_HEADERS
+  /** Strict-Transport-Security of the answer; undefined: none. */
+  hsts: string | undefined
   /** As received, where the request is refused before a sound path was found in it: for the log alone. */
   target: string | undefined
 

@@ -57,6 +57,8 @@ export function handle(
   if (arrival.connection.isClosing()) return undefined
   const framing = stages.checkFraming(arrival.request)
   const exchange = accept(parts, arrival, framing, stages)
+  // RFC 6797 7.2: not over a connection that anybody could have answered on.
+  if (arrival.connection.origin.proto === 'https') exchange.hsts = stages.terms.hsts
   const end = (refusal: Refusal | undefined): void => {
     if (refusal === undefined) return
     giveUp(stages.lessee, exchange)

@@ -34,11 +34,14 @@ export function refuseUnparsed(
   const cors = policy.cors?.answerHeaders(originIn(head)) ?? []
   const answer = async (): Promise<void> => {
     parts.metrics.refusedUnparsed(refusal.code)
-    const { address } = state.origin
+    const { address, proto } = state.origin
     const id = parts.requestId(undefined)
     parts.log.clientError({ id, address, code: refusal.cause ?? '', target })
     const quota = await policy.peekAnonymous(policy.clientAddress(address, undefined).key)
-    respondRaw(socket, refusal, ['X-Request-Id', id, ...quota, ...cors])
+    const { hsts } = policy.terms
+    const strict =
+      hsts !== undefined && proto === 'https' ? ['Strict-Transport-Security', hsts] : []
+    respondRaw(socket, refusal, ['X-Request-Id', id, ...quota, ...cors, ...strict])
   }
   // Earlier requests on this connection are still being answered: theirs come first.
   if (state.pending > 0) state.whenIdle = () => void answer()

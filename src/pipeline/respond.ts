@@ -19,6 +19,7 @@ export function gatewayHeaders(exchange: Exchange): string[] {
   for (const text of exchange.quotaHeaders) headers.push(text)
   for (const text of exchange.route?.lifecycleHeaders ?? NO_HEADERS) headers.push(text)
   for (const text of exchange.corsHeaders) headers.push(text)
+  if (exchange.hsts !== undefined) headers.push('Strict-Transport-Security', exchange.hsts)
   return headers
 }
 

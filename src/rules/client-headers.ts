@@ -45,6 +45,7 @@ const kindOf = fieldNames({
   sunset: 'removed',
   'x-api-stability': 'removed',
   'access-control*': 'cors',
+  'strict-transport-security': 'hsts',
 })
 
 /** undefined: the answer cannot be passed on, as its status, its framing or a field is not HTTP. */
@@ -82,6 +83,9 @@ export function clientHeaders(answer: BackendAnswer): PassableAnswer | undefined
         nominated = connectionOptions(value, nominated)
         break
       case 'removed':
+        break
+      case 'hsts':
+        if (!gatewayHeaders.includes('Strict-Transport-Security')) passed.push(name, value)
         break
       case 'cors':
         if (!ownsCors) passed.push(name, value)

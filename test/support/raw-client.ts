@@ -33,6 +33,8 @@ export interface RawExchange {
 interface ParseOptions {
   /** Speaks TLS, with these options. */
   readonly tls?: ConnectionOptions | undefined
+  /** Sent before all else, and before TLS. */
+  readonly before?: string
   /** Methods of the requests sent, in order: the answer to HEAD has no body. Default: GET for all. */
   readonly methods?: readonly string[]
 }
@@ -67,6 +69,7 @@ export async function openRawClient(port: number, options: ParseOptions = {}): P
   let closed = false
   const { tls } = options
   const transport = connect({ port, host: '127.0.0.1', allowHalfOpen: true, noDelay: true })
+  if (options.before !== undefined) transport.write(options.before)
   const socket =
     tls === undefined ? transport : connectTls({ host: '127.0.0.1', ...tls, socket: transport })
   socket.on('data', (chunk: Buffer) => chunks.push(chunk))

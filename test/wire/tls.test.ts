@@ -1,5 +1,6 @@
 /** HTTPS at the public listener: what is agreed on in the handshake, who is let in, and that HTTP behind it is the same. */
 import { execFile } from 'node:child_process'
+import { readFileSync } from 'node:fs'
 import { promisify } from 'node:util'
 import { connect, type ConnectionOptions } from 'node:tls'
 import { describe, expect, it } from 'vitest'
@@ -99,4 +100,42 @@ describe('TLS', () => {
         expect(wire.backend.requests[0]?.all('x-forwarded-proto')).toEqual(['https'])
       }),
   )
+
+  it('asks for client certificates of its authority, which are a door and no credential', () =>
+    withWire(over('', `clientCa: ${certificates().ca}`), async (wire) => {
+      const { client, foreign } = certificates()
+      const read = ({ cert, key }: { cert: string; key: string }) => ({
+        ...trusting(),
+        cert: readFileSync(cert),
+        key: readFileSync(key),
+      })
+      const open = async (tls: ConnectionOptions) => {
+        const opened = await openRawClient(wire.gateway.port, { tls })
+        opened.send(request('GET', '/v1/pets', { key: null }))
+        const answered = await opened.waitFor(
+          ({ closed, responses }) => closed || responses.length > 0,
+        )
+        opened.destroy()
+        return answered
+      }
+      expect((await open(read(client))).responses[0]?.status).toBe(401)
+      for (const tls of [trusting(), read(foreign)])
+        expect(await open(tls)).toMatchObject({ responses: [], closed: true })
+      expect(await failed(wire, 'certificate')).toBe(2)
+    }))
+
+  it('tells of HSTS on every answer, in place of a backend', () => {
+    const respond = () =>
+      'HTTP/1.1 200 OK\r\nStrict-Transport-Security: max-age=1\r\nContent-Length: 2\r\n\r\nok'
+    return withWire({ ...over('hsts: 1y'), respond }, async ({ exchange }) => {
+      for (const bytes of [
+        request('GET', '/v1/pets'),
+        request('GET', '/v1/no'),
+        'nonsense\r\n\r\n',
+      ]) {
+        const { responses } = await exchange(bytes, { responses: 1 })
+        expect(responses[0]?.all('strict-transport-security'), bytes).toEqual(['max-age=31536000'])
+      }
+    })
+  })
 })

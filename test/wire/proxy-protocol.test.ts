@@ -1,0 +1,86 @@
+/** Behind a TCP load balancer: each connection begins with a PROXY header, which tells whose it is. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { describe, expect, it } from 'vitest'
+import { openRawClient } from '../support/raw-client.ts'
+import { request, serverBlock, trusting, withWire, type Wire } from './wire.ts'
+
+const behind = (peers: string, more = '') => ({
+  blocks: {
+    server: serverBlock(`proxyProtocol: true\n  trustedProxies: ["${peers}"]\n  ${more}`),
+  },
+})
+const header = (address: string): string => `PROXY TCP4 ${address} 127.0.0.1 5 443\r\n`
+const get = request('GET', '/v1/pets', { fields: ['X-Forwarded-For: 198.51.100.9'] })
+const refused = ({ gateway }: Wire) =>
+  gateway.metric('tollgate_connections_refused_total{reason="proxy"}')
+
+describe('PROXY', () => {
+  it('tells whose the connection is, however it is cut, and no field may say otherwise', () =>
+    withWire(behind('127.0.0.0/8'), async (wire) => {
+      const bytes = header('203.0.113.7') + get
+      const every = Array.from(bytes, (_, at) => at)
+      for (const cuts of [[], [1], [20], [header('203.0.113.7').length], every]) {
+        const client = await wire.connect()
+        let from = 0
+        for (const to of [...cuts, bytes.length]) {
+          client.send(bytes.slice(from, to))
+          from = to
+          await sleep(2)
+        }
+        expect((await client.waitForResponses(1)).responses[0]?.status).toBe(200)
+      }
+      const lines = await wire.accessLines(5)
+      expect(new Set(lines.map((line) => line['address']))).toEqual(new Set(['203.0.113.7']))
+      expect(wire.backend.requests[0]?.all('x-forwarded-for')).toEqual(['203.0.113.7'])
+    }))
+
+  it('is counted by the address that it tells, and by the balancer where it tells none', () =>
+    withWire(behind('127.0.0.0/8', 'limits: { connectionsPerAddress: 2 }'), async (wire) => {
+      const open = async (first: string) => {
+        const { closed, responses } = await wire.exchange(first + get, { responses: 1 })
+        return closed && responses.length === 0 ? 'closed' : responses[0]?.status
+      }
+      for (const _ of [1, 2]) (await wire.connect()).send(header('203.0.113.7'))
+      await sleep(100)
+      expect(await open(header('203.0.113.7'))).toBe('closed')
+      expect(await open(header('203.0.113.8'))).toBe(200)
+      for (const _ of [1, 2, 3]) (await wire.connect()).send('PROXY UNKNOWN\r\n')
+      expect(await open('PROXY UNKNOWN\r\n')).toBe(200)
+    }))
+
+  it('is due within its time, and once: all else is reset', () =>
+    withWire(behind('127.0.0.0/8', 'timeouts: { headers: 500ms }'), async (wire) => {
+      const drip = await wire.connect()
+      for (const byte of 'PROXY TCP4 ') {
+        drip.send(byte)
+        await sleep(60)
+      }
+      for (const bytes of [get, 'PROXY TCP9 \r\n', '']) {
+        const client = await wire.connect()
+        client.send(bytes)
+        expect((await client.waitFor(({ closed }) => closed)).responses).toEqual([])
+      }
+      await drip.waitFor(({ closed }) => closed)
+      expect(await refused(wire)).toBe(4)
+      const twice = await wire.exchange(header('203.0.113.7').repeat(2) + get)
+      expect(twice.responses.map(({ status }) => status)).toEqual([400])
+    }))
+
+  it('is not taken from anybody else', () =>
+    withWire(behind('192.0.2.1'), async (wire) => {
+      const opened = await openRawClient(wire.gateway.port).catch(() => undefined)
+      opened?.send(header('203.0.113.7') + get)
+      await opened?.waitFor(({ closed }) => closed)
+      expect(await refused(wire)).toBe(1)
+    }))
+
+  it('stands before TLS', () =>
+    withWire({ ...behind('127.0.0.0/8'), tls: trusting() }, async (wire) => {
+      const before = header('203.0.113.7')
+      const opened = await openRawClient(wire.gateway.port, { tls: trusting(), before })
+      opened.send(get)
+      expect((await opened.waitForResponses(1)).responses[0]?.status).toBe(200)
+      opened.destroy()
+      expect((await wire.accessLines(1))[0]?.['address']).toBe('203.0.113.7')
+    }))
+})
