@@ -49,7 +49,8 @@ export async function startGateway({
   const { listen, admin } = await gateway.listen().catch((error: unknown) => {
     throw error instanceof ListenError ? explain(error, config) : error
   })
-  const origin = `http://${hostForUrl(listen.host)}:${listen.port}`
+  const scheme = config.server.tls === undefined ? 'http' : 'https'
+  const origin = `${scheme}://${hostForUrl(listen.host)}:${listen.port}`
   print(`tollgate listening on ${origin}${config.server.basePath || '/'}`)
   print(`admin listening on http://${hostForUrl(admin.host)}:${admin.port}`)
   void watcher?.start()

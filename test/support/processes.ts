@@ -3,11 +3,7 @@ import { spawn, type ChildProcess } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-
-const root = join(import.meta.dirname, '..', '..')
-const sources = join(root, 'src', 'main.ts')
-/** Halves what the start of a process costs, most of which is to strip types. Node.js compares the sources, so that nothing old is run. */
-const compileCache = join(root, 'node_modules', '.cache', 'node-compile')
+import { compileCache, sources } from './sources.ts'
 
 export interface Finished {
   readonly code: number | null
@@ -57,7 +53,7 @@ export function startTollgate(
   })
   const listening = async (listener: string): Promise<string> => {
     const line = new RegExp(`^${listener} listening on (\\S+)`, 'm')
-    for (let attempt = 0; attempt < 600; attempt++) {
+    for (let attempt = 0; attempt < 1_600; attempt++) {
       const url = line.exec(stdout)?.[1]
       if (url !== undefined) return url
       if (child.exitCode !== null) break
