@@ -1,7 +1,6 @@
 /** What a configuration changes for whom, as lines to read. */
 import type { Limits } from '../config/config.ts'
-import type { BlastRadius, ChangedLimits } from '../rules/blast-radius.ts'
-import type { BoundedRadius } from '../rules/reload-outcome.ts'
+import type { BlastRadius, BoundedRadius, ChangedLimits } from '../rules/blast-radius.ts'
 
 /** Of a longer list the rest is counted. */
 const NAMES_SHOWN = 20

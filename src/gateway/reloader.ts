@@ -4,7 +4,7 @@ import { releaseClients } from '../clients/release.ts'
 import { ConfigError } from '../config/problems.ts'
 import type { Log } from '../observability/log.ts'
 import type { ReloadsView } from '../observability/metric-families.ts'
-import { blastRadiusInSteps, type BlastRadius } from '../rules/blast-radius.ts'
+import { blastRadiusInSteps, type BoundedRadius } from '../rules/blast-radius.ts'
 import { boundedRadius, type ReloadOutcome, type ReloadWish } from '../rules/reload-outcome.ts'
 import type { Reloadable } from './reload.ts'
 import { inSlices } from './slices.ts'
@@ -77,7 +77,7 @@ export class Reloader implements ReloadsView {
       next = await this.#parts.load()
       if (revision !== undefined && next.revision !== revision)
         return { outcome: 'filesChanged', revision: next.revision }
-      const radius = await inSlices(blastRadiusInSteps(this.config, next))
+      const radius = await inSlices(blastRadiusInSteps(this.config, next, NAMES_IN_ANSWER))
       if (radius.needsRestart.length > 0)
         return this.#refuse(radius.needsRestart.map(needsRestart), dryRun)
       if (!dryRun) await this.#take(next, radius)
@@ -94,7 +94,7 @@ export class Reloader implements ReloadsView {
     }
   }
 
-  async #take(next: Config, radius: BlastRadius): Promise<void> {
+  async #take(next: Config, radius: BoundedRadius): Promise<void> {
     const { target, log } = this.#parts
     const prepared = await target.prepare(next)
     if (this.#isClosed) {

@@ -37,6 +37,11 @@ export interface BlastRadius {
   readonly needsRestart: readonly string[]
 }
 
+/** Its lists may be cut; counts: how long they are in truth, by their path, as `clients.added`. */
+export interface BoundedRadius extends BlastRadius {
+  readonly counts: Readonly<Record<string, number>>
+}
+
 interface NamedKey {
   readonly key: string
   readonly client: string
@@ -64,115 +69,119 @@ interface Comparable extends Omit<Config, 'clients'> {
 
 /** Clients, keys and routes in the order of the file that has them; those of both in the order of `next`. */
 export function blastRadius(current: Comparable, next: Comparable): BlastRadius {
-  const steps = blastRadiusInSteps(current, next)
+  const steps = blastRadiusInSteps(current, next, Infinity)
   for (;;) {
     const { done, value } = steps.next()
-    if (done === true) return value
+    if (done !== true) continue
+    const { counts: _, ...radius } = value
+    return radius
   }
 }
 
-/** The same in short pieces of work, as there may be a million clients. */
+/**
+ * The same in short pieces of work, as there may be a million clients. Their lists and those of their keys are counted,
+ * and no longer than `longest`: what lives on while requests are served is copied by the collector, and holds them up.
+ */
 export function* blastRadiusInSteps(
   current: Comparable,
   next: Comparable,
-): Generator<void, BlastRadius> {
-  const after = yield* differing(next.clients, current.clients)
-  const before = yield* differing(current.clients, next.clients)
+  longest: number,
+): Generator<void, BoundedRadius> {
+  const changes = new ClientChanges(current.clients, next.clients, longest)
+  for (const client of differing(next.clients, current.clients)) {
+    yield
+    if (client !== undefined) changes.compare(client)
+  }
+  for (const client of differing(current.clients, next.clients)) {
+    yield
+    if (client !== undefined) changes.compareBack(client)
+  }
+  const { clients, limits, keys, counts } = changes
   const settings = changedSettings(current, next)
   return {
     from: current.revision,
     to: next.revision,
-    ...(yield* changedClients({ before, current: current.clients }, { after, next: next.clients })),
-    keys: yield* changedKeys({ before, current: current.clients }, { after, next: next.clients }),
+    clients,
+    limits,
+    keys,
     routes: changedRoutes(current.routes, next.routes),
     settings,
     needsRestart: settings.filter((path) => RESTART_ONLY.test(path)),
+    counts,
   }
 }
 
 const isRing = (clients: ComparableClients): clients is Clients => 'notIn' in clients
 
 /** Those of the one that the other does not have just so; all of them, where that cannot be told quickly. */
-function* differing(
+const differing = (
   one: ComparableClients,
   other: ComparableClients,
-): Generator<void, ClientConfig[]> {
-  const list: ClientConfig[] = []
-  for (const client of isRing(one) && isRing(other) ? one.notIn(other) : one) {
-    if (client === undefined) yield
-    else list.push(client)
+): Iterable<ClientConfig | undefined> => (isRing(one) && isRing(other) ? one.notIn(other) : one)
+
+class ClientChanges {
+  readonly clients = { added: list<string>(), removed: list<string>(), moved: list<Moved>() }
+  readonly limits = { lowered: list<ChangedLimits>(), raised: list<ChangedLimits>() }
+  readonly keys = { added: list<NamedKey>(), revoked: list<NamedKey>(), changed: list<NamedKey>() }
+  readonly counts: Record<string, number> = {}
+  readonly #current: ComparableClients
+  readonly #next: ComparableClients
+  readonly #longest: number
+
+  constructor(current: ComparableClients, next: ComparableClients, longest: number) {
+    this.#current = current
+    this.#next = next
+    this.#longest = longest
   }
-  return list
-}
 
-/** What differing gave, and all. */
-interface Before {
-  readonly before: readonly ClientConfig[]
-  readonly current: ComparableClients
-}
-interface After {
-  readonly after: readonly ClientConfig[]
-  readonly next: ComparableClients
-}
-
-function* changedClients(
-  { before, current }: Before,
-  { after, next }: After,
-): Generator<void, Pick<BlastRadius, 'clients' | 'limits'>> {
-  const added: string[] = []
-  const moved: BlastRadius['clients']['moved'][number][] = []
-  const lowered: ChangedLimits[] = []
-  const raised: ChangedLimits[] = []
-  for (const { id: client, plan, limits } of after) {
-    yield
-    const was = current.get(client)
-    if (was === undefined) {
-      added.push(client)
-      continue
+  /** One of the next. */
+  compare(is: ClientConfig): void {
+    const was = this.#current.get(is.id)
+    if (was === undefined) this.#add('clients.added', this.clients.added, is.id)
+    else this.#compareTerms(was, is)
+    for (const key of is.keys) {
+      const owned = { client: is, key }
+      const before = this.#current.keyById(key.id)
+      if (before === undefined || isReplaced(before, owned))
+        this.#add('keys.added', this.keys.added, named(owned))
+      else if (before.key.expiresAtMs !== key.expiresAtMs)
+        this.#add('keys.changed', this.keys.changed, named(owned))
     }
-    if (was.plan !== plan) moved.push({ client, from: was.plan, to: plan })
+  }
+
+  /** One of the current. */
+  compareBack(was: ClientConfig): void {
+    if (this.#next.get(was.id) === undefined)
+      this.#add('clients.removed', this.clients.removed, was.id)
+    for (const key of was.keys) {
+      const owned = { client: was, key }
+      const after = this.#next.keyById(key.id)
+      if (after === undefined || isReplaced(owned, after))
+        this.#add('keys.revoked', this.keys.revoked, named(owned))
+    }
+  }
+
+  #compareTerms(was: ClientConfig, is: ClientConfig): void {
+    const { id: client, limits } = is
+    if (was.plan !== is.plan)
+      this.#add('clients.moved', this.clients.moved, { client, from: was.plan, to: is.plan })
     const { perMinute, perDay } = was.limits
-    if (limits.perMinute === perMinute && limits.perDay === perDay) continue
-    const isLowered = limits.perMinute < perMinute || limits.perDay < perDay
-    const changed = isLowered ? lowered : raised
-    changed.push({ client, from: was.limits, to: limits })
+    if (limits.perMinute === perMinute && limits.perDay === perDay) return
+    const changed = { client, from: was.limits, to: limits }
+    if (limits.perMinute < perMinute || limits.perDay < perDay)
+      this.#add('limits.lowered', this.limits.lowered, changed)
+    else this.#add('limits.raised', this.limits.raised, changed)
   }
-  const removed: string[] = []
-  for (const { id } of before) {
-    yield
-    if (next.get(id) === undefined) removed.push(id)
+
+  #add<Item>(path: string, to: Item[], item: Item): void {
+    this.counts[path] = (this.counts[path] ?? 0) + 1
+    if (to.length < this.#longest) to.push(item)
   }
-  return { clients: { added, removed, moved }, limits: { lowered, raised } }
 }
 
-function* changedKeys(
-  { before, current }: Before,
-  { after, next }: After,
-): Generator<void, BlastRadius['keys']> {
-  const added: NamedKey[] = []
-  const changed: NamedKey[] = []
-  const revoked: NamedKey[] = []
-  const replacing: NamedKey[] = []
-  const replaced: NamedKey[] = []
-  for (const is of keysOf(after)) {
-    yield
-    const was = current.keyById(is.key.id)
-    if (was === undefined) added.push(named(is))
-    else if (isReplaced(was, is)) {
-      replacing.push(named(is))
-      replaced.push(named(was))
-    } else if (was.key.expiresAtMs !== is.key.expiresAtMs) changed.push(named(is))
-  }
-  for (const was of keysOf(before)) {
-    yield
-    if (next.keyById(was.key.id) === undefined) revoked.push(named(was))
-  }
-  return { added: [...added, ...replacing], changed, revoked: [...revoked, ...replaced] }
-}
+const list = <Item>(): Item[] => []
 
-function* keysOf(clients: readonly ClientConfig[]): Generator<OwnedKey> {
-  for (const client of clients) for (const key of client.keys) yield { client, key }
-}
+type Moved = BlastRadius['clients']['moved'][number]
 
 const isReplaced = (was: OwnedKey, is: OwnedKey): boolean =>
   was.key.sha256 !== is.key.sha256 || was.client.id !== is.client.id

@@ -1,5 +1,5 @@
 /** What has come of a wish for a new configuration, told in a size that does not grow with the number of clients. */
-import type { BlastRadius } from './blast-radius.ts'
+import type { BlastRadius, BoundedRadius } from './blast-radius.ts'
 
 /** undefined: whatever the files say now. */
 export interface ReloadWish {
@@ -20,16 +20,13 @@ export type ReloadOutcome =
   /** The files have come to another revision than the one that was wished for. */
   | { readonly outcome: 'filesChanged'; readonly revision: string }
 
-/** Lists are cut; counts: how long each of them is that is not empty, by its path, as `clients.added`. */
-export interface BoundedRadius extends BlastRadius {
-  readonly counts: Readonly<Record<string, number>>
-}
-
-export function boundedRadius(radius: BlastRadius, longest: number): BoundedRadius {
-  const counts: Record<string, number> = {}
+/** Cuts each list, and counts those that are not counted. */
+export function boundedRadius(radius: BoundedRadius, longest: number): BoundedRadius {
+  const { counts: counted, ...lists } = radius
+  const counts = { ...counted }
   const cut = (value: unknown, path: readonly string[]): unknown => {
     if (Array.isArray(value)) {
-      if (value.length > 0) counts[path.join('.')] = value.length
+      if (value.length > 0) counts[path.join('.')] ??= value.length
       return value.slice(0, longest)
     }
     if (typeof value !== 'object' || value === null) return value
@@ -37,5 +34,5 @@ export function boundedRadius(radius: BlastRadius, longest: number): BoundedRadi
       Object.entries(value).map(([name, inner]) => [name, cut(inner, [...path, name])]),
     )
   }
-  return { ...(cut(radius, []) as BlastRadius), counts }
+  return { ...(cut(lists, []) as BlastRadius), counts }
 }

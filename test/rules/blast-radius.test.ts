@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { parseConfigText } from '../../src/clients/load.ts'
-import { blastRadius, type BlastRadius } from '../../src/rules/blast-radius.ts'
+import { blastRadius, blastRadiusInSteps, type BlastRadius } from '../../src/rules/blast-radius.ts'
+import { boundedRadius } from '../../src/rules/reload-outcome.ts'
 
 const digest = (character: string): string => character.repeat(64)
 const bolt = `{ id: bolt, plan: pro, keys: [{ id: bolt-1, sha256: ${digest('b')}, expires: 2031-01-01 }] }`
@@ -165,5 +166,29 @@ describe('the blast radius of a new configuration', () => {
     expect(back.limits.raised).toEqual(
       there.limits.lowered.map(({ client, from, to }) => ({ client, from: to, to: from })),
     )
+  })
+
+  it('keeps no more names of clients and keys than are wished for, and counts all', () => {
+    const keys = (letters: string) =>
+      Array.from(letters, (letter) => `{ id: ${letter}1, sha256: ${digest(letter)} }`).join()
+    const having = (letters: string) =>
+      config(
+        first.replace(
+          digest('a'),
+          `${digest('a')} }, ${keys(letters)}, { id: x, sha256: ${digest('9')}`,
+        ),
+      )
+    const steps = blastRadiusInSteps(having('cd'), having('cef0'), 2)
+    let step = steps.next()
+    while (step.done !== true) step = steps.next()
+    const named = (...ids: string[]) => ids.map((key) => ({ key, client: 'acme' }))
+    expect(step.value).toMatchObject({
+      keys: { added: named('e1', 'f1'), revoked: named('d1') },
+      counts: { 'keys.added': 3, 'keys.revoked': 1 },
+    })
+    expect(boundedRadius(step.value, 1)).toMatchObject({
+      keys: { added: named('e1'), revoked: named('d1') },
+      counts: { 'keys.added': 3, 'keys.revoked': 1 },
+    })
   })
 })
