@@ -3,8 +3,8 @@ import type { WrittenClient } from '../config/config.ts'
 import { sameDigest, sameId } from '../config/cross-checks.ts'
 import { formatPath, problem, type Path } from '../config/problems.ts'
 import type { Group } from '../config/tree.ts'
-import { keyIsOver } from '../config/warnings.ts'
-import { Columns } from './columns.ts'
+import { EXPIRING_MS, keyIsOver } from '../config/warnings.ts'
+import { Columns, countEnding } from './columns.ts'
 import { Faults, FAULTS_TOLD, type FileFault } from './faults.ts'
 import { placesIn, type Sought } from './places.ts'
 import { readFile, type ClientFile } from './read-file.ts'
@@ -32,6 +32,8 @@ export interface Built {
   /** Faults that are not told, as there are too many. */
   readonly untold: number
   readonly warnings: readonly FileFault[]
+  /** Keys that end soon: told in a warning, and counted here, as there may be millions. */
+  readonly ending: number
 }
 
 /** Keys that are over, of which each is told. */
@@ -59,7 +61,8 @@ export const build = (request: BuildRequest): Built => {
     if (faults.count + twice.length < FAULTS_TOLD) twice.push(same)
     else faults.untold++
   })
-  const found = new Found(request, new Columns(ring.buffer, ring.counts), ends)
+  const columns = new Columns(ring.buffer, ring.counts)
+  const found = new Found(request, columns, ends)
   for (const fault of found.places(twice.map((same) => found.repeated(same)))) faults.add(fault)
   const isSound = faults.count === 0
   return {
@@ -68,6 +71,7 @@ export const build = (request: BuildRequest): Built => {
     faults: faults.list,
     untold: faults.untold,
     warnings: isSound ? found.places(found.over()) : [],
+    ending: countEnding(columns, request.nowMs, request.nowMs + EXPIRING_MS),
   }
 }
 

@@ -90,6 +90,21 @@ export class Columns {
   }
 }
 
+/** How many keys end in the time from the one moment to before the other. */
+export const countEnding = (
+  { keyExpiresAtMs }: Pick<Columns, 'keyExpiresAtMs'>,
+  fromMs: number,
+  beforeMs: number,
+): number => {
+  let count = 0
+  // By number: an iterator would make an object of each of millions.
+  for (let key = 0; key < keyExpiresAtMs.length; key++) {
+    const endMs = keyExpiresAtMs[key] ?? 0
+    if (endMs >= fromMs && endMs < beforeMs) count++
+  }
+  return count
+}
+
 /** What `new Columns` takes of a buffer. */
 export const columnBytes = (counts: Counts): number =>
   counts.keys * (8 + DIGEST_BYTES + 4 + 4 + 1) +

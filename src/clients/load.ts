@@ -101,7 +101,7 @@ const toConfig = ({ text, file, nowMs, read, files, problems, built }: Loaded): 
     revision: revisionOf(text, files, built.sha256),
     warnings: [],
   }
-  const own = warningsOf(whole, config.clients, nowMs).map(place)
+  const own = warningsOf(whole, config.clients, { nowMs, ending: built.ending }).map(place)
   const warnings = inOrder([...own, ...built.warnings]).map((warning) =>
     formatProblem(file, { ...warning, message: `warning: ${warning.message}` }),
   )

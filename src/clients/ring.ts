@@ -1,6 +1,6 @@
 /** The clients of a configuration out of columns: what is asked for is made when it is asked for, and nothing else is kept. */
 import type { ClientConfig, Clients, KeyConfig, OwnedKey, PlanConfig } from '../config/config.ts'
-import { Columns, DIGEST_BYTES, type Counts } from './columns.ts'
+import { Columns, countEnding, DIGEST_BYTES, type Counts } from './columns.ts'
 import { findDigest, findId, findSameId, isSameId } from './index-slots.ts'
 
 /** All of a ring, as it goes from thread to thread and from process to process. */
@@ -55,14 +55,7 @@ export class Ring implements Clients {
   }
 
   countEnding(fromMs: number, beforeMs: number): number {
-    const { keyExpiresAtMs } = this.#columns
-    let count = 0
-    // By number: an iterator would make an object of each of millions.
-    for (let key = 0; key < keyExpiresAtMs.length; key++) {
-      const endMs = keyExpiresAtMs[key] ?? 0
-      if (endMs >= fromMs && endMs < beforeMs) count++
-    }
-    return count
+    return countEnding(this.#columns, fromMs, beforeMs)
   }
 
   [Symbol.iterator](): Iterator<ClientConfig> {

@@ -25,6 +25,7 @@ export class Scratch {
   readonly #limits = new Map<string | number, number>()
   readonly #pairs: number[] = []
   readonly #isLarge: boolean
+  readonly #buffer: ArrayBuffer
   /** Of what is taken. */
   clients = 0
   #keys = 0
@@ -51,7 +52,8 @@ export class Scratch {
       keySlots: 0,
     }
     this.#isLarge = isLarge
-    this.columns = new Columns(newBuffer(columnBytes(counts), isLarge), counts)
+    this.#buffer = newBuffer(columnBytes(counts), isLarge)
+    this.columns = new Columns(this.#buffer, counts)
   }
 
   /** How far it is filled, to come back to. */
@@ -111,7 +113,7 @@ export class Scratch {
     this.take(line)
   }
 
-  /** The ring of all that was taken. onSame: told of what stands twice. */
+  /** The ring of all that was taken; a large scratch is gone with it. onSame: told of what stands twice. */
   finish(planNames: readonly string[], onSame: (same: Same) => void): RingParts {
     const { columns: from } = this
     const [clients, keys, idBytes] = [this.clients, this.#keys, this.#idBytes]
@@ -130,6 +132,8 @@ export class Scratch {
     for (const name of ofClients) to[name].set(from[name].subarray(0, clients))
     to.digestWords.set(from.digestWords.subarray(0, keys * 8))
     to.ids.set(from.ids.subarray(0, idBytes))
+    // What is left needs the ring alone, and memory is at its highest here.
+    if (this.#isLarge) this.#buffer.transfer(0)
     const tell = (kind: Same['kind']) => (number: number, earlier: number) =>
       onSame({ kind, number, earlier })
     fillIds(to.clientIds, clients, tell('client'))

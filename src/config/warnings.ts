@@ -31,20 +31,25 @@ const routes = ({ routes, server: { basePath } }: Config): PathProblem[] =>
         ],
   )
 
+interface Moment {
+  readonly nowMs: number
+  /** Keys that end within EXPIRING_MS from then. */
+  readonly ending: number
+}
+
 export const keyIsOver =
   'is over, so this key is refused; remove it, or make one with `tollgate keys new`'
 
 const clients = (
   { clients, jwt }: Config,
   own: readonly ClientConfig[],
-  nowMs: number,
+  { nowMs, ending }: Moment,
 ): PathProblem[] => {
   if (clients.size === 0 && jwt === undefined) {
     const message = 'has no clients, so every request gets 401; add one with `tollgate keys new`'
     return [problem(['clients'], message, 'key')]
   }
   const problems: PathProblem[] = []
-  const ending = clients.countEnding(nowMs, nowMs + EXPIRING_MS)
   if (ending > 0) {
     const told = `has ${ending} key${ending === 1 ? '' : 's'} that end${ending === 1 ? 's' : ''} within 30 days`
     const remedy = 'see `tollgate keys list --expiring 30d`, then `tollgate keys rotate`'
@@ -78,10 +83,10 @@ const upstream = ({ upstream, server, admin }: Config): PathProblem[] =>
 export const warningsOf = (
   config: Config,
   own: readonly ClientConfig[],
-  nowMs: number,
+  moment: Moment,
 ): PathProblem[] => [
   ...proxies(config),
   ...upstream(config),
-  ...clients(config, own, nowMs),
+  ...clients(config, own, moment),
   ...routes(config),
 ]
