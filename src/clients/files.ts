@@ -20,12 +20,15 @@ export interface FoundFiles {
   /** Each once, in the order of their names. */
   readonly files: readonly FoundFile[]
   readonly problems: readonly PathProblem[]
+  /** Patterns that no file matches, which may be meant so. */
+  readonly warnings: readonly PathProblem[]
 }
 
 /** file: the configuration. */
 export const findClientFiles = (tree: Group, file: string): FoundFiles => {
   const folder = dirname(file)
   const found = new Map<string, FoundFile>()
+  const warnings: PathProblem[] = []
   const problems = listAt(tree, 'clientFiles').flatMap((pattern, index) => {
     const path: Path = ['clientFiles', index]
     // What is no text has been told.
@@ -35,7 +38,9 @@ export const findClientFiles = (tree: Group, file: string): FoundFiles => {
     if (dirname(pattern).includes('*'))
       return [problem(path, 'has a "*" in a folder; write it in the last step only')]
     try {
-      for (const relative of matching(pattern, folder)) {
+      const names = matching(pattern, folder)
+      if (names.length === 0) warnings.push(problem(path, 'matches no file; check its name'))
+      for (const relative of names) {
         const one = stamped(relative, folder)
         if (one === undefined)
           return [problem(path, `names ${relative}, which is no file; name files`)]
@@ -47,7 +52,7 @@ export const findClientFiles = (tree: Group, file: string): FoundFiles => {
     }
   })
   const byName = (a: FoundFile, b: FoundFile) => (a.relative < b.relative ? -1 : 1)
-  return { files: [...found.values()].sort(byName), problems }
+  return { files: [...found.values()].sort(byName), problems, warnings }
 }
 
 const matching = (pattern: string, folder: string): string[] => {
@@ -55,19 +60,9 @@ const matching = (pattern: string, folder: string): string[] => {
   if (!last.includes('*')) return [pattern]
   const escaped = last.split('*').map((text) => text.replaceAll(/\W/g, '\\$&'))
   const shape = new RegExp(`^${escaped.join('.*')}$`, 's')
-  return namesIn(resolve(folder, dirname(pattern)))
+  return readdirSync(resolve(folder, dirname(pattern)))
     .filter((name) => !name.startsWith('.') && shape.test(name))
     .map((name) => join(dirname(pattern), name))
-}
-
-/** A folder that is not there has nothing in it. */
-const namesIn = (folder: string): string[] => {
-  try {
-    return readdirSync(folder)
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return []
-    throw error
-  }
 }
 
 const stamped = (relative: string, folder: string): FoundFile | undefined => {

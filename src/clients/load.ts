@@ -4,22 +4,19 @@ import type { Config } from '../config/config.ts'
 import type { Environment } from '../config/environment.ts'
 import { unreadableFiles } from '../config/files.ts'
 import { readConfig, readText, type ReadConfig } from '../config/load.ts'
-import {
-  ConfigError,
-  formatProblem,
-  inOrder,
-  problem,
-  type PathProblem,
-} from '../config/problems.ts'
+import { ConfigError, formatProblem, inOrder, problem } from '../config/problems.ts'
 import { groupAt } from '../config/tree.ts'
 import { warningsOf } from '../config/warnings.ts'
 import { buildAside } from './build-aside.ts'
 import { build, type BuildRequest, type Built } from './builder.ts'
-import { findClientFiles, type FoundFile } from './files.ts'
+import { isJsonLines } from './entries.ts'
+import { findClientFiles, type FoundFile, type FoundFiles } from './files.ts'
 import { Ring } from './ring.ts'
 
-/** Longer files are read in a thread. */
-const INLINE_BYTES = 2 ** 20
+/** Longer files are read in a thread: a line may take a hundred times as long as a plain one. */
+const INLINE_BYTES = 2 ** 16
+/** As YAML may take so many times as long as JSON lines. */
+const YAML_WEIGHT = 16
 
 interface Source {
   /** Name of the file, for messages. */
@@ -36,7 +33,8 @@ export const parseConfigText = (
 ): Config => {
   const read = readConfig(text, { file, env })
   const built = build(requestOf(read, [], nowMs))
-  return toConfig({ text, file, nowMs, read, files: [], problems: [], built })
+  const found = { files: [], problems: [], warnings: [] }
+  return toConfig({ text, file, nowMs, read, found, built })
 }
 
 /** Reads and parses a file. Rejects with ConfigError with every problem: an unreadable file, or one that it names, among them. */
@@ -46,12 +44,12 @@ export const loadConfig = async (file: string, env: Environment): Promise<Config
   const read = readConfig(text, { file, env, checkFiles: unreadableFiles })
   // Who writes a file while it is read is given a second chance.
   for (let isLast = false; ; isLast = true) {
-    const { files, problems } = findClientFiles(read.tree, file)
-    const built = await buildAll(requestOf(read, files, nowMs))
-    const isSame = stamps(findClientFiles(read.tree, file).files) === stamps(files)
+    const found = findClientFiles(read.tree, file)
+    const built = await buildAll(requestOf(read, found.files, nowMs))
+    const isSame = stamps(findClientFiles(read.tree, file).files) === stamps(found.files)
     if (!isSame && !isLast) continue
-    const found = isSame ? problems : [...problems, changed]
-    return toConfig({ text, file, nowMs, read, files, problems: found, built })
+    const problems = isSame ? found.problems : [...found.problems, changed]
+    return toConfig({ text, file, nowMs, read, found: { ...found, problems }, built })
   }
 }
 
@@ -60,7 +58,10 @@ const changed = problem(['clientFiles'], 'has a file that changed while it was r
 const stamps = (files: readonly FoundFile[]): string => files.map(({ stamp }) => stamp).join('\n')
 
 const buildAll = (request: BuildRequest): Promise<Built> | Built => {
-  const bytes = request.files.reduce((sum, one) => sum + one.bytes, 0)
+  const weighed = request.files.map(({ path, bytes }) =>
+    isJsonLines(path) ? bytes : bytes * YAML_WEIGHT,
+  )
+  const bytes = weighed.reduce((sum, one) => sum + one, 0)
   return bytes > INLINE_BYTES ? buildAside({ ...request, isLarge: true }) : build(request)
 }
 
@@ -81,15 +82,14 @@ interface Loaded {
   readonly file: string
   readonly nowMs: number
   readonly read: ReadConfig
-  readonly files: readonly FoundFile[]
-  readonly problems: readonly PathProblem[]
+  readonly found: FoundFiles
   readonly built: Built
 }
 
-const toConfig = ({ text, file, nowMs, read, files, problems, built }: Loaded): Config => {
+const toConfig = ({ text, file, nowMs, read, found, built }: Loaded): Config => {
   const { config, place } = read
   const { ring, untold } = built
-  const all = [...read.problems, ...problems.map(place), ...built.faults]
+  const all = [...read.problems, ...found.problems.map(place), ...built.faults]
   if (untold > 0) {
     const message = `has files with ${untold} more problems than are told; correct these first`
     all.push(place(problem(['clientFiles'], message, 'key')))
@@ -98,12 +98,12 @@ const toConfig = ({ text, file, nowMs, read, files, problems, built }: Loaded): 
   const whole: Config = {
     ...config,
     clients: new Ring(ring, config.plans),
-    revision: revisionOf(text, files, built.sha256),
+    revision: revisionOf(text, found.files, built.sha256),
     warnings: [],
   }
   const own = warningsOf(whole, config.clients, { nowMs, ending: built.ending }).map(place)
-  const warnings = inOrder([...own, ...built.warnings]).map((warning) =>
-    formatProblem(file, { ...warning, message: `warning: ${warning.message}` }),
+  const warnings = inOrder([...own, ...found.warnings.map(place), ...built.warnings]).map(
+    (warning) => formatProblem(file, { ...warning, message: `warning: ${warning.message}` }),
   )
   return { ...whole, warnings }
 }

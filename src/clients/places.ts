@@ -1,7 +1,7 @@
 /** Places of clients and keys that the columns know by number only: their file is read once more, as this is seldom needed. */
-import type { PathProblem } from '../config/problems.ts'
+import { formatPath, type PathProblem } from '../config/problems.ts'
 import { textAt } from '../config/tree.ts'
-import { readClients } from './entries.ts'
+import { readClients, type EntryReader } from './entries.ts'
 import { placed, type FileFault } from './faults.ts'
 
 /** A problem of the client of that id that begins in that line. */
@@ -17,7 +17,7 @@ export const placesIn = (
 ): FileFault[] => {
   const byLine = Map.groupBy(sought, ({ line }) => line)
   const found = new Map<Sought, FileFault>()
-  readClients(file.path, {
+  const reader: EntryReader = {
     plain: (_bytes, _span, line) => !byLine.has(line),
     exact: (entry) => {
       const { tree } = entry.reading
@@ -29,6 +29,20 @@ export const placesIn = (
     },
     fault: () => undefined,
     restart: () => found.clear(),
-  })
+  }
+  try {
+    readClients(file.path, reader)
+  } catch {
+    // It cannot be read to its end, as another problem tells: the lines are known.
+    for (const one of sought) if (!found.has(one)) found.set(one, atLine(file.name, one))
+  }
   return [...found.values()]
 }
+
+const atLine = (file: string, { line, path, message }: Sought): FileFault => ({
+  file,
+  line,
+  column: 1,
+  path: formatPath(path),
+  message,
+})

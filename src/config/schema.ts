@@ -44,6 +44,9 @@ const hour = 60 * minute
 const day = 24 * hour
 
 const cardinality = 'has no keys; define at least one plan'
+/** Each is a label of metrics. */
+const PLANS_AT_MOST = 1_000
+const tooManyPlans = `has more than ${PLANS_AT_MOST} plans; clients with limits of their own share one with custom: true`
 
 const store = group({
   redis,
@@ -135,7 +138,8 @@ export const configSchema = group({
       plan,
       faultOr('is not a group of plans; write NAME: { perMinute, perDay } lines'),
     )
-    .refine((plans) => Object.keys(plans).length > 0, { error: cardinality }),
+    .refine((plans) => Object.keys(plans).length > 0, { error: cardinality })
+    .refine((plans) => Object.keys(plans).length <= PLANS_AT_MOST, { error: tooManyPlans }),
   clients: list(client),
   clientFiles: list(line),
   anonymous: group({ perMinute }),

@@ -21,9 +21,9 @@ export class Revision {
   constructor(config: Config, parts: RevisionParts, before?: Revision) {
     this.config = config
     this.upstream = upstreamFor(config, parts, before?.upstream)
-    this.verifier = verifierFor(config, parts, before?.verifier)
     try {
       const { upstream } = this
+      this.verifier = verifierFor(config, parts, before?.verifier)
       this.policy = createRequestPolicy(config, parts, { upstream, verifier: this.verifier })
     } catch (error) {
       this.abandon(before)

@@ -58,10 +58,31 @@ describe('a configuration with client files', () => {
     expect(await complaints()).toEqual([
       '/gateway.yaml:1:12 unmatched: "maybe" is not a known choice; write one of forward, reject',
       '/gateway.yaml:4:5 clientFiles[1]: "none.yaml" cannot be read (ENOENT); check its name and permissions',
+      '/gateway.yaml:5:5 clientFiles[2]: "none/*.yaml" cannot be read (ENOENT); check its name and permissions',
       '/gateway.yaml:6:5 clientFiles[3]: "*/x.yaml" has a "*" in a folder; write it in the last step only',
       '/gateway.yaml:7:5 clientFiles[4]: "a.txt" is neither YAML nor JSONL; name it .yaml, .yml or .jsonl',
       '/gateway.yaml:9:5 clientFiles[6]: "folder.yaml" names folder.yaml, which is no file; name files',
       '/a.jsonl:1:18 clients[0].plan: "pre" is not a defined plan; did you mean pro? the plans are free, pro, business, enterprise',
+    ])
+  })
+
+  it('warns of a pattern that no file matches', async () => {
+    put('gateway.yaml', 'clientFiles: [clients/*.jsonl]\n')
+    const { warnings } = await load()
+    expect(warnings.map((line) => line.replaceAll(folder, ''))).toContain(
+      '/gateway.yaml:1:15 clientFiles[0]: warning: "clients/*.jsonl" matches no file; check its name',
+    )
+  })
+
+  it('tells of an id that stands twice also where a file cannot be read to its end', async () => {
+    put('gateway.yaml', 'clientFiles: [a.jsonl]\n')
+    const long = client('x'.repeat(17 * 2 ** 20))
+    put('a.jsonl', client('a') + client('a') + long)
+    expect(await complaints()).toEqual([
+      '/a.jsonl:1:1 (file): has a client of more than 16MiB; divide it',
+      '/a.jsonl:2:7 clients[1].id: "a" is the same id as /a.jsonl:1; give each its own',
+      '/a.jsonl:2:38 clients[1].keys[0].id: "a-1" is the same id as /a.jsonl:1; give each its own',
+      '/a.jsonl:2:53 clients[1].keys[0].sha256: is the same digest as /a.jsonl:1; one key belongs to one client, once',
     ])
   })
 

@@ -54,6 +54,13 @@ describe('reading a file', () => {
     expect(parse('\uFEFFunmatched: reject\r\nlog:\r\n  level: warn\r\n').log.level).toBe('warn')
   })
 
+  it('takes a thousand plans, and refuses more', async () => {
+    const plans = (count: number): string =>
+      `plans:\n${Array.from({ length: count }, (_, n) => `  p${n}: { perMinute: 1, perDay: 1 }\n`).join('')}`
+    expect(parse(plans(1_000)).plans.size).toBe(1_000)
+    expect((await complaints(() => parse(plans(1_001))))[0]).toMatch(/has more than 1000 plans/)
+  })
+
   it('refuses nesting that would exhaust the stack', async () => {
     expect(await complaints(() => parse('['.repeat(200_000)))).not.toEqual([])
     expect(await complaints(() => parse('a:\n' + ' - '.repeat(50_000)))).not.toEqual([])
