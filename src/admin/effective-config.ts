@@ -17,11 +17,11 @@ export function effectiveConfig({ revision, warnings, clients, plans, ...setting
     revision,
     warnings,
     clientCount: clients.size,
-    config: withoutSecrets({
-      ...settings,
+    config: {
+      ...(withoutSecrets({ ...settings, clients: listed }) as object),
+      // They hold none, and may have any name.
       plans: Object.fromEntries(plans),
-      clients: listed,
-    }),
+    },
   }
 }
 

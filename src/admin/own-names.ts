@@ -19,9 +19,9 @@ export function isOwnHost({ headers, socket }: IncomingMessage, names: readonly 
 
 /**
  * A browser says which page asks; that must be one of this very listener, by the name and port that the request is for,
- * or by one of its names where a proxy stands between. A page of another port of this machine is as foreign as any.
+ * or by one of `admin.hosts` where a proxy stands between. A page of another port of this machine is as foreign as any.
  */
-export function isOwnOrigin({ headers }: IncomingMessage, names: readonly string[]): boolean {
+export function isOwnOrigin({ headers }: IncomingMessage, hosts: readonly string[]): boolean {
   const { origin, host } = headers
   if (origin === undefined) return true
   // `null` is what a page says that hides where it is from.
@@ -29,5 +29,5 @@ export function isOwnOrigin({ headers }: IncomingMessage, names: readonly string
   const page = new URL(origin)
   const own = `${page.protocol}//${host}`
   if (URL.canParse(own) && new URL(own).host === page.host) return true
-  return !isLoopback(page.hostname) && names.includes(page.hostname)
+  return hosts.some((name) => name.toLowerCase() === page.hostname)
 }

@@ -76,9 +76,9 @@ export async function startAdminServer(options: AdminServerOptions) {
 
 /** Never rejects: whatever fails inside becomes a 500. */
 async function answer(options: AdminServerOptions, request: IncomingMessage): Promise<Answer> {
-  const names = [options.listen.host, hostname(), ...options.reloads.config.admin.hosts]
-  if (!isOwnHost(request, names)) return foreignHost
-  if (!isOwnOrigin(request, names)) return foreignOrigin
+  const { hosts } = options.reloads.config.admin
+  if (!isOwnHost(request, [options.listen.host, hostname(), ...hosts])) return foreignHost
+  if (!isOwnOrigin(request, hosts)) return foreignOrigin
   const path = request.url?.split('?', 1)[0] ?? ''
   try {
     if (path.startsWith('/api/')) return await answerApi(options, request, path)

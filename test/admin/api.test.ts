@@ -1,4 +1,5 @@
 /** The admin API of a running gateway: what it says, what it does, and whom it refuses. All answers are held against docs/admin-openapi.yaml. */
+import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 import { readApiDocument } from '../gateway/api-document.ts'
@@ -100,6 +101,16 @@ describe('POST /api/reload', () => {
     ])
   })
 
+  it('shows plans whatever their name, and no digest', async () => {
+    const plans =
+      'plans: { secret-password: { perMinute: 7, perDay: 70 }, pro: { perMinute: 1, perDay: 1 } }'
+    const gateway = await gatewayWith('listen: "127.0.0.1:0"', { plans, clients: 'clients: []' })
+    const shown = await ask(gateway, { method: 'GET', path: '/api/config' })
+    const { config } = bodyOf(shown) as { config: { plans: Record<string, unknown> } }
+    expect(config.plans['secret-password']).toMatchObject({ limits: { perMinute: 7 } })
+    expect(shown.body.toString()).not.toMatch(/sha256/i)
+  })
+
   it('names all that is wrong with what cannot be taken', async () => {
     const gateway = await gatewayWith('listen: "127.0.0.1:0"')
     gateway.change({ bans: 'bans: { strikes: none }', anonymous: 'anonymous: { perMinut: 1 }' })
@@ -124,6 +135,12 @@ describe('POST /api/reload', () => {
     [
       'a page of another port',
       { fields: ['Origin: http://127.0.0.1:3000'] },
+      403,
+      'foreign_origin',
+    ],
+    [
+      'a page of another port under the name of the machine',
+      { fields: [`Origin: http://${hostname()}:3000`] },
       403,
       'foreign_origin',
     ],
