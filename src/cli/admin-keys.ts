@@ -2,24 +2,18 @@
 import { effectiveConfig } from '../admin/effective-config.ts'
 import { fingerprint, type KeysPage, type ShownClient } from '../admin/keys-page.ts'
 import type { ClientConfig, Config, OwnedKey } from '../config/config.ts'
-import type { Environment } from '../config/environment.ts'
 import { blastRadius, type BlastRadius } from '../rules/blast-radius.ts'
-import { askAdmin } from './admin-client.ts'
+import { askAdmin, refusalInWords, type AdminOf } from './admin-client.ts'
 
-interface Gateway {
-  readonly admin: string
-  readonly env: Environment
-}
-
-async function ask(gateway: Gateway, path: string): Promise<unknown> {
-  const { status, body } = await askAdmin(gateway, path)
-  if (status === 200) return body
-  throw new Error(`${gateway.admin} answers ${status}: ${String(body['message'])}`)
+async function ask(gateway: AdminOf, path: string): Promise<unknown> {
+  const answer = await askAdmin(gateway, path)
+  if (answer.status === 200) return answer.body
+  throw new Error(refusalInWords(gateway, answer))
 }
 
 /** query: see the operation getKeys. revision: as it was asked for. Rejects when another configuration is taken meanwhile. */
 export async function* clientsOf(
-  gateway: Gateway,
+  gateway: AdminOf,
   query: Readonly<Record<string, string>> = {},
   revision?: string,
 ): AsyncGenerator<ShownClient> {
@@ -38,7 +32,7 @@ export async function* clientsOf(
 type Effective = ReturnType<typeof effectiveConfig>
 
 /** Neither side tells a secret: a change of one is not seen but in keys, whose fingerprints are compared. */
-export async function radiusAgainst(gateway: Gateway, next: Config): Promise<BlastRadius> {
+export async function radiusAgainst(gateway: AdminOf, next: Config): Promise<BlastRadius> {
   const current = (await ask(gateway, '/api/config')) as Effective
   const running: ClientConfig[] = []
   for await (const { keys, ...client } of clientsOf(gateway, {}, current.revision))

@@ -5,7 +5,7 @@ import { OK, REFUSED, type Edge } from './edge.ts'
 import { radiusAgainst } from './admin-keys.ts'
 import { inWords } from './radius-in-words.ts'
 import { loadUsableConfig } from './load-usable-config.ts'
-import { tryConnections } from './try-connections.ts'
+import { readTls, tryConnections } from './try-connections.ts'
 
 const counted = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? '' : 's'}`
 
@@ -26,14 +26,19 @@ export const checkCommand = async (
     const config = await loadUsableConfig(file, env)
     const { revision, clients, routes, warnings, store } = config
     for (const line of warnings) print(line)
+    const tls = readTls(config)
+    for (const fault of tls.faults) print(fault)
+    if (tls.faults.length > 0) return REFUSED
     const counts = `${counted(clients.size, 'client')}, ${counted(routes.length, 'route')}`
     print(`${file}: ok, revision ${revision}, ${counts}, store: ${storeInWords(store)}`)
-    if (against !== undefined)
-      for (const line of inWords(await radiusAgainst({ admin: against, env }, config))) print(line)
-    const tried = connect ? await tryConnections(config) : []
+    const gateway = against && { admin: against, env, option: '--against' as const }
+    const radius = gateway && (await radiusAgainst(gateway, config))
+    for (const line of radius ? inWords(radius) : []) print(line)
+    const tried = connect ? await tryConnections(config, tls) : []
     for (const { what, fault, note } of tried)
       print(`${what}: ${fault ?? `ok${note === undefined ? '' : `, ${note}`}`}`)
-    return tried.every(({ fault }) => fault === undefined) ? OK : REFUSED
+    const isRefused = radius && radius.needsRestart.length > 0
+    return !isRefused && tried.every(({ fault }) => fault === undefined) ? OK : REFUSED
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
     for (const line of error.format()) print(line)

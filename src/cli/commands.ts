@@ -56,13 +56,17 @@ const catalogue: Declaration = (program, { lasting }) =>
     .addOption(new NeededOption('--db <file>', 'where it keeps its animals'))
     .action(lasting(async () => (await import('./catalogue.ts')).catalogueCommand))
 
+const TOKEN_HELP =
+  '\nThe token of admin.tokenSha256, where that is set, is taken from the environment variable TOLLGATE_ADMIN_TOKEN.'
+
 const check: Declaration = (program, { once }) =>
   program
     .command('check')
     .description('read a configuration and name every problem')
     .addOption(new NeededOption('--config <file>', 'the configuration'))
     .option('--connect', 'also try Redis, backends, key set and certificates')
-    .option('--against <url>', 'also print what it would change at a running gateway', single)
+    .option('--against <url>', 'also print what it would change at a running gateway', adminUrl)
+    .addHelpText('after', TOKEN_HELP)
     .action(once(async () => (await import('./check.ts')).checkCommand))
 
 const diff: Declaration = (program, { once }) =>
@@ -80,9 +84,10 @@ const reload: Declaration = (program, { once }) =>
   program
     .command('reload')
     .description('let a running gateway take its files as they are now')
-    .option('--admin <url>', 'its admin listener (default: http://127.0.0.1:9090)', single)
+    .option('--admin <url>', 'its admin listener (default: http://127.0.0.1:9090)', adminUrl)
     .option('--dry-run', 'only say what would change')
     .option('--json', 'as JSON')
+    .addHelpText('after', TOKEN_HELP)
     .action(once(async () => (await import('./reload.ts')).reloadCommand))
 
 const init: Declaration = (program, { once }) =>
@@ -136,10 +141,11 @@ const keys: Declaration = (program, { once }) => {
     .command('list')
     .description('the keys of a configuration or of a running gateway, and when they end')
     .addOption(new NeededOption('--config <file>', 'the configuration', single, 'admin'))
-    .option('--admin <url>', 'of a running gateway', single)
+    .option('--admin <url>', 'of a running gateway', adminUrl)
     .option('--expiring <duration>', 'only those that end within this time', single)
     .option('--client <id>', 'only those of one client', single)
     .option('--json', 'as JSON')
+    .addHelpText('after', TOKEN_HELP)
     .action(once(async () => (await import('./keys-list.ts')).keysListCommand))
 }
 
@@ -214,6 +220,12 @@ function single(value: string, earlier: unknown): string {
   if (earlier !== undefined) throw new InvalidArgumentError('It is given twice; keep one.')
   if (value === '' || value.startsWith('-')) throw new InvalidArgumentError('It needs a value.')
   return value
+}
+
+function adminUrl(value: string, earlier: unknown): string {
+  const url = single(value, earlier)
+  if (/^https?:/.test(url) && URL.canParse(url)) return url
+  throw new InvalidArgumentError('Write http://HOST:PORT.')
 }
 
 function hostAndPort(value: string, earlier: unknown): ListenAddress {

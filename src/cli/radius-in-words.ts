@@ -4,6 +4,7 @@ import type { BlastRadius, BoundedRadius, ChangedLimits } from '../rules/blast-r
 
 /** Of a longer list the rest is counted. */
 const NAMES_SHOWN = 20
+const RESTART = 'taken at a start only, a reload refuses the whole file for this'
 
 /** A head, then a line per kind of change. */
 export function inWords(radius: BlastRadius & Partial<BoundedRadius>): string[] {
@@ -22,7 +23,7 @@ export function inWords(radius: BlastRadius & Partial<BoundedRadius>): string[] 
     line('+', 'route', 'routes.added', routes.added),
     line('~', 'route', 'routes.changed', routes.changed),
     line('~', 'setting', 'settings', settings),
-    line('!', 'setting taken at a start only', 'needsRestart', needsRestart),
+    line('!', `setting ${RESTART}`, 'needsRestart', needsRestart),
   ].filter((text) => text !== undefined)
   const head = from === to ? `${from}: the same file` : `${from} to ${to}`
   return [lines.length === 0 ? `${head}, nothing changes` : head, ...lines]

@@ -1,6 +1,6 @@
 /** `tollgate reload`: a running gateway takes its files as they are now, or says what it would take. */
 import type { ReloadOutcome } from '../rules/reload-outcome.ts'
-import { askAdmin, DEFAULT_ADMIN } from './admin-client.ts'
+import { askAdmin, DEFAULT_ADMIN, refusalInWords } from './admin-client.ts'
 import { FAILED, OK, REFUSED, type Edge } from './edge.ts'
 import { inWords } from './radius-in-words.ts'
 
@@ -15,11 +15,12 @@ export async function reloadCommand(
   { env, print, complain }: Pick<Edge, 'env' | 'print' | 'complain'>,
   { admin = DEFAULT_ADMIN, dryRun = false, json = false }: ReloadOptions,
 ): Promise<number> {
-  const { status, body } = await askAdmin({ admin, env }, '/api/reload', { dryRun })
+  const answer = await askAdmin({ admin, env }, '/api/reload', { dryRun })
+  const { status, body } = answer
   const outcome = body as unknown as ReloadOutcome
   const isRefused = status === 422 && outcome.outcome === 'refused'
   if (status !== 200 && !isRefused) {
-    complain(`tollgate: ${admin} answers ${status}: ${String(body['message'])}`)
+    complain(`tollgate: ${refusalInWords({ admin, env }, answer)}`)
     return FAILED
   }
   if (json) print(JSON.stringify(body, undefined, 2))

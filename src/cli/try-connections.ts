@@ -22,47 +22,49 @@ export interface Tried {
 const DAY_MS = 24 * 60 * 60 * 1000
 const CONNECT_MS = 1_000
 
-/** Bounded in time; never rejects. */
-export async function tryConnections(config: Config): Promise<Tried[]> {
-  const { server, upstream, store, jwt } = config
-  const { tls } = store.redis ?? {}
-  const forClients = readFiles('server.tls', server.tls, () => readServerTls(server.tls))
-  const forBackends = readFiles('upstream.tls', upstream.tls, () => readBackendTls(upstream))
-  const forRedis = readFiles(
-    'store.redis.tls',
-    tls,
-    () => tls && readTlsFiles('store.redis.tls', tls),
-  )
-  const tried = await Promise.all([
-    ...(forRedis.isUsable ? [tryRedis(store, forRedis.options)] : []),
-    ...(forBackends.isUsable ? [tryBackends(upstream, forBackends.options)] : []),
-    ...(jwt === undefined ? [] : [tryKeySet(jwt)]),
-  ])
-  return [...forClients.tried, ...forBackends.tried, ...forRedis.tried, ...tried.flat()]
-}
+type Tls = ReturnType<typeof readTls>
 
-/** Files that cannot be used are told once, and nothing is tried with them. */
-function readFiles<Read>(
-  group: string,
-  files: Partial<Record<'caFile' | 'certFile' | 'clientCaFile', string | undefined>> | undefined,
-  read: () => Read,
-) {
-  const tried: Tried[] = []
-  try {
-    const options = read()
-    for (const key of ['ca', 'cert', 'clientCa'] as const) {
-      const file = files?.[`${key}File`]
-      if (file !== undefined) tried.push({ what: `${group}.${key} ${file}`, ...validity(file) })
-    }
-    return { isUsable: true, options, tried }
-  } catch (error) {
-    return {
-      isUsable: false,
-      options: undefined,
-      tried: [{ what: group, fault: messageOf(error) }],
+/** All files for TLS, as a gateway reads them. faults: with key, file and remedy; what they are of is undefined. */
+export function readTls({ server, upstream, store: { redis } }: Config) {
+  const faults: string[] = []
+  const attempt = <Read>(read: () => Read): Read | undefined => {
+    try {
+      return read()
+    } catch (error) {
+      faults.push(messageOf(error))
+      return undefined
     }
   }
+  attempt(() => readServerTls(server.tls))
+  const upstreamTls = attempt(() => readBackendTls(upstream))
+  const redisTls = attempt(() => redis?.tls && readTlsFiles('store.redis.tls', redis.tls))
+  return { upstream: upstreamTls, redis: redisTls, faults }
 }
+
+/** tls: without faults. Bounded in time. */
+export async function tryConnections(config: Config, tls: Tls): Promise<Tried[]> {
+  const { server, upstream, store, jwt } = config
+  const tried = await Promise.all([
+    tryRedis(store, tls.redis),
+    tryBackends(upstream, tls.upstream),
+    ...(jwt === undefined ? [] : [tryKeySet(jwt)]),
+  ])
+  return [
+    ...certificatesOf('server.tls', server.tls),
+    ...certificatesOf('upstream.tls', upstream.tls),
+    ...certificatesOf('store.redis.tls', store.redis?.tls),
+    ...tried.flat(),
+  ]
+}
+
+const certificatesOf = (
+  group: string,
+  files: Partial<Record<'caFile' | 'certFile' | 'clientCaFile', string | undefined>> = {},
+): Tried[] =>
+  (['ca', 'cert', 'clientCa'] as const).flatMap((key) => {
+    const file = files[`${key}File`]
+    return file === undefined ? [] : [{ what: `${group}.${key} ${file}`, ...validity(file) }]
+  })
 
 function validity(file: string): Omit<Tried, 'what'> {
   const { validFromDate, validToDate } = new X509Certificate(readFileSync(file))

@@ -1,6 +1,6 @@
 /** The shape of a client, under `clients` and in client files. */
 import { group, list } from './groups.ts'
-import { clientId, dateMs, integer, keyId, label, sha256Digest } from './scalars.ts'
+import { clientId, dateMs, integer, keyId, label, keyDigest } from './scalars.ts'
 
 export const MAX_PER_MINUTE = 1_000_000_000
 export const MAX_PER_DAY = 1_000_000_000_000
@@ -15,7 +15,7 @@ export const client = group({
   keys: list(
     group({
       id: keyId,
-      sha256: sha256Digest,
+      sha256: keyDigest,
       expires: dateMs.optional(),
     }).transform(({ expires, ...key }) => ({ ...key, expiresAtMs: expires })),
   ),

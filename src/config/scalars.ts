@@ -178,14 +178,17 @@ export const optionalFile = text
   .transform((written) => (written === '' ? undefined : written))
   .meta({ type: ['string', 'null'] })
 
-/** SHA-256 in hex, either case; the value is lower case. */
-export const sha256Digest = text
-  .regex(
-    /^[0-9A-Fa-f]{64}$/,
-    'is not a SHA-256 digest; write 64 hex digits, as `tollgate keys new` prints them',
-  )
-  .transform((written) => written.toLowerCase())
-  .meta({ type: ['string', 'number'] })
+/** SHA-256 in hex, either case; the value is lower case. by: what prints it. */
+const digestBy = (by: string) =>
+  text
+    .regex(
+      /^[0-9A-Fa-f]{64}$/,
+      `is not a SHA-256 digest; write 64 hex digits, as \`${by}\` prints them`,
+    )
+    .transform((written) => written.toLowerCase())
+    .meta({ type: ['string', 'number'] })
+export const keyDigest = digestBy('tollgate keys new')
+export const tokenDigest = digestBy('printf %s TOKEN | sha256sum')
 
 const timestamp =
   /^(\d{4}-\d{2}-\d{2})(?:T(\d{2}):(\d{2})(?::(\d{2})(?:\.\d{1,3})?)?(?:Z|[+-](\d{2}):(\d{2})))?$/

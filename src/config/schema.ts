@@ -27,8 +27,8 @@ import {
   label,
   line,
   optionalFile,
-  sha256Digest,
   storePrefix,
+  tokenDigest,
 } from './scalars.ts'
 import { server } from './server.ts'
 import { valueAt } from './tree.ts'
@@ -128,7 +128,7 @@ export const configSchema = group({
     /** Names and addresses, beside its own, that a request may have in Host. */
     hosts: list(host),
     /** Of the token that the admin API asks for; undefined: none, and then it answers this machine only. */
-    tokenSha256: sha256Digest.optional(),
+    tokenSha256: tokenDigest.optional(),
   }),
   upstream,
   store,

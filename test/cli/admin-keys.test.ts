@@ -66,15 +66,15 @@ describe('tollgate keys list --admin', () => {
   it('fails where the gateway does not let it in', async () => {
     await expect(
       run((output) => keysListCommand({ ...output, env: {} }, { admin: admin() })),
-    ).rejects.toThrow(/answers 401: Send the token/)
+    ).rejects.toThrow(/answers 401: put the token .* environment variable TOLLGATE_ADMIN_TOKEN$/)
   })
 })
 
 describe('tollgate check --against', () => {
-  const against = async (changed: string) => {
+  const against = async (changed: string, expected = 0) => {
     const config = temporaryFile('new.yaml', changed)
     const { code, out } = await run((output) => checkCommand(output, { config, against: admin() }))
-    expect([code, out[1]]).toEqual([0, expect.stringMatching(/: ok, revision /)])
+    expect([code, out[1]]).toEqual([expected, expect.stringMatching(/: ok, revision /)])
     return out.slice(2).map((line) => line.replace(/^\w{12} to \w{12}/, 'A to B'))
   }
 
@@ -95,9 +95,24 @@ describe('tollgate check --against', () => {
       '+ 1 client: added',
       '> 1 client moved: c8 pro to free',
       'v 1 limit lowered: c8 300/min 10000/day to 60/min 1000/day',
-      '- 2 keys: k2499 (c2499), k7 (c7)',
+      '- 2 keys: k7 (c7), k2499 (c2499)',
       '+ 1 key: k7 (c7)',
       '~ 1 setting: unmatched',
     ])
+  })
+  it('is refused where a reload would be: a setting needs a restart', async () => {
+    const changed = text.replace('store: { file: ""', 'store: { file: "", timeout: 77ms')
+    expect(await against(changed, 2)).toEqual([
+      'A to B',
+      '~ 1 setting: store.timeout',
+      '! 1 setting taken at a start only, a reload refuses the whole file for this: store.timeout',
+    ])
+  })
+
+  it('names its option where nobody answers', async () => {
+    const config = temporaryFile('new.yaml', text)
+    await expect(
+      run((output) => checkCommand(output, { config, against: 'http://127.0.0.1:1' })),
+    ).rejects.toThrow(/^no gateway answers at \S+ \(.+\); --against says where it is$/)
   })
 })

@@ -1,4 +1,5 @@
 /** `tollgate check --connect`, against servers that are well and servers that are not. */
+import { createPrivateKey } from 'node:crypto'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:http'
@@ -55,7 +56,7 @@ interface Parts {
   readonly jwks?: string
 }
 
-async function check(parts: Parts) {
+async function check(parts: Parts, connect = true) {
   const { ca, client, server } = certificates
   const own = parts.own ?? server
   const file = temporaryFile(
@@ -69,9 +70,9 @@ jwt: { issuer: a, audience: b, algorithms: [ES256], jwksUri: 'http://127.0.0.1:$
   )
   const lines: string[] = []
   const output = { env: {}, print: (line: string) => lines.push(line) }
-  const code = await checkCommand(output, { config: file, connect: true })
-  expect(lines[0]).toContain(': ok, revision')
-  return { code, lines: lines.slice(1) }
+  const code = await checkCommand(output, { config: file, connect })
+  const isOk = lines[0]?.includes(': ok, revision') === true
+  return { code, isOk, lines: lines.slice(isOk ? 1 : 0) }
 }
 
 describe('tollgate check --connect', () => {
@@ -97,11 +98,6 @@ describe('tollgate check --connect', () => {
       [/^server\.tls\.cert \S+: ended at 20\S+; renew it/],
     ],
     [
-      'no key of the own certificate',
-      () => ({ own: { ...certificates.server, key: certificates.client.key } }),
-      [/^server\.tls: server\.tls\.key: /],
-    ],
-    [
       'a backend that is not there',
       () => ({ upstream: `http://127.0.0.1:${closed}` }),
       [/^upstream http:\S+: ECONNREFUSED; start it, or /],
@@ -121,24 +117,59 @@ describe('tollgate check --connect', () => {
       ],
     ],
     [
-      'a key of another certificate',
-      () => ({
-        redisTls: tls(certificates.ca, { ...certificates.client, key: certificates.server.key }),
-      }),
-      [
-        /^store\.redis\.tls: store\.redis\.tls\.key: \S+ cannot be used .*; give the PEM private key/,
-      ],
-    ],
-    [
       'a server that wants a certificate',
       () => ({ redisTls: tls(certificates.ca) }),
       [/^store\.redis \S+: .*correct tls\.cert and tls\.key/, /^store \S+: /],
     ],
     ['no key set', () => ({ jwks: '/none' }), [/^jwt \S+: status 404; correct jwt\.jwksUri/]],
   ])('names %s, with a remedy and exit code 2', async (_, parts, faults) => {
-    const { code, lines } = await check(parts())
+    const { code, isOk, lines } = await check(parts())
+    expect(isOk).toBe(true)
     const told = lines.filter((line) => !/: ok(,|$)/.test(line))
     expect(told).toEqual(faults.map((fault) => expect.stringMatching(fault) as string))
     expect(code).toBe(2)
+  })
+})
+
+describe('tollgate check', () => {
+  /** The key of the server, encrypted. */
+  const encrypted = (): string => {
+    const key = createPrivateKey(readFileSync(certificates.server.key))
+    const options = {
+      type: 'pkcs8',
+      format: 'pem',
+      cipher: 'aes-256-cbc',
+      passphrase: 'a',
+    } as const
+    return temporaryFile('encrypted.key', key.export(options))
+  }
+
+  it.each<[string, () => Parts, string[]]>([
+    ['sound files', () => ({}), []],
+    [
+      'a key of another certificate',
+      () => ({ own: { ...certificates.server, key: certificates.client.key } }),
+      ['server.tls.key'],
+    ],
+    [
+      'an encrypted key',
+      () => ({ own: { ...certificates.server, key: encrypted() } }),
+      ['server.tls.key'],
+    ],
+    [
+      'files that are not PEM, each once',
+      () => {
+        const cert = temporaryFile('not.pem', 'not PEM')
+        const bad = { cert, key: certificates.client.key }
+        return { own: bad, upstreamTls: tls(cert), redisTls: tls(certificates.ca, bad) }
+      },
+      ['server.tls.cert', 'upstream.tls.ca', 'store.redis.tls.cert'],
+    ],
+  ])('of %s says what a start would', async (_, parts, keys) => {
+    const { code, isOk, lines } = await check(parts(), false)
+    expect(
+      lines.map((line) => line.replace(/: \S+ cannot be used \(.+\); give the PEM .*/, '')),
+    ).toEqual(keys)
+    expect([code, isOk]).toEqual(keys.length === 0 ? [0, true] : [2, false])
   })
 })

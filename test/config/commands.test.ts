@@ -107,7 +107,9 @@ describe('tollgate check, of files that a configuration names', () => {
     for (const name of ['keys.json', 'ca.pem']) writeFileSync(join(folder, name), '{}')
     expect((await check(jwt('keys.json'))).code).toBe(0)
     expect((await check(jwt(join(folder, 'keys.json')))).code).toBe(0)
-    expect((await check(tls('ca: ./ca.pem'))).code).toBe(0)
+    expect((await check(tls('ca: ./ca.pem'))).lines[0]).toContain(
+      `store.redis.tls.ca: ${folder}/ca.pem cannot be used (not PEM); `,
+    )
     const { jwt: parsed } = parseConfigText(jwt('keys.json'), { file: '/etc/a/b.yaml', env: {} })
     expect(parsed?.jwksFile).toBe('/etc/a/keys.json')
   })

@@ -80,6 +80,14 @@ describe.concurrent('the command line', () => {
     ])
   })
 
+  it.each(['check', 'reload', 'keys list'])(
+    'tells in the help of %s where its token comes from',
+    async (command) => {
+      const { stdout } = await run(...command.split(' '), '--help')
+      expect(stdout).toContain('the environment variable TOLLGATE_ADMIN_TOKEN.')
+    },
+  )
+
   it.each([
     ['', 'start'],
     ['keys', 'new'],
@@ -117,6 +125,11 @@ describe.concurrent('the command line', () => {
     ['catalogue --db x.db', 'option --listen <host:port> is missing'],
     ['catalogue --listen 127.0.0.1:0', 'option --db <file> is missing'],
     ['catalogue --listen 3000 --db x.db', 'Write HOST:PORT such as 127.0.0.1:3000.'],
+    [
+      'check --config a.yaml --against localhost',
+      "'localhost' is invalid. Write http://HOST:PORT.",
+    ],
+    ['reload --admin localhost:9090', "'localhost:9090' is invalid. Write http://HOST:PORT."],
     ['keys new --plan pro', 'option --client <id> is missing'],
     ['keys new --client acme', 'option --plan <plan> is missing'],
     ['keys new --client acme --plan pro --days 3', "unknown option '--days'"],
