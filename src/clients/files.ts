@@ -55,7 +55,8 @@ export const findClientFiles = (tree: Group, file: string): FoundFiles => {
   return { files: [...found.values()].sort(byName), problems, warnings }
 }
 
-const matching = (pattern: string, folder: string): string[] => {
+/** The names that a pattern means, from the folder that it counts from. Throws where that cannot be read. */
+export const matching = (pattern: string, folder: string): string[] => {
   const last = basename(pattern)
   if (!last.includes('*')) return [pattern]
   const escaped = last.split('*').map((text) => text.replaceAll(/\W/g, '\\$&'))
