@@ -1,21 +1,22 @@
-/** A configuration as plain data, which another process can be sent. */
+/** A configuration as plain data, which another process can be sent; the bytes of its clients go their own way. */
 import type { Config } from '../config/config.ts'
-import { columnBytes } from './columns.ts'
 import { Ring, type RingParts } from './ring.ts'
 
 export interface PlainConfig extends Omit<Config, 'clients'> {
-  readonly clients: RingParts
+  readonly clients: Omit<RingParts, 'buffer'>
 }
 
 export const toPlainConfig = (config: Config): PlainConfig => {
-  const { clients } = config
-  if (!(clients instanceof Ring)) throw new TypeError('the clients of a configuration are a ring')
-  const { buffer, ...parts } = clients.parts
-  // A large buffer may be longer than what it holds.
-  return { ...config, clients: { ...parts, buffer: buffer.slice(0, columnBytes(parts.counts)) } }
+  const { counts, planNames } = ringOf(config).parts
+  return { ...config, clients: { counts, planNames } }
 }
 
-export const fromPlainConfig = (plain: PlainConfig): Config => ({
+export const fromPlainConfig = (plain: PlainConfig, buffer: ArrayBuffer): Config => ({
   ...plain,
-  clients: new Ring(plain.clients, plain.plans),
+  clients: new Ring({ ...plain.clients, buffer }, plain.plans),
 })
+
+export const ringOf = ({ clients }: Pick<Config, 'clients'>): Ring => {
+  if (clients instanceof Ring) return clients
+  throw new TypeError('the clients of a configuration are a ring')
+}

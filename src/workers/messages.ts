@@ -21,6 +21,7 @@ export interface StartMessage {
   /** From 1; on every log line of the worker. */
   readonly number: number
   readonly version: string
+  /** Its clients come through the pipe, like those of a prepare. */
   readonly config: PlainConfig
   readonly ticketSecret: SecretOfDay
 }

@@ -1,15 +1,15 @@
 /** A configuration that all workers take together, or none: those that live, and those that are started meanwhile. */
-import { toPlainConfig, type PlainConfig } from '../clients/plain-config.ts'
 import type { Config } from '../config/config.ts'
 import type { WorkerProcess } from './worker-process.ts'
 
 type Member = Pick<WorkerProcess, 'number' | 'prepare' | 'settle'>
 
+/** The first is 1. */
 let rounds = 0
 
 export class Round {
   readonly #number = ++rounds
-  readonly #config: PlainConfig
+  readonly #config: Config
   readonly #members = new Set<Member>()
   /** Those whose answer is awaited. Written by join. */
   #awaited = 0
@@ -18,7 +18,7 @@ export class Round {
   readonly prepared = this.#prepared.promise
 
   constructor(config: Config, members: Iterable<Member>) {
-    this.#config = toPlainConfig(config)
+    this.#config = config
     this.prepared.catch(() => undefined)
     for (const member of members) this.join(member)
     if (this.#awaited === 0) this.#prepared.resolve()

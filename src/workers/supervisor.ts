@@ -5,7 +5,6 @@ import { worstOf } from '../backends/health.ts'
 import { createBackendProbe, type BackendProbe } from '../backends/probe.ts'
 import { answerCalls } from '../ipc/calls.ts'
 import { createSupervisorMetrics, renderSnapshots } from '../observability/metrics.ts'
-import { toPlainConfig } from '../clients/plain-config.ts'
 import type { Config } from '../config/config.ts'
 import { storeInWords } from '../config/store-words.ts'
 import { createBackends } from '../gateway/backends.ts'
@@ -189,10 +188,9 @@ export class Supervisor implements Gateway, Reloadable {
         const worker: WorkerProcess = new WorkerProcess({
           entry,
           start: {
-            kind: 'start',
             number,
             version,
-            config: toPlainConfig(config()),
+            config: config(),
             ticketSecret: ticketSecret.today(),
           },
           listenFd,

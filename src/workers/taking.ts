@@ -23,11 +23,13 @@ export class Taking {
     this.#parts = parts
   }
 
-  prepare(round: number, config: PlainConfig): void {
+  /** ring: its clients, once they are here; rejects if the round is given up before. */
+  prepare(round: number, config: PlainConfig, ring: Promise<ArrayBuffer>): void {
     this.#round = round
     this.#prepared = this.#verdict = undefined
     const { target, answer, onLeftBehind } = this.#parts
-    this.idle = target.prepare(fromPlainConfig(config)).then(
+    const build = async () => target.prepare(fromPlainConfig(config, await ring))
+    this.idle = build().then(
       (prepared) => {
         // A round that was given up while this one was slow.
         if (this.#round !== round) return prepared.abort()

@@ -3,19 +3,21 @@ import { fork, type ChildProcess } from 'node:child_process'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { embeddedHealth } from '../admin/readiness.ts'
 import type { AnswerBatch, CallBatch } from '../ipc/calls.ts'
-import type { PlainConfig } from '../clients/plain-config.ts'
+import { toPlainConfig } from '../clients/plain-config.ts'
+import type { Config } from '../config/config.ts'
 import type { BackendHealth } from '../backends/health.ts'
 import type { KeySetFault } from '../credentials/jwt-verifier.ts'
 import type { MetricsSnapshot } from '../observability/metrics.ts'
 import type { Shed } from '../rules/overload.ts'
 import { createLineRelay } from './line-relay.ts'
 import type { StartFault, StartMessage, ToSupervisor, ToWorker } from './messages.ts'
+import { RingSender, START_RING } from './ring-pipe.ts'
 import { howEnded, WorkerFailed, type WorkerExit } from './worker-exit.ts'
 
 export interface WorkerProcessOptions {
   /** The file that a worker runs: src/main.ts, or what it was built to. */
   readonly entry: string
-  readonly start: StartMessage
+  readonly start: Omit<StartMessage, 'kind' | 'config'> & { readonly config: Config }
   readonly listenFd: number
   /** Takes whole lines of its log. */
   onLines(lines: string): void
@@ -23,10 +25,11 @@ export interface WorkerProcessOptions {
   onCalls(batch: CallBatch, send: (answers: AnswerBatch) => void): void
 }
 
+/** To take its clients, and again to begin with them. */
 const START_AT_MOST_MS = 30_000
 /** One that stands still must not fill this process with what it is to hear. */
 const UNTAKEN_MESSAGES = 64
-/** To build a configuration aside. */
+/** To take a configuration and build it aside. */
 const PREPARE_AT_MOST_MS = 10_000
 /** How long a page of metrics waits for a worker that stands still. */
 const MEASURE_AT_MOST_MS = 1_000
@@ -46,8 +49,10 @@ export class WorkerProcess {
   backends: readonly BackendHealth[] = []
   /** Its last values. Written by #hear. */
   latest: MetricsSnapshot | undefined
-  readonly #options: WorkerProcessOptions
+  /** Not all options: the clients that it starts with are not kept for it. */
+  readonly #onCalls: WorkerProcessOptions['onCalls']
   readonly #child: ChildProcess
+  readonly #rings: RingSender
   /** Messages not handed over yet. Written by #tell. */
   #untaken = 0
   /** A notice was left out. Written by notify and #tell. */
@@ -74,15 +79,16 @@ export class WorkerProcess {
 
   constructor(options: WorkerProcessOptions) {
     this.number = options.start.number
-    this.#options = options
+    this.#onCalls = options.onCalls
     this.#child = fork(options.entry, ['worker'], {
       // The structured clone, as the configuration holds Maps.
       serialization: 'advanced',
       // Until its own handlers stand, a signal would open the debugger of Node.js.
       execArgv: [...process.execArgv, '--disable-sigusr1'],
       // The standard output is for what commands print.
-      stdio: ['ignore', 'ignore', 'pipe', 'ipc', options.listenFd],
+      stdio: ['ignore', 'ignore', 'pipe', 'ipc', options.listenFd, 'pipe'],
     })
+    this.#rings = new RingSender(this.#child)
     this.pid = this.#child.pid
     this.listening.catch(() => undefined)
     this.#killAfter(START_AT_MOST_MS)
@@ -101,7 +107,11 @@ export class WorkerProcess {
       this.#fault = { message: cause, code: undefined, isListener: false }
       this.#end(null, null)
     })
-    this.#tell(options.start)
+    const { config } = options.start
+    this.#tell({ kind: 'start', ...options.start, config: toPlainConfig(config) })
+    void this.#rings.send(START_RING, config).then(() => {
+      if (this.state === 'starting') this.#killAfter(START_AT_MOST_MS)
+    })
   }
 
   /** Its latest values, fresh unless it does not answer in time; undefined if it never told any. */
@@ -122,10 +132,11 @@ export class WorkerProcess {
   }
 
   /** Asks it to build a configuration aside; resolves with why it cannot, or with nothing. Never rejects. */
-  prepare(round: number, config: PlainConfig): Promise<string | undefined> {
+  prepare(round: number, config: Config): Promise<string | undefined> {
     const answer = Promise.withResolvers<string | undefined>()
     this.#prepared = { round, answer }
-    this.#tell({ kind: 'prepare', round, config })
+    this.#tell({ kind: 'prepare', round, config: toPlainConfig(config) })
+    void this.#rings.send(round, config)
     const isSilent = (): void =>
       answer.resolve(`has not answered for ${PREPARE_AT_MOST_MS / 1000} s`)
     // One that starts has the time of its start.
@@ -135,6 +146,7 @@ export class WorkerProcess {
 
   /** What was prepared is taken, or given up. */
   settle(kind: 'commit' | 'abort', round: number): void {
+    this.#rings.giveUp(round)
     this.#tell({ kind, round })
   }
 
@@ -154,6 +166,7 @@ export class WorkerProcess {
   drain({ idleMs, timeoutMs }: { readonly idleMs: number; readonly timeoutMs: number }): void {
     if (this.state === 'draining' || this.state === 'ended') return
     this.state = 'draining'
+    this.#rings.close()
     // It ends under the configuration that it has.
     this.#prepared?.answer.resolve(undefined)
     this.#killAfter(timeoutMs)
@@ -189,7 +202,7 @@ export class WorkerProcess {
     this.#silentBeats = 0
     switch (message.kind) {
       case 'calls':
-        return this.#options.onCalls(message, (answers) => this.#tell(answers))
+        return this.#onCalls(message, (answers) => this.#tell(answers))
       case 'listening':
         this.#listeningSinceMs = performance.now()
         this.#listening.resolve()

@@ -24,6 +24,7 @@ import {
   type Stores,
 } from '../gateway/stores.ts'
 import { Taking } from './taking.ts'
+import { RingReader, START_RING } from './ring-pipe.ts'
 import { LISTEN_FD, type StartMessage, type ToSupervisor, type ToWorker } from './messages.ts'
 
 /** The IPC channel as the process's edge gives it. */
@@ -42,16 +43,22 @@ const ORPHAN_DRAIN_MS = 5_000
 
 export function createWorker(channel: SupervisorChannel) {
   const finished = Promise.withResolvers<number>()
+  const rings = RingReader.open()
   let parts: ReturnType<typeof createParts> | undefined
+  /** Of rounds, while the clients are still on their way. */
+  const early: ToWorker[] = []
   let isDraining = false
 
   const begin = async (start: StartMessage): Promise<void> => {
     let isListener = false
     try {
-      parts = createParts(start, channel, (error) => {
+      const config = fromPlainConfig(start.config, await rings.ring(START_RING))
+      if (isDraining) return
+      parts = createParts({ ...start, config }, rings, channel, (error) => {
         parts?.log.crash(error)
         finished.resolve(1)
       })
+      early.forEach(parts.hear)
       await parts.serving.ready()
       // From its first request on it is to serve under what all others do.
       await parts.taking.idle
@@ -69,19 +76,17 @@ export function createWorker(channel: SupervisorChannel) {
     if (isDraining) return
     isDraining = true
     if (parts === undefined) return finished.resolve(0)
-    const { serving, metrics, log } = parts
-    await serving.drain(times)
-    await channel.send({ kind: 'measured', snapshot: await metrics.snapshot() })
-    await serving.close()
-    await log.close()
+    await end(parts, times, channel)
     finished.resolve(0)
   }
 
   channel.onMessage((message) => {
+    if (message.kind === 'abort') rings.giveUp(message.round)
     if (message.kind === 'start') void begin(message)
     else if (message.kind === 'drain') void drain(message)
     else if (message.kind === 'beat') void channel.send({ kind: 'alive' })
-    else parts?.hear(message)
+    else if (parts !== undefined) parts.hear(message)
+    else if ('round' in message) early.push(message)
   })
   channel.onGone(() => {
     parts?.orphan()
@@ -97,12 +102,12 @@ export function createWorker(channel: SupervisorChannel) {
 }
 
 function createParts(
-  start: StartMessage,
+  start: Omit<StartMessage, 'config'> & { readonly config: Config },
+  rings: RingReader,
   channel: SupervisorChannel,
   onLeftBehind: (error: Error) => void,
 ) {
-  const { number, version, ticketSecret } = start
-  const config = fromPlainConfig(start.config)
+  const { number, version, ticketSecret, config } = start
   const log = createLog({ ...config.log, worker: number })
   const metrics = createMetrics({ version, isWorker: true, ...configNames(config) })
   const parts = { config, log, metrics, ticketSecret }
@@ -125,14 +130,6 @@ function createParts(
     answer: (round, fault) => void channel.send({ kind: 'prepared', round, fault }),
     onLeftBehind,
   })
-  const measure = async (): Promise<void> => {
-    metrics.bannedKeys(serving.bannedKeys)
-    try {
-      await channel.send({ kind: 'measured', snapshot: await metrics.snapshot() })
-    } catch (error) {
-      log.adminFailed(error)
-    }
-  }
   return {
     log,
     metrics,
@@ -149,11 +146,35 @@ function createParts(
           for (const listener of noticed) listener(client, notice)
       } else if (message.kind === 'banned') bans.banned(message.keyId, message.ban)
       else if (message.kind === 'missed') bans.stale()
-      else if (message.kind === 'prepare') taking.prepare(message.round, message.config)
+      else if (message.kind === 'prepare')
+        taking.prepare(message.round, message.config, rings.ring(message.round))
       else if (message.kind === 'commit' || message.kind === 'abort')
         taking.settle(message.kind, message.round)
-      else if (message.kind === 'measure') void measure()
+      else if (message.kind === 'measure') void measure({ ...parts, serving }, channel)
     },
+  }
+}
+
+async function end(
+  { serving, metrics, log }: ReturnType<typeof createParts>,
+  times: Parameters<Serving['drain']>[0],
+  channel: SupervisorChannel,
+): Promise<void> {
+  await serving.drain(times)
+  await channel.send({ kind: 'measured', snapshot: await metrics.snapshot() })
+  await serving.close()
+  await log.close()
+}
+
+async function measure(
+  { log, metrics, serving }: StoreParts & { readonly serving: Serving },
+  channel: SupervisorChannel,
+): Promise<void> {
+  metrics.bannedKeys(serving.bannedKeys)
+  try {
+    await channel.send({ kind: 'measured', snapshot: await metrics.snapshot() })
+  } catch (error) {
+    log.adminFailed(error)
   }
 }
 

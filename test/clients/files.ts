@@ -4,7 +4,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { build, type Built } from '../../src/clients/builder.ts'
 import { Ring } from '../../src/clients/ring.ts'
-import type { ClientConfig, PlanConfig, WrittenClient } from '../../src/config/config.ts'
+import { fromPlainConfig, toPlainConfig } from '../../src/clients/plain-config.ts'
+import { borrowRing } from '../../src/clients/release.ts'
+import type { ClientConfig, Config, PlanConfig, WrittenClient } from '../../src/config/config.ts'
 
 export const nowMs = Date.UTC(2026, 0, 1)
 export const plans = { pro: { perMinute: '300', perDay: '10000' }, enterprise: { custom: 'true' } }
@@ -17,6 +19,10 @@ export const folderOf = (name: string) => {
   const folder = mkdtempSync(join(tmpdir(), `tollgate-${name}-`))
   return { folder, remove: () => rmSync(folder, { recursive: true }) }
 }
+
+/** As another process has it. */
+export const sentConfig = (config: Config): Config =>
+  fromPlainConfig(structuredClone(toPlainConfig(config)), borrowRing(config).bytes.slice().buffer)
 
 export type Texts = Readonly<Record<string, string | Uint8Array>>
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { parseConfigText } from '../../src/clients/load.ts'
-import { fromPlainConfig, toPlainConfig } from '../../src/clients/plain-config.ts'
+import { sentConfig } from './files.ts'
 import { createClients } from '../support/clients.ts'
 
 const digest = (digit: string) => digit.repeat(64)
@@ -16,7 +16,7 @@ const config = parseConfigText(
 describe('the clients of a configuration', () => {
   it.each([
     ['as read', config],
-    ['after a way between processes', fromPlainConfig(structuredClone(toPlainConfig(config)))],
+    ['after a way between processes', sentConfig(config)],
   ])('are found by id, by key and by digest, %s', (_, { clients }) => {
     const [acme, bolt, none] = clients
     expect([clients.size, clients.keyCount]).toEqual([3, 3])

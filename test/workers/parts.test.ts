@@ -6,7 +6,6 @@ import {
   createSupervisorMetrics,
   renderSnapshots,
 } from '../../src/observability/metrics.ts'
-import { toPlainConfig } from '../../src/clients/plain-config.ts'
 import { parseConfigText } from '../../src/clients/load.ts'
 import { ConfigError } from '../../src/config/problems.ts'
 import { afterCrash, noCrashes, restartDelayMs } from '../../src/workers/back-off.ts'
@@ -202,10 +201,9 @@ describe('a worker that does not take its messages', () => {
     const worker = new WorkerProcess({
       entry,
       start: {
-        kind: 'start',
         number: 1,
         version: '1',
-        config: toPlainConfig(config),
+        config,
         ticketSecret: newSecret(0),
       },
       listenFd: socket.fd,

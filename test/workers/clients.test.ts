@@ -1,0 +1,191 @@
+// Clients go to workers through a pipe: cut, given up, to one that stands still, to one that dies over it.
+import type { ChildProcess } from 'node:child_process'
+import { EventEmitter } from 'node:events'
+import { writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { Writable } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, describe, expect, it } from 'vitest'
+import { parseConfigText } from '../../src/clients/load.ts'
+import { borrowRing } from '../../src/clients/release.ts'
+import { RingReader, RingSender, START_RING } from '../../src/workers/ring-pipe.ts'
+import { sha256 } from '../support/gateway.ts'
+import { configFile, endAll, eventually, gatewayProcess, rawBackend } from '../process/gateways.ts'
+import { ask, workerBlocks, workerPids } from './workers.ts'
+
+afterAll(endAll)
+
+const COUNT = 20_000
+const lines = (round: number): string =>
+  Array.from({ length: COUNT }, (_, n) => {
+    const [id, key] = [`customer-${n}`, sha256(`tg_${n}_${round}`)]
+    return `${JSON.stringify({ id, plan: 'pro', keys: [{ id: `${id}-1`, sha256: key }] })}\n`
+  }).join('')
+
+/** Both ends, with what was written in between; `hold` lets nothing more be taken until what it returns is called. */
+function ends() {
+  const reader = new RingReader()
+  const written: number[] = []
+  let held: PromiseWithResolvers<void> | undefined
+  const stdio = Array.from({ length: 6 }, () => undefined as Writable | undefined)
+  stdio[5] = new Writable({
+    async write(bytes: Buffer, _, done) {
+      written.push(bytes.length)
+      // The sender may use its own again as soon as it is told.
+      for (let at = 0; at < bytes.length; at += 1_021) reader.take(bytes.subarray(at, at + 1_021))
+      await held?.promise
+      done()
+    },
+  })
+  const worker = Object.assign(new EventEmitter(), { stdio }) as unknown as ChildProcess
+  const hold = () => {
+    held = Promise.withResolvers()
+    return held.resolve
+  }
+  return { reader, worker, sender: new RingSender(worker), written, hold }
+}
+
+const configOf = (clients: number) =>
+  parseConfigText(
+    `clients:\n${Array.from({ length: clients }, (_, n) => `  - { id: customer-${n}, plan: pro }\n`).join('')}`,
+    { file: 'F', env: {} },
+  )
+
+describe('the pipe for clients', () => {
+  const [small, large] = [configOf(1), configOf(20_000)]
+  const bytesOf = (config: typeof small) => Buffer.from(borrowRing(config).bytes)
+  const arrived = (buffer: ArrayBuffer, config: typeof small) =>
+    Buffer.from(buffer).subarray(0, bytesOf(config).length).equals(bytesOf(config))
+
+  it('brings one after the other, asked for before or after', async () => {
+    const { sender, reader } = ends()
+    const first = reader.ring(START_RING)
+    await Promise.all([
+      sender.send(START_RING, large),
+      sender.send(1, small),
+      sender.send(2, large),
+    ])
+    expect(arrived(await first, large)).toBe(true)
+    expect(arrived(await reader.ring(1), small)).toBe(true)
+    expect(arrived(await reader.ring(2), large)).toBe(true)
+  })
+
+  it('has one piece under way at most, ends one that is given up there, and goes on with the next', async () => {
+    const { sender, reader, written, hold } = ends()
+    const go = hold()
+    const start = sender.send(START_RING, large)
+    for (let round = 1; round <= 3; round++) void sender.send(round, large)
+    await sleep(50)
+    expect(written).toEqual([256 * 1024 + 16])
+    for (const round of [1, 2]) {
+      sender.giveUp(round)
+      reader.giveUp(round)
+    }
+    go()
+    await start
+    await expect(reader.ring(2)).rejects.toThrow('was given up')
+    expect(arrived(await reader.ring(START_RING), large)).toBe(true)
+    expect(arrived(await reader.ring(3), large)).toBe(true)
+    const whole = bytesOf(large).length
+    const sum = written.reduce((total, bytes) => total + bytes, 0)
+    expect(sum).toBe(2 * whole + written.length * 16)
+  })
+
+  it('drops the half of a ring that is given up, whoever hears of it first', async () => {
+    const { sender, reader, written, hold } = ends()
+    const go = hold()
+    const asked = reader.ring(1)
+    void sender.send(1, large)
+    await sleep(20)
+    expect(written).toHaveLength(1)
+    reader.giveUp(1)
+    await expect(asked).rejects.toThrow('was given up')
+    go()
+    await sender.send(2, large)
+    expect(arrived(await reader.ring(2), large)).toBe(true)
+  })
+
+  it('gives up all with the end of the worker', async () => {
+    const { sender, worker, written, hold } = ends()
+    const go = hold()
+    const sent = [sender.send(START_RING, large), sender.send(1, large)]
+    await sleep(20)
+    worker.emit('exit')
+    go()
+    await Promise.all(sent)
+    expect(written).toHaveLength(1)
+  })
+})
+
+describe('workers and a file of many clients', () => {
+  it('have all of them, from the start, through reloads, one that is given up, and the death of one that was being sent them', async () => {
+    const backend = await rawBackend()
+    const more = { clientFiles: 'clientFiles: [clients.jsonl]', clients: 'clients: []' }
+    const file = configFile(backend.url, workerBlocks(2, [], { more }))
+    const write = (round: number) =>
+      writeFileSync(join(dirname(file), 'clients.jsonl'), lines(round))
+    write(0)
+    const gateway = await gatewayProcess(file)
+    const last = (round: number) => ask(gateway.origin, { key: `tg_${COUNT - 1}_${round}` })
+    /** Each worker, on a connection that the kernel gave it. */
+    const holds = async (round: number, otherRound: number): Promise<void> => {
+      const seen = gateway.logged('access').length
+      const workers = () =>
+        new Set(
+          gateway
+            .logged('access')
+            .slice(seen)
+            .map(({ worker }) => worker),
+        )
+      await eventually('an answer of both', async () => {
+        expect([(await last(round)).status, (await last(otherRound)).status]).toEqual([200, 401])
+        return workers().size === 2
+      })
+    }
+    /** Its outcome is waited for by the event; meanwhile worker 1 stands still with half of it. */
+    const halfSent = async (round: number): Promise<number> => {
+      const pid = workerPids(gateway).get(1) ?? 0
+      process.kill(pid, 'SIGSTOP')
+      write(round)
+      gateway.signal('SIGHUP')
+      await sleep(3_000)
+      return pid
+    }
+    const count = (event: string) => gateway.logged(event).length
+    const taken = async (round: number): Promise<void> => {
+      const before = count('configTaken')
+      write(round)
+      gateway.signal('SIGHUP')
+      await eventually('a reload', () => count('configTaken') > before)
+    }
+
+    await holds(0, 1)
+    await taken(1)
+    await holds(1, 0)
+
+    // It is given up, and the half that has been written is no part of the next.
+    const frozen = await halfSent(2)
+    // A supervisor that was away itself pardons it, else it would be killed as hung before its time is over.
+    process.kill(gateway.pid, 'SIGSTOP')
+    await sleep(3_000)
+    process.kill(gateway.pid, 'SIGCONT')
+    await eventually('a refusal', () => count('configRefused') === 1)
+    process.kill(frozen, 'SIGCONT')
+    const { problems } = gateway.logged('configRefused')[0] ?? {}
+    expect(problems).toEqual(['worker 1: has not answered for 10 s'])
+    await holds(1, 2)
+    await taken(3)
+    await holds(3, 2)
+
+    // It ends itself, over what it was being sent.
+    process.kill(await halfSent(4), 'SIGKILL')
+    await eventually('another refusal', () => count('configRefused') === 2)
+    await eventually('the first again', () => count('workerStarted') === 3)
+    await holds(3, 4)
+    await taken(5)
+    await holds(5, 4)
+    expect(gateway.logged('crash')).toEqual([])
+    gateway.signal('SIGTERM')
+    expect((await gateway.finished).code).toBe(0)
+  }, 120_000)
+})
