@@ -41,6 +41,8 @@ function releaseLater(buffer: ArrayBuffer): void {
     // Told twice, it is gone already.
     if (buffer.byteLength < LARGE_BYTES) return
     if ((lent.get(buffer) ?? 0) > 0) return releaseLater(buffer)
-    new Worker('', { eval: true, workerData: buffer, transferList: [buffer] }).unref()
+    const thread = new Worker('', { eval: true, workerData: buffer, transferList: [buffer] })
+    // Where the system gives no thread, the collector has it.
+    thread.on('error', () => undefined).unref()
   }, AFTER_MS).unref()
 }
