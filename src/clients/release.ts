@@ -41,8 +41,11 @@ function releaseLater(buffer: ArrayBuffer): void {
     // Told twice, it is gone already.
     if (buffer.byteLength < LARGE_BYTES) return
     if ((lent.get(buffer) ?? 0) > 0) return releaseLater(buffer)
-    const thread = new Worker('', { eval: true, workerData: buffer, transferList: [buffer] })
-    // Where the system gives no thread, the collector has it.
-    thread.on('error', () => undefined).unref()
+    try {
+      const thread = new Worker('', { eval: true, workerData: buffer, transferList: [buffer] })
+      thread.on('error', () => undefined).unref()
+    } catch {
+      // The system has no thread to give; the memory is gone with the attempt.
+    }
   }, AFTER_MS).unref()
 }
