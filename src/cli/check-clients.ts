@@ -1,10 +1,16 @@
 /** Whether a text with clients in it would be taken, as far as it can tell: the plans of a client file stand in the configuration that names it. */
+import { readFileSync, statSync } from 'node:fs'
+import { build } from '../clients/builder.ts'
+import type { ClientFile } from '../clients/read-file.ts'
 import { readYaml } from '../config/document.ts'
 import type { Environment } from '../config/environment.ts'
 import { parseConfigText } from '../clients/load.ts'
 import { parseConfig } from '../config/parse.ts'
 import { ConfigError, formatPath } from '../config/problems.ts'
-import { isGroup, isList, listAt, textAt, type Tree } from '../config/tree.ts'
+import { isGroup, isList, listAt, textAt, type Group, type Tree } from '../config/tree.ts'
+
+/** Of longer files that have a client a line, only the line that changes is judged. */
+const WHOLE_BYTES = 16 * 2 ** 20
 
 /** Throws ConfigError with every problem. line: of the one client that the text is; undefined: it is a whole file in YAML. */
 export function checkClients(
@@ -39,4 +45,34 @@ function problemsOf(clients: readonly Tree[]) {
     ({ path, message }) =>
       path[0] === 'clients' && !(path.at(-1) === 'limits' && message.startsWith('is missing')),
   )
+}
+
+/** Of a client file with a client a line. Throws ConfigError with every problem. */
+export function checkLines(file: ClientFile): void {
+  const bytes = statSync(file.path).size
+  if (bytes > WHOLE_BYTES) return
+  const plans = plansOf(readFileSync(file.path, 'utf8').split('\n'))
+  const files = [{ ...file, bytes }]
+  const { faults } = build({ own: [], files, plans, nowMs: 0, isLarge: false })
+  if (faults.length > 0) throw new ConfigError(file.name, faults)
+}
+
+/** As the first client of each plan has it: a custom plan is one whose clients have limits of their own. */
+function plansOf(lines: readonly string[]): Group {
+  const plans = new Map<string, Group>()
+  for (const line of lines) {
+    const { plan, limits } = parsed(line)
+    if (typeof plan === 'string' && !plans.has(plan))
+      plans.set(plan, limits === undefined ? {} : { custom: 'true' })
+  }
+  return Object.fromEntries(plans)
+}
+
+/** What is no JSON is empty: whoever judges it tells. */
+function parsed(line: string): { readonly plan?: unknown; readonly limits?: unknown } {
+  try {
+    return (JSON.parse(line) ?? {}) as object
+  } catch {
+    return {}
+  }
 }

@@ -54,6 +54,8 @@ export class ClientText {
   rotated(keyId: string, entryFor: (client: string) => KeyEntry, ends: string): string {
     const { part, client, key } = this.#findKey(keyId)
     const endsAtMs = dateMs.safeParse(textOf(key, 'expires') ?? '').data ?? Infinity
+    if (endsAtMs <= Date.now())
+      throw new KeysRefused(`${keyId} has ended; make a new one with \`tollgate keys new\``)
     return this.#edited(part, (edit) => {
       if (endsAtMs > dateMs.parse(ends)) edit.set(key, 'expires', ends)
       edit.addUnder(client, 'keys', entryFor(textOf(client, 'id') ?? ''))
@@ -71,7 +73,9 @@ export class ClientText {
     const index = found === undefined ? -1 : indexOfKey(found.client, id)
     const key = keys?.value.items?.[index]
     if (found === undefined || keys === undefined || key === undefined)
-      throw new KeysRefused(`has no key ${id}; see them all with \`tollgate keys list\``)
+      throw new KeysRefused(
+        `has no key ${id}; see them all with \`tollgate keys list --config FILE\``,
+      )
     return { ...found, keys, key, index }
   }
 

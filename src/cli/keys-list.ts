@@ -53,9 +53,11 @@ export async function keysListCommand(
     const holders =
       admin === undefined
         ? await configured(file ?? '', env, client)
-        : running({ admin, env }, { ...(expiring && { expiring }), ...(client && { client }) })
-    const keys = listed(holders, withinMs, Date.now())
+        : running({ admin, env }, client ? { client } : expiring ? { expiring } : {})
+    let count = 0
+    const keys = listed(holders, { withinMs, onHolder: () => count++ })
     for await (const line of linesOf(keys, json)) print(line)
+    if (client !== undefined && count === 0) complain(`# There is no client ${client}.`)
     return OK
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
@@ -85,10 +87,11 @@ const prefixed = (name: string, fault: string | undefined) => fault && `${name} 
 
 async function* listed(
   holders: Iterable<Holder> | AsyncIterable<Holder>,
-  withinMs: number | undefined,
-  nowMs: number,
+  { withinMs, onHolder }: { withinMs: number | undefined; onHolder(): void },
 ): AsyncGenerator<ListedKey> {
-  for await (const { id: client, plan, keys } of holders)
+  const nowMs = Date.now()
+  for await (const { id: client, plan, keys } of holders) {
+    onHolder()
     for (const { id: keyId, expiresAtMs = Infinity } of keys) {
       const isSoon = expiresAtMs < nowMs + (withinMs ?? EXPIRING_MS)
       const state = expiresAtMs <= nowMs ? 'expired' : isSoon ? 'expiring' : 'valid'
@@ -96,6 +99,7 @@ async function* listed(
       if (withinMs === undefined || state === 'expiring')
         yield { keyId, client, plan, expires, state }
     }
+  }
 }
 
 /** A table, or an array in JSON with a key a line. */

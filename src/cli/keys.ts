@@ -1,12 +1,14 @@
 /** `tollgate keys new`, `rotate` and `revoke`: keys are made, shown once, and kept in files by their digests. */
+import { dirname, extname } from 'node:path'
+import { clientFileEndings, isJsonLines } from '../clients/entries.ts'
 import { clientId, dateMs, duration, faultIn, integer, keyId, label } from '../config/scalars.ts'
 import type { Leaf } from '../config/scalars.ts'
 import { ConfigError } from '../config/problems.ts'
-import { checkClients } from './check-clients.ts'
+import { checkClients, checkLines } from './check-clients.ts'
 import { ClientText, KeysRefused, type KeyEntry } from './client-text.ts'
 import { OK, REFUSED, type Edge } from './edge.ts'
 import { newKey } from './new-key.ts'
-import { rewriteFile } from './rewrite-file.ts'
+import { isAbsent, rewriteFile } from './rewrite-file.ts'
 import { asLines } from './text-edit.ts'
 
 type Output = Pick<Edge, 'env' | 'print' | 'complain'>
@@ -57,7 +59,11 @@ export const keysNewCommand = (output: Output, options: KeysNewOptions) => {
   const { key, entry } = newKey(client, expires)
   const tell = () => tellKey(output, options, { key, client, entry })
   if (write !== undefined)
-    return inFile(output, write, (text) => text.withKey({ id: client, plan, limits }, entry), tell)
+    return inFile(
+      { ...output, file: write, mayMake: true },
+      (text) => text.withKey({ id: client, plan, limits }, entry),
+      tell,
+    )
   tell()
   const say = options.json === true ? output.complain : output.print
   say('# Put this into the configuration; if the client is there already, only its key lines.')
@@ -87,8 +93,7 @@ export const keysRotateCommand = (
   const ends = new Date(Date.now() + grace.parse(written)).toISOString()
   let made: Made | undefined
   return inFile(
-    output,
-    write,
+    { ...output, file: write },
     (text) =>
       text.rotated(
         old,
@@ -107,8 +112,7 @@ export const keysRotateCommand = (
 
 export const keysRevokeCommand = (output: Output, { key, write }: KeysChangeOptions) =>
   inFile(
-    output,
-    write,
+    { ...output, file: write },
     (text) => text.without(key),
     () => output.complain(`# ${key} is no longer in ${write}.`),
   )
@@ -140,26 +144,34 @@ function refuse({ complain }: Output, fault: string): number {
 
 /** Changes the clients of a file; what a gateway would refuse is not written. */
 async function inFile(
-  output: Output,
-  file: string,
+  { file, mayMake = false, ...output }: Output & { file: string; mayMake?: boolean },
   change: (clients: ClientText) => string,
   tell: () => void,
 ): Promise<number> {
-  const isLines = file.endsWith('.jsonl')
+  const isLines = isJsonLines(file)
+  const folder = dirname(file)
+  if (isAbsent(folder)) return refuse(output, `${folder}: is not there; make it first`)
+  if (mayMake && isAbsent(file) && !clientFileEndings.includes(extname(file)))
+    return refuse(
+      output,
+      `${file}: is not there; to make a client file, end its name in ${clientFileEndings.join(' or ')}`,
+    )
+  const changed = (text: string): string => {
+    const clients = new ClientText(text, isLines)
+    try {
+      const next = change(clients)
+      const line = isLines ? text.slice(0, clients.changed.offset).split('\n').length : undefined
+      checkClients(isLines ? clients.changed.text : next, { ...output, file, line })
+      return next
+    } catch (error) {
+      // What was wrong before is told first, with its place in the file as it is.
+      if (!isLines) checkClients(text, { ...output, file, line: undefined })
+      throw error
+    }
+  }
+  const judge = (path: string): void => checkLines({ name: file, path })
   try {
-    await rewriteFile(file, (text) => {
-      const clients = new ClientText(text, isLines)
-      try {
-        const next = change(clients)
-        const line = isLines ? text.slice(0, clients.changed.offset).split('\n').length : undefined
-        checkClients(isLines ? clients.changed.text : next, { ...output, file, line })
-        return next
-      } catch (error) {
-        // What was wrong before is told first, with its place in the file as it is.
-        if (!isLines) checkClients(text, { ...output, file, line: undefined })
-        throw error
-      }
-    })
+    await rewriteFile(file, { change: changed, mayMake, ...(isLines && { judge }) })
   } catch (error) {
     if (error instanceof KeysRefused) return refuse(output, `${file}: ${error.message}`)
     if (!(error instanceof ConfigError)) throw error

@@ -1,22 +1,36 @@
 /** Replaces a file whole or not at all: who reads it meanwhile sees the old text or the new one, and of two who write none is lost. */
 import { randomBytes } from 'node:crypto'
 import * as fs from 'node:fs'
-import { basename, dirname, join } from 'node:path'
+import { basename, dirname, extname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { readText } from '../config/load.ts'
 
 const LOCK_AT_MOST_MS = 5_000
 const LOCK_EVERY_MS = 50
+const MADE_MODE = 0o640
+
+interface Rewrite {
+  readonly change: (text: string) => string
+  /** Reads the new text where it lies aside, with the same ending; throws if it may not be. */
+  readonly judge?: (path: string) => void
+  /** Where nothing has its name yet. Default: that is an error. */
+  readonly mayMake?: boolean
+}
 
 /** Symbolic links are followed. Rejects with ConfigError where the text cannot be read, with an Error that says why it was not written. */
-export async function rewriteFile(file: string, change: (text: string) => string): Promise<void> {
+export async function rewriteFile(
+  file: string,
+  { change, judge, mayMake = false }: Rewrite,
+): Promise<void> {
   // The name as given, so that what is wrong with a file that is not there is told as of any other.
   const path = fs.existsSync(file) ? fs.realpathSync(file) : file
   const beside = (name: string): string => join(dirname(path), `.${basename(path)}.${name}`)
   const lock = beside('lock')
   await takeLock(lock)
   try {
-    replace(path, beside(`${randomBytes(6).toString('hex')}.tmp`), change)
+    const read = (): string => (mayMake && isAbsent(path) ? '' : readText(path))
+    const temporary = beside(`${randomBytes(6).toString('hex')}.tmp${extname(file)}`)
+    replace({ path, temporary, read, change, judge })
   } finally {
     fs.rmSync(lock, { force: true })
   }
@@ -40,19 +54,32 @@ async function takeLock(lock: string): Promise<void> {
   }
 }
 
-function replace(path: string, temporary: string, change: (text: string) => string): void {
-  const text = readText(path)
+/** A symbolic link that leads nowhere is there. */
+export const isAbsent = (file: string): boolean =>
+  fs.lstatSync(file, { throwIfNoEntry: false }) === undefined
+
+interface Replacement extends Pick<Rewrite, 'change'> {
+  readonly judge: Rewrite['judge'] | undefined
+  readonly path: string
+  readonly temporary: string
+  readonly read: () => string
+}
+
+function replace({ path, temporary, read, change, judge }: Replacement): void {
+  const text = read()
   const next = change(text)
   try {
     const file = fs.openSync(temporary, 'wx', 0o600)
     try {
       fs.writeFileSync(file, next)
-      keepOwner(file, fs.statSync(path))
+      if (isAbsent(path)) fs.fchmodSync(file, MADE_MODE)
+      else keepOwner(file, fs.statSync(path))
       fs.fsyncSync(file)
     } finally {
       fs.closeSync(file)
     }
-    if (readText(path) !== text) throw new Error(`${path} has changed meanwhile; try again`)
+    judge?.(temporary)
+    if (read() !== text) throw new Error(`${path} has changed meanwhile; try again`)
     fs.renameSync(temporary, path)
   } catch (error) {
     fs.rmSync(temporary, { force: true })

@@ -44,14 +44,27 @@ describe('tollgate keys list --admin', () => {
     [{}, COUNT, 'k0'],
     [{ expiring: '30d' }, 1, 'k2000'],
     [{ client: 'c2400' }, 1, 'k2400'],
+    [{ client: 'c2000', expiring: '30d' }, 1, 'k2000'],
   ])('lists of %j %d keys over all pages', async (options, count, first) => {
-    const { code, out } = await run((output) =>
+    const { code, out, said } = await run((output) =>
       keysListCommand(output, { admin: admin(), json: true, ...options }),
     )
     const keys = JSON.parse(out.join('')) as { keyId: string; client: string; plan: string }[]
-    expect([code, keys.length]).toEqual([0, count])
+    expect([code, keys.length, said]).toEqual([0, count, []])
     expect(keys[0]).toMatchObject({ keyId: first, client: first.replace('k', 'c'), plan: 'pro' })
     expect(out.join('')).not.toContain(sha256('0'))
+  })
+
+  it('says that there is no such client, and not so of one whose keys do not end', async () => {
+    for (const [client, expected] of [
+      ['zz', ['# There is no client zz.']],
+      ['c1', []],
+    ] as const) {
+      const listed = await run((output) =>
+        keysListCommand(output, { admin: admin(), client, expiring: '30d' }),
+      )
+      expect([listed.code, listed.said]).toEqual([0, expected])
+    }
   })
 
   it('is refused with both of a file and a gateway, or none', async () => {

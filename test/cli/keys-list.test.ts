@@ -55,6 +55,17 @@ describe('tollgate keys list', () => {
   })
 
   it.each([
+    ['nobody', ['# There is no client nobody.']],
+    ['bolt', []],
+  ])(
+    'says on stderr whether there is a client %s, whatever is listed',
+    async (client, expected) => {
+      const { code, said } = await list({ client, expiring: '1m' })
+      expect([code, said]).toEqual([0, expected])
+    },
+  )
+
+  it.each([
     [{ expiring: 'soon' }, /^tollgate: --expiring is not a duration; /],
     [{ client: 'a b' }, /^tollgate: --client is not an id; /],
     [{ config: '/nowhere.yaml' }, /^\/nowhere\.yaml:1:1 \(file\): cannot be read \(ENOENT\)/],

@@ -13,9 +13,9 @@ import { dirname, join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { keysNewCommand, keysRevokeCommand, keysRotateCommand } from '../../src/cli/keys.ts'
 import { rewriteFile } from '../../src/cli/rewrite-file.ts'
-import { parseConfigText } from '../../src/clients/load.ts'
+import { loadConfig, parseConfigText } from '../../src/clients/load.ts'
 import { sha256 } from '../support/gateway.ts'
-import { temporaryFile } from '../support/processes.ts'
+import { temporaryFile, temporaryFolder } from '../support/processes.ts'
 
 const CONFIG = `# kept
 clients:
@@ -153,6 +153,75 @@ describe('tollgate keys new --write', () => {
     ])
   })
 
+  it.each([
+    ['a line that is no JSON', '{"id":"broken", \n', /^FILE:2:\d+ clients\[1\]: is not JSON; /],
+    [
+      'a client that is there twice',
+      '{"id":"acme","plan":"gold"}\n',
+      /^FILE:2:\d+ clients\[1\]\.id: "acme" is the same id as FILE:1; /,
+    ],
+    [
+      'a plan that is custom for some',
+      '{"id":"b","plan":"gold","limits":{"perMinute":1,"perDay":2}}\n',
+      /^FILE:2:\d+ clients\[1\]\.limits: is for custom plans only; /,
+    ],
+  ])(
+    'refuses %s in another place of a file with a client a line, and writes nothing',
+    async (_, line, message) => {
+      const file = temporaryFile('c.jsonl', LINES + line)
+      const { said, output } = runs()
+      const other = { client: 'bolt', plan: 'gold', write: file }
+      expect([
+        await keysNewCommand(output, other),
+        await keysRotateCommand(output, { key: 'acme-1', write: file }),
+      ]).toEqual([2, 2])
+      expect(await keysRevokeCommand(output, { key: 'acme-1', write: file })).toBe(2)
+      expect(said.map((text) => text.replaceAll(file, 'FILE'))).toEqual(
+        [1, 2, 3].map(() => expect.stringMatching(message) as string),
+      )
+      expect(readFileSync(file, 'utf8')).toBe(LINES + line)
+      expect(readdirSync(dirname(file))).toEqual(['c.jsonl'])
+    },
+  )
+
+  it('takes custom plans and others in a file with a client a line, and judges of a long file the changed line alone', async () => {
+    const custom = '{"id":"b","plan":"own","limits":{"perMinute":1,"perDay":2}}\n'
+    const long = `{"id":"broken", ${' '.repeat(2 ** 20)}\n`.repeat(16)
+    for (const text of [LINES + custom, LINES + long]) {
+      const file = temporaryFile('c.jsonl', text)
+      expect((await newKey({ client: 'bolt', plan: 'gold', write: file })).code).toBe(0)
+      expect(readFileSync(file, 'utf8').startsWith(text)).toBe(true)
+    }
+  })
+
+  it.each(['a.jsonl', 'a.yaml', 'a.yml'])('makes %s where its folder is there', async (name) => {
+    const file = join(temporaryFolder(), name)
+    expect((await newKey({ client: 'acme', write: file })).code).toBe(2)
+    expect(existsSync(file)).toBe(false)
+    for (const client of ['acme', 'bolt'])
+      expect((await newKey({ client, plan: 'gold', write: file })).code).toBe(0)
+    expect(statSync(file).mode & 0o777).toBe(0o640)
+    expect(readdirSync(dirname(file))).toEqual([name])
+    const config = temporaryFile(
+      'gateway.yaml',
+      `clientFiles: ["${file}"]\nplans: { gold: { perMinute: 1, perDay: 2 } }\n`,
+    )
+    expect((await loadConfig(config, {})).clients.keyCount).toBe(2)
+  })
+
+  it.each([
+    ['none/a.jsonl', /^tollgate: FOLDER\/none: is not there; make it first$/],
+    [
+      'a.json',
+      /^tollgate: FOLDER\/a\.json: is not there; .* end its name in \.jsonl or \.yaml or \.yml$/,
+    ],
+  ])('makes no %s, and says why', async (name, message) => {
+    const folder = temporaryFolder()
+    const { code, said } = await newKey({ client: 'a', plan: 'b', write: join(folder, name) })
+    expect([code, said[0]?.replace(folder, 'FOLDER')]).toEqual([2, expect.stringMatching(message)])
+    expect(readdirSync(folder)).toEqual([])
+  })
+
   it('replaces the file whole: mode kept, symbolic link followed, nothing left beside it', async () => {
     const file = temporaryFile('gateway.yaml', CONFIG)
     chmodSync(file, 0o640)
@@ -192,7 +261,7 @@ describe('tollgate keys new --write', () => {
       writeFileSync(file, 'theirs')
       return `${text}ours`
     }
-    await expect(rewriteFile(file, change)).rejects.toThrow('has changed meanwhile; try again')
+    await expect(rewriteFile(file, { change })).rejects.toThrow('has changed meanwhile; try again')
     expect(readFileSync(file, 'utf8')).toBe('theirs')
     expect(existsSync(join(dirname(file), '.gateway.yaml.lock'))).toBe(false)
   })
@@ -221,6 +290,17 @@ describe('tollgate keys rotate and revoke', () => {
     expect(endsAtMs).toBeLessThanOrEqual(after + 7_200_000)
   })
 
+  it('refuse to rotate a key that has ended', async () => {
+    const ended = LINES.replace('"}]', '","expires":"2020-01-01"}]')
+    const file = temporaryFile('c.jsonl', ended)
+    const { said, output } = runs()
+    expect(await keysRotateCommand(output, { key: 'acme-1', write: file })).toBe(2)
+    expect(said).toEqual([
+      `tollgate: ${file}: acme-1 has ended; make a new one with \`tollgate keys new\``,
+    ])
+    expect(readFileSync(file, 'utf8')).toBe(ended)
+  })
+
   it.each(['tomorrow', '-1h', '401d'])('refuse %s as a grace', async (grace) => {
     const { said, output } = runs()
     const file = temporaryFile('c.jsonl', LINES)
@@ -235,7 +315,8 @@ describe('tollgate keys rotate and revoke', () => {
     expect(await keysRotateCommand(output, { key: 'bolt-1', write: file })).toBe(2)
     expect(said).toEqual(
       ['acme', 'bolt-1'].map(
-        (id) => `tollgate: ${file}: has no key ${id}; see them all with \`tollgate keys list\``,
+        (id) =>
+          `tollgate: ${file}: has no key ${id}; see them all with \`tollgate keys list --config FILE\``,
       ),
     )
     expect(readFileSync(file, 'utf8')).toBe(LINES)
