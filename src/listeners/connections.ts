@@ -56,7 +56,7 @@ export interface ConnectionState<Request extends InFlight> {
   isUsed: boolean
   /** Requests that were refused since one was not. */
   refused: number
-  /** Streams that ended before their answers. */
+  /** Streams that their client ended before their answers. */
   brokenOff: number
   /** The youngest of those pending. */
   latest: Request | undefined
@@ -188,8 +188,9 @@ export class Connections<Request extends InFlight> {
     counted.refused = exchange.refusal === undefined ? 0 : counted.refused + 1
     if (state.carrier !== undefined) {
       state.carrier.pending -= 1
-      if (!exchange.response.writableFinished) state.carrier.brokenOff += 1
-      exchange.receivedBytes = exchange.request.socket.bytesRead
+      const { socket } = exchange.request
+      if (!exchange.response.writableFinished && !socket.isCutOff) state.carrier.brokenOff += 1
+      exchange.receivedBytes = socket.bytesRead
     }
     if (isLast(exchange.response)) state.closing = true
     state.isBodyLeft = exchange.hasBody && !exchange.request.complete

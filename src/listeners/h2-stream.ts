@@ -7,6 +7,7 @@ import { endHasCome } from './node-internals.ts'
 /** The connection that a stream belongs to. */
 export interface Carrier {
   readonly proto: 'http' | 'https'
+  readonly socket: { readonly destroyed: boolean }
   /** Of bodies, of all its streams. */
   bodyBytes: number
   /** Lets what is under way on it finish, and takes nothing new. */
@@ -67,6 +68,10 @@ export class StreamRequest implements IncomingRequest, ClientChannel {
 
   get destroyed(): boolean {
     return this.#stream.destroyed
+  }
+
+  get isCutOff(): boolean {
+    return this.#stream.errored === CUT_OFF
   }
 
   get readableEnded(): boolean {
@@ -138,6 +143,7 @@ export class StreamResponse implements OutgoingResponse {
   /** Until it goes out with what follows. */
   #head: string[] | undefined
   #hasBody = true
+  #isEnded = false
 
   constructor(stream: ServerHttp2Stream, request: StreamRequest) {
     this.#stream = stream
@@ -149,9 +155,16 @@ export class StreamResponse implements OutgoingResponse {
     return this.#stream.destroyed || this.#stream.closed
   }
 
-  /** Of HEAD, Node has ended the stream before there is an answer. */
+  /**
+   * Node ends the stream itself, of HEAD and where its client has left; and it closes one that was sent whole without calling
+   * it finished, where the request had ended before.
+   */
   get writableFinished(): boolean {
-    return this.headersSent && this.#head === undefined && this.#stream.writableFinished
+    if (!this.#isEnded || this.#stream.writableFinished) return this.#isEnded
+    const { closed, rstCode } = this.#stream
+    return (
+      closed && rstCode === constants.NGHTTP2_NO_ERROR && !this.#request.carrier.socket.destroyed
+    )
   }
 
   get writableLength(): number {
@@ -183,6 +196,7 @@ export class StreamResponse implements OutgoingResponse {
 
   end(body?: string | Buffer, encoding: 'latin1' | 'utf8' = 'utf8'): void {
     const isEmpty = body === undefined || body.length === 0 || !this.#hasBody
+    this.#isEnded = !this.destroyed
     this.#begin(isEmpty)
     if (this.destroyed) return
     if (!isEmpty) {
@@ -224,7 +238,7 @@ export class StreamResponse implements OutgoingResponse {
 
 /** It must not look complete. At once, also where the client reads nothing any more. */
 function cutOff(stream: ServerHttp2Stream): void {
-  stream.destroy(CUT_OFF)
+  stream.destroy(stream.closed ? undefined : CUT_OFF)
 }
 
 const CUT_OFF = new Error('cut off')

@@ -9,6 +9,8 @@ export interface ClientChannel {
   readonly takenBytes?: number | undefined
   destroy(): unknown
   once(event: 'close', listener: () => void): unknown
+  /** Of a stream: it was destroyed here, and not by its client. */
+  readonly isCutOff?: boolean | undefined
   /** Of a stream: takes nothing new on its connection. undefined for a connection, of which the response tells. */
   readonly endConnection?: (() => void) | undefined
 }

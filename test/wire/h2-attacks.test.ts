@@ -6,7 +6,8 @@ import { openH2Client } from '../support/h2-client.ts'
 import { END_HEADERS, END_STREAM, frame, headers, hpack } from '../support/h2-frames.ts'
 import { openH2Peer, settings, types, uint32, type H2Peer } from '../support/h2-frames.ts'
 import type { Http2Abuse } from '../../src/rules/http2-abuse.ts'
-import { answer, startRawBackend, type RawBackend } from '../support/raw-backend.ts'
+import { answer, closeConnection, startRawBackend } from '../support/raw-backend.ts'
+import type { Answer, RawBackend } from '../support/raw-backend.ts'
 import { serverBlock } from './wire.ts'
 
 let gateway: TestGateway
@@ -14,7 +15,7 @@ let backend: RawBackend
 
 beforeAll(async () => {
   backend = await startRawBackend({
-    respond: ({ target }) => (target === '/v1/pets/large' ? LARGE : answer(200, 'ok')),
+    respond: ({ target }) => answers[target] ?? answer(200, 'ok'),
   })
   const server = serverBlock(
     'http2: clear\n  trustedProxies: [127.0.0.1]\n  timeouts: { headers: 1s, idle: 2s, drain: 1s }',
@@ -28,7 +29,10 @@ afterAll(async () => {
   await backend.close()
 })
 
-const LARGE = answer(200, Buffer.alloc(600_000))
+const answers: Record<string, Answer> = {
+  '/v1/pets/large': answer(200, Buffer.alloc(600_000)),
+  '/v1/pets/cut': ['HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf', 20, closeConnection],
+}
 const ROUNDS = 200
 
 const request = (path = '/v1/pets', method = 'GET', key: string = keys.enterprise) => {
@@ -121,6 +125,26 @@ test.each(Object.entries(floods).map(([name, round]) => ({ name, round })))(
     bystander.close()
   },
 )
+
+test.each([
+  { name: 'requests with a body', path: '/v1/pets', body: 'x'.repeat(1000), complete: true },
+  { name: 'answers that the backend breaks off', path: '/v1/pets/cut', complete: false },
+])('$name are not counted as taken back, however many', async ({ path, body, complete }) => {
+  const before = await counted(...ends)
+  const client = await openH2Client(gateway.port)
+  const asked = { path, key: keys.enterprise, ...(body && { method: 'POST', body }) }
+  const got = new Set<string>()
+  for (let round = 0; round < 30; round++) {
+    const one = () => client.request(asked)
+    for (const answered of await Promise.all(Array.from({ length: 20 }, one)))
+      got.add(`${answered.status} ${answered.complete}`)
+  }
+  expect([...got]).toEqual([`200 ${complete}`])
+  expect([client.goaway, await counted(...ends)]).toEqual([undefined, before])
+  const isLeft = ({ cause }: Record<string, unknown>) => /client left/.test(String(cause))
+  expect(gateway.logLines().filter((line) => isLeft(line) && line['status'] === 200)).toEqual([])
+  client.close()
+})
 
 test('a request that is taken back in the same breath is counted, and not begun', async () => {
   const before = await counted('reset')
