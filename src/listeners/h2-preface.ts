@@ -3,27 +3,31 @@ import type { Socket } from 'node:net'
 
 const PREFACE = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n')
 
-/** Reads as much as it takes to know, within that time, and puts it back. */
+/** Reads as much as it takes to know, within that time, and puts it back. known: once; undefined: the connection has ended. */
 export function readPreface(
   socket: Socket,
   timeoutMs: number,
-  known: (isHttp2: boolean) => void,
+  known: (isHttp2: boolean | undefined) => void,
 ): void {
   let seen = Buffer.alloc(0)
-  const late = setTimeout(() => socket.destroy(), timeoutMs)
-  const forget = (): void => clearTimeout(late)
+  const end = (): void => void socket.destroy()
+  const late = setTimeout(end, timeoutMs)
+  const forget = (): void => {
+    clearTimeout(late)
+    known(undefined)
+  }
   const onData = (bytes: Buffer): void => {
     seen = Buffer.concat([seen, bytes])
     const length = Math.min(seen.length, PREFACE.length)
     const isHttp2 = seen.compare(PREFACE, 0, length, 0, length) === 0
     if (isHttp2 && length < PREFACE.length) return
-    forget()
-    socket.off('data', onData).off('close', forget).off('error', ignore)
+    clearTimeout(late)
+    socket.off('data', onData).off('end', end).off('close', forget).off('error', ignore)
     socket.pause()
     socket.unshift(seen)
     known(isHttp2)
   }
-  socket.on('data', onData).once('close', forget).on('error', ignore)
+  socket.on('data', onData).once('end', end).once('close', forget).on('error', ignore)
 }
 
 const ignore = (): void => {}

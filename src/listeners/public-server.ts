@@ -27,7 +27,7 @@ export class PublicServer {
   readonly #server: Server
   readonly #http1: ProtocolServer
   readonly #http2: ProtocolServer
-  /** Connections whose PROXY header or handshake is under way. */
+  /** Connections whose PROXY header, handshake or preface is under way. */
   readonly #arriving = new Map<Socket, Entry>()
   readonly #secret: ReturnType<typeof keepDaily>
   /** Written by the constructor and by what prepare() returns. */

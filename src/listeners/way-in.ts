@@ -32,7 +32,7 @@ export interface WayInOptions {
   readonly door: Door
   readonly http1: ProtocolServer
   readonly http2: ProtocolServer
-  /** Written here: connections whose PROXY header or handshake is under way. */
+  /** Written here: connections whose PROXY header, handshake or preface is under way. */
   readonly arriving: Map<Socket, Entry>
   readonly events: EntryEvents
 }
@@ -84,15 +84,18 @@ function tlsOptions(options: WayInOptions, identity: TlsIdentity): TlsServerOpti
 }
 
 /** Without TLS: HTTP/1.1, and HTTP/2 where trusted proxies may begin with it. */
-function clearServer({ config, http1, http2, events }: WayInOptions): Pick<ProtocolServer, 'take'> {
+function clearServer(options: WayInOptions): Pick<ProtocolServer, 'take'> {
+  const { config, http1, http2, arriving, events } = options
   const { http2: spoken, timeouts } = config.server
   if (spoken !== 'clear') return http1
   return {
     take(transport, entry): void {
       if (!events.isTrusted(transport)) return http1.take(transport, entry)
-      readPreface(transport, timeouts.headersMs, (isHttp2) =>
-        (isHttp2 ? http2 : http1).take(transport, entry),
-      )
+      arriving.set(transport, entry)
+      readPreface(transport, timeouts.headersMs, (isHttp2) => {
+        arriving.delete(transport)
+        if (isHttp2 !== undefined) (isHttp2 ? http2 : http1).take(transport, entry)
+      })
     },
   }
 }

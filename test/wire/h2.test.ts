@@ -239,6 +239,23 @@ test('a request that is taken back ends that of the backend; one that broke off 
     },
   ))
 
+test('an answer that is taken back in its middle is not recorded as complete', () =>
+  withH2(
+    {
+      requestsMayBreakOff: true,
+      respond: () => 'HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf',
+    },
+    async (client, wire) => {
+      const stream = client.start()
+      stream.once('data', () => stream.close(8))
+      const [line] = await wire.accessLines(1)
+      expect(line).toMatchObject({
+        status: 200,
+        cause: 'the client left before the answer was complete',
+      })
+    },
+  ))
+
 test('an answer that is cut off does not look complete', () =>
   withH2(
     { respond: () => ['HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf', 50, closeConnection] },
@@ -289,6 +306,23 @@ test('a stop lets streams finish, tells its clients, and takes nothing new', () 
       expect(await waiting).toMatchObject({ status: 200, complete: true })
       expect(client.goaway).toBe(0)
       await stopped
+    },
+    { stopsItself: true },
+  ))
+
+test('a stop ends connections that have not said yet which protocol they speak', () =>
+  withWire(
+    {
+      engine: 'direct',
+      blocks: { server: clear('timeouts: { headers: 60s, drain: 60s }') },
+    },
+    async ({ connect, gateway }) => {
+      const silent = [await connect(), await connect(), await connect()]
+      silent[1]?.send('PRI * HT')
+      silent[2]?.end()
+      await silent[2]?.waitFor(({ closed }) => closed)
+      await gateway.stop()
+      for (const one of silent) await one.waitFor(({ closed }) => closed)
     },
     { stopsItself: true },
   ))
