@@ -108,12 +108,15 @@ export function createTlsServer(options: TlsServerOptions) {
     const entry = arriving.get(transport)
     arriving.delete(transport)
     if (entry === undefined) return
+    socket.allowHalfOpen = true
     const agreed = socket.alpnProtocol === 'h2' ? protocols.h2 : undefined
     ;(agreed ?? protocols['http/1.1']).take(socket, entry)
   })
   return {
     take(transport: Socket, entry: Entry): void {
       arriving.set(transport, entry)
+      // Node's TLS socket takes it over: who ends its side before the handshake has ended will never end that.
+      transport.allowHalfOpen = false
       server.emit('connection', transport)
     },
     /** Tickets of yesterday are worth nothing from here on. */

@@ -68,6 +68,20 @@ describe('TLS', () => {
     }),
   )
 
+  it.each([
+    ['before its handshake', ''],
+    ['in the middle of it', '\x16\x03\x01\x02\x00\x01\x00\x01\xfc'],
+  ])('ends a connection at once whose client ends its side %s', (_, bytes) =>
+    withWire(over('timeouts: { headers: 60s }'), async (wire) => {
+      const client = await openRawClient(wire.gateway.port)
+      client.send(bytes)
+      client.end()
+      await client.waitFor(({ closed }) => closed)
+      expect(await failed(wire, 'closed')).toBe(1)
+      expect(await wire.gateway.metric('tollgate_connections ')).toBe(0)
+    }),
+  )
+
   it('gives a handshake that comes byte by byte no more time', () =>
     withWire(over('timeouts: { headers: 500ms }'), async (wire) => {
       const client = await openRawClient(wire.gateway.port)
