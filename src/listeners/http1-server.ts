@@ -49,13 +49,19 @@ export function createHttp1Server(config: Config, events: Http1Events): Protocol
       shouldUpgradeCallback: (request) => events.isHandshake(request),
       optimizeEmptyRequests: true,
     },
-    (request, response) => events.request(request, response, false),
+    (request, response) => begin(request, response, false),
   )
+  const begin: Http1Events['request'] = (request, ...others) => {
+    const { socket } = request
+    // Node sets it anew behind an answer alone: the first request on a connection from before a reload would have the old one.
+    if (socket.timeout !== server.timeout) socket.setTimeout(server.timeout)
+    events.request(request, ...others)
+  }
   // Bytes are bounded above, and our own count refuses the rest.
   keepEveryField(server)
   const limits = new ServerLimits(server, config)
-  server.on('checkContinue', (request, response) => events.request(request, response, true))
-  server.on('checkExpectation', (request, response) => events.request(request, response, false))
+  server.on('checkContinue', (request, response) => begin(request, response, true))
+  server.on('checkExpectation', (request, response) => begin(request, response, false))
   server.on('upgrade', events.upgrade)
   server.on('connect', events.connect)
   server.on('clientError', (error, socket) => events.clientError(error, socket as Socket))
