@@ -1,7 +1,7 @@
 /** Whether a text with clients in it would be taken, as far as it can tell: the plans of a client file stand in the configuration that names it. */
 import { readFileSync, statSync } from 'node:fs'
 import { build } from '../clients/builder.ts'
-import type { ClientFile } from '../clients/read-file.ts'
+import { isJsonLines } from '../clients/entries.ts'
 import { readYaml } from '../config/document.ts'
 import type { Environment } from '../config/environment.ts'
 import { parseConfigText } from '../clients/load.ts'
@@ -47,10 +47,10 @@ function problemsOf(clients: readonly Tree[]) {
   )
 }
 
-/** Of a client file with a client a line. Throws ConfigError with every problem. */
-export function checkLines(file: ClientFile): void {
+/** Of files with a client a line only. Throws ConfigError with every problem. */
+export function checkLines(file: { name: string; path: string }): void {
   const bytes = statSync(file.path).size
-  if (bytes > WHOLE_BYTES) return
+  if (bytes > WHOLE_BYTES || !isJsonLines(file.path)) return
   const plans = plansOf(readFileSync(file.path, 'utf8').split('\n'))
   const files = [{ ...file, bytes }]
   const { faults } = build({ own: [], files, plans, nowMs: 0, isLarge: false })
@@ -60,19 +60,13 @@ export function checkLines(file: ClientFile): void {
 /** As the first client of each plan has it: a custom plan is one whose clients have limits of their own. */
 function plansOf(lines: readonly string[]): Group {
   const plans = new Map<string, Group>()
-  for (const line of lines) {
-    const { plan, limits } = parsed(line)
-    if (typeof plan === 'string' && !plans.has(plan))
-      plans.set(plan, limits === undefined ? {} : { custom: 'true' })
-  }
+  for (const line of lines)
+    try {
+      const { plan, limits } = JSON.parse(line) as { plan?: unknown; limits?: unknown }
+      if (typeof plan === 'string' && !plans.has(plan))
+        plans.set(plan, limits === undefined ? {} : { custom: 'true' })
+    } catch {
+      // The loader tells what is no JSON.
+    }
   return Object.fromEntries(plans)
-}
-
-/** What is no JSON is empty: whoever judges it tells. */
-function parsed(line: string): { readonly plan?: unknown; readonly limits?: unknown } {
-  try {
-    return (JSON.parse(line) ?? {}) as object
-  } catch {
-    return {}
-  }
 }

@@ -56,8 +56,7 @@ const catalogue: Declaration = (program, { lasting }) =>
     .addOption(new NeededOption('--db <file>', 'where it keeps its animals'))
     .action(lasting(async () => (await import('./catalogue.ts')).catalogueCommand))
 
-const TOKEN_HELP =
-  '\nThe token of admin.tokenSha256, where that is set, is taken from the environment variable TOLLGATE_ADMIN_TOKEN.'
+const TOKEN_HELP = '\nThe admin token comes from the environment variable TOLLGATE_ADMIN_TOKEN.'
 
 const check: Declaration = (program, { once }) =>
   program

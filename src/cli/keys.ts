@@ -149,13 +149,10 @@ async function inFile(
   tell: () => void,
 ): Promise<number> {
   const isLines = isJsonLines(file)
-  const folder = dirname(file)
+  const [folder, endings] = [dirname(file), clientFileEndings.join(' or ')]
   if (isAbsent(folder)) return refuse(output, `${folder}: is not there; make it first`)
   if (mayMake && isAbsent(file) && !clientFileEndings.includes(extname(file)))
-    return refuse(
-      output,
-      `${file}: is not there; to make a client file, end its name in ${clientFileEndings.join(' or ')}`,
-    )
+    return refuse(output, `${file}: is not there; end its name in ${endings}`)
   const changed = (text: string): string => {
     const clients = new ClientText(text, isLines)
     try {
@@ -169,9 +166,9 @@ async function inFile(
       throw error
     }
   }
-  const judge = (path: string): void => checkLines({ name: file, path })
   try {
-    await rewriteFile(file, { change: changed, mayMake, ...(isLines && { judge }) })
+    const judge = (path: string): void => checkLines({ name: file, path })
+    await rewriteFile(file, { change: changed, judge, mayMake })
   } catch (error) {
     if (error instanceof KeysRefused) return refuse(output, `${file}: ${error.message}`)
     if (!(error instanceof ConfigError)) throw error

@@ -15,12 +15,11 @@ export async function reloadCommand(
   { env, print, complain }: Pick<Edge, 'env' | 'print' | 'complain'>,
   { admin = DEFAULT_ADMIN, dryRun = false, json = false }: ReloadOptions,
 ): Promise<number> {
-  const answer = await askAdmin({ admin, env }, '/api/reload', { dryRun })
-  const { status, body } = answer
+  const { status, body } = await askAdmin({ admin, env }, '/api/reload', { dryRun })
   const outcome = body as unknown as ReloadOutcome
   const isRefused = status === 422 && outcome.outcome === 'refused'
   if (status !== 200 && !isRefused) {
-    complain(`tollgate: ${refusalInWords({ admin, env }, answer)}`)
+    complain(`tollgate: ${refusalInWords({ admin, env }, { status, body })}`)
     return FAILED
   }
   if (json) print(JSON.stringify(body, undefined, 2))

@@ -7,7 +7,6 @@ import { readText } from '../config/load.ts'
 
 const LOCK_AT_MOST_MS = 5_000
 const LOCK_EVERY_MS = 50
-const MADE_MODE = 0o640
 
 interface Rewrite {
   readonly change: (text: string) => string
@@ -18,19 +17,14 @@ interface Rewrite {
 }
 
 /** Symbolic links are followed. Rejects with ConfigError where the text cannot be read, with an Error that says why it was not written. */
-export async function rewriteFile(
-  file: string,
-  { change, judge, mayMake = false }: Rewrite,
-): Promise<void> {
+export async function rewriteFile(file: string, how: Rewrite): Promise<void> {
   // The name as given, so that what is wrong with a file that is not there is told as of any other.
   const path = fs.existsSync(file) ? fs.realpathSync(file) : file
   const beside = (name: string): string => join(dirname(path), `.${basename(path)}.${name}`)
   const lock = beside('lock')
   await takeLock(lock)
   try {
-    const read = (): string => (mayMake && isAbsent(path) ? '' : readText(path))
-    const temporary = beside(`${randomBytes(6).toString('hex')}.tmp${extname(file)}`)
-    replace({ path, temporary, read, change, judge })
+    replace(path, beside(`${randomBytes(6).toString('hex')}.tmp${extname(file)}`), how)
   } finally {
     fs.rmSync(lock, { force: true })
   }
@@ -58,21 +52,15 @@ async function takeLock(lock: string): Promise<void> {
 export const isAbsent = (file: string): boolean =>
   fs.lstatSync(file, { throwIfNoEntry: false }) === undefined
 
-interface Replacement extends Pick<Rewrite, 'change'> {
-  readonly judge: Rewrite['judge'] | undefined
-  readonly path: string
-  readonly temporary: string
-  readonly read: () => string
-}
-
-function replace({ path, temporary, read, change, judge }: Replacement): void {
+function replace(path: string, temporary: string, { change, judge, mayMake }: Rewrite): void {
+  const read = (): string => (mayMake && isAbsent(path) ? '' : readText(path))
   const text = read()
   const next = change(text)
   try {
     const file = fs.openSync(temporary, 'wx', 0o600)
     try {
       fs.writeFileSync(file, next)
-      if (isAbsent(path)) fs.fchmodSync(file, MADE_MODE)
+      if (isAbsent(path)) fs.fchmodSync(file, 0o640)
       else keepOwner(file, fs.statSync(path))
       fs.fsyncSync(file)
     } finally {

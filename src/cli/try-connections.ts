@@ -22,8 +22,6 @@ export interface Tried {
 const DAY_MS = 24 * 60 * 60 * 1000
 const CONNECT_MS = 1_000
 
-type Tls = ReturnType<typeof readTls>
-
 /** All files for TLS, as a gateway reads them. faults: with key, file and remedy; what they are of is undefined. */
 export function readTls({ server, upstream, store: { redis } }: Config) {
   const faults: string[] = []
@@ -42,7 +40,10 @@ export function readTls({ server, upstream, store: { redis } }: Config) {
 }
 
 /** tls: without faults. Bounded in time. */
-export async function tryConnections(config: Config, tls: Tls): Promise<Tried[]> {
+export async function tryConnections(
+  config: Config,
+  tls: ReturnType<typeof readTls>,
+): Promise<Tried[]> {
   const { server, upstream, store, jwt } = config
   const tried = await Promise.all([
     tryRedis(store, tls.redis),

@@ -213,7 +213,7 @@ describe('tollgate keys new --write', () => {
     ['none/a.jsonl', /^tollgate: FOLDER\/none: is not there; make it first$/],
     [
       'a.json',
-      /^tollgate: FOLDER\/a\.json: is not there; .* end its name in \.jsonl or \.yaml or \.yml$/,
+      /^tollgate: FOLDER\/a\.json: is not there; end its name in \.jsonl or \.yaml or \.yml$/,
     ],
   ])('makes no %s, and says why', async (name, message) => {
     const folder = temporaryFolder()
