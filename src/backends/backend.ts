@@ -22,6 +22,7 @@ export interface Backend {
   readonly tls: BackendTls | undefined
   /** Permits given out: requests and tunnels under way. Written by the balancer. */
   inUse: number
+  /** With `outcomes` that of the machine: the same under each configuration that names it. */
   readonly standing: Standing
   /** What became of its requests, for metrics. Written by the balancer. */
   readonly outcomes: Outcomes
@@ -29,12 +30,12 @@ export interface Backend {
 
 export type BackendOptions = Pick<Config['upstream'], 'eject' | 'health'>
 
-/** url: of a scheme, host and port alone. tls: as configured for all of them. outcomes: counted on. */
+/** url: of a scheme, host and port alone. tls: as configured for all of them. earlier: the same machine under another configuration. */
 export function createBackend(
   url: string,
   { eject, health }: BackendOptions,
   tls: ConnectionOptions = {},
-  outcomes = noOutcomes(),
+  earlier?: Backend,
 ): Backend {
   const { origin, protocol, hostname, port, host: hostHeader } = new URL(url)
   const isTls = protocol === 'https:'
@@ -47,8 +48,8 @@ export function createBackend(
     hostHeader,
     tls: isTls ? backendTls(host, tls) : undefined,
     inUse: 0,
-    standing: new Standing(eject, health),
-    outcomes,
+    standing: earlier?.standing ?? new Standing(eject, health),
+    outcomes: earlier?.outcomes ?? noOutcomes(),
   }
 }
 

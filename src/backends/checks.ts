@@ -8,19 +8,36 @@ import type { Backend } from './backend.ts'
 import type { Balancer } from './balancer.ts'
 
 type HealthOptions = NonNullable<Config['upstream']['health']>
+type HostOption = Config['upstream']['host']
 
-/** Begins at once; host: the Host that all are asked under, undefined: their own. */
+/** Nobody waits longer for a first one. */
+const FIRST_CHECK_MS = 1_000
+
+/** Of those that nobody knows, the ones that answer well and soon are known when it resolves; the rest is left to the checks that follow. Never rejects. */
+export async function checkNewcomers(
+  balancer: Balancer,
+  { path, timeoutMs }: HealthOptions,
+  host: HostOption,
+): Promise<void> {
+  const options = { path, timeoutMs: Math.min(timeoutMs, FIRST_CHECK_MS), host }
+  const check = async (backend: Backend): Promise<void> => {
+    if ((await faultOf(backend, options)) === undefined) balancer.checked(backend, undefined)
+  }
+  await Promise.all(balancer.backends.filter(({ standing }) => standing.isUnknown).map(check))
+}
+
+/** Begins at once. */
 export function startHealthChecks(
   balancer: Balancer,
   { everyMs, ...options }: HealthOptions,
-  host: string | undefined,
+  host: HostOption,
 ): { stop(): void } {
   const stopping = new AbortController()
   const pause = { signal: stopping.signal, ref: false }
   const watch = async (backend: Backend): Promise<void> => {
     while (!stopping.signal.aborted) {
       const nextMs = performance.now() + everyMs
-      const cause = await faultOf(backend, { ...options, host: host ?? backend.hostHeader })
+      const cause = await faultOf(backend, { ...options, host })
       if (!stopping.signal.aborted) balancer.checked(backend, cause)
       await sleep(Math.max(0, nextMs - performance.now()), undefined, pause).catch(() => undefined)
     }
@@ -32,7 +49,7 @@ export function startHealthChecks(
 /** Why the check failed; undefined: it did not. Never rejects. */
 function faultOf(
   backend: Backend,
-  { path, timeoutMs, host }: Pick<HealthOptions, 'path' | 'timeoutMs'> & { host: string },
+  { path, timeoutMs, host }: Pick<HealthOptions, 'path' | 'timeoutMs'> & { host: HostOption },
 ): Promise<string | undefined> {
   return new Promise((resolve) => {
     const settle = (fault: string | undefined): void => {
@@ -40,13 +57,14 @@ function faultOf(
       request.destroy()
       resolve(fault && `health check: ${fault}`)
     }
+    const hostName = typeof host === 'string' ? backend.hostHeader : host.name
     const options = {
       host: backend.host,
       port: backend.port,
       path,
       // A connection of its own, which ends with the answer's head: nobody reads more of it.
       agent: false,
-      headers: { Host: host, 'User-Agent': 'tollgate-health', Connection: 'close' },
+      headers: { Host: hostName, 'User-Agent': 'tollgate-health', Connection: 'close' },
     } as const
     const request = backend.tls
       ? requestHttps({ ...options, ...backend.tls })

@@ -7,6 +7,8 @@ export type CheckOptions = Pick<NonNullable<Config['upstream']['health']>, 'down
 /** After a failure others are preferred for so long; then one request a second shows how it is. */
 export const restMs = 1_000
 
+const notChecked = 'not checked yet'
+
 /** Who sees a failure: a client can bring about some by what it asks for. isAlone: no other was served lately. */
 export interface Witness {
   readonly clientId: string
@@ -48,8 +50,9 @@ export class Standing {
   restsUntilMs: number | undefined
   /** It failed its checks. */
   failsChecks = false
-  readonly #eject: EjectOptions
-  readonly #checks: CheckOptions | undefined
+  /** These two are written by use. */
+  #eject: EjectOptions
+  #checks: CheckOptions | undefined
   #inARow = 0
   #window: Window | undefined
   #lastFailureMs = 0
@@ -70,8 +73,27 @@ export class Standing {
     this.#eject = eject
     this.#checks = checks
     if (checks === undefined) return
-    this.#blame('not checked yet', this.faultSinceMs)
+    this.#blame(notChecked, this.faultSinceMs)
     this.isUnreachable = true
+  }
+
+  /** From here on it is judged by these settings; what was found out under others holds. */
+  use(eject: EjectOptions, checks: CheckOptions | undefined, nowMs: number): void {
+    this.#eject = eject
+    this.#checks = checks
+    // One that serves is not taken out by the very first check.
+    if (checks !== undefined) return void (this.#wasSeenWell ||= this.isClear)
+    this.#checksInARow = 0
+    if (this.isUnknown) this.#comeBack(nowMs)
+    if (!this.failsChecks) return
+    // No check takes it back any more: one request decides.
+    this.failsChecks = this.isUnreachable = false
+    this.ejectedUntilMs ??= nowMs
+  }
+
+  /** It is to be checked, and neither a check nor a request has found anything yet. */
+  get isUnknown(): boolean {
+    return this.fault === notChecked
   }
 
   /** A request has failed; mayEject: not too many others are ejected. */

@@ -8,14 +8,14 @@ import { readTlsFiles } from './tls-files.ts'
 export const readBackendTls = ({ tls }: Config['upstream']): ConnectionOptions | undefined =>
   tls && readTlsFiles('upstream.tls', tls)
 
-/** earlier: whose outcomes are counted on under the same name. Throws as readBackendTls does. */
+/** earlier: of the same origin one keeps its standing, and its outcomes are counted on. Throws as readBackendTls does. */
 export function createBackends(
   upstream: Config['upstream'],
   tls = readBackendTls(upstream),
   earlier: readonly Backend[] = [],
 ): Backend[] {
-  const outcomes = new Map(earlier.map((backend) => [backend.name, backend.outcomes]))
+  const known = new Map(earlier.map((backend) => [backend.name, backend]))
   return upstream.urls.map((url) =>
-    createBackend(url, upstream, tls, outcomes.get(new URL(url).origin)),
+    createBackend(url, upstream, tls, known.get(new URL(url).origin)),
   )
 }

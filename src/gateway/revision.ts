@@ -33,7 +33,8 @@ export class Revision {
 
   /** Resolves when all is there that it needs; rejects where keys are to be had from elsewhere than before, and are not: tokens that are believed now would not be. */
   async readyAfter(before: Revision): Promise<void> {
-    await this.verifier?.ready()
+    const { upstream } = this
+    await Promise.all([this.verifier?.ready(), upstream === before.upstream || upstream.ready()])
     const fault = this.verifier === before.verifier ? undefined : this.verifier?.fault
     if (fault === undefined) return
     const { jwksUri } = this.config.jwt ?? {}

@@ -1,7 +1,7 @@
 /** The backends of a configuration and all that carries requests to them: lives on under a next one that says the same of them. */
 import { isDeepStrictEqual } from 'node:util'
 import { Balancer } from '../backends/balancer.ts'
-import { startHealthChecks } from '../backends/checks.ts'
+import { checkNewcomers, startHealthChecks } from '../backends/checks.ts'
 import { createBackendProbe, type BackendProbe } from '../backends/probe.ts'
 import type { Config } from '../config/config.ts'
 import { Forwarder } from '../forwarding/attempts.ts'
@@ -74,11 +74,18 @@ export class Upstream {
     })
   }
 
-  /** Starts its health checks. */
-  begin(): void {
+  /** Resolves when those of its backends that nobody knows were checked, or have had their time to answer; never rejects. */
+  async ready(): Promise<void> {
     const { health, host } = this.settings.upstream
-    const ownHost = typeof host === 'string' ? undefined : host.name
-    this.#checks = health && startHealthChecks(this.balancer, health, ownHost)
+    if (health) await checkNewcomers(this.balancer, health, host)
+  }
+
+  /** Judges by its settings, and starts its health checks. */
+  begin(): void {
+    const { eject, health, host } = this.settings.upstream
+    const nowMs = performance.now()
+    for (const { standing } of this.balancer.backends) standing.use(eject, health, nowMs)
+    this.#checks = health && startHealthChecks(this.balancer, health, host)
   }
 
   /** Ends its health checks: no request begins under it any more. */

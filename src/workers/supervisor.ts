@@ -38,7 +38,7 @@ export class Supervisor implements Gateway, Reloadable {
   readonly #options: SupervisorOptions
   readonly #state: SharedState
   readonly #reloader: Reloader
-  /** Of the configuration in force. Written by listen and prepare. */
+  /** Asked where the workers do not know better. Written by prepare. */
   #probe: BackendProbe
   /** Both written by listen. */
   #admin: AdminServer | undefined
@@ -97,7 +97,8 @@ export class Supervisor implements Gateway, Reloadable {
     return {
       revision: config.revision,
       commit: () => {
-        this.#probe = probe
+        // Where they are checked the workers soon say how they are; until then it is as it was.
+        if (config.upstream.health === undefined) this.#probe = probe
         this.#state.use(config)
         this.#options.log.use(config.log)
         workers?.commit()

@@ -13,7 +13,7 @@ afterEach(async () => {
 
 const health = { path: '/healthz?deep=1', everyMs: 50, timeoutMs: 200, down: 2, up: 2 }
 
-function check(url: string, host?: string) {
+function check(url: string, host: Parameters<typeof startHealthChecks>[2] = 'preserve') {
   const balancer = balancerOf([url], { health })
   const checks = startHealthChecks(balancer, health, host)
   toClose.push(() => checks.stop())
@@ -46,7 +46,7 @@ describe('a health check', () => {
     const backend = await backendOf(() => [120, answer(200, 'ok')])
     const fixed = await backendOf(() => answer(200, 'ok'))
     check(backend.url)
-    check(fixed.url, 'api.internal')
+    check(fixed.url, { name: 'api.internal' })
     await backend.waitFor(() => backend.requests.length >= 3 && fixed.requests.length >= 1)
     expect(backend.problems()).toEqual([])
     // The next begins when the one before is over, and has a connection of its own.

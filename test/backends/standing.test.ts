@@ -5,7 +5,8 @@ import { eject } from '../support/balancer.ts'
 interface Row {
   /**
    * What happens, at seconds: f a request fails whose client is alone, p or q one of client p or q, who are not alone,
-   * a one is answered, u no connection can be made, c one can, x a check fails, o a check is answered; a number behind it: so often.
+   * a one is answered, u no connection can be made, c one can, x a check fails, o a check is answered; a number behind it: so often;
+   * n from here on nobody checks it, y somebody does, s it is ejected for a minute.
    */
   readonly happens: string
   /** What it is at seconds: up, down (named), out (gets no requests while others do). */
@@ -35,6 +36,9 @@ function replay({ happens, is, checks, stays, ...row }: Row): string {
     c: (nowMs) => standing.connected(nowMs),
     x: (nowMs) => standing.checked('status 500', nowMs),
     o: (nowMs) => standing.checked(undefined, nowMs),
+    n: (nowMs) => standing.use(eject, undefined, nowMs),
+    y: (nowMs) => standing.use(eject, { down: 2, up: 2 }, nowMs),
+    s: (nowMs) => standing.use({ ...eject, forMs: 60_000 }, checks, nowMs),
   }
   const events = happens.split(' ').map((text) => {
     const [, seconds = '', act = '', times = '1'] = /^([\d.]+)([a-z])(\d*)$/.exec(text) ?? []
@@ -145,8 +149,38 @@ describe('a backend', () => {
       'that fails both ways has to be well both ways',
       { happens: '0f5 1x2 2o2 11x 12o2', is: '2:out 11:out 12:up', checks: { down: 2, up: 2 } },
     ],
+    ['is out as long as was said when it was put out', { happens: '0f5 1s', is: '9:out 10:down' }],
+    ['and for as long as is said since', { happens: '0f4 1s 2f', is: '1:up 61:out 62:down' }],
+    [
+      'that failed its checks is tried by a request when nobody checks it any more',
+      { happens: '0x 1n 2a', is: '0:out 1:down 2:up', checks: { down: 2, up: 2 } },
+    ],
+    [
+      'that was put out, too, has its time all the same',
+      { happens: '0f5 1x2 2n 11a', is: '9:out 10:down 11:up', checks: { down: 2, up: 2 } },
+    ],
+    [
+      'that serves is not taken out by the first check there is',
+      { happens: '0a 1y 2x 3x', is: '2:up 3:out' },
+    ],
+    ['that does not is', { happens: '0u 1y 2x', is: '1:up 2:out' }],
+    [
+      'has no checks behind it when they begin anew',
+      { happens: '0o 1x 2n 3y 4x 5x', is: '4:up 5:out', checks: { down: 2, up: 2 } },
+    ],
   ])('%s', (_, row) => {
     expect(replay(row)).toBe(row.is)
+  })
+
+  it('that nobody knows is known when it is not to be checked any more', () => {
+    const standing = new Standing(eject, { down: 2, up: 2 })
+    expect([standing.isUnknown, standing.usableAtMs]).toEqual([true, Infinity])
+    standing.use(eject, undefined, 0)
+    expect([standing.isUnknown, standing.isUnreachable, standing.fault]).toEqual([
+      false,
+      false,
+      undefined,
+    ])
   })
 
   it('is said to be worth a request again when its time is over, so that it gets one', () => {

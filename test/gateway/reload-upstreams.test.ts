@@ -21,14 +21,15 @@ afterEach(async () => {
 const folder = mkdtempSync(join(tmpdir(), 'tollgate-reload-'))
 afterAll(() => rmSync(folder, { recursive: true }))
 
-/** Answers its name, to /v1/pets when released, and echoes over WebSockets. */
-async function startNamed(name: string) {
+/** Answers its name, to what it holds when released, and echoes over WebSockets. */
+async function startNamed(name: string, held = '/v1/pets') {
   const released = Promise.withResolvers<void>()
   const open = new Set<Socket>()
-  const seen = { connections: 0, checks: 0 }
+  const seen = { connections: 0, checks: 0, requests: 0 }
   const server = createServer(({ url }, response) => {
     if (url === '/health') seen.checks++
-    void (url === '/v1/pets' ? released.promise : Promise.resolve()).then(() => response.end(name))
+    else seen.requests++
+    void (url === held ? released.promise : Promise.resolve()).then(() => response.end(name))
   })
   server.on('connection', (socket) => {
     seen.connections++
@@ -117,14 +118,69 @@ describe('backends under another configuration', () => {
     )
   })
 
-  it('are checked for their health from the moment they get requests, and no longer', async () => {
+  it('are as bad as they were, and those that are gone from it have no say', async () => {
+    const [a, b, c] = [await startNamed('a', ''), await startNamed('b'), await startNamed('c')]
+    const settings = (urls: readonly string[], connections: number) => ({
+      upstream: `upstream: { urls: [${urls.map((url) => `"${url}"`).join()}], connections: ${connections}, balance: round-robin, timeouts: { response: 200ms }, eject: { failures: 1, for: 10m, maxFor: 1h } }`,
+    })
+    const door = await openOn([], settings([a.url, b.url], 128))
+    const knownOf = (url: string) => {
+      const backend = door.serving.balancer.backends.find(({ name }) => name === url)
+      const { fault, faultSinceMs, ejectedUntilMs = 0 } = backend?.standing ?? {}
+      return { fault, faultSinceMs, ejectedUntilMs }
+    }
+    for (let count = 0; count < 2; count++) await ask(door, '/v1/pets')
+    const before = knownOf(b.url)
+    expect(before.ejectedUntilMs).toBeGreaterThan(performance.now())
+    const { requests } = b.seen
+    ;(await door.prepare(settings([b.url, a.url], 130))).abort()
+    for (const [urls, connections] of [
+      [[a.url, b.url], 129],
+      [[b.url, c.url, a.url], 129],
+      [[b.url, a.url], 130],
+    ] as const) {
+      await door.take(settings(urls, connections))
+      for (let count = 0; count < 4; count++) expect(await ask(door)).not.toBe('b')
+      expect(knownOf(b.url)).toEqual(before)
+    }
+    expect(b.seen.requests).toBe(requests)
+    const downs = door.lines().filter(({ event }) => event === 'backendDown')
+    expect(downs).toHaveLength(1)
+  })
+
+  it('are usable at once, checked or not, where they were before, or answer a first check; those that do not are taken all the same', async () => {
+    const [a, b] = [await startNamed('a'), await startNamed('b')]
+    const [c, silent] = [await startNamed('c'), await startNamed('silent', '/health')]
+    const door = await openOn([a.url])
+    const rows: [urls: string[], timeout: string, usable: string[]][] = [
+      [[a.url], '2s', [a.url]],
+      [[a.url, silent.url], '1900ms', [a.url]],
+      [[b.url, c.url], '1800ms', [b.url, c.url]],
+      [[silent.url], '30s', []],
+    ]
+    for (const [urls, timeout, usable] of rows) {
+      const list = urls.map((url) => `"${url}"`).join()
+      const health = `health: { path: /health, every: 100ms, timeout: ${timeout} }`
+      const prepared = await door.prepare({ upstream: `upstream: { urls: [${list}], ${health} }` })
+      prepared.commit()
+      // No check that begins with the commit has been answered yet.
+      const seen = await door.serving.probeBackends()
+      const names = seen.filter(({ usableAtMs }) => usableAtMs <= Date.now())
+      expect(names.map(({ name }) => name)).toEqual(usable)
+    }
+    expect(await ask(door)).toBe('silent')
+    await door.take(upstream(silent.url))
+    expect(await door.serving.probeBackends()).toMatchObject([{ state: 'up' }])
+  })
+
+  it('are checked for their health, but for a first check, from the moment they get requests, and no longer', async () => {
     const [a, b] = [await startNamed('a'), await startNamed('b')]
     const checked = (url: string) => upstream(url, ', health: { path: /health, every: 100ms }')
     const door = await openOn([], checked(a.url))
     await until(() => a.seen.checks > 1, 'checks')
     const prepared = await door.prepare(checked(b.url))
     await sleep(250)
-    expect(b.seen.checks).toBe(0)
+    expect(b.seen.checks).toBe(1)
     prepared.commit()
     const { checks } = a.seen
     await until(() => b.seen.checks > 4, 'checks')
@@ -155,8 +211,8 @@ describe('backends under another configuration', () => {
       ],
     ] as const
     for (const [blocks, fault] of faults) await expect(door.prepare(blocks)).rejects.toThrow(fault)
-    const { connections } = b.seen
     const aborted = await door.prepare(upstream(b.url, ', health: { path: /health, every: 100ms }'))
+    const { connections } = b.seen
     aborted.abort()
     expect(await ask(door)).toBe('a')
     // The key set that could not be had would be asked for again after a second.
@@ -169,12 +225,13 @@ describe('backends under another configuration', () => {
     const [a, b] = [await startNamed('a'), await startNamed('b')]
     const door = await openServing([a.url])
     const late = await door.prepare(upstream(b.url, ', health: { path: /health, every: 100ms }'))
+    const { connections } = b.seen
     await door.serving.drain({ idleMs: 0 })
     await expect(door.prepare(upstream(b.url))).rejects.toThrow('draining')
     await door.stop()
     late.commit()
     await sleep(300)
-    expect(b.seen.connections).toBe(0)
+    expect(b.seen.connections).toBe(connections)
   })
 
   it('are let go, with all else of their configuration, 300 times over, but for what a WebSocket needs', async () => {
