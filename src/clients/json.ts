@@ -1,7 +1,9 @@
 /** A line of JSONL with the place of all its parts. JSON is YAML, so it is read as that, which keeps numbers as written and tells repeated keys. */
 import { readYaml, type Reading } from '../config/document.ts'
 
-export const readJson = (text: string): Reading => {
+export const readJson = (written: string): Reading => {
+  // Of Windows line ends; to YAML it would be a line of its own.
+  const text = written.replace(/\r$/, '')
   const reading = readYaml(text, undefined)
   try {
     JSON.parse(text)

@@ -65,6 +65,12 @@ describe('a configuration with client files', () => {
     ])
   })
 
+  it('reads Windows line ends, behind lines with escapes, too', async () => {
+    put('gateway.yaml', 'clientFiles: [a.jsonl]\n')
+    put('a.jsonl', '{"id":"a\\u0062","plan":"pro"}\r\n{"id":"c","plan":"pro"}\r\n')
+    expect([...(await load()).clients].map(({ id }) => id)).toEqual(['ab', 'c'])
+  })
+
   it('warns of a pattern that no file matches', async () => {
     put('gateway.yaml', 'clientFiles: [clients/*.jsonl]\n')
     const { warnings } = await load()
