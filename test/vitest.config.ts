@@ -7,6 +7,8 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node'
  */
 const longest = [
   'process/lease-proof',
+  'workers/clients',
+  'process/reload',
   'process/bans',
   'process/back-off-clients',
   'redis/sentinel',
@@ -14,10 +16,14 @@ const longest = [
   'redis/cluster',
   'quota/lessee-refusals',
   'wire/slow-clients',
+  'wire/h2-attacks',
   'bans/back-off',
   'process/redis-topologies',
   'process/refused-store',
   'workers/crashes',
+  'process/dist',
+  'process/rolling-restart',
+  'process/changed-limits',
   'workers/roll',
   'process/demo',
   'process/shared-quota',

@@ -142,14 +142,14 @@ describe('workers and a file of many clients', () => {
         return workers().size === 2
       })
     }
-    /** Its outcome is waited for by the event; meanwhile worker 1 stands still with half of it. */
-    const halfSent = async (round: number): Promise<number> => {
-      const pid = workerPids(gateway).get(1) ?? 0
-      process.kill(pid, 'SIGSTOP')
+    /** Its outcome is waited for by the event; meanwhile these workers stand still with half of it. */
+    const halfSent = async (round: number, ...numbers: number[]): Promise<number[]> => {
+      const pids = numbers.map((number) => workerPids(gateway).get(number) ?? 0)
+      for (const pid of pids) process.kill(pid, 'SIGSTOP')
       write(round)
       gateway.signal('SIGHUP')
       await sleep(3_000)
-      return pid
+      return pids
     }
     const count = (event: string) => gateway.logged(event).length
     const taken = async (round: number): Promise<void> => {
@@ -163,24 +163,23 @@ describe('workers and a file of many clients', () => {
     await taken(1)
     await holds(1, 0)
 
-    // It is given up, and the half that has been written is no part of the next.
-    const frozen = await halfSent(2)
-    // A supervisor that was away itself pardons it, else it would be killed as hung before its time is over.
-    process.kill(gateway.pid, 'SIGSTOP')
-    await sleep(3_000)
-    process.kill(gateway.pid, 'SIGCONT')
+    // It is given up as the other one dies, and the half that has been written is no part of the next.
+    const [frozen = 0, dead = 0] = await halfSent(2, 1, 2)
+    process.kill(dead, 'SIGKILL')
     await eventually('a refusal', () => count('configRefused') === 1)
     process.kill(frozen, 'SIGCONT')
     const { problems } = gateway.logged('configRefused')[0] ?? {}
-    expect(problems).toEqual(['worker 1: has not answered for 10 s'])
+    expect(problems).toEqual(['worker 2: has ended: signal SIGKILL'])
+    await eventually('the other again', () => count('workerStarted') === 3)
     await holds(1, 2)
     await taken(3)
     await holds(3, 2)
 
     // It ends itself, over what it was being sent.
-    process.kill(await halfSent(4), 'SIGKILL')
+    const [ended = 0] = await halfSent(4, 1)
+    process.kill(ended, 'SIGKILL')
     await eventually('another refusal', () => count('configRefused') === 2)
-    await eventually('the first again', () => count('workerStarted') === 3)
+    await eventually('the first again', () => count('workerStarted') === 4)
     await holds(3, 4)
     await taken(5)
     await holds(5, 4)
