@@ -64,8 +64,8 @@ describe('a worker whose event loop hangs', () => {
     const answered = load.answers.length
     await eventually('more answers', () => load.answers.length > answered + 100)
     await load.stop()
-    // One request of each caller of that worker, at most.
-    expect(load.errors.length).toBeLessThanOrEqual(6)
+    // Of each caller of that worker the request under way, and at most one on a connection that the kernel still put into its queue.
+    expect(load.errors.length).toBeLessThanOrEqual(12)
     expectServed(load.answers)
     const page = await metricPage(gateway)
     expect(page.get('tollgate_worker_restarts_total')).toBe(1)
