@@ -38,7 +38,9 @@ process.on('warning', (warning) => {
 })
 
 // Whoever read the output may leave at any time; that is no reason to stop answering clients.
-for (const stream of [process.stdout, process.stderr]) stream.on('error', () => undefined)
+const unread = new AbortController()
+process.stdout.on('error', () => unread.abort())
+process.stderr.on('error', () => undefined)
 
 // npm passes on some signals, and dies of others without a word.
 if (process.env['npm_lifecycle_event'] !== undefined) {
@@ -83,6 +85,8 @@ function supervisorChannel(): Edge['supervisor'] {
   }
 }
 
+const CLEAR_LINE_END = '\u001b[K'
+
 function isNodeTooOld(): boolean {
   const [major = 0, minor = 0] = process.versions.node.split('.').map(Number)
   return major < OLDEST_NODE[0] || (major === OLDEST_NODE[0] && minor < OLDEST_NODE[1])
@@ -98,14 +102,23 @@ async function main(): Promise<number> {
   const packageFile = new URL('../package.json', import.meta.url)
   const { version } = JSON.parse(readFileSync(packageFile, 'utf8')) as { version: string }
   const { run } = await import('./cli/commands.ts')
+  const screen = process.stdout.isTTY
+    ? (await import('./terminal/screen.ts')).createScreen(() => process.stdin, process.stdout)
+    : undefined
+  if (screen !== undefined) process.on('exit', () => screen.restore())
   return run({
     args: process.argv.slice(2),
     env: process.env,
     version,
     entry: import.meta.filename,
     supervisor: supervisorChannel(),
+    screen,
+    unread: unread.signal,
     print: (line) => void process.stdout.write(`${line}\n`),
     complain,
+    progress: process.stderr.isTTY
+      ? (line) => void process.stderr.write(`\r${line}${CLEAR_LINE_END}`)
+      : undefined,
     attend(to) {
       incidents = to
       for (const incident of unheard.splice(0)) incident(to)

@@ -50,7 +50,10 @@ const services = Object.entries(compose.services)
 const service = (name: string): Service => compose.services[name] ?? {}
 const packageFile = JSON.parse(read('package.json')) as PackageFile
 
-const env = { TOLLGATE_KEY_SHA256: 'a'.repeat(64) }
+const env = {
+  TOLLGATE_KEY_SHA256: 'a'.repeat(64),
+  TOLLGATE_ADMIN_TOKEN_SHA256: 'b'.repeat(64),
+}
 const config = await loadConfig(join(root, 'config/compose.yaml'), env)
 
 describe('the image', () => {
@@ -232,6 +235,7 @@ async function families(): Promise<Map<string, Set<string>>> {
     routes: ['listPets'],
   })
   metrics.keySetFetched(true)
+  metrics.watchTopClients(() => [{ client: 'acme', requests: 1 }])
   metrics.watchBackends(balancerOf(['http://a']))
   metrics.requestStarted()
   metrics.requestDone({
@@ -244,6 +248,8 @@ async function families(): Promise<Map<string, Set<string>>> {
     refusal: undefined,
     deprecated: true,
   })
+  metrics.quota.shadowRefused('pro', 'minute')
+  metrics.watchDeprecated(() => new Map([['listPets', 1]]))
   const found = new Map<string, Set<string>>()
   for (const line of (await metrics.render()).body.split('\n')) {
     const [, name = '', labels = ''] = /^([a-z_0-9]+)(?:\{(.*)\})? /.exec(line) ?? []
@@ -258,7 +264,11 @@ const alertExpressions = (
 ).groups.flatMap(({ rules }) => rules.map(({ expr }) => expr))
 const panels = (
   JSON.parse(read('config/grafana/dashboard.json')) as {
-    panels: { targets?: { expr: string }[] }[]
+    panels: {
+      title: string
+      gridPos: { x: number; y: number; w: number; h: number }
+      targets?: { expr: string }[]
+    }[]
   }
 ).panels
 const panelExpressions = panels.flatMap(({ targets }) => targets?.map(({ expr }) => expr) ?? [])
@@ -295,6 +305,16 @@ describe('alerts and dashboard', () => {
     )
     expect(codes.length).toBeGreaterThan(2)
     for (const code of codes) expect(refusalKinds).toHaveProperty(code)
+  })
+
+  it('have panels that do not lie over one another', () => {
+    for (const [at, one] of panels.entries())
+      for (const other of panels.slice(at + 1)) {
+        const [a, b] = [one.gridPos, other.gridPos]
+        const isBeside =
+          a.x + a.w <= b.x || b.x + b.w <= a.x || a.y + a.h <= b.y || b.y + b.h <= a.y
+        expect(isBeside, `${one.title} and ${other.title}`).toBe(true)
+      }
   })
 
   it('show every metric of the gateway', async () => {

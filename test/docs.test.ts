@@ -1,8 +1,9 @@
 /** Holds the pages against the tree, and against what is published: each link leads somewhere in both. */
 import { execFileSync } from 'node:child_process'
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync, globSync, readFileSync } from 'node:fs'
 import { dirname, join, normalize } from 'node:path'
 import { describe, expect, it } from 'vitest'
+import { measured, peers } from '../bench/packages.ts'
 
 const root = join(import.meta.dirname, '..')
 const read = (file: string): string => readFileSync(join(root, file), 'utf8')
@@ -37,13 +38,8 @@ describe('the published package', () => {
 })
 
 describe('the pages', () => {
-  const pages = [
-    'README.md',
-    'SECURITY.md',
-    'CONTRIBUTING.md',
-    'docs/operations.md',
-    'docs/quota.md',
-  ]
+  const inDocs = globSync('docs/*.md', { cwd: root })
+  const pages = ['README.md', 'SECURITY.md', 'CONTRIBUTING.md', ...inDocs]
 
   it.each(pages)('name only files that exist: %s', (page) => {
     const named = Array.from(
@@ -51,6 +47,11 @@ describe('the pages', () => {
       ([, path = '']) => path,
     )
     for (const path of named) expect(existsSync(join(root, path)), path).toBe(true)
+  })
+
+  it('are all in the table of contents of the book', () => {
+    for (const page of inDocs)
+      if (page !== 'docs/README.md') expect(linked('docs/README.md')).toContain(page)
   })
 
   it('explain every alert, and no other', () => {
@@ -63,5 +64,15 @@ describe('the pages', () => {
       ([, name = '']) => name,
     )
     expect(explained).toEqual(alerts)
+  })
+})
+
+describe('the benchmark', () => {
+  it('states versions of packages alone that it or the gateway installs', () => {
+    const installed = ['package.json', 'bench/package.json'].flatMap((file) => {
+      const { dependencies, devDependencies } = JSON.parse(read(file)) as Record<string, object>
+      return Object.keys({ ...dependencies, ...devDependencies })
+    })
+    expect(installed).toEqual(expect.arrayContaining([...measured, ...peers]))
   })
 })

@@ -61,7 +61,7 @@ const portOf = (name: string): number | undefined =>
 const probe = (kind: string): Probe => at(container, `${kind}Probe`) as Probe
 
 const { 'gateway.yaml': text } = at(configMap, 'data') as { 'gateway.yaml': string }
-const env = { REDIS_URL: 'rediss://redis.example:6379' }
+const env = { REDIS_URL: 'rediss://redis.example:6379', ADMIN_TOKEN_SHA256: 'ab'.repeat(32) }
 const config = parseConfigText(text, { file: 'gateway.yaml', env })
 
 describe('deploy/kubernetes', () => {
@@ -78,12 +78,13 @@ describe('deploy/kubernetes', () => {
     expect(config.warnings).toEqual([])
     expect(refuseDemoKeys(config)).toBeUndefined()
     expect(container.env.map(({ name }) => name)).toEqual(Object.keys(env))
-    expect(() => parseConfigText(text, { file: 'gateway.yaml', env: {} })).toThrow('1 problem')
+    expect(() => parseConfigText(text, { file: 'gateway.yaml', env: {} })).toThrow('2 problems')
     // Made by the command that stands there.
-    const [{ valueFrom } = { valueFrom: undefined }] = container.env
-    expect(readFileSync(join(folder, 'kustomization.yaml'), 'utf8')).toContain(
-      `create secret generic ${valueFrom?.secretKeyRef.name} --from-literal=${valueFrom?.secretKeyRef.key}=`,
-    )
+    const made = readFileSync(join(folder, 'kustomization.yaml'), 'utf8')
+    for (const { valueFrom } of container.env) {
+      expect(made).toContain(`create secret generic ${valueFrom.secretKeyRef.name} --from-literal=`)
+      expect(made).toContain(` --from-literal=${valueFrom.secretKeyRef.key}=`)
+    }
   })
 
   it('mounts that configuration where the command looks for it, so that a change of it arrives', () => {

@@ -6,8 +6,10 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node'
  * leases, which offers a thousand requests a second, runs first what does no more than wait.
  */
 const longest = [
+  'conformance/conformance',
   'process/lease-proof',
   'workers/clients',
+  'simulation/mutants',
   'process/reload',
   'process/bans',
   'process/back-off-clients',
@@ -19,12 +21,14 @@ const longest = [
   'wire/h2-attacks',
   'bans/back-off',
   'process/redis-topologies',
+  'simulation/exploration',
   'process/refused-store',
   'workers/crashes',
   'process/dist',
   'process/rolling-restart',
   'process/changed-limits',
   'workers/roll',
+  'simulation/quota',
   'process/demo',
   'process/shared-quota',
   'process/store-file',
@@ -32,12 +36,8 @@ const longest = [
   'workers/serving',
   'wire/charges',
   'chaos/chaos',
-  'simulation/exploration',
-  'simulation/mutants',
   'process/outage',
-  'process/rolling-restart',
   'process/backends',
-  'simulation/quota',
 ].map((name) => `/test/${name}.test.ts`)
 
 class LongestFirst extends BaseSequencer {
@@ -52,15 +52,18 @@ class LongestFirst extends BaseSequencer {
   }
 }
 
-/** Files that keep a core busy or measure how long an answer takes, and the run of faults; all others mostly wait: for time-outs, bans, ends of minutes, failovers, processes. */
+/**
+ * Files that keep a core busy or measure how long an answer takes, and the run of faults; all others mostly wait: for time-outs, bans,
+ * ends of minutes, failovers, processes. The simulation takes only the time of the processor that those leave.
+ */
 const busy = [
   'test/chaos/chaos.test.ts',
-  'test/{fuzz,simulation}/*.test.ts',
-  'test/process/{backends,floods,outage,slow-store,slowhttptest}.test.ts',
+  'test/fuzz/*.test.ts',
+  'test/process/{backends,floods,outage,slow-store}.test.ts',
   'test/quota/lessee-{embedded,remote}.test.ts',
 ]
 
-/** One group of files after the other. On two cores, more workers would only make those of the second wait for each other. */
+/** One group of files after the other. On two cores, more workers would only make those of the second wait for each other; one of the first is mostly with the simulation. */
 const group = (
   name: string,
   groupOrder: number,
@@ -74,16 +77,16 @@ export default defineConfig({
   test: {
     root: new URL('..', import.meta.url).pathname,
     projects: [
-      group('waiting', 0, { maxWorkers: 4, include: ['test/**/*.test.ts'], exclude: busy }),
+      group('waiting', 0, { maxWorkers: 5, include: ['test/**/*.test.ts'], exclude: busy }),
       group('busy', 1, { maxWorkers: 2, include: busy }),
     ],
     sequence: { sequencer: LongestFirst },
     setupFiles: ['test/support/one-day.ts'],
     globalSetup: ['test/support/global-setup.ts'],
-    testTimeout: 60_000,
-    hookTimeout: 60_000,
     // What is waited for may take its time on a busy machine.
-    expect: { poll: { timeout: 20_000 } },
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
+    expect: { poll: { timeout: 60_000 } },
     pool: 'forks',
     coverage: { provider: 'v8', include: ['src/**/*.ts'], reporter: ['text-summary', 'html'] },
   },

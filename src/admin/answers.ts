@@ -1,15 +1,25 @@
-/** What the admin listener answers: JSON, or what a page makes itself. */
+/** What the admin listener answers: JSON, CSV, events, or what a page makes itself. */
+import type { IncomingMessage } from 'node:http'
 import { refusalKinds } from '../rules/refusals.ts'
+import { MayBeDone } from '../rules/store-unavailable.ts'
+import { csvLine } from './page/format.js'
+
+/** Asked for the next piece when the reader has taken those before; `gone` is aborted when there is no reader any more, and ends what it waits for. */
+export type BodyStream = (gone: AbortSignal) => AsyncIterable<string | Buffer>
 
 export interface Answer {
   readonly status: number
   readonly contentType: string
-  readonly body: string
+  readonly body: string | Buffer | BodyStream
   /** Further header fields. */
   readonly fields?: Readonly<Record<string, string>>
 }
 
-export const json = (status: number, value: object, fields: Answer['fields'] = {}): Answer => ({
+export const json = (
+  status: number,
+  value: object,
+  fields: Answer['fields'] = {},
+): Answer & { readonly body: string } => ({
   status,
   contentType: 'application/json; charset=utf-8',
   body: `${JSON.stringify(value)}\n`,
@@ -31,6 +41,32 @@ export const fault = (
   }: { readonly fields?: Answer['fields']; readonly [name: string]: unknown } = {},
 ): Answer => json(status, { code, message, status, ...more }, fields)
 
+export const invalidRequest = (message: string): Answer =>
+  fault({ status: 400, code: 'invalid_request', message })
+
+export const unknownClient = fault({
+  status: 404,
+  code: 'unknown_client',
+  message: 'No client of the configuration has this id, and no other is known by it.',
+})
+
+export const storeAway = fault({
+  status: 503,
+  code: 'store_unavailable',
+  message:
+    'The store is away: nothing was read or changed. See GET /readyz and the log, then ask again.',
+})
+
+const mayBeDone = fault({
+  status: 503,
+  code: 'store_unavailable',
+  message:
+    'The store was asked and did not answer: it is not known whether it was done. Look when the store is back, and ask again.',
+})
+/** error: why an act of an operator has failed. */
+export const notDone = (error: unknown): Answer =>
+  error instanceof MayBeDone ? mayBeDone : storeAway
+
 export const notFound = fault({ code: 'not_found', ...refusalKinds.not_found })
 
 export const methodNotAllowed = (allow: string): Answer =>
@@ -38,3 +74,36 @@ export const methodNotAllowed = (allow: string): Answer =>
     { code: 'method_not_allowed', ...refusalKinds.method_not_allowed },
     { fields: { Allow: allow } },
   )
+
+export type CsvRow = readonly (string | number)[]
+
+/** rows: asked for as they are written, so there may be any number of them. */
+export const csv = (
+  header: readonly string[],
+  rows: Iterable<CsvRow> | AsyncIterable<CsvRow>,
+): Answer => ({
+  status: 200,
+  contentType: 'text/csv; charset=utf-8; header=present',
+  body: () => csvLines(header, rows),
+})
+
+const PIECE_CHARACTERS = 16_384
+
+async function* csvLines(
+  header: CsvRow,
+  rows: Iterable<CsvRow> | AsyncIterable<CsvRow>,
+): AsyncGenerator<string> {
+  const lineOf = (row: CsvRow): string => `${csvLine(row)}\r\n`
+  let piece = lineOf(header)
+  for await (const row of rows) {
+    piece += lineOf(row)
+    if (piece.length < PIECE_CHARACTERS) continue
+    yield piece
+    piece = ''
+  }
+  yield piece
+}
+
+/** Whether the table is asked for rather than JSON. */
+export const wantsCsv = ({ headers: { accept = '' } }: IncomingMessage): boolean =>
+  /(?:^|,)\s*text\/csv\s*(?:;|,|$)/i.test(accept)

@@ -1,17 +1,27 @@
 /**
  * Who may hold a connection of the admin listener. When all are taken, the one of least use is closed for a new one: the
  * oldest that has no request under way (a slow head is none), else the oldest that takes its time to read an answer. A
- * request that is being answered is never cut off for another; each of them ends by itself.
+ * request that is being answered is never cut off for another; each of them ends by itself. A connection on which many are
+ * unanswered at a time is closed: their answers would all be kept until the first is read.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
+import { TLSSocket } from 'node:tls'
+import { transportOf } from '../listeners/node-internals.ts'
+import { hasBody } from './read-json.ts'
+
+const transportOfRequest = ({ socket }: IncomingMessage): Socket =>
+  socket instanceof TLSSocket ? transportOf(socket) : socket
 
 type Use = 'idle' | 'answering' | 'reading'
+
+const UNANSWERED_AT_MOST = 8
 
 export class ConnectionSlots {
   readonly #most: number
   /** In the order of the last change. Written by all methods. */
   readonly #uses = new Map<Socket, Use>()
+  readonly #unanswered = new WeakMap<Socket, number>()
 
   constructor(most: number) {
     this.#most = most
@@ -29,13 +39,30 @@ export class ConnectionSlots {
     socket.once('close', () => this.#uses.delete(socket))
   }
 
-  /** A request is there whole. */
-  answering({ socket }: IncomingMessage): void {
-    this.#change(socket, 'answering')
+  /** All there are, also those that are in their handshake. */
+  closeAll(): void {
+    for (const socket of this.#uses.keys()) socket.destroy()
   }
 
-  /** All of the answer was written; the client may not have read it yet. */
-  answered({ socket }: IncomingMessage, response: ServerResponse): void {
+  /** A request has come; while its body is on the way it is as idle as a slow head. false: it is not to be answered. */
+  answering(request: IncomingMessage, response: ServerResponse): boolean {
+    const socket = transportOfRequest(request)
+    const unanswered = (this.#unanswered.get(socket) ?? 0) + 1
+    if (unanswered > UNANSWERED_AT_MOST) socket.destroy()
+    if (socket.destroyed) return false
+    this.#unanswered.set(socket, unanswered)
+    response.once('close', () =>
+      this.#unanswered.set(socket, (this.#unanswered.get(socket) ?? 1) - 1),
+    )
+    const begin = (): void => this.#change(socket, 'answering')
+    if (hasBody(request)) request.once('end', begin)
+    else begin()
+    return true
+  }
+
+  /** The answer is there; the client may not have read it yet. */
+  answered(request: IncomingMessage, response: ServerResponse): void {
+    const socket = transportOfRequest(request)
     if (this.#uses.get(socket) === 'answering') this.#change(socket, 'reading')
     response.once('close', () => {
       if (this.#uses.get(socket) === 'reading') this.#change(socket, 'idle')

@@ -2,7 +2,7 @@
 import type { ClientConfig, Config } from '../config/config.ts'
 
 /** A page that grows with the number of clients would hold up requests. */
-const MOST_CLIENTS = 10_000
+const MOST_CLIENTS = 1_000
 
 const secretName = /sha256|password|secret/i
 const loginInUrl = /^([a-z][a-z0-9+.-]*:\/\/)[^/@]*@/i

@@ -2,12 +2,13 @@
 import { createHash } from 'node:crypto'
 import type { ClientConfig, Config } from '../config/config.ts'
 import { clientId, duration } from '../config/scalars.ts'
-import { fault, json, type Answer } from './answers.ts'
+import { DAY_MS } from '../rules/time.ts'
+import { invalidRequest, json, type Answer } from './answers.ts'
 
 /** What is made at a time, so that requests are not held up. */
 const CLIENTS_A_PAGE = 1_000
 
-const within = duration({ min: 0, max: 4000 * 24 * 60 * 60 * 1000 })
+const within = duration({ min: 0, max: 4000 * DAY_MS })
 
 export interface ShownClient extends Pick<ClientConfig, 'id' | 'plan' | 'limits'> {
   /** expires: null is never. */
@@ -28,12 +29,9 @@ export interface KeysPage {
 export const fingerprint = (sha256: string): string =>
   createHash('sha256').update(sha256).digest('hex').slice(0, 8)
 
-const malformed = fault({
-  status: 400,
-  code: 'invalid_request',
-  message:
-    'Ask with ?client=ID, ?expiring=30d, ?cursor=CURSOR of the page before, or none of them.',
-})
+const malformed = invalidRequest(
+  'Ask with ?client=ID, ?expiring=30d, ?cursor=CURSOR of the page before, or none of them.',
+)
 
 /** expiring: of keys that end within this time, and have not yet, and of clients that have some. */
 export function keysPage({ revision, clients }: Config, query: URLSearchParams): Answer {

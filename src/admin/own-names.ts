@@ -1,6 +1,7 @@
 /** Whether a request is meant for this listener, and comes from no page of another site. */
 import type { IncomingMessage } from 'node:http'
-import { isLoopback } from '../config/addresses.ts'
+import { TLSSocket } from 'node:tls'
+import { isLoopback } from '../config/hosts.ts'
 
 /**
  * Whether the request names this listener. A page of another site, whose name is made to point here (DNS rebinding),
@@ -18,16 +19,19 @@ export function isOwnHost({ headers, socket }: IncomingMessage, names: readonly 
 }
 
 /**
- * A browser says which page asks; that must be one of this very listener, by the name and port that the request is for,
- * or by one of `admin.hosts` where a proxy stands between. A page of another port of this machine is as foreign as any.
+ * A browser says which page asks; that must be one of this very listener, by the scheme, name and port that the request is
+ * for, or by one of `admin.hosts` where a proxy stands between. A page of another port of this machine is as foreign as any.
  */
-export function isOwnOrigin({ headers }: IncomingMessage, hosts: readonly string[]): boolean {
+export function isOwnOrigin(
+  { headers, socket }: IncomingMessage,
+  hosts: readonly string[],
+): boolean {
   const { origin, host } = headers
   if (origin === undefined) return true
   // `null` is what a page says that hides where it is from.
   if (!/^https?:\/\/[^/]+$/.test(origin) || !URL.canParse(origin)) return false
   const page = new URL(origin)
-  const own = `${page.protocol}//${host}`
-  if (URL.canParse(own) && new URL(own).host === page.host) return true
+  const own = `${socket instanceof TLSSocket ? 'https' : 'http'}://${host}`
+  if (URL.canParse(own) && new URL(own).origin === page.origin) return true
   return hosts.some((name) => name.toLowerCase() === page.hostname)
 }

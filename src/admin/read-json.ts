@@ -1,11 +1,11 @@
 /** The JSON body of a request, of a bounded size. */
 import type { IncomingMessage } from 'node:http'
 import { refusalKinds } from '../rules/refusals.ts'
-import { fault, type Answer } from './answers.ts'
+import { fault, invalidRequest, type Answer } from './answers.ts'
 
 const MOST_BYTES = 64 * 1024
 
-const notJson = fault({ code: 'invalid_request', status: 400, message: 'The body is not JSON.' })
+const notJson = invalidRequest('The body is not JSON.')
 const tooLarge = fault({ code: 'body_too_large', ...refusalKinds.body_too_large })
 /** A page of another site can send anything else without asking this listener first. */
 const otherType = fault({

@@ -1,5 +1,5 @@
 /** Whether this gateway should be sent requests, and why not. */
-import type { ReadinessReport } from './server.ts'
+import type { ReadinessReport } from './pages.ts'
 import type { BackendHealth } from '../backends/health.ts'
 import type { BackendProbe } from '../backends/probe.ts'
 import type { Config } from '../config/config.ts'
@@ -27,7 +27,7 @@ export const embeddedHealth: StoreHealth = {
   warning: undefined,
 }
 
-interface ReadinessParts {
+export interface ReadinessParts {
   /** The configuration in force, and why another was refused after it was taken. */
   readonly reloads: { readonly config: Config; readonly fault: string | undefined }
   /** Whether the public listener takes requests, and in words. */
@@ -79,10 +79,12 @@ function backendCheck(backends: readonly BackendHealth[]): Check {
     name: 'backend',
     ok: backends.some(({ usableAtMs }) => usableAtMs <= Date.now()),
     reason: faults.length === 0 ? 'reachable' : faults.join('; '),
-    backends: backends.map(({ fault: cause, usableAtMs: _usableAtMs, ...seen }) => ({
-      ...seen,
-      cause,
-    })),
+    backends: backends.map(
+      ({ fault: cause, usableAtMs: _usableAtMs, nextTryAtMs: _next, ...seen }) => ({
+        ...seen,
+        cause,
+      }),
+    ),
   }
 }
 

@@ -1,33 +1,23 @@
 /** The admin listener: metrics, liveness, readiness and the admin API, on an address of its own and nothing else. */
 import { once } from 'node:events'
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import { createServer, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { hostname } from 'node:os'
+import type { AdminConfig, ListenAddress } from '../config/config.ts'
 import { fault, json, methodNotAllowed, notFound, type Answer } from './answers.ts'
 import { answerApi, type AdminApiParts } from './api.ts'
+import { callerOf } from './authentication.ts'
 import { ConnectionSlots } from './connection-slots.ts'
 import { isOwnHost, isOwnOrigin } from './own-names.ts'
-import { hasBody } from './read-json.ts'
+import { pageAsset } from './page-assets.ts'
+import { pages, type PageParts } from './pages.ts'
+import { send } from './send.ts'
+import { WayIn, type AdminIdentity } from './way-in.ts'
 
-/** Ready means that every check is ok. */
-export interface ReadinessReport {
-  /** One entry per thing the gateway needs: configuration, listener, store, backend. */
-  readonly checks: readonly {
-    readonly name: string
-    readonly ok: boolean
-    readonly reason?: string
-    /** Where it is, of a store that others share. */
-    readonly server?: string
-    /** cause, since: where it is not up. */
-    readonly backends?: readonly Record<'name' | 'state' | 'cause' | 'since', string | undefined>[]
-    /** A fault that does not make this gateway useless. */
-    readonly warning?: string
-  }[]
-}
-
-export interface AdminServerOptions extends AdminApiParts {
-  readonly renderMetrics: () => Promise<{ contentType: string; body: string }>
-  readonly readiness: () => ReadinessReport | Promise<ReadinessReport>
+export interface AdminServerOptions extends AdminApiParts, PageParts {
+  readonly listen: ListenAddress
+  /** For TLS; undefined: without. */
+  readonly identity: AdminIdentity | undefined
   /** Told when a page cannot be made; the caller gets a 500. */
   readonly onError: (error: unknown) => void
 }
@@ -50,38 +40,61 @@ export async function startAdminServer(options: AdminServerOptions) {
       connectionsCheckingInterval: 1_000,
     },
     (request, response) => {
-      slots.answering(request)
-      void answer(options, request).then((made) => {
-        send(request, response, made)
+      if (!slots.answering(request, response)) return
+      void answer(options, request, way.certifiedName(request)).then((made) => {
+        void send(request, response, { made, onError: options.onError })
         slots.answered(request, response)
       })
     },
   )
-  server.on('connection', (socket) => slots.admit(socket))
-  server.listen({ ...options.listen })
-  await once(server, 'listening')
-  server.on('error', options.onError)
-  const { address: host, port } = server.address() as AddressInfo
+  const way = new WayIn(server, slots, options.identity)
+  const { listener } = way
+  listener.listen({ ...options.listen })
+  await once(listener, 'listening')
+  listener.on('error', options.onError)
+  let token = options.reloads.config.admin.tokenSha256
+  const { address: host, port } = listener.address() as AddressInfo
   return {
     /** Where it really listens, with the port that port 0 became. */
     address: { host, port },
+    /** For connections from here on; undefined: without TLS. */
+    use(identity: AdminIdentity | undefined, { tokenSha256 }: AdminConfig): void {
+      const isChanged = way.use(identity) || tokenSha256 !== token
+      token = tokenSha256
+      // Who listens shows again who it is.
+      if (isChanged) options.live.events.end()
+    },
     /** Lets answers under way end, for up to a second. */
     async close(): Promise<void> {
-      const cut = setTimeout(() => server.closeAllConnections(), CLOSE_AFTER_MS)
-      await once(server.close(), 'close')
+      const cut = setTimeout(() => slots.closeAll(), CLOSE_AFTER_MS)
+      server.close()
+      await once(listener.close(), 'close')
       clearTimeout(cut)
     },
   }
 }
 
 /** Never rejects: whatever fails inside becomes a 500. */
-async function answer(options: AdminServerOptions, request: IncomingMessage): Promise<Answer> {
-  const { hosts } = options.reloads.config.admin
-  if (!isOwnHost(request, [options.listen.host, hostname(), ...hosts])) return foreignHost
-  if (!isOwnOrigin(request, hosts)) return foreignOrigin
+async function answer(
+  options: AdminServerOptions,
+  request: IncomingMessage,
+  certified: string | undefined,
+): Promise<Answer> {
+  const { admin } = options.reloads.config
+  const { hosts, openMetrics } = admin
+  const refused = !isOwnHost(request, [options.listen.host, hostname(), ...hosts])
+    ? foreignHost
+    : isOwnOrigin(request, hosts)
+      ? undefined
+      : foreignOrigin
   const path = request.url?.split('?', 1)[0] ?? ''
   try {
-    if (path.startsWith('/api/')) return await answerApi(options, request, path)
+    const caller = refused ?? callerOf(admin, request, certified)
+    if (path.startsWith('/api/')) return await answerApi(options, request, caller)
+    if (refused !== undefined) return refused
+    if (path === '/metrics' && !openMetrics && typeof caller !== 'string') return caller
+    const asset = pageAsset(request, path)
+    if (asset !== undefined) return asset
     const page = pages.get(path)
     if (page === undefined) return notFound
     const isRead = request.method === 'GET' || request.method === 'HEAD'
@@ -92,20 +105,6 @@ async function answer(options: AdminServerOptions, request: IncomingMessage): Pr
     return json(500, { code, message: 'The answer could not be made; see the log.', status: 500 })
   }
 }
-
-const pages = new Map<string, (options: AdminServerOptions) => Answer | Promise<Answer>>([
-  ['/metrics', async ({ renderMetrics }) => ({ status: 200, ...(await renderMetrics()) })],
-  // That this process answers at all is the whole of it: what it depends on belongs to /readyz.
-  ['/healthz', () => json(200, { status: 'alive' })],
-  [
-    '/readyz',
-    async ({ readiness }) => {
-      const { checks } = await readiness()
-      const ready = checks.every(({ ok }) => ok)
-      return json(ready ? 200 : 503, { ready, checks })
-    },
-  ],
-])
 
 const foreignHost = fault({
   code: 'foreign_host',
@@ -118,16 +117,3 @@ const foreignOrigin = fault({
   message: 'Pages of other origins may not ask here; names can be added to admin.hosts.',
   status: 403,
 })
-
-function send(request: IncomingMessage, response: ServerResponse, made: Answer): void {
-  const body = Buffer.from(made.body)
-  response.writeHead(made.status, {
-    'Content-Type': made.contentType,
-    'Content-Length': body.length,
-    'Cache-Control': 'no-store',
-    ...made.fields,
-    // A body that nobody has read must not be taken for a request.
-    ...(hasBody(request) && { Connection: 'close' }),
-  })
-  response.end(request.method === 'HEAD' ? undefined : body)
-}

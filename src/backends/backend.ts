@@ -2,7 +2,7 @@
 import { isIP } from 'node:net'
 import { createSecureContext, type ConnectionOptions } from 'node:tls'
 import type { Config } from '../config/config.ts'
-import { noOutcomes, type Outcomes } from './outcomes.ts'
+import { noAnswers, noOutcomes, type Outcomes } from './outcomes.ts'
 import { Standing } from './standing.ts'
 
 export type BackendTls = Required<
@@ -26,6 +26,8 @@ export interface Backend {
   readonly standing: Standing
   /** What became of its requests, for metrics. Written by the balancer. */
   readonly outcomes: Outcomes
+  /** Its answers by their time, as countAnswer does. Written by the balancer. */
+  readonly answers: Float64Array
 }
 
 export type BackendOptions = Pick<Config['upstream'], 'eject' | 'health'>
@@ -50,6 +52,7 @@ export function createBackend(
     inUse: 0,
     standing: earlier?.standing ?? new Standing(eject, health),
     outcomes: earlier?.outcomes ?? noOutcomes(),
+    answers: earlier?.answers ?? noAnswers(),
   }
 }
 

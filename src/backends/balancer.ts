@@ -5,7 +5,7 @@ import type { Backend } from './backend.ts'
 import { Choice } from './choice.ts'
 import { clockTickMs, CoarseClock } from './coarse-clock.ts'
 import { Line, type Place } from './line.ts'
-import { countOutcome, type Outcome, type Sender } from './outcomes.ts'
+import { countAnswer, countOutcome, type Outcome, type Sender } from './outcomes.ts'
 import { ServedClients } from './served-clients.ts'
 import type { Failure } from './standing.ts'
 
@@ -81,6 +81,7 @@ export class Balancer {
     countOutcome(backend.outcomes, outcome)
     if (outcome === 'abandoned') return
     if (typeof outcome === 'number') {
+      countAnswer(backend.answers, (performance.now() - sender.startedMs) / 1000)
       if (outcome < 502 || outcome > 504) {
         this.#clients.served(sender)
         if (!backend.standing.isClear) this.#judge(backend, (at) => backend.standing.answered(at))
@@ -126,7 +127,8 @@ export class Balancer {
     const nowMs = performance.now()
     const { isDown, isUnreachable, faultSinceMs } = standing
     act(nowMs)
-    if (isDown || standing.isDown || isUnreachable) this.#observer?.changed()
+    if (isDown || standing.isDown || isUnreachable || standing.isUnreachable)
+      this.#observer?.changed()
     if (isDown === standing.isDown) return
     if (isDown)
       return this.#observer?.up({ backend: name, downMs: Math.round(nowMs - faultSinceMs) })

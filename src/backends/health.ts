@@ -11,6 +11,8 @@ export interface BackendHealth {
   readonly since: string | undefined
   /** From then on it is worth a request, Unix time in ms; Infinity: when something shows that it is well. */
   readonly usableAtMs: number
+  /** When it gets a request again to see how it is, Unix time in ms; undefined: it is up, or a check decides. */
+  readonly nextTryAtMs?: number | undefined
 }
 
 export function healthOf({ name, standing }: Backend): BackendHealth {
@@ -24,7 +26,10 @@ export function healthOf({ name, standing }: Backend): BackendHealth {
   if (state === 'up') return { name, state, fault: undefined, since: undefined, usableAtMs: 0 }
   const epochMs = Date.now() - nowMs
   const since = new Date(epochMs + standing.faultSinceMs).toISOString()
-  return { name, state, fault, since, usableAtMs: epochMs + standing.usableAtMs }
+  const usableAtMs = epochMs + standing.usableAtMs
+  const tryMs = standing.ejectedUntilMs ?? standing.usableAtMs
+  const nextTryAtMs = tryMs === Infinity ? undefined : epochMs + tryMs
+  return { name, state, fault, since, usableAtMs, nextTryAtMs }
 }
 
 /** Of each backend the worst that anyone says. */

@@ -1,17 +1,18 @@
 /** The bans known to this process: answers from memory, keeps them in a store, and makes new ones from strikes. */
 import type { BansConfig } from '../config/config.ts'
-import type { Counter } from '../counters/counter.ts'
+import type { Count, Counter } from '../counters/counter.ts'
 import { isSameWindow, isStrike, nextBan, type BanRecord } from '../rules/ban-policy.ts'
 import type { BanStore } from './ban-store.ts'
 import { BanTable, setBounded } from './ban-table.ts'
+import { OperatorBans } from './operator-bans.ts'
 import { Strikes } from './strikes.ts'
 import { Synchroniser, type SyncObserver } from './synchroniser.ts'
 
 export interface BanObserver extends SyncObserver {
   /** A request of the key was counted as a strike. */
   strike(keyId: string): void
-  /** A ban was made here. */
-  banned(keyId: string, ban: BanRecord): void
+  /** A ban was made here, for so many strikes; undefined: nobody counted. */
+  banned(keyId: string, ban: BanRecord, strikes: number | undefined): void
 }
 
 export interface BanBookOptions {
@@ -30,6 +31,7 @@ export interface BanBookOptions {
 /** Nothing here touches quota counters: a ban never costs quota, and its end never gives any back. */
 export class BanBook {
   readonly strikes: Strikes
+  readonly operators: OperatorBans
   readonly #options: BanBookOptions
   #policy: BansConfig
   readonly #now: () => number
@@ -43,9 +45,15 @@ export class BanBook {
     this.#options = options
     this.#policy = policy
     this.#now = now
-    this.#table = new BanTable(policy.forgetAfterMs)
+    this.#table = new BanTable(policy.forgetAfterMs, (keyId, lift) => this.#begin(keyId, lift))
     this.#synchroniser = new Synchroniser({ table: this.#table, store, observer, now })
-    this.strikes = new Strikes({ policy, counter, onBan: (keyId) => this.ban(keyId) })
+    this.operators = new OperatorBans({ table: this.#table, store, now })
+    this.strikes = new Strikes({
+      policy,
+      counter,
+      now,
+      onBan: (keyId, counted, nowMs) => this.ban(keyId, counted, nowMs),
+    })
   }
 
   /** For strikes and bans from here on; those that there are stay. */
@@ -76,18 +84,18 @@ export class BanBook {
       setBounded(this.#firstRefusals, keyId, { windowEndMs, atMs: nowMs })
     } else if (isStrike({ nowMs, firstRefusedAtMs: first.atMs, graceMs })) {
       observer.strike(keyId)
-      this.strikes.strike(keyId)
+      this.strikes.strike(keyId, nowMs)
     }
   }
 
   /** Bans the key from now on, unless it is banned already. Never throws; the store is told in the background. */
-  ban(keyId: string): void {
-    const nowMs = this.#now()
+  ban(keyId: string, counted?: Count, nowMs = this.#now()): void {
     // Strikes counted by two processes may both reach the limit; the second must not make the ban longer.
     if (this.#table.running(keyId, nowMs) !== undefined) return
-    const next = nextBan(this.#table.all.get(keyId), nowMs, this.#policy)
-    const record = this.#table.merge(keyId, next)
-    this.#options.observer.banned(keyId, record)
+    const reason = counted && `${counted.total} strikes in ${Math.ceil(counted.forMs / 1000)} s`
+    const next = nextBan(this.#table.all.get(keyId), nowMs, this.#policy, reason)
+    const record = this.#table.merge(keyId, { ...next, epochMs: this.#table.latestActMs(keyId) })
+    this.#options.observer.banned(keyId, record, counted?.total)
     this.#synchroniser.save(keyId, record)
   }
 
@@ -97,6 +105,13 @@ export class BanBook {
     const timer = setTimeout(resolve, this.#options.loadTimeoutMs)
     await Promise.race([this.#synchroniser.loaded, promise])
     clearTimeout(timer)
+  }
+
+  /** The key begins anew: an operator has lifted its ban. */
+  #begin(keyId: string, { startedMs }: BanRecord): void {
+    this.#firstRefusals.delete(keyId)
+    // Strikes from before an older lift have ended by themselves; those that a restart finds counted came after it.
+    if (this.#now() - startedMs < this.#policy.withinMs) this.strikes.forget(keyId)
   }
 
   /** Waits for writes under way, then closes the ban store. */

@@ -1,10 +1,11 @@
 /** Keeps bans in one Redis hash, and tells all processes of new ones over a channel of the same name. */
-import { formatBan, parseBan, toBan, type BanRecord } from '../rules/ban-policy.ts'
+import type { BanRecord } from '../rules/ban-policy.ts'
 import type { BanStore, BanStoreListener } from './ban-store.ts'
 import type { RedisStore } from '../redis/store.ts'
+import { formatBan, parseBan, toBan } from './stored-ban.ts'
 
 /**
- * In one step, so that of two processes that ban a key at the same moment the later end stays.
+ * In one step, so that of two processes that ban a key at the same moment what mergeBans would choose stays.
  * What is there counts only if it is a ban that parseBan would read too; anything else is overwritten.
  */
 const saveScript = `
@@ -14,8 +15,10 @@ if known then
   local ends = read and type(ban) == 'table' and ban['untilMs']
   local count = ends and ban['count']
   if type(ends) == 'number' and type(count) == 'number' and ends <= 9007199254740991 then
-    local mine = tonumber(ARGV[3])
-    if ends > mine or (ends == mine and count >= tonumber(ARGV[4])) then return 0 end
+    local epoch = type(ban['epochMs']) == 'number' and ban['epochMs'] or 0
+    local mine, myEpoch = tonumber(ARGV[3]), tonumber(ARGV[7])
+    if epoch > myEpoch then return 0 end
+    if epoch == myEpoch and (ends > mine or (ends == mine and count >= tonumber(ARGV[4]))) then return 0 end
   end
 end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
@@ -74,7 +77,8 @@ export function createRedisBanStore(
     },
     save: async (keyId, ban) => {
       const message = JSON.stringify({ keyId, ...ban })
-      const args = [keyId, formatBan(ban), ban.untilMs, ban.count, key, message]
+      const { untilMs, count, epochMs = 0 } = ban
+      const args = [keyId, formatBan(ban), untilMs, count, key, message, epochMs]
       await save.run({ keys: [key], args })
     },
     forget: async (keyId, ban) => {

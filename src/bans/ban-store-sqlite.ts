@@ -1,12 +1,19 @@
 /** Keeps bans in store.file, so that they survive a restart of a gateway without Redis. */
-import { toBan, type BanRecord } from '../rules/ban-policy.ts'
+import type { BanRecord } from '../rules/ban-policy.ts'
 import type { BanStore, BanStoreListener } from './ban-store.ts'
 import { openSqliteFile } from '../sqlite/file.ts'
+import { toBan } from './stored-ban.ts'
 
-const all = 'SELECT key_id, until_ms, count, started_ms FROM bans'
-const put = `INSERT INTO bans (key_id, until_ms, count, started_ms) VALUES (?, ?, ?, ?)
-  ON CONFLICT (key_id) DO UPDATE SET until_ms = excluded.until_ms, count = excluded.count, started_ms = excluded.started_ms`
+const columns = ['key_id', 'until_ms', 'count', 'started_ms', 'epoch_ms', 'made_by', 'reason']
+const all = `SELECT ${columns.join()} FROM bans`
+/** What a worker has to save that had not heard of an act yet does not come after it. */
+const put = `INSERT INTO bans (${columns.join()}) VALUES (?, ?, ?, ?, ?, ?, ?)
+  ON CONFLICT (key_id) DO UPDATE SET ${columns.map((name) => `${name} = excluded.${name}`).join()}
+  WHERE coalesce(excluded.epoch_ms, 0) >= coalesce(epoch_ms, 0)`
 const remove = 'DELETE FROM bans WHERE key_id = ? AND until_ms = ?'
+
+/** The value of a column of one row; of none it becomes NULL. */
+const given = <T>(value: T | undefined): T[] => (value === undefined ? [] : [value])
 
 /** Opens or joins the file; see openSqliteFile. Throws an Error with file, fault and remedy. */
 export function createSqliteBanStore(file: string, onDamaged: (keptAs: string) => void): BanStore {
@@ -24,14 +31,28 @@ export function createSqliteBanStore(file: string, onDamaged: (keptAs: string) =
       const bans = new Map<string, BanRecord>()
       for (const row of await store.read(all)) {
         const { key_id: keyId, until_ms: untilMs, count, started_ms: startedMs } = row
-        const ban = toBan({ untilMs, count, startedMs })
+        const { epoch_ms: epochMs, made_by: by, reason } = row
+        const ban = toBan({
+          untilMs,
+          count,
+          startedMs,
+          epochMs: epochMs ?? undefined,
+          by: by ?? undefined,
+          reason: reason ?? undefined,
+        })
         if (ban && typeof keyId === 'string') bans.set(keyId, ban)
         else listener?.malformed(`a row of ${file}`)
       }
       return bans
     },
-    save: (keyId, { untilMs, count, startedMs }) =>
-      store.write(put, [[keyId], ...numbers(untilMs, count, startedMs)]),
+    save: (keyId, { untilMs, count, startedMs, epochMs, by, reason }) =>
+      store.write(put, [
+        [keyId],
+        ...numbers(untilMs, count, startedMs),
+        Float64Array.from(given(epochMs)),
+        given(by),
+        given(reason),
+      ]),
     forget: (keyId, { untilMs }) => store.write(remove, [[keyId], ...numbers(untilMs)]),
     close: () => store.close(),
   }

@@ -1,5 +1,12 @@
 /** The bans that a process knows, in memory: how news of a ban is merged, how many are kept, and when one is forgotten. */
-import { isBanned, isForgotten, isSameBan, mergeBans, type BanRecord } from '../rules/ban-policy.ts'
+import {
+  isBanned,
+  isForgotten,
+  isLift,
+  isSameBan,
+  mergeBans,
+  type BanRecord,
+} from '../rules/ban-policy.ts'
 
 /** Keys remembered: the oldest goes when a new one comes. Keys are issued, so this is far away. */
 const MAX_KEYS = 100_000
@@ -8,9 +15,14 @@ export class BanTable {
   forgetAfterMs: number
   /** Ended ones too, as the next ban of the key depends on them. Written by merge, remove and forgetOld alone. */
   readonly #bans = new Map<string, BanRecord>()
+  /** The latest act of an operator on each key, longer than its ban is remembered: others may still know an older one. Written by merge. */
+  readonly #acts = new Map<string, number>()
+  readonly #onLift: ((keyId: string, lift: BanRecord) => void) | undefined
 
-  constructor(forgetAfterMs: number) {
+  /** onLift: called once for each lift that an operator has made, here or elsewhere. */
+  constructor(forgetAfterMs: number, onLift?: (keyId: string, lift: BanRecord) => void) {
     this.forgetAfterMs = forgetAfterMs
+    this.#onLift = onLift
   }
 
   get all(): ReadonlyMap<string, BanRecord> {
@@ -23,11 +35,19 @@ export class BanTable {
     return ban !== undefined && isBanned(ban, nowMs) ? ban : undefined
   }
 
+  /** Of an operator on this key, whether or not its ban is remembered: Unix time. */
+  latestActMs(keyId: string): number | undefined {
+    return this.#acts.get(keyId)
+  }
+
   /** Takes news of a ban; the result is what holds from now on. */
   merge(keyId: string, ban: BanRecord): BanRecord {
     const known = this.#bans.get(keyId)
     const merged = known === undefined ? ban : mergeBans(known, ban, this.forgetAfterMs)
     setBounded(this.#bans, keyId, merged)
+    const epochMs = Math.max(merged.epochMs ?? 0, this.#acts.get(keyId) ?? 0)
+    if (epochMs > 0) setBounded(this.#acts, keyId, epochMs)
+    if (isLift(merged) && merged.epochMs !== known?.epochMs) this.#onLift?.(keyId, merged)
     return merged
   }
 
@@ -42,6 +62,13 @@ export class BanTable {
     const old = [...this.#bans].filter(([, ban]) => isForgotten(ban, nowMs, this.forgetAfterMs))
     for (const [keyId] of old) this.#bans.delete(keyId)
     return old
+  }
+
+  /** Bans that run, the one that ends first first. */
+  allRunning(nowMs: number): [keyId: string, ban: BanRecord][] {
+    return [...this.#bans]
+      .filter(([, ban]) => isBanned(ban, nowMs))
+      .sort(([, one], [, other]) => one.untilMs - other.untilMs)
   }
 
   /** Keys banned at this moment. */

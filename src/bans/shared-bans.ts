@@ -4,6 +4,7 @@ import type { CallHandlers } from '../ipc/calls.ts'
 import type { BanCalls } from './ban-store-ipc.ts'
 import type { BanStore } from './ban-store.ts'
 import { BanTable } from './ban-table.ts'
+import { OperatorBans } from './operator-bans.ts'
 
 const LOAD_AGAIN_AFTER_MS = 1_000
 
@@ -12,6 +13,8 @@ export interface SharedBansParts {
   readonly forgetAfterMs: number
   /** A ban that all workers are to hear of. */
   onBan(keyId: string, ban: BanRecord): void
+  /** Once for each: the strikes of the key are to be forgotten. */
+  onLift(keyId: string): void
   /** Data that is not a ban was found in the store and passed over. */
   onMalformed(where: string): void
 }
@@ -21,6 +24,8 @@ export class SharedBans {
   readonly #table: BanTable
   /** Bans that the store has refused to take: the next save is no repeat. Written by #save alone. */
   readonly #unkept = new Set<string>()
+
+  readonly operators: OperatorBans
 
   /** The answers to every worker. */
   readonly handlers: CallHandlers<BanCalls> = {
@@ -33,7 +38,10 @@ export class SharedBans {
 
   constructor(parts: SharedBansParts) {
     this.#parts = parts
-    this.#table = new BanTable(parts.forgetAfterMs)
+    const { store, onBan: onAct, onLift } = parts
+    const table = new BanTable(parts.forgetAfterMs, (keyId) => onLift(keyId))
+    this.#table = table
+    this.operators = new OperatorBans({ table, store, now: Date.now, onAct })
   }
 
   set forgetAfterMs(ms: number) {

@@ -1,6 +1,6 @@
 /** Counts strikes per key over all processes, and says when a key has earned a ban. */
 import type { BansConfig } from '../config/config.ts'
-import type { Counter } from '../counters/counter.ts'
+import type { Count, Counter } from '../counters/counter.ts'
 import { isBanEarned } from '../rules/ban-policy.ts'
 
 type StrikePolicy = Pick<BansConfig, 'strikes' | 'withinMs'>
@@ -9,22 +9,28 @@ export interface StrikesOptions {
   readonly policy: StrikePolicy
   /** Of this process, of the workers of this machine, or of all hosts. */
   readonly counter: Counter
-  readonly onBan: (keyId: string) => void
+  /** nowMs: Unix time of the strike, or of the answer that was waited for. */
+  readonly onBan: (keyId: string, counted: Count, nowMs: number) => void
+  /** Unix time in ms. */
+  readonly now: () => number
 }
 
 /** What this process knows of one key. Kept over many strikes, so that one of them costs a look-up and an addition. */
 interface Tally {
   readonly keyId: string
-  /** Of performance.now(): its count has ended by then. */
-  readonly untilMs: number
+  /** Its count has ended so long after bornMs, Unix time. */
+  readonly bornMs: number
+  readonly lastsMs: number
   /** As the counter last said, strikes of other processes included. Written by #count, as is startedMs. */
   total: number
-  /** Of performance.now(): when the count began. */
+  /** Unix time when the count began. */
   startedMs: number
   /** Strikes the counter has not heard of. Written by strike and #count. */
   unreported: number
   /** Written by #report. */
   isCalling: boolean
+  /** What is still to be heard of it says nothing any more. Written by forget. */
+  isForgotten: boolean
 }
 
 /** Keys counted at once in this process; strikes of further keys are let go until others are forgotten. */
@@ -49,16 +55,36 @@ export class Strikes {
     this.policy = options.policy
   }
 
-  /** Counts one strike. Never throws, never waits. */
-  strike(keyId: string): void {
-    const nowMs = performance.now()
+  /** Counts one strike at this Unix time in ms. Never throws, never waits. */
+  strike(keyId: string, nowMs: number): void {
     const tally = this.#tallyOf(keyId, nowMs)
     if (tally === undefined) return
     tally.unreported += 1
     if (tally.isCalling) return
-    // The first one at once, so that other processes know of the key.
-    if (tally.total === 0 || this.#mayBan(tally, nowMs)) this.#report(tally)
+    // The first one at once, so that other processes know of the key; where there are none nothing is waited for.
+    const isDue = tally.total === 0 || !this.#options.counter.isShared
+    if (isDue || this.#mayBan(tally, nowMs)) this.#report(tally, nowMs)
     else this.#reportLater(tally)
+  }
+
+  /** What this process has heard of the key's strikes; nothing is counted by that. */
+  look(keyId: string, nowMs: number): Count {
+    const tally = this.#tallies.get(keyId)
+    const total = tally !== undefined && runs(tally, nowMs) ? tally.total + tally.unreported : 0
+    const sinceMs = total > 0 ? (tally?.startedMs ?? nowMs) : nowMs
+    return { total, forMs: Math.max(0, nowMs - sinceMs) }
+  }
+
+  /** Its strikes so far count for nothing. */
+  forget(keyId: string): void {
+    const tally = this.#tallies.get(keyId)
+    if (tally !== undefined) {
+      tally.isForgotten = true
+      tally.unreported = 0
+      this.#tallies.delete(keyId)
+    }
+    // Those that cannot be reached end by themselves.
+    void Promise.resolve(this.#options.counter.reset(keyId)).catch(() => undefined)
   }
 
   /** Resolves when every strike so far has been counted. */
@@ -68,14 +94,23 @@ export class Strikes {
 
   #tallyOf(keyId: string, nowMs: number): Tally | undefined {
     const known = this.#tallies.get(keyId)
-    if (known !== undefined && nowMs < known.untilMs) return known
-    for (const [oldest, { untilMs }] of this.#tallies) {
-      if (nowMs < untilMs) break
+    if (known !== undefined && runs(known, nowMs)) return known
+    for (const [oldest, tally] of this.#tallies) {
+      if (runs(tally, nowMs)) break
       this.#tallies.delete(oldest)
     }
+    this.#tallies.delete(keyId)
     if (this.#tallies.size >= MAX_KEYS) return undefined
-    const untilMs = nowMs + this.policy.withinMs + 1_000
-    const tally = { keyId, untilMs, total: 0, startedMs: nowMs, unreported: 0, isCalling: false }
+    const tally = {
+      keyId,
+      bornMs: nowMs,
+      lastsMs: this.policy.withinMs + 1_000,
+      total: 0,
+      startedMs: nowMs,
+      unreported: 0,
+      isCalling: false,
+      isForgotten: false,
+    }
     this.#tallies.set(keyId, tally)
     return tally
   }
@@ -85,9 +120,11 @@ export class Strikes {
     return isBanEarned(counted, this.policy)
   }
 
-  #report(tally: Tally): void {
+  #report(tally: Tally, nowMs: number): void {
+    const counted = this.#add(tally, nowMs)
+    if (!(counted instanceof Promise)) return void this.#heed(tally, counted, nowMs)
     tally.isCalling = true
-    const call = this.#count(tally)
+    const call = this.#follow(tally, counted)
       // Strikes that neither the store nor memory could count are let go: the requests they stand for were refused all the same.
       .catch(() => void (tally.unreported = 0))
       .then(() => {
@@ -98,21 +135,32 @@ export class Strikes {
     this.#underway.add(call)
   }
 
-  async #count(tally: Tally): Promise<void> {
-    const { counter, onBan } = this.#options
-    do {
-      const points = tally.unreported
-      tally.unreported = 0
-      const counted = await counter.add(tally.keyId, points)
-      tally.total = counted.total
-      tally.startedMs = performance.now() - counted.forMs
-      if (isBanEarned(counted, this.policy)) {
-        tally.unreported = 0
-        tally.total = 0
-        onBan(tally.keyId)
-        await counter.reset(tally.keyId)
-      }
-    } while (tally.unreported > 0 && this.#mayBan(tally, performance.now()))
+  #add(tally: Tally, nowMs: number): Count | Promise<Count> {
+    const points = tally.unreported
+    tally.unreported = 0
+    return this.#options.counter.add(tally.keyId, points, nowMs)
+  }
+
+  async #follow(tally: Tally, first: Promise<Count>): Promise<void> {
+    let counted = await first
+    for (;;) {
+      await this.#heed(tally, counted, this.#options.now())
+      const nowMs = this.#options.now()
+      if (tally.isForgotten || tally.unreported === 0 || !this.#mayBan(tally, nowMs)) return
+      counted = await this.#add(tally, nowMs)
+    }
+  }
+
+  /** Takes in what the counter has said; the result: its count begins anew by then. */
+  #heed(tally: Tally, counted: Count, nowMs: number): void | Promise<void> {
+    if (tally.isForgotten) return undefined
+    tally.total = counted.total
+    tally.startedMs = nowMs - counted.forMs
+    if (!isBanEarned(counted, this.policy)) return undefined
+    tally.unreported = 0
+    tally.total = 0
+    this.#options.onBan(tally.keyId, counted, nowMs)
+    return this.#options.counter.reset(tally.keyId)
   }
 
   #reportLater(tally: Tally): void {
@@ -125,6 +173,12 @@ export class Strikes {
     this.#tick = undefined
     const due = [...this.#late]
     this.#late.clear()
-    for (const tally of due) if (!tally.isCalling && tally.unreported > 0) this.#report(tally)
+    const nowMs = this.#options.now()
+    for (const tally of due)
+      if (!tally.isCalling && tally.unreported > 0) this.#report(tally, nowMs)
   }
 }
+
+/** A clock that was set back by more than a count lasts says nothing of it. */
+const runs = ({ bornMs, lastsMs }: Tally, nowMs: number): boolean =>
+  Math.abs(nowMs - bornMs) < lastsMs

@@ -1,6 +1,6 @@
 /** `tollgate catalogue`: the reference backend on its own. */
 import { startCatalogue } from '../catalogue/server.ts'
-import { hostForUrl } from '../config/addresses.ts'
+import { hostForUrl } from '../config/hosts.ts'
 import type { ListenAddress } from '../config/config.ts'
 import { createLog } from '../observability/log.ts'
 import type { Edge } from './edge.ts'

@@ -1,32 +1,22 @@
 /** The only list of commands: what each is called, takes and does. What it runs is loaded when it is asked for. */
-import { Command, CommanderError, InvalidArgumentError, Option } from 'commander'
-import type { ListenAddress } from '../config/config.ts'
+import { Fault, faultLines, usageFault } from '../terminal/fault.ts'
 import { FAILED, OK, REFUSED, type Edge, type Incidents } from './edge.ts'
-
-/** Runs what has been loaded, with the options; it resolves to the exit code. */
-type Does = <Options>(
-  load: () => Promise<(edge: Edge, options: Options) => number | Promise<number>>,
-) => (options: Options) => Promise<void>
-
-/** Adds a command to the program. lasting: it attends to signals itself; once: a signal ends it at once. */
-type Declaration = (program: Command, does: { readonly once: Does; readonly lasting: Does }) => void
-
-/** Its absence is told last: a misspelt option comes first, with a suggestion. */
-class NeededOption extends Option {
-  readonly unless: string | undefined
-
-  /** unless: the option in whose company it is not needed. */
-  constructor(
-    flags: string,
-    description: string,
-    parse: (value: string, earlier: unknown) => string | ListenAddress = single,
-    unless?: string,
-  ) {
-    super(flags, `${description} (required${unless === undefined ? '' : ` without --${unless}`})`)
-    this.argParser(parse)
-    this.unless = unless
-  }
-}
+import { explain } from './explain-command.ts'
+import { changeCommands, configCommands, lookCommands, trialCommands } from './operator-commands.ts'
+import {
+  ADMIN,
+  adminUrl,
+  createProgram,
+  hostAndPort,
+  NeededOption,
+  percentage,
+  windowMs,
+  single,
+  TOKEN_HELP,
+  usageEnd,
+  type Declaration,
+  type Does,
+} from './program.ts'
 
 const start: Declaration = (program, { lasting }) =>
   program
@@ -56,8 +46,6 @@ const catalogue: Declaration = (program, { lasting }) =>
     .addOption(new NeededOption('--db <file>', 'where it keeps its animals'))
     .action(lasting(async () => (await import('./catalogue.ts')).catalogueCommand))
 
-const TOKEN_HELP = '\nThe admin token comes from the environment variable TOLLGATE_ADMIN_TOKEN.'
-
 const check: Declaration = (program, { once }) =>
   program
     .command('check')
@@ -79,11 +67,47 @@ const diff: Declaration = (program, { once }) =>
       once(async () => (await import('./diff.ts')).diffCommand)({ files: [current, next], json }),
     )
 
+const replay: Declaration = (program, { once }) =>
+  program
+    .command('replay')
+    .description('what other limits would have made of the requests in access logs')
+    .argument('<log...>', 'access logs, .gz and .zst too; - is the standard input')
+    .addOption(new NeededOption('--config <file>', 'the configuration that decides'))
+    .option('--against <file>', 'another one beside it, such as that in force', single)
+    .option(
+      '--client-field <name>',
+      'in logs of others: who asked, as a client or a key id',
+      single,
+    )
+    .option('--time-field <name>', 'the same: when', single)
+    .option('--status-field <name>', 'the same: the status', single)
+    .option(
+      '--window <duration>',
+      'how much later than it was decided a request may stand in a log (default: 60s)',
+      windowMs,
+    )
+    .option('--html <file>', 'also write the report as a page of its own', single)
+    .option(
+      '--suggest',
+      'the smallest plan that would not have limited each client, and plan limits; a pipe gets these alone, without the comparison',
+    )
+    .option(
+      '--refused <share>',
+      "with --suggest: each plan's limits, in their proportion, are lowered or raised until at most this share of its requests is refused (default: 1%)",
+      percentage,
+    )
+    .option('--json', 'as JSON')
+    .action((logs: string[], options: { config: string; suggest?: boolean; refused?: number }) => {
+      if (options.refused !== undefined && !options.suggest)
+        throw usageFault('--refused needs --suggest')
+      return once(async () => (await import('./replay.ts')).replayCommand)({ ...options, logs })
+    })
+
 const reload: Declaration = (program, { once }) =>
   program
     .command('reload')
     .description('let a running gateway take its files as they are now')
-    .option('--admin <url>', 'its admin listener (default: http://127.0.0.1:9090)', adminUrl)
+    .option(...ADMIN)
     .option('--dry-run', 'only say what would change')
     .option('--json', 'as JSON')
     .addHelpText('after', TOKEN_HELP)
@@ -153,9 +177,19 @@ const worker: Declaration = (program, { lasting }) =>
     .command('worker', { hidden: true })
     .action(lasting(async () => (await import('./worker.ts')).workerCommand))
 
+/** As help has them. */
+const groups: Readonly<Record<string, readonly Declaration[]>> = {
+  'Run:': [start, demo, catalogue, worker],
+  'Look:': lookCommands,
+  'Change:': [...changeCommands, keys, reload],
+  'Rehearse:': [explain, replay, ...trialCommands],
+  'Config:': [init, check, diff, ...configCommands],
+}
+
 /** Runs what the arguments ask for; resolves to the exit code. */
 export async function run(edge: Edge): Promise<number> {
-  const program = createProgram(edge)
+  const isJson = edge.args.includes('--json')
+  const program = createProgram(edge, isJson)
   let code = OK
   const lasting: Does = (load) => async (options) => {
     code = await (await load())(edge, options)
@@ -164,46 +198,24 @@ export async function run(edge: Edge): Promise<number> {
     edge.attend(plainIncidents(edge))
     return lasting(load)(options)
   }
-  for (const declare of [start, demo, catalogue, check, diff, reload, init, keys, worker])
-    declare(program, { once, lasting })
+  for (const [heading, declarations] of Object.entries(groups)) {
+    program.commandsGroup(heading)
+    for (const declare of declarations) declare(program, { once, lasting })
+  }
   try {
     await program.parseAsync(edge.args, { from: 'user' })
     return code
   } catch (error) {
-    // Its text has been written. What commander calls a failure is a usage that cannot be taken.
-    if (error instanceof CommanderError) return error.exitCode === 0 ? OK : REFUSED
-    edge.complain(`tollgate: ${(error as Error).message}`)
-    return FAILED
+    const { isUsage, isAnswered, fault } = usageEnd(error)
+    if (isAnswered) return OK
+    // Its text has been written, but for programs.
+    if (!isUsage || isJson) for (const line of faultLines(fault, isJson)) edge.complain(line)
+    return fault instanceof Fault && REFUSING.has(fault.code) ? REFUSED : FAILED
   }
 }
 
-function createProgram(edge: Edge): Command {
-  const write = (to: (line: string) => void) => (text: string) => to(text.replace(/\n$/, ''))
-  return new Command('tollgate')
-    .description('An API gateway with exact quotas per plan.')
-    .version(edge.version, '-v, --version', 'show the version')
-    .helpOption('-h, --help', 'show help')
-    .helpCommand('help [command]', 'show help for a command')
-    .addHelpText(
-      'after',
-      '\nExit codes: 0 clean stop, 1 the work failed, 2 usage or config refused',
-    )
-    .showHelpAfterError('Add --help to see what is taken.')
-    .configureOutput({
-      writeOut: write(edge.print),
-      writeErr: write(edge.complain),
-      outputError: (text, writeError) => writeError(text.replace(/^error: /, 'tollgate: ')),
-    })
-    .hook('preAction', (_program, command) => {
-      for (const option of command.options)
-        if (
-          option instanceof NeededOption &&
-          [option.attributeName(), option.unless ?? ''].every((name) => !(name in command.opts()))
-        )
-          command.error(`error: option ${option.flags} is missing`)
-    })
-    .exitOverride()
-}
+/** Codes of faults of the command line, or of the configuration that it names. */
+const REFUSING = new Set(['usage', 'other_revision'])
 
 const plainIncidents = (edge: Edge): Incidents => ({
   signal: () => edge.exit(FAILED),
@@ -213,24 +225,3 @@ const plainIncidents = (edge: Edge): Incidents => ({
     edge.exit(FAILED)
   },
 })
-
-/** An option that is given once, with a value. */
-function single(value: string, earlier: unknown): string {
-  if (earlier !== undefined) throw new InvalidArgumentError('It is given twice; keep one.')
-  if (value === '' || value.startsWith('-')) throw new InvalidArgumentError('It needs a value.')
-  return value
-}
-
-function adminUrl(value: string, earlier: unknown): string {
-  const url = single(value, earlier)
-  if (/^https?:/.test(url) && URL.canParse(url)) return url
-  throw new InvalidArgumentError('Write http://HOST:PORT.')
-}
-
-function hostAndPort(value: string, earlier: unknown): ListenAddress {
-  const shape = /^(?:\[([0-9a-fA-F:.]+)\]|([^:[\]]+)):(\d{1,5})$/
-  const [, bracketed, host = bracketed, port] = shape.exec(single(value, earlier)) ?? []
-  if (host === undefined || Number(port) > 65_535)
-    throw new InvalidArgumentError('Write HOST:PORT such as 127.0.0.1:3000.')
-  return { host, port: Number(port) }
-}

@@ -1,6 +1,6 @@
 /** The API keys of the demonstration: public, so good for nothing beyond this machine, and refused there. */
 import { createHash } from 'node:crypto'
-import { isLoopback } from '../config/addresses.ts'
+import { isLoopback } from '../config/hosts.ts'
 import type { Config } from '../config/config.ts'
 
 export interface DemoKey {

@@ -5,8 +5,8 @@ import { parseConfigText } from '../clients/load.ts'
 import { ConfigError } from '../config/problems.ts'
 import { clientId, faultIn, keyId } from '../config/scalars.ts'
 import { FAILED, OK, REFUSED, type Edge } from './edge.ts'
-import { newKey } from './new-key.ts'
-import { asLines } from './text-edit.ts'
+import { newKey } from '../key-files/new-key.ts'
+import { asLines } from '../key-files/text-edit.ts'
 
 interface InitOptions {
   /** Default: gateway.yaml. */

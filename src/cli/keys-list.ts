@@ -2,9 +2,13 @@
 import type { Environment } from '../config/environment.ts'
 import { ConfigError } from '../config/problems.ts'
 import { clientId, duration, faultIn } from '../config/scalars.ts'
-import { EXPIRING_MS } from '../config/warnings.ts'
-import { clientsOf } from './admin-keys.ts'
-import { OK, REFUSED, type Edge } from './edge.ts'
+import { EXPIRING_MS } from '../clients/warnings.ts'
+import { clientsOf } from '../operator/admin-keys.ts'
+import type { Output } from '../operator/asking.ts'
+import { lookOf } from '../terminal/look.ts'
+import { id, table, text, type Column } from '../terminal/table.ts'
+import { clock, relative } from '../admin/page/format.js'
+import { OK, REFUSED } from './edge.ts'
 import { loadUsableConfig } from './load-usable-config.ts'
 
 interface KeysListOptions {
@@ -34,13 +38,12 @@ interface Holder {
 }
 
 const withinDuration = duration({ min: 0, max: 4000 * 24 * 60 * 60 * 1000 })
-/** Wider values push what follows to the right: nothing is kept to measure it. */
-const WIDTHS = [32, 24, 12, 24, 0]
 
 export async function keysListCommand(
-  { env, print, complain }: Pick<Edge, 'env' | 'print' | 'complain'>,
+  output: Output,
   { config: file, admin, expiring, client, json = false }: KeysListOptions,
 ): Promise<number> {
+  const { env, print, complain } = output
   const faults = [
     expiring !== undefined && prefixed('--expiring', faultIn(withinDuration, expiring)),
     client !== undefined && prefixed('--client', faultIn(clientId, client)),
@@ -56,7 +59,8 @@ export async function keysListCommand(
         : running({ admin, env }, client ? { client } : expiring ? { expiring } : {})
     let count = 0
     const keys = listed(holders, { withinMs, onHolder: () => count++ })
-    for await (const line of linesOf(keys, json)) print(line)
+    const lines = json ? jsonOf(keys) : table(columnsAt(Date.now()), keys, lookOf(output))
+    for await (const line of lines) print(line)
     if (client !== undefined && count === 0) complain(`# There is no client ${client}.`)
     return OK
   } catch (error) {
@@ -102,18 +106,26 @@ async function* listed(
   }
 }
 
-/** A table, or an array in JSON with a key a line. */
-async function* linesOf(keys: AsyncIterable<ListedKey>, json: boolean): AsyncGenerator<string> {
-  const row = (cells: readonly string[]): string =>
-    cells.map((cell, at) => cell.padEnd(WIDTHS[at] ?? 0)).join(' ')
-  if (!json) yield row(['KEY', 'CLIENT', 'PLAN', 'EXPIRES', 'STATE'])
+const columnsAt = (nowMs: number): Column<ListedKey>[] => [
+  id('KEY', ({ keyId }) => keyId),
+  id('CLIENT', ({ client }) => client),
+  text('PLAN', ({ plan }) => plan, { drop: 1 }),
+  text('EXPIRES', ({ expires }) => expires ?? 'never', {
+    write: (at) =>
+      at === 'never' ? at : `${clock(Date.parse(at), nowMs)}, ${relative(Date.parse(at), nowMs)}`,
+  }),
+  text('STATE', ({ state }) => state, {
+    colour: ({ state }) =>
+      (({ valid: undefined, expiring: 'yellow', expired: 'red' }) as const)[state],
+  }),
+]
+
+/** An array with a key a line: there may be a million. */
+async function* jsonOf(keys: AsyncIterable<ListedKey>): AsyncGenerator<string> {
   let before = '['
   for await (const key of keys) {
-    const { keyId, client, plan, expires, state } = key
-    yield json
-      ? before + JSON.stringify(key)
-      : row([keyId, client, plan, expires ?? 'never', state])
+    yield before + JSON.stringify(key)
     before = ','
   }
-  if (json) yield before === '[' ? '[]' : ']'
+  yield before === '[' ? '[]' : ']'
 }

@@ -5,11 +5,11 @@ import { clientId, dateMs, duration, faultIn, integer, keyId, label } from '../c
 import type { Leaf } from '../config/scalars.ts'
 import { ConfigError } from '../config/problems.ts'
 import { checkClients, checkLines } from './check-clients.ts'
-import { ClientText, KeysRefused, type KeyEntry } from './client-text.ts'
+import { ClientText, KeysRefused, type KeyEntry } from '../key-files/client-text.ts'
 import { OK, REFUSED, type Edge } from './edge.ts'
-import { newKey } from './new-key.ts'
-import { isAbsent, rewriteFile } from './rewrite-file.ts'
-import { asLines } from './text-edit.ts'
+import { newKey } from '../key-files/new-key.ts'
+import { isAbsent, rewriteFile } from '../key-files/rewrite-file.ts'
+import { asLines } from '../key-files/text-edit.ts'
 
 type Output = Pick<Edge, 'env' | 'print' | 'complain'>
 

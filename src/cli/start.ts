@@ -1,6 +1,7 @@
 /** `tollgate start`: the gateway and its admin listener. */
-import { hostForUrl } from '../config/addresses.ts'
-import type { Config } from '../config/config.ts'
+import { readPlacesAside } from '../clients/places-aside.ts'
+import { hostForUrl } from '../config/hosts.ts'
+import type { Config, ListenAddress } from '../config/config.ts'
 import { createGateway, type Gateway } from '../gateway/gateway.ts'
 import { ListenError } from '../gateway/listen-error.ts'
 import { createLog, type Log } from '../observability/log.ts'
@@ -10,7 +11,7 @@ import { FileWatch } from './file-watch.ts'
 import { loadUsableConfig } from './load-usable-config.ts'
 import { Service, type Running } from './service.ts'
 import { filesOf } from './watched-files.ts'
-import type { ReloadWish } from '../rules/reload-outcome.ts'
+import type { ReloadWish } from '../changes/reload-outcome.ts'
 import { createSupervisor } from '../workers/supervisor.ts'
 
 export const startCommand = (
@@ -41,7 +42,13 @@ export async function startGateway({
   readonly edge: Edge
 }): Promise<{ running: Running; origin: string }> {
   const { version, entry, env, print } = edge
-  const options = { version, entry, log, load: () => loadUsableConfig(file, env) }
+  const options = {
+    version,
+    entry,
+    log,
+    load: () => loadUsableConfig(file, env),
+    settingPlaces: readPlacesAside(file, env),
+  }
   const supervisor = config.server.workers > 1 ? createSupervisor(config, options) : undefined
   const gateway = supervisor ?? createGateway(config, options)
   const watcher = watch ? watchFiles(file, gateway) : undefined
@@ -49,10 +56,11 @@ export async function startGateway({
   const { listen, admin } = await gateway.listen().catch((error: unknown) => {
     throw error instanceof ListenError ? explain(error, config) : error
   })
-  const scheme = config.server.tls === undefined ? 'http' : 'https'
-  const origin = `${scheme}://${hostForUrl(listen.host)}:${listen.port}`
+  const urlOf = ({ host, port }: ListenAddress, tls?: object): string =>
+    `http${tls === undefined ? '' : 's'}://${hostForUrl(host)}:${port}`
+  const origin = urlOf(listen, config.server.tls)
   print(`tollgate listening on ${origin}${config.server.basePath || '/'}`)
-  print(`admin listening on http://${hostForUrl(admin.host)}:${admin.port}`)
+  print(`admin listening on ${urlOf(admin, config.admin.tls)}`)
   void watcher?.start()
   return {
     running: {

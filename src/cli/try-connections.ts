@@ -6,11 +6,12 @@ import { connectionFault } from '../backends/probe.ts'
 import type { Config } from '../config/config.ts'
 import { createJwtVerifier } from '../credentials/jwt-verifier.ts'
 import { createBackends, readBackendTls } from '../gateway/backends.ts'
-import { readServerTls, readTlsFiles } from '../gateway/tls-files.ts'
+import { readAdminTls, readServerTls, readTlsFiles } from '../gateway/tls-files.ts'
 import { describeFault } from '../redis/faults.ts'
 import { inspectServer } from '../redis/inspect.ts'
 import { connectRedis } from '../redis/redis.ts'
 import { addressesOf, nameOf, nameServers } from '../redis/servers.ts'
+import { DAY_MS } from '../rules/time.ts'
 
 /** fault: with its remedy; undefined: it is well. */
 export interface Tried {
@@ -19,11 +20,10 @@ export interface Tried {
   readonly note?: string | undefined
 }
 
-const DAY_MS = 24 * 60 * 60 * 1000
 const CONNECT_MS = 1_000
 
 /** All files for TLS, as a gateway reads them. faults: with key, file and remedy; what they are of is undefined. */
-export function readTls({ server, upstream, store: { redis } }: Config) {
+export function readTls({ server, admin, upstream, store: { redis } }: Config) {
   const faults: string[] = []
   const attempt = <Read>(read: () => Read): Read | undefined => {
     try {
@@ -34,6 +34,7 @@ export function readTls({ server, upstream, store: { redis } }: Config) {
     }
   }
   attempt(() => readServerTls(server.tls))
+  attempt(() => readAdminTls(admin))
   const upstreamTls = attempt(() => readBackendTls(upstream))
   const redisTls = attempt(() => redis?.tls && readTlsFiles('store.redis.tls', redis.tls))
   return { upstream: upstreamTls, redis: redisTls, faults }
@@ -44,7 +45,7 @@ export async function tryConnections(
   config: Config,
   tls: ReturnType<typeof readTls>,
 ): Promise<Tried[]> {
-  const { server, upstream, store, jwt } = config
+  const { server, admin, upstream, store, jwt } = config
   const tried = await Promise.all([
     tryRedis(store, tls.redis),
     tryBackends(upstream, tls.upstream),
@@ -52,6 +53,7 @@ export async function tryConnections(
   ])
   return [
     ...certificatesOf('server.tls', server.tls),
+    ...certificatesOf('admin.tls', admin.tls),
     ...certificatesOf('upstream.tls', upstream.tls),
     ...certificatesOf('store.redis.tls', store.redis?.tls),
     ...tried.flat(),

@@ -2,15 +2,17 @@
 import { createHash } from 'node:crypto'
 import type { Config } from '../config/config.ts'
 import type { Environment } from '../config/environment.ts'
+import { readYaml } from '../config/document.ts'
 import { unreadableFiles } from '../config/files.ts'
 import { readConfig, readText, type ReadConfig } from '../config/load.ts'
 import { ConfigError, formatProblem, inOrder, problem } from '../config/problems.ts'
-import { groupAt } from '../config/tree.ts'
-import { warningsOf } from '../config/warnings.ts'
+import { groupAt, isGroup } from '../config/tree.ts'
+import { warningsOf } from './warnings.ts'
 import { buildAside } from './build-aside.ts'
 import { build, type BuildRequest, type Built } from './builder.ts'
 import { isJsonLines } from './entries.ts'
 import { findClientFiles, type FoundFile, type FoundFiles } from './files.ts'
+import { readPieces } from './pieces.ts'
 import { Ring } from './ring.ts'
 
 /** Longer files are read in a thread: a line may take a hundred times as long as a plain one. */
@@ -51,6 +53,15 @@ export const loadConfig = async (file: string, env: Environment): Promise<Config
     const problems = isSame ? found.problems : [...found.problems, changed]
     return toConfig({ text, file, nowMs, read, found: { ...found, problems }, built })
   }
+}
+
+/** Of the files as they are now, without a look at what they say. Throws ConfigError, or as node:fs does. */
+export const readRevision = (file: string, env: Environment): string => {
+  const text = readText(file)
+  const { tree } = readYaml(text, env)
+  const files = isGroup(tree) ? findClientFiles(tree, file).files : []
+  const sha256 = files.map(({ path }) => readPieces(path, (_, to) => to))
+  return revisionOf(text, files, sha256)
 }
 
 const changed = problem(['clientFiles'], 'has a file that changed while it was read; try again')

@@ -44,6 +44,11 @@ export class Ring implements Clients {
     return client === undefined ? undefined : this.#client(client)
   }
 
+  planOf(clientId: string): string | undefined {
+    const client = findId(this.#columns.clientIds, clientId)
+    return client === undefined ? undefined : this.#planOf(client).name
+  }
+
   keyByDigest(sha256: string): OwnedKey | undefined {
     // What is no hex is cut short.
     if (sha256.length !== 64 || soughtBytes.write(sha256, 'hex') !== DIGEST_BYTES) return undefined
@@ -56,6 +61,28 @@ export class Ring implements Clients {
 
   countEnding(fromMs: number, beforeMs: number): number {
     return countEnding(this.#columns, fromMs, beforeMs)
+  }
+
+  firstEnding(afterMs: number): OwnedKey | undefined {
+    const { keyExpiresAtMs } = this.#columns
+    let first: number | undefined
+    for (let key = 0, firstMs = Infinity; key < keyExpiresAtMs.length; key++) {
+      const endMs = keyExpiresAtMs[key] ?? 0
+      if (endMs <= afterMs || endMs >= firstMs) continue
+      first = key
+      firstMs = endMs
+    }
+    return this.#owned(first)
+  }
+
+  countByPlan(): ReadonlyMap<string, number> {
+    const { clientPlan } = this.#columns
+    const counts = this.parts.planNames.map(() => 0)
+    for (let client = 0; client < this.size; client++) {
+      const plan = clientPlan[client] ?? 0
+      counts[plan] = (counts[plan] ?? 0) + 1
+    }
+    return new Map(this.parts.planNames.map((name, plan) => [name, counts[plan] ?? 0]))
   }
 
   [Symbol.iterator](): Iterator<ClientConfig> {

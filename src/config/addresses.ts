@@ -1,5 +1,6 @@
 /** Leaves that hold addresses: listeners, trusted peers, backends, stores, links and the base path. */
 import { isIP, isIPv4, isIPv6 } from 'node:net'
+import { isLoopback } from './hosts.ts'
 import { suggest } from './nearest.ts'
 import { shaped, text } from './scalars.ts'
 
@@ -9,17 +10,8 @@ export interface HostPort {
   readonly port: number
 }
 
-/** RFC 3986 3.2.2: an IPv6 address stands in brackets. */
-export const hostForUrl = (host: string): string => (host.includes(':') ? `[${host}]` : host)
-
 const hostName =
   /^(?=.{1,253}$)[A-Za-z0-9](?:[A-Za-z0-9-]{0,62})(?:\.[A-Za-z0-9][A-Za-z0-9-]{0,62})*$/
-
-/** Whether only this machine can reach the host: 127.0.0.0/8, ::1 or localhost. Brackets are allowed. */
-export const isLoopback = (host: string): boolean => {
-  const bare = host.replace(/^\[(.*)\]$/, '$1').toLowerCase()
-  return bare === 'localhost' || bare === '::1' || (isIPv4(bare) && bare.startsWith('127.'))
-}
 
 /** Canonical text of an IPv6 address (RFC 5952), so that one address has one spelling. */
 const canonicalIPv6 = (address: string): string =>
@@ -142,6 +134,17 @@ export const jwksUri = shaped(
       !hasCredentials(url) &&
       (url.protocol === 'https:' || isLoopback(url.hostname))
     return isSafe ? written : undefined
+  },
+)
+
+/** Where a collector takes traces; where it has no path, that which OTLP/HTTP has for them. */
+export const collectorUrl = shaped(
+  /^https?:\/\/[^?#@]+$/,
+  'is not the address of a collector; write http://HOST:PORT or https://HOST:PORT, with a path if it is not /v1/traces',
+  (written) => {
+    const url = parseUrl(written)
+    if (url === undefined || url.port === '0') return undefined
+    return url.pathname === '/' ? `${url.origin}/v1/traces` : written
   },
 )
 

@@ -18,6 +18,8 @@ export interface PlanConfig {
   readonly limits: Limits | undefined
   /** Requests of one client at once, per worker. */
   readonly concurrent: number
+  /** Limits that are only tried, on each of its clients. */
+  readonly shadow?: Limits | undefined
 }
 
 /** A client as it is written: limits only where they are its own. */
@@ -39,6 +41,8 @@ export interface Clients extends Iterable<ClientConfig> {
   /** Keys of all clients together. */
   readonly keyCount: number
   get(clientId: string): ClientConfig | undefined
+  /** The name of its plan: cheaper than the client. */
+  planOf(clientId: string): string | undefined
   /** Those from the one place in their order to before the other. */
   slice(from: number, to: number): Iterable<ClientConfig>
   /** sha256: of the key, in lower-case hex. */
@@ -46,6 +50,10 @@ export interface Clients extends Iterable<ClientConfig> {
   keyById(keyId: string): OwnedKey | undefined
   /** How many keys end in the time from the one moment to before the other, both Unix time in ms. */
   countEnding(fromMs: number, beforeMs: number): number
+  /** The key that ends next after that moment, Unix time in ms. */
+  firstEnding(afterMs: number): OwnedKey | undefined
+  /** How many clients each plan has that has some. */
+  countByPlan(): ReadonlyMap<string, number>
   /** The clients that the other does not have just so, in this order; undefined now and then, for whoever has other things to do. */
   notIn(other: Clients): Iterable<ClientConfig | undefined>
 }
@@ -58,6 +66,7 @@ export type RouteConfig = File['routes'][number]
 export type RedisConfig = NonNullable<File['store']['redis']>
 /** PEM files. Certificates of servers are always verified. */
 export type TlsFilesConfig = NonNullable<File['upstream']['tls']>
+export type AdminConfig = File['admin']
 /** PEM files of the public listener. */
 export type ServerTlsConfig = NonNullable<File['server']['tls']>
 export type OutageMode = File['store']['onOutage']

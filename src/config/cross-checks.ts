@@ -5,44 +5,17 @@ import { checkHttp2 } from './http2-check.ts'
 import { suggest } from './nearest.ts'
 import type { Path, PathProblem } from './problems.ts'
 import { formatPath, problem } from './problems.ts'
+import { below, itemsAt, readAt, repeated } from './places.ts'
 import { checkRedis } from './redis-checks.ts'
-import { routeMatch } from './route-match.ts'
-import { dateMs, duration, integer, label } from './scalars.ts'
-import type { Leaf } from './scalars.ts'
-import { checkServer } from './server-checks.ts'
-import { groupAt, isGroup, listAt, textAt, valueAt } from './tree.ts'
-import type { Group, Tree } from './tree.ts'
-
-/** Undefined where the text is absent or refused: the schema tells that. */
-const readAt = <T>(tree: Tree, path: Path, leaf: Leaf<T>): T | undefined =>
-  leaf.safeParse(textAt(tree, ...path)).data
+import { checkRoutes } from './route-checks.ts'
+import { duration, integer, label } from './scalars.ts'
+import { checkAdmin, checkServer } from './server-checks.ts'
+import { groupAt, isGroup, textAt, valueAt } from './tree.ts'
+import type { Group } from './tree.ts'
 
 /** Whatever the bounds of its key. */
 const count = integer({ min: 0, max: 1e15 })
 const durationMs = duration({ min: 0, max: Number.MAX_SAFE_INTEGER })
-
-/** Reports every place whose mark an earlier one already has; those without a mark are left alone. */
-const repeated = (
-  paths: readonly Path[],
-  markAt: (path: Path) => string | undefined,
-  message: (earlier: string) => string,
-): PathProblem[] => {
-  const seen = new Map<string, Path>()
-  return paths.flatMap((path) => {
-    const mark = markAt(path)
-    if (mark === undefined) return []
-    const earlier = seen.get(mark)
-    if (earlier !== undefined) return [problem(path, message(formatPath(earlier)))]
-    seen.set(mark, path)
-    return []
-  })
-}
-
-/** The path of each item of the list at the path. */
-const itemsAt = (tree: Group, ...path: Path): Path[] =>
-  listAt(tree, ...path).map((_, index) => [...path, index])
-
-const below = (paths: readonly Path[], key: string): Path[] => paths.map((path) => [...path, key])
 
 const sameHost = (a: HostPort, b: HostPort): boolean => {
   const everywhere = (host: string) => host === '0.0.0.0' || host === '::'
@@ -182,49 +155,19 @@ const checkBans = (tree: Group): PathProblem[] => {
   return [problem(['bans', 'maxDuration'], 'is below bans.duration; raise it or lower that')]
 }
 
-const checkRoute = (tree: Group, path: Path): PathProblem[] => {
-  const problems: PathProblem[] = []
-  const since = readAt(tree, [...path, 'deprecated', 'since'], dateMs)
-  const sunset = readAt(tree, [...path, 'deprecated', 'sunset'], dateMs)
-  if (since !== undefined && sunset !== undefined && sunset < since) {
-    const message = 'is before since; a route is deprecated first and removed later'
-    problems.push(problem([...path, 'deprecated', 'sunset'], message))
-  }
-  const match = readAt(tree, [...path, 'match'], routeMatch)
-  const isWebSocket = textAt(tree, ...path, 'websocket') === 'true'
-  if (isWebSocket && match !== undefined && match.method !== 'GET') {
-    const message = 'needs a GET route, as a WebSocket opens with GET; change match or remove it'
-    problems.push(problem([...path, 'websocket'], message))
-  }
-  return problems
-}
-
-const checkRoutes = (tree: Group): PathProblem[] => {
-  const routes = itemsAt(tree, 'routes')
-  return [
-    ...routes.flatMap((path) => checkRoute(tree, path)),
-    ...repeated(
-      below(routes, 'name'),
-      (path) => textAt(tree, ...path),
-      (earlier) => `is the same name as ${earlier}; give each its own`,
-    ),
-    ...repeated(
-      below(routes, 'match'),
-      (path) => readAt(tree, path, routeMatch)?.shape,
-      (earlier) => `matches the same requests as ${earlier}; remove one`,
-    ),
-  ]
-}
-
 /** Every fault that lies between values of a tree that has its defaults. */
 export const crossChecks = (tree: Group): PathProblem[] => [
   ...checkListeners(tree),
   ...checkHttp2(tree),
   ...checkTimeouts(tree),
   ...checkServer(tree),
+  ...checkAdmin(tree),
   ...checkUrls(tree),
   ...checkRedis(tree),
-  ...Object.keys(groupAt(tree, 'plans')).flatMap((name) => checkPlan(tree, name)),
+  ...Object.keys(groupAt(tree, 'plans')).flatMap((name) => [
+    ...checkPlan(tree, name),
+    ...checkWindows(tree, ['plans', name, 'shadow']),
+  ]),
   ...checkClients(tree),
   ...checkEject(tree),
   ...checkUpstreamTls(tree),

@@ -31,7 +31,7 @@ export const defaults = {
     },
     overload: { lag: '200ms' },
   },
-  admin: { listen: '127.0.0.1:9090', hosts: [] },
+  admin: { listen: '127.0.0.1:9090', hosts: [], openMetrics: 'false', topClients: '0' },
   upstream: {
     urls: ['http://127.0.0.1:3000'],
     host: 'preserve',
@@ -90,6 +90,9 @@ export const blockDefaults = {
   jwt: { clientClaim: 'sub', planClaim: 'plan' },
   health: { every: '5s', timeout: '1s', down: '2', up: '2' },
   route: { websocket: 'false' },
+  deprecated: { afterSunset: 'announce', brownouts: [] },
+  telemetry: { sample: '1%' },
+  notify: { at: ['80%', '100%'], events: ['quota', 'ban', 'backend', 'store', 'reload'] },
   client: { keys: [] },
 } as const satisfies Tree
 
@@ -107,13 +110,21 @@ const complete = (given: Tree | undefined, standard: Tree): Tree => {
 export const withClientDefaults = (client: Tree): Tree =>
   isGroup(client) ? complete(client, blockDefaults.client) : client
 
-const completeEach = (list: Tree, standard: Group): Tree =>
-  isList(list) ? list.map((item) => (isGroup(item) ? complete(item, standard) : item)) : list
+const withRouteDefaults = (route: Tree): Tree => {
+  if (!isGroup(route)) return route
+  const { deprecated } = route
+  return complete(
+    deprecated === undefined
+      ? route
+      : { ...route, deprecated: complete(deprecated, blockDefaults.deprecated) },
+    blockDefaults.route,
+  )
+}
 
 /** The tree with every absent key that has a default filled in. */
 export const withDefaults = (tree: Group): Group => {
   const completed = Object.assign(emptyGroup(), complete(tree, defaults))
-  for (const name of ['cors', 'jwt'] as const) {
+  for (const name of ['cors', 'jwt', 'telemetry', 'notify'] as const) {
     const block = valueAt(tree, name)
     if (block !== undefined) completed[name] = complete(block, blockDefaults[name])
   }
@@ -122,7 +133,8 @@ export const withDefaults = (tree: Group): Group => {
     completed.server = { ...server, tls: complete(server.tls, blockDefaults.tls) }
   if (isGroup(upstream) && upstream.health !== undefined)
     completed.upstream = { ...upstream, health: complete(upstream.health, blockDefaults.health) }
-  if (routes !== undefined) completed.routes = completeEach(routes, blockDefaults.route)
+  if (routes !== undefined)
+    completed.routes = isList(routes) ? routes.map(withRouteDefaults) : routes
   if (clients !== undefined)
     completed.clients = isList(clients) ? clients.map(withClientDefaults) : clients
   return completed

@@ -12,7 +12,9 @@ const tls: readonly Path[] = [
 ]
 const paths: readonly Path[] = [
   ['jwt', 'jwksFile'],
-  ...['cert', 'key', 'clientCa'].map((key) => ['server', 'tls', key]),
+  ...['server', 'admin'].flatMap((of) =>
+    ['cert', 'key', 'clientCa'].map((key) => [of, 'tls', key]),
+  ),
   ...tls.flatMap((group) => ['ca', 'cert', 'key'].map((key) => [...group, key])),
 ]
 

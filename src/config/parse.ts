@@ -11,14 +11,17 @@ const concurrentOf = (connections: number): number => Math.max(8, Math.floor(con
 
 const toConfig = (file: ConfigFile): ParsedConfig => {
   const standard = concurrentOf(file.upstream.connections)
-  const plans = Object.entries(file.plans).map(([name, { perMinute, perDay, concurrent }]) => {
-    const isCustom = perMinute === undefined || perDay === undefined
-    return {
-      name,
-      limits: isCustom ? undefined : { perMinute, perDay },
-      concurrent: concurrent ?? standard,
-    }
-  })
+  const plans = Object.entries(file.plans).map(
+    ([name, { perMinute, perDay, concurrent, shadow }]) => {
+      const isCustom = perMinute === undefined || perDay === undefined
+      return {
+        name,
+        limits: isCustom ? undefined : { perMinute, perDay },
+        concurrent: concurrent ?? standard,
+        shadow,
+      }
+    },
+  )
   const plansByName = new Map(plans.map((plan) => [plan.name, plan]))
   const clients = file.clients.map((client) => {
     const plan = plansByName.get(client.plan)

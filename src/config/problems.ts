@@ -53,6 +53,7 @@ const secretKeys: readonly Path[number][] = [
   'password',
   'sentinelPassword',
   'redis',
+  'secret',
   'url',
 ]
 

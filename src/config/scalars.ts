@@ -187,6 +187,13 @@ const digestBy = (by: string) =>
     )
     .transform((written) => written.toLowerCase())
     .meta({ type: ['string', 'number'] })
+
+/** Never shown in an error. */
+export const webhookSecret = text.regex(
+  /^whsec_[A-Za-z0-9+/]{32,88}={0,2}$/,
+  'is not the secret of a webhook; write whsec_ and what `openssl rand -base64 32` prints',
+)
+
 export const keyDigest = digestBy('tollgate keys new')
 export const tokenDigest = digestBy('printf %s TOKEN | sha256sum')
 

@@ -2,6 +2,7 @@
 import { z } from 'zod'
 import {
   absoluteLink,
+  collectorUrl,
   host,
   jwksUri,
   listenAddress,
@@ -27,8 +28,10 @@ import {
   label,
   line,
   optionalFile,
+  share,
   storePrefix,
   tokenDigest,
+  webhookSecret,
 } from './scalars.ts'
 import { server } from './server.ts'
 import { valueAt } from './tree.ts'
@@ -64,6 +67,8 @@ const plan = group({
   perDay: perDay.optional(),
   custom: flag.optional(),
   concurrent: integer({ min: 1, max: 1_000_000 }).optional(),
+  /** Tried on each client of the plan, of a custom one too. */
+  shadow: group({ perMinute, perDay }).optional(),
 })
 
 /** Asymmetric only: with HS* whoever can check a token could make one, and `none` checks nothing. */
@@ -99,6 +104,8 @@ const bans = group({
   forgetAfter: duration({ min: second, max: 30 * day }),
 }).transform(inMs('within', 'grace', 'duration', 'maxDuration', 'forgetAfter'))
 
+const someShare = share.refine((part) => part > 0, 'is nobody; write 1% to 100%, or remove it')
+
 const route = group({
   name: label,
   match: routeMatch,
@@ -108,6 +115,11 @@ const route = group({
     successor: successorLink.optional(),
     /** Documentation of the deprecation (rel="deprecation"). */
     link: absoluteLink.optional(),
+    afterSunset: choice(['announce', 'gone']),
+    /** When it is refused for a minute at a time to a share of the clients. */
+    brownouts: list(
+      group({ from: dateMs, to: dateMs, share: someShare }).transform(inMs('from', 'to')),
+    ),
   })
     .transform(inMs('since', 'sunset'))
     .optional(),
@@ -127,8 +139,20 @@ export const configSchema = group({
     listen: listenAddress,
     /** Names and addresses, beside its own, that a request may have in Host. */
     hosts: list(host),
-    /** Of the token that the admin API asks for; undefined: none, and then it answers this machine only. */
+    /** Of the token that is asked for; undefined: none. */
     tokenSha256: tokenDigest.optional(),
+    /** HTTPS. Client certificates of clientCa are worth the token. */
+    tls: group({ cert: line, key: line, clientCa: line.optional() })
+      .transform(({ cert, key, clientCa }) => ({
+        certFile: cert,
+        keyFile: key,
+        clientCaFile: clientCa,
+      }))
+      .optional(),
+    /** Whether /metrics is for everybody. */
+    openMetrics: flag,
+    /** Clients that /metrics names; 0: none. */
+    topClients: integer({ min: 0, max: 50 }),
   }),
   upstream,
   store,
@@ -153,6 +177,18 @@ export const configSchema = group({
     format: choice(['auto', 'json', 'text']),
     access: flag,
   }),
+  notify: group({
+    url: absoluteLink,
+    secret: webhookSecret,
+    /** Of each window, as fractions of 1. */
+    at: list(share),
+    events: list(choice(['quota', 'ban', 'backend', 'store', 'reload'])),
+  }).optional(),
+  telemetry: group({
+    otlp: collectorUrl,
+    /** Of the requests that do not come through a trusted proxy with a decision made. */
+    sample: share,
+  }).optional(),
 })
 
 /** The file as read; parse.ts gives each client its limits. */

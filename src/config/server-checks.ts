@@ -1,4 +1,6 @@
-/** Checks of `server` that need more than one value. */
+/** Checks of `server` and `admin` that need more than one value. */
+import { listenAddress } from './addresses.ts'
+import { isLoopback } from './hosts.ts'
 import type { PathProblem } from './problems.ts'
 import { problem } from './problems.ts'
 import { listAt, textAt, valueAt } from './tree.ts'
@@ -21,4 +23,18 @@ export const checkServer = (tree: Group): PathProblem[] => {
     problems.push(problem(['server', 'proxyProtocol'], message))
   }
   return problems
+}
+
+/** What changes quotas and bans is for nobody to find open. */
+export const checkAdmin = (tree: Group): PathProblem[] => {
+  const listen = listenAddress.safeParse(textAt(tree, 'admin', 'listen')).data
+  const credentials = [
+    ['admin', 'tokenSha256'],
+    ['admin', 'tls', 'clientCa'],
+  ]
+  if (listen === undefined || isLoopback(listen.host)) return []
+  if (credentials.some((path) => valueAt(tree, ...path) !== undefined)) return []
+  const message =
+    'can be reached by others than this machine; set admin.tokenSha256 or admin.tls.clientCa, or listen on 127.0.0.1'
+  return [problem(['admin', 'listen'], message)]
 }

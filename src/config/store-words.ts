@@ -1,5 +1,5 @@
 /** Which store a configuration uses, in the words of `check` and of the log. Never a password. */
-import { hostForUrl } from './addresses.ts'
+import { hostForUrl } from './hosts.ts'
 import type { Config, HostPort } from './config.ts'
 
 const addresses = (list: readonly HostPort[]): string =>

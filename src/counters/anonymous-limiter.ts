@@ -1,6 +1,6 @@
 /** Counts requests without a valid credential per client address, in bounded memory, and says where an address stands. */
 import { hash } from 'node:crypto'
-import { MINUTE_MS } from '../quota/protocol.ts'
+import { MINUTE_MS } from '../rules/time.ts'
 import type { WindowView } from '../rules/quota-headers.ts'
 import { whenKnown } from '../rules/when-known.ts'
 

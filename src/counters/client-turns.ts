@@ -1,7 +1,7 @@
 /** How many requests of each client are under way in this process; those beyond a client's limit wait in a line of its own. */
 
 /** Long enough for a burst to pass, short enough not to look like an answer that hangs. */
-const LONGEST_WAIT_MS = 250
+export const LONGEST_WAIT_MS = 250
 const TICK_MS = 50
 /** A line takes as many as may be under way, and no fewer than a client may have sent on one connection without waiting. */
 const SHORTEST_LINE = 32
@@ -19,8 +19,8 @@ export class ClientTurns {
   /** First come, first served. */
   readonly #line: Waiting[] = []
 
-  get isIdle(): boolean {
-    return this.#taken === 0
+  get taken(): number {
+    return this.#taken
   }
 
   get hasLine(): boolean {
@@ -69,6 +69,11 @@ export class TurnsOfClients {
     return client
   }
 
+  /** Under way now. */
+  takenBy(clientId: string): number {
+    return this.#clients.get(clientId)?.taken ?? 0
+  }
+
   /** Whether a turn was taken, at once or after a wait. */
   take(client: ClientTurns, limit: number): boolean | Promise<boolean> {
     const turn = client.take(limit)
@@ -89,7 +94,7 @@ export class TurnsOfClients {
   }
 
   #forgetIdle(): void {
-    for (const [id, { isIdle }] of this.#clients) if (isIdle) this.#clients.delete(id)
+    for (const [id, { taken }] of this.#clients) if (taken === 0) this.#clients.delete(id)
     this.#keptClients = Math.max(CLIENTS_KEPT, 2 * this.#clients.size)
   }
 }

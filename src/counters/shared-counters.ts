@@ -19,10 +19,11 @@ type Points = Omit<AddressCount, 'limit'>
 /** Strikes over all workers; while the supervisor is silent, `own` counts for this worker alone. */
 export function createSharedStrikes(calls: IpcCalls<CounterCalls>, own: Counter): Counter {
   return {
-    add: (keyId, points) =>
+    isShared: true,
+    add: (keyId, points, nowMs) =>
       calls.available
-        ? calls.call('addStrikes', { keyId, points }).catch(() => own.add(keyId, points))
-        : own.add(keyId, points),
+        ? calls.call('addStrikes', { keyId, points }).catch(() => own.add(keyId, points, nowMs))
+        : own.add(keyId, points, nowMs),
     // The supervisor begins anew by itself once a ban was earned, so that no strike in between is lost.
     reset: (keyId) => own.reset(keyId),
     useLifetime: (lifetimeMs) => own.useLifetime(lifetimeMs),

@@ -1,14 +1,20 @@
 /** The keys of a token issuer: where they come from, and what they have signed; the only file that knows jose. */
 import { readFileSync } from 'node:fs'
-import { createLocalJWKSet, errors, jwtVerify, type CryptoKey, type JSONWebKeySet } from 'jose'
+import { createRequire } from 'node:module'
+import type * as Jose from 'jose'
+import type { CryptoKey, JSONWebKeySet } from 'jose'
 import type { JwtConfig } from '../config/config.ts'
 import { JwksSource, type JwksOptions } from './jwks-source.ts'
 
 /** How many keys are tried for a token that names none. */
 const maxKeysTried = 4
 
+let loaded: typeof Jose | undefined
+/** Loaded with the first key set: most gateways take no tokens. */
+const jose = (): typeof Jose => (loaded ??= createRequire(import.meta.url)('jose') as typeof Jose)
+
 export interface KeySet {
-  readonly find: ReturnType<typeof createLocalJWKSet>
+  readonly find: ReturnType<typeof Jose.createLocalJWKSet>
   readonly kids: ReadonlySet<unknown>
 }
 
@@ -37,6 +43,7 @@ export async function isProven(
     clockTolerance: 0,
     currentDate: new Date(nowMs),
   }
+  const { errors, jwtVerify } = jose()
   const signedBy = (key: KeySet['find'] | CryptoKey): Promise<unknown> =>
     (typeof key === 'function'
       ? jwtVerify(token, key, demands)
@@ -92,7 +99,7 @@ function parseKeySet(text: string): KeySet {
     // The parser's own message quotes the text.
     throw new Error('not JSON')
   }
-  const find = createLocalJWKSet(set as JSONWebKeySet)
+  const find = jose().createLocalJWKSet(set as JSONWebKeySet)
   const { keys } = find.jwks()
   if (keys.length === 0) throw new Error('holds no key')
   return { find, kids: new Set(keys.map((key) => key.kid)) }

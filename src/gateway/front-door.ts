@@ -1,5 +1,4 @@
 /** The public listener with the pipeline behind it: brings every kind of arrival to the policy in force, and drains. Outlives configurations. */
-import { randomBytes } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { setImmediate as turn, setTimeout as sleep } from 'node:timers/promises'
@@ -24,7 +23,6 @@ import { respond } from '../pipeline/respond.ts'
 import { giveUp } from '../pipeline/take-quota.ts'
 import type { Caller } from '../rules/credentials.ts'
 import { isRefusal, refuse } from '../rules/refusals.ts'
-import { createRequestId } from '../rules/request-id.ts'
 import { createEntryEvents } from './entrance.ts'
 import type { LastingParts } from './lasting-parts.ts'
 import type { RequestPolicy } from './request-policy.ts'
@@ -47,23 +45,13 @@ export class FrontDoor {
   #policy: RequestPolicy
 
   /** policy: the first one. Throws an Error that tells key, file and remedy when TLS cannot be served. */
-  constructor(
-    config: Config,
-    policy: RequestPolicy,
-    { log, metrics, lessee, ticketSecret }: LastingParts,
-    upstreams: Upstreams,
-  ) {
+  constructor(config: Config, policy: RequestPolicy, lasting: LastingParts, upstreams: Upstreams) {
+    const { requestId, log, metrics, tracing, lessee, tally, moments, recent } = lasting
     this.#limits = new ConnectionLimits(roomFor(config, log), this.#penalties)
     const connections = new Connections<Exchange>(this.#limits)
     metrics.watchConnections(() => connections.size)
-    this.#parts = {
-      connections,
-      requestId: createRequestId({ bootMs: Date.now(), random: randomBytes(8) }),
-      log,
-      metrics,
-      lessee,
-      isDraining: false,
-    }
+    const shared = { connections, requestId, log, metrics, tracing, lessee, tally, moments, recent }
+    this.#parts = { ...shared, isDraining: false }
     this.#policy = policy
     this.#upstreams = upstreams
     const judge = (caller: Caller) => this.#policy.unwelcome(caller)
@@ -71,7 +59,7 @@ export class FrontDoor {
     this.#slowClients = new SlowClients(this.#parts)
     this.#server = new PublicServer(config, {
       identity: readServerTls(config.server.tls),
-      secret: ticketSecret,
+      secret: lasting.ticketSecret,
       events: this.#events(),
       http2: this.#createHttp2(config),
     })
@@ -223,10 +211,9 @@ export class FrontDoor {
 
   /** At the end of a drain: answers what can still be answered. */
   #cutOff(): void {
-    const { connections, lessee } = this.#parts
     // A copy, since answering and destroying ends them.
-    for (const exchange of connections.inFlight.slice()) {
-      giveUp(lessee, exchange)
+    for (const exchange of this.#parts.connections.inFlight.slice()) {
+      giveUp(this.#parts, exchange)
       if (exchange.status === 0)
         respond(exchange, refuse('service_unavailable', { cause: 'drained' }))
       else exchange.request.socket.destroy()

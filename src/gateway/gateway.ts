@@ -1,18 +1,27 @@
 /** The composition root of a gateway of one process; src/workers/ has those of several. */
 import { startAdminServer, type AdminServer } from '../admin/server.ts'
+import type { ReadPlaces } from '../clients/places-aside.ts'
 import { createAddressCounter, PREFLIGHT_WINDOW_MS } from '../counters/anonymous-limiter.ts'
 import type { KeySetFault } from '../credentials/jwt-verifier.ts'
 import type { Log } from '../observability/log.ts'
-import { createMetrics } from '../observability/metrics.ts'
+import { createMetrics, type Metrics } from '../observability/metrics.ts'
 import type { Config, ListenAddress } from '../config/config.ts'
 import { storeInWords } from '../config/store-words.ts'
 import { drainDelay, stopIdleMs } from './drain-times.ts'
+import { Live, sampleSeconds } from '../live/live.ts'
+import type { RecentDecisions } from '../live/recent.ts'
 import { ListenError } from './listen-error.ts'
-import { createReadiness, embeddedHealth } from '../admin/readiness.ts'
-import type { ReloadWish } from '../rules/reload-outcome.ts'
+import { embeddedHealth } from '../admin/readiness.ts'
+import type { WorkerState } from '../admin/state-operations.ts'
+import { healthOf } from '../backends/health.ts'
+import type { ProcessNow, Second } from '../live/second.ts'
+import { createAdminParts, withAdmin, type AdminSources } from './admin-parts.ts'
+import type { ReloadWish } from '../changes/reload-outcome.ts'
 import { Reloader, type LoadConfig } from './reloader.ts'
 import { configNames, createServing } from './serving.ts'
-import { openStores } from './stores.ts'
+import { createUsageHistory, openStores } from './stores.ts'
+import type { Counters } from '../usage/counters.ts'
+import type { UsageHistory } from '../usage/usage-history.ts'
 
 /**
  * listen resolves with the real addresses once both listeners are up; rejects with ListenError when one cannot be had.
@@ -26,15 +35,22 @@ export interface GatewayOptions {
   readonly log: Log
   /** For a reload. */
   readonly load: LoadConfig
+  /** For explanations. Left out: they do not say where a setting stands. */
+  readonly settingPlaces?: ReadPlaces
 }
 
 export function createGateway(config: Config, options: GatewayOptions) {
   const { log } = options
-  const { serving, reloader, startAdmin } = createParts(config, options, () => listening)
+  const { serving, reloader, startAdmin, usage, lastSecond } = createParts(config, options, {
+    isListening: () => listening,
+    admin: () => admin,
+  })
   let admin: AdminServer | undefined
   let listening = false
   const close = async (): Promise<void> => {
+    lastSecond()
     await admin?.close()
+    await usage.close()
     await serving.close()
     await log.close()
   }
@@ -69,48 +85,103 @@ export function createGateway(config: Config, options: GatewayOptions) {
 
 function createParts(
   config: Config,
-  { version, log, load }: GatewayOptions,
-  isListening: () => boolean,
+  { version, log, load, settingPlaces }: GatewayOptions,
+  { isListening, admin }: { isListening(): boolean; admin(): AdminServer | undefined },
 ) {
   const metrics = createMetrics({ version, ...configNames(config) })
   const stores = openStores({ config, log, metrics })
+  const addresses = createAddressCounter()
   let keySetFault: KeySetFault | undefined
   const serving = createServing({
+    version,
     config,
     log,
     metrics,
     stores,
-    addresses: createAddressCounter(),
+    addresses,
     preflights: createAddressCounter({ windowMs: PREFLIGHT_WINDOW_MS }),
     onKeySet: (fault) => (keySetFault = fault),
   })
-  const reloader = new Reloader({ config, load, target: serving, log })
-  metrics.watchReloads(reloader)
-  const readiness = createReadiness({
+  const look: Counters['look'] = (clients) => stores.counters.look(clients)
+  const reloader = new Reloader({ config, load, target: withAdmin(serving, admin), log, look })
+  const live = new Live()
+  const usage = createUsageHistory(stores.usage, log)
+  watch(metrics, { reloader, live, usage, recent: serving.recent })
+  const sources: AdminSources = {
     reloads: reloader,
-    listener: () => ({ ok: isListening(), reason: isListening() ? 'up' : 'starting or draining' }),
-    store: () => stores.redis ?? embeddedHealth,
-    unsaved: () => stores.unsaved?.(),
-    keySetFault: () => keySetFault,
-    sheds: () => [serving.load.shed],
-    backends: () => serving.probeBackends(),
-  })
-  const startAdmin = (): Promise<AdminServer> =>
-    startAdminServer({
-      listen: config.admin.listen,
-      reloads: reloader,
-      audit: log.audit,
-      auditRefused: log.auditRefused,
-      renderMetrics: () => {
-        metrics.bannedKeys(serving.bannedKeys)
-        metrics.countersUnsaved(stores.unsaved?.()?.seconds ?? 0)
-        return metrics.render()
-      },
-      readiness,
-      onError: (error) => log.adminFailed(error),
-    })
-  return { serving, reloader, startAdmin }
+    live,
+    usage,
+    version,
+    log,
+    workers: () => ({ listening: isListening() ? 1 : 0, wanted: 1 }),
+    backendHealth: () => serving.balancer.backends.map(healthOf),
+    anonymousRequests: (address) => addresses.add({ address, points: 0 }).total,
+    standings: async (caller) => ({ answers: [serving.standing(caller)], missing: [] }),
+    readToken: serving.readToken,
+    recentRequests: async (query) => ({ requests: serving.recent.find(query), missing: [] }),
+    bans: serving.operatorBans,
+    counters: stores.counters,
+    renderMetrics: () => {
+      metrics.bannedKeys(serving.bannedKeys)
+      metrics.countersUnsaved(Math.max(stores.unsaved?.()?.seconds ?? 0, usage.unsavedSeconds))
+      return metrics.render()
+    },
+    measure: async () => [await metrics.snapshot()],
+    redis: stores.redis,
+    settingPlaces,
+    processes: () => [alone(live.startedAtMs, serving.now())],
+    readiness: {
+      listener: () => listenerState(isListening()),
+      store: () => stores.redis ?? embeddedHealth,
+      unsaved: () => stores.unsaved?.(),
+      keySetFault: () => keySetFault,
+      sheds: () => [serving.load.shed],
+      backends: () => serving.probeBackends(),
+    },
+  }
+  const startAdmin = startAdminServer.bind(undefined, createAdminParts(sources))
+  const lastSecond = sampleSeconds(noted(serving.takeSecond, usage), live)
+  return { serving, reloader, startAdmin, usage, lastSecond }
 }
+
+function watch(
+  metrics: Metrics,
+  {
+    reloader,
+    live,
+    usage,
+    recent,
+  }: { reloader: Reloader; live: Live; usage: UsageHistory; recent: RecentDecisions },
+): void {
+  live.events.onDecisionsWanted((isWanted) =>
+    recent.listen(isWanted ? live.events.decisions : undefined),
+  )
+  metrics.watchReloads(reloader)
+  metrics.watchTopClients(() => live.top.busiest(reloader.config.admin.topClients))
+  metrics.watchUsage(() => usage.dropped)
+  metrics.watchDeprecated(() => live.deprecated.clientsByRoute())
+}
+
+/** Every second goes into the history, too. */
+const noted =
+  (take: (at: number) => Second, usage: UsageHistory) =>
+  (at: number): Second => {
+    const second = take(at)
+    usage.add(second.rows)
+    return second
+  }
+
+const listenerState = (ok: boolean) => ({ ok, reason: ok ? 'up' : 'starting or draining' })
+
+/** This process, as a worker is told of. */
+const alone = (sinceMs: number, now: ProcessNow): WorkerState => ({
+  number: 1,
+  pid: now.pid,
+  state: 'listening',
+  sinceMs,
+  restarts: 0,
+  now,
+})
 
 function logConfig(log: Log, { revision, store, warnings }: Config): void {
   log.configTaken({ revision, store: storeInWords(store) })

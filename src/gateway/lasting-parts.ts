@@ -6,19 +6,34 @@ import type { AddressCounter } from '../counters/anonymous-limiter.ts'
 import { TurnsOfClients } from '../counters/client-turns.ts'
 import { createCounter, type Counter } from '../counters/counter.ts'
 import { UsedKeys } from '../credentials/key-ring.ts'
+import { createRequestId, type RequestIdOf } from '../rules/request-id.ts'
 import { newSecret, type SecretOfDay } from '../listeners/ticket-secret.ts'
 import type { Log } from '../observability/log.ts'
 import type { ConfigNames, Metrics } from '../observability/metrics.ts'
+import { Tracing } from '../observability/tracing.ts'
+import { Moments } from '../observability/moments.ts'
+import { RecentDecisions } from '../live/recent.ts'
 import { Lessee } from '../quota/lessee/lessee.ts'
-import { createSteadyClock } from '../quota/steady-clock.ts'
+import { createSteadyClock } from '../rules/steady-clock.ts'
 import type { Shed } from '../rules/overload.ts'
 import { LoadWatch } from './load-watch.ts'
+import { Shadow } from '../usage/shadow.ts'
+import { Tally } from '../usage/tally.ts'
 import type { Stores } from './stores.ts'
 
 export interface LastingParts {
+  /** Unix time in ms: the clock of the stages. */
+  epochMs(): number
+  readonly moments: Moments
   readonly log: Log
   readonly metrics: Metrics
+  readonly tracing: Tracing
   readonly lessee: Lessee
+  /** What every request notes of its key. */
+  readonly tally: Tally
+  /** undefined: limits are not tried. */
+  readonly shadow?: Shadow
+  readonly recent: RecentDecisions
   readonly bans: BanBook
   readonly addresses: AddressCounter
   /** Counts in seconds. */
@@ -28,6 +43,7 @@ export interface LastingParts {
   readonly usedKeys: UsedKeys
   /** From which keys of TLS tickets are made, of the day when it was handed over. */
   readonly ticketSecret: SecretOfDay
+  readonly requestId: RequestIdOf
   /** Goes on by another configuration. Never throws. */
   use(config: Config): void
 }
@@ -36,6 +52,8 @@ export interface LastingPartsOptions extends Pick<
   LastingParts,
   'log' | 'metrics' | 'addresses' | 'preflights'
 > {
+  /** Of the gateway. */
+  readonly version: string
   /** That it begins with. */
   readonly config: Config
   readonly stores: Stores
@@ -45,30 +63,48 @@ export interface LastingPartsOptions extends Pick<
   readonly strikes?: Counter | undefined
   /** That all workers begin with. Default: one of its own. */
   readonly ticketSecret?: SecretOfDay
+  /** Half of what tells this process in its request ids: all workers have it in common. */
+  readonly gatewayId?: Uint8Array
   /** Told when more or less is refused because the event loop is late. */
   readonly onShed?: (shed: Shed) => void
 }
 
+export const newGatewayId = (): Uint8Array => randomBytes(4)
+
 export function createLastingParts(options: LastingPartsOptions): LastingParts {
   const { log, metrics, addresses, preflights, ticketSecret = newSecret(Date.now()) } = options
+  const { gatewayId = newGatewayId() } = options
   let current = options.config
   const bans = createBans(options, () => current)
   const load = createLoadWatch(options)
+  const tracing = new Tracing(options)
+  const tally = new Tally()
   return {
+    epochMs: Date.now,
+    moments: new Moments(),
     log,
     metrics,
+    tracing,
     addresses,
     preflights,
     turns: new TurnsOfClients(),
     usedKeys: new UsedKeys(),
     ticketSecret,
+    requestId: createRequestId({
+      bootMs: Date.now(),
+      random: Buffer.concat([gatewayId, randomBytes(4)]),
+    }),
     lessee: createQuota(options),
+    tally,
+    shadow: createShadow(options, tally),
+    recent: new RecentDecisions(options.number ?? 1),
     bans,
     load,
     use(config) {
       current = config
       log.use(config.log)
       metrics.use(configNames(config))
+      tracing.use(config.telemetry)
       bans.use(config.bans)
       load.limitMs = config.server.overload.lagMs
     },
@@ -86,15 +122,20 @@ function createLoadWatch({ config, log, metrics, onShed }: LastingPartsOptions):
   })
 }
 
+/** In this process. */
+const holder = () => ({
+  // Unique per boot: a restarted process must not be taken for the one before it.
+  processId: randomBytes(9).toString('base64url'),
+  clock: {
+    nowMs: createSteadyClock({ monotonicMs: () => performance.now(), epochMs: Date.now }),
+    epochMs: Date.now,
+  },
+})
+
 function createQuota({ config, log, metrics, stores, number }: LastingPartsOptions): Lessee {
   return new Lessee({
+    ...holder(),
     authority: stores.authority,
-    // Unique per boot: a restarted process must not be taken for the one before it.
-    processId: randomBytes(9).toString('base64url'),
-    clock: {
-      nowMs: createSteadyClock({ monotonicMs: () => performance.now(), epochMs: Date.now }),
-      epochMs: Date.now,
-    },
     outage: config.store.onOutage,
     processes: config.server.workers,
     number,
@@ -103,6 +144,16 @@ function createQuota({ config, log, metrics, stores, number }: LastingPartsOptio
     lease: config.store.lease,
     observe: metrics.quota,
     onClockBack: (bySeconds) => log.clockWentBack({ bySeconds }),
+  })
+}
+
+function createShadow({ config, metrics, stores }: LastingPartsOptions, { shadow }: Tally): Shadow {
+  const { lease } = config.store
+  return new Shadow({
+    authority: stores.authority,
+    openLessee: (own) => new Lessee({ ...holder(), ...own, lease }),
+    counts: shadow,
+    refused: metrics.quota.shadowRefused,
   })
 }
 
@@ -126,14 +177,14 @@ function createBans(
     loadTimeoutMs: timeoutMs,
     observer: {
       strike: () => metrics.strike(),
-      banned: (key, ban) => {
+      banned: (key, ban, strikes) => {
         metrics.banned()
-        const { clients, bans } = current()
+        const { clients } = current()
         log.keyBanned({
           key,
           client: clients.keyById(key)?.client.id ?? key.replace(/^jwt:/, ''),
           forMs: ban.untilMs - ban.startedMs,
-          strikes: bans.strikes,
+          strikes,
         })
       },
       storeLost: () => log.banStoreLost(),

@@ -3,11 +3,14 @@ import type { Config } from '../config/config.ts'
 import { releaseClients } from '../clients/release.ts'
 import { ConfigError } from '../config/problems.ts'
 import type { Log } from '../observability/log.ts'
-import type { ReloadsView } from '../observability/metric-families.ts'
-import { blastRadiusInSteps, type BoundedRadius } from '../rules/blast-radius.ts'
-import { boundedRadius, type ReloadOutcome, type ReloadWish } from '../rules/reload-outcome.ts'
+import type { ReloadsView } from '../observability/whole-families.ts'
+import { blastRadiusInSteps, type BoundedRadius } from '../changes/blast-radius.ts'
+import { boundedRadius } from '../changes/reload-outcome.ts'
+import type { OverNow, ReloadOutcome, ReloadWish } from '../changes/reload-outcome.ts'
+import type { Counters } from '../usage/counters.ts'
 import type { Reloadable } from './reload.ts'
-import { inSlices } from './slices.ts'
+import { overNow } from '../usage/over-now.ts'
+import { inSlices } from '../changes/slices.ts'
 
 /** Reads, parses and checks the files as they are now; throws or rejects with ConfigError. */
 export type LoadConfig = () => Config | Promise<Config>
@@ -18,6 +21,7 @@ interface ReloaderParts {
   readonly load: LoadConfig
   readonly target: Reloadable
   readonly log: Log
+  readonly look: Counters['look']
 }
 
 const NAMES_IN_LOG = 20
@@ -42,7 +46,7 @@ export class Reloader implements ReloadsView {
   fault: string | undefined
   readonly #parts: ReloaderParts
   /** By what is wished for: those that wait for their turn, so that a crowd costs no more than one. */
-  readonly #waiting = new Map<string, Promise<ReloadOutcome>>()
+  readonly #waiting = new Map<string, { readonly wish: Wish; outcome: Promise<ReloadOutcome> }>()
   #last: Promise<unknown> = Promise.resolve()
   #isClosed = false
 
@@ -56,12 +60,12 @@ export class Reloader implements ReloadsView {
     const wish = { dryRun, revision }
     const key = JSON.stringify(wish)
     const waiting = this.#waiting.get(key)
-    if (waiting !== undefined) return waiting
+    if (waiting !== undefined) return waiting.outcome
     const outcome = this.#last.then(() => {
       this.#waiting.delete(key)
       return this.#run(wish)
     })
-    this.#waiting.set(key, outcome)
+    this.#waiting.set(key, { wish, outcome })
     this.#last = outcome
     return outcome
   }
@@ -85,6 +89,7 @@ export class Reloader implements ReloadsView {
         outcome: dryRun ? 'wouldBeTaken' : 'taken',
         revision: next.revision,
         blastRadius: boundedRadius(radius, NAMES_IN_ANSWER),
+        ...(dryRun && { over: await this.#over(next, radius) }),
       }
     } catch (error) {
       const problems = error instanceof ConfigError ? error.format() : [(error as Error).message]
@@ -92,6 +97,16 @@ export class Reloader implements ReloadsView {
     } finally {
       if (next !== undefined && next !== this.config) releaseClients(next)
     }
+  }
+
+  #over(next: Config, { counts }: BoundedRadius): Promise<OverNow> {
+    return overNow({
+      current: this.config,
+      next,
+      of: counts['limits.lowered'] ?? 0,
+      look: this.#parts.look,
+      isAwaited: () => [...this.#waiting.values()].some(({ wish }) => !wish.dryRun),
+    })
   }
 
   async #take(next: Config, radius: BoundedRadius): Promise<void> {

@@ -1,22 +1,24 @@
 /** Everything a configuration decides about a request, built in one call. Nothing in it changes: a new configuration is a new policy. */
+import type { BanBook } from '../bans/ban-book.ts'
 import {
   createAnonymousLimiter,
   type AddressCounter,
   type AnonymousView,
 } from '../counters/anonymous-limiter.ts'
 import type { JwtVerifier } from '../credentials/jwt-verifier.ts'
-import { createKeyRing } from '../credentials/key-ring.ts'
+import { createKeyRing, type KeyRing } from '../credentials/key-ring.ts'
 import { createTokenCallers } from '../credentials/token-callers.ts'
 import type { Config } from '../config/config.ts'
 import { createAnswerPreflight } from '../pipeline/answer-preflight.ts'
 import { createAuthenticate } from '../pipeline/authenticate.ts'
 import { createCheckBan } from '../pipeline/check-ban.ts'
+import { createCheckDeprecation } from '../pipeline/check-deprecation.ts'
 import { createForward } from '../pipeline/forward.ts'
 import type { Terms } from '../pipeline/exchange.ts'
 import { createMatchRoute } from '../pipeline/match-route.ts'
 import { createReceiveBody } from '../pipeline/receive-body.ts'
-import { createShedLoad } from '../pipeline/shed-load.ts'
-import { createTakeQuota } from '../pipeline/take-quota.ts'
+import { createShedLoad, type Lateness } from '../pipeline/shed-load.ts'
+import { createTakeQuota, type Charges } from '../pipeline/take-quota.ts'
 import { createTakeTurn } from '../pipeline/take-turn.ts'
 import { createCors } from '../rules/cors.ts'
 import { createClientAddress } from '../rules/client-address.ts'
@@ -32,22 +34,65 @@ import type { Upstream } from './upstream.ts'
 
 export type RequestPolicy = ReturnType<typeof createRequestPolicy>
 
+/** What a decision needs of what outlives a configuration. */
+export type DecidingParts = Charges &
+  Pick<LastingParts, 'epochMs' | 'bans' | 'addresses' | 'preflights' | 'shadow'> & {
+    readonly turns: Pick<LastingParts['turns'], 'of' | 'take'>
+    readonly load: Lateness
+    readonly keyRing: Pick<KeyRing, 'find'>
+  }
+
+/** undefined: tokens are not accepted. */
+type Verifier = JwtVerifier | undefined
+
 /** verifier: undefined: tokens are not accepted. */
 export function createRequestPolicy(
   config: Config,
   parts: LastingParts,
-  { upstream, verifier }: { upstream: Upstream; verifier: JwtVerifier | undefined },
+  { upstream, verifier }: { upstream: Upstream; verifier: Verifier },
 ) {
-  const { lessee, bans, log, metrics, load } = parts
-  const { server, anonymous, clients } = config
-  const limiter = createAnonymousLimiter({ ...anonymous, counter: parts.addresses })
+  const { lessee, tally, moments, bans, log, metrics, epochMs } = parts
+  const { server, clients } = config
+  const keyRing = createKeyRing(clients, parts.usedKeys, server.structuredQuotaHeaders)
+  return Object.freeze({
+    ...createDecidingStages(config, { ...parts, keyRing }, { upstream, verifier }),
+    forward: createForward({
+      forwarder: upstream.forwarder,
+      upgrader: upstream.upgrader,
+      lessee,
+      tally,
+      moments,
+      log,
+      metrics,
+      bodyLimitBytes: server.limits.bodyBytes,
+      responseTimeoutMs: config.upstream.timeouts.responseMs,
+      host: config.upstream.host,
+    }),
+    unwelcome: createUnwelcome({ keyRing, verifier, bans, epochMs }),
+  })
+}
+
+/** Thousands of routes take tens of ms: what explains a configuration takes what the one that serves has made. */
+const tables = new WeakMap<Config, RouteTable>()
+
+/** All stages but the last, which takes a request to a backend. upstream: see Terms. */
+export function createDecidingStages(
+  config: Config,
+  parts: DecidingParts,
+  { upstream, verifier }: { upstream: object; verifier: Pick<JwtVerifier, 'verify'> | undefined },
+) {
+  const { lessee, tally, moments, epochMs, bans, load, keyRing } = parts
+  const judgeByShadow = parts.shadow?.judgeFor(config.plans)
+  const charges = { lessee, tally, moments }
+  const { server, anonymous, clients, routes } = config
+  const limiter = createAnonymousLimiter({ ...anonymous, counter: parts.addresses, now: epochMs })
   const isStructured = server.structuredQuotaHeaders
   const callerOf = createTokenCallers({ clients, plans: config.plans, isStructured })
-  const keyRing = createKeyRing(clients, parts.usedKeys, isStructured)
   const headersOf = (view: AnonymousView): string[] => anonymousHeaders(view, isStructured)
-  const table = compileRoutes({ routes: config.routes, basePath: server.basePath })
-  return Object.freeze({
-    lessee,
+  const table = tables.get(config) ?? compileRoutes({ routes, basePath: server.basePath })
+  tables.set(config, table)
+  return {
+    ...charges,
     terms: termsOf(config, upstream),
     urlBytes: server.limits.urlBytes,
     checkFraming: createCheckFraming(server.limits),
@@ -63,38 +108,41 @@ export function createRequestPolicy(
       anonymous: limiter,
       anonymousHeaders: headersOf,
       load,
+      epochMs,
     }),
-    checkBan: createCheckBan(bans, lessee),
+    checkBan: createCheckBan(bans, charges),
     shedLoad: createShedLoad(load, lessee),
-    takeQuota: createTakeQuota(lessee, bans),
+    checkDeprecation: createCheckDeprecation(epochMs),
+    takeQuota: createTakeQuota({ ...charges, judgeByShadow }, bans),
     takeTurn: createTakeTurn(parts.turns),
     receiveBody: createReceiveBody({
       bufferedBytes: server.limits.bufferedBodyBytes,
       bodyLimitBytes: server.limits.bodyBytes,
     }),
-    forward: createForward({
-      forwarder: upstream.forwarder,
-      upgrader: upstream.upgrader,
-      lessee,
-      log,
-      metrics,
-      bodyLimitBytes: server.limits.bodyBytes,
-      responseTimeoutMs: config.upstream.timeouts.responseMs,
-      host: config.upstream.host,
-    }),
-    /** Why a caller who was let in earlier would not be let in now. */
-    unwelcome: (caller: Caller): OwnEnd | undefined => {
-      const nowMs = Date.now()
-      const { keyDigest } = caller
-      const current = keyDigest === undefined ? verifier && caller : keyRing.findDigest(keyDigest)
-      if (current === undefined) return 'revoked'
-      if (nowMs >= current.expiresAtMs) return 'expired'
-      return bans.check(caller.keyId, nowMs) && 'banned'
-    },
-  })
+  }
 }
 
-const termsOf = ({ server }: Config, upstream: object): Terms => ({
+interface Credentials {
+  readonly keyRing: KeyRing
+  readonly verifier: Verifier
+  readonly bans: BanBook
+  epochMs(): number
+}
+
+/** Why a caller who was let in earlier would not be let in now. */
+function createUnwelcome({ keyRing, verifier, bans, epochMs }: Credentials) {
+  return (caller: Caller): OwnEnd | undefined => {
+    const nowMs = epochMs()
+    const { keyDigest } = caller
+    const current = keyDigest === undefined ? verifier && caller : keyRing.findDigest(keyDigest)
+    if (current === undefined) return 'revoked'
+    if (nowMs >= current.expiresAtMs) return 'expired'
+    return bans.check(caller.keyId, nowMs) && 'banned'
+  }
+}
+
+const termsOf = ({ server, revision }: Config, upstream: object): Terms => ({
+  revision: revision.slice(0, 6),
   minimumRateBytes: server.limits.minimumRateBytes,
   requestMs: server.timeouts.requestMs,
   upstream,

@@ -1,9 +1,14 @@
 /** What serves requests, whether it is alone or one of several workers. */
 import type { Balancer } from '../backends/balancer.ts'
+import type { OperatorBans } from '../bans/operator-bans.ts'
 import type { BackendHealth } from '../backends/health.ts'
 import { releaseClients } from '../clients/release.ts'
 import type { Config, ListenAddress } from '../config/config.ts'
+import { createSecondSampler, processNow, type ProcessNow, type Second } from '../live/second.ts'
+import type { RecentDecisions } from '../live/recent.ts'
 import type { KeySetFault } from '../credentials/jwt-verifier.ts'
+import type { CallerIds, Standing } from '../explain/question.ts'
+import { readTokenBy } from './read-token.ts'
 import { FrontDoor } from './front-door.ts'
 import { createLastingParts, type LastingPartsOptions } from './lasting-parts.ts'
 import type { LoadWatch } from './load-watch.ts'
@@ -29,6 +34,16 @@ export class Serving implements Reloadable {
   readonly #onKeySet: ServingParts['onKeySet']
   readonly #upstreams: Upstreams
   readonly #door: FrontDoor
+  /** What happened here since it was taken last; at: Unix time of the second that it is told as. */
+  readonly takeSecond: (at: number) => Second
+  readonly now: () => ProcessNow
+  /** Of a caller, here. */
+  readonly standing = ({ clientId, keyId }: CallerIds): Standing => ({
+    taken: this.#parts.turns.takenBy(clientId),
+    strikes: this.#parts.bans.strikes.look(keyId, Date.now()),
+  })
+  /** By the verifier in force. */
+  readonly readToken = readTokenBy(() => this.#revision.verifier)
   /** In force. Written by #take alone. */
   #revision: Revision
   #state: 'open' | 'draining' | 'closed' = 'open'
@@ -41,12 +56,19 @@ export class Serving implements Reloadable {
     this.#parts = { ...createLastingParts(parts), onBackends, onKeySet: tellKeySet }
     this.#revision = new Revision(config, this.#parts)
     this.#upstreams = new Upstreams(this.#revision.upstream)
-    this.#parts.metrics.watchBackends(this.#upstreams)
+    const { metrics, tally } = this.#parts
+    metrics.watchBackends(this.#upstreams)
+    metrics.watchUsage(() => tally.lost)
+    this.takeSecond = createSecondSampler(metrics, tally)
+    this.now = () => processNow(metrics)
     this.#door = new FrontDoor(config, this.#revision.policy, this.#parts, this.#upstreams)
   }
 
   /** Resolves when the stores have answered and the issuer's keys are there, or have had their time to; rejects when a store refuses us. */
   async ready(): Promise<void> {
+    const { config } = this.#revision
+    await this.#parts.tracing.load(config.telemetry)
+    this.#parts.tracing.use(config.telemetry)
     await this.#stores.redis?.ready()
     await Promise.all([this.#parts.bans.ready(), this.#revision.verifier?.ready()])
   }
@@ -62,7 +84,8 @@ export class Serving implements Reloadable {
     const letIn = this.#door.prepare(config)
     const next = new Revision(config, this.#parts, before)
     const abort = (): void => next.abandon(before)
-    await next.readyAfter(before).catch((error: unknown) => {
+    const ready = [next.readyAfter(before), this.#parts.tracing.load(config.telemetry)]
+    await Promise.all(ready).catch((error: unknown) => {
       abort()
       throw error
     })
@@ -77,11 +100,11 @@ export class Serving implements Reloadable {
   /** Ends what is in flight within server.timeouts.drain, or atMostMs if that is less, and hands quota back. idleMs: see FrontDoor. */
   async drain({ idleMs, atMostMs = Infinity }: { idleMs: number; atMostMs?: number }) {
     this.#state = 'draining'
-    const { log, lessee } = this.#parts
+    const { log, lessee, shadow } = this.#parts
     const timeoutMs = Math.min(this.#revision.config.server.timeouts.drainMs, atMostMs)
     log.draining({ inFlight: this.#door.inFlight, timeoutMs })
     const cutOff = await this.#door.drain({ timeoutMs, idleMs })
-    await lessee.drain()
+    await Promise.all([lessee.drain(), shadow?.drain()])
     log.drained({ cutOff })
   }
 
@@ -93,12 +116,21 @@ export class Serving implements Reloadable {
     this.load.close()
     const { authority, redis } = this.#stores
     await Promise.allSettled([this.#upstreams.close(), this.#parts.bans.close(), authority.close()])
+    await this.#parts.tracing.close()
     await redis?.close()
   }
 
   /** Keys banned now. */
   get bannedKeys(): number {
     return this.#parts.bans.size
+  }
+
+  get recent(): RecentDecisions {
+    return this.#parts.recent
+  }
+
+  get operatorBans(): OperatorBans {
+    return this.#parts.bans.operators
   }
 
   /** Of the backends of now, as are the next. */

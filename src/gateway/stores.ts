@@ -14,8 +14,15 @@ import type { Config } from '../config/config.ts'
 import { openEmbeddedAuthority } from '../quota/authorities/embedded.ts'
 import type { EmbeddedAuthority } from '../quota/authorities/memory.ts'
 import { createRedisAuthority } from '../quota/authorities/redis.ts'
-import type { Authority } from '../quota/protocol.ts'
+import type { Authority, NoticeListener } from '../quota/protocol.ts'
+import { Counters } from '../usage/counters.ts'
+import { createEmbeddedCounters } from '../usage/counters-embedded.ts'
+import { createRedisCounters } from '../usage/counters-redis.ts'
 import type { UnsavedCounters } from '../quota/journal/journal.ts'
+import { UsageHistory } from '../usage/usage-history.ts'
+import { createMemoryUsageStore, type UsageStore } from '../usage/usage-store.ts'
+import { createRedisUsageStore } from '../usage/usage-store-redis.ts'
+import { createSqliteUsageStore } from '../usage/usage-store-sqlite.ts'
 
 /** Where quota and bans are kept. */
 export interface Stores {
@@ -33,14 +40,36 @@ export interface StoreParts {
   readonly metrics: Metrics
 }
 
-/** The stores of a process that has no supervisor to ask. Throws an Error that names store.file when it cannot be opened. */
-export function openStores(parts: StoreParts): Stores {
+/** metrics: of a process that serves; a supervisor asks only for what operators want, and nobody waits for it. */
+type StoreNeeds = Pick<StoreParts, 'config' | 'log'> & Partial<StoreParts>
+
+/** Of a process that has no supervisor to ask, or is one. */
+export type OwnStores =
+  | (Stores & {
+      readonly redis: RedisStore
+      readonly usage: UsageStore
+      readonly counters: Counters
+    })
+  | ({ readonly redis: undefined } & ReturnType<typeof openEmbeddedStores>)
+
+/** Returns at once. Throws an Error that names store.file when it cannot be opened. */
+export function openStores(parts: StoreNeeds): OwnStores {
   const { config, log } = parts
   const redis = connectStore(parts)
-  return redis === undefined
-    ? { redis, ...openEmbeddedStores(config, log) }
-    : { redis, ...redisStores(parts, redis) }
+  if (redis === undefined) return { redis, ...openEmbeddedStores(config, log) }
+  const usage = createRedisUsageStore(redis, config.store.prefix)
+  const counters = new Counters(createRedisCounters(redis, config.store.prefix))
+  return { redis, ...redisStores(parts, redis), usage, counters }
 }
+
+/** What the processes of this gateway count goes there. */
+export const createUsageHistory = (store: UsageStore, log: Log): UsageHistory =>
+  new UsageHistory({
+    store,
+    onFault: log.usageNotKept,
+    onRecovered: log.usageKept,
+    onDropped: log.usageDropped,
+  })
 
 /** undefined without store.redis. onState: told of every change. */
 export function connectStore({
@@ -48,10 +77,10 @@ export function connectStore({
   log,
   metrics,
   onState,
-}: StoreParts & { onState?: (health: StoreHealth) => void }): RedisStore | undefined {
+}: StoreNeeds & { onState?: (health: StoreHealth) => void }): RedisStore | undefined {
   const { store } = config
   if (store.redis === undefined) return undefined
-  const report = createOutageReport({ config, log, metrics })
+  const report = createOutageReport({ config, log, ...(metrics && { metrics }) })
   let health: StoreHealth = { ...embeddedHealth, available: false, cause: 'no answer yet' }
   const tell = (news: Partial<StoreHealth>): void => onState?.((health = { ...health, ...news }))
   return connectRedis({
@@ -71,20 +100,24 @@ export function connectStore({
 }
 
 export function redisStores(
-  { config: { store }, metrics }: StoreParts,
+  { config: { store }, metrics }: StoreNeeds,
   redis: RedisStore,
 ): Omit<Stores, 'redis'> {
   const { prefix } = store
   return {
-    authority: createRedisAuthority({ store: redis, prefix, observe: metrics.quota }),
+    authority: createRedisAuthority({ store: redis, prefix, observe: metrics?.quota }),
     bans: createRedisBanStore(redis, prefix),
   }
 }
 
-export function openEmbeddedStores(
+function openEmbeddedStores(
   { store: { file, timeoutMs } }: Config,
   log: Log,
-): { readonly authority: EmbeddedAuthority } & Required<Pick<Stores, 'bans' | 'unsaved'>> {
+): Required<Omit<Stores, 'redis'>> & {
+  readonly authority: EmbeddedAuthority & Required<Pick<Authority, 'onNotice'>>
+  readonly usage: UsageStore
+  readonly counters: Counters
+} {
   const onDamaged = (keptAs: string): void => log.storeFileSetAside({ keptAs })
   const authority = openEmbeddedAuthority({
     file,
@@ -95,7 +128,20 @@ export function openEmbeddedStores(
     onRecovered: () => log.countersKept(),
   })
   const bans = file === undefined ? createMemoryBanStore() : createSqliteBanStore(file, onDamaged)
-  return { authority, bans, unsaved: () => authority.unsaved }
+  const usage =
+    file === undefined ? createMemoryUsageStore() : createSqliteUsageStore(file, onDamaged)
+  // Of what an operator does; what calls cause a supervisor tells on.
+  const listeners: NoticeListener[] = []
+  const onNotice = (listener: NoticeListener): void => void listeners.push(listener)
+  const tell: NoticeListener = (...news) => listeners.forEach((listener) => listener(...news))
+  const counters = new Counters(createEmbeddedCounters(authority, tell))
+  return {
+    authority: Object.assign(authority, { onNotice }),
+    bans,
+    usage,
+    counters,
+    unsaved: () => authority.unsaved,
+  }
 }
 
 /** Tells log and metrics of a store that is lost, and for how long once it is back; of one outage more than once if its cause changes. */
@@ -103,11 +149,11 @@ export function createOutageReport({
   config: { store },
   log,
   metrics,
-}: StoreParts): (available: boolean, cause?: string) => void {
+}: StoreNeeds): (available: boolean, cause?: string) => void {
   const server = store.redis && nameServers(store.redis)
   let lostAtMs: number | undefined
   return (available, cause = 'no usable answer within store.timeout') => {
-    if (available || lostAtMs === undefined) metrics.quota.outage(available)
+    if (available || lostAtMs === undefined) metrics?.quota.outage(available)
     if (!available) {
       lostAtMs ??= performance.now()
       return log.storeLost({ mode: store.onOutage, server, cause })

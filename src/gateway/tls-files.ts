@@ -2,8 +2,11 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { createSecureContext, type ConnectionOptions } from 'node:tls'
-import type { ServerTlsConfig, TlsFilesConfig } from '../config/config.ts'
+import type { AdminIdentity } from '../admin/way-in.ts'
+import type { AdminConfig, ServerTlsConfig, TlsFilesConfig } from '../config/config.ts'
 import type { TlsIdentity } from '../listeners/tls-server.ts'
+
+type AdminTls = NonNullable<AdminConfig['tls']>
 
 /** The text of the file, after a check that throws if it is of no use; throws an Error that names key and file, and what to do. */
 function read(key: string, file: string, remedy: string, check: (pem: string) => void): string {
@@ -34,14 +37,17 @@ export function readTlsFiles(group: string, files: TlsFilesConfig): ConnectionOp
 
 /** As readTlsFiles, of what the public listener shows and asks for; undefined: it has no TLS. */
 export function readServerTls(tls: ServerTlsConfig | undefined): TlsIdentity | undefined {
-  if (tls === undefined) return undefined
-  const { certFile, keyFile, clientCaFile, minVersion } = tls
-  return {
-    ...readPair('server.tls', certFile, keyFile),
-    clientCa: clientCaFile && readAuthorities('server.tls.clientCa', clientCaFile),
-    minVersion,
-  }
+  return tls && { ...readIdentity('server.tls', tls), minVersion: tls.minVersion }
 }
+
+/** As readServerTls, of the admin listener. */
+export const readAdminTls = ({ tls }: AdminConfig): AdminIdentity | undefined =>
+  tls && readIdentity('admin.tls', tls)
+
+const readIdentity = (group: string, { certFile, keyFile, clientCaFile }: AdminTls) => ({
+  ...readPair(group, certFile, keyFile),
+  clientCa: clientCaFile && readAuthorities(`${group}.clientCa`, clientCaFile),
+})
 
 function readAuthorities(key: string, file: string): string {
   return read(key, file, 'give the PEM certificates of the authorities to trust', (pem) => {

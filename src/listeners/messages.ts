@@ -22,8 +22,12 @@ export interface IncomingRequest {
   /** Flat, in the order and spelling received. */
   readonly rawHeaders: string[]
   readonly headers: {
+    readonly connection?: string | undefined
     readonly origin?: string | undefined
     readonly 'access-control-request-method'?: string | undefined
+    readonly 'user-agent'?: string | undefined
+    readonly traceparent?: string | string[] | undefined
+    readonly tracestate?: string | string[] | undefined
   }
   readonly socket: ClientChannel
   /** All of its body has come; it need not have been read. */

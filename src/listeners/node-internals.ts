@@ -175,12 +175,19 @@ export interface ListenSocket {
   close(): void
 }
 
+interface BoundHandle {
+  readonly fd: number
+  /** 0, or the negative number of an error. */
+  getsockname(address: object): number
+  close(): void
+}
+
 // Documented as of Node.js 26.4; older ones have the same under the name that node:cluster uses.
 const { BoundSocket, _createServerHandle: createServerHandle } = net as {
   readonly BoundSocket?: typeof net.BoundSocket
   readonly _createServerHandle?: (
     ...binding: [host: string, port: number, family: 4 | 6, fd: -1, flags: number]
-  ) => { readonly fd: number; close(): void } | number
+  ) => BoundHandle | number
 }
 const UV_TCP_REUSEPORT = 2
 
@@ -198,7 +205,9 @@ export function bindSocket({
     throw new Error('this Node.js cannot bind a socket for workers; write server.workers: 1')
   const flags = reusePort ? UV_TCP_REUSEPORT : 0
   const handle = createServerHandle(host, port, net.isIPv6(host) ? 6 : 4, -1, flags)
-  if (typeof handle === 'number')
-    throw Object.assign(new Error(`bind ${host}:${port}`), { code: getSystemErrorName(handle) })
+  // An address in use is told by the first call after the bind.
+  const fault = typeof handle === 'number' ? handle : handle.getsockname({})
+  if (typeof handle === 'number' || fault !== 0)
+    throw Object.assign(new Error(`bind ${host}:${port}`), { code: getSystemErrorName(fault) })
   return { fd: handle.fd, close: () => handle.close() }
 }

@@ -3,8 +3,7 @@
  * agree on those of all later days without a word, and nobody can tell those of earlier days from it.
  */
 import { hash, hkdfSync, randomBytes } from 'node:crypto'
-
-const DAY_MS = 86_400_000
+import { DAY_MS } from '../rules/time.ts'
 
 /** Plain data, for another process. */
 export interface SecretOfDay {

@@ -8,6 +8,9 @@ import { plainText } from './log-text.ts'
 /** One request, as its line tells it. Strings from clients may hold anything: they are cut and escaped here. */
 export interface AccessRecord {
   readonly id: string
+  /** Which process decided, where the id does not tell. */
+  readonly process: string | undefined
+  readonly terms: { readonly revision: string }
   readonly clientAddress: string
   readonly caller:
     { readonly clientId: string; readonly keyId: string; readonly plan: string } | undefined
@@ -21,6 +24,10 @@ export interface AccessRecord {
   readonly target: string | undefined
   readonly route: { readonly name: string } | undefined
   readonly quota: QuotaView | undefined
+  /** Unix time in ms at which a believed caller was decided on, and at which the charge was handed back; see Moments. */
+  readonly decidedMs: number | undefined
+  readonly refundedMs: number | undefined
+  readonly refusedWindow: 'minute' | 'day' | undefined
   readonly backend: string | undefined
   readonly retried: string | undefined
   readonly degraded: boolean
@@ -31,9 +38,12 @@ export interface AccessRecord {
   readonly refusal: RefusalCode | undefined
   readonly cause: string | undefined
   readonly tunnelEnd: TunnelEnd | undefined
+  readonly trace: { readonly traceId: string } | undefined
 }
 
 export interface ExchangeTimes {
+  /** Unix time in ms of the line. */
+  readonly nowMs: number
   readonly totalMs: number
   /** undefined when no backend was asked. */
   readonly backendMs: number | undefined
@@ -45,12 +55,13 @@ export const loggedPath = (target: string | undefined) =>
 const userinfo = /^((?:[^/]*:)?\/\/|)[^/]*@/
 const micros = (ms: number): number => Math.round(ms * 1000) / 1000
 
-export function accessFields(exchange: AccessRecord, { totalMs, backendMs }: ExchangeTimes) {
-  const { caller, quota } = exchange
+export function accessFields(exchange: AccessRecord, { nowMs, totalMs, backendMs }: ExchangeTimes) {
+  const { caller, quota, decidedMs, refundedMs } = exchange
   const owner = caller ?? exchange.refusedCaller
   return {
     event: 'access',
     id: plainText(exchange.id, 200),
+    trace: exchange.trace?.traceId,
     client: owner && plainText(owner.clientId, 200),
     key: owner && plainText(owner.keyId, 200),
     plan: caller?.plan,
@@ -73,5 +84,11 @@ export function accessFields(exchange: AccessRecord, { totalMs, backendMs }: Exc
     cause: exchange.cause === undefined ? undefined : plainText(exchange.cause, 200),
     tunnelEnd: exchange.tunnelEnd,
     degraded: exchange.degraded ? true : undefined,
+    // What a replay of the log needs, and what does not follow from the rest of the line.
+    window: quota === undefined ? exchange.refusedWindow : undefined,
+    agoMs: decidedMs === undefined ? undefined : micros(nowMs - decidedMs),
+    refundAgoMs: refundedMs === undefined ? undefined : micros(nowMs - refundedMs),
+    rev: decidedMs === undefined ? undefined : exchange.terms.revision,
+    process: exchange.process,
   }
 }

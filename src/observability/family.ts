@@ -2,7 +2,7 @@
 import type { HistogramSeries } from './histogram-series.ts'
 
 type Labels = Readonly<Record<string, string | number>>
-interface Sample {
+export interface Sample {
   readonly labels: Labels
   readonly value: number
   /** Where it differs from the family's name: _bucket, _sum and _count of a histogram. */

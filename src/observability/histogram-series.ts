@@ -18,12 +18,13 @@ export const storeBounds = [
 export class HistogramSeries {
   /** Upper bounds in seconds, ascending; values above the last one count in +Inf only. */
   readonly bounds: readonly number[]
-  readonly #counts: Float64Array
+  /** For each bound how many lie below it and above the one before, then those above the last. Written by observe alone. */
+  readonly counts: Float64Array
   #sumSeconds = 0
 
   constructor(bounds: readonly number[]) {
     this.bounds = bounds
-    this.#counts = new Float64Array(bounds.length + 1)
+    this.counts = new Float64Array(bounds.length + 1)
   }
 
   observe(seconds: number): void {
@@ -31,14 +32,14 @@ export class HistogramSeries {
     const value = seconds > 0 && seconds < Infinity ? seconds : 0
     let slot = 0
     while (slot < this.bounds.length && value > (this.bounds[slot] ?? 0)) slot++
-    this.#counts[slot] = (this.#counts[slot] ?? 0) + 1
+    this.counts[slot] = (this.counts[slot] ?? 0) + 1
     this.#sumSeconds += value
   }
 
   /** Cumulative counts, one per bound and the last for +Inf, with the sum in seconds. */
   read(): { readonly cumulative: readonly number[]; readonly sumSeconds: number } {
     let running = 0
-    const cumulative = Array.from(this.#counts, (count) => (running += count))
+    const cumulative = Array.from(this.counts, (count) => (running += count))
     return { cumulative, sumSeconds: this.#sumSeconds }
   }
 }

@@ -1,6 +1,6 @@
 /** How many keys end soon: counted once for each configuration and hour, as there may be millions. */
 import type { Clients } from '../config/config.ts'
-import { EXPIRING_MS } from '../config/warnings.ts'
+import { EXPIRING_MS } from '../clients/warnings.ts'
 import { gauge, type Family } from './family.ts'
 
 type Countable = Pick<Clients, 'countEnding'>

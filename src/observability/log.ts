@@ -1,6 +1,5 @@
 /** Every line the gateway logs, as a named method: one JSON object per line, without credentials or queries. */
 import { pid } from 'node:process'
-import type { OutageMode } from '../config/config.ts'
 import type { ConnectionRoom } from '../listeners/connection-limits.ts'
 import { accessFields, loggedPath, type AccessRecord, type ExchangeTimes } from './access-record.ts'
 import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
@@ -16,6 +15,7 @@ import {
   type Say,
 } from './line-writer.ts'
 import { describeError, text } from './log-text.ts'
+import { storeLines } from './store-lines.ts'
 
 export type Log = ReturnType<typeof createLog>
 
@@ -71,6 +71,8 @@ export function createLog(options: LogOptions) {
     auditRefused: tallies.intruders.add,
     /** A connection was closed at once, for this bound; one line a second at most, with the last one's address. */
     connectionRefused: tallies.connections.add,
+    /** Too many wait for the receiver of notify: one line a second at most, with the last one's type. */
+    noticeDropped: tallies.notices.add,
     /** As connectionRefused, of TLS; cause: the code of OpenSSL or Node.js, or why a client certificate is not believed. */
     handshakeFailed: tallies.handshakes.add,
     /** Whole lines of a worker, ends included; what is no log line becomes one. */
@@ -100,6 +102,9 @@ const createTallies = (say: Say) => ({
   handshakes: createTally<{ address: string; reason: string; cause: string }>((count, last) =>
     say('info', { event: 'handshakesFailed', count, ...last, cause: text(last.cause) }),
   ),
+  notices: createTally<{ type: string }>((count, last) =>
+    say('warn', { event: 'noticeDropped', count, ...last }),
+  ),
   intruders: createTally<AuditLine>((count, last) =>
     say('warn', { event: 'auditRefused', count, ...last }),
   ),
@@ -112,14 +117,15 @@ function requestLines(
 ) {
   return {
     /** One line per request, at the level of its refusal; nothing if access lines are switched off. */
-    access(exchange: AccessRecord, times: ExchangeTimes): void {
+    access(exchange: AccessRecord, times: Omit<ExchangeTimes, 'nowMs'>): void {
       const { refusal, caller } = exchange
       const level = refusal === undefined ? 'info' : refusalKinds[refusal].logLevel
       if (!style.access || !out.isEnabled(level)) return
       // What anyone can cause at will must not fill the disk: apart, so that anonymous hide no client's lines.
       if (caller === undefined ? !anonymous.spend() : isOverQuota(refusal) && !overQuota.spend())
         return
-      out.write(level, accessFields(exchange, times))
+      const nowMs = Date.now()
+      out.write(level, accessFields(exchange, { ...times, nowMs }), nowMs)
     },
     /** backend: undefined: it never got as far as one. */
     backendFailed(line: BackendFailure & { id: string; backend: string | undefined }): void {
@@ -168,40 +174,17 @@ const lifecycleLines = (say: Say) => ({
   drained: (line: { cutOff: number }) => say('info', { event: 'drained', ...line }),
 })
 
-const storeLines = (say: Say) => ({
-  /** server: of Redis; without it the supervisor. */
-  storeLost: (line: { mode: OutageMode; server: string | undefined; cause: string }) =>
-    say('error', { event: 'storeLost', ...line, cause: text(line.cause) }),
-  storeBack: (line: { server: string | undefined; outageMs: number }) =>
-    say('info', { event: 'storeBack', ...line }),
-  /** See StoreHealth. */
-  storeWarning: ({ warning }: { warning: string }) =>
-    say('warn', { event: 'storeWarning', warning: text(warning) }),
-  /** The store's clock, so that minutes are counted anew; told once by each process that sees it. */
-  clockWentBack: (line: { bySeconds: number }) => say('warn', { event: 'clockWentBack', ...line }),
-  keyBanned: (line: { client: string; key: string; forMs: number; strikes: number }) =>
-    say('warn', { event: 'keyBanned', ...line, client: text(line.client), key: text(line.key) }),
-  /** Bans are kept in memory alone from here on, until banStoreBack. */
-  banStoreLost: () => say('error', { event: 'banStoreLost' }),
-  banStoreBack: () => say('info', { event: 'banStoreBack' }),
-  /** A stored ban could not be read and was left out. */
-  banMalformed: ({ where }: { where: string }) =>
-    say('warn', { event: 'banMalformed', where: text(where) }),
-  /** store.file could not be read: it was put aside and a new one begun. */
-  storeFileSetAside: (line: { keptAs: string }) =>
-    say('error', { event: 'storeFileSetAside', ...line }),
-  /** Quota counters can no longer be kept in store.file; they go on in memory, until countersKept. */
-  countersNotKept: (error: unknown) =>
-    say('error', { event: 'countersNotKept', ...describeError(error) }),
-  countersKept: () => say('info', { event: 'countersKept' }),
-})
-
 const faultLines = (say: Say) => ({
   /** forMs: it gets no requests for so long; undefined: it cannot be spared. */
   backendDown: (line: { backend: string; cause: string; forMs: number | undefined }) =>
     say('error', { event: 'backendDown', ...line, cause: text(line.cause) }),
   backendUp: (line: { backend: string; downMs: number }) =>
     say('info', { event: 'backendUp', ...line }),
+  /** Spans do not reach it and are dropped, until collectorBack. */
+  collectorLost: (line: { collector: string; cause: string }) =>
+    say('warn', { event: 'collectorLost', ...line }),
+  collectorBack: (line: { collector: string; dropped: number }) =>
+    say('info', { event: 'collectorBack', ...line }),
   /** Keys of the token issuer could not be fetched. */
   keySetFailed: ({ cause }: { cause: string }) =>
     say('warn', { event: 'keySetFailed', cause: text(cause) }),
@@ -210,6 +193,11 @@ const faultLines = (say: Say) => ({
     say('error', { event: 'internalError', id, ...describeError(error) }),
   /** An answer of the admin listener could not be made. */
   adminFailed: (error: unknown) => say('error', { event: 'adminFailed', ...describeError(error) }),
+  /** The receiver of notify takes nothing; cause: undefined: it does again. */
+  notifying: ({ cause }: { cause: string | undefined }) =>
+    cause === undefined
+      ? say('info', { event: 'notifyBack' })
+      : say('warn', { event: 'notifyFailed', cause: text(cause) }),
   /** The demo's catalogue service has failed to answer. */
   catalogueFailed: ({ message }: { message: string }) =>
     say('error', { event: 'catalogueFailed', message: text(message) }),

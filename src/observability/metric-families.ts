@@ -2,7 +2,6 @@
 import { version as nodeVersion } from 'node:process'
 import { backendFailureKinds } from '../rules/backend-failure.ts'
 import { connectionRefusals } from '../listeners/connection-limits.ts'
-import type { Clients } from '../config/config.ts'
 import { http2Abuses } from '../rules/http2-abuse.ts'
 import { handshakeFaults } from '../listeners/tls-server.ts'
 import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
@@ -10,8 +9,8 @@ import { backendFamilies, type BackendsView } from './backend-families.ts'
 import { by, counter, gauge, histogram, sample, type Family } from './family.ts'
 import { tunnelEnds } from '../rules/websocket.ts'
 import { HistogramSeries, storeBounds } from './histogram-series.ts'
-import { keysExpiringFamily } from './keys-expiring.ts'
-import { readRequests, RequestSeries } from './request-series.ts'
+import { readRefusals, readRequests, RequestSeries } from './request-series.ts'
+import { usageDroppedFamily, type ReloadsView, type WholeGateway } from './whole-families.ts'
 
 /** The names that bound the labels; anything else is counted as unmatched or other. */
 export interface ConfigNames {
@@ -37,13 +36,18 @@ export function newState(names: ConfigNames, version: string) {
     storeUp: true,
     storeOutages: 0,
     degraded: zeros(['local', 'open', 'closed']),
+    /** By plan. */
+    shadowRefusals: new Map<string, { minute: number; day: number }>(),
     keySet: { failures: 0, fetchedAtMs: undefined as number | undefined },
     unavailable: zeros(['no_key_set', 'busy']),
+    spans: zeros(['exported', 'dropped']),
     strikes: 0,
     bans: 0,
     bannedKeys: 0,
     eventLoopLagMs: 0,
     unsavedSeconds: 0,
+    usageDropped: [] as (() => number)[],
+    deprecatedCallers: (): ReadonlyMap<string, number> => new Map(),
     connections: () => 0,
     connectionRefusals: zeros(connectionRefusals),
     http2Connections: () => 0,
@@ -51,6 +55,7 @@ export function newState(names: ConfigNames, version: string) {
     handshakeFaults: zeros(handshakeFaults),
     tunnels: 0,
     tunnelEnds: zeros(tunnelEnds),
+    topClients: (() => []) as WholeGateway['topClients'],
     reloads: {
       config: names,
       takenAtMs: Date.now(),
@@ -124,8 +129,8 @@ function requestFamilies(state: MetricsState): Family[] {
     counter('tollgate_tunnels_closed_total', 'WebSockets closed, by who or what ended them.', () =>
       by('reason', state.tunnelEnds),
     ),
-    counter('tollgate_refusals_total', 'Requests the gateway answered itself, by code.', () =>
-      by('code', state.refusals),
+    counter('tollgate_refusals_total', 'Requests the gateway answered itself.', () =>
+      readRefusals(requests),
     ),
     counter('tollgate_backend_failures_total', 'Requests that failed at the backend.', () =>
       by('kind', state.backendFailures),
@@ -157,6 +162,11 @@ function quotaFamilies(state: MetricsState): Family[] {
     counter('tollgate_degraded_decisions_total', 'Decisions made without the store.', () =>
       by('mode', state.degraded),
     ),
+    counter(
+      'tollgate_shadow_refusals_total',
+      'Requests that limits which are only tried would have refused.',
+      () => [...state.shadowRefusals].flatMap(([plan, counts]) => by('window', counts, { plan })),
+    ),
   ]
 }
 
@@ -164,6 +174,7 @@ function quotaFamilies(state: MetricsState): Family[] {
 function otherFamilies(state: MetricsState): Family[] {
   const { keySet } = state
   return [
+    usageDroppedFamily(() => state.usageDropped.reduce((sum, dropped) => sum + dropped(), 0)),
     gauge.max('tollgate_jwks_age_seconds', 'Since the key set was last fetched.', () =>
       keySet.fetchedAtMs === undefined ? [] : (Date.now() - keySet.fetchedAtMs) / 1000,
     ),
@@ -189,59 +200,11 @@ function otherFamilies(state: MetricsState): Family[] {
       'How late the event loop is time and again; beyond server.overload.lag requests are refused.',
       () => state.eventLoopLagMs / 1000,
     ),
+    counter('tollgate_trace_spans_total', 'Spans of traces, by what became of them.', () =>
+      by('outcome', state.spans),
+    ),
     gauge.first('tollgate_build_info', 'Versions of the gateway and of Node.js.', () => [
       sample(1, { ...state.build }),
     ]),
-  ]
-}
-
-/** The configuration in force, and what has come of wishes for another. */
-export interface ReloadsView {
-  readonly config: {
-    readonly revision: string
-    readonly clients?: Pick<Clients, 'countEnding'>
-  }
-  readonly takenAtMs: number
-  readonly counts: { readonly taken: number; readonly refused: number }
-  /** Why the latest was refused. */
-  readonly fault: string | undefined
-}
-
-/** Of the whole gateway, whichever number of processes it has. */
-export interface WholeGateway {
-  listening(): number
-  restarts(): number
-  unsavedSeconds(): number
-  reloads(): ReloadsView
-}
-
-export function wholeFamilies(whole: WholeGateway): Family[] {
-  return [
-    gauge.first('tollgate_config_info', 'The running configuration.', () => [
-      sample(1, { revision: whole.reloads().config.revision }),
-    ]),
-    gauge.max(
-      'tollgate_config_last_load_timestamp_seconds',
-      'When it was taken, Unix time.',
-      () => whole.reloads().takenAtMs / 1000,
-    ),
-    gauge.min(
-      'tollgate_config_last_reload_successful',
-      '0 when the latest reload was refused, else 1.',
-      () => (whole.reloads().fault === undefined ? 1 : 0),
-    ),
-    counter('tollgate_config_reloads_total', 'Wishes for a new configuration, by outcome.', () =>
-      by('outcome', whole.reloads().counts),
-    ),
-    keysExpiringFamily(() => whole.reloads().config.clients),
-    gauge.sum('tollgate_workers', 'Processes that take requests.', () => whole.listening()),
-    counter('tollgate_worker_restarts_total', 'Workers started in place of one that crashed.', () =>
-      whole.restarts(),
-    ),
-    gauge.max(
-      'tollgate_counters_unsaved_seconds',
-      'For how long the embedded store could not keep its counters; 0 while they are kept within their second.',
-      () => whole.unsavedSeconds(),
-    ),
   ]
 }

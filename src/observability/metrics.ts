@@ -12,21 +12,21 @@ import type { Http2Abuse } from '../rules/http2-abuse.ts'
 import type { UnavailableReason } from '../credentials/verdicts.ts'
 import type { ConnectionRefusal } from '../listeners/connection-limits.ts'
 import type { HandshakeFault } from '../listeners/tls-server.ts'
-import type { QuotaObserver } from '../quota/observer.ts'
 import type { RefusalCode } from '../rules/refusals.ts'
 import type { BackendFailureKind } from '../rules/backend-failure.ts'
 import type { TunnelEnd } from '../rules/websocket.ts'
 import type { BackendsView } from './backend-families.ts'
 import type { Family } from './family.ts'
+import { liveCounters } from './live-counters.ts'
+import { metricFamilies, newState, type ConfigNames } from './metric-families.ts'
+import { quotaObserver } from './quota-observer.ts'
+import { countRefusal, countRequest, type RefusedWindow } from './request-series.ts'
 import {
-  metricFamilies,
-  newState,
+  usageDroppedFamily,
   wholeFamilies,
-  type ConfigNames,
   type ReloadsView,
   type WholeGateway,
-} from './metric-families.ts'
-import { countRequest } from './request-series.ts'
+} from './whole-families.ts'
 
 export type { ConfigNames }
 
@@ -43,6 +43,8 @@ export interface RequestRecord {
   /** undefined when no backend was asked. */
   readonly backendSeconds: number | undefined
   readonly refusal: RefusalCode | undefined
+  /** That was used up. Default: it was refused for another reason, if it was. */
+  readonly refusedWindow?: RefusedWindow | undefined
   /** The route is deprecated. */
   readonly deprecated: boolean
 }
@@ -72,6 +74,8 @@ export function createMetrics(
     restarts: () => 0,
     unsavedSeconds: () => state.unsavedSeconds,
     reloads: () => state.reloads,
+    topClients: () => state.topClients(),
+    deprecatedCallers: () => state.deprecatedCallers(),
   }
   const registry = createRegistry([
     ...metricFamilies(state),
@@ -87,26 +91,26 @@ export function createMetrics(
       countRequest(plan, record.method, record.status)
       route.gateway.observe(record.gatewaySeconds)
       if (record.backendSeconds !== undefined) route.backend.observe(record.backendSeconds)
-      if (record.refusal !== undefined) state.refusals[record.refusal]++
+      if (record.refusal !== undefined)
+        countRefusal(state.refusals, plan, record.refusal, record.refusedWindow)
       if (record.deprecated) plan.deprecated++
     },
     /** Something that never became a request was refused. */
-    refusedUnparsed: (code: RefusalCode) => void state.refusals[code]++,
+    refusedUnparsed: (code: RefusalCode) =>
+      countRefusal(state.refusals, state.requests.unparsed, code),
     /** Those of the configuration in force. */
-    use: (names: ConfigNames) => state.requests.use(names),
+    use(names: ConfigNames): void {
+      state.requests.use(names)
+      for (const plan of state.shadowRefusals.keys())
+        if (!names.plans.includes(plan)) state.shadowRefusals.delete(plan)
+    },
     ...backendWriters(state),
     ...connectionWriters(state),
     quota: quotaObserver(state),
     ...credentialWriters(state),
-    banned: () => void state.bans++,
-    /** How late the event loop was at least, at the latest looks. */
-    eventLoopLag: (lagMs: number) => void (state.eventLoopLagMs = lagMs),
-    strike: () => void state.strikes++,
-    /** How many keys are banned now, as far as this process knows. */
-    bannedKeys: (count: number) => void (state.bannedKeys = count),
-    /** Read at each scrape. */
-    watchReloads: (reloads: ReloadsView) => void (state.reloads = reloads),
-    countersUnsaved: (seconds: number) => void (state.unsavedSeconds = seconds),
+    /** As they are now. */
+    live: () => liveCounters(state),
+    ...wholeWriters(state),
     /** The page for a scrape. Rejects only if one of the Node.js collectors fails. */
     render: async (): Promise<MetricsPage> => ({
       contentType: registry.contentType,
@@ -117,10 +121,22 @@ export function createMetrics(
   }
 }
 
+const wholeWriters = (state: ReturnType<typeof newState>) => ({
+  /** Read at each scrape, as is the next. */
+  watchReloads: (reloads: ReloadsView) => void (state.reloads = reloads),
+  watchDeprecated: (of: WholeGateway['deprecatedCallers']) => void (state.deprecatedCallers = of),
+  /** Requests that are in no total of a day, read at each scrape; each call adds those of another part. */
+  watchUsage: (dropped: () => number) => void state.usageDropped.push(dropped),
+  countersUnsaved: (seconds: number) => void (state.unsavedSeconds = seconds),
+})
+
 const backendWriters = (state: ReturnType<typeof newState>) => ({
   /** Those whose values are read at each scrape. */
   watchBackends: (backends: BackendsView) => void (state.backends = backends),
+  /** Read at each scrape. */
+  watchTopClients: (top: WholeGateway['topClients']) => void (state.topClients = top),
   backendFailed: (kind: BackendFailureKind) => void state.backendFailures[kind]++,
+  spans: (outcome: 'exported' | 'dropped', count: number) => void (state.spans[outcome] += count),
 })
 
 const credentialWriters = (state: ReturnType<typeof newState>) => ({
@@ -131,11 +147,17 @@ const credentialWriters = (state: ReturnType<typeof newState>) => ({
   },
   /** Nobody could tell whether a credential is valid. */
   credentialUnavailable: (reason: UnavailableReason) => void state.unavailable[reason]++,
+  banned: () => void state.bans++,
+  strike: () => void state.strikes++,
+  /** How many keys are banned now, as far as this process knows. */
+  bannedKeys: (count: number) => void (state.bannedKeys = count),
 })
 
 const connectionWriters = (state: ReturnType<typeof newState>) => ({
   /** How many there are, read at each scrape. */
   watchConnections: (connections: () => number) => void (state.connections = connections),
+  /** How late the event loop was at least, at the latest looks. */
+  eventLoopLag: (lagMs: number) => void (state.eventLoopLagMs = lagMs),
   connectionRefused: (reason: ConnectionRefusal) => void state.connectionRefusals[reason]++,
   http2Abuse: (kind: Http2Abuse) => void state.http2Abuses[kind]++,
   /** How many connections speak HTTP/2, read at each scrape. */
@@ -146,21 +168,6 @@ const connectionWriters = (state: ReturnType<typeof newState>) => ({
   tunnelEnded: (end: TunnelEnd) => void state.tunnelEnds[end]++,
   tunnelClosed: () => void state.tunnels--,
 })
-
-const quotaObserver = (state: ReturnType<typeof newState>) =>
-  ({
-    decision: (window, outcome) => void state.decisions[window][outcome]++,
-    storeCall(outcome, seconds) {
-      state.storeCalls[outcome]++
-      state.storeSeconds.observe(seconds)
-    },
-    /** The store was lost (false) or is back (true). Called on changes only. */
-    outage(available: boolean) {
-      state.storeUp = available
-      if (!available) state.storeOutages++
-    },
-    degraded: (mode) => void state.degraded[mode]++,
-  }) satisfies QuotaObserver & { outage(available: boolean): void }
 
 function createRegistry(families: readonly Family[]): Registry {
   const registry = new Registry()
@@ -182,8 +189,8 @@ async function snapshot(registry: Registry): Promise<MetricsSnapshot> {
 }
 
 /** What a supervisor adds to the values of its workers: how many there are, what it keeps for them, and its own Node.js values. */
-export function createSupervisorMetrics(whole: WholeGateway) {
-  const registry = createRegistry(wholeFamilies(whole))
+export function createSupervisorMetrics(whole: WholeGateway & { usageDropped(): number }) {
+  const registry = createRegistry([...wholeFamilies(whole), usageDroppedFamily(whole.usageDropped)])
   return { snapshot: () => snapshot(registry) }
 }
 

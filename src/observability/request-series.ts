@@ -1,4 +1,6 @@
 /** The per-request counters, pre-bound by route and plan: a request finds its slot with two Map look-ups and an index. */
+import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
+import { sample, type Sample } from './family.ts'
 import { HistogramSeries, backendBounds, gatewayBounds } from './histogram-series.ts'
 
 const methods = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'other'] as const
@@ -13,7 +15,14 @@ const UNMATCHED_ROUTE = 'unmatched'
 const NO_PLAN = 'none'
 const UNKNOWN_PLAN = 'other'
 
+const codes = Object.keys(refusalKinds) as RefusalCode[]
+/** Of the quota that is used up, if any is. */
+const windows = ['none', 'minute', 'day'] as const
+export type RefusedWindow = Exclude<(typeof windows)[number], 'none'>
+
 export interface PlanSeries {
+  /** By code and window; undefined before the first one. */
+  refusals: Float64Array | undefined
   /** Requests by method and status class. */
   readonly requests: Float64Array
   deprecated: number
@@ -33,7 +42,7 @@ interface Names {
 export class RequestSeries {
   routes: ReadonlyMap<string, RouteSeries> = new Map()
   readonly #unmatched = new RouteSeries()
-  #plans: ReadonlySet<string> = new Set()
+  plans: ReadonlySet<string> = new Set()
 
   constructor(names: Names) {
     this.use(names)
@@ -43,13 +52,18 @@ export class RequestSeries {
   use({ routes, plans }: Names): void {
     const named = routes.map((name) => [name, this.routes.get(name) ?? new RouteSeries()] as const)
     this.routes = new Map([...named, [UNMATCHED_ROUTE, this.#unmatched]])
-    this.#plans = new Set([NO_PLAN, UNKNOWN_PLAN, ...plans])
+    this.plans = new Set([NO_PLAN, UNKNOWN_PLAN, ...plans])
     for (const route of this.routes.values())
-      for (const name of route.plans.keys()) if (!this.#plans.has(name)) route.plans.delete(name)
+      for (const name of route.plans.keys()) if (!this.plans.has(name)) route.plans.delete(name)
   }
 
   route(name: string | undefined): RouteSeries {
     return name === undefined ? this.#unmatched : (this.routes.get(name) ?? this.#unmatched)
+  }
+
+  /** Of what never became a request. */
+  get unparsed(): PlanSeries {
+    return this.plan(this.#unmatched, undefined)
   }
 
   plan(route: RouteSeries, name: string | undefined): PlanSeries {
@@ -57,7 +71,7 @@ export class RequestSeries {
     const known = route.plans.get(label)
     if (known !== undefined) return known
     // Only configured plans get a series of their own, so that no token claim can add one.
-    const bounded = this.#plans.has(label) ? label : UNKNOWN_PLAN
+    const bounded = this.plans.has(label) ? label : UNKNOWN_PLAN
     let series = route.plans.get(bounded)
     if (series === undefined) route.plans.set(bounded, (series = newPlan()))
     return series
@@ -85,7 +99,40 @@ export function* readRequests(
   }
 }
 
+/** totals: over all plans. */
+export function countRefusal(
+  totals: Record<RefusalCode, number>,
+  series: PlanSeries,
+  code: RefusalCode,
+  window: RefusedWindow | 'none' = 'none',
+): void {
+  totals[code]++
+  const counts = (series.refusals ??= new Float64Array(codes.length * windows.length))
+  const slot = codes.indexOf(code) * windows.length + windows.indexOf(window)
+  counts[slot] = (counts[slot] ?? 0) + 1
+}
+
+/** What is likely is there from the start, at 0, so that the first refusal shows as an increase; the rest once there was one. */
+export function readRefusals({ routes, plans }: RequestSeries): Sample[] {
+  const byPlan = new Map<string, number[]>(Array.from(plans, (plan) => [plan, []]))
+  for (const [plan, { refusals }] of [...routes.values()].flatMap((route) => [...route.plans])) {
+    const sums = byPlan.get(plan)
+    refusals?.forEach((count, slot) => sums && (sums[slot] = (sums[slot] ?? 0) + count))
+  }
+  return [...byPlan].flatMap(([plan, sums]) =>
+    codes.flatMap((code, at) =>
+      windows.flatMap((window, slot) => {
+        const count = sums[at * windows.length + slot] ?? 0
+        const isOfQuota = code === 'rate_limit_exceeded' && window !== 'none'
+        const isLikely = plan === NO_PLAN ? window === 'none' : isOfQuota
+        return count > 0 || isLikely ? [sample(count, { code, plan, window })] : []
+      }),
+    ),
+  )
+}
+
 const newPlan = (): PlanSeries => ({
+  refusals: undefined,
   requests: new Float64Array(methods.length * statuses.length),
   deprecated: 0,
 })

@@ -19,7 +19,7 @@ export function accept(
   response.once('close', () => {
     if (!response.writableFinished && exchange.status !== 101) {
       // The client left: nobody waits for the backend's answer any more.
-      giveUp(parts.lessee, exchange)
+      giveUp(parts, exchange)
       exchange.cause ??= 'the client left before the answer was complete'
       if (exchange.status === 0) exchange.status = 499
     }
@@ -29,6 +29,11 @@ export function accept(
   })
   parts.metrics.requestStarted()
   // Keep-alive clients would hold the process up for as long as they have something to say.
-  if (parts.isDraining || arrival.connection.origin.door.isClosed) makeLast(response)
+  const isEnding = parts.isDraining || arrival.connection.origin.door.isClosed
+  if (isEnding || isClosedInVain(arrival.request)) makeLast(response)
   return exchange
 }
+
+/** RFC 9112 9.3: close counts, whatever else Connection says; http heeds that for HTTP/1.1 alone. */
+const isClosedInVain = ({ httpVersion, headers }: Arrival['request']): boolean =>
+  httpVersion === '1.0' && /\bclose\b/i.test(headers.connection ?? '')

@@ -13,24 +13,26 @@ import { whenKnown } from '../rules/when-known.ts'
 import type { Lateness } from './shed-load.ts'
 
 export interface AuthenticateDeps {
-  readonly keyRing: KeyRing
-  readonly verifier: JwtVerifier | undefined
+  readonly keyRing: Pick<KeyRing, 'find'>
+  readonly verifier: Pick<JwtVerifier, 'verify'> | undefined
   readonly callerOf: CallerOf
   readonly anonymous: AnonymousLimiter
   readonly load: Lateness
+  /** Unix time in ms. */
+  epochMs(): number
   /** Quota headers of an address. */
   anonymousHeaders(view: AnonymousView): string[]
 }
 
 export function createAuthenticate(deps: AuthenticateDeps) {
-  const { keyRing, verifier, callerOf } = deps
+  const { keyRing, verifier, callerOf, epochMs } = deps
   return function authenticate(
     exchange: Exchange,
     framing: Framing,
   ): Caller | Refusal | Promise<Caller | Refusal> {
     const bearer = readBearer(framing.authorization, framing.authorizationCount)
     if (isRefusal(bearer)) return refuseAnonymous(deps, exchange, bearer)
-    const nowMs = Date.now()
+    const nowMs = epochMs()
     const key = keyRing.find(bearer.token)
     if (key === 'revoked') return refuseAnonymous(deps, exchange, REVOKED)
     if (key !== undefined) {

@@ -1,11 +1,13 @@
 /** Answers a banned key from memory, before the store or the backend hear of it. */
 import type { BanBook } from '../bans/ban-book.ts'
 import type { Lessee } from '../quota/lessee/lessee.ts'
-import type { Exchange } from './exchange.ts'
+import { DAY_MS } from '../rules/time.ts'
+import type { Judged } from './exchange.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
 import type { BanRecord } from '../rules/ban-policy.ts'
 import type { Caller } from '../rules/credentials.ts'
 import { banHeaders, usedUp } from '../rules/quota-headers.ts'
+import type { Charges } from './take-quota.ts'
 
 interface BanAnswer {
   readonly ban: BanRecord
@@ -15,13 +17,15 @@ interface BanAnswer {
   readonly headers: readonly string[]
 }
 
-export function createCheckBan(bans: BanBook, lessee: Lessee) {
+export function createCheckBan(bans: BanBook, { lessee, tally, moments }: Charges) {
   /** The last answer to each banned caller: it is good for up to a second, however many ask. */
   const answers = new WeakMap<Caller, BanAnswer>()
-  return function checkBan(exchange: Exchange, caller: Caller): Refusal | undefined {
-    const nowMs = Date.now()
+  return function checkBan(exchange: Judged, caller: Caller): Refusal | undefined {
+    exchange.decidedMs = moments.next()
+    const nowMs = Math.floor(exchange.decidedMs)
     const ban = bans.check(caller.keyId, nowMs)
     if (ban === undefined) return undefined
+    tally.refused(caller, 'ban', undefined, Math.floor(nowMs / DAY_MS))
     let answer = answers.get(caller)
     if (answer?.ban !== ban || nowMs >= answer.goodUntilMs) {
       answer = answerBan(lessee, caller, ban, nowMs)

@@ -5,7 +5,10 @@ import type { ClientTurns } from '../counters/client-turns.ts'
 import type { Connections, ConnectionState } from '../listeners/connections.ts'
 import type { IncomingRequest, OutgoingResponse } from '../listeners/messages.ts'
 import type { Log } from '../observability/log.ts'
+import type { RecentDecisions } from '../live/recent.ts'
 import type { Metrics } from '../observability/metrics.ts'
+import type { Trace } from '../observability/trace.ts'
+import type { Tracing } from '../observability/tracing.ts'
 import type { QuotaView } from '../rules/quota-headers.ts'
 import type { Lessee } from '../quota/lessee/lessee.ts'
 import type { Admission } from '../quota/protocol.ts'
@@ -17,6 +20,9 @@ import type { Framing } from '../rules/framing.ts'
 import type { RequestIdOf } from '../rules/request-id.ts'
 import type { Route } from '../rules/routes.ts'
 import type { TunnelEnd } from '../rules/websocket.ts'
+import type { ShadowCharge } from '../usage/shadow.ts'
+import type { Tally } from '../usage/tally.ts'
+import type { Moments } from '../observability/moments.ts'
 
 /** What all requests have in common, whatever decides about them. */
 export interface PipelineParts {
@@ -24,7 +30,11 @@ export interface PipelineParts {
   readonly requestId: RequestIdOf
   readonly log: Log
   readonly metrics: Metrics
+  readonly tracing: Tracing
   readonly lessee: Lessee
+  readonly tally: Tally
+  readonly moments: Moments
+  readonly recent: RecentDecisions
   /** Written by the front door alone. */
   isDraining: boolean
 }
@@ -36,7 +46,7 @@ export interface Tunnel {
 }
 
 export interface Arrival {
-  readonly connection: ConnectionState<Exchange>
+  readonly connection: Pick<ConnectionState<Exchange>, 'origin' | 'isClosing'>
   readonly request: IncomingRequest
   readonly response: OutgoingResponse
   readonly expectsContinue: boolean
@@ -53,7 +63,23 @@ export interface Terms {
   readonly upstream: object
   /** Strict-Transport-Security, over TLS; undefined: none. */
   readonly hsts: string | undefined
+  /** Of the configuration, in short. */
+  readonly revision: string
 }
+
+/** What the stages read and write that judge a believed caller: see judge(). Whoever has no sockets brings as much. */
+export type Judged = Pick<
+  Exchange,
+  | 'route'
+  | 'trace'
+  | 'decidedMs'
+  | 'admission'
+  | 'quota'
+  | 'refusedWindow'
+  | 'degraded'
+  | 'quotaHeaders'
+> &
+  Partial<Pick<Exchange, 'shadow'>>
 
 const NO_HEADERS: readonly string[] = []
 
@@ -65,6 +91,8 @@ export class Exchange {
   readonly response: OutgoingResponse
   /** X-Request-Id of the request, the answer and the log line. */
   readonly id: string
+  /** Which process has it, where the id is the caller's own and does not tell. */
+  readonly process: string | undefined
   /** performance.now() when the head of the request had been read. */
   readonly startedMs: number
   /** The caller's address, from X-Forwarded-For only where the peer is a trusted proxy. */
@@ -98,6 +126,8 @@ export class Exchange {
   route: Route | undefined
 
   // pipeline
+  /** undefined where tracing is off. */
+  trace: Trace | undefined
   /** What lets a page read the answer, flat; empty where `cors` is not set. Written by answer-preflight too. */
   corsHeaders = NO_HEADERS
   /** Strict-Transport-Security of the answer; undefined: none. */
@@ -111,10 +141,18 @@ export class Exchange {
   refusedCaller: Caller | undefined
 
   // take-quota
+  /** When it was last decided on, see Moments; undefined before. Written by check-ban too. */
+  decidedMs: number | undefined
+  /** When the charge was handed back; undefined: it was not. Written by refund(). */
+  refundedMs: number | undefined
   /** The charge that stands; undefined before it was made and once refund() has handed it back. */
   admission: Admission | undefined
+  /** By limits that are only tried; undefined: its plan tries none. */
+  shadow: ShadowCharge | undefined
   /** Where the client stands; undefined before the decision and in a degraded mode. Written by tellQuota() too. */
   quota: QuotaView | undefined
+  /** That is used up. */
+  refusedWindow: 'minute' | 'day' | undefined
   /** The store was away and the request was decided without it. */
   degraded = false
   /** Quota header fields of the answer, flat. Written by whichever of pipeline, authenticate, check-ban and take-quota decided last. */
@@ -149,6 +187,8 @@ export class Exchange {
   /** Status sent, 101 for a tunnel; 0 before. Written by forward and upgrade for what they pass on, by accept as 499 when the client left before. */
   status = 0
   refusal: RefusalCode | undefined
+  /** The whole of it, once it was answered with. */
+  refusedWith: Refusal | undefined
   /** Why, for the log only. Written by forward for an answer that broke off, by accept when the client left. */
   cause: string | undefined
 
@@ -169,7 +209,9 @@ export class Exchange {
     this.terms = terms
     this.request = request
     this.response = response
-    this.id = requestId(peerTrusted ? sound?.requestId : undefined)
+    const inbound = peerTrusted ? sound?.requestId : undefined
+    this.id = requestId(inbound)
+    this.process = inbound === this.id ? requestId.process : undefined
     this.startedMs = performance.now()
     this.clientAddress = address
     this.addressKey = key
@@ -192,6 +234,7 @@ export class Exchange {
     const others = this.retried === undefined ? '' : `${this.retried}; `
     if (after !== undefined) this.retried = `${others}${this.backend}: ${after.cause}`
     this.backend = backend
+    this.trace?.sentTo(backend, this.request.method, after)
   }
 
   /** What comes next is up to the client. */

@@ -24,20 +24,21 @@ export function createForward(deps: ForwardDeps) {
     const { exchange, framing, target } = admitted
     const { request } = exchange
     // The client left, or its body broke off, while the request was being decided.
-    if (exchange.isOver) return giveUp(deps.lessee, exchange)
+    if (exchange.isOver) return giveUp(deps, exchange)
     if (exchange.tunnel !== undefined && framing.websocket && exchange.route?.websocket) {
       return void upgrade(deps, admitted, exchange.tunnel)
     }
     // Reading is the only way to notice that the client leaves; what it says no longer matters.
     exchange.tunnel?.socket.resume().once('end', () => exchange.tunnel?.socket.destroy())
     const startedMs = (exchange.backendStartedMs = performance.now())
+    const headers = backendHeaders(backendIdentity(admitted, deps.host))
     exchange.forwarding = deps.forwarder.forward(
       {
         clientId: admitted.caller.clientId,
         startedMs,
         method: request.method ?? 'GET',
         target,
-        headers: backendHeaders(backendIdentity(admitted, deps.host)),
+        headers: exchange.trace?.along(headers) ?? headers,
         request,
         hasBody: exchange.hasBody,
         received: exchange.received,
@@ -162,7 +163,7 @@ class ResponseSink implements ForwardSink {
       exchange.cause = failure.cause
       return void exchange.response.destroy()
     }
-    refuseFailed(this.#deps.lessee, exchange, failure)
+    refuseFailed(this.#deps, exchange, failure)
   }
 }
 

@@ -1,31 +1,32 @@
 /** THE request, top to bottom. The order of the stages is written here and nowhere else. */
-import type { Connections } from '../listeners/connections.ts'
-import type { Arrival, Exchange, PipelineParts, Terms } from './exchange.ts'
+import type { ClientChannel } from '../listeners/messages.ts'
+import type { Arrival, Exchange, Judged, PipelineParts, Terms } from './exchange.ts'
 import type { Log } from '../observability/log.ts'
-import type { Lessee } from '../quota/lessee/lessee.ts'
+import type { Admission } from '../quota/protocol.ts'
 import { isRefusal, refusalKinds, refuse, type Refusal } from '../rules/refusals.ts'
 import type { ClientAddressOf } from '../rules/client-address.ts'
 import type { CheckFraming, Framing } from '../rules/framing.ts'
 import type { CheckTarget } from '../rules/target.ts'
 import { whenKnown } from '../rules/when-known.ts'
 import type { Cors } from '../rules/cors.ts'
+import type { Caller } from '../rules/credentials.ts'
 import { accept } from './accept.ts'
 import type { createAnswerPreflight } from './answer-preflight.ts'
 import type { createAuthenticate } from './authenticate.ts'
 import type { createCheckBan } from './check-ban.ts'
+import type { createCheckDeprecation } from './check-deprecation.ts'
 import type { createForward } from './forward.ts'
 import { OUTSIDE, type createMatchRoute } from './match-route.ts'
 import type { createReceiveBody } from './receive-body.ts'
 import { answerAsterisk, respond } from './respond.ts'
 import type { createShedLoad } from './shed-load.ts'
-import { giveUp, tellQuota, type createTakeQuota } from './take-quota.ts'
+import { giveUp, tellQuota, type Charges, type createTakeQuota } from './take-quota.ts'
 import type { createTakeTurn } from './take-turn.ts'
 import type { Admitted } from './upgrade.ts'
 
 /** What decides about a request, stage by stage; each request keeps the one it began with. */
-export interface Stages {
+export interface Stages extends Charges {
   readonly terms: Terms
-  readonly lessee: Lessee
   /** Longest request target. */
   readonly urlBytes: number
   readonly checkFraming: CheckFraming
@@ -38,6 +39,7 @@ export interface Stages {
   readonly authenticate: ReturnType<typeof createAuthenticate>
   readonly checkBan: ReturnType<typeof createCheckBan>
   readonly shedLoad: ReturnType<typeof createShedLoad>
+  readonly checkDeprecation: ReturnType<typeof createCheckDeprecation>
   readonly takeQuota: ReturnType<typeof createTakeQuota>
   readonly takeTurn: ReturnType<typeof createTakeTurn>
   readonly receiveBody: ReturnType<typeof createReceiveBody>
@@ -52,16 +54,20 @@ export function handle(
   stages: Stages,
   arrival: Arrival,
 ): Promise<void> | undefined {
-  const { connections, log } = parts
+  const { connections, log, tracing } = parts
   // Bytes after a request that closes its connection are not requests.
   if (arrival.connection.isClosing()) return undefined
   const framing = stages.checkFraming(arrival.request)
   const exchange = accept(parts, arrival, framing, stages)
+  if (tracing.isOn) {
+    const fields = isRefusal(framing) ? undefined : arrival.request.headers
+    exchange.trace = tracing.begin(fields, exchange.peerTrusted)
+  }
   // RFC 6797 7.2: not over a connection that anybody could have answered on.
   if (arrival.connection.origin.proto === 'https') exchange.hsts = stages.terms.hsts
   const end = (refusal: Refusal | undefined): void => {
     if (refusal === undefined) return
-    giveUp(stages.lessee, exchange)
+    giveUp(stages, exchange)
     respond(exchange, refusal)
   }
   try {
@@ -80,13 +86,18 @@ function failed(log: Log, exchange: Exchange, error: unknown): void {
   respond(exchange, refuse('service_unavailable', { cause: 'internal error' }))
 }
 
+/** Where a connection is marked on which nothing more is read. */
+export interface Carriers {
+  of(socket: ClientChannel): { closing: boolean }
+}
+
 /** The refusal that ended the walk; undefined when the request was forwarded or answered. */
 type End = Refusal | undefined
 
 /** Nothing waits for what is already known: with all answers in memory the whole walk is one synchronous call, and no promise is made. */
-function walk(
+export function walk(
   stages: Stages,
-  connections: Connections<Exchange>,
+  connections: Carriers,
   exchange: Exchange,
   framing: Framing | Refusal,
 ): End | Promise<End> {
@@ -128,6 +139,24 @@ function walkOn(
   routeRefusal: Refusal | undefined,
 ): End | Promise<End> {
   const { exchange, caller } = request
+  return whenKnown(judge(stages, exchange, caller, routeRefusal), (decision) =>
+    isRefusal(decision) ? decision : walkAdmitted(stages, request),
+  )
+}
+
+/** The stages that a charge or a refusal comes from. */
+export type Judges = Pick<
+  Stages,
+  'checkBan' | 'shedLoad' | 'checkDeprecation' | 'takeQuota' | 'lessee'
+>
+
+/** Whether a caller is let through, which is charged then; routeRefusal: of match-route. */
+export function judge(
+  stages: Judges,
+  exchange: Judged,
+  caller: Caller,
+  routeRefusal: Refusal | undefined,
+): Admission | Refusal | Promise<Admission | Refusal> {
   // A ban costs nothing to answer, so it comes before all that costs something.
   const ban = stages.checkBan(exchange, caller)
   if (ban !== undefined) return ban
@@ -136,16 +165,14 @@ function walkOn(
   if (shed !== undefined) return shed
 
   // ... but its refusal comes after: who has no key learns nothing of the routes. It is free, so before the quota.
-  if (routeRefusal !== undefined) {
+  const refusal = routeRefusal ?? stages.checkDeprecation(exchange, caller)
+  if (refusal !== undefined) {
     return whenKnown(stages.lessee.peek(caller.clientId, caller.limits), (view) => {
       tellQuota(exchange, caller, view)
-      return routeRefusal
+      return refusal
     })
   }
-  return whenKnown(stages.takeQuota(exchange, caller), (decision) => {
-    if (isRefusal(decision)) return decision
-    return walkAdmitted(stages, request)
-  })
+  return stages.takeQuota(exchange, caller)
 }
 
 /** Charged. */
@@ -166,7 +193,7 @@ const BODY_BEHIND_UPGRADE = refuse('invalid_request', { cause: 'a body behind an
 
 function beforeAuthentication(
   { peekAnonymous }: Stages,
-  connections: Connections<Exchange>,
+  connections: Carriers,
   exchange: Exchange,
   refusal: Refusal,
 ): Refusal | Promise<Refusal> {

@@ -1,10 +1,11 @@
 /** Last stage, run exactly once for every exchange: one log line and one set of metrics. */
 import type { Exchange, PipelineParts } from './exchange.ts'
 
-export function record({ log, metrics }: PipelineParts, exchange: Exchange): void {
+export function record(parts: PipelineParts, exchange: Exchange): void {
   if (exchange.recorded) return
   exchange.recorded = true
   exchange.goOn()
+  const { log, metrics, tally, tracing, recent } = parts
   const endedMs = performance.now()
   const totalMs = endedMs - exchange.startedMs
   const backendMs =
@@ -12,16 +13,27 @@ export function record({ log, metrics }: PipelineParts, exchange: Exchange): voi
       ? undefined
       : (exchange.backendEndedMs ?? endedMs) - exchange.backendStartedMs
   const gatewayMs = totalMs - (backendMs ?? 0) - exchange.waitedMs
-  const { caller, route } = exchange
+  const { caller, route, trace } = exchange
+  const isTunnel = exchange.status === 101
+  if (caller !== undefined) {
+    tally.done(caller, isTunnel ? undefined : totalMs, exchange.refusal)
+    if (route?.deprecated === true) {
+      const { 'user-agent': agent } = exchange.request.headers
+      tally.deprecated.called(route.name, caller.clientId, agent, Date.now())
+    }
+  }
   metrics.requestDone({
     route: route?.name,
     plan: caller?.plan,
     method: exchange.request.method ?? '',
     status: exchange.status,
     gatewaySeconds: gatewayMs / 1000,
-    backendSeconds: backendMs === undefined ? undefined : backendMs / 1000,
+    backendSeconds: backendMs === undefined || isTunnel ? undefined : backendMs / 1000,
     refusal: exchange.refusal,
+    refusedWindow: exchange.refusedWindow,
     deprecated: route?.deprecated ?? false,
   })
+  if (trace !== undefined) tracing.ended(exchange, trace, endedMs)
+  recent.note(exchange, gatewayMs, backendMs)
   log.access(exchange, { totalMs, backendMs })
 }

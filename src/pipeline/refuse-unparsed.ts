@@ -3,10 +3,9 @@ import type { Socket } from 'node:net'
 import type { ParserError } from '../listeners/inflow.ts'
 import type { Exchange, PipelineParts } from './exchange.ts'
 import type { Stages } from './pipeline.ts'
-import type { Lessee } from '../quota/lessee/lessee.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
 import { respond, respondRaw } from './respond.ts'
-import { giveUp } from './take-quota.ts'
+import { giveUp, type Charges } from './take-quota.ts'
 
 export function refuseUnparsed(
   parts: PipelineParts,
@@ -27,8 +26,7 @@ export function refuseUnparsed(
   state.closing = true
   const refusal = refusalFor(error, policy.urlBytes)
   const { latest } = state
-  if (latest !== undefined && !latest.request.complete)
-    return interrupt(parts.lessee, latest, refusal)
+  if (latest !== undefined && !latest.request.complete) return interrupt(parts, latest, refusal)
   const head = headOf(error)
   const target = /^[A-Z]{1,32} (\S+)/.exec(head)?.[1]
   const cors = policy.cors?.answerHeaders(originIn(head)) ?? []
@@ -49,8 +47,8 @@ export function refuseUnparsed(
 }
 
 /** The body of a request already being served broke off or took too long. */
-export function interrupt(lessee: Lessee, exchange: Exchange, refusal: Refusal): void {
-  giveUp(lessee, exchange)
+export function interrupt(charges: Charges, exchange: Exchange, refusal: Refusal): void {
+  giveUp(charges, exchange)
   if (exchange.response.headersSent) return void exchange.response.destroy()
   respond(exchange, refusal)
 }

@@ -3,7 +3,7 @@ import type { Lessee } from '../quota/lessee/lessee.ts'
 import type { Caller } from '../rules/credentials.ts'
 import { OVERLOADED, type Shed } from '../rules/overload.ts'
 import type { Refusal } from '../rules/refusals.ts'
-import type { Exchange } from './exchange.ts'
+import type { Judged } from './exchange.ts'
 import { tellQuota } from './take-quota.ts'
 
 /** How late the event loop is, as it was last seen. */
@@ -12,7 +12,7 @@ export interface Lateness {
 }
 
 export function createShedLoad(load: Lateness, lessee: Lessee) {
-  return function shedLoad(exchange: Exchange, caller: Caller): Refusal | undefined {
+  return function shedLoad(exchange: Judged, caller: Caller): Refusal | undefined {
     if (load.shed !== 'everything') return undefined
     tellQuota(exchange, caller, lessee.known(caller.clientId, caller.limits))
     return OVERLOADED

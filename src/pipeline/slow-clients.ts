@@ -95,14 +95,10 @@ function isBodyWanted({ request, response, hasBody, expectsContinue }: Exchange)
   return !expectsContinue || response.socket !== null
 }
 
-function refuseSlow(
-  { connections, lessee }: PipelineParts,
-  exchange: Exchange,
-  cause: string,
-): void {
+function refuseSlow(parts: PipelineParts, exchange: Exchange, cause: string): void {
   if (exchange.isOver) return
-  connections.of(exchange.request.socket).closing = true
-  interrupt(lessee, exchange, refuse('request_timeout', { cause }))
+  parts.connections.of(exchange.request.socket).closing = true
+  interrupt(parts, exchange, refuse('request_timeout', { cause }))
 }
 
 /** A cut-off answer does not look complete. */

@@ -1,30 +1,53 @@
 /** Charges a request in both windows or in neither, and says in the headers where the client stands. */
 import type { BanBook } from '../bans/ban-book.ts'
-import type { Exchange } from './exchange.ts'
+import type { Exchange, Judged } from './exchange.ts'
 import type { QuotaView } from '../rules/quota-headers.ts'
 import type { Lessee } from '../quota/lessee/lessee.ts'
 import type { Admission, QuotaDecision } from '../quota/protocol.ts'
+import { DAY_MS, MINUTE_MS } from '../rules/time.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
 import type { Caller } from '../rules/credentials.ts'
 import { isSameStanding, quotaHeaders, refusedHeaders } from '../rules/quota-headers.ts'
+import type { JudgeByShadow } from '../usage/shadow.ts'
+import type { Tally } from '../usage/tally.ts'
+import type { Moments } from '../observability/moments.ts'
 
 type Denial = QuotaDecision & { kind: 'refused' }
 
-const STORE_LOST = refuse('service_unavailable', {
+/** Where a charge is made and noted. */
+export interface Charges {
+  readonly lessee: Lessee
+  readonly tally: Pick<Tally, 'admitted' | 'refused' | 'refunded'>
+  readonly moments: Pick<Moments, 'next'>
+}
+
+export interface Deciding extends Charges {
+  /** undefined: no other limits are tried. */
+  readonly judgeByShadow?: JudgeByShadow | undefined
+}
+
+export const STORE_LOST = refuse('service_unavailable', {
   cause: 'the quota store is away: store.onOutage is closed, or this process has no share left',
   // It is back soon, or another process has tokens left.
   retryAfterSeconds: 1,
 })
 const NO_HEADERS: readonly string[] = []
 
-export function createTakeQuota(lessee: Lessee, bans: BanBook) {
+export function createTakeQuota(
+  { lessee, tally, moments, judgeByShadow }: Deciding,
+  bans: BanBook,
+) {
   const answers = new WeakMap<Caller, AnsweredDenial>()
   return function takeQuota(
-    exchange: Exchange,
+    exchange: Judged,
     caller: Caller,
   ): Admission | Refusal | Promise<Admission | Refusal> {
     const decision = lessee.take(caller.clientId, caller.limits)
+    // After it, so that it never waits for what is only tried.
+    if (judgeByShadow !== undefined) exchange.shadow = judgeByShadow(caller, decision)
     const settle = (decided: QuotaDecision): Admission | Refusal => {
+      const atMs = decidedAt(decided, exchange.decidedMs ?? moments.next())
+      exchange.decidedMs = atMs
       if (decided.kind === 'unavailable') {
         exchange.degraded = true
         return STORE_LOST
@@ -32,23 +55,35 @@ export function createTakeQuota(lessee: Lessee, bans: BanBook) {
       exchange.degraded = decided.degraded
       if (decided.kind === 'refused') {
         // A refusal made without the store may be unjust, so it is no strike.
-        if (!decided.degraded) reportRefusal(bans, caller, decided)
+        if (!decided.degraded) reportRefusal(bans, caller, decided, Math.floor(atMs))
+        tally.refused(caller, decided.window, decided.view, Math.floor(atMs / DAY_MS))
         return deny(answers, exchange, caller, decided)
       }
       exchange.admission = decided
+      tally.admitted(caller, decided)
       tellQuota(exchange, caller, decided.view)
       return decided
     }
-    return decision instanceof Promise ? decision.then(settle) : settle(decision)
+    if (!(decision instanceof Promise)) return settle(decision)
+    const { trace } = exchange
+    const askedMs = trace?.isSampled === true ? performance.now() : 0
+    return decision.then((decided) => {
+      if (trace?.isSampled === true) trace.storeAnswered(askedMs, decided.kind)
+      exchange.decidedMs = moments.next()
+      return settle(decided)
+    })
   }
 }
 
 /** Hands the charge back, once, and tells the caller its true standing where that is known at once. */
-export function refund(lessee: Lessee, exchange: Exchange): void {
+export function refund({ lessee, tally, moments }: Charges, exchange: Exchange): void {
   const { caller, admission } = exchange
   if (caller === undefined || admission === undefined) return
   exchange.admission = undefined
+  exchange.refundedMs = moments.next()
   lessee.refund(caller.clientId, admission)
+  exchange.shadow?.refund()
+  tally.refunded(caller, admission)
   if (admission.degraded) return
   const view = lessee.peek(caller.clientId, caller.limits)
   if (!(view instanceof Promise)) tellQuota(exchange, caller, view)
@@ -58,19 +93,32 @@ export function refund(lessee: Lessee, exchange: Exchange): void {
  * Ends what is under way for a request that gets no whole answer, and hands its charge back if no backend has seen any of
  * it. What a backend has seen was work, and stays charged, whatever the client is answered.
  */
-export function giveUp(lessee: Lessee, exchange: Exchange): void {
-  if (exchange.forwarding?.abort() !== true) refund(lessee, exchange)
+export function giveUp(charges: Charges, exchange: Exchange): void {
+  if (exchange.forwarding?.abort() !== true) refund(charges, exchange)
 }
 
 /** Puts the client's standing into the answer; none when it is not known, since headers are true or absent. */
-export function tellQuota(exchange: Exchange, caller: Caller, view: QuotaView | undefined): void {
+export function tellQuota(exchange: Judged, caller: Caller, view: QuotaView | undefined): void {
   exchange.quota = view
   exchange.quotaHeaders = view === undefined ? NO_HEADERS : quotaHeaders(view, caller.policy)
 }
 
-function reportRefusal(bans: BanBook, { keyId }: Caller, { view, window }: Denial): void {
+/** By the store's clock where it has spoken: a decision falls into the minute that it was counted in. */
+function decidedAt(decided: QuotaDecision, nowMs: number): number {
+  if (decided.kind === 'unavailable' || decided.view === undefined) return nowMs
+  const endMs = decided.view.minute.resetAtSeconds * 1000
+  if (nowMs >= endMs) return endMs - 1
+  return Math.max(nowMs, endMs - MINUTE_MS)
+}
+
+function reportRefusal(
+  bans: BanBook,
+  { keyId }: Caller,
+  { view, window }: Denial,
+  nowMs: number,
+): void {
   const windowEndMs = (view?.[window].resetAtSeconds ?? 0) * 1000
-  bans.refused({ keyId, windowEndMs, nowMs: Date.now() })
+  bans.refused({ keyId, windowEndMs, nowMs })
 }
 
 interface AnsweredDenial {
@@ -82,7 +130,7 @@ interface AnsweredDenial {
 /** Whoever goes on after a 429 gets the same answer until something in it changes, which is once a second. */
 function deny(
   answers: WeakMap<Caller, AnsweredDenial>,
-  exchange: Exchange,
+  exchange: Judged,
   caller: Caller,
   decided: Denial,
 ): Refusal {
@@ -92,6 +140,7 @@ function deny(
     answers.set(caller, latest)
   }
   exchange.quota = decided.view
+  exchange.refusedWindow = decided.window
   exchange.quotaHeaders = latest.headers
   return latest.refusal
 }
@@ -110,6 +159,7 @@ function answerDenial(caller: Caller, decided: Denial): AnsweredDenial {
   const refusal = refuse('rate_limit_exceeded', {
     detail: `Limit: ${limit} a ${window}. Retry in ${retryAfterSeconds} s.`,
     retryAfterSeconds,
+    window,
   })
   const headers = view === undefined ? NO_HEADERS : refusedHeaders(view, window, caller.policy)
   return { decided, refusal, headers }

@@ -8,7 +8,7 @@ import type { Exchange } from './exchange.ts'
 type Turn = Refusal | undefined
 
 /** The turn ends with the exchange. No strike: who is refused here was not refused before. */
-export function createTakeTurn(turns: TurnsOfClients) {
+export function createTakeTurn(turns: Pick<TurnsOfClients, 'of' | 'take'>) {
   const refusals = new WeakMap<Caller, Refusal>()
   return function takeTurn(exchange: Exchange, caller: Caller): Turn | Promise<Turn> {
     if (exchange.isOver) return undefined

@@ -4,7 +4,6 @@ import type { Upgrader } from '../forwarding/upgrades.ts'
 import type { Log } from '../observability/log.ts'
 import type { Metrics } from '../observability/metrics.ts'
 import type { Exchange, Tunnel } from './exchange.ts'
-import type { Lessee } from '../quota/lessee/lessee.ts'
 import { backendFailureCode, neverReached, type BackendFailure } from '../rules/backend-failure.ts'
 import { upgradeHeaders, type BackendHeadersInput } from '../rules/backend-headers.ts'
 import { switchingHeaders } from '../rules/client-headers.ts'
@@ -13,12 +12,11 @@ import type { Framing } from '../rules/framing.ts'
 import { isRefusal, refuse } from '../rules/refusals.ts'
 import { readOffer } from '../rules/websocket.ts'
 import { gatewayHeaders, respond } from './respond.ts'
-import { giveUp } from './take-quota.ts'
+import { giveUp, type Charges } from './take-quota.ts'
 
-export interface ForwardDeps {
+export interface ForwardDeps extends Charges {
   readonly forwarder: Forwarder
   readonly upgrader: Upgrader
-  readonly lessee: Lessee
   readonly log: Log
   readonly metrics: Metrics
   readonly bodyLimitBytes: number
@@ -43,12 +41,13 @@ export async function upgrade(
   const { exchange, target } = admitted
   const offer = readOffer(exchange.request.rawHeaders)
   if (isRefusal(offer)) {
-    giveUp(deps.lessee, exchange)
+    giveUp(deps, exchange)
     return respond(exchange, offer)
   }
   // It left while it was decided about; what it said last is not said again.
   if (socket.destroyed || socket.readableEnded) return void socket.destroy()
   exchange.backendStartedMs = performance.now()
+  const headers = upgradeHeaders(backendIdentity(admitted, deps.host))
   let isSeen = false
   exchange.forwarding = { abort: () => isSeen, resume: () => {} }
   // Nothing is written through the response once the backend has agreed: the tunnel has the socket.
@@ -59,7 +58,7 @@ export async function upgrade(
     target,
     caller: admitted.caller,
     offer,
-    headers: upgradeHeaders(backendIdentity(admitted, deps.host)),
+    headers: exchange.trace?.along(headers) ?? headers,
     responseHeaders: (backend) =>
       switchingHeaders(backend, gatewayHeaders(exchange), exchange.corsHeaders.length > 0),
     sentTo: (backend, after) => {
@@ -81,7 +80,7 @@ export async function upgrade(
   isSeen &&= !neverReached(failure.kind)
   noteFailure(deps, exchange, failure)
   if (exchange.status === 101 || failure.kind === 'client_gone') return void socket.destroy()
-  refuseFailed(deps.lessee, exchange, failure)
+  refuseFailed(deps, exchange, failure)
 }
 
 /** Who asks, as the backend is told by us alone. */
@@ -105,9 +104,11 @@ export function backendIdentity(
 
 export function noteFailure(
   { log, metrics }: ForwardDeps,
-  { id, backend }: Exchange,
-  { kind, cause }: BackendFailure,
+  { id, backend, trace }: Exchange,
+  failure: BackendFailure,
 ): void {
+  const { kind, cause } = failure
+  trace?.failed(failure)
   metrics.backendFailed(kind)
   // Whoever is refused for a full line may come again at once, and the access line says it all.
   if (kind !== 'saturated') log.backendFailed({ id, backend, kind, cause })
@@ -115,11 +116,11 @@ export function noteFailure(
 
 /** Answers for a backend that could not. */
 export function refuseFailed(
-  lessee: Lessee,
+  charges: Charges,
   exchange: Exchange,
   { kind, cause }: BackendFailure,
 ): void {
-  giveUp(lessee, exchange)
+  giveUp(charges, exchange)
   const retryAfterSeconds = kind === 'saturated' ? 1 : undefined
   respond(exchange, refuse(backendFailureCode(kind) ?? 'bad_gateway', { cause, retryAfterSeconds }))
 }

@@ -14,6 +14,10 @@ export interface Statement {
   readonly taken?: number | undefined
   /** Tokens that it held until now, and returns with this call. */
   readonly returned?: number
+  /** When the window was last reset, by the latest answer. */
+  readonly resetMs?: number
+  /** Requests admitted since the latest call that was answered was sent: no more than these can be of after a reset that it did not tell. */
+  readonly fresh?: number
 }
 
 export interface TakeRequest {
@@ -55,6 +59,8 @@ export interface WindowReply {
   readonly taken: number
   /** Tokens reported or known to be spent by all processes. */
   readonly used: number
+  /** When its use was last set back to 0, by the authority's clock; 0: never. */
+  readonly resetMs: number
 }
 
 export interface TakeReply {
@@ -71,8 +77,9 @@ export interface TakeReply {
  * short: requests are refused for want of tokens that others may hold: all that no request waits for is to be returned, now and
  * whenever one is handed back. unknown: the same, and use is to be stated again, since the authority has lost what it knew of the
  * client, or never knew it. free: since somebody was refused, tokens were returned: refusals in memory are to be forgotten.
+ * reset: the client's use is set back to 0: as short and unknown, and free.
  */
-export type Notice = 'short' | 'unknown' | 'free'
+export type Notice = 'short' | 'unknown' | 'free' | 'reset'
 /** by: the process whose call caused the notice, where that may be the listener's own. */
 export type NoticeListener = (client: string, notice: Notice, by?: string) => void
 
@@ -98,9 +105,6 @@ export interface Authority {
   close(): Promise<void>
 }
 
-export const MINUTE_MS = 60_000
-export const DAY_MS = 86_400_000
-
 /**
  * A denial is a result, not an error.
  * view is undefined in a degraded mode: headers are true or absent.
@@ -114,6 +118,8 @@ export type QuotaDecision =
       /** The windows that were charged, for refund. */
       readonly minuteIndex: number
       readonly dayIndex: number
+      readonly minuteResetMs: number
+      readonly dayResetMs: number
     }
   | {
       readonly kind: 'refused'

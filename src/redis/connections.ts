@@ -1,13 +1,23 @@
 /** Connections to Redis through ioredis: bounded, without queues or resends; the only file that imports the library's values. */
+import { createRequire } from 'node:module'
 import type { Socket } from 'node:net'
 import type { ConnectionOptions } from 'node:tls'
-import { AbstractConnector, Cluster, Command, Redis, type RedisOptions } from 'ioredis'
+import type * as Library from 'ioredis'
+import type { Cluster, Redis, RedisOptions } from 'ioredis'
 import type { HostPort, RedisConfig } from '../config/config.ts'
 import { restoreFastStrings } from './fast-strings.ts'
 
-// After ioredis was loaded; see there.
-restoreFastStrings()
-hearEveryError()
+let loaded: typeof Library | undefined
+/** What has no Redis loads nothing of it: that would be a tenth of its start. */
+const library = (): typeof Library => (loaded ??= load())
+
+function load(): typeof Library {
+  const ioredis = createRequire(import.meta.url)('ioredis') as typeof Library
+  // After ioredis was loaded; see there.
+  restoreFastStrings()
+  hearEveryError(ioredis)
+  return ioredis
+}
 
 const READONLY_RECONNECT_EVERY_MS = 1000
 /** Slots move without a word when nothing is asked for them; what is asked for them finds out at once. */
@@ -27,6 +37,7 @@ export function createConnections(
   // Twice the bound of a call: it only ends handshakes and the calls of other users of the connection.
   const forCommands = { ...common, commandTimeout: Math.max(200, 2 * timeoutMs) }
   const forMessages = { ...common, commandTimeout: 1000, retryStrategy: null }
+  const { Redis } = library()
 
   if (servers.kind === 'cluster') {
     const client = openCluster(servers.nodes, forCommands)
@@ -57,7 +68,7 @@ export function createConnections(
  * of the server. The library listens for one; the other would end the process. So each socket gets a listener when a
  * connector takes it, those that the library opens by itself (to sentinels and nodes) included.
  */
-function hearEveryError(): void {
+function hearEveryError({ AbstractConnector }: typeof Library): void {
   const sockets = new WeakMap<object, Socket>()
   Object.defineProperty(AbstractConnector.prototype, 'stream', {
     configurable: true,
@@ -73,7 +84,7 @@ function hearEveryError(): void {
 
 /** The hash slot of a key. */
 export function slotOf(key: string): number {
-  return new Command('get', [key]).getSlot() ?? 0
+  return new (library().Command)('get', [key]).getSlot() ?? 0
 }
 
 const commonOptions = {
@@ -131,7 +142,7 @@ function sentinelOptions(
  * A node that is lost leaves the pool, and comes back with the next refresh of the slots, which each failed probe asks for.
  */
 function openCluster(nodes: readonly HostPort[], redisOptions: typeof commonOptions): Cluster {
-  return new Cluster([...nodes], {
+  return new (library().Cluster)([...nodes], {
     lazyConnect: true,
     enableOfflineQueue: false,
     enableReadyCheck: false,

@@ -1,42 +1,106 @@
-/** When going on after a 429 is a strike, how many strikes ban, how long a ban lasts, and which of two bans of one key holds. */
+/** When going on after a 429 is a strike, how many strikes ban, how long a ban lasts, what operators change of it, and which of two bans of one key holds. */
 import type { BansConfig } from '../config/config.ts'
+import { DAY_MS } from './time.ts'
 
 /** The last ban of a key; kept after its end, until it is forgotten, as the next one depends on it. */
 export interface BanRecord {
   /** Unix time in ms at which the ban ends. */
   readonly untilMs: number
-  /** 1 for a first ban, 2 for the next within forgetAfter, and so on. */
+  /** Bans for strikes, this one included: 1 for a first, 2 for the next within forgetAfter, and so on. */
   readonly count: number
   readonly startedMs: number
+  /** Unix time in ms of the latest act of an operator on this key that the author of the record knew of; undefined: of none. */
+  readonly epochMs?: number | undefined
+  /** Who banned; undefined: strikes. */
+  readonly by?: 'operator' | undefined
+  readonly reason?: string | undefined
 }
 
-export function isBanned(ban: BanRecord, nowMs: number): boolean {
-  return nowMs < ban.untilMs
+/** In characters. */
+export const MAX_REASON_LENGTH = 200
+/** The longest that an operator may ask for. */
+export const MAX_IMPOSED_MS = 400 * DAY_MS
+
+/** Latecomers are to learn of a lift, which else they would undo, however soon bans are forgotten. */
+const LIFT_KEPT_MS = DAY_MS
+
+export function isBanned({ untilMs, startedMs }: BanRecord, nowMs: number): boolean {
+  // A lift has ended at once, also for a clock that is behind that of its author.
+  return nowMs < untilMs && startedMs < untilMs
+}
+
+/** Whether it stands for no ban, but for the end of one by an operator. */
+export function isLift({ by, untilMs, startedMs }: BanRecord): boolean {
+  return by === 'operator' && untilMs === startedMs
 }
 
 /** forgetAfter runs from the end of the last ban: serving a long ban does not use up the memory of it. */
 export function isForgotten(ban: BanRecord, nowMs: number, forgetAfterMs: number): boolean {
-  return nowMs >= ban.untilMs + forgetAfterMs
+  const keptMs = isLift(ban) ? Math.max(forgetAfterMs, LIFT_KEPT_MS) : forgetAfterMs
+  return nowMs >= ban.untilMs + keptMs
 }
 
-/** The ban that begins now. Times in ms. */
+/** The ban for strikes that begins now. Times in ms. */
 export function nextBan(
   previous: BanRecord | undefined,
   nowMs: number,
   policy: BansConfig,
+  reason?: string,
 ): BanRecord {
-  const count =
-    previous && !isForgotten(previous, nowMs, policy.forgetAfterMs) ? previous.count + 1 : 1
+  const count = countOf(previous, nowMs, policy.forgetAfterMs) + 1
   const lastsMs = Math.min(policy.durationMs * policy.growth ** (count - 1), policy.maxDurationMs)
-  return Object.freeze({ untilMs: Math.ceil(nowMs + lastsMs), count, startedMs: nowMs })
+  return Object.freeze({
+    untilMs: Math.ceil(nowMs + lastsMs),
+    count,
+    startedMs: nowMs,
+    epochMs: previous?.epochMs,
+    reason,
+  })
+}
+
+/** The ban that an operator imposes now, in place of any other. The next one for strikes lasts as long as it would have without. */
+export function imposedBan(
+  known: BanRecord | undefined,
+  { forMs, reason }: { readonly forMs: number; readonly reason: string | undefined },
+  { nowMs, forgetAfterMs }: { readonly nowMs: number; readonly forgetAfterMs: number },
+): BanRecord {
+  return Object.freeze({
+    untilMs: nowMs + forMs,
+    count: countOf(known, nowMs, forgetAfterMs),
+    startedMs: nowMs,
+    epochMs: nextEpochMs(known, nowMs),
+    by: 'operator',
+    reason,
+  })
+}
+
+/** What is left of a ban that an operator lifts now: nothing that a later one depends on. */
+export function liftOf(known: BanRecord, nowMs: number): BanRecord {
+  const epochMs = nextEpochMs(known, nowMs)
+  return Object.freeze({ untilMs: nowMs, count: 0, startedMs: nowMs, epochMs, by: 'operator' })
+}
+
+function countOf(ban: BanRecord | undefined, nowMs: number, forgetAfterMs: number): number {
+  return ban === undefined || isForgotten(ban, nowMs, forgetAfterMs) ? 0 : ban.count
+}
+
+/** Above all that is known, also where clocks differ. */
+function nextEpochMs(known: BanRecord | undefined, nowMs: number): number {
+  return Math.max(nowMs, (known?.epochMs ?? 0) + 1)
 }
 
 /**
- * What holds when two processes, or a process and the store, know different bans of one key: the one that ends last,
- * and never a smaller count than either, unless the earlier ban was forgotten when the later one began.
+ * What holds when two processes, or a process and the store, know different bans of one key: that of the later act of an operator,
+ * so that whoever has not heard of a lift cannot undo it; and of two that know of the same acts the one that ends last,
+ * and never a smaller count than either. What was forgotten when the other began has no say.
  * The order of the two does not matter, so all processes agree in the end whatever order the news comes in.
  */
 export function mergeBans(one: BanRecord, other: BanRecord, forgetAfterMs: number): BanRecord {
+  const [oneMs, otherMs] = [one.epochMs ?? 0, other.epochMs ?? 0]
+  if (oneMs !== otherMs) {
+    const [newer, older] = oneMs > otherMs ? [one, other] : [other, one]
+    return isForgotten(newer, older.startedMs, forgetAfterMs) ? older : newer
+  }
   const later = isLater(other, one) ? other : one
   const earlier = later === one ? other : one
   if (earlier.count <= later.count || isForgotten(earlier, later.startedMs, forgetAfterMs))
@@ -45,12 +109,19 @@ export function mergeBans(one: BanRecord, other: BanRecord, forgetAfterMs: numbe
 }
 
 function isLater(ban: BanRecord, than: BanRecord): boolean {
-  return ban.untilMs === than.untilMs ? ban.startedMs > than.startedMs : ban.untilMs > than.untilMs
+  if (ban.untilMs !== than.untilMs) return ban.untilMs > than.untilMs
+  if (ban.startedMs !== than.startedMs) return ban.startedMs > than.startedMs
+  // Of two acts within one millisecond.
+  return `${ban.by} ${ban.reason}` > `${than.by} ${than.reason}`
 }
 
+/** Whatever their reasons. */
 export function isSameBan(one: BanRecord, other: BanRecord): boolean {
   return (
-    one.untilMs === other.untilMs && one.count === other.count && one.startedMs === other.startedMs
+    one.untilMs === other.untilMs &&
+    one.count === other.count &&
+    one.startedMs === other.startedMs &&
+    one.epochMs === other.epochMs
   )
 }
 
@@ -93,31 +164,4 @@ export function isBanEarned(
  */
 export function isSameWindow(oneEndMs: number, otherEndMs: number): boolean {
   return Math.abs(oneEndMs - otherEndMs) < 5_000
-}
-
-/** The stored form: compact JSON. */
-export function formatBan(ban: BanRecord): string {
-  return JSON.stringify({ untilMs: ban.untilMs, count: ban.count, startedMs: ban.startedMs })
-}
-
-/** Reads the stored form; undefined for anything that is not a ban. */
-export function parseBan(text: string): BanRecord | undefined {
-  try {
-    return toBan(JSON.parse(text))
-  } catch {
-    return undefined
-  }
-}
-
-/** A ban from data of unknown origin; undefined unless all three members are whole numbers that fit together. */
-export function toBan(value: unknown): BanRecord | undefined {
-  if (typeof value !== 'object' || value === null) return undefined
-  const { untilMs, count, startedMs } = value as Record<string, unknown>
-  if (!isWhole(untilMs) || !isWhole(count) || !isWhole(startedMs)) return undefined
-  if (count < 1 || startedMs > untilMs) return undefined
-  return Object.freeze({ untilMs, count, startedMs })
-}
-
-function isWhole(value: unknown): value is number {
-  return Number.isSafeInteger(value) && (value as number) >= 0
 }

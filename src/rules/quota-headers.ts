@@ -27,7 +27,8 @@ function minutePolicy(perMinute: number): string {
 
 /** Header fields, flat, a fresh array. policy: of the same client, from policyHeader; undefined leaves the structured pair out. */
 export function quotaHeaders(view: QuotaView, policy: string | undefined): string[] {
-  return fields({ speaking: refusesFirst(view), rateLimit: standings(view), policy })
+  const rateLimit = policy === undefined ? undefined : standings(view)
+  return fields({ speaking: refusesFirst(view), rateLimit, policy })
 }
 
 /** For a 429: window is the exhausted one with the longest wait, which has nothing left whatever the view says. */

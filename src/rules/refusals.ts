@@ -25,6 +25,8 @@ export const refusalKinds = {
   method_not_allowed: kind(405, 'This address does not take that method; see the Allow header.'),
   request_timeout: kind(408, 'The request did not arrive in time.', closes),
   length_required: kind(411, 'Send a Content-Length header or a chunked body.', closes),
+  operation_in_brownout: kind(410, 'This operation is to go, and is switched off for the moment.'),
+  operation_removed: kind(410, 'This operation is gone; see the Link header for what replaces it.'),
   body_too_large: kind(413, 'The request body is too large.', closes),
   uri_too_long: kind(414, 'The request target is too long.', closes),
   rate_limit_exceeded: kind(429, 'The request quota is used up.'),
@@ -52,6 +54,8 @@ export interface RefusalDetails {
   readonly detail?: string | undefined
   /** Retry-After in whole seconds, at least 1. */
   readonly retryAfterSeconds?: number | undefined
+  /** Of the quota, that is used up. */
+  readonly window?: 'minute' | 'day' | undefined
   /** Methods for the Allow header of a 405. */
   readonly allow?: string | undefined
   /** Further header fields of the answer, flat. */
@@ -67,6 +71,7 @@ export class Refusal implements RefusalDetails {
   readonly cause: string | undefined
   readonly detail: string | undefined
   readonly retryAfterSeconds: number | undefined
+  readonly window: 'minute' | 'day' | undefined
   readonly allow: string | undefined
   readonly fields: readonly string[] | undefined
   #answer: ReturnType<typeof answerOf> | undefined
@@ -76,6 +81,7 @@ export class Refusal implements RefusalDetails {
     this.cause = details.cause
     this.detail = details.detail
     this.retryAfterSeconds = details.retryAfterSeconds
+    this.window = details.window
     this.allow = details.allow
     this.fields = details.fields
   }

@@ -1,7 +1,11 @@
 /** Gives each request its id: the caller's own where it is short and plain, else a new one that is unique, not secret. */
 
 /** inbound: X-Request-Id of a trusted proxy, undefined from anyone else. */
-export type RequestIdOf = (inbound: string | undefined) => string
+export interface RequestIdOf {
+  (inbound: string | undefined): string
+  /** In each new id, between its dashes: what tells this process from others in a log. */
+  readonly process: string
+}
 
 export interface RequestIdSeed {
   /** Unix time in ms at which the process started. */
@@ -15,11 +19,12 @@ export function createRequestId({ bootMs, random }: RequestIdSeed): RequestIdOf 
   const noise = Array.from(random, (byte) => byte.toString(16).padStart(2, '0')).join('')
   const prefix = `${bootMs.toString(36)}-${noise}-`
   let count = 0
-  return function requestId(inbound) {
+  const requestId = (inbound: string | undefined): string => {
     if (inbound !== undefined && plain.test(inbound)) return inbound
     count += 1
     return prefix + count.toString(36)
   }
+  return Object.assign(requestId, { process: noise })
 }
 
 /** Safe in a header, a log line and a file name. */

@@ -1,11 +1,16 @@
 /** Finds the configured route of a method and path, and tells the paths outside the base path from the unknown ones. */
 import type { Config, RouteConfig } from '../config/config.ts'
+import { withdrawalOf, type Withdrawal } from './deprecation.ts'
 import { lifecycleHeaders } from './lifecycle-headers.ts'
 
 export interface Route extends Pick<RouteConfig, 'name' | 'websocket' | 'responseTimeoutMs'> {
+  /** As `/v1/pets/{petId}`; undefined where no configured path is. */
+  readonly template: string | undefined
   /** For every answer on this route, flat. */
   readonly lifecycleHeaders: readonly string[]
   readonly deprecated: boolean
+  /** undefined: it goes on. */
+  readonly withdrawal: Withdrawal | undefined
 }
 
 /** route is always there to count under: the unmatched one unless kind is route. */
@@ -28,10 +33,12 @@ interface Template {
 
 const UNMATCHED: Route = {
   name: 'unmatched',
+  template: undefined,
   lifecycleHeaders: [],
   websocket: false,
   responseTimeoutMs: undefined,
   deprecated: false,
+  withdrawal: undefined,
 }
 const OUTSIDE: RouteMatch = { kind: 'outside', route: UNMATCHED }
 const UNKNOWN: RouteMatch = { kind: 'unmatched', route: UNMATCHED, allow: '' }
@@ -85,10 +92,12 @@ function toRoute(config: RouteConfig, basePath: string): Route {
   const { name, websocket, responseTimeoutMs, deprecated } = config
   return {
     name,
+    template: `${basePath}${config.path}`,
     websocket,
     responseTimeoutMs,
     lifecycleHeaders: lifecycleHeaders(config, { basePath }),
     deprecated: deprecated !== undefined,
+    withdrawal: deprecated && withdrawalOf(deprecated),
   }
 }
 

@@ -1,4 +1,4 @@
-/** The fault of a store that cannot be asked, whichever store it is. */
+/** The faults of a store that cannot be asked, or does not answer, whichever store it is. */
 
 /** The store is away or of no use; never a statement about quota. */
 export class StoreUnavailable extends Error {
@@ -9,4 +9,17 @@ export class StoreUnavailable extends Error {
     super('the store is unavailable', { cause })
     this.reason = reason
   }
+}
+
+/** The store was asked for a change and did not say that it is made: it may have been, may be yet, or never. */
+export class MayBeDone extends Error {
+  override readonly name = 'MayBeDone'
+
+  constructor(cause: unknown) {
+    super('the store has not said whether it is done', { cause })
+  }
+}
+
+export const mayBeDone = (cause: unknown): never => {
+  throw new MayBeDone(cause)
 }

@@ -21,12 +21,25 @@ const tables = `
   CREATE TABLE IF NOT EXISTS quota (
     client TEXT PRIMARY KEY, ${['minute_index', 'minute_taken', 'day_index', 'day_taken'].map(countColumn).join(', ')}
   ) STRICT, WITHOUT ROWID;
+  CREATE TABLE IF NOT EXISTS usage (
+    day INTEGER NOT NULL, client TEXT NOT NULL, plan TEXT NOT NULL, admitted INTEGER NOT NULL, refused_minute INTEGER NOT NULL,
+    refused_day INTEGER NOT NULL, refused_ban INTEGER NOT NULL, batch INTEGER NOT NULL, PRIMARY KEY (day, client)
+  ) STRICT, WITHOUT ROWID;
   PRAGMA application_id = ${APPLICATION_ID};
   PRAGMA user_version = ${LAYOUT};
 `
 const banColumns = 'SELECT key_id, until_ms, count, started_ms FROM bans LIMIT 1'
 const quotaColumns =
   'SELECT client, minute_index, minute_taken, day_index, day_taken FROM quota LIMIT 1'
+const usageColumns =
+  'SELECT day, client, plan, admitted, refused_minute, refused_day, refused_ban, batch FROM usage LIMIT 1'
+/** What releases before did not keep yet: they pass over it. */
+const laterColumns = [
+  ['quota', 'ahead', `${countColumn('ahead')} DEFAULT 0`],
+  ['bans', 'epoch_ms', 'epoch_ms INTEGER'],
+  ['bans', 'made_by', 'made_by TEXT'],
+  ['bans', 'reason', 'reason TEXT'],
+] as const
 
 /**
  * Opens the file, making it and its folder where missing. One that was ours and is damaged is renamed to
@@ -83,14 +96,17 @@ function open(file: string): DatabaseSync {
     // SQLite's own lock, which the kernel drops with the process: nothing stale is left behind by a kill -9.
     database.exec('PRAGMA locking_mode = EXCLUSIVE; PRAGMA trusted_schema = OFF')
     refuseForeignFile(database)
-    if (pragma(database, 'quick_check(1)') !== 'ok') throw new DamagedFile()
+    // Not those of past days: 40 million rows take longer than a start may.
+    for (const table of ['bans', 'quota'])
+      if (hasTable(database, table) && pragma(database, `quick_check(${table})`) !== 'ok')
+        throw new DamagedFile()
     // Until COMMIT nothing is changed in a file that will be set aside.
     database.exec(`BEGIN IMMEDIATE; ${tables}`)
-    // Releases before it kept the counts alone. They pass over it.
-    if (!canRun(database, 'SELECT ahead FROM quota LIMIT 1'))
-      database.exec(`ALTER TABLE quota ADD COLUMN ${countColumn('ahead')} DEFAULT 0`)
-    for (const columns of [banColumns, quotaColumns])
+    for (const columns of [banColumns, quotaColumns, usageColumns])
       if (!canRun(database, columns)) throw new DamagedFile()
+    for (const [table, column, definition] of laterColumns)
+      if (!canRun(database, `SELECT ${column} FROM ${table} LIMIT 1`))
+        database.exec(`ALTER TABLE ${table} ADD COLUMN ${definition}`)
     // NORMAL: a power cut may lose the last moments, never the file.
     database.exec('COMMIT; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL')
     return database
@@ -116,6 +132,9 @@ function refuseForeignFile(database: DatabaseSync): void {
   if (owner !== 0 || !(names.length === 0 || isOlder))
     throw new Refused('belongs to another program; name another file')
 }
+
+const hasTable = (database: DatabaseSync, name: string): boolean =>
+  database.prepare('SELECT 1 FROM sqlite_schema WHERE name = ?').get(name) !== undefined
 
 /** false: a table or column is missing. */
 function canRun(database: DatabaseSync, sql: string): boolean {

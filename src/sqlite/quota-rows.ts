@@ -23,9 +23,9 @@ const save = `INSERT INTO quota (client, minute_index, minute_taken, day_index, 
 const removeDaysBefore = 'DELETE FROM quota WHERE day_index < ?'
 /** In the windows of the row, or in those that may have begun since. */
 const countAhead = `UPDATE quota SET
-  minute_taken = ahead + iif(minute_index < ?1, 0, minute_taken), minute_index = max(minute_index, ?1),
-  day_taken = ahead + iif(day_index < ?2, 0, day_taken), day_index = max(day_index, ?2), ahead = 0
-  WHERE ahead > 0`
+  minute_taken = ahead + iif(minute_index < minute, 0, minute_taken), minute_index = max(minute_index, minute),
+  day_taken = ahead + iif(day_index < day, 0, day_taken), day_index = max(day_index, day), ahead = 0
+  FROM (SELECT ? AS minute, ? AS day) WHERE ahead > 0`
 const dropAhead = 'UPDATE quota SET ahead = 0 WHERE ahead > ?'
 
 /** A rejected call means that nothing of it was kept; its Error says fault and remedy. Client ids are well-formed strings. */

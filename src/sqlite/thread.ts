@@ -16,6 +16,7 @@ export interface ThreadData {
 /** One array per parameter of the statement, all of one length. */
 export type Columns = readonly (readonly string[] | Float64Array)[]
 
+/** For the places that `?` has in a statement, in their order: Node.js 22 binds none to `?1`. */
 export type Parameter = string | number
 
 export type Asked =

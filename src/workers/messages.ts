@@ -1,4 +1,5 @@
 /** What a supervisor and its workers say to each other over IPC. Types only; plain data, cloned on the way. */
+import type { Decision } from '../api/live.ts'
 import type { StoreHealth } from '../admin/readiness.ts'
 import type { BackendHealth } from '../backends/health.ts'
 import type { BanCalls } from '../bans/ban-store-ipc.ts'
@@ -10,6 +11,8 @@ import type { KeySetFault } from '../credentials/jwt-verifier.ts'
 import type { MetricsSnapshot } from '../observability/metrics.ts'
 import type { PlainConfig } from '../clients/plain-config.ts'
 import type { SecretOfDay } from '../listeners/ticket-secret.ts'
+import type { PackedSecond } from '../live/packed-second.ts'
+import type { ProcessNow } from '../live/second.ts'
 import type { BanRecord } from '../rules/ban-policy.ts'
 import type { Shed } from '../rules/overload.ts'
 
@@ -24,6 +27,7 @@ export interface StartMessage {
   /** Its clients come through the pipe, like those of a prepare. */
   readonly config: PlainConfig
   readonly ticketSecret: SecretOfDay
+  readonly gatewayId: Uint8Array
 }
 
 export interface ClientNotice {
@@ -31,7 +35,14 @@ export interface ClientNotice {
   readonly notice: Notice
 }
 
+/** What concerns the moment alone. */
+export type LiveMessage =
+  | CallBatch
+  /** Somebody listens to decisions, or nobody does any more. */
+  | { readonly kind: 'listen'; readonly isWanted: boolean }
+
 export type ToWorker =
+  | LiveMessage
   | StartMessage
   | AnswerBatch
   | { readonly kind: 'quota'; readonly notices: readonly ClientNotice[] }
@@ -55,8 +66,20 @@ export interface StartFault {
   readonly isListener: boolean
 }
 
-export type ToSupervisor =
+/** What is not of one worker alone. */
+export type SharedMessage =
   | CallBatch
+  | AnswerBatch
+  | {
+      readonly kind: 'decisions'
+      readonly decisions: readonly Decision[]
+      readonly untold: number
+    }
+  /** Once a second, and once at the end. */
+  | { readonly kind: 'second'; readonly second: PackedSecond; readonly now: ProcessNow }
+
+export type ToSupervisor =
+  | SharedMessage
   | { readonly kind: 'listening' }
   | { readonly kind: 'alive' }
   /** fault: why this worker cannot take it. */

@@ -1,7 +1,10 @@
 /** What the supervisor keeps for all workers of the machine, and how it answers their calls. */
 import { createAddressCounter, PREFLIGHT_WINDOW_MS } from '../counters/anonymous-limiter.ts'
 import { createMemoryBanStore, type BanStore } from '../bans/ban-store.ts'
+import { BanTable } from '../bans/ban-table.ts'
+import { OperatorBans } from '../bans/operator-bans.ts'
 import { SharedBans, type SharedBansParts } from '../bans/shared-bans.ts'
+import { Synchroniser } from '../bans/synchroniser.ts'
 import type { CallHandlers } from '../ipc/calls.ts'
 import { createCounter } from '../counters/counter.ts'
 import type { Config } from '../config/config.ts'
@@ -15,11 +18,13 @@ export type SharedState = ReturnType<typeof createSharedState>
 interface SharedStateParts extends Pick<SharedBansParts, 'onBan' | 'onMalformed'> {
   readonly config: Config
   /** undefined with Redis, which workers ask themselves. */
-  readonly embedded: { readonly authority: EmbeddedAuthority; readonly bans: BanStore } | undefined
+  readonly embedded: { readonly authority: EmbeddedAuthority } | undefined
+  /** In which bans are kept, whoever asks for that. */
+  readonly banStore: BanStore
 }
 
 export function createSharedState(parts: SharedStateParts) {
-  const { config, embedded } = parts
+  const { config, embedded, banStore } = parts
   let policy = config.bans
   const { forgetAfterMs, withinMs: lifetimeMs } = policy
   const { timeoutMs } = config.store
@@ -30,8 +35,12 @@ export function createSharedState(parts: SharedStateParts) {
     if (embedded === undefined) throw new Error('the quota authority is Redis')
     return embedded.authority
   }
-  const store = embedded?.bans ?? createMemoryBanStore()
-  const bans = new SharedBans({ ...parts, store, forgetAfterMs })
+  const store = embedded === undefined ? createMemoryBanStore() : banStore
+  /** With Redis: what it keeps. */
+  const table = new BanTable(forgetAfterMs)
+  const inRedis = embedded === undefined ? keepUpWith(banStore, table) : undefined
+  const onLift = (keyId: string): void => void strikes.reset(keyId)
+  const bans = new SharedBans({ ...parts, store, forgetAfterMs, onLift })
   return {
     /** The answers to one worker. onNotice: the others are to hear of it. */
     handlers: (onNotice: (notice: ClientNotice) => void): CallHandlers<SharedCalls> => ({
@@ -43,7 +52,7 @@ export function createSharedState(parts: SharedStateParts) {
         }),
       beat: (beat) => authority().beat(beat),
       addStrikes: async ({ keyId, points: added }) => {
-        const counted = await strikes.add(keyId, added)
+        const counted = await strikes.add(keyId, added, Date.now())
         if (isBanEarned(counted, policy)) await strikes.reset(keyId)
         return counted
       },
@@ -51,18 +60,31 @@ export function createSharedState(parts: SharedStateParts) {
       countPreflight: (count) => preflights.add(count),
       ...bans.handlers,
     }),
+    operatorBans:
+      embedded === undefined
+        ? new OperatorBans({ table, store: banStore, now: Date.now })
+        : bans.operators,
     /** For strikes and bans from here on. */
     use({ bans: next }: Config): void {
       policy = next
       strikes.useLifetime(next.withinMs)
-      bans.forgetAfterMs = next.forgetAfterMs
+      table.forgetAfterMs = bans.forgetAfterMs = next.forgetAfterMs
     },
+    /** Requests without a valid credential in the minute that runs. */
+    anonymousRequests: (address: string): number => addresses.add({ address, points: 0 }).total,
     unsaved: () => embedded?.authority.unsaved,
     /** Reads the kept bans. */
     ready: () => bans.ready(),
     /** Writes what is not kept yet. */
     close: async () => {
-      await Promise.allSettled([embedded?.authority.close(), store.close()])
+      await Promise.allSettled([embedded?.authority.close(), store.close(), inRedis?.close()])
     },
   }
+}
+
+/** So that operators see bans while the store is away. Workers say when that is, and what in it is no ban. */
+function keepUpWith(store: BanStore, table: BanTable): Synchroniser {
+  const ignore = (): void => undefined
+  const observer = { storeLost: ignore, storeBack: ignore, malformed: ignore }
+  return new Synchroniser({ table, store, observer, now: Date.now })
 }

@@ -1,29 +1,40 @@
 /** The composition root of a gateway of several processes: workers take the requests, this process looks after them. */
 import { startAdminServer, type AdminServer } from '../admin/server.ts'
 import { Balancer } from '../backends/balancer.ts'
-import { worstOf } from '../backends/health.ts'
 import { createBackendProbe, type BackendProbe } from '../backends/probe.ts'
 import { answerCalls } from '../ipc/calls.ts'
-import { createSupervisorMetrics, renderSnapshots } from '../observability/metrics.ts'
 import type { Config } from '../config/config.ts'
 import { storeInWords } from '../config/store-words.ts'
+import { createAdminParts, withAdmin } from '../gateway/admin-parts.ts'
 import { createBackends } from '../gateway/backends.ts'
 import type { Gateway, GatewayOptions } from '../gateway/gateway.ts'
 import { drainDelay } from '../gateway/drain-times.ts'
 import type { Prepared, Reloadable } from '../gateway/reload.ts'
 import { Reloader } from '../gateway/reloader.ts'
+import { newGatewayId } from '../gateway/lasting-parts.ts'
 import { ListenError } from '../gateway/listen-error.ts'
-import { createReadiness, embeddedHealth } from '../admin/readiness.ts'
-import { openEmbeddedStores } from '../gateway/stores.ts'
+import { createUsageHistory, openStores, type OwnStores } from '../gateway/stores.ts'
+import { everySecond } from '../live/every-second.ts'
+import { Live } from '../live/live.ts'
+import { unpackSecond } from '../live/packed-second.ts'
+import type { Second } from '../live/second.ts'
 import { openListenSockets, type ListenSockets } from '../listeners/bound-sockets.ts'
-import type { ReloadOutcome, ReloadWish } from '../rules/reload-outcome.ts'
+import type { ReloadOutcome, ReloadWish } from '../changes/reload-outcome.ts'
 import { keepDaily, newSecret } from '../listeners/ticket-secret.ts'
-import type { ClientNotice } from './messages.ts'
+import { createAdminSources } from './admin-sources.ts'
+import type { Counters } from '../usage/counters.ts'
+import type { UsageHistory } from '../usage/usage-history.ts'
+import { oneAtATime } from './one-at-a-time.ts'
+import { oncePerTurn } from './once-per-turn.ts'
+import { Questions } from './questions.ts'
 import { createSharedState, type SharedState } from './shared-state.ts'
 import { defaultWatchdog, type WatchdogOptions } from './watchdog.ts'
 import { WorkerPool } from './worker-pool.ts'
 import { WorkerFailed } from './worker-exit.ts'
 import { WorkerProcess } from './worker-process.ts'
+
+/** In which workers tell of a second that is over. */
+const WORKERS_LATE_MS = 250
 
 export interface SupervisorOptions extends GatewayOptions {
   /** The file that a worker runs. */
@@ -36,10 +47,16 @@ export const createSupervisor = (config: Config, options: SupervisorOptions): Su
 
 export class Supervisor implements Gateway, Reloadable {
   readonly #options: SupervisorOptions
+  /** With Redis a connection of its own: what operators ask and do does not wait for a worker. */
+  readonly #stores: OwnStores
   readonly #state: SharedState
   readonly #reloader: Reloader
   /** Asked where the workers do not know better. Written by prepare. */
   #probe: BackendProbe
+  readonly #live = new Live()
+  readonly #questions = new Questions()
+  readonly #usage: UsageHistory
+  readonly #stopSeconds = everySecond((at) => this.#live.close(at), WORKERS_LATE_MS)
   /** Both written by listen. */
   #admin: AdminServer | undefined
   #pool: WorkerPool | undefined
@@ -49,11 +66,23 @@ export class Supervisor implements Gateway, Reloadable {
   constructor(config: Config, options: SupervisorOptions) {
     this.#options = options
     const { log, load } = options
-    this.#reloader = new Reloader({ config, load, target: this, log })
+    this.#live.events.onDecisionsWanted((isWanted) =>
+      this.#pool?.notifyAll({ kind: 'listen', isWanted }),
+    )
+    const target = withAdmin(this, () => this.#admin)
+    const look: Counters['look'] = (clients) => this.#stores.counters.look(clients)
+    this.#reloader = new Reloader({ config, load, target, log, look })
     this.#probe = createProbe(config)
+    this.#stores = openStores({ config, log })
+    this.#usage = createUsageHistory(this.#stores.usage, log)
+    if (this.#stores.redis === undefined)
+      this.#stores.authority.onNotice((client, notice) =>
+        this.#pool?.notifyAll({ kind: 'quota', notices: [{ client, notice }] }),
+      )
     this.#state = createSharedState({
       config,
-      embedded: config.store.redis === undefined ? openEmbeddedStores(config, log) : undefined,
+      embedded: this.#stores.redis === undefined ? this.#stores : undefined,
+      banStore: this.#stores.bans,
       onBan: (keyId, ban) => this.#pool?.notifyAll({ kind: 'banned', keyId, ban }),
       onMalformed: (where) => log.banMalformed({ where }),
     })
@@ -123,59 +152,50 @@ export class Supervisor implements Gateway, Reloadable {
 
   async #close(): Promise<void> {
     await this.#pool?.drain()
+    this.#stopSeconds()
+    this.#live.end()
     await this.#admin?.close()
+    await this.#usage.close()
     await this.#state.close()
+    await this.#stores.redis?.close()
     await this.#options.log.close()
   }
 
   #startAdmin(): Promise<AdminServer> {
-    const reloads = this.#reloader
-    const { log } = this.#options
-    const metrics = createSupervisorMetrics({
-      listening: () => this.#pool?.listening ?? 0,
-      restarts: () => this.#pool?.restarts ?? 0,
-      unsavedSeconds: () => this.#state.unsaved()?.seconds ?? 0,
-      reloads: () => reloads,
+    const sources = createAdminSources({
+      reloads: this.#reloader,
+      log: this.#options.log,
+      live: this.#live,
+      questions: this.#questions,
+      version: this.#options.version,
+      usage: this.#usage,
+      pool: () => this.#pool,
+      state: this.#state,
+      counters: this.#stores.counters,
+      redis: this.#stores.redis,
+      settingPlaces: this.#options.settingPlaces,
+      probe: () => this.#probe(),
+      isListening: () => this.#isListening,
     })
-    return startAdminServer({
-      listen: reloads.config.admin.listen,
-      reloads,
-      audit: log.audit,
-      auditRefused: log.auditRefused,
-      renderMetrics: oneAtATime(async () => {
-        const ofWorkers = (await this.#pool?.measure()) ?? []
-        return renderSnapshots([...ofWorkers, await metrics.snapshot()])
-      }),
-      readiness: createReadiness({
-        reloads,
-        listener: () => {
-          if (!this.#isListening) return { ok: false, reason: 'starting or draining' }
-          const listening = this.#pool?.listening ?? 0
-          return {
-            ok: listening > 0,
-            reason: `${listening} of ${reloads.config.server.workers} workers`,
-          }
-        },
-        store: () => this.#pool?.store ?? embeddedHealth,
-        unsaved: () => this.#state.unsaved(),
-        keySetFault: () => this.#pool?.keySetFault,
-        sheds: () => this.#pool?.sheds ?? [],
-        backends: async () => {
-          const seen = this.#pool?.backends ?? []
-          // Where they are checked, only the workers know.
-          const { health } = reloads.config.upstream
-          const isKnown = health !== undefined && seen.flat().length > 0
-          return worstOf(isKnown ? seen : [await this.#probe(), ...seen])
-        },
-      }),
-      onError: (error) => log.adminFailed(error),
-    })
+    return startAdminServer(createAdminParts(sources))
+  }
+
+  /** It takes requests. */
+  #greet(worker: WorkerProcess): void {
+    this.#questions.add(worker)
+    if (this.#live.events.isWanted('decision')) worker.notify({ kind: 'listen', isWanted: true })
+  }
+
+  #hear(second: Second): void {
+    this.#usage.add(second.rows)
+    this.#live.add(second)
   }
 
   #createPool(sockets: ListenSockets): WorkerPool {
     const { entry, version, watchdog = defaultWatchdog } = this.#options
     const config = (): Config => this.#reloader.config
-    const ticketSecret = keepDaily(newSecret(Date.now()))
+    const daily = keepDaily(newSecret(Date.now()))
+    const gatewayId = newGatewayId()
     return new WorkerPool({
       count: config().server.workers,
       sockets,
@@ -188,16 +208,22 @@ export class Supervisor implements Gateway, Reloadable {
         const handlers = this.#state.handlers(notify)
         const worker: WorkerProcess = new WorkerProcess({
           entry,
-          start: {
-            number,
-            version,
-            config: config(),
-            ticketSecret: ticketSecret.today(),
-          },
+          start: { number, version, config: config(), ticketSecret: daily.today(), gatewayId },
           listenFd,
           onLines: (lines) => this.#options.log.relay(lines),
-          onCalls: (batch, send) => answerCalls(handlers, batch, send),
+          onMessage: (message, send) => {
+            if (message.kind === 'calls') answerCalls(handlers, message, send)
+            else if (message.kind === 'answers') this.#questions.hear(worker, message)
+            else if (message.kind === 'second') {
+              worker.now = { ...message.now, heardMs: performance.now() }
+              this.#hear(unpackSecond(message.second))
+            } else this.#live.events.decisions(message.decisions, message.untold)
+          },
         })
+        worker.listening.then(
+          () => this.#greet(worker),
+          () => undefined,
+        )
         return worker
       },
       log: (line) => this.#options.log.supervision(line),
@@ -221,27 +247,4 @@ function asListenError(error: unknown): unknown {
     return new ListenError('public', Object.assign(new Error(fault.message), { code: fault.code }))
   const isBind = (error as NodeJS.ErrnoException).syscall === 'bind'
   return isBind ? new ListenError('public', error) : error
-}
-
-/** Whoever asks meanwhile gets the same: a crowd of scrapers costs the workers no more than one. */
-function oneAtATime<Result>(make: () => Promise<Result>): () => Promise<Result> {
-  let underway: Promise<Result> | undefined
-  return () =>
-    (underway ??= make().finally(() => {
-      underway = undefined
-    }))
-}
-
-/** The others hear of what a worker has caused once per turn of the event loop. */
-function oncePerTurn(
-  notify: (notices: readonly ClientNotice[]) => void,
-): (notice: ClientNotice) => void {
-  let waiting: ClientNotice[] = []
-  return (told) => {
-    if (waiting.push(told) > 1) return
-    setImmediate(() => {
-      notify(waiting)
-      waiting = []
-    })
-  }
 }

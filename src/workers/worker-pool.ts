@@ -7,11 +7,18 @@ import type { Shed } from '../rules/overload.ts'
 import type { Config } from '../config/config.ts'
 import type { Prepared } from '../gateway/reload.ts'
 import type { ToWorker } from './messages.ts'
+import { oneAtATime } from './one-at-a-time.ts'
 import { Round } from './round.ts'
 import { createRetiredCounters } from './retired-counters.ts'
 import { Slot, type SlotOptions } from './slot.ts'
 import { watchWorkers, type WatchdogOptions } from './watchdog.ts'
 import type { WorkerProcess } from './worker-process.ts'
+import type { WorkerState } from '../admin/state-operations.ts'
+
+/** So much of its counts a worker takes along that is killed, however seldom anybody asks for them. */
+const MEASURE_EVERY_MS = 2_000
+/** After so long nobody knows how a worker is, which tells it each second. */
+const SILENT_MS = 3_000
 
 export interface WorkerPoolOptions extends Omit<SlotOptions, 'onEnded'> {
   readonly count: number
@@ -28,6 +35,10 @@ export class WorkerPool {
   #isDraining = false
   /** Written by start. */
   #stopWatching: (() => void) | undefined
+  /** Written by start. */
+  #measuring: NodeJS.Timeout | undefined
+  /** Written by measure. */
+  #isMeasuring = false
 
   constructor(options: WorkerPoolOptions) {
     this.#options = options
@@ -76,6 +87,10 @@ export class WorkerPool {
         worker.kill()
       },
     )
+    this.#measuring = setInterval(() => {
+      // Apart from measure: who asks then must not be given what was asked before.
+      if (!this.#isMeasuring) for (const worker of this.#alive()) void worker.measure()
+    }, MEASURE_EVERY_MS).unref()
   }
 
   /** One worker after the other is replaced by a new one; stops at the first that cannot be. Once at a time; never rejects. */
@@ -96,6 +111,7 @@ export class WorkerPool {
   async drain(): Promise<void> {
     this.#isDraining = true
     this.#stopWatching?.()
+    clearInterval(this.#measuring)
     const drained = this.#slots.map((slot) => slot.drain())
     this.#options.sockets.close()
     await Promise.all(drained)
@@ -112,12 +128,14 @@ export class WorkerPool {
   }
 
   /** The values of all workers, with the counters of those that have ended. */
-  async measure(): Promise<readonly MetricsSnapshot[]> {
+  readonly measure = oneAtATime(async (): Promise<readonly MetricsSnapshot[]> => {
     // Before the question: a worker that ends meanwhile is told of by its own answer alone.
     const dead = this.#retired.snapshots()
+    this.#isMeasuring = true
     const latest = await Promise.all(this.#alive().map((worker) => worker.measure()))
+    this.#isMeasuring = false
     return [...latest.filter((one) => one !== undefined), ...dead]
-  }
+  })
 
   get listening(): number {
     return this.#slots.filter(({ worker }) => worker?.state === 'listening').length
@@ -151,6 +169,21 @@ export class WorkerPool {
   /** As each of the workers sees them that has had something to say. */
   get backends(): readonly (readonly BackendHealth[])[] {
     return this.#alive().map(({ backends }) => backends)
+  }
+
+  /** All processes there are, in the order of their places. */
+  get processes(): readonly WorkerState[] {
+    const nowMs = performance.now()
+    return this.#slots.flatMap(({ alive, restarts }) =>
+      Array.from(alive, ({ number, state, listeningSinceMs, now, pid }) => ({
+        number,
+        pid: pid ?? 0,
+        state,
+        sinceMs: listeningSinceMs && Date.now() - nowMs + listeningSinceMs,
+        restarts,
+        now: now && nowMs - now.heardMs < SILENT_MS ? now : undefined,
+      })),
+    )
   }
 
   #alive(): WorkerProcess[] {

@@ -2,7 +2,6 @@
 import { fork, type ChildProcess } from 'node:child_process'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { embeddedHealth } from '../admin/readiness.ts'
-import type { AnswerBatch, CallBatch } from '../ipc/calls.ts'
 import { toPlainConfig } from '../clients/plain-config.ts'
 import type { Config } from '../config/config.ts'
 import type { BackendHealth } from '../backends/health.ts'
@@ -10,7 +9,7 @@ import type { KeySetFault } from '../credentials/jwt-verifier.ts'
 import type { MetricsSnapshot } from '../observability/metrics.ts'
 import type { Shed } from '../rules/overload.ts'
 import { createLineRelay } from './line-relay.ts'
-import type { StartFault, StartMessage, ToSupervisor, ToWorker } from './messages.ts'
+import type { SharedMessage, StartFault, StartMessage, ToSupervisor, ToWorker } from './messages.ts'
 import { RingSender, START_RING } from './ring-pipe.ts'
 import { howEnded, WorkerFailed, type WorkerExit } from './worker-exit.ts'
 
@@ -21,8 +20,8 @@ export interface WorkerProcessOptions {
   readonly listenFd: number
   /** Takes whole lines of its log. */
   onLines(lines: string): void
-  /** Answers by `send`. */
-  onCalls(batch: CallBatch, send: (answers: AnswerBatch) => void): void
+  /** Of what concerns not this process alone; may answer by `send`. */
+  onMessage(message: SharedMessage, send: (answer: ToWorker) => void): void
 }
 
 /** To take its clients, and again to begin with them. */
@@ -40,17 +39,19 @@ export class WorkerProcess {
   readonly pid: number | undefined
   /** Only ever forward. Written by #hear, drain and #end. */
   state: 'starting' | 'listening' | 'draining' | 'ended' = 'starting'
-  /** Redis as it sees it, if it needs one. Written by #hear. */
+  /** Redis as it sees it, if it needs one. Written by #hear, as are the next. */
   store = embeddedHealth
-  /** Why it could not fetch the key set of the token issuer. Written by #hear. */
+  /** Why it could not fetch the key set of the token issuer. */
   keySetFault: KeySetFault | undefined
-  /** What it refuses because it has too much to do. Written by #hear. */
+  /** What it refuses because it has too much to do. */
   shed: Shed = 'nothing'
   backends: readonly BackendHealth[] = []
-  /** Its last values. Written by #hear. */
   latest: MetricsSnapshot | undefined
+  /** Written by the supervisor. */
+  now: (Extract<SharedMessage, { kind: 'second' }>['now'] & { heardMs: number }) | undefined
+  listeningSinceMs: number | undefined
   /** Not all options: the clients that it starts with are not kept for it. */
-  readonly #onCalls: WorkerProcessOptions['onCalls']
+  readonly #onMessage: WorkerProcessOptions['onMessage']
   readonly #child: ChildProcess
   readonly #rings: RingSender
   /** Messages not handed over yet. Written by #tell. */
@@ -65,7 +66,6 @@ export class WorkerProcess {
   readonly ended = this.#ended.promise
   /** Ends a start or a drain that takes too long. Written by #killAfter; stopped by #hear and #end. */
   #deadline: NodeJS.Timeout | undefined
-  #listeningSinceMs: number | undefined
   /** Why it could not begin. Written by #hear and, if there is no process at all, by the constructor. */
   #fault: StartFault | undefined
   /** The question for its values that is under way, one at a time. Written by measure. */
@@ -79,7 +79,7 @@ export class WorkerProcess {
 
   constructor(options: WorkerProcessOptions) {
     this.number = options.start.number
-    this.#onCalls = options.onCalls
+    this.#onMessage = options.onMessage
     this.#child = fork(options.entry, ['worker'], {
       // The structured clone, as the configuration holds Maps.
       serialization: 'advanced',
@@ -107,9 +107,8 @@ export class WorkerProcess {
       this.#fault = { message: cause, code: undefined, isListener: false }
       this.#end(null, null)
     })
-    const { config } = options.start
-    this.#tell({ kind: 'start', ...options.start, config: toPlainConfig(config) })
-    void this.#rings.send(START_RING, config).then(() => {
+    this.#tell({ kind: 'start', ...options.start, config: toPlainConfig(options.start.config) })
+    void this.#rings.send(START_RING, options.start.config).then(() => {
       if (this.state === 'starting') this.#killAfter(START_AT_MOST_MS)
     })
   }
@@ -125,9 +124,9 @@ export class WorkerProcess {
     return this.latest
   }
 
-  /** Left out while the worker does not take its messages, and made up for with `missed`. */
+  /** Left out while the worker does not take its messages, and made up for with `missed`; but whether somebody listens, which changes seldom. */
   notify(message: ToWorker): void {
-    if (this.#isTaking) this.#tell(message)
+    if (this.#isTaking || message.kind === 'listen') this.#tell(message)
     else this.#hasMissed = true
   }
 
@@ -202,9 +201,12 @@ export class WorkerProcess {
     this.#silentBeats = 0
     switch (message.kind) {
       case 'calls':
-        return this.#onCalls(message, (answers) => this.#tell(answers))
+      case 'answers':
+      case 'decisions':
+      case 'second':
+        return this.#onMessage(message, (answer) => this.#tell(answer))
       case 'listening':
-        this.#listeningSinceMs = performance.now()
+        this.listeningSinceMs = performance.now()
         this.#listening.resolve()
         if (this.state !== 'starting') return
         this.state = 'listening'
@@ -239,7 +241,7 @@ export class WorkerProcess {
     this.#prepared?.answer.resolve(
       wasServing ? `has ended: ${howEnded({ code, signal })}` : undefined,
     )
-    const sinceMs = this.#listeningSinceMs
+    const sinceMs = this.listeningSinceMs
     const ranMs = sinceMs === undefined ? 0 : performance.now() - sinceMs
     const exit = { code, signal, ranMs, fault: this.#fault }
     this.#listening.reject(new WorkerFailed(this.number, exit))

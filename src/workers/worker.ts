@@ -14,7 +14,8 @@ import {
 import { fromPlainConfig } from '../clients/plain-config.ts'
 import type { Config } from '../config/config.ts'
 import { createIpcAuthority, type QuotaCalls } from '../quota/authorities/ipc.ts'
-import { MINUTE_MS, type NoticeListener } from '../quota/protocol.ts'
+import type { NoticeListener } from '../quota/protocol.ts'
+import { MINUTE_MS } from '../rules/time.ts'
 import { configNames, createServing, type Serving } from '../gateway/serving.ts'
 import {
   connectStore,
@@ -24,6 +25,7 @@ import {
   type Stores,
 } from '../gateway/stores.ts'
 import { Taking } from './taking.ts'
+import { createLiveSide } from './live-side.ts'
 import { RingReader, START_RING } from './ring-pipe.ts'
 import { LISTEN_FD, type StartMessage, type ToSupervisor, type ToWorker } from './messages.ts'
 
@@ -107,10 +109,10 @@ function createParts(
   channel: SupervisorChannel,
   onLeftBehind: (error: Error) => void,
 ) {
-  const { number, version, ticketSecret, config } = start
+  const { number, version, ticketSecret, gatewayId, config } = start
   const log = createLog({ ...config.log, worker: number })
   const metrics = createMetrics({ version, isWorker: true, ...configNames(config) })
-  const parts = { config, log, metrics, ticketSecret }
+  const parts = { version, config, log, metrics, ticketSecret, gatewayId }
   const lanes = openLanes(parts, channel)
   const { stores, bans, noticed } = connectStores(parts, channel, lanes)
   const serving: Serving = createServing({
@@ -130,11 +132,13 @@ function createParts(
     answer: (round, fault) => void channel.send({ kind: 'prepared', round, fault }),
     onLeftBehind,
   })
+  const live = createLiveSide(serving, channel)
   return {
     log,
     metrics,
     serving,
     taking,
+    live,
     /** The supervisor is gone. */
     orphan: () => {
       for (const lane of Object.values(lanes)) lane.close()
@@ -151,16 +155,18 @@ function createParts(
       else if (message.kind === 'commit' || message.kind === 'abort')
         taking.settle(message.kind, message.round)
       else if (message.kind === 'measure') void measure({ ...parts, serving }, channel)
+      else if (message.kind === 'calls' || message.kind === 'listen') live.hear(message)
     },
   }
 }
 
 async function end(
-  { serving, metrics, log }: ReturnType<typeof createParts>,
+  { serving, metrics, log, live }: ReturnType<typeof createParts>,
   times: Parameters<Serving['drain']>[0],
   channel: SupervisorChannel,
 ): Promise<void> {
   await serving.drain(times)
+  await live.lastSecond()
   await channel.send({ kind: 'measured', snapshot: await metrics.snapshot() })
   await serving.close()
   await log.close()

@@ -2,9 +2,12 @@
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
+import { getConfig } from '../../src/admin/config-operations.ts'
+import type { Config } from '../../src/config/config.ts'
 import { readApiDocument } from '../gateway/api-document.ts'
 import { openApiFaults } from '../gateway/openapi-form.ts'
 import { configText, sha256, startTestGateway, type TestGateway } from '../support/gateway.ts'
+import { readBlocks } from '../support/serving.ts'
 import { rawExchange, type ParsedResponse } from '../support/raw-client.ts'
 
 const cleanUps: (() => Promise<void>)[] = []
@@ -46,6 +49,10 @@ const operations: Record<string, string> = {
   'GET /api/config': 'getConfig',
   'GET /api/keys': 'getKeys',
   'POST /api/reload': 'reload',
+  'GET /api/routes': 'getRoutes',
+  'GET /api/backends': 'getBackends',
+  'GET /api/store': 'getStore',
+  'GET /api/workers': 'getWorkers',
 }
 
 /** The answer, after a look whether it is one that the document knows. */
@@ -79,7 +86,8 @@ describe('POST /api/reload', () => {
     const gateway = await gatewayWith('listen: "127.0.0.1:0"', routes('a', 'b'))
     const first = bodyOf(await ask(gateway, { method: 'GET', path: '/api/config' }))['revision']
     gateway.change(routes('b', 'c'))
-    const dry = bodyOf(await ask(gateway, reloading({ dryRun: true })))
+    const { over, ...dry } = bodyOf(await ask(gateway, reloading({ dryRun: true })))
+    expect(over).toMatchObject({ scope: 'store', of: 0, lookedAt: 0, count: 0, clients: [] })
     expect(dry).toMatchObject({
       outcome: 'wouldBeTaken',
       blastRadius: { from: first, to: dry['revision'], routes: { added: ['c'], removed: ['a'] } },
@@ -185,6 +193,8 @@ describe('POST /api/reload', () => {
     const named = ['Origin: https://admin.example']
     expect((await ask(gateway, { fields: named, host: 'admin.example' })).status).toBe(200)
     expect((await ask(gateway, { fields: named })).status).toBe(200)
+    const secured = [`Origin: https://127.0.0.1:${gateway.adminPort}`]
+    expect((await ask(gateway, { fields: secured })).status).toBe(403)
   })
 })
 
@@ -199,12 +209,17 @@ describe('the token of the admin API', () => {
       expect(coded(refused)).toEqual([401, 'invalid_token'])
       expect(refused.header('www-authenticate')).toBe('Bearer')
     }
-    expect((await fetch(`http://127.0.0.1:${gateway.adminPort}/metrics`)).status).toBe(200)
+    const page = async (path: string, headers = {}) =>
+      (await fetch(`http://127.0.0.1:${gateway.adminPort}${path}`, { headers })).status
+    for (const path of ['/healthz', '/readyz']) expect([200, 503]).toContain(await page(path))
+    expect(await page('/metrics')).toBe(401)
+    expect(await page('/metrics', { authorization: `Bearer ${TOKEN}` })).toBe(200)
     gateway.change({
-      admin: `admin: { listen: "127.0.0.1:0", tokenSha256: ${sha256('the-next')} }`,
+      admin: `admin: { listen: "127.0.0.1:0", openMetrics: true, tokenSha256: ${sha256('the-next')} }`,
     })
     expect((await ask(gateway, bearer(TOKEN))).status).toBe(200)
     expect((await ask(gateway, bearer(TOKEN))).status).toBe(401)
+    expect(await page('/metrics')).toBe(200)
     expect(
       (await ask(gateway, { ...bearer('the-next'), method: 'HEAD', path: '/api/config' })).status,
     ).toBe(200)
@@ -216,13 +231,6 @@ describe('the token of the admin API', () => {
     })
     const intruders = audited.filter(({ event }) => event === 'auditRefused')
     expect(intruders.reduce((sum, { count }) => sum + Number(count), 0)).toBe(6)
-  })
-
-  it('must be set where others than this machine can reach the listener', async () => {
-    const gateway = await gatewayWith('listen: "0.0.0.0:0"')
-    const refused = await ask(gateway)
-    expect(coded(refused)).toEqual([403, 'token_needed'])
-    expect(bodyOf(refused)['message']).toContain('set admin.tokenSha256')
   })
 })
 
@@ -251,6 +259,22 @@ describe('GET /api/config', () => {
         clients: [{ id: 'free-client', keys: [{ id: 'free-1' }, { id: 'free-old' }] }, {}, {}, {}],
       },
     })
+  })
+})
+
+describe('GET /api/config', () => {
+  it('is made once for each configuration, with the first 1,000 clients, however often it is asked for', () => {
+    const many = Array.from({ length: 1_001 }, (_, n) => `  - { id: c-${n}, plan: pro, keys: [] }`)
+    const configOf = () =>
+      readBlocks(['http://127.0.0.1:9'], { clients: `clients:\n${many.join('\n')}\n` })
+    const answerOf = (config: Config) =>
+      getConfig({ reloads: { config, reload: () => Promise.reject(new Error('not asked')) } })
+    const [config, next] = [configOf(), configOf()]
+    const { body } = answerOf(config)
+    const shown = JSON.parse(String(body)) as { clientCount: number; config: { clients: object[] } }
+    expect([shown.clientCount, shown.config.clients.length]).toEqual([1_001, 1_000])
+    expect(answerOf(config).body).toBe(body)
+    expect(answerOf(next).body).not.toBe(body)
   })
 })
 
@@ -293,6 +317,35 @@ describe('GET /api/keys', () => {
       expect(bodyOf(await get(query)), query).toMatchObject({ clients, cursor: null })
     for (const query of ['?cursor=-1', '?cursor=1e3', '?expiring=soon', '?client=', '?plan=pro'])
       expect(coded(await get(query)), query).toEqual([400, 'invalid_request'])
+  })
+})
+
+describe('what a gateway says of its parts', () => {
+  it('is that of one process where there is one', async () => {
+    const gateway = await gatewayWith('listen: "127.0.0.1:0"')
+    const get = async (path: string) => bodyOf(await ask(gateway, { method: 'GET', path }))
+    expect(await get('/api/store')).toMatchObject({ kind: 'embedded', where: null, state: 'up' })
+    expect(await get('/api/backends')).toMatchObject({
+      scope: 'gateway',
+      backends: [{ name: 'http://127.0.0.1:9', requestsPerSecond: 0, p99Ms: null }],
+    })
+    const { wanted, workers } = await get('/api/workers')
+    expect({ wanted, workers }).toMatchObject({
+      wanted: 1,
+      workers: [{ number: 1, pid: process.pid, state: 'listening', restarts: 0 }],
+    })
+    expect((await get('/api/routes'))['routes']).toContainEqual({
+      name: 'getPet',
+      methods: ['GET'],
+      path: '/pets/{petId}',
+      deprecated: {
+        since: '2025-12-05T00:00:00.000Z',
+        sunset: '2030-12-05T00:00:00.000Z',
+        successor: '/pets?status=available',
+        stage: 'announce',
+      },
+      requests: 0,
+    })
   })
 })
 

@@ -24,9 +24,11 @@ const config = (admin: string) =>
     env: {},
   })
 
+/** Without what no test here asks for. */
 async function start(more: Partial<AdminServerOptions> = {}): Promise<string> {
-  const server = await startAdminServer({
+  const options: Partial<AdminServerOptions> = {
     listen: { host: '127.0.0.1', port: 0 },
+    identity: undefined,
     reloads: { config: config('admin: {}'), reload: unasked },
     audit: () => {},
     auditRefused: () => {},
@@ -35,7 +37,8 @@ async function start(more: Partial<AdminServerOptions> = {}): Promise<string> {
     readiness: () => ({ checks: [{ name: 'config', ok: true }] }),
     onError: () => {},
     ...more,
-  })
+  }
+  const server = await startAdminServer(options as AdminServerOptions)
   open.push(server)
   return `http://127.0.0.1:${server.address.port}`
 }
@@ -92,14 +95,19 @@ describe('the admin listener', () => {
     expect(await response.text()).toBe('')
   })
 
-  it.each(['/', '/v1/pets', '/metrics/', '/healthz/x', '//metrics', '/%6detrics', '/__proto__'])(
-    'knows nothing at %s',
-    async (path) => {
-      const response = await fetch((await start()) + path)
-      expect(response.status).toBe(404)
-      expect(await response.json()).toMatchObject({ code: 'not_found', status: 404 })
-    },
-  )
+  it.each([
+    '/v1/pets',
+    '/index.html',
+    '/metrics/',
+    '/healthz/x',
+    '//metrics',
+    '/%6detrics',
+    '/__proto__',
+  ])('knows nothing at %s', async (path) => {
+    const response = await fetch((await start()) + path)
+    expect(response.status).toBe(404)
+    expect(await response.json()).toMatchObject({ code: 'not_found', status: 404 })
+  })
 
   it.each(['POST', 'PUT', 'DELETE', 'OPTIONS'])(
     'refuses %s and names what it takes',
@@ -227,9 +235,9 @@ describe('an admin listener with all its connections taken', () => {
   afterEach(() => {
     for (const socket of sockets.splice(0)) socket.destroy()
   })
-  /** Opens 140 connections that send this and read nothing. */
+  /** Opens 200 connections that send this and read nothing. */
   const crowd = async (url: string, bytes: string): Promise<void> => {
-    for (let at = 0; at < 140; at++) {
+    for (let at = 0; at < 200; at++) {
       const socket = connect(Number(new URL(url).port), '127.0.0.1').on('error', () => undefined)
       sockets.push(socket)
       await once(socket, 'connect')
@@ -241,8 +249,12 @@ describe('an admin listener with all its connections taken', () => {
   it.each([
     ['idle', ''],
     ['slow to send a head', 'GET /healthz HTTP/1.1\r\nHost: '],
+    [
+      'slow to send a body',
+      'POST /api/reload HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 60000\r\n\r\n{',
+    ],
     ['slow to read an answer', 'GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n'],
-  ])('answers a probe while 140 are %s', async (_what, bytes) => {
+  ])('answers a probe while 200 are %s', async (_what, bytes) => {
     const body = '#'.repeat(8 * 1024 * 1024)
     const page = { contentType: 'text/plain', body }
     const url = await start({ renderMetrics: () => Promise.resolve(page) })

@@ -1,4 +1,6 @@
 import { describe, expect, it } from 'vitest'
+import type { Backend } from '../../src/backends/backend.ts'
+import { healthOf } from '../../src/backends/health.ts'
 import { Standing, type CheckOptions, type EjectOptions } from '../../src/backends/standing.ts'
 import { eject } from '../support/balancer.ts'
 
@@ -193,4 +195,17 @@ describe('a backend', () => {
       'status 503',
     ])
   })
+})
+
+it('an ejected backend that cannot be reached says when it is tried again, though nothing will be better by then', () => {
+  const standing = new Standing(eject, undefined)
+  const nowMs = performance.now()
+  const refused = { cause: 'connect ECONNREFUSED', kind: 'unreachable', mayEject: true } as const
+  for (let failed = 0; failed < eject.failures; failed++)
+    standing.failed({ ...refused, witness: undefined }, nowMs)
+  const health = healthOf({ name: 'one', standing } as Backend)
+  expect(health).toMatchObject({ state: 'ejected', usableAtMs: Infinity })
+  const inMs = Number(health.nextTryAtMs) - Date.now()
+  expect(inMs).toBeGreaterThan(0)
+  expect(inMs).toBeLessThanOrEqual(eject.forMs)
 })

@@ -5,7 +5,11 @@ import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest
 import { BanBook } from '../../src/bans/ban-book.ts'
 import { createRedisBanStore } from '../../src/bans/ban-store-redis.ts'
 import { createSqliteBanStore } from '../../src/bans/ban-store-sqlite.ts'
-import { createMemoryBanStore, type BanStore } from '../../src/bans/ban-store.ts'
+import {
+  createMemoryBanStore,
+  type BanStore,
+  type BanStoreListener,
+} from '../../src/bans/ban-store.ts'
 import { serversAt } from '../support/redis-servers.ts'
 import { connectRedis } from '../../src/redis/redis.ts'
 import type { RedisStore } from '../../src/redis/store.ts'
@@ -83,13 +87,21 @@ describe('a ban book', () => {
     const { book, settled } = open(createMemoryBanStore())
     const refuse = (atMs: number, windowEndMs: number) =>
       book.refused({ keyId: 'a', windowEndMs: startMs + windowEndMs, nowMs: startMs + atMs })
-    for (const atMs of [0, 2000, 3000]) refuse(atMs, minute)
+    for (const atMs of [0, 58_000, 59_000]) refuse(atMs, minute)
     for (const atMs of [minute, minute + 100, minute + 1000]) refuse(atMs, 2 * minute)
     await settled()
     expect(book.check('a', startMs + minute + 1000)).toBeUndefined()
     refuse(minute + 1001, 2 * minute)
     await settled()
     expect(book.check('a', startMs)).toBeDefined()
+  })
+
+  it('bans with the very request that earns it, at its time, where no other process counts', () => {
+    const { book, clock } = open(createMemoryBanStore())
+    clock.nowMs = startMs + 9_999
+    for (const atMs of [0, 2000, 2001, 2002])
+      book.refused({ keyId: 'a', windowEndMs: startMs + minute, nowMs: startMs + atMs })
+    expect(book.check('a', startMs + 2003)).toMatchObject({ startedMs: startMs + 2002 })
   })
 
   it('counts strikes of one key apart from those of another', async () => {
@@ -123,6 +135,25 @@ describe('a ban book', () => {
     book.ban('a')
     expect(book.check('a', clock.nowMs)).toMatchObject({ untilMs: startMs + minute, count: 1 })
     expect(seen.banned).toHaveBeenCalledOnce()
+  })
+})
+
+describe('a ban book that has forgotten a lift', () => {
+  it('makes bans that no older one undoes of who has never heard of it', async () => {
+    let listener: BanStoreListener | undefined
+    const forget = vi.fn<BanStore['forget']>(() => Promise.resolve())
+    const watch = (given: BanStoreListener) => void (listener = given)
+    const { book, clock } = open({ ...createMemoryBanStore(), forget, watch })
+    book.ban('a')
+    const lifted = await book.operators.lift('a')
+    expect(lifted?.before).toBeDefined()
+    clock.nowMs += 48 * hour
+    const stale = { untilMs: clock.nowMs - hour, startedMs: clock.nowMs - 2 * hour, count: 1 }
+    listener?.stale()
+    await until(() => expect(forget).toHaveBeenCalledOnce())
+    book.ban('a')
+    listener?.banned('a', { ...stale, epochMs: startMs - hour })
+    expect(book.check('a', clock.nowMs)).toMatchObject({ count: 1, epochMs: startMs })
   })
 })
 

@@ -10,13 +10,19 @@ import { startRedisServer, type RedisServer } from '../support/redis-server.ts'
 const policy = { strikes: 5, withinMs: 60_000 }
 const brief = { strikes: 5, withinMs: 500 }
 const repeat = (strikes: Strikes, keyId: string, times: number) => {
-  for (let i = 0; i < times; i++) strikes.strike(keyId)
+  for (let i = 0; i < times; i++) strikes.strike(keyId, Date.now())
 }
 
 describe('strikes in memory', () => {
   const create = (more: object = {}) => {
     const onBan = vi.fn()
-    const options = { policy, counter: strikeCounter(policy), onBan, ...more }
+    const options = {
+      policy,
+      counter: strikeCounter(policy),
+      now: Date.now,
+      onBan: (keyId: string) => onBan(keyId),
+      ...more,
+    }
     return { strikes: new Strikes(options), onBan }
   }
 
@@ -25,9 +31,21 @@ describe('strikes in memory', () => {
     repeat(strikes, 'a', 4)
     await strikes.settled()
     expect(onBan).not.toHaveBeenCalled()
-    strikes.strike('a')
+    strikes.strike('a', Date.now())
     await strikes.settled()
     expect(onBan.mock.calls).toEqual([['a']])
+  })
+
+  it('are told, and none begins by that', () => {
+    const { strikes } = create()
+    const now = Date.now()
+    expect(strikes.look('a', now)).toEqual({ total: 0, forMs: 0 })
+    strikes.strike('a', now + 1_000)
+    strikes.strike('a', now + 3_000)
+    expect(strikes.look('a', now + 4_000)).toEqual({ total: 2, forMs: 3_000 })
+    expect(strikes.look('a', now + 62_000)).toEqual({ total: 0, forMs: 0 })
+    strikes.forget('a')
+    expect(strikes.look('a', now + 4_000)).toEqual({ total: 0, forMs: 0 })
   })
 
   it('ban without waiting for others of the key to come', async () => {
@@ -35,7 +53,7 @@ describe('strikes in memory', () => {
     repeat(strikes, 'a', 4)
     await immediate()
     expect(onBan).not.toHaveBeenCalled()
-    strikes.strike('a')
+    strikes.strike('a', Date.now())
     await immediate()
     expect(onBan.mock.calls).toEqual([['a']])
   })
@@ -43,10 +61,11 @@ describe('strikes in memory', () => {
   it('ban at the same number in a flood of many keys', async () => {
     const { strikes, onBan } = create()
     const keys = Array.from({ length: 100 }, (_, index) => `key-${index}`)
-    for (let round = 1; round <= 4; round++) for (const keyId of keys) strikes.strike(keyId)
+    for (let round = 1; round <= 4; round++)
+      for (const keyId of keys) strikes.strike(keyId, Date.now())
     await immediate()
     expect(onBan).not.toHaveBeenCalled()
-    for (const keyId of keys) strikes.strike(keyId)
+    for (const keyId of keys) strikes.strike(keyId, Date.now())
     await immediate()
     expect(onBan.mock.calls.flat()).toEqual(keys)
   })
@@ -55,6 +74,7 @@ describe('strikes in memory', () => {
     let isAway = true
     let total = 0
     const counter = {
+      isShared: true,
       add: (_: string, points: number) =>
         isAway
           ? Promise.reject(new Error('away'))
@@ -68,7 +88,7 @@ describe('strikes in memory', () => {
     repeat(strikes, 'a', 4)
     await strikes.settled()
     expect(onBan).not.toHaveBeenCalled()
-    strikes.strike('a')
+    strikes.strike('a', Date.now())
     await strikes.settled()
     expect(onBan.mock.calls).toEqual([['a']])
   })
@@ -77,6 +97,7 @@ describe('strikes in memory', () => {
     let forMs = 0
     let total = 0
     const counter = {
+      isShared: true,
       add: (_: string, points: number) => Promise.resolve({ total: (total += points), forMs }),
       reset: () => Promise.resolve(),
     }
@@ -99,7 +120,7 @@ describe('strikes in memory', () => {
     repeat(strikes, 'a', 4)
     await strikes.settled()
     expect(onBan).toHaveBeenCalledTimes(1)
-    strikes.strike('a')
+    strikes.strike('a', Date.now())
     await strikes.settled()
     expect(onBan).toHaveBeenCalledTimes(2)
   })
@@ -118,7 +139,7 @@ describe('strikes in memory', () => {
   it('of more keys than may be counted at once are let go', async () => {
     const { strikes, onBan } = create()
     repeat(strikes, 'first', 5)
-    for (let n = 1; n < 10_000; n++) strikes.strike(`other-${n}`)
+    for (let n = 1; n < 10_000; n++) strikes.strike(`other-${n}`, Date.now())
     repeat(strikes, 'late', 5)
     await strikes.settled()
     repeat(strikes, 'other-1', 4)
@@ -148,7 +169,8 @@ describe('strikes in Redis', () => {
       strikes: new Strikes({
         policy: counted,
         counter: strikeCounter(counted, redis, timeoutMs),
-        onBan,
+        now: Date.now,
+        onBan: (keyId) => onBan(keyId),
       }),
     }
   }
@@ -159,12 +181,12 @@ describe('strikes in Redis', () => {
     const other = await create(onBan, 5000)
     repeat(one.strikes, 'a', 3)
     await one.strikes.settled()
-    other.strikes.strike('a')
+    other.strikes.strike('a', Date.now())
     await other.strikes.settled()
     expect(onBan).not.toHaveBeenCalled()
     expect(server.cli('get', 't:strikes:a')).toBe('4')
     expect(Number(server.cli('ttl', 't:strikes:a'))).toBeGreaterThan(50)
-    other.strikes.strike('a')
+    other.strikes.strike('a', Date.now())
     await other.strikes.settled()
     expect(onBan.mock.calls).toEqual([['a']])
     expect(server.cli('exists', 't:strikes:a')).toBe('0')
@@ -172,7 +194,7 @@ describe('strikes in Redis', () => {
 
   it('of a burst go in two calls: the first one, and all that came meanwhile', async () => {
     const { strikes } = await create(() => undefined, 5000)
-    strikes.strike('warm')
+    strikes.strike('warm', Date.now())
     await strikes.settled()
     server.cli('config', 'resetstat')
     repeat(strikes, 'a', 4)
@@ -209,7 +231,7 @@ describe('strikes in Redis', () => {
     await other.strikes.settled()
     expect(onBan).not.toHaveBeenCalled()
     // Nothing but time is waited for: this process has told all it knows and cannot know of the others' last one.
-    one.strikes.strike('a')
+    one.strikes.strike('a', Date.now())
     await vi.waitFor(() => expect(onBan.mock.calls).toEqual([['a']]), 20_000)
   })
 
@@ -221,7 +243,7 @@ describe('strikes in Redis', () => {
       repeat(strikes, 'a', 4)
       await strikes.settled()
       expect(onBan).not.toHaveBeenCalled()
-      strikes.strike('a')
+      strikes.strike('a', Date.now())
       await strikes.settled()
       expect(onBan.mock.calls).toEqual([['a']])
     } finally {
@@ -236,7 +258,7 @@ describe('strikes in Redis', () => {
     repeat(strikes, 'a', 4)
     await strikes.settled()
     await vi.waitFor(() => expect(redis.available).toBe(false), 20_000)
-    strikes.strike('a')
+    strikes.strike('a', Date.now())
     await strikes.settled()
     expect(onBan.mock.calls).toEqual([['a']])
   })

@@ -23,6 +23,8 @@ afterAll(() => gateway.stop())
 const run = async (
   command: (output: {
     env: Record<string, string>
+    args: readonly string[]
+    screen: undefined
     print(line: string): void
     complain(line: string): void
   }) => Promise<number>,
@@ -32,6 +34,8 @@ const run = async (
   const env = { TOLLGATE_ADMIN_TOKEN: TOKEN }
   const code = await command({
     env,
+    args: [],
+    screen: undefined,
     print: (line) => out.push(line),
     complain: (line) => said.push(line),
   })
@@ -79,7 +83,13 @@ describe('tollgate keys list --admin', () => {
   it('fails where the gateway does not let it in', async () => {
     await expect(
       run((output) => keysListCommand({ ...output, env: {} }, { admin: admin() })),
-    ).rejects.toThrow(/answers 401: put the token .* environment variable TOLLGATE_ADMIN_TOKEN$/)
+    ).rejects.toMatchObject({
+      code: 'invalid_token',
+      why: {
+        reason: expect.stringMatching(/ answers 401$/) as string,
+        remedy: expect.stringContaining('environment variable TOLLGATE_ADMIN_TOKEN') as string,
+      },
+    })
   })
 })
 
@@ -126,6 +136,9 @@ describe('tollgate check --against', () => {
     const config = temporaryFile('new.yaml', text)
     await expect(
       run((output) => checkCommand(output, { config, against: 'http://127.0.0.1:1' })),
-    ).rejects.toThrow(/^no gateway answers at \S+ \(.+\); --against says where it is$/)
+    ).rejects.toMatchObject({
+      message: 'cannot reach the gateway at http://127.0.0.1:1',
+      why: { remedy: 'start it: tollgate start; or name it: --against URL' },
+    })
   })
 })

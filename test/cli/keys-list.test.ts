@@ -16,11 +16,20 @@ const file = temporaryFile(
 `,
 )
 
-const list = async (options: Partial<Parameters<typeof keysListCommand>[1]> = {}) => {
+const list = async (
+  options: Partial<Parameters<typeof keysListCommand>[1]> = {},
+  screen?: { columns: number },
+) => {
   const out: string[] = []
   const said: string[] = []
   const code = await keysListCommand(
-    { env: {}, print: (line) => out.push(line), complain: (line) => said.push(line) },
+    {
+      env: { NO_COLOR: '1' },
+      args: [],
+      screen,
+      print: (line) => out.push(line),
+      complain: (line) => said.push(line),
+    },
     { config: file, ...options },
   )
   return { code, out, said }
@@ -30,12 +39,23 @@ describe('tollgate keys list', () => {
   it('says of each key whose it is, its plan, when it ends and whether that is soon', async () => {
     const { code, out, said } = await list()
     expect([code, said]).toEqual([0, []])
-    expect(out.map((line) => line.split(/ +/).join(' '))).toEqual([
-      'KEY CLIENT PLAN EXPIRES STATE',
-      'a acme pro never valid',
-      `b acme pro ${soon} expiring`,
-      `c bolt free ${past} expired`,
-      `d bolt free ${later} valid`,
+    expect(out.map((line) => line.split('\t'))).toEqual([
+      ['a', 'acme', 'pro', 'never', 'valid'],
+      ['b', 'acme', 'pro', soon, 'expiring'],
+      ['c', 'bolt', 'free', past, 'expired'],
+      ['d', 'bolt', 'free', later, 'valid'],
+    ])
+  })
+
+  it('is a table with heads on a terminal, which says how long each has still', async () => {
+    const { out } = await list({}, { columns: 80 })
+    const inMinutes = (at: string) => `${at.slice(0, 10)} ${at.slice(11, 16)}Z`
+    expect(out.map((line) => line.split(/ {2,}/))).toEqual([
+      ['KEY', 'CLIENT', 'PLAN', 'EXPIRES', 'STATE'],
+      ['a', 'acme', 'pro', 'never', 'valid'],
+      ['b', 'acme', 'pro', expect.stringMatching(/, in (?:9|10) d$/), 'expiring'],
+      ['c', 'bolt', 'free', expect.stringMatching(/, 1 d ago$|, 23 h ago$/), 'expired'],
+      ['d', 'bolt', 'free', expect.stringContaining(inMinutes(later)), 'valid'],
     ])
   })
 

@@ -12,7 +12,7 @@ import {
 import { dirname, join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { keysNewCommand, keysRevokeCommand, keysRotateCommand } from '../../src/cli/keys.ts'
-import { rewriteFile } from '../../src/cli/rewrite-file.ts'
+import { rewriteFile } from '../../src/key-files/rewrite-file.ts'
 import { loadConfig, parseConfigText } from '../../src/clients/load.ts'
 import { sha256 } from '../support/gateway.ts'
 import { temporaryFile, temporaryFolder } from '../support/processes.ts'

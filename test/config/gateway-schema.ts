@@ -6,6 +6,7 @@ import { z } from 'zod'
 import { blockDefaults, defaults } from '../../src/config/defaults.ts'
 import { configSchema } from '../../src/config/schema.ts'
 import { valueAt, type Tree } from '../../src/config/tree.ts'
+import { configurationPage } from './configuration-page.ts'
 
 const yamlFile = new URL('../../config/gateway.yaml', import.meta.url)
 const schemaFile = new URL('../../config/gateway.schema.json', import.meta.url)
@@ -15,15 +16,15 @@ type Json = z.core.JSONSchema.BaseSchema
 /** Switched-off keys are comments without a space, or with more than one, after the "#". */
 export const uncomment = (text: string): string => text.replaceAll(/^( *)#(?=\S|  )/gm, '$1')
 
-/** The comment above the line, or above its neighbours of the same indentation: some keys share one. */
-function commentAbove(lines: readonly string[], from: number): string {
+/** The comment above the line, or above its neighbours of the same indentation: some keys share one, groups of keys do not. */
+function commentAbove(lines: readonly string[], from: number, isGroup: boolean): string {
   const indentOf = (line: string): number => line.search(/\S/)
   const comment: string[] = []
   for (let at = from - 1; at >= 0; at--) {
     const line = lines[at] ?? ''
     const [, words] = /^ *# ?(.*)$/.exec(line) ?? []
     if (words !== undefined) comment.unshift(words)
-    else if (comment.length > 0 || indentOf(line) !== indentOf(lines[from] ?? '')) break
+    else if (isGroup || comment.length > 0 || indentOf(line) !== indentOf(lines[from] ?? '')) break
   }
   return comment.join(' ')
 }
@@ -42,7 +43,9 @@ function readComments(yaml: string): Map<string, string> {
       const name = path === 'plans' ? '*' : String(key.value)
       const keyPath = path === '' ? name : `${path}.${name}`
       const isInside = node.flow === true || name === '*'
-      const own = isInside ? '' : commentAbove(lines, lineCounter.linePos(key.range[0]).line - 1)
+      const at = lineCounter.linePos(key.range[0]).line - 1
+      const isGroup = isMap(value) && value.flow !== true
+      const own = isInside ? '' : commentAbove(lines, at, isGroup)
       const comment = own === '' ? inherited : own
       if (!found.has(keyPath)) found.set(keyPath, comment)
       walk(value, keyPath, comment)
@@ -58,7 +61,7 @@ const typesOf = ({ type }: Json): readonly unknown[] => (Array.isArray(type) ? t
 function asWritten(value: Tree, schema: Json): unknown {
   if (typeof value !== 'string') return value
   if (['integer', 'number'].includes(String(typesOf(schema)[0]))) return Number(value)
-  return typesOf(schema).includes('boolean') ? value === 'true' : value
+  return typesOf(schema)[0] === 'boolean' ? value === 'true' : value
 }
 
 /** Any value may come from the environment, whole or in part. */
@@ -96,13 +99,18 @@ function describe(schema: Json, path: string, comments: ReadonlyMap<string, stri
 function defaultAt(path: string): Tree | undefined {
   const steps = path.split('.')
   const [, block = '', rest = ''] =
-    /^(cors|jwt|server\.tls|upstream\.health|routes\[\]|clients\[\])\.(.*)$/.exec(path) ?? []
+    /^(cors|jwt|notify|telemetry|server\.tls|upstream\.health|routes\[\]\.deprecated|routes\[\]|clients\[\])\.(.*)$/.exec(
+      path,
+    ) ?? []
   const names: Record<string, string> = {
     cors: 'cors',
     jwt: 'jwt',
+    notify: 'notify',
+    telemetry: 'telemetry',
     'server.tls': 'tls',
     'upstream.health': 'health',
     'routes[]': 'route',
+    'routes[].deprecated': 'deprecated',
     'clients[]': 'client',
   }
   const name = names[block]
@@ -117,4 +125,8 @@ export async function gatewaySchema(): Promise<string> {
   return format(JSON.stringify(schema), { parser: 'json', printWidth: 100 })
 }
 
-if (import.meta.main) writeFileSync(schemaFile, await gatewaySchema())
+if (import.meta.main) {
+  writeFileSync(schemaFile, await gatewaySchema())
+  const page = new URL('../../docs/configuration.md', import.meta.url)
+  writeFileSync(page, configurationPage())
+}

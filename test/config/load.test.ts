@@ -161,7 +161,7 @@ clients:
 
   it('let two listeners ask for free ports, but not share one address', async () => {
     const listeners = (open: string, admin: string) =>
-      `server: { listen: "${open}" }\nadmin: { listen: "${admin}" }`
+      `server: { listen: "${open}" }\nadmin: { listen: "${admin}", tokenSha256: ${'ab'.repeat(32)} }`
     expect(parse(listeners('127.0.0.1:0', '127.0.0.1:0')).admin.listen.port).toBe(0)
     expect(parse(listeners('127.0.0.1:80', '127.0.0.2:80')).admin.listen.port).toBe(80)
     expect(await complaints(() => parse(listeners('localhost:80', '127.0.0.1:80')))).toHaveLength(1)
@@ -191,6 +191,8 @@ routes:
           sunsetMs: undefined,
           successor: 'https://x.example/a',
           link: 'https://x.example/b',
+          afterSunset: 'announce',
+          brownouts: [],
         },
       },
     ])

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { Ajv } from 'ajv'
 import { describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
+import { configurationPage } from './configuration-page.ts'
 import { gatewaySchema, uncomment } from './gateway-schema.ts'
 
 const read = (name: string): string =>
@@ -44,6 +45,14 @@ describe('config/gateway.schema.json', () => {
     expect(text).toBe(await gatewaySchema())
   })
 
+  it('has its keys, and no others, in the reference among the docs', () => {
+    const page = readFileSync(new URL('../../docs/configuration.md', import.meta.url), 'utf8')
+    expect(page).toBe(configurationPage())
+    for (const key of ['server.tls.cert', 'clients[].keys[].sha256', 'plans.NAME.perMinute'])
+      expect(page).toContain(`| \`${key}\``)
+    expect(page).toMatch(/`store\.redis\.sentinels` \| /)
+  })
+
   it('says of every key what it is for, and its default', () => {
     expect(silent(JSON.parse(text) as Part, '')).toEqual([])
     expect(text).toContain('Default: \\"10s\\".')
@@ -70,6 +79,8 @@ describe('config/gateway.schema.json', () => {
     'store: { redis: { sentinels: [a:26379], name: main, db: 2 } }',
     'server: { workers: auto }',
     'store: { file: }',
+    'telemetry: { otlp: "http://127.0.0.1:4318" }',
+    'notify: { url: "https://hooks.example/a", secret: "${NOTIFY_SECRET}" }',
   ])('takes %s', (yaml) => {
     expect(faults(yaml)).toEqual([])
   })

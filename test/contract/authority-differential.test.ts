@@ -1,3 +1,7 @@
+/**
+ * Both authorities, asked the same at the same times. Each run plays the same sequences; TOLLGATE_SIMULATION_RUNS=<factor> draws
+ * new ones, so many times as many.
+ */
 import * as fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { serversAt } from '../support/redis-servers.ts'
@@ -6,7 +10,14 @@ import type { RedisStore } from '../../src/redis/store.ts'
 import type { Statement, TakeReply, TakeRequest } from '../../src/quota/protocol.ts'
 import { ClientState, transition } from '../../src/quota/authorities/transition.ts'
 import { quotaKey } from '../../src/quota/authorities/redis.ts'
-import { controlledRedisAuthority, START_MS, until } from '../support/controlled-authority.ts'
+import {
+  controlledRedisAuthority,
+  controlledStore,
+  START_MS,
+  until,
+} from '../support/controlled-authority.ts'
+import { look, reset } from '../../src/usage/client-counters.ts'
+import { createRedisCounters } from '../../src/usage/counters-redis.ts'
 import { startRedisServer, type RedisServer } from '../support/redis-server.ts'
 
 /** One process as the sequence plays it: what it believes, and the calls it has sent. */
@@ -65,6 +76,8 @@ const step = fc.record({
         'nonsense',
         'data loss',
         'old copy',
+        'reset the minute',
+        'reset both',
       ),
     },
   ),
@@ -72,13 +85,55 @@ const step = fc.record({
 
 type Move = typeof step extends fc.Arbitrary<infer Value> ? Value : never
 
+const move = (player: number, event: Move['event'], more: Partial<Move> = {}): Move => ({
+  player,
+  event,
+  passedMs: 0,
+  limits: { perMinute: 60, perDay: 1000 },
+  need: 0,
+  ahead: 0,
+  spends: 0,
+  overspends: 0,
+  returns: false,
+  isCopied: false,
+  ...more,
+})
+/** They were once answered differently. */
+const examples: [Move[]][] = [
+  // In a minute whose reset it has not heard of a process states to have spent more than it held.
+  [
+    [
+      move(1, 'call'),
+      move(0, 'call', { passedMs: 2000, need: 5 }),
+      move(1, 'reset the minute', { passedMs: 60_000, need: 1 }),
+      move(0, 'nonsense', { need: 2 }),
+      move(0, 'call', { need: 2 }),
+      move(1, 'reset both'),
+      move(0, 'call', { need: 5 }),
+    ],
+  ],
+  // The clock goes back to the minute of an old copy, and a process states again what it holds of a later one.
+  [
+    [
+      move(0, 'call'),
+      move(1, 'reply is lost', { passedMs: 1000, ahead: 1, isCopied: true }),
+      move(0, 'call', { isCopied: true }),
+      move(1, 'call', { passedMs: 105_001 }),
+      move(0, 'old copy', { passedMs: 3999 }),
+      move(1, 'call', { passedMs: -60_001 }),
+    ],
+  ],
+]
+
+const factor = Number(process.env['TOLLGATE_SIMULATION_RUNS'] ?? 1)
+
 describe('take.lua and transition.ts', () => {
   let server: RedisServer
   let store: RedisStore
   let run = 0
   beforeAll(async () => {
     server = await startRedisServer()
-    store = connectRedis({ servers: serversAt(server.url), timeoutMs: 5000 })
+    store = connectRedis({ servers: serversAt(server.url), timeoutMs: 20_000 })
     await until(() => store.available)
   })
   afterAll(async () => {
@@ -86,53 +141,79 @@ describe('take.lua and transition.ts', () => {
     await server.stop()
   })
 
-  it('answer every sequence of calls alike, from several processes, through crashes, repeats and rollovers', async () => {
-    const seen = new Set<string>()
-    await fc.assert(
-      fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 40 }), async (steps) => {
-        const time = { ms: START_MS }
-        let state = new ClientState()
-        let copy: { readonly state: ClientState; readonly key: string } | undefined
-        let redis = controlledRedisAuthority(store, { time, prefix: `run${run++}` })
-        const players = ['a', 'b', 'c'].map(newPlayer)
-        for (const move of steps) {
-          time.ms = Math.round((time.ms + move.passedMs) * 1000) / 1000
-          const player = players[move.player]
-          if (player === undefined) throw new Error('no such player')
-          if (move.event === 'crash') Object.assign(player, newPlayer(`${player.id}'`))
-          if (move.event === 'restart') Object.assign(player, { minute: none, day: none })
-          if (move.event === 'forget')
-            Object.assign(player, {
-              ...newPlayer(player.id),
-              sequence: player.sequence,
-              since: player.sequence,
-            })
-          if (move.event === 'data loss') {
-            state = new ClientState()
-            redis = controlledRedisAuthority(store, { time, prefix: `run${run++}` })
-          }
-          const key = quotaKey(`run${run - 1}`, 'acme')
-          if (move.event === 'old copy') {
-            state = structuredClone(copy?.state) ?? new ClientState()
-            server.cli('DEL', key)
-            if (copy !== undefined) server.cli('COPY', copy.key, key)
-          } else if (move.isCopied) {
-            copy = { state: structuredClone(state), key: `${key}-copy` }
-            server.cli('DEL', copy.key)
-            server.cli('COPY', key, copy.key)
-          }
-          const request = requestOf(player, move)
-          const fromMemory = transition(state, request, time.ms, true)
-          const fromRedis = await redis.take(request)
-          expect(fromRedis).toEqual(fromMemory)
-          seen.add(fromMemory.status)
-          if (move.event !== 'reply is lost') believe(player, fromMemory)
-        }
-      }),
-      { numRuns: 200 },
-    )
-    expect([...seen].sort()).toEqual(['granted', 'lost', 'short', 'stale'])
-  }, 120_000)
+  it(
+    'answer every sequence of calls alike, from several processes, through crashes, repeats and rollovers',
+    async () => {
+      const seen = new Set<string>()
+      let resets = 0
+      const redisDoes = (...command: string[]): Promise<unknown> =>
+        (store.client as { call(...command: string[]): Promise<unknown> }).call(...command)
+      await fc.assert(
+        fc.asyncProperty(
+          fc.array(step, { minLength: 1, maxLength: 40, size: 'max' }),
+          async (steps) => {
+            const time = { ms: START_MS }
+            let state = new ClientState()
+            let copy: { readonly state: ClientState; readonly key: string } | undefined
+            let redis = controlledRedisAuthority(store, { time, prefix: `run${run++}` })
+            const players = ['a', 'b', 'c'].map(newPlayer)
+            for (const move of steps) {
+              time.ms = Math.round((time.ms + move.passedMs) * 1000) / 1000
+              const player = players[move.player]
+              if (player === undefined) throw new Error('no such player')
+              if (move.event === 'crash') Object.assign(player, newPlayer(`${player.id}'`))
+              if (move.event === 'restart') Object.assign(player, { minute: none, day: none })
+              if (move.event === 'forget')
+                Object.assign(player, {
+                  ...newPlayer(player.id),
+                  sequence: player.sequence,
+                  since: player.sequence,
+                })
+              if (move.event === 'data loss') {
+                state = new ClientState()
+                redis = controlledRedisAuthority(store, { time, prefix: `run${run++}` })
+              }
+              const key = quotaKey(`run${run - 1}`, 'acme')
+              if (move.event === 'old copy') {
+                state = structuredClone(copy?.state) ?? new ClientState()
+                await redisDoes('DEL', key)
+                if (copy !== undefined) await redisDoes('COPY', copy.key, key)
+              } else if (move.isCopied) {
+                copy = { state: structuredClone(state), key: `${key}-copy` }
+                await redisDoes('DEL', copy.key)
+                await redisDoes('COPY', key, copy.key)
+              }
+              if (move.event === 'reset the minute' || move.event === 'reset both') {
+                const windows =
+                  move.event === 'reset both' ? (['minute', 'day'] as const) : ['minute' as const]
+                const before = look(state, time.ms)
+                reset(state, windows, time.ms)
+                const counters = createRedisCounters(controlledStore(store, time), `run${run - 1}`)
+                const client = { id: 'acme', limits: move.limits }
+                const after = look(state, time.ms)
+                expect(await counters.attend(client, windows)).toEqual({ before, after })
+                resets += after.day.taken < before.day.taken ? 1 : 0
+              }
+              const request = requestOf(player, move)
+              const fromMemory = transition(state, request, time.ms, true)
+              const fromRedis = await redis.take(request)
+              expect(fromRedis).toEqual(fromMemory)
+              seen.add(fromMemory.status)
+              if (move.event !== 'reply is lost') believe(player, fromMemory)
+            }
+          },
+        ),
+        {
+          numRuns: 200 * factor,
+          examples,
+          ...(factor === 1 ? { seed: 2026 } : {}),
+        },
+      )
+      expect([...seen].sort()).toEqual(['granted', 'lost', 'short', 'stale'])
+      expect(resets).toBeGreaterThan(10)
+    },
+    120_000 * factor,
+  )
 })
 
 function newPlayer(id: string): Player {
@@ -158,20 +239,29 @@ function requestOf(player: Player, move: Move): TakeRequest {
   return request
 }
 
-function stated({ index, used, held, taken }: Statement, move: Move): Statement {
+function stated({ index, used, held, taken, resetMs }: Statement, move: Move): Statement {
   // Nobody should say this, but both must make the same of it.
   if (move.event === 'nonsense')
     return { index: index + 1, used: held + 5, held: used, taken: move.need }
   const spent = Math.min(held, used + move.spends) + move.overspends
   const kept = move.returns ? spent : Math.max(held, spent)
-  return { index, used: spent, held: kept, taken, returned: Math.max(0, held - kept) }
+  const known = resetMs === undefined ? {} : { resetMs }
+  return {
+    index,
+    used: spent,
+    held: kept,
+    taken,
+    returned: Math.max(0, held - kept),
+    fresh: move.spends,
+    ...known,
+  }
 }
 
 function believe(player: Player, reply: TakeReply): void {
   if (reply.status !== 'stale') player.heard = player.sequence
   for (const kind of ['minute', 'day'] as const) {
-    const { index, held, taken } = reply[kind]
+    const { index, held, taken, resetMs } = reply[kind]
     const used = player[kind].index === index ? Math.min(player[kind].used, held) : 0
-    player[kind] = { index, used, held, taken }
+    player[kind] = { index, used, held, taken, resetMs }
   }
 }

@@ -63,6 +63,7 @@ describe('the turns of clients', () => {
       client.giveBack()
     }
     expect(turns.of('busy')).toBe(busy)
+    expect(['busy', 'client-4999', 'nobody'].map((id) => turns.takenBy(id))).toEqual([1, 0, 0])
     expect(turns.of('client-0')).not.toBe(idle)
   })
 })

@@ -174,6 +174,7 @@ describe('/metrics', () => {
     const page = await (await admin(gateway, '/metrics')).text()
     for (const name of [
       'tollgate_requests_total counter',
+      'tollgate_deprecated_callers gauge',
       'tollgate_deprecated_requests_total counter',
       'tollgate_request_duration_seconds histogram',
       'tollgate_backend_duration_seconds histogram',
@@ -239,6 +240,8 @@ describe('/metrics', () => {
 
     const labels = (route: string, plan: string, method: string, status: string): string =>
       `{route="${route}",plan="${plan}",method="${method}",status="${status}"}`
+    const refused = (code: string, plan: string, window = 'none'): string =>
+      `{code="${code}",plan="${plan}",window="${window}"}`
     await expect
       .poll(() => family(gateway, 'tollgate_requests_total'))
       .toEqual({
@@ -261,12 +264,12 @@ describe('/metrics', () => {
       '{route="getPet",plan="free"}': 3,
     })
     expect(nonZero(await family(gateway, 'tollgate_refusals_total'))).toEqual({
-      '{code="missing_api_key"}': 2,
-      '{code="invalid_api_key"}': 1,
-      '{code="not_found"}': 1,
-      '{code="rate_limit_exceeded"}': 3,
-      '{code="bad_gateway"}': 1,
-      '{code="invalid_request"}': 1,
+      [refused('missing_api_key', 'none')]: 2,
+      [refused('invalid_api_key', 'none')]: 1,
+      [refused('not_found', 'none')]: 1,
+      [refused('rate_limit_exceeded', 'free', 'minute')]: 3,
+      [refused('bad_gateway', 'enterprise')]: 1,
+      [refused('invalid_request', 'none')]: 1,
     })
     expect(nonZero(await family(gateway, 'tollgate_quota_decisions_total'))).toEqual({
       '{window="none",outcome="admitted"}': 13,
@@ -338,7 +341,7 @@ describe('/metrics', () => {
       .toBe(1)
     // Strikes are counted in the background, so one more request may have been let through to the quota.
     const refused = (code: string): Promise<number> =>
-      gateway.metric(`tollgate_refusals_total{code="${code}"}`)
+      gateway.metric(`tollgate_refusals_total{code="${code}"`)
     expect(await statusOf(gateway, '/v1/pets', { key: keys.free })).toBe(429)
     sent++
     await expect
@@ -396,7 +399,7 @@ describe('/metrics', () => {
     for (let count = 0; count < 3; count++)
       expect(await statusOf(gateway, '/v1/pets', { key: keys.pro })).toBe(503)
     await expect
-      .poll(() => gateway.metric('tollgate_refusals_total{code="service_unavailable"}'))
+      .poll(() => gateway.metric('tollgate_refusals_total{code="service_unavailable"'))
       .toBe(3)
     expect(nonZero(await family(gateway, 'tollgate_quota_decisions_total'))).toEqual({
       '{window="none",outcome="unavailable"}': 3,
@@ -433,7 +436,7 @@ describe('/metrics', () => {
       }),
     )
     await expect
-      .poll(() => gateway.metric('tollgate_refusals_total{code="invalid_api_key"}'))
+      .poll(() => gateway.metric('tollgate_refusals_total{code="invalid_api_key"'))
       .toBe(2_001)
     expect(await own()).toEqual(before)
     expect(before.join()).not.toMatch(/nowhere|key-|example/)

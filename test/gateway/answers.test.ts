@@ -337,7 +337,7 @@ describe('quota', () => {
       expect(wait).toBeLessThan(left + 1.5)
     }
     expect(backend.requests.length).toBe(60)
-    expect(await gateway.metric('tollgate_refusals_total{code="rate_limit_exceeded"}')).toBe(15)
+    expect(await gateway.metric('tollgate_refusals_total{code="rate_limit_exceeded"')).toBe(15)
   }, 60_000)
 })
 

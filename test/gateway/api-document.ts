@@ -116,7 +116,8 @@ export function openApiDocument(root: Json): ApiDocument {
     const media = content[type.split(';', 1)[0] ?? '']
     if (media === undefined) return [`content type ${type}: not documented`]
     const validate = validatorOf(media.schema)
-    const body: unknown = JSON.parse(answer.body.toString('utf8'))
+    const text = answer.body.toString('utf8')
+    const body: unknown = /^application\/json\b/.test(type) ? JSON.parse(text) : text
     return validate(body) ? [] : [`body: ${ajv.errorsText(validate.errors)}`]
   }
 

@@ -102,9 +102,12 @@ const form = {
       schemas: named(to('schema')),
       headers: named(orRef('header')),
       responses: named(orRef('response')),
-      securitySchemes: named(
-        object(['type', 'scheme'], { type: { const: 'http' }, scheme: text, description: text }),
-      ),
+      securitySchemes: named({
+        anyOf: [
+          object(['type', 'scheme'], { type: { const: 'http' }, scheme: text, description: text }),
+          object(['type'], { type: { const: 'mutualTLS' }, description: text }),
+        ],
+      }),
     }),
   }),
   $defs: definitions,

@@ -391,7 +391,7 @@ describe('the answers of a real gateway in front of a real catalogue are as docu
 
   it('408 when the body does not come', async () => {
     const impatient = await start({
-      server: 'server: { listen: "127.0.0.1:0", timeouts: { headers: 300ms, request: 300ms } }',
+      server: 'server: { listen: "127.0.0.1:0", timeouts: { headers: 1s, request: 1s } }',
     })
     const { body: _, ...call } = calls.createPet
     const lines = [...(call.lines ?? []), 'Content-Length: 10']

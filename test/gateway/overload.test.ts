@@ -87,6 +87,6 @@ describe('a gateway whose event loop is late', () => {
     expect(await ask(gateway, keys.pro)).toMatchObject({ status: 200, remaining: 298 })
     expect(await readiness(gateway)).toMatchObject({ status: 200, ok: true, reason: 'in time' })
     expect(backend.requests).toHaveLength(2)
-    expect(await gateway.metric('tollgate_refusals_total{code="overloaded"}')).toBe(2)
+    expect(await gateway.metric('tollgate_refusals_total{code="overloaded"')).toBe(2)
   }, 60_000)
 })

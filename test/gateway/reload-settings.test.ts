@@ -64,12 +64,13 @@ describe('under another configuration', () => {
     await door.take({
       ...few,
       ...clients('after'),
-      ...bans('strikes: 4, within: 1m, duration: 3h'),
+      ...bans('strikes: 2, within: 1m, duration: 3h'),
     })
     // Quota is the client's, strikes are the key's.
     expect(await statuses(2, keys.free)).toEqual([200, 429])
     await expect.poll(() => door.serving.bannedKeys).toBe(1)
     expect(door.lines().filter(({ event }) => event === 'keyBanned')).toMatchObject([
+      // As many as were counted, not the limit.
       { client: 'after', key: 'free-1', strikes: 4, forMs: 10_800_000 },
     ])
     await door.take({ ...clients('after') })

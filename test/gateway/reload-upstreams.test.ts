@@ -121,7 +121,7 @@ describe('backends under another configuration', () => {
   it('are as bad as they were, and those that are gone from it have no say', async () => {
     const [a, b, c] = [await startNamed('a', ''), await startNamed('b'), await startNamed('c')]
     const settings = (urls: readonly string[], connections: number) => ({
-      upstream: `upstream: { urls: [${urls.map((url) => `"${url}"`).join()}], connections: ${connections}, balance: round-robin, timeouts: { response: 200ms }, eject: { failures: 1, for: 10m, maxFor: 1h } }`,
+      upstream: `upstream: { urls: [${urls.map((url) => `"${url}"`).join()}], connections: ${connections}, balance: round-robin, timeouts: { response: 1s }, eject: { failures: 1, for: 10m, maxFor: 1h } }`,
     })
     const door = await openOn([], settings([a.url, b.url], 128))
     const knownOf = (url: string) => {

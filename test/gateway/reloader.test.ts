@@ -31,6 +31,7 @@ function slow() {
       },
     },
     log: createLog({ level: 'silent', access: false }),
+    look: async () => [],
   })
   const load = async (count: number): Promise<PromiseWithResolvers<Config>> => {
     await expect.poll(() => loads.length).toBe(count)

@@ -10,7 +10,7 @@ afterEach(async () => {
 })
 
 async function start(engine: string, urls: readonly string[]) {
-  const upstream = `upstream: { urls: [${urls.join(', ')}], engine: ${engine}, balance: round-robin, timeouts: { response: 200ms } }`
+  const upstream = `upstream: { urls: [${urls.join(', ')}], engine: ${engine}, balance: round-robin, timeouts: { response: 1s } }`
   const gateway = await startTestGateway({ upstreams: [], blocks: { upstream } })
   toClose.push(gateway.stop)
   return {
@@ -35,7 +35,7 @@ async function backendOf(reply: Answer): Promise<string> {
   return backend.url
 }
 
-const late = "no answer within 200 ms (upstream.timeouts.response or the route's)"
+const late = "no answer within 1000 ms (upstream.timeouts.response or the route's)"
 
 describe.each(['direct', 'undici', 'http-proxy-3'])('with %s', (engine) => {
   it('a request that was repeated tells which backend failed it first, and why', async () => {

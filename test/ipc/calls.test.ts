@@ -203,7 +203,7 @@ describe('strikes over all workers', () => {
     const strikes = createSharedStrikes(calls, own)
     const totals = async (...points: number[]) => {
       const counts = []
-      for (const n of points) counts.push((await strikes.add('a', n)).total)
+      for (const n of points) counts.push((await strikes.add('a', n, Date.now())).total)
       return counts
     }
     expect(await totals(2, 1)).toEqual([2, 3])

@@ -21,6 +21,11 @@ const window = { limit: 300, resetAtSeconds: 1_800_000_000, resetAfterSeconds: 1
 
 const exchange = (more: Partial<AccessRecord> & { method?: string } = {}): AccessRecord => ({
   id: '0123456789abcdef',
+  process: undefined,
+  terms: { revision: '3f9c21' },
+  decidedMs: undefined,
+  refundedMs: undefined,
+  refusedWindow: undefined,
   request: { method: more.method ?? 'GET' },
   clientAddress: '192.0.2.17',
   receivedBytes: 0,
@@ -37,6 +42,7 @@ const exchange = (more: Partial<AccessRecord> & { method?: string } = {}): Acces
   status: 200,
   backend: 'http://10.0.0.1:3000',
   retried: undefined,
+  trace: undefined,
   refusal: undefined,
   cause: undefined,
   ...more,
@@ -77,6 +83,25 @@ describe('the access line', () => {
       minuteLeft: 299,
       dayLeft: 9_999,
     })
+  })
+
+  it('tells what a replay needs and what does not follow from the rest of it', () => {
+    const lines: string[] = []
+    const decidedMs = Date.now() - 5
+    const log = logTo(lines)
+    log.access(exchange({ decidedMs: decidedMs + 0.002, refundedMs: decidedMs + 1.001 }), times)
+    const refused = { refusal: 'rate_limit_exceeded', refusedWindow: 'day', decidedMs } as const
+    log.access(exchange({ ...refused, process: '0123456789abcdef', quota: undefined }), times)
+    log.access(exchange(refused), times)
+    const [first, second, third] = lines.map(parse)
+    const at = (line: Line | undefined, field: string): number =>
+      Math.round((Date.parse(String(line?.['time'])) - Number(line?.[field])) * 1000) / 1000
+    expect(at(first, 'agoMs')).toBeCloseTo(decidedMs + 0.002, 3)
+    expect(at(first, 'refundAgoMs')).toBeCloseTo(decidedMs + 1.001, 3)
+    expect(at(second, 'agoMs')).toBe(decidedMs)
+    expect(second).toMatchObject({ rev: '3f9c21', process: '0123456789abcdef', window: 'day' })
+    expect(third).not.toHaveProperty('window')
+    expect(third).not.toHaveProperty('process')
   })
 
   it('has the level of the refusal, its code and its cause', () => {

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { refusalKinds } from '../../src/rules/refusals.ts'
 import { createMetrics, type Metrics, type RequestRecord } from '../../src/observability/metrics.ts'
 
 const names = { revision: 'abc123', plans: ['free', 'pro'], routes: ['listPets', 'getPet'] }
@@ -71,11 +72,16 @@ describe('metrics of requests', () => {
         plan: `plan-${index}`,
         method: `M${index}`,
         status: 200,
+        refusal: 'overloaded',
       })
       done(metrics, { route: '__proto__', plan: 'constructor', method: 'hasOwnProperty' })
     }
     const page = await samples(metrics)
     const requests = [...page].filter(([name]) => name.startsWith('tollgate_requests_total'))
+    // One of each code without a plan, both windows of each plan and of all others, and the one that was refused.
+    expect([...page].filter(([name]) => name.startsWith('tollgate_refusals'))).toHaveLength(
+      Object.keys(refusalKinds).length + 2 * 3 + 1,
+    )
     expect(requests).toEqual([
       [
         'tollgate_requests_total{route="unmatched",plan="other",method="other",status="2xx"}',
@@ -107,18 +113,25 @@ describe('metrics of requests', () => {
     expect(page.get('tollgate_backend_duration_seconds_sum{route="listPets"}')).toBe(0)
   })
 
-  it('shows requests in flight, refusals by code and deprecated requests', async () => {
+  it('shows requests in flight, refusals by code, plan and window, and deprecated requests', async () => {
     const metrics = create()
     metrics.requestStarted()
     metrics.requestStarted()
-    metrics.requestDone(record({ status: 429, refusal: 'rate_limit_exceeded', deprecated: true }))
+    const refusal = { refusal: 'rate_limit_exceeded', refusedWindow: 'day' } as const
+    metrics.requestDone(record({ status: 429, ...refusal, deprecated: true }))
     metrics.refusedUnparsed('invalid_request')
     metrics.backendFailed('broken')
     const page = await samples(metrics)
     expect(page.get('tollgate_requests_in_flight')).toBe(1)
-    expect(page.get('tollgate_refusals_total{code="rate_limit_exceeded"}')).toBe(1)
-    expect(page.get('tollgate_refusals_total{code="invalid_request"}')).toBe(1)
-    expect(page.get('tollgate_refusals_total{code="api_key_banned"}')).toBe(0)
+    expect(
+      page.get('tollgate_refusals_total{code="rate_limit_exceeded",plan="pro",window="day"}'),
+    ).toBe(1)
+    expect(
+      page.get('tollgate_refusals_total{code="invalid_request",plan="none",window="none"}'),
+    ).toBe(1)
+    expect(
+      page.get('tollgate_refusals_total{code="api_key_banned",plan="none",window="none"}'),
+    ).toBe(0)
     expect(page.get('tollgate_deprecated_requests_total{route="listPets",plan="pro"}')).toBe(1)
     expect(page.get('tollgate_backend_failures_total{kind="broken"}')).toBe(1)
   })

@@ -44,7 +44,7 @@ interface Sent {
 }
 
 /** How long a client waits for its next GET, so that the load leaves the machine time for others. */
-const PAUSE_MS = 40
+const PAUSE_MS = 100
 
 /** Clients that send a GET soon after the last one is answered, each on a connection of its own that is kept. */
 function startLoad({ origin }: GatewayProcess, keys: readonly string[]) {
@@ -133,6 +133,8 @@ describe.concurrent.each([
   timeouts: { response: 2s }
   eject: { for: 2s }`,
         clients: clientsBlock(clients),
+        // A store that is late on a busy machine is no failure of a backend.
+        store: 'store: { file: "", onOutage: open }',
         log: 'log: { access: false }',
       }),
     )
@@ -169,7 +171,7 @@ describe.concurrent.each([
     expect(await gateway.metric(`tollgate_backend_requests_total${labels}`)).toBeGreaterThan(4)
 
     one?.kill('SIGCONT')
-    await eventually('the backend is back', async () => (await isUp(first)) === 1, 30_000)
+    await eventually('the backend is back', async () => (await isUp(first)) === 1)
     await eventually('and said to be', async () => {
       const { check } = await readiness(gateway)
       return check?.backends?.every(({ state }) => state === 'up') ?? false
@@ -187,7 +189,7 @@ describe.concurrent.each([
     await load.during(2_000)
     expect(failed(load.all().slice(whole))).toEqual([])
     await startBackend(ports[1] ?? 0)
-    await eventually('it is back', async () => (await isUp(second)) === 1, 30_000)
+    await eventually('it is back', async () => (await isUp(second)) === 1)
     await load.stop()
     expect(failed(load.all().slice(whole))).toEqual([])
   }, 180_000)

@@ -44,7 +44,7 @@ describe.concurrent('a key that goes on after its 429', () => {
   it('is banned, on every process, and hears for how long', async () => {
     const [redis, backend] = await Promise.all([redisServer(), rawBackend()])
     const store = `store: { redis: "${redis.url}" }`
-    const file = configFile(backend.url, { store, clients: clients(3), bans: bans('60s') })
+    const file = configFile(backend.url, { store, clients: clients(3), bans: bans('300s') })
     const [one, other] = await Promise.all([gatewayProcess(file), gatewayProcess(file)])
     // Known to the other process before there is anything to know.
     expect((await decided(() => other.call(calm))).status).toBe(200)
@@ -55,15 +55,15 @@ describe.concurrent('a key that goes on after its 429', () => {
     expect(refused.length).toBeGreaterThanOrEqual(strikes + 1)
     const ban = answers.at(-1)
     expect(ban?.status).toBe(429)
-    expect(Number(ban?.headers.get('retry-after'))).toBeGreaterThan(50)
-    expect(Number(ban?.headers.get('retry-after'))).toBeLessThanOrEqual(60)
+    expect(Number(ban?.headers.get('retry-after'))).toBeGreaterThan(240)
+    expect(Number(ban?.headers.get('retry-after'))).toBeLessThanOrEqual(300)
     expect(ban?.headers.get('x-ratelimit-remaining')).toBe('0')
     expect(ban?.headers.get('x-ratelimit-limit')).toBe('3')
     // The day has quota left, and says so; the wait is that of the ban.
     expect(ban?.headers.get('ratelimit')).toMatch(/^"minute";r=0;t=\d+, "day";r=99[67];t=\d+$/)
     expect(ban?.headers.get('ratelimit-policy')).toBe('"minute";q=3;w=60, "day";q=1000;w=86400')
     const resetInSeconds = Number(ban?.headers.get('x-ratelimit-reset')) - Date.now() / 1000
-    expect(resetInSeconds).toBeGreaterThan(50)
+    expect(resetInSeconds).toBeGreaterThan(240)
     await eventually('the log line', () => one.logged('keyBanned').length > 0)
     expect(one.logged('keyBanned')).toMatchObject([{ client: 'acme', key: 'acme-1', strikes }])
     expect(await one.metric('tollgate_bans_total')).toBe(1)
@@ -101,7 +101,7 @@ describe.concurrent('a key that goes on after its 429', () => {
     expect(unaware.code).toBe('api_key_banned')
     expect(unaware.headers.get('ratelimit')).toBeNull()
     expect(unaware.headers.get('x-ratelimit-remaining')).toBe('0')
-  }, 120_000)
+  })
 
   it('finds its quota untouched when the ban ends, and its sister key never was banned', async () => {
     const [redis, backend] = await Promise.all([redisServer(), rawBackend()])
@@ -109,7 +109,7 @@ describe.concurrent('a key that goes on after its 429', () => {
     const store = `store: { redis: "${redis.url}", lease: off, onOutage: closed }`
     const start = (perMinute: number): Promise<GatewayProcess> =>
       gatewayProcess(
-        configFile(backend.url, { store, clients: clients(perMinute), bans: bans('8s') }),
+        configFile(backend.url, { store, clients: clients(perMinute), bans: bans('12s') }),
       )
     // The same client under a limit that it has not used up shows what a ban alone does.
     const [narrow, wide] = await Promise.all([start(3), start(500)])
@@ -122,16 +122,16 @@ describe.concurrent('a key that goes on after its 429', () => {
     const sister = await decided(() => wide.call(calm))
     expect(sister.status).toBe(200)
     expect(sister.headers.get('ratelimit')).toContain('"minute";r=496;')
-    for (let calls = 0; calls < 30; calls++) expect(await isBanned(wide)).toBe(true)
+    for (let calls = 0; calls < 10; calls++) expect(await isBanned(wide)).toBe(true)
     expect(quotaInRedis(redis, 'acme').dayUsed).toBe(4)
     await eventually('the end of the ban', async () => !(await isBanned(wide)))
-    expect(performance.now() - bannedAtMs).toBeGreaterThan(6_500)
+    expect(performance.now() - bannedAtMs).toBeGreaterThan(10_500)
     // That call was the fifth that was admitted, and nothing else was charged.
     expect(backend.requests).toHaveLength(5)
     const after = await decided(() => wide.call(hammering))
     expect(after.headers.get('ratelimit')).toMatch(/"minute";r=494;t=\d+, "day";r=994;/)
     expect(quotaInRedis(redis, 'acme')).toMatchObject({ dayTaken: 6, dayUsed: 6 })
-  }, 120_000)
+  })
 
   it('stays banned over a restart without Redis, if store.file is given', async () => {
     const backend = await rawBackend()
@@ -139,7 +139,7 @@ describe.concurrent('a key that goes on after its 429', () => {
     const config = configFile(backend.url, {
       store: `store: { redis: "", file: "${file}" }`,
       clients: clients(3),
-      bans: bans('60s'),
+      bans: bans('300s'),
     })
     const first = await gatewayProcess(config)
     await hammer(first)
@@ -188,5 +188,5 @@ describe.concurrent('a client that waits for Retry-After', () => {
       expect(await gateway.metric('tollgate_strikes_total')).toBe(0)
       expect(await gateway.metric('tollgate_bans_total')).toBe(0)
     }
-  }, 120_000)
+  })
 })

@@ -1,6 +1,7 @@
 import { readFileSync, readdirSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { afterAll, describe, expect, it } from 'vitest'
+import { typed } from '../support/command-line.ts'
 import { configText, keys, sha256 } from '../support/gateway.ts'
 import { temporaryFile, temporaryFolder } from '../support/processes.ts'
 import { freePort } from '../support/redis-server.ts'
@@ -27,32 +28,56 @@ async function takenPort(): Promise<number> {
   return (server.address() as { port: number }).port
 }
 
+/** What ends by itself, and needs no process for what it shows. */
+const here = (...args: string[]) => typed(args)
+
 describe.concurrent('the command line', () => {
+  it('is a process with these outputs and exit codes', async () => {
+    for (const [args, code] of [
+      [['--help'], 0],
+      [['strat'], 2],
+      [['check', '--config', example], 0],
+    ] as const) {
+      const finished = await run(...args)
+      expect(finished).toEqual(await typed(args))
+      expect(finished.code).toBe(code)
+    }
+  })
+
   it.each(['--version', '-v'])(
     'tells its version by %s, as package.json has it',
     async (option) => {
       const { version } = JSON.parse(readFileSync(packageFile, 'utf8')) as { version: string }
-      expect(await run(option)).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' })
+      expect(await typed([option])).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' })
     },
   )
 
   it.each(['--help', '-h', 'help'])(
     'answers %s with every command and the exit codes',
     async (word) => {
-      const { code, stdout, stderr } = await run(word)
+      const { code, stdout, stderr } = await typed([word])
       expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
       for (const text of [
-        'start',
+        'Run:\n  start',
         'demo',
         'catalogue',
+        'Look:\n  usage',
+        'clients',
+        'top',
+        'backends',
+        'deprecations',
+        'Change:\n  bans',
+        'keys',
+        'reload',
+        'Config:\n  init',
         'check',
         'diff',
-        'init',
-        'keys',
+        'completion',
+        'help',
         'Exit codes',
       ])
         expect(stdout).toContain(text)
-      expect(stdout).not.toContain('worker')
+      expect(stdout).not.toMatch(/^ +(?:worker|complete) /m)
     },
   )
 
@@ -70,10 +95,21 @@ describe.concurrent('the command line', () => {
     ['keys rotate', ['--write', '--grace', '--expires', '--json']],
     ['keys revoke', ['--write']],
     ['keys list', ['--config', '--admin', '--expiring', '--client', '--json']],
+    ['usage', ['--admin', '--json', '--day', '--from', '--to', '--csv']],
+    ['usage reset', ['--admin', '--json', '--window']],
+    ['bans list', ['--admin', '--json']],
+    ['bans add', ['--admin', '--json', '--for', '--reason', '--client']],
+    ['bans lift', ['--admin', '--json']],
+    ['clients', ['--admin', '--json', '--plan', '--search', '--sort']],
+    ['top', ['--admin', '--json', '--by']],
+    ['backends', ['--admin', '--json']],
+    ['deprecations', ['--admin', '--json']],
+    ['config', ['--admin', '--json']],
+    ['completion', []],
   ])('has help of its own for %s', async (command, options) => {
-    const { code, stdout, stderr } = await run(...command.split(' '), '--help')
+    const { code, stdout, stderr } = await typed([...command.split(' '), '--help'])
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
-    expect(stdout).toContain(`Usage: tollgate ${command} [options]`)
+    expect(stdout).toContain(`Usage: tollgate ${command} `)
     expect([...stdout.matchAll(/^ +(?:-h, )?(--[\w-]+)/gm)].map(([, name]) => name)).toEqual([
       ...options,
       '--help',
@@ -83,7 +119,7 @@ describe.concurrent('the command line', () => {
   it.each(['check', 'reload', 'keys list'])(
     'tells in the help of %s where its token comes from',
     async (command) => {
-      const { stdout } = await run(...command.split(' '), '--help')
+      const { stdout } = await typed([...command.split(' '), '--help'])
       expect(stdout).toContain('the environment variable TOLLGATE_ADMIN_TOKEN.')
     },
   )
@@ -94,7 +130,7 @@ describe.concurrent('the command line', () => {
   ])(
     'answers "tollgate %s" with the commands there are, on stderr, and exit code 2',
     async (line, command) => {
-      const { code, stdout, stderr } = await run(...line.split(' ').filter((word) => word !== ''))
+      const { code, stdout, stderr } = await typed(line.split(' ').filter((word) => word !== ''))
       expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
       expect(stderr).toMatch(new RegExp(`^ +${command} `, 'm'))
     },
@@ -133,13 +169,24 @@ describe.concurrent('the command line', () => {
     ['keys new --plan pro', 'option --client <id> is missing'],
     ['keys new --client acme', 'option --plan <plan> is missing'],
     ['keys new --client acme --plan pro --days 3', "unknown option '--days'"],
+    ['bans lsit', "unknown command 'lsit'\n(Did you mean list?)"],
+    ['bans add acme-1', 'option --for <duration> is missing'],
+    ['bans add --for 1h', 'KEY_ID and --client: give one of them'],
+    ['bans add acme-1 --for 401d', '--for is out of range; write a duration from 1s to 400d'],
+    ['usage --day 3.11.', '--day is not a date; write it as 2026-11-03'],
+    ['usage acme --day 2026-02-30', '--day is not a date; write it as 2026-11-03'],
+    ['usage acme --day 2026-11-03 --to 2026-11-04', '--day stands alone'],
+    ['usage --from 2026-11-01 --to 2026-11-03', 'told with --csv; or name a client'],
+    ['usage reset acme --window hour', 'Allowed choices are minute, day, both.'],
+    ['completion tcsh', 'Allowed choices are bash, zsh, fish.'],
     ['worker', 'worker is no command of its own'],
   ])('refuses "tollgate %s" with exit code 2, and the fault in plain text', async (line, fault) => {
-    const { code, stdout, stderr } = await run(...line.split(' '))
+    const { code, stdout, stderr } = await typed(line.split(' '))
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
     expect(stderr).toMatch(/^tollgate: /)
     expect(stderr).toContain(fault)
-    if (line !== 'worker') expect(stderr).toContain('Add --help to see what is taken.\n')
+    if (!/^(?:worker|KEY|--)/.test(fault) && !fault.startsWith('told'))
+      expect(stderr).toContain('Add --help to see what is taken.\n')
   })
 
   it.each([
@@ -149,7 +196,7 @@ describe.concurrent('the command line', () => {
     [['--client', 'acme', '--plan', 'pro', '--expires', 'soon'], '--expires is not a date; '],
     [['--client', 'acme', '--plan', 'pro', '--expires', '2020-01-01'], '--expires is in the past;'],
   ])('refuses keys new %j on stderr, and makes no key', async (args, fault) => {
-    const { code, stdout, stderr } = await run('keys', 'new', ...args)
+    const { code, stdout, stderr } = await here('keys', 'new', ...args)
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
     expect(stderr).toMatch(/^tollgate: [^\n]+\n$/)
     expect(stderr).toContain(fault)
@@ -174,7 +221,7 @@ describe.concurrent('a configuration that is refused', () => {
   })
 
   it('makes check fail: exit code 2, every problem on stdout', async () => {
-    const { code, stdout, stderr } = await run('check', '--config', bad)
+    const { code, stdout, stderr } = await here('check', '--config', bad)
     expect({ code, stderr }).toEqual({ code: 2, stderr: '' })
     expect(stdout.trim().split('\n')).toHaveLength(3)
   })
@@ -185,7 +232,7 @@ describe.concurrent('a configuration that is refused', () => {
     const started = await run('start', '--config', missing)
     expect(started.code).toBe(2)
     expect(linesOf(started.stderr)).toMatchObject([{ problems: [problem] }])
-    const checked = await run('check', '--config', missing)
+    const checked = await here('check', '--config', missing)
     expect(checked).toEqual({ code: 2, stdout: `${problem}\n`, stderr: '' })
     const folder = temporaryFolder()
     const { code, stderr } = await run('start', '--config', folder)
@@ -202,13 +249,13 @@ describe.concurrent('a configuration that is refused', () => {
       expect(stderr).toContain('server.listen: opens public demo keys')
       expect(stderr).toContain('remove them from clients, or listen on 127.0.0.1')
     }
-    expect((await run('check', '--config', file)).code).toBe(2)
+    expect((await here('check', '--config', file)).code).toBe(2)
   })
 })
 
 describe.concurrent('tollgate check', () => {
   it('says ok to the example file: exit code 0, one line', async () => {
-    const { code, stdout, stderr } = await run('check', '--config', example)
+    const { code, stdout, stderr } = await here('check', '--config', example)
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
     expect(stdout).toMatch(
       /^\S+gateway\.yaml: ok, revision [0-9a-f]{12}, 5 clients, 4 routes, store: embedded \(data\/tollgate\.db\)\n$/,
@@ -218,13 +265,13 @@ describe.concurrent('tollgate check', () => {
   it('starts nothing: a file whose ports are in use is ok', async () => {
     const port = await takenPort()
     const file = configFile(nowhere, { server: `server: { listen: "127.0.0.1:${port}" }` })
-    expect((await run('check', '--config', file)).code).toBe(0)
+    expect((await here('check', '--config', file)).code).toBe(0)
   })
 })
 
 describe.concurrent('tollgate keys new', () => {
   it('prints a key that opens a gateway once its YAML is pasted in', async () => {
-    const made = await run('keys', 'new', '--client', 'acme', '--plan', 'pro')
+    const made = await here('keys', 'new', '--client', 'acme', '--plan', 'pro')
     expect({ code: made.code, stderr: made.stderr }).toEqual({ code: 0, stderr: '' })
     const key = made.stdout.split('\n').find((line) => line.startsWith('tg_')) ?? ''
     const yaml = made.stdout.slice(made.stdout.indexOf('clients:'))
@@ -246,19 +293,19 @@ describe.concurrent('tollgate keys new --write', () => {
   it('puts the key alone on stdout; revoke says what it did on stderr', async () => {
     const file = configFile(nowhere)
     const text = readFileSync(file, 'utf8')
-    const made = await run('keys', 'new', '--client', 'pro-client', '--json', '--write', file)
+    const made = await here('keys', 'new', '--client', 'pro-client', '--json', '--write', file)
     expect(made.code).toBe(0)
     const { key, keyId } = JSON.parse(made.stdout) as { key: string; keyId: string }
     expect(made.stderr).not.toContain(key)
     expect(readFileSync(file, 'utf8')).toContain(sha256(key))
-    const revoked = await run('keys', 'revoke', keyId, '--write', file)
+    const revoked = await here('keys', 'revoke', keyId, '--write', file)
     expect(revoked).toEqual({
       code: 0,
       stdout: '',
       stderr: `# ${keyId} is no longer in ${file}.\n`,
     })
     expect(readFileSync(file, 'utf8')).toBe(text)
-    expect((await run('keys', 'revoke', keyId, '--write', file)).code).toBe(2)
+    expect((await here('keys', 'revoke', keyId, '--write', file)).code).toBe(2)
   })
 })
 
@@ -359,7 +406,7 @@ describe.concurrent('tollgate init', () => {
   it('writes a configuration that starts, and shows the key that it lets in', async () => {
     const backend = await rawBackend()
     const file = `${temporaryFolder()}/new.yaml`
-    const { code, stdout, stderr } = await run('init', '--write', file, '--upstream', backend.url)
+    const { code, stdout, stderr } = await here('init', '--write', file, '--upstream', backend.url)
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
     const key = /^tg_\S+$/m.exec(stdout)?.[0] ?? ''
     expect(stdout).toContain(`tollgate start --config ${file}\n`)
@@ -381,7 +428,7 @@ describe.concurrent('tollgate init', () => {
 
   it('writes over nothing, nor what could not be started', async () => {
     const file = temporaryFile('mine.yaml', 'mine')
-    const there = await run('init', '--write', file)
+    const there = await here('init', '--write', file)
     expect(there).toEqual({
       code: 2,
       stdout: '',
@@ -398,7 +445,7 @@ describe.concurrent('tollgate init', () => {
       ],
       [['--write', `${folder}/a.yaml`, '--client', 'a b'], 2, '--client is not an id; '],
     ] as const) {
-      const refused = await run('init', ...args)
+      const refused = await here('init', ...args)
       expect({ code: refused.code, stdout: refused.stdout }).toEqual({ code, stdout: '' })
       expect(refused.stderr).toContain(fault)
     }
@@ -418,21 +465,21 @@ describe.concurrent('tollgate diff', () => {
 
   it('tells in a line each what changes, and for whom', async () => {
     const next = file(['perMinute: 60', 'perMinute: 5'], ['server:', 'unmatched: reject\nserver:'])
-    const { code, stdout, stderr } = await run('diff', file(), next)
+    const { code, stdout, stderr } = await here('diff', file(), next)
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
     expect(stdout).toMatch(/^[0-9a-f]{12} to [0-9a-f]{12}\n/)
     expect(stdout).toMatch(/^~ \d settings?: .*unmatched/m)
     expect(stdout).not.toContain('key')
-    const json = await run('diff', '--json', file(), next)
+    const json = await here('diff', '--json', file(), next)
     expect(JSON.parse(json.stdout)).toMatchObject({ clients: { added: [] }, needsRestart: [] })
   })
 
   it('says that nothing changes, and refuses a file that would not start', async () => {
-    const same = await run('diff', file(), file(['server:', '# a comment\nserver:']))
+    const same = await here('diff', file(), file(['server:', '# a comment\nserver:']))
     expect(same).toMatchObject({ code: 0, stderr: '' })
     expect(same.stdout).toMatch(/^[0-9a-f]{12} to [0-9a-f]{12}, nothing changes\n$/)
     const bad = file(['server:', 'unmatched: maybe\nserver:'])
-    const refused = await run('diff', file(), bad)
+    const refused = await here('diff', file(), bad)
     expect(refused).toMatchObject({ code: 2, stderr: '' })
     expect(refused.stdout).toContain(`${bad}:1:12 unmatched: "maybe" is `)
   })

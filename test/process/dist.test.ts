@@ -1,8 +1,9 @@
 import { execFile } from 'node:child_process'
-import { cpSync, existsSync, symlinkSync } from 'node:fs'
+import { cpSync, existsSync, readFileSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { pageFiles } from '../../src/admin/page-assets.ts'
 import { keys } from '../support/gateway.ts'
 import { temporaryFolder } from '../support/processes.ts'
 import {
@@ -33,11 +34,19 @@ describe('the build', () => {
       // The compiler complains on stdout, which the error's own message leaves out.
       throw new Error(stdout)
     })
-  }, 120_000)
+  })
 
   it('holds the scripts that Redis runs beside the program that sends them', () => {
     for (const name of ['take.lua', 'beat.lua'])
       expect(existsSync(join(copy, 'dist', 'quota', 'authorities', name))).toBe(true)
+  })
+
+  it('holds the files of the pages just as they are written', () => {
+    const files = ['index.html', ...pageFiles].map((file) => `admin/page/${file}`)
+    for (const file of [...files, 'replay/html/page/report.js', 'replay/html/page/report.css'])
+      expect(readFileSync(join(copy, 'dist', file), 'utf8'), file).toBe(
+        readFileSync(join(root, 'src', file), 'utf8'),
+      )
   })
 
   it('tells its version and takes the example configuration', async () => {

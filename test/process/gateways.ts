@@ -1,7 +1,7 @@
 /** Gateways as processes of their own, calls to them, and what they have written into Redis. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { quotaKey } from '../../src/quota/authorities/redis.ts'
-import { configText, sha256 } from '../support/gateway.ts'
+import { configText, sha256, sumOf } from '../support/gateway.ts'
 import { startTollgate, temporaryFile, type TollgateProcess } from '../support/processes.ts'
 import { startRawBackend, type RawBackend } from '../support/raw-backend.ts'
 import { startRedisServer, type RedisServer } from '../support/redis-server.ts'
@@ -11,7 +11,7 @@ export interface GatewayProcess extends TollgateProcess {
   readonly origin: string
   readonly adminOrigin: string
   call(key: string | undefined, path?: string, init?: RequestInit): Promise<Answer>
-  /** The value of a metric line that starts with this text, 0 if absent. */
+  /** See sumOf. */
   metric(start: string): Promise<number>
   /** Log lines of this event so far. */
   logged(event: string): Record<string, unknown>[]
@@ -92,11 +92,12 @@ export async function withOrigins(started: TollgateProcess): Promise<GatewayProc
     adminOrigin,
     call: (key, path = '/v1/pets', init = {}) => call(`${origin}${path}`, key, init),
     metric: (start) => metric(adminOrigin, start),
+    // Only lines that may be meant are parsed: it is asked again and again, and the log of a loaded gateway is long.
     logged: (event) =>
       started
         .stderr()
         .split('\n')
-        .filter((line) => line.startsWith('{') && line.endsWith('}'))
+        .filter((line) => line.includes(`"${event}"`) && line.startsWith('{') && line.endsWith('}'))
         .map((line) => JSON.parse(line) as Record<string, unknown>)
         .filter((line) => line['event'] === event),
   }
@@ -137,9 +138,7 @@ export async function call(
 }
 
 async function metric(adminOrigin: string, start: string): Promise<number> {
-  const page = await (await fetch(`${adminOrigin}/metrics`)).text()
-  const line = page.split('\n').find((text) => text.startsWith(start))
-  return line === undefined ? 0 : Number(line.slice(line.lastIndexOf(' ') + 1))
+  return sumOf(await (await fetch(`${adminOrigin}/metrics`)).text(), start)
 }
 
 export interface TestClient {
@@ -193,13 +192,14 @@ export async function acquainted(
 export async function eventually(
   what: string,
   condition: () => boolean | Promise<boolean>,
-  timeoutMs = 30_000,
+  timeoutMs = 60_000,
 ): Promise<number> {
   const startedMs = performance.now()
-  while (!(await condition())) {
+  // Whatever it asks costs both sides of it: at once at first, then less and less often.
+  for (let waitMs = 10; !(await condition()); waitMs = Math.min(2 * waitMs, 80)) {
     if (performance.now() - startedMs > timeoutMs)
       throw new Error(`waited ${timeoutMs} ms in vain for: ${what}`)
-    await sleep(20)
+    await sleep(waitMs)
   }
   return performance.now() - startedMs
 }

@@ -8,6 +8,7 @@ import { afterAll, describe, expect, it } from 'vitest'
 import { keys } from '../support/gateway.ts'
 import { temporaryFile, temporaryFolder } from '../support/processes.ts'
 import { freePort } from '../support/redis-server.ts'
+import { compileCache, sources } from '../support/sources.ts'
 import {
   configFile,
   decided,
@@ -20,7 +21,6 @@ import {
 } from './gateways.ts'
 
 const root = join(import.meta.dirname, '..', '..')
-const main = join(root, 'src', 'main.ts')
 const children: ReturnType<typeof spawn>[] = []
 afterAll(async () => {
   for (const child of children) child.kill('SIGKILL')
@@ -85,7 +85,12 @@ function start(command: string, args: readonly string[]) {
   const child = spawn(command, args, {
     cwd: root,
     detached: true,
-    env: { PATH: process.env['PATH'] ?? '', HOME: temporaryFolder(), TERM: 'xterm-256color' },
+    env: {
+      PATH: process.env['PATH'] ?? '',
+      HOME: temporaryFolder(),
+      TERM: 'xterm-256color',
+      NODE_COMPILE_CACHE: compileCache,
+    },
     stdio: ['pipe', 'pipe', 'pipe'],
   })
   children.push(child)
@@ -98,7 +103,7 @@ function start(command: string, args: readonly string[]) {
 
 /** tollgate on a terminal of its own. */
 const onTerminal = (...args: string[]) =>
-  start('script', ['-qfec', [process.execPath, main, ...args].join(' '), '/dev/null'])
+  start('script', ['-qfec', [process.execPath, sources, ...args].join(' '), '/dev/null'])
 
 describe('SIGTERM early in a start', () => {
   const file = configFile('http://127.0.0.1:1')
@@ -155,7 +160,7 @@ describe('SIGUSR1', () => {
       expect(gateway.stderr()).not.toMatch(/debugger (?!is opened)/i)
       linesOf(gateway.stderr())
     }
-  }, 90_000)
+  })
 })
 
 describe('npm start', () => {
@@ -164,13 +169,12 @@ describe('npm start', () => {
     async (signal) => {
       const { args, ports } = await demoPorts()
       const npm = start('npm', ['start', '--', ...args])
-      await eventually('three listeners', allTaken(ports), 60_000)
+      await eventually('three listeners', allTaken(ports))
       npm.child.kill(signal)
       await npm.ended
-      await eventually('free ports', allFree(ports), 30_000)
+      await eventually('free ports', allFree(ports))
       await eventually('the last line', () => npm.text().includes('"event":"drained"'))
     },
-    120_000,
   )
 })
 
@@ -179,7 +183,7 @@ describe('npm start in the background', () => {
     const { args, ports } = await demoPorts()
     const line = `npm start -- ${args.join(' ')} >/dev/null 2>&1 & echo $!; read word`
     const shell = start('sh', ['-c', line])
-    await eventually('three listeners', allTaken(ports), 60_000)
+    await eventually('three listeners', allTaken(ports))
     const npm = Number(shell.text())
     // The shell goes, and npm gets another parent.
     shell.child.stdin.end()
@@ -187,25 +191,25 @@ describe('npm start in the background', () => {
     await sleep(1_500)
     expect(await allTaken(ports)()).toBe(true)
     process.kill(npm, 'SIGTERM')
-    await eventually('free ports', allFree(ports), 30_000)
-  }, 120_000)
+    await eventually('free ports', allFree(ports))
+  })
 })
 
 describe('a terminal', () => {
   it('ends the demo when it is closed, and leaves no port behind', async () => {
     const { args, ports } = await demoPorts()
     const terminal = onTerminal('demo', ...args)
-    await eventually('three listeners', allTaken(ports), 60_000)
+    await eventually('three listeners', allTaken(ports))
     terminal.child.kill('SIGKILL')
-    await eventually('free ports', allFree(ports), 30_000)
-  }, 120_000)
+    await eventually('free ports', allFree(ports))
+  })
 
   it('shows the log as readable lines with colour, those of workers too', async () => {
     const backend = await rawBackend()
     const workers = { server: 'server: { listen: "127.0.0.1:0", workers: 2 }' }
     const terminal = onTerminal('start', '--config', configFile(backend.url, workers))
     const address = /^tollgate listening on (\S+)\r$/m
-    await eventually('the listener', () => address.test(terminal.text()), 60_000)
+    await eventually('the listener', () => address.test(terminal.text()))
     const url = `${address.exec(terminal.text())?.[1]}/pets`
     await fetch(url, { headers: { authorization: `Bearer ${keys.pro}` } })
     await eventually('the access line', () => terminal.text().includes('path=/v1/pets'))
@@ -218,7 +222,7 @@ describe('a terminal', () => {
     // The gateway itself: it outlives its terminal.
     process.kill(Number(/INFO \((\d+)\): listening/.exec(plain)?.[1]), 'SIGTERM')
     expect(await terminal.ended).toBe(0)
-  }, 90_000)
+  })
 
   it('shows why a configuration is refused, a problem a line', async () => {
     const bad = temporaryFile('bad.yaml', 'unmatched: perhaps\nfoo: 1\n')

@@ -132,7 +132,7 @@ describe('behind sentinels', () => {
       expect(await gateway.metric('tollgate_store_up')).toBe(1)
     }
     await expectCleanStop(gateways, () => group.stop())
-  }, 90_000)
+  })
 })
 
 describe('on a cluster', () => {
@@ -194,7 +194,7 @@ describe('on a cluster', () => {
       )
     }
     await expectCleanStop(gateways, () => cluster.stop())
-  }, 90_000)
+  })
 })
 
 describe('behind TLS, with a certificate and a user of its own', () => {
@@ -230,7 +230,7 @@ describe('behind TLS, with a certificate and a user of its own', () => {
     await eventually('the loss', () => gateway.logged('storeLost').length > 0)
     await eventually('the refusal', async () => !tellsQuota(await gateway.call(keyOf(big))))
     redis.cli('ACL', 'SETUSER', 'gate', 'on')
-    await eventually('the return', () => gateway.logged('storeBack').length > 0, 10_000)
+    await eventually('the return', () => gateway.logged('storeBack').length > 0)
     const metrics = await (await fetch(`${gateway.adminOrigin}/metrics`)).text()
     expect(gateway.stdout() + gateway.stderr() + metrics).not.toContain('hidden')
 
@@ -245,5 +245,5 @@ describe('behind TLS, with a certificate and a user of its own', () => {
         ),
       ],
     })
-  }, 60_000)
+  })
 })

@@ -101,7 +101,7 @@ export function keptConnections(origin: string, callers: number) {
         },
       )
       seen.answers++
-      await sleep(2)
+      await sleep(12)
     }
     agent.destroy()
   }

@@ -81,7 +81,8 @@ describe.concurrent('a stop', () => {
     'with a delay is not ready at once, and takes requests until it is over, with %i process(es)',
     async (workers) => {
       const backend = await rawBackend()
-      const delay = `timeouts: { drainDelay: 5s }`
+      // Longer than a busy machine takes to ask eleven times.
+      const delay = `timeouts: { drainDelay: 15s }`
       const server = `server: { listen: "127.0.0.1:0", workers: ${workers}, ${delay} }`
       const gateway = await gatewayProcess(configFile(backend.url, { server }))
       gateway.signal('SIGTERM')
@@ -90,7 +91,7 @@ describe.concurrent('a stop', () => {
       const answers = await Promise.all(times(10, () => decided(() => gateway.call(keys.pro))))
       expect(tally(answers)).toEqual({ '200': 10 })
       expect(answers.every(({ headers }) => headers.get('connection') !== 'close')).toBe(true)
-      expect(gateway.logged('drainDelayed')).toMatchObject([{ delayMs: 5_000 }])
+      expect(gateway.logged('drainDelayed')).toMatchObject([{ delayMs: 15_000 }])
       expect(gateway.logged('draining')).toEqual([])
       expect((await gateway.finished).code).toBe(0)
       expect(gateway.logged('drained')).toHaveLength(workers)
@@ -193,7 +194,10 @@ describe.concurrent('a backend that is killed while requests run', () => {
     const over = new AbortController()
     const load = Promise.all(
       times(8, async () => {
-        while (!over.signal.aborted) answers.push(await gateway.call(keys.enterprise))
+        while (!over.signal.aborted) {
+          answers.push(await gateway.call(keys.enterprise))
+          await sleep(10)
+        }
       }),
     )
     await eventually('some answers', () => answers.length > 50)

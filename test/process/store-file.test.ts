@@ -71,7 +71,7 @@ describe.concurrent('what a gateway without Redis has counted', () => {
     expect(await minuteLeft(second)).toBe(459)
     expect(await dayLeft(second)).toBe(958)
     expect(second.stderr()).not.toContain('Warning')
-  }, 90_000)
+  })
 
   it('admits nothing twice though it is killed again and again under load, and strands little', async () => {
     const limit = 480
@@ -96,7 +96,7 @@ describe.concurrent('what a gateway without Redis has counted', () => {
     expect(backend.seen('acme')).toBeLessThanOrEqual(limit)
     expect(backend.seen('acme')).toBeGreaterThanOrEqual(limit - 3 * (limit / 16) - cutOff)
     await backend.close()
-  }, 120_000)
+  })
 
   it('is kept in data/tollgate.db below the working directory unless told otherwise', async () => {
     const backend = await rawBackend()
@@ -240,7 +240,8 @@ describe('a store.file that can no longer be written', () => {
       await limitFiles('unlimited')
       await eventually('the line of its end', () => first.logged('countersKept').length > 0)
       expect(first.logged('countersNotKept')).toHaveLength(1)
-      expect(await unsavedSeconds(first)).toBe(0)
+      // The totals of the day are kept a moment later.
+      await eventually('all of it kept', async () => (await unsavedSeconds(first)) === 0)
       expect(await storeCheck(first)).not.toHaveProperty('warning')
       first.signal('SIGKILL')
       await first.finished
@@ -249,6 +250,5 @@ describe('a store.file that can no longer be written', () => {
       expect(left).toBeLessThanOrEqual(1000 - 61)
       expect(left).toBeGreaterThanOrEqual(1000 - 61 - (1 + workers) * (500 / 16))
     },
-    90_000,
   )
 })

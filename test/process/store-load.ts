@@ -16,7 +16,7 @@ export interface Load {
 /** A few callers that go on without end, spread over the gateways. */
 export function startLoad(
   gateways: readonly GatewayProcess[],
-  { key, callers = 4, pauseMs = 20 }: { key: string; callers?: number; pauseMs?: number },
+  { key, callers = 4, pauseMs = 40 }: { key: string; callers?: number; pauseMs?: number },
 ): Load {
   const answers: Answer[] = []
   const undecidedMs: number[] = []

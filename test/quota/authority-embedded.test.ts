@@ -12,6 +12,7 @@ import {
 import { Journal } from '../../src/quota/journal/journal.ts'
 import type { Row } from '../../src/sqlite/quota-rows.ts'
 import type { Statement, TakeReply, TakeRequest } from '../../src/quota/protocol.ts'
+import { createEmbeddedCounters } from '../../src/usage/counters-embedded.ts'
 import { authorityContract } from '../contract/authority.ts'
 import { START_MS, until } from '../support/controlled-authority.ts'
 
@@ -142,7 +143,9 @@ describe('the counters of the embedded authority', () => {
         call('acme', { limits: own, need, sequence, minute: hold(used), day: dayHold(used) }),
       )
     // Nothing says yet that it is known.
-    expect(take(1, 1, 0)).toBeInstanceOf(Promise)
+    const first = take(1, 1, 0)
+    expect(first).toBeInstanceOf(Promise)
+    await first
     await take(0, 2, 1)
     // What the row is ahead of the counts is spent without waiting.
     for (let used = 1; used < 9; used++) expect(take(1, used + 2, used)).not.toBeInstanceOf(Promise)
@@ -527,6 +530,30 @@ describe('what is taken while a row is being written', () => {
     await taken
     const { minuteTaken = 0, ahead = 0 } = rows.kept.get('acme') ?? {}
     expect(minuteTaken + ahead).toBeGreaterThanOrEqual(50)
+  })
+})
+
+describe('a reset', () => {
+  it('is answered when a crash cannot undo it any more', async () => {
+    const rows = new SlowRows(new Map())
+    const clock = { epochMs: () => START_MS }
+    const timers = { every: () => () => undefined }
+    const [onFault, onRecovered] = [unexpected, () => undefined]
+    const journal = new Journal({ timeoutMs: 60_000, rows, clock, timers, onFault, onRecovered })
+    const used = { minuteIndex: MINUTE, minuteTaken: 5, dayIndex: DAY, dayTaken: 5, ahead: 0 }
+    const restored = [{ client: 'acme', ...used }]
+    const authority = createEmbeddedAuthority({ clock, keeper: { rows, journal, restored } })
+    const counters = createEmbeddedCounters(authority, () => undefined)
+    const turn = () => new Promise((resolve) => setImmediate(resolve))
+    const looked = await counters.attend({ id: 'acme', limits }, [])
+    expect(looked.after).toMatchObject({ minute: { taken: 5 }, day: { taken: 5 } })
+    const answered = vi.fn()
+    const reset = counters.attend({ id: 'acme', limits }, ['day']).then(answered)
+    for (let turns = 0; turns < 5; turns++) await turn()
+    expect(answered).not.toHaveBeenCalled()
+    rows.answer()
+    await reset
+    expect(rows.kept.get('acme')).toMatchObject({ minuteTaken: 5, dayTaken: 0 })
   })
 })
 

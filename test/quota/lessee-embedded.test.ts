@@ -89,6 +89,20 @@ describe('a lessee of the embedded authority', () => {
     expect(refused(take('acme', tight))).toMatchObject({ window: 'day' })
   })
 
+  it.each([59_995, 59_999, 59_999.6])(
+    'still refuses %s ms into a window, and no more at its end',
+    async (refusedMs) => {
+      timeline = createTimeline(MINUTE_END_S * 1000 - 60_000 + 0.4)
+      lessee = createTestLessee(createMemoryAuthority({ clock: timeline.clock }), timeline)
+      for (let n = 0; n < 3; n++) admitted(take())
+      refused(take())
+      await timeline.pass(refusedMs - 0.4)
+      expect(refused(take())).toMatchObject({ degraded: false, retryAfterSeconds: 1 })
+      timeline.time.ms = MINUTE_END_S * 1000
+      admitted(take())
+    },
+  )
+
   it('never refuses a client twice by one window if it waits for Retry-After', async () => {
     for (let offsetMs = 0; offsetMs < 120_000; offsetMs += 7919.37) {
       timeline = createTimeline(Date.UTC(2100, 6, 1, 8, 30) + offsetMs)

@@ -110,14 +110,32 @@ describe('a lessee of an authority behind a network', () => {
     refused(await lessee.take('acme', limits))
   })
 
-  it('keeps a returned charge in hand for the next request, without a call', async () => {
+  it('gives a returned charge back with the call that the next request makes', async () => {
     const lessee = createTestLessee(network, timeline)
     const first = admitted(await lessee.take('acme', limits))
     lessee.refund('acme', first)
     expect(lessee.peek('acme', limits)).toMatchObject({ minute: { remaining: 10 } })
-    const second = admitted(atOnce(lessee.take('acme', limits)))
+    const second = admitted(await lessee.take('acme', limits))
     expect(second.view).toMatchObject({ minute: { remaining: 9 }, day: { remaining: 99 } })
-    expect(network.calls.length).toBe(1)
+    expect(network.calls.length).toBe(2)
+  })
+
+  it('lets as many wait on as charges were handed back meanwhile, and refuses the others at once', async () => {
+    const lessee = createTestLessee(network, timeline)
+    const spent = await all(Array.from({ length: 10 }, () => lessee.take('acme', limits)))
+    network.delayMs = 40
+    const waiting = Array.from({ length: 20 }, () => lessee.take('acme', limits))
+    await timeline.pass(30)
+    for (const decision of spent.slice(0, 2)) lessee.refund('acme', admitted(decision))
+    await timeline.pass(10)
+    // Those who wait are before whoever comes later.
+    expect(refused(atOnce(lessee.take('acme', limits))).view?.minute.remaining).toBe(0)
+    expect(network.calls.at(-1)).toMatchObject({ need: 2 })
+    for (const late of await all(waiting.slice(2)))
+      expect(refused(late).view).toMatchObject({ minute: { remaining: 0 }, day: { remaining: 90 } })
+    await timeline.pass(40)
+    for (const early of await all(waiting.slice(0, 2))) admitted(early)
+    expect(await truth()).toEqual({ minute: 10, day: 10, used: 10 })
   })
 
   it('gives tokens in hand back after six seconds of idleness', async () => {
@@ -146,6 +164,33 @@ describe('a lessee of an authority behind a network', () => {
     await timeline.pass(200)
     expect(admitted(await late).minuteIndex).toBe(Math.floor(timeline.time.ms / 60_000))
     expect(await truth()).toMatchObject({ minute: 1, day: 1 })
+  })
+
+  it.each([
+    { replies: 'at once', delayMs: 0 },
+    { replies: 'late', delayMs: 180 },
+  ])('asks again behind the end of a window if replies come $replies', async ({ delayMs }) => {
+    timeline.time.ms += 0.4
+    const endMs = Math.ceil(timeline.time.ms / 60_000) * 60_000
+    const other = createTestLessee(createNetwork(authority, timeline), timeline)
+    const lessee = createTestLessee(network, timeline, { processId: 'q' })
+    for (let n = 0; n < 10; n++) admitted(await other.take('acme', limits))
+    refused(await other.take('acme', limits))
+    network.delayMs = delayMs
+    const slow = lessee.take('acme', limits)
+    await timeline.pass(300)
+    refused(await slow)
+    const before = network.calls.length
+    await timeline.pass(endMs - delayMs / 2 - 6 - timeline.time.ms)
+    refused(atOnce(lessee.take('acme', limits)))
+    expect(network.calls.length).toBe(before)
+    network.delayMs = 0
+    // Shortly before it, too, as clocks are not exact; who asks is answered, not kept waiting.
+    await timeline.pass(endMs - 3 - timeline.time.ms)
+    refused(await other.take('acme', limits))
+    timeline.time.ms = endMs
+    for (const one of [lessee, other]) admitted(await one.take('acme', limits))
+    expect(network.calls.length).toBe(before + 1)
   })
 
   it('gives everything back when it drains', async () => {
@@ -247,6 +292,26 @@ describe('a lessee of an authority behind a network', () => {
       network.state = 'up'
       await timeline.pass(1000)
       expect(await truth()).toEqual({ minute: 7, day: 7, used: 7 })
+    })
+
+    it('refuses nobody by a window that may be over', async () => {
+      const endMs = Math.ceil(timeline.time.ms / 60_000) * 60_000
+      const lessee = createTestLessee(network, timeline)
+      network.delayMs = 100
+      const asked = Array.from({ length: 10 }, () => lessee.take('acme', limits))
+      await timeline.pass(200)
+      for (const decision of await all(asked)) admitted(decision)
+      network.state = 'away'
+      const passUntil = (ms: number): Promise<void> => timeline.pass(endMs + ms - timeline.time.ms)
+      // It was told of the end on the way of the latest reply, between 50 ms early and 50 ms late.
+      await passUntil(-60)
+      expect(refused(atOnce(lessee.take('acme', limits)))).toMatchObject({ degraded: true })
+      for (const ms of [0, 45]) {
+        await passUntil(ms)
+        expect(atOnce(lessee.take('acme', limits))).toEqual({ kind: 'unavailable' })
+      }
+      await passUntil(60)
+      expect(admitted(atOnce(lessee.take('acme', limits)))).toMatchObject({ degraded: true })
     })
 
     it('stays within its share after the return until the others have stated theirs', async () => {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { createMemoryAuthority } from '../../src/quota/authorities/memory.ts'
 import { Lessee } from '../../src/quota/lessee/lessee.ts'
-import { createSteadyClock } from '../../src/quota/steady-clock.ts'
+import { createSteadyClock } from '../../src/rules/steady-clock.ts'
 import { START_MS } from '../support/controlled-authority.ts'
 import { createTimeline } from './lessee-harness.ts'
 

@@ -6,8 +6,10 @@ import { createCounter } from '../../src/counters/counter.ts'
 import { serversAt } from '../support/redis-servers.ts'
 import { connectRedis } from '../../src/redis/redis.ts'
 import { createRedisBanStore } from '../../src/bans/ban-store-redis.ts'
+import { redisClaims } from '../../src/notify/claims.ts'
 import { StoreUnavailable } from '../../src/rules/store-unavailable.ts'
 import type { RedisStore } from '../../src/redis/store.ts'
+import { createRedisUsageStore } from '../../src/usage/usage-store-redis.ts'
 import { createRedisAuthority } from '../../src/quota/authorities/redis.ts'
 import { until } from '../support/controlled-authority.ts'
 import { ownMs } from '../support/own-time.ts'
@@ -64,7 +66,7 @@ describe('a user with the rights that the configuration file lists', () => {
     want: 1,
   }
 
-  it('is all the gateway needs: quotas, bans, strikes and messages', async () => {
+  it('is all the gateway needs: quotas, bans, strikes, totals of days, claims of notices and messages', async () => {
     await until(() => store.available)
     const authority = createRedisAuthority({ store, prefix: 'tollgate' })
     const reclaimed: string[] = []
@@ -90,10 +92,20 @@ describe('a user with the rights that the configuration file lists', () => {
       lifetimeMs: 60_000,
       timeoutMs: 1_000,
     })
-    expect(await counter.add('key-1', 2)).toMatchObject({ total: 2 })
+    expect(await counter.add('key-1', 2, Date.now())).toMatchObject({ total: 2 })
     expect(admin('GET', 'tollgate:strikes:key-1')).toBe('2')
     await counter.reset('key-1')
     expect(admin('EXISTS', 'tollgate:strikes:key-1')).toBe('0')
+    const usage = createRedisUsageStore(store, 'tollgate')
+    const used = { client: 'acme', plan: 'free', admitted: 3 }
+    const row = { ...used, refusedMinute: 0, refusedDay: 0, refusedBan: 0 }
+    const day = Math.floor(Date.now() / 86_400_000)
+    await usage.add({ process: 'p', sequence: 1, day, rows: [row] })
+    expect(await usage.client('acme', day, day)).toEqual([[day, row]])
+    for await (const rows of usage.day(day)) expect(rows.length).toBeLessThanOrEqual(1)
+    const claims = [redisClaims(store, 'tollgate'), redisClaims(store, 'tollgate')]
+    const taken = [await claims[0]?.take('a'), await claims[1]?.take('a')]
+    expect(taken).toEqual(['own', 'others'])
     expect(states.at(-1)).toBe('up')
   })
 

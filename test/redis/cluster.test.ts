@@ -3,6 +3,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { connectRedis } from '../../src/redis/redis.ts'
 import { StoreUnavailable } from '../../src/rules/store-unavailable.ts'
 import type { RedisScript, RedisStore } from '../../src/redis/store.ts'
+import { createRedisUsageStore } from '../../src/usage/usage-store-redis.ts'
 import { hset, publish } from '../support/redis-commands.ts'
 import { until } from '../support/controlled-authority.ts'
 import { ownMs } from '../support/own-time.ts'
@@ -90,6 +91,29 @@ describe('a cluster whose masters have replicas', () => {
       await hset(store, `${key}:hash`, 'field', 'value')
       expect({ ...(await store.hgetall(`${key}:hash`)) }).toEqual({ field: 'value' })
     }
+  })
+
+  it('keeps the totals of each day on one master, different days on any', async () => {
+    const { store, states } = connect(cluster, PATIENT_MS)
+    await until(() => states.length > 0)
+    const usage = createRedisUsageStore(store, 'tollgate')
+    const none = { refusedMinute: 0, refusedDay: 0, refusedBan: 0 }
+    const rows = Array.from({ length: 100 }, (_, at) => ({
+      client: `client-${at}`,
+      plan: 'free',
+      admitted: 1,
+      ...none,
+    }))
+    const today = Math.floor(Date.now() / 86_400_000)
+    const days = [0, 1, 2, 3, 4, 5].map((ago) => today - ago)
+    for (const [sequence, day] of days.entries())
+      await usage.add({ process: 'p', sequence: sequence + 1, day, rows })
+    for (const day of days) {
+      const clients = new Set<string>()
+      for await (const some of usage.day(day)) for (const { client } of some) clients.add(client)
+      expect(clients.size).toBe(100)
+    }
+    expect(await usage.client('client-7', today - 399, today)).toHaveLength(6)
   })
 
   it('hears what a script publishes on any master', async () => {

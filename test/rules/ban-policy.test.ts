@@ -1,15 +1,16 @@
-import { assert, integer, nat, property, record } from 'fast-check'
+import { array, assert, constantFrom, integer, nat, property, record } from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import {
-  formatBan,
+  imposedBan,
   isBanEarned,
   isBanned,
   isForgotten,
+  isLift,
   isSameWindow,
   isStrike,
+  liftOf,
   mergeBans,
   nextBan,
-  parseBan,
   strikesUntilBan,
   type BanRecord,
 } from '../../src/rules/ban-policy.ts'
@@ -149,26 +150,93 @@ describe('mergeBans', () => {
   })
 })
 
-describe('parseBan', () => {
-  it('reads what formatBan writes', () => {
-    const ban = { untilMs: 1_790_000_000_000, count: 3, startedMs: 1_789_999_000_000 }
-    expect(parseBan(formatBan(ban))).toEqual(ban)
+describe('acts of operators', () => {
+  const at = (nowMs: number) => ({ nowMs, forgetAfterMs: hour })
+  const forMs = 10 * minute
+  const strikes = nextBan(undefined, 1_000, policy)
+
+  it('impose a ban of any length, without growth for the next one', () => {
+    const longer = imposedBan(strikes, { forMs, reason: 'scraping' }, at(2_000))
+    expect(longer).toEqual({
+      untilMs: 2_000 + forMs,
+      count: 1,
+      startedMs: 2_000,
+      epochMs: 2_000,
+      by: 'operator',
+      reason: 'scraping',
+    })
+    expect(nextBan(longer, longer.untilMs, policy).count).toBe(2)
+    const first = imposedBan(undefined, { forMs, reason: undefined }, at(2_000))
+    expect(nextBan(first, first.untilMs, policy)).toMatchObject({ count: 1, epochMs: 2_000 })
   })
 
-  it.each([
-    '',
-    'nonsense',
-    'null',
-    '[]',
-    '7',
-    '{}',
-    '{"untilMs":"9","count":1,"startedMs":0}',
-    '{"untilMs":9,"count":0,"startedMs":0}',
-    '{"untilMs":9,"count":1.5,"startedMs":0}',
-    '{"untilMs":1e300,"count":1,"startedMs":0}',
-    '{"untilMs":9,"count":1,"startedMs":-1}',
-    '{"untilMs":9,"count":1,"startedMs":10}',
-  ])('takes %s for no ban', (text) => {
-    expect(parseBan(text)).toBeUndefined()
+  it('shorten a ban and lengthen it, whoever made it', () => {
+    const shorter = imposedBan(strikes, { forMs: 1, reason: undefined }, at(2_000))
+    const longer = imposedBan(shorter, { forMs, reason: undefined }, at(2_000))
+    expect(mergeBans(strikes, shorter, hour)).toBe(shorter)
+    expect(mergeBans(longer, mergeBans(strikes, shorter, hour), hour)).toBe(longer)
+    // Two within one millisecond.
+    expect([shorter.epochMs, longer.epochMs]).toEqual([2_000, 2_001])
+  })
+
+  it('lift a ban for every clock at once, with its growth, and what knows nothing of it does not bring it back', () => {
+    const known = { ...strikes, count: 7 }
+    const lift = liftOf(known, 5_000)
+    expect([isLift(lift), isBanned(lift, 4_000), isLift(known)]).toEqual([true, false, false])
+    const unaware = nextBan(known, 5_500, policy)
+    expect(mergeBans(unaware, lift, hour)).toBe(lift)
+    const aware = nextBan(lift, 5_500, policy)
+    expect(aware.count).toBe(1)
+    expect(mergeBans(lift, aware, hour)).toMatchObject({ untilMs: aware.untilMs, count: 1 })
+  })
+
+  it('are above all that is known, by a clock that is behind, too', () => {
+    expect(liftOf({ ...strikes, epochMs: 9_000 }, 5_000).epochMs).toBe(9_001)
+  })
+
+  it('are told to latecomers for a day, and have no say in what comes later', () => {
+    const lift = liftOf(strikes, 5_000)
+    expect(isForgotten(lift, 5_000 + 24 * hour - 1, 1_000)).toBe(false)
+    const later = nextBan(undefined, 5_000 + 24 * hour, policy)
+    expect(mergeBans(lift, later, 1_000)).toBe(later)
+  })
+
+  /** What happens to one key, each step known to whoever makes the next or not. */
+  const step = record({
+    kind: constantFrom('strikes', 'impose', 'lift'),
+    knows: nat(9),
+    afterMs: nat(90_000),
+    forMs: integer({ min: 1_000, max: 3_600_000 }),
+  })
+  it('end in the same for all, in whatever order they hear of them and how often, and the last one that knew of all before it holds', () => {
+    assert(
+      property(array(step, { minLength: 1, maxLength: 8 }), nat(), (steps, seed) => {
+        const made: BanRecord[] = []
+        const all = (bans: readonly BanRecord[]): BanRecord | undefined =>
+          bans.reduce<BanRecord | undefined>(
+            (one, other) => (one ? mergeBans(one, other, 1_000 * hour) : other),
+            undefined,
+          )
+        let nowMs = 1_000_000
+        for (const { kind, knows, afterMs, forMs: lastsMs } of steps) {
+          nowMs += afterMs
+          const known = all(made.slice(0, knows))
+          if (kind === 'strikes') made.push(nextBan(known, nowMs, policy))
+          else if (kind === 'impose')
+            made.push(imposedBan(known, { forMs: lastsMs, reason: undefined }, at(nowMs)))
+          else if (known) made.push(liftOf(known, nowMs))
+        }
+        const merged = all(made)
+        if (merged === undefined) return
+        const turned = made.map((_, index) => made[(index + (seed % made.length)) % made.length])
+        const twice = [...turned.toReversed(), ...made].filter((ban) => ban !== undefined)
+        expect(all(twice)).toEqual(merged)
+        // In two groups, as two processes that then hear of each other.
+        const [some, others] = [made.filter((_, index) => (seed >> index) & 1), made]
+        expect(all([all(others), ...some].filter((ban) => ban !== undefined))).toEqual(merged)
+        const lift = liftOf(merged, nowMs)
+        expect(all([...twice, lift, ...twice])).toBe(lift)
+      }),
+    )
   })
 })

@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import { lifecycleHeaders } from '../../src/rules/lifecycle-headers.ts'
 
-const none = { sunsetMs: undefined, successor: undefined, link: undefined }
+const quiet = { afterSunset: 'announce', brownouts: [] } as const
+const none = { ...quiet, sunsetMs: undefined, successor: undefined, link: undefined }
 const sinceMs = Date.UTC(2025, 11, 5)
 const place = { basePath: '/v1' }
 
@@ -12,6 +13,7 @@ describe('lifecycle headers', () => {
       sunsetMs: Date.UTC(2030, 11, 5),
       successor: '/pets?status=available',
       link: 'https://docs.example/deprecation',
+      ...quiet,
     }
     expect(lifecycleHeaders({ deprecated, stability: 'stable' }, place)).toEqual([
       'Deprecation',

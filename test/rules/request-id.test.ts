@@ -9,6 +9,7 @@ describe('request id', () => {
     const ids = Array.from({ length: 1000 }, () => requestId(undefined))
     expect(ids[0]).toBe(`${seed.bootMs.toString(36)}-000102fe04050607-1`)
     expect(new Set(ids).size).toBe(1000)
+    expect(ids[0]?.split('-')[1]).toBe(requestId.process)
     for (const id of ids) expect(requestId(id)).toBe(id)
   })
 

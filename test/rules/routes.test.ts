@@ -16,7 +16,7 @@ function route(name: string, match: string, more: Partial<RouteConfig> = {}): Ro
   }
 }
 
-const deprecated = { sinceMs: 0, sunsetMs: undefined, successor: undefined, link: undefined }
+const deprecated = { sinceMs: 0, afterSunset: 'announce', brownouts: [] } as const
 const routes = [
   route('listPets', 'GET /pets'),
   route('createPet', 'POST /pets'),
@@ -83,6 +83,7 @@ describe('routes', () => {
   it('keeps what stages need', () => {
     expect(table.match('GET', '/v1/feed').route).toEqual({
       name: 'feed',
+      template: '/v1/feed',
       lifecycleHeaders: ['X-API-Stability', 'beta'],
       websocket: true,
       responseTimeoutMs: undefined,

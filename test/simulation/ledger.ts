@@ -3,16 +3,17 @@
  * reaches a process and every decision as a request gets it; it throws at the first that breaks the protocol.
  */
 import type { QuotaView } from '../../src/rules/quota-headers.ts'
-import {
-  DAY_MS,
-  MINUTE_MS,
-  type Statement,
-  type QuotaDecision,
-  type TakeReply,
-  type TakeRequest,
-  type WindowReply,
+import type {
+  Admission,
+  Statement,
+  QuotaDecision,
+  TakeReply,
+  TakeRequest,
+  WindowReply,
 } from '../../src/quota/protocol.ts'
+import { DAY_MS, MINUTE_MS } from '../../src/rules/time.ts'
 import type { Limits } from '../../src/config/config.ts'
+import type { ClientState } from '../../src/quota/authorities/transition.ts'
 
 export class Violation extends Error {
   readonly invariant: string
@@ -36,6 +37,8 @@ interface Entry {
   sequence: number
   readonly minute: Statement
   readonly day: Statement
+  /** What the latest call brought for requests that waited. */
+  readonly spent: number
   /**
    * Carried out again, or after a newer one, once the numbers that would have shown it were forgotten with their day; or come back
    * with an old copy.
@@ -48,11 +51,20 @@ interface Account {
   /** Admitted and not given back, by window. */
   readonly admitted: Record<Window, Map<number, number>>
   readonly book: Map<string, Entry>
-  readonly current: Record<Window, { index: number; taken: number; used: number; limit: number }>
-  /** In order, those given back included. */
+  readonly current: Record<
+    Window,
+    { index: number; taken: number; used: number; limit: number; resetMs: number }
+  >
+  /** How often the window that runs was reset; admissions are counted since. */
+  readonly resets: Record<Window, number>
   /** Of the newest request. */
   limits?: Limits
+  /** Requests without an answer. */
+  waiting: number
+  /** In order, those given back included. */
   readonly admissions: { readonly limits: Limits; readonly of: Record<Window, number> }[]
+  /** The resets that each admission came after. */
+  readonly resetsBefore: WeakMap<QuotaDecision, Record<Window, number>>
 }
 
 /** The limits of a call, and how many were admitted when it was carried out. */
@@ -180,11 +192,14 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
       account = {
         admitted: { minute: new Map(), day: new Map() },
         admissions: [],
+        waiting: 0,
         book: new Map(),
         current: {
-          minute: { index: -1, taken: 0, used: 0, limit: 0 },
-          day: { index: -1, taken: 0, used: 0, limit: 0 },
+          minute: { index: -1, taken: 0, used: 0, limit: 0, resetMs: 0 },
+          day: { index: -1, taken: 0, used: 0, limit: 0, resetMs: 0 },
         },
+        resets: { minute: 0, day: 0 },
+        resetsBefore: new WeakMap(),
       }
       accounts.set(client, account)
     }
@@ -216,12 +231,22 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
       lost.set(own, { times, blind, gone: gone + Math.min(dead, Math.max(0, taken - told)) })
     }
   }
+  /** What a call states of a window: who has not heard of its reset may have spent after it all since he was answered. */
+  const statedIn = (
+    request: TakeRequest,
+    window: Window,
+    now: { index: number; resetMs: number },
+  ) => {
+    const { index, used, held, fresh = 0, resetMs = 0 } = request[window]
+    if (index !== now.index) return { held: 0, used: 0 }
+    return resetMs < now.resetMs ? { held: held - used + fresh, used: fresh } : { held, used }
+  }
   const hearAgain = (request: TakeRequest, reply: TakeReply): void => {
-    const { client, process, minute } = request
+    const { client, process } = request
     const loss = latestLoss.get(client)
     if (loss === undefined) return
     loss.unheard.delete(process)
-    const stated = minute.index === reply.minute.index ? minute.held : 0
+    const stated = statedIn(request, 'minute', reply.minute).held
     const granted = loss.unheard.size > 0 ? reply.minute.held - stated : 0
     for (const window of windows) {
       const own = `${client} ${window} ${reply[window].index}`
@@ -232,13 +257,14 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
   }
 
   /** The books turn the page with the authority. */
-  const rollOver = (account: Account, reply: TakeReply): void => {
+  const rollOver = (account: Account, reply: Record<Window, { index: number }>): void => {
     for (const window of windows) {
       const current = account.current[window]
       const { index } = reply[window]
       if (index <= current.index) continue
       if (current.index !== -1) totals[window === 'minute' ? 'minutes' : 'days'] += 1
       Object.assign(current, { index, taken: 0, used: 0, limit: 0 })
+      if (window === 'day') account.current.minute.resetMs = current.resetMs = 0
       if (window === 'day') account.book.clear()
     }
   }
@@ -263,7 +289,9 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
 
     offered: (client: string, limits: Limits): void => {
       totals.offered += 1
-      accountOf(client).limits = limits
+      const account = accountOf(client)
+      account.limits = limits
+      account.waiting += 1
     },
 
     sent: (witness: Witness, request: TakeRequest): void => {
@@ -330,7 +358,7 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
       const holds: Partial<Record<Window, Statement>> = {}
       const spent = Math.min(
         request.need,
-        reply.minute.held - (request.minute.index === reply.minute.index ? request.minute.held : 0),
+        reply.minute.held - statedIn(request, 'minute', reply.minute).held,
       )
       for (const window of windows) {
         const now = current[window]
@@ -340,7 +368,7 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
           text({ request, reply }),
         )
         if (!isRepeat) {
-          const stated = request[window].index === index ? request[window] : { held: 0, used: 0 }
+          const stated = statedIn(request, window, answer)
           const before = entry?.[window].index === index ? entry[window] : { held: 0, used: 0 }
           const after = { index, held: answer.held, used: stated.used + spent }
           const granted = answer.held - stated.held
@@ -365,7 +393,39 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
       }
       const { minute, day } = holds
       if (minute !== undefined && day !== undefined)
-        book.set(request.process, { sequence: request.sequence, minute, day, isOfYesterday })
+        book.set(request.process, { sequence: request.sequence, minute, day, spent, isOfYesterday })
+    },
+
+    /** The authority has set a window back to 0: what is admitted from now on counts anew. */
+    reset: (
+      client: string,
+      reset: readonly Window[],
+      { state, witnesses }: { state: ClientState; witnesses: readonly Witness[] },
+    ): void => {
+      const account = accountOf(client)
+      rollOver(account, { minute: { index: state.minuteIndex }, day: { index: state.dayIndex } })
+      for (const window of reset) {
+        const resetMs = state[`${window}ResetMs`]
+        const now = account.current[window]
+        let old = now.used
+        for (const [holder, entry] of account.book) {
+          const { index, held, used } = entry[window]
+          if (index !== now.index) continue
+          // Who has forgotten the client has no request that waits.
+          const spent = holder.includes('.') ? 0 : entry.spent
+          account.book.set(holder, {
+            ...entry,
+            [window]: { index, held: held - used + spent, used: spent },
+          })
+          old -= spent
+        }
+        now.taken -= old
+        now.used -= old
+        now.resetMs = resetMs
+        account.resets[window] += 1
+        account.admitted[window].set(now.index, 0)
+        for (const { admitted } of witnesses) admitted.delete(`${client} ${window} ${now.index}`)
+      }
     },
 
     /** The books as they are. */
@@ -406,13 +466,15 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
       }
     },
 
-    /** A request has its answer. waitedMs: pauses of its process apart. */
+    /** A request has its answer. atMs: when it was asked. waitedMs: pauses of its process apart. */
     decided: (
       witness: Witness,
-      asked: { client: string; limits: Limits; waitedMs: number },
+      asked: { client: string; limits: Limits; atMs: number; waitedMs: number },
       decision: QuotaDecision,
     ): void => {
-      const { client, limits, waitedMs } = asked
+      const { client, limits, atMs, waitedMs } = asked
+      const account = accountOf(client)
+      account.waiting -= 1
       totals.longestWaitMs = Math.max(totals.longestWaitMs, waitedMs)
       demand(waitedMs <= rules.waitsAtMostMs, 'decisions come in time', () => `${waitedMs} ms`)
       if (decision.kind === 'unavailable') {
@@ -425,20 +487,30 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
         'headers are true or absent',
         () => text(decision),
       )
-      const account = accountOf(client)
       const latest = witness.known.get(client)
       const storeNowMs = time.nowMs + (latest?.clockMs ?? 0)
       if (decision.kind === 'refused') {
         totals.refused += 1
-        if (decision.degraded)
+        if (decision.degraded) {
+          // Windows in which the authority has not spoken end as the process reckons.
+          const endsAfterAsking = (index: number): boolean =>
+            index > (latest?.[decision.window].index ?? -1) ||
+            atMs + (latest?.clockMs ?? 0) < (index + 1) * lengthMs[decision.window]
+          const full = Array.from(witness.admitted).filter(
+            ([own, count]) =>
+              own.startsWith(`${client} ${decision.window} `) && count >= decision.limit,
+          )
           demand(
-            Array.from(witness.admitted).some(
-              ([own, count]) =>
-                own.startsWith(`${client} ${decision.window} `) && count >= decision.limit,
-            ),
+            full.length > 0,
             'without the store only who has admitted all of a limit refuses',
             () => text(decision),
           )
+          demand(
+            full.some(([own]) => endsAfterAsking(Number(own.split(' ').at(-1)))),
+            'without the store nobody is refused by a window that may be over',
+            () => text({ decision, atMs, latest, full }),
+          )
+        }
         if (rules.isExact)
           demand(
             (latest?.[decision.window].taken ?? 0) >= decision.limit,
@@ -459,8 +531,14 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
               'who waits for Retry-After is not refused by the same window again',
               () => text({ decision, storeNowMs }),
             )
+          demand(
+            atMs + (latest?.clockMs ?? 0) < decision.view[decision.window].resetAtSeconds * 1000,
+            'who asks behind the end of a window is not refused by it',
+            () => text({ decision, atMs, latest }),
+          )
         }
-        if (decision.view !== undefined) ledger.viewed(account, limits, decision.view)
+        if (decision.view !== undefined)
+          ledger.viewed(account, limits, decision.view, account.waiting)
         // Who has higher limits since may hold ahead what is left under the old ones.
         if (rules.prompt !== undefined && limits === account.limits)
           ledger.refused(client, decision, rules.prompt())
@@ -469,6 +547,7 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
       totals.admitted += 1
       const of = { minute: decision.minuteIndex, day: decision.dayIndex }
       account.admissions.push({ limits, of })
+      account.resetsBefore.set(decision, { ...account.resets })
       for (const window of windows) {
         const index = decision[`${window}Index`]
         const count = (account.admitted[window].get(index) ?? 0) + 1
@@ -531,7 +610,8 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
         .filter((one) => one.of[window] === index && limitOf(one.limits, window) > limit).length
     },
 
-    viewed: (account: Account, limits: Limits, view: QuotaView): void => {
+    /** waiting: requests that may wait for what was given back, so that whoever is refused is not told of it. */
+    viewed: (account: Account, limits: Limits, view: QuotaView, waiting = 0): void => {
       for (const window of windows) {
         const { limit, remaining, resetAtSeconds } = view[window]
         const index = (resetAtSeconds * 1000) / lengthMs[window] - 1
@@ -546,24 +626,21 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
         )
         if (rules.isAlone && rules.isExact)
           demand(
-            remaining === Math.max(0, limit - count),
+            remaining <= Math.max(0, limit - count) &&
+              remaining >= Math.max(0, limit - count - waiting),
             'one process tells exactly what remains',
-            () => text({ window, view, count }),
+            () => text({ window, view, count, waiting }),
           )
       }
     },
 
-    givenBack: (
-      witness: Witness,
-      client: string,
-      { minuteIndex, dayIndex }: { minuteIndex: number; dayIndex: number },
-    ): void => {
+    givenBack: (witness: Witness, client: string, admission: Admission): void => {
       totals.givenBack += 1
       const account = accountOf(client)
-      for (const [window, index] of [
-        ['minute', minuteIndex],
-        ['day', dayIndex],
-      ] as const) {
+      for (const window of windows) {
+        const index = admission[`${window}Index`]
+        // Admitted before a reset: what counts since has nothing of it.
+        if (account.resetsBefore.get(admission)?.[window] !== account.resets[window]) continue
         account.admitted[window].set(index, (account.admitted[window].get(index) ?? 0) - 1)
         const own = `${client} ${window} ${index}`
         witness.admitted.set(own, (witness.admitted.get(own) ?? 0) - 1)
@@ -636,7 +713,9 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
           // It only costs tokens: nobody knows that he holds them.
           if (isOfYesterday) continue
           demand(held === used, 'after drain nothing is held that was not spent', about)
-          const isKnown = rules.forgets ? used >= spent : used === spent
+          // What was admitted just before a reset may count as new.
+          const isMore = rules.forgets || account.resets[window] > 0
+          const isKnown = isMore ? used >= spent : used === spent
           demand(!rules.isExact || isKnown, 'after drain the authority knows every use', about)
         }
       }

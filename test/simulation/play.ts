@@ -1,5 +1,5 @@
 /** Plays a schedule against an implementation of the quota; throws at the first broken invariant. */
-import { DAY_MS, MINUTE_MS } from '../../src/quota/protocol.ts'
+import { DAY_MS, MINUTE_MS } from '../../src/rules/time.ts'
 import type { Lost, Totals } from './ledger.ts'
 import type { LiveSchedule, Load, Schedule } from './schedule.ts'
 import type { Arrivals } from './virtual-time.ts'

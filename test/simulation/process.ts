@@ -1,6 +1,6 @@
 /** A gateway process in the simulation: a real lessee with its own clocks and timers, that can be stopped, and killed. */
 import type { Limits, OutageMode } from '../../src/config/config.ts'
-import type { createSteadyClock } from '../../src/quota/steady-clock.ts'
+import type { createSteadyClock } from '../../src/rules/steady-clock.ts'
 import type { Lessee } from '../../src/quota/lessee/lessee.ts'
 import type { Admission, Authority, QuotaDecision } from '../../src/quota/protocol.ts'
 import { createHost } from './host.ts'
@@ -65,7 +65,8 @@ export function createSimulatedProcess(
   ) => {
     return (decision: QuotaDecision): void => {
       const waitedMs = time.nowMs - asked.atMs - (host.pausedForMs - asked.pausedForMs)
-      ledger.decided(witness, { client, limits, waitedMs }, decision)
+      const { atMs } = asked
+      ledger.decided(witness, { client, limits, atMs, waitedMs }, decision)
       if (decision.kind === 'admitted' && chance.perMille(options.refund)) refund(client, decision)
     }
   }

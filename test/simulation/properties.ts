@@ -9,8 +9,10 @@ import {
   faultySchedule,
   liveSchedule,
   outageSchedule,
+  resetSchedule,
   singleSchedule,
   stormSchedule,
+  workerResetsSchedule,
   workersSchedule,
   type LiveSchedule,
   type Schedule,
@@ -171,6 +173,10 @@ export const properties = {
     'never admits more than a limit in any mode while the store answers',
     crashSchedule,
   ),
+  resets: exact(
+    'never admits more than a limit between two resets, whatever is under way or goes wrong',
+    resetSchedule,
+  ),
   'changed limits': {
     title:
       'counts under changed limits from the next request of each process on, and refuses nobody while tokens are left',
@@ -192,6 +198,12 @@ export const properties = {
   workers: {
     title: 'never admits more than a limit with workers, whatever dies, stops or hangs',
     schedule: workersSchedule,
+    run: playWorkers,
+  } satisfies Property<Schedule>,
+  'worker resets': {
+    title:
+      'never admits more than a limit with workers between two resets, whatever dies, stops or hangs',
+    schedule: workerResetsSchedule,
     run: playWorkers,
   } satisfies Property<Schedule>,
 }

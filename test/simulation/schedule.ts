@@ -60,6 +60,12 @@ export interface Load {
 
 export type Event =
   | { readonly kind: 'none' }
+  /** An operator sets the use of a client back to 0. */
+  | {
+      readonly kind: 'reset'
+      readonly client: number
+      readonly windows: readonly ('minute' | 'day')[]
+    }
   /** kill -9, and a new process in its place after downMs. */
   | { readonly kind: 'crash'; readonly process: number; readonly downMs: number }
   /** SIGTERM, and a new process in its place. */
@@ -202,6 +208,11 @@ const fault = {
     ),
     forMs: fc.integer({ min: 1, max: 4000 }),
   }),
+  reset: fc.record({
+    kind: fc.constant('reset' as const),
+    client: index,
+    windows: fc.constantFrom(['minute' as const], ['day' as const], ['minute', 'day'] as const),
+  }),
   dataLoss: fc.record({ kind: fc.constant('data loss' as const) }),
   eviction: fc.record({ kind: fc.constant('eviction' as const), client: index }),
   oldCopy: fc.record({
@@ -313,6 +324,24 @@ export const crashSchedule: fc.Arbitrary<Schedule> = fc.record({
   authority: fc.constant('remote' as const),
   network: goodNetwork,
   steps: steps(events(fault.crash, fault.restart, fault.limits)),
+})
+
+/** Use is set back to 0 under load, with leases, calls and refunds under way, and whatever may go wrong. */
+export const resetSchedule: fc.Arbitrary<Schedule> = fc.record({
+  ...common,
+  clients: clients(2),
+  processes: fc.integer({ min: 2, max: 4 }),
+  mode: fc.constant('closed' as const),
+  authority: fc.constant('remote' as const),
+  network: fc.oneof(goodNetwork, badNetwork),
+  refund: fc.constantFrom(0, 60, 120),
+  steps: steps(
+    fc.oneof(
+      { weight: 2, arbitrary: none },
+      { weight: 3, arbitrary: fault.reset },
+      { weight: 2, arbitrary: fc.oneof(fault.crash, fault.pause, fault.limits, fault.partition) },
+    ),
+  ),
 })
 
 /** Far more than the limit, at processes that crash at times, and answers that come at once. */
@@ -533,6 +562,17 @@ export const workersSchedule: fc.Arbitrary<Schedule> = fc.record({
     ),
   ),
 })
+
+/** The same, and use that is set back to 0. */
+export const workerResetsSchedule: fc.Arbitrary<Schedule> = fc
+  .record({
+    schedule: workersSchedule,
+    resets: fc.array(fault.reset, { minLength: 1, maxLength: 4 }),
+  })
+  .map(({ schedule, resets }) => ({
+    ...schedule,
+    steps: schedule.steps.map((step, at) => ({ ...step, event: resets[at] ?? step.event })),
+  }))
 
 /** Load above every minute's limit, spread in changing ways, and nothing goes wrong: see live.ts. */
 export interface LiveSchedule {

@@ -5,10 +5,11 @@ import {
 } from '../../src/quota/authorities/memory.ts'
 import { createIpcAuthority } from '../../src/quota/authorities/ipc.ts'
 import { ClientState, transition } from '../../src/quota/authorities/transition.ts'
-import { createSteadyClock } from '../../src/quota/steady-clock.ts'
+import { createSteadyClock } from '../../src/rules/steady-clock.ts'
 import { answerCalls, createIpcCalls } from '../../src/ipc/calls.ts'
 import { Journal } from '../../src/quota/journal/journal.ts'
 import { Lessee } from '../../src/quota/lessee/lessee.ts'
+import { look, reset } from '../../src/usage/client-counters.ts'
 
 export const shipped = {
   answerCalls,
@@ -20,6 +21,8 @@ export const shipped = {
   createSteadyClock,
   Journal,
   Lessee,
+  look,
+  reset,
   transition,
 }
 

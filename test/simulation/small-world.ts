@@ -5,15 +5,14 @@
 import { hash } from 'node:crypto'
 import type { Limits, OutageMode } from '../../src/config/config.ts'
 import type { Lessee } from '../../src/quota/lessee/lessee.ts'
-import {
-  DAY_MS,
-  MINUTE_MS,
-  type Admission,
-  type Notice,
-  type NoticeListener,
-  type TakeReply,
-  type TakeRequest,
+import type {
+  Admission,
+  Notice,
+  NoticeListener,
+  TakeReply,
+  TakeRequest,
 } from '../../src/quota/protocol.ts'
+import { DAY_MS, MINUTE_MS } from '../../src/rules/time.ts'
 import type { ClientState } from '../../src/quota/authorities/transition.ts'
 import { createLedger, createWitness, Violation, type Books, type Witness } from './ledger.ts'
 import type { Quota } from './shipped.ts'
@@ -40,6 +39,8 @@ export interface SmallWorldOptions {
   /** Requests in all. */
   readonly asks: number
   readonly refunds?: number
+  /** The use is set back to 0 so often, without anybody being asked before. */
+  readonly resets?: number
   /** So many may be admitted beyond a limit, where the store forgets or is away. */
   readonly excess?: number
   /** What may go wrong, and how many times in all. */
@@ -114,6 +115,7 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
   const time = { nowMs: 0 }
   const isLossy = faults.kinds.some((kind) => kind === 'loss' || kind === 'old copy')
   const isExact = mode === 'closed' && !isLossy
+  const hasCopies = faults.kinds.includes('old copy')
   const ledger = createLedger(
     { isExact, isAlone: false, forgets: false, waitsAtMostMs: 1000 },
     time,
@@ -133,6 +135,7 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
   const everyone: Process[] = []
   let asksLeft = options.asks
   let refundsLeft = options.refunds ?? 0
+  let resetsLeft = options.resets ?? 0
   let faultsLeft = faults.most
   const passesLeft = passes.map(({ most }) => most)
   let refundedMs = -Infinity
@@ -257,7 +260,8 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
   ): void => {
     process.chain = ''
     const waitedMs = time.nowMs - process.stoodStillMs - askedMs
-    ledger.decided(process.witness, { client: CLIENT, limits, waitedMs }, decision)
+    const asked = { client: CLIENT, limits, atMs: askedMs, waitedMs }
+    ledger.decided(process.witness, asked, decision)
     for (const [window, { count }] of ledger.excess)
       if (count > excess)
         throw new Violation(
@@ -469,6 +473,20 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
             },
           })
       })
+      if (resetsLeft > 0 && state.isKnown)
+        list.push({
+          label: 'reset',
+          run: () => {
+            resetsLeft -= 1
+            troubleMs = time.nowMs
+            const reset = ['minute', 'day'] as const
+            quota.reset(state, reset, epochMs())
+            const witnesses = everyone.map(({ witness }) => witness)
+            ledger.reset(CLIENT, reset, { state, witnesses })
+            for (const to of slots)
+              if (!to.isAway) wire.push({ kind: 'notice', to, notice: 'reset', isHeld: false })
+          },
+        })
       if (canFail && faults.kinds.includes('loss') && state.isKnown)
         list.push({
           label: 'loss',
@@ -477,7 +495,7 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
             ledger.dataLost([CLIENT])
           }),
         })
-      if (canFail && faults.kinds.includes('old copy')) {
+      if (canFail && hasCopies) {
         list.push({
           label: 'copy',
           run: copy,
@@ -517,7 +535,7 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
         await settle()
         await deliverAll()
       }
-      copy()
+      if (hasCopies) copy()
     },
 
     /** A name of the state of everything; what the classes keep private is part of it. */
@@ -526,6 +544,7 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
         time.nowMs,
         asksLeft,
         refundsLeft,
+        resetsLeft,
         faultsLeft,
         refundedMs,
         troubleMs,
@@ -537,7 +556,7 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
         write(lessee, parts, new Map())
       }
       write(state, parts, new Map())
-      if (faults.kinds.includes('old copy')) write(oldCopy, parts, new Map())
+      if (hasCopies) write(oldCopy, parts, new Map())
       for (const message of wire) {
         parts.push(label(message), +message.isHeld)
         if (message.kind === 'reply') write(message.reply, parts, new Map())
@@ -547,7 +566,12 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
         parts.push(from.name, request.sequence, deadlineMs)
       for (const { slot, atMs, everyMs } of timers) parts.push(slot.name, atMs, everyMs ?? 'once')
       const account = ledger.accounts.get(CLIENT)
-      if (account !== undefined) write(account.admitted, parts, new Map())
+      if (account !== undefined) {
+        const before = slots.map(({ admissions }) =>
+          admissions.map((one) => account.resetsBefore.get(one)),
+        )
+        write([account.admitted, account.resets, before], parts, new Map())
+      }
       for (const { witness, limits } of everyone) {
         write(witness.admitted, parts, new Map())
         if (newLimits === undefined) continue

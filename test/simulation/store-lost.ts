@@ -3,7 +3,7 @@
  * it is all of the limit where all have lost it.
  */
 import * as fc from 'fast-check'
-import { DAY_MS, MINUTE_MS } from '../../src/quota/protocol.ts'
+import { DAY_MS, MINUTE_MS } from '../../src/rules/time.ts'
 import { played, type Played } from './play.ts'
 import { common, goodNetwork, type Schedule, type Step } from './schedule.ts'
 import type { Quota } from './shipped.ts'

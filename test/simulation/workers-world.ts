@@ -4,14 +4,14 @@
  */
 import type { AnswerBatch, IpcCalls } from '../../src/ipc/calls.ts'
 import type { QuotaCalls } from '../../src/quota/authorities/ipc.ts'
-import {
-  DAY_MS,
-  MINUTE_MS,
-  type Authority,
-  type NoticeListener,
-  type TakeReply,
-  type TakeRequest,
+import type {
+  Authority,
+  Beats,
+  NoticeListener,
+  TakeReply,
+  TakeRequest,
 } from '../../src/quota/protocol.ts'
+import { DAY_MS, MINUTE_MS } from '../../src/rules/time.ts'
 import { START_MS } from '../support/controlled-authority.ts'
 import { createDisk } from './disk.ts'
 import { createHost, ownTimers, type Host } from './host.ts'
@@ -20,6 +20,7 @@ import { createSimulatedProcess, type SimulatedProcess } from './process.ts'
 import type { Event, Schedule } from './schedule.ts'
 import type { Quota } from './shipped.ts'
 import { createChance, createVirtualTime, passUntil, type Arrivals } from './virtual-time.ts'
+import { STATED_AFTER_MS } from './world.ts'
 
 const TIMEOUT_MS = 100
 /** By then all is written again that was not while the disk was ill. */
@@ -108,6 +109,13 @@ export function createWorkersWorld(quota: Quota, schedule: Schedule) {
       const { witness } = process
       return {
         ...ipc,
+        beat: async (beat) => {
+          const beats: unknown = await ipc.beat?.(beat)
+          // Whoever is given the answer to another call cannot read it.
+          if (!(beats instanceof Map))
+            throw (ledger.violation ??= new Violation('each call has its own answer', 'of a beat'))
+          return beats as Beats
+        },
         take: async (request) => {
           ledger.sent(witness, request)
           try {
@@ -342,6 +350,30 @@ export function createWorkersWorld(quota: Quota, schedule: Schedule) {
           happened()
           now.host.resume()
           return stop(now, event.downMs)
+        case 'reset': {
+          const client = clients[event.client % clients.length]
+          if (client === undefined) return
+          happened()
+          const { id, limits } = client
+          const tell = (): void => {
+            for (const { process, notices } of now.workers)
+              time.at(time.nowMs + chance.between(0.03, 0.6), () =>
+                process.deliver('io', () => notices.forEach((listener) => listener(id, 'reset'))),
+              )
+          }
+          tell()
+          return time.at(time.nowMs + STATED_AFTER_MS, () =>
+            now.host.deliver('io', () => {
+              void now.authority.attend(id, limits, (state, nowMs) => {
+                if (!state.isKnown || quota.look(state, nowMs).day.index !== state.dayIndex) return
+                quota.reset(state, event.windows, nowMs)
+                const witnesses = everyProcess.map(({ witness }) => witness)
+                ledger.reset(id, event.windows, { state, witnesses })
+              })
+              tell()
+            }),
+          )
+        }
         case 'limits':
         case 'restart':
         case 'authority clock':

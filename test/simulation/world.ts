@@ -10,7 +10,7 @@ import type {
   TakeReply,
   TakeRequest,
 } from '../../src/quota/protocol.ts'
-import { DAY_MS } from '../../src/quota/protocol.ts'
+import { DAY_MS } from '../../src/rules/time.ts'
 import { START_MS } from '../support/controlled-authority.ts'
 import { createLedger, Violation, type Books, type Rules } from './ledger.ts'
 import { createSimulatedProcess, type SimulatedProcess } from './process.ts'
@@ -24,6 +24,9 @@ const SMALL_SKEW_MS = 60_000
 /** Their calls are kept, so that a store can be set back. */
 const losses: readonly Event['kind'][] = ['data loss', 'eviction', 'old copy']
 type Partition = Event & { kind: 'partition' }
+type Reset = Event & { kind: 'reset' }
+/** As operators do it: see usage/counters.ts. */
+export const STATED_AFTER_MS = 250
 
 interface Store {
   readonly memory: MemoryAuthority
@@ -44,10 +47,10 @@ export function createWorld(
   // The one under way, one's own, and one more where that was answered too late to spend what it brought, or after a reclaim.
   // Who waits shares a call with those of the same limits only.
   const limitChanges = schedule.steps.filter(({ event }) => event.kind === 'limits').length
-  // An authority that has lost its data is asked again; and so is one that had nothing left, if something was handed back while
-  // it answered, which may come to pass a few times in a row where calls are slow.
+  // An authority that has lost its data is asked again; and so is one that had nothing left, by as many as were handed back while
+  // it answered, which others may take first.
   const isLossy = schedule.steps.some(({ event }) => losses.includes(event.kind))
-  const callsAgain = (isLossy ? 4 : 0) + (schedule.refund > 0 ? 6 : 0)
+  const callsAgain = (isLossy ? 4 : 0) + (schedule.refund > 0 ? 3 : 0)
   // And one that has only just met the client.
   const callsPerRequest = 4 + limitChanges + (rules.isExact ? 0 : 1) + callsAgain
   const forgets = schedule.maxClients < schedule.clients.length
@@ -119,7 +122,7 @@ export function createWorld(
   }
   const announce = (
     process: SimulatedProcess,
-    { client, process: by }: TakeRequest,
+    { client, process: by }: Pick<TakeRequest, 'client' | 'process'>,
     notice: Notice,
   ): void => {
     if (chance.perMille(network.losesReclaim)) return happened('reclaim lost')
@@ -131,6 +134,15 @@ export function createWorld(
           for (const listener of noticeListeners.get(process) ?? []) listener(client, notice, by)
         }),
       )
+  }
+  const reset = ({ id, limits }: (typeof clients)[number], windows: Reset['windows']): void => {
+    const { memory } = storeOf(id)
+    void memory.attend(id, limits, (state, nowMs) => {
+      if (!state.isKnown || quota.look(state, nowMs).day.index !== state.dayIndex) return
+      quota.reset(state, windows, nowMs)
+      const witnesses = everyProcess.map(({ witness }) => witness)
+      ledger.reset(id, windows, { state, witnesses })
+    })
   }
   const travel = (): number => chance.between(network.latencyMs.min, network.latencyMs.max)
 
@@ -312,6 +324,19 @@ export function createWorld(
           for (const process of cut) partitions.set(process, event.how)
           time.at(time.nowMs + event.forMs, () => cut.forEach(rejoin))
           return
+        }
+        case 'reset': {
+          const client = clients[event.client % clients.length]
+          if (client === undefined) return
+          const tell = (): void => {
+            for (const process of slots)
+              announce(process, { client: client.id, process: '' }, 'reset')
+          }
+          tell()
+          return time.at(time.nowMs + STATED_AFTER_MS, () => {
+            reset(client, event.windows)
+            tell()
+          })
         }
         case 'supervisor crash':
         case 'supervisor stop':

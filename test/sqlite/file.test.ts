@@ -140,7 +140,7 @@ describe('a damaged store.file', () => {
       async () => {
         await writeStore()
         const bytes = readFileSync(file)
-        bytes.fill(0xff, 13_000, 16_000)
+        bytes.fill(0xff, 17_000, 20_000)
         writeFileSync(file, bytes)
       },
     ],

@@ -19,11 +19,9 @@ export function controlledMemoryAuthority(time: Time, losesData = false): Author
 
 const TIME_LINE = "local time = redis.call('TIME')"
 
-export function controlledRedisAuthority(
-  store: RedisStore,
-  { time, prefix, observe }: { time: Time; prefix: string; observe?: QuotaObserver },
-): Authority {
-  const controlled: RedisStore = {
+/** Its scripts have the time of the test. */
+export function controlledStore(store: RedisStore, time: Time): RedisStore {
+  return {
     client: store.client,
     refusal: store.refusal,
     cause: store.cause,
@@ -35,9 +33,9 @@ export function controlledRedisAuthority(
     script: (definition) => {
       const { name, text } = definition
       // Signs of life have the time of the server.
-      if (name !== 'tollgateTake') return store.script(definition)
-      if (!text.includes(TIME_LINE)) throw new Error(`take.lua has no line ${TIME_LINE}`)
-      const timed = text.replace(TIME_LINE, 'local time = { ARGV[20], ARGV[21] }')
+      if (name === 'tollgateBeat') return store.script(definition)
+      if (!text.includes(TIME_LINE)) throw new Error(`${name} has no line ${TIME_LINE}`)
+      const timed = text.replace(TIME_LINE, 'local time = { ARGV[#ARGV - 1], ARGV[#ARGV] }')
       const script = store.script({ ...definition, text: timed })
       return {
         run: ({ keys, args }: ScriptCall) => {
@@ -52,8 +50,14 @@ export function controlledRedisAuthority(
     onRecovered: (listener) => store.onRecovered(listener),
     close: () => store.close(),
   }
+}
+
+export function controlledRedisAuthority(
+  store: RedisStore,
+  { time, prefix, observe }: { time: Time; prefix: string; observe?: QuotaObserver },
+): Authority {
   return createRedisAuthority({
-    store: controlled,
+    store: controlledStore(store, time),
     prefix,
     ...(observe === undefined ? {} : { observe }),
   })

@@ -72,10 +72,17 @@ export interface TestGateway {
   readonly origin: string
   /** Parsed log lines so far. */
   logLines(): Record<string, unknown>[]
-  /** The value of a metric line that starts with this text, 0 if absent. */
+  /** See sumOf. */
   metric(start: string): Promise<number>
   fetch(path: string, init?: RequestInit & { key?: string }): Promise<Response>
   stop(): Promise<void>
+}
+
+/** The line of a page of metrics that starts with this text; with labels in it, all that do, together. */
+export function sumOf(page: string, start: string): number {
+  const lines = page.split('\n').filter((line) => line.startsWith(start))
+  const values = lines.map((line) => Number(line.slice(line.lastIndexOf(' ') + 1)))
+  return start.includes('{') ? values.reduce((sum, value) => sum + value, 0) : (values[0] ?? 0)
 }
 
 export async function startTestGateway(options: GatewayOptions): Promise<TestGateway> {
@@ -106,8 +113,7 @@ export async function startTestGateway(options: GatewayOptions): Promise<TestGat
         .map((line) => JSON.parse(line) as Record<string, unknown>),
     async metric(start) {
       const page = await (await fetch(`http://127.0.0.1:${admin.port}/metrics`)).text()
-      const line = page.split('\n').find((text) => text.startsWith(start))
-      return line === undefined ? 0 : Number(line.slice(line.lastIndexOf(' ') + 1))
+      return sumOf(page, start)
     },
     fetch: (path, { key, ...init } = {}) => {
       const headers = new Headers(init.headers)

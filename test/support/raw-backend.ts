@@ -73,7 +73,7 @@ export function answer(status: number, body: string | Buffer = '', ...fields: st
 export async function until(
   condition: () => boolean,
   what = 'condition',
-  timeoutMs = 30_000,
+  timeoutMs = 60_000,
 ): Promise<void> {
   const deadline = Date.now() + timeoutMs
   while (!condition()) {

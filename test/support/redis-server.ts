@@ -87,10 +87,15 @@ export async function startRedisServer(...extra: string[]): Promise<RedisServer>
   }
 }
 
+/** Each file that runs at the same time has ports of its own, and takes one after the other: none is given twice before it is used. */
+const PORTS = 1_000
+const firstPort = 10_000 + PORTS * (Number(process.env['VITEST_POOL_ID'] ?? process.pid) % 12)
+let taken = randomInt(PORTS)
+
 /** A loopback port that was free a moment ago; below those that the system gives for port 0, and a cluster's bus 10,000 above it too. */
 export async function freePort(): Promise<number> {
   for (;;) {
-    const port = randomInt(10_000, 22_000)
+    const port = firstPort + (taken++ % PORTS)
     const server = createServer()
     const isFree = await new Promise<boolean>((resolve) => {
       server.once('error', () => resolve(false))

@@ -21,6 +21,7 @@ export async function openServing(upstreams: readonly string[], blocks: Blocks =
   const metrics = createMetrics({ version: 'test', ...configNames(config) })
   const faults: (string | undefined)[] = []
   const serving = createServing({
+    version: 'test',
     config,
     log,
     metrics,

@@ -172,9 +172,7 @@ test('answers that nobody reads hold no more than a client may hold, and not for
     expect((await bystander.request({ key: keys.business })).status).toBe(200)
     await sleep(50)
   }
-  await expect
-    .poll(() => counted('stalled'), { timeout: 30_000, interval: 100 })
-    .toBeGreaterThanOrEqual(30)
+  await expect.poll(() => counted('stalled'), { interval: 100 }).toBeGreaterThanOrEqual(30)
   for (const peer of peers) peer.destroy()
   bystander.close()
 })
@@ -190,9 +188,7 @@ test('what waits for all clients together is bounded: who holds most has to go',
         headers(on, request('/v1/pets/large', 'GET', clients[at % clients.length])),
       ]),
     )
-  await expect
-    .poll(() => counted('held'), { timeout: 20_000, interval: 100 })
-    .toBeGreaterThanOrEqual(1)
+  await expect.poll(() => counted('held'), { interval: 100 }).toBeGreaterThanOrEqual(1)
   expect(peers.filter(({ closed }) => !closed).length).toBeGreaterThan(0)
   for (const peer of peers) peer.destroy()
 })
@@ -247,8 +243,6 @@ test('random frames end their own connection at most', async () => {
   const bystander = await openH2Client(gateway.port)
   expect((await bystander.request({ key: keys.business })).status).toBe(200)
   bystander.close()
-  await expect
-    .poll(() => gateway.metric('tollgate_requests_in_flight'), { timeout: 20_000 })
-    .toBe(0)
+  await expect.poll(() => gateway.metric('tollgate_requests_in_flight')).toBe(0)
   expect(gateway.logLines().filter(({ event }) => event === 'internalError')).toEqual([])
 })

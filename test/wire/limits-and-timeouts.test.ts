@@ -15,7 +15,7 @@ const SMUGGLED = request('GET', '/v1/pets/smuggled')
 const CHUNKED = 'Transfer-Encoding: chunked'
 const small = { server: serverBlock(SMALL_LIMITS) }
 const quick = {
-  server: serverBlock('timeouts: { headers: 300ms, request: 600ms, idle: 300ms, drain: 1s }'),
+  server: serverBlock('timeouts: { headers: 800ms, request: 1s, idle: 800ms, drain: 1s }'),
 }
 const chunk = (size: number): string => `${size.toString(16)}\r\n${'x'.repeat(size)}\r\n`
 /** Header fields such as X-1: 1, so many. */
@@ -88,7 +88,7 @@ describe('a request beyond a limit', () => {
         expect(closed).toBe(true)
         expect(served()).toEqual([])
         expect(await charged()).toBe(0)
-        expect(await gateway.metric(`tollgate_refusals_total{code="${code}"}`)).toBe(1)
+        expect(await gateway.metric(`tollgate_refusals_total{code="${code}"`)).toBe(1)
       }))
 
   it('is taken when it just fits', () =>
@@ -196,7 +196,7 @@ describe('a client that is too slow', () => {
         expect(responses).toHaveLength(1)
         expect(served()).toEqual([])
         expect(await charged()).toBe(0)
-        expect(await gateway.metric('tollgate_refusals_total{code="request_timeout"}')).toBe(1)
+        expect(await gateway.metric('tollgate_refusals_total{code="request_timeout"')).toBe(1)
       }))
 
   it('cannot win time by sending a byte now and then', () =>

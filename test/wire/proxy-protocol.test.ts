@@ -49,11 +49,11 @@ describe('PROXY', () => {
     }))
 
   it('is due within its time, and once: all else is reset', () =>
-    withWire(behind('127.0.0.0/8', 'timeouts: { headers: 500ms }'), async (wire) => {
+    withWire(behind('127.0.0.0/8', 'timeouts: { headers: 1s }'), async (wire) => {
       const drip = await wire.connect()
       for (const byte of 'PROXY TCP4 ') {
         drip.send(byte)
-        await sleep(60)
+        await sleep(110)
       }
       for (const bytes of [get, 'PROXY TCP9 \r\n', '']) {
         const client = await wire.connect()

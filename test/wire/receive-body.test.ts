@@ -156,17 +156,19 @@ describe.each(engines)('a body through %s', (engine) => {
     const posted = (fields: string, body: string) =>
       request('POST', '/v1/pets', { fields: [fields], body })
     const LARGE = 'x'.repeat(600_000)
+    // More than is read before it waits, and so little that the kernel has the rest, and the end behind it, at the gateway's end.
+    const HALF = 'x'.repeat(160_000)
 
     it.each([
-      { what: 'left', leave: 'end', fields: 'Content-Length: 700000', sent: LARGE },
-      { what: 'left', leave: 'destroy', fields: CHUNKED, sent: `f4240\r\n${LARGE}` },
+      { what: 'left', leave: 'end', fields: 'Content-Length: 700000', sent: HALF },
+      { what: 'left', leave: 'destroy', fields: CHUNKED, sent: `f4240\r\n${HALF}` },
       {
         what: 'left behind all of it',
         leave: 'destroy',
-        fields: 'Content-Length: 600000',
-        sent: LARGE,
+        fields: `Content-Length: ${HALF.length}`,
+        sent: HALF,
       },
-      { what: 'has reset', leave: 'reset', fields: 'Content-Length: 700000', sent: LARGE },
+      { what: 'has reset', leave: 'reset', fields: 'Content-Length: 700000', sent: HALF },
     ] as const)('does not reach it once its sender $what ($leave)', ({ leave, fields, sent }) =>
       withOneConnection(
         engine,

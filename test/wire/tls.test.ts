@@ -59,7 +59,7 @@ describe('TLS', () => {
     ['asks in plain HTTP', request('GET', '/v1/pets'), 'not_tls'],
     ['speaks nonsense', 'nonsense'.repeat(10), 'not_tls'],
   ])('ends a connection that %s, and counts it', (_, bytes, reason) =>
-    withWire(over('timeouts: { headers: 500ms }'), async (wire) => {
+    withWire(over('timeouts: { headers: 1s }'), async (wire) => {
       const client = await openRawClient(wire.gateway.port)
       client.send(bytes)
       await client.waitFor(({ closed }) => closed)
@@ -83,7 +83,7 @@ describe('TLS', () => {
   )
 
   it('gives a handshake that comes byte by byte no more time', () =>
-    withWire(over('timeouts: { headers: 500ms }'), async (wire) => {
+    withWire(over('timeouts: { headers: 1s }'), async (wire) => {
       const client = await openRawClient(wire.gateway.port)
       client.send('\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03')
       const startedMs = performance.now()

@@ -106,6 +106,9 @@ describe('a tunnel', () => {
         expect((await wire.accessLines(2))[1]).toMatchObject({ tunnelEnd: 'client' })
         await expect.poll(() => wire.gateway.metric('tollgate_tunnels ')).toBe(0)
         expect([await closed(wire, 'idle'), await closed(wire, 'client')]).toEqual([1, 1])
+        // How long they lasted is no time that the backend took.
+        expect(await wire.gateway.metric('tollgate_requests_total{')).toBe(2)
+        expect(await wire.gateway.metric('tollgate_backend_duration_seconds_count{')).toBe(0)
       },
     ))
 
@@ -235,7 +238,7 @@ describe('a tunnel', () => {
 
   it('holds a connection of its backend for as long as it lives', () =>
     withTunnels(
-      { upstream: 'connections: 1, timeouts: { response: 500ms }' },
+      { upstream: 'connections: 1, timeouts: { response: 1s }' },
       async (wire, { open }) => {
         const get = async () =>
           (await wire.exchange(request('GET', '/v1/pets'), { responses: 1 })).responses[0]?.status

@@ -11,7 +11,7 @@ import { borrowRing } from '../../src/clients/release.ts'
 import { RingReader, RingSender, START_RING } from '../../src/workers/ring-pipe.ts'
 import { sha256 } from '../support/gateway.ts'
 import { configFile, endAll, eventually, gatewayProcess, rawBackend } from '../process/gateways.ts'
-import { ask, workerBlocks, workerPids } from './workers.ts'
+import { ask, atRest, thaw, workerBlocks, workerPids } from './workers.ts'
 
 afterAll(endAll)
 
@@ -148,7 +148,8 @@ describe('workers and a file of many clients', () => {
       for (const pid of pids) process.kill(pid, 'SIGSTOP')
       write(round)
       gateway.signal('SIGHUP')
-      await sleep(3_000)
+      // The supervisor has read all files then, and waits for those that stand still.
+      await atRest(gateway.pid)
       return pids
     }
     const count = (event: string) => gateway.logged(event).length
@@ -167,7 +168,7 @@ describe('workers and a file of many clients', () => {
     const [frozen = 0, dead = 0] = await halfSent(2, 1, 2)
     process.kill(dead, 'SIGKILL')
     await eventually('a refusal', () => count('configRefused') === 1)
-    process.kill(frozen, 'SIGCONT')
+    thaw(frozen)
     const { problems } = gateway.logged('configRefused')[0] ?? {}
     expect(problems).toEqual(['worker 2: has ended: signal SIGKILL'])
     await eventually('the other again', () => count('workerStarted') === 3)
@@ -186,5 +187,5 @@ describe('workers and a file of many clients', () => {
     expect(gateway.logged('crash')).toEqual([])
     gateway.signal('SIGTERM')
     expect((await gateway.finished).code).toBe(0)
-  }, 120_000)
+  })
 })

@@ -1,11 +1,12 @@
 import { createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import {
   createMetrics,
   createSupervisorMetrics,
   renderSnapshots,
 } from '../../src/observability/metrics.ts'
+import { createMemoryBanStore, type BanStoreListener } from '../../src/bans/ban-store.ts'
 import { parseConfigText } from '../../src/clients/load.ts'
 import { ConfigError } from '../../src/config/problems.ts'
 import { afterCrash, noCrashes, restartDelayMs } from '../../src/workers/back-off.ts'
@@ -25,6 +26,7 @@ describe('what the supervisor keeps for all workers', () => {
     const state = createSharedState({
       config: withStrikes(50),
       embedded: undefined,
+      banStore: createMemoryBanStore(),
       onBan: () => undefined,
       onMalformed: () => undefined,
     })
@@ -36,6 +38,54 @@ describe('what the supervisor keeps for all workers', () => {
     }
     // The third has earned a ban, and the count begins anew.
     expect(totals).toEqual([1, 2, 3, 1])
+    await state.close()
+  })
+
+  it('remembers bans that operators ask Redis for as long as the configuration in force says', async () => {
+    const forgetAfter = (text: string) =>
+      readBlocks(['http://127.0.0.1:1'], { bans: `bans: { forgetAfter: ${text} }` })
+    const banStore = createMemoryBanStore()
+    const endedMs = Date.now() - 2 * 3_600_000
+    const before = { untilMs: endedMs, startedMs: endedMs - 1_000, count: 3 }
+    const state = createSharedState({
+      config: forgetAfter('24h'),
+      embedded: undefined,
+      banStore: { ...banStore, load: () => Promise.resolve(new Map([['a', before]])) },
+      onBan: () => undefined,
+      onMalformed: () => undefined,
+    })
+    const countOf = async () =>
+      (await state.operatorBans.impose('a', { forMs: 1_000, reason: undefined })).after?.count
+    state.use(forgetAfter('1h'))
+    expect(await countOf()).toBe(0)
+    await state.close()
+  })
+
+  it('knows the bans of Redis while that is away, whether or not anybody has asked for them', async () => {
+    const banOf = (lastsMs: number) => {
+      const startedMs = Date.now()
+      return { startedMs, untilMs: startedMs + lastsMs, count: 1 }
+    }
+    const kept = new Map([['kept', banOf(60_000)]])
+    const heard = Promise.withResolvers<BanStoreListener>()
+    const loads = [kept]
+    const state = createSharedState({
+      config: readBlocks(['http://127.0.0.1:1'], {}),
+      embedded: undefined,
+      banStore: {
+        ...createMemoryBanStore(),
+        watch: (listener) => heard.resolve(listener),
+        load: async () => loads.pop() ?? Promise.reject(new Error('away')),
+      },
+      onBan: () => undefined,
+      onMalformed: () => undefined,
+    })
+    const listener = await heard.promise
+    listener.stale()
+    listener.banned('told', banOf(120_000))
+    await vi.waitFor(() => expect(loads).toEqual([]))
+    await expect(state.operatorBans.list()).rejects.toThrow('away')
+    expect(state.operatorBans.known().map(([key]) => key)).toEqual(['kept', 'told'])
     await state.close()
   })
 })
@@ -119,12 +169,16 @@ describe('the metrics of several workers', () => {
     serve(other)
     other.requestStarted()
     one.bannedKeys(3)
+    one.watchUsage(() => 2)
     other.bannedKeys(2)
     other.quota.outage(false)
     const supervisor = createSupervisorMetrics({
       listening: () => 2,
       restarts: () => 5,
       unsavedSeconds: () => 7,
+      usageDropped: () => 8,
+      topClients: () => [{ client: 'acme', requests: 8 }],
+      deprecatedCallers: () => new Map([['getPet', 2]]),
       reloads: () => ({
         config: { revision: 'new', clients: { countEnding: () => 6 } },
         takenAtMs: 1_000,
@@ -141,6 +195,8 @@ describe('the metrics of several workers', () => {
     expect(page.get('tollgate_requests_in_flight')).toBe(1)
     expect(page.get('tollgate_banned_keys')).toBe(3)
     expect(page.get('tollgate_counters_unsaved_seconds')).toBe(7)
+    expect(page.get('tollgate_usage_dropped_total')).toBe(10)
+    expect(page.get('tollgate_deprecated_callers{route="getPet"}')).toBe(2)
     expect(page.get('tollgate_store_up')).toBe(0)
     expect(page.get('tollgate_store_outages_total')).toBe(1)
     expect(page.get('tollgate_config_info{revision="new"}')).toBe(1)
@@ -179,18 +235,19 @@ describe('the metrics of several workers', () => {
 })
 
 describe('a worker that does not take its messages', () => {
-  it('costs a bounded amount of memory, and hears afterwards that it has missed some', async () => {
+  it('costs a bounded amount of memory, and hears afterwards that it has missed some, and whether anybody listens', async () => {
     // Stands still for a while, then says how many notices it got before it was told that there were more.
     const entry = temporaryFile(
       'worker.mjs',
-      `let bans = 0
+      `let bans = 0, isListening = false
       process.on('message', ({ kind }) => {
         if (kind === 'start') {
           const hang = () => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2_000)
           process.send({ kind: 'listening', address: { host: '127.0.0.1', port: 1 } }, hang)
         }
         if (kind === 'banned') bans++
-        if (kind !== 'missed') return
+        if (kind === 'listen') isListening = true
+        if (kind !== 'missed' || !isListening) return
         const fault = { message: String(bans), code: undefined, isListener: false }
         process.send({ kind: 'failed', fault }, () => process.exit(1))
       })`,
@@ -205,11 +262,12 @@ describe('a worker that does not take its messages', () => {
         version: '1',
         config,
         ticketSecret: newSecret(0),
+        gatewayId: new Uint8Array(4),
       },
       listenFd: socket.fd,
       onLines: () => undefined,
-      onCalls: () => {
-        throw new Error('no calls here')
+      onMessage: () => {
+        throw new Error('no messages here')
       },
     })
     await worker.listening
@@ -218,6 +276,7 @@ describe('a worker that does not take its messages', () => {
     const keyId = 'k'.repeat(1_000)
     const startedMs = performance.now()
     for (let at = 0; at < 20_000; at++) worker.notify({ kind: 'banned', keyId, ban })
+    worker.notify({ kind: 'listen', isWanted: true })
     // Nor does a page of metrics wait for it long.
     expect(await worker.measure()).toBe(undefined)
     expect(performance.now() - startedMs).toBeLessThan(10_000)

@@ -90,7 +90,7 @@ describe('a roll', () => {
     expect(await young).toEqual(times(10, () => 1001))
     expect((await gateway.finished).code).toBe(0)
     echo.close()
-  }, 60_000)
+  })
 
   it('replaces every worker and loses no request, on kept-alive and on new connections', async () => {
     const backend = await rawBackend()
@@ -119,7 +119,7 @@ describe('a roll', () => {
     expect(page.get('tollgate_workers')).toBe(2)
     expect(gateway.logged('workerCrashed')).toEqual([])
     expect(gateway.logged('workerStopped')).toHaveLength(4)
-  }, 120_000)
+  })
 
   it('hands quota over: what was used stays used, what was not is there again', async () => {
     const redis = await redisServer()
@@ -141,7 +141,7 @@ describe('a roll', () => {
       expect((await gateway.finished).code).toBe(0)
     }
     expect(quotaInRedis(redis, 'acme')).toMatchObject({ dayTaken: 200, dayUsed: 200 })
-  }, 120_000)
+  })
 
   it('stops where a new worker cannot begin, keeps the old ones, and says so', async () => {
     const backend = await rawBackend()
@@ -162,7 +162,7 @@ describe('a roll', () => {
     gateway.signal('SIGUSR2')
     await rolled(gateway, 1)
     await gone(before.values())
-  }, 60_000)
+  })
 
   it('in the midst of which the gateway is stopped has not failed', async () => {
     const backend = await slowBackend()

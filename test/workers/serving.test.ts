@@ -101,7 +101,7 @@ describe('workers whose event loops are late', () => {
       const reason = checks.find(({ name }) => name === 'load')?.reason ?? ''
       return `${answer.status} ${/\d of \d/.exec(reason)?.[0] ?? reason}`
     }
-    const seen = (what: string) => eventually(what, async () => (await load()) === what, 30_000)
+    const seen = (what: string) => eventually(what, async () => (await load()) === what)
     await stopped([first], () => seen('200 1 of 2'))
     await stopped([first, second], () => seen('503 2 of 2'))
     await seen('200 in time')
@@ -180,7 +180,7 @@ describe('workers on one port', () => {
       if (status === 429) expect(headers['x-ratelimit-remaining']).toBe('0')
     const page = await metricPage(gateway)
     expect(page.get('tollgate_quota_decisions_total{window="day",outcome="refused"}')).toBe(200)
-  }, 90_000)
+  })
 
   it('admit exactly the limit between them with Redis', async () => {
     const redis = await redisServer()
@@ -194,7 +194,7 @@ describe('workers on one port', () => {
     gateway.signal('SIGTERM')
     expect((await gateway.finished).code).toBe(0)
     expect(quotaInRedis(redis, 'acme')).toMatchObject({ minuteTaken: 100, minuteUsed: 100 })
-  }, 90_000)
+  })
 
   it('count requests without a credential together, and refuse from then on', async () => {
     const { gateway } = await start(2, [wide], {
@@ -245,7 +245,7 @@ describe('workers on one port', () => {
     }
     await allAnswer(gateway, 2)
     expect(gateway.logged('internalError')).toEqual([])
-  }, 90_000)
+  })
 
   it('are as many as the machine has cores with auto, and none but the process itself with 1', async () => {
     const [auto, single] = await Promise.all([start('auto', [wide]), start(1, [wide])])
@@ -277,7 +277,7 @@ describe('the demonstration with workers', () => {
 
 describe('a ban with workers', () => {
   const strikes = 6
-  const bans = `bans: { strikes: ${strikes}, within: 30s, grace: 0s, duration: 60s }`
+  const bans = `bans: { strikes: ${strikes}, within: 30s, grace: 0s, duration: 5m }`
   const narrow = { id: 'acme', keys: ['tg_hammering', 'tg_calm'], perMinute: 3, perDay: 3 }
 
   it('counts strikes over all of them, holds on all within a second, on new ones too, and over a restart', async () => {
@@ -333,5 +333,5 @@ describe('a ban with workers', () => {
       expect(code).toBe('api_key_banned')
     next.signal('SIGTERM')
     expect((await next.finished).code).toBe(0)
-  }, 120_000)
+  })
 })

@@ -1,5 +1,6 @@
 /** Gateways of several worker processes, and calls that each open a connection of their own. */
 import { generateKeyPairSync } from 'node:crypto'
+import { readdirSync, readFileSync } from 'node:fs'
 import { Agent, request } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect } from 'vitest'
@@ -63,7 +64,7 @@ export interface Load {
   stop(): Promise<void>
 }
 
-/** Callers that go on until stopped; `keepAlive` ones reuse a connection each, the others open one per request. */
+/** Callers that go on until stopped, with a short rest after each answer; `keepAlive` ones reuse a connection each, the others open one per request. */
 export function startLoad(
   origin: string,
   { key, callers, keepAlive = 0 }: { key: string; callers: number; keepAlive?: number },
@@ -77,7 +78,7 @@ export function startLoad(
         (answer) => answers.push(answer),
         (error: unknown) => errors.push(error as Error),
       )
-      await sleep(1)
+      await sleep(30)
     }
     agent?.destroy()
   }
@@ -112,6 +113,22 @@ export function isAlive(pid: number): boolean {
   } catch {
     return false
   }
+}
+
+/** Lets a process go on that was stopped, unless its supervisor has killed it meanwhile. */
+export function thaw(pid: number): void {
+  if (isAlive(pid)) process.kill(pid, 'SIGCONT')
+}
+
+/** A thread of the process that wants the processor, though a busy machine may not give it any. */
+const hasWork = (pid: number): boolean =>
+  readdirSync(`/proc/${pid}/task`).some((thread) =>
+    /\) [RD] /.test(readFileSync(`/proc/${pid}/task/${thread}/stat`, 'utf8')),
+  )
+
+/** Until these have done what they were told, and do no more than wait: so often in a row, as one may hand work to another meanwhile. */
+export async function atRest(...pids: readonly number[]): Promise<void> {
+  for (let quiet = 0; quiet < 4; await sleep(20)) quiet = pids.some(hasWork) ? 0 : quiet + 1
 }
 
 /** Waits until the processes are gone. */

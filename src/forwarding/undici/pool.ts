@@ -1,6 +1,8 @@
 /** The connection pools of the undici engine, set up so that a request knows the connection it is sent on. */
+import { createRequire } from 'node:module'
 import type { Socket } from 'node:net'
-import { Client, Pool, buildConnector, type Dispatcher } from 'undici'
+import type * as Undici from 'undici'
+import type { Client, Dispatcher, Pool, buildConnector } from 'undici'
 import type { Backend } from '../../backends/backend.ts'
 import { maxAnswerHeadBytes, retirementMs, type EngineOptions } from '../engine.ts'
 
@@ -27,6 +29,8 @@ export interface Handler extends Dispatcher.DispatchHandler {
 
 /** Each connection carries one request at a time. */
 export function createUndiciPool(backend: Backend, limits: EngineOptions): Pool {
+  // Not before it is needed: most gateways run on another engine, and each process would load its 109 files.
+  const { Client, Pool, buildConnector } = createRequire(import.meta.url)('undici') as typeof Undici
   const { connections, connectionUses, timeouts } = limits
   const servername = backend.tls?.servername ?? ''
   const connector = buildConnector({ timeout: timeouts.connectMs, allowH2: false, ...backend.tls })

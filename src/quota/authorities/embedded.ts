@@ -1,7 +1,7 @@
 /** The embedded authority that remembers: counted in memory, kept in store.file, and read back from it. */
 import { Journal, type UnsavedCounters } from '../journal/journal.ts'
 import { Rows } from '../../sqlite/quota-rows.ts'
-import { DAY_MS, MINUTE_MS } from '../protocol.ts'
+import { DAY_MS, MINUTE_MS } from '../../rules/time.ts'
 import { systemTimers, type Timers } from '../timers.ts'
 import { createEmbeddedAuthority, MAX_CLIENTS, type EmbeddedAuthority } from './memory.ts'
 import { firstKeptDay } from './transition.ts'

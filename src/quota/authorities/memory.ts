@@ -1,9 +1,10 @@
 /** The embedded authority: the counters of all clients in this process, answered at once but where its journal has to be waited for. */
-import { StoreUnavailable } from '../../rules/store-unavailable.ts'
+import { boundedFind } from '../../sqlite/bounded-find.ts'
 import type { CountedClient, Journal, UnsavedCounters } from '../journal/journal.ts'
 import type { Row, Rows } from '../../sqlite/quota-rows.ts'
+import type { Limits } from '../../config/config.ts'
 import type { Authority, Beat, Beats, TakeReply, TakeRequest } from '../protocol.ts'
-import { RecencyTable } from '../recency-table.ts'
+import { RecencyTable } from '../../rules/recency-table.ts'
 import { ClientState, firstKeptDay, transition } from './transition.ts'
 
 export interface EmbeddedAuthority extends Authority {
@@ -12,6 +13,12 @@ export interface EmbeddedAuthority extends Authority {
   readonly size: number
   /** undefined: all is kept that has to be. */
   readonly unsaved?: UnsavedCounters | undefined
+  /** Lets somebody see to a client's counters; what he changes is kept like what calls change. Of a client that is not known: to none. */
+  attend<Result>(
+    client: string,
+    limits: Limits,
+    task: (state: ClientState, nowMs: number) => Result,
+  ): Result | Promise<Result>
 }
 
 export interface MemoryAuthority extends EmbeddedAuthority {
@@ -41,10 +48,6 @@ interface MemoryOptions {
 export const BEAT_KEPT_MS = 60_000
 export const MAX_CLIENTS = 200_000
 const SWEEP_EVERY_MS = 600_000
-/** Whoever has to wait longer for the disk is told that the store is away. */
-const FIND_TIMEOUT_MS = 150
-/** More could not be found in that time, and a disk that hangs is to hold no more calls. */
-const FINDS_AT_MOST = 4_000
 
 export function createMemoryAuthority(options: MemoryOptions): MemoryAuthority {
   // Without a keeper nobody waits.
@@ -78,18 +81,11 @@ export function createEmbeddedAuthority({
   }
   for (const row of keeper?.restored ?? []) add(row.client, row)
   let sweepAtMs = 0
-  const find = keeper && createFinder(keeper.rows)
+  const find = keeper && boundedFind(keeper.rows)
 
-  const sweep = (nowMs: number): void => {
-    sweepAtMs = nowMs + SWEEP_EVERY_MS
-    const firstDay = firstKeptDay(nowMs)
-    for (const [id, client] of clients.entries())
-      if (client.state.dayIndex < firstDay && mayDrop(client)) clients.delete(id)
-  }
   const carryOut = (client: CountedClient, request: TakeRequest) => {
     const reply = transition(client.state, request, clock.epochMs(), losesData)
-    const written = keeper?.journal.carriedOut(client, request.limits)
-    return written === undefined ? reply : written.then(() => reply)
+    return whenKept(reply, keeper?.journal.carriedOut(client, request.limits))
   }
   return {
     get size() {
@@ -100,16 +96,56 @@ export function createEmbeddedAuthority({
     },
     take: (request) => {
       const nowMs = clock.epochMs()
-      if (nowMs >= sweepAtMs) sweep(nowMs)
+      if (nowMs >= sweepAtMs) sweepAtMs = sweep(clients, mayDrop, nowMs)
       const id = request.client
       const client = clients.get(id)
       if (client !== undefined || !hasForgotten || find === undefined)
         return carryOut(client ?? add(id), request)
       return find(id).then((row) => carryOut(clients.get(id) ?? add(id, row), request))
     },
+    attend: (id, limits, task) => {
+      const see = (client?: CountedClient) =>
+        seeTo({ client, limits, task, nowMs: clock.epochMs(), journal: keeper?.journal })
+      const client = clients.peek(id)
+      if (client !== undefined || !hasForgotten || find === undefined) return see(client)
+      return find(id).then((row) => see(clients.peek(id) ?? (row && add(id, row))))
+    },
     beat: createBeats(clock),
     close: async () => keeper?.journal.close(),
   }
+}
+
+/** Forgets days that are over; the result is when to come again. */
+function sweep(
+  clients: RecencyTable<CountedClient>,
+  mayDrop: (client: CountedClient) => boolean,
+  nowMs: number,
+): number {
+  const firstDay = firstKeptDay(nowMs)
+  for (const [id, client] of clients.entries())
+    if (client.state.dayIndex < firstDay && mayDrop(client)) clients.delete(id)
+  return nowMs + SWEEP_EVERY_MS
+}
+
+interface Seeing<Result> {
+  readonly client: CountedClient | undefined
+  readonly limits: Limits
+  readonly task: (state: ClientState, nowMs: number) => Result
+  readonly nowMs: number
+  readonly journal: Journal | undefined
+}
+
+function seeTo<Result>({ client, limits, task, nowMs, journal }: Seeing<Result>) {
+  const state = client?.state ?? new ClientState()
+  const { minuteResetMs, dayResetMs } = state
+  const result = task(state, nowMs)
+  const isReset = state.minuteResetMs !== minuteResetMs || state.dayResetMs !== dayResetMs
+  return whenKept(result, client && journal?.carriedOut(client, limits, isReset))
+}
+
+/** What a change answers, when a crash cannot lose it any more. */
+function whenKept<Reply>(reply: Reply, written: Promise<void> | undefined): Reply | Promise<Reply> {
+  return written === undefined ? reply : written.then(() => reply)
 }
 
 /**
@@ -136,26 +172,5 @@ function createBeats(clock: { epochMs(): number }) {
     else beats.set(process, nowMs)
     for (const [name, atMs] of beats) if (nowMs - atMs > BEAT_KEPT_MS) beats.delete(name)
     return new Map(beats)
-  }
-}
-
-/** What cannot be read soon is away. */
-function createFinder(rows: Keeper['rows']): Keeper['rows']['find'] {
-  let finding = 0
-  return async (id) => {
-    if (finding >= FINDS_AT_MOST) throw new StoreUnavailable('timeout')
-    finding += 1
-    const late = Promise.withResolvers<never>()
-    const giveUp = (): void => late.reject(new StoreUnavailable('timeout'))
-    const found = rows.find(id).finally(() => (finding -= 1))
-    // After a stall of the event loop timers run before messages are read.
-    const timer = setTimeout(() => void setImmediate(giveUp), FIND_TIMEOUT_MS)
-    try {
-      return await Promise.race([found, late.promise])
-    } catch (error) {
-      throw error instanceof StoreUnavailable ? error : new StoreUnavailable('error', error)
-    } finally {
-      clearTimeout(timer)
-    }
   }
 }

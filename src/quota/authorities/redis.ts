@@ -8,6 +8,7 @@ import type {
   Authority,
   Beats,
   Notice,
+  NoticeListener,
   Statement,
   TakeReply,
   TakeRequest,
@@ -16,8 +17,8 @@ import type {
 
 const statuses: readonly TakeStatus[] = ['granted', 'short', 'stale', 'lost']
 /** By their number in a reply, and their name on the channel. */
-const notices: readonly (Notice | undefined)[] = [undefined, 'short', 'unknown', 'free']
-const REPLY_LENGTH = 11
+const notices: readonly (Notice | undefined)[] = [undefined, 'short', 'unknown', 'free', 'reset']
+const REPLY_LENGTH = 13
 /** They read the time from the server alone. */
 const scriptOf = (name: string) => readFileSync(new URL(`./${name}.lua`, import.meta.url), 'utf8')
 
@@ -39,8 +40,9 @@ export function createRedisAuthority({
   const beating = store.script({ name: 'tollgateBeat', text: scriptOf('beat'), keyCount: 1 })
   // Thrown for every request of an outage: made once, since a stack trace costs more than the decision.
   const away = new StoreUnavailable('error')
-  const channel = `${prefix}:q:reclaim`
+  const channel = reclaimChannel(prefix)
   const keyStart = quotaKey(prefix, '').slice(0, -1)
+  const listeners: NoticeListener[] = []
 
   return {
     take: (request) => {
@@ -57,19 +59,23 @@ export function createRedisAuthority({
         }),
       ),
     onReturn: (listener) => store.onRecovered(listener),
-    onNotice: (listener) =>
+    onNotice: (listener) => {
+      if (listeners.push(listener) > 1) return
       store.subscribe(channel, {
         message: (text) => {
           const [name, key = '', by] = text.split(' ', 3)
           const notice = notices.find((known) => known === name)
           if (notice !== undefined && key.startsWith(keyStart) && key.endsWith('}'))
-            listener(clientOf(key, keyStart), notice, by)
+            for (const hear of listeners) hear(clientOf(key, keyStart), notice, by)
         },
         subscribed: () => undefined,
-      }),
+      })
+    },
     close: async () => undefined,
   }
 }
+
+export const reclaimChannel = (prefix: string): string => `${prefix}:q:reclaim`
 
 /**
  * The key of a client's hash; the braces make the client its slot in a cluster.
@@ -94,7 +100,15 @@ function clientOf(key: string, keyStart: string): string {
 
 function scriptArgs(request: TakeRequest) {
   const { process, sequence, limits, minute, day, need, want, heard = 0, since = 0 } = request
-  const stated = (of: Statement) => [of.index, of.used, of.held, of.taken ?? 0, of.returned ?? 0]
+  const stated = ({
+    index,
+    used,
+    held,
+    taken = 0,
+    returned = 0,
+    resetMs = 0,
+    fresh = 0,
+  }: Statement) => [index, used, held, taken, returned, resetMs, fresh]
   const { perMinute, perDay } = limits
   const windows = [...stated(minute), ...stated(day)]
   return [process, sequence, perMinute, perDay, ...windows, need, want, heard, since]
@@ -116,8 +130,8 @@ function parseReply(reply: ScriptReply): TakeReply {
   return {
     status,
     nowMs: at(1),
-    minute: { index: at(2), held: at(3), taken: at(4), used: at(5) },
-    day: { index: at(6), held: at(7), taken: at(8), used: at(9) },
-    notice: notices[at(10)],
+    minute: { index: at(2), held: at(3), taken: at(4), used: at(5), resetMs: at(6) },
+    day: { index: at(7), held: at(8), taken: at(9), used: at(10), resetMs: at(11) },
+    notice: notices[at(12)],
   }
 }

@@ -11,9 +11,21 @@ const LEARNING_MS = 1000
 const SETTLING_MS = 15
 type Stated = Omit<Statement, 'index'>
 
-/** A caller that speaks of another window keeps nothing of this one. */
-export function statedOf(statement: Statement, index: number): Stated {
-  return statement.index === index ? statement : { held: 0, used: 0 }
+/** Names of what is counted of each window: to put them together for each call is dear. */
+const FIELDS = {
+  minute: { taken: 'minuteTaken', used: 'minuteUsed', unstated: 'minuteUnstated' },
+  day: { taken: 'dayTaken', used: 'dayUsed', unstated: 'dayUnstated' },
+} as const
+
+/**
+ * A caller that speaks of another window keeps nothing of this one. One that has not heard of its reset yet keeps what it has in hand,
+ * and may have spent after it all that it has spent since it was answered.
+ */
+export function statedOf(statement: Statement, index: number, resetMs: number): Stated {
+  if (statement.index !== index) return { held: 0, used: 0 }
+  const { used, held, fresh = 0 } = statement
+  if ((statement.resetMs ?? 0) >= resetMs) return statement
+  return { held: Math.max(0, held - used) + fresh, used: fresh }
 }
 
 /**
@@ -26,21 +38,22 @@ export function takeStatement(
   caller: { stated: Stated; before: Omit<Stated, 'taken'>; isRestating: boolean },
 ): void {
   const { stated, before } = caller
+  const fields = FIELDS[window]
   const change = stated.held - before.held
-  let taken = state[`${window}Taken`] + change
-  let used = state[`${window}Used`] + stated.used - before.used
+  let taken = state[fields.taken] + change
+  let used = state[fields.used] + stated.used - before.used
   if (caller.isRestating) {
     const { taken: known = 0, returned = 0 } = stated
-    const unstated = state[`${window}Unstated`]
+    const unstated = state[fields.unstated]
     const explained = Math.max(0, Math.min(change + returned, unstated))
     const missing = Math.max(0, known - returned - taken + explained) - explained
     taken += missing
     used += missing
-    state[`${window}Unstated`] = unstated + missing
+    state[fields.unstated] = unstated + missing
   }
   // Never below zero, whatever a caller states.
-  state[`${window}Taken`] = Math.max(0, taken)
-  state[`${window}Used`] = Math.max(0, used)
+  state[fields.taken] = Math.max(0, taken)
+  state[fields.used] = Math.max(0, used)
 }
 
 /** isLost: the call shows that others may have used more than is known. The first of such calls is the loss. */

@@ -2,11 +2,12 @@
 --
 -- KEYS[1]  the client's hash
 -- ARGV     1 process  2 sequence  3 limit per minute  4 limit per day
---          5 minute index  6 used  7 held  8 taken  9 returned   10 to 14 the same of the day   (as the caller states them)
---          15 need  16 want  17 heard  18 since
---          19 channel on which tokens of this client are reclaimed from all processes
+--          5 minute index  6 used  7 held  8 taken  9 returned  10 reset  11 fresh
+--          12 to 18 the same of the day   (as the caller states them)
+--          19 need  20 want  21 heard  22 since
+--          23 channel on which tokens of this client are reclaimed from all processes
 -- reply    status (0 granted, 1 short, 2 stale, 3 lost), now in ms rounded up,
---          minute index, held, taken, used, day index, held, taken, used,
+--          minute index, held, taken, used, reset, day index, held, taken, used, reset,
 --          notice that went out because of it (0 none, 1 short, 2 unknown, 3 free)
 local time = redis.call('TIME')
 local MINUTE_MS, DAY_MS = 60000, 86400000
@@ -25,10 +26,11 @@ local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local replyNow = tonumber(time[1]) * 1000 + math.ceil(tonumber(time[2]) / 1000)
 local processField = 'process:' .. ARGV[1]
 local sequence = tonumber(ARGV[2])
-local need, want = tonumber(ARGV[15]), tonumber(ARGV[16])
+local need, want = tonumber(ARGV[19]), tonumber(ARGV[20])
 
 local fields = redis.call('HMGET', KEYS[1], 'minute', 'minuteTaken', 'minuteUsed', 'activeNow',
-  'activeBefore', 'day', 'dayTaken', 'dayUsed', 'learningUntil', processField, 'exhausted', 'unstated')
+  'activeBefore', 'day', 'dayTaken', 'dayUsed', 'learningUntil', processField, 'exhausted', 'unstated',
+  'minuteReset', 'dayReset')
 -- -1 stands for a missing field, since math.max needs a number.
 local lastMinute, lastDay = stored(fields[1], -1), stored(fields[6], -1)
 local isUnknown = lastDay == -1
@@ -48,21 +50,22 @@ if isSameMinute then
 elseif isSameDay and minute == lastMinute + 1 then
   activeBefore = stored(fields[4], 0)
 end
-local dayTaken, dayUsed = 0, 0
+local dayTaken, dayUsed, minuteReset, dayReset = 0, 0, 0, 0
 if isSameDay then
   dayTaken, dayUsed = stored(fields[7], 0), stored(fields[8], 0)
+  minuteReset, dayReset = stored(fields[13], 0), stored(fields[14], 0)
 end
 
--- sequence:status:minute:held:used:day held:day used
+-- sequence:status:minute:held:used:day held:day used:spent, which reset.lua alone reads
 local lastSequence, lastStatus, tookPart = 0, STALE, false -- 0: below every sequence number
 local oldMinuteHeld, oldMinuteUsed, oldDayHeld, oldDayUsed = 0, 0, 0, 0
 if isSameDay and fields[10] then
-  local part = { string.match(fields[10], '^(%d+):(%d):(%d+):(%d+):(%d+):(%d+):(%d+)$') }
+  local part = { string.match(fields[10], '^(%d+):(%d):(%d+):(%d+):(%d+):(%d+):(%d+)') }
   if part[1] then
     lastSequence, lastStatus = stored(part[1], 0), stored(part[2], STALE)
     tookPart = stored(part[3], -1) == minute
     -- A caller that has forgotten the client since does not take back what it used.
-    if lastSequence > tonumber(ARGV[18]) then
+    if lastSequence > tonumber(ARGV[22]) then
       if tookPart then
         oldMinuteHeld, oldMinuteUsed = stored(part[4], 0), stored(part[5], 0)
       end
@@ -74,24 +77,34 @@ end
 if sequence <= lastSequence then
   local status = STALE
   if sequence == lastSequence then status = lastStatus end
-  return { status, replyNow, minute, oldMinuteHeld, minuteTaken, minuteUsed,
-    day, oldDayHeld, dayTaken, dayUsed, 0 }
+  return { status, replyNow, minute, oldMinuteHeld, minuteTaken, minuteUsed, minuteReset,
+    day, oldDayHeld, dayTaken, dayUsed, dayReset, 0 }
 end
 if not tookPart then activeNow = activeNow + 1 end
 local active = math.max(activeNow, activeBefore, 1)
 
 -- What the caller holds and has used, and what that makes of the counts; of another window it keeps nothing of this one.
 local usedInMinute, heldInMinute, usedInDay, heldInDay = 0, 0, 0, 0
-local isOfMinute, isOfDay = tonumber(ARGV[5]) == minute, tonumber(ARGV[10]) == day
+local isOfMinute, isOfDay = tonumber(ARGV[5]) == minute, tonumber(ARGV[12]) == day
 if isOfMinute then usedInMinute, heldInMinute = tonumber(ARGV[6]), tonumber(ARGV[7]) end
-if isOfDay then usedInDay, heldInDay = tonumber(ARGV[11]), tonumber(ARGV[12]) end
+if isOfDay then usedInDay, heldInDay = tonumber(ARGV[13]), tonumber(ARGV[14]) end
+-- A caller that has not heard of a reset yet.
+local knowsMinute, knowsDay = tonumber(ARGV[10]) >= minuteReset, tonumber(ARGV[17]) >= dayReset
+if isOfMinute and not knowsMinute then
+  local fresh = tonumber(ARGV[11])
+  usedInMinute, heldInMinute = fresh, math.max(0, heldInMinute - usedInMinute) + fresh
+end
+if isOfDay and not knowsDay then
+  local fresh = tonumber(ARGV[18])
+  usedInDay, heldInDay = fresh, math.max(0, heldInDay - usedInDay) + fresh
+end
 minuteTaken = minuteTaken + heldInMinute - oldMinuteHeld
 minuteUsed = minuteUsed + usedInMinute - oldMinuteUsed
 dayTaken = dayTaken + heldInDay - oldDayHeld
 dayUsed = dayUsed + usedInDay - oldDayUsed
 
 -- The hash has not the call that was answered: it is new, or an old copy.
-local isRestating = isOfDay and tonumber(ARGV[17]) > lastSequence
+local isRestating = isOfDay and tonumber(ARGV[21]) > lastSequence
 local minuteUnstated, dayUnstated = 0, 0
 if isSameDay and fields[12] then
   local part = { string.match(fields[12], '^(%d+):(%d+):(%d+)$') }
@@ -104,10 +117,10 @@ if isRestating then
     return math.max(0, known - returned - taken + explained) - explained
   end
   if isOfMinute then
-    local more = missing(tonumber(ARGV[8]), tonumber(ARGV[9]), minuteTaken, heldInMinute - oldMinuteHeld, minuteUnstated)
+    local more = missing(knowsMinute and tonumber(ARGV[8]) or 0, knowsMinute and tonumber(ARGV[9]) or 0, minuteTaken, heldInMinute - oldMinuteHeld, minuteUnstated)
     minuteTaken, minuteUsed, minuteUnstated = minuteTaken + more, minuteUsed + more, minuteUnstated + more
   end
-  local more = missing(tonumber(ARGV[13]), tonumber(ARGV[14]), dayTaken, heldInDay - oldDayHeld, dayUnstated)
+  local more = missing(knowsDay and tonumber(ARGV[15]) or 0, knowsDay and tonumber(ARGV[16]) or 0, dayTaken, heldInDay - oldDayHeld, dayUnstated)
   dayTaken, dayUsed, dayUnstated = dayTaken + more, dayUsed + more, dayUnstated + more
 end
 -- Never below zero, whatever a caller states.
@@ -159,8 +172,8 @@ end
 -- A script that has written once is let through by a server that is out of memory: nothing is deleted without need.
 if not isSameDay and redis.call('EXISTS', KEYS[1]) == 1 then redis.call('DEL', KEYS[1]) end
 redis.call('HSET', KEYS[1], 'minuteTaken', minuteTaken, 'minuteUsed', minuteUsed, 'dayTaken', dayTaken, 'dayUsed', dayUsed,
-  processField, string.format('%.0f:%d:%.0f:%.0f:%.0f:%.0f:%.0f',
-    sequence, status, minute, heldInMinute, usedInMinute, heldInDay, usedInDay))
+  processField, string.format('%.0f:%d:%.0f:%.0f:%.0f:%.0f:%.0f:%.0f',
+    sequence, status, minute, heldInMinute, usedInMinute, heldInDay, usedInDay, spent))
 -- What seldom changes is written only then.
 if not (isSameMinute and tookPart) then
   redis.call('HSET', KEYS[1], 'minute', minute, 'day', day, 'activeNow', activeNow, 'activeBefore', activeBefore)
@@ -188,6 +201,6 @@ elseif wasExhausted > exhausted then
   notice, name = 3, 'free '
 end
 -- A user who may not publish loses nothing but the notice.
-if name then redis.pcall('PUBLISH', ARGV[19], name .. KEYS[1] .. ' ' .. ARGV[1]) end
-return { status, replyNow, minute, heldInMinute, minuteTaken, minuteUsed,
-  day, heldInDay, dayTaken, dayUsed, notice }
+if name then redis.pcall('PUBLISH', ARGV[23], name .. KEYS[1] .. ' ' .. ARGV[1]) end
+return { status, replyNow, minute, heldInMinute, minuteTaken, minuteUsed, minuteReset,
+  day, heldInDay, dayTaken, dayUsed, dayReset, notice }

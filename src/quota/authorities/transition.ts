@@ -2,27 +2,24 @@
 import type { Limits } from '../../config/config.ts'
 import { grant } from './grant.ts'
 import { learn, statedOf, takeStatement } from './statements.ts'
-import {
-  DAY_MS,
-  MINUTE_MS,
-  type Notice,
-  type TakeReply,
-  type TakeRequest,
-  type TakeStatus,
-} from '../protocol.ts'
+import type { Notice, TakeReply, TakeRequest, TakeStatus } from '../protocol.ts'
+import { DAY_MS, MINUTE_MS } from '../../rules/time.ts'
 
 /** What one process was last known to hold, and how its latest call was answered. */
 interface ProcessRecord {
   readonly sequence: number
-  readonly status: TakeStatus
+  /** stale: of before a reset, so that its answer is of no use any more. */
+  status: TakeStatus
   readonly minuteIndex: number
-  readonly minuteHeld: number
-  readonly minuteUsed: number
-  readonly dayHeld: number
-  readonly dayUsed: number
+  minuteHeld: number
+  minuteUsed: number
+  dayHeld: number
+  dayUsed: number
+  /** What that call brought for requests that waited, counted as used before they are answered. */
+  readonly spent: number
 }
 
-/** Everything the authority knows of one client. Written by `transition` alone. */
+/** Everything the authority knows of one client. Written here, and by the reset of usage/client-counters.ts. */
 export class ClientState {
   /** false: nothing is known of this client, and the counters and indexes below mean nothing. */
   isKnown = false
@@ -41,6 +38,9 @@ export class ClientState {
   /** Of what was taken: known from what processes were told before a loss of data, but stated by none of those who took it. */
   minuteUnstated = 0
   dayUnstated = 0
+  /** When the use of the window was last set back to 0; 0: never in this day. */
+  minuteResetMs = 0
+  dayResetMs = 0
   /** Until then nothing is granted ahead of need: other processes may not have stated their use yet. */
   learningUntilMs = 0
   readonly processes = new Map<string, ProcessRecord>()
@@ -76,10 +76,9 @@ export function transition(
 
   const { minute, day, isRestating } = hear(state, request, record)
   const { isLoss, isLearning, settlingLeftMs } = learn(state, isUnknown || isRestating, nowMs)
-  const isSettling = losesData && settlingLeftMs > 0
   // The first that is heard of a client is granted one request at once; else every new client would have to wait.
   const atOnce = isUnknown && !isRestating ? 1 : 0
-  const need = isSettling ? Math.min(request.need, atOnce) : request.need
+  const need = losesData && settlingLeftMs > 0 ? Math.min(request.need, atOnce) : request.need
   const granted = grant({
     need,
     want: isLearning ? need : request.want,
@@ -107,10 +106,10 @@ export function transition(
     minuteUsed: minute.used + spent,
     dayHeld: held.day,
     dayUsed: day.used + spent,
+    spent,
   })
   const news = shortage(state, status, request.limits)
-  const notice = isLoss ? 'unknown' : news
-  return reply(state, { status, nowMs, notice }, held)
+  return reply(state, { status, nowMs, notice: isLoss ? 'unknown' : news }, held)
 }
 
 /** Takes in what the caller states. isRestating: it was told of a call that is not known here. record: of its latest known call. */
@@ -118,13 +117,14 @@ function hear(state: ClientState, request: TakeRequest, record: ProcessRecord | 
   // A caller that has forgotten the client since does not take back what it used.
   const known = (record?.sequence ?? 0) > (request.since ?? 0) ? record : undefined
   const tookPart = known?.minuteIndex === state.minuteIndex
-  const minute = statedOf(request.minute, state.minuteIndex)
-  const day = statedOf(request.day, state.dayIndex)
+  const minute = statedOf(request.minute, state.minuteIndex, state.minuteResetMs)
+  const day = statedOf(request.day, state.dayIndex, state.dayResetMs)
   const isRestating =
     request.day.index === state.dayIndex && (request.heard ?? 0) > (record?.sequence ?? 0)
   const inMinute = { held: tookPart ? known.minuteHeld : 0, used: tookPart ? known.minuteUsed : 0 }
   const inDay = { held: known?.dayHeld ?? 0, used: known?.dayUsed ?? 0 }
-  takeStatement(state, 'minute', { before: inMinute, stated: minute, isRestating })
+  const isOfMinute = isRestating && request.minute.index === state.minuteIndex
+  takeStatement(state, 'minute', { before: inMinute, stated: minute, isRestating: isOfMinute })
   takeStatement(state, 'day', { before: inDay, stated: day, isRestating })
   return { minute, day, isRestating }
 }
@@ -164,7 +164,7 @@ function windowsAt(state: ClientState, nowMs: number): { minuteIndex: number; da
 }
 
 /** Forgets what belongs to another window. */
-function rollOver(state: ClientState, nowMs: number): void {
+export function rollOver(state: ClientState, nowMs: number): void {
   const { minuteIndex, dayIndex } = windowsAt(state, nowMs)
   const isSameDay = dayIndex === state.dayIndex
   if (isSameDay && minuteIndex === state.minuteIndex) return
@@ -176,6 +176,7 @@ function rollOver(state: ClientState, nowMs: number): void {
   if (isSameDay) return
   state.dayIndex = dayIndex
   state.dayTaken = state.dayUsed = state.dayUnstated = 0
+  state.minuteResetMs = state.dayResetMs = 0
   state.processes.clear()
 }
 
@@ -189,11 +190,18 @@ function reply(
     nowMs: Math.ceil(nowMs),
     minute: {
       index: state.minuteIndex,
-      held: held.minute,
       taken: state.minuteTaken,
       used: state.minuteUsed,
+      resetMs: state.minuteResetMs,
+      held: held.minute,
     },
-    day: { index: state.dayIndex, held: held.day, taken: state.dayTaken, used: state.dayUsed },
+    day: {
+      index: state.dayIndex,
+      taken: state.dayTaken,
+      used: state.dayUsed,
+      resetMs: state.dayResetMs,
+      held: held.day,
+    },
     notice,
   }
 }

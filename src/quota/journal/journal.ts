@@ -92,8 +92,13 @@ export class Journal {
   /**
    * A call was carried out. A promise: what it took may be spent when that resolves, as a crash would lose it until then;
    * undefined: at once. Called with every call, so it costs next to nothing. What a write under way lacks is written, too.
+   * isReset: counts were set back, which a crash would undo.
    */
-  carriedOut(client: CountedClient, { perMinute }: Limits): Promise<void> | undefined {
+  carriedOut(
+    client: CountedClient,
+    { perMinute }: Limits,
+    isReset = false,
+  ): Promise<void> | undefined {
     const { state, row, saving } = client
     const kept = this.#since(row, state)
     if (!kept.isChanged && saving === undefined) return undefined
@@ -101,12 +106,12 @@ export class Journal {
     client.ahead = Math.max(1, Math.floor(perMinute * AHEAD_OF_A_MINUTE))
     // A crash may find either row.
     const left = Math.min(kept.left, saving ? this.#since(saving, state).left : Infinity)
-    const isEnough = left >= client.ahead / 2
+    const isEnough = !isReset && left >= client.ahead / 2
     if (isEnough || this.#fault !== undefined || this.#closed !== undefined) return undefined
     // Who comes in the same turn of the event loop goes along.
     if (this.#urgent.size === 0) setImmediate(() => void this.#round(false))
     this.#urgent.add(client)
-    return left < 0 && !this.#isLate ? this.#whenWritten() : undefined
+    return (isReset || left < 0) && !this.#isLate ? this.#whenWritten() : undefined
   }
 
   /** left: what may be taken before another row is needed. */

@@ -31,6 +31,8 @@ export interface Outcome {
   readonly tokens: number
   /** The rest is refused for as long as nobody returns tokens, and others have just been asked for theirs who may still do so. */
   readonly isReclaimed: boolean
+  /** At that moment its refusal holds, however close the end of the window. */
+  readonly receivedMs: number
 }
 
 export interface AuthorityCallsOptions {
@@ -90,8 +92,8 @@ export class AuthorityCalls {
       since: lease.since,
       heard: day.taken === undefined ? undefined : lease.heard,
       limits,
-      minute: minute.statement(returns),
-      day: day.statement(returns),
+      minute: minute.statement(returns, lease.fresh),
+      day: day.statement(returns, lease.fresh),
       need,
       want: this.#want(lease, order, sentMs),
     }
@@ -113,7 +115,7 @@ export class AuthorityCalls {
     const receivedMs = clock.nowMs()
     if (reply.status === 'stale') return undefined
     this.#watchClock(lease, reply)
-    lease.apply(reply, request.limits, { sentMs, receivedMs })
+    lease.apply(reply, request, { sentMs, receivedMs })
     this.#storeAheadMs = reply.nowMs - receivedMs
     lease.heard = request.sequence
     // The authority did not know that it had answered before.
@@ -131,7 +133,7 @@ export class AuthorityCalls {
     const isReclaimed = isShort && !late && lease.rememberRefusal(reply, request.limits, receivedMs)
     if (isShort) client.hear('short')
     else if (tokens > 0 || reply.notice === 'free') client.hear('free')
-    return { tokens: late ? 0 : tokens, isReclaimed }
+    return { tokens: late ? 0 : tokens, isReclaimed, receivedMs }
   }
 
   #watchClock({ minute, heard = 0 }: Lease, reply: TakeReply): void {
@@ -145,8 +147,7 @@ export class AuthorityCalls {
     if (!ahead || this.#options.lease === 'off' || this.isImmediate) return need
     measurePace(pace, nowMs)
     // Of a minute that has ended the next one is about to begin.
-    const leftMs = minute.endsByMs - nowMs
-    const minuteLeftMs = leftMs > 0 ? leftMs : minute.lengthMs
+    const minuteLeftMs = nowMs < minute.endsByMs ? minute.endsByMs - nowMs : minute.lengthMs
     return leaseSize(pace, { limits, need, minuteLeftMs })
   }
 }

@@ -85,6 +85,7 @@ export class Client {
   /** The authority did not answer. */
   fail(nowMs: number): void {
     this.lostInARow = 0
+    this.lease.awaited = 0
     this.failedMs = nowMs
     this.#uncertain.add(this)
   }

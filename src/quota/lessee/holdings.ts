@@ -49,10 +49,11 @@ export class Holdings {
   /** The authority has told all processes something of this client. */
   hear(client: Client, notice: Notice): void {
     // Also while a refused request waits for this very news: who comes meanwhile waits with it.
-    if (notice === 'free') client.lease.forgetRefusals()
+    if (notice === 'free' || notice === 'reset') client.lease.forgetRefusals()
     if (client.isCalling) return client.defer(notice)
     client.hear(notice)
-    const isForgotten = notice === 'unknown' && client.lease.isTold(this.#clock.nowMs())
+    const isAsked = notice === 'unknown' || notice === 'reset'
+    const isForgotten = isAsked && client.lease.isTold(this.#clock.nowMs())
     const isHolding = notice !== 'free' && client.lease.isHolding()
     if (isHolding || isForgotten) this.#calls.call(client, RETURNING)
   }

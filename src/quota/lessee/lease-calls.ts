@@ -52,8 +52,7 @@ export class LeaseCalls {
       return new Promise((resolve) =>
         client.begin(this.#follow(client, [{ limits, resolve }], sent)),
       )
-    const decision = sent && this.#takeAtOnce(client, limits, sent)
-    return decision ?? this.#decideAlone(client, limits)
+    return (sent && this.#takeAtOnce(client, limits, sent)) ?? this.#decideAlone(client, limits)
   }
 
   /**
@@ -74,10 +73,9 @@ export class LeaseCalls {
       if (sent.reply instanceof Promise) return undefined
       const outcome = this.authority.receive(client, sent, sent.reply)
       if (outcome !== undefined) {
-        const nowMs = this.#options.clock.nowMs()
+        const { tokens, receivedMs: nowMs } = outcome
         const { lease } = client
-        const decision =
-          outcome.tokens > 0 ? lease.spend(limits, nowMs) : lease.decide(limits, nowMs)
+        const decision = tokens > 0 ? lease.spend(limits, nowMs) : lease.decide(limits, nowMs)
         if (decision !== undefined) return decision
       }
       sent = this.authority.send(client, { need: 1, ahead: false, limits })
@@ -125,26 +123,26 @@ export class LeaseCalls {
     const waits = outcome.isReclaimed && clock.nowMs() - sent.sentMs <= SLOW_CALL_MS
     // Who comes while the others return their tokens waits for them, too.
     if (waits) client.lease.forgetRefusals()
-    const waiters = this.#serve(client, batch, outcome.tokens)
+    const waiters = this.#serve(client, batch, outcome.tokens, outcome.receivedMs)
     return { waiters, pauseMs: waits && waiters.length > 0 ? ASK_AGAIN_AFTER_RECLAIM_MS : 0 }
   }
 
   /** Hands tokens out in order of arrival, then decides from memory; returns those for whom nothing is decided. */
-  #serve({ lease }: Client, batch: readonly Waiter[], tokens: number): Waiter[] {
-    const nowMs = this.#options.clock.nowMs()
+  #serve({ lease }: Client, batch: readonly Waiter[], tokens: number, nowMs: number): Waiter[] {
     let left = tokens
+    lease.awaited = 0
     return batch.filter((waiter) => {
       const decision =
         left-- > 0 ? lease.spend(waiter.limits, nowMs) : lease.decide(waiter.limits, nowMs)
-      if (decision === undefined) return true
-      waiter.resolve(decision)
-      return false
+      if (decision === undefined) lease.awaited += 1
+      else waiter.resolve(decision)
+      return decision === undefined
     })
   }
 
   /** Decides for those who wait what memory can decide, and asks for the rest: first for those under the limits of the first. */
   #callAgain(client: Client, waiting: readonly Waiter[]): void {
-    const undecided = this.#serve(client, waiting, 0)
+    const undecided = this.#serve(client, waiting, 0, this.#options.clock.nowMs())
     const [first] = undecided
     if (first === undefined) return
     const { limits } = first

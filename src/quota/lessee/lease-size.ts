@@ -42,8 +42,7 @@ export function leaseSize(
   pace: Pace,
   { limits, need, minuteLeftMs }: { limits: Limits; need: number; minuteLeftMs: number },
 ): number {
-  const lastsMs = Math.min(LIFETIME_MS, Math.max(0, minuteLeftMs))
-  const wished = Math.ceil(pace.perMs * lastsMs)
+  const wished = Math.ceil(pace.perMs * Math.min(LIFETIME_MS, minuteLeftMs))
   return Math.max(need, Math.min(wished, Math.floor(limits.perMinute * MOST_OF_A_MINUTE)))
 }
 

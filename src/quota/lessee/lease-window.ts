@@ -25,9 +25,13 @@ export class LeaseWindow {
   spendUntilMs = -Infinity
   /** The window has ended by then: the latest moment at which it can end. */
   endsByMs = -Infinity
-  /** Before this, requests under refusedLimit or a lower limit are refused from memory. */
+  /** Until then requests under refusedLimit or a lower limit are refused from memory. */
   refusedUntilMs = -Infinity
   refusedLimit = 0
+  /** When the authority last set its use back to 0, as far as this process was told; 0: never. */
+  resetMs = 0
+  /** Tokens that go back with the next statement, as their requests were refunded since the latest. */
+  refunded = 0
 
   constructor(kind: 'minute' | 'day', lengthMs: number) {
     this.kind = kind
@@ -38,9 +42,9 @@ export class LeaseWindow {
     return this.kind === 'minute' ? limits.perMinute : limits.perDay
   }
 
-  /** What the client may still ask for: tokens that nobody was granted, and those in hand. */
-  remaining(limit: number): number {
-    return Math.max(0, limit - (this.taken ?? 0) + Math.max(0, this.held - this.used))
+  /** What the client may still ask for: tokens that nobody was granted, and those in hand, but for those awaited. */
+  remaining(limit: number, awaited: number): number {
+    return Math.max(0, limit - (this.taken ?? 0) + Math.max(0, this.held - this.used) - awaited)
   }
 
   /** Whole seconds after which the window has ended for certain, so that whoever waits for them is not refused by it again. */
@@ -49,10 +53,10 @@ export class LeaseWindow {
   }
 
   /** Of a window that runs; one in which the authority has not spoken looks unused. */
-  view(limit: number, nowMs: number): WindowView {
+  view(limit: number, nowMs: number, awaited: number): WindowView {
     return {
       limit,
-      remaining: this.remaining(limit),
+      remaining: this.remaining(limit, awaited),
       resetAtSeconds: ((this.index + 1) * this.lengthMs) / 1000,
       resetAfterSeconds: this.secondsLeft(nowMs),
     }
@@ -61,54 +65,77 @@ export class LeaseWindow {
   canSpend(limit: number, nowMs: number): boolean {
     const isInHand = this.held > this.used && nowMs < this.spendUntilMs
     // A lowered limit acts at once: the others may have used it up since tokens were granted under the old one.
-    return isInHand && limit >= this.grantedLimit && this.remaining(limit) > 0
+    return isInHand && limit >= this.grantedLimit && this.remaining(limit, 0) > 0
   }
 
-  /** Whether the refusal in memory still holds; it does not while tokens are in hand, or were returned or refunded since. */
-  isRefused(limit: number, nowMs: number): boolean {
-    const isRemembered = nowMs < this.refusedUntilMs && limit <= this.refusedLimit
-    return isRemembered && this.remaining(limit) === 0
+  /** Whether the refusal in memory still holds; it does not while tokens are in hand, or more were refunded since than are awaited. */
+  isRefused(limit: number, nowMs: number, awaited: number): boolean {
+    const isRemembered = nowMs <= this.refusedUntilMs && limit <= this.refusedLimit
+    return isRemembered && this.remaining(limit, awaited) === 0
   }
 
   /**
    * The hold as the authority is to hear it; returns: without the unspent tokens. What was spent without asking, during an outage,
    * is stated as held: it is true use.
    */
-  statement(returns: boolean): Statement {
-    const { index, used, held, taken } = this
+  statement(returns: boolean, fresh: number): Statement {
+    this.refunded = 0
+    const { index, used, held, taken, resetMs } = this
     const stated = returns ? used : Math.max(used, held)
-    return { index, used, held: stated, taken, returned: Math.max(0, held - stated) }
+    const returned = Math.max(0, held - stated)
+    return { index, used, held: stated, taken, returned, resetMs, fresh }
   }
 
   spend(): void {
     this.used += 1
   }
 
-  /** Takes one charge of the window `index` back, unless that window is over. */
-  refund(index: number): void {
-    if (this.index === index && this.used > 0) this.used -= 1
+  /**
+   * Takes one charge of the window `index` back, unless that window is over or was reset since. The token goes back to the authority:
+   * it may just have been reset, and count it no more.
+   */
+  refund(index: number, resetMs: number): void {
+    if (this.index !== index || this.resetMs !== resetMs || this.used === 0) return
+    this.used -= 1
+    if (this.held <= this.used) return
+    this.refunded += 1
+    this.#giveBack(1)
   }
 
   /** The unspent tokens go back. */
   returnUnspent(): void {
-    const { held } = this
-    this.held = Math.min(held, this.used)
-    if (this.taken !== undefined) this.taken -= held - this.held
+    this.#giveBack(Math.max(0, this.held - this.used))
   }
 
-  /** Takes in what the authority said. sentMs and receivedMs frame the moment at which it was true. */
-  apply(reply: TakeReply, limit: number, at: { sentMs: number; receivedMs: number }): void {
-    const { index, held, taken } = reply[this.kind]
+  #giveBack(tokens: number): void {
+    this.held -= tokens
+    if (this.taken !== undefined) this.taken -= tokens
+  }
+
+  /** Takes in what the authority said. sentMs and receivedMs frame the moment at which it was true; fresh: see Lease. */
+  apply(
+    reply: TakeReply,
+    at: { limit: number; fresh: number; sentMs: number; receivedMs: number },
+  ): void {
+    const { index, held, taken, resetMs } = reply[this.kind]
     const leftMs = (index + 1) * this.lengthMs - reply.nowMs
     if (index !== this.index) this.#open(index)
+    else if (resetMs > this.resetMs) {
+      this.used = at.fresh
+      this.refunded = 0
+    }
+    // An authority that has lost its data knows of none.
+    this.resetMs = Math.max(this.resetMs, resetMs)
     this.held = held
     this.taken = taken
-    this.grantedLimit = limit
+    this.#giveBack(this.refunded)
+    this.grantedLimit = at.limit
     this.spendUntilMs = at.sentMs + leftMs - SPEND_GUARD_MS
     // More than a whole window is left only where the authority has kept one that its clock has not reached yet.
     const atMostMs = leftMs > this.lengthMs ? Infinity : this.lengthMs
     this.endsByMs = at.receivedMs + Math.min(leftMs + ROUNDING_MS, atMostMs)
-    if (taken < limit) this.refusedUntilMs = -Infinity
+    const refusedUntilMs = this.taken < at.limit ? -Infinity : this.spendUntilMs
+    this.refusedUntilMs = Math.min(this.refusedUntilMs, refusedUntilMs)
   }
 
   refuseUntil(untilMs: number, limit: number): void {
@@ -131,6 +158,7 @@ export class LeaseWindow {
     this.used = 0
     this.held = 0
     this.taken = undefined
+    this.refunded = 0
     this.refusedUntilMs = -Infinity
   }
 }

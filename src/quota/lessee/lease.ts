@@ -5,14 +5,9 @@
 import type { Limits } from '../../config/config.ts'
 import { createPace, prefetchLevel, type Pace } from './lease-size.ts'
 import { LeaseWindow } from './lease-window.ts'
-import {
-  DAY_MS,
-  MINUTE_MS,
-  type Admission,
-  type QuotaDecision,
-  type TakeReply,
-  type TakeRequest,
-} from '../protocol.ts'
+import { statedOf } from '../authorities/statements.ts'
+import type { Admission, QuotaDecision, TakeReply, TakeRequest } from '../protocol.ts'
+import { DAY_MS, MINUTE_MS } from '../../rules/time.ts'
 import type { QuotaView } from '../../rules/quota-headers.ts'
 
 /**
@@ -39,6 +34,10 @@ export class Lease {
   since: number | undefined
   /** Number of the latest call that was answered. Written by authority-calls.ts. */
   heard: number | undefined
+  /** Requests admitted since that call was sent. Written here. */
+  fresh = 0
+  /** Requests that wait for what was refunded since a refusal: so much of it is nobody else's. Written by lease-calls.ts. */
+  awaited = 0
   /** The day's use as the authority has it. */
   #dayUsedKnown = 0
   /** How long the next indefinite refusal is remembered. */
@@ -55,11 +54,12 @@ export class Lease {
 
   /** Decides without asking, if the answer is known: a token in hand, or a refusal that still holds. */
   decide(limits: Limits, nowMs: number): QuotaDecision | undefined {
-    const { minute, day } = this
+    const { minute, day, awaited } = this
     if (minute.canSpend(limits.perMinute, nowMs) && day.canSpend(limits.perDay, nowMs))
       return this.spend(limits, nowMs)
-    if (day.isRefused(limits.perDay, nowMs)) return this.refuse(day, limits, nowMs)
-    if (minute.isRefused(limits.perMinute, nowMs)) return this.refuse(minute, limits, nowMs)
+    if (day.isRefused(limits.perDay, nowMs, awaited)) return this.refuse(day, limits, nowMs)
+    if (minute.isRefused(limits.perMinute, nowMs, awaited))
+      return this.refuse(minute, limits, nowMs)
     return undefined
   }
 
@@ -67,57 +67,63 @@ export class Lease {
   spend(limits: Limits, nowMs: number, degraded = false): QuotaDecision {
     this.minute.spend()
     this.day.spend()
+    this.fresh += 1
     return {
       kind: 'admitted',
       view: degraded ? undefined : this.view(limits, nowMs),
       degraded,
       minuteIndex: this.minute.index,
       dayIndex: this.day.index,
+      minuteResetMs: this.minute.resetMs,
+      dayResetMs: this.day.resetMs,
     }
   }
 
   refuse(window: LeaseWindow, limits: Limits, nowMs: number, degraded = false): QuotaDecision {
-    // Of a window in which the authority has not spoken only the longest wait is known.
-    const isOpen = !degraded || nowMs < window.endsByMs
     return {
       kind: 'refused',
       view: degraded ? undefined : this.view(limits, nowMs),
       degraded,
       window: window.kind,
       limit: window.limitOf(limits),
-      retryAfterSeconds: isOpen ? window.secondsLeft(nowMs) : window.lengthMs / 1000,
+      retryAfterSeconds: window.secondsLeft(nowMs),
     }
   }
 
   view(limits: Limits, nowMs: number): QuotaView {
     return {
-      minute: this.minute.view(limits.perMinute, nowMs),
-      day: this.day.view(limits.perDay, nowMs),
+      minute: this.minute.view(limits.perMinute, nowMs, this.awaited),
+      day: this.day.view(limits.perDay, nowMs, this.awaited),
     }
   }
 
   /** Takes the charge of a request back, in those of its windows that still run. */
-  refund({ minuteIndex, dayIndex }: Admission): void {
-    this.minute.refund(minuteIndex)
-    this.day.refund(dayIndex)
+  refund({ minuteIndex, dayIndex, minuteResetMs, dayResetMs }: Admission): void {
+    this.minute.refund(minuteIndex, minuteResetMs)
+    this.day.refund(dayIndex, dayResetMs)
   }
 
-  /** Takes in what the authority said of both windows, asked under these limits. sentMs and receivedMs frame the moment at which it was true. */
-  apply(reply: TakeReply, limits: Limits, at: { sentMs: number; receivedMs: number }): void {
-    this.minute.apply(reply, limits.perMinute, at)
-    this.day.apply(reply, limits.perDay, at)
+  /** Takes in what the authority said of both windows. sentMs and receivedMs frame the moment at which it was true. */
+  apply(
+    reply: TakeReply,
+    { limits, minute }: TakeRequest,
+    at: { sentMs: number; receivedMs: number },
+  ): void {
+    for (const window of [this.minute, this.day])
+      window.apply(reply, { ...at, fresh: this.fresh, limit: window.limitOf(limits) })
+    this.fresh -= minute.fresh ?? 0
   }
 
   /** Notes what the authority knows now, and when to call it next; the result is the tokens for requests that wait. */
   credit({ need, minute, day }: TakeRequest, reply: TakeReply, callMs: number): number {
-    const stated = minute.index === reply.minute.index ? minute.held : 0
-    const granted = reply.minute.held - stated
+    const granted =
+      reply.minute.held - statedOf(minute, reply.minute.index, reply.minute.resetMs).held
     const tokens = Math.min(need, granted)
     if (granted > 0) {
       this.#retryMs = RETRY_FIRST_MS
       this.#stranded = 0
     }
-    this.#dayUsedKnown = (day.index === reply.day.index ? day.used : 0) + tokens
+    this.#dayUsedKnown = statedOf(day, reply.day.index, reply.day.resetMs).used + tokens
     // Nothing came ahead: asking for more before it is needed would be a call for nothing.
     const inHand = Math.min(this.minute.held - this.minute.used, this.day.held - this.day.used)
     this.prefetchAt = granted > need ? prefetchLevel(this.pace, inHand, callMs) : undefined
@@ -126,8 +132,8 @@ export class Lease {
 
   /**
    * Remembers the refusal of a reply that granted less than was needed; a notice may end it. A definite one (every token is spent)
-   * lasts until the window ends, but no longer than the minute, so that an authority whose counters were reset is asked again.
-   * true: others hold tokens that they have just been asked for.
+   * lasts until the window may end, as only the authority knows whether it has; no longer than the minute, so that an authority
+   * whose counters were reset is asked again; and at nowMs, for who waited. true: others hold tokens that they have just been asked for.
    */
   rememberRefusal(reply: TakeReply, limits: Limits, nowMs: number): boolean {
     let unspent = 0
@@ -137,7 +143,8 @@ export class Lease {
       if (taken < limit) continue
       unspent = Math.max(unspent, taken - used)
       const retryAtMs = used >= limit ? Infinity : nowMs + this.#retryMs
-      window.refuseUntil(Math.min(retryAtMs, window.endsByMs, this.minute.endsByMs), limit)
+      const untilMs = Math.min(retryAtMs, window.spendUntilMs, this.minute.spendUntilMs)
+      window.refuseUntil(Math.max(nowMs, untilMs), limit)
     }
     this.#retryMs = Math.min(RETRY_FACTOR * this.#retryMs, RETRY_AT_MOST_MS)
     const isReclaimed = unspent > this.#stranded
@@ -152,14 +159,14 @@ export class Lease {
 
   /** The unspent tokens go back. */
   returnTokens(): void {
-    this.minute.returnUnspent()
-    this.day.returnUnspent()
+    for (const window of [this.minute, this.day]) window.returnUnspent()
   }
 
   /** Whether tokens may go back, or the authority has not heard yet of everything that was spent or refunded. */
   isHolding(): boolean {
     const { minute, day } = this
-    return minute.held > minute.used || day.held > day.used || day.used !== this.#dayUsedKnown
+    const isUnstated = minute.refunded + day.refunded > 0 || day.used !== this.#dayUsedKnown
+    return minute.held > minute.used || day.held > day.used || isUnstated
   }
 
   /** Whether the authority has spoken in a day that still runs. */

@@ -8,7 +8,7 @@ import { Membership } from './membership.ts'
 import type { QuotaObserver } from '../observer.ts'
 import { Outage } from './outage.ts'
 import type { Admission, Authority, QuotaDecision } from '../protocol.ts'
-import { RecencyTable } from '../recency-table.ts'
+import { RecencyTable } from '../../rules/recency-table.ts'
 import type { QuotaView } from '../../rules/quota-headers.ts'
 import { systemTimers, type Timers } from '../timers.ts'
 
@@ -59,9 +59,8 @@ export class Lessee {
       maxEntries: options.maxClients ?? 100_000,
       mayDrop: (client) => this.#isIdle(client),
     })
-    const membership = new Membership({ authority, timers, processId, processes, number })
-    this.#membership = membership
-    this.#outage = new Outage({ mode, localAfterMs, membership, observe })
+    this.#membership = new Membership({ authority, timers, processId, processes, number })
+    this.#outage = new Outage({ mode, localAfterMs, membership: this.#membership, observe })
     this.#calls = new LeaseCalls({
       authority,
       processId,

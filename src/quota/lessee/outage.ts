@@ -14,7 +14,7 @@ const SETTLED_AFTER_MS = 1000
 
 const UNAVAILABLE = { kind: 'unavailable' } as const
 /** Of a window that is over. */
-const NOTHING = { used: 0, held: 0, taken: 0 }
+const NOTHING = { used: 0, held: 0, taken: 0, refunded: 0 }
 
 export interface OutageOptions {
   readonly mode: OutageMode
@@ -80,19 +80,20 @@ export class Outage {
 
   /**
    * What a request beyond this process's share is answered; undefined for one within it. pending: others that may be charged
-   * before it. Only what this process has admitted itself is certain to be used: where others may have tokens left, it is no 429.
+   * before it. A 429 only where this process has admitted all of the limit itself, in a window that runs for certain.
    */
   #denial(lease: Lease, limits: Limits, nowMs: number, pending = 0): QuotaDecision | undefined {
     const windows = [lease.day, lease.minute].map((window) => {
       const isOver = nowMs >= window.endsByMs
-      const { used, held: granted, taken: handedOut = 0 } = isOver ? NOTHING : window
+      const { used, held: inHand, taken = 0, refunded } = isOver ? NOTHING : window
       const limit = window.limitOf(limits)
-      // What was granted under a higher limit is as good as returned.
-      const held = limit < window.grantedLimit ? Math.min(used, granted) : granted
-      return { window, limit, used, held, taken: handedOut - granted + held }
+      // What was granted under a higher limit is as good as returned; what was refunded is not yet.
+      const held = limit < window.grantedLimit ? Math.min(used, inHand) : inHand + refunded
+      return { window, limit, used, held, taken: taken - inHand + held }
     })
-    const usedUp = windows.find(({ used, limit }) => used >= limit)
-    if (usedUp !== undefined) return lease.refuse(usedUp.window, limits, nowMs, true)
+    for (const { window, used, limit } of windows)
+      if (used >= limit && nowMs < window.spendUntilMs)
+        return lease.refuse(window, limits, nowMs, true)
     const shareOf = this.#options.membership.shareOf(lease.client)
     const isWithin = windows.every(({ limit, used, held, taken }) => {
       const charged = used + pending

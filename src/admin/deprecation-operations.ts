@@ -1,0 +1,44 @@
+/** What operators ask of operations that are to go: who still calls them. */
+import type { Deprecations, LifecycleStage, Routes } from '../api/state.ts'
+import type { RouteConfig } from '../config/config.ts'
+import type { Live } from '../live/live.ts'
+import { stageOf, withdrawalOf } from '../rules/deprecation.ts'
+import { json, type Answer } from './answers.ts'
+
+export interface DeprecationNeeds {
+  readonly live: Live
+}
+
+/** What a table can show; the others are counted. */
+const LISTED = 1_000
+
+const iso = (ms: number): string => new Date(ms).toISOString()
+
+export function getDeprecations({ live }: DeprecationNeeds): Answer {
+  const { calls, others } = live.deprecated.busiest(LISTED)
+  const answer: Deprecations = {
+    asOf: iso(Date.now()),
+    scope: 'gateway',
+    since: iso(live.startedAtMs),
+    callers: calls.map(({ lastSeenMs, ...call }) => ({ ...call, lastSeen: iso(lastSeenMs) })),
+    others,
+  }
+  return json(200, answer)
+}
+
+/** As GET /api/routes tells it of each. nowMs: Unix time. */
+export function shownDeprecation(
+  deprecated: RouteConfig['deprecated'],
+  nowMs: number,
+): Routes['routes'][number]['deprecated'] {
+  if (deprecated === undefined) return null
+  const { sinceMs, sunsetMs, successor } = deprecated
+  const withdrawal = withdrawalOf(deprecated)
+  const stage: LifecycleStage = withdrawal === undefined ? 'announce' : stageOf(withdrawal, nowMs)
+  return {
+    since: iso(sinceMs),
+    sunset: sunsetMs === undefined ? null : iso(sunsetMs),
+    successor: successor ?? null,
+    stage,
+  }
+}

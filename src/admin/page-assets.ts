@@ -1,0 +1,87 @@
+/** The operators' page: a fixed list of files, which hold no data and are served to everyone. */
+import { createHash } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import type { IncomingMessage } from 'node:http'
+import { join } from 'node:path'
+import { methodNotAllowed, type Answer } from './answers.ts'
+
+/** Below src/admin/page, and below /page/. */
+export const pageFiles = [
+  'style.css',
+  'icon.svg',
+  'main.js',
+  'shell.js',
+  'api.js',
+  'live.js',
+  'format.js',
+  'explained.js',
+  'dom.js',
+  'ui.js',
+  'table.js',
+  'dialog.js',
+  'acts.js',
+  'reload.js',
+  'chart.js',
+  'plot.js',
+  'views/parts.js',
+  'views/overview.js',
+  'views/clients.js',
+  'views/client.js',
+  'views/history.js',
+  'views/bans.js',
+  'views/routes.js',
+  'views/shadow.js',
+  'views/system.js',
+  'views/config.js',
+  'views/explain.js',
+  'vendor/uplot.css',
+  'vendor/uplot.js',
+] as const
+
+const contentTypes: Readonly<Record<string, string>> = {
+  css: 'text/css; charset=utf-8',
+  html: 'text/html; charset=utf-8',
+  js: 'text/javascript; charset=utf-8',
+  svg: 'image/svg+xml',
+}
+
+/** Nothing but what comes from this listener, and no frame of another page around it. */
+const fields = {
+  'Content-Security-Policy':
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+  'X-Content-Type-Options': 'nosniff',
+  'Referrer-Policy': 'no-referrer',
+  'Cross-Origin-Opener-Policy': 'same-origin',
+  // Kept, but asked about each time: page and API are always of one version.
+  'Cache-Control': 'no-cache',
+}
+
+const assets = new Map<string, Answer | undefined>([
+  ['/', undefined],
+  ...pageFiles.map((file): [string, undefined] => [`/page/${file}`, undefined]),
+])
+
+/** undefined: none of the page's paths. */
+export function pageAsset({ method, headers }: IncomingMessage, path: string): Answer | undefined {
+  if (!assets.has(path)) return undefined
+  if (method !== 'GET' && method !== 'HEAD') return methodNotAllowed('GET, HEAD')
+  const asset = assets.get(path) ?? readAsset(path)
+  const isKnown = headers['if-none-match'] === asset.fields?.['ETag']
+  return isKnown ? { ...asset, status: 304 } : asset
+}
+
+/** Read when it is first asked for: most gateways of many are never looked at. */
+function readAsset(path: string): Answer {
+  const file = path === '/' ? 'index.html' : path.slice('/page/'.length)
+  const text = readFileSync(join(import.meta.dirname, 'page', file), 'utf8')
+  const body = file.endsWith('.js') && !file.startsWith('vendor/') ? withoutRemarks(text) : text
+  const digest = createHash('sha256').update(body).digest('base64url').slice(0, 22)
+  const contentType = contentTypes[file.slice(file.lastIndexOf('.') + 1)] ?? 'text/plain'
+  const asset = { status: 200, contentType, body, fields: { ...fields, ETag: `"${digest}"` } }
+  assets.set(path, asset)
+  return asset
+}
+
+/** Comments (the types are in them) and indentation are for readers of the sources, and are a quarter of them. A line stays a line. */
+export const withoutRemarks = (script: string): string =>
+  script.replaceAll(/^\s*\/\/.*$|\/\*\*[^]*?\*\//gm, '').replaceAll(/^\s+/gm, '')

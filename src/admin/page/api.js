@@ -1,0 +1,118 @@
+/** Calls of the admin API. The token is kept here, in memory, and nowhere else. */
+
+/** What an operation has answered instead of what was asked for. */
+export class Fault extends Error {
+  /** @param {string} path @param {string} message @param {{ status?: number, code?: string, problems?: readonly string[] }} [details] */
+  constructor(path, message, { status = 0, code = '', problems = [] } = {}) {
+    super(message)
+    /** As it was asked. */
+    this.path = path
+    /** 0: no answer has come. */
+    this.status = status
+    this.code = code
+    this.problems = problems
+  }
+}
+
+const READ_WITHIN_MS = 10_000
+const CHANGE_WITHIN_MS = 60_000
+
+/** @type {string | undefined} */
+let token
+/** @type {(refused: boolean) => Promise<string | undefined>} */
+let askForToken = () => Promise.resolve(undefined)
+/** All calls that need a token wait for one question. @type {Promise<string | undefined> | undefined} */
+let asked
+
+/** Whoever has cancelled is not asked again by what runs by itself. */
+let isDeclined = false
+export const askAgain = () => void (isDeclined = false)
+
+/** @param {typeof askForToken} ask undefined: there is none. refused: the one before was not taken. */
+export const onTokenNeeded = (ask) => void (askForToken = ask)
+
+/**
+ * @param {string} path
+ * @param {{ method?: string, body?: object, signal: AbortSignal }} how
+ * @returns {Promise<Response>}
+ */
+async function ask(path, { method = 'GET', body, signal }) {
+  const sent = token
+  /** @type {Record<string, string>} */
+  const headers = {}
+  if (sent !== undefined) headers['authorization'] = `Bearer ${sent}`
+  if (body !== undefined) headers['content-type'] = 'application/json'
+  /** @type {RequestInit} */
+  const init = { method, headers, signal, cache: 'no-store', credentials: 'omit' }
+  if (body !== undefined) init.body = JSON.stringify(body)
+  // Relative, as a proxy may show the listener below a path of its own.
+  const response = await fetch(path.slice(1), init).catch((error) => {
+    if (signal.aborted && signal.reason?.name !== 'TimeoutError') throw error
+    const why = signal.aborted ? 'did not answer in time' : 'cannot be reached'
+    throw new Fault(path, `The gateway ${why}.`)
+  })
+  if (response.ok) return response
+  const said = await response.json().catch(() => ({}))
+  if (response.status === 401 && !isDeclined) {
+    if (token === sent) token = await (asked ??= askForToken(sent !== undefined))
+    asked = undefined
+    isDeclined = token === undefined
+    if (token !== undefined) return ask(path, { method, signal, ...(body && { body }) })
+  }
+  const missing = response.status === 404 && said.code === 'not_found'
+  const message = missing ? 'This gateway has no such operation.' : said.message
+  throw new Fault(path, message ?? `The gateway answered ${response.status}.`, {
+    status: response.status,
+    code: said.code,
+    problems: said.problems ?? [],
+  })
+}
+
+/**
+ * JSON of an answer; `Answer` is by the shapes in src/api.
+ * @template Answer
+ * @param {string} path
+ * @param {{ method?: string, body?: object }} [how]
+ * @returns {Promise<Answer>}
+ */
+export async function call(path, how = {}) {
+  const withinMs = how.method === undefined ? READ_WITHIN_MS : CHANGE_WITHIN_MS
+  const response = await ask(path, { ...how, signal: AbortSignal.timeout(withinMs) })
+  return response.json()
+}
+
+/**
+ * Server-sent events. Over fetch, as an EventSource sends no token. Ends with the stream, or throws.
+ * @param {string} path
+ * @param {(event: string, data: any) => void} tell
+ * @param {AbortSignal} signal
+ */
+export async function stream(path, tell, signal) {
+  const { body } = await ask(path, { signal })
+  if (body === null) return
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader()
+  let text = ''
+  for (;;) {
+    const { done, value } = await reader.read()
+    if (done) return
+    const blocks = (text + value).split(/\r?\n\r?\n/)
+    text = blocks.pop() ?? ''
+    for (const block of blocks) {
+      const { event = 'message', data } = fieldsOf(block)
+      if (data !== undefined) tell(event, JSON.parse(data))
+    }
+  }
+}
+
+/** @param {string} block @returns {{ event?: string, data?: string }} */
+function fieldsOf(block) {
+  /** @type {{ event?: string, data?: string }} */
+  const fields = {}
+  for (const line of block.split(/\r?\n/)) {
+    const [, name, value = ''] = /^(event|data): ?(.*)$/.exec(line) ?? []
+    if (name === 'event') fields.event = value
+    if (name === 'data')
+      fields.data = fields.data === undefined ? value : `${fields.data}\n${value}`
+  }
+  return fields
+}

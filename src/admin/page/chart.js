@@ -1,0 +1,189 @@
+/** Lines over time by uPlot, each beside a sentence and a table that say the same. */
+import { h, write } from './dom.js'
+import { count, latency } from './format.js'
+import { HEIGHT, plotOptions } from './plot.js'
+
+/** @import uPlot from 'uplot' */
+/** @import { Course, Line } from './plot.js' */
+
+/** A classic script, loaded before this one runs. @type {typeof uPlot} */
+const Plot = /** @type {any} */ (globalThis)['uPlot']
+
+/** @type {Set<Chart>} */
+const shown = new Set()
+export const redrawCharts = () => shown.forEach((one) => one.build())
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redrawCharts)
+
+/** Where it is highest, the last time. @param {readonly (number | null)[]} values */
+function peak(values) {
+  const most = values.reduce((one, other) => Math.max(one ?? -1, other ?? -1), -1) ?? -1
+  return most < 0 ? undefined : values.lastIndexOf(most)
+}
+
+export class Chart {
+  #lines
+  #log
+  #what
+  #say
+  #course
+  #swatches
+  #values
+  #plotted
+  #moment = h('span', { class: 'muted moment' })
+  #spoken = h('p', { class: 'unseen', 'aria-live': 'polite' })
+  #empty = h('p', { class: 'none', hidden: true })
+  #rows = h('tbody')
+  #details
+  /** @type {uPlot | undefined} */
+  #plot
+  /** Where the cursor is; null: nowhere, and the latest is shown. @type {number | null} */
+  #cursor = null
+  #sizes = new ResizeObserver(() => this.#resize())
+
+  /** @param {{ title: string, what: string, lines: Line[], log?: boolean, course: Course }} options */
+  constructor({ title, what, lines, log = false, course }) {
+    this.#course = course
+    this.#lines = lines
+    this.#log = log
+    write(this.#empty, course.none)
+    this.#what = what
+    this.#say = log ? latency : count
+    this.#swatches = lines.map(({ color }) =>
+      h('i', { class: `swatch ${color}`, 'aria-hidden': 'true' }),
+    )
+    this.#values = lines.map(() => h('span', { class: 'value' }, '–'))
+    const legend = lines.map(({ label }, at) =>
+      h('span', {}, this.#swatches[at], ` ${label} `, this.#values[at]),
+    )
+    this.#plotted = h('div', { class: 'plot', role: 'img', tabindex: 0, 'aria-label': title })
+    this.#plotted.addEventListener('keydown', (event) => this.#step(event))
+    const heads = lines.map(({ label }) =>
+      h('th', { scope: 'col', class: 'number' }, log ? `${label}, highest` : label),
+    )
+    this.#details = h(
+      'details',
+      { ontoggle: () => this.#tabulate() },
+      h('summary', {}, `Table by ${course.part}`),
+      h(
+        'table',
+        { 'aria-label': `${title} by ${course.part}` },
+        h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, 'UTC'), ...heads)),
+        this.#rows,
+      ),
+    )
+    this.node = h(
+      'figure',
+      { class: 'chart' },
+      h('figcaption', {}, h('strong', {}, title), this.#moment),
+      h('div', { class: 'legend' }, ...legend),
+      h('div', { class: 'frame' }, this.#plotted, this.#empty),
+      this.#spoken,
+      this.#details,
+    )
+    this.#sizes.observe(this.#plotted)
+    shown.add(this)
+  }
+
+  /** Also for other colours. */
+  build() {
+    this.#plot?.destroy()
+    const width = this.#plotted.clientWidth
+    if (width === 0) return
+    const moved = (/** @type {number | null} */ at) => {
+      this.#cursor = at
+      this.#legends()
+    }
+    const how = { log: this.#log, say: this.#say, swatches: this.#swatches, course: this.#course }
+    const options = plotOptions({ ...how, lines: this.#lines, width, moved })
+    this.#plot = new Plot(options, this.#data(), this.#plotted)
+  }
+
+  draw() {
+    if (this.#plot === undefined || !this.node.isConnected) return
+    this.#plot.setData(this.#data())
+    this.#legends()
+    if (this.#cursor === null) this.#plotted.setAttribute('aria-label', this.#sentence())
+    this.#empty.hidden = !this.#course.isEmpty()
+    this.#tabulate()
+  }
+
+  close() {
+    shown.delete(this)
+    this.#sizes.disconnect()
+    this.#plot?.destroy()
+  }
+
+  #resize() {
+    const width = this.#plotted.clientWidth
+    if (this.#plot === undefined) this.build()
+    else if (width > 0 && width !== this.#plot.width) this.#plot.setSize({ width, height: HEIGHT })
+    this.draw()
+  }
+
+  #data() {
+    const values = this.#lines.map((line) => this.#column(line))
+    return /** @type {uPlot.AlignedData} */ ([this.#course.seconds, ...values])
+  }
+
+  /** @param {Line} line */
+  #column({ column }) {
+    return this.#course.columns[column] ?? []
+  }
+
+  #legends() {
+    const at = this.#cursor
+    this.#lines.forEach((line, nth) => {
+      const values = this.#column(line)
+      const value = at === null ? this.#course.sum(values) : values[at]
+      write(this.#values[nth] ?? null, this.#say(value))
+    })
+    write(this.#moment, at === null ? '' : this.#course.moment(at))
+  }
+
+  #sentence() {
+    const parts = this.#lines.map((line) => {
+      const values = this.#column(line)
+      const { inAll, sum, moment } = this.#course
+      const best = peak(values)
+      const most = best === undefined ? '' : `, peak ${this.#say(values[best])} at ${moment(best)}`
+      return `${line.label} ${inAll} ${this.#say(sum(values))}${most}`
+    })
+    return `${this.#what}: ${parts.join('; ')}`
+  }
+
+  /** @param {KeyboardEvent} event */
+  #step(event) {
+    const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -60, PageDown: 60 }[event.key]
+    if (step === undefined || this.#plot === undefined) return
+    event.preventDefault()
+    const { seconds, moment } = this.#course
+    const from = this.#cursor ?? seconds.length - 1
+    const at = Math.max(0, Math.min(seconds.length - 1, from + step))
+    this.#plot.setCursor({ left: this.#plot.valToPos(seconds[at] ?? 0, 'x'), top: 10 })
+    this.#cursor = at
+    const values = this.#lines.map((line) => `${line.label} ${this.#say(this.#column(line)[at])}`)
+    write(this.#spoken, `${moment(at)}: ${values.join(', ')}`)
+  }
+
+  /** Sums of counts, the highest of latencies. */
+  #tabulate() {
+    if (!this.#details.open) return
+    /** @type {Map<string, (number | null)[]>} */
+    const parts = new Map()
+    this.#course.seconds.forEach((second, at) => {
+      const part = this.#course.partOf(second)
+      const sums = parts.get(part) ?? this.#lines.map(() => null)
+      this.#lines.forEach((line, nth) => {
+        const value = this.#column(line)[at] ?? null
+        const sum = sums[nth] ?? 0
+        if (value !== null) sums[nth] = this.#log ? Math.max(sum, value) : sum + value
+      })
+      parts.set(part, sums)
+    })
+    const rows = [...parts].map(([name, sums]) => {
+      const cells = sums.map((sum) => h('td', { class: 'number' }, this.#say(sum)))
+      return h('tr', {}, h('th', { scope: 'row' }, name), ...cells)
+    })
+    this.#rows.replaceChildren(...rows.toReversed())
+  }
+}

@@ -1,0 +1,51 @@
+/** The words of an explanation, for the page and for the command line alike. Nothing here reads a clock or the document. */
+import { clock, usage } from './format.js'
+
+/** @import { Explanation } from '../../api/explain.ts' */
+
+/** @param {Pick<Explanation, 'decidedBy' | 'code'>} explanation */
+const isUnknown = ({ decidedBy, code }) => decidedBy === 'take-quota' && code === null
+
+/** @param {Explanation} explanation */
+function answerOf({ status, code, window, retryAfterSeconds, backend, route, decidedBy }) {
+  const by = decidedBy === 'forward' ? (backend ?? 'a backend') : 'the gateway itself'
+  const sent = `${status ?? 'sent'}${status === null ? ' to' : ' from'} ${by}`
+  const refused = `${status ?? ''} ${code}${window === null ? '' : ` by ${window}`}`
+  const known = code === null ? sent : refused
+  return [
+    isUnknown({ decidedBy, code }) ? `not to be foretold: see ${decidedBy}` : known,
+    retryAfterSeconds !== null && `Retry-After ${retryAfterSeconds}`,
+    route !== null && `route ${route}`,
+  ]
+    .filter((part) => part !== false)
+    .join(', ')
+}
+
+/** Who asked for what, how it was answered, each stage, and what else is to be said. @param {Explanation} explanation @param {number} nowMs */
+export function wordsOf(explanation, nowMs) {
+  const { method, target, key, client, at, code, charged, change, assumed, recorded } = explanation
+  const asked = [
+    `${method} ${target}`,
+    key !== null && `key ${key}`,
+    client !== null && `client ${client}`,
+    clock(Date.parse(at), nowMs),
+  ].filter((part) => part !== false)
+  const more = {
+    Charged: isUnknown(explanation) ? '' : charged ? 'one in each window.' : 'no.',
+    Otherwise: change.join(code === null ? ', ' : '; or '),
+    Assumed: assumed === null ? '' : `minute ${usage(assumed.minute)}, day ${usage(assumed.day)}`,
+    'Recorded then, not derived': recorded.join('; '),
+  }
+  return {
+    asked,
+    answer: answerOf(explanation),
+    stages: explanation.stages.map(({ stage, verdict, rule, config }) => ({
+      stage,
+      decides: stage === explanation.decidedBy,
+      verdict: verdict === 'notReached' ? '–' : verdict,
+      rule,
+      config: config ?? '',
+    })),
+    more: Object.entries(more).filter(([, text]) => text !== ''),
+  }
+}

@@ -1,0 +1,116 @@
+/** What uPlot is told of a chart. */
+
+/** @import uPlot from 'uplot' */
+/** @typedef {{ label: string, column: string, color: string, width?: number, dash?: number[], fill?: boolean, side?: boolean }} Line */
+
+/**
+ * What has happened in the course of time.
+ * @typedef {object} Course
+ * @property {readonly number[]} seconds Unix seconds of each place
+ * @property {Readonly<Record<string, readonly (number | null)[]>>} columns a value a place; null: not measured, which is a gap and not 0
+ * @property {(at: number) => string} moment of a place
+ * @property {(second: number) => string} tick of the axis
+ * @property {(values: readonly (number | null)[]) => number | null | undefined} sum what is told of all values
+ * @property {string} inAll what is said before it
+ * @property {string} part such as minute: what a row of the table is of
+ * @property {(second: number) => string} partOf
+ * @property {() => boolean} isEmpty
+ * @property {string} none what is said then
+ * @property {() => number[]} marks Unix seconds of uprights
+ * @property {(second: number) => Date} [date] for ticks of whole days
+ */
+
+export const HEIGHT = 150
+
+/** From 0 to a round number, or the powers of ten around what there is. @param {number | null} most @param {number | null} least @param {boolean} log */
+function range(most, least, log) {
+  if (log) {
+    const from = Math.floor(Math.log10(Math.max(least ?? 0.1, 0.01)))
+    const to = Math.ceil(Math.log10(Math.max(most ?? 100, 1)))
+    return /** @type {[number, number]} */ ([10 ** from, 10 ** Math.max(to, from + 1)])
+  }
+  return /** @type {[number, number]} */ ([0, Math.max((most ?? 0) * 1.1, 4)])
+}
+
+/**
+ * @param {{ lines: Line[], log: boolean, course: Course, width: number, say: (value: number) => string, swatches: Element[], moved: (at: number | null) => void }} given
+ * @returns {uPlot.Options}
+ */
+export function plotOptions({ lines, log, course, width, say, swatches, moved }) {
+  const ink = swatches.map((swatch) => getComputedStyle(swatch).color)
+  const style = getComputedStyle(document.querySelector('header') ?? document.body)
+  return {
+    width,
+    height: HEIGHT,
+    legend: { show: false },
+    cursor: { sync: { key: 'overview' }, drag: { x: false, y: false }, points: { size: 6 } },
+    scales: scalesOf(lines, log),
+    axes: axesOf(lines, { log, say, course, style }),
+    ...(course.date && { tzDate: course.date }),
+    series: [{}, ...lines.map((line, at) => seriesOf(line, ink[at] ?? style.color))],
+    hooks: {
+      draw: [(plot) => drawMarks(plot, course.marks(), style.color)],
+      setCursor: [({ cursor: { idx } }) => moved(idx ?? null)],
+    },
+  }
+}
+
+/** @param {Line[]} lines @param {boolean} log @returns {uPlot.Scales} */
+function scalesOf(lines, log) {
+  /** @type {uPlot.Scale} */
+  const scale = { range: (_plot, least, most) => range(most, least, log), ...(log && { distr: 3 }) }
+  return { x: { time: true }, y: scale, ...(lines.some(({ side }) => side) && { side: scale }) }
+}
+
+/** @param {Line[]} lines @param {{ log: boolean, say: (value: number) => string, course: Course, style: CSSStyleDeclaration }} how @returns {uPlot.Axis[]} */
+function axesOf(lines, { log, say, course, style }) {
+  /** @type {uPlot.Axis} */
+  const axis = {
+    stroke: style.color,
+    font: '11px system-ui',
+    ticks: { show: false },
+    grid: { stroke: style.borderTopColor, width: 1 },
+  }
+  /** @type {uPlot.Axis} */
+  const amounts = { ...axis, size: log ? 56 : 44, values: (_plot, splits) => splits.map(say) }
+  /** @type {uPlot.Axis} */
+  const side = { ...amounts, scale: 'side', side: 1, size: 36, grid: { show: false } }
+  return [
+    { ...axis, size: 26, space: 60, values: (_plot, splits) => splits.map(course.tick) },
+    { ...amounts, ...(log && { splits: powersOfTen, filter: (_plot, splits) => splits }) },
+    ...(lines.some((line) => line.side) ? [side] : []),
+  ]
+}
+
+/** @param {Line} line @param {string} stroke @returns {uPlot.Series} */
+const seriesOf = ({ width = 1.5, dash, fill, side }, stroke) => ({
+  stroke,
+  width,
+  scale: side ? 'side' : 'y',
+  points: { show: false },
+  ...(dash && { dash }),
+  ...(fill && { fill: stroke.replace('rgb(', 'rgba(').replace(')', ', 0.15)') }),
+})
+
+/** @param {unknown} _plot @param {number} _axis @param {number} least @param {number} most */
+function powersOfTen(_plot, _axis, least, most) {
+  const first = Math.round(Math.log10(least))
+  const length = Math.round(Math.log10(most)) - first + 1
+  return Array.from({ length }, (_, at) => 10 ** (first + at))
+}
+
+/** @param {uPlot} plot @param {number[]} marks @param {string} color */
+function drawMarks(plot, marks, color) {
+  const { ctx, bbox } = plot
+  for (const second of marks) {
+    const x = Math.round(plot.valToPos(second, 'x', true))
+    ctx.save()
+    ctx.strokeStyle = color
+    ctx.setLineDash([2, 2])
+    ctx.beginPath()
+    ctx.moveTo(x, bbox.top)
+    ctx.lineTo(x, bbox.top + bbox.height)
+    ctx.stroke()
+    ctx.restore()
+  }
+}

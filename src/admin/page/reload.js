@@ -1,0 +1,123 @@
+/** What a reload would change, and the reload itself. */
+import { call, Fault } from './api.js'
+import { confirmed, toast } from './dialog.js'
+import { count, overText, plural } from './format.js'
+import { refreshOverview } from './live.js'
+import { h } from './ui.js'
+
+/** @import { ReloadOutcome } from '../../changes/reload-outcome.ts' */
+/** @import { BoundedRadius, ChangedLimits } from '../../changes/blast-radius.ts' */
+/** @import { Limits } from '../../config/config.ts' */
+
+/** @param {{ key: string, client: string }} named */
+const keyText = ({ key, client }) => `${key} (${client})`
+/** @param {Limits} limits */
+const limitText = ({ perMinute, perDay }) => `${perMinute}/min ${perDay}/day`
+/** @param {ChangedLimits} changed */
+const changeText = ({ client, from, to }) => `${client} ${limitText(from)} to ${limitText(to)}`
+
+/** @type {readonly (readonly [string, string, string, ((item: any) => string)?])[]} sign, what, path, how one is named */
+const lines = [
+  ['-', 'client', 'clients.removed'],
+  ['+', 'client', 'clients.added'],
+  ['>', 'client moved', 'clients.moved', ({ client, from, to }) => `${client} ${from} to ${to}`],
+  ['v', 'limit lowered', 'limits.lowered', changeText],
+  ['^', 'limit raised', 'limits.raised', changeText],
+  ['-', 'key', 'keys.revoked', keyText],
+  ['+', 'key', 'keys.added', keyText],
+  ['~', 'key with another expiry', 'keys.changed', keyText],
+  ['-', 'route', 'routes.removed'],
+  ['+', 'route', 'routes.added'],
+  ['~', 'route', 'routes.changed'],
+  ['~', 'setting', 'settings'],
+]
+
+/** @param {BoundedRadius} radius @param {string} path @returns {readonly unknown[]} */
+const listAt = (radius, path) =>
+  path.split('.').reduce((value, name) => value[name] ?? [], /** @type {any} */ (radius))
+
+/** How many, of a list that may be cut. @param {BoundedRadius} radius @param {string} path */
+const sizeOf = (radius, path) => radius.counts[path] ?? listAt(radius, path).length
+
+/** @param {BoundedRadius} radius */
+function radiusList(radius) {
+  const items = lines.flatMap(([sign, what, path, name = String]) => {
+    const size = sizeOf(radius, path)
+    if (size === 0) return []
+    const named = listAt(radius, path)
+    const rest = size > named.length ? `, and ${count(size - named.length)} more` : ''
+    const words = size === 1 ? what : what.replace(/^\w+/, '$&s')
+    return [
+      h(
+        'li',
+        {},
+        h('strong', {}, `${sign} ${count(size)} ${words}`),
+        `: ${named.map(name).join(', ')}${rest}`,
+      ),
+    ]
+  })
+  return items.length > 0
+    ? h('ul', { class: 'radius', tabindex: 0, 'aria-label': 'What changes' }, ...items)
+    : h('p', {}, 'Nothing changes but what the files themselves hold: certificates are read again.')
+}
+
+/** Looks at the files first, then asks whether just that is to be taken. @param {string} revision in force @param {() => void} after */
+export async function askToReload(revision, after) {
+  /** @type {Extract<ReloadOutcome, { blastRadius: unknown }>} */
+  const {
+    revision: next,
+    blastRadius,
+    over,
+  } = await call('/api/reload', {
+    method: 'POST',
+    body: { dryRun: true },
+  })
+  const clients = sizeOf(blastRadius, 'clients.removed')
+  const keys = sizeOf(blastRadius, 'keys.revoked')
+  const gone = [clients > 0 && plural(clients, 'client'), keys > 0 && plural(keys, 'key')].filter(
+    (text) => text !== false,
+  )
+  const confirm = gone.length > 0 ? `Reload: remove ${gone.join(', ')}` : 'Reload'
+  const { needsRestart } = blastRadius
+  const warning = over === undefined ? '' : overText(over)
+  return confirmed({
+    title: next === revision ? `Reload ${revision}` : `Reload ${revision} to ${next}`,
+    content: [
+      next === revision ? h('p', {}, 'The files are those in force.') : '',
+      radiusList(blastRadius),
+      warning === '' ? '' : h('p', {}, `${over?.count === 0 ? '' : '▲ '}${warning}.`),
+      h(
+        'p',
+        {},
+        needsRestart.length === 0
+          ? 'Needs a restart: nothing.'
+          : `■ Needs a restart, so that a reload is refused: ${needsRestart.join(', ')}.`,
+      ),
+      h(
+        'p',
+        {},
+        'Taken by all workers together or by none; no connection is closed. To go back, restore the files and reload.',
+      ),
+    ],
+    confirm,
+    busy: 'Reloading…',
+    harmless: gone.length === 0,
+    ready: () => needsRestart.length === 0,
+    act: () => call('/api/reload', { method: 'POST', body: { revision: next } }).catch(explain),
+    done: () => {
+      after()
+      refreshOverview().catch(() => {})
+      toast(`Revision ${next} is in force.`)
+    },
+  })
+}
+
+/** @param {unknown} fault @returns {never} */
+function explain(fault) {
+  if (fault instanceof Fault && fault.status === 409)
+    throw new Fault(
+      '',
+      'The files have changed since this was shown. Cancel, and look at what they change now.',
+    )
+  throw fault
+}

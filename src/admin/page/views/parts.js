@@ -1,0 +1,85 @@
+/** What several views show: a client's windows and state, and its row. */
+import { count, duration, percent, UNKNOWN, usage } from '../format.js'
+import { now } from '../live.js'
+import { bar, h, state } from '../ui.js'
+
+/** @import { ClientRow, WindowUse } from '../../../api/usage.ts' */
+/** @import { Column } from '../table.js' */
+/** @import { Decision } from '../../../api/live.ts' */
+
+const NEAR = 0.8
+
+/** @param {string} client */
+export const clientLink = (client) =>
+  h('a', { href: `#/clients/${encodeURIComponent(client)}` }, client)
+
+/** Of a recent decision. @param {string} id */
+export const explainLink = (id) => {
+  const href = `#/explain?id=${encodeURIComponent(id)}`
+  return [`${id} `, h('a', { href, 'aria-label': `Explain ${id}` }, 'Explain')]
+}
+
+/** @param {string} iso */
+const left = (iso) => {
+  const leftMs = Date.parse(iso) - now()
+  return leftMs < 1_000 ? 'ends now' : duration(leftMs)
+}
+
+/** Kind and words, as `bad limited by day, 9 h 52 min`. @param {ClientRow} row @returns {['ok' | 'warn' | 'bad' | 'none', string]} */
+export function stateOf({ state: known, share, keys }) {
+  if (known === null) return ['none', 'unknown, store away']
+  if (known.state === 'limited') return ['bad', `limited by ${known.by}, ${left(known.until)}`]
+  if (known.state === 'banned') return ['bad', `all keys banned, ${left(known.until)}`]
+  const banned = keys.filter(
+    ({ bannedUntil }) => bannedUntil !== null && Date.parse(bannedUntil) > now(),
+  )
+  const [first] = banned
+  if (first !== undefined) {
+    const which = banned.length === 1 ? `key ${first.id}` : `${banned.length} keys`
+    return ['warn', `${which} banned, ${left(first.bannedUntil ?? '')}`]
+  }
+  return (share ?? 0) >= NEAR ? ['warn', 'near its limit'] : ['ok', 'free']
+}
+
+/** @param {WindowUse | null} window */
+export const shareOf = (window) => (window === null ? null : window.used / window.limit)
+
+/** @param {string} head @param {'minute' | 'day'} name @returns {Column<ClientRow>} */
+const windowColumn = (head, name) => ({
+  head,
+  number: true,
+  kind: 'wide',
+  text: ({ [name]: window }) => `${usage(window)} ${percent(shareOf(window))}`,
+  draw: (current) => {
+    const { [name]: window } = current()
+    if (window === null) return UNKNOWN
+    const share = shareOf(window)
+    return [`${usage(window)} `, h('span', { class: 'percent' }, percent(share)), bar(share)]
+  },
+})
+
+/** @type {Column<ClientRow>[]} */
+export const clientColumns = [
+  {
+    head: 'Client',
+    kind: 'title',
+    text: ({ id }) => id,
+    draw: (current) => clientLink(current().id),
+  },
+  { head: 'Plan', text: ({ plan }) => plan },
+  windowColumn('Minute', 'minute'),
+  windowColumn('Day', 'day'),
+  { head: 'Refused 5 min here', number: true, text: ({ refusedLately }) => count(refusedLately) },
+  {
+    head: 'State',
+    kind: 'wide',
+    text: (row) => stateOf(row).join(' '),
+    draw: (current) => state(...stateOf(current())),
+  },
+]
+
+/** Why a request was refused, in a few words. @param {Decision} decision */
+export function whyOf({ window, refusal, minute, day, cause }) {
+  if (window !== null) return `${window} ${usage(window === 'minute' ? minute : day)}`
+  return [refusal ?? '', cause ?? ''].filter((text) => text !== '').join(': ') || UNKNOWN
+}

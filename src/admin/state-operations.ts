@@ -1,0 +1,124 @@
+/** What operators ask of routes, backends, the store and the workers: how they are, since when, and why. */
+import type { Seen } from '../api/live.ts'
+import type { Backends, Routes, Store, Workers } from '../api/state.ts'
+import type { BackendHealth } from '../backends/health.ts'
+import type { Config } from '../config/config.ts'
+import type { Traffic } from '../live/latest.ts'
+import type { ProcessNow } from '../live/second.ts'
+import type { UnsavedCounters } from '../quota/journal/journal.ts'
+import { nameServers } from '../redis/servers.ts'
+import { json, type Answer } from './answers.ts'
+import { shownDeprecation } from './deprecation-operations.ts'
+import type { StoreHealth } from './readiness.ts'
+
+export interface WorkerState {
+  readonly number: number
+  readonly pid: number
+  readonly state: 'starting' | 'listening' | 'draining' | 'ended'
+  /** It takes requests; Unix time, as in all that follows. */
+  readonly sinceMs: number | undefined
+  readonly restarts: number
+  /** undefined: it has not said, or not lately. */
+  readonly now: ProcessNow | undefined
+}
+
+export interface StateNeeds {
+  readonly reloads: { readonly config: Config }
+  readonly state: {
+    workers(): readonly WorkerState[]
+    /** sinceMs: undefined: since the gateway started. */
+    backends(): readonly (BackendHealth & Traffic & { readonly sinceMs: number | undefined })[]
+    store(): {
+      readonly health: StoreHealth
+      readonly unsaved: UnsavedCounters | undefined
+      readonly sinceMs: number | undefined
+      readonly outages: number
+      readonly callP99Ms: number | null
+    }
+    requestsByRoute(): Promise<ReadonlyMap<string, number>>
+  }
+}
+
+const iso = (ms: number | undefined): string | null =>
+  ms === undefined ? null : new Date(ms).toISOString()
+
+const seen = (): Seen => ({ asOf: new Date().toISOString(), scope: 'gateway' })
+
+export async function getRoutes({ reloads, state }: StateNeeds): Promise<Answer> {
+  const counts = await state.requestsByRoute()
+  const nowMs = Date.now()
+  const routes = reloads.config.routes.map(({ name, method, path, deprecated }) => ({
+    name,
+    methods: [method],
+    path,
+    deprecated: shownDeprecation(deprecated, nowMs),
+    requests: counts.get(name) ?? 0,
+  }))
+  return json(200, { ...seen(), routes } satisfies Routes)
+}
+
+export function getBackends({ state }: StateNeeds): Answer {
+  const backends = state.backends().map(({ name, state: how, fault, ...rest }) => ({
+    name,
+    state: fault === 'not checked yet' ? ('unknown' as const) : how,
+    since: iso(rest.sinceMs),
+    cause: fault ?? null,
+    nextTry: how === 'up' ? null : iso(rest.nextTryAtMs),
+    requestsPerSecond: rest.requestsPerSecond,
+    p99Ms: rest.p99Ms,
+    failuresPerSecond: rest.failuresPerSecond,
+  }))
+  return json(200, { ...seen(), backends } satisfies Backends)
+}
+
+export const storeStateOf = ({ available, refusal }: StoreHealth): Store['state'] =>
+  refusal !== undefined ? 'refused' : available ? 'up' : 'away'
+
+export function getStore({ reloads, state }: StateNeeds): Answer {
+  const { redis, file, onOutage } = reloads.config.store
+  const { health, unsaved, sinceMs, outages, callP99Ms } = state.store()
+  const store: Store = {
+    ...seen(),
+    kind: redis === undefined ? 'embedded' : 'redis',
+    where: redis === undefined ? (file ?? null) : nameServers(redis),
+    state: storeStateOf(health),
+    since: iso(sinceMs),
+    cause: health.refusal ?? health.cause ?? null,
+    warning: unsaved?.warning ?? health.warning ?? null,
+    onOutage,
+    outages,
+    callP99Ms,
+    unsavedSeconds: unsaved?.seconds ?? 0,
+  }
+  return json(200, store)
+}
+
+/** One that has ended is left out. Of one that has not said how it is, or not lately, nobody knows the numbers. */
+export function getWorkers({ reloads, state }: StateNeeds): Answer {
+  const all = state.workers()
+  const silent = all.filter(({ state: how, now }) => how === 'listening' && now === undefined)
+  const workers = all.flatMap(({ number, pid, state: how, sinceMs, restarts, now }) =>
+    how === 'ended'
+      ? []
+      : [
+          {
+            number,
+            pid,
+            state: how,
+            since: iso(sinceMs),
+            restarts,
+            inFlight: now?.inFlight ?? null,
+            connections: now?.connections ?? null,
+            loopLagMs: now === undefined ? null : Math.round(now.loopLagMs),
+            rssBytes: now?.rssBytes ?? null,
+          },
+        ],
+  )
+  const missing = silent.map(({ number }) => `worker ${number} has not said how it is`)
+  return json(200, {
+    ...seen(),
+    ...(missing.length > 0 && { missing }),
+    wanted: reloads.config.server.workers,
+    workers,
+  } satisfies Workers)
+}

@@ -1,0 +1,75 @@
+/** `tollgate conformance`: holds any rate-limiting gateway, from outside, against what it is to promise. */
+import { readFileSync } from 'node:fs'
+import { reportPage } from '../conformance/html.ts'
+import { countOf, inOneLine, reportLines } from '../conformance/report.ts'
+import { groupNames } from '../conformance/rules.ts'
+import { runSuite } from '../conformance/suite.ts'
+import { usageFault } from '../terminal/fault.ts'
+import { lookOf } from '../terminal/look.ts'
+import { writePage } from '../terminal/page-file.ts'
+import { FAILED, OK, type Edge } from './edge.ts'
+
+interface ConformanceOptions {
+  readonly target: string
+  readonly keys: string
+  readonly limits: string
+  readonly path?: string
+  readonly only?: string
+  readonly json?: boolean
+  readonly html?: string
+}
+
+const NEEDED_KEYS = 20
+/** Below, a burst of ten leaves nothing to count; above, a minute is too short for one connection. */
+const [LEAST, MOST] = [20, 1_000]
+
+/** Prints the report; where a rule is broken the work has failed. */
+export async function conformanceCommand(
+  edge: Pick<Edge, 'args' | 'env' | 'screen' | 'print' | 'complain'>,
+  { target, keys: file, limits: given, path = '/v1/pets', only, json, html }: ConformanceOptions,
+): Promise<number> {
+  const limits = limitsOf(given)
+  const keys = keysOf(file)
+  if (!/^\/[!-~]*$/.test(path)) throw usageFault(`--path ${path} does not begin with /`)
+  const groups = only?.split(',') ?? []
+  const unknown = groups.find((group) => !groupNames.includes(group))
+  if (unknown !== undefined)
+    throw usageFault(`--only ${unknown}: there are ${groupNames.join(', ')}`)
+  edge.complain(`${target}: this takes up to three minutes, most of it waiting`)
+  const report = await runSuite({ url: new URL(target), path, limits, keys, only: groups })
+  if (json === true) edge.print(JSON.stringify(report, undefined, 2))
+  else {
+    const look = lookOf(edge)
+    for await (const line of reportLines(report, look)) edge.print(line)
+    if (look === undefined) edge.complain(inOneLine(report))
+  }
+  // Last: what took minutes is told even where no file can be written.
+  if (html !== undefined) writePage(edge, html, reportPage(report))
+  return countOf(report, 'broken') === 0 ? OK : FAILED
+}
+
+function limitsOf(text: string) {
+  const [, minute, day] = /^(\d{1,6})\/(\d{1,12})$/.exec(text) ?? []
+  const [perMinute, perDay] = [Number(minute), Number(day)]
+  if (minute === undefined) throw usageFault(`--limits ${text}: write 60/1000`)
+  if (perMinute < LEAST || perMinute > MOST)
+    throw usageFault(`--limits ${text}: the minute must be from ${LEAST} to ${MOST}`)
+  if (perDay <= perMinute) throw usageFault(`--limits ${text}: the day must be above the minute`)
+  return { perMinute, perDay }
+}
+
+function keysOf(file: string): string[] {
+  let text: string
+  try {
+    text = readFileSync(file, 'utf8')
+  } catch (error) {
+    throw usageFault(`--keys ${file} cannot be read: ${(error as Error).message}`)
+  }
+  const keys = text.split(/\r?\n/).filter((line) => line !== '')
+  const bad = keys.findIndex((key) => !/^[!-~]+$/.test(key))
+  if (bad >= 0) throw usageFault(`--keys ${file}: line ${bad + 1} is no key`)
+  const different = new Set(keys).size
+  if (different < NEEDED_KEYS)
+    throw usageFault(`--keys ${file} has ${different} keys; ${NEEDED_KEYS} are needed`)
+  return [...new Set(keys)]
+}

@@ -1,0 +1,129 @@
+/** What the declarations of commands are made of: no other file knows the library that reads the arguments. */
+import { Argument, Command, CommanderError, InvalidArgumentError, Option } from 'commander'
+import type { ListenAddress } from '../config/config.ts'
+import { parseDurationMs } from '../config/durations.ts'
+import { HELP_HINT, usageFault } from '../terminal/fault.ts'
+import type { Edge } from './edge.ts'
+
+/** Runs what has been loaded, with the options; it resolves to the exit code. */
+export type Does = <Options>(
+  load: () => Promise<(edge: Edge, options: Options) => number | Promise<number>>,
+) => (options: Options) => Promise<void>
+
+/** Adds a command to the program. lasting: it attends to signals itself; once: a signal ends it at once. */
+export type Declaration = (
+  program: Command,
+  does: { readonly once: Does; readonly lasting: Does },
+) => void
+
+/** Its absence is told last: a misspelt option comes first, with a suggestion. */
+export class NeededOption extends Option {
+  readonly unless: string | undefined
+
+  /** unless: the option in whose company it is not needed. */
+  constructor(
+    flags: string,
+    description: string,
+    parse: (value: string, earlier: unknown) => string | ListenAddress = single,
+    unless?: string,
+  ) {
+    super(flags, `${description} (required${unless === undefined ? '' : ` without --${unless}`})`)
+    this.argParser(parse)
+    this.unless = unless
+  }
+}
+
+/** An option that is given once, with a value. */
+export function single(value: string, earlier: unknown): string {
+  if (earlier !== undefined) throw new InvalidArgumentError('It is given twice; keep one.')
+  if (value === '' || value.startsWith('-')) throw new InvalidArgumentError('It needs a value.')
+  return value
+}
+
+export function adminUrl(value: string, earlier: unknown): string {
+  const url = single(value, earlier)
+  if (/^https?:/.test(url) && URL.canParse(url)) return url
+  throw new InvalidArgumentError('Write http://HOST:PORT.')
+}
+
+export function hostAndPort(value: string, earlier: unknown): ListenAddress {
+  const shape = /^(?:\[([0-9a-fA-F:.]+)\]|([^:[\]]+)):(\d{1,5})$/
+  const [, bracketed, host = bracketed, port] = shape.exec(single(value, earlier)) ?? []
+  if (host === undefined || Number(port) > 65_535)
+    throw new InvalidArgumentError('Write HOST:PORT such as 127.0.0.1:3000.')
+  return { host, port: Number(port) }
+}
+
+const MAX_WINDOW_MS = 86_400_000
+
+export function windowMs(value: string, earlier: unknown): number {
+  const ms = parseDurationMs(single(value, earlier))
+  if (ms === undefined || ms > MAX_WINDOW_MS)
+    throw new InvalidArgumentError('Write a duration of at most a day, such as 10m.')
+  return ms
+}
+
+/** 1 is all. */
+export function percentage(value: string, earlier: unknown): number {
+  const [, percent] = /^(\d{1,2}(?:\.\d+)?)%$/.exec(single(value, earlier)) ?? []
+  if (percent === undefined) throw new InvalidArgumentError('Write a share such as 1% or 0.5%.')
+  return Number(percent) / 100
+}
+
+export const ADMIN = [
+  '--admin <url>',
+  'its admin listener (default: http://127.0.0.1:9090)',
+  adminUrl,
+] as const
+export const TOKEN_HELP =
+  '\nThe admin token comes from the environment variable TOLLGATE_ADMIN_TOKEN. Over https, PEM files:\nTOLLGATE_ADMIN_CERT and TOLLGATE_ADMIN_KEY are shown, TOLLGATE_ADMIN_CA is whom to trust.'
+
+export const choice = (flags: string, description: string, choices: readonly string[]): Option =>
+  new Option(flags, description).choices(choices)
+
+export const chosen = (name: string, choices: readonly string[]): Argument =>
+  new Argument(name).choices(choices)
+
+/** How a parse ended that has thrown. isAnswered: by help or the version. */
+export function usageEnd(error: unknown) {
+  if (!(error instanceof CommanderError)) return { isUsage: false, isAnswered: false, fault: error }
+  const message = error.message.replace(/^error: /, '')
+  const fault = usageFault(message)
+  return { isUsage: true, isAnswered: error.exitCode === 0, fault }
+}
+
+export function createProgram(edge: Edge, isJson: boolean): Command {
+  const write = (to: (line: string) => void) => (text: string) => to(text.replace(/\n$/, ''))
+  return new Command('tollgate')
+    .description('An API gateway with exact quotas per plan.')
+    .version(edge.version, '-v, --version', 'show the version')
+    .helpOption('-h, --help', 'show help')
+    .addHelpCommand(
+      new Command('help')
+        .argument('[command]')
+        .description('show help for a command')
+        .helpGroup('Config:'),
+    )
+    .addHelpText(
+      'after',
+      '\nExit codes: 0 clean stop, 1 the work failed, 2 usage or config refused',
+    )
+    .option('--no-color', 'no colours, on a terminal either')
+    .showHelpAfterError(isJson ? false : HELP_HINT)
+    .configureOutput({
+      writeOut: write(edge.print),
+      writeErr: write(edge.complain),
+      outputError: (text, writeError) => {
+        if (!isJson) writeError(text.replace(/^error: /, 'tollgate: '))
+      },
+    })
+    .hook('preAction', (_program, command) => {
+      for (const option of command.options)
+        if (
+          option instanceof NeededOption &&
+          [option.attributeName(), option.unless ?? ''].every((name) => !(name in command.opts()))
+        )
+          command.error(`error: option ${option.flags} is missing`)
+    })
+    .exitOverride()
+}

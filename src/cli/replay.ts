@@ -1,0 +1,139 @@
+/** `tollgate replay`: what other limits would have made of the traffic of yesterday. */
+import { basename } from 'node:path'
+import { compact, count } from '../admin/page/format.js'
+import type { Config } from '../config/config.ts'
+import { ConfigError } from '../config/problems.ts'
+import { loadConfig } from '../clients/load.ts'
+import type { LogReading } from '../log-files/batch.ts'
+import { LogFileFault } from '../log-files/fault.ts'
+import { openLogs } from '../log-files/open.ts'
+import { reportPage } from '../replay/html/page.ts'
+import { replay } from '../replay/replay.ts'
+import type { ReplayReport } from '../replay/report.ts'
+import { Demand } from '../replay/suggest/demand.ts'
+import { withSuggestions } from '../replay/suggest/suggest.ts'
+import { suggestionLines } from '../replay/suggest/table.ts'
+import { Fault, usageFault } from '../terminal/fault.ts'
+import { lookOf } from '../terminal/look.ts'
+import { writePage } from '../terminal/page-file.ts'
+import { OK, REFUSED, type Edge } from './edge.ts'
+import { remarks, replayText } from './replay-text.ts'
+
+export interface ReplayCommandOptions {
+  readonly config: string
+  readonly against?: string
+  readonly logs: readonly string[]
+  readonly clientField?: string
+  readonly timeField?: string
+  readonly statusField?: string
+  /** In ms. */
+  readonly window?: number
+  /** File for the report as a page. */
+  readonly html?: string
+  readonly suggest?: boolean
+  /** Share of a plan's requests that suggested limits may refuse, 1 being all. */
+  readonly refused?: number
+  readonly json?: boolean
+}
+
+const REFUSED_SHARE = 0.01
+
+const SHOWN_EVERY_MS = 200
+
+export async function replayCommand(edge: Edge, options: ReplayCommandOptions): Promise<number> {
+  const { clientField: client, timeField: time, statusField: status } = options
+  if (client === undefined && (time ?? status) !== undefined)
+    throw usageFault('--time-field and --status-field are of JSON that needs --client-field')
+  let configs: Config[]
+  try {
+    const files = [options.config, ...(options.against === undefined ? [] : [options.against])]
+    configs = await Promise.all(files.map((file) => loadConfig(file, edge.env)))
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    for (const line of error.format()) edge.print(line)
+    return REFUSED
+  }
+  const [config, against] = configs
+  if (config === undefined) throw new Error('a configuration was loaded')
+  try {
+    const logs = openLogs(options.logs, {
+      ...(options.window !== undefined && { windowMs: options.window }),
+      ...(client !== undefined && { fields: { client, time, status } }),
+    })
+    const progress = createProgress(edge, () => logs.reading)
+    const demand = options.suggest ? new Demand() : undefined
+    const observe = demand && ((client: number, atMs: number) => demand.add(client, atMs))
+    const { report, clients } = await replay({ config, against, logs, progress, observe })
+    edge.progress?.('')
+    const share = options.refused ?? REFUSED_SHARE
+    return await tell(
+      edge,
+      options,
+      demand ? withSuggestions(report, { config, demand, clients, share }) : report,
+    )
+  } catch (error) {
+    edge.progress?.('')
+    if (!(error instanceof LogFileFault)) throw error
+    const { message, reason, remedy } = error
+    throw new Fault('unreadable', message, { reason, remedy })
+  }
+}
+
+async function tell(
+  edge: Edge,
+  options: ReplayCommandOptions,
+  report: ReplayReport,
+): Promise<number> {
+  const { read, requests, notJudged, unknownClients, suggestions } = report
+  const look = lookOf(edge)
+  if (options.json) edge.print(JSON.stringify(report, undefined, 2))
+  else {
+    // A program gets one table.
+    const isBoth = look !== undefined || suggestions === undefined
+    if (!isBoth && report.before !== undefined)
+      edge.complain(
+        'a pipe gets the suggestions alone; the comparison: without --suggest, or --json',
+      )
+    if (isBoth) for await (const line of replayText(report, look)) edge.print(line)
+    for await (const line of suggestionLines(report, look)) edge.print(line)
+    if (look === undefined) for (const line of remarks(report)) edge.complain(line)
+  }
+  // Last: what was read is told even where no file can be written.
+  if (options.html !== undefined) writePage(edge, options.html, pageOf(edge, options, report))
+  const first = read.firstUnreadable
+  if (requests + notJudged + unknownClients.requests > 0 || first === null) return OK
+  throw new Fault('unreadable', 'no line of the logs can be read', {
+    reason: `line ${first.line} of ${first.file} ${first.why}`,
+    remedy: 'for JSON of others name its fields: --client-field, --time-field',
+  })
+}
+
+function pageOf({ version }: Edge, of: ReplayCommandOptions, report: ReplayReport): string {
+  const versus = of.against === undefined ? {} : { against: basename(of.against) }
+  const titles = { config: basename(of.config), ...versus, version, madeAtMs: Date.now() }
+  return reportPage(report, titles)
+}
+
+/** One line on a terminal, such as `replay 62%  6.2M of 10.0M lines  214k/s  18 s left`. */
+function createProgress({ progress }: Edge, reading: () => LogReading): () => void {
+  const startedMs = performance.now()
+  let shownMs = startedMs
+  return () => {
+    const nowMs = performance.now()
+    if (progress === undefined || nowMs - shownMs < SHOWN_EVERY_MS) return
+    shownMs = nowMs
+    progress(progressLine(reading(), nowMs - startedMs))
+  }
+}
+
+export function progressLine(
+  { lines, readBytes, totalBytes }: Pick<LogReading, 'lines' | 'readBytes' | 'totalBytes'>,
+  passedMs: number,
+): string {
+  const rate = `${compact(lines / (passedMs / 1000))}/s`
+  if (totalBytes === undefined || readBytes === 0) return `replay  ${compact(lines)} lines  ${rate}`
+  const share = Math.min(1, readBytes / totalBytes)
+  const leftSeconds = Math.ceil(((passedMs / share) * (1 - share)) / 1000)
+  const all = compact(lines / share)
+  return `replay ${Math.floor(share * 100)}%  ${compact(lines)} of ${all} lines  ${rate}  ${count(leftSeconds)} s left`
+}

@@ -1,0 +1,42 @@
+/** The report as lines: for a person a table and what is broken in full, for a program a line for each check. */
+import { safe, type Colour, type Look } from '../terminal/look.ts'
+import { id, table, text, type Column } from '../terminal/table.ts'
+import { verdicts, type Verdict } from './check.ts'
+import type { Report, Row } from './suite.ts'
+
+const colours: Record<Verdict, Colour | undefined> = {
+  holds: 'green',
+  broken: 'red',
+  'cannot tell': 'yellow',
+  'not claimed': undefined,
+}
+
+const columns: readonly Column<Row>[] = [
+  id<Row>('CHECK', ({ name }) => name),
+  id<Row>('VERDICT', ({ verdict }) => verdict, { colour: ({ verdict }) => colours[verdict] }),
+  text<Row>('SEEN', ({ seen }) => seen),
+]
+/** A program has the width for it. */
+const more = [text<Row>('RULE', ({ rule }) => rule), text<Row>('SOURCE', ({ source }) => source)]
+
+export const countOf = ({ checks }: Report, verdict: Verdict): number =>
+  checks.filter((row) => row.verdict === verdict).length
+
+export const inOneLine = (report: Report): string => {
+  const counts = verdicts.map((verdict) => `${countOf(report, verdict)} ${verdict}`).join(', ')
+  return `${counts}; ${report.requests} requests in ${report.seconds} s`
+}
+
+/** look: undefined for a program. */
+export async function* reportLines(report: Report, look: Look | undefined): AsyncGenerator<string> {
+  yield* table(look === undefined ? [...columns, ...more] : columns, report.checks, look)
+  if (look === undefined) return
+  for (const { verdict, name, rule, source, seen } of report.checks)
+    if (verdict === 'broken') {
+      yield ''
+      yield `${look.paint('red', name)}: ${safe(seen)}`
+      yield* `${rule} (${source})`.match(/\S.{0,76}(?=\s|$)/g)?.map((line) => `  ${line}`) ?? []
+    }
+  yield ''
+  yield inOneLine(report)
+}

@@ -1,0 +1,100 @@
+/** What refusals look like, and what else each answer carries. */
+import type { Caller, KeyedAnswer } from './caller.ts'
+import {
+  broken,
+  holds,
+  judgeEach,
+  notClaimed,
+  type Checks,
+  type Finding,
+  type Stage,
+} from './check.ts'
+import { header, headerValues, imfDate } from './standing.ts'
+
+/** Nobody's key that looks like one: the same letters backwards. */
+const unknownKey = (sample: string): string => Array.from(sample).toReversed().join('')
+const MALFORMED = ['x', '!', 'a'.repeat(300)]
+// RFC 9457: problem+json has no such parameter.
+const JSON_TYPE = /^application\/(json *; *charset="?utf-8"?|problem\+json\b.*)$/i
+
+const all = (callers: readonly Caller[]): KeyedAnswer[] => callers.flatMap(({ journal }) => journal)
+
+async function unauthorized({ stranger, sampleKey }: Stage): Promise<Finding> {
+  const answers = [await stranger.ask()]
+  for (const key of [unknownKey(sampleKey), ...MALFORMED])
+    answers.push(await stranger.ask('GET', key))
+  return judgeEach(answers, 'answers with a challenge', (answer) => {
+    if (answer.status !== 401) return `it is answered ${answer.status}`
+    const challenge = header(answer, 'www-authenticate') ?? ''
+    return /^[!#$%&'*+.^_`|~\w-]+( |$)/.test(challenge) ? undefined : 'no challenge'
+  })
+}
+
+async function sameRefusal({ stranger, sampleKey }: Stage): Promise<Finding> {
+  /** Without what is another on every answer. */
+  const body = async (key: string): Promise<string> => {
+    const answer = await stranger.ask('GET', key)
+    return answer.body.replaceAll(header(answer, 'x-request-id') ?? '\0', '')
+  }
+  const unknown = await body(unknownKey(sampleKey))
+  for (const key of MALFORMED)
+    if ((await body(key)) !== unknown) return broken(`another for "Bearer ${key.slice(0, 8)}"`)
+  return holds(`one body for ${MALFORMED.length + 1} wrong keys`)
+}
+
+const errorBody = ({ journals, stranger }: Stage): Finding =>
+  judgeEach(
+    all([...journals, stranger]).filter(({ status }) => status === 401 || status === 429),
+    'refusals in JSON',
+    (answer) => {
+      const type = header(answer, 'content-type') ?? 'no Content-Type'
+      if (!JSON_TYPE.test(type)) return type
+      try {
+        JSON.parse(answer.body)
+        return undefined
+      } catch {
+        return 'it is no JSON'
+      }
+    },
+  )
+
+function requestId({ journals, stranger }: Stage): Finding {
+  const ids = all([...journals, stranger]).map((answer) => header(answer, 'x-request-id'))
+  if (ids.every((id) => id === undefined)) return notClaimed('none is sent')
+  const seen = new Set<string>()
+  return judgeEach(ids, 'ids, none of them twice', (id) => {
+    if (id === undefined) return 'none is sent'
+    return seen.size === seen.add(id).size ? 'it came before' : undefined
+  })
+}
+
+/** Deprecation is an Item of RFC 9651 that is a Date; Sunset an HTTP-date that is not before it. */
+function lifecycleFault(answer: KeyedAnswer): string | undefined {
+  const [deprecation, sunset] = ['deprecation', 'sunset'].map((name) => header(answer, name))
+  const [, since] = /^@(-?\d{1,15})$/.exec(deprecation ?? '') ?? []
+  const endMs = imfDate(sunset ?? '')
+  if (deprecation !== undefined && since === undefined) return `Deprecation: ${deprecation}`
+  if (sunset !== undefined && endMs === undefined) return `Sunset: ${sunset}`
+  if (since !== undefined && endMs !== undefined && endMs < Number(since) * 1_000)
+    return 'the sunset lies before the deprecation'
+  const link = /^<[^<>\s]*>( *; *[\w*-]+(=("[^"]*"|[^\s",;]+))?)*(,.*)?$/
+  const bad = headerValues(answer, 'link').find((value) => !link.test(value))
+  return bad && `Link: ${bad}`
+}
+
+const lifecycle = ({ journals }: Stage): Finding =>
+  judgeEach(
+    all(journals).filter((answer) =>
+      ['deprecation', 'sunset'].some((name) => header(answer, name) !== undefined),
+    ),
+    'answers with well-formed Deprecation or Sunset',
+    lifecycleFault,
+  )
+
+export const responses: Checks = {
+  'on-401': { keys: 0, run: unauthorized },
+  'same-401': { keys: 0, run: sameRefusal },
+  'error-body': { keys: 'last', run: errorBody },
+  'request-id': { keys: 'last', run: requestId },
+  lifecycle: { keys: 'last', run: lifecycle },
+}

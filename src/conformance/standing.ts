@@ -1,0 +1,103 @@
+/** What an answer says of the caller's windows, in whichever fields it says it. */
+import { parseList } from './structured-fields.ts'
+
+type Headers = { readonly headers: readonly string[] }
+
+export interface Limits {
+  readonly perMinute: number
+  readonly perDay: number
+}
+
+/** Of one window, as far as it is told. */
+export interface Told {
+  readonly limit?: number | undefined
+  readonly remaining?: number | undefined
+  /** Unix time in ms. */
+  readonly resetMs?: number | undefined
+}
+
+export const headerValues = ({ headers }: Headers, name: string): string[] =>
+  headers.filter((_, at) => at % 2 === 1 && headers[at - 1]?.toLowerCase() === name)
+
+/** The first of its name, in lower case. */
+export const header = (answer: Headers, name: string): string | undefined =>
+  headerValues(answer, name)[0]
+
+/** Date is rounded down: seconds to go, added to it, must not end too early. */
+const DATE_GRAIN_MS = 1_000
+const dateMs = (answer: Headers): number => Date.parse(header(answer, 'date') ?? '') + DATE_GRAIN_MS
+
+const whole = (text = ''): number | undefined =>
+  /^\d{1,12}$/.test(text) ? Number(text) : undefined
+
+/** Below this, Reset is told as seconds to go. */
+const UNIX_TIME = 1_000_000_000
+
+/** X-RateLimit-Limit, -Remaining and -Reset, or the same without the X; they speak of one window. */
+export function toldByX(answer: Headers): Told & { readonly isDelta: boolean } {
+  const field = (name: string): number | undefined =>
+    whole(header(answer, `x-ratelimit-${name}`) ?? header(answer, `ratelimit-${name}`))
+  const reset = field('reset')
+  const isDelta = reset !== undefined && reset < UNIX_TIME
+  const told = { limit: field('limit'), remaining: field('remaining'), isDelta }
+  if (reset === undefined || (isDelta && Number.isNaN(dateMs(answer)))) return told
+  return { ...told, resetMs: (isDelta ? dateMs(answer) : 0) + reset * 1_000 }
+}
+
+const FIELDS = [
+  ['ratelimit-policy', 'q', 'w'],
+  ['ratelimit', 'r', 't'],
+] as const
+type Fields = ReadonlyMap<string, Partial<Record<'q' | 'w' | 'r' | 't', number>>>
+
+/** By name: q and w of RateLimit-Policy, r and t of RateLimit. undefined: neither is sent; text: what is wrong with them. */
+export function toldByFields(answer: Headers): Fields | string | undefined {
+  const windows = new Map<string, Partial<Record<'q' | 'w' | 'r' | 't', number>>>()
+  for (const [name, needed, more] of FIELDS) {
+    const text = headerValues(answer, name).join(', ')
+    const items = text === '' ? [] : parseList(text)
+    if (items === undefined) return `no list of RFC 9651: ${text}`
+    for (const { value, parameters } of items) {
+      const window = windows.get(String(value)) ?? {}
+      windows.set(String(value), window)
+      for (const key of [needed, more]) {
+        const number = parameters.get(key)
+        if (key === more && number === undefined) continue
+        if (typeof number !== 'number' || number < 0) return `${key} is no count: ${text}`
+        window[key] = number
+      }
+      if (window.q === undefined) return `no policy has this name: ${text}`
+    }
+  }
+  return windows.size === 0 ? undefined : windows
+}
+
+/** One of the two windows. */
+export function toldOf(answer: Headers, window: 'minute' | 'day', limits: Limits): Told {
+  const [limit, seconds] = window === 'minute' ? [limits.perMinute, 60] : [limits.perDay, 86_400]
+  const x = toldByX(answer)
+  if (x.limit === limit) return x
+  const fields = toldByFields(answer)
+  if (typeof fields === 'object')
+    for (const { q, r, w, t = NaN } of fields.values()) {
+      const resetMs = dateMs(answer) + t * 1_000
+      if (w === seconds)
+        return { limit: q, remaining: r, resetMs: Number.isNaN(resetMs) ? undefined : resetMs }
+    }
+  return {}
+}
+
+/** In seconds (RFC 9110 section 10.2.3); undefined: there is none; text: it is neither form. */
+export function retryAfter(answer: Headers): number | string | undefined {
+  const text = header(answer, 'retry-after')
+  const atMs = imfDate(text ?? '')
+  return (
+    whole(text) ?? (atMs === undefined ? text : (atMs - dateMs(answer) + DATE_GRAIN_MS) / 1_000)
+  )
+}
+
+/** An IMF-fixdate (RFC 9110 section 5.6.7) as Unix time in ms. */
+export function imfDate(text: string): number | undefined {
+  const ms = Date.parse(text)
+  return !Number.isNaN(ms) && new Date(ms).toUTCString() === text ? ms : undefined
+}

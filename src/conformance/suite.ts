@@ -1,0 +1,128 @@
+/** Runs the checks against a gateway, all at the same time, so that they share its minutes. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Fault } from '../terminal/fault.ts'
+import { admission, isolation } from './admission.ts'
+import { Caller } from './caller.ts'
+import { cannotTell, type Check, type Checks, type Finding, type Stage } from './check.ts'
+import { GatewayClock } from './clock.ts'
+import { localMs, Unexpected } from './connection.ts'
+import { framing } from './framing.ts'
+import { headers } from './headers.ts'
+import { responses } from './responses.ts'
+import { rules } from './rules.ts'
+import type { Limits } from './standing.ts'
+import { windows } from './windows.ts'
+
+const checks: Checks = { ...admission, ...windows, ...headers, ...responses, ...framing }
+const ALL_WITHIN_MS = 225_000
+
+export interface Order {
+  readonly url: URL
+  readonly path: string
+  readonly limits: Limits
+  /** At least 20 of one plan, each of a client of its own. */
+  readonly keys: readonly string[]
+  /** Names of groups; empty for all. */
+  readonly only: readonly string[]
+}
+
+export type Row = Finding & (typeof rules)[number]
+
+export interface Report {
+  readonly target: string
+  readonly limits: Limits
+  readonly startedAt: string
+  readonly seconds: number
+  readonly requests: number
+  readonly checks: readonly Row[]
+}
+
+/** Throws a Fault where the gateway is not there, or does not let the keys in. */
+export async function runSuite(order: Order): Promise<Report> {
+  const { url, path, limits } = order
+  const startedMs = localMs()
+  const target = { url, path, limits, clock: new GatewayClock() }
+  const [sampleKey = '', ...keys] = order.keys
+  const [stranger, spare] = [new Caller(target, undefined), new Caller(target, sampleKey)]
+  const journals = [spare]
+  const nextCaller = (): Caller => {
+    const caller = new Caller(target, keys.shift())
+    journals.push(caller)
+    return caller
+  }
+  try {
+    await spare.ask().catch((error: Error) => {
+      const remedy =
+        error.cause instanceof Error // Nothing was connected.
+          ? 'start the gateway, or correct --target'
+          : 'give a --path that it answers below 400, and keys that it knows'
+      const why = { reason: error.message, remedy, cause: error }
+      throw new Fault('unusable_target', `the first request to ${url.origin}${path} failed`, why)
+    })
+    const stage = { ...target, spare, stranger, sampleKey, journals }
+    const found = await play(stage, nextCaller, order.only)
+    return {
+      target: url.origin + path,
+      limits,
+      startedAt: new Date(startedMs).toISOString(),
+      seconds: Math.round((localMs() - startedMs) / 1_000),
+      requests: [stranger, ...journals].reduce((sum, { journal }) => sum + journal.length, 0),
+      checks: found,
+    }
+  } finally {
+    for (const caller of [stranger, ...journals]) caller.close()
+  }
+}
+
+async function play(
+  given: Omit<Stage, 'base' | 'resetFault'>,
+  nextCaller: () => Caller,
+  only: readonly string[],
+): Promise<Row[]> {
+  const findings = new Map<string, Promise<Finding>>()
+  const stage: Stage = {
+    ...given,
+    // Asked for while the checks run: by then all have begun.
+    get base() {
+      return baseOf(findings.get('exact'), given.limits.perMinute)
+    },
+    get resetFault() {
+      return faultOf(findings.get('reset'))
+    },
+  }
+  const tooLate = sleep(ALL_WITHIN_MS, cannotTell('it took too long'), { ref: false })
+  const find = async ({ keys, run }: Check): Promise<Finding> => {
+    const callers = Array.from({ length: keys === 'last' ? 0 : keys }, nextCaller)
+    return Promise.race([run(stage, callers), tooLate]).catch((error: unknown) => {
+      if (error instanceof Unexpected) return cannotTell(error.message)
+      throw error
+    })
+  }
+  const first = await find({ keys: 2, run: isolation })
+  const isAsked = (group: string): boolean => only.length === 0 || only.includes(group)
+  const rows = rules.filter(({ group, name }) => isAsked(group) || name === 'isolation')
+  for (const last of [false, true]) {
+    for (const { name } of rows) {
+      const check = checks[name]
+      if (check === undefined || (check.keys === 'last') !== last) continue
+      const isMoot = first.verdict === 'broken' && check.keys !== 0
+      const moot = cannotTell('the keys share their counters')
+      findings.set(name, isMoot ? Promise.resolve(moot) : find(check))
+    }
+    await Promise.all(findings.values())
+  }
+  return Promise.all(
+    rows.map(async (row) => ({ ...row, ...((await findings.get(row.name)) ?? first) })),
+  )
+}
+
+async function baseOf(exact: Promise<Finding> | undefined, otherwise: number): Promise<number> {
+  const { numbers } = (await exact) ?? {}
+  return numbers?.['admitted'] ?? otherwise
+}
+
+/** A reset that does not hold is no ground for others to stand on. */
+async function faultOf(reset: Promise<Finding> | undefined): Promise<string | undefined> {
+  const { verdict, seen } = (await reset) ?? {}
+  return verdict === 'broken' || verdict === 'cannot tell' ? `reset: ${seen}` : undefined
+}

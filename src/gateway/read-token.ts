@@ -1,0 +1,49 @@
+/** What a signed token says, without any request: plain data, so that one process can ask another. */
+import type { JwtVerifier } from '../credentials/jwt-verifier.ts'
+import type { CallerOf } from '../credentials/token-callers.ts'
+import { BAD_CLAIMS, NO_PLAN, type Verdict } from '../credentials/verdicts.ts'
+import { createCaller } from '../rules/credentials.ts'
+import { isRefusal, refuse, type Refusal } from '../rules/refusals.ts'
+import type { TokenStatement } from '../rules/token-claims.ts'
+
+export type ReadToken =
+  | { readonly statement: TokenStatement }
+  | { readonly refused: Pick<Refusal, 'code' | 'cause' | 'retryAfterSeconds'> }
+
+/** Whose it is depends on the configuration that asks, and is not asked here. */
+const ANYBODY = createCaller(
+  {
+    clientId: '',
+    plan: '',
+    keyId: '',
+    limits: { perMinute: 0, perDay: 0 },
+    concurrent: 0,
+    keyDigest: undefined,
+    expiresAtMs: 0,
+  },
+  false,
+)
+
+/** verifier: undefined: tokens are not accepted. */
+export const readTokenBy =
+  (verifier: () => JwtVerifier | undefined) =>
+  async (token: string): Promise<ReadToken> => {
+    let statement: TokenStatement | undefined
+    const verdict = await verifier()?.verify(token, Date.now(), (said) => {
+      statement = said
+      return ANYBODY
+    })
+    const { code, cause, retryAfterSeconds } = isRefusal(verdict) ? verdict : BAD_CLAIMS
+    return isRefusal(verdict) || statement === undefined
+      ? { refused: { code, cause, retryAfterSeconds } }
+      : { statement }
+  }
+
+/** Believes what is read elsewhere. */
+export const tokenVerifier = (read: (token: string) => Promise<ReadToken>) => ({
+  async verify(token: string, _nowMs: number, callerOf: CallerOf): Promise<Verdict> {
+    const said = await read(token)
+    if ('refused' in said) return refuse(said.refused.code, said.refused)
+    return callerOf(said.statement) ?? NO_PLAN
+  },
+})

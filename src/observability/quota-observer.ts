@@ -1,0 +1,24 @@
+/** What the quota counts. */
+import type { QuotaObserver } from '../quota/observer.ts'
+import type { newState } from './metric-families.ts'
+
+export const quotaObserver = (state: ReturnType<typeof newState>) =>
+  ({
+    decision: (window, outcome) => void state.decisions[window][outcome]++,
+    storeCall(outcome, seconds) {
+      state.storeCalls[outcome]++
+      state.storeSeconds.observe(seconds)
+    },
+    /** The store was lost (false) or is back (true). Called on changes only. */
+    outage(available: boolean) {
+      state.storeUp = available
+      if (!available) state.storeOutages++
+    },
+    degraded: (mode) => void state.degraded[mode]++,
+    /** By limits that are only tried. */
+    shadowRefused(plan: string, window: 'minute' | 'day') {
+      const refusals = state.shadowRefusals.get(plan) ?? { minute: 0, day: 0 }
+      refusals[window]++
+      state.shadowRefusals.set(plan, refusals)
+    },
+  }) satisfies QuotaObserver & Record<'outage' | 'shadowRefused', unknown>

@@ -1,0 +1,184 @@
+/** The trace of one request: its ids, and its spans in the words of OpenTelemetry's conventions for HTTP. They hold nothing that could be a secret: no query, no header, no path that no route has. */
+import { randomFillSync } from 'node:crypto'
+import type { BackendFailure } from '../rules/backend-failure.ts'
+import {
+  RANDOM,
+  SAMPLED,
+  withTraceContext,
+  writeTraceParent,
+  type TraceParent,
+} from '../rules/trace-context.ts'
+import type { AccessRecord } from './access-record.ts'
+
+/** Times are those of performance.now(). */
+export interface Span {
+  readonly name: string
+  readonly kind: 'server' | 'client'
+  readonly spanId: string
+  readonly startedMs: number
+  /** undefined while it lasts. */
+  endedMs: number | undefined
+  readonly attributes: Record<string, string | number | undefined>
+  /** Why it failed; undefined: it has not. */
+  fault: string | undefined
+}
+
+/** A request that is over. */
+export interface TracedRequest extends Pick<
+  AccessRecord,
+  'id' | 'path' | 'caller' | 'status' | 'refusal' | 'cause'
+> {
+  readonly startedMs: number
+  readonly request: { readonly method?: string | undefined; readonly httpVersion: string }
+  readonly proto: string
+  readonly route: { readonly template: string | undefined } | undefined
+  readonly backendEndedMs: number | undefined
+}
+
+/** Anybody can make up methods, and each would be a name of its own. */
+const methods: ReadonlySet<string | undefined> = new Set(
+  'GET HEAD POST PUT PATCH DELETE OPTIONS CONNECT TRACE'.split(' '),
+)
+const NO_SPANS: Span[] = []
+
+export class Trace implements TraceParent {
+  readonly traceId: string
+  readonly spanId = newId(8)
+  readonly flags: number
+  /** Whose request it is part of; undefined: it begins here. */
+  readonly parent: TraceParent | undefined
+  /** Of others, passed on. */
+  readonly state: string | undefined
+  /** All below the request's own. */
+  #spans = NO_SPANS
+  /** Of the request to the backend. */
+  #fields: string[] = []
+
+  constructor(parent: TraceParent | undefined, state: string | undefined, isSampled: boolean) {
+    this.traceId = parent?.traceId ?? newId(16)
+    this.flags = ((parent?.flags ?? RANDOM) & RANDOM) | (isSampled ? SAMPLED : 0)
+    this.parent = parent
+    this.state = state
+  }
+
+  /** Only then there are spans. */
+  get isSampled(): boolean {
+    return (this.flags & SAMPLED) !== 0
+  }
+
+  /** The fields of the request to whichever backend, flat, so that it is part of this trace. */
+  along(fields: readonly string[]): string[] {
+    this.#fields = withTraceContext(fields, writeTraceParent(this), this.state)
+    return this.#fields
+  }
+
+  /** after: why the attempt before failed. */
+  sentTo(backend: string, method: string | undefined, after: BackendFailure | undefined): void {
+    if (!this.isSampled) return
+    if (after !== undefined) this.failed(after)
+    const resends = this.#spans.filter(({ attributes }) => 'server.address' in attributes).length
+    const { hostname, port, protocol } = new URL(backend)
+    const { traceId, flags } = this
+    const { spanId } = this.#begin(nameOf(method), performance.now(), {
+      ...methodOf(method),
+      'http.request.resend_count': resends || undefined,
+      'server.address': hostname.replace(/^\[|\]$/g, ''),
+      'server.port': Number(port || (protocol === 'https:' ? 443 : 80)),
+      'tollgate.backend': backend,
+    })
+    // Where along() has put it.
+    this.#fields[this.#fields.length - 1] = writeTraceParent({ traceId, flags, spanId })
+  }
+
+  /** The latest attempt, if there was one. */
+  failed({ kind, cause }: BackendFailure): void {
+    const latest = this.#spans.at(-1)
+    if (latest === undefined || latest.endedMs !== undefined) return
+    latest.endedMs = performance.now()
+    latest.fault = cause
+    latest.attributes['error.type'] = kind
+  }
+
+  storeAnswered(askedMs: number, outcome: string): void {
+    const span = this.#begin('take quota', askedMs, { 'tollgate.quota.outcome': outcome })
+    span.endedMs = performance.now()
+    if (outcome === 'unavailable') span.fault = 'the quota store is away'
+  }
+
+  /** The request's own span first. */
+  spans(exchange: TracedRequest, endedMs: number): Span[] {
+    const { refusal, status, backendEndedMs } = exchange
+    const latest = this.#spans.at(-1)
+    if (latest !== undefined && 'server.address' in latest.attributes) {
+      // 499 is our own word for a client that has left.
+      if (refusal === undefined && status > 0 && status !== 499) answered(latest, status, 400)
+      latest.endedMs ??= backendEndedMs ?? endedMs
+    }
+    return [this.#own(exchange, endedMs), ...this.#spans]
+  }
+
+  #own(exchange: TracedRequest, endedMs: number): Span {
+    const { request, route, caller, status, refusal, cause, startedMs } = exchange
+    const template = route?.template
+    const isCutOff = refusal === undefined && cause !== undefined
+    const name = nameOf(request.method)
+    const span: Span = {
+      name: template === undefined ? name : `${name} ${template}`,
+      kind: 'server',
+      spanId: this.spanId,
+      startedMs,
+      endedMs,
+      fault: isCutOff || status >= 500 ? (cause ?? '') : undefined,
+      attributes: {
+        ...methodOf(request.method),
+        'http.route': template,
+        'url.scheme': exchange.proto,
+        'url.path': template === undefined ? undefined : exchange.path,
+        'network.protocol.version': request.httpVersion === '2.0' ? '2' : request.httpVersion,
+        'tollgate.client': caller?.clientId,
+        'tollgate.plan': caller?.plan,
+        'tollgate.refusal': refusal,
+        'tollgate.request.id': exchange.id,
+      },
+    }
+    if (status > 0) answered(span, status, 500)
+    if (isCutOff) span.attributes['error.type'] = 'incomplete'
+    return span
+  }
+
+  #begin(name: string, startedMs: number, attributes: Span['attributes']): Span {
+    const spanId = newId(8)
+    const ends = { endedMs: undefined, fault: undefined }
+    const span: Span = { name, kind: 'client', spanId, startedMs, ...ends, attributes }
+    this.#spans = [...this.#spans, span]
+    return span
+  }
+}
+
+/** failsFrom: the lowest status that is an error to this side. */
+function answered(span: Span, status: number, failsFrom: number): void {
+  span.attributes['http.response.status_code'] = status
+  if (status < failsFrom) return
+  span.fault ??= ''
+  span.attributes['error.type'] ??= String(status)
+}
+
+const nameOf = (method: string | undefined): string =>
+  methods.has(method) ? (method ?? '') : 'HTTP'
+
+const methodOf = (method: string | undefined) => ({
+  'http.request.method': methods.has(method) ? method : '_OTHER',
+})
+
+/** Randomness is cheap by the page. */
+const pool = Buffer.alloc(4_096)
+let drawn = pool.length
+
+function newId(bytes: 8 | 16): string {
+  if (drawn + bytes > pool.length) {
+    randomFillSync(pool)
+    drawn = 0
+  }
+  drawn += bytes
+  return pool.toString('hex', drawn - bytes, drawn)
+}

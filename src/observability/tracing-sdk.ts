@@ -1,0 +1,136 @@
+/** Spans on their way to an OpenTelemetry collector: the only file that knows the SDK, loaded where tracing is on. */
+import { randomUUID } from 'node:crypto'
+import { hostname } from 'node:os'
+import { pid } from 'node:process'
+import {
+  createTraceState,
+  ROOT_CONTEXT,
+  SpanKind,
+  SpanStatusCode,
+  trace as spans,
+  type Tracer,
+} from '@opentelemetry/api'
+import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-proto'
+import { resourceFromAttributes } from '@opentelemetry/resources'
+import {
+  AlwaysOnSampler,
+  BatchSpanProcessor,
+  TracerProvider,
+  type SpanExporter,
+} from '@opentelemetry/sdk-trace'
+import { text } from './log-text.ts'
+import type { Span, Trace } from './trace.ts'
+
+export interface SpanSinkOptions {
+  readonly url: string
+  /** Of the gateway. */
+  readonly version: string
+  /** The collector has so many more; cause: or they are lost, and why. */
+  onExport(count: number, cause: string | undefined): void
+  /** A span was dropped, since too many wait. */
+  onFull(): void
+}
+
+/** Beyond it what comes is dropped: a collector that is away must not fill the memory. */
+const QUEUED_AT_MOST = 2_048
+const BATCH_SPANS = 512
+const DELAY_MS = 1_000
+const TIMEOUT_MS = 4_000
+const FLUSH_MS = 1_000
+
+export class SpanSink {
+  readonly #options: SpanSinkOptions
+  readonly #provider: TracerProvider
+  readonly #tracer: Tracer
+  /** As the processor has them. */
+  #queued = 0
+  /** Of the span that is being made. */
+  #ids = { traceId: '', spanId: '' }
+
+  constructor(options: SpanSinkOptions) {
+    const { url, version } = options
+    this.#options = options
+    this.#provider = new TracerProvider({
+      resource: resourceFromAttributes({
+        'service.name': 'tollgate',
+        'service.version': version,
+        'service.instance.id': randomUUID(),
+        'host.name': hostname(),
+        'process.pid': pid,
+      }),
+      sampler: new AlwaysOnSampler(),
+      idGenerator: {
+        generateTraceId: () => this.#ids.traceId,
+        generateSpanId: () => this.#ids.spanId,
+      },
+      spanProcessors: [
+        new BatchSpanProcessor({
+          exporter: this.#counted(new OTLPTraceExporter({ url, timeoutMillis: TIMEOUT_MS })),
+          maxQueueSize: QUEUED_AT_MOST,
+          maxExportBatchSize: BATCH_SPANS,
+          scheduledDelayMillis: DELAY_MS,
+          // The exporter's own comes first and says why.
+          exportTimeoutMillis: 2 * TIMEOUT_MS,
+        }),
+      ],
+    })
+    this.#tracer = this.#provider.getTracer('tollgate')
+  }
+
+  /** Of a request that is over: the first is the parent of the others. */
+  add(trace: Trace, all: readonly Span[]): void {
+    // Wall time of now, whatever has become of the clock since the process began.
+    const epochMs = Date.now() - performance.now()
+    for (const span of all) {
+      const { name, kind, startedMs, endedMs = startedMs, attributes, fault } = span
+      if (this.#queued >= QUEUED_AT_MOST) {
+        this.#options.onFull()
+        continue
+      }
+      this.#queued++
+      this.#ids = { traceId: trace.traceId, spanId: span.spanId }
+      const options = {
+        kind: kind === 'server' ? SpanKind.SERVER : SpanKind.CLIENT,
+        startTime: epochMs + startedMs,
+        attributes,
+      }
+      const made = this.#tracer.startSpan(name, options, contextOf(trace, span))
+      if (fault !== undefined) made.setStatus({ code: SpanStatusCode.ERROR, message: text(fault) })
+      made.end(epochMs + endedMs)
+    }
+  }
+
+  /** Sends what is there; resolves within about a second even if nobody takes it. */
+  async close(): Promise<void> {
+    const done = this.#provider.shutdown().catch(() => undefined)
+    const late = Promise.withResolvers<void>()
+    const timer = setTimeout(late.resolve, FLUSH_MS)
+    await Promise.race([done, late.promise])
+    clearTimeout(timer)
+  }
+
+  #counted(exporter: SpanExporter): SpanExporter {
+    return {
+      export: (batch, done) => {
+        this.#queued -= batch.length
+        exporter.export(batch, (result) => {
+          const { error } = result
+          // Its own words alone, and few: a collector may answer anything.
+          const cause = error && text(error.message || error.name)
+          this.#options.onExport(batch.length, cause)
+          done(result)
+        })
+      },
+      shutdown: () => exporter.shutdown(),
+    }
+  }
+}
+
+function contextOf(trace: Trace, { kind }: Span): typeof ROOT_CONTEXT {
+  const isRemote = kind === 'server'
+  const parent = isRemote ? trace.parent : trace
+  if (parent === undefined) return ROOT_CONTEXT
+  const { traceId, spanId, flags: traceFlags } = parent
+  const traceState = createTraceState(trace.state ?? '')
+  return spans.setSpanContext(ROOT_CONTEXT, { traceId, spanId, traceFlags, traceState, isRemote })
+}

@@ -1,0 +1,19 @@
+/** A report as a page of its own, written where it was asked for. */
+import { writeFileSync } from 'node:fs'
+import { Fault } from './fault.ts'
+
+/** Says where it stands; throws a Fault where it cannot be written. */
+export function writePage(
+  { complain }: { complain(line: string): void },
+  file: string,
+  page: string,
+): void {
+  try {
+    writeFileSync(file, page)
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause)
+    const remedy = 'name a file in a folder that can be written: --html FILE'
+    throw new Fault('unwritable', `cannot write ${file}`, { reason, remedy, cause })
+  }
+  complain(`report: ${file}`)
+}

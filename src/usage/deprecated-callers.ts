@@ -1,0 +1,117 @@
+/** Who still calls what is deprecated, by route, client and user agent: the busiest are kept, of the others only how many calls there were. */
+
+export interface DeprecatedCall {
+  readonly route: string
+  readonly client: string
+  /** Visible ASCII, and no more than its beginning. */
+  readonly userAgent: string
+  readonly count: number
+  /** Unix time in ms. */
+  readonly lastSeenMs: number
+}
+
+/** Plain data. */
+export interface DeprecatedCalls {
+  readonly calls: readonly DeprecatedCall[]
+  /** Calls of those that are not kept. */
+  readonly others: number
+}
+
+/** Clients of a route that are kept, once there are GROWTH times as many: to sort for each thousand that is new would hold up all requests. */
+const KEPT_CLIENTS = 1_000
+const GROWTH = 8
+/** Of one client at one route: who sends another with each request is not to push others out. */
+const AGENTS = 8
+const OTHER_AGENTS = '(others)'
+const NO_AGENT = '(none)'
+const AGENT_LENGTH = 100
+
+interface Agent {
+  count: number
+  lastSeenMs: number
+}
+
+interface Client {
+  readonly route: string
+  readonly client: string
+  readonly agents: Map<string, Agent>
+  count: number
+}
+
+export class DeprecatedCallers {
+  /** By route and client. */
+  readonly #clients = new Map<string, Client>()
+  #others = 0
+
+  /** userAgent: as it was sent. */
+  called(route: string, client: string, userAgent = '', nowMs: number): void {
+    this.#count({ route, client, userAgent: clean(userAgent), count: 1, lastSeenMs: nowMs })
+  }
+
+  add({ calls, others }: DeprecatedCalls): void {
+    for (const call of calls) this.#count(call)
+    this.#others += others
+  }
+
+  /** All that was called since it was taken last; undefined: nothing. */
+  take(): DeprecatedCalls | undefined {
+    if (this.#clients.size === 0) return undefined
+    // What is sent to another process stays small.
+    if (this.#clients.size > 2 * KEPT_CLIENTS) this.#cut()
+    const taken = this.busiest()
+    this.#clients.clear()
+    this.#others = 0
+    return taken
+  }
+
+  /** Those who call most first; no more than so many. */
+  busiest(atMost = Infinity): DeprecatedCalls {
+    const calls = [...this.#clients.values()]
+      .flatMap(({ route, client, agents }) =>
+        Array.from(agents, ([userAgent, seen]) => ({ route, client, userAgent, ...seen })),
+      )
+      .sort((one, other) => other.count - one.count)
+    const unlisted = calls.slice(atMost).reduce((sum, { count }) => sum + count, 0)
+    return { calls: calls.slice(0, atMost), others: this.#others + unlisted }
+  }
+
+  /** How many clients are known to call each route. */
+  clientsByRoute(): ReadonlyMap<string, number> {
+    const clients = new Map<string, number>()
+    for (const { route } of this.#clients.values())
+      clients.set(route, (clients.get(route) ?? 0) + 1)
+    return clients
+  }
+
+  #count({ route, client, userAgent, count, lastSeenMs }: DeprecatedCall): void {
+    const key = `${route} ${client}`
+    let known = this.#clients.get(key)
+    if (known === undefined) {
+      if (this.#clients.size >= GROWTH * KEPT_CLIENTS) this.#cut()
+      this.#clients.set(key, (known = { route, client, agents: new Map(), count: 0 }))
+    }
+    known.count += count
+    const { agents } = known
+    const room = agents.has(OTHER_AGENTS) ? AGENTS + 1 : AGENTS
+    const agent = agents.has(userAgent) || agents.size < room ? userAgent : OTHER_AGENTS
+    const seen = agents.get(agent)
+    if (seen === undefined) return void agents.set(agent, { count, lastSeenMs })
+    seen.count += count
+    seen.lastSeenMs = Math.max(seen.lastSeenMs, lastSeenMs)
+  }
+
+  /** Lets those go that call least. */
+  #cut(): void {
+    const least = [...this.#clients].sort(([, one], [, other]) => other.count - one.count)
+    for (const [key, { count }] of least.slice(KEPT_CLIENTS)) {
+      this.#clients.delete(key)
+      this.#others += count
+    }
+  }
+}
+
+function clean(userAgent: string): string {
+  if (userAgent === '') return NO_AGENT
+  const beginning = userAgent.length > AGENT_LENGTH ? userAgent.slice(0, AGENT_LENGTH) : userAgent
+  return beginning.replace(/[^ -~]/g, '?')
+}

@@ -1,0 +1,187 @@
+/** Bans as operators see, impose and lift them; that all gateways obey is shown by test/process/operator-bans.test.ts. */
+import { generateKeyPairSync } from 'node:crypto'
+import { SignJWT } from 'jose'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { notDone } from '../../src/admin/answers.ts'
+import { liftBan } from '../../src/admin/ban-operations.ts'
+import { BanTable } from '../../src/bans/ban-table.ts'
+import { OperatorBans } from '../../src/bans/operator-bans.ts'
+import { Counters } from '../../src/usage/counters.ts'
+import { askAdmin } from '../support/admin-client.ts'
+import { keys, minuteWithAtLeast, startTestGateway, type TestGateway } from '../support/gateway.ts'
+import { temporaryFile } from '../support/processes.ts'
+import { startRawBackend, type RawBackend } from '../support/raw-backend.ts'
+
+let backend: RawBackend
+let gateway: TestGateway
+const { privateKey, publicKey } = generateKeyPairSync('ed25519')
+const issuer = 'https://id.example/'
+
+beforeAll(async () => {
+  backend = await startRawBackend()
+  const jwk = { ...publicKey.export({ format: 'jwk' }), alg: 'EdDSA', use: 'sig' }
+  const jwksFile = temporaryFile('jwks.json', JSON.stringify({ keys: [jwk] }))
+  gateway = await startTestGateway({
+    upstreams: [backend.url],
+    blocks: {
+      plans:
+        'plans: { free: { perMinute: 1, perDay: 1000 }, pro: { perMinute: 300, perDay: 10000 }, business: { perMinute: 1, perDay: 1000 }, enterprise: { custom: true } }',
+      bans: 'bans: { strikes: 2, within: 1m, grace: 0s, duration: 2m, growth: 2 }',
+      jwt: `jwt: { issuer: "${issuer}", audience: pets, jwksFile: "${jwksFile}", algorithms: [EdDSA] }`,
+    },
+  })
+})
+afterAll(async () => {
+  await gateway.stop()
+  await backend.close()
+})
+
+const ask = (call: string, body?: unknown) =>
+  askAdmin(`http://127.0.0.1:${gateway.adminPort}`, call, body)
+const listed = async () => (await ask('GET /api/bans')).body['bans'] as Record<string, unknown>[]
+const codeOf = async (key: string): Promise<unknown> => {
+  const response = await gateway.fetch('/v1/pets', { key })
+  const body = await response.text()
+  return response.ok ? response.status : (JSON.parse(body) as { code: string }).code
+}
+const lastsMs = (ban: unknown): number => {
+  const { since, until } = ban as Record<string, string>
+  return Date.parse(until ?? '') - Date.parse(since ?? '')
+}
+
+describe('a store that is away', () => {
+  const away = () => Promise.reject(new Error('away'))
+  it.each([
+    [
+      'before it was asked',
+      { load: away, save: () => Promise.resolve() },
+      /nothing was read or changed/,
+    ],
+    ['when it was asked', { load: async () => new Map(), save: away }, /not known whether/],
+  ])('%s is told as what it means for an act', async (_, store, message) => {
+    const table = new BanTable(60_000)
+    const [startedMs, untilMs] = [Date.now(), Date.now() + 60_000]
+    table.merge('pro-1', { startedMs, untilMs, count: 1 })
+    const bans = new OperatorBans({ table, store, now: Date.now })
+    const call = { params: { key: 'pro-1' } } as Parameters<typeof liftBan>[1]
+    const { answer } = await liftBan({ bans } as unknown as Parameters<typeof liftBan>[0], call)
+    expect([answer.status, String(answer.body)]).toEqual([503, expect.stringMatching(message)])
+
+    const client = { id: 'acme', limits: { perMinute: 1, perDay: 1 } }
+    const tell = () => store.load().then(() => undefined)
+    const reset = new Counters({ tell, attend: away }).reset(client, ['day'])
+    const { body } = notDone(await reset.catch((error: unknown) => error))
+    expect(String(body)).toMatch(message)
+  })
+})
+
+describe('an operator', () => {
+  it('bans a key for as long as is asked, shortens and lengthens that, and lifts it, at the cost of no quota', async () => {
+    expect(await codeOf(keys.pro)).toBe(200)
+    const imposed = await ask('PUT /api/bans/pro-1', { for: '1h', reason: 'scraping "all"' })
+    expect(imposed.body).toMatchObject({
+      scope: 'store',
+      key: 'pro-1',
+      before: null,
+      after: { key: 'pro-1', client: 'pro-client', by: 'operator', reason: 'scraping "all"' },
+    })
+    expect(lastsMs(imposed.body['after'])).toBe(3_600_000)
+    const refused = await gateway.fetch('/v1/pets', { key: keys.pro })
+    expect([refused.status, await refused.json()]).toMatchObject([429, { code: 'api_key_banned' }])
+    expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(3_500)
+    expect(await listed()).toEqual([imposed.body['after']])
+    const shorter = await ask('PUT /api/bans/pro-1', { for: '1m' })
+    expect(shorter.body['before']).toEqual(imposed.body['after'])
+    const longer = await ask('PUT /api/bans/pro-1', { for: '400d' })
+    expect([lastsMs(shorter.body['after']), lastsMs(longer.body['after'])]).toEqual([
+      60_000, 34_560_000_000,
+    ])
+    expect(await codeOf(keys.pro)).toBe('api_key_banned')
+    const lifted = await ask('DELETE /api/bans/pro-1')
+    expect(lifted.body).toMatchObject({ before: longer.body['after'], after: null })
+    expect(await listed()).toEqual([])
+    const answer = await gateway.fetch('/v1/pets', { key: keys.pro })
+    expect(answer.status).toBe(200)
+    expect(answer.headers.get('ratelimit')).toMatch(/"day";r=9998;/)
+    expect(
+      gateway.logLines().filter(({ event, key }) => event === 'audit' && key === 'pro-1'),
+    ).toMatchObject([
+      { who: '127.0.0.1', action: 'ban', before: null, after: imposed.body['after'], status: 200 },
+      { action: 'ban', before: imposed.body['after'], after: shorter.body['after'] },
+      { action: 'ban', after: longer.body['after'] },
+      { action: 'liftBan', before: longer.body['after'], after: null, status: 200 },
+    ])
+  })
+
+  it('lifts a ban for strikes with all that led to it: its growth, its strikes and its first refusal', async () => {
+    /** The answers up to the ban. */
+    const hammer = async (): Promise<unknown[]> => {
+      const answers: unknown[] = []
+      while (answers.at(-1) !== 'api_key_banned') answers.push(await codeOf(keys.free))
+      return answers
+    }
+    await minuteWithAtLeast(15_000)
+    const first = await hammer()
+    const [ban] = await listed()
+    expect(ban).toMatchObject({ key: 'free-1', by: 'strikes', reason: '2 strikes in 1 s' })
+    await ask('DELETE /api/bans/free-1')
+    // The first refusal after it is no strike, and two more are needed, as if there had been none.
+    expect(await hammer()).toEqual(first.slice(first.indexOf('rate_limit_exceeded')))
+    expect(lastsMs((await listed())[0])).toBe(120_000)
+    await ask('DELETE /api/bans/free-1')
+    // A strike that was counted before an imposed ban is lifted counts no more.
+    for (let calls = 0; calls < 2; calls++) await codeOf(keys.business)
+    expect(await codeOf(keys.business)).toBe('rate_limit_exceeded')
+    await ask('PUT /api/bans/business-1', { for: '1h' })
+    await ask('DELETE /api/bans/business-1')
+    for (let calls = 0; calls < 2; calls++)
+      expect(await codeOf(keys.business)).toBe('rate_limit_exceeded')
+  })
+
+  it('bans and frees the bearer of tokens', async () => {
+    const token = await new SignJWT({ plan: 'pro' })
+      .setProtectedHeader({ alg: 'EdDSA' })
+      .setIssuer(issuer)
+      .setAudience('pets')
+      .setSubject('someone@example')
+      .setExpirationTime('5m')
+      .sign(privateKey)
+    expect(await codeOf(token)).toBe(200)
+    const call = '/api/bans/jwt:someone%40example'
+    const imposed = await ask(`PUT ${call}`, { for: '1m' })
+    expect(imposed.body['after']).toMatchObject({ client: 'someone@example' })
+    expect(await codeOf(token)).toBe('api_key_banned')
+    await ask(`DELETE ${call}`)
+    expect(await codeOf(token)).toBe(200)
+  })
+
+  it('is told what is wrong with what it asks, and nothing changes', async () => {
+    const unknown = [404, 'unknown_key']
+    expect((await ask('PUT /api/bans/nobody', { for: '1h' })).coded).toEqual(unknown)
+    expect((await ask('DELETE /api/bans/nobody')).coded).toEqual(unknown)
+    expect((await ask('DELETE /api/bans/enterprise-1')).coded).toEqual([404, 'not_banned'])
+    expect((await ask('DELETE /api/bans/jwt:nobody')).coded).toEqual([404, 'not_banned'])
+    for (const wish of [
+      undefined,
+      [],
+      {},
+      { for: 60 },
+      { for: '1' },
+      { for: '0s' },
+      { for: '401d' },
+      { for: '1h', reason: '' },
+      { for: '1h', reason: 7 },
+      { for: '1h', reason: 'two\nlines' },
+      { for: '1h', reason: 'turned\u202Eround' },
+      { for: '1h', reason: 'x'.repeat(201) },
+      { for: '1h', until: 'noon' },
+    ])
+      expect((await ask('PUT /api/bans/enterprise-1', wish)).coded, JSON.stringify(wish)).toEqual([
+        400,
+        'invalid_request',
+      ])
+    expect((await ask('POST /api/bans/enterprise-1')).coded).toEqual([405, 'method_not_allowed'])
+    expect((await listed()).filter(({ key }) => key === 'enterprise-1')).toEqual([])
+    expect(await codeOf(keys.enterprise)).toBe(200)
+  })
+})

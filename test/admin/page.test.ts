@@ -1,0 +1,154 @@
+/** The files of the operators' page as they are served, and how it writes numbers and times. */
+import { globSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { pageFiles } from '../../src/admin/page-assets.ts'
+import {
+  bytes,
+  clock,
+  compact,
+  count,
+  duration,
+  latency,
+  percent,
+  plural,
+  rate,
+  relative,
+  usage,
+} from '../../src/admin/page/format.js'
+import { startTestGateway, type TestGateway } from '../support/gateway.ts'
+
+const root = join(import.meta.dirname, '../..')
+const folder = join(root, 'src/admin/page')
+const inTree = (file: string): string => readFileSync(join(root, file), 'utf8')
+
+describe('the files of the page', () => {
+  let gateway: TestGateway
+  let origin: string
+  const served = new Map<string, string>()
+
+  beforeAll(async () => {
+    const token = `admin: { listen: "127.0.0.1:0", tokenSha256: "${'a'.repeat(64)}" }`
+    const upstreams = ['http://127.0.0.1:1']
+    gateway = await startTestGateway({ upstreams, blocks: { admin: token } })
+    origin = `http://127.0.0.1:${gateway.adminPort}`
+    for (const path of ['', ...pageFiles.map((file) => `page/${file}`)]) {
+      const answer = await fetch(`${origin}/${path}`)
+      expect(answer.status, path).toBe(200)
+      served.set(path, await answer.text())
+    }
+  })
+  afterAll(() => gateway.stop())
+
+  it('are served without a token, which the data needs, and may use nothing but what is served here', async () => {
+    expect((await fetch(`${origin}/api/config`)).status).toBe(401)
+    const { headers } = await fetch(origin)
+    expect(Object.fromEntries(headers)).toMatchObject({
+      'content-type': 'text/html; charset=utf-8',
+      'content-security-policy':
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+      'x-content-type-options': 'nosniff',
+      'referrer-policy': 'no-referrer',
+      'cache-control': 'no-cache',
+    })
+  })
+
+  it('are asked about again, and sent again only when they have changed', async () => {
+    const etag = (await fetch(origin)).headers.get('etag') ?? ''
+    const known = await fetch(origin, { headers: { 'if-none-match': etag } })
+    expect([known.status, await known.text()]).toEqual([304, ''])
+    expect((await fetch(origin, { headers: { 'if-none-match': '"old"' } })).status).toBe(200)
+  })
+
+  it('are read only, and no others are served from their folder', async () => {
+    const posted = await fetch(`${origin}/page/main.js`, { method: 'POST' })
+    expect([posted.status, posted.headers.get('allow')]).toEqual([405, 'GET, HEAD'])
+    for (const path of ['page/tsconfig.json', 'page/../answers.ts', 'page/', 'page/index.html'])
+      expect((await fetch(`${origin}/${path}`)).status, path).toBe(404)
+  })
+
+  it('are all there are, each of 250 lines or fewer, and weigh less than 150 KiB as sent', () => {
+    const files = globSync('**/*.*', { cwd: folder }).filter((file) => !file.endsWith('.json'))
+    expect(files.sort()).toEqual([...pageFiles, 'index.html'].sort())
+    for (const file of files.filter((name) => /(?<!uplot)\.js$/.test(name)))
+      expect(inTree(`src/admin/page/${file}`).split('\n').length, file).toBeLessThanOrEqual(251)
+    const sizes = [...served].map(([path, text]) => [path, Buffer.byteLength(text)] as const)
+    const sum = (some: typeof sizes) => some.reduce((total, [, size]) => total + size, 0)
+    expect(sum(sizes)).toBeLessThan(150 * 1024)
+    const own = sizes.filter(([path]) => path.endsWith('.js') && !path.includes('vendor'))
+    expect(sum(own)).toBeLessThan(86 * 1024)
+  })
+
+  it('have the library just as its package has it', () => {
+    expect(inTree('src/admin/page/vendor/uplot.js')).toBe(
+      inTree('node_modules/uplot/dist/uPlot.iife.min.js'),
+    )
+    expect(inTree('src/admin/page/vendor/uplot.css')).toBe(
+      inTree('node_modules/uplot/dist/uPlot.min.css'),
+    )
+  })
+
+  it('are sent without comments and indentation, and with each line that does something', () => {
+    const source = inTree('src/admin/page/format.js')
+    const sent = served.get('page/format.js') ?? ''
+    expect(sent).not.toMatch(/\/\*|^\s/m)
+    const doing = source
+      .split('\n')
+      .filter((line) => /^\s*(?:export|const|let|return|if)\b/.test(line))
+    expect(doing.length).toBeGreaterThan(20)
+    for (const line of doing) expect(sent).toContain(line.trim())
+  })
+})
+
+const now = Date.parse('2026-11-03T14:07:31.400Z')
+const at = (iso: string) => Date.parse(iso)
+
+describe('what the page writes', () => {
+  it.each<[string, string]>([
+    [count(9204), '9,204'],
+    [count(0), '0'],
+    [count(null), '–'],
+    [count(undefined), '–'],
+    [compact(9_999_999), '9,999,999'],
+    [compact(12_400_000), '12.4M'],
+    [rate(3.42), '3.4'],
+    [rate(4), '4'],
+    [rate(9.97), '10'],
+    [rate(1204.4), '1,204'],
+    [rate(0.01), '<0.1'],
+    [rate(null), '–'],
+    [percent(0), '0%'],
+    [percent(0.004), '<1%'],
+    [percent(0.14), '14%'],
+    [percent(0.9999), '99%'],
+    [percent(1), '100%'],
+    [percent(1.25), '125%'],
+    [percent(null), '–'],
+    [plural(1, 'row'), '1 row'],
+    [plural(2_000, 'row'), '2,000 rows'],
+    [duration(35_549_000), '9 h 52 min'],
+    [duration(41_900), '41 s'],
+    [duration(172_800_000), '2 d'],
+    [duration(86_400_000 + 60_000), '1 d'],
+    [duration(391_000), '6 min 31 s'],
+    [duration(391_000, 1), '6 min'],
+    [duration(8.24), '8.2 ms'],
+    [duration(0), '0 ms'],
+    [latency(0.86), '0.86 ms'],
+    [latency(31.4), '31 ms'],
+    [latency(1_234), '1.2 s'],
+    [latency(null), '–'],
+    [bytes(512), '512 B'],
+    [bytes(96_468_992), '92 MiB'],
+    [bytes(1_610_612_736), '1.5 GiB'],
+    [clock(at('2026-11-03T14:02:01.9Z'), now), '14:02:01Z'],
+    [clock(at('2026-11-02T14:07:31Z'), now), '2026-11-02 14:07Z'],
+    [relative(at('2026-11-03T14:06:50Z'), now), '41 s ago'],
+    [relative(at('2026-11-03T14:14:02Z'), now), 'in 6 min'],
+    [relative(now, now), 'now'],
+    [usage({ used: 10_000, limit: 10_000 }), '10,000/10,000'],
+    [usage(null), '–'],
+  ])('is %s', (written, expected) => {
+    expect(written).toBe(expected)
+  })
+})

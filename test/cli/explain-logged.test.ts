@@ -1,0 +1,220 @@
+/** `tollgate explain REQUEST_ID --log FILE`, with `--config FILE` and without: what it finds, what it explains, and how it fails. */
+import { gzipSync } from 'node:zlib'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { expect, it } from 'vitest'
+import { loadConfig } from '../../src/clients/load.ts'
+import type { Explanation } from '../../src/api/explain.ts'
+import { typed } from '../support/command-line.ts'
+import { configText } from '../support/gateway.ts'
+import { temporaryFile, temporaryFolder } from '../support/processes.ts'
+
+const config = temporaryFile('gateway.yaml', configText({ upstreams: ['http://127.0.0.1:9'] }))
+const { revision } = await loadConfig(config, {})
+const time = (second: number): string =>
+  new Date(Date.UTC(2026, 10, 3, 14) + second * 1_000).toISOString()
+const free = { client: 'free-client', key: 'free-1', plan: 'free' }
+const access = (second: number, id: string, more: object): string =>
+  JSON.stringify({
+    time: time(second),
+    event: 'access',
+    id,
+    method: 'GET',
+    path: '/v1/pets',
+    status: 429,
+    agoMs: 500,
+    rev: revision.slice(0, 6),
+    ...free,
+    ...more,
+  })
+const quota = { refusal: 'rate_limit_exceeded', minuteLeft: 0, dayLeft: 940 }
+const log = join(temporaryFolder(), 'access.log.gz')
+writeFileSync(
+  log,
+  gzipSync(
+    [
+      access(31, 'limited', quota),
+      JSON.stringify({
+        time: time(32),
+        event: 'keyBanned',
+        key: 'free-1',
+        forMs: 60_000,
+        strikes: 20,
+      }),
+      access(33, 'struck', quota),
+      access(40, 'banned', { refusal: 'api_key_banned' }),
+      access(41, 'failed', {
+        status: 502,
+        refusal: 'bad_gateway',
+        cause: 'ECONNRESET',
+        backend: 'http://127.0.0.1:9',
+        minuteLeft: 3,
+        dayLeft: 900,
+        key: 'pro-1',
+        client: 'pro-client',
+        plan: 'pro',
+      }),
+      access(42, 'turned', {
+        refundAgoMs: 1,
+        refusal: 'concurrency_limit_exceeded',
+        minuteLeft: 3,
+        dayLeft: 900,
+      }),
+      access(43, 'sent', {
+        status: 200,
+        route: 'listPets',
+        backend: 'http://127.0.0.1:9',
+        backendMs: 4.1,
+        minuteLeft: 2,
+        dayLeft: 899,
+      }),
+      access(44, 'left', { status: 499, route: 'listPets' }),
+      access(45, 'cutOff', { refusal: 'rate_limit_exceeded', window: 'day', degraded: true }),
+      access(46, 'preflight', {
+        method: 'OPTIONS',
+        route: 'listPets',
+        status: 204,
+        client: undefined,
+        key: undefined,
+        plan: undefined,
+      }),
+      access(50, 'twice', quota),
+      access(51, 'twice', quota),
+      access(52, 'earlier', { ...quota, rev: 'abcdef' }),
+      access(53, 'away', { refusal: 'rate_limit_exceeded', degraded: true, window: 'day' }),
+    ].join('\n'),
+  ),
+)
+const explained = async (...args: readonly string[]) => {
+  const { code, stdout, stderr } = await typed(['explain', ...args, '--log', log, '--json'])
+  return { code, stderr, explanation: code === 0 ? (JSON.parse(stdout) as Explanation) : undefined }
+}
+
+it.each<[string, Partial<Explanation>, RegExp]>([
+  [
+    'limited',
+    {
+      code: 'rate_limit_exceeded',
+      window: 'minute',
+      retryAfterSeconds: 30,
+      at: time(30.5),
+      client: 'free-client',
+    },
+    /^$/,
+  ],
+  ['banned', { code: 'api_key_banned', retryAfterSeconds: 53, decidedBy: 'check-ban' }, /^$/],
+  [
+    'failed',
+    { status: 502, code: 'bad_gateway', decidedBy: 'forward', charged: true, change: [] },
+    /answered 502 bad_gateway, from http:.*: ECONNRESET; the stages as known now say sent$/,
+  ],
+  [
+    'away',
+    { code: 'rate_limit_exceeded', window: 'day' },
+    /onOutage decided,answered 429 rate_limit_exceeded by day;/,
+  ],
+  ['struck', { code: 'rate_limit_exceeded', decidedBy: 'take-quota' }, /^$/],
+  [
+    'turned',
+    { code: 'concurrency_limit_exceeded', decidedBy: 'take-turn', charged: false, change: [] },
+    /handed back.*answered 429 concurrency_limit_exceeded; the stages/,
+  ],
+])(
+  'explains %s by the configuration, and says what does not follow from it',
+  async (id, expected, recorded) => {
+    const { explanation } = await explained(id, '--config', config)
+    expect(explanation).toMatchObject(expected)
+    expect(explanation?.recorded.join()).toMatch(recorded)
+    const places = explanation?.stages.flatMap(({ config: place }) => place ?? []).join()
+    expect(places).toMatch(/gateway\.yaml:\d+/)
+  },
+)
+
+it.each<[string, string, Partial<Explanation>, string]>([
+  [
+    'limited',
+    'take-quota refuse: minute 0 left, day 940 left',
+    { status: 429, window: 'minute', at: time(30.5), client: 'free-client', plan: 'free' },
+    '',
+  ],
+  ['banned', 'check-ban refuse: until 14:01:32Z, ban for strikes, 1 min; 20 strikes', {}, ''],
+  [
+    'failed',
+    'forward refuse: ECONNRESET',
+    { status: 502, charged: true },
+    'answered 502 bad_gateway, from http://127.0.0.1:9: ECONNRESET; ',
+  ],
+  [
+    'turned',
+    'take-turn refuse: Too many requests of this client at once.',
+    { charged: false },
+    'its charge was handed back: no backend has seen it; ',
+  ],
+  [
+    'sent',
+    'forward sent: http://127.0.0.1:9',
+    { status: 200, code: null, charged: true, route: 'listPets' },
+    'answered 200, from http://127.0.0.1:9 after 4.1 ms; ',
+  ],
+  ['left', 'forward pass: no backend has seen it', { status: 499, charged: false }, ''],
+  [
+    'cutOff',
+    'take-quota refuse: The request quota is used up.',
+    { window: 'day' },
+    'the store was away, so store.onOutage decided; ',
+  ],
+  ['preflight', 'match-route pass: route listPets', { status: 204, client: null }, ''],
+])(
+  'tells of %s without a configuration what its line says, and that the rest needs one: %s',
+  async (id, decided, expected, recorded) => {
+    const { explanation: told } = await explained(id)
+    const by = told?.stages.find(({ stage }) => stage === told.decidedBy)
+    expect(`${by?.stage} ${by?.verdict}: ${by?.rule}`).toBe(decided)
+    expect(told).toMatchObject({ ...expected, change: [], assumed: null })
+    expect(told?.stages.filter(({ config: place }) => place !== null)).toEqual([])
+    expect(told?.recorded.join('; ')).toBe(
+      `${recorded}settings, limits and what would change the answer need --config FILE of revision ${revision.slice(0, 6)}`,
+    )
+  },
+)
+
+it.each<[string, readonly string[], number, RegExp]>([
+  [
+    'one that is not there',
+    ['none', '--config', config],
+    1,
+    /unknown_request.*14 lines were read.*--log FILE/,
+  ],
+  [
+    'one of several',
+    ['twice', '--config', config],
+    1,
+    /several_requests.*line 11 at .*--at 2026-11-03T14:00:49/,
+  ],
+  [
+    'one that another configuration decided',
+    ['earlier', '--config', config],
+    2,
+    /other_revision.*under revision abcdef; .*gateway\.yaml is \w+.*of that time.*--config FILE/,
+  ],
+  [
+    'one with a use',
+    ['limited', '--config', config, '--used', 'day=1'],
+    2,
+    /usage.*--used.*not of --log/,
+  ],
+])('says how to mend it: %s', async (_, args, code, message) => {
+  const failed = await explained(...args)
+  expect([failed.code, failed.stderr]).toEqual([code, expect.stringMatching(message)])
+})
+
+it('takes the one of several that is named by its time', async () => {
+  const { explanation } = await explained(
+    'twice',
+    '--config',
+    config,
+    '--at',
+    '2026-11-03T14:00:50',
+  )
+  expect(explanation?.at).toBe(time(50.5))
+})

@@ -1,0 +1,130 @@
+/** `tollgate explain --config`: where each setting stands, in client files too, and what is refused. */
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, expect, it } from 'vitest'
+import type { Explanation } from '../../src/api/explain.ts'
+import type { Edge } from '../../src/cli/edge.ts'
+import { explainOfflineCommand } from '../../src/cli/explain-offline.ts'
+import { typed } from '../support/command-line.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'tollgate-explain-'))
+afterAll(() => rmSync(folder, { recursive: true }))
+const write = (name: string, lines: readonly string[]): string => {
+  writeFileSync(join(folder, name), lines.join('\n'))
+  return join(folder, name)
+}
+const sha256 = (digit: number): string => String(digit).repeat(64)
+write('acme.yaml', [
+  '- { id: other, plan: pro, keys: [] }',
+  '- id: acme',
+  '  plan: own',
+  '  limits: { perMinute: 2, perDay: 9 }',
+  '  keys:',
+  `    - { id: acme-1, sha256: ${sha256(1)} }`,
+  `    - { id: acme-2, sha256: ${sha256(2)} }`,
+])
+write('bolt.jsonl', [
+  '',
+  `{"id":"bolt","plan":"pro","keys":[{"id":"bolt-1","sha256":"${sha256(3)}"}]}`,
+  `{"id":"c\\u0061p","plan":"pro","keys":[{"id":"k-4","sha256":"${sha256(4)}"}]}`,
+])
+const file = write('gateway.yaml', [
+  'upstream:',
+  '  urls: [http://127.0.0.1:1]',
+  'plans:',
+  '  own: { custom: true }',
+  '  pro:',
+  '    perMinute: 3',
+  '    perDay: 9',
+  'clientFiles: [acme.yaml, bolt.jsonl]',
+  'routes:',
+  '  - { name: pets, match: GET /pets }',
+])
+
+const jwks =
+  '{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"a","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}'
+write('jwks.json', [jwks])
+const signed = write('signed.yaml', [
+  'upstream: { urls: [http://127.0.0.1:1] }',
+  'plans: { pro: { perMinute: 3, perDay: 9 } }',
+  'clientFiles: [bolt.jsonl]',
+  'jwt: { issuer: "https://id.example/", audience: a, jwksFile: jwks.json, algorithms: [EdDSA], planClaim: plan }',
+])
+
+async function run(options: Partial<Parameters<typeof explainOfflineCommand>[1]>) {
+  const lines: string[] = []
+  const edge: Partial<Edge> = {
+    env: {},
+    args: [],
+    screen: undefined,
+    print: (line) => lines.push(line),
+  }
+  const whole = { what: 'GET /v1/pets', config: file, ...options }
+  const code = await explainOfflineCommand(edge as Edge, whole)
+  return { code, text: lines.join('\n') }
+}
+
+const explained = async (options: object) => {
+  const { text } = await run({ json: true, ...options })
+  const told = JSON.parse(text) as Explanation
+  return {
+    ...told,
+    places: told.stages.map(({ config }) => config).filter((place) => place !== null),
+  }
+}
+
+it.each([
+  ['acme-2', 'minute=1', null, ['gateway.yaml:10', 'acme.yaml:7', 'acme.yaml:4', 'gateway.yaml:2']],
+  ['acme-1', 'minute=2', 'rate_limit_exceeded', ['gateway.yaml:10', 'acme.yaml:6', 'acme.yaml:4']],
+  ['k-4', 'day=9', 'rate_limit_exceeded', ['gateway.yaml:10', 'bolt.jsonl:3', 'gateway.yaml:7']],
+  ['bolt-1', 'day=9', 'rate_limit_exceeded', ['gateway.yaml:10', 'bolt.jsonl:2', 'gateway.yaml:7']],
+])(
+  'tells for %s, who has used %s, %s with the lines that decide',
+  async (key, used, code, places) => {
+    const told = await explained({ key, used, at: '2026-11-03T14:07:31Z' })
+    expect([told.code, told.places]).toEqual([code, places])
+    expect(told.assumed?.minute.used).toBe(Number(/minute=(\d)/.exec(used)?.[1] ?? 0))
+  },
+)
+
+it('reads the same as text, on 80 columns', async () => {
+  const { code, text } = await run({ key: 'bolt-1', used: 'minute=3', at: '2026-11-03T14:07:31Z' })
+  expect(code).toBe(0)
+  expect(text).toContain('= 429 rate_limit_exceeded by minute, Retry-After 30, route pets')
+  expect(text).toMatch(/^\* take-quota +refuse minute 3\/3, day 3\/9 +gateway\.yaml:6$/m)
+  expect(text).toContain('or plans.pro.perMinute above 3')
+  for (const line of text.split('\n')) expect(line.length).toBeLessThanOrEqual(80)
+})
+
+it.each([
+  [{ key: 'nobody' }, 'no key nobody is in'],
+  [{ used: '3' }, '--used 3: write it as minute=N,day=N'],
+  [{ at: 'noon' }, '--at noon: write a time as'],
+  [{ header: ['Bearer SECRET'] }, '-H: write it as "Name: value"'],
+  [{ config: signed, header: ['Authorization: Bearer e30.e30.AA'] }, 'a running gateway alone'],
+  [{ what: '4711-ab-1' }, '--config takes a request such as "GET /v1/pets"'],
+])('refuses %j', async (options, message) => {
+  await expect(run(options)).rejects.toThrow(message)
+})
+
+it('sends a header as often as it is written', async () => {
+  const { text } = await run({ key: 'bolt-1', header: ['Host: a', 'Host: b'] })
+  expect(text).toContain('2 Host fields')
+})
+
+it('prints every problem of a configuration that is none, and ends with 2', async () => {
+  const broken = write('broken.yaml', ['plans: {}'])
+  const { code, text } = await run({ config: broken })
+  expect([code, text]).toEqual([2, expect.stringContaining('broken.yaml:1:') as unknown])
+})
+
+it.each([
+  ['--used needs --config', ['GET /v1/pets', '--used', 'day=9']],
+  ['--at needs --config, or --log', ['GET /v1/pets', '--at', '2026-11-03T14:07:31Z']],
+  ['write a request as "GET /v1/pets/7", with --key', ['/v1/pets']],
+  ['write a request as "GET /v1/pets/7", with --key', ['GET', '--config', file]],
+])('says %s rather than pass over it', async (message, args) => {
+  const { code, stderr } = await typed(['explain', ...args])
+  expect([code, stderr]).toEqual([2, expect.stringContaining(message)])
+})

@@ -1,0 +1,203 @@
+/** A small gateway with two fixed windows that does everything right, but for one planted defect. */
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import {
+  connect,
+  createServer as createFront,
+  type AddressInfo,
+  type Server,
+  type Socket,
+} from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+/** What each does wrong, and the check that is to name it. */
+export const defects = {
+  'charges what it refuses': 'refused-free',
+  'resets ten seconds early': 'reset',
+  'resets four seconds late': 'reset',
+  'lies short with Retry-After': 'retry-after',
+  'lies long with Retry-After': 'retry-after',
+  'gives a second window at the edge': 'edge',
+  'admits one too many': 'exact',
+  'admits one too few': 'exact',
+  'lies with Remaining': 'remaining',
+  'moves its Reset': 'reset-fixed',
+  'admits too many at once': 'concurrent',
+  'does not charge the day': 'day',
+  'lets all keys share a bucket': 'isolation',
+  'does not charge HEAD': 'methods',
+  'takes Content-Length and Transfer-Encoding together': 'cl-te',
+  'refuses without Retry-After': 'on-429',
+  'says another Limit': 'limit',
+  'ends its RateLimit with a comma': 'fields',
+  'says another number in RateLimit': 'agree',
+  'tells malformed keys apart': 'same-401',
+  'sends no challenge': 'on-401',
+  'refuses in plain text': 'error-body',
+  'repeats its request ids': 'request-id',
+  'writes its deprecation as an HTTP-date': 'lifecycle',
+} as const
+export type Defect = keyof typeof defects
+
+interface Limits {
+  readonly perMinute: number
+  readonly perDay: number
+}
+
+/** How it is otherwise than others, which no rule of those asked for is broken by. */
+export interface Manner {
+  readonly latencyMs?: number
+  /** Its minute is the last 60 seconds. */
+  readonly slides?: boolean
+}
+
+interface Count {
+  /** Of those admitted, where it slides. */
+  times: number[]
+  minute: number
+  day: number
+  /** What `minute` counts. */
+  period: number
+}
+
+const MINUTE_MS = 60_000
+const MOST_IDLE_MS = 2_000
+const DAY_MS = 86_400_000
+const portOf = (server: Server): number => (server.address() as AddressInfo).port
+const endOf = (windowMs: number, nowMs: number): number =>
+  (Math.floor(nowMs / windowMs) + 1) * windowMs
+
+export async function startBadGateway(
+  keys: readonly string[],
+  { perMinute, perDay }: Limits,
+  defect?: Defect,
+  { latencyMs = 0, slides = false }: Manner = {},
+) {
+  const has = (name: Defect): boolean => defect === name
+  const counts = new Map<string, Count>()
+  const refused = new Map<string, number>()
+  let requests = 0
+
+  function countOf(key: string, nowMs: number): Count {
+    const name = has('lets all keys share a bucket') ? '' : key
+    const count = counts.get(name) ?? { times: [], minute: 0, day: 0, period: 0 }
+    counts.set(name, count)
+    const earlyMs = has('resets ten seconds early') ? 10_000 : 0
+    const lateMs = has('resets four seconds late') ? 4_000 : 0
+    let period = 2 * Math.floor((nowMs + earlyMs - lateMs) / MINUTE_MS)
+    if (has('gives a second window at the edge') && nowMs % MINUTE_MS >= 2_000) period++
+    if (slides) {
+      count.times = count.times.filter((ms) => ms > nowMs - MINUTE_MS)
+      count.minute = count.times.length
+    } else if (count.period !== period) Object.assign(count, { minute: 0, period })
+    return count
+  }
+
+  function fields(count: Count, nowMs: number, isRefused: boolean): Record<string, string> {
+    const [oldestMs = nowMs] = count.times
+    const minuteMs = slides ? oldestMs + MINUTE_MS : endOf(MINUTE_MS, nowMs)
+    const dayMs = endOf(DAY_MS, nowMs)
+    const resetMs = minuteMs + (has('moves its Reset') ? 1_000 * (requests % 7) : 0)
+    const after = (ms: number): number => Math.ceil((ms - nowMs) / 1_000)
+    const inDay = Math.max(0, perDay - count.day)
+    const left = isRefused ? 0 : Math.max(0, perMinute - count.minute)
+    const inMinute = left + (has('lies with Remaining') && !isRefused ? 1 : 0)
+    const isDay = inDay <= inMinute
+    const limit = perMinute + (has('says another Limit') ? 1 : 0)
+    const r = inMinute + (has('says another number in RateLimit') ? 3 : 0)
+    const comma = has('ends its RateLimit with a comma') ? ',' : ''
+    const waitMs = after(isDay ? dayMs : minuteMs)
+    const short = has('lies short with Retry-After') ? Math.floor(waitMs / 2) : 0
+    const long = has('lies long with Retry-After') ? 30 : 0
+    return {
+      'X-RateLimit-Limit': String(isDay ? perDay : limit),
+      'X-RateLimit-Remaining': String(isDay ? inDay : inMinute),
+      'X-RateLimit-Reset': String(Math.ceil((isDay ? dayMs : resetMs) / 1_000)),
+      'RateLimit-Policy': `"minute";q=${perMinute};w=60, "day";q=${perDay};w=86400`,
+      RateLimit: `"minute";r=${r};t=${after(resetMs)}, "day";r=${inDay};t=${after(dayMs)}${comma}`,
+      ...(isRefused &&
+        !has('refuses without Retry-After') && { 'Retry-After': String(waitMs - short + long) }),
+    }
+  }
+
+  function refuse(response: ServerResponse, status: number, code: string): void {
+    const isPlain = has('refuses in plain text')
+    response.setHeader('Content-Type', isPlain ? 'text/plain' : 'application/json; charset=utf-8')
+    response.statusCode = status
+    response.end(isPlain ? code : JSON.stringify({ code, status }))
+  }
+
+  async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    requests++
+    if (latencyMs > 0) await sleep(latencyMs)
+    const id = has('repeats its request ids') ? requests % 5 : requests
+    response.setHeader('X-Request-Id', `id-${id}`)
+    if (request.rawHeaders.filter((name) => name === 'Host').length > 1) {
+      response.setHeader('Connection', 'close')
+      return refuse(response, 400, 'two_hosts')
+    }
+    const [, key = ''] = /^Bearer (.+)$/i.exec(request.headers.authorization ?? '') ?? []
+    if (!keys.includes(key)) {
+      if (!has('sends no challenge')) response.setHeader('WWW-Authenticate', 'Bearer')
+      const isMalformed = has('tells malformed keys apart') && key.length < 5
+      return refuse(response, 401, isMalformed ? 'malformed' : 'unknown')
+    }
+    const isDate = has('writes its deprecation as an HTTP-date')
+    response.setHeader('Deprecation', isDate ? 'Fri, 05 Dec 2025 00:00:00 GMT' : '@1764892800')
+    response.setHeader('Sunset', 'Thu, 05 Dec 2030 00:00:00 GMT')
+    response.setHeader('Link', '</v2/pets>; rel="successor-version"')
+    const nowMs = Date.now()
+    const count = countOf(key, nowMs)
+    const more = Number(has('admits one too many')) - Number(has('admits one too few'))
+    const isAdmitted = count.minute < perMinute + more && count.day < perDay
+    // Others look at the counter between the look at it and the charge.
+    if (has('admits too many at once')) await sleep(10)
+    const isFree = has('does not charge HEAD') && request.method === 'HEAD'
+    if ((isAdmitted && !isFree) || has('charges what it refuses')) {
+      count.minute++
+      if (slides) count.times.push(nowMs)
+      if (!has('does not charge the day')) count.day++
+    }
+    for (const [name, value] of Object.entries(fields(count, nowMs, !isAdmitted)))
+      response.setHeader(name, value)
+    if (!isAdmitted) {
+      refused.set(key, (refused.get(key) ?? 0) + 1)
+      return refuse(response, 429, 'rate_limit_exceeded')
+    }
+    response.end('[]')
+  }
+
+  const server = createServer((request, response) => {
+    const { socket } = request
+    // As one that has just given up waiting: it closes, and what is on its way is lost (RFC 9112 section 9.3.1).
+    const idleMs = performance.now() - (answeredMs.get(socket) ?? Infinity)
+    if (idleMs > MOST_IDLE_MS) return void socket.destroy()
+    response.on('finish', () => answeredMs.set(socket, performance.now()))
+    return void answer(request, response)
+  })
+  const answeredMs = new WeakMap<Socket, number>()
+  /** Believes Transfer-Encoding where both are there, and keeps the connection. */
+  const front = createFront((socket) => {
+    const behind = connect(portOf(server), '127.0.0.1')
+    socket.on('data', (bytes: Buffer) => {
+      const text = bytes.toString('latin1')
+      const both = /\r\nContent-Length: \d+(?=\r\nTransfer-Encoding: chunked\r\n)/
+      behind.write(text.replace(both, ''), 'latin1')
+    })
+    behind.pipe(socket).on('error', () => behind.destroy())
+    behind.on('error', () => socket.destroy())
+    socket.on('close', () => behind.destroy())
+  })
+  for (const each of [server, front])
+    await new Promise<void>((resolve) => each.listen(0, '127.0.0.1', resolve))
+  const isBehind = has('takes Content-Length and Transfer-Encoding together')
+  return {
+    url: new URL(`http://127.0.0.1:${portOf(isBehind ? front : server)}`),
+    /** Of the key that was refused most often. */
+    mostRefusals: () => Math.max(0, ...refused.values()),
+    close: () => {
+      front.close()
+      server.close()
+      server.closeAllConnections()
+    },
+  }
+}

@@ -1,0 +1,184 @@
+/** Operations that are to go: announced, switched off now and then for some, gone in the end, and who calls them still. */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { isChosen } from '../../src/rules/deprecation.ts'
+import { askAdmin } from '../support/admin-client.ts'
+import { configText, keys, startTestGateway, type TestGateway } from '../support/gateway.ts'
+import { openH2Client } from '../support/h2-client.ts'
+import { rawExchange } from '../support/raw-client.ts'
+import { startRawBackend, type RawBackend } from '../support/raw-backend.ts'
+import { minuteWithAtLeast } from '../support/utc-windows.ts'
+
+const hour = 3_600_000
+const hoursFromNow = (hours: number): string => new Date(Date.now() + hours * hour).toISOString()
+const since = 'since: 2020-01-01'
+const brownout = (share: string, from = hoursFromNow(-1), to = hoursFromNow(1)): string =>
+  `brownouts: [{ from: ${from}, to: ${to}, share: ${share} }]`
+const deprecated = {
+  gone: `${since}, sunset: 2025-01-01, afterSunset: gone, successor: /new`,
+  announced: `${since}, sunset: 2025-01-01`,
+  off: `${since}, sunset: ${hoursFromNow(2)}, afterSunset: gone, ${brownout('100%')}`,
+  half: `${since}, ${brownout('50%')}`,
+  soon: `${since}, ${brownout('100%', hoursFromNow(1), hoursFromNow(2))}`,
+}
+const routes = (changed: Partial<typeof deprecated> = {}): Record<string, string> => ({
+  server: 'server: { listen: "127.0.0.1:0", trustedProxies: [127.0.0.1], http2: clear }',
+  routes: `routes: [${Object.entries({ ...deprecated, ...changed })
+    .map(([name, text]) => {
+      const socket = name === 'gone' ? 'websocket: true, ' : ''
+      return `{ name: ${name}, match: GET /${name}, ${socket}deprecated: { ${text} } }`
+    })
+    .join(', ')}]`,
+})
+
+let backend: RawBackend
+let gateway: TestGateway
+let file: string
+beforeAll(async () => {
+  backend = await startRawBackend()
+  const upstreams = [backend.url]
+  file = configText({ upstreams, blocks: routes() })
+  gateway = await startTestGateway({ upstreams, blocks: routes(), reload: () => file })
+})
+afterAll(async () => {
+  await gateway.stop()
+  await backend.close()
+})
+
+const get = (path: string, key: string = keys.pro, agent = 'sdk/1') =>
+  gateway.fetch(`/v1/${path}`, { key, headers: { 'User-Agent': agent } })
+const codeOf = async (path: string, key?: string): Promise<unknown> =>
+  ((await (await get(path, key)).json()) as { code?: unknown }).code
+const ask = (call: string) => askAdmin(`http://127.0.0.1:${gateway.adminPort}`, call)
+
+it('operators are told the stage that each operation is in', async () => {
+  const { routes: told } = (await ask('GET /api/routes')).body as {
+    routes: { name: string; deprecated: { stage: string } }[]
+  }
+  expect(told.map(({ name, deprecated: { stage } }) => [name, stage])).toEqual([
+    ['gone', 'gone'],
+    ['announced', 'announce'],
+    ['off', 'brownout'],
+    ['half', 'brownout'],
+    ['soon', 'announce'],
+  ])
+})
+
+describe('an operation past its sunset', () => {
+  it('is gone by each way that leads there, with its lifecycle headers, free, and unseen by the backend', async () => {
+    const before = backend.requests.length
+    const response = await get('gone')
+    expect([response.status, response.headers.get('retry-after')]).toEqual([410, null])
+    expect(await response.json()).toMatchObject({ code: 'operation_removed', status: 410 })
+    expect(response.headers.get('deprecation')).toBe('@1577836800')
+    expect(response.headers.get('sunset')).toBe('Wed, 01 Jan 2025 00:00:00 GMT')
+    expect(response.headers.get('link')).toBe('</v1/new>; rel="successor-version"')
+    expect(response.headers.get('ratelimit')).toMatch(/"minute";r=300;.*"day";r=10000;/)
+    const head = await gateway.fetch('/v1/gone', { method: 'HEAD', key: keys.pro })
+    expect([head.status, await head.text()]).toEqual([410, ''])
+    const upgrade = [
+      'GET /v1/gone HTTP/1.1',
+      'Host: a',
+      `Authorization: Bearer ${keys.pro}`,
+      'Connection: Upgrade',
+      'Upgrade: websocket',
+      'Sec-WebSocket-Version: 13',
+      'Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==',
+    ]
+    const { responses } = await rawExchange(gateway.port, `${upgrade.join('\r\n')}\r\n\r\n`, {
+      responses: 1,
+    })
+    const h2 = await openH2Client(gateway.port)
+    const { status, body } = await h2.request({ path: '/v1/gone' })
+    h2.close()
+    expect([responses[0]?.status, status]).toEqual([410, 410])
+    expect(JSON.parse(body.toString())).toMatchObject({ code: 'operation_removed' })
+    expect(backend.requests).toHaveLength(before)
+  })
+
+  it('answers 401 to who may not know, and stays where it is only announced', async () => {
+    expect(await codeOf('gone', 'tg_wrong')).toBe('invalid_api_key')
+    expect((await get('announced')).status).toBe(200)
+  })
+})
+
+describe('an operation in a brownout', () => {
+  it('is switched off for as long as it says, to all where the share is all', async () => {
+    const before = backend.requests.length
+    const response = await get('off')
+    expect(response.status).toBe(410)
+    expect(await response.json()).toMatchObject({ code: 'operation_in_brownout' })
+    const seconds = Number(response.headers.get('retry-after'))
+    expect(seconds).toBeGreaterThan(3_000)
+    expect(seconds).toBeLessThanOrEqual(3_600)
+    expect(response.headers.get('sunset')).not.toBe(null)
+    expect(backend.requests).toHaveLength(before)
+    expect((await get('soon')).status).toBe(200)
+  })
+
+  it('is so for its share of the clients, until the minute that Retry-After names', async () => {
+    await minuteWithAtLeast(15_000)
+    const nowMs = Date.now()
+    for (const [client, key] of [
+      ['free-client', keys.free],
+      ['pro-client', keys.pro],
+      ['business-client', keys.business],
+      ['enterprise-client', keys.enterprise],
+    ] as const) {
+      const response = await get('half', key)
+      expect(response.status, client).toBe(isChosen(client, nowMs, 0.5) ? 410 : 200)
+      if (response.status === 200) continue
+      const passesMs = Date.now() + Number(response.headers.get('retry-after')) * 1000
+      expect(isChosen(client, passesMs, 0.5)).toBe(false)
+    }
+  })
+
+  it('ends with a reload that takes it away, and begins with one that brings it', async () => {
+    const upstreams = [backend.url]
+    file = configText({
+      upstreams,
+      blocks: routes({ off: since, soon: `${since}, ${brownout('100%')}` }),
+    })
+    const { body } = await ask('POST /api/reload')
+    expect(body).toMatchObject({ blastRadius: { routes: { changed: ['off', 'soon'] } } })
+    expect(await codeOf('soon')).toBe('operation_in_brownout')
+    expect((await get('off')).status).toBe(200)
+  })
+})
+
+describe('callers of what is deprecated', () => {
+  it('are told by route, client and user agent, refused or not; of ever new user agents only how many calls', async () => {
+    const calls = async (path: string, key: string, agents: readonly string[]): Promise<void> => {
+      for (const agent of agents) await (await get(path, key, agent)).text()
+    }
+    await calls('announced', keys.business, ['python-requests/2.32', 'python-requests/2.32'])
+    await calls('gone', keys.business, ['a'.repeat(300)])
+    await calls(
+      'announced',
+      keys.enterprise,
+      Array.from({ length: 12 }, (_, index) => `random/${index}`),
+    )
+    await expect
+      .poll(
+        async () => {
+          const { callers } = (await ask('GET /api/deprecations')).body as {
+            callers: { route: string; client: string; userAgent: string; count: number }[]
+          }
+          const of = (client: string) =>
+            callers
+              .filter((one) => one.client === client && one.route !== 'half')
+              .map(({ route, userAgent, count }) => `${route} ${userAgent} ${count}`)
+          return [of('business-client'), of('enterprise-client').toSorted()]
+        },
+        { timeout: 10_000 },
+      )
+      .toEqual([
+        ['announced python-requests/2.32 2', `gone ${'a'.repeat(100)} 1`],
+        [
+          'announced (others) 4',
+          ...Array.from({ length: 8 }, (_, index) => `announced random/${index} 1`),
+        ],
+      ])
+    // pro-client and both of these.
+    expect(await gateway.metric('tollgate_deprecated_callers{route="announced"}')).toBe(3)
+  })
+})

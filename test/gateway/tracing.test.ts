@@ -1,0 +1,334 @@
+/** What a collector gets of requests, what backends and the log hear of their traces, and who may say what is traced. */
+import { createServer, get, type IncomingHttpHeaders } from 'node:http'
+import { connect } from 'node:http2'
+import type { AddressInfo } from 'node:net'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { WebSocket, WebSocketServer } from 'ws'
+import { keys, startTestGateway, type TestGateway } from '../support/gateway.ts'
+import { startCollector, type CollectedSpan, type Collector } from '../support/otlp.ts'
+import { startRedisServer, type RedisServer } from '../support/redis-server.ts'
+
+const traceId = '0af7651916cd43dd8448eb211c80319c'
+const spanId = 'b7ad6b7169203331'
+const sampled = `00-${traceId}-${spanId}-01`
+const unsampled = `00-${traceId}-${spanId}-00`
+
+const toClose: (() => unknown)[] = []
+afterAll(async () => {
+  for (const close of toClose.splice(0).toReversed()) await close()
+})
+
+interface Heard {
+  readonly url: string
+  readonly headers: IncomingHttpHeaders
+}
+
+/** Breaks the connection of what asks for it, and takes WebSockets. */
+async function startBackend(heard: Heard[], isFlaky: boolean): Promise<string> {
+  const server = createServer(({ url = '', headers, socket }, response) => {
+    heard.push({ url, headers })
+    if (isFlaky && url.includes('break')) socket.destroy()
+    else response.writeHead(url.includes('fail') ? 503 : 200).end('ok')
+  })
+  new WebSocketServer({ server }).on('connection', (socket, { url = '', headers }) => {
+    heard.push({ url, headers })
+    socket.close(1000)
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  toClose.push(() => server.close())
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+}
+
+const heard: Heard[] = []
+let collector: Collector
+let redis: RedisServer
+let backends: string[]
+/** Traces all. */
+let all: TestGateway
+/** Traces what a proxy at 127.0.0.2 says. */
+let told: TestGateway
+
+const start = async (sample: string, more: Record<string, string> = {}): Promise<TestGateway> => {
+  const telemetry = `telemetry: { otlp: "${collector.url}", sample: ${sample} }`
+  const gateway = await startTestGateway({ upstreams: backends, blocks: { telemetry, ...more } })
+  toClose.push(gateway.stop)
+  return gateway
+}
+
+beforeAll(async () => {
+  collector = await startCollector()
+  toClose.push(collector.close)
+  backends = [await startBackend(heard, false), await startBackend(heard, true)]
+  redis = await startRedisServer()
+  toClose.push(redis.stop)
+  const server = `server: { listen: "127.0.0.1:0", trustedProxies: [127.0.0.2], http2: clear }`
+  const upstream = `upstream: { urls: [${backends.join(', ')}], balance: round-robin }`
+  const store = `store: { redis: "${redis.url}", lease: off }`
+  all = await start('100%', { upstream, store })
+  told = await start('0%', { server })
+})
+
+/** A request of our own: its spans are found by it. */
+let count = 0
+const unique = (path: string): string => `${path}${path.includes('?') ? '&' : '?'}n=${(count += 1)}`
+
+const heardOf = (path: string): IncomingHttpHeaders[] =>
+  heard.filter(({ url }) => url === path).map(({ headers }) => headers)
+
+/** All spans of the trace, once those that are expected have come. */
+async function spansOf(trace: unknown, expected: number): Promise<CollectedSpan[]> {
+  const found = () => collector.spans.filter((span) => span.traceId === trace)
+  await expect.poll(() => found().length, { timeout: 20_000 }).toBe(expected)
+  return found()
+}
+
+/** Of the latest request. */
+const lastTrace = async (gateway: TestGateway, isOver: (line: object) => boolean = () => true) => {
+  const lines = () => gateway.logLines().filter((line) => line['event'] === 'access')
+  await expect
+    .poll(() => lines().at(-1))
+    .toSatisfy((line) => line !== undefined && isOver(line as object))
+  return lines().at(-1)?.['trace']
+}
+
+const served = async (path: string, headers: Record<string, string> = {}) => {
+  const lines = all.logLines().length
+  const response = await all.fetch(path, { key: keys.pro, headers })
+  await response.arrayBuffer()
+  await expect.poll(() => all.logLines().length).toBeGreaterThan(lines)
+  return { status: response.status, trace: await lastTrace(all) }
+}
+
+describe('spans', () => {
+  it('tell of the request, the store and the backend, in the words of the conventions', async () => {
+    const path = unique('/v1/pets/7')
+    const { trace } = await served(path)
+    const [request, store, attempt] = await spansOf(trace, 3)
+    const [headers] = heardOf(path)
+    expect(request).toMatchObject({
+      name: 'GET /v1/pets/{petId}',
+      kind: 'server',
+      parentId: undefined,
+      status: 'unset',
+      scope: 'tollgate',
+      resource: {
+        'service.name': 'tollgate',
+        'service.version': '0.0.0-test',
+        'process.pid': process.pid,
+      },
+      attributes: {
+        'http.request.method': 'GET',
+        'http.route': '/v1/pets/{petId}',
+        'http.response.status_code': 200,
+        'network.protocol.version': '1.1',
+        'url.scheme': 'http',
+        'url.path': '/v1/pets/7',
+        'tollgate.client': 'pro-client',
+        'tollgate.plan': 'pro',
+        'tollgate.request.id': headers?.['x-request-id'],
+      },
+    })
+    expect(store).toMatchObject({
+      name: 'take quota',
+      kind: 'client',
+      parentId: request?.spanId,
+      attributes: { 'tollgate.quota.outcome': 'admitted' },
+    })
+    expect(attempt).toMatchObject({
+      name: 'GET',
+      kind: 'client',
+      parentId: request?.spanId,
+      status: 'unset',
+    })
+    const backend = String(attempt?.attributes['tollgate.backend'])
+    expect(attempt?.attributes).toEqual({
+      'http.request.method': 'GET',
+      'http.response.status_code': 200,
+      'server.address': '127.0.0.1',
+      'server.port': Number(new URL(backend).port),
+      'tollgate.backend': backend,
+    })
+    expect(headers?.['traceparent']).toBe(`00-${String(trace)}-${attempt?.spanId}-03`)
+    for (const child of [store, attempt]) {
+      expect(child?.startMs).toBeGreaterThanOrEqual(request?.startMs ?? Infinity)
+      expect(child?.endMs).toBeLessThanOrEqual(request?.endMs ?? 0)
+    }
+    expect(store?.endMs).toBeLessThanOrEqual(attempt?.startMs ?? 0)
+  })
+
+  it('hold no secret: no key, no query, no header, no path that no route has', async () => {
+    const fields = { cookie: 'sid=s3cret', 'x-secret': 's3cret' }
+    const traces = [
+      (await served(unique('/v1/pets?token=s3cret'), fields)).trace,
+      (await served(unique('/v1/s3cret?token=s3cret'), fields)).trace,
+    ]
+    for (const trace of traces) {
+      const text = JSON.stringify(await spansOf(trace, 3))
+      expect(text).not.toContain('s3cret')
+      expect(text).not.toContain(keys.pro)
+    }
+  })
+
+  it('show each attempt: the one that failed, why, and the one on the next backend', async () => {
+    // Every second request comes to the backend that breaks.
+    const runs = [await served(unique('/v1/pets?break')), await served(unique('/v1/pets?break'))]
+    expect(runs.map(({ status }) => status)).toEqual([200, 200])
+    const attempts = await Promise.all(
+      runs.map(async ({ trace }) => {
+        await expect.poll(() => collector.spans.some((span) => span.traceId === trace)).toBe(true)
+        return collector.spans.filter((span) => span.traceId === trace && span.name === 'GET')
+      }),
+    )
+    const [failed, good] = attempts.find(({ length }) => length === 2) ?? []
+    expect(failed).toMatchObject({ status: 'error', attributes: { 'error.type': 'broken' } })
+    expect(failed?.message).not.toBe('')
+    expect(good).toMatchObject({
+      status: 'unset',
+      parentId: failed?.parentId,
+      attributes: { 'http.request.resend_count': 1, 'http.response.status_code': 200 },
+    })
+    expect(good?.startMs).toBeGreaterThanOrEqual(failed?.endMs ?? Infinity)
+    const told = heard
+      .filter(({ url }) => url.includes('break'))
+      .map(({ headers }) => headers['traceparent'])
+    for (const attempt of [failed, good])
+      expect(told).toContain(`00-${attempt?.traceId}-${attempt?.spanId}-03`)
+  })
+
+  it('are errors where the backend or the gateway failed, and tell what was refused', async () => {
+    const failed = await spansOf((await served(unique('/v1/pets?fail'))).trace, 3)
+    expect(failed.map(({ status }) => status)).toEqual(['error', 'unset', 'error'])
+    expect(failed[0]?.attributes).toMatchObject({
+      'http.response.status_code': 503,
+      'error.type': '503',
+    })
+    await all.fetch('/v1/pets', { key: 'tg_test_unknown' })
+    const [refused] = await spansOf(await lastTrace(all, (line) => 'refusal' in line), 1)
+    expect(refused).toMatchObject({
+      name: 'GET /v1/pets',
+      status: 'unset',
+      attributes: { 'http.response.status_code': 401, 'tollgate.refusal': 'invalid_api_key' },
+    })
+    expect(refused?.attributes).not.toHaveProperty('tollgate.client')
+  })
+
+  it('last as long as a WebSocket does', async () => {
+    const path = unique('/v1/live')
+    const socket = new WebSocket(`ws://127.0.0.1:${all.port}${path}`, {
+      headers: { authorization: `Bearer ${keys.pro}` },
+    })
+    await new Promise((resolve) => socket.once('close', resolve))
+    const spans = await spansOf(await lastTrace(all, (line) => 'tunnelEnd' in line), 3)
+    expect(spans[0]).toMatchObject({
+      name: 'GET /v1/live',
+      attributes: { 'http.response.status_code': 101 },
+    })
+    expect(heardOf(path)[0]?.['traceparent']).toContain(spans[2]?.spanId)
+  })
+})
+
+describe('the trace of a client', () => {
+  const from = (address: string, path: string, headers: Record<string, string>) =>
+    new Promise<void>((resolve, reject) => {
+      const authorization = `Bearer ${keys.pro}`
+      const options = {
+        localAddress: address,
+        headers: { authorization, ...headers },
+        agent: false,
+      }
+      get(`${told.origin}${path}`, options, (response) => response.resume().on('end', resolve)).on(
+        'error',
+        reject,
+      )
+    })
+  const tell = async (address: string, headers: Record<string, string>) => {
+    const path = unique('/v1/pets')
+    const lines = told.logLines().length
+    await from(address, path, headers)
+    await expect.poll(() => told.logLines().length).toBeGreaterThan(lines)
+    const [{ traceparent, tracestate } = {}] = heardOf(path)
+    const [, trace = '', span = '', flags] = String(traceparent).split('-')
+    const logged = told.logLines().at(-1)?.['trace']
+    return { trace, span, flags, tracestate, logged }
+  }
+
+  it('goes on where a trusted proxy began it: our spans are part of its', async () => {
+    const { trace, span, flags, tracestate, logged } = await tell('127.0.0.2', {
+      traceparent: sampled,
+      tracestate: 'congo=t61rcWkgMzE',
+    })
+    expect([trace, flags, tracestate, logged]).toEqual([
+      traceId,
+      '01',
+      'congo=t61rcWkgMzE',
+      traceId,
+    ])
+    const [request, attempt] = await spansOf(traceId, 2)
+    expect(request).toMatchObject({
+      parentId: spanId,
+      traceState: 'congo=t61rcWkgMzE',
+      flags: 0x301,
+    })
+    expect(attempt).toMatchObject({ spanId: span, parentId: request?.spanId, flags: 0x101 })
+  })
+
+  it.each([
+    ['a trusted proxy that records nothing', '127.0.0.2', unsampled],
+    ['anyone else, whatever it says', '127.0.0.1', sampled],
+  ])('is kept, but nothing is recorded for %s', async (_, address, traceparent) => {
+    const before = collector.spans.length
+    const { trace, span, flags, logged } = await tell(address, { traceparent, tracestate: 'k=v' })
+    expect([trace, flags, logged]).toEqual([traceId, '00', traceId])
+    expect(span).not.toBe(spanId)
+    // What is recorded comes within two seconds; a request that is, comes behind it.
+    await tell('127.0.0.2', { traceparent: sampled.replace('0af', 'fff') })
+    await expect.poll(() => collector.spans.length).toBeGreaterThan(before)
+    expect(collector.spans.slice(before).map((one) => one.traceId)).not.toContain(traceId)
+  })
+
+  it.each([
+    ['none', {}],
+    ['one that is malformed', { traceparent: `${sampled}-01`, tracestate: 'k=v' }],
+    ['a tracestate alone', { tracestate: 'k=v' }],
+  ])('begins anew where it sends %s', async (_, headers) => {
+    const { trace, flags, tracestate, logged } = await tell('127.0.0.2', headers)
+    expect(trace).toMatch(/^[0-9a-f]{32}$/)
+    expect(trace).not.toBe(traceId)
+    expect([flags, tracestate, logged]).toEqual(['02', undefined, trace])
+  })
+
+  it('is read on HTTP/2 too', async () => {
+    const other = traceId.replace('0af', 'abc')
+    const session = connect(told.origin, { localAddress: '127.0.0.2' } as object)
+    toClose.push(() => session.destroy())
+    const stream = session.request({
+      ':path': '/v1/pets',
+      authorization: `Bearer ${keys.pro}`,
+      traceparent: `00-${other}-${spanId}-01`,
+    })
+    await new Promise((resolve) => stream.resume().once('close', resolve))
+    const [request] = await spansOf(other, 2)
+    expect(request).toMatchObject({
+      parentId: spanId,
+      attributes: { 'network.protocol.version': '2' },
+    })
+  })
+})
+
+describe('without telemetry', () => {
+  it('the fields of the client pass untouched, and no line names a trace', async () => {
+    const gateway = await startTestGateway({ upstreams: backends })
+    toClose.push(gateway.stop)
+    const path = unique('/v1/pets')
+    const odd = { traceparent: 'what ever', tracestate: ',,' }
+    await (await gateway.fetch(path, { key: keys.pro, headers: odd })).text()
+    expect(heardOf(path)[0]).toMatchObject(odd)
+    await expect.poll(() => gateway.logLines().some(({ event }) => event === 'access')).toBe(true)
+    expect(gateway.logLines().some((line) => 'trace' in line)).toBe(false)
+  })
+})
+
+it('all that a collector was sent is as the specification wants it', () => {
+  expect(collector.spans.length).toBeGreaterThan(20)
+  expect(collector.problems).toEqual([])
+})

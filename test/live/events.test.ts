@@ -1,0 +1,89 @@
+/** Who listens to what, and what a reader costs that does not read. */
+import { describe, expect, it } from 'vitest'
+import type { Decision, Tick } from '../../src/api/live.ts'
+import { Events, eventTypes, type EventType } from '../../src/live/events.ts'
+
+const tick = { at: 'now' } as Tick
+const decision = (client: string) => ({ client }) as Decision
+
+/** A reader that takes one piece at a time. */
+function reader(events: Events, types: readonly EventType[] = eventTypes, client?: string) {
+  const gone = new AbortController()
+  const pieces = events.read({ types: new Set(types), client }, gone.signal)
+  return { gone, take: async () => (await pieces.next()).value as string | undefined }
+}
+
+describe('events', () => {
+  it('reach those who want them, in order', async () => {
+    const events = new Events()
+    const [all, some] = [reader(events), reader(events, ['tick', 'decision'], 'a')]
+    await Promise.all([all.take(), some.take()])
+    events.tell('decision', decision('b'))
+    events.tell('decision', decision('a'))
+    events.tell('reload', { at: 'now', revision: 'r', refused: null })
+    events.tell('tick', tick)
+    expect((await all.take())?.match(/^event: (\w+)$/gm)).toHaveLength(4)
+    expect(await some.take()).toBe(
+      'event: decision\ndata: {"client":"a"}\n\nevent: tick\ndata: {"at":"now"}\n\n',
+    )
+  })
+
+  it('ask for decisions only while somebody listens to them', async () => {
+    const events = new Events()
+    const wanted: boolean[] = []
+    events.onDecisionsWanted((isWanted) => wanted.push(isWanted))
+    const [one, other, neither] = [reader(events), reader(events), reader(events, ['tick'])]
+    await Promise.all([neither.take(), one.take(), other.take()])
+    const ends = [one.take(), other.take()]
+    one.gone.abort()
+    await ends[0]
+    expect(wanted).toEqual([true])
+    other.gone.abort()
+    await ends[1]
+    expect(wanted).toEqual([true, false])
+  })
+
+  it('are 50 decisions a second, and the others are counted', async () => {
+    const events = new Events()
+    const listener = reader(events)
+    await listener.take()
+    events.decisions(
+      Array.from({ length: 60 }, () => decision('a')),
+      7,
+    )
+    expect((await listener.take())?.match(/^event/gm)).toHaveLength(50)
+    expect(events.second()).toBe(17)
+    events.decisions([decision('a')], 0)
+    expect(events.second()).toBe(0)
+  })
+
+  it('are kept up to 256 Ki characters for a reader that stalls, which is then let go', async () => {
+    const events = new Events()
+    const [stalled, well] = [reader(events), reader(events)]
+    await Promise.all([stalled.take(), well.take()])
+    const large = { at: 'now', revision: 'r', refused: 'x'.repeat(10_000) }
+    let read = 0
+    for (let count = 0; count < 100; count++) {
+      events.tell('reload', large)
+      read += (await well.take())?.length ?? 0
+    }
+    expect(read).toBeGreaterThan(1_000_000)
+    expect(await stalled.take()).toBe(undefined)
+  })
+
+  it('end with the gateway', async () => {
+    const events = new Events()
+    const listener = reader(events)
+    await listener.take()
+    const next = listener.take()
+    events.end()
+    expect(await next).toBe(undefined)
+  })
+
+  it('have room for 32 readers', async () => {
+    const events = new Events()
+    const all = Array.from({ length: 32 }, () => reader(events))
+    await Promise.all(all.map(({ take }) => take()))
+    expect(events.isFull).toBe(true)
+  })
+})

@@ -1,0 +1,114 @@
+/** One request in a log of ours: found as it is read, whatever else stands there. */
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { gzipSync, zstdCompressSync } from 'node:zlib'
+import { describe, expect, it } from 'vitest'
+import { findRequests, MOST_FOUND } from '../../src/log-files/find-request.ts'
+import { temporaryFolder } from '../support/processes.ts'
+
+const folder = temporaryFolder()
+const time = (second: number): string =>
+  new Date(Date.UTC(2026, 10, 3, 14, 0, second)).toISOString()
+const line = (second: number, fields: object): string =>
+  JSON.stringify({ time: time(second), level: 'info', ...fields })
+const access = (second: number, id: string, more = {}): string =>
+  line(second, { event: 'access', id, client: 'acme', key: 'acme-1', status: 200, ...more })
+let files = 0
+const written = (content: string | Buffer): string => {
+  const file = join(folder, `access-${++files}.log`)
+  writeFileSync(file, content)
+  return file
+}
+const until = time(600)
+const log = [
+  line(0, { event: 'configTaken', revision: 'aaaa' }),
+  access(1, 'one', { path: '/v1/of-"two"' }),
+  'not JSON, but it names "two"',
+  line(2, { event: 'keyBanned', client: 'acme', key: 'acme-1', forMs: 60_000, strikes: 20 }),
+  access(3, 'two', { status: 429, refusal: 'api_key_banned' }),
+  `{"event":"access","id":"two","torn":"${'x'.repeat(70_000)}"}`,
+  line(4, { event: 'audit', action: 'liftBan', key: 'acme-1', after: null }),
+  line(5, { event: 'configTaken', revision: 'bbbb' }),
+  access(6, 'three'),
+  line(7, {
+    event: 'audit',
+    action: 'ban',
+    key: 'acme-1',
+    after: { since: time(7), until, reason: 'abuse', by: 'operator' },
+  }),
+  access(8, 'four'),
+  access(9, 'five').slice(0, -9),
+].join('\n')
+
+describe('a request that is looked for in a log', () => {
+  it.each([
+    ['plain', written(log)],
+    ['gzip', written(gzipSync(log))],
+    ['zstd', written(zstdCompressSync(log))],
+  ])(
+    'is found with its line, the revision and the ban that were told before: %s',
+    async (_, file) => {
+      const of = async (id: string) => {
+        const { found, lines, isCutOff } = await findRequests(file, id)
+        expect([lines, isCutOff]).toEqual([12, false])
+        return found.map(({ fields, ...one }) => ({ ...one, status: fields['status'] }))
+      }
+      const ban = {
+        startedMs: Date.parse(time(2)),
+        untilMs: Date.parse(time(62)),
+        reason: '20 strikes',
+        count: 0,
+      }
+      expect(await of('two')).toEqual([{ line: 5, revision: 'aaaa', ban, status: 429 }])
+      expect(await of('three')).toEqual([
+        { line: 9, revision: 'bbbb', ban: undefined, status: 200 },
+      ])
+      expect(await of('four')).toMatchObject([
+        {
+          line: 11,
+          ban: {
+            startedMs: Date.parse(time(7)),
+            untilMs: Date.parse(until),
+            reason: 'abuse',
+            by: 'operator',
+          },
+        },
+      ])
+      expect(await of('five')).toEqual([])
+      expect(await of('tw')).toEqual([])
+    },
+  )
+
+  it('is found before the place where compressed data breaks off, which is told', async () => {
+    const whole = gzipSync(
+      `${log}\n${Array.from({ length: 5_000 }, (_, at) => access(9, `x-${at}-${Math.sin(at)}`)).join('\n')}`,
+    )
+    const cut = await findRequests(written(whole.subarray(0, whole.length / 2)), 'two')
+    expect([cut.found.length, cut.isCutOff]).toEqual([1, true])
+  })
+
+  it('is told as often as it is there, up to a bound', async () => {
+    const many = Array.from({ length: 50 }, (_, at) => access(at, 'same')).join('\n')
+    expect((await findRequests(written(many), 'same')).found).toHaveLength(MOST_FOUND)
+  })
+
+  it('is looked for in bounded memory: a line without an end, and a large file', async () => {
+    const row = `${access(1, 'another', { path: `/v1/${'p'.repeat(300)}` })}\n`
+    const file = written(
+      Buffer.concat([
+        Buffer.alloc(40_000_000, 0x61),
+        Buffer.from(`\n${row.repeat(80_000)}${access(2, 'last')}\n`),
+      ]),
+    )
+    globalThis.gc?.()
+    const before = process.memoryUsage()
+    const { found, lines } = await findRequests(file, 'last')
+    const after = process.memoryUsage()
+    expect([found.length, lines]).toEqual([1, 80_002])
+    expect(after.arrayBuffers - before.arrayBuffers).toBeLessThan(20_000_000)
+  })
+
+  it('is not looked for in a file that is not there', async () => {
+    await expect(findRequests(join(folder, 'none.log'), 'x')).rejects.toThrow(/cannot read the log/)
+  })
+})

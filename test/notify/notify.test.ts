@@ -1,0 +1,265 @@
+/** Webhooks: what a receiver is told of two gateways on one Redis, of which one has workers, and that it is told although it fails at first. */
+import { once } from 'node:events'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, describe, expect, it } from 'vitest'
+import { Live } from '../../src/live/live.ts'
+import { Outbox } from '../../src/notify/outbox.ts'
+import { asSeen, QuotaMarks, type Found } from '../../src/notify/quota-marks.ts'
+import { post } from '../../src/notify/webhook.ts'
+import { noClaims, redisClaims } from '../../src/notify/claims.ts'
+import { connectRedis } from '../../src/redis/redis.ts'
+import type { TallyRow } from '../../src/usage/tally.ts'
+import { row } from '../live/rows.ts'
+import { answer } from '../support/raw-backend.ts'
+import {
+  clientsBlock,
+  configFile,
+  endAll,
+  gatewayProcess,
+  rawBackend,
+  redisServer,
+} from '../process/gateways.ts'
+import { serversAt } from '../support/redis-servers.ts'
+import { SECRET, startReceiver } from './receiver.ts'
+
+afterAll(endAll)
+
+const KEY = 'tg_of_notify'
+const patience = { timeout: 30_000, interval: 50 }
+
+/** One mark, come to by calls at gateways of so many workers, which hold tokens ahead. */
+async function toldOfUse(workers: readonly number[]): Promise<void> {
+  const limit = 1_000
+  const receiver = await startReceiver()
+  const backend = await rawBackend({ respond: () => answer(200, '[]') })
+  const redis = workers.length > 1 ? await redisServer() : undefined
+  const gateways = await Promise.all(
+    workers.map((count) =>
+      gatewayProcess(
+        configFile(backend.url, {
+          server: `server: { listen: "127.0.0.1:0", workers: ${count} }`,
+          ...(redis && { store: `store: { redis: "${redis.url}", timeout: 110ms }` }),
+          clients: clientsBlock([{ id: 'acme', keys: [KEY], perMinute: limit, perDay: limit }]),
+          notify: `notify: { url: "${receiver.url}", secret: "${SECRET}", at: [80%], events: [quota] }`,
+        }),
+      ),
+    ),
+  )
+  const send = async (upTo: number) => {
+    let sent = backend.requests.length
+    const caller = async (_: unknown, at: number): Promise<void> => {
+      while (sent++ < upTo) await gateways[at % gateways.length]?.call(KEY)
+    }
+    await Promise.all(Array.from({ length: 12 }, caller))
+  }
+  await send(700)
+  // As long as a second takes that is told when all workers have told of it, and the question to those who hold.
+  await sleep(3_000)
+  expect(receiver.received).toEqual([])
+  await send(820)
+  const told = () => receiver.taken().filter(({ data }) => data['window'] === 'day')
+  await expect.poll(() => told().length, patience).toBe(1)
+  const used = Number(told()[0]?.data['used'])
+  expect(used).toBeGreaterThanOrEqual(0.8 * limit)
+  expect(used).toBeLessThanOrEqual(backend.requests.length)
+  receiver.close()
+}
+
+describe('webhooks', () => {
+  it('tell once of each mark, whichever gateway and worker has seen it, signed, and until they are taken', async () => {
+    const receiver = await startReceiver({ fails: 2 })
+    const [redis, backend] = [
+      await redisServer(),
+      await rawBackend({ respond: () => answer(200, '[]') }),
+    ]
+    const file = (workers: number) =>
+      configFile(backend.url, {
+        server: `server: { listen: "127.0.0.1:0", workers: ${workers} }`,
+        store: `store: { redis: "${redis.url}", timeout: 110ms }`,
+        bans: 'bans: { grace: 1m }',
+        clients: clientsBlock([{ id: 'acme', keys: [KEY], perMinute: 10, perDay: 10 }]),
+        notify: `notify: { url: "${receiver.url}", secret: "${SECRET}", at: [50%, 100%], events: [quota, reload] }`,
+      })
+    const gateways = [await gatewayProcess(file(1)), await gatewayProcess(file(2))]
+    for (let sent = 0; sent < 40; sent++) await gateways[sent % 2]?.call(KEY)
+    const told = () => receiver.taken().filter(({ data }) => data['window'] === 'day')
+    await expect.poll(() => told().map(({ data }) => data['mark']), patience).toContain(1)
+    expect(receiver.received.slice(0, 2).map(({ status }) => status)).toEqual([503, 503])
+    expect(receiver.received.every(({ isSigned }) => isSigned)).toBe(true)
+    // What failed comes again under the same id.
+    const ids = receiver.taken().map(({ id }) => id)
+    for (const { id } of receiver.received) expect(ids).toContain(id)
+    expect(told().at(-1)).toMatchObject({ type: 'quota', data: { client: 'acme', limit: 10 } })
+    await fetch(`${gateways[0]?.adminOrigin}/api/reload`, { method: 'POST' })
+    await expect.poll(() => receiver.taken().map(({ type }) => type), patience).toContain('reload')
+    expect(new Set(receiver.taken().map(({ id }) => id)).size).toBe(receiver.taken().length)
+    receiver.close()
+  })
+
+  it('are told by another gateway where the one that has claimed them is gone', async () => {
+    const redis = await redisServer()
+    const store = connectRedis({ servers: serversAt(redis.url), timeoutMs: 1_000 })
+    await store.ready()
+    const [one, other] = [redisClaims(store, 'here'), redisClaims(store, 'here')]
+    expect([await one.take('a'), await one.take('a'), await other.take('a')]).toEqual([
+      'own',
+      'own',
+      'others',
+    ])
+    // As when its time is over.
+    expect(Number(redis.cli('PTTL', 'here:notified:{a}'))).toBeGreaterThan(0)
+    redis.cli('DEL', 'here:notified:{a}')
+    expect(await other.take('a')).toBe('own')
+    await other.done('a', Date.now() + 60_000)
+    expect(await one.take('a')).toBe('done')
+    await store.close()
+    // Twice rather than never.
+    expect(await one.take('b')).toBe('own')
+  })
+
+  it('name a client once per window and mark, and again in the next window', () => {
+    const marks = new QuotaMarks()
+    const wanted = [0.8, 1]
+    const at = (lastUsedMs: number, used: number) => {
+      const rows = [row('acme', { lastUsedMs, minute: { used, limit: 10 } })]
+      marks.see({ at: lastUsedMs / 1_000, rows }, wanted)
+      return marks
+        .due()
+        .flatMap((suspect) => marks.reached(suspect, asSeen(suspect), wanted))
+        .map(({ mark, untilMs }) => [mark, untilMs])
+    }
+    expect(at(1_000, 7)).toEqual([])
+    expect(at(2_000, 8)).toEqual([[0.8, 60_000]])
+    expect(at(3_000, 9)).toEqual([])
+    // A client is looked at once in five seconds.
+    expect(at(6_000, 10)).toEqual([])
+    expect(at(7_000, 10)).toEqual([[1, 60_000]])
+    expect(at(61_000, 10)).toEqual([[1, 120_000]])
+    expect(at(59_000, 10)).toEqual([])
+    expect(at(3_600_000, 10)).toEqual([[1, 3_660_000]])
+    // The clock was set back.
+    expect(at(61_000, 10)).toEqual([[1, 120_000]])
+  })
+
+  it('ask who holds tokens where these decide, at most 50 clients a second, and one again after five', () => {
+    const marks = new QuotaMarks()
+    const wanted = [0.8, 1]
+    const see = (at: number, rows: TallyRow[]) => {
+      marks.see({ at, rows }, wanted)
+      return marks.due()
+    }
+    const seenAt = (lastUsedMs: number, client = 'acme') =>
+      row(client, { lastUsedMs, admitted: 4, minute: { used: 9, limit: 10 } })
+    const minute = (index: number, used: number, taken: number): Found => ({
+      minute: { index, used, taken },
+      day: { index: 0, used, taken },
+    })
+    const [suspect] = see(1, [seenAt(1_000)])
+    if (suspect === undefined) throw new Error('nobody is suspected')
+    const told = (found: Found) =>
+      marks.reached(suspect, found, wanted).map(({ mark, used, untilMs }) => [mark, used, untilMs])
+    for (const [found, isOpen, reached] of [
+      // Handed out and not spent: nobody is told of it. Nobody can have spent as much as the mark: no one is asked.
+      [minute(0, 6, 9), true, []],
+      [minute(0, 6, 7), false, []],
+      [minute(0, 8, 8), false, [[0.8, 8, 60_000]]],
+      [minute(0, 8, 9), false, []],
+      [minute(0, 8, 10), true, []],
+      // It is over: what this gateway has counted itself is less than the mark.
+      [minute(1, 9, 10), false, []],
+    ] as const) {
+      expect(marks.isOpen(suspect, found, wanted)).toBe(isOpen)
+      expect(told(found)).toEqual(reached)
+    }
+    expect(see(2, [seenAt(2_000, 'other')])).toHaveLength(1)
+    marks.putBack(suspect)
+    expect([5, 6].map((at) => see(at, []).length)).toEqual([0, 1])
+    const [own] = see(12, [seenAt(12_000, 'own'), seenAt(12_000, 'own')])
+    if (own === undefined) throw new Error('nobody is suspected')
+    // The rows of one gateway alone are enough where the minute ended before the authority was asked.
+    expect(marks.reached(own, minute(1, 0, 0), wanted)).toMatchObject([{ used: 8, mark: 0.8 }])
+    // Tokens of a process that has died are asked for three times, and then only once more are handed out.
+    const [worn] = see(20, [seenAt(20_000, 'worn')])
+    if (worn === undefined) throw new Error('nobody is suspected')
+    expect(marks.reached(worn, minute(0, 7, 9), wanted)).toEqual([])
+    marks.leaveOpen(worn)
+    const again = [25, 30, 35].map((at) => {
+      const due = see(at, [seenAt(at * 1_000, 'worn')])
+      due.forEach((one) => marks.leaveOpen(one))
+      return due.length
+    })
+    expect(again).toEqual([1, 1, 0])
+    const used = { lastUsedMs: 36_000, minute: { used: 10, limit: 10 } }
+    expect(see(36, [row('worn', used)])).toHaveLength(1)
+    const many = Array.from({ length: 120 }, (_, at) => seenAt(40_000, `client-${at}`))
+    expect([see(40, many), see(41, []), see(42, []), see(43, [])].map((due) => due.length)).toEqual(
+      [50, 50, 20, 0],
+    )
+  })
+
+  it('count as used what was used, not what processes hold: of three gateways on one Redis, and of the workers of one', async () => {
+    await Promise.all([toldOfUse([2, 2, 2]), toldOfUse([4])])
+  })
+
+  it('are kept for a receiver that is away up to a bound, and held up by nothing', async () => {
+    const posted: string[] = []
+    const dropped: string[] = []
+    let isAway = true
+    const ending = new AbortController()
+    const outbox = new Outbox({
+      post: ({ id }) => {
+        if (!isAway) posted.push(id)
+        return Promise.resolve(isAway ? 'ECONNREFUSED' : undefined)
+      },
+      claims: noClaims,
+      ended: ending.signal,
+      onFault: () => (isAway = false),
+      onDropped: ({ id }) => dropped.push(id),
+    })
+    for (let number = 0; number < 1_010; number++)
+      outbox.add({ id: String(number), type: 'store', timestamp: '', data: {} })
+    expect(dropped).toHaveLength(10)
+    await expect.poll(() => posted.length, patience).toBe(1_000)
+    expect(new Set(posted).size).toBe(1_000)
+    ending.abort()
+  })
+
+  it('are given up at once with the gateway, and where they are switched off, with no word of it', async () => {
+    const receiver = createServer().listen(0, '127.0.0.1')
+    await once(receiver, 'listening')
+    const { port } = receiver.address() as AddressInfo
+    const notify = { url: `http://127.0.0.1:${port}/`, secret: SECRET, at: [1], events: [] }
+    const live = new Live()
+    let isOn = false
+    const said: string[] = []
+    const outbox = new Outbox({
+      post: (notice) => {
+        said.push(`post ${notice.id}`)
+        return isOn ? post(notify, notice, live.ended) : undefined
+      },
+      claims: {
+        take: () => Promise.resolve('own'),
+        done: async (name) => void said.push(`done ${name}`),
+      },
+      onFault: (cause) => said.push(`fault ${cause}`),
+      onDropped: () => undefined,
+      ended: live.ended,
+    })
+    const add = (id: string) =>
+      outbox.add({ id, type: 'ban', timestamp: '', data: {} }, { name: id, untilMs: 0 })
+    add('off')
+    await expect.poll(() => said, patience).toEqual(['post off'])
+    isOn = true
+    // The receiver takes it, and never answers.
+    const asked = once(receiver, 'request')
+    add('hung')
+    const [, response] = (await asked) as [IncomingMessage, ServerResponse]
+    live.end()
+    add('late')
+    await once(response, 'close')
+    expect(said).toEqual(['post off', 'post hung'])
+    receiver.close()
+  })
+})

@@ -1,0 +1,100 @@
+/** The retry loops that docs/clients.md shows, taken from the page and run as they stand against a real gateway: a banned key waits and gets through. */
+import { execFile } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { ensurePackage } from '../support/debian-package.ts'
+import {
+  clientsBlock,
+  configFile,
+  endAll,
+  eventually,
+  gatewayProcess,
+  rawBackend,
+} from './gateways.ts'
+
+/** Debian's own, which sees Debian's packages; another on PATH may not. */
+const PYTHON = '/usr/bin/python3'
+const guide = readFileSync(new URL('../../docs/clients.md', import.meta.url), 'utf8')
+const folder = mkdtempSync(join(tmpdir(), 'tollgate-client-guide-'))
+// So that the examples find the libraries that they import.
+symlinkSync(join(import.meta.dirname, '../../node_modules'), join(folder, 'node_modules'))
+
+afterAll(async () => {
+  rmSync(folder, { recursive: true })
+  await endAll()
+})
+
+/** The block of the language that holds the text, and it alone. */
+function example(language: string, holding: string): string {
+  const blocks = Array.from(guide.matchAll(/^```(\w+)\n(.*?)^```/gms))
+  const found = blocks.filter(([, name, code = '']) => name === language && code.includes(holding))
+  expect(found).toHaveLength(1)
+  return found[0]?.[2] ?? ''
+}
+
+/** What runs each loop once, and prints the status that it ended in. */
+const callers: Record<string, () => Promise<string[]>> = {
+  fetch: () => typescript('fetch', 'callApi(url, {headers})', 'export async function callApi'),
+  got: () => typescript('got', 'api(url).then(({statusCode: status}) => ({status}))', "from 'got'"),
+  ky: () => typescript('ky', 'api(url)', "from 'ky'"),
+  requests: () => {
+    ensurePackage('python3-requests', { probe: [PYTHON, '-c', 'import requests'] })
+    const end = 'import sys\nprint(make_session().get(sys.argv[1]).status_code)\n'
+    return Promise.resolve([PYTHON, '-c', `${example('python', 'import requests')}\n${end}`])
+  },
+}
+
+function typescript(name: string, call: string, holding: string): Promise<string[]> {
+  const file = join(folder, `${name}.ts`)
+  const start =
+    'const headers = {authorization: `Bearer ${process.env.API_KEY}`}; const url = process.argv[2]!'
+  const end = `${start}\n${call}.then(({status}: {status: number}) => console.log(status))`
+  writeFileSync(file, `${example('ts', holding)}\n${end}\n`)
+  return Promise.resolve([process.execPath, '--disable-warning=ExperimentalWarning', file])
+}
+
+let gateway: Awaited<ReturnType<typeof gatewayProcess>>
+beforeAll(async () => {
+  const backend = await rawBackend()
+  const clients = Object.keys(callers).map((id) => ({
+    id,
+    keys: [`tg_${id}`],
+    perMinute: 5,
+    perDay: 5,
+  }))
+  gateway = await gatewayProcess(configFile(backend.url, { clients: clientsBlock(clients) }))
+})
+
+it.concurrent.each(Object.entries(callers))(
+  'the loop of the guide with %s waits as it is told to, and gets through at the second try',
+  async (client, prepare) => {
+    const [command = '', ...args] = await prepare()
+    const ban = await fetch(`${gateway.adminOrigin}/api/bans/${client}-1`, {
+      method: 'PUT',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ for: '8s', reason: 'to be waited for' }),
+    })
+    expect(ban.status).toBe(200)
+    const startMs = performance.now()
+    const env = { PATH: process.env['PATH'], API_KEY: `tg_${client}` }
+    const { stdout } = await promisify(execFile)(command, [...args, `${gateway.origin}/v1/pets`], {
+      env,
+    })
+    expect(stdout.trim()).toBe('200')
+    // One second may have gone by while the caller started.
+    expect(performance.now() - startMs).toBeGreaterThan(1_000)
+    await eventually('both its requests in the log', () => {
+      const lines = gateway.logged('access').filter((line) => line['client'] === client)
+      return lines.map(({ status }) => status).join() === '429,200'
+    })
+  },
+)
+
+it('the example in Go is of one piece', () => {
+  const code = example('go', 'func callAPI')
+  for (const [open, close] of ['{}', '()', '[]'])
+    expect(code.split(open ?? '').length).toBe(code.split(close ?? '').length)
+})

@@ -1,0 +1,399 @@
+/** The operators' page in a real browser, in front of a gateway that is loaded: one client is limited, one key banned, one backend dead. */
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Browser, Page } from 'playwright-core'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { openBrowser } from '../support/browser.ts'
+import { typed } from '../support/command-line.ts'
+import { sha256, startTestGateway } from '../support/gateway.ts'
+import { temporaryFolder } from '../support/processes.ts'
+import { freePort } from '../support/redis-server.ts'
+import {
+  clientsBlock,
+  configFile,
+  endAll,
+  eventually,
+  gatewayProcess,
+  rawBackend,
+  type GatewayProcess,
+} from './gateways.ts'
+
+const axe = readFileSync(
+  join(import.meta.dirname, '../../node_modules/axe-core/axe.min.js'),
+  'utf8',
+)
+const clients = [
+  { id: 'bolt', keys: ['tg_bolt_1'], perMinute: 20, perDay: 20 },
+  { id: 'acme', keys: ['tg_acme_1', 'tg_acme_2'], perMinute: 5_000 },
+  { id: 'oldco', keys: ['tg_oldco_1'], perMinute: 100 },
+]
+/** What axe looks for. */
+const rulesOf = {
+  light: '{}',
+  dark: "{ runOnly: ['color-contrast'] }",
+  phone:
+    "{ runOnly: ['cat.keyboard', 'cat.name-role-value', 'cat.semantics', 'cat.structure', 'cat.tables'] }",
+}
+const views = [
+  '/',
+  '/clients',
+  '/clients/bolt',
+  '/bans',
+  '/routes',
+  '/system',
+  '/config',
+  '/explain?method=GET&target=%2Fv1%2Fpets&key=bolt-1',
+]
+
+describe("the operators' page", () => {
+  const cleanups: (() => unknown)[] = [endAll]
+  let browser: Browser
+  let gateway: GatewayProcess
+  let config: string
+  let page: Page
+  const violations: string[] = []
+
+  const open = async (options: Parameters<Browser['newPage']>[0] = {}): Promise<Page> => {
+    const opened = await browser.newPage({ viewport: { width: 1200, height: 800 }, ...options })
+    opened.setDefaultTimeout(90_000)
+    opened.on('console', (line) => {
+      if (/Content Security Policy/.test(line.text())) violations.push(line.text())
+    })
+    opened.on('pageerror', (error) => violations.push(String(error)))
+    return opened
+  }
+  const at = async (view: string, on = page): Promise<void> => {
+    await on.goto(`${gateway.adminOrigin}/#${view}`)
+    await on.locator('h1').waitFor()
+  }
+  const press = (name: string | RegExp, on = page) =>
+    on.getByRole('button', { name }).last().click()
+  const findings = async (on: Page, options = '{}'): Promise<string[]> => {
+    // A page keeps it from view to view.
+    if ((await on.evaluate('typeof axe')) === 'undefined') await on.evaluate(axe)
+    const script = `axe.run(document, ${options}).then((found) => found.violations.map(
+      ({ id, nodes }) => id + ': ' + nodes.map(({ html }) => html).join(' ')))`
+    return (await on.evaluate(script)) as string[]
+  }
+  /** Answers of a key, as the gateway's two workers take turns. */
+  const codes = async (key: string): Promise<(string | undefined)[]> => {
+    const answers = await Promise.all(Array.from({ length: 6 }, () => gateway.call(key)))
+    return [...new Set(answers.map(({ code }) => code))]
+  }
+
+  beforeAll(async () => {
+    const [opened, backend, dead] = await Promise.all([openBrowser(), rawBackend(), freePort()])
+    browser = opened
+    cleanups.push(() => browser.close())
+    config = configFile(backend.url, {
+      server: 'server: { listen: "127.0.0.1:0", workers: 2 }',
+      upstream: `upstream: { urls: [${backend.url}, "http://127.0.0.1:${dead}"], eject: { failures: 2, for: 30s } }`,
+      store: `store: { file: "${join(temporaryFolder(), 'store.db')}" }`,
+      bans: 'bans: { strikes: 1000000 }',
+      clients: clientsBlock(clients),
+    })
+    gateway = await gatewayProcess(config)
+    const load = setInterval(() => {
+      for (const key of ['tg_bolt_1', 'tg_acme_1'])
+        gateway.call(key, key === 'tg_acme_1' ? '/v1/pets/1' : '/v1/pets').catch(() => {})
+    }, 100)
+    cleanups.unshift(() => clearInterval(load))
+    const banned = await fetch(`${gateway.adminOrigin}/api/bans/acme-2`, {
+      method: 'PUT',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ for: '1h', reason: 'abuse report 4711' }),
+    })
+    expect(await banned.text()).toContain('abuse report')
+    page = await open()
+    await page.goto(gateway.adminOrigin)
+  })
+  afterAll(async () => {
+    for (const cleanup of cleanups) await cleanup()
+  })
+
+  it('names first which client is limited and why, and which backend is dead', async () => {
+    const attention = page.locator('#attention')
+    await expect.poll(() => attention.textContent()).toMatch(/bolt.*day/)
+    await expect.poll(() => attention.textContent()).toContain('127.0.0.1')
+    await expect.poll(() => page.locator('#state').textContent()).toBe('● live')
+    const row = page.getByRole('row', { name: /bolt/ })
+    await expect.poll(() => row.textContent()).toMatch(/20\/20 100%.*limited by day, \d+ (h|min)/)
+    await expect
+      .poll(() => page.locator('.tiles').textContent())
+      .toMatch(/[1-9]\d*\/srequests|[1-9]\d*\/s requests, 2 workers/)
+    const paint = 'performance.getEntriesByName("first-contentful-paint")[0].startTime'
+    console.log(`first paint after ${Math.round(Number(await page.evaluate(paint)))} ms`)
+  })
+
+  it('counts a client that calls what is deprecated once, however many user agents it has', async () => {
+    const headers = { 'user-agent': 'sdk/2' }
+    await gateway.call('tg_acme_1', '/v1/pets/1', { headers })
+    await at('/routes')
+    const rows = (table: string, name: RegExp) =>
+      page.getByRole('table', { name: table, exact: true }).getByRole('row', { name })
+    await expect.poll(() => rows('Callers of deprecated routes', /acme/).count()).toBe(2)
+    expect(await page.getByText(/of this gateway alone/i).count()).toBe(2)
+    const cells = rows('Routes', /getPet/).getByRole('cell')
+    await expect.poll(() => cells.last().textContent()).toBe('1')
+    await at('/')
+  })
+
+  it('says of the client until when, and of each refusal by what', async () => {
+    await at('/clients/bolt')
+    await expect
+      .poll(() => page.locator('.says').textContent())
+      .toMatch(/Limited by day until .* 00:00Z/)
+    const refusals = page.getByRole('table', { name: 'Recent refusals' })
+    await expect.poll(() => refusals.textContent()).toMatch(/GET \/v1\/pets429day 20\/20bolt-1/)
+    await expect.poll(() => page.getByRole('img', { name: /Admitted per day/ }).count()).toBe(1)
+  })
+
+  it('explains a refusal with the words of the command line, and a request that nobody has sent', async () => {
+    await at('/clients/bolt')
+    await page
+      .getByRole('link', { name: /^Explain / })
+      .first()
+      .click()
+    const main = page.locator('main')
+    await expect
+      .poll(() => main.textContent())
+      .toMatch(/429 rate_limit_exceeded by day, Retry-After/)
+    const id = await page.getByLabel('Request id').inputValue()
+    const said = await typed(['explain', id, '--admin', gateway.adminOrigin], {
+      columns: 300,
+      env: { NO_COLOR: '1' },
+    })
+    expect([said.code, said.stderr]).toEqual([0, ''])
+    const text = await main.innerText()
+    const words = said.stdout.split(/\s+/).filter((word) => !/^[*=–]?$/.test(word))
+    for (const word of words) expect(text).toContain(word)
+    await page.getByLabel('Target').fill('/v1/none')
+    await page.getByLabel('Key id').fill('acme-2')
+    await page.getByLabel('Target').press('Enter')
+    await expect.poll(() => main.textContent()).toMatch(/429 api_key_banned.*4711/)
+    expect(page.url()).toMatch(/explain\?.*target=%2Fv1%2Fnone&key=acme-2$/)
+    await page.getByLabel('Key id').fill('nobody-1')
+    await page.getByLabel('Target').press('Enter')
+    await expect
+      .poll(() => page.getByRole('alert').allTextContents())
+      .toContainEqual(expect.stringMatching(/No client.*has a key of this id/))
+  })
+
+  it('has no view where an address is malformed, and shows no other', async () => {
+    const lost = await open()
+    await lost.goto(`${gateway.adminOrigin}/#/clients`)
+    await lost.evaluate('location.hash = "#/clients/%E0%A4%A"')
+    await lost.getByRole('heading', { name: 'Nothing here' }).waitFor()
+    await lost.close()
+  })
+
+  it('lifts a ban in three clicks, and bans again for the rest', async () => {
+    await at('/')
+    expect(await codes('tg_acme_2')).toEqual(['api_key_banned'])
+    await page.getByRole('link', { name: /^Bans/ }).click()
+    await press('Lift ban of acme-2')
+    const dialog = page.getByRole('dialog')
+    expect(await dialog.textContent()).toMatch(/abuse report 4711.*left of it/)
+    await dialog.getByRole('button', { name: 'Lift ban of acme-2' }).click()
+    await page.getByText('The ban of acme-2 is lifted.').waitFor()
+    await eventually(
+      'it is let in by both workers',
+      async () => (await codes('tg_acme_2')).join() === '',
+    )
+    await expect.poll(() => page.locator('main').textContent()).toContain('No key is banned')
+    await press('Ban again for the rest')
+    await eventually(
+      'it is banned',
+      async () => (await codes('tg_acme_2')).join() === 'api_key_banned',
+    )
+    await expect
+      .poll(() => page.getByRole('table', { name: 'Bans' }).textContent())
+      .toMatch(/operator.*in (59 min|1 h).*4711/)
+  })
+
+  it('bans a key for a reason, with the keyboard alone', async () => {
+    await at('/')
+    const focused = (): Promise<unknown> => page.evaluate('document.activeElement.textContent')
+    const tabTo = async (text: string): Promise<void> => {
+      for (let steps = 0; (await focused()) !== text; steps++) {
+        expect(steps, text).toBeLessThan(60)
+        await page.keyboard.press('Tab')
+      }
+    }
+    await page.keyboard.press('g')
+    await page.keyboard.press('c')
+    await page.getByRole('link', { name: 'acme', exact: true }).waitFor()
+    expect(await focused()).toBe('Clients')
+    await tabTo('acme')
+    await page.keyboard.press('Enter')
+    await page.getByRole('button', { name: 'Ban acme-1' }).waitFor()
+    expect([await focused(), await page.title()]).toEqual(['acme', 'acme · Tollgate'])
+    await tabTo('Ban')
+    await page.keyboard.press('Enter')
+    expect(await focused()).toBe('Cancel')
+    await page.keyboard.press('Shift+Tab')
+    await page.keyboard.type('it floods us')
+    await page.keyboard.press('Enter')
+    await page.getByText('Banned: acme-1.').waitFor()
+    await eventually(
+      'it is banned',
+      async () => (await codes('tg_acme_1')).join() === 'api_key_banned',
+    )
+    await press(/^Lift \(strikes/)
+    await eventually('it is let in', async () => (await codes('tg_acme_1')).join() === '')
+  })
+
+  it('resets what a client has used, once its id is typed', async () => {
+    await at('/clients/bolt')
+    await press('Reset usage')
+    const act = page.getByRole('button', { name: 'Reset usage of bolt' })
+    expect(await act.isDisabled()).toBe(true)
+    await page.getByLabel('Type bolt to confirm').fill('bolt')
+    await act.click()
+    await page.getByText(/Usage of bolt: minute \d+ to 0, day \d+ to 0/).waitFor()
+  })
+
+  it('shows what a reload would take away, and takes just that', async () => {
+    await at('/config')
+    await page.locator('summary', { hasText: 'upstream' }).click()
+    const before = readFileSync(config, 'utf8')
+    writeFileSync(
+      config,
+      before.replace('perMinute: 5000, perDay: 1000000', 'perMinute: 1, perDay: 1'),
+    )
+    await press('Compare with the files')
+    await page.getByText('▲ 1 client is at or above its new limit now, and refused').waitFor()
+    await press('Cancel')
+    writeFileSync(config, before.replace(/^ {2}- \{ id: oldco.*\n/m, ''))
+    await press('Compare with the files')
+    const dialog = page.getByRole('dialog')
+    await dialog.waitFor()
+    expect(await dialog.textContent()).toMatch(/- 1 client: oldco.*- 1 key: oldco-1 \(oldco\)/)
+    expect(await findings(page)).toEqual([])
+    await press('Reload: remove 1 client, 1 key')
+    await page.getByText(/Revision \w+ is in force/).waitFor()
+    await eventually(
+      'its key is no more',
+      async () => (await codes('tg_oldco_1')).join() === 'invalid_api_key',
+    )
+    writeFileSync(config, 'routes: 1\n')
+    await press('Compare with the files')
+    await expect
+      .poll(() => page.getByRole('alert').allTextContents())
+      .toContainEqual(expect.stringMatching(/422 config_refused.*gateway\.yaml/))
+    writeFileSync(config, before)
+  })
+
+  it('has no fault that axe finds in any view or dialog: light, dark, and on a phone, where nothing scrolls sideways', async () => {
+    const other = await open()
+    // It would draw a second each, too.
+    await page.goto('about:blank')
+    /** Dark differs by its colours alone, and a phone by what is laid out otherwise or hidden. */
+    const findingsOf = async (what: string): Promise<void> => {
+      const phone = { width: 320, height: 640 }
+      for (const look of ['light', 'dark', 'phone'] as const) {
+        await other.emulateMedia({ colorScheme: look === 'dark' ? 'dark' : 'light' })
+        await other.setViewportSize(look === 'phone' ? phone : { width: 1200, height: 800 })
+        expect(await findings(other, rulesOf[look]), `${what}, ${look}`).toEqual([])
+        const sideways = 'document.documentElement.scrollWidth - innerWidth'
+        expect(await other.evaluate(sideways), `${what}, ${look}`).toBe(0)
+      }
+    }
+    for (const view of views) {
+      await at(view, other)
+      await expect.poll(() => other.locator('.loading:visible').count(), { message: view }).toBe(0)
+      await findingsOf(view)
+    }
+    await at('/clients/acme', other)
+    for (const name of ['Ban acme-1', 'Reset usage']) {
+      await other.getByRole('button', { name, exact: true }).click()
+      await findingsOf(name)
+      await other.keyboard.press('Escape')
+    }
+    await other.keyboard.press('?')
+    await findingsOf('help')
+    await other.close()
+  })
+
+  it('moves no row that has the focus, but its values', async () => {
+    await at('/')
+    const script = `(async () => {
+      const { Table } = await import('./page/table.js')
+      const columns = [{ head: 'Id', text: ({ id }) => id, draw: (current) => Object.assign(document.createElement('a'), { href: '#/', textContent: current().id }) }, { head: 'Value', text: ({ value }) => value }]
+      const table = new Table({ caption: 't', columns, idOf: ({ id }) => id, empty: '' })
+      document.body.append(table.node)
+      const rows = (...names) => names.map((name) => ({ id: name[0], value: name[1] }))
+      const texts = () => [...table.node.querySelectorAll('tbody tr')].map((row) => row.textContent).join()
+      table.update(rows('a1', 'b1', 'c1'))
+      table.node.querySelector('a').focus()
+      table.update(rows('c2', 'b2', 'd2'))
+      const held = [texts(), table.node.querySelector('.reorder').textContent]
+      table.node.querySelector('.reorder').click()
+      const seen = [...held, texts()]
+      table.node.remove()
+      return seen
+    })()`
+    expect(await page.evaluate(script)).toEqual([
+      'a1,b2,c2',
+      '2 rows would move: Reorder',
+      'c2,b2,d2',
+    ])
+  })
+
+  it('asks nothing while it is hidden, and for the overview once when it is seen again', async () => {
+    await at('/system')
+    await expect.poll(() => page.locator('#state').textContent()).toBe('● live')
+    const asked: string[] = []
+    page.on('request', (request) => asked.push(new URL(request.url()).pathname))
+    const become = (state: string): Promise<unknown> =>
+      page.evaluate(
+        `Object.defineProperty(document, 'visibilityState', { get: () => '${state}', configurable: true }); document.dispatchEvent(new Event('visibilitychange'))`,
+      )
+    await become('hidden')
+    await page.waitForTimeout(4_000)
+    expect(asked).toEqual([])
+    await become('visible')
+    await expect.poll(() => asked).toContain('/api/events')
+    expect(asked.filter((path) => path === '/api/overview')).toHaveLength(1)
+  })
+
+  it('asks for a token where there is one, and says when it is wrong', async () => {
+    const admin = `admin: { listen: "127.0.0.1:0", tokenSha256: ${sha256('right')} }`
+    const upstreams = ['http://127.0.0.1:1']
+    const guarded = await startTestGateway({ upstreams, blocks: { admin } })
+    const other = await open()
+    await other.goto(`http://127.0.0.1:${guarded.adminPort}/#/config`)
+    // Whoever cancels is not asked again and again.
+    await press('Cancel', other)
+    await press('Retry', other)
+    await other.locator('input[name=token]').fill('wrong')
+    await press('Use this token', other)
+    await other.getByText('The token was refused.').waitFor()
+    expect(await findings(other)).toEqual([])
+    await other.locator('input[name=token]').fill('right')
+    await press('Use this token', other)
+    await other.getByText(/^Revision [0-9a-f]+/).waitFor()
+    expect(
+      await other.evaluate('JSON.stringify({ ...localStorage, ...sessionStorage })'),
+    ).not.toContain('right')
+    await other.close()
+    await guarded.stop()
+  })
+
+  it('says within seconds that the gateway is gone, and leaves a gap', async () => {
+    await at('/')
+    await expect.poll(() => page.locator('#state').textContent()).toBe('● live')
+    await gateway.end()
+    const killedMs = performance.now()
+    const banner = page.getByText(/No live data since \d\d:\d\d:\d\dZ/)
+    await banner.waitFor()
+    console.log(`the banner is there after ${Math.round(performance.now() - killedMs)} ms`)
+    expect(await findings(page)).toEqual([])
+    const latest = `import('./page/live.js').then(({ columns }) => columns.requests.slice(-2))`
+    await expect.poll(() => page.evaluate(latest)).toEqual([null, null])
+  })
+
+  it('has broken no rule of its own security policy, and no script of it has failed', () => {
+    expect(violations).toEqual([])
+  })
+})

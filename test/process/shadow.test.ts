@@ -1,0 +1,148 @@
+/** Limits that are only tried, judged by several processes beside the live ones: to the last request, and nobody feels it. */
+import { join } from 'node:path'
+import { afterAll, describe, expect, it } from 'vitest'
+import type { Shadow } from '../../src/api/shadow.ts'
+import type { ClientsPage } from '../../src/api/usage.ts'
+import { shadowId } from '../../src/usage/shadow.ts'
+import { askAdmin } from '../support/admin-client.ts'
+import { temporaryFolder } from '../support/processes.ts'
+import {
+  clientsBlock,
+  configFile,
+  decided,
+  endAll,
+  eventually,
+  gatewayProcess,
+  pick,
+  quotaInRedis,
+  rawBackend,
+  redisServer,
+  tally,
+  times,
+  type GatewayProcess,
+} from './gateways.ts'
+
+afterAll(endAll)
+
+const TRIED = 40
+const LIVE = 10
+const CALLS = 100
+const [wide, narrow, late] = ['tg_wide_key', 'tg_narrow_key', 'tg_late_key']
+const blocks = {
+  plans: `plans:
+  enterprise: { custom: true, concurrent: 10000, shadow: { perMinute: ${TRIED}, perDay: ${TRIED} } }`,
+  // Both windows are as long as the day: no edge of a minute matters.
+  clients: clientsBlock([
+    { id: 'wide', keys: [wide], perMinute: 10_000 },
+    { id: 'narrow', keys: [narrow], perMinute: LIVE, perDay: LIVE },
+    { id: 'late', keys: [late], perMinute: LIVE },
+  ]),
+  bans: 'bans: { grace: 1m, strikes: 10000 }',
+}
+
+const shadowOf = async ({ adminOrigin }: GatewayProcess) =>
+  (await askAdmin(adminOrigin, 'GET /api/shadow')).body as unknown as Shadow
+
+const total = (numbers: readonly number[]): number => numbers.reduce((sum, one) => sum + one, 0)
+const metricOf = async (gateways: readonly GatewayProcess[], name: string): Promise<number> =>
+  total(await Promise.all(gateways.map((one) => one.metric(`${name}{`))))
+
+/** Over all gateways, when every request that was decided is told of. */
+async function judged(gateways: readonly GatewayProcess[], client: string) {
+  const decisions = await metricOf(gateways, 'tollgate_quota_decisions_total')
+  let answers: Shadow[] = []
+  await eventually('all is told', async () => {
+    answers = await Promise.all(gateways.map(shadowOf))
+    return total(answers.flatMap(({ plans }) => plans.map(({ requests }) => requests))) >= decisions
+  })
+  const rows = answers.flatMap(({ clients }) => clients.filter((row) => row.client === client))
+  return {
+    requests: total(rows.map(({ requests }) => requests)),
+    degraded: total(rows.map(({ degraded }) => degraded)),
+    refused: total(rows.map(({ refused }) => refused.minute + refused.day)),
+    liveRefused: total(rows.map(({ liveRefused: { minute, day } }) => minute + day)),
+  }
+}
+
+const callAll = (gateways: readonly GatewayProcess[], key: string) =>
+  Promise.all(times(CALLS, (at) => decided(() => pick(gateways, at).call(key))))
+
+type Judged = Awaited<ReturnType<typeof judged>>
+
+/** So many were let in. Whom a busy store does not answer in time asks again, and is judged again, if he can be. */
+function expectAdmitted({ requests, refused, degraded }: Judged, admitted: number): void {
+  const judgedAs = requests - refused - degraded
+  expect(judgedAs).toBeLessThanOrEqual(admitted)
+  expect(judgedAs).toBeGreaterThanOrEqual(admitted - degraded)
+}
+
+async function triedByAll(gateways: readonly GatewayProcess[]): Promise<void> {
+  const answers = await Promise.all([callAll(gateways, wide), callAll(gateways, narrow)])
+  // What is tried refuses nobody, and saves nobody.
+  expect(tally(answers[0])).toEqual({ '200': CALLS })
+  expect(tally(answers[1])).toEqual({ '200': LIVE, '429 rate_limit_exceeded': CALLS - LIVE })
+  const [ofWide, ofNarrow] = [await judged(gateways, 'wide'), await judged(gateways, 'narrow')]
+  for (const one of [ofWide, ofNarrow]) expectAdmitted(one, TRIED)
+  expect([ofWide.liveRefused, ofNarrow.liveRefused]).toEqual([0, CALLS - LIVE])
+  const refusals = await metricOf(gateways, 'tollgate_shadow_refusals_total')
+  expect(refusals).toBe(ofWide.refused + ofNarrow.refused)
+}
+
+describe.concurrent('limits that are only tried', () => {
+  it('are counted exactly by two gateways on one Redis, and set back with the client', async () => {
+    const [redis, backend] = await Promise.all([redisServer(), rawBackend()])
+    const store = `store: { redis: "${redis.url}", onOutage: closed }`
+    const start = () => gatewayProcess(configFile(backend.url, { ...blocks, store }))
+    const gateways = await Promise.all([start(), start()])
+    await triedByAll(gateways)
+    expect(quotaInRedis(redis, shadowId('wide')).dayUsed).toBe(TRIED)
+
+    const [first] = gateways
+    await askAdmin(first.adminOrigin, 'POST /api/clients/wide/reset', { window: 'both' })
+    expect(quotaInRedis(redis, shadowId('wide')).dayUsed).toBe(0)
+    await callAll(gateways, wide)
+    expectAdmitted(await judged(gateways, 'wide'), 2 * TRIED)
+
+    await redis.kill()
+    expect((await first.call(late)).status).toBe(503)
+    await eventually('it says so', async () =>
+      (await shadowOf(first)).plans.some(({ degraded }) => degraded > 0),
+    )
+  })
+
+  it('are counted exactly by four workers, over a restart too, and are in no view of what is live', async () => {
+    const backend = await rawBackend()
+    const config = configFile(backend.url, {
+      ...blocks,
+      server: 'server: { listen: "127.0.0.1:0", workers: 4 }',
+      store: `store: { redis: "", file: "${join(temporaryFolder(), 'state.db')}" }`,
+    })
+    const before = await gatewayProcess(config)
+    await triedByAll([before])
+    const { body } = await askAdmin(before.adminOrigin, 'GET /api/clients?sort=used')
+    const { clients, total } = body as unknown as ClientsPage
+    expect([total, clients.map(({ id }) => id)]).toEqual([3, ['wide', 'narrow', 'late']])
+    const usage = await askAdmin(before.adminOrigin, 'GET /api/usage')
+    expect(usage.body['clients']).toHaveLength(2)
+    const hidden = `GET /api/clients/${encodeURIComponent(shadowId('wide'))}`
+    expect((await askAdmin(before.adminOrigin, hidden)).status).toBe(404)
+    before.signal('SIGTERM')
+    await before.finished
+
+    const after = await gatewayProcess(config)
+    await callAll([after], wide)
+    expectAdmitted(await judged([after], 'wide'), 0)
+  })
+
+  it('are handed back what no backend has seen', async () => {
+    const backend = await rawBackend()
+    const gateway = await gatewayProcess(configFile(backend.url, blocks))
+    await backend.close()
+    const answers = await callAll([gateway], wide)
+    expect(answers.every(({ status }) => status >= 502)).toBe(true)
+    // One after the other, so that none is counted before the one before it was handed back.
+    for (const _ of times(TRIED + 5, String)) await gateway.call(wide)
+    const { refused } = await judged([gateway], 'wide')
+    expect(refused).toBeLessThanOrEqual(CALLS - TRIED)
+  })
+})

@@ -1,0 +1,124 @@
+/** Which causes a log is believed to show for answers that are not the replay's, and which not. */
+import { describe, expect, it } from 'vitest'
+import { Differences } from '../../src/replay/differences.ts'
+import type { LoggedRequest } from '../../src/replay/logged.ts'
+import type { Decided } from '../../src/replay/policy.ts'
+
+const FROM = Date.parse('2026-11-02T10:00:00Z')
+const REVISION = 'abcdef'
+const BAN_MS = 60_000
+
+const usual = {
+  client: 'acme',
+  keyId: 'acme-1',
+  limits: { perMinute: 1_000, perDay: 1_000 },
+  refundedAtMs: Number.NaN,
+  isDegraded: false,
+  isUsedUp: false,
+}
+
+interface Line extends Partial<LoggedRequest> {
+  readonly at: number
+  readonly logged: Decided
+  readonly replayed: Decided
+}
+
+/** Of two hosts, unless the line says another. */
+function causesOf(
+  lines: readonly Line[],
+  {
+    forgets = false,
+    bannedAt,
+    restartedAt,
+    taken = REVISION,
+  }: {
+    forgets?: boolean
+    bannedAt?: number
+    restartedAt?: number
+    taken?: string
+  } = {},
+): Record<string, number> {
+  const bans = { strikes: 3, withinMs: 10_000, durationMs: BAN_MS, growth: 2 }
+  const differences = new Differences({ revision: REVISION, hasRedis: !forgets, forgets, bans })
+  const hear = (event: 'listening' | 'configTaken' | 'keyBanned', at: number, fields = {}): void =>
+    differences.hear({ event, atMs: FROM + at, process: 'a.log', fields })
+  hear('listening', -5)
+  hear('configTaken', -5, { revision: `${taken}abcdef` })
+  if (restartedAt !== undefined) hear('listening', restartedAt)
+  if (bannedAt !== undefined) hear('keyBanned', bannedAt, { key: 'acme-1', forMs: BAN_MS })
+  for (const [nth, { at, replayed, ...line }] of lines.entries()) {
+    const said = { ...usual, revision: REVISION, process: `host ${nth % 2}`, ...line }
+    differences.compare({ ...said, atMs: FROM + at }, replayed)
+  }
+  return Object.fromEntries(
+    Object.entries(differences.report().differs).filter(([, number]) => number > 0),
+  )
+}
+
+const refused: Line[] = [0, 1, 2].map((at) => ({ at, logged: 'minute', replayed: 'minute' }))
+const before: Line[] = [0, 1, 2].map((at) => ({ at, logged: 'admitted', replayed: 'admitted' }))
+
+describe('the cause of a difference', () => {
+  it.each([
+    ['let through before others have heard of the ban', 1_500, 'hosts'],
+    ['let through in the midst of a ban', 30_000, 'unexplained'],
+    ['let through when the ban is about to end', BAN_MS - 500, 'hosts'],
+  ])('%s', (_, at, cause) => {
+    const through: Line = { at, logged: 'admitted', replayed: 'ban' }
+    expect(causesOf([...refused, through], { bannedAt: 3 })).toEqual({ [cause]: 1 })
+  })
+
+  it.each([
+    ['banned for refusals that the log has', refused, 'hosts'],
+    ['banned without them', before, 'unexplained'],
+  ])('%s', (_, earlier, cause) => {
+    const banned: Line = { at: 30_000, logged: 'ban', replayed: 'admitted' }
+    expect(causesOf([...earlier, banned], { bannedAt: 3 })).toEqual({ [cause]: 1 })
+  })
+
+  it('refused half an hour after an operator has banned the key for an hour', () => {
+    const bans = { strikes: 3, withinMs: 10_000, durationMs: BAN_MS, growth: 2 }
+    const differences = new Differences({
+      revision: REVISION,
+      hasRedis: false,
+      forgets: true,
+      bans,
+    })
+    const after = { until: new Date(FROM + 3_600_000).toISOString() }
+    const fields = { action: 'ban', status: 200, key: 'acme-1', after }
+    differences.hear({ event: 'audit', atMs: FROM, process: 'a.log', fields })
+    for (const [at, logged] of [
+      [-1, 'admitted'],
+      [1_800_000, 'ban'],
+      [3_700_000, 'ban'],
+    ] as const)
+      differences.compare(
+        {
+          ...usual,
+          revision: REVISION,
+          process: 'host',
+          atMs: FROM + at,
+          logged,
+        },
+        'admitted',
+      )
+    expect(differences.report().differs).toMatchObject({ operator: 1, unexplained: 1 })
+  })
+
+  it.each([
+    ['after a restart that forgets', { forgets: true, restartedAt: 100 }, 'incomplete'],
+    ['after one that does not', { restartedAt: 100 }, 'unexplained'],
+    ['without one', { forgets: true }, 'unexplained'],
+  ])('one too many: %s', (_, options, cause) => {
+    const tooMany: Line = { at: 200, logged: 'admitted', replayed: 'minute' }
+    expect(causesOf([...before, tooMany], options)).toEqual({ [cause]: 1 })
+  })
+
+  it.each([
+    ['of the revision that was taken', REVISION, 'unexplained'],
+    ['of another that was taken', 'fedcba', 'revision'],
+  ])('one too many, of a line that tells no revision: %s', (_, taken, cause) => {
+    const tooMany: Line = { at: 200, logged: 'admitted', replayed: 'minute', revision: '' }
+    expect(causesOf([...before, tooMany], { taken })).toEqual({ [cause]: 1 })
+  })
+})

@@ -1,0 +1,260 @@
+import { describe, expect, it } from 'vitest'
+import { remarks } from '../../src/cli/replay-text.ts'
+import type { Config, Limits } from '../../src/config/config.ts'
+import { Demand } from '../../src/replay/suggest/demand.ts'
+import { suggest, withSuggestions } from '../../src/replay/suggest/suggest.ts'
+import type { ReplayedClient, ReplayReport } from '../../src/replay/report.ts'
+import { suggestionLines } from '../../src/replay/suggest/table.ts'
+
+const DAY = Date.parse('2026-11-02T00:00:00Z')
+const MINUTE_MS = 60_000
+const DAY_MS = 86_400_000
+
+/** In no order: plans are tried from the smallest on. */
+const plans: Record<string, Limits | undefined> = {
+  pro: { perMinute: 30, perDay: 200 },
+  free: { perMinute: 10, perDay: 50 },
+  custom: undefined,
+  business: { perMinute: 100, perDay: 1_000 },
+}
+const config = {
+  plans: new Map(Object.entries(plans).map(([name, limits]) => [name, { name, limits }])),
+} as unknown as Config
+
+/** Of one client: how many at which time. */
+type Requests = readonly (readonly [requests: number, atMs: number])[]
+type Asking = Readonly<Record<string, { readonly plan: string; readonly requests: Requests }>>
+
+function asked(asking: Asking, share: number, demand = new Demand()) {
+  const all = Object.values(asking).flatMap(({ requests }, client) =>
+    requests.flatMap(([many, atMs]) => Array.from({ length: many }, () => ({ client, atMs }))),
+  )
+  for (const { client, atMs } of all.toSorted((one, other) => one.atMs - other.atMs))
+    demand.add(client, atMs)
+  const clients = Object.entries(asking).map(([client, { plan, requests }]) => {
+    const most = (windowMs: number): number => {
+      const sums = Map.groupBy(requests, ([, atMs]) => Math.floor(atMs / windowMs))
+      return Math.max(0, ...[...sums.values()].map((own) => own.reduce((sum, [n]) => sum + n, 0)))
+    }
+    const sum = requests.reduce((all, [many]) => all + many, 0)
+    return { client, plan, requests: sum, peak: { minute: most(MINUTE_MS), day: most(DAY_MS) } }
+  })
+  return suggest({ config, demand, clients: clients as unknown as ReplayedClient[], share })
+}
+
+/** Refused of one client, as the two windows are defined. */
+function refusedOf(requests: Requests, { perMinute, perDay }: Limits): number {
+  const used = new Map<string, number>()
+  let refused = 0
+  for (const [many, atMs] of requests)
+    for (let nth = 0; nth < many; nth++) {
+      const minute = `m${Math.floor(atMs / MINUTE_MS)}`
+      const day = `d${Math.floor(atMs / DAY_MS)}`
+      if ((used.get(minute) ?? 0) >= perMinute || (used.get(day) ?? 0) >= perDay) refused += 1
+      else for (const key of [minute, day]) used.set(key, (used.get(key) ?? 0) + 1)
+    }
+  return refused
+}
+
+describe('the smallest plan that would not have limited a client', () => {
+  it.each<[string, Requests, string | null]>([
+    [
+      'at its limits of minute and day',
+      Array.from({ length: 5 }, (_, nth) => [10, DAY + nth * MINUTE_MS] as const),
+      'free',
+    ],
+    ['one above its minute', [[11, DAY]], 'pro'],
+    [
+      'one above its day',
+      Array.from({ length: 6 }, (_, nth) => [nth === 5 ? 1 : 10, DAY + nth * MINUTE_MS] as const),
+      'pro',
+    ],
+    [
+      'as much in two minutes that are neighbours',
+      [
+        [10, DAY + 59_999],
+        [10, DAY + 60_000],
+      ],
+      'free',
+    ],
+    [
+      'as much in two days that are neighbours',
+      [
+        ...Array.from({ length: 5 }, (_, nth) => [10, DAY + nth * MINUTE_MS] as const),
+        [10, DAY + DAY_MS],
+      ],
+      'free',
+    ],
+    ['300 in a minute, more than an entry holds', [[300, DAY]], null],
+    ['100 in a minute', [[100, DAY]], 'business'],
+    ['no requests', [], 'free'],
+  ])('%s', (_what, requests, plan) => {
+    expect(asked({ one: { plan: 'custom', requests } }, 0.01).planOf).toEqual([plan])
+  })
+})
+
+describe('limits under which a share of the requests is refused', () => {
+  let seed = 7
+  const random = (below: number): number => {
+    seed = (seed * 1_103_515_245 + 12_345) % 2_147_483_648
+    return Math.floor((seed / 2_147_483_648) * below)
+  }
+  const asking: Asking = Object.fromEntries(
+    Array.from({ length: 40 }, (_, nth) => {
+      const size = 1 + random(60)
+      const minutes = Array.from({ length: 30 + random(40) }, () => DAY + random(2_880) * MINUTE_MS)
+      const requests = minutes.toSorted((one, other) => one - other)
+      const plan = nth % 2 === 0 ? 'pro' : 'business'
+      return [`client-${nth}`, { plan, requests: requests.map((atMs) => [1 + random(size), atMs]) }]
+    }),
+  )
+  const refusedIn = (plan: string, limits: Limits): number =>
+    Object.values(asking)
+      .filter((each) => each.plan === plan)
+      .reduce((sum, { requests }) => sum + refusedOf(requests, limits), 0)
+
+  it.each([0, 0.01, 0.2])(
+    'keep the proportion, refuse that share and no more, and 2% lower ones refuse more: %s',
+    (share) => {
+      for (const plan of ['pro', 'business']) {
+        const found = asked(asking, share).plans.find((each) => each.plan === plan)
+        const { atShare: at, limits, requests = 0 } = found ?? {}
+        if (!at || !limits) throw new Error('no limits were found')
+        expect(at.perMinute).toBe(
+          Math.max(1, Math.round((at.perDay * limits.perMinute) / limits.perDay)),
+        )
+        expect(at.refused).toBe(refusedIn(plan, at))
+        expect(at.share).toBe(at.refused / requests)
+        expect(at.share).toBeLessThanOrEqual(share)
+        const perDay = Math.floor(at.perDay * 0.98)
+        const perMinute = Math.round((perDay * limits.perMinute) / limits.perDay)
+        expect(refusedIn(plan, { perMinute, perDay })).toBeGreaterThan(share * requests)
+      }
+    },
+  )
+
+  it('agree with the smallest plans: none of it refuses anything, and the next smaller one does', () => {
+    const { planOf } = asked(asking, 0.01)
+    const order = ['free', 'pro', 'business']
+    Object.values(asking).forEach(({ requests }, client) => {
+      const fits = order.find((plan) => {
+        const limits = plans[plan]
+        return limits !== undefined && refusedOf(requests, limits) === 0
+      })
+      expect(planOf[client]).toBe(fits ?? null)
+    })
+    expect(new Set(planOf).size).toBeGreaterThan(2)
+  })
+
+  it('are none for a plan whose clients state their own; peaks are told of each', () => {
+    const requests = (most: number): Requests => [
+      [most, DAY],
+      [1, DAY + MINUTE_MS],
+    ]
+    const ownLimits = Object.fromEntries(
+      Array.from({ length: 100 }, (_, nth) => [
+        `c${nth}`,
+        { plan: 'custom', requests: requests(nth + 1) },
+      ]),
+    )
+    expect(asked(ownLimits, 0.01).plans).toEqual([
+      {
+        plan: 'custom',
+        limits: null,
+        clients: 100,
+        requests: 5_150,
+        peaks: { minute: { p50: 50, p95: 95, p99: 99 }, day: { p50: 51, p95: 96, p99: 100 } },
+        atShare: null,
+      },
+    ])
+  })
+
+  it('are of what fits into memory, whose end is told', () => {
+    const many: Asking = {
+      one: {
+        plan: 'pro',
+        requests: Array.from({ length: 20 }, (_, nth) => [
+          nth < 15 ? 1 : 90,
+          DAY + nth * MINUTE_MS,
+        ]),
+      },
+    }
+    const { until, planOf } = asked(many, 0.01, new Demand(15))
+    expect([until, planOf]).toEqual(['2026-11-02T00:15:00.000Z', ['free']])
+    expect(asked(many, 0.01)).toMatchObject({ until: null, planOf: ['business'] })
+  })
+
+  it('count the share of what was tried, and suggest nothing to who came later', () => {
+    const first = Array.from({ length: 15 }, (_, nth) => [1, DAY + nth * MINUTE_MS] as const)
+    const found = asked(
+      {
+        early: { plan: 'pro', requests: [...first, [450, DAY + 15 * MINUTE_MS]] },
+        late: { plan: 'pro', requests: [[1, DAY + 16 * MINUTE_MS]] },
+      },
+      0.1,
+      new Demand(15),
+    )
+    expect(found.planOf).toEqual(['free', null])
+    expect(found.plans[0]?.atShare).toMatchObject({ perDay: 14, refused: 1, share: 1 / 15 })
+  })
+
+  it('are said in a pipe, too, to be of a part of the log', () => {
+    const report = {
+      unknownClients: { requests: 0, names: [] },
+      read: { firstUnreadable: null, late: 0, notesDropped: 0, cutOff: [] },
+      suggestions: { until: '2026-11-02T00:15:00.000Z' },
+    }
+    expect([...remarks(report as unknown as ReplayReport)]).toEqual([
+      'suggestions: of the log up to 2026-11-02T00:15:00.000Z, more was too much to keep; none of who came later',
+    ])
+  })
+})
+
+describe('suggestions on a terminal', () => {
+  const peak = { minute: 12, day: 1_812 }
+  const refused = { minute: 0, day: 812, ban: 0 }
+  const rows = [
+    { client: 'bolt', plan: 'free', requests: 1_812, refused, peak, first: {}, admitted: 1_000 },
+    {
+      client: 'acme',
+      plan: 'free',
+      requests: 40,
+      refused: { minute: 0, day: 0, ban: 0 },
+      peak: { minute: 2, day: 40 },
+    },
+  ] as unknown as ReplayedClient[]
+  const demand = new Demand()
+  for (let nth = 0; nth < 1_812; nth++) demand.add(0, DAY + nth * 5_000)
+  for (let nth = 0; nth < 40; nth++) demand.add(1, DAY + 9_060_000 + nth * MINUTE_MS)
+  const report = withSuggestions({ clients: [...rows] } as unknown as ReplayReport, {
+    config,
+    demand,
+    clients: rows,
+    share: 0.01,
+  })
+  const linesOf = async (look: Parameters<typeof suggestionLines>[1]): Promise<string[]> => {
+    const lines: string[] = []
+    for await (const line of suggestionLines(report, look)) lines.push(line)
+    return lines
+  }
+
+  it('fit 80 columns, and name those whose plan does not fit', async () => {
+    const lines = await linesOf({ columns: 80, paint: (_colour, text) => text })
+    expect(lines).toEqual([
+      'Busiest minute and day of 2 clients, and limits at which 1% is refused:',
+      'PLAN  WINDOW  CLIENTS  P50    P95    P99  LIMIT  AT 1%  REFUSED',
+      'free  minute        2    2     12     12     10    361  0.38%',
+      'free  day           2   40  1,812  1,812     50  1,805  0.38%',
+      '1 of 2 clients would need another plan, or a smaller one would do:',
+      'CLIENT  PLAN  SUGGEST  REQUESTS  REFUSED  PEAK MINUTE  PEAK DAY',
+      'bolt    free  none        1,812      812           12     1,812',
+    ])
+  })
+
+  it('are a line of each client in a pipe', async () => {
+    expect(await linesOf(undefined)).toEqual([
+      'bolt\tfree\tnone\t1812\t812\t12\t1812',
+      'acme\tfree\tfree\t40\t0\t2\t40',
+    ])
+  })
+})

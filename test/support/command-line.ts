@@ -1,0 +1,44 @@
+/** Commands in the process of the test, as src/main.ts runs them: for what a process of its own would show no better. */
+import { readFileSync } from 'node:fs'
+import { run } from '../../src/cli/commands.ts'
+import type { Finished } from './processes.ts'
+import { sources } from './sources.ts'
+
+const packageFile = new URL('../../package.json', import.meta.url)
+const { version } = JSON.parse(readFileSync(packageFile, 'utf8')) as { version: string }
+
+/** `tollgate ARGS`; columns: on a terminal, which shows both outputs as one: they stand in stdout. */
+export async function typed(
+  args: readonly string[],
+  { env = {}, columns }: { env?: Record<string, string>; columns?: number } = {},
+): Promise<Finished> {
+  const printed: string[] = []
+  const complained = columns === undefined ? [] : printed
+  const nothing = (): void => undefined
+  const code = await run({
+    args,
+    env,
+    version,
+    entry: sources,
+    supervisor: undefined,
+    screen: columns === undefined ? undefined : terminalOf(columns),
+    unread: new AbortController().signal,
+    print: (line) => printed.push(`${line}\n`),
+    complain: (line) => complained.push(`${line}\n`),
+    attend: nothing,
+    exit: (left) => {
+      throw new Error(`it left with ${left}`)
+    },
+  })
+  const stderr = columns === undefined ? complained.join('') : ''
+  return { code, stdout: printed.join(''), stderr }
+}
+
+/** Of which nothing takes the page. */
+const terminalOf = (columns: number) => ({
+  columns,
+  rows: 24,
+  takeOver: () => false,
+  draw: () => undefined,
+  restore: () => undefined,
+})

@@ -1,0 +1,231 @@
+/** A collector of OpenTelemetry: a real HTTP server that takes OTLP/HTTP in protobuf, reads it strictly, and keeps the spans. */
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import protobuf from 'protobufjs'
+
+/**
+ * The messages of opentelemetry.proto.{collector.trace,trace,resource,common}.v1 as OTLP has them: names, types
+ * and field numbers of all fields, but for two that profiles alone may use.
+ */
+const schema = `
+syntax = "proto3";
+message ExportTraceServiceRequest { repeated ResourceSpans resource_spans = 1; }
+message ExportTracePartialSuccess { int64 rejected_spans = 1; string error_message = 2; }
+message ExportTraceServiceResponse { ExportTracePartialSuccess partial_success = 1; }
+message ResourceSpans { Resource resource = 1; repeated ScopeSpans scope_spans = 2; string schema_url = 3; }
+message ScopeSpans { InstrumentationScope scope = 1; repeated Span spans = 2; string schema_url = 3; }
+message Resource {
+  repeated KeyValue attributes = 1; uint32 dropped_attributes_count = 2; repeated EntityRef entity_refs = 3;
+}
+message EntityRef {
+  string schema_url = 1; string type = 2; repeated string id_keys = 3; repeated string description_keys = 4;
+}
+message InstrumentationScope {
+  string name = 1; string version = 2; repeated KeyValue attributes = 3; uint32 dropped_attributes_count = 4;
+}
+message KeyValue { string key = 1; AnyValue value = 2; }
+message KeyValueList { repeated KeyValue values = 1; }
+message ArrayValue { repeated AnyValue values = 1; }
+message AnyValue {
+  oneof value {
+    string string_value = 1; bool bool_value = 2; int64 int_value = 3; double double_value = 4;
+    ArrayValue array_value = 5; KeyValueList kvlist_value = 6; bytes bytes_value = 7;
+  }
+}
+enum SpanKind {
+  SPAN_KIND_UNSPECIFIED = 0; SPAN_KIND_INTERNAL = 1; SPAN_KIND_SERVER = 2;
+  SPAN_KIND_CLIENT = 3; SPAN_KIND_PRODUCER = 4; SPAN_KIND_CONSUMER = 5;
+}
+enum StatusCode { STATUS_CODE_UNSET = 0; STATUS_CODE_OK = 1; STATUS_CODE_ERROR = 2; }
+message Status { string message = 2; StatusCode code = 3; }
+message Event {
+  fixed64 time_unix_nano = 1; string name = 2; repeated KeyValue attributes = 3; uint32 dropped_attributes_count = 4;
+}
+message Link {
+  bytes trace_id = 1; bytes span_id = 2; string trace_state = 3; repeated KeyValue attributes = 4;
+  uint32 dropped_attributes_count = 5; fixed32 flags = 6;
+}
+message Span {
+  bytes trace_id = 1; bytes span_id = 2; string trace_state = 3; bytes parent_span_id = 4; string name = 5;
+  SpanKind kind = 6; fixed64 start_time_unix_nano = 7; fixed64 end_time_unix_nano = 8;
+  repeated KeyValue attributes = 9; uint32 dropped_attributes_count = 10; repeated Event events = 11;
+  uint32 dropped_events_count = 12; repeated Link links = 13; uint32 dropped_links_count = 14;
+  Status status = 15; fixed32 flags = 16;
+}
+`
+const { root } = protobuf.parse(schema)
+const requestType = root.lookupType('ExportTraceServiceRequest')
+
+type Value = string | number | boolean
+type Attributes = Readonly<Record<string, Value>>
+
+export interface CollectedSpan {
+  readonly name: string
+  readonly kind: string
+  readonly traceId: string
+  readonly spanId: string
+  /** undefined: the trace begins with it. */
+  readonly parentId: string | undefined
+  readonly traceState: string
+  readonly flags: number
+  readonly startMs: number
+  readonly endMs: number
+  readonly attributes: Attributes
+  readonly status: string
+  readonly message: string
+  readonly resource: Attributes
+  readonly scope: string
+}
+
+export interface Collector {
+  readonly url: string
+  readonly spans: readonly CollectedSpan[]
+  /** What was not as the specification wants it; a test expects []. */
+  readonly problems: readonly string[]
+  /** Requests so far, answered or not. */
+  readonly requests: number
+  /** Answers every request with it, or not at all; undefined: as it should. */
+  mode: number | 'hang' | undefined
+  close(): Promise<void>
+}
+
+export async function startCollector(port = 0): Promise<Collector> {
+  const spans: CollectedSpan[] = []
+  const problems: string[] = []
+  let requests = 0
+  const answer = (request: IncomingMessage, response: ServerResponse, body: Buffer): void => {
+    requests++
+    if (collector.mode === 'hang') return
+    if (collector.mode !== undefined) return void response.writeHead(collector.mode).end()
+    const { method, url, headers } = request
+    if (`${method} ${url} ${headers['content-type']}` !== 'POST /v1/traces application/x-protobuf')
+      problems.push(`asked with ${method} ${url} ${headers['content-type']}`)
+    spans.push(...readSpans(body, problems))
+    response.writeHead(200, { 'content-type': 'application/x-protobuf' }).end()
+  }
+  const server = createServer((request, response) => {
+    const chunks: Buffer[] = []
+    request.on('data', (chunk: Buffer) => chunks.push(chunk))
+    request.on('end', () => answer(request, response, Buffer.concat(chunks)))
+  })
+  await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve))
+  const collector: Collector = {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    spans,
+    problems,
+    get requests() {
+      return requests
+    },
+    mode: undefined,
+    close: async () => {
+      server.closeAllConnections()
+      await new Promise((resolve) => server.close(resolve))
+    },
+  }
+  return collector
+}
+
+interface KeyValue {
+  readonly key: string
+  readonly value: Readonly<Record<string, Value>>
+}
+interface Read {
+  readonly resourceSpans: readonly {
+    readonly resource: { readonly attributes: readonly KeyValue[] }
+    readonly scopeSpans: readonly {
+      readonly scope: { readonly name: string }
+      readonly spans: readonly ReadSpan[]
+    }[]
+  }[]
+}
+interface ReadSpan {
+  readonly traceId: Buffer
+  readonly spanId: Buffer
+  readonly parentSpanId: Buffer
+  readonly traceState: string
+  readonly flags: number
+  readonly name: string
+  readonly kind: string
+  readonly startTimeUnixNano: string
+  readonly endTimeUnixNano: string
+  readonly attributes: readonly KeyValue[]
+  readonly status?: { readonly code: string; readonly message: string }
+}
+
+function readSpans(body: Buffer, problems: string[]): CollectedSpan[] {
+  problems.push(...unknownFields(requestType, protobuf.Reader.create(body), body.length))
+  const read = requestType.toObject(requestType.decode(body), {
+    longs: String,
+    enums: String,
+    arrays: true,
+    defaults: true,
+  }) as unknown as Read
+  return read.resourceSpans.flatMap(({ resource, scopeSpans }) =>
+    scopeSpans.flatMap(({ scope, spans }) =>
+      spans.map((span) => {
+        const resourceAttributes = plain(resource.attributes, problems)
+        return { ...collected(span, problems), resource: resourceAttributes, scope: scope.name }
+      }),
+    ),
+  )
+}
+
+/** The library skips what it does not know, and does not look at how a field is written. */
+function unknownFields(type: protobuf.Type, reader: protobuf.Reader, end: number): string[] {
+  const found: string[] = []
+  while (reader.pos < end) {
+    const tag = reader.uint32()
+    const field = type.fieldsById[tag >>> 3]?.resolve()
+    const wanted = basicTypes[field?.type ?? ''] ?? (isEnum(field) ? 0 : 2)
+    if (field === undefined) found.push(`field ${tag >>> 3} of ${type.name} is unknown`)
+    else if ((tag & 7) !== wanted)
+      found.push(`${field.name} of ${type.name} is of wire type ${tag & 7}`)
+    if (field?.resolvedType instanceof protobuf.Type && (tag & 7) === 2)
+      found.push(...unknownFields(field.resolvedType, reader, reader.uint32() + reader.pos))
+    else reader.skipType(tag & 7)
+  }
+  return found
+}
+
+const basicTypes: Readonly<Record<string, number | undefined>> = protobuf.types.basic
+const isEnum = (field: protobuf.Field | undefined): boolean =>
+  field?.resolvedType instanceof protobuf.Enum
+
+function collected(span: ReadSpan, problems: string[]): Omit<CollectedSpan, 'resource' | 'scope'> {
+  const wants = (isMet: boolean, what: string): void => {
+    if (!isMet) problems.push(`${span.name}: ${what}`)
+  }
+  const [start, end] = [BigInt(span.startTimeUnixNano), BigInt(span.endTimeUnixNano)]
+  wants(span.traceId.length === 16 && span.traceId.some((byte) => byte !== 0), 'no trace id')
+  wants(span.spanId.length === 8 && span.spanId.some((byte) => byte !== 0), 'no span id')
+  wants([0, 8].includes(span.parentSpanId.length), 'a parent that is no span id')
+  wants(span.name !== '', 'no name')
+  wants(span.kind === 'SPAN_KIND_SERVER' || span.kind === 'SPAN_KIND_CLIENT', span.kind)
+  wants(start <= end, 'ends before it starts')
+  const nowMs = Date.now()
+  wants(Math.abs(Number(end / 1_000_000n) - nowMs) < 60_000, 'not of this minute')
+  return {
+    name: span.name,
+    kind: span.kind.replace('SPAN_KIND_', '').toLowerCase(),
+    traceId: span.traceId.toString('hex'),
+    spanId: span.spanId.toString('hex'),
+    parentId: span.parentSpanId.length === 0 ? undefined : span.parentSpanId.toString('hex'),
+    traceState: span.traceState,
+    flags: span.flags,
+    startMs: Number(start) / 1e6,
+    endMs: Number(end) / 1e6,
+    attributes: plain(span.attributes, problems),
+    status: span.status?.code.replace('STATUS_CODE_', '').toLowerCase() ?? 'unset',
+    message: span.status?.message ?? '',
+  }
+}
+
+function plain(attributes: readonly KeyValue[], problems: string[]): Attributes {
+  const entries = attributes.map(({ key, value }): [string, Value] => {
+    const [[kind, given] = ['nothing', '']] = Object.entries(value)
+    if (kind === 'nothing') problems.push(`${key} has no value`)
+    return [key, kind === 'intValue' ? Number(given) : given]
+  })
+  if (new Set(entries.map(([key]) => key)).size < entries.length) problems.push('a key twice')
+  return Object.fromEntries(entries)
+}
