@@ -1,5 +1,5 @@
 /** What operators type at a running gateway, on a terminal and in a pipe; docs/cli.md shows it. */
-import { execFileSync, spawnSync } from 'node:child_process'
+import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
 import { chmodSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
@@ -12,6 +12,7 @@ import { configText, sha256 } from '../support/gateway.ts'
 import { temporaryFile, temporaryFolder } from '../support/processes.ts'
 import { onTerminal } from '../support/pseudo-terminal.ts'
 import { freePort } from '../support/redis-server.ts'
+import { ensurePackage } from '../support/debian-package.ts'
 import { compileCache, sources } from '../support/sources.ts'
 import { decided, endAll, eventually, gatewayProcess, rawBackend, tollgate } from './gateways.ts'
 import type { GatewayProcess } from './gateways.ts'
@@ -317,7 +318,6 @@ describe('completion', () => {
   const command = join(folder, 'tollgate')
   writeFileSync(command, `#!/bin/sh\nexec ${process.execPath} ${sources} "$@"\n`)
   chmodSync(command, 0o755)
-  const has = (shell: string): boolean => spawnSync(shell, ['-c', 'exit 0']).status === 0
 
   const bash = async (...lines: string[]): Promise<string[]> => {
     const { stdout: completion } = await typed(['completion', 'bash'])
@@ -351,14 +351,16 @@ COMP_LINE=$line; COMP_POINT=\${#COMP_LINE}; read -ra COMP_WORDS <<< "\${line//:/
     await piped(['bans', 'lift', 'acme-1'])
   })
 
-  it.runIf(has('zsh'))('is a script that zsh takes', () => {
+  it('is a script that zsh takes', () => {
+    ensurePackage('zsh', { probe: ['zsh', '--version'] })
     const script = `_describe() { local -a a; a=("\${(@P)2}"); print -l -- "$a[@]" }; compdef() { :; }
 source <(tollgate completion zsh); words=(tollgate ba); CURRENT=2; _tollgate`
     const out = execFileSync('zsh', ['-fc', script], { env, encoding: 'utf8' })
     expect(out).toMatch(/^backends:how each .*\nbans:keys .*\n$/)
   })
 
-  it.runIf(has('fish'))('is a script that fish takes', () => {
+  it('is a script that fish takes', () => {
+    ensurePackage('fish', { probe: ['fish', '--version'] })
     const script = 'tollgate completion fish | source; complete -C "tollgate ba"'
     const out = execFileSync('fish', ['-c', script], { env, encoding: 'utf8' })
     expect(out).toMatch(/^backends\thow each .*\nbans\tkeys .*\n$/)

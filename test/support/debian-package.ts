@@ -1,5 +1,7 @@
 /** What tests need beyond npm: found, else installed with apt-get where that is allowed, else named with the command that installs it. */
 import { execFileSync, spawnSync } from 'node:child_process'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 
 /** probe: a command and arguments that succeed once the package is there. `elsewhere`: how others than Debian and Ubuntu get it. */
 export function ensurePackage(
@@ -15,7 +17,10 @@ export function ensurePackage(
   if (process.getuid?.() !== 0 || spawnSync('apt-get', ['--version']).error) throw new Error(remedy)
   try {
     const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' }
-    execFileSync('sh', ['-c', install], { stdio: 'ignore', env })
+    // One after the other: test files run side by side, and apt-get does not wait for another apt-get.
+    const lock = join(tmpdir(), 'tollgate-apt.lock')
+    const wanted = `(${probe.map((word) => `'${word}'`).join(' ')} || (${install}))`
+    execFileSync('flock', [lock, 'sh', '-c', wanted], { stdio: 'ignore', env })
   } catch (cause) {
     throw new Error(remedy, { cause })
   }

@@ -17,6 +17,8 @@ export interface WorkerAnswer {
   readonly code: string | undefined
   readonly headers: NodeJS.Dict<string | string[]>
   readonly body: string
+  /** As performance.now() has it. */
+  readonly atMs: number
 }
 
 /** Blocks of a configuration with workers; no call in these tests comes late enough after a 429 to be a strike. */
@@ -49,7 +51,7 @@ export function ask(
         const { statusCode: status = 0, headers: answered } = response
         const isError = status >= 400 && body.startsWith('{')
         const code = isError ? (JSON.parse(body) as { code: string }).code : undefined
-        resolve({ status, code, headers: answered, body })
+        resolve({ status, code, headers: answered, body, atMs: performance.now() })
       })
     })
     call.on('error', reject)
@@ -151,11 +153,19 @@ export async function metricPage(gateway: GatewayProcess): Promise<Map<string, n
   )
 }
 
-/** All were served, but for the few that a store of a machine whose every core is busy was too late for: 503. Returns how many were served. */
+/** Until a process that hears nothing from an embedded store goes on by itself, and what a busy machine adds. */
+const SILENT_MS = 1_000 + 500
+
+/**
+ * All were served, but for those that the store of a machine whose every core is busy was too late for, 503: now and then one, or all
+ * of one silence. Returns how many were served.
+ */
 export function expectServed(answers: readonly WorkerAnswer[]): number {
   const { '200': served = 0, '503 service_unavailable': late = 0, ...others } = codes(answers)
   expect(others).toEqual({})
-  expect(late).toBeLessThanOrEqual(served / 50)
+  const lateMs = answers.filter(({ status }) => status === 503).map(({ atMs }) => atMs)
+  if (Math.max(...lateMs) - Math.min(...lateMs) > SILENT_MS)
+    expect(late).toBeLessThanOrEqual(served / 50)
   return served
 }
 
