@@ -52,7 +52,7 @@ export type ToWorker =
   /** To be built aside, and answered with `prepared`; then one of these two follows, of the same round. */
   | { readonly kind: 'prepare'; readonly round: number; readonly config: PlainConfig }
   | { readonly kind: 'commit' | 'abort'; readonly round: number }
-  | { readonly kind: 'measure' }
+  | { readonly kind: 'measure'; readonly question: number }
   /** To be answered with `alive`. */
   | { readonly kind: 'beat' }
   /** End after what is in flight; idleMs: see FrontDoor. */
@@ -93,8 +93,12 @@ export type ToSupervisor =
   | { readonly kind: 'shed'; readonly shed: Shed }
   /** The backends, as this worker sees them, while one is down and when it has come back. */
   | { readonly kind: 'backends'; readonly backends: readonly BackendHealth[] }
-  /** When asked, and once at the end. */
-  | { readonly kind: 'measured'; readonly snapshot: MetricsSnapshot }
+  /** When asked, and once at the end, without a question. */
+  | {
+      readonly kind: 'measured'
+      readonly question?: number
+      readonly snapshot: MetricsSnapshot
+    }
 
 /** Descriptor under which a worker finds the socket that it listens on; 3 is the IPC channel. */
 export const LISTEN_FD = 4

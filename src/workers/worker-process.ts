@@ -69,7 +69,7 @@ export class WorkerProcess {
   /** Why it could not begin. Written by #hear and, if there is no process at all, by the constructor. */
   #fault: StartFault | undefined
   /** The question for its values that is under way, one at a time. Written by measure. */
-  #measured = Promise.withResolvers<void>()
+  #measured = { question: 0, ...Promise.withResolvers<void>() }
   /** The configuration that it is to prepare. Written by prepare. */
   #prepared:
     | { readonly round: number; readonly answer: PromiseWithResolvers<string | undefined> }
@@ -116,8 +116,8 @@ export class WorkerProcess {
   /** Its latest values, fresh unless it does not answer in time; undefined if it never told any. */
   async measure(): Promise<MetricsSnapshot | undefined> {
     if (this.#isTaking) {
-      this.#measured = Promise.withResolvers()
-      this.#tell({ kind: 'measure' })
+      this.#measured = { question: this.#measured.question + 1, ...Promise.withResolvers() }
+      this.#tell({ kind: 'measure', question: this.#measured.question })
       const timeUp = sleep(MEASURE_AT_MOST_MS, undefined, { ref: false })
       await Promise.race([this.#measured.promise, timeUp])
     }
@@ -222,11 +222,11 @@ export class WorkerProcess {
       case 'backends':
         return void (this.backends = message.backends)
       case 'prepared':
-        if (message.round === this.#prepared?.round) this.#prepared.answer.resolve(message.fault)
-        return
+        if (message.round !== this.#prepared?.round) return
+        return this.#prepared.answer.resolve(message.fault)
       case 'measured':
         this.latest = message.snapshot
-        return this.#measured.resolve()
+        return message.question === this.#measured.question ? this.#measured.resolve() : undefined
       case 'alive':
     }
   }

@@ -77,8 +77,7 @@ export function createWorker(channel: SupervisorChannel) {
   const drain = async (times: { idleMs: number; atMostMs?: number }): Promise<void> => {
     if (isDraining) return
     isDraining = true
-    if (parts === undefined) return finished.resolve(0)
-    await end(parts, times, channel)
+    if (parts !== undefined) await end(parts, times, channel)
     finished.resolve(0)
   }
 
@@ -154,7 +153,7 @@ function createParts(
         taking.prepare(message.round, message.config, rings.ring(message.round))
       else if (message.kind === 'commit' || message.kind === 'abort')
         taking.settle(message.kind, message.round)
-      else if (message.kind === 'measure') void measure({ ...parts, serving }, channel)
+      else if (message.kind === 'measure') void measure({ ...parts, serving }, channel, message)
       else if (message.kind === 'calls' || message.kind === 'listen') live.hear(message)
     },
   }
@@ -175,10 +174,11 @@ async function end(
 async function measure(
   { log, metrics, serving }: StoreParts & { readonly serving: Serving },
   channel: SupervisorChannel,
+  { question }: Extract<ToWorker, { kind: 'measure' }>,
 ): Promise<void> {
   metrics.bannedKeys(serving.bannedKeys)
   try {
-    await channel.send({ kind: 'measured', snapshot: await metrics.snapshot() })
+    await channel.send({ kind: 'measured', question, snapshot: await metrics.snapshot() })
   } catch (error) {
     log.adminFailed(error)
   }
