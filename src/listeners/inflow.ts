@@ -15,6 +15,8 @@ const REQUESTS_A_TURN = 8
  */
 const PIECES_A_TURN = 1_024
 const PIECE_BYTES_AT_LEAST = 16
+/** A chunk that a read ends in the midst of is two pieces: libuv reads a socket at most 32 times a turn. */
+const CUT_BYTES = 32 * PIECE_BYTES_AT_LEAST
 /** What the parser gave up on, as http's 'clientError' tells it. */
 export interface ParserError extends NodeJS.ErrnoException {
   readonly rawPacket?: Buffer
@@ -86,7 +88,7 @@ export class Inflow implements ParserGuard {
     if (this.#piecesThisTurn === PIECES_A_TURN / 2) setImmediate(this.#nextTurn)
     return (
       this.#piecesThisTurn < PIECES_A_TURN ||
-      this.#bodyBytesThisTurn >= PIECE_BYTES_AT_LEAST * this.#piecesThisTurn
+      this.#bodyBytesThisTurn + CUT_BYTES >= PIECE_BYTES_AT_LEAST * this.#piecesThisTurn
     )
   }
 

@@ -51,7 +51,7 @@ const faulted = [
 const steady = [
   { id: 's300', perMinute: 300, perSecond: 10, callsEach: 0.25 },
   { id: 's1000', perMinute: 1_000, perSecond: 2_000 / 60, callsEach: 0.1 },
-  { id: 's9000', perMinute: 9_000, perSecond: 300, callsEach: 0.04 },
+  { id: 's4500', perMinute: 4_500, perSecond: 150, callsEach: 0.08 },
 ]
 type OfferedClient = Omit<(typeof steady)[number], 'callsEach'>
 

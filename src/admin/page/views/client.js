@@ -159,6 +159,8 @@ export function client({ id }) {
   const reset = button('Reset usage', () => row && askToReset(row, again))
   const keyIds = () => (row?.keys ?? []).map((key) => key.id)
   const banAll = button('Ban keys', () => askToBan(id, keyIds(), again))
+  // Of a client that is not known yet there is nothing to change.
+  reset.disabled = banAll.hidden = true
   const detail = source(
     `/api/clients/${encodeURIComponent(id)}`,
     (/** @type {ClientDetail} */ answer) => {
@@ -170,6 +172,7 @@ export function client({ id }) {
       const isAway = live.overview?.attention.some(({ kind }) => kind === 'store') === true
       const scope = `${answer.scope}${isAway ? ', which is away: this gateway only' : ''}`
       write(age, `By the ${scope}, ${timeText(answer.asOf, 'clock')}`)
+      reset.disabled = false
       banAll.hidden = row.keys.length < 2
       keys.update(row.keys)
       refusals.update(answer.recentRefusals)
