@@ -130,7 +130,7 @@ describe('bans', () => {
     expect(await shown(['bans', 'list'])).toEqual(['No key is banned.'])
     expect(await shown(['bans', 'add', 'acme-2', '--for', '1h', '--reason', reason])).toEqual([
       'before  acme-2 not banned',
-      expect.stringMatching(/^after {3}acme-2 banned until \S+, in 1 h, by operator: sends each/),
+      expect.stringMatching(/^after {3}acme-2 banned until .+, in 1 h, by operator: sends each/),
       'undo    tollgate bans lift acme-2',
     ])
     await eventually('the ban', async () => (await gateway.call(key('acme-2'))).status === 429)
