@@ -166,10 +166,7 @@ export function configFile(upstream: string, blocks: Record<string, string> = {}
 export function quotaInRedis(redis: RedisServer, client: string) {
   const lines = redis.cli('HGETALL', quotaKey('tollgate', client)).split('\n')
   const field = (name: string): number => Number(lines[lines.indexOf(name) + 1] ?? 0)
-  const unstated = lines[lines.indexOf('unstated') + 1]?.split(':')[2]
   return {
-    /** That somebody was told of, and nobody has. */
-    dayUnstated: lines.includes('unstated') ? Number(unstated) : 0,
     minuteTaken: field('minuteTaken'),
     minuteUsed: field('minuteUsed'),
     dayTaken: field('dayTaken'),
