@@ -15,7 +15,8 @@ import { ask, atRest, thaw, workerBlocks, workerPids } from './workers.ts'
 
 afterAll(endAll)
 
-const COUNT = 20_000
+/** More than the pipe takes while nobody reads, and soon read: a worker that stands still for 10 s is killed. */
+const COUNT = 5_000
 const lines = (round: number): string =>
   Array.from({ length: COUNT }, (_, n) => {
     const [id, key] = [`customer-${n}`, sha256(`tg_${n}_${round}`)]
