@@ -244,13 +244,22 @@ describe("the operators' page", () => {
   })
 
   it('resets what a client has used, once its id is typed', async () => {
+    const answered = Promise.withResolvers<void>()
+    await page.route('**/api/clients/bolt', async (route) => {
+      await answered.promise
+      await route.continue()
+    })
     await at('/clients/bolt')
+    // Of a client that is not known yet nothing can be reset.
+    expect(await page.getByRole('button', { name: 'Reset usage' }).isDisabled()).toBe(true)
+    answered.resolve()
     await press('Reset usage')
     const act = page.getByRole('button', { name: 'Reset usage of bolt' })
     expect(await act.isDisabled()).toBe(true)
     await page.getByLabel('Type bolt to confirm').fill('bolt')
     await act.click()
     await page.getByText(/Usage of bolt: minute \d+ to 0, day \d+ to 0/).waitFor()
+    await page.unroute('**/api/clients/bolt')
   })
 
   it('shows what a reload would take away, and takes just that', async () => {

@@ -59,6 +59,11 @@ describe.each(engines)('a body through %s', (engine) => {
   it.each([
     { what: 'of tiny chunks', sizes: Array<number>(1_000).fill(1) },
     { what: 'of very many chunks', sizes: Array<number>(4_000).fill(16) },
+    // As a chunk looks that a packet has cut.
+    {
+      what: 'of very many chunks, one of them shorter',
+      sizes: [1, ...Array<number>(4_000).fill(16)],
+    },
     { what: 'of growing chunks', sizes: Array.from({ length: 200 }, (_, at) => 1 + at * 3) },
     { what: 'that just fits', sizes: [65_535, 1] },
     { what: 'that just does not fit', sizes: [65_536, 1] },

@@ -234,6 +234,33 @@ describe('the metrics of several workers', () => {
   })
 })
 
+/** A worker process of this file. */
+async function workerOf(entry: string) {
+  const config = parseConfigText('server: { workers: 2 }', { file: 'F', env: {} })
+  const sockets = await openListenSockets({ host: '127.0.0.1', port: 0 })
+  const socket = sockets.open()
+  const worker = new WorkerProcess({
+    entry,
+    start: {
+      number: 1,
+      version: '1',
+      config,
+      ticketSecret: newSecret(0),
+      gatewayId: new Uint8Array(4),
+    },
+    listenFd: socket.fd,
+    onLines: () => undefined,
+    onMessage: () => {
+      throw new Error('no messages here')
+    },
+  })
+  const close = (): void => {
+    socket.close()
+    sockets.close()
+  }
+  return { worker, close }
+}
+
 describe('a worker that does not take its messages', () => {
   it('costs a bounded amount of memory, and hears afterwards that it has missed some, and whether anybody listens', async () => {
     // Stands still for a while, then says how many notices it got before it was told that there were more.
@@ -252,24 +279,7 @@ describe('a worker that does not take its messages', () => {
         process.send({ kind: 'failed', fault }, () => process.exit(1))
       })`,
     )
-    const config = parseConfigText('server: { workers: 2 }', { file: 'F', env: {} })
-    const sockets = await openListenSockets({ host: '127.0.0.1', port: 0 })
-    const socket = sockets.open()
-    const worker = new WorkerProcess({
-      entry,
-      start: {
-        number: 1,
-        version: '1',
-        config,
-        ticketSecret: newSecret(0),
-        gatewayId: new Uint8Array(4),
-      },
-      listenFd: socket.fd,
-      onLines: () => undefined,
-      onMessage: () => {
-        throw new Error('no messages here')
-      },
-    })
+    const { worker, close } = await workerOf(entry)
     await worker.listening
     await sleep(300)
     const ban = { untilMs: 2, count: 1, startedMs: 1 }
@@ -283,8 +293,30 @@ describe('a worker that does not take its messages', () => {
     const { fault } = await worker.ended
     expect(Number(fault?.message)).toBeGreaterThan(0)
     expect(Number(fault?.message)).toBeLessThan(5_000)
-    socket.close()
-    sockets.close()
+    close()
+  })
+})
+
+describe('a worker that is asked for its values', () => {
+  it('is waited for until it answers the latest question, whatever it says to earlier ones', async () => {
+    // Answers the first question once it has heard the second, and that one later.
+    const entry = temporaryFile(
+      'worker.mjs',
+      `const say = (question) => process.send({ kind: 'measured', question, snapshot: question })
+      process.on('message', ({ kind, question }) => {
+        if (kind === 'start') process.send({ kind: 'listening' })
+        if (kind !== 'measure' || question === 1) return
+        say(1)
+        setTimeout(say, 200, question)
+      })`,
+    )
+    const { worker, close } = await workerOf(entry)
+    await worker.listening
+    void worker.measure()
+    expect(await worker.measure()).toBe(2)
+    worker.kill()
+    await worker.ended
+    close()
   })
 })
 
