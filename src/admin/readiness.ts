@@ -34,6 +34,8 @@ export interface ReadinessParts {
   listener(): { readonly ok: boolean; readonly reason: string }
   store(): StoreHealth
   unsaved(): UnsavedCounters | undefined
+  /** Why the log loses lines at the moment; undefined while they are written. */
+  logFault(): string | undefined
   /** Why the key set of the token issuer could not be fetched; undefined: it could, or is not asked for. */
   keySetFault(): KeySetFault | undefined
   /** What each process that takes requests refuses because it has too much to do. */
@@ -54,9 +56,16 @@ export function createReadiness(parts: ReadinessParts) {
         storeCheck(config, parts.store(), parts.unsaved()),
         credentialsCheck(config, parts.keySetFault()),
         backends,
+        ...logCheck(parts.logFault()),
       ],
     }
   }
+}
+
+/** Requests are answered all the same; what is answered is written nowhere. */
+function logCheck(fault: string | undefined): Check[] {
+  if (fault === undefined) return []
+  return [{ name: 'log', ok: true, reason: 'lines are lost', warning: fault }]
 }
 
 /** Where all processes refuse all new requests, others are to be sent them. */

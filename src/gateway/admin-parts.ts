@@ -47,7 +47,7 @@ export interface AdminSources {
   readonly recentRequests: LiveNeeds['recentRequests']
   readonly usage: UsageHistory
   readonly renderMetrics: AdminServerOptions['renderMetrics']
-  readonly readiness: Omit<ReadinessParts, 'reloads'>
+  readonly readiness: Omit<ReadinessParts, 'reloads' | 'logFault'>
   readonly bans: AdminServerOptions['bans'] & Pick<OperatorBans, 'all'>
   /** The values of all processes that serve, with what those counted that have ended. */
   measure(): Promise<readonly MetricsSnapshot[]>
@@ -67,7 +67,15 @@ export const createAdminParts = (sources: AdminSources): AdminServerOptions => {
   const shown = (key: string, ban: BanRecord): Ban => shownBan(reloads.config, key, ban)
   const listBans = async (): Promise<Ban[]> =>
     (await bans.list()).map(([key, ban]) => shown(key, ban))
-  const standing = { store, unsavedSeconds, backends: sources.backendHealth, reloads, listBans }
+  const logFault = (): string | undefined => log.fault
+  const standing = {
+    store,
+    unsavedSeconds,
+    logFault,
+    backends: sources.backendHealth,
+    reloads,
+    listBans,
+  }
   live.watch({ ...standing, bans, shown })
   startNotifier(sources)
   const admittedToday = createAdmittedToday((day) => usage.day(day))
@@ -86,7 +94,7 @@ export const createAdminParts = (sources: AdminSources): AdminServerOptions => {
     audit: log.audit,
     auditRefused: log.auditRefused,
     renderMetrics,
-    readiness: createReadiness({ reloads, ...readiness }),
+    readiness: createReadiness({ reloads, logFault, ...readiness }),
     onError: (error) => log.adminFailed(error),
   }
 }

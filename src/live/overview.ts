@@ -21,6 +21,8 @@ export interface OverviewParts extends Standing {
   readonly admittedToday: AdmittedToday
   /** Counters and history. */
   unsavedSeconds(): number
+  /** Why the log loses lines at the moment. */
+  logFault(): string | undefined
   /** Rejects while the store is away. */
   listBans(): Promise<readonly Ban[]>
 }
@@ -80,7 +82,7 @@ export function attention(parts: OverviewParts, nowMs: number): Attention[] {
     ...reloadLines(parts),
     ...staleLines(parts, nowMs),
   ]
-  const after = [...unsavedLines(parts), ...keyLines(parts, nowMs)]
+  const after = [...unsavedLines(parts), ...logLines(parts), ...keyLines(parts, nowMs)]
   const room = Math.max(1, SHOWN - before.length - after.length)
   const clients = clientLines(parts, nowMs).slice(0, room)
   return [...before, ...clients, ...after]
@@ -155,6 +157,11 @@ function unsavedLines({ unsavedSeconds }: OverviewParts): Line[] {
       `Counters were not kept for ${Math.round(seconds)} s; a crash now would forget them`,
     ],
   ]
+}
+
+function logLines({ logFault }: OverviewParts): Line[] {
+  const fault = logFault()
+  return fault === undefined ? [] : [['log', 'bad', fault.replace(/^the/, 'The')]]
 }
 
 function keyLines({ reloads }: OverviewParts, nowMs: number): Line[] {

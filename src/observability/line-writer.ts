@@ -60,6 +60,13 @@ export function createLineWriter(
       pass(`{"level":"${of}"${timestamp(nowMs)},${JSON.stringify(fields).slice(1)}\n`),
     /** Whole lines of JSON, ends included. */
     pass,
+    /** Why lines are being lost at the moment; undefined while they are written. */
+    get fault(): string | undefined {
+      return target.fault
+    },
+    get lostLines(): number {
+      return target.lostLines
+    },
     flush: () => target.flush(),
     flushSync: () => target.flushSync(),
     close: () => target.close(),
@@ -81,4 +88,10 @@ function createTimestamp(worker: number | undefined): (nowMs: number) => string 
 }
 
 /** A destination of the caller's own, such as a test's array, looks after its own errors and keeps nothing back. */
-const nothingPending = { flush: () => {}, flushSync: () => {}, close: () => Promise.resolve() }
+const nothingPending = {
+  fault: undefined,
+  lostLines: 0,
+  flush: () => {},
+  flushSync: () => {},
+  close: () => Promise.resolve(),
+}

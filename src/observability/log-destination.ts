@@ -6,10 +6,16 @@ const FLUSH_AFTER_MS = 200
 /** A reader that stands still costs this much memory, then lines. */
 const PENDING_CHARS = 4 * 1024 * 1024
 const RETRY_AFTER_MS = 20
+/** Pause before the next attempt after the disk has refused a batch. */
+const RETRY_DISK_AFTER_MS = 1_000
 const GIVE_UP_AFTER_MS = 1_000
 
 const fullPipe = new Set(['EAGAIN', 'EBUSY'])
-const codeOf = (error: unknown): string => (error as NodeJS.ErrnoException).code ?? ''
+/** The descriptor is closed, or its reader is gone: nothing will ever be written to it again. */
+const final = new Set(['EPIPE', 'EBADF'])
+const codeOf = (error: unknown): string => (error as NodeJS.ErrnoException).code ?? String(error)
+
+const NEWLINE = 0x0a
 
 /**
  * sonic-boom, the destination of pino, is not used: its flushSync repeats a failed write for ever once
@@ -17,18 +23,24 @@ const codeOf = (error: unknown): string => (error as NodeJS.ErrnoException).code
  */
 export class DescriptorDestination {
   readonly #fd: number
-  /** Told once there is room again, with the number of lines that were not written. */
+  /** Writes a line that names the number of lines lost, as soon as there may be room again. */
   readonly #dropped: (lines: number) => void
   /** Lines that no batch has taken yet. */
   #pending = ''
-  /** Counted by write, told and set back by #finishBatch. */
-  #droppedLines = 0
+  /** Lines lost that no line of the log names yet. */
+  #unnamedLines = 0
+  /** Lines lost that a line on its way to the descriptor names; 0: there is no such line. */
+  #namedLines = 0
+  /** Lines lost since the start. */
+  #lostLines = 0
   /** When the batch under way began, as of flush; undefined once #finishBatch has ended it. */
   #writingSinceMs: number | undefined
   /** A flush came while a batch was under way. */
   #isFlushWanted = false
-  /** A write has failed: whatever comes is let go. Never set back. */
-  #isBroken = false
+  /** Error code of the latest batch: a full or faulty disk, which is tried again, or a final fault. */
+  #fault: string | undefined
+  /** The last byte written is not the end of a line, as the disk took only a part of a batch. */
+  #isLineCut = false
   /** Runs while lines are pending that do not fill a batch. */
   #timer: NodeJS.Timeout | undefined
   /** Set by close: called when nothing is pending or under way. */
@@ -39,25 +51,30 @@ export class DescriptorDestination {
     this.#dropped = dropped
   }
 
-  /** One whole line or several, each with its end. */
-  write(lines: string): void {
-    if (this.#isBroken) return
-    if (this.#pending.length > PENDING_CHARS) {
-      this.#droppedLines += lines.split('\n').length - 1
-      return
-    }
-    this.#pending += lines
-    if (this.#pending.length >= BATCH_CHARS) this.flush()
-    else this.#timer ??= setTimeout(() => this.flush(), FLUSH_AFTER_MS).unref()
+  /** Why lines are being lost at the moment, and what mends it; undefined while they are written. */
+  get fault(): string | undefined {
+    if (this.#fault === undefined) return undefined
+    return this.#isOver
+      ? `the log cannot be written any more (${this.#fault}), as nobody reads it; start the gateway again with a log that is read`
+      : `the log cannot be written (${this.#fault}), and its lines are lost until it can; make room, or mend its disk`
   }
 
-  /** Starts writing what is pending, without waiting for a full batch. */
+  /** Lines lost since the start: there was no room in memory, or the descriptor refused them. */
+  get lostLines(): number {
+    return this.#lostLines
+  }
+
+  /** One whole line or several, each with its end. */
+  write(lines: string): void {
+    if (this.#isOver || this.#pending.length > PENDING_CHARS) return this.#lose(lines)
+    this.#pending += lines
+    if (this.#pending.length >= BATCH_CHARS && this.#fault === undefined) this.flush()
+    else this.#writeAfter(FLUSH_AFTER_MS)
+  }
+
+  /** Starts writing what is pending, without waiting for a full batch; a disk that refused a batch has its pause first. */
   flush(): void {
-    this.#stopTimer()
-    this.#isFlushWanted = this.#writingSinceMs !== undefined
-    if (this.#isFlushWanted || this.#pending === '') return
-    this.#writingSinceMs = performance.now()
-    this.#writeRest(this.#takePending())
+    if (this.#fault === undefined) this.#write()
   }
 
   /** Writes what is pending before it returns; gives up on a descriptor that does not take it. */
@@ -65,15 +82,14 @@ export class DescriptorDestination {
     this.#stopTimer()
     const nowMs = performance.now()
     // A blocking descriptor whose reader stands still would hold this process for as long.
-    if (this.#isBroken || nowMs - (this.#writingSinceMs ?? nowMs) > GIVE_UP_AFTER_MS) return
+    if (this.#isOver || nowMs - (this.#writingSinceMs ?? nowMs) > GIVE_UP_AFTER_MS) return
     let rest = this.#takePending()
     const giveUpAtMs = nowMs + GIVE_UP_AFTER_MS
     while (rest.length > 0 && performance.now() < giveUpAtMs) {
       try {
-        rest = rest.subarray(writeSync(this.#fd, rest))
+        rest = this.#afterPart(rest, writeSync(this.#fd, rest))
       } catch (error) {
-        this.#isBroken = !fullPipe.has(codeOf(error))
-        if (this.#isBroken) return
+        if (!fullPipe.has(codeOf(error))) return this.#fail(error, rest)
         Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, RETRY_AFTER_MS)
       }
     }
@@ -87,19 +103,45 @@ export class DescriptorDestination {
         clearTimeout(giveUp)
         resolve()
       }
-      this.#flushThenIdle()
+      // There may be room again, and there will be no later attempt.
+      this.#tryAgain()
+      this.#idleIfDone()
     })
   }
 
-  #takePending(): Buffer {
-    const lines = Buffer.from(this.#pending)
-    this.#pending = ''
-    return lines
+  get #isOver(): boolean {
+    return this.#fault !== undefined && final.has(this.#fault)
+  }
+
+  #writeAfter(ms: number): void {
+    this.#timer ??= setTimeout(() => this.#tryAgain(), ms).unref()
+  }
+
+  #tryAgain(): void {
+    this.#stopTimer()
+    // After a fault the number of lost lines is itself what is tried first, however quiet the gateway is.
+    if (this.#fault !== undefined) this.#nameLost()
+    this.#write()
   }
 
   #stopTimer(): void {
     clearTimeout(this.#timer)
     this.#timer = undefined
+  }
+
+  #write(): void {
+    this.#stopTimer()
+    this.#isFlushWanted = this.#writingSinceMs !== undefined
+    if (this.#isFlushWanted || this.#pending === '') return
+    this.#writingSinceMs = performance.now()
+    this.#writeRest(this.#takePending())
+  }
+
+  #takePending(): Buffer {
+    // Half a line may stand there already: what follows it begins a line of its own.
+    const lines = Buffer.from(this.#isLineCut ? `\n${this.#pending}` : this.#pending)
+    this.#pending = ''
+    return lines
   }
 
   #writeRest(batch: Buffer): void {
@@ -108,27 +150,67 @@ export class DescriptorDestination {
         setTimeout(() => this.#writeRest(batch), RETRY_AFTER_MS).unref()
         return
       }
-      if (error !== null) this.#isBroken = true
-      else if (written < batch.length) return this.#writeRest(batch.subarray(written))
+      if (error !== null) this.#fail(error, batch)
+      else {
+        const rest = this.#afterPart(batch, written)
+        if (rest.length > 0) return this.#writeRest(rest)
+        this.#fault = undefined
+      }
       this.#finishBatch()
     })
   }
 
-  #finishBatch(): void {
-    this.#writingSinceMs = undefined
-    if (this.#isBroken) this.#pending = ''
-    if (this.#isFlushWanted || this.#pending.length >= BATCH_CHARS) this.flush()
-    // After flush(), which made room for the line that tells it.
-    if (this.#droppedLines > 0 && !this.#isBroken) {
-      const lines = this.#droppedLines
-      this.#droppedLines = 0
-      this.#dropped(lines)
-    }
-    if (this.#idle !== undefined) this.#flushThenIdle()
+  #afterPart(batch: Buffer, written: number): Buffer {
+    if (written > 0) this.#isLineCut = batch[written - 1] !== NEWLINE
+    return batch.subarray(written)
   }
 
-  #flushThenIdle(): void {
+  /** Lets the rest of a batch go: a disk that has room again gets what comes later, within a second. */
+  #fail(error: unknown, rest: Buffer): void {
+    this.#fault = codeOf(error)
+    this.#lose(rest.toString())
+    if (this.#namedLines > 0) {
+      // The line that named them is lost too, and no loss of its own.
+      this.#unnamedLines += this.#namedLines - 1
+      this.#lostLines -= 1
+      this.#namedLines = 0
+    }
+    this.#stopTimer()
+    if (this.#isOver) {
+      this.#lose(this.#pending)
+      this.#pending = ''
+    } else this.#writeAfter(RETRY_DISK_AFTER_MS)
+  }
+
+  #lose(lines: string): void {
+    // A batch may begin with the end of a line that was cut.
+    const count = lines.split('\n').length - (lines.startsWith('\n') ? 2 : 1)
+    this.#unnamedLines += count
+    this.#lostLines += count
+  }
+
+  #finishBatch(): void {
+    this.#writingSinceMs = undefined
+    if (this.#fault === undefined) {
+      this.#namedLines = 0
+      if (this.#isFlushWanted || this.#pending.length >= BATCH_CHARS) this.#write()
+      this.#nameLost()
+    }
+    if (this.#idle === undefined) return
     this.flush()
+    this.#idleIfDone()
+  }
+
+  #nameLost(): void {
+    if (this.#unnamedLines === 0 || this.#namedLines > 0) return
+    this.#namedLines = this.#unnamedLines
+    this.#unnamedLines = 0
+    this.#dropped(this.#namedLines)
+    // Lines of this level may be switched off.
+    if (this.#pending === '' && this.#writingSinceMs === undefined) this.#namedLines = 0
+  }
+
+  #idleIfDone(): void {
     if (this.#writingSinceMs === undefined) this.#idle?.()
   }
 }

@@ -82,6 +82,14 @@ export function createLog(options: LogOptions) {
       for (const [line] of lines.matchAll(foreignLine))
         say('warn', { event: 'workerOutput', message: text(line.trimEnd()) })
     },
+    /** Why lines are being lost at the moment, and what mends it; undefined while they are written. */
+    get fault(): string | undefined {
+      return out.fault
+    },
+    /** Lines lost since the start. */
+    get lostLines(): number {
+      return out.lostLines
+    },
     /** Writes what is pending before it returns. */
     flushSync: () => out.flushSync(),
     /** Writes what is pending; resolves within about a second even if nobody reads. */

@@ -10,7 +10,7 @@ import { by, counter, gauge, histogram, sample, type Family } from './family.ts'
 import { tunnelEnds } from '../rules/websocket.ts'
 import { HistogramSeries, storeBounds } from './histogram-series.ts'
 import { readRefusals, readRequests, RequestSeries } from './request-series.ts'
-import { usageDroppedFamily, type ReloadsView, type WholeGateway } from './whole-families.ts'
+import { lossFamilies, type ReloadsView, type WholeGateway } from './whole-families.ts'
 
 /** The names that bound the labels; anything else is counted as unmatched or other. */
 export interface ConfigNames {
@@ -47,6 +47,7 @@ export function newState(names: ConfigNames, version: string) {
     eventLoopLagMs: 0,
     unsavedSeconds: 0,
     usageDropped: [] as (() => number)[],
+    logLinesDropped: () => 0,
     deprecatedCallers: (): ReadonlyMap<string, number> => new Map(),
     connections: () => 0,
     connectionRefusals: zeros(connectionRefusals),
@@ -174,7 +175,10 @@ function quotaFamilies(state: MetricsState): Family[] {
 function otherFamilies(state: MetricsState): Family[] {
   const { keySet } = state
   return [
-    usageDroppedFamily(() => state.usageDropped.reduce((sum, dropped) => sum + dropped(), 0)),
+    ...lossFamilies({
+      usage: () => state.usageDropped.reduce((sum, dropped) => sum + dropped(), 0),
+      logLines: () => state.logLinesDropped(),
+    }),
     gauge.max('tollgate_jwks_age_seconds', 'Since the key set was last fetched.', () =>
       keySet.fetchedAtMs === undefined ? [] : (Date.now() - keySet.fetchedAtMs) / 1000,
     ),

@@ -22,7 +22,8 @@ import { metricFamilies, newState, type ConfigNames } from './metric-families.ts
 import { quotaObserver } from './quota-observer.ts'
 import { countRefusal, countRequest, type RefusedWindow } from './request-series.ts'
 import {
-  usageDroppedFamily,
+  lossFamilies,
+  type Losses,
   wholeFamilies,
   type ReloadsView,
   type WholeGateway,
@@ -127,6 +128,8 @@ const wholeWriters = (state: ReturnType<typeof newState>) => ({
   watchDeprecated: (of: WholeGateway['deprecatedCallers']) => void (state.deprecatedCallers = of),
   /** Requests that are in no total of a day, read at each scrape; each call adds those of another part. */
   watchUsage: (dropped: () => number) => void state.usageDropped.push(dropped),
+  /** Lines that are missing from the log, read at each scrape. */
+  watchLog: (dropped: () => number) => void (state.logLinesDropped = dropped),
   countersUnsaved: (seconds: number) => void (state.unsavedSeconds = seconds),
 })
 
@@ -189,8 +192,8 @@ async function snapshot(registry: Registry): Promise<MetricsSnapshot> {
 }
 
 /** What a supervisor adds to the values of its workers: how many there are, what it keeps for them, and its own Node.js values. */
-export function createSupervisorMetrics(whole: WholeGateway & { usageDropped(): number }) {
-  const registry = createRegistry([...wholeFamilies(whole), usageDroppedFamily(whole.usageDropped)])
+export function createSupervisorMetrics(whole: WholeGateway, losses: Losses) {
+  const registry = createRegistry([...wholeFamilies(whole), ...lossFamilies(losses)])
   return { snapshot: () => snapshot(registry) }
 }
 

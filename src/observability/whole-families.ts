@@ -68,9 +68,22 @@ export function wholeFamilies(whole: WholeGateway): Family[] {
   ]
 }
 
-export const usageDroppedFamily = (dropped: () => number): Family =>
+/** What each process has lost for good since it started. */
+export interface Losses {
+  /** Requests. */
+  usage(): number
+  logLines(): number
+}
+
+export const lossFamilies = ({ usage, logLines }: Losses): Family[] => [
   counter(
     'tollgate_usage_dropped_total',
     'Requests that are in no total of a day: memory was full, or the gateway ended while the store was away.',
-    dropped,
-  )
+    usage,
+  ),
+  counter(
+    'tollgate_log_lines_dropped_total',
+    'Lines that are missing from the log: its disk was full or faulty, or nobody read them.',
+    logLines,
+  ),
+]

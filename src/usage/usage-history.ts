@@ -1,6 +1,6 @@
 /**
  * What clients have used, day by day: taken from the tallies of this gateway's processes and written behind, soon and once. A crash
- * of a process that serves loses its latest second, that of the one which writes what came to it in WRITE_AFTER_MS more.
+ * of a process loses its latest second and what came to the process that writes within WRITE_AFTER_MS, 1.2 s together.
  */
 import { randomBytes } from 'node:crypto'
 import { setImmediate as nextTurn } from 'node:timers/promises'

@@ -24,15 +24,7 @@ interface SupervisorParts extends Pick<
 
 export function createAdminSources(parts: SupervisorParts): AdminSources {
   const { reloads, log, live, usage, version, questions, pool, state } = parts
-  const metrics = createSupervisorMetrics({
-    listening: () => pool()?.listening ?? 0,
-    restarts: () => pool()?.restarts ?? 0,
-    unsavedSeconds: () => Math.max(state.unsaved()?.seconds ?? 0, usage.unsavedSeconds),
-    reloads: () => reloads,
-    usageDropped: () => usage.dropped,
-    topClients: () => live.top.busiest(reloads.config.admin.topClients),
-    deprecatedCallers: () => live.deprecated.clientsByRoute(),
-  })
+  const metrics = createMetricsOf(parts)
   return {
     reloads,
     log,
@@ -78,4 +70,18 @@ export function createAdminSources(parts: SupervisorParts): AdminSources {
       },
     },
   }
+}
+
+/** The supervisor's own part of /metrics. */
+function createMetricsOf({ pool, state, usage, reloads, live, log }: SupervisorParts) {
+  const losses = { usage: () => usage.dropped, logLines: () => log.lostLines }
+  const whole = {
+    listening: () => pool()?.listening ?? 0,
+    restarts: () => pool()?.restarts ?? 0,
+    unsavedSeconds: () => Math.max(state.unsaved()?.seconds ?? 0, usage.unsavedSeconds),
+    reloads: () => reloads,
+    topClients: () => live.top.busiest(reloads.config.admin.topClients),
+    deprecatedCallers: () => live.deprecated.clientsByRoute(),
+  }
+  return createSupervisorMetrics(whole, losses)
 }

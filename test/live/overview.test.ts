@@ -46,6 +46,7 @@ function partsOf(more: Partial<OverviewParts> = {}): OverviewParts {
     backends: () => [],
     reloads: { config, takenAtMs: 0, counts: { refused: 0 }, fault: undefined },
     unsavedSeconds: () => 0,
+    logFault: () => undefined,
     listBans: () => Promise.resolve([]),
     ...more,
   }

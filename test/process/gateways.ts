@@ -71,7 +71,12 @@ export async function gatewayProcess(
   {
     waitForStore = true,
     ...options
-  }: { env?: Record<string, string>; openFiles?: number; waitForStore?: boolean } = {},
+  }: {
+    env?: Record<string, string>
+    openFiles?: number
+    logFile?: string
+    waitForStore?: boolean
+  } = {},
 ): Promise<GatewayProcess> {
   const gateway = await withOrigins(tollgate(['start', '--config', file], options))
   if (waitForStore)

@@ -1,6 +1,6 @@
 /** Real tollgate processes, started from the sources and stopped by pid. */
 import { spawn, type ChildProcess } from 'node:child_process'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { compileCache, sources } from './sources.ts'
@@ -24,7 +24,10 @@ export interface TollgateProcess {
   end(): Promise<void>
 }
 
-/** Starts `tollgate ARGS`; cwd is a fresh folder, and main the sources' own, unless given. openFiles: how many files it may have open. */
+/**
+ * Starts `tollgate ARGS`; cwd is a fresh folder, and main the sources' own, unless given. openFiles: how many files it may
+ * have open. logFile: stderr is appended to this file instead of a pipe.
+ */
 export function startTollgate(
   args: readonly string[],
   {
@@ -32,7 +35,14 @@ export function startTollgate(
     cwd = temporaryFolder(),
     main = sources,
     openFiles,
-  }: { env?: Record<string, string>; cwd?: string; main?: string; openFiles?: number } = {},
+    logFile,
+  }: {
+    env?: Record<string, string>
+    cwd?: string
+    main?: string
+    openFiles?: number
+    logFile?: string
+  } = {},
 ): TollgateProcess {
   const limited = openFiles === undefined ? '' : `ulimit -n ${openFiles} && `
   const child = spawn(
@@ -41,15 +51,16 @@ export function startTollgate(
     {
       cwd,
       env: { PATH: process.env['PATH'] ?? '', NODE_COMPILE_CACHE: compileCache, ...env },
-      stdio: ['ignore', 'pipe', 'pipe'],
+      stdio: ['ignore', 'pipe', logFile === undefined ? 'pipe' : openSync(logFile, 'a')],
     },
   )
   let stdout = ''
   let stderr = ''
-  child.stdout.setEncoding('utf8').on('data', (text: string) => (stdout += text))
-  child.stderr.setEncoding('utf8').on('data', (text: string) => (stderr += text))
+  child.stdout?.setEncoding('utf8').on('data', (text: string) => (stdout += text))
+  child.stderr?.setEncoding('utf8').on('data', (text: string) => (stderr += text))
+  const readStderr = (): string => (logFile === undefined ? stderr : readFileSync(logFile, 'utf8'))
   const finished = new Promise<Finished>((resolve) => {
-    child.on('close', (code) => resolve({ code, stdout, stderr }))
+    child.on('close', (code) => resolve({ code, stdout, stderr: readStderr() }))
   })
   const listening = async (listener: string): Promise<string> => {
     const line = new RegExp(`^${listener} listening on (\\S+)`, 'm')
@@ -59,13 +70,13 @@ export function startTollgate(
       if (child.exitCode !== null) break
       await new Promise((resolve) => setTimeout(resolve, 25))
     }
-    throw new Error(`no ${listener} listener; stdout: ${stdout}; stderr: ${stderr}`)
+    throw new Error(`no ${listener} listener; stdout: ${stdout}; stderr: ${readStderr()}`)
   }
   return {
     child,
     pid: child.pid ?? 0,
     stdout: () => stdout,
-    stderr: () => stderr,
+    stderr: readStderr,
     listening,
     signal: (name) => void child.kill(name),
     finished,

@@ -172,11 +172,11 @@ describe('the metrics of several workers', () => {
     one.watchUsage(() => 2)
     other.bannedKeys(2)
     other.quota.outage(false)
-    const supervisor = createSupervisorMetrics({
+    one.watchLog(() => 3)
+    const whole = {
       listening: () => 2,
       restarts: () => 5,
       unsavedSeconds: () => 7,
-      usageDropped: () => 8,
       topClients: () => [{ client: 'acme', requests: 8 }],
       deprecatedCallers: () => new Map([['getPet', 2]]),
       reloads: () => ({
@@ -185,7 +185,9 @@ describe('the metrics of several workers', () => {
         counts: { taken: 3, refused: 4 },
         fault: 'a typing error',
       }),
-    })
+    }
+    const losses = { usage: () => 8, logLines: () => 4 }
+    const supervisor = createSupervisorMetrics(whole, losses)
     const page = await lines(
       await one.snapshot(),
       await other.snapshot(),
@@ -196,6 +198,7 @@ describe('the metrics of several workers', () => {
     expect(page.get('tollgate_banned_keys')).toBe(3)
     expect(page.get('tollgate_counters_unsaved_seconds')).toBe(7)
     expect(page.get('tollgate_usage_dropped_total')).toBe(10)
+    expect(page.get('tollgate_log_lines_dropped_total')).toBe(7)
     expect(page.get('tollgate_deprecated_callers{route="getPet"}')).toBe(2)
     expect(page.get('tollgate_store_up')).toBe(0)
     expect(page.get('tollgate_store_outages_total')).toBe(1)

@@ -1,0 +1,74 @@
+/** A log on a disk that is full: the gateway serves on, says what is lost, and goes on with the log when there is room. */
+import { execFile } from 'node:child_process'
+import { readFileSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { afterAll, describe, expect, it } from 'vitest'
+import { temporaryFolder } from '../support/processes.ts'
+import {
+  clientsBlock,
+  configFile,
+  endAll,
+  eventually,
+  gatewayProcess,
+  rawBackend,
+  type GatewayProcess,
+} from './gateways.ts'
+
+const exec = promisify(execFile)
+const key = 'tg_test_full_disk_0123456789'
+const REQUESTS = 40
+
+afterAll(endAll)
+
+async function logWarning({ adminOrigin }: GatewayProcess): Promise<unknown> {
+  const response = await fetch(`${adminOrigin}/readyz`)
+  expect(response.status).toBe(200)
+  const { checks } = (await response.json()) as { checks: Record<string, unknown>[] }
+  return checks.find(({ name }) => name === 'log')?.['warning']
+}
+
+describe('a log on a full disk', () => {
+  // The limit of a process on the size of its files is what a full disk is to it: a part is written, then writes fail.
+  it.each([1, 2])('is gone on with when there is room (%i processes)', async (workers) => {
+    const backend = await rawBackend()
+    const logFile = join(temporaryFolder(), 'log')
+    const file = configFile(backend.url, {
+      server: `server: { listen: "127.0.0.1:0", workers: ${workers} }`,
+      clients: clientsBlock([{ id: 'acme', keys: [key], perMinute: 10_000 }]),
+    })
+    const gateway = await gatewayProcess(file, { logFile })
+    const limitFiles = (bytes: number | string) =>
+      exec('prlimit', ['--pid', String(gateway.pid), `--fsize=${bytes}:`])
+    const ask = async (): Promise<void> => {
+      for (let at = 0; at < REQUESTS; at++)
+        expect((await gateway.call(key)).status).not.toBeGreaterThan(503)
+    }
+    const dropped = (): Promise<number> => gateway.metric('tollgate_log_lines_dropped_total')
+
+    expect(await logWarning(gateway)).toBeUndefined()
+    // The first line that comes is cut in its midst.
+    await limitFiles(statSync(logFile).size + 100)
+    await ask()
+    await eventually('the lines are counted', async () => (await dropped()) >= REQUESTS)
+    expect(await logWarning(gateway)).toMatch(/cannot be written \(EFBIG\).*make room/)
+    expect(gateway.logged('access')).toEqual([])
+
+    await limitFiles('unlimited')
+    // Nothing is asked for meanwhile: it is said all the same.
+    await eventually('the number is said', () => gateway.logged('linesDropped').length === 1)
+    await eventually('all is well', async () => (await logWarning(gateway)) === undefined)
+    await ask()
+    await eventually('lines come', () => gateway.logged('access').length === REQUESTS)
+    const [line] = gateway.logged('linesDropped')
+    expect(line?.['lines']).toBe(await dropped())
+    const broken = readFileSync(logFile, 'utf8')
+      .trimEnd()
+      .split('\n')
+      .filter((text) => !text.endsWith('}'))
+    expect(broken).toHaveLength(1)
+    gateway.signal('SIGTERM')
+    expect((await gateway.finished).code).toBe(0)
+    expect(gateway.logged('listening')).toHaveLength(2)
+  })
+})
