@@ -67,11 +67,10 @@ export const createAdminParts = (sources: AdminSources): AdminServerOptions => {
   const shown = (key: string, ban: BanRecord): Ban => shownBan(reloads.config, key, ban)
   const listBans = async (): Promise<Ban[]> =>
     (await bans.list()).map(([key, ban]) => shown(key, ban))
-  const logFault = (): string | undefined => log.fault
   const standing = {
     store,
     unsavedSeconds,
-    logFault,
+    logFault: log.fault,
     backends: sources.backendHealth,
     reloads,
     listBans,
@@ -94,7 +93,7 @@ export const createAdminParts = (sources: AdminSources): AdminServerOptions => {
     audit: log.audit,
     auditRefused: log.auditRefused,
     renderMetrics,
-    readiness: createReadiness({ reloads, logFault, ...readiness }),
+    readiness: createReadiness({ reloads, logFault: log.fault, ...readiness }),
     onError: (error) => log.adminFailed(error),
   }
 }

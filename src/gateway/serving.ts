@@ -59,7 +59,7 @@ export class Serving implements Reloadable {
     const { metrics, tally } = this.#parts
     metrics.watchBackends(this.#upstreams)
     metrics.watchUsage(() => tally.lost)
-    metrics.watchLog(() => parts.log.lostLines)
+    metrics.watchLog(parts.log.lostLines)
     this.takeSecond = createSecondSampler(metrics, tally)
     this.now = () => processNow(metrics)
     this.#door = new FrontDoor(config, this.#revision.policy, this.#parts, this.#upstreams)

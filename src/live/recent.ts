@@ -1,12 +1,17 @@
-/** The latest decisions of one process: those refused and the others, so that neither displaces the other. */
+/**
+ * The latest decisions of one process. Those refused, those refused without a valid credential and the others have rings of
+ * their own, so that none displaces another; refused keys have several, so that one key displaces those of few others.
+ */
 import type { Decision, SeenUse } from '../api/live.ts'
 import { loggedPath, type AccessRecord } from '../observability/access-record.ts'
 import { plainText } from '../observability/log-text.ts'
 import type { QuotaView, WindowView } from '../rules/quota-headers.ts'
 import type { Refusal } from '../rules/refusals.ts'
 
-/** Of each kind. */
+/** In each ring. */
 export const KEPT_DECISIONS = 1_000
+/** How many rings the refusals of all keys have. */
+const REFUSED_RINGS = 8
 export const LISTED_DECISIONS = 200
 /** Of a longer target the path is copied: a part of a text holds the whole of it, query and all. */
 const TARGET_CHARS = 200
@@ -54,7 +59,8 @@ export type DecisionListener = (decisions: readonly Decision[], untold: number) 
 
 export class RecentDecisions {
   readonly #worker: number
-  readonly #refused = new Ring()
+  readonly #refused = Array.from({ length: REFUSED_RINGS }, () => new Ring())
+  readonly #keyless = new Ring()
   readonly #others = new Ring()
   /** Written by listen. */
   #listener: DecisionListener | undefined
@@ -71,7 +77,7 @@ export class RecentDecisions {
 
   /** times: in ms. */
   note(one: Decided, gatewayMs: number, backendMs: number | undefined): void {
-    const noted = (one.refusal === undefined ? this.#others : this.#refused).next()
+    const noted = this.#ringOf(one).next()
     noted.id = one.id
     noted.startedMs = one.startedMs
     noted.method = one.request.method ?? ''
@@ -95,13 +101,20 @@ export class RecentDecisions {
 
   /** Newest first. */
   find({ client, refused, id }: RequestQuery): Decision[] {
-    const all = [...this.#refused.all(), ...(refused ? [] : this.#others.all())]
-    return all
+    const rings = [...this.#refused, this.#keyless, ...(refused ? [] : [this.#others])]
+    return rings
+      .flatMap((ring) => ring.all())
       .filter((one) => client === undefined || one.caller?.clientId === client)
       .filter((one) => id === undefined || one.id === id)
       .sort((one, other) => other.startedMs - one.startedMs)
       .slice(0, LISTED_DECISIONS)
       .map((one) => this.#decision(one))
+  }
+
+  #ringOf({ refusal, caller, refusedCaller }: Decided): Ring {
+    if (refusal === undefined) return this.#others
+    const key = (caller ?? refusedCaller)?.keyId
+    return (key && this.#refused[hashOf(key) % REFUSED_RINGS]) || this.#keyless
   }
 
   /** undefined: nobody listens any more. */
@@ -172,6 +185,14 @@ class Ring {
   all(): readonly Noted[] {
     return this.#all
   }
+}
+
+/** FNV-1a, 32 bits. */
+function hashOf(text: string): number {
+  let hash = 0x811c9dc5
+  for (let at = 0; at < text.length; at++)
+    hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193) >>> 0
+  return hash
 }
 
 const copied = (text: string): string => Buffer.from(text.slice(0, 2 * TARGET_CHARS)).toString()

@@ -2,30 +2,50 @@
 
 export type LineBudget = ReturnType<typeof createLineBudget>
 
-/** So many lines a second; how many went beyond is told within the next second, or by settle(). */
+/** One key gets at most this part of a budget, so that its lines leave room for those of others. */
+const SHARE_OF_A_KEY = 1 / 10
+
+/** So many lines a second; how many went beyond is reported within the next second, or by settle(). */
 export function createLineBudget(perSecond: number, suppressed: (lines: number) => void) {
+  const share = Math.ceil(perSecond * SHARE_OF_A_KEY)
   let second = 0
   let spent = 0
-  let telling: NodeJS.Timeout | undefined
-  /** Tells at once what was left out. */
+  let leftOut = 0
+  /** Lines of each key in this second; has at most as many entries as lines were written. */
+  const spentByKey = new Map<string, number>()
+  let reporting: NodeJS.Timeout | undefined
+  /** Reports at once what was left out. */
   function settle(): void {
-    clearTimeout(telling)
-    telling = undefined
-    if (spent > perSecond) suppressed(spent - perSecond)
+    clearTimeout(reporting)
+    reporting = undefined
+    if (leftOut > 0) suppressed(leftOut)
     spent = 0
+    leftOut = 0
+    spentByKey.clear()
+  }
+  function isWithin(key: string | undefined): boolean {
+    if (spent >= perSecond) return false
+    if (key !== undefined) {
+      const before = spentByKey.get(key) ?? 0
+      if (before >= share) return false
+      spentByKey.set(key, before + 1)
+    }
+    spent += 1
+    return true
   }
   return {
     settle,
-    /** Whether one more line may be written. */
-    spend(): boolean {
+    /** Whether one more line may be written; key: whose line it is, where lines of one key are bounded. */
+    spend(key?: string): boolean {
       const now = Math.floor(Date.now() / 1000)
       if (now !== second) {
         settle()
         second = now
       }
-      if (++spent <= perSecond) return true
-      // The flood may end here, and then nobody would come by to tell of it.
-      telling ??= setTimeout(settle, 1_000).unref()
+      if (isWithin(key)) return true
+      leftOut += 1
+      // The flood may end here, and then no later line would report it.
+      reporting ??= setTimeout(settle, 1_000).unref()
       return false
     },
   }

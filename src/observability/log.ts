@@ -82,14 +82,7 @@ export function createLog(options: LogOptions) {
       for (const [line] of lines.matchAll(foreignLine))
         say('warn', { event: 'workerOutput', message: text(line.trimEnd()) })
     },
-    /** Why lines are being lost at the moment, and what mends it; undefined while they are written. */
-    get fault(): string | undefined {
-      return out.fault
-    },
-    /** Lines lost since the start. */
-    get lostLines(): number {
-      return out.lostLines
-    },
+    ...lossesOf(out),
     /** Writes what is pending before it returns. */
     flushSync: () => out.flushSync(),
     /** Writes what is pending; resolves within about a second even if nobody reads. */
@@ -118,6 +111,13 @@ const createTallies = (say: Say) => ({
   ),
 })
 
+const lossesOf = (out: LineWriter) => ({
+  /** Why lines are being lost at the moment, and what mends it; undefined while they are written. */
+  fault: (): string | undefined => out.fault,
+  /** Lines lost since the start. */
+  lostLines: (): number => out.lostLines,
+})
+
 function requestLines(
   style: Pick<LogStyle, 'access'>,
   out: LineWriter,
@@ -129,9 +129,10 @@ function requestLines(
       const { refusal, caller } = exchange
       const level = refusal === undefined ? 'info' : refusalKinds[refusal].logLevel
       if (!style.access || !out.isEnabled(level)) return
-      // What anyone can cause at will must not fill the disk: apart, so that anonymous hide no client's lines.
-      if (caller === undefined ? !anonymous.spend() : isOverQuota(refusal) && !overQuota.spend())
-        return
+      // What anyone can cause at will must not fill the disk: apart, so that anonymous hide no client's lines, nor one key another's.
+      if (caller === undefined) {
+        if (!anonymous.spend()) return
+      } else if (isOverQuota(refusal) && !overQuota.spend(caller.keyId)) return
       const nowMs = Date.now()
       out.write(level, accessFields(exchange, { ...times, nowMs }), nowMs)
     },

@@ -74,7 +74,7 @@ export function createAdminSources(parts: SupervisorParts): AdminSources {
 
 /** The supervisor's own part of /metrics. */
 function createMetricsOf({ pool, state, usage, reloads, live, log }: SupervisorParts) {
-  const losses = { usage: () => usage.dropped, logLines: () => log.lostLines }
+  const losses = { usage: () => usage.dropped, logLines: log.lostLines }
   const whole = {
     listening: () => pool()?.listening ?? 0,
     restarts: () => pool()?.restarts ?? 0,

@@ -226,6 +226,24 @@ describe('the access line', () => {
     },
   )
 
+  it('of one key leaves room for those of others', async () => {
+    const lines: string[] = []
+    const log = logTo(lines, { overQuotaLinesPerSecond: 100 })
+    const refused = (keyId: string) =>
+      exchange({
+        status: 429,
+        refusal: 'api_key_banned',
+        caller: { clientId: keyId, keyId, plan: 'free' },
+      })
+    for (let index = 0; index < 5_000; index++) log.access(refused('noisy'), times)
+    for (let index = 0; index < 5; index++) log.access(refused('quiet'), times)
+    await log.close()
+    const shown = (key: string): number => lines.filter((line) => parse(line)['key'] === key).length
+    // Ten lines a second; the flood may take several.
+    expect(shown('noisy')).toBeLessThan(1_000)
+    expect(shown('quiet')).toBe(5)
+  })
+
   it('that was left out is told of although nothing comes after it', async () => {
     const lines: string[] = []
     const log = logTo(lines, { overQuotaLinesPerSecond: 5 })
