@@ -1,7 +1,7 @@
 /** Keeps bans in store.file, so that they survive a restart of a gateway without Redis. */
 import type { BanRecord } from '../rules/ban-policy.ts'
 import type { BanStore, BanStoreListener } from './ban-store.ts'
-import { openSqliteFile } from '../sqlite/file.ts'
+import { openSqliteFile, type OnFileEvent } from '../sqlite/file.ts'
 import { toBan } from './stored-ban.ts'
 
 const columns = ['key_id', 'until_ms', 'count', 'started_ms', 'epoch_ms', 'made_by', 'reason']
@@ -16,8 +16,8 @@ const remove = 'DELETE FROM bans WHERE key_id = ? AND until_ms = ?'
 const given = <T>(value: T | undefined): T[] => (value === undefined ? [] : [value])
 
 /** Opens or joins the file; see openSqliteFile. Throws an Error with file, fault and remedy. */
-export function createSqliteBanStore(file: string, onDamaged: (keptAs: string) => void): BanStore {
-  const store = openSqliteFile(file, onDamaged)
+export function createSqliteBanStore(file: string, onFileEvent: OnFileEvent): BanStore {
+  const store = openSqliteFile(file, onFileEvent)
   let listener: BanStoreListener | undefined
   const numbers = (...values: number[]): Float64Array[] =>
     values.map((value) => Float64Array.of(value))

@@ -118,18 +118,18 @@ function openEmbeddedStores(
   readonly usage: UsageStore
   readonly counters: Counters
 } {
-  const onDamaged = (keptAs: string): void => log.storeFileSetAside({ keptAs })
   const authority = openEmbeddedAuthority({
     file,
     clock: { epochMs: () => Date.now() },
     timeoutMs,
-    onDamaged,
+    onFileEvent: log.storeFile,
     onFault: (error) => log.countersNotKept(error),
     onRecovered: () => log.countersKept(),
   })
-  const bans = file === undefined ? createMemoryBanStore() : createSqliteBanStore(file, onDamaged)
+  const bans =
+    file === undefined ? createMemoryBanStore() : createSqliteBanStore(file, log.storeFile)
   const usage =
-    file === undefined ? createMemoryUsageStore() : createSqliteUsageStore(file, onDamaged)
+    file === undefined ? createMemoryUsageStore() : createSqliteUsageStore(file, log.storeFile)
   // Of what an operator does; what calls cause a supervisor tells on.
   const listeners: NoticeListener[] = []
   const onNotice = (listener: NoticeListener): void => void listeners.push(listener)

@@ -1,5 +1,6 @@
 /** The lines about what keeps quotas, bans and totals. */
 import type { OutageMode } from '../config/config.ts'
+import type { FileEvent } from '../sqlite/thread.ts'
 import type { Say } from './line-writer.ts'
 import { describeError, text } from './log-text.ts'
 
@@ -22,9 +23,8 @@ export const storeLines = (say: Say) => ({
   /** A stored ban could not be read and was left out. */
   banMalformed: ({ where }: { where: string }) =>
     say('warn', { event: 'banMalformed', where: text(where) }),
-  /** store.file could not be read: it was put aside and a new one begun. */
-  storeFileSetAside: (line: { keptAs: string }) =>
-    say('error', { event: 'storeFileSetAside', ...line }),
+  /** store.file was damaged, removed or replaced; see FileEvent. */
+  storeFile: (line: FileEvent) => say('error', line),
   /** Quota counters can no longer be kept in store.file; they go on in memory, until countersKept. */
   countersNotKept: (error: unknown) =>
     say('error', { event: 'countersNotKept', ...describeError(error) }),

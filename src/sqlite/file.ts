@@ -1,8 +1,17 @@
 /** store.file as the rest of the gateway sees it: one connection per file and process, in a thread of its own. */
 import { extname, resolve } from 'node:path'
 import { MessageChannel, receiveMessageOnPort, Worker, type MessagePort } from 'node:worker_threads'
-import type { Asked, Columns, Parameter, ThreadAnswer, ThreadCall, ThreadData } from './thread.ts'
+import type {
+  Asked,
+  Columns,
+  FileEvent,
+  Parameter,
+  ThreadAnswer,
+  ThreadCall,
+  ThreadData,
+} from './thread.ts'
 
+export type OnFileEvent = (event: FileEvent) => void
 export type Row = Readonly<Record<string, unknown>>
 
 /** Every call is answered, or rejects with an Error of fault and remedy, within ANSWER_TIMEOUT_MS even if the disk hangs. */
@@ -27,11 +36,11 @@ const openFiles = new Map<string, { readonly file: SqliteFile; users: number }>(
 
 /**
  * Opens the file as openOrSetAside does, or joins those that have it open in this process already; the last one's
- * close() closes it. onDamaged: told the new name of a damaged file. Throws an Error with file, fault and remedy.
+ * close() closes it. onEvent: called by the one who opened it first. Throws an Error with file, fault and remedy.
  */
-export function openSqliteFile(file: string, onDamaged: (keptAs: string) => void): SqliteFile {
+export function openSqliteFile(file: string, onEvent: OnFileEvent): SqliteFile {
   const path = resolve(file)
-  const entry = openFiles.get(path) ?? { file: startThread(file, onDamaged), users: 0 }
+  const entry = openFiles.get(path) ?? { file: startThread(file, onEvent), users: 0 }
   openFiles.set(path, entry)
   entry.users += 1
   let isClosed = false
@@ -62,14 +71,14 @@ const loader = `
   })
 `
 
-function startThread(file: string, onDamaged: (keptAs: string) => void): SqliteFile {
+function startThread(file: string, onEvent: OnFileEvent): SqliteFile {
   const { port1: port, port2 } = new MessageChannel()
   const answers = new Int32Array(new SharedArrayBuffer(4))
   // Beside this file, as source or as built.
   const program = new URL(`./thread${extname(import.meta.filename)}`, import.meta.url).href
   const workerData: ThreadData & { program: string } = { file, port: port2, answers, program }
   const thread = new Worker(loader, { eval: true, workerData, transferList: [port2] })
-  const calls = createCalls(port, file)
+  const calls = createCalls(port, { file, onEvent })
   thread.unref()
   // Without a listener an error in there would end the gateway.
   thread.on('error', (cause) =>
@@ -97,8 +106,7 @@ function startThread(file: string, onDamaged: (keptAs: string) => void): SqliteF
     port.close()
   }
   try {
-    const keptAs = answerNow(OPENING) as string | undefined
-    if (keptAs !== undefined) onDamaged(keptAs)
+    answerNow(OPENING)
   } catch (error) {
     end()
     throw error
@@ -121,7 +129,10 @@ function startThread(file: string, onDamaged: (keptAs: string) => void): SqliteF
 }
 
 /** Calls to the thread and the promises of their answers. */
-function createCalls(port: MessagePort, file: string) {
+function createCalls(
+  port: MessagePort,
+  { file, onEvent }: { readonly file: string; readonly onEvent: OnFileEvent },
+) {
   const open = new Map<number, (answer: ThreadAnswer) => void>()
   let lastId = OPENING
   let ended: Error | undefined
@@ -132,6 +143,7 @@ function createCalls(port: MessagePort, file: string) {
     return call.id
   }
   const settle = (answer: ThreadAnswer): void => {
+    if ('event' in answer) onEvent(answer.event)
     open.get(answer.id)?.(answer)
     open.delete(answer.id)
     // A process waits for answers, not for an idle file.
@@ -163,7 +175,7 @@ function createCalls(port: MessagePort, file: string) {
 
 function valueOf(answer: ThreadAnswer): unknown {
   if ('fault' in answer) throw new Error(answer.fault)
-  return answer.value
+  return 'value' in answer ? answer.value : undefined
 }
 
 function silence(file: string): Error {

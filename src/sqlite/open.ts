@@ -1,5 +1,16 @@
 /** Opens store.file for this process alone, sets a damaged one of ours aside, or says what keeps it from being opened and how to mend it. */
-import { closeSync, existsSync, mkdirSync, openSync, readSync, renameSync, statSync } from 'node:fs'
+import {
+  accessSync,
+  closeSync,
+  constants,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readSync,
+  renameSync,
+  rmSync,
+  statSync,
+} from 'node:fs'
 import { dirname } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 
@@ -57,12 +68,66 @@ export function openOrSetAside(file: string) {
     } catch (error) {
       if (!damage.has(primaryCode(error)) || !isMarked(file)) throw error
     }
-    const keptAs = `${file}.damaged-${Date.now()}`
-    for (const part of ['', '-wal', '-shm', '-journal'])
-      if (existsSync(file + part)) renameSync(file + part, keptAs + part)
+    const keptAs = setAside(file, 'damaged')
     return { database: open(file), keptAs }
   } catch (cause) {
     throw new Error(explainSqliteFault(file, cause), { cause })
+  }
+}
+
+/** Renames the file with all that belongs to it, and returns its new name. */
+function setAside(file: string, why: 'damaged' | 'replaced'): string {
+  const keptAs = `${file}.${why}-${Date.now()}`
+  for (const part of ['', '-wal', '-shm', '-journal'])
+    if (existsSync(file + part)) renameSync(file + part, keptAs + part)
+  return keptAs
+}
+
+/** Device and inode of what the path names; undefined where it names nothing. */
+export function identityOf(file: string): string | undefined {
+  try {
+    const { dev, ino } = statSync(file, { bigint: true })
+    return `${dev}:${ino}`
+  } catch {
+    return undefined
+  }
+}
+
+/**
+ * Writes all that an open database holds to a new file at its path, where somebody has removed or replaced the file under it.
+ * What stands at the path meanwhile is renamed to FILE.replaced-<Unix ms> (the value returned), unless another gateway uses it.
+ * The database stays open, on the file without a name. Throws what explainSqliteFault explains.
+ */
+export function writeAnew(database: DatabaseSync, file: string): string | undefined {
+  const copy = `${file}.new-${Date.now()}`
+  try {
+    makeFolder(dirname(file))
+    database.prepare('VACUUM INTO ?').run(copy)
+    let keptAs: string | undefined
+    if (existsSync(file)) {
+      refuseFileInUse(file)
+      keptAs = setAside(file, 'replaced')
+    }
+    // The write-ahead log of the removed file would be taken for that of the new one.
+    rmSync(`${file}-wal`, { force: true })
+    renameSync(copy, file)
+    return keptAs
+  } catch (cause) {
+    if (existsSync(copy)) rmSync(copy)
+    const fault = faultAndRemedy(cause)
+    throw new Refused(`was removed or replaced under the gateway and ${fault}`, { cause })
+  }
+}
+
+function refuseFileInUse(file: string): void {
+  let other: DatabaseSync | undefined
+  try {
+    other = new DatabaseSync(file, { readOnly: true })
+    other.prepare('SELECT count(*) FROM sqlite_schema').get()
+  } catch (error) {
+    if (primaryCode(error) === SQLITE_BUSY) throw error
+  } finally {
+    other?.close()
   }
 }
 
@@ -109,6 +174,8 @@ function open(file: string): DatabaseSync {
         database.exec(`ALTER TABLE ${table} ADD COLUMN ${definition}`)
     // NORMAL: a power cut may lose the last moments, never the file.
     database.exec('COMMIT; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL')
+    // Opens the write-ahead log now: later its folder may be gone, and then the database could not even be read.
+    database.exec('BEGIN IMMEDIATE; COMMIT')
     return database
   } catch (error) {
     database.close()
@@ -161,8 +228,11 @@ class Refused extends Error {}
 
 /** Primary result codes, https://www.sqlite.org/rescode.html. */
 const SQLITE_ERROR = 1
+const SQLITE_BUSY = 5
 /** SQLITE_CORRUPT and SQLITE_NOTADB: nothing in the file can be trusted. */
 const damage = new Set<number | undefined>([11, 26])
+const readOnlyMount =
+  'cannot be written, as its file system is mounted read-only; mount it writable, or name another file'
 const unusable =
   'cannot be opened; it must be a file that this user may read and write, in a folder where it may make files; mend that, or name another file, or "" to count in memory only'
 const remedies: Readonly<Record<number, string>> = {
@@ -180,7 +250,18 @@ const folderFaults = new Set(['EACCES', 'EPERM', 'EROFS', 'ENOTDIR', 'EEXIST', '
 
 /** `store.file FILE`, what is wrong with it, and what to do. */
 export const explainSqliteFault = (file: string, error: unknown): string =>
-  `store.file ${file} ${faultAndRemedy(error)}`
+  `store.file ${file} ${isOnReadOnlyMount(file, error) ? readOnlyMount : faultAndRemedy(error)}`
+
+/** SQLite calls this a fault of the disk, or a file that cannot be opened. */
+function isOnReadOnlyMount(file: string, error: unknown): boolean {
+  if (primaryCode(error) === undefined) return false
+  try {
+    accessSync(existsSync(file) ? file : dirname(file), constants.W_OK)
+    return false
+  } catch (cause) {
+    return (cause as NodeJS.ErrnoException).code === 'EROFS'
+  }
+}
 
 function faultAndRemedy(error: unknown): string {
   if (!(error instanceof Error)) return `failed: ${String(error)}`

@@ -2,7 +2,7 @@
  * The rows of store.file that keep the counters of the embedded authority over a restart: of each client, the tokens handed
  * out in the windows that still run, and how many more may be before its row is written again.
  */
-import { openSqliteFile, type SqliteFile } from './file.ts'
+import { openSqliteFile, type OnFileEvent, type SqliteFile } from './file.ts'
 
 export interface Row {
   readonly client: string
@@ -33,8 +33,8 @@ export class Rows {
   readonly #file: SqliteFile
 
   /** Opens or joins the file; see openSqliteFile. Throws an Error with file, fault and remedy. */
-  constructor(file: string, onDamaged: (keptAs: string) => void) {
-    this.#file = openSqliteFile(file, onDamaged)
+  constructor(file: string, onFileEvent: OnFileEvent) {
+    this.#file = openSqliteFile(file, onFileEvent)
   }
 
   /** Up to `atMost` rows of days that are still of use, as a crash or a stop has left them. Blocks until they are there: for starts only. */

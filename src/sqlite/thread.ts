@@ -4,7 +4,7 @@
  */
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
 import { workerData, type MessagePort } from 'node:worker_threads'
-import { explainSqliteFault, openOrSetAside } from './open.ts'
+import { explainSqliteFault, identityOf, openOrSetAside, writeAnew } from './open.ts'
 
 export interface ThreadData {
   readonly file: string
@@ -26,68 +26,130 @@ export type Asked =
 
 export type ThreadCall = Asked & { readonly id: number }
 
-/** The answer to the opening has the id 0 and is the new name of a damaged file, if it was. */
+/** Something became of the file itself, whatever was asked for; a line of the log. */
+export type FileEvent =
+  /** What stood there could not be used, and a new file was begun. */
+  | { readonly event: 'storeFileSetAside'; readonly keptAs: string }
+  /** The file had been removed or replaced under the gateway, and was written anew. */
+  | { readonly event: 'storeFileRestored'; readonly file: string }
+  /** The same, but it cannot be written anew: tried again every second. */
+  | { readonly event: 'storeFileLost'; readonly message: string }
+
+/** The answer to the opening has the id 0; events have the id of no call. */
 export type ThreadAnswer = { readonly id: number } & (
   | { readonly value: unknown }
+  | { readonly event: FileEvent }
   /** Fault and remedy, as a person should read them. */
   | { readonly fault: string }
 )
 
 const { file, port, answers } = workerData as ThreadData
 
-function answer(id: number, work: () => unknown): void {
-  let result: ThreadAnswer
-  try {
-    result = { id, value: work() }
-  } catch (error) {
-    result = { id, fault: id === 0 ? (error as Error).message : explainSqliteFault(file, error) }
-  }
-  port.postMessage(result)
+/** How often the path is compared with the file that is open. */
+const COMPARE_EVERY_MS = 1_000
+const EVENT = -1
+
+function post(answer: ThreadAnswer): void {
+  port.postMessage(answer)
   Atomics.add(answers, 0, 1)
   Atomics.notify(answers, 0)
 }
 
-function serve(database: DatabaseSync): void {
-  const statements = new Map<string, StatementSync>()
-  const prepared = (sql: string): StatementSync => {
-    let statement = statements.get(sql)
-    if (statement === undefined) statements.set(sql, (statement = database.prepare(sql)))
+function answer(id: number, work: () => unknown): void {
+  try {
+    post({ id, value: work() })
+  } catch (error) {
+    post({ id, fault: id === 0 ? (error as Error).message : explainSqliteFault(file, error) })
+  }
+}
+
+const report = (event: FileEvent): void => post({ id: EVENT, event })
+
+/** The database at the path of store.file, even where somebody removes or replaces the file. */
+class StoreFile {
+  #database = this.#open()
+  #identity = identityOf(file)
+  readonly #statements = new Map<string, StatementSync>()
+  /** The file was removed or replaced, and cannot be written anew: what is written now would be lost. */
+  #lost: unknown
+
+  #open(): DatabaseSync {
+    const { database, keptAs } = openOrSetAside(file)
+    if (keptAs !== undefined) report({ event: 'storeFileSetAside', keptAs })
+    return database
+  }
+
+  #prepared(sql: string): StatementSync {
+    let statement = this.#statements.get(sql)
+    if (statement === undefined) {
+      statement = this.#database.prepare(sql)
+      this.#statements.set(sql, statement)
+    }
     return statement
   }
 
+  read(sql: string, parameters: readonly Parameter[]): unknown {
+    return this.#prepared(sql).all(...parameters)
+  }
+
   /** All rows or none. */
-  const write = (sql: string, columns: Columns): void => {
-    const statement = prepared(sql)
+  write(sql: string, columns: Columns): void {
+    if (this.#lost !== undefined) throw this.#lost
+    const statement = this.#prepared(sql)
     const rows = columns[0]?.length ?? 0
-    database.exec('BEGIN IMMEDIATE')
+    this.#database.exec('BEGIN IMMEDIATE')
     try {
       for (let row = 0; row < rows; row++)
         statement.run(...columns.map((column) => column[row] ?? null))
-      database.exec('COMMIT')
+      this.#database.exec('COMMIT')
     } catch (error) {
       // On some faults SQLite has rolled back already.
-      if (database.isTransaction) database.exec('ROLLBACK')
+      if (this.#database.isTransaction) this.#database.exec('ROLLBACK')
       throw error
     }
   }
 
+  /** Writes the file anew where the path names another or none. */
+  compare(): void {
+    try {
+      if (this.#database.isOpen) {
+        if (identityOf(file) === this.#identity) {
+          this.#lost = undefined
+          return
+        }
+        const keptAs = writeAnew(this.#database, file)
+        if (keptAs !== undefined) report({ event: 'storeFileSetAside', keptAs })
+        this.#statements.clear()
+        this.#database.close()
+      }
+      this.#database = this.#open()
+      this.#identity = identityOf(file)
+      this.#lost = undefined
+      report({ event: 'storeFileRestored', file })
+    } catch (error) {
+      const message = explainSqliteFault(file, error)
+      if (this.#lost === undefined) report({ event: 'storeFileLost', message })
+      this.#lost = error
+    }
+  }
+
+  close(): void {
+    this.compare()
+    this.#database.close()
+  }
+}
+
+function serve(store: StoreFile): void {
+  setInterval(() => store.compare(), COMPARE_EVERY_MS).unref()
   port.on('message', (call: ThreadCall) => {
     answer(call.id, () => {
-      switch (call.kind) {
-        case 'read':
-          return prepared(call.sql).all(...call.parameters)
-        case 'write':
-          return write(call.sql, call.columns)
-        case 'close':
-          return database.close()
-      }
+      if (call.kind === 'read') return store.read(call.sql, call.parameters)
+      if (call.kind === 'write') store.write(call.sql, call.columns)
+      else store.close()
+      return undefined
     })
     if (call.kind === 'close') port.close()
   })
 }
 
-answer(0, () => {
-  const { database, keptAs } = openOrSetAside(file)
-  serve(database)
-  return keptAs
-})
+answer(0, () => serve(new StoreFile()))

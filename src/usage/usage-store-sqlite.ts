@@ -1,6 +1,6 @@
 /** Keeps the totals of days in store.file. */
 import { StoreUnavailable } from '../rules/store-unavailable.ts'
-import { openSqliteFile, type Row, type SqliteFile } from '../sqlite/file.ts'
+import { openSqliteFile, type OnFileEvent, type Row, type SqliteFile } from '../sqlite/file.ts'
 import type { DayRow } from './day-totals.ts'
 import { KEPT_DAYS, type UsageStore } from './usage-store.ts'
 
@@ -26,11 +26,8 @@ const removeOld = `DELETE FROM usage WHERE (day, client) IN
 const PAGE_ROWS = 1_000
 
 /** Opens or joins the file; see openSqliteFile. Throws an Error with file, fault and remedy. */
-export function createSqliteUsageStore(
-  file: string,
-  onDamaged: (keptAs: string) => void,
-): UsageStore {
-  const store = openSqliteFile(file, onDamaged)
+export function createSqliteUsageStore(file: string, onFileEvent: OnFileEvent): UsageStore {
+  const store = openSqliteFile(file, onFileEvent)
   // One process has the file, and sends its batches one after the other: that the latest of a row differs is enough.
   const bootMs = Date.now()
   let cleanedDay: number | undefined

@@ -1,6 +1,7 @@
 import { copyFileSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import type { OnFileEvent } from '../../src/sqlite/file.ts'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { createSqliteBanStore } from '../../src/bans/ban-store-sqlite.ts'
 
@@ -11,8 +12,8 @@ beforeAll(() => {
 afterAll(() => rmSync(directory, { recursive: true }))
 
 const ban = { untilMs: 1_790_000_000_000, count: 2, startedMs: 1_789_999_000_000 }
-const neverDamaged = (keptAs: string) => {
-  throw new Error(`set aside as ${keptAs}`)
+const neverDamaged: OnFileEvent = (event) => {
+  throw new Error(JSON.stringify(event))
 }
 
 describe('bans in a SQLite file', () => {

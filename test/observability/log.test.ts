@@ -271,7 +271,7 @@ describe('the other lines', () => {
     log.banStoreBack()
     log.banMalformed({ where: 'a row' })
     log.clockWentBack({ bySeconds: 3600 })
-    log.storeFileSetAside({ keptAs: 'bans.db.damaged' })
+    log.storeFile({ event: 'storeFileSetAside', keptAs: 'bans.db.damaged' })
     log.countersNotKept(new Error('store.file x cannot be written'))
     log.countersKept()
     log.backendFailed({ id: 'x', backend: 'http://a', kind: 'broken', cause: 'half an answer' })

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process'
-import { copyFileSync, readdirSync, readFileSync, truncateSync } from 'node:fs'
+import { copyFileSync, readdirSync, readFileSync, rmSync, truncateSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -112,6 +112,25 @@ describe.concurrent('what a gateway without Redis has counted', () => {
 })
 
 describe.concurrent('a store.file', () => {
+  it.each([1, 2])(
+    'that is removed with its folder under a running gateway is written anew, and counts are there after a restart (%i processes)',
+    async (workers) => {
+      const backend = await rawBackend()
+      const folder = join(temporaryFolder(), 'made')
+      const path = join(folder, 'store.db')
+      const first = await gatewayProcess(config(backend.url, path, workers))
+      await admit(first, 20)
+      rmSync(folder, { recursive: true })
+      await eventually('the line', () => first.logged('storeFileRestored').length === 1)
+      await admit(first, 20)
+      // Removed again: nothing comes between that and the stop.
+      rmSync(path)
+      first.signal('SIGTERM')
+      expect((await first.finished).code).toBe(0)
+      expect(await dayLeft(await gatewayProcess(config(backend.url, path, workers)))).toBe(959)
+    },
+  )
+
   it('that is damaged is set aside, which is logged, and the gateway starts', async () => {
     const backend = await rawBackend()
     const folder = temporaryFolder()

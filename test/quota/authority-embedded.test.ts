@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import * as fc from 'fast-check'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
-import { openSqliteFile } from '../../src/sqlite/file.ts'
+import { openSqliteFile, type OnFileEvent } from '../../src/sqlite/file.ts'
 import { openEmbeddedAuthority } from '../../src/quota/authorities/embedded.ts'
 import {
   createEmbeddedAuthority,
@@ -55,7 +55,7 @@ authorityContract('a file', async () => {
         file,
         timeoutMs: 100,
         clock: { epochMs: () => time.ms },
-        onDamaged: unexpected,
+        onFileEvent: unexpected,
         onFault: unexpected,
       })
       opened.push(authority)
@@ -86,7 +86,7 @@ describe('the counters of the embedded authority', () => {
       file: at,
       clock: { epochMs: () => clock.ms },
       timers,
-      onDamaged: unexpected,
+      onFileEvent: unexpected,
       onFault: unexpected,
       ...options,
     })
@@ -367,11 +367,11 @@ describe('the counters of the embedded authority', () => {
     void before.take(call('acme', { need: 9 }))
     await before.close()
     truncateSync(file, 4_096)
-    const onDamaged = vi.fn<(keptAs: string) => void>()
-    expect(await start(file, { onDamaged }).take(call('acme'))).toMatchObject({
+    const onFileEvent = vi.fn<OnFileEvent>()
+    expect(await start(file, { onFileEvent }).take(call('acme'))).toMatchObject({
       minute: { taken: 1 },
     })
-    expect(onDamaged).toHaveBeenCalledOnce()
+    expect(onFileEvent).toHaveBeenCalledOnce()
   })
 
   it('are in memory alone without a file', async () => {

@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto'
 import { execFileSync, fork } from 'node:child_process'
 import {
   cpSync,
+  mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
@@ -14,7 +15,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
-import { openSqliteFile, type SqliteFile } from '../../src/sqlite/file.ts'
+import type { FileEvent } from '../../src/sqlite/thread.ts'
+import { openSqliteFile, type OnFileEvent, type SqliteFile } from '../../src/sqlite/file.ts'
 
 let directory: string
 let folder: string
@@ -28,10 +30,10 @@ beforeEach(() => {
   file = join(folder, 'store.db')
 })
 
-const neverDamaged = (keptAs: string) => {
-  throw new Error(`set aside as ${keptAs}`)
+const neverDamaged: OnFileEvent = (event) => {
+  throw new Error(JSON.stringify(event))
 }
-const open = (onDamaged: (keptAs: string) => void = neverDamaged) => openSqliteFile(file, onDamaged)
+const open = (onEvent: OnFileEvent = neverDamaged) => openSqliteFile(file, onEvent)
 
 const insert = 'INSERT INTO bans (key_id, until_ms, count, started_ms) VALUES (?, 1, 1, 1)'
 const keyIds = async (store: SqliteFile) =>
@@ -101,6 +103,35 @@ describe('store.file', () => {
     await store.close()
   })
 
+  it('that cannot be opened says that its file system is read-only', () => {
+    // A mount of the test's own, which no other process sees and which ends with it.
+    const module = new URL('../../src/sqlite/file.ts', import.meta.url).href
+    const script = `
+      const { openSqliteFile } = await import('${module}')
+      const { execFileSync } = await import('node:child_process')
+      execFileSync('mount', ['-t', 'tmpfs', 'tmpfs', '${folder}'])
+      const attempt = () => {
+        try { openSqliteFile('${file}', () => {}) } catch ({ message }) { console.log(message) }
+      }
+      const remount = (how) => execFileSync('mount', ['-o', 'remount,' + how, '${folder}'])
+      remount('ro')
+      attempt()
+      remount('rw')
+      await openSqliteFile('${file}', () => {}).close()
+      remount('ro')
+      attempt()
+      process.exit(0)`
+    const program = join(directory, 'read-only.mjs')
+    writeFileSync(program, script)
+    const command = ['--map-root-user', '--mount', process.execPath, program]
+    const said = execFileSync('unshare', command, {
+      encoding: 'utf8',
+      stdio: ['ignore', 'pipe', 'ignore'],
+    })
+    const fault = `store.file ${file} cannot be written, as its file system is mounted read-only; mount it writable, or name another file`
+    expect(said).toBe(`${fault}\n${fault}\n`)
+  })
+
   it('of a release that kept bans alone is taken over', async () => {
     write(`CREATE TABLE bans (key_id TEXT PRIMARY KEY, until_ms INTEGER NOT NULL, count INTEGER NOT NULL,
       started_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID; INSERT INTO bans VALUES ('old', 5, 1, 1)`)
@@ -152,18 +183,104 @@ describe('a damaged store.file', () => {
   it.each(damages)('that %s is kept under another name, and a new one begun', async (_, damage) => {
     await damage()
     const damaged = readFileSync(file)
-    const onDamaged = vi.fn<(keptAs: string) => void>()
-    const store = open(onDamaged)
+    const onEvent = vi.fn<OnFileEvent>()
+    const store = open(onEvent)
     await store.write(insert, [['one']])
     await store.close()
-    expect(onDamaged).toHaveBeenCalledOnce()
-    const keptAs = onDamaged.mock.calls[0]?.[0] ?? ''
+    expect(onEvent).toHaveBeenCalledOnce()
+    const [event] = onEvent.mock.calls[0] ?? []
+    const keptAs = event?.event === 'storeFileSetAside' ? event.keptAs : ''
     expect(keptAs).toMatch(/store\.db\.damaged-\d+$/)
     expect(readFileSync(keptAs).equals(damaged)).toBe(true)
     expect(readdirSync(folder)).toHaveLength(2)
     const again = open()
     expect(await keyIds(again)).toEqual(['one'])
     await again.close()
+  })
+})
+
+describe('a store.file that is gone', () => {
+  const [one, two, three] = [['one'], ['two'], ['three']]
+  const events: FileEvent[] = []
+  const watched = () => open((event) => events.push(event))
+  const restored = { event: 'storeFileRestored' }
+  const names = () => events.map(({ event }) => event)
+  beforeEach(() => void events.splice(0))
+  const gone: [string, () => void][] = [
+    ['removed', () => rmSync(file)],
+    ['removed with its write-ahead log', () => ['', '-wal'].map((part) => rmSync(file + part))],
+    ['removed with its folder', () => rmSync(folder, { recursive: true })],
+  ]
+
+  it.each(gone)('as it was %s, is written anew with all it held', async (_, remove) => {
+    const store = watched()
+    await store.write(insert, [one])
+    remove()
+    await store.write(insert, [two])
+    await expect.poll(() => events).toMatchObject([{ ...restored, file }])
+    await store.write(insert, [three])
+    expect(await keyIds(store)).toEqual(['one', 'three', 'two'])
+    await store.close()
+    expect(readdirSync(folder)).toEqual(['store.db'])
+    const again = open()
+    expect(await keyIds(again)).toEqual(['one', 'three', 'two'])
+    await again.close()
+  })
+
+  it('in the last moment before a stop is there after it', async () => {
+    const store = watched()
+    await store.write(insert, [one])
+    rmSync(file)
+    await store.close()
+    expect(events).toMatchObject([restored])
+    const again = open()
+    expect(await keyIds(again)).toEqual(['one'])
+    await again.close()
+  })
+
+  it('as another stands in its place, sets that aside', async () => {
+    const store = watched()
+    await store.write(insert, [one])
+    rmSync(file)
+    writeFileSync(file, 'a letter')
+    await expect.poll(names).toEqual(['storeFileSetAside', 'storeFileRestored'])
+    const [{ keptAs } = { keptAs: '' }] = events as { keptAs: string }[]
+    expect(readFileSync(keptAs, 'utf8')).toBe('a letter')
+    await store.close()
+  })
+
+  it('leaves the file of another gateway alone, and keeps nothing until that has ended', async () => {
+    const store = watched()
+    await store.write(insert, [one])
+    rmSync(folder, { recursive: true })
+    mkdirSync(folder)
+    const other = new DatabaseSync(file)
+    other.exec(
+      'PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; CREATE TABLE theirs (a)',
+    )
+    await expect.poll(names).toEqual(['storeFileLost'])
+    await expect(store.write(insert, [two])).rejects.toThrow(
+      `store.file ${file} was removed or replaced under the gateway and is in use by another gateway`,
+    )
+    expect(other.prepare('SELECT count(*) AS n FROM theirs').get()).toEqual({ n: 0 })
+    other.close()
+    await expect.poll(names).toHaveLength(3)
+    await store.write(insert, [two])
+    expect(await keyIds(store)).toEqual(['one', 'two'])
+    await store.close()
+  })
+
+  it('keeps nothing where it cannot be written anew, until it can', async () => {
+    const store = watched()
+    rmSync(folder, { recursive: true })
+    writeFileSync(folder, 'a file where the folder was')
+    await expect.poll(names).toEqual(['storeFileLost'])
+    await expect(store.write(insert, [one])).rejects.toThrow('was removed or replaced')
+    rmSync(folder)
+    await expect.poll(names).toEqual(['storeFileLost', 'storeFileRestored'])
+    await store.write(insert, [one])
+    await store.close()
+    expect(readdirSync(folder)).toEqual(['store.db'])
   })
 })
 

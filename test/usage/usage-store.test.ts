@@ -160,13 +160,13 @@ describe('totals in store.file', () => {
       INSERT INTO quota VALUES ('acme', 1, 2, 3, 4, 0);
       PRAGMA application_id = 1953459308; PRAGMA user_version = 1;`)
     old.close()
-    const damaged: string[] = []
-    const first = createSqliteUsageStore(file, (keptAs) => damaged.push(keptAs))
+    const damaged: unknown[] = []
+    const first = createSqliteUsageStore(file, (event) => damaged.push(event))
     await first.add(batch(TODAY, row('acme', 3)))
     await first.close()
-    const again = createSqliteUsageStore(file, (keptAs) => damaged.push(keptAs))
+    const again = createSqliteUsageStore(file, (event) => damaged.push(event))
     expect(await dayOf(again, TODAY)).toEqual([row('acme', 3)])
-    const shared = openSqliteFile(file, (keptAs) => damaged.push(keptAs))
+    const shared = openSqliteFile(file, (event) => damaged.push(event))
     expect(await shared.read('SELECT key_id FROM bans')).toEqual([{ key_id: 'acme-1' }])
     expect(await shared.read('SELECT day_taken FROM quota')).toEqual([{ day_taken: 4 }])
     await Promise.all([again.close(), shared.close()])

@@ -1,6 +1,7 @@
 /** The embedded authority that remembers: counted in memory, kept in store.file, and read back from it. */
 import { Journal, type UnsavedCounters } from '../journal/journal.ts'
 import { Rows } from '../../sqlite/quota-rows.ts'
+import type { OnFileEvent } from '../../sqlite/file.ts'
 import { DAY_MS, MINUTE_MS } from '../../rules/time.ts'
 import { systemTimers, type Timers } from '../timers.ts'
 import { createEmbeddedAuthority, MAX_CLIENTS, type EmbeddedAuthority } from './memory.ts'
@@ -8,7 +9,7 @@ import { firstKeptDay } from './transition.ts'
 
 /**
  * file: store.file; undefined keeps nothing over a restart, nor of more clients than maxClients.
- * onDamaged: called with the new name of a damaged file that was set aside.
+ * onFileEvent: called where the file was damaged, or is removed or replaced under the gateway.
  * onFault: counters can no longer be kept; counting goes on in memory, and writing is tried again until onRecovered.
  * A crash forgets nothing that was admitted; what a client's row says is ahead, it strands. close() keeps the true counts.
  * Throws an Error with file, fault and remedy when the file cannot be opened.
@@ -17,7 +18,7 @@ export function openEmbeddedAuthority({
   file,
   clock,
   timeoutMs,
-  onDamaged,
+  onFileEvent,
   onFault,
   onRecovered = () => undefined,
   timers = systemTimers,
@@ -26,7 +27,7 @@ export function openEmbeddedAuthority({
   file: string | undefined
   clock: { epochMs(): number }
   timeoutMs: number
-  onDamaged: (keptAs: string) => void
+  onFileEvent: OnFileEvent
   onFault: (error: unknown) => void
   onRecovered?: () => void
   timers?: Pick<Timers, 'every'>
@@ -34,7 +35,7 @@ export function openEmbeddedAuthority({
 }): EmbeddedAuthority {
   const onForgotten = ({ warning }: UnsavedCounters): void => onFault(new Error(warning))
   if (file === undefined) return createEmbeddedAuthority({ clock, maxClients, onForgotten })
-  const rows = new Rows(file, onDamaged)
+  const rows = new Rows(file, onFileEvent)
   const nowMs = clock.epochMs()
   const now = { minuteIndex: Math.floor(nowMs / MINUTE_MS), dayIndex: Math.floor(nowMs / DAY_MS) }
   const restored = rows.load(now, firstKeptDay(nowMs), maxClients)
