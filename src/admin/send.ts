@@ -28,6 +28,8 @@ export async function send(
     'Content-Type': made.contentType,
     ...(typeof body !== 'function' && { 'Content-Length': Buffer.byteLength(body) }),
     'Cache-Control': 'no-store',
+    'X-Content-Type-Options': 'nosniff',
+    'Cross-Origin-Resource-Policy': 'same-origin',
     ...made.fields,
     // A body that nobody has read must not be taken for a request.
     ...(hasBody(request) && { Connection: 'close' }),

@@ -4,7 +4,7 @@ import { createServer, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { hostname } from 'node:os'
 import type { AdminConfig, ListenAddress } from '../config/config.ts'
-import { fault, json, methodNotAllowed, notFound, type Answer } from './answers.ts'
+import { fault, invalidRequest, json, methodNotAllowed, notFound, type Answer } from './answers.ts'
 import { answerApi, type AdminApiParts } from './api.ts'
 import { callerOf } from './authentication.ts'
 import { ConnectionSlots } from './connection-slots.ts'
@@ -29,7 +29,8 @@ const CLOSE_AFTER_MS = 1_000
 const MAX_CONNECTIONS = 128
 
 /** Rejects if the address cannot be listened on. */
-export async function startAdminServer(options: AdminServerOptions) {
+export async function startAdminServer(given: AdminServerOptions) {
+  const options = { ...given, openMetrics: onceASecond(given.renderMetrics) }
   const slots = new ConnectionSlots(MAX_CONNECTIONS)
   const server = createServer(
     {
@@ -74,9 +75,22 @@ export async function startAdminServer(options: AdminServerOptions) {
   }
 }
 
+/** Who asks within a second of a page gets the same one: anybody may ask, and making it takes the event loop from clients. */
+function onceASecond<Page>(make: () => Promise<Page>): () => Promise<Page> {
+  let latest: { readonly page: Promise<Page>; readonly atMs: number } | undefined
+  return () => {
+    const nowMs = performance.now()
+    if (latest === undefined || nowMs - latest.atMs >= 1_000) latest = { page: make(), atMs: nowMs }
+    return latest.page
+  }
+}
+
 /** Never rejects: whatever fails inside becomes a 500. */
 async function answer(
-  options: AdminServerOptions,
+  options: AdminServerOptions & {
+    /** The metrics for callers without a credential. */
+    openMetrics(): ReturnType<AdminServerOptions['renderMetrics']>
+  },
   request: IncomingMessage,
   certified: string | undefined,
 ): Promise<Answer> {
@@ -88,11 +102,13 @@ async function answer(
       ? undefined
       : foreignOrigin
   const path = request.url?.split('?', 1)[0] ?? ''
+  if (hasSeveralHosts(request)) return severalHosts
   try {
     const caller = refused ?? callerOf(admin, request, certified)
     if (path.startsWith('/api/')) return await answerApi(options, request, caller)
     if (refused !== undefined) return refused
-    if (path === '/metrics' && !openMetrics && typeof caller !== 'string') return caller
+    if (path === '/metrics' && typeof caller !== 'string')
+      return openMetrics ? { status: 200, ...(await options.openMetrics()) } : caller
     const asset = pageAsset(request, path)
     if (asset !== undefined) return asset
     const page = pages.get(path)
@@ -104,6 +120,15 @@ async function answer(
     const code = 'internal_error'
     return json(500, { code, message: 'The answer could not be made; see the log.', status: 500 })
   }
+}
+
+/** Node.js keeps the first of several; a proxy on the way may have gone by another (RFC 9112, section 3.2). */
+const hasSeveralHosts = ({ rawHeaders }: IncomingMessage): boolean =>
+  rawHeaders.filter((name, at) => at % 2 === 0 && name.toLowerCase() === 'host').length > 1
+
+const severalHosts: Answer = {
+  ...invalidRequest('The request has several Host fields.'),
+  fields: { Connection: 'close' },
 }
 
 const foreignHost = fault({

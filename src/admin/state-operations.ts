@@ -83,7 +83,7 @@ export function getStore({ reloads, state }: StateNeeds): Answer {
     where: redis === undefined ? (file ?? null) : nameServers(redis),
     state: storeStateOf(health),
     since: iso(sinceMs),
-    cause: health.refusal ?? health.cause ?? null,
+    cause: health.available ? null : (health.refusal ?? health.cause ?? null),
     warning: unsaved?.warning ?? health.warning ?? null,
     onOutage,
     outages,

@@ -1,5 +1,6 @@
 /** The only list of commands: what each is called, takes and does. What it runs is loaded when it is asked for. */
 import { Fault, faultLines, usageFault } from '../terminal/fault.ts'
+import { printingSafely } from '../terminal/printable.ts'
 import { FAILED, OK, REFUSED, type Edge, type Incidents } from './edge.ts'
 import { explain } from './explain-command.ts'
 import { changeCommands, configCommands, lookCommands, trialCommands } from './operator-commands.ts'
@@ -187,7 +188,8 @@ const groups: Readonly<Record<string, readonly Declaration[]>> = {
 }
 
 /** Runs what the arguments ask for; resolves to the exit code. */
-export async function run(edge: Edge): Promise<number> {
+export async function run(given: Edge): Promise<number> {
+  const edge = printingSafely(given)
   const isJson = edge.args.includes('--json')
   const program = createProgram(edge, isJson)
   let code = OK

@@ -1,6 +1,8 @@
 /** Lines of the log as a person reads them on a terminal. */
 import { createRequire } from 'node:module'
 import type pinoPretty from 'pino-pretty'
+import type { BlastRadius } from '../changes/blast-radius.ts'
+import { inWords } from '../changes/radius-in-words.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
@@ -31,13 +33,18 @@ function describe(fields: Fields): string {
     message,
     problems,
     stack,
+    blastRadius,
     ...others
   } = fields
-  const pairs = Object.entries(others).map(([name, value]) => `${name}=${String(value)}`)
+  const pairs = Object.entries(others).map(([name, value]) => `${name}=${shown(value)}`)
   const lines = [
     [event, ...(message === undefined ? [] : [message]), ...pairs].map(String).join(' '),
     ...(Array.isArray(problems) ? problems.map(String) : []),
+    ...(blastRadius === undefined ? [] : inWords(blastRadius as BlastRadius)),
     ...(typeof stack === 'string' ? stack.split('\n') : []),
   ]
   return lines.join('\n    ')
 }
+
+const shown = (value: unknown): string =>
+  typeof value === 'object' && value !== null ? JSON.stringify(value) : String(value)

@@ -1,5 +1,6 @@
 /** The terminal that a process writes to, and the page that a live view takes over and gives back. */
 import type { ReadStream, WriteStream } from 'node:tty'
+import { printable } from './printable.ts'
 
 export type Screen = ReturnType<typeof createScreen>
 
@@ -42,7 +43,9 @@ export function createScreen(keyboard: () => ReadStream, output: WriteStream) {
     },
     /** Lines that fit: they stand where the earlier ones did. */
     draw(lines: readonly string[]): void {
-      output.write(HOME + lines.map((line) => line + CLEAR_LINE_END).join('\r\n') + CLEAR_BELOW)
+      output.write(
+        HOME + lines.map((line) => printable(line) + CLEAR_LINE_END).join('\r\n') + CLEAR_BELOW,
+      )
     },
     /** Gives back what was taken over; to be called at every exit. */
     restore: (): void => restore(),

@@ -65,6 +65,41 @@ describe('the admin listener', () => {
     expect(await response.text()).toContain('tollgate_config_info{revision="abc"} 1')
   })
 
+  it('makes the metrics for callers without a credential once a second at most, whoever asks', async () => {
+    let made = 0
+    const url = await start({
+      reloads: {
+        config: config(`admin: { openMetrics: true, tokenSha256: ${'0'.repeat(64)} }`),
+        reload: unasked,
+      },
+      renderMetrics: () => Promise.resolve({ contentType: 'text/plain', body: `${++made}` }),
+    })
+    const beganMs = performance.now()
+    for (let at = 0; at < 100; at++) expect((await fetch(`${url}/metrics`)).status).toBe(200)
+    expect(made).toBeLessThanOrEqual(1 + Math.ceil((performance.now() - beganMs) / 1_000))
+    await expect
+      .poll(async () => Number(await (await fetch(`${url}/metrics`)).text()))
+      .toBeGreaterThan(1)
+  })
+
+  it('answers 400 to two Host fields, whichever comes first', async () => {
+    const url = await start()
+    for (const hosts of ['Host: localhost\r\nHost: evil.example', 'Host: a\r\nhost: localhost'])
+      for (const path of ['/healthz', '/api/overview', '/'])
+        expect(await raw(url, `GET ${path} HTTP/1.1\r\n${hosts}\r\n\r\n`)).toMatch(
+          /^HTTP\/1.1 400 .*Connection: close.*"code":"invalid_request"/s,
+        )
+  })
+
+  it.each(['/healthz', '/api/none', '/metrics', '/'])(
+    'lets no page of another origin read %s, nor guess what it is',
+    async (path) => {
+      const { headers } = await fetch(`${await start()}${path}`)
+      expect(headers.get('x-content-type-options')).toBe('nosniff')
+      expect(headers.get('cross-origin-resource-policy')).toBe('same-origin')
+    },
+  )
+
   it('says that it is alive', async () => {
     const response = await fetch(`${await start()}/healthz`)
     expect(response.status).toBe(200)

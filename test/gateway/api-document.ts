@@ -49,9 +49,11 @@ const plainFields = new Set([
   'connection',
   'content-length',
   'content-type',
+  'cross-origin-resource-policy',
   'date',
   'keep-alive',
   'transfer-encoding',
+  'x-content-type-options',
 ])
 
 export const documentFile = join(import.meta.dirname, '../../docs/openapi.yaml')

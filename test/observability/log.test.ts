@@ -378,6 +378,26 @@ describe('text for reading along', () => {
     expect(lines[1]).toContain('WARN: keyBanned worker=1\n')
   })
 
+  it('says what a reload has changed in words', () => {
+    const lines: string[] = []
+    const log = logTo(lines, { format: 'text' })
+    const none = { added: [], removed: [], changed: [] }
+    const blastRadius = {
+      from: 'aaaaaa',
+      to: 'bbbbbb',
+      clients: { ...none, removed: ['acme'], moved: [] },
+      limits: { lowered: [], raised: [] },
+      keys: { ...none, revoked: [{ key: 'acme-1', client: 'acme' }] },
+      routes: none,
+      settings: ['server.limits'],
+      needsRestart: [],
+    }
+    log.configTaken({ revision: 'bbbbbb', blastRadius })
+    expect(lines.join('')).toMatch(
+      /configTaken revision=bbbbbb\n {4}aaaaaa to bbbbbb\n {4}- 1 client: acme\n {4}- 1 key: acme-1 \(acme\)\n {4}~ 1 setting: server\.limits\n$/,
+    )
+  })
+
   it('gives problems and a stack lines of their own', () => {
     const lines: string[] = []
     const log = logTo(lines, { format: 'text' })

@@ -207,6 +207,26 @@ describe('a fault', () => {
     expect([code, stderr]).toEqual([1, expect.stringMatching(/breaks off\n  cause .*\n  remedy /)])
   })
 
+  it('shows what a hostile admin server says, and lets none of it act on the terminal', async () => {
+    const message = 'done\x1b[2J\x1b]0;owned\x07 \u009b2J \u202e'
+    const hostile = createServer((_, response) => {
+      response.writeHead(404, { 'Content-Type': 'application/json' })
+      response.end(JSON.stringify({ code: 'x', message, status: 404 }))
+    })
+    await once(hostile.listen(0, '127.0.0.1'), 'listening')
+    const url = `http://127.0.0.1:${(hostile.address() as AddressInfo).port}`
+    for (const args of [
+      ['bans', 'list'],
+      ['bans', 'list', '--json'],
+    ]) {
+      const { code, stderr } = await piped(args, url)
+      expect(code).toBe(1)
+      expect(stderr).toContain('\\u001b[2J\\u001b]0;owned\\u0007 \\u009b2J \\u202e')
+      expect(stderr).toMatch(/^[\x20-\x7e\n]+$/)
+    }
+    hostile.close()
+  })
+
   it('names the admin listener where the public one was asked', async () => {
     const { code, stderr } = await piped(['bans', 'list'], gateway.origin)
     expect([code, stderr]).toEqual([1, expect.stringContaining('the admin listener of a gateway')])
