@@ -46,7 +46,7 @@ export async function startGateway({
     version,
     entry,
     log,
-    load: () => loadUsableConfig(file, env),
+    load: () => loadUsableConfig(file, env, { isServing: true }),
     settingPlaces: readPlacesAside(file, env),
   }
   const supervisor = config.server.workers > 1 ? createSupervisor(config, options) : undefined
