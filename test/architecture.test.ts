@@ -93,12 +93,12 @@ const rooms = [
 const roomOf = (file: string): string => /^src\/([^/]+)\//.exec(file)?.[1] ?? ''
 
 describe('the rooms', () => {
-  it('are those of the page, and hold at most 2,500 lines each', () => {
+  it('are those of the page, and hold at most 3,000 lines each', () => {
     const lines = new Map<string, number>()
     for (const file of files)
       lines.set(roomOf(file), (lines.get(roomOf(file)) ?? 0) + text(file).split('\n').length - 1)
     expect([...lines.keys()].filter((room) => room !== '').sort()).toEqual(rooms.toSorted())
-    expect([...lines].filter(([, count]) => count > 2_500)).toEqual([])
+    expect([...lines].filter(([, count]) => count > 3_000)).toEqual([])
   })
 
   it('import no room above their own', () => {

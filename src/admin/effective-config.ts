@@ -7,7 +7,14 @@ const MOST_CLIENTS = 1_000
 const secretName = /sha256|password|secret/i
 const loginInUrl = /^([a-z][a-z0-9+.-]*:\/\/)[^/@]*@/i
 
-export function effectiveConfig({ revision, warnings, clients, plans, ...settings }: Config) {
+export function effectiveConfig({
+  revision,
+  warnings,
+  certificates: _certificates,
+  clients,
+  plans,
+  ...settings
+}: Config) {
   const listed: ClientConfig[] = []
   for (const client of clients) {
     if (listed.length === MOST_CLIENTS) break

@@ -50,7 +50,16 @@ export interface Seconds {
 }
 
 export interface Attention {
-  readonly kind: 'store' | 'backend' | 'reload' | 'stale' | 'client' | 'unsaved' | 'log' | 'key'
+  readonly kind:
+    | 'store'
+    | 'backend'
+    | 'reload'
+    | 'stale'
+    | 'client'
+    | 'unsaved'
+    | 'log'
+    | 'certificate'
+    | 'key'
   readonly severity: 'bad' | 'warn'
   /** One sentence that names what is wrong, and why. */
   readonly text: string

@@ -232,7 +232,8 @@ function changedSettings(current: Comparable, next: Comparable): string[] {
 
 /** By their path in the file, two steps of it. */
 function settingsOf(config: Comparable): Map<string, unknown> {
-  const { clients: _c, routes: _r, revision: _v, warnings: _w, plans, ...sections } = config
+  const { plans, clients: _c, routes: _r, revision: _v, warnings: _w, ...others } = config
+  const { certificates: _e, ...sections } = others
   const settings = new Map<string, unknown>()
   const live: Record<string, unknown> = {}
   for (const [name, { shadow, ...plan }] of plans) {

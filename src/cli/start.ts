@@ -4,6 +4,7 @@ import { hostForUrl } from '../config/hosts.ts'
 import type { Config, ListenAddress } from '../config/config.ts'
 import { createGateway, type Gateway } from '../gateway/gateway.ts'
 import { ListenError } from '../gateway/listen-error.ts'
+import { OPEN_FILES_AT_LEAST, openFilesAtMost } from '../listeners/connection-limits.ts'
 import { createLog, type Log } from '../observability/log.ts'
 import type { Edge } from './edge.ts'
 import { explainPort } from './explain-port.ts'
@@ -41,12 +42,13 @@ export async function startGateway({
   readonly log: Log
   readonly edge: Edge
 }): Promise<{ running: Running; origin: string }> {
+  refuseFewFiles()
   const { version, entry, env, print } = edge
   const options = {
     version,
     entry,
     log,
-    load: () => loadUsableConfig(file, env),
+    load: () => loadUsableConfig(file, env, { isServing: true }),
     settingPlaces: readPlacesAside(file, env),
   }
   const supervisor = config.server.workers > 1 ? createSupervisor(config, options) : undefined
@@ -73,6 +75,15 @@ export async function startGateway({
     },
     origin,
   }
+}
+
+/** Throws where the process may open so few files that it would listen and serve nobody. */
+function refuseFewFiles(): void {
+  const openFiles = openFilesAtMost() ?? Infinity
+  if (openFiles >= OPEN_FILES_AT_LEAST) return
+  throw new Error(
+    `this process may open ${openFiles} files, too few to serve anybody; raise the limit (ulimit -n, LimitNOFILE) to ${OPEN_FILES_AT_LEAST} at least, better to 65536`,
+  )
 }
 
 function watchFiles(file: string, gateway: Pick<Gateway, 'config' | 'reload'>): FileWatch {

@@ -1,11 +1,11 @@
 /** Builds the ring of all clients, of the configuration itself and of its client files: whole, or every fault with its place. The same code in a thread and without. */
 import type { WrittenClient } from '../config/config.ts'
 import { sameDigest, sameId } from '../config/cross-checks.ts'
-import { formatPath, problem, type Path } from '../config/problems.ts'
+import { formatPath, problem, PROBLEMS_AT_MOST, type Path } from '../config/problems.ts'
 import type { Group } from '../config/tree.ts'
 import { EXPIRING_MS, keyIsOver } from './warnings.ts'
 import { Columns, countEnding } from './columns.ts'
-import { Faults, FAULTS_TOLD, type FileFault } from './faults.ts'
+import { Faults, type FileFault } from './faults.ts'
 import { placesIn, type Sought } from './places.ts'
 import { readFile, type ClientFile } from './read-file.ts'
 import type { RingParts } from './ring.ts'
@@ -58,7 +58,7 @@ export const build = (request: BuildRequest): Built => {
   })
   const twice: Same[] = []
   const ring = scratch.finish(planNames, (same) => {
-    if (faults.count + twice.length < FAULTS_TOLD) twice.push(same)
+    if (faults.count + twice.length < PROBLEMS_AT_MOST) twice.push(same)
     else faults.untold++
   })
   const columns = new Columns(ring.buffer, ring.counts)

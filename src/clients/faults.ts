@@ -1,12 +1,15 @@
 /** What is wrong with client files, up to a number that a person can still use. */
-import { formatPath, showValue, type ConfigProblem, type PathProblem } from '../config/problems.ts'
+import {
+  formatPath,
+  PROBLEMS_AT_MOST,
+  showValue,
+  type ConfigProblem,
+  type PathProblem,
+} from '../config/problems.ts'
 import { textAt } from '../config/tree.ts'
 import type { ExactEntry } from './entries.ts'
 
 export type FileFault = ConfigProblem & { readonly file: string }
-
-/** As many are told; of the rest the number. */
-export const FAULTS_TOLD = 10_000
 
 export class Faults {
   list: FileFault[] = []
@@ -17,14 +20,14 @@ export class Faults {
   }
 
   add(fault: FileFault): void {
-    if (this.list.length < FAULTS_TOLD) this.list.push(fault)
+    if (this.list.length < PROBLEMS_AT_MOST) this.list.push(fault)
     else this.untold++
   }
 
   /** Forgets all but the first so many. */
   rewind(count: number): void {
     this.list = this.list.slice(0, count)
-    this.untold = Math.max(0, count - FAULTS_TOLD)
+    this.untold = Math.max(0, count - PROBLEMS_AT_MOST)
   }
 }
 

@@ -1,6 +1,11 @@
 /** Loads a configuration with all its clients: of the file itself and of the client files that it names. */
 import { createHash } from 'node:crypto'
 import type { Config } from '../config/config.ts'
+import {
+  certificateEnds,
+  certificateWarnings,
+  type CertificateEnd,
+} from '../config/certificates.ts'
 import type { Environment } from '../config/environment.ts'
 import { readYaml } from '../config/document.ts'
 import { unreadableFiles } from '../config/files.ts'
@@ -36,7 +41,7 @@ export const parseConfigText = (
   const read = readConfig(text, { file, env })
   const built = build(requestOf(read, [], nowMs))
   const found = { files: [], problems: [], warnings: [] }
-  return toConfig({ text, file, nowMs, read, found, built })
+  return toConfig({ text, file, nowMs, read, found, built, certificates: [] })
 }
 
 /** Reads and parses a file. Rejects with ConfigError with every problem: an unreadable file, or one that it names, among them. */
@@ -51,7 +56,8 @@ export const loadConfig = async (file: string, env: Environment): Promise<Config
     const isSame = stamps(findClientFiles(read.tree, file).files) === stamps(found.files)
     if (!isSame && !isLast) continue
     const problems = isSame ? found.problems : [...found.problems, changed]
-    return toConfig({ text, file, nowMs, read, found: { ...found, problems }, built })
+    const certificates = certificateEnds(read.tree)
+    return toConfig({ text, file, nowMs, read, found: { ...found, problems }, built, certificates })
   }
 }
 
@@ -95,9 +101,11 @@ interface Loaded {
   readonly read: ReadConfig
   readonly found: FoundFiles
   readonly built: Built
+  readonly certificates: readonly CertificateEnd[]
 }
 
-const toConfig = ({ text, file, nowMs, read, found, built }: Loaded): Config => {
+const toConfig = (loaded: Loaded): Config => {
+  const { text, file, nowMs, read, found, built, certificates } = loaded
   const { config, place } = read
   const { ring, untold } = built
   const all = [...read.problems, ...found.problems.map(place), ...built.faults]
@@ -111,8 +119,12 @@ const toConfig = ({ text, file, nowMs, read, found, built }: Loaded): Config => 
     clients: new Ring(ring, config.plans),
     revision: revisionOf(text, found.files, built.sha256),
     warnings: [],
+    certificates,
   }
-  const own = warningsOf(whole, config.clients, { nowMs, ending: built.ending }).map(place)
+  const own = [
+    ...warningsOf(whole, config.clients, { nowMs, ending: built.ending }),
+    ...certificateWarnings(certificates, nowMs),
+  ].map(place)
   const warnings = inOrder([...own, ...found.warnings.map(place), ...built.warnings]).map(
     (warning) => formatProblem(file, { ...warning, message: `warning: ${warning.message}` }),
   )

@@ -21,7 +21,8 @@ export const askThread = <Answer>(
       deadlineMs === undefined ? undefined : setTimeout(() => void thread.terminate(), deadlineMs)
     const fail = (cause?: unknown): void => {
       clearTimeout(late)
-      reject(new Error('the client files were not read: their thread has ended', { cause }))
+      const why = cause instanceof Error ? cause.message : `no answer within ${deadlineMs} ms`
+      reject(new Error(`the thread that reads files has ended: ${why}`, { cause }))
     }
     thread.once('message', resolve)
     thread.once('error', fail)

@@ -1,4 +1,5 @@
 /** The parsed configuration: what the rest of the gateway sees. Types only: schema.ts has the keys with their bounds, defaults.ts the defaults. */
+import type { CertificateEnd } from './certificates.ts'
 import type { ConfigFile } from './schema.ts'
 
 export type { HostPort, HostPort as ListenAddress } from './addresses.ts'
@@ -86,4 +87,6 @@ export interface Config extends Omit<ParsedConfig, 'clients'> {
   readonly revision: string
   /** What it most likely does not mean, as lines to print: `FILE:line:col path: warning: fault; remedy`. */
   readonly warnings: readonly string[]
+  /** When the certificates end that this gateway shows to others, as their files were when they were read. */
+  readonly certificates: readonly CertificateEnd[]
 }

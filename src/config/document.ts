@@ -3,7 +3,7 @@ import { LineCounter, isAlias, isMap, isScalar, isSeq, parseDocument, visit } fr
 import type { Document, Pair as YamlPair } from 'yaml'
 import { substitute } from './environment.ts'
 import type { Environment } from './environment.ts'
-import type { Path, PathProblem } from './problems.ts'
+import { PROBLEMS_AT_MOST, type Path, type PathProblem } from './problems.ts'
 import { isReservedName, reservedNameFault } from './scalars.ts'
 import { emptyGroup } from './tree.ts'
 import type { Tree } from './tree.ts'
@@ -151,15 +151,15 @@ export const readYaml = (text: string, env: Environment | undefined): Reading =>
   }
   const faults: (Place & { path: Path; message: string })[] = []
   const report = (offset: number, path: Path, message: string): void => {
-    faults.push({ ...placeOf(offset), path, message })
+    if (faults.length < PROBLEMS_AT_MOST) faults.push({ ...placeOf(offset), path, message })
   }
   const [holes, foreign] = [new Set<string>(), new Set<string>()]
   const document = parseYaml(text, lineCounter)
   if (document === undefined) report(0, [], 'is nested too deeply; no key lies that deep')
   // The walk reports tags itself, with their path.
-  const broken = [...(document?.errors ?? []), ...(document?.warnings ?? [])].filter(
-    ({ message }) => !message.startsWith('Unresolved tag'),
-  )
+  const broken = [...(document?.errors ?? []), ...(document?.warnings ?? [])]
+    .filter(({ message }) => !message.startsWith('Unresolved tag'))
+    .slice(0, PROBLEMS_AT_MOST)
   if (document !== undefined && broken.length > 0)
     for (const { offset, message } of tellYamlFaults(text, broken, quotedIn(document)))
       report(offset, [], message)

@@ -18,13 +18,17 @@ const paths: readonly Path[] = [
   ...tls.flatMap((group) => ['ca', 'cert', 'key'].map((key) => [...group, key])),
 ]
 
-const named = (tree: Group) => paths.filter((path) => textAt(tree, ...path))
+export const namedFiles = (tree: Group): { readonly path: Path; readonly file: string }[] =>
+  paths.flatMap((path) => {
+    const file = textAt(tree, ...path)
+    return file ? [{ path, file }] : []
+  })
 
 /** Makes the paths whole, in the tree itself. */
 export const resolveFiles = (tree: Group, folder: string): void => {
-  for (const path of named(tree)) {
+  for (const { path, file } of namedFiles(tree)) {
     const parent = groupAt(tree, ...path.slice(0, -1)) as Record<string, Tree>
-    parent[String(path.at(-1))] = resolve(folder, textAt(tree, ...path) ?? '')
+    parent[String(path.at(-1))] = resolve(folder, file)
   }
 }
 
@@ -33,9 +37,9 @@ export const unreadable = (error: unknown): string =>
 
 /** Each that cannot be read now: better told here than when it is needed. */
 export const unreadableFiles = (tree: Group): PathProblem[] =>
-  named(tree).flatMap((path) => {
+  namedFiles(tree).flatMap(({ path, file }) => {
     try {
-      readFileSync(textAt(tree, ...path) ?? '')
+      readFileSync(file)
       return []
     } catch (error) {
       return [problem(path, unreadable(error))]

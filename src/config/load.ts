@@ -1,12 +1,12 @@
 /** The file itself: read, taken apart with positions, environment put in, then parsed. src/clients/load.ts adds the client files. */
-import { readFileSync } from 'node:fs'
+import { readFileSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import type { ParsedConfig } from './config.ts'
 import { readYaml } from './document.ts'
 import type { Environment } from './environment.ts'
 import { resolveFiles, unreadable } from './files.ts'
 import { parseConfig } from './parse.ts'
-import { ConfigError, formatPath, showValue } from './problems.ts'
+import { ConfigError, formatPath, PROBLEMS_AT_MOST, showValue } from './problems.ts'
 import type { ConfigProblem, PathProblem } from './problems.ts'
 import { isGroup, textAt } from './tree.ts'
 import type { Group } from './tree.ts'
@@ -56,10 +56,13 @@ export const readConfig = (
     const { message } = showValue(problem, value)
     return { ...locate(problem), path: formatPath(path), message }
   }
-  const found = [...parsed, ...checkFiles(tree)]
-  problems.push(...found.filter(({ path }) => !isHole(path)).map(place))
+  const found = [...parsed, ...checkFiles(tree)].filter(({ path }) => !isHole(path))
+  for (const each of found.slice(0, PROBLEMS_AT_MOST)) problems.push(place(each))
   return { problems, config: problems.length > 0 ? undefined : config, tree: complete, place }
 }
+
+/** What reads a longer one has to hold several hundred times as much in memory. */
+const FILE_BYTES_AT_MOST = 4 * 2 ** 20
 
 /** Throws ConfigError. */
 export const readText = (file: string): string => {
@@ -67,9 +70,12 @@ export const readText = (file: string): string => {
     new ConfigError(file, [{ line: 1, column: 1, path: formatPath([]), message }])
   let bytes: Buffer
   try {
+    const { size } = statSync(file)
+    if (size > FILE_BYTES_AT_MOST)
+      throw refuse('has more than 4MiB; write its clients into files that clientFiles names')
     bytes = readFileSync(file)
   } catch (error) {
-    throw refuse(unreadable(error))
+    throw error instanceof ConfigError ? error : refuse(unreadable(error))
   }
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)

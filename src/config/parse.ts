@@ -2,6 +2,7 @@
 import type { ParsedConfig } from './config.ts'
 import { crossChecks } from './cross-checks.ts'
 import { withDefaults } from './defaults.ts'
+import { PROBLEMS_AT_MOST } from './problems.ts'
 import { readSchema } from './schema.ts'
 import type { ConfigFile } from './schema.ts'
 import type { Group } from './tree.ts'
@@ -37,7 +38,8 @@ const toConfig = (file: ConfigFile): ParsedConfig => {
 export const parseConfig = (tree: Group) => {
   const complete = withDefaults(tree)
   const { file, problems: faults } = readSchema(complete)
-  const problems = [...faults, ...crossChecks(complete)]
+  const isHopeless = faults.length >= PROBLEMS_AT_MOST
+  const problems = isHopeless ? faults : [...faults, ...crossChecks(complete)]
   const isSound = file !== undefined && problems.length === 0
   return { complete, config: isSound ? toConfig(file) : undefined, problems }
 }

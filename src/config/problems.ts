@@ -18,6 +18,9 @@ export const problem = (
   at: PathProblem['at'] = 'value',
 ): PathProblem => ({ path, at, message })
 
+/** As many problems are reported; looking for more would cost much and help nobody. */
+export const PROBLEMS_AT_MOST = 100
+
 export interface ConfigProblem {
   /** Left out: the configuration's own. */
   readonly file?: string
@@ -93,11 +96,13 @@ export class ConfigError extends Error {
   constructor(file: string, problems: readonly ConfigProblem[]) {
     super(`${file}: ${problems.length} problem${problems.length === 1 ? '' : 's'}`)
     this.file = file
-    this.problems = inOrder(problems)
+    this.problems = inOrder(problems).slice(0, PROBLEMS_AT_MOST)
   }
 
   /** One line per problem. */
   format(): string[] {
-    return this.problems.map((each) => formatProblem(this.file, each))
+    const lines = this.problems.map((each) => formatProblem(this.file, each))
+    if (lines.length < PROBLEMS_AT_MOST) return lines
+    return [...lines, `${this.file}: there may be more; the search ended at ${PROBLEMS_AT_MOST}`]
   }
 }

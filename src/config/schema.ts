@@ -12,8 +12,7 @@ import {
 import { client, perDay, perMinute } from './client.ts'
 import { filledList, group, inMs, list } from './groups.ts'
 import { suggest } from './nearest.ts'
-import { problem } from './problems.ts'
-import type { Path, PathProblem } from './problems.ts'
+import { problem, PROBLEMS_AT_MOST, type Path, type PathProblem } from './problems.ts'
 import { redis, redisForm } from './redis.ts'
 import { routeMatch } from './route-match.ts'
 import {
@@ -34,7 +33,7 @@ import {
   webhookSecret,
 } from './scalars.ts'
 import { server } from './server.ts'
-import { valueAt } from './tree.ts'
+import { listAt, valueAt } from './tree.ts'
 import type { Group } from './tree.ts'
 import { upstream } from './upstream.ts'
 
@@ -195,7 +194,7 @@ export const configSchema = group({
 export type ConfigFile = z.output<typeof configSchema>
 
 const unknownKeys = (path: Path, keys: readonly string[], known: string): PathProblem[] =>
-  keys.map((key) => {
+  keys.slice(0, PROBLEMS_AT_MOST).map((key) => {
     const remedy = `${suggest(key, known.split(', '))}the keys here are ${known}`
     return problem([...path, key], `is not a known key; ${remedy}`, 'key')
   })
@@ -220,6 +219,19 @@ export const toProblems = (issue: z.core.$ZodIssue, tree: Group): PathProblem[] 
 export const readSchema = (
   tree: Group,
 ): { readonly file: ConfigFile | undefined; readonly problems: readonly PathProblem[] } => {
-  const { data, error } = configSchema.safeParse(tree)
-  return { file: data, problems: error?.issues.flatMap((issue) => toProblems(issue, tree)) ?? [] }
+  // Of clients there may be very many: they are read one by one, until too many are wrong.
+  const entries = listAt(tree, 'clients')
+  const { data, error } = configSchema.safeParse(
+    entries.length === 0 ? tree : { ...tree, clients: [] },
+  )
+  const problems = error?.issues.flatMap((issue) => toProblems(issue, tree)) ?? []
+  const clients: ConfigFile['clients'] = []
+  for (const [index, entry] of entries.entries()) {
+    if (problems.length >= PROBLEMS_AT_MOST) break
+    const read = client.safeParse(entry)
+    if (read.data !== undefined) clients.push(read.data)
+    for (const issue of read.error?.issues ?? [])
+      problems.push(...toProblems({ ...issue, path: ['clients', index, ...issue.path] }, tree))
+  }
+  return { file: data && problems.length === 0 ? { ...data, clients } : undefined, problems }
 }

@@ -26,8 +26,6 @@ interface ReloaderParts {
 
 const NAMES_IN_LOG = 20
 const NAMES_IN_ANSWER = 1_000
-const PROBLEMS_IN_LOG = 100
-const PROBLEMS_IN_ANSWER = 10_000
 
 const needsRestart = (key: string): string =>
   `${key}: needs a restart; put it back as it was, or restart the gateway`
@@ -131,8 +129,8 @@ export class Reloader implements ReloadsView {
     if (!dryRun) {
       this.counts.refused++
       this.fault = `${problems[0]}${problems.length > 1 ? `, and ${problems.length - 1} more` : ''}`
-      this.#parts.log.reloadRefused({ revision, problems: problems.slice(0, PROBLEMS_IN_LOG) })
+      this.#parts.log.reloadRefused({ revision, problems })
     }
-    return { outcome: 'refused', revision, problems: problems.slice(0, PROBLEMS_IN_ANSWER) }
+    return { outcome: 'refused', revision, problems }
   }
 }

@@ -17,8 +17,8 @@ export async function openListenSockets(listen: ListenAddress) {
   const { host, port } = await probe(listen)
   const shared = bindsAgain(host, port) ? undefined : bindSocket({ host, port, reusePort: false })
   return {
-    /** The host as configured, with the port that port 0 became. */
-    address: { host: listen.host, port },
+    /** Numeric, with the port that port 0 became. */
+    address: { host, port },
     /** The socket for a worker. */
     open: (): ListenSocket =>
       shared === undefined

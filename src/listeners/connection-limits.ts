@@ -42,6 +42,9 @@ export function roomForConnections(
   return { connections: possible, connectionsPerAddress: ofOne, openFiles, isFar }
 }
 
+/** With fewer there is no room for listeners, log and store beside a handful of clients and as many backends. */
+export const OPEN_FILES_AT_LEAST = 2 * (OWN_DESCRIPTORS + 8)
+
 /** How many files this process may have open; undefined where that cannot be read. */
 export function openFilesAtMost(): number | undefined {
   try {

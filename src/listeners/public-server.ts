@@ -51,7 +51,8 @@ export class PublicServer {
     const { listen } = this.#config.server
     this.#server.listen(fd === undefined ? { ...listen } : { fd })
     await once(this.#server, 'listening')
-    return { host: listen.host, port: (this.#server.address() as AddressInfo).port }
+    const { address: host, port } = this.#server.address() as AddressInfo
+    return { host, port }
   }
 
   /**

@@ -5,6 +5,7 @@ import type { AdmittedToday } from './admitted-today.ts'
 import type { Standing } from './changes.ts'
 import type { Live } from './live.ts'
 import { planInForce } from './plan-in-force.ts'
+import { describeEnd } from '../config/certificates.ts'
 import { DAY_MS } from '../rules/time.ts'
 
 const SHOWN = 5
@@ -82,7 +83,12 @@ export function attention(parts: OverviewParts, nowMs: number): Attention[] {
     ...reloadLines(parts),
     ...staleLines(parts, nowMs),
   ]
-  const after = [...unsavedLines(parts), ...logLines(parts), ...keyLines(parts, nowMs)]
+  const after = [
+    ...unsavedLines(parts),
+    ...logLines(parts),
+    ...certificateLines(parts, nowMs),
+    ...keyLines(parts, nowMs),
+  ]
   const room = Math.max(1, SHOWN - before.length - after.length)
   const clients = clientLines(parts, nowMs).slice(0, room)
   return [...before, ...clients, ...after]
@@ -162,6 +168,15 @@ function unsavedLines({ unsavedSeconds }: OverviewParts): Line[] {
 function logLines({ logFault }: OverviewParts): Line[] {
   const fault = logFault()
   return fault === undefined ? [] : [['log', 'bad', fault.replace(/^the/, 'The')]]
+}
+
+function certificateLines({ reloads }: OverviewParts, nowMs: number): Line[] {
+  return reloads.config.certificates.flatMap(({ setting, endsAtMs }): Line[] => {
+    const end = describeEnd(endsAtMs, nowMs)
+    if (end === undefined) return []
+    const text = `The certificate of ${setting} ${end}; renew it, then reload`
+    return [['certificate', endsAtMs <= nowMs ? 'bad' : 'warn', text, { subject: setting }]]
+  })
 }
 
 function keyLines({ reloads }: OverviewParts, nowMs: number): Line[] {

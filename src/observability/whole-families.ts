@@ -1,4 +1,5 @@
 /** The metrics of the whole gateway, whichever number of processes it has. */
+import type { CertificateEnd } from '../config/certificates.ts'
 import type { Clients } from '../config/config.ts'
 import { by, counter, gauge, sample, type Family } from './family.ts'
 import { keysExpiringFamily } from './keys-expiring.ts'
@@ -8,6 +9,7 @@ export interface ReloadsView {
   readonly config: {
     readonly revision: string
     readonly clients?: Pick<Clients, 'countEnding'>
+    readonly certificates?: readonly CertificateEnd[]
   }
   readonly takenAtMs: number
   readonly counts: { readonly taken: number; readonly refused: number }
@@ -44,6 +46,14 @@ export function wholeFamilies(whole: WholeGateway): Family[] {
     ),
     counter('tollgate_config_reloads_total', 'Wishes for a new configuration, by outcome.', () =>
       by('outcome', whole.reloads().counts),
+    ),
+    gauge.min(
+      'tollgate_tls_certificate_expiry_seconds',
+      'When a certificate ends that this gateway shows to clients, operators, backends or Redis, Unix time; by the setting that names its file.',
+      () =>
+        (whole.reloads().config.certificates ?? []).map(({ setting, endsAtMs }) =>
+          sample(endsAtMs / 1000, { setting }),
+        ),
     ),
     keysExpiringFamily(() => whole.reloads().config.clients),
     gauge.sum('tollgate_workers', 'Processes that take requests.', () => whole.listening()),

@@ -57,6 +57,7 @@ function comparable({ revision, config }: Effective, list: readonly ClientConfig
     ...settings,
     revision,
     warnings: [],
+    certificates: [],
     plans: new Map(Object.entries(settings.plans)) as Config['plans'],
     clients: {
       get: (id: string) => byId.get(id),

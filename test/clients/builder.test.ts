@@ -310,9 +310,9 @@ describe('client files', () => {
     ])
   })
 
-  it('tell 10,000 faults and the number of the rest, and name keys that are over', () => {
+  it('tell 100 faults and the number of the rest, and name keys that are over', () => {
     const many = run({ 'a.jsonl': '{"id":"x"}\n'.repeat(10_300) })
-    expect([many.faults.length, many.untold]).toEqual([10_000, 300])
+    expect([many.faults.length, many.untold]).toEqual([100, 10_200])
     const over = { id: 'o', plan: 'pro', keys: [{ id: 'k', sha256: a, expires: '2020-01-01' }] }
     const { warnings } = run({ 'a.jsonl': `\n${JSON.stringify(over)}\n` })
     expect(linesOf({ faults: warnings })).toEqual([

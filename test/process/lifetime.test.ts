@@ -234,3 +234,39 @@ describe('a terminal', () => {
     expect(told).not.toContain('{')
   })
 })
+
+describe.concurrent('a start', () => {
+  it.each([1, 2])(
+    'with room for hardly any open file is refused, with what to raise (%i processes)',
+    async (workers) => {
+      const file = configFile('http://127.0.0.1:1', {
+        server: `server: { listen: "127.0.0.1:0", workers: ${workers} }`,
+      })
+      const { code, stderr, stdout } = await tollgate(['start', '--config', file], {
+        openFiles: 100,
+      }).finished
+      expect([code, stdout]).toEqual([1, ''])
+      expect(linesOf(stderr)).toMatchObject([
+        {
+          event: 'startFailed',
+          message: expect.stringMatching(
+            /may open 100 files, too few.*raise the limit \(ulimit -n, LimitNOFILE\) to 144/,
+          ) as unknown,
+        },
+      ])
+    },
+  )
+
+  it.each([1, 2])(
+    'prints and logs the address that a name led to (%i processes)',
+    async (workers) => {
+      const file = configFile('http://127.0.0.1:1', {
+        server: `server: { listen: "localhost:0", workers: ${workers} }`,
+      })
+      const gateway = await gatewayProcess(file)
+      expect(gateway.origin).toMatch(/^http:\/\/(?:127\.0\.0\.1|\[::1\]):\d+$/)
+      const hosts = gateway.logged('listening').map(({ host }) => host)
+      expect(hosts).not.toContain('localhost')
+    },
+  )
+})

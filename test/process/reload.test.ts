@@ -69,6 +69,32 @@ describe.concurrent('a reload', () => {
   })
 })
 
+describe('a reload of a file that is unsound in a hundred thousand places', () => {
+  it('is refused beside the requests, with the first hundred of its problems', async () => {
+    const { gateway, file, hangUp } = await reloading(1)
+    writeFileSync(file, `clients: [${'a,'.repeat(100_000)}]`)
+    let answers = 0
+    let isOver = false
+    const line = hangUp('configRefused').finally(() => (isOver = true))
+    while (!isOver) {
+      await marksOf(gateway.origin, 1)
+      answers += 1
+    }
+    expect((await line)['problems']).toHaveLength(101)
+    // One that is read by the thread that serves lets a few of them through.
+    expect(answers).toBeGreaterThan(100)
+    expect(await marksOf(gateway.origin, 1)).toEqual(new Set([0]))
+  })
+
+  it('is refused for its size alone, unread', async () => {
+    const { file, hangUp } = await reloading(1)
+    writeFileSync(file, `# ${'x'.repeat(5 * 2 ** 20)}`)
+    expect((await hangUp('configRefused'))['problems']).toEqual([
+      expect.stringMatching(/:1:1 \(file\): has more than 4MiB; write its clients into files/),
+    ])
+  })
+})
+
 /** The processes that take requests, in the order in which they began to. */
 const workersOf = (gateway: GatewayProcess): number[] =>
   gateway.logged('workerStarted').map(({ pid }) => Number(pid))

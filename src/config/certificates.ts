@@ -1,0 +1,50 @@
+/** When the certificates end that a configuration names: those shown to clients, operators, backends and Redis. */
+import { X509Certificate } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { namedFiles } from './files.ts'
+import { formatPath, problem, type PathProblem } from './problems.ts'
+import type { Group } from './tree.ts'
+
+export interface CertificateEnd {
+  /** The setting that names its file, such as `server.tls.cert`. */
+  readonly setting: string
+  /** Unix time: of a chain, when the first of it ends. */
+  readonly endsAtMs: number
+}
+
+/** How long before its end a certificate is warned of: enough for a person to renew it. */
+export const ENDING_SOON_MS = 14 * 24 * 60 * 60 * 1000
+
+const certificates = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g
+
+/** A file that cannot be read, or holds no certificate, is left out: the start and a reload refuse it. */
+export const certificateEnds = (tree: Group): CertificateEnd[] =>
+  namedFiles(tree)
+    .filter(({ path }) => path.at(-1) === 'cert')
+    .flatMap(({ path, file }) => {
+      try {
+        const chain = readFileSync(file, 'utf8').match(certificates) ?? []
+        const ends = chain.map((pem) => Date.parse(new X509Certificate(pem).validTo))
+        return ends.length === 0 ? [] : [{ setting: formatPath(path), endsAtMs: Math.min(...ends) }]
+      } catch {
+        return []
+      }
+    })
+
+/** Undefined while the end is far. */
+export function describeEnd(endsAtMs: number, nowMs: number): string | undefined {
+  const on = new Date(endsAtMs).toISOString().slice(0, 16).replace('T', ' ')
+  if (endsAtMs <= nowMs) return `expired ${on}Z`
+  return endsAtMs - nowMs <= ENDING_SOON_MS ? `expires ${on}Z` : undefined
+}
+
+export const certificateWarnings = (
+  ends: readonly CertificateEnd[],
+  nowMs: number,
+): PathProblem[] =>
+  ends.flatMap(({ setting, endsAtMs }) => {
+    const end = describeEnd(endsAtMs, nowMs)
+    return end === undefined
+      ? []
+      : [problem(setting.split('.'), `names a certificate that ${end}; renew it, then reload`)]
+  })

@@ -1,0 +1,67 @@
+/** Certificates that have ended or soon will: said by check, at the start, by a reload, on the page and as a metric. */
+import { readFileSync, writeFileSync } from 'node:fs'
+import { afterAll, expect, it } from 'vitest'
+import { makeCertificates } from '../support/redis-tls.ts'
+import { typed } from '../support/command-line.ts'
+import { configFile, endAll, eventually, gatewayProcess } from './gateways.ts'
+
+const certificates = makeCertificates()
+afterAll(async () => {
+  await endAll()
+  certificates.remove()
+})
+
+const METRIC = 'tollgate_tls_certificate_expiry_seconds'
+
+it('are those of the listener, of the admin listener and of the calls to backends', async () => {
+  const { expired, server, client, ca } = certificates
+  const pair = ({ cert, key }: typeof server) => `tls: { cert: ${cert}, key: ${key} }`
+  const file = configFile('https://127.0.0.1:9', {
+    server: `server: { listen: "127.0.0.1:0", ${pair(expired)} }`,
+    upstream: `upstream: { urls: ["https://127.0.0.1:9"], tls: { ca: ${ca}, cert: ${client.cert}, key: ${client.key} } }`,
+  })
+  const warning = (setting: string, end: string) =>
+    new RegExp(
+      `${setting}: warning: .*names a certificate that ${end} \\d{4}-\\d\\d-\\d\\d \\d\\d:\\d\\dZ; renew it, then reload$`,
+    )
+  const wanted = [
+    warning('server.tls.cert', 'expired'),
+    warning('upstream.tls.cert', 'expires'),
+  ].map((line) => expect.stringMatching(line) as unknown)
+  const { code, stdout } = await typed(['check', '--config', file])
+  expect([code, stdout.split('\n').filter((line) => line.includes('certificate'))]).toEqual([
+    0,
+    wanted,
+  ])
+
+  const gateway = await gatewayProcess(file)
+  const warned = () =>
+    gateway
+      .logged('configWarning')
+      .map(({ problem }) => String(problem))
+      .filter((problem) => problem.includes('certificate'))
+  expect(warned()).toEqual(wanted)
+  expect(await gateway.metric(`${METRIC}{setting="server.tls.cert"}`)).toBeLessThan(
+    Date.now() / 1000,
+  )
+  expect(await gateway.metric(`${METRIC}{setting="upstream.tls.cert"}`)).toBeGreaterThan(
+    Date.now() / 1000,
+  )
+  const attention = async () => {
+    const overview = await (await fetch(`${gateway.adminOrigin}/api/overview`)).json()
+    const { attention: lines } = overview as { attention: { kind: string; severity: string }[] }
+    return lines.filter(({ kind }) => kind === 'certificate').map(({ severity }) => severity)
+  }
+  expect(await attention()).toEqual(['bad', 'warn'])
+
+  // The renewed one under the same name, as tools for certificates write it.
+  writeFileSync(expired.cert, readFileSync(server.cert))
+  writeFileSync(expired.key, readFileSync(server.key))
+  gateway.signal('SIGHUP')
+  await eventually('it is taken', () => gateway.logged('configTaken').length === 2)
+  expect(warned().slice(2)).toEqual([
+    expect.stringMatching(warning('server.tls.cert', 'expires')),
+    wanted[1],
+  ])
+  expect(await attention()).toEqual(['warn', 'warn'])
+})
