@@ -144,6 +144,7 @@ function createQuota({ config, log, metrics, stores, number }: LastingPartsOptio
     lease: config.store.lease,
     observe: metrics.quota,
     onClockBack: (bySeconds) => log.clockWentBack({ bySeconds }),
+    onTime: (storeMs, tookMs) => stores.clock.set(storeMs, tookMs),
   })
 }
 
@@ -166,8 +167,8 @@ function createBans(
     strikes ??
     createCounter({
       redis: stores.redis,
-      keyPrefix: `${prefix}:strikes`,
-      lifetimeMs: config.bans.withinMs,
+      keyPrefix: `${prefix}:recentStrikes`,
+      withinMs: config.bans.withinMs,
       timeoutMs,
     })
   return new BanBook({
@@ -175,6 +176,7 @@ function createBans(
     store: stores.bans,
     counter,
     loadTimeoutMs: timeoutMs,
+    now: () => stores.clock.nowMs(),
     observer: {
       strike: () => metrics.strike(),
       banned: (key, ban, strikes) => {
