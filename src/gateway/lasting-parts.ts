@@ -133,6 +133,7 @@ const holder = () => ({
 })
 
 function createQuota({ config, log, metrics, stores, number }: LastingPartsOptions): Lessee {
+  const isOwn = stores.unsaved !== undefined
   return new Lessee({
     ...holder(),
     authority: stores.authority,
@@ -144,7 +145,8 @@ function createQuota({ config, log, metrics, stores, number }: LastingPartsOptio
     lease: config.store.lease,
     observe: metrics.quota,
     onClockBack: (bySeconds) => log.clockWentBack({ bySeconds }),
-    onTime: (storeMs, tookMs) => stores.clock.set(storeMs, tookMs),
+    // A store in this very process has this process's clock.
+    onTime: isOwn ? undefined : (storeMs, tookMs) => stores.clock.set(storeMs, tookMs),
   })
 }
 

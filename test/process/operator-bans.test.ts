@@ -46,11 +46,11 @@ async function obeyed(
   expect(performance.now() - fromMs).toBeLessThan(1_000 + 5 * calls.length * slowestMs)
 }
 
-/** Loaded into a process: its Unix clock is CLOCK_AHEAD_MS ahead, and two hours more from SIGWINCH on. */
+/** Loaded into a process: its Unix clock is CLOCK_AHEAD_MS ahead, or that of its workers alone, and two hours more from SIGWINCH on. */
 const otherClock = temporaryFile(
   'other-clock.mjs',
   `const unixMs = Date.now
-   let aheadMs = Number(process.env.CLOCK_AHEAD_MS)
+   let aheadMs = Number((process.send && process.env.WORKERS_AHEAD_MS) ?? process.env.CLOCK_AHEAD_MS ?? 0)
    process.on('SIGWINCH', () => void (aheadMs += 7_200_000))
    globalThis.Date = class extends Date {
      constructor(...given) {
@@ -111,6 +111,28 @@ describe.concurrent('hosts whose clocks differ', () => {
     for (const { child } of gateways) child.kill('SIGWINCH')
     for (const gateway of [...gateways, late])
       expect((await gateway.call(banned)).code).toBe('api_key_banned')
+  })
+})
+
+describe.concurrent('workers whose clocks are not that of their supervisor', () => {
+  it.each([3_600_000, -3_600_000])('mean the same by a ban (%d ms off)', async (aheadMs) => {
+    const backend = await rawBackend()
+    const blocks = {
+      server: 'server: { listen: "127.0.0.1:0", workers: 2 }',
+      store: `store: { redis: "", file: "${join(temporaryFolder(), 'state.db')}" }`,
+      clients,
+    }
+    const config = configFile(backend.url, blocks)
+    const env = { NODE_OPTIONS: `--import=${otherClock}`, WORKERS_AHEAD_MS: String(aheadMs) }
+    const gateway = await gatewayProcess(config, { env })
+    const everyone = Array.from({ length: 10 }, () => () => ask(gateway.origin, { key: banned }))
+    const madeMs = performance.now()
+    await ban(gateway, '3s')
+    await obeyed(everyone, 'api_key_banned')
+    for (const call of everyone)
+      await eventually('the end of the ban', async () => (await call()).code === undefined)
+    expect(performance.now() - madeMs).toBeGreaterThan(2_900)
+    expect(performance.now() - madeMs).toBeLessThan(30_000)
   })
 })
 

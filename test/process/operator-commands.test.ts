@@ -7,6 +7,7 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { stripVTControlCharacters } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { clock } from '../../src/admin/page/format.js'
 import { typed } from '../support/command-line.ts'
 import { configText, sha256 } from '../support/gateway.ts'
 import { temporaryFile, temporaryFolder } from '../support/processes.ts'
@@ -134,6 +135,14 @@ describe('bans', () => {
       'undo    tollgate bans lift acme-2',
     ])
     await eventually('the ban', async () => (await gateway.call(key('acme-2'))).status === 429)
+    // One end, whoever gives it: it is rounded up once.
+    const endOf = (lines: readonly string[]) =>
+      /(?:banned|refuse) +until ([\d: -]+Z)/.exec(lines.join('\n'))?.[1]
+    const added = await shown(['bans', 'add', 'acme-2', '--for', '1h', '--reason', reason])
+    const explained = await shown(['explain', 'GET /v1/pets', '--key', 'acme-2'])
+    const { headers } = await gateway.call(key('acme-2'))
+    const end = clock(1_000 * Number(headers.get('x-ratelimit-reset')), Date.now())
+    expect([endOf(added.slice(1)), endOf(explained)]).toEqual([end, end])
     const ofAcme = ['clients', '--search', 'acme-2']
     const [row, own] = (await shown(ofAcme, { columns: 140 })).slice(-2)
     expect(row).toMatch(/ key acme-2 banned, (?:5\d min|1 h)/)
