@@ -42,8 +42,8 @@ return redis.call('HDEL', KEYS[1], ARGV[1])
 `
 
 /**
- * `prefix` is store.prefix. `clock` is set by the server's. `reloadMs` is how often the hash is read although nothing was heard: that brings back bans
- * which the server lost without losing the connection (FLUSHALL, a failover to a replica that lagged).
+ * `prefix` is store.prefix. `clock` is set by the server's. `reloadMs` is how often the hash is read although no news came: that
+ * brings back bans which the server lost without losing the connection (FLUSHALL, a failover to a replica that lagged).
  * The Redis store stays open when the ban store closes: it has other users.
  */
 export function createRedisBanStore(

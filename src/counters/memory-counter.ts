@@ -15,7 +15,7 @@ interface Step {
 }
 
 interface Counted {
-  /** Oldest first; never empty. */
+  /** Oldest first. */
   readonly steps: Step[]
   total: number
 }
