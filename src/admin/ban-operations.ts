@@ -3,28 +3,36 @@ import type { Ban, BanChange, Bans } from '../api/state.ts'
 import type { BanAct, OperatorBans } from '../bans/operator-bans.ts'
 import type { Config } from '../config/config.ts'
 import { duration, faultIn } from '../config/scalars.ts'
-import { MAX_IMPOSED_MS, MAX_REASON_LENGTH, type BanRecord } from '../rules/ban-policy.ts'
+import {
+  endsAtSeconds,
+  MAX_IMPOSED_MS,
+  MAX_REASON_LENGTH,
+  type BanRecord,
+} from '../rules/ban-policy.ts'
 import { fault, invalidRequest, json, notDone, type Answer } from './answers.ts'
 import type { ConfigNeeds } from './config-operations.ts'
 import type { Call, Changed } from './operation.ts'
 import { isAnswer, readJson } from './read-json.ts'
 
 export interface BanNeeds extends Pick<ConfigNeeds, 'reloads'> {
-  readonly bans: Pick<OperatorBans, 'list' | 'known' | 'impose' | 'lift'>
+  readonly bans: Pick<OperatorBans, 'list' | 'known' | 'impose' | 'lift' | 'nowMs'>
 }
+
+const isoOf = (ms: number): string => new Date(ms).toISOString()
 
 type BanCall = Call<{ readonly key: string }>
 
 export async function getBans({ bans, reloads: { config } }: BanNeeds): Promise<Answer> {
   const shown = (found: Awaited<ReturnType<OperatorBans['list']>>): readonly Ban[] =>
     found.map(([key, ban]) => shownBan(config, key, ban))
-  const asOf = new Date().toISOString()
+  const asOf = (): string => isoOf(bans.nowMs)
   let answer: Bans
   try {
-    answer = { asOf, scope: 'store', bans: shown(await bans.list()) }
+    const listed = shown(await bans.list())
+    answer = { asOf: asOf(), scope: 'store', bans: listed }
   } catch {
     const missing = ['the store is away: these are the bans that this gateway knows of']
-    answer = { asOf, scope: 'gateway', missing, bans: shown(bans.known()) }
+    answer = { asOf: asOf(), scope: 'gateway', missing, bans: shown(bans.known()) }
   }
   return json(200, answer)
 }
@@ -59,7 +67,8 @@ async function act(
   const shown = (ban: BanRecord | undefined): Ban | null =>
     ban === undefined ? null : shownBan(config, key, ban)
   const [before, after] = [shown(done.before), shown(done.after)]
-  const answer: BanChange = { asOf: new Date().toISOString(), scope: 'store', key, before, after }
+  const asOf = isoOf(needs.bans.nowMs)
+  const answer: BanChange = { asOf, scope: 'store', key, before, after }
   return { answer: json(200, answer), audit: { before, after } }
 }
 
@@ -77,8 +86,8 @@ export function shownBan({ clients }: Config, key: string, ban: BanRecord): Ban 
   return {
     key,
     client: clients.keyById(key)?.client.id ?? ofToken,
-    since: new Date(ban.startedMs).toISOString(),
-    until: new Date(ban.untilMs).toISOString(),
+    since: isoOf(ban.startedMs),
+    until: isoOf(1000 * endsAtSeconds(ban)),
     reason: ban.reason ?? null,
     by: ban.by ?? 'strikes',
   }

@@ -4,7 +4,7 @@ import type { ClientState } from '../api/usage.ts'
 import type { ClientCounters, Window } from '../usage/client-counters.ts'
 import type { Counters } from '../usage/counters.ts'
 import { DAY_MS, MINUTE_MS } from '../rules/time.ts'
-import type { BanRecord } from '../rules/ban-policy.ts'
+import { endsAtSeconds, type BanRecord } from '../rules/ban-policy.ts'
 import { invalidRequest, json, notDone, unknownClient, type Answer } from './answers.ts'
 import type { BanNeeds } from './ban-operations.ts'
 import { findClient, pageOf, type ClientQuery, type ShownClient } from './client-pages.ts'
@@ -113,7 +113,7 @@ function rowOf(
     id: key.id,
     expires: timeOf(key.expiresAtMs),
     lastUsed: timeOf(live.clients.lastUsedMs(key.id)),
-    bannedUntil: timeOf(banned.get(key.id)?.untilMs),
+    bannedUntil: timeOf(endOf(banned.get(key.id))),
   }))
   const minute = counters && useOf(counters.minute, limits.perMinute, MINUTE_MS)
   const day = counters && useOf(counters.day, limits.perDay, DAY_MS)
@@ -129,6 +129,8 @@ function rowOf(
     keys,
   }
 }
+
+const endOf = (ban: BanRecord | undefined): number | undefined => ban && 1000 * endsAtSeconds(ban)
 
 const timeOf = (ms: number | undefined): string | null =>
   ms === undefined ? null : new Date(ms).toISOString()

@@ -1,7 +1,7 @@
 /** The bans known to this process: answers from memory, keeps them in a store, and makes new ones from strikes. */
 import type { BansConfig } from '../config/config.ts'
 import type { Count, Counter } from '../counters/counter.ts'
-import { isSameWindow, isStrike, nextBan, type BanRecord } from '../rules/ban-policy.ts'
+import { isBanned, isSameWindow, isStrike, nextBan, type BanRecord } from '../rules/ban-policy.ts'
 import type { BanStore } from './ban-store.ts'
 import { BanTable, setBounded } from './ban-table.ts'
 import { OperatorBans } from './operator-bans.ts'
@@ -24,8 +24,8 @@ export interface BanBookOptions {
   /** store.timeout: how long a start waits for a store that does not answer. */
   readonly loadTimeoutMs: number
   readonly observer: BanObserver
-  /** Unix time in ms. */
-  readonly now?: () => number
+  /** The store's Unix time in ms. */
+  readonly now: () => number
 }
 
 /** Nothing here touches quota counters: a ban never costs quota, and its end never gives any back. */
@@ -34,17 +34,18 @@ export class BanBook {
   readonly operators: OperatorBans
   readonly #options: BanBookOptions
   #policy: BansConfig
-  readonly #now: () => number
+  /** The store's Unix time in ms, by which bans end. */
+  readonly now: () => number
   readonly #table: BanTable
   readonly #synchroniser: Synchroniser
   /** The first 429 of each key's newest window. Written by refused. */
   readonly #firstRefusals = new Map<string, { windowEndMs: number; atMs: number }>()
 
   constructor(options: BanBookOptions) {
-    const { policy, counter, store, observer, now = Date.now } = options
+    const { policy, counter, store, observer, now } = options
     this.#options = options
     this.#policy = policy
-    this.#now = now
+    this.now = now
     this.#table = new BanTable(policy.forgetAfterMs, (keyId, lift) => this.#begin(keyId, lift))
     this.#synchroniser = new Synchroniser({ table: this.#table, store, observer, now })
     this.operators = new OperatorBans({ table: this.#table, store, now })
@@ -60,22 +61,30 @@ export class BanBook {
   use(policy: BansConfig): void {
     this.#policy = policy
     this.#table.forgetAfterMs = policy.forgetAfterMs
-    this.#options.counter.useLifetime(policy.withinMs)
+    this.#options.counter.useTime(policy.withinMs)
     this.strikes.policy = policy
   }
 
   /** Keys banned now. */
   get size(): number {
-    return this.#table.count(this.#now())
+    return this.#table.count(this.now())
   }
 
-  /** The ban of the key that runs at `nowMs` (Unix time in ms), from memory alone. */
-  check(keyId: string, nowMs: number): BanRecord | undefined {
-    return this.#table.running(keyId, nowMs)
+  /** Toward a ban of the key, by the latest answer of whoever counts them for all. */
+  knownStrikes(keyId: string): number {
+    return this.strikes.known(keyId, this.now())
   }
 
-  /** To be called on each 429 for quota. `windowEndMs`: Unix time in ms at which the exhausted window ends. Never throws. */
-  refused({ keyId, windowEndMs, nowMs }: { keyId: string; windowEndMs: number; nowMs: number }) {
+  /** The ban of the key that runs, from memory alone. */
+  check(keyId: string): BanRecord | undefined {
+    const known = this.#table.all.get(keyId)
+    // Few keys were ever banned: the others pay for no look at a clock.
+    return known !== undefined && isBanned(known, this.now()) ? known : undefined
+  }
+
+  /** To be called on each 429 for quota. `windowEndMs`: the store's Unix time in ms at which the exhausted window ends. Never throws. */
+  refused(keyId: string, windowEndMs: number): void {
+    const nowMs = this.now()
     const { observer } = this.#options
     const { graceMs } = this.#policy
     const first = this.#firstRefusals.get(keyId)
@@ -89,7 +98,7 @@ export class BanBook {
   }
 
   /** Bans the key from now on, unless it is banned already. Never throws; the store is told in the background. */
-  ban(keyId: string, counted?: Count, nowMs = this.#now()): void {
+  ban(keyId: string, counted?: Count, nowMs = this.now()): void {
     // Strikes counted by two processes may both reach the limit; the second must not make the ban longer.
     if (this.#table.running(keyId, nowMs) !== undefined) return
     const reason = counted && `${counted.total} strikes in ${Math.ceil(counted.forMs / 1000)} s`
@@ -111,7 +120,7 @@ export class BanBook {
   #begin(keyId: string, { startedMs }: BanRecord): void {
     this.#firstRefusals.delete(keyId)
     // Strikes from before an older lift have ended by themselves; those that a restart finds counted came after it.
-    if (this.#now() - startedMs < this.#policy.withinMs) this.strikes.forget(keyId)
+    if (this.now() - startedMs < this.#policy.withinMs) this.strikes.forget(keyId)
   }
 
   /** Waits for writes under way, then closes the ban store. */

@@ -2,10 +2,12 @@
 import type { BanRecord } from '../rules/ban-policy.ts'
 import type { BanStore, BanStoreListener } from './ban-store.ts'
 import type { IpcCalls } from '../ipc/calls.ts'
+import type { StoreClock } from './store-clock.ts'
 
 /** What the ban book of a worker asks of the supervisor. */
 export interface BanCalls {
-  loadBans(nothing: undefined): ReadonlyMap<string, BanRecord>
+  /** nowMs: of the supervisor, Unix time. */
+  loadBans(nothing: undefined): { bans: ReadonlyMap<string, BanRecord>; nowMs: number }
   saveBan(kept: { readonly keyId: string; readonly ban: BanRecord }): void
   forgetBan(kept: { readonly keyId: string; readonly ban: BanRecord }): void
 }
@@ -13,7 +15,8 @@ export interface BanCalls {
 /** Hears of bans through the supervisor too: some worker has pronounced one, or there are some that it could not tell of. */
 export type IpcBanStore = BanStore & Pick<BanStoreListener, 'banned' | 'stale'>
 
-export function createIpcBanStore(calls: IpcCalls<BanCalls>): IpcBanStore {
+/** clock: is set by the supervisor's. */
+export function createIpcBanStore(calls: IpcCalls<BanCalls>, clock: StoreClock): IpcBanStore {
   let listener: BanStoreListener | undefined
   return {
     watch: (newListener) => {
@@ -23,7 +26,12 @@ export function createIpcBanStore(calls: IpcCalls<BanCalls>): IpcBanStore {
     },
     banned: (keyId, ban) => listener?.banned(keyId, ban),
     stale: () => listener?.stale(),
-    load: () => calls.call('loadBans', undefined),
+    load: async () => {
+      const askedMs = performance.now()
+      const { bans, nowMs } = await calls.call('loadBans', undefined)
+      clock.set(nowMs, performance.now() - askedMs)
+      return bans
+    },
     save: (keyId, ban) => calls.call('saveBan', { keyId, ban }),
     forget: (keyId, ban) => calls.call('forgetBan', { keyId, ban }),
     close: () => Promise.resolve(),

@@ -2,6 +2,7 @@
 import type { BanRecord } from '../rules/ban-policy.ts'
 import type { BanStore, BanStoreListener } from './ban-store.ts'
 import type { RedisStore } from '../redis/store.ts'
+import type { StoreClock } from './store-clock.ts'
 import { formatBan, parseBan, toBan } from './stored-ban.ts'
 
 /**
@@ -27,23 +28,33 @@ redis.pcall('PUBLISH', ARGV[5], ARGV[6])
 return 1
 `
 
+/** All bans, or that of one key, and the time: with it a process that has asked nothing before knows which of them run. */
+const loadScript = `
+local reply = ARGV[1] and { ARGV[1], redis.call('HGET', KEYS[1], ARGV[1]) } or redis.call('HGETALL', KEYS[1])
+local time = redis.call('TIME')
+reply[#reply + 1] = 1000 * tonumber(time[1]) + math.floor(tonumber(time[2]) / 1000)
+return reply
+`
+
 const forgetScript = `
 if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
 return redis.call('HDEL', KEYS[1], ARGV[1])
 `
 
 /**
- * `prefix` is store.prefix. `reloadMs` is how often the hash is read although nothing was heard: that brings back bans
- * which the server lost without losing the connection (FLUSHALL, a failover to a replica that lagged).
+ * `prefix` is store.prefix. `clock` is set by the server's. `reloadMs` is how often the hash is read although no news came: that
+ * brings back bans which the server lost without losing the connection (FLUSHALL, a failover to a replica that lagged).
  * The Redis store stays open when the ban store closes: it has other users.
  */
 export function createRedisBanStore(
   redis: RedisStore,
   prefix: string,
+  clock: StoreClock,
   reloadMs = 30_000,
 ): BanStore {
   const key = `${prefix}:bans`
   const save = redis.script({ name: 'tollgateBan', text: saveScript, keyCount: 1 })
+  const load = redis.script({ name: 'tollgateBans', text: loadScript, keyCount: 1 })
   const forget = redis.script({ name: 'tollgateUnban', text: forgetScript, keyCount: 1 })
   let listener: BanStoreListener | undefined
   let reload: NodeJS.Timeout | undefined
@@ -61,13 +72,18 @@ export function createRedisBanStore(
       reload = setInterval(() => listener?.stale(), reloadMs)
       reload.unref()
     },
-    load: async () => {
+    load: async (keyId) => {
       const bans = new Map<string, BanRecord>()
       const malformed: string[] = []
-      for (const [keyId, text] of Object.entries(await redis.hgetall(key))) {
+      const askedMs = performance.now()
+      const reply = await load.run({ keys: [key], args: keyId === undefined ? [] : [keyId] })
+      clock.set(Number(reply.at(-1)), performance.now() - askedMs)
+      for (let at = 0; at + 1 < reply.length; at += 2) {
+        const [id, text] = [String(reply[at]), reply[at + 1]]
+        if (typeof text !== 'string') continue
         const ban = parseBan(text)
-        if (ban) bans.set(keyId, ban)
-        else malformed.push(keyId)
+        if (ban) bans.set(id, ban)
+        else malformed.push(id)
       }
       if (malformed.length > 0) {
         const first = JSON.stringify(malformed[0]?.slice(0, 128))

@@ -6,6 +6,7 @@ import { toBan } from './stored-ban.ts'
 
 const columns = ['key_id', 'until_ms', 'count', 'started_ms', 'epoch_ms', 'made_by', 'reason']
 const all = `SELECT ${columns.join()} FROM bans`
+const one = `${all} WHERE key_id = ?`
 /** What a worker has to save that had not heard of an act yet does not come after it. */
 const put = `INSERT INTO bans (${columns.join()}) VALUES (?, ?, ?, ?, ?, ?, ?)
   ON CONFLICT (key_id) DO UPDATE SET ${columns.map((name) => `${name} = excluded.${name}`).join()}
@@ -27,9 +28,10 @@ export function createSqliteBanStore(file: string, onFileEvent: OnFileEvent): Ba
       listener = newListener
       listener.stale()
     },
-    load: async () => {
+    load: async (wanted) => {
       const bans = new Map<string, BanRecord>()
-      for (const row of await store.read(all)) {
+      const rows = await (wanted === undefined ? store.read(all) : store.read(one, wanted))
+      for (const row of rows) {
         const { key_id: keyId, until_ms: untilMs, count, started_ms: startedMs } = row
         const { epoch_ms: epochMs, made_by: by, reason } = row
         const ban = toBan({

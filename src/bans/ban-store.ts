@@ -13,8 +13,8 @@ export interface BanStoreListener {
 export interface BanStore {
   /** Called once, first. The listener hears `stale` as soon as there is something to load, perhaps during this call. */
   watch(listener: BanStoreListener): void
-  /** Everything kept. Rejects when the store is away. */
-  load(): Promise<ReadonlyMap<string, BanRecord>>
+  /** Everything kept; with a key its ban alone is looked for. Rejects when the store is away. */
+  load(keyId?: string): Promise<ReadonlyMap<string, BanRecord>>
   /** Keeps a ban, unless the store has a later one of that key, and tells the other processes. Rejects when the store is away. */
   save(keyId: string, ban: BanRecord): Promise<void>
   /** Removes a ban if it is still this very one. Rejects when the store is away. */

@@ -7,7 +7,7 @@ import type { BanTable } from './ban-table.ts'
 export interface OperatorBansParts {
   readonly table: BanTable
   readonly store: Pick<BanStore, 'load' | 'save'>
-  /** Unix time in ms. */
+  /** The store's Unix time in ms. */
   now(): number
   /** What holds of a key from now on, which processes that do not hear of it from the store are to be told. */
   onAct?(keyId: string, ban: BanRecord): void
@@ -39,6 +39,11 @@ export class OperatorBans {
     return this.#parts.table.allRunning(this.#parts.now())
   }
 
+  /** The store's Unix time, by which bans end. */
+  get nowMs(): number {
+    return this.#parts.now()
+  }
+
   /** All that this process knows of, ended ones too. */
   get all(): ReadonlyMap<string, BanRecord> {
     return this.#parts.table.all
@@ -50,7 +55,7 @@ export class OperatorBans {
     ban: { readonly forMs: number; readonly reason: string | undefined },
   ): Promise<BanAct> {
     const { table, now } = this.#parts
-    await this.#look()
+    await this.#look(keyId)
     const nowMs = now()
     const before = table.running(keyId, nowMs)
     const { forgetAfterMs } = table
@@ -62,7 +67,7 @@ export class OperatorBans {
   /** undefined: the key is not banned. */
   async lift(keyId: string): Promise<BanAct | undefined> {
     const { table, now } = this.#parts
-    await this.#look()
+    await this.#look(keyId)
     const nowMs = now()
     const before = table.running(keyId, nowMs)
     if (before === undefined) return undefined
@@ -70,9 +75,9 @@ export class OperatorBans {
     return { before, after: table.running(keyId, nowMs) }
   }
 
-  async #look(): Promise<void> {
+  async #look(wanted?: string): Promise<void> {
     const { table, store } = this.#parts
-    for (const [keyId, ban] of await store.load()) table.merge(keyId, ban)
+    for (const [keyId, ban] of await store.load(wanted)) table.merge(keyId, ban)
   }
 
   async #settle(keyId: string, ban: BanRecord): Promise<void> {

@@ -29,7 +29,7 @@ export class SharedBans {
 
   /** The answers to every worker. */
   readonly handlers: CallHandlers<BanCalls> = {
-    loadBans: () => this.#table.all,
+    loadBans: () => ({ bans: this.#table.all, nowMs: Date.now() }),
     saveBan: ({ keyId, ban }) => this.#save(keyId, ban),
     forgetBan: async ({ keyId, ban }) => {
       if (this.#table.remove(keyId, ban)) await this.#parts.store.forget(keyId, ban)

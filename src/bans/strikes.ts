@@ -18,14 +18,11 @@ export interface StrikesOptions {
 /** What this process knows of one key. Kept over many strikes, so that one of them costs a look-up and an addition. */
 interface Tally {
   readonly keyId: string
-  /** Its count has ended so long after bornMs, Unix time. */
-  readonly bornMs: number
-  readonly lastsMs: number
-  /** As the counter last said, strikes of other processes included. Written by #count, as is startedMs. */
+  /** Unix time of the latest report to the counter; all strikes end `within` after it. Written by #report. */
+  reportedMs: number
+  /** As the counter last said, strikes of other processes included. Written by #heed. */
   total: number
-  /** Unix time when the count began. */
-  startedMs: number
-  /** Strikes the counter has not heard of. Written by strike and #count. */
+  /** Strikes that were not reported to the counter yet. Written by strike and #add. */
   unreported: number
   /** Written by #report. */
   isCalling: boolean
@@ -38,11 +35,10 @@ const MAX_KEYS = 10_000
 /** A flood of strikes is reported in one call per key and tick, unless it may be the ban's last one: that is reported at once. */
 const TICK_MS = 100
 
-/** `withinMs` runs from a key's first strike, in whole seconds (rounded up). */
 export class Strikes {
   policy: StrikePolicy
   readonly #options: StrikesOptions
-  /** In the order in which they end. Written by #tallyOf alone. */
+  /** In the order in which they end. Written by #tallyOf, #report and forget. */
   readonly #tallies = new Map<string, Tally>()
   /** Those to be reported with the next tick, and its timer. Written by #reportLater and #flush. */
   readonly #late = new Set<Tally>()
@@ -63,16 +59,14 @@ export class Strikes {
     if (tally.isCalling) return
     // The first one at once, so that other processes know of the key; where there are none nothing is waited for.
     const isDue = tally.total === 0 || !this.#options.counter.isShared
-    if (isDue || this.#mayBan(tally, nowMs)) this.#report(tally, nowMs)
+    if (isDue || this.#mayBan(tally)) this.#report(tally, nowMs)
     else this.#reportLater(tally)
   }
 
-  /** What this process has heard of the key's strikes; nothing is counted by that. */
-  look(keyId: string, nowMs: number): Count {
+  /** The strikes of the key by the latest answer of the counter; nothing is counted by that. */
+  known(keyId: string, nowMs: number): number {
     const tally = this.#tallies.get(keyId)
-    const total = tally !== undefined && runs(tally, nowMs) ? tally.total + tally.unreported : 0
-    const sinceMs = total > 0 ? (tally?.startedMs ?? nowMs) : nowMs
-    return { total, forMs: Math.max(0, nowMs - sinceMs) }
+    return tally !== undefined && this.#runs(tally, nowMs) ? tally.total + tally.unreported : 0
   }
 
   /** Its strikes so far count for nothing. */
@@ -94,19 +88,17 @@ export class Strikes {
 
   #tallyOf(keyId: string, nowMs: number): Tally | undefined {
     const known = this.#tallies.get(keyId)
-    if (known !== undefined && runs(known, nowMs)) return known
+    if (known !== undefined && this.#runs(known, nowMs)) return known
     for (const [oldest, tally] of this.#tallies) {
-      if (runs(tally, nowMs)) break
+      if (this.#runs(tally, nowMs)) break
       this.#tallies.delete(oldest)
     }
     this.#tallies.delete(keyId)
     if (this.#tallies.size >= MAX_KEYS) return undefined
     const tally = {
       keyId,
-      bornMs: nowMs,
-      lastsMs: this.policy.withinMs + 1_000,
+      reportedMs: nowMs,
       total: 0,
-      startedMs: nowMs,
       unreported: 0,
       isCalling: false,
       isForgotten: false,
@@ -115,12 +107,21 @@ export class Strikes {
     return tally
   }
 
-  #mayBan({ total, unreported, startedMs }: Tally, nowMs: number): boolean {
-    const counted = { total: total + unreported, forMs: nowMs - startedMs }
-    return isBanEarned(counted, this.policy)
+  /** A clock that was set back by more than `within` says nothing of it. */
+  #runs({ reportedMs }: Tally, nowMs: number): boolean {
+    return Math.abs(nowMs - reportedMs) < this.policy.withinMs
+  }
+
+  #mayBan({ total, unreported }: Tally): boolean {
+    return isBanEarned(total + unreported, this.policy)
   }
 
   #report(tally: Tally, nowMs: number): void {
+    tally.reportedMs = nowMs
+    if (this.#tallies.get(tally.keyId) === tally) {
+      this.#tallies.delete(tally.keyId)
+      this.#tallies.set(tally.keyId, tally)
+    }
     const counted = this.#add(tally, nowMs)
     if (!(counted instanceof Promise)) return void this.#heed(tally, counted, nowMs)
     tally.isCalling = true
@@ -146,7 +147,7 @@ export class Strikes {
     for (;;) {
       await this.#heed(tally, counted, this.#options.now())
       const nowMs = this.#options.now()
-      if (tally.isForgotten || tally.unreported === 0 || !this.#mayBan(tally, nowMs)) return
+      if (tally.isForgotten || tally.unreported === 0 || !this.#mayBan(tally)) return
       counted = await this.#add(tally, nowMs)
     }
   }
@@ -155,8 +156,7 @@ export class Strikes {
   #heed(tally: Tally, counted: Count, nowMs: number): void | Promise<void> {
     if (tally.isForgotten) return undefined
     tally.total = counted.total
-    tally.startedMs = nowMs - counted.forMs
-    if (!isBanEarned(counted, this.policy)) return undefined
+    if (!isBanEarned(counted.total, this.policy)) return undefined
     tally.unreported = 0
     tally.total = 0
     this.#options.onBan(tally.keyId, counted, nowMs)
@@ -178,7 +178,3 @@ export class Strikes {
       if (!tally.isCalling && tally.unreported > 0) this.#report(tally, nowMs)
   }
 }
-
-/** A clock that was set back by more than a count lasts says nothing of it. */
-const runs = ({ bornMs, lastsMs }: Tally, nowMs: number): boolean =>
-  Math.abs(nowMs - bornMs) < lastsMs

@@ -70,7 +70,7 @@ export const defaults = {
   clientFiles: [],
   anonymous: { perMinute: '60' },
   bans: {
-    strikes: '60',
+    strikes: '90',
     within: '1m',
     grace: '1s',
     duration: '1m',

@@ -1,59 +1,95 @@
-/** Counters with a lifetime, in memory or in Redis; the only file that knows rate-limiter-flexible. */
+/** Counters over a time that slides along, in memory or in Redis; the only file that knows rate-limiter-flexible. */
 import { RateLimiterRedis, RLWrapperTimeouts } from 'rate-limiter-flexible'
 import type { RedisStore } from '../redis/store.ts'
-import { createMemoryCounter, type MemoryCounter } from './memory-counter.ts'
+import { createMemoryCounter, STEPS, type MemoryCounter } from './memory-counter.ts'
 
 /** What a key has come to. */
 export interface Count {
   readonly total: number
-  /** Since the key's first addition. */
+  /** Since the oldest of the additions that are counted. */
   readonly forMs: number
 }
 
-/** One number per key, forgotten a fixed time after the key's first addition. */
+/**
+ * One number per key: what was added to it within the latest `withinMs`, however it was spread. An addition counts until that
+ * time is over, and a thousandth of it longer at most.
+ */
 export interface Counter {
   /** Other processes add to the same numbers, so that an answer may have to be waited for. */
   readonly isShared: boolean
   /** Adds whole points and says what the key has come to. Never rejects for a total being high. nowMs: Unix time, for a count of this process. */
   add(key: string, points: number, nowMs: number): Count | Promise<Count>
   reset(key: string): void | Promise<void>
-  /** For keys whose count begins from here on; rounded up to whole seconds. */
-  useLifetime(lifetimeMs: number): void
+  /** Another withinMs from here on. */
+  useTime(withinMs: number): void
 }
-
-/** Redis takes whole seconds, and 0 as "for ever". */
-const wholeSeconds = (ms: number): number => Math.max(Math.ceil(ms / 1000), 1)
 
 interface CounterOptions {
   readonly redis: RedisStore | undefined
   readonly keyPrefix: string
-  /** See useLifetime. */
-  readonly lifetimeMs: number
+  /** See Counter. */
+  readonly withinMs: number
   readonly timeoutMs: number
 }
 
 /** A counter for all processes on one Redis; without `redis` of this process. */
-export function createCounter({ redis, lifetimeMs, ...options }: CounterOptions): Counter {
-  const memory = createMemoryCounter(wholeSeconds(lifetimeMs) * 1000)
-  const own: MemoryCounter = {
-    ...memory,
-    useLifetime: (ms) => memory.useLifetime(wholeSeconds(ms) * 1000),
-  }
-  return redis === undefined ? own : createRedisCounter({ ...options, redis, lifetimeMs, own })
+export function createCounter({ redis, ...options }: CounterOptions): Counter {
+  const own = createMemoryCounter(options.withinMs)
+  return redis === undefined ? own : createRedisCounter({ ...options, redis, own })
 }
+
+/**
+ * What memory-counter.ts does, by the server's clock, in one hash: the numbers of its oldest and newest step, the total, and
+ * "START POINTS" of each step. The library passes the points and, as ARGV[4], the time in seconds; it takes back the total, and
+ * how long the oldest step still counts in place of how long the key lives.
+ */
+export const ADD_SCRIPT = `
+local key, timeMs = KEYS[1], math.floor(1000 * tonumber(ARGV[4]) + 0.5)
+local stepMs = timeMs / ${STEPS}
+local time = redis.call('TIME')
+local nowMs = 1000 * tonumber(time[1]) + math.floor(tonumber(time[2]) / 1000)
+local kept = redis.call('HMGET', key, 'oldest', 'newest', 'total')
+local oldest, newest, total = tonumber(kept[1] or 1), tonumber(kept[2] or 0), tonumber(kept[3] or 0)
+local function text(number) return string.format('%.0f', number) end
+local function stepAt(number)
+  local start, points = string.match(redis.call('HGET', key, text(number)) or '', '^(%d+) (%d+)$')
+  return tonumber(start or 0), tonumber(points or 0)
+end
+local startMs = math.floor(math.floor(nowMs / stepMs) * stepMs)
+local sinceMs = startMs
+while oldest <= newest do
+  local atMs, points = stepAt(oldest)
+  if nowMs - atMs < timeMs + stepMs and atMs - nowMs < timeMs then
+    sinceMs = atMs
+    break
+  end
+  redis.call('HDEL', key, text(oldest))
+  oldest, total = oldest + 1, total - points
+end
+local lastMs, points
+if oldest <= newest then lastMs, points = stepAt(newest) end
+if lastMs ~= startMs then newest, points = newest + 1, 0 end
+points, total = points + tonumber(ARGV[1]), total + tonumber(ARGV[1])
+redis.call('HSET', key, 'oldest', text(oldest), 'newest', text(newest), 'total', text(total),
+  text(newest), text(startMs) .. ' ' .. text(points))
+redis.call('PEXPIREAT', key, text(math.ceil(nowMs + timeMs + stepMs)))
+return { total, math.max(0, timeMs - math.max(0, nowMs - sinceMs)) }
+`
 
 /** While the store is away, or silent for `timeoutMs`, each process counts for itself. */
 function createRedisCounter({
   redis,
   keyPrefix,
-  lifetimeMs,
+  withinMs,
   timeoutMs,
   own,
 }: CounterOptions & { redis: RedisStore; own: MemoryCounter }): Counter {
   // What a total means is not for the library to say.
-  const base = { keyPrefix, points: Number.MAX_SAFE_INTEGER, duration: wholeSeconds(lifetimeMs) }
   const limiter = new RateLimiterRedis({
-    ...base,
+    keyPrefix,
+    points: Number.MAX_SAFE_INTEGER,
+    duration: withinMs / 1000,
+    customIncrTtlLuaScript: ADD_SCRIPT,
     storeClient: redis.client,
     rejectIfRedisNotReady: true,
   })
@@ -72,9 +108,9 @@ function createRedisCounter({
       own.reset(key)
       if (redis.available) await shared.delete(key)
     },
-    useLifetime: (ms) => {
-      own.useLifetime(ms)
-      limiter.duration = wholeSeconds(ms)
+    useTime: (ms) => {
+      own.useTime(ms)
+      limiter.duration = ms / 1000
     },
   }
 }

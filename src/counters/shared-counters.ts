@@ -26,7 +26,7 @@ export function createSharedStrikes(calls: IpcCalls<CounterCalls>, own: Counter)
         : own.add(keyId, points, nowMs),
     // The supervisor begins anew by itself once a ban was earned, so that no strike in between is lost.
     reset: (keyId) => own.reset(keyId),
-    useLifetime: (lifetimeMs) => own.useLifetime(lifetimeMs),
+    useTime: (withinMs) => own.useTime(withinMs),
   }
 }
 

@@ -3,7 +3,7 @@ import { clock, count, usage } from '../admin/page/format.js'
 import type { ExplainedStage, StageName } from '../api/explain.ts'
 import type { Config } from '../config/config.ts'
 import type { Caller } from '../rules/credentials.ts'
-import { strikesUntilBan } from '../rules/ban-policy.ts'
+import { endsAtSeconds } from '../rules/ban-policy.ts'
 import { refusalKinds, type Refusal } from '../rules/refusals.ts'
 import type { CallerKnown, Known, Question, SettingPlaces } from './question.ts'
 import { banInWords, dateOf, isoOf, placeOf, takenBy } from './words.ts'
@@ -118,11 +118,11 @@ const authenticate: Finder = ({ config, places, walked, caller, question }, refu
 
 const checkBan: Finder = ({ config, places, callerKnown, question: { atMs } }, refusal) => {
   const { ban, standings } = callerKnown
-  const most = standings?.toSorted((one, other) => other.strikes.total - one.strikes.total)[0]
-  const limit = strikesUntilBan(most?.strikes.forMs ?? 0, config.bans)
-  const counted = { strikes: most?.strikes.total ?? null, strikesLimit: limit }
+  const most = standings?.toSorted((one, other) => other.strikes - one.strikes)[0]
+  const limit = config.bans.strikes
+  const counted = { strikes: most?.strikes ?? null, strikesLimit: limit }
   if (refusal === undefined || ban === undefined) {
-    const so = most && `, ${most.strikes.total} of ${limit} strikes ${placeOf(most)}`
+    const so = most && `, ${most.strikes} of ${limit} strikes ${placeOf(most)}`
     return { rule: `no ban${so ?? ''}`, config: places.of('bans', 'strikes'), numbers: counted }
   }
   return {
@@ -131,7 +131,7 @@ const checkBan: Finder = ({ config, places, callerKnown, question: { atMs } }, r
     numbers: {
       ...counted,
       sinceAt: isoOf(ban.startedMs),
-      untilAt: isoOf(ban.untilMs),
+      untilAt: isoOf(1000 * endsAtSeconds(ban)),
       bans: ban.count,
       retryAfterSeconds: refusal.retryAfterSeconds ?? null,
     },

@@ -1,6 +1,5 @@
 /** What is to be explained, and what is known of the moment: plain data, so that whoever asks may have it from anywhere. */
 import type { Backends } from '../api/state.ts'
-import type { Count } from '../counters/counter.ts'
 import type { BanRecord } from '../rules/ban-policy.ts'
 import type { Caller } from '../rules/credentials.ts'
 import type { Shed } from '../rules/overload.ts'
@@ -36,7 +35,7 @@ export interface CallerKnown {
   readonly use?: { readonly minute: number; readonly day: number; readonly isAssumed?: boolean }
   /** Nobody could be asked: the store is away. */
   readonly isAway?: boolean
-  /** Unix time in ms by which the use is counted. Default: that of the question. */
+  /** The store's Unix time in ms. Default: that of the question. */
   readonly countedAtMs?: number | undefined
   /** Of the key; ended ones do no harm. */
   readonly ban?: BanRecord | undefined
@@ -52,8 +51,8 @@ export interface Standing {
   readonly worker?: number
   /** Turns of the client that are taken. */
   readonly taken: number
-  /** Of the key, as far as it has heard. */
-  readonly strikes: Count
+  /** Toward a ban of the key, as far as it knows. */
+  readonly strikes: number
 }
 
 /** FILE:LINE of what a configuration says; null: it is not written there. */

@@ -1,7 +1,7 @@
 /** Times and places in a row, as explanations write them. */
 import { clock, count, duration } from '../admin/page/format.js'
 import { LONGEST_WAIT_MS } from '../counters/client-turns.ts'
-import type { BanRecord } from '../rules/ban-policy.ts'
+import { endsAtSeconds, type BanRecord } from '../rules/ban-policy.ts'
 import type { Standing } from './question.ts'
 
 export const isoOf = (ms: number): string => new Date(ms).toISOString()
@@ -19,13 +19,11 @@ export const ordinal = (number: number): string =>
 /** 5th ban; which it is in a row is not known of all: 0 */
 const banOf = (times: number): string => (times === 0 ? 'ban for strikes' : `${ordinal(times)} ban`)
 
-export function banInWords(
-  { untilMs, startedMs, by, count: times, reason }: BanRecord,
-  atMs: number,
-) {
+export function banInWords(ban: BanRecord, atMs: number) {
+  const { untilMs, startedMs, by, count: times, reason } = ban
   const whose = by === 'operator' ? 'by an operator' : banOf(times)
   const why = reason === undefined ? '' : `; ${reason}`
-  return `until ${clock(untilMs, atMs)}, ${whose}, ${duration(untilMs - startedMs)}${why}`
+  return `until ${clock(1000 * endsAtSeconds(ban), atMs)}, ${whose}, ${duration(untilMs - startedMs)}${why}`
 }
 
 export const placeOf = ({ worker }: Standing): string =>

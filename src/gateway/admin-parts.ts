@@ -48,7 +48,7 @@ export interface AdminSources {
   readonly usage: UsageHistory
   readonly renderMetrics: AdminServerOptions['renderMetrics']
   readonly readiness: Omit<ReadinessParts, 'reloads' | 'logFault'>
-  readonly bans: AdminServerOptions['bans'] & Pick<OperatorBans, 'all'>
+  readonly bans: AdminServerOptions['bans'] & Pick<OperatorBans, 'all' | 'nowMs'>
   /** The values of all processes that serve, with what those counted that have ended. */
   measure(): Promise<readonly MetricsSnapshot[]>
   processes(): readonly WorkerState[]

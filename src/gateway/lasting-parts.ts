@@ -133,6 +133,7 @@ const holder = () => ({
 })
 
 function createQuota({ config, log, metrics, stores, number }: LastingPartsOptions): Lessee {
+  const isOwn = stores.unsaved !== undefined
   return new Lessee({
     ...holder(),
     authority: stores.authority,
@@ -144,6 +145,8 @@ function createQuota({ config, log, metrics, stores, number }: LastingPartsOptio
     lease: config.store.lease,
     observe: metrics.quota,
     onClockBack: (bySeconds) => log.clockWentBack({ bySeconds }),
+    // A store in this very process has this process's clock.
+    onTime: isOwn ? undefined : (storeMs, tookMs) => stores.clock.set(storeMs, tookMs),
   })
 }
 
@@ -166,8 +169,8 @@ function createBans(
     strikes ??
     createCounter({
       redis: stores.redis,
-      keyPrefix: `${prefix}:strikes`,
-      lifetimeMs: config.bans.withinMs,
+      keyPrefix: `${prefix}:recentStrikes`,
+      withinMs: config.bans.withinMs,
       timeoutMs,
     })
   return new BanBook({
@@ -175,6 +178,7 @@ function createBans(
     store: stores.bans,
     counter,
     loadTimeoutMs: timeoutMs,
+    now: () => stores.clock.nowMs(),
     observer: {
       strike: () => metrics.strike(),
       banned: (key, ban, strikes) => {

@@ -134,7 +134,7 @@ function knownNow(sources: AdminSources, missing: string[], aside: Aside): Known
         return { ...own, use, countedAtMs: counted?.nowMs }
       } catch {
         missing.push(STORE_AWAY)
-        return { ...own, isAway: true }
+        return { ...own, isAway: true, countedAtMs: bans.nowMs }
       }
     },
   }

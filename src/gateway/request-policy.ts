@@ -137,7 +137,7 @@ function createUnwelcome({ keyRing, verifier, bans, epochMs }: Credentials) {
     const current = keyDigest === undefined ? verifier && caller : keyRing.findDigest(keyDigest)
     if (current === undefined) return 'revoked'
     if (nowMs >= current.expiresAtMs) return 'expired'
-    return bans.check(caller.keyId, nowMs) && 'banned'
+    return bans.check(caller.keyId) && 'banned'
   }
 }
 

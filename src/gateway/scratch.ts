@@ -24,7 +24,7 @@ export interface ScratchOptions {
   readonly config: Config
   /** epochMs: Unix time in ms. nowMs: the same or another that never goes back. */
   readonly clock: { epochMs(): number; nowMs(): number }
-  /** By which use is counted, as a store elsewhere has its own time. Default: clock. */
+  /** By which use is counted and bans end, as a store elsewhere has its own time. Default: clock. */
   readonly countedAtMs?: () => number
   /** Hears of each charge and refusal; nobody unless given. */
   readonly tally?: Charges['tally']
@@ -58,7 +58,7 @@ export function createScratch(options: ScratchOptions) {
     outage: config.store.onOutage,
     timers: NO_TIMERS,
   })
-  const { bans, seedBan } = createBans(config, epochMs)
+  const { bans, seedBan } = createBans(config, countedAtMs)
   const addresses = createAddressCounter({ now: epochMs })
   let turnsTaken = 0
   // Nobody waits for those of others.
@@ -128,7 +128,7 @@ function createBans(config: Config, now: () => number) {
     counter: createCounter({
       redis: undefined,
       keyPrefix: '',
-      lifetimeMs: config.bans.withinMs,
+      withinMs: config.bans.withinMs,
       timeoutMs: 0,
     }),
     loadTimeoutMs: 0,

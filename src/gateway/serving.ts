@@ -40,7 +40,7 @@ export class Serving implements Reloadable {
   /** Of a caller, here. */
   readonly standing = ({ clientId, keyId }: CallerIds): Standing => ({
     taken: this.#parts.turns.takenBy(clientId),
-    strikes: this.#parts.bans.strikes.look(keyId, Date.now()),
+    strikes: this.#parts.bans.knownStrikes(keyId),
   })
   /** By the verifier in force. */
   readonly readToken = readTokenBy(() => this.#revision.verifier)

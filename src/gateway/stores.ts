@@ -10,6 +10,7 @@ import { connectRedis } from '../redis/redis.ts'
 import { readTlsFiles } from './tls-files.ts'
 import { nameServers } from '../redis/servers.ts'
 import type { RedisStore } from '../redis/store.ts'
+import { StoreClock } from '../bans/store-clock.ts'
 import type { Config } from '../config/config.ts'
 import { openEmbeddedAuthority } from '../quota/authorities/embedded.ts'
 import type { EmbeddedAuthority } from '../quota/authorities/memory.ts'
@@ -30,6 +31,7 @@ export interface Stores {
   readonly redis: RedisStore | undefined
   readonly authority: Authority
   readonly bans: BanStore
+  readonly clock: StoreClock
   /** Of the embedded store, where it is this process's own. */
   readonly unsaved?: () => UnsavedCounters | undefined
 }
@@ -99,14 +101,19 @@ export function connectStore({
   })
 }
 
+export const createStoreClock = (): StoreClock =>
+  new StoreClock({ nowMs: () => performance.now(), epochMs: Date.now })
+
 export function redisStores(
   { config: { store }, metrics }: StoreNeeds,
   redis: RedisStore,
 ): Omit<Stores, 'redis'> {
   const { prefix } = store
+  const clock = createStoreClock()
   return {
+    clock,
     authority: createRedisAuthority({ store: redis, prefix, observe: metrics?.quota }),
-    bans: createRedisBanStore(redis, prefix),
+    bans: createRedisBanStore(redis, prefix, clock),
   }
 }
 
@@ -138,6 +145,7 @@ function openEmbeddedStores(
   return {
     authority: Object.assign(authority, { onNotice }),
     bans,
+    clock: createStoreClock(),
     usage,
     counters,
     unsaved: () => authority.unsaved,

@@ -26,12 +26,14 @@ export interface Watched extends Standing {
   readonly bans: {
     /** Running and ended ones. */
     readonly all: ReadonlyMap<string, BanRecord>
+    /** The store's Unix time, by which they begin and end. */
+    readonly nowMs: number
   }
   shown(key: string, ban: BanRecord): Ban
 }
 
 const KEPT_RELOADS_MS = 900_000
-/** A ban of another gateway may have begun so long before it is heard of; clocks differ. */
+/** A ban of another gateway may have begun so long before this one knows of it. */
 const LATE_BAN_MS = 60_000
 
 export class ChangeWatch {
@@ -59,7 +61,7 @@ export class ChangeWatch {
       this.#backends.set(name, state)
     }
     this.#lookAtReloads(standing.reloads, nowMs, events)
-    if (events.isWanted('ban')) this.#lookAtBans(standing, nowMs, events)
+    if (events.isWanted('ban')) this.#lookAtBans(standing, events)
     else this.#bans = undefined
   }
 
@@ -84,8 +86,9 @@ export class ChangeWatch {
   }
 
   /** Those that were imposed since the look before; of the first look all are old. There may be 100,000, so nothing is made of those that are. */
-  #lookAtBans({ bans, shown }: Watched, nowMs: number, events: Events): void {
+  #lookAtBans({ bans, shown }: Watched, events: Events): void {
     const before = this.#bans
+    const { nowMs } = bans
     const { seen, fromMs } = (this.#bans ??= { seen: new Map(), fromMs: nowMs - LATE_BAN_MS })
     for (const [key, ban] of bans.all) {
       if (ban.startedMs < fromMs || seen.get(key) === ban.startedMs) continue

@@ -59,13 +59,14 @@ async function change(output: Output, options: OneKey, call: Parameters<typeof a
   const path = `/api/bans/${encodeURIComponent(key)}`
   const answer = await ask<BanChange>(gatewayOf(output, options), path, call)
   const { before, after, asOf } = answer
+  // An answer takes a moment: an hour is to be an hour.
   const nowMs = Math.floor(Date.parse(asOf) / 1_000) * 1_000
   await printAnswer(output, options, answer, () => {
     output.print(`before  ${key} ${inWords(before, nowMs)}`)
     output.print(`after   ${key} ${inWords(after, nowMs)}`)
     // Not longer than it was: the longest would be refused.
     const leftMs = before === null ? 0 : Date.parse(before.until) - Date.parse(asOf)
-    const leftSeconds = Math.max(1, Math.floor(leftMs / 1_000))
+    const leftSeconds = Math.max(1, Math.ceil(leftMs / 1_000) - 1)
     const again = leftMs > 0 ? `bans add ${key} --for ${leftSeconds}s` : undefined
     if (after !== null) output.complain(`undo    tollgate ${again ?? `bans lift ${key}`}`)
     else if (again !== undefined)
@@ -75,8 +76,7 @@ async function change(output: Output, options: OneKey, call: Parameters<typeof a
 
 function inWords(ban: Ban | null, nowMs: number): string {
   if (ban === null) return 'not banned'
-  // An answer takes a moment: an hour is to be an hour.
-  const untilMs = Math.ceil(Date.parse(ban.until) / 1_000) * 1_000
+  const untilMs = Date.parse(ban.until)
   const until = `until ${clock(untilMs, nowMs)}, ${relative(untilMs, nowMs)}`
   return `banned ${until}, by ${ban.by}${ban.reason === null ? '' : `: ${ban.reason}`}`
 }

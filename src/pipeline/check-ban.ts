@@ -4,14 +4,14 @@ import type { Lessee } from '../quota/lessee/lessee.ts'
 import { DAY_MS } from '../rules/time.ts'
 import type { Judged } from './exchange.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
-import type { BanRecord } from '../rules/ban-policy.ts'
+import { endsAtSeconds, type BanRecord } from '../rules/ban-policy.ts'
 import type { Caller } from '../rules/credentials.ts'
 import { banHeaders, usedUp } from '../rules/quota-headers.ts'
 import type { Charges } from './take-quota.ts'
 
 interface BanAnswer {
   readonly ban: BanRecord
-  /** Unix time in ms at which a number in it changes: the wait, or that of a window, which ends with a whole second. */
+  /** The store's Unix time in ms at which a number in it changes: the wait, or that of a window, which ends with a whole second. */
   readonly goodUntilMs: number
   readonly refusal: Refusal
   readonly headers: readonly string[]
@@ -22,9 +22,9 @@ export function createCheckBan(bans: BanBook, { lessee, tally, moments }: Charge
   const answers = new WeakMap<Caller, BanAnswer>()
   return function checkBan(exchange: Judged, caller: Caller): Refusal | undefined {
     exchange.decidedMs = moments.next()
-    const nowMs = Math.floor(exchange.decidedMs)
-    const ban = bans.check(caller.keyId, nowMs)
+    const ban = bans.check(caller.keyId)
     if (ban === undefined) return undefined
+    const nowMs = bans.now()
     tally.refused(caller, 'ban', undefined, Math.floor(nowMs / DAY_MS))
     let answer = answers.get(caller)
     if (answer?.ban !== ban || nowMs >= answer.goodUntilMs) {
@@ -40,14 +40,14 @@ function answerBan(lessee: Lessee, caller: Caller, ban: BanRecord, nowMs: number
   const { clientId, limits, policy } = caller
   const { untilMs } = ban
   const view = lessee.known(clientId, limits)
-  const banSeconds = Math.ceil((untilMs - nowMs) / 1000)
+  const banSeconds = Math.max(1, Math.ceil((untilMs - nowMs) / 1000))
   // Whoever comes back at the end of the ban would be refused by its window.
   const retryAfterSeconds = Math.max(banSeconds, (view && usedUp(view)?.resetAfterSeconds) ?? 0)
   const nextSecondMs = (Math.floor(nowMs / 1000) + 1) * 1000
   return {
     ban,
     goodUntilMs: Math.min(nextSecondMs, untilMs - (banSeconds - 1) * 1000),
-    headers: banHeaders({ limits, policy, untilMs, view }),
+    headers: banHeaders({ limits, policy, endsAtSeconds: endsAtSeconds(ban), view }),
     refusal: refuse('api_key_banned', {
       detail: `Retry in ${retryAfterSeconds} s.`,
       retryAfterSeconds,

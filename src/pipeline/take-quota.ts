@@ -55,7 +55,10 @@ export function createTakeQuota(
       exchange.degraded = decided.degraded
       if (decided.kind === 'refused') {
         // A refusal made without the store may be unjust, so it is no strike.
-        if (!decided.degraded) reportRefusal(bans, caller, decided, Math.floor(atMs))
+        if (!decided.degraded) {
+          const { view, window } = decided
+          bans.refused(caller.keyId, (view?.[window].resetAtSeconds ?? 0) * 1000)
+        }
         tally.refused(caller, decided.window, decided.view, Math.floor(atMs / DAY_MS))
         return deny(answers, exchange, caller, decided)
       }
@@ -109,16 +112,6 @@ function decidedAt(decided: QuotaDecision, nowMs: number): number {
   const endMs = decided.view.minute.resetAtSeconds * 1000
   if (nowMs >= endMs) return endMs - 1
   return Math.max(nowMs, endMs - MINUTE_MS)
-}
-
-function reportRefusal(
-  bans: BanBook,
-  { keyId }: Caller,
-  { view, window }: Denial,
-  nowMs: number,
-): void {
-  const windowEndMs = (view?.[window].resetAtSeconds ?? 0) * 1000
-  bans.refused({ keyId, windowEndMs, nowMs })
 }
 
 interface AnsweredDenial {

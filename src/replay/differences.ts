@@ -27,6 +27,7 @@ export class Differences {
     outage: 0,
     leases: 0,
     hosts: 0,
+    strikes: 0,
     incomplete: 0,
     late: 0,
     operator: 0,
@@ -82,7 +83,7 @@ export class Differences {
     const told = toldOf(request, replayed, cause)
     const counts = logged === 'minute' || logged === 'day' ? known[logged] : undefined
     if (counts === undefined || replayed !== 'admitted') this.#tellOrWait([told])
-    else if (cause === 'leases' || cause === 'hosts') counts.hold(told)
+    else if (cause === 'leases' || cause === 'hosts' || cause === 'strikes') counts.hold(told)
     else this.#tellOrWait([{ ...told, missing: counts.missing(request) }])
   }
 
@@ -190,11 +191,15 @@ export class Differences {
     if (isDegraded || isLost) return 'outage'
     const hasForgotten = this.#facts.hasForgotten(this.#firstMs, sinceMs, atMs)
     if (!this.#facts.isWhole(sinceMs, atMs) || hasForgotten) return 'incomplete'
+    // What a first line says was used may be what another process held, if the log begins with the start of all.
+    const byOthers = isBan
+      ? this.#causeOfBan(request, ban, known.day)
+      : this.#causeOfUse(request, replayed, isDay ? known.day : known.minute)
+    if (byOthers !== 'unexplained' && this.#isFromStart) return byOthers
     const firstMs = isBan && !this.#isFromStart ? this.#firstMs : this.#usedBefore.get(client)
     if (firstMs !== undefined && firstMs > sinceMs) return 'incomplete'
     if (logged === 'ban' && (!this.#unbanned.has(keyId) || ban?.hasOlder)) return 'incomplete'
-    if (!isBan) return this.#causeOfUse(request, replayed, isDay ? known.day : known.minute)
-    return this.#isOfBan(request, ban) ? this.#byProcesses(known.day) : 'unexplained'
+    return byOthers
   }
 
   /** A ban imposed or lifted, and fewer strikes for use set back: each explains what it leads to, and nothing else. */
@@ -223,6 +228,12 @@ export class Differences {
     const { strikes, withinMs } = this.#options.bans
     const struck = this.#strikes.get(keyId)?.filter((ms) => ms >= ban.fromMs - withinMs) ?? []
     return struck.length >= strikes
+  }
+
+  #causeOfBan(request: LoggedRequest, ban: BanSpan | undefined, day: WindowCounts): Cause {
+    if (!this.#isOfBan(request, ban)) return 'unexplained'
+    const others = this.#byProcesses(day)
+    return others === 'leases' || others === 'hosts' ? 'strikes' : others
   }
 
   /** Others had what was left: the line says that nothing is, or the replay has charged what the log did not. */

@@ -65,8 +65,10 @@ export type Cause =
   | 'outage'
   /** Another worker of the gateway held the tokens that were left. */
   | 'leases'
-  /** Another gateway of the store did, or heard of a ban later. */
+  /** Another gateway of the store did. */
   | 'hosts'
+  /** A strike at another worker or gateway, or the ban for it, was known here a moment later. */
+  | 'strikes'
   /** The log begins, or has a hole, within the window: what was used before is not known. */
   | 'incomplete'
   /** A request that was charged before lasted longer than the reading waits for: --window. */

@@ -34,6 +34,10 @@ export function isLift({ by, untilMs, startedMs }: BanRecord): boolean {
   return by === 'operator' && untilMs === startedMs
 }
 
+/** Unix time in seconds by which the ban has ended, rounded up: what every answer gives as its end. */
+export const endsAtSeconds = ({ untilMs }: Pick<BanRecord, 'untilMs'>): number =>
+  Math.ceil(untilMs / 1000)
+
 /** forgetAfter runs from the end of the last ban: serving a long ban does not use up the memory of it. */
 export function isForgotten(ban: BanRecord, nowMs: number, forgetAfterMs: number): boolean {
   const keptMs = isLift(ban) ? Math.max(forgetAfterMs, LIFT_KEPT_MS) : forgetAfterMs
@@ -135,27 +139,14 @@ export function isStrike(refusal: {
 }
 
 /**
- * How many strikes ban a key whose first one was so long ago: `strikes` at once, and evenly up to half as many again over
- * `within`.
+ * Whether so many strikes within `within`, however they are spread, ban a key.
  *
  * Many clients that back off begin as a burst and then thin out: each tries at 0, 1, 3, 7, 15 and 31 s, and anew when the next
- * minute gives it quota. Eight such loops come to 48 strikes in a minute, to 72 where two bursts fall into one `within`. What
- * hammers goes on at its pace: two requests a second come to 118. One number that lets all of the first pass bans the second
- * late, and a flood too; so it rises with time, 60 at first and 90 after a minute.
+ * minute gives it quota. Eight such loops come to 48 strikes in a minute, to 72 where two bursts fall into one `within`; the
+ * default of 90 lets them pass. What hammers goes on at its pace: two requests a second come to 118.
  */
-export function strikesUntilBan(
-  forMs: number,
-  { strikes, withinMs }: Pick<BansConfig, 'strikes' | 'withinMs'>,
-): number {
-  return Math.floor(strikes * (1 + Math.min(forMs / withinMs, 1) / 2))
-}
-
-/** Whether the strikes of a key, counted for so long, ban it. */
-export function isBanEarned(
-  { total, forMs }: { readonly total: number; readonly forMs: number },
-  policy: Pick<BansConfig, 'strikes' | 'withinMs'>,
-): boolean {
-  return total >= strikesUntilBan(forMs, policy)
+export function isBanEarned(total: number, { strikes }: Pick<BansConfig, 'strikes'>): boolean {
+  return total >= strikes
 }
 
 /**

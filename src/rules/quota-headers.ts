@@ -69,15 +69,19 @@ export function anonymousHeaders(minute: WindowView, isStructured: boolean): str
 export interface BanStanding {
   readonly limits: Limits
   readonly policy: string | undefined
-  /** Unix time in ms at which the ban ends. */
-  readonly untilMs: number
+  /** Unix time at which the ban ends. */
+  readonly endsAtSeconds: number
   /** Where the client stands, if that is known. */
   readonly view: QuotaView | undefined
 }
 
 /** For a banned key: X-RateLimit-* say when there is something to be had; RateLimit tells what its windows hold. */
-export function banHeaders({ limits, policy, untilMs, view }: BanStanding): string[] {
-  const resetAtSeconds = Math.ceil(untilMs / 1000)
+export function banHeaders({
+  limits,
+  policy,
+  endsAtSeconds: resetAtSeconds,
+  view,
+}: BanStanding): string[] {
   const ban = { limit: limits.perMinute, remaining: 0, resetAtSeconds }
   const window = view && usedUp(view)
   const speaking = window !== undefined && window.resetAtSeconds > resetAtSeconds ? window : ban

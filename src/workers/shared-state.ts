@@ -10,6 +10,7 @@ import { createCounter } from '../counters/counter.ts'
 import type { Config } from '../config/config.ts'
 import type { EmbeddedAuthority } from '../quota/authorities/memory.ts'
 import type { ClientNotice, SharedCalls } from './messages.ts'
+import type { StoreClock } from '../bans/store-clock.ts'
 import { isBanEarned } from '../rules/ban-policy.ts'
 import { whenKnown } from '../rules/when-known.ts'
 
@@ -19,18 +20,19 @@ interface SharedStateParts extends Pick<SharedBansParts, 'onBan' | 'onMalformed'
   readonly config: Config
   /** undefined with Redis, which workers ask themselves. */
   readonly embedded: { readonly authority: EmbeddedAuthority } | undefined
-  /** In which bans are kept, whoever asks for that. */
+  /** In which bans are kept, whoever asks for that, and its clock. */
   readonly banStore: BanStore
+  readonly clock: StoreClock
 }
 
 export function createSharedState(parts: SharedStateParts) {
-  const { config, embedded, banStore } = parts
+  const { config, embedded, banStore, clock } = parts
   let policy = config.bans
-  const { forgetAfterMs, withinMs: lifetimeMs } = policy
+  const { forgetAfterMs, withinMs } = policy
   const { timeoutMs } = config.store
   const addresses = createAddressCounter()
   const preflights = createAddressCounter({ windowMs: PREFLIGHT_WINDOW_MS })
-  const strikes = createCounter({ redis: undefined, keyPrefix: '', lifetimeMs, timeoutMs })
+  const strikes = createCounter({ redis: undefined, keyPrefix: '', withinMs, timeoutMs })
   const authority = (): EmbeddedAuthority => {
     if (embedded === undefined) throw new Error('the quota authority is Redis')
     return embedded.authority
@@ -38,7 +40,7 @@ export function createSharedState(parts: SharedStateParts) {
   const store = embedded === undefined ? createMemoryBanStore() : banStore
   /** With Redis: what it keeps. */
   const table = new BanTable(forgetAfterMs)
-  const inRedis = embedded === undefined ? keepUpWith(banStore, table) : undefined
+  const inRedis = embedded === undefined ? keepUpWith(banStore, table, clock) : undefined
   const onLift = (keyId: string): void => void strikes.reset(keyId)
   const bans = new SharedBans({ ...parts, store, forgetAfterMs, onLift })
   return {
@@ -53,7 +55,7 @@ export function createSharedState(parts: SharedStateParts) {
       beat: (beat) => authority().beat(beat),
       addStrikes: async ({ keyId, points: added }) => {
         const counted = await strikes.add(keyId, added, Date.now())
-        if (isBanEarned(counted, policy)) await strikes.reset(keyId)
+        if (isBanEarned(counted.total, policy)) await strikes.reset(keyId)
         return counted
       },
       countAddress: (count) => addresses.add(count),
@@ -62,12 +64,12 @@ export function createSharedState(parts: SharedStateParts) {
     }),
     operatorBans:
       embedded === undefined
-        ? new OperatorBans({ table, store: banStore, now: Date.now })
+        ? new OperatorBans({ table, store: banStore, now: () => clock.nowMs() })
         : bans.operators,
     /** For strikes and bans from here on. */
     use({ bans: next }: Config): void {
       policy = next
-      strikes.useLifetime(next.withinMs)
+      strikes.useTime(next.withinMs)
       table.forgetAfterMs = bans.forgetAfterMs = next.forgetAfterMs
     },
     /** Requests without a valid credential in the minute that runs. */
@@ -83,8 +85,8 @@ export function createSharedState(parts: SharedStateParts) {
 }
 
 /** So that operators see bans while the store is away. Workers say when that is, and what in it is no ban. */
-function keepUpWith(store: BanStore, table: BanTable): Synchroniser {
+function keepUpWith(store: BanStore, table: BanTable, clock: StoreClock): Synchroniser {
   const ignore = (): void => undefined
   const observer = { storeLost: ignore, storeBack: ignore, malformed: ignore }
-  return new Synchroniser({ table, store, observer, now: Date.now })
+  return new Synchroniser({ table, store, observer, now: () => clock.nowMs() })
 }

@@ -83,6 +83,7 @@ export class Supervisor implements Gateway, Reloadable {
       config,
       embedded: this.#stores.redis === undefined ? this.#stores : undefined,
       banStore: this.#stores.bans,
+      clock: this.#stores.clock,
       onBan: (keyId, ban) => this.#pool?.notifyAll({ kind: 'banned', keyId, ban }),
       onMalformed: (where) => log.banMalformed({ where }),
     })

@@ -20,6 +20,7 @@ import { configNames, createServing, type Serving } from '../gateway/serving.ts'
 import {
   connectStore,
   createOutageReport,
+  createStoreClock,
   redisStores,
   type StoreParts,
   type Stores,
@@ -208,10 +209,16 @@ function connectStores(
   })
   const noticed: NoticeListener[] = []
   const onNotice = (listener: NoticeListener): void => void noticed.push(listener)
-  const bans = createIpcBanStore(banCalls)
+  const clock = createStoreClock()
+  const bans = createIpcBanStore(banCalls, clock)
   const stores: Stores =
     redis === undefined
-      ? { redis, bans, authority: createIpcAuthority({ calls, onNotice, observe: metrics.quota }) }
+      ? {
+          redis,
+          bans,
+          clock,
+          authority: createIpcAuthority({ calls, onNotice, observe: metrics.quota }),
+        }
       : { redis, ...redisStores(parts, redis) }
   return { stores, bans, noticed }
 }
@@ -236,7 +243,7 @@ function sharedCounters({ bans, store }: Config, { redis }: Stores, calls: IpcCa
   const own = createCounter({
     redis: undefined,
     keyPrefix: '',
-    lifetimeMs: bans.withinMs,
+    withinMs: bans.withinMs,
     timeoutMs: store.timeoutMs,
   })
   const counter = (ask: 'countAddress' | 'countPreflight', windowMs: number) =>

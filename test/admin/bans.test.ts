@@ -44,9 +44,10 @@ const codeOf = async (key: string): Promise<unknown> => {
   const body = await response.text()
   return response.ok ? response.status : (JSON.parse(body) as { code: string }).code
 }
+/** To the second below: the end of a ban is told as the next full one. */
 const lastsMs = (ban: unknown): number => {
   const { since, until } = ban as Record<string, string>
-  return Date.parse(until ?? '') - Date.parse(since ?? '')
+  return Math.floor((Date.parse(until ?? '') - Date.parse(since ?? '')) / 1_000) * 1_000
 }
 
 describe('a store that is away', () => {

@@ -13,6 +13,8 @@ import {
 import { serversAt } from '../support/redis-servers.ts'
 import { connectRedis } from '../../src/redis/redis.ts'
 import type { RedisStore } from '../../src/redis/store.ts'
+import { StoreClock } from '../../src/bans/store-clock.ts'
+import { storeClock } from '../support/store-clock.ts'
 import { strikeCounter } from '../support/strike-counter.ts'
 import { startRedisServer, type RedisServer } from '../support/redis-server.ts'
 
@@ -66,9 +68,9 @@ describe('a ban book', () => {
     const { book, settled, clock } = open(createMemoryBanStore())
     for (const [index, atMs] of timesMs.entries()) {
       clock.nowMs = startMs + atMs
-      book.refused({ keyId: 'a', windowEndMs: startMs + windowEndMs, nowMs: clock.nowMs })
+      book.refused('a', startMs + windowEndMs)
       await settled()
-      if (book.check('a', clock.nowMs)) return index
+      if (book.check('a')) return index
     }
     return undefined
   }
@@ -84,31 +86,35 @@ describe('a ban book', () => {
   })
 
   it('grants a grace period in each window anew', async () => {
-    const { book, settled } = open(createMemoryBanStore())
-    const refuse = (atMs: number, windowEndMs: number) =>
-      book.refused({ keyId: 'a', windowEndMs: startMs + windowEndMs, nowMs: startMs + atMs })
+    const { book, settled, clock } = open(createMemoryBanStore())
+    const refuse = (atMs: number, windowEndMs: number) => {
+      clock.nowMs = startMs + atMs
+      book.refused('a', startMs + windowEndMs)
+    }
     for (const atMs of [0, 58_000, 59_000]) refuse(atMs, minute)
     for (const atMs of [minute, minute + 100, minute + 1000]) refuse(atMs, 2 * minute)
     await settled()
-    expect(book.check('a', startMs + minute + 1000)).toBeUndefined()
+    expect(book.check('a')).toBeUndefined()
     refuse(minute + 1001, 2 * minute)
     await settled()
-    expect(book.check('a', startMs)).toBeDefined()
+    expect(book.check('a')).toBeDefined()
   })
 
   it('bans with the very request that earns it, at its time, where no other process counts', () => {
     const { book, clock } = open(createMemoryBanStore())
-    clock.nowMs = startMs + 9_999
-    for (const atMs of [0, 2000, 2001, 2002])
-      book.refused({ keyId: 'a', windowEndMs: startMs + minute, nowMs: startMs + atMs })
-    expect(book.check('a', startMs + 2003)).toMatchObject({ startedMs: startMs + 2002 })
+    for (const atMs of [0, 2000, 2001, 2002]) {
+      clock.nowMs = startMs + atMs
+      book.refused('a', startMs + minute)
+    }
+    expect(book.check('a')).toMatchObject({ startedMs: startMs + 2002 })
   })
 
   it('counts strikes of one key apart from those of another', async () => {
-    const { book, settled, seen } = open(createMemoryBanStore())
-    for (const keyId of ['a', 'b'])
-      for (const atMs of [0, 2000, 3000])
-        book.refused({ keyId, windowEndMs: startMs + minute, nowMs: startMs + atMs })
+    const { book, settled, seen, clock } = open(createMemoryBanStore())
+    for (const atMs of [0, 2000, 3000]) {
+      clock.nowMs = startMs + atMs
+      for (const keyId of ['a', 'b']) book.refused(keyId, startMs + minute)
+    }
     await settled()
     expect(seen.strike).toHaveBeenCalledTimes(4)
     expect(book.size).toBe(0)
@@ -118,13 +124,14 @@ describe('a ban book', () => {
     const { book, clock, seen } = open(createMemoryBanStore())
     book.ban('a')
     expect(book.size).toBe(1)
-    expect(book.check('a', startMs + minute - 1)).toMatchObject({ untilMs: startMs + minute })
-    expect(book.check('a', startMs + minute)).toBeUndefined()
-    expect(book.check('b', startMs)).toBeUndefined()
+    clock.nowMs = startMs + minute - 1
+    expect(book.check('a')).toMatchObject({ untilMs: startMs + minute })
+    expect(book.check('b')).toBeUndefined()
     clock.nowMs = startMs + minute
+    expect(book.check('a')).toBeUndefined()
     expect(book.size).toBe(0)
     book.ban('a')
-    expect(book.check('a', clock.nowMs)).toMatchObject({ untilMs: startMs + 3 * minute, count: 2 })
+    expect(book.check('a')).toMatchObject({ untilMs: startMs + 3 * minute, count: 2 })
     expect(seen.banned).toHaveBeenCalledTimes(2)
   })
 
@@ -133,7 +140,7 @@ describe('a ban book', () => {
     book.ban('a')
     clock.nowMs += 1000
     book.ban('a')
-    expect(book.check('a', clock.nowMs)).toMatchObject({ untilMs: startMs + minute, count: 1 })
+    expect(book.check('a')).toMatchObject({ untilMs: startMs + minute, count: 1 })
     expect(seen.banned).toHaveBeenCalledOnce()
   })
 })
@@ -153,7 +160,7 @@ describe('a ban book that has forgotten a lift', () => {
     await until(() => expect(forget).toHaveBeenCalledOnce())
     book.ban('a')
     listener?.banned('a', { ...stale, epochMs: startMs - hour })
-    expect(book.check('a', clock.nowMs)).toMatchObject({ count: 1, epochMs: startMs })
+    expect(book.check('a')).toMatchObject({ count: 1, epochMs: startMs })
   })
 })
 
@@ -186,10 +193,10 @@ describe('a ban book on a SQLite file', () => {
     closings.splice(0)
     const second = open(createSqliteBanStore(file, () => undefined))
     await second.book.ready()
-    expect(second.book.check('a', startMs + minute - 1)).toMatchObject({ count: 1 })
+    expect(second.book.check('a')).toMatchObject({ count: 1 })
     second.clock.nowMs = startMs + minute
     second.book.ban('a')
-    expect(second.book.check('a', second.clock.nowMs)).toMatchObject({ count: 2 })
+    expect(second.book.check('a')).toMatchObject({ count: 2 })
   })
 
   it('forgets a ban for good once forgetAfter has passed since its end', async () => {
@@ -206,7 +213,7 @@ describe('a ban book on a SQLite file', () => {
     )
     await second.book.ready()
     second.book.ban('a')
-    expect(second.book.check('a', clock.nowMs)).toMatchObject({ count: 1 })
+    expect(second.book.check('a')).toMatchObject({ count: 1 })
   })
 })
 
@@ -222,16 +229,76 @@ describe('ban books on one Redis', () => {
   })
   afterAll(() => server.stop())
 
+  /** A host whose own clock is ahead by so much, and which has asked the store for nothing but bans. */
+  const host = async (aheadMs: number) => {
+    const redis: RedisStore = connectRedis({ servers: serversAt(server.url), timeoutMs: 5_000 })
+    closings.push(() => redis.close())
+    await until(() => expect(redis.available).toBe(true))
+    const clock = new StoreClock({
+      nowMs: () => performance.now() + aheadMs,
+      epochMs: () => Date.now() + aheadMs,
+    })
+    const book = new BanBook({
+      policy,
+      store: createRedisBanStore(redis, 't', clock),
+      loadTimeoutMs: 5_000,
+      observer: observer(),
+      now: () => clock.nowMs(),
+      counter: strikeCounter(policy),
+    })
+    closings.push(() => book.close())
+    await book.ready()
+    return { book, redis }
+  }
+
+  it('mean the same moment on hosts whose clocks differ, from their start on', async () => {
+    const forMs = 1_500
+    const [ahead, behind] = [await host(hour), await host(-hour)]
+    await subscribed(2)
+    for (const [key, { book }] of Object.entries({ ahead, behind }))
+      await book.operators.impose(key, { forMs, reason: undefined })
+    const madeMs = performance.now()
+    const others = [ahead, behind, await host(hour), await host(-hour)]
+    await until(() => {
+      for (const { book } of others)
+        expect([book.check('ahead'), book.check('behind')]).not.toContain(undefined)
+    })
+    for (const { book } of others) {
+      await until(() => expect(book.size).toBe(0))
+      expect(performance.now() - madeMs).toBeGreaterThan(forMs - 100)
+    }
+  })
+
+  it('read one ban to lift it, and to impose it', async () => {
+    const { book } = await host(0)
+    // Once at the start, and once when nothing can be missed any more.
+    await until(() =>
+      expect(server.cli('info', 'commandstats')).toMatch(/cmdstat_hgetall:calls=[2-9]/),
+    )
+    const many = Array.from({ length: 500 }, (_, at) => [
+      `key-${at}`,
+      JSON.stringify({ untilMs: Date.now() + hour, startedMs: Date.now(), count: 1 }),
+    ]).flat()
+    server.cli('hset', 't:bans', ...many)
+    server.cli('config', 'resetstat')
+    const act = await book.operators.lift('key-7')
+    expect(act?.before).toBeDefined()
+    await book.operators.impose('key-8', { forMs: minute, reason: undefined })
+    expect(await book.operators.lift('nobody')).toBeUndefined()
+    expect(server.cli('info', 'commandstats')).not.toContain('cmdstat_hgetall')
+    expect(book.operators.known().map(([keyId]) => keyId)).toEqual(['key-8'])
+    expect(await book.operators.list()).toHaveLength(499)
+  })
+
   const gateway = async ({ clock = { nowMs: startMs }, reloadMs = 30_000 } = {}) => {
     const redis: RedisStore = connectRedis({ servers: serversAt(server.url), timeoutMs: 200 })
     closings.push(() => redis.close())
     await until(() => expect(redis.available).toBe(true))
-    const opened = open(createRedisBanStore(redis, 't', reloadMs), { clock })
+    const opened = open(createRedisBanStore(redis, 't', storeClock(), reloadMs), { clock })
     await opened.book.ready()
     return { ...opened, redis }
   }
-  const known = (book: BanBook, keyId: string) => () =>
-    expect(book.check(keyId, startMs)).toBeDefined()
+  const known = (book: BanBook, keyId: string) => () => expect(book.check(keyId)).toBeDefined()
   const stored = (keyId: string) => server.cli('hget', 't:bans', keyId)
   const subscribed = (count: number) =>
     until(() => expect(server.cli('pubsub', 'numsub', 't:bans')).toBe(`t:bans\n${count}`))
@@ -242,7 +309,7 @@ describe('ban books on one Redis', () => {
     await subscribed(2)
     one.book.ban('a')
     await until(known(other.book, 'a'))
-    expect(other.book.check('a', startMs)).toEqual(one.book.check('a', startMs))
+    expect(other.book.check('a')).toEqual(one.book.check('a'))
   })
 
   it('know the bans made before they started', async () => {
@@ -250,7 +317,7 @@ describe('ban books on one Redis', () => {
     one.book.ban('a')
     await until(() => expect(stored('a')).not.toBe(''))
     const late = await gateway()
-    expect(late.book.check('a', startMs)).toEqual(one.book.check('a', startMs))
+    expect(late.book.check('a')).toEqual(one.book.check('a'))
   })
 
   it('agree on count and end when they ban at the same moment', async () => {
@@ -261,15 +328,15 @@ describe('ban books on one Redis', () => {
     other.book.ban('a')
     const expected = { untilMs: startMs + 7 + minute, count: 1, startedMs: startMs + 7 }
     await until(() => {
-      expect(one.book.check('a', startMs)).toEqual(expected)
-      expect(other.book.check('a', startMs)).toEqual(expected)
+      expect(one.book.check('a')).toEqual(expected)
+      expect(other.book.check('a')).toEqual(expected)
       expect(JSON.parse(stored('a'))).toEqual(expected)
     })
   })
 
   it('do not let an earlier end overwrite a later one in the store', async () => {
     const one = await gateway()
-    const store = createRedisBanStore(one.redis, 't')
+    const store = createRedisBanStore(one.redis, 't', storeClock())
     await store.save('a', { untilMs: startMs + 9, count: 1, startedMs: startMs })
     await store.save('a', { untilMs: startMs + 5, count: 3, startedMs: startMs })
     expect(JSON.parse(stored('a'))).toMatchObject({ untilMs: startMs + 9, count: 1 })
@@ -289,8 +356,8 @@ describe('ban books on one Redis', () => {
     await server.kill()
     await until(() => expect(one.redis.available).toBe(false))
     one.book.ban('during')
-    expect(one.book.check('before', startMs)).toBeDefined()
-    expect(one.book.check('during', startMs)).toBeDefined()
+    expect(one.book.check('before')).toBeDefined()
+    expect(one.book.check('during')).toBeDefined()
     await until(() => expect(one.seen.storeLost).toHaveBeenCalledOnce())
     await server.restart()
     await until(known(other.book, 'during'))
@@ -307,7 +374,7 @@ describe('ban books on one Redis', () => {
     server.freeze()
     try {
       one.book.ban('a')
-      expect(one.book.check('a', startMs)).toBeDefined()
+      expect(one.book.check('a')).toBeDefined()
       await until(() => expect(one.seen.storeLost).toHaveBeenCalledOnce())
     } finally {
       server.thaw()
@@ -356,7 +423,7 @@ describe('ban books on one Redis', () => {
       server.cli('hset', 't:bans', field, value)
     const { book, seen } = await gateway()
     await subscribed(1)
-    expect(book.check('good', startMs)).toBeDefined()
+    expect(book.check('good')).toBeDefined()
     expect(book.size).toBe(1)
     expect(seen.malformed).toHaveBeenCalledWith('hash t:bans, 4 fields, the first "a"')
     server.cli('publish', 't:bans', 'nonsense')
@@ -376,7 +443,7 @@ describe('ban books on one Redis', () => {
     await server.kill()
     const redis = connectRedis({ servers: serversAt(server.url), timeoutMs: 100 })
     closings.push(() => redis.close())
-    const { book } = open(createRedisBanStore(redis, 't'), { loadTimeoutMs: 50 })
+    const { book } = open(createRedisBanStore(redis, 't', storeClock()), { loadTimeoutMs: 50 })
     await book.ready()
     book.ban('mine')
     await server.restart()
@@ -397,12 +464,12 @@ describe('ban books on one Redis', () => {
     const recent = { ...old, untilMs: old.untilMs + 1 }
     server.cli('hset', 't:bans', 'old', JSON.stringify(old))
     server.cli('hset', 't:bans', 'recent', JSON.stringify(recent))
-    const { book, clock } = await gateway()
+    const { book } = await gateway()
     await until(() => expect(stored('old')).toBe(''))
     expect(stored('recent')).not.toBe('')
     book.ban('recent')
-    expect(book.check('recent', clock.nowMs)).toMatchObject({ count: 5 })
+    expect(book.check('recent')).toMatchObject({ count: 5 })
     book.ban('old')
-    expect(book.check('old', clock.nowMs)).toMatchObject({ count: 1 })
+    expect(book.check('old')).toMatchObject({ count: 1 })
   })
 })

@@ -27,6 +27,8 @@ describe('bans in a SQLite file', () => {
     await store.close()
     const again = createSqliteBanStore(file, neverDamaged)
     expect([...(await again.load())]).toEqual([['acme-1', ban]])
+    expect([...(await again.load('acme-1'))]).toEqual([['acme-1', ban]])
+    expect((await again.load('other')).size).toBe(0)
     await again.close()
   })
 

@@ -126,13 +126,14 @@ describe('calls over IPC', () => {
 
   it('hold up no others while the far end cannot decide one of them, and fail alone', async () => {
     const { handler } = countAll()
-    const bans = Promise.withResolvers<ReadonlyMap<string, BanRecord>>()
+    const bans = Promise.withResolvers<{ bans: ReadonlyMap<string, BanRecord>; nowMs: number }>()
     const { calls, states } = link({ addStrikes: handler, loadBans: () => bans.promise }, 500)
     const late = [calls.call('loadBans', undefined), calls.call('loadBans', undefined)]
     expect(await Promise.all([add(calls, 'a'), add(calls, 'b')])).toEqual([1, 1])
     expect(await add(calls, 'a')).toBe(2)
-    bans.resolve(new Map())
-    expect(await Promise.all(late)).toEqual([new Map(), new Map()])
+    const known = { bans: new Map(), nowMs: 7 }
+    bans.resolve(known)
+    expect(await Promise.all(late)).toEqual([known, known])
 
     const never = link({ addStrikes: handler, loadBans: () => new Promise(() => {}) }, 50)
     await expect(never.calls.call('loadBans', undefined)).rejects.toBeInstanceOf(StoreUnavailable)
@@ -197,7 +198,7 @@ describe('strikes over all workers', () => {
     const own = createCounter({
       redis: undefined,
       keyPrefix: '',
-      lifetimeMs: 60_000,
+      withinMs: 60_000,
       timeoutMs: 50,
     })
     const strikes = createSharedStrikes(calls, own)

@@ -176,7 +176,7 @@ describe('changes', () => {
     many(0, NOW - 1)
     const shown = (of: string): Ban => ({ ...ban, key: of })
     const look = (more: Partial<OverviewParts>) => {
-      live.changes.look({ ...parts, ...more, bans: { all }, shown }, NOW, live.events)
+      live.changes.look({ ...parts, ...more, bans: { all, nowMs: NOW }, shown }, NOW, live.events)
       return told.splice(0)
     }
     expect(look({ backends: () => [backend('a', 'up')] })).toEqual([])

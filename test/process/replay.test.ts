@@ -1,5 +1,6 @@
 /** The logs of gateways, replayed under the configuration that they had: what they answered comes out again, or differs for a cause that the log shows. */
 import { appendFileSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, describe, expect, it } from 'vitest'
 import { loadConfig } from '../../src/clients/load.ts'
@@ -7,7 +8,7 @@ import { openLogs, type LogOptions } from '../../src/log-files/open.ts'
 import { replay } from '../../src/replay/replay.ts'
 import type { ReplayReport } from '../../src/replay/report.ts'
 import { typed } from '../support/command-line.ts'
-import { temporaryFile } from '../support/processes.ts'
+import { temporaryFile, temporaryFolder } from '../support/processes.ts'
 import { answer } from '../support/raw-backend.ts'
 import {
   clientsBlock,
@@ -108,18 +109,21 @@ describe.concurrent('replayed, the log of', () => {
     expect(rest.log?.differs).toMatchObject({ unexplained: 0, leases: 0, hosts: 0 })
   })
 
-  it('four workers gives back its decisions, but for tokens that others of them held', async () => {
+  it('four workers gives back its decisions, but for tokens and strikes of others of them', async () => {
     const backend = await rawBackend()
     const file = configFile(backend.url, {
       clients: clients(),
       bans,
+      // What it keeps may be of before the start: then a first line tells of use that another worker only holds.
+      store: `store: { redis: "", file: "${join(temporaryFolder(), 'state.db')}" }`,
       server: 'server: { listen: "127.0.0.1:0", workers: 4 }',
     })
     const gateway = await gatewayProcess(file)
     await rush([gateway], 100)
     const report = await replayed(file, [gateway])
     expectExplained(report)
-    expect(Object.keys(differing(report)).filter((cause) => cause !== 'leases')).toEqual([])
+    const { leases, strikes, ...others } = differing(report)
+    expect(others, JSON.stringify({ leases, strikes })).toEqual({})
   })
 
   it('three gateways on Redis that is lost for a while gives back its decisions, or says why not', async () => {

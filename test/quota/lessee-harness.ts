@@ -124,6 +124,7 @@ export function createTestLessee(
     maxClients?: number
     lease?: 'auto' | 'off'
     onClockBack?: (bySeconds: number) => void
+    onTime?: (storeMs: number, tookMs: number) => void
   } = {},
 ): Lessee {
   return new Lessee({

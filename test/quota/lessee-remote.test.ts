@@ -1,5 +1,6 @@
 import * as fc from 'fast-check'
 import { beforeEach, describe, expect, it } from 'vitest'
+import { StoreClock } from '../../src/bans/store-clock.ts'
 import type { QuotaDecision } from '../../src/quota/protocol.ts'
 import { controlledMemoryAuthority } from '../support/controlled-authority.ts'
 import {
@@ -465,6 +466,31 @@ describe('a lessee of an authority behind a network', () => {
     expect(await asked(0, 10)).toEqual([])
     expect(await asked(600_000, 10)).toEqual([])
     expect(await asked(0, 10)).toEqual([600])
+  })
+
+  it('sets a clock by each reply, which no late one sets back', async () => {
+    const hourMs = 3_600_000
+    const ahead = {
+      get ms() {
+        return timeline.time.ms + hourMs
+      },
+    }
+    network = createNetwork(controlledMemoryAuthority(ahead), timeline)
+    const storeClock = new StoreClock(timeline.clock)
+    const onTime = (storeMs: number, tookMs: number): void => storeClock.set(storeMs, tookMs)
+    const lessee = createTestLessee(network, timeline, { onTime })
+    expect(storeClock.nowMs()).toBe(timeline.time.ms)
+    for (const [client, delayMs] of [
+      ['a', 2],
+      ['b', 90],
+      ['c', 40],
+    ] as const) {
+      network.delayMs = delayMs
+      const decided = lessee.take(client, { perMinute: 10, perDay: 10 })
+      await timeline.pass(100)
+      await decided
+      expect(Math.abs(storeClock.nowMs() - timeline.time.ms - hourMs)).toBeLessThanOrEqual(2)
+    }
   })
 
   it('never admits more than the limit, through any schedule of delays, losses, returns and crashes', async () => {

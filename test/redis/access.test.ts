@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { createCounter } from '../../src/counters/counter.ts'
 import { serversAt } from '../support/redis-servers.ts'
+import { storeClock } from '../support/store-clock.ts'
 import { connectRedis } from '../../src/redis/redis.ts'
 import { createRedisBanStore } from '../../src/bans/ban-store-redis.ts'
 import { redisClaims } from '../../src/notify/claims.ts'
@@ -79,21 +80,22 @@ describe('a user with the rights that the configuration file lists', () => {
       expect(reply).toMatchObject({ status: 'granted' })
       return reclaimed.length > 0
     })
-    const bans = createRedisBanStore(store, 'tollgate')
+    const bans = createRedisBanStore(store, 'tollgate', storeClock())
     const ban = { startedMs: Date.now(), untilMs: Date.now() + 60_000, count: 1 }
     await bans.save('key-1', ban)
     expect((await bans.load()).size).toBe(1)
+    expect((await bans.load('key-1')).size).toBe(1)
     await bans.forget('key-1', ban)
     expect((await bans.load()).size).toBe(0)
     await bans.close()
     const counter = createCounter({
       redis: store,
       keyPrefix: 'tollgate:strikes',
-      lifetimeMs: 60_000,
+      withinMs: 60_000,
       timeoutMs: 1_000,
     })
     expect(await counter.add('key-1', 2, Date.now())).toMatchObject({ total: 2 })
-    expect(admin('GET', 'tollgate:strikes:key-1')).toBe('2')
+    expect(admin('HGET', 'tollgate:strikes:key-1', 'total')).toBe('2')
     await counter.reset('key-1')
     expect(admin('EXISTS', 'tollgate:strikes:key-1')).toBe('0')
     const usage = createRedisUsageStore(store, 'tollgate')

@@ -30,10 +30,15 @@ function causesOf(
     forgets = false,
     bannedAt,
     restartedAt,
+    startedAt = -5,
+    usedBefore = false,
     taken = REVISION,
   }: {
     forgets?: boolean
     bannedAt?: number
+    startedAt?: number
+    /** The first line of the client tells of use. */
+    usedBefore?: boolean
     restartedAt?: number
     taken?: string
   } = {},
@@ -42,7 +47,8 @@ function causesOf(
   const differences = new Differences({ revision: REVISION, hasRedis: !forgets, forgets, bans })
   const hear = (event: 'listening' | 'configTaken' | 'keyBanned', at: number, fields = {}): void =>
     differences.hear({ event, atMs: FROM + at, process: 'a.log', fields })
-  hear('listening', -5)
+  hear('listening', startedAt)
+  if (usedBefore) differences.usedBefore('acme', FROM + 1)
   hear('configTaken', -5, { revision: `${taken}abcdef` })
   if (restartedAt !== undefined) hear('listening', restartedAt)
   if (bannedAt !== undefined) hear('keyBanned', bannedAt, { key: 'acme-1', forMs: BAN_MS })
@@ -60,21 +66,38 @@ const before: Line[] = [0, 1, 2].map((at) => ({ at, logged: 'admitted', replayed
 
 describe('the cause of a difference', () => {
   it.each([
-    ['let through before others have heard of the ban', 1_500, 'hosts'],
+    ['let through before others have heard of the ban', 1_500, 'strikes'],
     ['let through in the midst of a ban', 30_000, 'unexplained'],
-    ['let through when the ban is about to end', BAN_MS - 500, 'hosts'],
+    ['let through when the ban is about to end', BAN_MS - 500, 'strikes'],
   ])('%s', (_, at, cause) => {
     const through: Line = { at, logged: 'admitted', replayed: 'ban' }
     expect(causesOf([...refused, through], { bannedAt: 3 })).toEqual({ [cause]: 1 })
   })
 
   it.each([
-    ['banned for refusals that the log has', refused, 'hosts'],
+    ['banned for refusals that the log has', refused, 'strikes'],
     ['banned without them', before, 'unexplained'],
   ])('%s', (_, earlier, cause) => {
     const banned: Line = { at: 30_000, logged: 'ban', replayed: 'admitted' }
     expect(causesOf([...earlier, banned], { bannedAt: 3 })).toEqual({ [cause]: 1 })
   })
+
+  it.each([
+    ['begins with the start of all', -5, { strikes: 1, hosts: 1 }],
+    ['begins later, so lines are missing', 1, { incomplete: 2 }],
+  ])(
+    'is that of other processes, whatever a first line says was used, if the log %s',
+    (...given) => {
+      const [, startedAt, causes] = given
+      const differing: Line[] = [
+        { at: 1_500, logged: 'minute', replayed: 'ban', isUsedUp: true },
+        { at: 1_501, logged: 'minute', replayed: 'admitted', isUsedUp: true },
+      ]
+      const held = { limits: { perMinute: 3, perDay: 1_000 } }
+      const lines = [...before, ...differing].map((line) => ({ ...held, ...line }))
+      expect(causesOf(lines, { bannedAt: 3, startedAt, usedBefore: true })).toEqual(causes)
+    },
+  )
 
   it('refused half an hour after an operator has banned the key for an hour', () => {
     const bans = { strikes: 3, withinMs: 10_000, durationMs: BAN_MS, growth: 2 }

@@ -114,6 +114,7 @@ function madeReport(
         outage: 0,
         leases: 9,
         hosts: 3,
+        strikes: 0,
         incomplete: 0,
         late: 0,
         operator: 0,

@@ -1,6 +1,7 @@
 import { array, assert, constantFrom, integer, nat, property, record } from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import {
+  endsAtSeconds,
   imposedBan,
   isBanEarned,
   isBanned,
@@ -11,7 +12,6 @@ import {
   liftOf,
   mergeBans,
   nextBan,
-  strikesUntilBan,
   type BanRecord,
 } from '../../src/rules/ban-policy.ts'
 
@@ -78,41 +78,22 @@ describe('isStrike', () => {
   })
 })
 
-describe('strikesUntilBan', () => {
-  it.each([
-    // strikes, within, after ms, so many ban
-    [60, minute, 0, 60],
-    [60, minute, 999, 60],
-    [60, minute, 1000, 60],
-    [60, minute, 2000, 61],
-    [60, minute, 30_000, 75],
-    [60, minute, 60_000, 90],
-    [60, minute, 61_000, 90],
-    [5, 10_000, 3999, 5],
-    [5, 10_000, 4000, 6],
-    [1, minute, 59_999, 1],
-  ])('of %d within %d ms are, after %d ms, %d', (strikes, withinMs, forMs, expected) => {
-    expect(strikesUntilBan(forMs, { strikes, withinMs })).toBe(expected)
+describe('isBanEarned', () => {
+  it('begins with the strike that the setting names', () => {
+    expect([0, 4, 5, 6].map((total) => isBanEarned(total, { strikes: 5 }))).toEqual([
+      false,
+      false,
+      true,
+      true,
+    ])
   })
+})
 
-  /** Strikes at these seconds, each so many times: the second at which they ban. */
-  const bannedAt = (seconds: readonly number[], times = 1): number | undefined =>
-    seconds.find((second, at) =>
-      isBanEarned({ total: (at + 1) * times, forMs: (second - (seconds[0] ?? 0)) * 1000 }, policy),
-    )
-  const pace = (perSecond: number, seconds: number): number[] =>
-    Array.from({ length: perSecond * seconds }, (_, at) => at / perSecond)
-
-  it.each([
-    ['eight loops that back off', [0, 1, 3, 7, 15, 31], 8, undefined],
-    ['and begin anew at 15 s', [0, 1, 3, 7, 15, 16, 18, 22, 30, 46], 8, undefined],
-    ['and begin anew at 31 s', [0, 1, 3, 7, 15, 32, 34, 38, 46], 8, undefined],
-    ['a request a second', pace(1, 60), 1, undefined],
-    ['two requests a second', pace(2, 60), 1, 39],
-    ['ten requests a second', pace(10, 60), 1, 6.2],
-    ['a flood', [0], 60, 0],
-  ])('ban %s at the right time', (_, seconds, times, expected) => {
-    expect(bannedAt(seconds, times)).toBe(expected)
+describe('endsAtSeconds', () => {
+  it('is the first whole second in which the ban does not hold', () => {
+    expect([10_000, 10_001, 10_999].map((untilMs) => endsAtSeconds({ untilMs }))).toEqual([
+      10, 11, 11,
+    ])
   })
 })
 

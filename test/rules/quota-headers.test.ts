@@ -82,7 +82,7 @@ describe('quota headers', () => {
   })
 
   it('of a ban speak of its end, and tell what the windows hold', () => {
-    const headers = banHeaders({ limits, policy, untilMs: 10_001, view: view(12, 940) })
+    const headers = banHeaders({ limits, policy, endsAtSeconds: 11, view: view(12, 940) })
     expect(told(headers)).toEqual(['60', '0', '11', '"minute";r=12;t=42, "day";r=940;t=4242'])
     expect(headers).toContain(policy)
   })
@@ -92,12 +92,12 @@ describe('quota headers', () => {
     ['the day', view(0, 0), ['1000', '0', '5000']],
     ['the ban', view(12, 940), ['60', '0', '11']],
   ])('of a ban speak of what ends last: %s', (_, standing, first) => {
-    const headers = banHeaders({ limits, policy, untilMs: 10_001, view: standing })
+    const headers = banHeaders({ limits, policy, endsAtSeconds: 11, view: standing })
     expect(told(headers).slice(0, 3)).toEqual(first)
   })
 
   it('of a ban leave RateLimit out where the windows are not known', () => {
-    const headers = banHeaders({ limits, policy, untilMs: 10_000, view: undefined })
+    const headers = banHeaders({ limits, policy, endsAtSeconds: 10, view: undefined })
     expect(headers).toEqual([
       'X-RateLimit-Limit',
       '60',

@@ -3,9 +3,9 @@ import { createCounter, type Counter } from '../../src/counters/counter.ts'
 import type { RedisStore } from '../../src/redis/store.ts'
 
 export function strikeCounter(
-  { withinMs: lifetimeMs }: { readonly withinMs: number },
+  { withinMs }: { readonly withinMs: number },
   redis?: RedisStore,
   timeoutMs = 100,
 ): Counter {
-  return createCounter({ redis, keyPrefix: 't:strikes', lifetimeMs, timeoutMs })
+  return createCounter({ redis, keyPrefix: 't:strikes', withinMs, timeoutMs })
 }

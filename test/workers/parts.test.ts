@@ -17,6 +17,7 @@ import { createSharedState } from '../../src/workers/shared-state.ts'
 import { createRetiredCounters } from '../../src/workers/retired-counters.ts'
 import { WorkerProcess } from '../../src/workers/worker-process.ts'
 import { temporaryFile } from '../support/processes.ts'
+import { storeClock } from '../support/store-clock.ts'
 import { readBlocks } from '../support/serving.ts'
 
 describe('what the supervisor keeps for all workers', () => {
@@ -26,6 +27,7 @@ describe('what the supervisor keeps for all workers', () => {
     const state = createSharedState({
       config: withStrikes(50),
       embedded: undefined,
+      clock: storeClock(),
       banStore: createMemoryBanStore(),
       onBan: () => undefined,
       onMalformed: () => undefined,
@@ -50,6 +52,7 @@ describe('what the supervisor keeps for all workers', () => {
     const state = createSharedState({
       config: forgetAfter('24h'),
       embedded: undefined,
+      clock: storeClock(),
       banStore: { ...banStore, load: () => Promise.resolve(new Map([['a', before]])) },
       onBan: () => undefined,
       onMalformed: () => undefined,
@@ -72,6 +75,7 @@ describe('what the supervisor keeps for all workers', () => {
     const state = createSharedState({
       config: readBlocks(['http://127.0.0.1:1'], {}),
       embedded: undefined,
+      clock: storeClock(),
       banStore: {
         ...createMemoryBanStore(),
         watch: (listener) => heard.resolve(listener),

@@ -35,9 +35,12 @@ const impose = (key, length, reason) =>
 /** @param {string} key @returns {Promise<BanChange>} */
 const lift = (key) => call(banPath(key), { method: 'DELETE' })
 
-/** For the rest of it. @param {Ban} ban */
-const again = ({ key, until, reason }) => {
-  const restSeconds = Math.max(1, Math.round((Date.parse(until) - now()) / 1_000))
+/** When a ban would have ended, by this machine's clock. asOf: the store's time of this moment. @param {Ban} ban @param {string} asOf */
+const endOf = ({ until }, asOf) => Date.now() + Date.parse(until) - Date.parse(asOf)
+
+/** For the rest of it. @param {Ban} ban @param {number} endMs */
+const again = ({ key, reason }, endMs) => {
+  const restSeconds = Math.max(1, Math.round((endMs - Date.now()) / 1_000))
   return impose(key, `${restSeconds}s`, reason ?? 'lifted by mistake')
 }
 
@@ -65,12 +68,12 @@ export function askToBan(client, keys, after) {
   say()
   const reason = h('input', { name: 'reason', required: true, maxlength: 200, autocomplete: 'off' })
   const what = keys.length === 1 ? `key ${names}` : `${keys.length} keys`
-  /** @type {Map<string, Ban | null>} */
+  /** @type {Map<string, { ban: Ban, endMs: number }>} */
   const before = new Map()
   /** An earlier ban goes on as it would have. @param {string} key */
   const undo = (key) => {
-    const ban = before.get(key)
-    return ban ? again(ban) : lift(key)
+    const earlier = before.get(key)
+    return earlier ? again(earlier.ban, earlier.endMs) : lift(key)
   }
   return confirmed({
     title: `Ban ${what} of ${client}`,
@@ -84,15 +87,18 @@ export function askToBan(client, keys, after) {
     busy: 'Banning…',
     ready: () => reason.value.trim() !== '',
     act: async () => {
-      for (const key of keys)
-        before.set(key, (await impose(key, select.value, reason.value.trim())).before)
+      for (const key of keys) {
+        const { before: ban, asOf } = await impose(key, select.value, reason.value.trim())
+        if (ban !== null) before.set(key, { ban, endMs: endOf(ban, asOf) })
+      }
     },
     done: () => {
       after()
       changed()
-      const [label, said] = [...before.values()].some(Boolean)
-        ? ['Back to the ban before it', 'As before']
-        : ['Lift (strikes are forgotten too)', 'Lifted']
+      const [label, said] =
+        before.size > 0
+          ? ['Back to the ban before it', 'As before']
+          : ['Lift (strikes are forgotten too)', 'Lifted']
       toast(`Banned: ${names}.`, {
         label,
         act: () => void settle(Promise.all(keys.map(undo)), `${said}: ${names}.`, after),
@@ -105,6 +111,7 @@ export function askToBan(client, keys, after) {
 export function askToLift(ban, after) {
   const { key, client, since, until, reason, by } = ban
   const leftMs = Date.parse(until) - now()
+  let endMs = 0
   return confirmed({
     title: `Lift the ban of ${key}`,
     content: [
@@ -122,13 +129,15 @@ export function askToLift(ban, after) {
     ],
     confirm: `Lift ban of ${key}`,
     busy: 'Lifting…',
-    act: () => lift(key),
+    act: async () => {
+      endMs = endOf(ban, (await lift(key)).asOf)
+    },
     done: () => {
       after()
       changed()
       toast(`The ban of ${key} is lifted.`, {
         label: 'Ban again for the rest',
-        act: () => void settle(again(ban), `${key} is banned again.`, after),
+        act: () => void settle(again(ban, endMs), `${key} is banned again.`, after),
       })
     },
   })

@@ -45,6 +45,8 @@ export interface AuthorityCallsOptions {
   onLoss(): void
   /** The authority's clock went back by more than a small skew, so that minutes are counted anew; told once each time. */
   readonly onClockBack?: ((bySeconds: number) => void) | undefined
+  /** The authority said this Unix time at some moment of a call that took so long and is over now. */
+  readonly onTime?: ((storeMs: number, tookMs: number) => void) | undefined
 }
 
 /** How much of the newest call's duration goes into the mean. */
@@ -117,6 +119,7 @@ export class AuthorityCalls {
     this.#watchClock(lease, reply)
     lease.apply(reply, request, { sentMs, receivedMs })
     this.#storeAheadMs = reply.nowMs - receivedMs
+    this.#options.onTime?.(reply.nowMs, receivedMs - sentMs)
     lease.heard = request.sequence
     // The authority did not know that it had answered before.
     const isForgotten = request.heard !== undefined && request.day.index === reply.day.index

@@ -1,5 +1,6 @@
 /** Decides the requests of this process: from the client's lease where the answer is known, else through a call to the authority. */
 import type { Limits, OutageMode } from '../../config/config.ts'
+import type { AuthorityCallsOptions } from './authority-calls.ts'
 import { Client } from './client.ts'
 import { Holdings } from './holdings.ts'
 import { LeaseCalls } from './lease-calls.ts'
@@ -18,7 +19,7 @@ const FORGET_EVERY_MS = 60_000
 /** Enough for tens of thousands of leases; a store that is away ends it sooner. */
 const DRAIN_AT_MOST_MS = 2000
 
-export interface LesseeOptions {
+export interface LesseeOptions extends Pick<AuthorityCallsOptions, 'onClockBack' | 'onTime'> {
   readonly authority: Authority
   /** Unique per boot of this process. */
   readonly processId: string
@@ -34,8 +35,6 @@ export interface LesseeOptions {
   /** auto: tokens are held ahead of need, unless the authority is in this process. off: one call per request. */
   readonly lease?: 'auto' | 'off'
   readonly observe?: QuotaObserver
-  /** See AuthorityCallsOptions. */
-  readonly onClockBack?: (bySeconds: number) => void
   readonly timers?: Timers
   /** When more clients are met, those not seen lately are forgotten. */
   readonly maxClients?: number
@@ -62,15 +61,12 @@ export class Lessee {
     this.#membership = new Membership({ authority, timers, processId, processes, number })
     this.#outage = new Outage({ mode, localAfterMs, membership: this.#membership, observe })
     this.#calls = new LeaseCalls({
-      authority,
-      processId,
-      clock,
+      ...options,
       timers,
       lease: options.lease ?? 'auto',
       outage: this.#outage,
       onAnswered: (client) => this.#holdings.watch(client),
       onLoss: () => this.#recoverLoss(),
-      onClockBack: options.onClockBack,
     })
     this.#holdings = new Holdings(this.#calls, clock, timers)
     this.#stopForgetting = timers.every(FORGET_EVERY_MS, () => this.#forgetIdle())
