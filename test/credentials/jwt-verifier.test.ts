@@ -234,6 +234,8 @@ describe('a token verifier', () => {
     ['a client that is a number', { claims: { sub: 7 } }],
     ['an empty client', { claims: { sub: '' } }],
     ['a client with a line break', { claims: { sub: 'app\r\nX-Client-Plan: pro' } }],
+    ['a client that no path can end in', { claims: { sub: '.' } }],
+    ['another client that no path can end in', { claims: { sub: '..' } }],
     ['a client that is not ASCII', { claims: { sub: '\u00e4pp' } }],
     ['a client of 129 characters', { claims: { sub: 'a'.repeat(129) } }],
     ['no plan', { claims: { plan: undefined } }],
