@@ -606,14 +606,10 @@ describe('the signatures that a verifier checks', () => {
     expect(checks.tookMs).toBeLessThan(100 + 0.1 * tookMs + checks.longestMs)
     expect(await clientOf(verifier, seen, home, over)).toBe('app-1')
     expect(await clientOf(verifier, await fresh(), elsewhere, over)).toBe('app-1')
-    // A client that has proven a token behind the address before, until a forged one names it.
+    // A client that has proven a token behind the address before.
     expect(await clientOf(verifier, await fresh({ sub: 'neighbour' }), home, over)).toBe(
       'neighbour',
     )
-    const named = forge({ alg: 'ES512', kid: 'dear', sub: 'neighbour' })
-    expect(await clientOf(verifier, named, home, over)).toBeUndefined()
-    const unlucky = await fresh({ sub: 'neighbour' })
-    expect(await clientOf(verifier, unlucky, home, over)).toBe('service_unavailable')
     // The same address with room left for requests without a valid credential.
     expect(await clientOf(verifier, await fresh(), home)).toBe('app-1')
   })
@@ -654,19 +650,11 @@ describe('a key set from a file', () => {
 })
 
 /** A token that no key has signed, for nothing but a check: random bytes that could be a signature. */
-function forge({
-  alg = 'RS256',
-  kid,
-  sub = 'nobody',
-}: {
-  alg?: string
-  kid: string
-  sub?: string
-}): string {
+function forge({ alg = 'RS256', kid }: { alg?: string; kid: string }): string {
   const signature = randomBytes({ RS256: 256, ES256: 64, ES512: 132 }[alg] ?? 0)
   // Both numbers of an ES512 signature have 521 bits in 66 bytes; greater ones are refused without any arithmetic.
   if (alg === 'ES512') signature[0] = signature[66] = 0
-  return `${part({ alg, kid })}.${part({ ...goodClaims(), sub })}.${signature.toString('base64url')}`
+  return `${part({ alg, kid })}.${part({ ...goodClaims(), sub: 'nobody' })}.${signature.toString('base64url')}`
 }
 
 /** Counts the signature checks from now on. */
