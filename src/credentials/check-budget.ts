@@ -1,12 +1,14 @@
-/** Bounds what the false signatures of an address cost: a check takes up to a millisecond, and making up a signature takes nothing. */
+/** Bounds how many false signatures of an address are checked: a check takes up to a millisecond, and making up a signature takes nothing. */
 
-/** Part of one thread's time that the false signatures of one address may take. */
-const SHARE = 0.1
-/** Time that they may take at once, where there were none for a while. */
-const AT_ONCE_MS = 100
+/** False signatures of one address. */
+const PER_SECOND = 100
+/** How many of them may come at once, where there were none for a while. */
+const AT_ONCE = 100
 /** The oldest is forgotten. */
 const MAX_ADDRESSES = 10_000
 const MAX_PROVEN = 10_000
+
+const EACH_MS = 1_000 / PER_SECOND
 
 /** Who a token comes from: an address, and the client that the token names. */
 export interface Sender {
@@ -15,26 +17,34 @@ export interface Sender {
 }
 
 export class CheckBudget {
-  /** When each address, at its share, will have made up for its false signatures. */
+  /** When each address, at its rate, will have made up for its false signatures and for those being checked. */
   readonly #settledMs = new Map<string, number>()
   /** Clients whose latest token from an address was good. */
   readonly #proven = new Map<string, true>()
 
   /**
-   * Whether the address is within its share, or the client has proven a token there before: so it gets its next one checked beside
+   * Whether the address is within its rate, or the client has proven a token there before: so it gets its next one checked beside
    * false ones of its neighbours, until one of those names it. Times are of one clock that never goes back.
    */
   hasRoom(sender: Sender, nowMs: number): boolean {
     const settledMs = this.#settledMs.get(sender.address)
-    if (settledMs === undefined || settledMs - nowMs <= AT_ONCE_MS / SHARE) return true
+    if (settledMs === undefined || settledMs - nowMs <= (AT_ONCE - 1) * EACH_MS) return true
     return this.#proven.has(nameOf(sender))
   }
 
-  checked(sender: Sender, isGood: boolean, tookMs: number, nowMs: number): void {
-    if (isGood) return keepLatest(this.#proven, nameOf(sender), true, MAX_PROVEN)
-    this.#proven.delete(nameOf(sender))
-    const sinceMs = Math.max(this.#settledMs.get(sender.address) ?? nowMs, nowMs)
-    keepLatest(this.#settledMs, sender.address, sinceMs + tookMs / SHARE, MAX_ADDRESSES)
+  /** Counts a signature as false before it is checked, so that those which come meanwhile find no more room than there is. */
+  began({ address }: Sender, nowMs: number): void {
+    const sinceMs = Math.max(this.#settledMs.get(address) ?? nowMs, nowMs)
+    keepLatest(this.#settledMs, address, sinceMs + EACH_MS, MAX_ADDRESSES)
+  }
+
+  /** isGood: undefined: it was not checked after all. */
+  ended(sender: Sender, isGood: boolean | undefined): void {
+    const { address } = sender
+    if (isGood === false) return void this.#proven.delete(nameOf(sender))
+    if (isGood) keepLatest(this.#proven, nameOf(sender), true, MAX_PROVEN)
+    const settledMs = this.#settledMs.get(address)
+    if (settledMs !== undefined) this.#settledMs.set(address, settledMs - EACH_MS)
   }
 }
 

@@ -166,13 +166,9 @@ export class JwtVerifier {
       const sender = { address, clientId: statement.clientId }
       const hasRoom = this.#checks.hasRoom(sender, performance.now())
       if (!hasRoom && (await policy.isOverLimit(address))) return UNCHECKED
-      const isGood = await this.#gate.run(address, async () => {
-        const beganMs = performance.now()
-        const isProof = await isProven(token, keys, this.#config, nowMs)
-        const endedMs = performance.now()
-        this.#checks.checked(sender, isProof, endedMs - beganMs, endedMs)
-        return isProof
-      })
+      this.#checks.began(sender, performance.now())
+      const isGood = await this.#gate.run(address, () => isProven(token, keys, this.#config, nowMs))
+      this.#checks.ended(sender, isGood)
       if (isGood === undefined) return this.#cannotTell('busy')
       if (!isGood) return BAD_SIGNATURE
       // The set may have changed while the signature was checked; such a token is believed once, not remembered.

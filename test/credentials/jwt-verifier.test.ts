@@ -581,7 +581,7 @@ describe('the signatures that a verifier checks', () => {
     expect(await clientOf(verifier, tokens[1_039] ?? '')).toBe('app-1')
   })
 
-  it('are a small share of the time for an address over its limit that sends forged ones, which harms no other and no token seen before', async () => {
+  it('are few for an address over its limit that sends forged ones, which harms no other and no token seen before', async () => {
     const dear = await generateKeyPair('ES512', { extractable: true })
     const config = { algorithms: ['ES512'] }
     const { verifier } = await open([await publicJwk(dear, 'dear')], { config })
@@ -593,17 +593,17 @@ describe('the signatures that a verifier checks', () => {
     const over = by(callers.callerOf, true)
     const checks = watchChecks()
     const beganMs = performance.now()
-    const outcomes = new Map<string | undefined, number>()
-    for (let nth = 0; nth < 2_000; nth++) {
-      const outcome = await clientOf(verifier, forge({ alg: 'ES512', kid: 'dear' }), home, over)
-      outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1)
-    }
-    const tookMs = performance.now() - beganMs
-    expect(outcomes.get(undefined)).toBe(checks.made)
-    expect(checks.made).toBeGreaterThan(1)
-    expect(outcomes.get('service_unavailable')).toBe(2_000 - checks.made)
-    // The last may begin when nearly all of the share is left.
-    expect(checks.tookMs).toBeLessThan(100 + 0.1 * tookMs + checks.longestMs)
+    const outcomes = await Promise.all(
+      Array.from({ length: 1_000 }, () =>
+        clientOf(verifier, forge({ alg: 'ES512', kid: 'dear' }), home, over),
+      ),
+    )
+    const mostChecks = 100 + (performance.now() - beganMs) / 10
+    expect(checks.made).toBeGreaterThanOrEqual(100)
+    expect(checks.made).toBeLessThanOrEqual(mostChecks)
+    expect(outcomes.filter((outcome) => outcome === undefined)).toHaveLength(checks.made)
+    const unchecked = outcomes.filter((outcome) => outcome === 'service_unavailable')
+    expect(unchecked).toHaveLength(1_000 - checks.made)
     expect(await clientOf(verifier, seen, home, over)).toBe('app-1')
     expect(await clientOf(verifier, await fresh(), elsewhere, over)).toBe('app-1')
     // A client that has proven a token behind the address before.
@@ -659,19 +659,15 @@ function forge({ alg = 'RS256', kid }: { alg?: string; kid: string }): string {
 
 /** Counts the signature checks from now on. */
 function watchChecks() {
-  const seen = { made: 0, tookMs: 0, longestMs: 0, mostAtOnce: 0 }
+  const seen = { made: 0, mostAtOnce: 0 }
   let underway = 0
   const { subtle } = crypto
   const verify = subtle.verify.bind(subtle)
   const spy = vi.spyOn(subtle, 'verify').mockImplementation(async (...args) => {
-    const beganMs = performance.now()
     seen.made++
     seen.mostAtOnce = Math.max(seen.mostAtOnce, ++underway)
     const isGood = await verify(...args)
     underway--
-    const tookMs = performance.now() - beganMs
-    seen.tookMs += tookMs
-    seen.longestMs = Math.max(seen.longestMs, tookMs)
     return isGood
   })
   stops.push(() => spy.mockRestore())

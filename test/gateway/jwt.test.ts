@@ -322,20 +322,22 @@ describe('a gateway under a flood of tokens that somebody made up', () => {
       sign(signers[0], { claims: { jti: 'x' } }),
     ])
     expect(await askFrom(attacker, gateway, shown)).toMatchObject({ status: 200 })
-    await minuteWithAtLeast()
+    await minuteWithAtLeast(25_000)
     const checks = vi.spyOn(crypto.subtle, 'verify')
+    const beganMs = performance.now()
     const agent = new Agent({ keepAlive: true, maxSockets: 10 })
     const statuses: (number | undefined)[] = []
     const flood = Array.from({ length: 10 }, async () => {
-      for (let nth = 0; nth < 150; nth++)
+      for (let nth = 0; nth < 100; nth++)
         statuses.push((await askFrom(attacker, gateway, forge({ alg: 'ES512' }), agent)).status)
     })
     await Promise.all(flood)
-    const made = checks.mock.calls.length
+    const [made, tookMs] = [checks.mock.calls.length, performance.now() - beganMs]
     checks.mockRestore()
     expect(statuses.filter((status) => status === 401)).toHaveLength(5)
-    expect(statuses.filter((status) => status === 429)).toHaveLength(1_495)
-    expect(made).toBeLessThan(750)
+    expect(statuses.filter((status) => status === 429)).toHaveLength(995)
+    // As many as may still fail, 100 at once and 100 a second.
+    expect(made).toBeLessThanOrEqual(5 + 100 + tookMs / 10)
     expect(await askFrom(attacker, gateway, shown)).toMatchObject({ status: 200 })
     expect(await askFrom(attacker, gateway, keys.pro)).toMatchObject({ status: 200 })
     expect(await askFrom(victim, gateway, fresh)).toMatchObject({ status: 200 })
