@@ -4,6 +4,7 @@ import type { Processes } from '../processes.ts'
 import { begin, head, see, type Battle, type Play, type Sight } from './play.ts'
 import { gateway, haproxy, nginx, type Server } from './servers.ts'
 import { clients, METERED_PER_MINUTE } from './setup.ts'
+import { tokenCases } from './token-cases.ts'
 
 export interface Line {
   readonly server: Server
@@ -274,4 +275,5 @@ export const cases: readonly HostileCase[] = [
     ),
     isMet: ({ sight }) => onlyServed(sight),
   },
+  ...tokenCases,
 ]

@@ -17,6 +17,7 @@ async function ask(order: ClientOrder): Promise<ClientOutcome> {
   const free: Connection[] = []
   const due: number[] = []
   const asked = new Map<object, number>()
+  let sent = 0
 
   const settle = (dueMs: number, status: string): void => {
     if (dueMs < beginMs) return
@@ -27,7 +28,7 @@ async function ask(order: ClientOrder): Promise<ClientOutcome> {
     while (due.length > 0 && (free.length > 0 || asked.size < order.connections)) {
       const connection = free.pop() ?? open()
       asked.set(connection, due.shift() ?? 0)
-      connection.send(head, bodyBytes)
+      connection.send(order.heads?.[sent++] ?? head, bodyBytes)
     }
   }
   const again = (): void => {

@@ -1,7 +1,8 @@
 /** What attackers and clients are told, and what they report. */
 
 export interface AttackOrder {
-  readonly attack: 'pipelines' | 'brokenBodies' | 'hold' | 'addresses' | 'continueRace'
+  readonly attack:
+    'pipelines' | 'brokenBodies' | 'hold' | 'addresses' | 'continueRace' | 'forgedTokens'
   readonly port: number
   /** When to stop, whatever is left to do. */
   readonly ms: number
@@ -14,6 +15,8 @@ export interface AttackOrder {
   readonly rest?: { readonly text: string; readonly afterMs: number; readonly repeat: number }
   /** It takes no notice of answers, nor of the server's end of the connection. */
   readonly deaf?: boolean
+  /** Tokens that it makes up. kid: undefined: each names a key of its own invention. */
+  readonly forged?: { readonly alg: string; readonly claims: object; readonly kid?: string }
 }
 
 /** Words and numbers for the table. */
@@ -22,6 +25,8 @@ export type AttackOutcome = Readonly<Record<string, number>>
 export interface ClientOrder {
   readonly port: number
   readonly head: string
+  /** One for each request in turn, instead of `head`. */
+  readonly heads?: readonly string[]
   readonly bodyBytes?: number
   /** At most at once. */
   readonly connections: number

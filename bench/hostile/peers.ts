@@ -2,6 +2,7 @@
 import { writeFileSync } from 'node:fs'
 import { userInfo } from 'node:os'
 import { join } from 'node:path'
+import type { Issuer } from './issuer.ts'
 import { clients, METERED_PER_MINUTE, type Setup } from './setup.ts'
 
 const bearer = ({ key }: { readonly key: string }): string => `Bearer ${key}`
@@ -93,7 +94,7 @@ defaults
 frontend public
   bind 127.0.0.1:${port}
   ${setup.isBehindProxy ? 'http-request set-src req.hdr(x-forwarded-for)' : ''}
-  acl known req.hdr(authorization) -m str -f ${keys}
+  ${setup.issuer ? tokenRules(directory, setup.issuer) : `acl known req.hdr(authorization) -m str -f ${keys}`}
   acl metered req.hdr(authorization) -m str "${bearer(clients.metered)}"
   http-request track-sc0 src table addresses unless known
   http-request deny deny_status 429 if !known { sc0_http_req_rate(addresses) gt 60 }
@@ -103,7 +104,7 @@ frontend public
   http-request del-header authorization
   default_backend backends
 backend addresses
-  stick-table type ipv6 size 100k expire 2m store http_req_rate(60s)
+  stick-table type ipv6 size 100k expire 2m store http_req_rate(60s),gpc0,gpc0_rate(60s)
 backend keys
   stick-table type string len 128 size 10k expire 2m store http_req_rate(60s)
 backend backends
@@ -112,4 +113,16 @@ backend backends
   timeout check 1s
   ${backends.map((backend, nth) => `server b${nth} ${backend} maxconn 128 check inter 1s fall 2 rise 2 observe layer7 error-limit 5 on-error mark-down`).join('\n  ')}
 `
+}
+
+/** Tokens by `jwt_verify`, in the thread that serves; an address with 60 false ones in a minute is refused before any is checked. */
+function tokenRules(directory: string, { publicKey }: Issuer): string {
+  const file = join(directory, 'haproxy-issuer.pem')
+  writeFileSync(file, publicKey)
+  return `http-request track-sc2 src table addresses
+  http-request deny deny_status 429 if { sc2_gpc0_rate(addresses) gt 60 }
+  http-request set-var(txn.alg) http_auth_bearer,jwt_header_query('$.alg')
+  http-request set-var(txn.good) http_auth_bearer,jwt_verify(txn.alg,"${file}")
+  acl known var(txn.good) -m int 1
+  http-request sc-inc-gpc0(2) unless known`
 }

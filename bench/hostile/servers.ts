@@ -6,6 +6,7 @@ import { freePort } from '../../test/support/redis-server.ts'
 import { findNginx } from '../peers/nginx.ts'
 import type { LaunchOrder, Launched, Processes } from '../processes.ts'
 import type { BenchClient } from '../workload.ts'
+import { ALGORITHM, claims, type Issuer } from './issuer.ts'
 import { haproxyConfig, nginxConfig } from './peers.ts'
 import { clients, METERED_PER_MINUTE, type Setup } from './setup.ts'
 
@@ -79,6 +80,13 @@ function limited(
   return { executable: 'sh', command: ['-c', `${limit}exec "$0" "$@"`, executable, ...args] }
 }
 
+const issuerOf = ({ jwksUri }: Issuer) => ({
+  issuer: claims.iss,
+  audience: claims.aud,
+  jwksUri,
+  algorithms: [ALGORITHM],
+})
+
 /** JSON, which is YAML too. Log and metrics are on, as in production. */
 function gatewayConfig(engine: string, setup: Setup): string {
   const { backends, responseMs = 30_000, requestMs = 60_000, bodyBytes = 1_048_576 } = setup
@@ -103,6 +111,7 @@ function gatewayConfig(engine: string, setup: Setup): string {
       engine,
       timeouts: { connect: '1s', response: `${responseMs}ms` },
     },
+    ...(setup.issuer && { jwt: issuerOf(setup.issuer) }),
     store: { redis: '', file: '' },
     plans: { enterprise: { custom: true } },
     clients: [

@@ -1,4 +1,5 @@
 /** What every server is set up for. */
+import type { Issuer } from './issuer.ts'
 import { ampleClients, exhaustedClients } from '../workload.ts'
 
 export interface Setup {
@@ -13,6 +14,8 @@ export interface Setup {
   readonly openFiles?: number
   /** X-Forwarded-For of loopback is believed. */
   readonly isBehindProxy?: boolean
+  /** Tokens of this issuer are taken. */
+  readonly issuer?: Issuer
 }
 
 const [first, second] = ampleClients

@@ -1,11 +1,12 @@
 /** Keeps the last good copy of a JSON Web Key Set from an HTTP address, fetched in the background. */
+import { AddressLines } from './address-lines.ts'
 
 export interface JwksOptions<T> {
   readonly uri: string
   /** Turns the body into a set, or throws; a set that throws never replaces a good one. */
   readonly parse: (body: string) => T
-  /** A set that differs from the last one has come. */
-  readonly onChange: () => void
+  /** A set that differs from the last one has come; before: undefined for the first. */
+  readonly onChange: (next: T, before: T | undefined) => void
   /** A fetch has ended; `fault`, for the log, says why it failed. */
   readonly onFetched: (fault: string | undefined) => void
   readonly timing?: Partial<JwksTiming> | undefined
@@ -17,7 +18,10 @@ export interface JwksTiming {
   readonly refreshMs: number
   /** After a failure; doubles with each further one, up to a minute. */
   readonly retryMs: number
-  /** Least time between two fetches that tokens cause: anyone can make up a key id. */
+  /**
+   * Least time from the beginning of a fetch to that of one that tokens cause. Anyone can make up a key id, so this is what a flood of
+   * them costs the issuer; a new key is seen within this time and one fetch, whoever else asks.
+   */
   readonly renewMs: number
 }
 
@@ -25,11 +29,17 @@ const defaultTiming: JwksTiming = {
   timeoutMs: 900,
   refreshMs: 300_000,
   retryMs: 1_000,
-  renewMs: 30_000,
+  renewMs: 1_000,
 }
 const maxRetryMs = 60_000
 const maxBodyBytes = 262_144
-const maxWaiters = 64
+const maxWaiting = 256
+
+interface Waiting {
+  /** How many fetches had begun when it asked. */
+  readonly fetches: number
+  resolve(isRenewed: boolean): void
+}
 
 export class JwksSource<T> {
   /** The last good set; undefined until the first has come. */
@@ -41,8 +51,9 @@ export class JwksSource<T> {
   #body: string | undefined
   #failures = 0
   #fetching: Promise<void> | undefined
-  #waiters = 0
-  #renewedAtMs = -Infinity
+  #fetches = 0
+  #beganMs = -Infinity
+  readonly #waiting = new AddressLines<Waiting>(maxWaiting)
   #timer: NodeJS.Timeout | undefined
   #isRetired = false
 
@@ -54,38 +65,29 @@ export class JwksSource<T> {
 
   /** Resolves when the fetch under way has ended, well or badly; the next one comes by itself. */
   refresh(): Promise<void> {
-    clearTimeout(this.#timer)
-    this.#fetching ??= this.#load().then(() => {
-      this.#fetching = undefined
-      if (this.#isRetired) return
-      const { refreshMs, retryMs } = this.#timing
-      const backOffMs = Math.min(retryMs * 2 ** (this.#failures - 1), maxRetryMs)
-      const waitMs = this.#failures === 0 ? refreshMs : backOffMs
-      this.#timer = setTimeout(() => void this.refresh(), waitMs).unref()
-    })
-    return this.#fetching
+    return (this.#fetching ??= this.#fetch())
   }
 
   /**
-   * Asks for a newer set because a token names a key that `current` lacks. Resolves as refresh() does.
-   * recent: the last one is not long ago. full: too many wait for one.
+   * Asks for a newer set because a token names a key that `current` lacks. Resolves when a fetch has ended: true if that went well
+   * and had not begun before this call, so that what `current` still lacks the issuer does not have. false, at once, where too many
+   * wait or the issuer fails.
    */
-  renew(nowMs: number): Promise<void> | 'recent' | 'full' {
-    if (this.#closing.signal.aborted || this.#waiters >= maxWaiters) return 'full'
-    if (!this.#fetching) {
-      // A clock that was set back must not close this door for long.
-      const waitedMs = nowMs - this.#renewedAtMs
-      if (waitedMs >= 0 && waitedMs < this.#timing.renewMs) return 'recent'
-      this.#renewedAtMs = nowMs
-    }
-    this.#waiters++
-    return this.refresh().finally(() => this.#waiters--)
+  renew(address: string): Promise<boolean> {
+    const isFailing = this.#failures > 0 && this.#fetching === undefined
+    if (this.#isRetired || isFailing) return Promise.resolve(false)
+    return new Promise((resolve) => {
+      this.#waiting.add(address, { fetches: this.#fetches, resolve })?.resolve(false)
+      if (this.#fetching !== undefined) return
+      this.#fetchIn(this.#beganMs + this.#timing.renewMs - performance.now())
+    })
   }
 
-  /** The fetch under way is the last: requests may wait for it. */
+  /** No fetch begins any more. */
   retire(): void {
     this.#isRetired = true
     clearTimeout(this.#timer)
+    if (this.#fetching === undefined) this.#answer(false)
   }
 
   close(): void {
@@ -93,22 +95,48 @@ export class JwksSource<T> {
     this.#closing.abort()
   }
 
-  async #load(): Promise<void> {
+  async #fetch(): Promise<void> {
+    clearTimeout(this.#timer)
+    this.#fetches++
+    this.#beganMs = performance.now()
+    const isGood = await this.#load()
+    this.#fetching = undefined
+    this.#answer(isGood)
+    if (this.#isRetired) return
+    const { refreshMs, retryMs } = this.#timing
+    const backOffMs = Math.min(retryMs * 2 ** (this.#failures - 1), maxRetryMs)
+    this.#fetchIn(this.#failures === 0 ? refreshMs : backOffMs)
+  }
+
+  #fetchIn(waitMs: number): void {
+    clearTimeout(this.#timer)
+    this.#timer = setTimeout(() => void this.refresh(), Math.max(waitMs, 0)).unref()
+  }
+
+  #answer(isGood: boolean): void {
+    for (let one = this.#waiting.next(); one !== undefined; one = this.#waiting.next())
+      one.resolve(isGood && one.fetches < this.#fetches)
+  }
+
+  async #load(): Promise<boolean> {
     const { uri, parse, onChange, onFetched } = this.#options
     const { signal } = this.#closing
     try {
       const body = await download(uri, this.#timing.timeoutMs, signal)
       if (body !== this.#body) {
+        const before = this.current
         this.current = parse(body)
         this.#body = body
-        onChange()
+        onChange(this.current, before)
       }
       this.#failures = 0
       onFetched(undefined)
+      return true
     } catch (error) {
-      if (signal.aborted) return
+      if (signal.aborted) return false
       this.#failures++
       onFetched(describe(error))
+      return false
     }
   }
 }

@@ -10,20 +10,23 @@ import {
   type TokenRules,
   type TokenStatement,
 } from '../rules/token-claims.ts'
+import { CheckBudget } from './check-budget.ts'
 import type { JwksTiming } from './jwks-source.ts'
 import {
   covers,
   isProven,
+  isWithdrawn,
   openKeySource,
   readKeyFile,
   type KeySet,
   type KeySource,
 } from './key-set.ts'
-import type { CallerOf } from './token-callers.ts'
+import type { TokenPolicy } from './token-callers.ts'
 import {
   BAD_CLAIMS,
   BAD_SIGNATURE,
   NO_PLAN,
+  UNCHECKED,
   UNKNOWN_KEY,
   unavailable,
   type UnavailableReason,
@@ -50,9 +53,19 @@ export interface JwtVerifierOptions {
   readonly timing?: Partial<JwksTiming> | undefined
 }
 
+interface Question {
+  readonly token: string
+  readonly digest: string
+  readonly statement: TokenStatement
+  readonly nowMs: number
+  readonly address: string
+  readonly policy: TokenPolicy
+}
+
 const maxRemembered = 10_000
-// Signatures are checked on Node's pool of four threads; at some 100 us each the whole queue is below 50 ms of work.
-const gateLimits = { running: 8, waiting: 1024 }
+// Signatures are checked on Node's pool of four threads, two of which stay free for files, names and compression. At 0.1 ms (ES256) to
+// 1.3 ms (ES512) each, all lines together are 50 to 700 ms of work.
+const gateLimits = { running: 2, waiting: 1024 }
 
 /** Throws an Error that names the fault when jwksFile cannot be used, or an algorithm is not a public-key one. */
 export const createJwtVerifier = (config: JwtConfig, options: JwtVerifierOptions): JwtVerifier =>
@@ -66,6 +79,7 @@ export class JwtVerifier {
   readonly #remembered = new Map<string, TokenStatement>()
   readonly #underway = new Map<string, Promise<TokenStatement | Refusal>>()
   readonly #gate = createWorkGate(gateLimits)
+  readonly #checks = new CheckBudget()
   /** Of jwksFile. */
   readonly #keyText: string | undefined
   readonly #source: KeySource
@@ -80,8 +94,10 @@ export class JwtVerifier {
     this.#keyText = config.jwksFile && readKeyFile(config.jwksFile)
     this.#source = openKeySource(config, this.#keyText, {
       timing,
-      // A key may have been withdrawn, so tokens it signed are checked again.
-      onChange: () => this.#remembered.clear(),
+      // Tokens that a withdrawn key signed are checked again.
+      onChange: (next, before) => {
+        if (before !== undefined && isWithdrawn(before, next)) this.#remembered.clear()
+      },
       onFetched: (cause) => {
         this.fault =
           cause === undefined ? undefined : { cause, hasKeys: this.#source.current !== undefined }
@@ -93,9 +109,16 @@ export class JwtVerifier {
 
   /**
    * Answers the caller of a valid token, by the configuration that asks; at once if the token was seen before. Refuses any other with
-   * invalid_api_key, or with service_unavailable where it cannot tell. Never rejects. `nowMs` is Unix time in ms.
+   * invalid_api_key, or with service_unavailable where it cannot tell. Never rejects. `nowMs` is Unix time in ms, `address` whatever
+   * names the sender's.
    */
-  verify(token: string, nowMs: number, callerOf: CallerOf): Verdict | Promise<Verdict> {
+  verify(
+    token: string,
+    nowMs: number,
+    policy: TokenPolicy,
+    address: string,
+  ): Verdict | Promise<Verdict> {
+    const { callerOf } = policy
     if (!isJwtForm(token)) return BAD_CLAIMS
     const digest = hash('sha256', token, 'hex')
     const known = this.#remembered.get(digest)
@@ -106,7 +129,7 @@ export class JwtVerifier {
       const statement = readToken(token, this.#rules, nowMs)
       if (!statement) return BAD_CLAIMS
       if (callerOf(statement) === undefined) return NO_PLAN
-      proof = this.#prove(token, digest, statement, nowMs)
+      proof = this.#prove({ token, digest, statement, nowMs, address, policy })
       this.#underway.set(digest, proof)
     }
     return proof.then((proven) => (isRefusal(proven) ? proven : (callerOf(proven) ?? NO_PLAN)))
@@ -125,7 +148,7 @@ export class JwtVerifier {
     )
   }
 
-  /** Fetches no more but what requests wait for already. */
+  /** Begins no fetch any more; one under way goes on, as requests may wait for it. */
   retire(): void {
     this.#source.retire()
   }
@@ -135,16 +158,17 @@ export class JwtVerifier {
     this.#source.close()
   }
 
-  async #prove(
-    token: string,
-    digest: string,
-    statement: TokenStatement,
-    nowMs: number,
-  ): Promise<TokenStatement | Refusal> {
+  async #prove(question: Question): Promise<TokenStatement | Refusal> {
+    const { token, digest, statement, nowMs, address, policy } = question
     try {
-      const keys = await this.#keysFor(statement, nowMs)
+      const keys = await this.#keysFor(statement, address)
       if (isRefusal(keys)) return keys
-      const isGood = await this.#gate.run(() => isProven(token, keys, this.#config, nowMs))
+      const sender = { address, clientId: statement.clientId }
+      const hasRoom = this.#checks.hasRoom(sender, performance.now())
+      if (!hasRoom && (await policy.isOverLimit(address))) return UNCHECKED
+      this.#checks.began(sender, performance.now())
+      const isGood = await this.#gate.run(address, () => isProven(token, keys, this.#config, nowMs))
+      this.#checks.ended(sender, isGood)
       if (isGood === undefined) return this.#cannotTell('busy')
       if (!isGood) return BAD_SIGNATURE
       // The set may have changed while the signature was checked; such a token is believed once, not remembered.
@@ -155,14 +179,13 @@ export class JwtVerifier {
     }
   }
 
-  async #keysFor({ kid }: TokenStatement, nowMs: number): Promise<KeySet | Refusal> {
+  async #keysFor({ kid }: TokenStatement, address: string): Promise<KeySet | Refusal> {
     const source = this.#source
-    const renewal = covers(source.current, kid) ? undefined : source.renew(nowMs)
-    if (renewal === 'full') return this.#cannotTell('busy')
-    await renewal
+    const isRenewed = covers(source.current, kid) || (await source.renew(address))
     const keys = source.current
     if (keys === undefined) return this.#cannotTell('no_key_set')
-    return covers(keys, kid) ? keys : UNKNOWN_KEY
+    if (covers(keys, kid)) return keys
+    return isRenewed ? UNKNOWN_KEY : this.#cannotTell('unknown_key')
   }
 
   #cannotTell(reason: UnavailableReason): Refusal {

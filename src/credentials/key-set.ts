@@ -16,6 +16,8 @@ const jose = (): typeof Jose => (loaded ??= createRequire(import.meta.url)('jose
 export interface KeySet {
   readonly find: ReturnType<typeof Jose.createLocalJWKSet>
   readonly kids: ReadonlySet<unknown>
+  /** Each key as JSON. */
+  readonly texts: ReadonlySet<string>
 }
 
 export type KeySource = Pick<
@@ -26,6 +28,11 @@ export type KeySource = Pick<
 /** A token without a key id (RFC 7515 section 4.1.4 leaves it out at will) is tried on the set as it is. */
 export function covers(keys: KeySet | undefined, kid: string | undefined): boolean {
   return keys !== undefined && (kid === undefined || keys.kids.has(kid))
+}
+
+/** Whether a key of `before` is missing or another one in `next`. */
+export function isWithdrawn(before: KeySet, next: KeySet): boolean {
+  return [...before.texts].some((text) => !next.texts.has(text))
 }
 
 /** Whether a key of the set signed the token, and jose too finds its claims in order. */
@@ -70,7 +77,7 @@ export function openKeySource(
     return {
       current: inFile(jwksFile, () => parseKeySet(keyText)),
       refresh: () => Promise.resolve(),
-      renew: () => 'recent',
+      renew: () => Promise.resolve(true),
       retire: () => undefined,
       close: () => undefined,
     }
@@ -102,5 +109,6 @@ function parseKeySet(text: string): KeySet {
   const find = jose().createLocalJWKSet(set as JSONWebKeySet)
   const { keys } = find.jwks()
   if (keys.length === 0) throw new Error('holds no key')
-  return { find, kids: new Set(keys.map((key) => key.kid)) }
+  const texts = new Set(keys.map((key) => JSON.stringify(key)))
+  return { find, kids: new Set(keys.map((key) => key.kid)), texts }
 }

@@ -14,6 +14,13 @@ export interface TokenCallersOptions {
 /** The same caller for the same statement; undefined: it has no plan with limits. */
 export type CallerOf = (statement: TokenStatement) => Caller | undefined
 
+/** What one configuration says of the senders of tokens. */
+export interface TokenPolicy {
+  readonly callerOf: CallerOf
+  /** Whether the address has no room left for requests without a valid credential. */
+  isOverLimit(address: string): boolean | Promise<boolean>
+}
+
 export function createTokenCallers({
   clients,
   plans,

@@ -1,27 +1,26 @@
-/** Bounds how much costly work runs and waits at once. */
+/** Bounds how much costly work runs and waits at once, and shares the turns by address. */
+import { AddressLines } from './address-lines.ts'
 
-/** `running`: works at once. `waiting`: works in the queue, first come, first served. */
+/** `running`: works at once. `waiting`: works in all lines. */
 export function createWorkGate(limits: { readonly running: number; readonly waiting: number }) {
   let running = 0
-  const queue: (() => void)[] = []
-  const enter = (): Promise<void> | undefined => {
-    if (running < limits.running) {
-      running++
-      return undefined
-    }
-    return new Promise((resolve) => queue.push(resolve))
+  const lines = new AddressLines<(mayRun: boolean) => void>(limits.waiting)
+  const enter = (address: string): boolean | Promise<boolean> => {
+    if (running >= limits.running)
+      return new Promise((resolve) => lines.add(address, resolve)?.(false))
+    running++
+    return true
   }
   const leave = (): void => {
-    const next = queue.shift()
+    const next = lines.next()
     // The place passes on to the next in line, so that a newcomer cannot take it first.
-    if (next) next()
+    if (next) next(true)
     else running--
   }
   return {
-    /** Runs the work when its turn comes, and answers what it answers; undefined, at once and without running it, when too much waits. */
-    run: async <T>(work: () => Promise<T>): Promise<T | undefined> => {
-      if (running >= limits.running && queue.length >= limits.waiting) return undefined
-      await enter()
+    /** Runs the work when its address has its turn, and answers what it answers; undefined, without running it, when too much waits. */
+    run: async <T>(address: string, work: () => Promise<T>): Promise<T | undefined> => {
+      if (!(await enter(address))) return undefined
       try {
         return await work()
       } finally {

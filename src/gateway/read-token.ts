@@ -1,8 +1,8 @@
 /** What a signed token says, without any request: plain data, so that one process can ask another. */
 import type { JwtVerifier } from '../credentials/jwt-verifier.ts'
-import type { CallerOf } from '../credentials/token-callers.ts'
+import type { TokenPolicy } from '../credentials/token-callers.ts'
 import { BAD_CLAIMS, NO_PLAN, type Verdict } from '../credentials/verdicts.ts'
-import { createCaller } from '../rules/credentials.ts'
+import { createCaller, type Caller } from '../rules/credentials.ts'
 import { isRefusal, refuse, type Refusal } from '../rules/refusals.ts'
 import type { TokenStatement } from '../rules/token-claims.ts'
 
@@ -24,15 +24,20 @@ const ANYBODY = createCaller(
   false,
 )
 
+/** A line for operators, apart from those of client addresses. */
+const OPERATORS = 'operators'
+
 /** verifier: undefined: tokens are not accepted. */
 export const readTokenBy =
   (verifier: () => JwtVerifier | undefined) =>
   async (token: string): Promise<ReadToken> => {
     let statement: TokenStatement | undefined
-    const verdict = await verifier()?.verify(token, Date.now(), (said) => {
+    const callerOf = (said: TokenStatement): Caller => {
       statement = said
       return ANYBODY
-    })
+    }
+    const policy = { callerOf, isOverLimit: () => false }
+    const verdict = await verifier()?.verify(token, Date.now(), policy, OPERATORS)
     const { code, cause, retryAfterSeconds } = isRefusal(verdict) ? verdict : BAD_CLAIMS
     return isRefusal(verdict) || statement === undefined
       ? { refused: { code, cause, retryAfterSeconds } }
@@ -41,7 +46,7 @@ export const readTokenBy =
 
 /** Believes what is read elsewhere. */
 export const tokenVerifier = (read: (token: string) => Promise<ReadToken>) => ({
-  async verify(token: string, _nowMs: number, callerOf: CallerOf): Promise<Verdict> {
+  async verify(token: string, _nowMs: number, { callerOf }: TokenPolicy): Promise<Verdict> {
     const said = await read(token)
     if ('refused' in said) return refuse(said.refused.code, said.refused)
     return callerOf(said.statement) ?? NO_PLAN

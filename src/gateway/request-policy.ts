@@ -87,7 +87,6 @@ export function createDecidingStages(
   const { server, anonymous, clients, routes } = config
   const limiter = createAnonymousLimiter({ ...anonymous, counter: parts.addresses, now: epochMs })
   const isStructured = server.structuredQuotaHeaders
-  const callerOf = createTokenCallers({ clients, plans: config.plans, isStructured })
   const headersOf = (view: AnonymousView): string[] => anonymousHeaders(view, isStructured)
   const table = tables.get(config) ?? compileRoutes({ routes, basePath: server.basePath })
   tables.set(config, table)
@@ -104,7 +103,10 @@ export function createDecidingStages(
     authenticate: createAuthenticate({
       keyRing,
       verifier,
-      callerOf,
+      tokenPolicy: {
+        callerOf: createTokenCallers({ clients, plans: config.plans, isStructured }),
+        isOverLimit: (address) => whenKnown(limiter.peek(address), ({ exceeded }) => exceeded),
+      },
       anonymous: limiter,
       anonymousHeaders: headersOf,
       load,

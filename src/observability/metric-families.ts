@@ -39,7 +39,7 @@ export function newState(names: ConfigNames, version: string) {
     /** By plan. */
     shadowRefusals: new Map<string, { minute: number; day: number }>(),
     keySet: { failures: 0, fetchedAtMs: undefined as number | undefined },
-    unavailable: zeros(['no_key_set', 'busy']),
+    unavailable: zeros(['no_key_set', 'unknown_key', 'busy']),
     spans: zeros(['exported', 'dropped']),
     strikes: 0,
     bans: 0,

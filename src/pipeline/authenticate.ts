@@ -1,8 +1,8 @@
 /** Turns the Authorization header into a caller; those without a valid credential are counted by their address. */
 import type { AnonymousLimiter, AnonymousView } from '../counters/anonymous-limiter.ts'
 import type { JwtVerifier } from '../credentials/jwt-verifier.ts'
-import type { CallerOf } from '../credentials/token-callers.ts'
-import type { Verdict } from '../credentials/verdicts.ts'
+import type { TokenPolicy } from '../credentials/token-callers.ts'
+import { UNCHECKED, type Verdict } from '../credentials/verdicts.ts'
 import type { KeyRing } from '../credentials/key-ring.ts'
 import type { Exchange } from './exchange.ts'
 import { OVERLOADED } from '../rules/overload.ts'
@@ -15,7 +15,7 @@ import type { Lateness } from './shed-load.ts'
 export interface AuthenticateDeps {
   readonly keyRing: Pick<KeyRing, 'find'>
   readonly verifier: Pick<JwtVerifier, 'verify'> | undefined
-  readonly callerOf: CallerOf
+  readonly tokenPolicy: TokenPolicy
   readonly anonymous: AnonymousLimiter
   readonly load: Lateness
   /** Unix time in ms. */
@@ -25,7 +25,7 @@ export interface AuthenticateDeps {
 }
 
 export function createAuthenticate(deps: AuthenticateDeps) {
-  const { keyRing, verifier, callerOf, epochMs } = deps
+  const { keyRing, verifier, tokenPolicy, epochMs } = deps
   return function authenticate(
     exchange: Exchange,
     framing: Framing,
@@ -43,7 +43,8 @@ export function createAuthenticate(deps: AuthenticateDeps) {
     if (verifier === undefined || !isJwtForm(bearer.token)) {
       return refuseAnonymous(deps, exchange, INVALID)
     }
-    return whenKnown<Verdict, Verdict>(verifier.verify(bearer.token, nowMs, callerOf), (verdict) =>
+    const asked = verifier.verify(bearer.token, nowMs, tokenPolicy, exchange.addressKey)
+    return whenKnown<Verdict, Verdict>(asked, (verdict) =>
       isRefusal(verdict) ? refuseAnonymous(deps, exchange, verdict) : admit(exchange, verdict),
     )
   }
@@ -62,6 +63,7 @@ function admit(exchange: Exchange, caller: Caller): Caller {
 /**
  * Counts the request against its address: 401 while there is room, 429 above the limit.
  * Who cannot be told from a valid caller is not charged as an invalid one; while the event loop is late nobody is, and all hear that.
+ * A token that nobody checks as its address is over the limit is answered as the others of that address are.
  */
 function refuseAnonymous(
   { anonymous, anonymousHeaders, load }: AuthenticateDeps,
@@ -75,7 +77,7 @@ function refuseAnonymous(
   return whenKnown(looked, (view) => {
     exchange.quotaHeaders = anonymousHeaders(view)
     if (isShed) return OVERLOADED
-    if (isFree || !view.exceeded) return refusal
+    if (!view.exceeded || (isFree && refusal !== UNCHECKED)) return refusal
     return refuse('rate_limit_exceeded', {
       cause: refusal.cause ?? refusal.code,
       detail: `Limit: ${view.limit} a minute without a valid API key. Retry in ${view.resetAfterSeconds} s.`,

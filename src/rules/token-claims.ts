@@ -26,8 +26,11 @@ export function tokenRules({ algorithms, ...rules }: JwtConfig): TokenRules {
 
 type Json = Record<string, unknown>
 
-/** Visible ASCII without spaces: the id travels in a header to the backend and is part of store keys. */
-const clientIdForm = /^[\x21-\x7e]{1,128}$/
+/**
+ * Visible ASCII without spaces: the id travels in a header to the backend and is part of store keys. Neither `.` nor `..`, which no
+ * path can end in (RFC 3986 section 5.2.4), so that operators can name every client.
+ */
+const clientIdForm = /^(?!\.{1,2}$)[\x21-\x7e]{1,128}$/
 
 /**
  * Reads a token of the strict three-part form and applies every rule that needs no key, so that a flood of

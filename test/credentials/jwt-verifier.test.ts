@@ -1,13 +1,18 @@
-import { createHmac, randomUUID } from 'node:crypto'
+import { createHmac, randomBytes, randomUUID } from 'node:crypto'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { exportJWK, exportSPKI, generateKeyPair, SignJWT, type JWK } from 'jose'
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
 import { createClients } from '../support/clients.ts'
 import { createJwtVerifier, type JwtVerifier } from '../../src/credentials/jwt-verifier.ts'
-import { createTokenCallers } from '../../src/credentials/token-callers.ts'
+import {
+  createTokenCallers,
+  type CallerOf,
+  type TokenPolicy,
+} from '../../src/credentials/token-callers.ts'
 import type { JwtConfig } from '../../src/config/config.ts'
 import type { Caller } from '../../src/rules/credentials.ts'
 import { isRefusal } from '../../src/rules/refusals.ts'
@@ -88,8 +93,17 @@ const plans = new Map([
   ['pro', { name: 'pro', limits: { perMinute: 300, perDay: 10_000 }, concurrent: 32 }],
   ['enterprise', { name: 'enterprise', limits: undefined, concurrent: 64 }],
 ])
-const callers = createTokenCallers({ clients: createClients([acme]), plans, isStructured: true })
+const by = (callerOf: CallerOf, isOverLimit = false): TokenPolicy => ({
+  callerOf,
+  isOverLimit: () => isOverLimit,
+})
+const callers = by(
+  createTokenCallers({ clients: createClients([acme]), plans, isStructured: true }),
+)
+const [home, elsewhere] = ['192.0.2.1', '192.0.2.2']
 const watch = () => ({ keySetFetched: vi.fn(), unavailable: vi.fn() })
+/** As a token may well come in the second in which the first set was fetched. */
+const quick = { renewMs: 0 }
 const stops: (() => void)[] = []
 afterEach(() => {
   for (const stop of stops.splice(0)) stop()
@@ -120,8 +134,8 @@ async function open(
 }
 
 /** undefined: refused as invalid. */
-const clientOf = async (verifier: JwtVerifier, token: string, atMs = nowMs) => {
-  const verdict = await verifier.verify(token, atMs, callers)
+const clientOf = async (verifier: JwtVerifier, token: string, address = home, policy = callers) => {
+  const verdict = await verifier.verify(token, nowMs, policy, address)
   if (!isRefusal(verdict)) return verdict.clientId
   return verdict.code === 'invalid_api_key' ? undefined : verdict.code
 }
@@ -129,7 +143,7 @@ const clientOf = async (verifier: JwtVerifier, token: string, atMs = nowMs) => {
 describe('a token verifier', () => {
   it('turns a good token into a caller on the plan of its claim', async () => {
     const { verifier } = await open([await publicJwk(rsa, 'rsa-1')])
-    expect(await verifier.verify(await sign(), nowMs, callers)).toEqual({
+    expect(await verifier.verify(await sign(), nowMs, callers, home)).toEqual({
       clientId: 'app-1',
       plan: 'pro',
       keyId: 'jwt:app-1',
@@ -144,7 +158,7 @@ describe('a token verifier', () => {
   it('gives a configured client the plan and limits of the configuration, whatever the token says', async () => {
     const { verifier } = await open([await publicJwk(rsa, 'rsa-1')])
     const token = await sign({ claims: { sub: 'acme', plan: 'pro' } })
-    expect(await verifier.verify(token, nowMs, callers)).toMatchObject({
+    expect(await verifier.verify(token, nowMs, callers, home)).toMatchObject({
       clientId: 'acme',
       plan: 'enterprise',
       keyId: 'jwt:acme',
@@ -167,9 +181,9 @@ describe('a token verifier', () => {
   it('answers a token seen before at once, up to its expiry to the second and not beyond', async () => {
     const { verifier, server } = await open([await publicJwk(rsa, 'rsa-1')])
     const token = await sign()
-    const caller = await verifier.verify(token, nowMs, callers)
-    expect(verifier.verify(token, nowMs + 59_999, callers)).toBe(caller)
-    expect(verifier.verify(token, nowMs + 60_000, callers)).toMatchObject({
+    const caller = await verifier.verify(token, nowMs, callers, home)
+    expect(verifier.verify(token, nowMs + 59_999, callers, home)).toBe(caller)
+    expect(verifier.verify(token, nowMs + 60_000, callers, home)).toMatchObject({
       code: 'invalid_api_key',
     })
     expect(server.hits).toBe(1)
@@ -179,33 +193,28 @@ describe('a token verifier', () => {
     const { verifier, server } = await open([await publicJwk(rsa, 'rsa-1')])
     const limits = { perMinute: 9, perDay: 90 }
     const lowered = new Map([['pro', { name: 'pro', limits, concurrent: 1 }]])
-    const others = createTokenCallers({
-      clients: createClients([]),
-      plans: lowered,
-      isStructured: true,
-    })
-    const none = createTokenCallers({
-      clients: createClients([]),
-      plans: new Map(),
-      isStructured: true,
-    })
+    const [others, none] = [lowered, new Map()].map((known) =>
+      by(createTokenCallers({ clients: createClients([]), plans: known, isStructured: true })),
+    ) as [TokenPolicy, TokenPolicy]
     const token = await sign()
-    const asked = [callers, others, none].map((by) => verifier.verify(token, nowMs, by))
+    const asked = [callers, others, none].map((policy) =>
+      verifier.verify(token, nowMs, policy, home),
+    )
     const expected = [{ limits: { perMinute: 300 } }, { limits }, { code: 'invalid_api_key' }]
     expect(await Promise.all(asked.map((verdict) => Promise.resolve(verdict)))).toMatchObject(
       expected,
     )
-    expect([callers, others, none].map((by) => verifier.verify(token, nowMs, by))).toMatchObject(
-      expected,
-    )
+    expect(
+      [callers, others, none].map((policy) => verifier.verify(token, nowMs, policy, home)),
+    ).toMatchObject(expected)
     expect(server.hits).toBe(1)
   })
 
   it('checks a token once for all requests that bring it at the same time', async () => {
     const { verifier } = await open([await publicJwk(rsa, 'rsa-1')])
     const token = await sign()
-    const first = verifier.verify(token, nowMs, callers)
-    const second = verifier.verify(token, nowMs, callers)
+    const first = verifier.verify(token, nowMs, callers, home)
+    const second = verifier.verify(token, nowMs, callers, home)
     expect(((await first) as Caller).clientId).toBe('app-1')
     expect(await second).toBe(await first)
   })
@@ -225,6 +234,8 @@ describe('a token verifier', () => {
     ['a client that is a number', { claims: { sub: 7 } }],
     ['an empty client', { claims: { sub: '' } }],
     ['a client with a line break', { claims: { sub: 'app\r\nX-Client-Plan: pro' } }],
+    ['a client that no path can end in', { claims: { sub: '.' } }],
+    ['another client that no path can end in', { claims: { sub: '..' } }],
     ['a client that is not ASCII', { claims: { sub: '\u00e4pp' } }],
     ['a client of 129 characters', { claims: { sub: 'a'.repeat(129) } }],
     ['no plan', { claims: { plan: undefined } }],
@@ -286,7 +297,7 @@ describe('a token verifier', () => {
   })
 
   it('believes no key that the token brings along or points to', async () => {
-    const { verifier } = await open([await publicJwk(rsa, 'rsa-1')])
+    const { verifier } = await open([await publicJwk(rsa, 'rsa-1')], { timing: quick })
     const other = await startKeyServer([await publicJwk(stranger, 'rsa-1')])
     stops.push(other.stop)
     for (const header of [
@@ -332,7 +343,7 @@ describe('a token verifier', () => {
 
 describe('a key set from an address', () => {
   it('is fetched again when a token names a new key, so that rotation needs no restart', async () => {
-    const { verifier, server } = await open([await publicJwk(rsa, 'rsa-1')])
+    const { verifier, server } = await open([await publicJwk(rsa, 'rsa-1')], { timing: quick })
     server.keys = [await publicJwk(ec, 'ec-2')]
     const token = await sign({ key: ec, alg: 'ES256', header: { kid: 'ec-2' } })
     expect(await clientOf(verifier, token)).toBe('app-1')
@@ -340,7 +351,7 @@ describe('a key set from an address', () => {
   })
 
   it('is not believed any more for tokens of a key it has dropped, remembered ones included', async () => {
-    const { verifier, server } = await open([await publicJwk(rsa, 'rsa-1')])
+    const { verifier, server } = await open([await publicJwk(rsa, 'rsa-1')], { timing: quick })
     const old = await sign()
     expect(await clientOf(verifier, old)).toBe('app-1')
     server.keys = [await publicJwk(ec, 'ec-2')]
@@ -348,28 +359,87 @@ describe('a key set from an address', () => {
     expect(await clientOf(verifier, old)).toBeUndefined()
   })
 
-  it('is fetched at most once in 30 s for made-up key ids, and once for many at a time', async () => {
-    const { verifier, server } = await open([await publicJwk(rsa, 'rsa-1')])
-    const unknown = () => sign({ header: { kid: randomUUID() } })
-    const flood = await Promise.all(Array.from({ length: 100 }, unknown))
-    await Promise.all(flood.map((token) => clientOf(verifier, token)))
-    expect(server.hits).toBe(2)
-    expect(await clientOf(verifier, await unknown(), nowMs + 29_999)).toBeUndefined()
-    expect(server.hits).toBe(2)
-    expect(await clientOf(verifier, await unknown(), nowMs + 30_000)).toBeUndefined()
-    expect(server.hits).toBe(3)
+  it('leaves tokens remembered when it only grows', async () => {
+    const { verifier, server } = await open([await publicJwk(rsa, 'rsa-1')], { timing: quick })
+    const old = await sign()
+    const caller = await verifier.verify(old, nowMs, callers, home)
+    server.keys = [await publicJwk(ec, 'ec-2'), await publicJwk(rsa, 'rsa-1')]
+    const token = await sign({ key: ec, alg: 'ES256', header: { kid: 'ec-2' } })
+    expect(await clientOf(verifier, token)).toBe('app-1')
+    expect(verifier.verify(old, nowMs, callers, home)).toBe(caller)
+  })
+
+  it('is fetched once for many made-up key ids, and again as long as they come, at most once in renewMs', async () => {
+    const timing = { renewMs: 40 }
+    const { verifier, server } = await open([await publicJwk(rsa, 'rsa-1')], { timing })
+    const beganMs = performance.now()
+    let asked = 0
+    while (server.hits < 6) {
+      const flood = Array.from({ length: 20 }, () => forge({ kid: randomUUID() }))
+      await Promise.all(flood.map((token) => clientOf(verifier, token)))
+      asked += flood.length
+    }
+    expect(asked).toBeGreaterThan(server.hits * 10)
+    // The first was for no token.
+    expect(server.hits - 2).toBeLessThanOrEqual((performance.now() - beganMs) / timing.renewMs)
     expect(await clientOf(verifier, await sign())).toBe('app-1')
+  })
+
+  it('has a new key with the next fetch beside a flood of made-up key ids of the same and of other addresses, and no token of that key is called invalid meanwhile', async () => {
+    const timing = { renewMs: 200 }
+    const { verifier, server } = await open([await publicJwk(rsa, 'rsa-1')], { timing })
+    const flooding = { isOver: false }
+    const flood = (async () => {
+      for (let nth = 0; !flooding.isOver; nth++) {
+        for (const address of [home, `198.51.100.${nth % 250}`])
+          void clientOf(verifier, forge({ kid: randomUUID() }), address)
+        await sleep(1)
+      }
+    })()
+    await vi.waitFor(() => expect(server.hits).toBeGreaterThan(2), 20_000)
+    const hits = server.hits
+    server.keys = [await publicJwk(ec, 'ec-2')]
+    const verdicts: (string | undefined)[] = []
+    while (verdicts.at(-1) !== 'app-1' && verdicts.length < 10_000) {
+      const token = await sign({ key: ec, alg: 'ES256', header: { kid: 'ec-2' } })
+      verdicts.push(await clientOf(verifier, token))
+      await sleep(1)
+    }
+    flooding.isOver = true
+    await flood
+    expect(new Set(verdicts.slice(0, -1))).toEqual(
+      new Set(verdicts.length > 1 ? ['service_unavailable'] : []),
+    )
+    expect(verdicts.at(-1)).toBe('app-1')
+    // One may have been under way as the keys changed.
+    expect(server.hits - hits).toBeLessThanOrEqual(2)
+  })
+
+  it('refuses a token for its key only when it was fetched after the token came', async () => {
+    const { verifier, server, observer } = await open([await publicJwk(rsa, 'rsa-1')], {
+      timing: quick,
+    })
+    const held: ServerResponse[] = []
+    server.respond = (_, response) => void held.push(response)
+    const before = clientOf(verifier, forge({ kid: 'new' }))
+    await vi.waitFor(() => expect(held).toHaveLength(1), 20_000)
+    const meanwhile = clientOf(verifier, forge({ kid: 'newer' }))
+    held[0]?.end(JSON.stringify({ keys: server.keys }))
+    expect([await before, await meanwhile]).toEqual([undefined, 'service_unavailable'])
+    expect(observer.unavailable.mock.calls).toEqual([['unknown_key']])
   })
 
   it('is not fetched for a token that would be refused anyway', async () => {
     const { verifier, server } = await open([await publicJwk(rsa, 'rsa-1')])
     const token = await sign({ header: { kid: 'new' }, claims: { aud: 'other' } })
-    expect(verifier.verify(token, nowMs, callers)).toMatchObject({ code: 'invalid_api_key' })
+    expect(verifier.verify(token, nowMs, callers, home)).toMatchObject({ code: 'invalid_api_key' })
     expect(server.hits).toBe(1)
   })
 
   it('stays in use when the address is down, broken, redirecting, too large or empty', async () => {
-    const { verifier, server, observer } = await open([await publicJwk(rsa, 'rsa-1')])
+    const timing = { ...quick, retryMs: 200 }
+    const { verifier, server, observer } = await open([await publicJwk(rsa, 'rsa-1')], { timing })
+    const { respond } = server
     const elsewhere = await startKeyServer([await publicJwk(stranger, 'rsa-9')])
     stops.push(elsewhere.stop)
     const faults: (typeof server.respond)[] = [
@@ -381,31 +451,36 @@ describe('a key set from an address', () => {
       (_, response) => void response.end(JSON.stringify({ keys: [], pad: 'x'.repeat(300_000) })),
       (request) => void request.socket.destroy(),
     ]
-    let atMs = nowMs
-    for (const [index, fault] of faults.entries()) {
+    for (const fault of faults) {
       server.respond = fault
-      atMs += 31_000
-      const claims = { exp: nowSeconds + 3600 }
-      const unknown = await sign({ key: stranger, header: { kid: 'rsa-9' }, claims })
-      expect(await clientOf(verifier, unknown, atMs)).toBeUndefined()
-      // The first was good.
-      expect(observer.keySetFetched).toHaveBeenCalledTimes(index + 2)
-      expect(observer.keySetFetched).toHaveBeenLastCalledWith({
+      observer.keySetFetched.mockClear()
+      const unknown = await sign({ key: stranger, header: { kid: 'rsa-9' } })
+      // Nothing new is known of its key.
+      expect(await clientOf(verifier, unknown)).toBe('service_unavailable')
+      expect(observer.keySetFetched).toHaveBeenNthCalledWith(1, {
         cause: expect.any(String),
         hasKeys: true,
       })
-      expect(await clientOf(verifier, await sign({ claims }), atMs)).toBe('app-1')
+      // While it fails nobody waits for it, nor makes it be asked more often.
+      const another = verifier.verify(forge({ kid: 'rsa-9' }), nowMs, callers, home)
+      expect(await another).toMatchObject({ code: 'service_unavailable', retryAfterSeconds: 1 })
+      expect(await clientOf(verifier, await sign())).toBe('app-1')
+      server.respond = respond
+      await vi.waitFor(
+        () => expect(observer.keySetFetched).toHaveBeenLastCalledWith(undefined),
+        20_000,
+      )
     }
     expect(elsewhere.hits).toBe(0)
   })
 
   it('does not hold a token for longer than its time-out when the address is silent', async () => {
-    const timing = { timeoutMs: 100 }
+    const timing = { ...quick, timeoutMs: 500 }
     const { verifier, server, observer } = await open([await publicJwk(rsa, 'rsa-1')], { timing })
     // A head without an end: the time-out must cover the body too.
     server.respond = (_, response) => void response.write('{')
     const token = await sign({ header: { kid: 'new' } })
-    expect(await clientOf(verifier, token)).toBeUndefined()
+    expect(await clientOf(verifier, token)).toBe('service_unavailable')
     expect(observer.keySetFetched).toHaveBeenLastCalledWith({
       cause: expect.stringContaining('no answer in time'),
       hasKeys: true,
@@ -413,21 +488,28 @@ describe('a key set from an address', () => {
     expect(await clientOf(verifier, await sign())).toBe('app-1')
   })
 
-  it('lets no more than 64 tokens wait for one fetch, and says of the others at once that it cannot tell', async () => {
-    const { verifier, server, observer } = await open([await publicJwk(rsa, 'rsa-1')])
+  it('lets no more than 256 tokens wait for one fetch, the longest line of an address losing its last to another address', async () => {
+    const { verifier, server } = await open([await publicJwk(rsa, 'rsa-1')], { timing: quick })
     const held: ServerResponse[] = []
     server.respond = (_, response) => void held.push(response)
-    const unknown = () => sign({ header: { kid: randomUUID() } })
-    const tokens = await Promise.all(Array.from({ length: 70 }, unknown))
-    let answered = 0
-    const verdicts = tokens.map((token) => clientOf(verifier, token).finally(() => answered++))
+    const outcomes: (string | undefined)[] = []
+    const ask = async (address: string) =>
+      outcomes.push(await clientOf(verifier, forge({ kid: randomUUID() }), address))
+    const asked = Array.from({ length: 260 }, () => ask(home))
+    asked.push(ask(elsewhere))
     await vi.waitFor(() => expect(held).toHaveLength(1), 20_000)
-    expect(answered).toBe(6)
-    held[0]?.end('{}')
-    const outcomes = await Promise.all(verdicts)
-    expect(outcomes.filter((outcome) => outcome === undefined)).toHaveLength(64)
-    expect(outcomes.filter((outcome) => outcome === 'service_unavailable')).toHaveLength(6)
-    expect(observer.unavailable.mock.calls.map(String)).toEqual(Array(6).fill('busy'))
+    expect(outcomes).toEqual(Array(5).fill('service_unavailable'))
+    held[0]?.end(JSON.stringify({ keys: server.keys }))
+    await Promise.all(asked)
+    expect(outcomes.slice(5)).toEqual(Array(256).fill(undefined))
+  })
+
+  it('answers who waits for it when it is no longer needed', async () => {
+    const { verifier } = await open([await publicJwk(rsa, 'rsa-1')])
+    const waiting = clientOf(verifier, forge({ kid: 'new' }))
+    verifier.retire()
+    expect(await waiting).toBe('service_unavailable')
+    expect(await clientOf(verifier, await sign())).toBe('app-1')
   })
 
   it('that cannot be had at the start leaves tokens undecided, and is tried again until it can', async () => {
@@ -470,16 +552,66 @@ describe('a key set from an address', () => {
   })
 })
 
-describe('a verifier that is full', () => {
-  it('says that it cannot tell, of the tokens beyond 8 under way and 1,024 in line', async () => {
+describe('the signatures that a verifier checks', () => {
+  it('are two at once, and a fresh token of another address does not wait behind the forged ones of one', async () => {
+    const { verifier } = await open([await publicJwk(ec, 'ec-1')])
+    const fresh = await sign({ key: ec, alg: 'ES256', header: { kid: 'ec-1' } })
+    const checks = watchChecks()
+    let forged = 0
+    const flood = Array.from({ length: 300 }, () =>
+      clientOf(verifier, forge({ alg: 'ES256', kid: 'ec-1' }), home).then(() => forged++),
+    )
+    expect(await clientOf(verifier, fresh, elsewhere)).toBe('app-1')
+    expect(forged).toBeLessThan(10)
+    await Promise.all(flood)
+    expect(checks).toMatchObject({ made: 301, mostAtOnce: 2 })
+  })
+
+  it('are of 1,026 tokens at most, of the others it says that it cannot tell, those of the longest line first', async () => {
     const { verifier, observer } = await open([await publicJwk(ec, 'ec-1')])
     const one = () => sign({ key: ec, alg: 'ES256', header: { kid: 'ec-1' } })
     const tokens = await Promise.all(Array.from({ length: 1_040 }, one))
-    const outcomes = await Promise.all(tokens.map((token) => clientOf(verifier, token)))
-    expect(outcomes.filter((outcome) => outcome === 'app-1')).toHaveLength(1_032)
-    expect(outcomes.filter((outcome) => outcome === 'service_unavailable')).toHaveLength(8)
-    expect(observer.unavailable.mock.calls.map(String)).toEqual(Array(8).fill('busy'))
+    const asked = tokens.map((token) => clientOf(verifier, token))
+    const last = await one()
+    expect(await clientOf(verifier, last, elsewhere)).toBe('app-1')
+    const outcomes = await Promise.all(asked)
+    expect(outcomes.filter((outcome) => outcome === 'service_unavailable')).toHaveLength(15)
+    expect(outcomes.filter((outcome) => outcome === 'app-1')).toHaveLength(1_025)
+    expect(observer.unavailable.mock.calls.map(String)).toEqual(Array(15).fill('busy'))
     expect(await clientOf(verifier, tokens[1_039] ?? '')).toBe('app-1')
+  })
+
+  it('are few for an address over its limit that sends forged ones, which harms no other and no token seen before', async () => {
+    const dear = await generateKeyPair('ES512', { extractable: true })
+    const config = { algorithms: ['ES512'] }
+    const { verifier } = await open([await publicJwk(dear, 'dear')], { config })
+    const fresh = (claims = {}) =>
+      sign({ key: dear, alg: 'ES512', header: { kid: 'dear' }, claims })
+    const seen = await fresh()
+    expect(await clientOf(verifier, seen)).toBe('app-1')
+    expect(await clientOf(verifier, await fresh({ sub: 'neighbour' }))).toBe('neighbour')
+    const over = by(callers.callerOf, true)
+    const checks = watchChecks()
+    const beganMs = performance.now()
+    const outcomes = await Promise.all(
+      Array.from({ length: 1_000 }, () =>
+        clientOf(verifier, forge({ alg: 'ES512', kid: 'dear' }), home, over),
+      ),
+    )
+    const mostChecks = 100 + (performance.now() - beganMs) / 10
+    expect(checks.made).toBeGreaterThanOrEqual(100)
+    expect(checks.made).toBeLessThanOrEqual(mostChecks)
+    expect(outcomes.filter((outcome) => outcome === undefined)).toHaveLength(checks.made)
+    const unchecked = outcomes.filter((outcome) => outcome === 'service_unavailable')
+    expect(unchecked).toHaveLength(1_000 - checks.made)
+    expect(await clientOf(verifier, seen, home, over)).toBe('app-1')
+    expect(await clientOf(verifier, await fresh(), elsewhere, over)).toBe('app-1')
+    // A client that has proven a token behind the address before.
+    expect(await clientOf(verifier, await fresh({ sub: 'neighbour' }), home, over)).toBe(
+      'neighbour',
+    )
+    // The same address with room left for requests without a valid credential.
+    expect(await clientOf(verifier, await fresh(), home)).toBe('app-1')
   })
 })
 
@@ -516,6 +648,31 @@ describe('a key set from a file', () => {
     expect(() => fromFile(join(directory, 'none.json'))).toThrow('ENOENT')
   })
 })
+
+/** A token that no key has signed, for nothing but a check: random bytes that could be a signature. */
+function forge({ alg = 'RS256', kid }: { alg?: string; kid: string }): string {
+  const signature = randomBytes({ RS256: 256, ES256: 64, ES512: 132 }[alg] ?? 0)
+  // Both numbers of an ES512 signature have 521 bits in 66 bytes; greater ones are refused without any arithmetic.
+  if (alg === 'ES512') signature[0] = signature[66] = 0
+  return `${part({ alg, kid })}.${part({ ...goodClaims(), sub: 'nobody' })}.${signature.toString('base64url')}`
+}
+
+/** Counts the signature checks from now on. */
+function watchChecks() {
+  const seen = { made: 0, mostAtOnce: 0 }
+  let underway = 0
+  const { subtle } = crypto
+  const verify = subtle.verify.bind(subtle)
+  const spy = vi.spyOn(subtle, 'verify').mockImplementation(async (...args) => {
+    seen.made++
+    seen.mostAtOnce = Math.max(seen.mostAtOnce, ++underway)
+    const isGood = await verify(...args)
+    underway--
+    return isGood
+  })
+  stops.push(() => spy.mockRestore())
+  return seen
+}
 
 function part(value: object): string {
   return Buffer.from(JSON.stringify(value)).toString('base64url')

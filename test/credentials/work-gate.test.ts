@@ -7,7 +7,7 @@ describe('a work gate', () => {
     const started: number[] = []
     const finish = Promise.withResolvers<void>()
     const results = [1, 2, 3, 4, 5].map((n) =>
-      gate.run(async () => {
+      gate.run('a', async () => {
         started.push(n)
         await finish.promise
         return n
@@ -20,9 +20,40 @@ describe('a work gate', () => {
     expect(started).toEqual([1, 2, 3, 4])
   })
 
+  it('lets addresses take turns, however many of one wait', async () => {
+    const gate = createWorkGate({ running: 1, waiting: 10 })
+    const started: string[] = []
+    const addresses = ['a', 'a', 'a', 'a', 'b', 'b', 'c']
+    await Promise.all(
+      addresses.map((address) =>
+        gate.run(address, () => {
+          started.push(address)
+          return Promise.resolve()
+        }),
+      ),
+    )
+    expect(started.join('')).toBe('aabcaba')
+  })
+
+  it('makes room for another address at the end of the longest line', async () => {
+    const gate = createWorkGate({ running: 1, waiting: 3 })
+    const run = (address: string) => gate.run(address, () => Promise.resolve(address))
+    const addresses = ['a', 'a', 'a', 'a', 'b', 'c', 'd', 'a']
+    expect(await Promise.all(addresses.map(run))).toEqual([
+      'a',
+      'a',
+      undefined,
+      undefined,
+      'b',
+      'c',
+      undefined,
+      undefined,
+    ])
+  })
+
   it('gives the place back when the work fails', async () => {
     const gate = createWorkGate({ running: 1, waiting: 0 })
-    await expect(gate.run(() => Promise.reject(new Error('no')))).rejects.toThrow('no')
-    expect(await gate.run(() => Promise.resolve('yes'))).toBe('yes')
+    await expect(gate.run('a', () => Promise.reject(new Error('no')))).rejects.toThrow('no')
+    expect(await gate.run('a', () => Promise.resolve('yes'))).toBe('yes')
   })
 })

@@ -1,9 +1,11 @@
 /** Signed tokens at a running gateway, with the issuer's keys on a real HTTP server. */
-import { createServer, type Server } from 'node:http'
+import { randomBytes, randomUUID } from 'node:crypto'
+import { once } from 'node:events'
+import { Agent, createServer, get, type IncomingMessage, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { exportJWK, generateKeyPair, SignJWT, type CryptoKey } from 'jose'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import {
   keys,
   minuteWithAtLeast,
@@ -19,14 +21,15 @@ const audience = 'animal-store'
 const nowSeconds = (): number => Math.floor(Date.now() / 1000)
 
 interface Signer {
+  readonly alg: string
   readonly key: CryptoKey
   readonly jwks: string
 }
 
-async function createSigner(kid: string): Promise<Signer> {
-  const { publicKey, privateKey } = await generateKeyPair('ES256', { extractable: true })
-  const jwk = { ...(await exportJWK(publicKey)), kid, alg: 'ES256', use: 'sig' }
-  return { key: privateKey, jwks: JSON.stringify({ keys: [jwk] }) }
+async function createSigner(kid: string, alg = 'ES256'): Promise<Signer> {
+  const { publicKey, privateKey } = await generateKeyPair(alg, { extractable: true })
+  const jwk = { ...(await exportJWK(publicKey)), kid, alg, use: 'sig' }
+  return { key: privateKey, alg, jwks: JSON.stringify({ keys: [jwk] }) }
 }
 
 interface TokenOptions {
@@ -36,7 +39,7 @@ interface TokenOptions {
 
 /** A token that is good for an hour unless its claims say otherwise; undefined leaves a claim out. */
 const sign = (
-  { key }: Signer,
+  { key, alg }: Signer,
   { claims = {}, kid = 'first' }: TokenOptions = {},
 ): Promise<string> =>
   new SignJWT({
@@ -47,17 +50,20 @@ const sign = (
     exp: nowSeconds() + 3_600,
     ...claims,
   })
-    .setProtectedHeader({ alg: 'ES256', kid })
+    .setProtectedHeader({ alg, kid })
     .sign(key)
 
 interface KeyServer {
   readonly uri: string
   requests(): number
+  /** From now on the keys are others. */
+  rotate(body: string): void
   close(): Promise<void>
 }
 
-async function serveKeys(body: string, port = 0): Promise<KeyServer> {
+async function serveKeys(first: string, port = 0): Promise<KeyServer> {
   let requests = 0
+  let body = first
   const server: Server = createServer((_, response) => {
     requests++
     response.setHeader('Content-Type', 'application/jwk-set+json').end(body)
@@ -66,6 +72,7 @@ async function serveKeys(body: string, port = 0): Promise<KeyServer> {
   return {
     uri: `http://127.0.0.1:${(server.address() as AddressInfo).port}/jwks.json`,
     requests: () => requests,
+    rotate: (next) => void (body = next),
     close: () => {
       server.closeAllConnections()
       return new Promise((resolve) => server.close(() => resolve()))
@@ -219,6 +226,123 @@ describe('a gateway that takes tokens', () => {
   it('asks for the keys once, not once per token', () => {
     // The token of an unknown key above was worth one more look.
     expect(keyServer.requests()).toBeLessThanOrEqual(2)
+  })
+})
+
+/** Nobody has signed it: random bytes that could be a signature. */
+function forge({ alg = 'ES256', kid = 'first' }: { alg?: string; kid?: string } = {}): string {
+  const encode = (value: object): string => Buffer.from(JSON.stringify(value)).toString('base64url')
+  const claims = { iss: issuer, aud: audience, sub: 'nobody', plan: 'pro', jti: randomUUID() }
+  const signature = randomBytes(alg === 'ES512' ? 132 : 64)
+  // Both numbers of an ES512 signature have 521 bits in 66 bytes; greater ones are refused without any arithmetic.
+  if (alg === 'ES512') signature[0] = signature[66] = 0
+  return [encode({ alg, kid }), encode({ ...claims, exp: nowSeconds() + 3_600 })]
+    .concat(signature.toString('base64url'))
+    .join('.')
+}
+
+/** Sends a token from an address of this machine. */
+async function askFrom(localAddress: string, { port }: TestGateway, token: string, agent?: Agent) {
+  const headers = { authorization: `Bearer ${token}` }
+  const options = { host: '127.0.0.1', port, path: '/v1/pets', localAddress, headers, agent }
+  const [response] = (await once(get(options), 'response')) as [IncomingMessage]
+  response.resume()
+  await once(response, 'end')
+  const field = (name: string) => response.headers[name]
+  return {
+    status: response.statusCode,
+    left: field('x-ratelimit-remaining'),
+    retryAfter: field('retry-after'),
+  }
+}
+
+describe('a gateway under a flood of tokens that somebody made up', () => {
+  const [attacker, victim] = ['127.0.0.2', '127.0.0.3']
+  const open = async ({ alg = 'ES256', perMinute = 60 } = {}) => {
+    const backend = await startRawBackend({ respond: () => answer(200, '[]') })
+    const signers = [await createSigner('first', alg), await createSigner('second', alg)] as const
+    const keyServer = await serveKeys(signers[0].jwks)
+    const jwt = jwtBlocks(keyServer.uri)['jwt'] ?? ''
+    const gateway = await startTestGateway({
+      upstreams: [backend.url],
+      blocks: {
+        jwt: jwt.replace('ES256', alg),
+        anonymous: `anonymous: { perMinute: ${perMinute} }`,
+      },
+    })
+    const stop = async (): Promise<void> => {
+      await gateway.stop()
+      await keyServer.close()
+      await backend.close()
+    }
+    return { gateway, keyServer, signers, stop }
+  }
+
+  it.each([
+    ['another address', victim],
+    ['the same address', attacker],
+  ])(
+    'takes a rotated key of a holder behind %s as soon as the issuer has it, and charges nobody meanwhile',
+    async (_, address) => {
+      const { gateway, keyServer, signers, stop } = await open()
+      const agent = new Agent({ keepAlive: true, maxSockets: 20 })
+      const flooding = { isOver: false }
+      const flood = Array.from({ length: 10 }, async () => {
+        while (!flooding.isOver)
+          await askFrom(attacker, gateway, forge({ kid: randomUUID() }), agent)
+      })
+      await expect.poll(() => keyServer.requests(), { timeout: 20_000 }).toBeGreaterThan(1)
+      const [beganMs, requests] = [Date.now(), keyServer.requests()]
+      keyServer.rotate(signers[1].jwks)
+      const answers: Awaited<ReturnType<typeof askFrom>>[] = []
+      while (answers.at(-1)?.status !== 200 && Date.now() - beganMs < 20_000) {
+        const token = await sign(signers[1], { kid: 'second', claims: { jti: randomUUID() } })
+        answers.push(await askFrom(address, gateway, token))
+      }
+      flooding.isOver = true
+      await Promise.all(flood)
+      expect(answers.at(-1)?.status).toBe(200)
+      for (const { status, retryAfter, left } of answers.slice(0, -1)) {
+        expect([status, retryAfter]).toEqual([503, '1'])
+        if (address === victim) expect(left).toBe('60')
+      }
+      // One a second, and one may have been under way.
+      const mostFetches = (Date.now() - beganMs) / 1_000 + 2
+      expect(keyServer.requests() - requests).toBeLessThanOrEqual(mostFetches)
+      agent.destroy()
+      await stop()
+    },
+    60_000,
+  )
+
+  it('checks few signatures for an address over its anonymous limit, and serves who has shown his token there, or comes from elsewhere', async () => {
+    const { gateway, signers, stop } = await open({ alg: 'ES512', perMinute: 5 })
+    const [shown, fresh] = await Promise.all([
+      sign(signers[0]),
+      sign(signers[0], { claims: { jti: 'x' } }),
+    ])
+    expect(await askFrom(attacker, gateway, shown)).toMatchObject({ status: 200 })
+    await minuteWithAtLeast(25_000)
+    const checks = vi.spyOn(crypto.subtle, 'verify')
+    const beganMs = performance.now()
+    const agent = new Agent({ keepAlive: true, maxSockets: 10 })
+    const statuses: (number | undefined)[] = []
+    const flood = Array.from({ length: 10 }, async () => {
+      for (let nth = 0; nth < 100; nth++)
+        statuses.push((await askFrom(attacker, gateway, forge({ alg: 'ES512' }), agent)).status)
+    })
+    await Promise.all(flood)
+    const [made, tookMs] = [checks.mock.calls.length, performance.now() - beganMs]
+    checks.mockRestore()
+    expect(statuses.filter((status) => status === 401)).toHaveLength(5)
+    expect(statuses.filter((status) => status === 429)).toHaveLength(995)
+    // As many as may still fail, 100 at once and 100 a second.
+    expect(made).toBeLessThanOrEqual(5 + 100 + tookMs / 10)
+    expect(await askFrom(attacker, gateway, shown)).toMatchObject({ status: 200 })
+    expect(await askFrom(attacker, gateway, keys.pro)).toMatchObject({ status: 200 })
+    expect(await askFrom(victim, gateway, fresh)).toMatchObject({ status: 200 })
+    agent.destroy()
+    await stop()
   })
 })
 

@@ -1,0 +1,65 @@
+/** Bounds how many false signatures of an address are checked: a check takes up to a millisecond, and making up a signature takes nothing. */
+
+/** False signatures of one address. */
+const PER_SECOND = 100
+/** How many of them may come at once, where there were none for a while. */
+const AT_ONCE = 100
+/** The oldest is forgotten. */
+const MAX_ADDRESSES = 10_000
+const MAX_PROVEN = 10_000
+
+const EACH_MS = 1_000 / PER_SECOND
+
+/** Who a token comes from: an address, and the client that the token names. */
+export interface Sender {
+  readonly address: string
+  readonly clientId: string
+}
+
+export class CheckBudget {
+  /** When each address, at its rate, will have made up for its false signatures and for those being checked. */
+  readonly #settledMs = new Map<string, number>()
+  /** Clients whose latest token from an address was good. */
+  readonly #proven = new Map<string, true>()
+
+  /**
+   * Whether the address is within its rate, or the client has proven a token there before: so it gets its next one checked beside
+   * false ones of its neighbours, until one of those names it. Times are of one clock that never goes back.
+   */
+  hasRoom(sender: Sender, nowMs: number): boolean {
+    const settledMs = this.#settledMs.get(sender.address)
+    if (settledMs === undefined || settledMs - nowMs <= (AT_ONCE - 1) * EACH_MS) return true
+    return this.#proven.has(nameOf(sender))
+  }
+
+  /** Counts a signature as false before it is checked, so that those which come meanwhile find no more room than there is. */
+  began({ address }: Sender, nowMs: number): void {
+    const sinceMs = Math.max(this.#settledMs.get(address) ?? nowMs, nowMs)
+    keepLatest(this.#settledMs, address, sinceMs + EACH_MS, MAX_ADDRESSES)
+  }
+
+  /** isGood: undefined: it was not checked after all. */
+  ended(sender: Sender, isGood: boolean | undefined): void {
+    const { address } = sender
+    if (isGood === false) return void this.#proven.delete(nameOf(sender))
+    if (isGood) keepLatest(this.#proven, nameOf(sender), true, MAX_PROVEN)
+    const settledMs = this.#settledMs.get(address)
+    if (settledMs !== undefined) this.#settledMs.set(address, settledMs - EACH_MS)
+  }
+}
+
+/** No address contains a space. */
+const nameOf = ({ address, clientId }: Sender): string => `${address} ${clientId}`
+
+function keepLatest<Value>(
+  kept: Map<string, Value>,
+  key: string,
+  value: Value,
+  most: number,
+): void {
+  kept.delete(key)
+  kept.set(key, value)
+  if (kept.size <= most) return
+  const [oldest = ''] = kept.keys()
+  kept.delete(oldest)
+}
