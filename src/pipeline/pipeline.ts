@@ -122,8 +122,7 @@ export function walk(
   const unrouted = stages.matchRoute(exchange, target.path)
   if (unrouted === OUTSIDE) return beforeAuthentication(stages, connections, exchange, unrouted)
   const preflight = stages.answerPreflight?.(exchange, target.path)
-  if (preflight !== undefined)
-    return whenKnown(preflight, (end) => (isRefusal(end) ? end : undefined))
+  if (preflight !== undefined) return isRefusal(preflight) ? preflight : undefined
   const caller = stages.authenticate(exchange, framing)
   return whenKnown(caller, (known) =>
     isRefusal(known)
