@@ -15,6 +15,11 @@ export interface Door {
 export interface Origin {
   /** IP address of the client; '' for a connection that has none any more. */
   readonly address: string
+  /**
+   * PROXY named the address, or PROXY is off: what a trusted proxy says of others is believed. The address of a balancer that
+   * names nobody (UNKNOWN, LOCAL) says nothing of who sends the request.
+   */
+  readonly isNamed: boolean
   readonly proto: 'http' | 'https'
   readonly door: Door
 }
@@ -72,7 +77,12 @@ export interface ConnectionState<Request extends InFlight> {
   isClosing(): boolean
 }
 
-const NOWHERE: Origin = { address: '', proto: 'http', door: { isClosed: false } }
+const NOWHERE: Origin = {
+  address: '',
+  isNamed: false,
+  proto: 'http',
+  door: { isClosed: false },
+}
 
 export class Connections<Request extends InFlight> {
   /**

@@ -49,8 +49,10 @@ export function createWayIn(options: WayInOptions) {
     arriving.set(transport, balancer)
     awaitProxyHeader(transport, timeouts.headersMs, (header) => {
       arriving.delete(transport)
-      const address = header?.address ?? balancer.address
-      const entry = events.introduced(balancer, header && { address, proto, door })
+      const named = header?.address
+      const address = named ?? balancer.address
+      const origin = { address, isNamed: named !== undefined, proto, door }
+      const entry = events.introduced(balancer, header && origin)
       if (entry !== undefined) take(transport, entry)
     })
   }
@@ -59,7 +61,8 @@ export function createWayIn(options: WayInOptions) {
     door,
     identity,
     accept(transport: Socket): void {
-      const origin = { address: transport.remoteAddress ?? '', proto, door }
+      const address = transport.remoteAddress ?? ''
+      const origin = { address, isNamed: !proxyProtocol, proto, door }
       const entry = events.enter(transport, origin, proxyProtocol)
       if (entry === undefined) return
       if (proxyProtocol) introduce(transport, entry)

@@ -48,6 +48,32 @@ describe('PROXY', () => {
       expect(await open('PROXY UNKNOWN\r\n')).toBe(200)
     }))
 
+  const local = Buffer.from('\r\n\r\n\0\r\nQUIT\n\x20\0\0\0', 'latin1')
+  const alien = [
+    'X-Forwarded-For: 198.51.100.9',
+    'X-Forwarded-Proto: https',
+    'X-Request-Id: theirs',
+  ]
+  it.each([
+    ['UNKNOWN', Buffer.from('PROXY UNKNOWN\r\n'), '127.0.0.1', false],
+    ['LOCAL', local, '127.0.0.1', false],
+    ['a trusted address', Buffer.from(header('127.0.0.2')), '198.51.100.9', true],
+  ])('that names %s: forwarding headers are believed of named addresses alone', (...row) => {
+    const [, before, address, isBelieved] = row
+    return withWire(behind('127.0.0.0/8'), async (wire) => {
+      const client = await wire.connect()
+      client.send(before)
+      client.send(request('GET', '/v1/pets', { fields: alien }))
+      expect((await client.waitForResponses(1)).responses[0]?.status).toBe(200)
+      const [line] = await wire.accessLines(1)
+      const [seen] = wire.backend.requests
+      expect(line?.['address']).toBe(address)
+      expect(line?.['id'] === 'theirs').toBe(isBelieved)
+      expect(seen?.all('x-forwarded-for')).toEqual([isBelieved ? `${address}, 127.0.0.2` : address])
+      expect(seen?.all('x-forwarded-proto')).toEqual([isBelieved ? 'https' : 'http'])
+    })
+  })
+
   it('is due within its time, and once: all else is reset', () =>
     withWire(behind('127.0.0.0/8', 'timeouts: { headers: 1s }'), async (wire) => {
       const drip = await wire.connect()
