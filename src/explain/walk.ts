@@ -69,7 +69,7 @@ export async function walkThrough(
   const watched = watch(stages, verdicts, onCaller)
   const end = await walk(
     { ...watched, forward },
-    { of: () => ({ closing: false }) },
+    { of: () => ({ closing: false }), proved: () => undefined },
     exchange,
     framing,
   )

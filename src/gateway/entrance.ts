@@ -12,7 +12,7 @@ type Parts = Pick<PipelineParts, 'connections' | 'log' | 'metrics'>
 export function createEntryEvents(
   { connections, log, metrics }: Parts,
   judge: (address: string) => ClientAddress,
-): EntryEvents {
+): Omit<EntryEvents, 'isWary'> {
   const turnAway = (transport: Socket, address: string, reason: ConnectionRefusal): undefined => {
     transport.resetAndDestroy()
     metrics.connectionRefused(reason)

@@ -47,7 +47,7 @@ export class FrontDoor {
   /** policy: the first one. Throws an Error that tells key, file and remedy when TLS cannot be served. */
   constructor(config: Config, policy: RequestPolicy, lasting: LastingParts, upstreams: Upstreams) {
     const { requestId, log, metrics, tracing, lessee, tally, moments, recent } = lasting
-    this.#limits = new ConnectionLimits(roomFor(config, log), this.#penalties)
+    this.#limits = new ConnectionLimits(roomFor(config, log))
     const connections = new Connections<Exchange>(this.#limits)
     metrics.watchConnections(() => connections.size)
     const shared = { connections, requestId, log, metrics, tracing, lessee, tally, moments, recent }
@@ -71,6 +71,8 @@ export class FrontDoor {
       ...createEntryEvents(this.#parts, (address) =>
         this.#policy.clientAddress(address, undefined),
       ),
+      isWary: ({ addressKey }) =>
+        addressKey !== undefined && this.#penalties.holds(addressKey, performance.now()),
       connection: (socket, entry) => connections.opened(socket, entry),
       request: (request, response, expectsContinue) => {
         const { headers, socket } = request

@@ -1,4 +1,8 @@
-/** Addresses whose connections had to be ended for abuse: for a while they get no new ones, as each costs a handshake. */
+/**
+ * Addresses whose connections of HTTP/2 had to be ended for abuse, again and again. For a while their new connections get
+ * HTTP/1.1, where none of that is possible, or get HTTP/2 late (see tls-server.ts). They are never refused: others have the
+ * same address, and nothing tells them apart before their first request.
+ */
 
 const ENDS = 5
 const WITHIN_MS = 10_000
@@ -31,7 +35,7 @@ export class Penalties {
     if (oldest !== undefined) this.#records.delete(oldest)
   }
 
-  /** No new connection of the address is taken. */
+  /** Connections of the address were ended for abuse lately, again and again. */
   holds(addressKey: string, nowMs: number): boolean {
     if (this.#records.size === 0) return false
     const record = this.#records.get(addressKey)

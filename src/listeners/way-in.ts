@@ -18,6 +18,8 @@ export interface EntryEvents {
   enter(transport: Socket, origin: Origin, isBalancer: boolean): Entry | undefined
   /** What a balancer has told; undefined: nothing that could be read. Its connection is now counted as another's, or closed. */
   introduced(entry: Entry, origin: Origin | undefined): Entry | undefined
+  /** HTTP/2 was abused from its address lately, again and again. */
+  isWary(entry: Entry): boolean
   /** Its peer is a trusted proxy. */
   isTrusted(transport: Socket): boolean
   handshakeFailed(entry: Entry, fault: HandshakeFault, cause: string): void
@@ -82,6 +84,7 @@ function tlsOptions(options: WayInOptions, identity: TlsIdentity): TlsServerOpti
     handshakeMs: timeouts.headersMs,
     protocols: { ...(spoken !== 'false' && { h2: http2 }), 'http/1.1': http1 },
     arriving,
+    isWary: (entry) => events.isWary(entry),
     onFailed: (...failure) => events.handshakeFailed(...failure),
   }
 }
