@@ -18,7 +18,7 @@ async function pipelines(order: AttackOrder): Promise<AttackOutcome> {
   const begin = (): void => {
     if (isOver) return
     count.connections += 1
-    const socket = openSocket(port, deaf)
+    const socket = openSocket(port, deaf, order)
     const pump = (): void => {
       if (isOver) return void socket.destroy()
       socket.write(block, (error) => {
@@ -81,7 +81,7 @@ async function hold(order: AttackOrder): Promise<AttackOutcome> {
   const sockets = new Set<Socket>()
   const begin = (): void => {
     if (isOver) return
-    const socket = openSocket(port)
+    const socket = openSocket(port, false, order)
     sockets.add(socket)
     if (deaf) socket.pause()
     else socket.resume()
@@ -98,6 +98,50 @@ async function hold(order: AttackOrder): Promise<AttackOutcome> {
   isOver = true
   count.held = sockets.size
   for (const socket of sockets) socket.destroy()
+  return count
+}
+
+/** Connections that say what `head` is until they are ended, and come again at once. */
+async function reconnects(order: AttackOrder): Promise<AttackOutcome> {
+  const { port, ms, head, connections } = order
+  const count = { connections: 0 }
+  let isOver = false
+  const begin = (): void => {
+    if (isOver) return
+    count.connections += 1
+    const socket = openSocket(port, false, order).resume()
+    socket.write(head, 'latin1')
+    socket.once('end', () => socket.destroy())
+    socket.once('close', () => setImmediate(begin))
+  }
+  for (let i = 0; i < connections; i++) begin()
+  await sleep(ms)
+  isOver = true
+  return count
+}
+
+/** Requests at a steady pace, each connection at its own. */
+async function paced(order: AttackOrder): Promise<AttackOutcome> {
+  const { port, ms, head, connections, everyMs = 1_000 } = order
+  const count = { sent: 0, answers: 0 }
+  let isOver = false
+  const lane = async (): Promise<void> => {
+    let socket: Socket | undefined
+    for (let dueMs = performance.now(); !isOver; dueMs += everyMs) {
+      await sleep(Math.max(0, dueMs - performance.now()))
+      if (socket === undefined || socket.destroyed) {
+        socket = openSocket(port, false, order)
+        socket.on('data', (data: Buffer) => (count.answers += occurrences(data)))
+      }
+      count.sent += 1
+      socket.write(head)
+    }
+    socket?.destroy()
+  }
+  const lanes = Array.from({ length: connections }, lane)
+  await sleep(ms)
+  isOver = true
+  await Promise.all(lanes)
   return count
 }
 
@@ -152,9 +196,14 @@ function occurrences(data: Buffer): number {
   return count
 }
 
-const attacks = { pipelines, brokenBodies, hold, addresses, continueRace } satisfies Record<
-  AttackOrder['attack'],
-  unknown
->
+const attacks = {
+  pipelines,
+  brokenBodies,
+  hold,
+  reconnects,
+  paced,
+  addresses,
+  continueRace,
+} satisfies Record<AttackOrder['attack'], unknown>
 
 obey<'attack.ts'>((order) => attacks[order.attack](order))

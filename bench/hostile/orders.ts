@@ -1,7 +1,8 @@
 /** What attackers and clients are told, and what they report. */
 
 export interface AttackOrder {
-  readonly attack: 'pipelines' | 'brokenBodies' | 'hold' | 'addresses' | 'continueRace'
+  readonly attack:
+    'pipelines' | 'brokenBodies' | 'hold' | 'reconnects' | 'paced' | 'addresses' | 'continueRace'
   readonly port: number
   /** When to stop, whatever is left to do. */
   readonly ms: number
@@ -14,6 +15,12 @@ export interface AttackOrder {
   readonly rest?: { readonly text: string; readonly afterMs: number; readonly repeat: number }
   /** It takes no notice of answers, nor of the server's end of the connection. */
   readonly deaf?: boolean
+  /** It comes from the address of the client, as others behind the same router do. */
+  readonly isNeighbour?: boolean
+  /** Speaks TLS, and offers these protocols. */
+  readonly alpn?: readonly string[]
+  /** Between two requests of one connection. */
+  readonly everyMs?: number
 }
 
 /** Words and numbers for the table. */
@@ -29,6 +36,8 @@ export interface ClientOrder {
   readonly everyMs?: number | undefined
   /** Each request comes on a new connection. */
   readonly fresh?: boolean
+  /** Over TLS, whatever the certificate. */
+  readonly tls?: boolean
   /** What is asked in this time counts for nothing. */
   readonly warmUpMs: number
   readonly ms: number

@@ -112,9 +112,9 @@ test('a reload closes nothing; where other clients are let in from now on, those
 test('who breaks HTTP/2 again and again costs his neighbours nothing but HTTP/2, or a moment before it begins', async () => {
   const { port } = gateway
   const open = await openH2Client(port, { secure: true })
-  let isOver = false
+  const over = new AbortController()
   const attack = async (): Promise<void> => {
-    while (!isOver) {
+    while (!over.signal.aborted) {
       const peer = await openH2Peer(port, { secure: true })
       peer.send(frame(types.data, 0, 0, [1]))
       await peer.waitFor(() => peer.closed, 'the end of the connection')
@@ -149,7 +149,7 @@ test('who breaks HTTP/2 again and again costs his neighbours nothing but HTTP/2,
   await openTls(['h2'], transport)
   transport.resetAndDestroy()
   ;(await openTls(['h2'])).end()
-  isOver = true
+  over.abort()
   await Promise.all(attacks)
   await expect.poll(() => gateway.metric('tollgate_connections ')).toBe(0)
 })

@@ -36,16 +36,29 @@ describe('PROXY', () => {
 
   it('is counted by the address that it tells, and by the balancer where it tells none', () =>
     withWire(behind('127.0.0.0/8', 'limits: { connectionsPerAddress: 2 }'), async (wire) => {
-      const open = async (first: string) => {
-        const { closed, responses } = await wire.exchange(first + get, { responses: 1 })
-        return closed && responses.length === 0 ? 'closed' : responses[0]?.status
+      const open = async (...headers: string[]) => {
+        const clients = []
+        for (const bytes of headers) {
+          const client = await wire.connect()
+          client.send(bytes)
+          clients.push(client)
+        }
+        await sleep(100)
+        return clients
       }
-      for (const _ of [1, 2]) (await wire.connect()).send(header('203.0.113.7'))
-      await sleep(100)
-      expect(await open(header('203.0.113.7'))).toBe('closed')
-      expect(await open(header('203.0.113.8'))).toBe(200)
-      for (const _ of [1, 2, 3]) (await wire.connect()).send('PROXY UNKNOWN\r\n')
-      expect(await open('PROXY UNKNOWN\r\n')).toBe(200)
+      const [first, second, other] = await open(
+        header('203.0.113.7'),
+        header('203.0.113.7'),
+        header('203.0.113.8'),
+      )
+      const third = (await open(header('203.0.113.7')))[0]
+      const isGone = [first, second, third, other].map((one) => one?.received().closed)
+      expect(isGone).toEqual([true, false, false, false])
+      const unnamed = await open(...Array<string>(4).fill('PROXY UNKNOWN\r\n'))
+      for (const client of unnamed) {
+        client.send(get)
+        expect((await client.waitForResponses(1)).responses[0]?.status).toBe(200)
+      }
     }))
 
   const local = Buffer.from('\r\n\r\n\0\r\nQUIT\n\x20\0\0\0', 'latin1')
