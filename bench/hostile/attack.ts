@@ -124,10 +124,10 @@ async function reconnects(order: AttackOrder): Promise<AttackOutcome> {
 async function paced(order: AttackOrder): Promise<AttackOutcome> {
   const { port, ms, head, connections, everyMs = 1_000 } = order
   const count = { sent: 0, answers: 0 }
-  let isOver = false
+  const endMs = performance.now() + ms
   const lane = async (): Promise<void> => {
     let socket: Socket | undefined
-    for (let dueMs = performance.now(); !isOver; dueMs += everyMs) {
+    for (let dueMs = performance.now(); dueMs < endMs; dueMs += everyMs) {
       await sleep(Math.max(0, dueMs - performance.now()))
       if (socket === undefined || socket.destroyed) {
         socket = openSocket(port, false, order)
@@ -138,10 +138,7 @@ async function paced(order: AttackOrder): Promise<AttackOutcome> {
     }
     socket?.destroy()
   }
-  const lanes = Array.from({ length: connections }, lane)
-  await sleep(ms)
-  isOver = true
-  await Promise.all(lanes)
+  await Promise.all(Array.from({ length: connections }, lane))
   return count
 }
 

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { makeCertificate } from './certificate.ts'
 import { clients, METERED_PER_MINUTE, type Setup } from './setup.ts'
 
-/** Whose pages ask. */
+/** The origin of the pages that ask. */
 export const PAGE = 'https://app.example'
 
 const bearer = ({ key }: { readonly key: string }): string => `Bearer ${key}`

@@ -3,11 +3,11 @@ import { readFileSync } from 'node:fs'
 import type { Config } from '../config/config.ts'
 import { defaults } from '../config/defaults.ts'
 
-/**
- * descriptors: fewer than configured are possible, as the process may not open as many files.
- * proxy: a PROXY header was due, and none came in time, or from somebody who is not believed.
- */
-export const connectionRefusals = ['total', 'address', 'descriptors', 'proxy'] as const
+/** descriptors: fewer than configured are possible, as the process may not open as many files. */
+export const connectionBounds = ['total', 'address', 'descriptors'] as const
+export type ConnectionBound = (typeof connectionBounds)[number]
+/** proxy: a PROXY header was due, and none came in time, or from somebody who is not believed. */
+export const connectionRefusals = [...connectionBounds, 'proxy'] as const
 export type ConnectionRefusal = (typeof connectionRefusals)[number]
 
 /** For listeners, log, store, admin and what Node.js has open itself. */
@@ -16,7 +16,7 @@ const OWN_DESCRIPTORS = 64
 const LOOKS_AT_MOST = 1_024
 /** How long a new connection may take, over a slow network, to its first request with a valid key. */
 const YOUNG_MS = 1_000
-/** Of a bound, as many young connections are spared. */
+/** Young connections are spared as long as they are no more than this share of the bound. */
 const YOUNG_SHARE = 1 / 4
 
 export interface ConnectionRoom {
@@ -61,7 +61,7 @@ export type Use = 'busy' | 'recent' | 'idle'
 export interface Guest {
   /** Under which its connections are counted; undefined for a trusted proxy, whose connections are those of many. */
   readonly addressKey: string | undefined
-  /** When it was accepted, on the clock of performance.now(). */
+  /** When it was accepted, by performance.now(). */
   readonly sinceMs: number
   /** A request on it has carried a valid key. Written by ConnectionLimits alone. */
   isProven: boolean
@@ -125,9 +125,12 @@ export class ConnectionLimits {
   room: ConnectionRoom
   readonly #all = new Group()
   readonly #ofAddress = new Map<string, Group>()
+  readonly #onDisplaced: (bound: ConnectionBound) => void
 
-  constructor(room: ConnectionRoom) {
+  /** onDisplaced: a connection was closed for a new one. */
+  constructor(room: ConnectionRoom, onDisplaced: (bound: ConnectionBound) => void) {
     this.room = room
+    this.#onDisplaced = onDisplaced
   }
 
   get size(): number {
@@ -135,14 +138,15 @@ export class ConnectionLimits {
   }
 
   /** undefined: it may stay, until leave(). */
-  enter(guest: Guest): ConnectionRefusal | undefined {
+  enter(guest: Guest): ConnectionBound | undefined {
     const { connections, connectionsPerAddress, openFiles } = this.room
-    const { addressKey } = guest
+    const { addressKey, sinceMs: nowMs } = guest
     const siblings = addressKey === undefined ? undefined : this.#ofAddress.get(addressKey)
-    if (siblings !== undefined && !this.#makeRoom(siblings, connectionsPerAddress, guest))
-      return 'address'
-    if (!this.#makeRoom(this.#all, connections, guest))
-      return openFiles === undefined ? 'total' : 'descriptors'
+    if (siblings !== undefined && siblings.size >= connectionsPerAddress)
+      if (!this.#displace('address', siblings, connectionsPerAddress, nowMs)) return 'address'
+    const bound = openFiles === undefined ? 'total' : 'descriptors'
+    if (this.#all.size >= connections && !this.#displace(bound, this.#all, connections, nowMs))
+      return bound
     if (addressKey !== undefined && !this.#ofAddress.has(addressKey))
       this.#ofAddress.set(addressKey, new Group())
     for (const group of this.#groupsOf(guest)) group.add(guest)
@@ -168,13 +172,13 @@ export class ConnectionLimits {
     return siblings === undefined ? [this.#all] : [this.#all, siblings]
   }
 
-  /** Whether there is room for one more. */
-  #makeRoom(group: Group, most: number, { sinceMs }: Guest): boolean {
-    if (group.size < most) return true
-    const guest = group.leastWanted(most, sinceMs)
+  /** Closes a connection of the group for a new one; false: all are at work. */
+  #displace(bound: ConnectionBound, group: Group, most: number, nowMs: number): boolean {
+    const guest = group.leastWanted(most, nowMs)
     if (guest === undefined) return false
     this.leave(guest)
     guest.close()
+    this.#onDisplaced(bound)
     return true
   }
 }

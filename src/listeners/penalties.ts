@@ -1,7 +1,7 @@
 /**
  * Addresses whose connections of HTTP/2 had to be ended for abuse, again and again. For a while their new connections get
  * HTTP/1.1, where none of that is possible, or get HTTP/2 late (see tls-server.ts). They are never refused: others have the
- * same address, and nothing tells them apart before their first request.
+ * same address, and nothing sets them apart before their first request.
  */
 
 const ENDS = 5

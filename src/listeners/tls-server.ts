@@ -134,7 +134,7 @@ function createServerOf(options: TlsServerOptions, names: string[]): Server {
   return server
 }
 
-/** To the server of the protocol that was agreed on. */
+/** Hands a connection to the server of the protocol that was agreed on. */
 function handOn(socket: TLSSocket, { protocols, arriving, isWary }: TlsServerOptions): void {
   const transport = transportOf(socket)
   const entry = arriving.get(transport)

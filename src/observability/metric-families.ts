@@ -1,7 +1,7 @@
 /** Every metric of the gateway by name, with its labels, read from plain numbers when a scrape asks. */
 import { version as nodeVersion } from 'node:process'
 import { backendFailureKinds } from '../rules/backend-failure.ts'
-import { connectionRefusals } from '../listeners/connection-limits.ts'
+import { connectionBounds, connectionRefusals } from '../listeners/connection-limits.ts'
 import { http2Abuses } from '../rules/http2-abuse.ts'
 import { handshakeFaults } from '../listeners/tls-server.ts'
 import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
@@ -50,6 +50,7 @@ export function newState(names: ConfigNames, version: string) {
     deprecatedCallers: (): ReadonlyMap<string, number> => new Map(),
     connections: () => 0,
     connectionRefusals: zeros(connectionRefusals),
+    connectionsDisplaced: zeros(connectionBounds),
     http2Connections: () => 0,
     http2Abuses: zeros(http2Abuses),
     handshakeFaults: zeros(handshakeFaults),
@@ -113,6 +114,11 @@ function requestFamilies(state: MetricsState): Family[] {
       'tollgate_connections_refused_total',
       'Connections of clients closed at once, by the bound that was reached.',
       () => by('reason', state.connectionRefusals),
+    ),
+    counter(
+      'tollgate_connections_displaced_total',
+      'Connections of clients closed for new ones, by the bound that was reached.',
+      () => by('reason', state.connectionsDisplaced),
     ),
     gauge.sum('tollgate_http2_connections', 'Connections of clients that speak HTTP/2.', () =>
       state.http2Connections(),

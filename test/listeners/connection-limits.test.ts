@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest'
 import {
   ConnectionLimits,
   roomForConnections,
+  type ConnectionBound,
   type Guest,
   type Use,
 } from '../../src/listeners/connection-limits.ts'
@@ -51,6 +52,7 @@ describe('the room for connections', () => {
 
 describe('connections', () => {
   const closed: string[] = []
+  const displaced: ConnectionBound[] = []
   let nowMs = 0
   const guest = (name: string, addressKey: string | undefined, uses: Use[] = []): Guest => ({
     addressKey,
@@ -61,8 +63,10 @@ describe('connections', () => {
   })
   const limits = (connections: number, connectionsPerAddress: number, openFiles?: number) => {
     closed.length = 0
+    displaced.length = 0
     nowMs = 0
-    return new ConnectionLimits({ connections, connectionsPerAddress, openFiles, isFar: false })
+    const room = { connections, connectionsPerAddress, openFiles, isFar: false }
+    return new ConnectionLimits(room, (bound) => displaced.push(bound))
   }
   const proven = (bounded: ConnectionLimits, one: Guest): Guest => {
     expect(bounded.enter(one)).toBeUndefined()
@@ -96,6 +100,7 @@ describe('connections', () => {
     nowMs = 5_000
     for (let at = 1; at <= 3; at++) proven(bounded, guest(`new ${at}`, 'a', always('busy')))
     expect(closed).toEqual(['silent 1', 'silent 2', 'idle'])
+    expect(displaced).toEqual(['address', 'address', 'address'])
     expect(bounded.enter(guest('too many', 'a'))).toBe('address')
     expect(bounded.size).toBe(5)
   })
@@ -110,6 +115,7 @@ describe('connections', () => {
     for (const name of ['new 1', 'new 2', 'new 3'])
       proven(bounded, guest(name, 'd', always('busy')))
     expect(closed).toEqual(['silent', 'idle', 'used a moment ago'])
+    expect(displaced).toEqual(['total', 'total', 'total'])
   })
 
   it('with a valid key that are asked now and then, all of them, keep nobody out', () => {

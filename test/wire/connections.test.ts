@@ -65,6 +65,9 @@ describe('connections', () => {
         await until(() => gone().includes(name), `${name} gone`)
       }
       expect(gone()).toEqual(['silent', 'keyless', 'slow', 'keyed'])
+      expect(
+        await wire.gateway.metric('tollgate_connections_displaced_total{reason="address"}'),
+      ).toBe(4)
       await openMany(wire, 3, 0)
       expect(
         await wire.gateway.metric('tollgate_connections_refused_total{reason="address"}'),
