@@ -73,6 +73,7 @@ const zeros = <const Name extends string>(names: readonly Name[]): Record<Name, 
 export function metricFamilies(state: MetricsState): Family[] {
   return [
     ...requestFamilies(state),
+    ...connectionFamilies(state),
     ...backendFamilies(() => state.backends),
     ...quotaFamilies(state),
     ...otherFamilies(state),
@@ -109,6 +110,17 @@ function requestFamilies(state: MetricsState): Family[] {
       'Requests begun and not yet over.',
       () => state.inFlight,
     ),
+    counter('tollgate_refusals_total', 'Requests the gateway answered itself.', () =>
+      readRefusals(requests),
+    ),
+    counter('tollgate_backend_failures_total', 'Requests that failed at the backend.', () =>
+      by('kind', state.backendFailures),
+    ),
+  ]
+}
+
+function connectionFamilies(state: MetricsState): Family[] {
+  return [
     gauge.sum('tollgate_connections', 'Connections of clients.', () => state.connections()),
     counter(
       'tollgate_connections_refused_total',
@@ -134,12 +146,6 @@ function requestFamilies(state: MetricsState): Family[] {
     gauge.sum('tollgate_tunnels', 'WebSockets open.', () => state.tunnels),
     counter('tollgate_tunnels_closed_total', 'WebSockets closed, by who or what ended them.', () =>
       by('reason', state.tunnelEnds),
-    ),
-    counter('tollgate_refusals_total', 'Requests the gateway answered itself.', () =>
-      readRefusals(requests),
-    ),
-    counter('tollgate_backend_failures_total', 'Requests that failed at the backend.', () =>
-      by('kind', state.backendFailures),
     ),
   ]
 }

@@ -2,7 +2,17 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { keys } from '../support/gateway.ts'
+import { openH2Client } from '../support/h2-client.ts'
 import { request, serverBlock, until, withWire, type Wire } from './wire.ts'
+
+const handshake = [
+  'Connection: Upgrade',
+  'Upgrade: websocket',
+  'Sec-WebSocket-Version: 13',
+  'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==',
+]
+const switching =
+  'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n'
 
 const limited = (limits: string, more = '') => ({
   blocks: { server: serverBlock(`limits: { ${limits} }\n  ${more}`) },
@@ -30,11 +40,13 @@ async function expectServed(clients: Awaited<ReturnType<typeof openMany>>): Prom
 describe('connections', () => {
   it('of one address make room for its next one: those without a valid key first, those at work never', () => {
     const waiting: (() => void)[] = []
-    const respond = () =>
-      new Promise<string>((resolve) =>
-        waiting.push(() => resolve('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')),
-      )
-    return withWire({ ...limited('connectionsPerAddress: 5'), respond }, async (wire) => {
+    const respond = ({ target }: { target: string }) =>
+      target === '/v1/live'
+        ? switching
+        : new Promise<string>((resolve) =>
+            waiting.push(() => resolve('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')),
+          )
+    return withWire({ ...limited('connectionsPerAddress: 6'), respond }, async (wire) => {
       const ask = async (key: string | null = keys.pro) => {
         const client = await wire.connect()
         client.send(request('GET', '/v1/pets', { key }))
@@ -46,6 +58,9 @@ describe('connections', () => {
         await until(() => waiting.length > before, 'a request at work')
         return client
       }
+      const live = await wire.connect()
+      live.send(request('GET', '/v1/live', { fields: handshake }))
+      await live.waitFor(({ raw }) => String(raw).startsWith('HTTP/1.1 101'))
       const keyed = await askAndWork()
       waiting.pop()?.()
       const busy = await askAndWork()
@@ -54,7 +69,7 @@ describe('connections', () => {
       const slow = await ask('tg_nobody')
       for (const client of [keyed, keyless, slow]) await client.waitForResponses(1)
       slow.send('GET /v1/pets HTTP/1.1\r\nHost: a')
-      const named = { silent, keyless, slow, keyed, busy }
+      const named = { silent, keyless, slow, keyed, busy, live }
       const gone = () =>
         Object.entries(named).flatMap(([name, { received }]) => (received().closed ? [name] : []))
       const served = [busy]
@@ -86,7 +101,8 @@ describe('connections', () => {
       waiting.forEach((go) => go())
       for (const client of served)
         expect((await client.waitForResponses(1)).responses[0]?.status).toBe(200)
-      expect(await wire.gateway.metric('tollgate_connections ')).toBe(5)
+      expect(await wire.gateway.metric('tollgate_connections ')).toBe(6)
+      live.destroy()
     })
   })
 
@@ -113,6 +129,20 @@ describe('connections', () => {
       await expectServed(await openMany(wire, 10))
       expect(await wire.gateway.metric('tollgate_connections ')).toBe(10)
     }))
+
+  it('that carried a valid key stay where silent ones can go, whatever they speak', () => {
+    const isH2 = 'http2: clear\n  trustedProxies: ["127.0.0.0/8"]'
+    return withWire(limited('connections: 10', isH2), async (wire) => {
+      const client = await openH2Client(wire.gateway.port)
+      expect((await client.request()).status).toBe(200)
+      await openMany(wire, 30, 9)
+      expect((await client.request()).status).toBe(200)
+      expect(
+        await wire.gateway.metric('tollgate_connections_displaced_total{reason="total"}'),
+      ).toBe(21)
+      client.close()
+    })
+  })
 
   it('are refused where all others are at work', () => {
     const waiting: (() => void)[] = []
