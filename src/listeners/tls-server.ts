@@ -143,7 +143,9 @@ function handOn(socket: TLSSocket, { protocols, arriving, isWary }: TlsServerOpt
   const http2 = socket.alpnProtocol === 'h2' ? protocols.h2 : undefined
   const begin = (): void => {
     arriving.delete(transport)
-    if (!socket.destroyed) (http2 ?? protocols['http/1.1']).take(socket, entry)
+    // Those of HTTP/2 that were in were sent away when the door was closed.
+    if (entry.door.isClosed && http2 !== undefined) transport.destroy()
+    else if (!socket.destroyed) (http2 ?? protocols['http/1.1']).take(socket, entry)
   }
   if (http2 === undefined || !isWary(entry)) begin()
   else setTimeout(begin, WARY_MS)

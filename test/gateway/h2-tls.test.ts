@@ -86,27 +86,26 @@ test('who goes on although he is refused is told to go, and what is under way is
   expect(await gateway.metric('tollgate_http2_abuse_total{kind="refused"}')).toBe(1)
 })
 
+/** By a configuration with that much more of tls. */
+async function reload(more: string): Promise<void> {
+  ofTls = more
+  const url = `http://127.0.0.1:${gateway.adminPort}/api/reload`
+  expect((await fetch(url, { method: 'POST' })).status).toBe(200)
+}
+
 test('a reload closes nothing; where other clients are let in from now on, those that are in finish and go', async () => {
-  const reload = async (): Promise<void> => {
-    const answered = await fetch(`http://127.0.0.1:${gateway.adminPort}/api/reload`, {
-      method: 'POST',
-    })
-    expect(answered.status).toBe(200)
-  }
   const client = await openH2Client(gateway.port, { secure: true })
-  await reload()
+  await reload('')
   expect((await client.request()).status).toBe(200)
   const waiting = client.start({ method: 'POST', body: 'a', open: true })
   await expect.poll(() => gateway.metric('tollgate_requests_in_flight')).toBe(1)
   expect(client.goaway).toBeUndefined()
-  ofTls = `, clientCa: "${certificates.ca}"`
-  await reload()
+  await reload(`, clientCa: "${certificates.ca}"`)
   await expect.poll(() => client.goaway).toBe(0)
   waiting.end('b')
   expect(await client.answer(waiting)).toMatchObject({ status: 200, complete: true })
   await ended(client)
-  ofTls = ''
-  await reload()
+  await reload('')
 })
 
 test('who breaks HTTP/2 again and again costs his neighbours nothing but HTTP/2, or a moment before it begins', async () => {
@@ -151,6 +150,14 @@ test('who breaks HTTP/2 again and again costs his neighbours nothing but HTTP/2,
   ;(await openTls(['h2'])).end()
   over.abort()
   await Promise.all(attacks)
+  // Nor is he let in whom the configuration of meanwhile would not let in.
+  const waiting = await openTls(['h2'])
+  await reload(`, clientCa: "${certificates.ca}"`)
+  const answered: Buffer[] = []
+  waiting.on('data', (bytes: Buffer) => answered.push(bytes))
+  await once(waiting, 'close')
+  expect(answered).toEqual([])
+  await reload('')
   await expect.poll(() => gateway.metric('tollgate_connections ')).toBe(0)
 })
 
