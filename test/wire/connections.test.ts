@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { keys } from '../support/gateway.ts'
 import { openH2Client } from '../support/h2-client.ts'
-import { request, serverBlock, until, withWire, type Wire } from './wire.ts'
+import { request, serverBlock, trusting, until, withWire, type Wire } from './wire.ts'
 
 const handshake = [
   'Connection: Upgrade',
@@ -130,10 +130,9 @@ describe('connections', () => {
       expect(await wire.gateway.metric('tollgate_connections ')).toBe(10)
     }))
 
-  it('that carried a valid key stay where silent ones can go, whatever they speak', () => {
-    const isH2 = 'http2: clear\n  trustedProxies: ["127.0.0.0/8"]'
-    return withWire(limited('connections: 10', isH2), async (wire) => {
-      const client = await openH2Client(wire.gateway.port)
+  it('that carried a valid key stay where silent ones can go, whatever they speak', () =>
+    withWire({ ...limited('connections: 10'), tls: trusting() }, async (wire) => {
+      const client = await openH2Client(wire.gateway.port, { secure: true })
       expect((await client.request()).status).toBe(200)
       await openMany(wire, 30, 9)
       expect((await client.request()).status).toBe(200)
@@ -141,8 +140,7 @@ describe('connections', () => {
         await wire.gateway.metric('tollgate_connections_displaced_total{reason="total"}'),
       ).toBe(21)
       client.close()
-    })
-  })
+    }))
 
   it('are refused where all others are at work', () => {
     const waiting: (() => void)[] = []
