@@ -12,7 +12,7 @@ type Parts = Pick<PipelineParts, 'connections' | 'log' | 'metrics'>
 export function createEntryEvents(
   { connections, log, metrics }: Parts,
   judge: (address: string) => ClientAddress,
-): Omit<EntryEvents, 'isWary'> {
+): EntryEvents {
   const turnAway = (transport: Socket, address: string, reason: ConnectionRefusal): undefined => {
     transport.resetAndDestroy()
     metrics.connectionRefused(reason)

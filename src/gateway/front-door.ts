@@ -60,6 +60,7 @@ export class FrontDoor {
     this.#server = new PublicServer(config, {
       identity: readServerTls(config.server.tls),
       secret: lasting.ticketSecret,
+      penalties: this.#penalties,
       events: this.#events(),
       http2: this.#createHttp2(config),
     })
@@ -71,8 +72,6 @@ export class FrontDoor {
       ...createEntryEvents(this.#parts, (address) =>
         this.#policy.clientAddress(address, undefined),
       ),
-      isWary: ({ addressKey }) =>
-        addressKey !== undefined && this.#penalties.holds(addressKey, performance.now()),
       connection: (socket, entry) => connections.opened(socket, entry),
       request: (request, response, expectsContinue) => {
         const { headers, socket } = request

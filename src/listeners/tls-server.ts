@@ -5,6 +5,7 @@ import { createServer, type Server, type TLSSocket } from 'node:tls'
 import type { Entry } from './connections.ts'
 import type { ProtocolServer } from './http1-server.ts'
 import { transportOf } from './node-internals.ts'
+import type { Penalties } from './penalties.ts'
 import { ticketKeys, type SecretOfDay } from './ticket-secret.ts'
 
 /** PEM texts, and what is asked of clients. */
@@ -41,12 +42,6 @@ const faultCodes: readonly (readonly [RegExp, HandshakeFault])[] = [
   [/_ALERT_/, 'refused'],
 ]
 
-/**
- * How long HTTP/2 waits to begin on a connection of an address that abuses it, where the client speaks nothing else: whoever
- * breaks each of his connections has so many fewer a second, and a neighbour waits no longer, however many there are.
- */
-const WARY_MS = 300
-
 /** Forward secrecy and authenticated encryption alone (RFC 9325 4.2). */
 const CIPHERS = [
   'TLS_AES_128_GCM_SHA256',
@@ -69,8 +64,7 @@ export interface TlsServerOptions {
   readonly protocols: Readonly<{ h2?: ProtocolServer; 'http/1.1': ProtocolServer }>
   /** Written here: connections whose handshake is under way. */
   readonly arriving: Map<Socket, Entry>
-  /** HTTP/2 was abused from its address lately, again and again. */
-  isWary(entry: Entry): boolean
+  readonly penalties: Pick<Penalties, 'holds' | 'beginLate'>
   onFailed(entry: Entry, fault: HandshakeFault, cause: string): void
 }
 
@@ -78,21 +72,22 @@ export type TlsServer = ReturnType<typeof createTlsServer>
 
 /** Throws what Node says of an identity that cannot be used. */
 export function createTlsServer(options: TlsServerOptions) {
-  const { protocols, arriving, isWary } = options
+  const { protocols, arriving, penalties } = options
   const names = Object.keys(protocols)
   const server = createServerOf(options, names)
   // The first of these names that the client names too is agreed on.
-  const waryServer = createServerOf(options, names.toReversed())
+  const heldServer = createServerOf(options, names.toReversed())
   return {
     take(transport: Socket, entry: Entry): void {
       arriving.set(transport, entry)
       // Node's TLS socket takes it over: who ends its side before the handshake has ended will never end that.
       transport.allowHalfOpen = false
-      ;(isWary(entry) ? waryServer : server).emit('connection', transport)
+      const isHeld = penalties.holds(entry.addressKey, performance.now())
+      ;(isHeld ? heldServer : server).emit('connection', transport)
     },
     /** Tickets of yesterday are worth nothing from here on. */
     renew(secret: SecretOfDay): void {
-      for (const one of [server, waryServer]) one.setTicketKeys(keysOf(options.identity, secret))
+      for (const one of [server, heldServer]) one.setTicketKeys(keysOf(options.identity, secret))
     },
   }
 }
@@ -135,7 +130,7 @@ function createServerOf(options: TlsServerOptions, names: string[]): Server {
 }
 
 /** Hands a connection to the server of the protocol that was agreed on. */
-function handOn(socket: TLSSocket, { protocols, arriving, isWary }: TlsServerOptions): void {
+function handOn(socket: TLSSocket, { protocols, arriving, penalties }: TlsServerOptions): void {
   const transport = transportOf(socket)
   const entry = arriving.get(transport)
   if (entry === undefined) return
@@ -147,8 +142,14 @@ function handOn(socket: TLSSocket, { protocols, arriving, isWary }: TlsServerOpt
     if (entry.door.isClosed && http2 !== undefined) transport.destroy()
     else if (!socket.destroyed) (http2 ?? protocols['http/1.1']).take(socket, entry)
   }
-  if (http2 === undefined || !isWary(entry)) begin()
-  else setTimeout(begin, WARY_MS)
+  const { addressKey } = entry
+  if (http2 === undefined || addressKey === undefined) return begin()
+  if (!penalties.holds(addressKey, performance.now())) return begin()
+  const leave = penalties.beginLate(addressKey, begin)
+  transport.once('close', () => {
+    arriving.delete(transport)
+    leave()
+  })
 }
 
 /** Resumed sessions are not asked again what the full handshake has asked. */

@@ -4,6 +4,7 @@ import type { Config } from '../config/config.ts'
 import type { Door, Entry, Origin } from './connections.ts'
 import type { ProtocolServer } from './http1-server.ts'
 import { readPreface } from './h2-preface.ts'
+import type { Penalties } from './penalties.ts'
 import { awaitProxyHeader } from './proxy-gate.ts'
 import type { SecretOfDay } from './ticket-secret.ts'
 import {
@@ -18,8 +19,6 @@ export interface EntryEvents {
   enter(transport: Socket, origin: Origin, isBalancer: boolean): Entry | undefined
   /** What a balancer has told; undefined: nothing that could be read. Its connection is now counted as another's, or closed. */
   introduced(entry: Entry, origin: Origin | undefined): Entry | undefined
-  /** HTTP/2 was abused from its address lately, again and again. */
-  isWary(entry: Entry): boolean
   /** Its peer is a trusted proxy. */
   isTrusted(transport: Socket): boolean
   handshakeFailed(entry: Entry, fault: HandshakeFault, cause: string): void
@@ -36,6 +35,7 @@ export interface WayInOptions {
   readonly http2: ProtocolServer
   /** Written here: connections whose PROXY header, handshake or preface is under way. */
   readonly arriving: Map<Socket, Entry>
+  readonly penalties: Penalties
   readonly events: EntryEvents
 }
 
@@ -76,7 +76,7 @@ export function createWayIn(options: WayInOptions) {
 }
 
 function tlsOptions(options: WayInOptions, identity: TlsIdentity): TlsServerOptions {
-  const { config, secret, http1, http2, arriving, events } = options
+  const { config, secret, http1, http2, arriving, penalties, events } = options
   const { http2: spoken, timeouts } = config.server
   return {
     identity,
@@ -84,7 +84,7 @@ function tlsOptions(options: WayInOptions, identity: TlsIdentity): TlsServerOpti
     handshakeMs: timeouts.headersMs,
     protocols: { ...(spoken !== 'false' && { h2: http2 }), 'http/1.1': http1 },
     arriving,
-    isWary: (entry) => events.isWary(entry),
+    penalties,
     onFailed: (...failure) => events.handshakeFailed(...failure),
   }
 }
