@@ -4,6 +4,7 @@
  * connections rule out; wrk checks no answers, keeps no schedule and would be one more thing to install.
  */
 import { connect, type Socket } from 'node:net'
+import { connect as connectTls } from 'node:tls'
 
 export interface Answer {
   readonly status: number
@@ -29,9 +30,14 @@ export interface ConnectionEvents {
 
 const bodyChunk = Buffer.alloc(65_536, 'x')
 
-/** Opens a connection to a loopback port. */
-export function openConnection(port: number, events: ConnectionEvents): Connection {
-  const socket = connect({ port, host: '127.0.0.1', noDelay: true })
+/** Opens a connection to a loopback port. isSecure: over TLS, whatever the certificate. */
+export function openConnection(
+  port: number,
+  events: ConnectionEvents,
+  isSecure = false,
+): Connection {
+  const target = { port, host: '127.0.0.1', noDelay: true }
+  const socket = isSecure ? connectTls({ ...target, rejectUnauthorized: false }) : connect(target)
   let waiting = false
   let ended = false
   /** Bytes of an incomplete head. */

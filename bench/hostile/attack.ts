@@ -19,7 +19,7 @@ async function pipelines(order: AttackOrder): Promise<AttackOutcome> {
   const begin = (): void => {
     if (isOver) return
     count.connections += 1
-    const socket = openSocket(port, deaf)
+    const socket = openSocket(port, deaf, order)
     const pump = (): void => {
       if (isOver) return void socket.destroy()
       socket.write(block, (error) => {
@@ -82,7 +82,7 @@ async function hold(order: AttackOrder): Promise<AttackOutcome> {
   const sockets = new Set<Socket>()
   const begin = (): void => {
     if (isOver) return
-    const socket = openSocket(port)
+    const socket = openSocket(port, false, order)
     sockets.add(socket)
     if (deaf) socket.pause()
     else socket.resume()
@@ -99,6 +99,47 @@ async function hold(order: AttackOrder): Promise<AttackOutcome> {
   isOver = true
   count.held = sockets.size
   for (const socket of sockets) socket.destroy()
+  return count
+}
+
+/** Connections that say what `head` is until they are ended, and come again at once. */
+async function reconnects(order: AttackOrder): Promise<AttackOutcome> {
+  const { port, ms, head, connections } = order
+  const count = { connections: 0 }
+  let isOver = false
+  const begin = (): void => {
+    if (isOver) return
+    count.connections += 1
+    const socket = openSocket(port, false, order).resume()
+    socket.write(head, 'latin1')
+    socket.once('end', () => socket.destroy())
+    socket.once('close', () => setImmediate(begin))
+  }
+  for (let i = 0; i < connections; i++) begin()
+  await sleep(ms)
+  isOver = true
+  return count
+}
+
+/** Requests at a steady pace, each connection at its own. */
+async function paced(order: AttackOrder): Promise<AttackOutcome> {
+  const { port, ms, head, connections, everyMs = 1_000 } = order
+  const count = { sent: 0, answers: 0 }
+  const endMs = performance.now() + ms
+  const lane = async (): Promise<void> => {
+    let socket: Socket | undefined
+    for (let dueMs = performance.now(); dueMs < endMs; dueMs += everyMs) {
+      await sleep(Math.max(0, dueMs - performance.now()))
+      if (socket === undefined || socket.destroyed) {
+        socket = openSocket(port, false, order)
+        socket.on('data', (data: Buffer) => (count.answers += occurrences(data)))
+      }
+      count.sent += 1
+      socket.write(head)
+    }
+    socket?.destroy()
+  }
+  await Promise.all(Array.from({ length: connections }, lane))
   return count
 }
 
@@ -157,6 +198,8 @@ const attacks = {
   pipelines,
   brokenBodies,
   hold,
+  reconnects,
+  paced,
   addresses,
   continueRace,
   forgedTokens,

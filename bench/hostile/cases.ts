@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Processes } from '../processes.ts'
 import { begin, head, see, type Battle, type Play, type Sight } from './play.ts'
+import { PAGE } from './peers.ts'
 import { gateway, haproxy, nginx, type Server } from './servers.ts'
 import { clients, METERED_PER_MINUTE } from './setup.ts'
 import { tokenCases } from './token-cases.ts'
@@ -96,6 +97,35 @@ const shutOut = (name: string, title: string, attack: Play['attack']): HostileCa
   ]),
   isMet: ({ sight }) => onlyServed(sight) && sight.p99Ms < 100,
 })
+
+/** What a neighbour behind the same address feels, who comes on a new connection each time. */
+const neighbour = (
+  name: string,
+  title: string,
+  play: Pick<Play, 'setup' | 'client'> & { readonly attack: NonNullable<Play['attack']> },
+): HostileCase => ({
+  name: `neighbours-${name}`,
+  title,
+  wanted: 'at least 99 % served, longest < 1 s',
+  servers: all,
+  run: once(
+    {
+      ms: 6_000,
+      ...play,
+      client: { fresh: true, everyMs: 30, ...play.client },
+      attack: { ...play.attack, isNeighbour: true },
+    },
+    (sight) => {
+      const served = share(sight, '200') + share(sight, '204')
+      return [`${percent(served)} served`, served]
+    },
+  ),
+  isMet: ({ value, sight }) => value >= 0.99 && sight.longestMs < 1_000,
+})
+
+/** An HTTP/2 preface, empty SETTINGS, and DATA on stream 0, which is forbidden (RFC 9113 6.1). */
+const brokenFrames = 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\x01'
+const preflight = `OPTIONS /v1/pets HTTP/1.1\r\nHost: bench.example\r\nOrigin: ${PAGE}\r\nAccess-Control-Request-Method: GET\r\n\r\n`
 
 /** Before and after a backend fails, under load; the rate after is measured from the failure on. */
 const failing = (
@@ -259,6 +289,25 @@ export const cases: readonly HostileCase[] = [
   }),
   closing(1),
   closing(8),
+  neighbour('frames', 'behind one address: 4 connections of broken HTTP/2 frames', {
+    setup: { isSecure: true },
+    client: { tls: true },
+    attack: { attack: 'reconnects', head: brokenFrames, connections: 4, alpn: ['h2'] },
+  }),
+  neighbour('idle', 'behind one address: 500 silent connections', {
+    attack: { attack: 'hold', head: '', connections: 500 },
+  }),
+  neighbour('storm', 'behind one address: 1,500 silent connections, which come again at once', {
+    attack: { attack: 'hold', head: '', connections: 1_500 },
+  }),
+  neighbour('guesses', 'behind one address: 8 connections of pipelined 401', {
+    attack: { attack: 'pipelines', head: head('/v1/pets'), connections: 8 },
+  }),
+  neighbour('preflights', 'behind one address: 140 preflights a second', {
+    setup: { hasCors: true },
+    client: { head: preflight },
+    attack: { attack: 'paced', head: preflight, connections: 1, everyMs: 1_000 / 140 },
+  }),
   {
     name: 'descriptors',
     title: '400 silent connections, `ulimit -n 300`',

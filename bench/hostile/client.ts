@@ -9,7 +9,7 @@ const PATIENCE_MS = 15_000
 const TICK_MS = 1
 
 async function ask(order: ClientOrder): Promise<ClientOutcome> {
-  const { port, head, bodyBytes = 0, everyMs, fresh = false } = order
+  const { port, head, bodyBytes = 0, everyMs, fresh = false, tls = false } = order
   const beginMs = performance.now() + order.warmUpMs
   const endMs = beginMs + order.ms
   const answers: Record<string, number> = {}
@@ -37,25 +37,29 @@ async function ask(order: ClientOrder): Promise<ClientOutcome> {
     next()
   }
   const open = (): Connection => {
-    const connection: Connection = openConnection(port, {
-      onAnswer: ({ status, head }) => {
-        const dueMs = asked.get(connection) ?? 0
-        asked.delete(connection)
-        if (fresh || /\r\nconnection: close/i.test(head)) connection.destroy()
-        else free.push(connection)
-        settle(dueMs, String(status))
-        again()
+    const connection: Connection = openConnection(
+      port,
+      {
+        onAnswer: ({ status, head }) => {
+          const dueMs = asked.get(connection) ?? 0
+          asked.delete(connection)
+          if (fresh || /\r\nconnection: close/i.test(head)) connection.destroy()
+          else free.push(connection)
+          settle(dueMs, String(status))
+          again()
+        },
+        onEnd: ({ cause }) => {
+          const dueMs = asked.get(connection)
+          asked.delete(connection)
+          const at = free.indexOf(connection)
+          if (at >= 0) free.splice(at, 1)
+          if (dueMs === undefined) return
+          settle(dueMs, cause)
+          again()
+        },
       },
-      onEnd: ({ cause }) => {
-        const dueMs = asked.get(connection)
-        asked.delete(connection)
-        const at = free.indexOf(connection)
-        if (at >= 0) free.splice(at, 1)
-        if (dueMs === undefined) return
-        settle(dueMs, cause)
-        again()
-      },
-    })
+      tls,
+    )
     return connection
   }
 

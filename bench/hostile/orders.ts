@@ -2,7 +2,14 @@
 
 export interface AttackOrder {
   readonly attack:
-    'pipelines' | 'brokenBodies' | 'hold' | 'addresses' | 'continueRace' | 'forgedTokens'
+    | 'pipelines'
+    | 'brokenBodies'
+    | 'hold'
+    | 'reconnects'
+    | 'paced'
+    | 'addresses'
+    | 'continueRace'
+    | 'forgedTokens'
   readonly port: number
   /** When to stop, whatever is left to do. */
   readonly ms: number
@@ -17,6 +24,12 @@ export interface AttackOrder {
   readonly deaf?: boolean
   /** Tokens that it makes up. kid: undefined: each names a key of its own invention. */
   readonly forged?: { readonly alg: string; readonly claims: object; readonly kid?: string }
+  /** It comes from the address of the client, as others behind the same router do. */
+  readonly isNeighbour?: boolean
+  /** Speaks TLS, and offers these protocols. */
+  readonly alpn?: readonly string[]
+  /** Between two requests of one connection. */
+  readonly everyMs?: number
 }
 
 /** Words and numbers for the table. */
@@ -34,6 +47,8 @@ export interface ClientOrder {
   readonly everyMs?: number | undefined
   /** Each request comes on a new connection. */
   readonly fresh?: boolean
+  /** Over TLS, whatever the certificate. */
+  readonly tls?: boolean
   /** What is asked in this time counts for nothing. */
   readonly warmUpMs: number
   readonly ms: number

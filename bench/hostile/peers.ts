@@ -1,9 +1,13 @@
 /** nginx and HAProxy in front of the same backend with the same keys: what they have of their own for this, and no script. */
-import { writeFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { userInfo } from 'node:os'
 import { join } from 'node:path'
 import type { Issuer } from './issuer.ts'
+import { makeCertificate } from './certificate.ts'
 import { clients, METERED_PER_MINUTE, type Setup } from './setup.ts'
+
+/** The origin of the pages that ask. */
+export const PAGE = 'https://app.example'
 
 const bearer = ({ key }: { readonly key: string }): string => `Bearer ${key}`
 const seconds = (ms: number): number => Math.ceil(ms / 1000)
@@ -18,6 +22,10 @@ export function nginxConfig(directory: string, port: number, setup: Setup): stri
     (kind) => `${kind}_temp_path ${directory}/nginx-${kind};`,
   )
   const connections = setup.openFiles === undefined ? 4096 : setup.openFiles - 30
+  const secure = setup.isSecure ? makeCertificate(directory) : undefined
+  const tls = secure
+    ? ` ssl http2; ssl_certificate ${secure.cert}; ssl_certificate_key ${secure.key}`
+    : ''
   // A worker of another user could not write to the folder of the run; only root may name one.
   const user = process.getuid?.() === 0 ? `user ${userInfo().username} root;` : ''
   return `daemon off;
@@ -49,8 +57,9 @@ http {
     keepalive 128;
   }
   server {
-    listen 127.0.0.1:${port};
+    listen 127.0.0.1:${port}${tls};
     location / {
+      ${setup.hasCors ? `if ($request_method = OPTIONS) { add_header Access-Control-Allow-Origin ${PAGE}; return 204; }` : ''}
       if ($client = "") { rewrite ^ /anonymous last; }
       limit_req zone=metered burst=${METERED_PER_MINUTE - 1} nodelay;
       proxy_http_version 1.1;
@@ -77,6 +86,13 @@ export function haproxyConfig(directory: string, port: number, setup: Setup): st
   const keys = join(directory, 'haproxy-keys')
   writeFileSync(keys, `${Object.values(clients).map(bearer).join('\n')}\n`)
   const connections = setup.openFiles === undefined ? 'maxconn 4096' : ''
+  let tls = ''
+  if (setup.isSecure) {
+    const { cert, key } = makeCertificate(directory)
+    const both = join(directory, 'haproxy.pem')
+    writeFileSync(both, readFileSync(cert, 'utf8') + readFileSync(key, 'utf8'))
+    tls = ` ssl crt ${both} alpn h2,http/1.1`
+  }
   return `global
   ${connections}
   nbthread 1
@@ -92,7 +108,8 @@ defaults
   retries 1
   retry-on conn-failure empty-response response-timeout
 frontend public
-  bind 127.0.0.1:${port}
+  bind 127.0.0.1:${port}${tls}
+  ${setup.hasCors ? `http-request return status 204 hdr Access-Control-Allow-Origin ${PAGE} if METH_OPTIONS` : ''}
   ${setup.isBehindProxy ? 'http-request set-src req.hdr(x-forwarded-for)' : ''}
   ${setup.issuer ? tokenRules(directory, setup.issuer) : `acl known req.hdr(authorization) -m str -f ${keys}`}
   acl metered req.hdr(authorization) -m str "${bearer(clients.metered)}"

@@ -1,7 +1,7 @@
 /** One attack on one server: both sides in processes of their own, and what was seen of it. */
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { childrenOf } from '../cpu.ts'
+import { childrenOf, cpuMicroseconds } from '../cpu.ts'
 import { rssBytes } from '../growth/proc.ts'
 import { quantile } from '../growth/statistics.ts'
 import type { Launched, Processes } from '../processes.ts'
@@ -18,6 +18,8 @@ export interface Sight {
   readonly longestMs: number
   readonly rssBeforeMB: number
   readonly rssMostMB: number
+  /** Of one core, while the attack lasted. */
+  readonly cpuShare: number
   readonly attack: AttackOutcome
   /** Requests whose head a backend has seen; of all backends together. */
   readonly heads: number
@@ -87,6 +89,7 @@ export async function see(battle: Battle, play: Play): Promise<Sight> {
   })
   await sleep(WARM_UP_MS)
   const rssBefore = rssOf(server.pid)
+  const [cpuBefore, beganMs] = [cpuOf(server.pid), performance.now()]
   let rssMost = rssBefore
   const sampler = setInterval(() => (rssMost = Math.max(rssMost, rssOf(server.pid))), SAMPLE_MS)
   play.meanwhile?.(battle)
@@ -100,6 +103,7 @@ export async function see(battle: Battle, play: Play): Promise<Sight> {
       longestMs: waitsMs.at(-1) ?? NaN,
       rssBeforeMB: rssBefore / 1e6,
       rssMostMB: rssMost / 1e6,
+      cpuShare: (cpuOf(server.pid) - cpuBefore) / 1e3 / (performance.now() - beganMs),
       attack,
       heads: await headsAt(backends),
     }
@@ -114,6 +118,15 @@ async function headsAt(backends: readonly Launched[]): Promise<number> {
     Promise.race([backend.ask<number>('heads').catch(() => 0), sleep(500, 0)]),
   )
   return (await Promise.all(heads)).reduce((sum, one) => sum + one, 0)
+}
+
+/** NaN: it has ended. */
+function cpuOf(pid: number): number {
+  try {
+    return cpuMicroseconds(pid)
+  } catch {
+    return NaN
+  }
 }
 
 /** nginx has a master and a worker. */

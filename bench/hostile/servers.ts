@@ -7,7 +7,8 @@ import { findNginx } from '../peers/nginx.ts'
 import type { LaunchOrder, Launched, Processes } from '../processes.ts'
 import type { BenchClient } from '../workload.ts'
 import { ALGORITHM, claims, type Issuer } from './issuer.ts'
-import { haproxyConfig, nginxConfig } from './peers.ts'
+import { makeCertificate } from './certificate.ts'
+import { haproxyConfig, nginxConfig, PAGE } from './peers.ts'
 import { clients, METERED_PER_MINUTE, type Setup } from './setup.ts'
 
 export interface Server {
@@ -22,7 +23,8 @@ export const gateway = (engine: 'direct' | 'undici' | 'http-proxy-3'): Server =>
   kind: 'gateway',
   start: async ({ directory, launch }, setup) => {
     const file = join(directory, `${engine}.json`)
-    writeFileSync(file, gatewayConfig(engine, setup))
+    const tls = setup.isSecure ? makeCertificate(directory) : undefined
+    writeFileSync(file, gatewayConfig(engine, setup, tls))
     const main = join(import.meta.dirname, '../../src/main.ts')
     const command = [process.execPath, main, 'start', '--config', file] as const
     return launch({ name: engine, listener: 'tollgate', own: false, ...limited(command, setup) })
@@ -88,7 +90,7 @@ const issuerOf = ({ jwksUri }: Issuer) => ({
 })
 
 /** JSON, which is YAML too. Log and metrics are on, as in production. */
-function gatewayConfig(engine: string, setup: Setup): string {
+function gatewayConfig(engine: string, setup: Setup, tls: object | undefined): string {
   const { backends, responseMs = 30_000, requestMs = 60_000, bodyBytes = 1_048_576 } = setup
   const unlimited = { perMinute: 1_000_000_000, perDay: 1_000_000_000_000 }
   const client = ({ id, sha256 }: BenchClient, limits: object) => ({
@@ -100,12 +102,14 @@ function gatewayConfig(engine: string, setup: Setup): string {
   return JSON.stringify({
     server: {
       listen: '127.0.0.1:0',
+      ...(tls && { tls }),
       basePath: '/v1',
       trustedProxies: setup.isBehindProxy ? ['127.0.0.0/8'] : [],
       limits: { bodyBytes: `${bodyBytes}B` },
       timeouts: { headers: `${Math.min(10_000, requestMs)}ms`, request: `${requestMs}ms` },
     },
     admin: { listen: '127.0.0.1:0' },
+    ...(setup.hasCors && { cors: { origins: [PAGE] } }),
     upstream: {
       urls: backends.map((backend) => `http://${backend}`),
       engine,

@@ -12,6 +12,10 @@ export interface Setup {
   readonly bodyBytes?: number
   /** Files and sockets it may have open. */
   readonly openFiles?: number
+  /** With HTTP/2 beside HTTP/1.1. */
+  readonly isSecure?: boolean
+  /** Preflights of browsers are answered. */
+  readonly hasCors?: boolean
   /** X-Forwarded-For of loopback is believed. */
   readonly isBehindProxy?: boolean
   /** Tokens of this issuer are taken. */

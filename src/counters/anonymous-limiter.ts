@@ -37,19 +37,16 @@ export interface AddressCounter {
   add(count: AddressCount): CountedAddress | Promise<CountedAddress>
 }
 
-/** In which preflights are counted. */
-export const PREFLIGHT_WINDOW_MS = 1_000
-
 const MAX_ADDRESSES = 100_000
 /** Shared by the addresses that come after MAX_ADDRESSES others in a window. */
 const OVERFLOW_BUCKETS = 1024
 
 /**
- * Windows are fixed ones of UTC, minutes by default, so that Reset is the same number for every answer of a window.
+ * Windows are minutes of UTC, so that Reset is the same number for every answer of a window.
  * Memory: 7 MB of heap at 100,000 addresses in one window; past MAX_ADDRESSES further ones share counts, so that
  * a flood of addresses makes unknown callers see 429 instead of 401 earlier, and nothing else.
  */
-export function createAddressCounter({ now = Date.now, windowMs = MINUTE_MS } = {}) {
+export function createAddressCounter({ now = Date.now } = {}) {
   let countedWindow: number | undefined
   let totals = new Map<string, number>()
   const keyFor = (address: string): string => {
@@ -61,7 +58,7 @@ export function createAddressCounter({ now = Date.now, windowMs = MINUTE_MS } = 
   }
   return {
     add: ({ address, points }: Omit<AddressCount, 'limit'>): CountedAddress => {
-      const window = Math.floor(now() / windowMs)
+      const window = Math.floor(now() / MINUTE_MS)
       if (window !== countedWindow) {
         countedWindow = window
         totals = new Map()

@@ -1,6 +1,7 @@
-/** Counts that all workers of a machine share: strikes, requests without a credential, and preflights. The supervisor keeps them. */
+/** Counts that all workers of a machine share: strikes, and requests without a credential. The supervisor keeps them. */
 
 import type { IpcCalls } from '../ipc/calls.ts'
+import { MINUTE_MS } from '../rules/time.ts'
 import type { AddressCount, AddressCounter, CountedAddress } from './anonymous-limiter.ts'
 import type { Count, Counter } from './counter.ts'
 
@@ -9,12 +10,8 @@ export interface CounterCalls {
   /** Adds strikes to a key of all workers; the count begins anew once it has earned a ban. */
   addStrikes(strikes: { readonly keyId: string; readonly points: number }): Count
   /** Adds requests without a valid credential to an address. */
-  countAddress(count: Points): CountedAddress
-  /** Adds preflights to an address. */
-  countPreflight(count: Points): CountedAddress
+  countAddress(count: Omit<AddressCount, 'limit'>): CountedAddress
 }
-
-type Points = Omit<AddressCount, 'limit'>
 
 /** Strikes over all workers; while the supervisor is silent, `own` counts for this worker alone. */
 export function createSharedStrikes(calls: IpcCalls<CounterCalls>, own: Counter): Counter {
@@ -46,13 +43,10 @@ const MAX_EXHAUSTED = 100_000
  */
 export function createSharedAddressCounter(options: {
   readonly calls: IpcCalls<CounterCalls>
-  /** What it asks of the supervisor, which counts in the same windows as `own`. */
-  readonly ask: 'countAddress' | 'countPreflight'
   readonly own: AddressCounter
-  readonly windowMs: number
   readonly now?: () => number
 }): AddressCounter {
-  const { calls, own, windowMs, now = Date.now } = options
+  const { calls, own, now = Date.now } = options
   const underway = new Map<string, Waiting[]>()
   let exhausted = { window: 0, totals: new Map<string, number>() }
   let budget = { second: 0, left: ASKED_PER_SECOND }
@@ -63,7 +57,7 @@ export function createSharedAddressCounter(options: {
     return calls.available && budget.left-- > 0
   }
   const ask = async ({ address, points, limit }: AddressCount): Promise<CountedAddress> => {
-    const asked = mayAsk() ? calls.call(options.ask, { address, points }) : undefined
+    const asked = mayAsk() ? calls.call('countAddress', { address, points }) : undefined
     const counted = await asked?.catch(() => undefined)
     if (counted === undefined) return own.add({ address, points, limit })
     const { window, total } = counted
@@ -89,7 +83,7 @@ export function createSharedAddressCounter(options: {
 
   return {
     add: ({ address, points, limit }) => {
-      const window = Math.floor(now() / windowMs)
+      const window = Math.floor(now() / MINUTE_MS)
       const known = exhausted.window === window ? exhausted.totals.get(address) : undefined
       // Not if the limit was raised meanwhile.
       if (known !== undefined && known >= limit)

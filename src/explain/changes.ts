@@ -28,9 +28,8 @@ function untilRefused({ walked, question: { atMs } }: Material): readonly string
   return minute.remaining < day.remaining ? [inMinute, inDay] : [inDay]
 }
 
-const quota: Change = ({ config, caller, callerKnown, known }, { window, cause }) => {
+const quota: Change = ({ config, caller, callerKnown, known }, { window }) => {
   if (caller === undefined || window === undefined) {
-    if (cause === 'preflights') return []
     return [
       'send Authorization: Bearer KEY with a valid key, which is not counted here',
       `anonymous.perMinute above ${Math.max(config.anonymous.perMinute, known.anonymousUsed ?? 0)}`,

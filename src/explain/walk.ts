@@ -46,7 +46,8 @@ export async function walkThrough(
   const request = requestOf(question)
   const framing = stages.checkFraming(request)
   const isHandshake = !isRefusal(framing) && framing.websocket
-  const origin = { address: question.address ?? '127.0.0.1', proto, door: { isClosed: false } }
+  const address = question.address ?? '127.0.0.1'
+  const origin = { address, isNamed: true, proto, door: { isClosed: false } }
   const arrival = {
     connection: { origin, isClosing: () => false },
     request,
@@ -68,7 +69,7 @@ export async function walkThrough(
   const watched = watch(stages, verdicts, onCaller)
   const end = await walk(
     { ...watched, forward },
-    { of: () => ({ closing: false }) },
+    { of: () => ({ closing: false }), proved: () => undefined },
     exchange,
     framing,
   )

@@ -47,7 +47,7 @@ export class FrontDoor {
   /** policy: the first one. Throws an Error that tells key, file and remedy when TLS cannot be served. */
   constructor(config: Config, policy: RequestPolicy, lasting: LastingParts, upstreams: Upstreams) {
     const { requestId, log, metrics, tracing, lessee, tally, moments, recent } = lasting
-    this.#limits = new ConnectionLimits(roomFor(config, log), this.#penalties)
+    this.#limits = new ConnectionLimits(roomFor(config, log), metrics.connectionDisplaced)
     const connections = new Connections<Exchange>(this.#limits)
     metrics.watchConnections(() => connections.size)
     const shared = { connections, requestId, log, metrics, tracing, lessee, tally, moments, recent }
@@ -60,6 +60,7 @@ export class FrontDoor {
     this.#server = new PublicServer(config, {
       identity: readServerTls(config.server.tls),
       secret: lasting.ticketSecret,
+      penalties: this.#penalties,
       events: this.#events(),
       http2: this.#createHttp2(config),
     })

@@ -36,8 +36,6 @@ export interface LastingParts {
   readonly recent: RecentDecisions
   readonly bans: BanBook
   readonly addresses: AddressCounter
-  /** Counts in seconds. */
-  readonly preflights: AddressCounter
   readonly turns: TurnsOfClients
   readonly load: LoadWatch
   readonly usedKeys: UsedKeys
@@ -48,10 +46,7 @@ export interface LastingParts {
   use(config: Config): void
 }
 
-export interface LastingPartsOptions extends Pick<
-  LastingParts,
-  'log' | 'metrics' | 'addresses' | 'preflights'
-> {
+export interface LastingPartsOptions extends Pick<LastingParts, 'log' | 'metrics' | 'addresses'> {
   /** Of the gateway. */
   readonly version: string
   /** That it begins with. */
@@ -72,7 +67,7 @@ export interface LastingPartsOptions extends Pick<
 export const newGatewayId = (): Uint8Array => randomBytes(4)
 
 export function createLastingParts(options: LastingPartsOptions): LastingParts {
-  const { log, metrics, addresses, preflights, ticketSecret = newSecret(Date.now()) } = options
+  const { log, metrics, addresses, ticketSecret = newSecret(Date.now()) } = options
   const { gatewayId = newGatewayId() } = options
   let current = options.config
   const bans = createBans(options, () => current)
@@ -86,7 +81,6 @@ export function createLastingParts(options: LastingPartsOptions): LastingParts {
     metrics,
     tracing,
     addresses,
-    preflights,
     turns: new TurnsOfClients(),
     usedKeys: new UsedKeys(),
     ticketSecret,

@@ -1,10 +1,6 @@
 /** Everything a configuration decides about a request, built in one call. Nothing in it changes: a new configuration is a new policy. */
 import type { BanBook } from '../bans/ban-book.ts'
-import {
-  createAnonymousLimiter,
-  type AddressCounter,
-  type AnonymousView,
-} from '../counters/anonymous-limiter.ts'
+import { createAnonymousLimiter, type AnonymousView } from '../counters/anonymous-limiter.ts'
 import type { JwtVerifier } from '../credentials/jwt-verifier.ts'
 import { createKeyRing, type KeyRing } from '../credentials/key-ring.ts'
 import { createTokenCallers } from '../credentials/token-callers.ts'
@@ -36,7 +32,7 @@ export type RequestPolicy = ReturnType<typeof createRequestPolicy>
 
 /** What a decision needs of what outlives a configuration. */
 export type DecidingParts = Charges &
-  Pick<LastingParts, 'epochMs' | 'bans' | 'addresses' | 'preflights' | 'shadow'> & {
+  Pick<LastingParts, 'epochMs' | 'bans' | 'addresses' | 'shadow'> & {
     readonly turns: Pick<LastingParts['turns'], 'of' | 'take'>
     readonly load: Lateness
     readonly keyRing: Pick<KeyRing, 'find'>
@@ -99,7 +95,7 @@ export function createDecidingStages(
     clientAddress: createClientAddress(server.trustedProxies),
     peekAnonymous: (address: string) => whenKnown(limiter.peek(address), headersOf),
     matchRoute: createMatchRoute(table, config.unmatched),
-    ...createCorsStages(config, table, parts.preflights),
+    ...createCorsStages(config, table, load),
     authenticate: createAuthenticate({
       keyRing,
       verifier,
@@ -151,14 +147,10 @@ const termsOf = ({ server, revision }: Config, upstream: object): Terms => ({
   hsts: server.hstsMs === undefined ? undefined : `max-age=${Math.floor(server.hstsMs / 1000)}`,
 })
 
-function createCorsStages(
-  { cors: granted, unmatched }: Config,
-  table: RouteTable,
-  addresses: AddressCounter,
-) {
+function createCorsStages({ cors: granted, unmatched }: Config, table: RouteTable, load: Lateness) {
   const cors = granted && createCors(granted)
   return {
     cors,
-    answerPreflight: cors && createAnswerPreflight({ cors, table, unmatched, addresses }),
+    answerPreflight: cors && createAnswerPreflight({ cors, table, unmatched, load }),
   }
 }

@@ -5,7 +5,7 @@
 import { BanBook } from '../bans/ban-book.ts'
 import { createMemoryBanStore, type BanStore, type BanStoreListener } from '../bans/ban-store.ts'
 import type { Config, Limits } from '../config/config.ts'
-import { createAddressCounter, PREFLIGHT_WINDOW_MS } from '../counters/anonymous-limiter.ts'
+import { createAddressCounter } from '../counters/anonymous-limiter.ts'
 import { ClientTurns } from '../counters/client-turns.ts'
 import { createCounter } from '../counters/counter.ts'
 import type { JwtVerifier } from '../credentials/jwt-verifier.ts'
@@ -67,10 +67,9 @@ export function createScratch(options: ScratchOptions) {
     take: (_: unknown, limit: number) => turnsTaken < limit,
   }
   const { keyRing = createKeyRing(config.clients, new UsedKeys(), isStructured(config)) } = options
-  const preflights = createAddressCounter({ now: epochMs, windowMs: PREFLIGHT_WINDOW_MS })
   const charges = { lessee, tally, moments: { next: epochMs } }
   const load = { shed }
-  const parts = { ...charges, epochMs, bans, addresses, preflights, turns, load, keyRing }
+  const parts = { ...charges, epochMs, bans, addresses, turns, load, keyRing }
   return {
     lessee,
     stages: createDecidingStages(config, parts, { upstream: {}, verifier }),

@@ -1,6 +1,6 @@
 /** What the gateway knows of each client connection: requests in flight on it, and whether it must not be read further. */
 import type { Socket } from 'node:net'
-import type { ConnectionLimits, ConnectionRefusal, Guest } from './connection-limits.ts'
+import type { ConnectionLimits, ConnectionRefusal, Guest, Use } from './connection-limits.ts'
 import { Inflow } from './inflow.ts'
 import type { ClientChannel, IncomingRequest, OutgoingResponse } from './messages.ts'
 import { endWithSocket, isLast, lingerOnClose } from './node-internals.ts'
@@ -15,6 +15,11 @@ export interface Door {
 export interface Origin {
   /** IP address of the client; '' for a connection that has none any more. */
   readonly address: string
+  /**
+   * PROXY named the address, or PROXY is off: what a trusted proxy says of others is believed. The address of a balancer that
+   * names nobody (UNKNOWN, LOCAL) says nothing of who sends the request.
+   */
+  readonly isNamed: boolean
   readonly proto: 'http' | 'https'
   readonly door: Door
 }
@@ -24,7 +29,7 @@ export interface Entry extends Origin, Guest {
   /** As it was accepted, below TLS. */
   readonly transport: Socket
   /** Written by whoever serves it; until then it is idle. */
-  wasIdle: () => boolean
+  look: () => Use
 }
 
 /** A request in flight, as its connection knows it. */
@@ -48,6 +53,8 @@ export interface InFlight {
 /** Written by Connections, where nobody else is named. */
 export interface ConnectionState<Request extends InFlight> {
   readonly origin: Origin
+  /** undefined: of a stream, or of one that is not known. */
+  entry: Entry | undefined
   /** Of a stream: the connection that carries it. */
   readonly carrier: ConnectionState<Request> | undefined
   /** Requests that have not been answered to the end. */
@@ -72,7 +79,12 @@ export interface ConnectionState<Request extends InFlight> {
   isClosing(): boolean
 }
 
-const NOWHERE: Origin = { address: '', proto: 'http', door: { isClosed: false } }
+const NOWHERE: Origin = {
+  address: '',
+  isNamed: false,
+  proto: 'http',
+  door: { isClosed: false },
+}
 
 export class Connections<Request extends InFlight> {
   /**
@@ -101,7 +113,15 @@ export class Connections<Request extends InFlight> {
     addressKey: string | undefined,
   ): Entry | ConnectionRefusal {
     const close = (): void => void transport.resetAndDestroy()
-    const entry = { ...origin, transport, addressKey, close, wasIdle: () => true }
+    const entry: Entry = {
+      ...origin,
+      transport,
+      addressKey,
+      sinceMs: performance.now(),
+      isProven: false,
+      look: () => 'idle',
+      close,
+    }
     const refusal = this.#limits.enter(entry)
     if (refusal !== undefined) return refusal
     transport.once('close', () => this.leave(entry))
@@ -124,12 +144,21 @@ export class Connections<Request extends InFlight> {
   /** Of an entry: a connection that carries requests, be it as streams of their own. */
   carries(socket: Socket, entry: Entry): ConnectionState<Request> {
     const state = this.of(socket, entry)
-    entry.wasIdle = () => {
-      const isIdle = state.pending === 0 && !state.isUsed
+    state.entry = entry
+    entry.look = () => {
+      if (state.pending > 0) return 'busy'
+      const use = state.isUsed ? 'recent' : 'idle'
       state.isUsed = false
-      return isIdle
+      return use
     }
     return state
+  }
+
+  /** A request on it has carried a valid key: it is kept before those on which none has. */
+  proved(channel: ClientChannel): void {
+    const state = this.of(channel)
+    const { entry } = state.carrier ?? state
+    if (entry !== undefined && !entry.isProven) this.#limits.prove(entry)
   }
 
   /** A stream: what is said of it ends none beside it. */
@@ -209,6 +238,7 @@ function newState<Request extends InFlight>(
 ): ConnectionState<Request> {
   const state: ConnectionState<Request> = {
     origin,
+    entry: undefined,
     carrier,
     pending: 0,
     isUsed: false,

@@ -7,6 +7,7 @@ import { createServer, type AddressInfo, type Server, type Socket } from 'node:n
 import type { Config, ListenAddress } from '../config/config.ts'
 import type { Entry } from './connections.ts'
 import { createHttp1Server, type Http1Events, type ProtocolServer } from './http1-server.ts'
+import type { Penalties } from './penalties.ts'
 import { keepDaily, type SecretOfDay } from './ticket-secret.ts'
 import type { TlsIdentity } from './tls-server.ts'
 import { createWayIn, type EntryEvents, type WayIn } from './way-in.ts'
@@ -17,6 +18,7 @@ export interface PublicServerParts {
   /** undefined: no TLS. */
   readonly identity: TlsIdentity | undefined
   readonly secret: SecretOfDay
+  readonly penalties: Penalties
   readonly events: PublicServerEvents
   readonly http2: ProtocolServer
 }
@@ -24,6 +26,7 @@ export interface PublicServerParts {
 export class PublicServer {
   readonly #config: Config
   readonly #events: PublicServerEvents
+  readonly #penalties: Penalties
   readonly #server: Server
   readonly #http1: ProtocolServer
   readonly #http2: ProtocolServer
@@ -34,9 +37,10 @@ export class PublicServer {
   #way: WayIn
 
   /** Throws what Node says of an identity that cannot be used. */
-  constructor(config: Config, { identity, secret, events, http2 }: PublicServerParts) {
+  constructor(config: Config, { identity, secret, penalties, events, http2 }: PublicServerParts) {
     this.#config = config
     this.#events = events
+    this.#penalties = penalties
     this.#http1 = createHttp1Server(config, events)
     this.#http2 = http2
     this.#secret = keepDaily(secret, (today) => this.#way.renew(today))
@@ -119,6 +123,7 @@ export class PublicServer {
       http1: this.#http1,
       http2: this.#http2,
       arriving: this.#arriving,
+      penalties: this.#penalties,
       events: this.#events,
     })
   }

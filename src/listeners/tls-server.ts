@@ -1,10 +1,11 @@
 /** TLS on connections that others accept: the handshake, who may come in, and which protocol was agreed on. */
 import { constants } from 'node:crypto'
 import type { Socket } from 'node:net'
-import { createServer, type TLSSocket } from 'node:tls'
+import { createServer, type Server, type TLSSocket } from 'node:tls'
 import type { Entry } from './connections.ts'
 import type { ProtocolServer } from './http1-server.ts'
 import { transportOf } from './node-internals.ts'
+import type { Penalties } from './penalties.ts'
 import { ticketKeys, type SecretOfDay } from './ticket-secret.ts'
 
 /** PEM texts, and what is asked of clients. */
@@ -63,6 +64,7 @@ export interface TlsServerOptions {
   readonly protocols: Readonly<{ h2?: ProtocolServer; 'http/1.1': ProtocolServer }>
   /** Written here: connections whose handshake is under way. */
   readonly arriving: Map<Socket, Entry>
+  readonly penalties: Pick<Penalties, 'holds' | 'beginLate'>
   onFailed(entry: Entry, fault: HandshakeFault, cause: string): void
 }
 
@@ -70,11 +72,29 @@ export type TlsServer = ReturnType<typeof createTlsServer>
 
 /** Throws what Node says of an identity that cannot be used. */
 export function createTlsServer(options: TlsServerOptions) {
-  const { identity, protocols, arriving } = options
+  const { protocols, arriving, penalties } = options
+  const names = Object.keys(protocols)
+  const server = createServerOf(options, names)
+  // The first of these names that the client names too is agreed on.
+  const heldServer = createServerOf(options, names.toReversed())
+  return {
+    take(transport: Socket, entry: Entry): void {
+      arriving.set(transport, entry)
+      // Node's TLS socket takes it over: who ends its side before the handshake has ended will never end that.
+      transport.allowHalfOpen = false
+      const isHeld = penalties.holds(entry.addressKey, performance.now())
+      ;(isHeld ? heldServer : server).emit('connection', transport)
+    },
+    /** Tickets of yesterday are worth nothing from here on. */
+    renew(secret: SecretOfDay): void {
+      for (const one of [server, heldServer]) one.setTicketKeys(keysOf(options.identity, secret))
+    },
+  }
+}
+
+function createServerOf(options: TlsServerOptions, names: string[]): Server {
+  const { identity, arriving } = options
   const { cert, key, clientCa, minVersion } = identity
-  // Resumed sessions are not asked again what the full handshake has asked.
-  const keysOf = (secret: SecretOfDay): Buffer =>
-    ticketKeys(secret, `${minVersion}\n${clientCa ?? ''}`)
   const server = createServer({
     cert,
     key,
@@ -84,9 +104,9 @@ export function createTlsServer(options: TlsServerOptions) {
     minVersion: `TLSv${minVersion}`,
     ciphers: CIPHERS,
     secureOptions: constants.SSL_OP_NO_RENEGOTIATION,
-    ALPNProtocols: Object.keys(protocols),
+    ALPNProtocols: names,
     handshakeTimeout: options.handshakeMs,
-    ticketKeys: keysOf(options.secret),
+    ticketKeys: keysOf(identity, options.secret),
     // Node's own is of the command line, and a session is to be resumed by any worker.
     sessionIdContext: 'tollgate',
   })
@@ -104,22 +124,35 @@ export function createTlsServer(options: TlsServerOptions) {
   server.on('secureConnection', (socket) => {
     if (clientCa !== undefined && !socket.authorized)
       return fail(socket, 'certificate', String(socket.authorizationError))
-    const transport = transportOf(socket)
-    const entry = arriving.get(transport)
-    arriving.delete(transport)
-    if (entry === undefined) return
-    socket.allowHalfOpen = true
-    const agreed = socket.alpnProtocol === 'h2' ? protocols.h2 : undefined
-    ;(agreed ?? protocols['http/1.1']).take(socket, entry)
+    handOn(socket, options)
   })
-  return {
-    take(transport: Socket, entry: Entry): void {
-      arriving.set(transport, entry)
-      // Node's TLS socket takes it over: who ends its side before the handshake has ended will never end that.
-      transport.allowHalfOpen = false
-      server.emit('connection', transport)
-    },
-    /** Tickets of yesterday are worth nothing from here on. */
-    renew: (secret: SecretOfDay): void => server.setTicketKeys(keysOf(secret)),
+  return server
+}
+
+/** Hands a connection to the server of the protocol that was agreed on. */
+function handOn(socket: TLSSocket, { protocols, arriving, penalties }: TlsServerOptions): void {
+  const transport = transportOf(socket)
+  const entry = arriving.get(transport)
+  if (entry === undefined) return
+  socket.allowHalfOpen = true
+  const http2 = socket.alpnProtocol === 'h2' ? protocols.h2 : undefined
+  const begin = (): void => {
+    arriving.delete(transport)
+    // Those of HTTP/2 that were in were sent away when the door was closed.
+    if (entry.door.isClosed && http2 !== undefined) transport.destroy()
+    else if (!socket.destroyed) (http2 ?? protocols['http/1.1']).take(socket, entry)
   }
+  const { addressKey } = entry
+  if (http2 === undefined || addressKey === undefined) return begin()
+  if (!penalties.holds(addressKey, performance.now())) return begin()
+  const leave = penalties.beginLate(addressKey, begin)
+  transport.once('close', () => {
+    arriving.delete(transport)
+    leave()
+  })
+}
+
+/** Resumed sessions are not asked again what the full handshake has asked. */
+function keysOf({ minVersion, clientCa }: TlsIdentity, secret: SecretOfDay): Buffer {
+  return ticketKeys(secret, `${minVersion}\n${clientCa ?? ''}`)
 }

@@ -4,6 +4,7 @@ import type { Config } from '../config/config.ts'
 import type { Door, Entry, Origin } from './connections.ts'
 import type { ProtocolServer } from './http1-server.ts'
 import { readPreface } from './h2-preface.ts'
+import type { Penalties } from './penalties.ts'
 import { awaitProxyHeader } from './proxy-gate.ts'
 import type { SecretOfDay } from './ticket-secret.ts'
 import {
@@ -34,6 +35,7 @@ export interface WayInOptions {
   readonly http2: ProtocolServer
   /** Written here: connections whose PROXY header, handshake or preface is under way. */
   readonly arriving: Map<Socket, Entry>
+  readonly penalties: Penalties
   readonly events: EntryEvents
 }
 
@@ -49,8 +51,10 @@ export function createWayIn(options: WayInOptions) {
     arriving.set(transport, balancer)
     awaitProxyHeader(transport, timeouts.headersMs, (header) => {
       arriving.delete(transport)
-      const address = header?.address ?? balancer.address
-      const entry = events.introduced(balancer, header && { address, proto, door })
+      const named = header?.address
+      const address = named ?? balancer.address
+      const origin = { address, isNamed: named !== undefined, proto, door }
+      const entry = events.introduced(balancer, header && origin)
       if (entry !== undefined) take(transport, entry)
     })
   }
@@ -59,7 +63,8 @@ export function createWayIn(options: WayInOptions) {
     door,
     identity,
     accept(transport: Socket): void {
-      const origin = { address: transport.remoteAddress ?? '', proto, door }
+      const address = transport.remoteAddress ?? ''
+      const origin = { address, isNamed: !proxyProtocol, proto, door }
       const entry = events.enter(transport, origin, proxyProtocol)
       if (entry === undefined) return
       if (proxyProtocol) introduce(transport, entry)
@@ -71,7 +76,7 @@ export function createWayIn(options: WayInOptions) {
 }
 
 function tlsOptions(options: WayInOptions, identity: TlsIdentity): TlsServerOptions {
-  const { config, secret, http1, http2, arriving, events } = options
+  const { config, secret, http1, http2, arriving, penalties, events } = options
   const { http2: spoken, timeouts } = config.server
   return {
     identity,
@@ -79,6 +84,7 @@ function tlsOptions(options: WayInOptions, identity: TlsIdentity): TlsServerOpti
     handshakeMs: timeouts.headersMs,
     protocols: { ...(spoken !== 'false' && { h2: http2 }), 'http/1.1': http1 },
     arriving,
+    penalties,
     onFailed: (...failure) => events.handshakeFailed(...failure),
   }
 }

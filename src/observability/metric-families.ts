@@ -1,7 +1,7 @@
 /** Every metric of the gateway by name, with its labels, read from plain numbers when a scrape asks. */
 import { version as nodeVersion } from 'node:process'
 import { backendFailureKinds } from '../rules/backend-failure.ts'
-import { connectionRefusals } from '../listeners/connection-limits.ts'
+import { connectionBounds, connectionRefusals } from '../listeners/connection-limits.ts'
 import { http2Abuses } from '../rules/http2-abuse.ts'
 import { handshakeFaults } from '../listeners/tls-server.ts'
 import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
@@ -51,6 +51,7 @@ export function newState(names: ConfigNames, version: string) {
     deprecatedCallers: (): ReadonlyMap<string, number> => new Map(),
     connections: () => 0,
     connectionRefusals: zeros(connectionRefusals),
+    connectionsDisplaced: zeros(connectionBounds),
     http2Connections: () => 0,
     http2Abuses: zeros(http2Abuses),
     handshakeFaults: zeros(handshakeFaults),
@@ -73,6 +74,7 @@ const zeros = <const Name extends string>(names: readonly Name[]): Record<Name, 
 export function metricFamilies(state: MetricsState): Family[] {
   return [
     ...requestFamilies(state),
+    ...connectionFamilies(state),
     ...backendFamilies(() => state.backends),
     ...quotaFamilies(state),
     ...otherFamilies(state),
@@ -109,11 +111,27 @@ function requestFamilies(state: MetricsState): Family[] {
       'Requests begun and not yet over.',
       () => state.inFlight,
     ),
+    counter('tollgate_refusals_total', 'Requests the gateway answered itself.', () =>
+      readRefusals(requests),
+    ),
+    counter('tollgate_backend_failures_total', 'Requests that failed at the backend.', () =>
+      by('kind', state.backendFailures),
+    ),
+  ]
+}
+
+function connectionFamilies(state: MetricsState): Family[] {
+  return [
     gauge.sum('tollgate_connections', 'Connections of clients.', () => state.connections()),
     counter(
       'tollgate_connections_refused_total',
       'Connections of clients closed at once, by the bound that was reached.',
       () => by('reason', state.connectionRefusals),
+    ),
+    counter(
+      'tollgate_connections_displaced_total',
+      'Connections of clients closed for new ones, by the bound that was reached.',
+      () => by('reason', state.connectionsDisplaced),
     ),
     gauge.sum('tollgate_http2_connections', 'Connections of clients that speak HTTP/2.', () =>
       state.http2Connections(),
@@ -129,12 +147,6 @@ function requestFamilies(state: MetricsState): Family[] {
     gauge.sum('tollgate_tunnels', 'WebSockets open.', () => state.tunnels),
     counter('tollgate_tunnels_closed_total', 'WebSockets closed, by who or what ended them.', () =>
       by('reason', state.tunnelEnds),
-    ),
-    counter('tollgate_refusals_total', 'Requests the gateway answered itself.', () =>
-      readRefusals(requests),
-    ),
-    counter('tollgate_backend_failures_total', 'Requests that failed at the backend.', () =>
-      by('kind', state.backendFailures),
     ),
   ]
 }

@@ -10,7 +10,7 @@ import {
 } from 'prom-client'
 import type { Http2Abuse } from '../rules/http2-abuse.ts'
 import type { UnavailableReason } from '../credentials/verdicts.ts'
-import type { ConnectionRefusal } from '../listeners/connection-limits.ts'
+import type { ConnectionBound, ConnectionRefusal } from '../listeners/connection-limits.ts'
 import type { HandshakeFault } from '../listeners/tls-server.ts'
 import type { RefusalCode } from '../rules/refusals.ts'
 import type { BackendFailureKind } from '../rules/backend-failure.ts'
@@ -162,6 +162,7 @@ const connectionWriters = (state: ReturnType<typeof newState>) => ({
   /** How late the event loop was at least, at the latest looks. */
   eventLoopLag: (lagMs: number) => void (state.eventLoopLagMs = lagMs),
   connectionRefused: (reason: ConnectionRefusal) => void state.connectionRefusals[reason]++,
+  connectionDisplaced: (reason: ConnectionBound) => void state.connectionsDisplaced[reason]++,
   http2Abuse: (kind: Http2Abuse) => void state.http2Abuses[kind]++,
   /** How many connections speak HTTP/2, read at each scrape. */
   watchHttp2: (connections: () => number) => void (state.http2Connections = connections),

@@ -99,7 +99,7 @@ export class Exchange {
   readonly clientAddress: string
   /** Under which the anonymous limit counts: the IPv4 address or the IPv6 /64. */
   readonly addressKey: string
-  /** The peer is a trusted proxy: its connection carries the requests of many. */
+  /** The peer is a trusted proxy that speaks for others: its connection carries the requests of many. */
   readonly peerTrusted: boolean
   /** Trusted proxies between the client and us, joined as X-Forwarded-For is; '' if there are none. */
   readonly proxies: string
@@ -204,8 +204,10 @@ export class Exchange {
   ) {
     // Of a request that cannot be read safely, no forwarding header is believed.
     const sound = isRefusal(framing) ? undefined : framing
-    const { address: peer, proto } = connection.origin
-    const { address, key, peerTrusted, proxies } = clientAddress(peer, sound?.forwardedFor)
+    const { address: peer, isNamed, proto } = connection.origin
+    const client = clientAddress(peer, isNamed ? sound?.forwardedFor : undefined)
+    const { address, key, proxies } = client
+    const peerTrusted = isNamed && client.peerTrusted
     this.terms = terms
     this.request = request
     this.response = response

@@ -86,9 +86,10 @@ function failed(log: Log, exchange: Exchange, error: unknown): void {
   respond(exchange, refuse('service_unavailable', { cause: 'internal error' }))
 }
 
-/** Where a connection is marked on which nothing more is read. */
+/** Where a connection is marked: on which nothing more is read, or a valid key came. */
 export interface Carriers {
   of(socket: ClientChannel): { closing: boolean }
+  proved(socket: ClientChannel): void
 }
 
 /** The refusal that ended the walk; undefined when the request was forwarded or answered. */
@@ -122,14 +123,13 @@ export function walk(
   const unrouted = stages.matchRoute(exchange, target.path)
   if (unrouted === OUTSIDE) return beforeAuthentication(stages, connections, exchange, unrouted)
   const preflight = stages.answerPreflight?.(exchange, target.path)
-  if (preflight !== undefined)
-    return whenKnown(preflight, (end) => (isRefusal(end) ? end : undefined))
+  if (preflight !== undefined) return isRefusal(preflight) ? preflight : undefined
   const caller = stages.authenticate(exchange, framing)
-  return whenKnown(caller, (known) =>
-    isRefusal(known)
-      ? known
-      : walkOn(stages, { exchange, framing, target: target.raw, caller: known }, unrouted),
-  )
+  return whenKnown(caller, (known) => {
+    if (isRefusal(known)) return known
+    connections.proved(exchange.request.socket)
+    return walkOn(stages, { exchange, framing, target: target.raw, caller: known }, unrouted)
+  })
 }
 
 /** With a caller who is believed. */

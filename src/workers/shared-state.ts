@@ -1,5 +1,5 @@
 /** What the supervisor keeps for all workers of the machine, and how it answers their calls. */
-import { createAddressCounter, PREFLIGHT_WINDOW_MS } from '../counters/anonymous-limiter.ts'
+import { createAddressCounter } from '../counters/anonymous-limiter.ts'
 import { createMemoryBanStore, type BanStore } from '../bans/ban-store.ts'
 import { BanTable } from '../bans/ban-table.ts'
 import { OperatorBans } from '../bans/operator-bans.ts'
@@ -31,7 +31,6 @@ export function createSharedState(parts: SharedStateParts) {
   const { forgetAfterMs, withinMs } = policy
   const { timeoutMs } = config.store
   const addresses = createAddressCounter()
-  const preflights = createAddressCounter({ windowMs: PREFLIGHT_WINDOW_MS })
   const strikes = createCounter({ redis: undefined, keyPrefix: '', withinMs, timeoutMs })
   const authority = (): EmbeddedAuthority => {
     if (embedded === undefined) throw new Error('the quota authority is Redis')
@@ -59,7 +58,6 @@ export function createSharedState(parts: SharedStateParts) {
         return counted
       },
       countAddress: (count) => addresses.add(count),
-      countPreflight: (count) => preflights.add(count),
       ...bans.handlers,
     }),
     operatorBans:

@@ -1,5 +1,5 @@
 /** The composition root of a worker: serves requests on a socket of its supervisor, and asks it for what they share. */
-import { createAddressCounter, PREFLIGHT_WINDOW_MS } from '../counters/anonymous-limiter.ts'
+import { createAddressCounter } from '../counters/anonymous-limiter.ts'
 import { healthOf } from '../backends/health.ts'
 import { createIpcBanStore, type BanCalls } from '../bans/ban-store-ipc.ts'
 import { createIpcCalls, type CallBatch, type IpcCalls } from '../ipc/calls.ts'
@@ -15,7 +15,6 @@ import { fromPlainConfig } from '../clients/plain-config.ts'
 import type { Config } from '../config/config.ts'
 import { createIpcAuthority, type QuotaCalls } from '../quota/authorities/ipc.ts'
 import type { NoticeListener } from '../quota/protocol.ts'
-import { MINUTE_MS } from '../rules/time.ts'
 import { configNames, createServing, type Serving } from '../gateway/serving.ts'
 import {
   connectStore,
@@ -246,11 +245,8 @@ function sharedCounters({ bans, store }: Config, { redis }: Stores, calls: IpcCa
     withinMs: bans.withinMs,
     timeoutMs: store.timeoutMs,
   })
-  const counter = (ask: 'countAddress' | 'countPreflight', windowMs: number) =>
-    createSharedAddressCounter({ calls, ask, own: createAddressCounter({ windowMs }), windowMs })
   return {
-    addresses: counter('countAddress', MINUTE_MS),
-    preflights: counter('countPreflight', PREFLIGHT_WINDOW_MS),
+    addresses: createSharedAddressCounter({ calls, own: createAddressCounter() }),
     // Redis counts over all hosts.
     strikes: redis === undefined ? createSharedStrikes(calls, own) : undefined,
   }

@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, describe, expect, it } from 'vitest'
 import { keys, minuteWithAtLeast, startTestGateway, type TestGateway } from '../support/gateway.ts'
+import { rawExchange } from '../support/raw-client.ts'
 import { startRawBackend, type RawBackend } from '../support/raw-backend.ts'
 
 const LAG_MS = 300
@@ -14,7 +15,8 @@ async function start(): Promise<{ gateway: TestGateway; backend: RawBackend }> {
   const backend = await startRawBackend()
   cleanUps.push(backend.close)
   const server = `server: { listen: "127.0.0.1:0", overload: { lag: ${LAG_MS}ms } }`
-  const gateway = await startTestGateway({ upstreams: [backend.url], blocks: { server } })
+  const cors = 'cors: { origins: ["https://app.example"] }'
+  const gateway = await startTestGateway({ upstreams: [backend.url], blocks: { server, cors } })
   cleanUps.push(gateway.stop)
   return { gateway, backend }
 }
@@ -46,6 +48,12 @@ async function ask(gateway: TestGateway, key?: string) {
   const remaining = field('x-ratelimit-remaining')
   return { status, code, remaining, retryAfter: headers.get('retry-after') }
 }
+async function askAsBrowser({ port }: TestGateway): Promise<number | undefined> {
+  const fields = 'Origin: https://app.example\r\nAccess-Control-Request-Method: GET\r\n'
+  const text = `OPTIONS /v1/pets HTTP/1.1\r\nHost: api\r\n${fields}\r\n`
+  return (await rawExchange(port, text, { responses: 1 })).responses[0]?.status
+}
+
 const shedding = (gateway: TestGateway): unknown[] =>
   gateway.logLines().flatMap(({ event, refused }) => (event === 'shedding' ? [refused] : []))
 const readiness = async ({ adminPort }: TestGateway) => {
@@ -60,11 +68,13 @@ describe('a gateway whose event loop is late', () => {
     const { gateway, backend } = await start()
     await minuteWithAtLeast(25_000)
     const before = await ask(gateway)
+    expect(await askAsBrowser(gateway)).toBe(204)
     // Late by more than the limit, and less than twice that even on a machine that is busy.
     await blocked(LAG_MS + 100, async () => {
       await expect.poll(() => shedding(gateway), { timeout: 20_000 }).toEqual(['anonymous'])
       expect(await ask(gateway)).toMatchObject({ ...refused, remaining: before.remaining })
       expect(await ask(gateway, 'tg_nobody')).toMatchObject(refused)
+      expect(await askAsBrowser(gateway)).toBe(503)
       expect(await ask(gateway, keys.pro)).toMatchObject({ status: 200, remaining: 299 })
       expect(await readiness(gateway)).toMatchObject({ status: 200, ok: true })
       expect(await gateway.metric('tollgate_event_loop_lag_seconds')).toBeGreaterThan(LAG_MS / 1000)

@@ -1,6 +1,6 @@
 /** What is counted, known and measured goes on under another configuration, by its settings. */
 import { createServer } from 'node:http'
-import { connect, type AddressInfo } from 'node:net'
+import type { AddressInfo } from 'node:net'
 import { exportJWK, generateKeyPair, SignJWT } from 'jose'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { keys, minuteWithAtLeast, sha256 } from '../support/gateway.ts'
@@ -134,17 +134,25 @@ describe('under another configuration', () => {
     expect(await first()).toBe(200)
   })
 
-  it('there are as many connections of an address as it says, and those that there are stay', async () => {
+  it('there are as many connections of an address as it says, and those that there are stay until a new one comes', async () => {
+    const displaced = async (): Promise<number> => {
+      const name = 'tollgate_connections_displaced_total{reason="address"} '
+      const line = (await door.metrics()).find((one) => one.startsWith(name))
+      return Number(line?.slice(name.length))
+    }
     const early = await openRawClient(door.port)
     early.send(request('/v1/pets'))
     await early.waitForResponses(1)
     await door.take(server('limits: { connectionsPerAddress: 1 }'))
-    const late = connect(door.port, '127.0.0.1').on('error', () => undefined)
-    await new Promise((resolve) => late.once('close', resolve))
-    await door.take({})
     early.send(request('/v1/pets'))
     expect((await early.waitForResponses(2)).closed).toBe(false)
-    early.destroy()
+    expect(await displaced()).toBe(0)
+    const late = await openRawClient(door.port)
+    late.send(request('/v1/pets'))
+    expect((await late.waitForResponses(1)).responses[0]?.status).toBe(200)
+    expect(await displaced()).toBe(1)
+    await door.take({})
+    for (const client of [early, late]) client.destroy()
   })
 
   it('log lines are of its level and kind', async () => {

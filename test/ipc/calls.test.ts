@@ -36,7 +36,6 @@ const noHandlers: CallHandlers<SharedCalls> = {
   beat: refuse,
   addStrikes: refuse,
   countAddress: refuse,
-  countPreflight: refuse,
   loadBans: refuse,
   saveBan: refuse,
   forgetBan: refuse,
@@ -228,13 +227,7 @@ describe('addresses over all workers', () => {
       const countAddress = (asked: { address: string; points: number }) => supervisor.add(asked)
       const linked = link({ countAddress }, timeoutMs)
       const own = createAddressCounter({ now })
-      const counter: AddressCounter = createSharedAddressCounter({
-        ...linked,
-        ask: 'countAddress',
-        own,
-        windowMs: 60_000,
-        now,
-      })
+      const counter: AddressCounter = createSharedAddressCounter({ ...linked, own, now })
       return { ...linked, counter, limiter: createAnonymousLimiter({ perMinute, counter, now }) }
     }
   }

@@ -3,7 +3,9 @@ import { describe, expect, it } from 'vitest'
 import {
   ConnectionLimits,
   roomForConnections,
+  type ConnectionBound,
   type Guest,
+  type Use,
 } from '../../src/listeners/connection-limits.ts'
 import { parseConfigText } from '../../src/clients/load.ts'
 import { configText } from '../support/gateway.ts'
@@ -50,49 +52,113 @@ describe('the room for connections', () => {
 
 describe('connections', () => {
   const closed: string[] = []
-  const guest = (name: string, addressKey: string | undefined, uses: boolean[] = []): Guest => ({
+  const displaced: ConnectionBound[] = []
+  let nowMs = 0
+  const guest = (name: string, addressKey: string | undefined, uses: Use[] = []): Guest => ({
     addressKey,
-    wasIdle: () => !(uses.shift() ?? false),
+    sinceMs: nowMs,
+    isProven: false,
+    look: () => uses.shift() ?? 'idle',
     close: () => void closed.push(name),
   })
   const limits = (connections: number, connectionsPerAddress: number, openFiles?: number) => {
     closed.length = 0
+    displaced.length = 0
+    nowMs = 0
     const room = { connections, connectionsPerAddress, openFiles, isFar: false }
-    return new ConnectionLimits(room, { holds: (key) => key === 'abuser' })
+    return new ConnectionLimits(room, (bound) => displaced.push(bound))
   }
-
-  it('are not taken from who is penalised', () => {
-    const bounded = limits(100, 2)
-    expect(bounded.enter(guest('first', 'abuser'))).toBe('abuse')
-    expect(bounded.enter(guest('second', 'a'))).toBeUndefined()
-  })
+  const proven = (bounded: ConnectionLimits, one: Guest): Guest => {
+    expect(bounded.enter(one)).toBeUndefined()
+    bounded.prove(one)
+    return one
+  }
+  const always = (use: Use): Use[] => Array<Use>(10_000).fill(use)
 
   it('are bounded per address, but for trusted proxies, and count until they leave', () => {
     const bounded = limits(100, 2)
     const first = guest('first', 'a')
-    expect(
-      [first, guest('second', 'a'), guest('other', 'b')].map((one) => bounded.enter(one)),
-    ).toEqual([undefined, undefined, undefined])
-    expect(bounded.enter(guest('third', 'a'))).toBe('address')
+    for (const one of [first, guest('second', 'a'), guest('other', 'b')])
+      expect(bounded.enter(one)).toBeUndefined()
     for (let proxied = 0; proxied < 10; proxied++)
       expect(bounded.enter(guest('proxied', undefined))).toBeUndefined()
     bounded.leave(first)
     bounded.leave(first)
     expect(bounded.enter(guest('third', 'a'))).toBeUndefined()
-    expect(bounded.enter(guest('fourth', 'a'))).toBe('address')
-    expect(bounded.size).toBe(13)
     expect(closed).toEqual([])
+    expect(bounded.enter(guest('fourth', 'a'))).toBeUndefined()
+    expect(closed).toEqual(['second'])
+    expect(bounded.size).toBe(13)
   })
 
-  it('that are not used give way to new ones, the oldest first; one in use does not', () => {
-    const bounded = limits(3, 10)
-    bounded.enter(guest('busy', 'a', [true, true, true]))
-    bounded.enter(guest('used a moment ago', 'b', [true, false]))
-    bounded.enter(guest('idle', 'c'))
+  it('of an address give way to its own new ones: without a valid key first, the oldest first, those at work never', () => {
+    const bounded = limits(100, 4)
+    proven(bounded, guest('at work', 'a', always('busy')))
+    proven(bounded, guest('idle', 'a'))
+    for (const name of ['silent 1', 'silent 2', 'of another'])
+      bounded.enter(guest(name, name === 'of another' ? 'b' : 'a'))
+    nowMs = 5_000
+    for (let at = 1; at <= 3; at++) proven(bounded, guest(`new ${at}`, 'a', always('busy')))
+    expect(closed).toEqual(['silent 1', 'silent 2', 'idle'])
+    expect(displaced).toEqual(['address', 'address', 'address'])
+    expect(bounded.enter(guest('too many', 'a'))).toBe('address')
+    expect(bounded.size).toBe(5)
+  })
+
+  it('that are not used give way where there is no room at all, in the same order', () => {
+    const bounded = limits(4, 10)
+    proven(bounded, guest('busy', 'a', always('busy')))
+    proven(bounded, guest('used a moment ago', 'b', ['recent']))
+    proven(bounded, guest('idle', 'c'))
+    bounded.enter(guest('silent', 'd', always('busy')))
+    nowMs = 5_000
     for (const name of ['new 1', 'new 2', 'new 3'])
-      expect(bounded.enter(guest(name, 'd'))).toBeUndefined()
-    expect(closed).toEqual(['idle', 'used a moment ago', 'new 1'])
-    expect(bounded.size).toBe(3)
+      proven(bounded, guest(name, 'd', always('busy')))
+    expect(closed).toEqual(['silent', 'idle', 'used a moment ago'])
+    expect(displaced).toEqual(['total', 'total', 'total'])
+  })
+
+  it('with a valid key that are asked now and then, all of them, keep nobody out', () => {
+    const bounded = limits(100, 5)
+    for (let at = 0; at < 5; at++) proven(bounded, guest(`${at}`, 'a', always('recent')))
+    for (let at = 0; at < 50; at++)
+      expect(bounded.enter(guest('neighbour', 'a', always('busy')))).toBeUndefined()
+  })
+
+  it('have a second to show a key, also where all others of the address have shown one and come again at once', () => {
+    const bounded = limits(100, 40)
+    for (let at = 0; at < 40; at++) proven(bounded, guest('idle', 'a'))
+    const neighbour = guest('neighbour', 'a')
+    bounded.enter(neighbour)
+    for (let at = 0; at < 200; at++) {
+      nowMs += 4
+      proven(bounded, guest('idle', 'a'))
+    }
+    expect(closed).not.toContain('neighbour')
+    nowMs = 1_000
+    bounded.enter(guest('next', 'a'))
+    expect(closed.at(-1)).toBe('neighbour')
+  })
+
+  it('without a key, however fast they come, take no idle connection from who has one', () => {
+    const bounded = limits(1_000, 40)
+    for (let at = 0; at < 10; at++) proven(bounded, guest('keyed', 'a'))
+    for (let at = 0; at < 500; at++) bounded.enter(guest('silent', 'a'))
+    expect(closed).not.toContain('keyed')
+  })
+
+  it('of an address that has none any more are forgotten, also if they show a key too late', () => {
+    const bounded = limits(100, 1)
+    const [first, second] = [guest('first', 'a'), guest('second', 'a')]
+    bounded.enter(first)
+    bounded.enter(second)
+    bounded.prove(first)
+    bounded.leave(first)
+    expect(bounded.size).toBe(1)
+    bounded.prove(second)
+    bounded.leave(second)
+    expect(bounded.size).toBe(0)
+    expect(bounded.enter(first)).toBeUndefined()
   })
 
   it.each([
@@ -100,7 +166,7 @@ describe('connections', () => {
     [300, 'descriptors'],
   ])('are turned away where all are in use, with %s files: %s', (openFiles, reason) => {
     const bounded = limits(2, 10, openFiles)
-    for (const name of ['one', 'two']) bounded.enter({ ...guest(name, 'a'), wasIdle: () => false })
+    for (const name of ['one', 'two']) proven(bounded, guest(name, 'a', always('busy')))
     expect(bounded.enter(guest('three', 'b'))).toBe(reason)
     expect(closed).toEqual([])
   })
@@ -108,11 +174,11 @@ describe('connections', () => {
   it('are not all looked at for each that is turned away', () => {
     const bounded = limits(5_000, 5_000)
     let looks = 0
-    for (let at = 0; at < 5_000; at++)
-      bounded.enter({ addressKey: 'a', wasIdle: () => ++looks > 1_000, close: () => undefined })
+    const look = (): Use => (++looks > 3_000 ? 'idle' : 'busy')
+    for (let at = 0; at < 5_000; at++) proven(bounded, { ...guest('busy', 'a'), look })
     let refused = 0
     while (bounded.enter(guest('new', 'b')) !== undefined) refused++
-    expect(looks).toBe(1_001)
-    expect(refused).toBe(3)
+    expect(looks).toBe(3_001)
+    expect(refused).toBe(2)
   })
 })

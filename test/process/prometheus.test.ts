@@ -34,7 +34,7 @@ const alerts = groups.flatMap(({ rules }) => rules)
 const unfilled: readonly (readonly [RegExp, string])[] = [
   [/tollgate_jwks_age_seconds/, 'no token issuer is configured'],
   [/tollgate_(?:http2_abuse|tls_handshakes_failed)_total.*> 0/s, 'nobody speaks HTTP/2 or TLS'],
-  [/tollgate_connections_refused_total.*> 0/s, 'no bound of connections is reached'],
+  [/tollgate_connections_(?:refused|displaced)_total.*> 0/s, 'no bound of connections is reached'],
   [/tollgate_tunnels_closed_total.*> 0/s, 'there are no WebSockets'],
 ]
 

@@ -1,6 +1,6 @@
 /** What serves requests, in this process on a free port, to be given one configuration after the other. */
 import { parseConfigText } from '../../src/clients/load.ts'
-import { createAddressCounter, PREFLIGHT_WINDOW_MS } from '../../src/counters/anonymous-limiter.ts'
+import { createAddressCounter } from '../../src/counters/anonymous-limiter.ts'
 import { createServing, configNames } from '../../src/gateway/serving.ts'
 import { openStores } from '../../src/gateway/stores.ts'
 import { createLog } from '../../src/observability/log.ts'
@@ -27,7 +27,6 @@ export async function openServing(upstreams: readonly string[], blocks: Blocks =
     metrics,
     stores: openStores({ config, log, metrics }),
     addresses: createAddressCounter(),
-    preflights: createAddressCounter({ windowMs: PREFLIGHT_WINDOW_MS }),
     onKeySet: (fault) => faults.push(fault?.cause),
   })
   await serving.ready()

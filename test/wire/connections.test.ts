@@ -1,7 +1,18 @@
 /** Connections beyond their bounds are closed at once, counted and logged; those within are served. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { request, serverBlock, until, withWire, type Wire } from './wire.ts'
+import { keys } from '../support/gateway.ts'
+import { openH2Client } from '../support/h2-client.ts'
+import { request, serverBlock, trusting, until, withWire, type Wire } from './wire.ts'
+
+const handshake = [
+  'Connection: Upgrade',
+  'Upgrade: websocket',
+  'Sec-WebSocket-Version: 13',
+  'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==',
+]
+const switching =
+  'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n'
 
 const limited = (limits: string, more = '') => ({
   blocks: { server: serverBlock(`limits: { ${limits} }\n  ${more}`) },
@@ -27,28 +38,84 @@ async function expectServed(clients: Awaited<ReturnType<typeof openMany>>): Prom
 }
 
 describe('connections', () => {
-  it('of one address are bounded', () =>
-    withWire(limited('connectionsPerAddress: 5'), async (wire) => {
-      const kept = await openMany(wire, 12, 5)
-      await expectServed(kept)
-      expect(await wire.gateway.metric('tollgate_connections ')).toBe(5)
+  it('of one address make room for its next one: those without a valid key first, those at work never', () => {
+    const waiting: (() => void)[] = []
+    const respond = ({ target }: { target: string }) =>
+      target === '/v1/live'
+        ? switching
+        : new Promise<string>((resolve) =>
+            waiting.push(() => resolve('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')),
+          )
+    return withWire({ ...limited('connectionsPerAddress: 6'), respond }, async (wire) => {
+      const ask = async (key: string | null = keys.pro) => {
+        const client = await wire.connect()
+        client.send(request('GET', '/v1/pets', { key }))
+        return client
+      }
+      const askAndWork = async () => {
+        const before = waiting.length
+        const client = await ask()
+        await until(() => waiting.length > before, 'a request at work')
+        return client
+      }
+      const live = await wire.connect()
+      live.send(request('GET', '/v1/live', { fields: handshake }))
+      await live.waitFor(({ raw }) => String(raw).startsWith('HTTP/1.1 101'))
+      const keyed = await askAndWork()
+      waiting.pop()?.()
+      const busy = await askAndWork()
+      const silent = await wire.connect()
+      const keyless = await ask(null)
+      const slow = await ask('tg_nobody')
+      for (const client of [keyed, keyless, slow]) await client.waitForResponses(1)
+      slow.send('GET /v1/pets HTTP/1.1\r\nHost: a')
+      const named = { silent, keyless, slow, keyed, busy, live }
+      const gone = () =>
+        Object.entries(named).flatMap(([name, { received }]) => (received().closed ? [name] : []))
+      const served = [busy]
+      for (const name of ['silent', 'keyless', 'slow', 'keyed']) {
+        // Who has just come is given time to show a key.
+        if (name === 'slow') await sleep(1_000)
+        served.push(await askAndWork())
+        await until(() => gone().includes(name), `${name} gone`)
+      }
+      expect(gone()).toEqual(['silent', 'keyless', 'slow', 'keyed'])
+      expect(
+        await wire.gateway.metric('tollgate_connections_displaced_total{reason="address"}'),
+      ).toBe(4)
+      await openMany(wire, 3, 0)
       expect(
         await wire.gateway.metric('tollgate_connections_refused_total{reason="address"}'),
-      ).toBe(7)
+      ).toBe(3)
       const said = () =>
         wire.gateway.logLines().filter(({ event }) => event === 'connectionsRefused')
       await until(() => said().length > 0, 'a line about connections')
       expect(said()).toEqual([
         expect.objectContaining({
           level: 'warn',
-          count: 7,
+          count: 3,
           reason: 'address',
           address: '127.0.0.1',
         }),
       ])
-      kept[0]?.destroy()
-      await sleep(50)
-      await expectServed(await openMany(wire, 1))
+      waiting.forEach((go) => go())
+      for (const client of served)
+        expect((await client.waitForResponses(1)).responses[0]?.status).toBe(200)
+      expect(await wire.gateway.metric('tollgate_connections ')).toBe(6)
+      live.destroy()
+    })
+  })
+
+  it('that are idle, as many as one address may have, keep no neighbour with a key out', () =>
+    withWire(limited('connectionsPerAddress: 50'), async (wire) => {
+      const held = await openMany(wire, 50)
+      for (let at = 0; at < 100; at++) {
+        const [client] = await Promise.all([wire.connect(), wire.connect()])
+        client.send(request('GET', '/v1/pets', { key: keys.enterprise }))
+        expect((await client.waitForResponses(1)).responses[0]?.status).toBe(200)
+        client.destroy()
+      }
+      expect(held.every(({ received }) => received().closed)).toBe(true)
     }))
 
   it('of trusted proxies are not, as they are those of many', () =>
@@ -61,6 +128,18 @@ describe('connections', () => {
       await openMany(wire, 10)
       await expectServed(await openMany(wire, 10))
       expect(await wire.gateway.metric('tollgate_connections ')).toBe(10)
+    }))
+
+  it('that carried a valid key stay where silent ones can go, whatever they speak', () =>
+    withWire({ ...limited('connections: 10'), tls: trusting() }, async (wire) => {
+      const client = await openH2Client(wire.gateway.port, { secure: true })
+      expect((await client.request()).status).toBe(200)
+      await openMany(wire, 30, 9)
+      expect((await client.request()).status).toBe(200)
+      expect(
+        await wire.gateway.metric('tollgate_connections_displaced_total{reason="total"}'),
+      ).toBe(21)
+      client.close()
     }))
 
   it('are refused where all others are at work', () => {

@@ -36,17 +36,56 @@ describe('PROXY', () => {
 
   it('is counted by the address that it tells, and by the balancer where it tells none', () =>
     withWire(behind('127.0.0.0/8', 'limits: { connectionsPerAddress: 2 }'), async (wire) => {
-      const open = async (first: string) => {
-        const { closed, responses } = await wire.exchange(first + get, { responses: 1 })
-        return closed && responses.length === 0 ? 'closed' : responses[0]?.status
+      const open = async (...headers: string[]) => {
+        const clients = []
+        for (const bytes of headers) {
+          const client = await wire.connect()
+          client.send(bytes)
+          clients.push(client)
+        }
+        await sleep(100)
+        return clients
       }
-      for (const _ of [1, 2]) (await wire.connect()).send(header('203.0.113.7'))
-      await sleep(100)
-      expect(await open(header('203.0.113.7'))).toBe('closed')
-      expect(await open(header('203.0.113.8'))).toBe(200)
-      for (const _ of [1, 2, 3]) (await wire.connect()).send('PROXY UNKNOWN\r\n')
-      expect(await open('PROXY UNKNOWN\r\n')).toBe(200)
+      const [first, second, other] = await open(
+        header('203.0.113.7'),
+        header('203.0.113.7'),
+        header('203.0.113.8'),
+      )
+      const third = (await open(header('203.0.113.7')))[0]
+      const isGone = [first, second, third, other].map((one) => one?.received().closed)
+      expect(isGone).toEqual([true, false, false, false])
+      const unnamed = await open(...Array<string>(4).fill('PROXY UNKNOWN\r\n'))
+      for (const client of unnamed) {
+        client.send(get)
+        expect((await client.waitForResponses(1)).responses[0]?.status).toBe(200)
+      }
     }))
+
+  const local = Buffer.from('\r\n\r\n\0\r\nQUIT\n\x20\0\0\0', 'latin1')
+  const alien = [
+    'X-Forwarded-For: 198.51.100.9',
+    'X-Forwarded-Proto: https',
+    'X-Request-Id: theirs',
+  ]
+  it.each([
+    ['UNKNOWN', Buffer.from('PROXY UNKNOWN\r\n'), '127.0.0.1', false],
+    ['LOCAL', local, '127.0.0.1', false],
+    ['a trusted address', Buffer.from(header('127.0.0.2')), '198.51.100.9', true],
+  ])('that names %s: forwarding headers are believed of named addresses alone', (...row) => {
+    const [, before, address, isBelieved] = row
+    return withWire(behind('127.0.0.0/8'), async (wire) => {
+      const client = await wire.connect()
+      client.send(before)
+      client.send(request('GET', '/v1/pets', { fields: alien }))
+      expect((await client.waitForResponses(1)).responses[0]?.status).toBe(200)
+      const [line] = await wire.accessLines(1)
+      const [seen] = wire.backend.requests
+      expect(line?.['address']).toBe(address)
+      expect(line?.['id'] === 'theirs').toBe(isBelieved)
+      expect(seen?.all('x-forwarded-for')).toEqual([isBelieved ? `${address}, 127.0.0.2` : address])
+      expect(seen?.all('x-forwarded-proto')).toEqual([isBelieved ? 'https' : 'http'])
+    })
+  })
 
   it('is due within its time, and once: all else is reset', () =>
     withWire(behind('127.0.0.0/8', 'timeouts: { headers: 1s }'), async (wire) => {

@@ -198,10 +198,7 @@ describe('workers on one port', () => {
 
   it('count requests without a credential together, and refuse from then on', async () => {
     const { gateway } = await start(2, [wide], {
-      more: {
-        anonymous: 'anonymous: { perMinute: 30 }',
-        cors: 'cors: { origins: ["https://app.example"] }',
-      },
+      more: { anonymous: 'anonymous: { perMinute: 30 }' },
     })
     await minuteWithAtLeast(30_000)
     await allAnswer(gateway, 2)
@@ -223,26 +220,13 @@ describe('workers on one port', () => {
     // A valid key from that address goes on unharmed.
     expect((await ruling(gateway, 'tg_wide')).status).toBe(200)
 
-    // Preflights have a count of their own, of each second.
-    const preflight = `OPTIONS /v1/pets HTTP/1.1\r\nHost: api\r\nOrigin: https://app.example\r\nAccess-Control-Request-Method: GET\r\n\r\n`
-    const { port } = new URL(gateway.origin)
-    const startedMs = Date.now()
-    const exchanges = await Promise.all(
-      times(12, () => rawExchange(Number(port), preflight.repeat(20), { responses: 20 })),
-    )
-    const seconds = Math.floor(Date.now() / 1000) - Math.floor(startedMs / 1000) + 1
-    const answered = exchanges.flatMap(({ responses }) => responses.map(({ status }) => status))
-    const granted = answered.filter((status) => status === 204).length
-    expect(granted).toBeGreaterThanOrEqual(60)
-    expect(granted).toBeLessThanOrEqual(60 * seconds)
-    expect(answered.filter((status) => status === 429)).toHaveLength(answered.length - granted)
-
     // Refused while the count was asked for: not answered once more.
-    const broken = `Transfer-Encoding: chunked\r\n\r\nno chunk\r\n`
-    for (const head of [preflight, 'OPTIONS * HTTP/1.1\r\nHost: api\r\n\r\n']) {
-      const { responses } = await rawExchange(Number(port), head.replace(/\r\n$/, broken))
-      expect(responses.map(({ status }) => status)).toEqual([400])
-    }
+    const head = 'OPTIONS * HTTP/1.1\r\nHost: api\r\nTransfer-Encoding: chunked\r\n\r\n'
+    const { responses } = await rawExchange(
+      Number(new URL(gateway.origin).port),
+      `${head}no chunk\r\n`,
+    )
+    expect(responses.map(({ status }) => status)).toEqual([400])
     await allAnswer(gateway, 2)
     expect(gateway.logged('internalError')).toEqual([])
   })
