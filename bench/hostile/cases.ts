@@ -1,6 +1,7 @@
 /** What is played, and what must hold. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Processes } from '../processes.ts'
+import { failingPath } from './failing-path.ts'
 import { begin, head, see, type Battle, type Play, type Sight } from './play.ts'
 import { gateway, haproxy, nginx, type Server } from './servers.ts'
 import { clients, METERED_PER_MINUTE } from './setup.ts'
@@ -274,4 +275,7 @@ export const cases: readonly HostileCase[] = [
     ),
     isMet: ({ sight }) => onlyServed(sight),
   },
+  failingPath('closes', '/v1/closes', 1),
+  failingPath('closes', '/v1/closes', 2),
+  failingPath('502', '/v1/502', 2),
 ]
