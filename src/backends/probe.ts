@@ -11,8 +11,8 @@ import { healthOf, worstOf, type BackendHealth } from './health.ts'
 const REMEMBERED_MS = 1_000
 
 /**
- * How the backends are, at most a second old; seen: as other processes see them, who send them requests; one has nothing to say of
- * those that are well. Never rejects.
+ * Resolves with how the backends are, at most a second old; never rejects. seen: how each process that sends requests sees
+ * them, where those are other processes; a process may leave out backends that are well.
  */
 export type BackendProbe = (
   seen?: readonly (readonly BackendHealth[])[],
@@ -21,8 +21,8 @@ export type BackendProbe = (
 type ProbeOptions = Pick<Config['upstream'], 'health' | 'host' | 'timeouts'>
 
 /**
- * Where the backends are asked for their health anyway it connects to none. Otherwise one is of use that takes connections, and,
- * where it fails requests, answers the gateway's own question: what clients ask for must not take the gateway from all others.
+ * A backend is of use that takes connections and, where it fails requests, answers a question of the gateway's own: what one
+ * client asks for must not take the gateway from all others. Where `health` checks the backends, the checks decide alone.
  */
 export function createBackendProbe(
   balancer: Balancer,
@@ -31,10 +31,13 @@ export function createBackendProbe(
   const { backends } = balancer
   const own = (): BackendHealth[] => backends.map(healthOf)
   const isUsable = async (backend: Backend, failsElsewhere: boolean): Promise<boolean> => {
+    const beganMs = performance.now()
     const cause = await connectionFault(backend, timeouts.connectMs)
-    if (cause !== undefined) balancer.unreachable(backend, cause)
-    else balancer.connected(backend)
-    if (cause !== undefined) return false
+    if (cause !== undefined) {
+      balancer.unreachable(backend, cause)
+      return backend.standing.answeredMs > beganMs
+    }
+    balancer.connected(backend)
     if (!failsElsewhere && healthOf(backend).state === 'up') return true
     return (await silenceOf(backend, host)) === undefined
   }

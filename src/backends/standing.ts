@@ -41,11 +41,12 @@ export class Standing {
   restsUntilMs: number | undefined
   /** It failed its checks. */
   failsChecks = false
+  /** When it last answered anybody. */
+  answeredMs = -Infinity
   /** These two are written by use. */
   #eject: EjectOptions
   #checks: CheckOptions | undefined
   readonly #clients = new ClientOutcomes()
-  #answeredMs = -Infinity
   /** Whom it failed last was not the only client at work. */
   #isOfSeveral = false
   /** Requests that have failed since the last answer. */
@@ -125,9 +126,9 @@ export class Standing {
     const isMany = this.#failures >= failures
     const servesOthers = clients.servesAny(sinceMs)
     // Of a backend that has just answered, one client's failure says little.
-    const isBelieved = !servesOthers || clients.failures(this.#answeredMs) > 1
+    const isBelieved = !servesOthers || clients.failures(this.answeredMs) > 1
     if (isBelieved && (isMany || !failure.isAnswer)) this.restsUntilMs = nowMs + restMs
-    if (!isMany || servesOthers || nowMs - this.#answeredMs < restMs) return
+    if (!isMany || servesOthers || nowMs - this.answeredMs < restMs) return
     const hasFailed = (id: string): boolean => clients.hasFailed(id, sinceMs)
     if (clients.failures(sinceMs) >= failures || !isOtherAtWork(sinceMs, hasFailed))
       this.#goDown(failure.mayEject, nowMs)
@@ -136,7 +137,7 @@ export class Standing {
   /** The request of a client was answered. */
   answered(clientId: string, nowMs: number): void {
     const hadFailed = this.#clients.served(clientId, nowMs)
-    this.#answeredMs = nowMs
+    this.answeredMs = nowMs
     if (!this.isClear) this.#recover(hadFailed, nowMs)
   }
 

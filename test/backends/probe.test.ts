@@ -95,4 +95,25 @@ describe('the probe', () => {
       await backend.close()
     }
   })
+
+  it('calls a backend useful that answers somebody while the probe has no connection', async () => {
+    // It takes connections, and shakes no hands over TLS.
+    const backend = await startRawBackend()
+    try {
+      for (const isAnswering of [false, true]) {
+        const balancer = balancerOf([backend.url.replace('http:', 'https:')])
+        const probe = createBackendProbe(balancer, {
+          ...none,
+          timeouts: { ...timeouts, connectMs: 200 },
+        })
+        const found = probe()
+        await sleep(20)
+        for (const one of balancer.backends)
+          if (isAnswering) balancer.note(one, 200, { clientId: 'acme', startedMs: 0 })
+        expect((await found)[0]).toMatchObject({ state: 'down', isUsable: isAnswering })
+      }
+    } finally {
+      await backend.close()
+    }
+  })
 })
