@@ -49,7 +49,7 @@ export function startHealthChecks(
   return { stop: () => stopping.abort() }
 }
 
-/** Why it answers no question of the gateway's own, nor would a request of a client's; undefined: it does. Never rejects. */
+/** Why the backend has no answer to a question of the gateway's own; undefined: it has one. Never rejects. */
 export function silenceOf(backend: Backend, host: HostOption): Promise<string | undefined> {
   const isAnswer = (status: number): boolean => !isGatewayFault(status)
   // A ping that does nothing (RFC 9110 section 9.3.7).

@@ -6,10 +6,11 @@ import { isStale, mayRepeat, type FailedAttempt } from '../rules/backend-failure
 /** Whatever the share of so few requests is. */
 const leastPerSecond = 10
 
-/** Who has repeated in vain has one repeat in so long, and again as many as anybody after ten times that without any. */
+/** A client whose repeat failed as well gets one repeat in so long. */
 const spacingMs = 1_000
-const forgottenMs = 10 * spacingMs
-/** Beyond it all are forgotten. */
+/** After so long without a repeat it gets as many as any other. */
+const forgottenMs = 10_000
+/** Such clients that are remembered; one more, and all are forgotten. */
 const mostClients = 256
 
 /** Time is an argument. */
@@ -23,7 +24,7 @@ export class Retries {
   /** Requests since that was reckoned. */
   #begun = 0
   #reckonedMs = 0
-  /** Clients whose repeat failed as well, by when that was or they had their next: what fails everywhere must not use up everybody's repeats. */
+  /** Clients whose repeat failed as well, with the time of their last repeat: what fails everywhere must not use up the repeats of all. */
   readonly #inVain = new Map<string, number>()
 
   constructor({

@@ -80,8 +80,8 @@ describe('a backend', () => {
     ['is not, if it answers between', { happens: '0f4 1F12 2f4', is: '2:up' }],
     ['is not within a second of its last answer', { happens: '0F 0.9f9 1f', is: '0.9:up 1:out' }],
     [
-      'is up, whatever two clients make it fail, while another is served',
-      { happens: '0Q 5f9 5p9 9.9f', is: '5:up 9.9:up' },
+      'is up, whatever as many clients as `failures` make it fail, while another is served',
+      { happens: '0Q 5f9 5p9 9.9f', is: '5:up 9.9:up', eject: { failures: 2 } },
     ],
     [
       'is not, when the other was served before the time that counts',
