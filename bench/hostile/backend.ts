@@ -15,6 +15,8 @@ const server = createServer({ keepAliveTimeout: 75_000 }, (request, response) =>
   // HAProxy looks by itself.
   if (request.url !== '/healthz') heads += 1
   if (closes) response.once('finish', () => request.socket.end())
+  if (request.url === '/v1/closes') return void request.socket.destroy()
+  if (request.url === '/v1/502') return void response.writeHead(502).end()
   if (request.url === '/v1/big') return answer(response, bigBody)
   if (request.url === '/v1/slow') return void setTimeout(() => answer(response, 'ok'), SLOW_MS)
   request.resume().once('end', () => answer(response, backendBody))

@@ -1,6 +1,7 @@
 /** What is played, and what must hold. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Processes } from '../processes.ts'
+import { failingPath } from './failing-path.ts'
 import { begin, head, see, type Battle, type Play, type Sight } from './play.ts'
 import { PAGE } from './peers.ts'
 import { gateway, haproxy, nginx, type Server } from './servers.ts'
@@ -325,4 +326,7 @@ export const cases: readonly HostileCase[] = [
     isMet: ({ sight }) => onlyServed(sight),
   },
   ...tokenCases,
+  failingPath('closes', '/v1/closes', 1),
+  failingPath('closes', '/v1/closes', 2),
+  failingPath('502', '/v1/502', 2),
 ]

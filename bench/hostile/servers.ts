@@ -121,6 +121,7 @@ function gatewayConfig(engine: string, setup: Setup, tls: object | undefined): s
     clients: [
       client(clients.victim, unlimited),
       client(clients.greedy, unlimited),
+      client(clients.accomplice, unlimited),
       client(clients.metered, { perMinute: METERED_PER_MINUTE, perDay: 100_000 }),
     ],
     log: { level: 'info', access: true },

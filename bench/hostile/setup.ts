@@ -22,10 +22,10 @@ export interface Setup {
   readonly issuer?: Issuer
 }
 
-const [first, second] = ampleClients
+const [first, second, fourth] = ampleClients
 const [third] = exhaustedClients
-if (first === undefined || second === undefined || third === undefined)
+if (first === undefined || second === undefined || third === undefined || fourth === undefined)
   throw new Error('no clients')
-/** victim and greedy may ask as often as they like; metered 60 times a minute. */
-export const clients = { victim: first, greedy: second, metered: third }
+/** victim, greedy and accomplice may ask as often as they like; metered 60 times a minute. */
+export const clients = { victim: first, greedy: second, accomplice: fourth, metered: third }
 export const METERED_PER_MINUTE = 60

@@ -79,20 +79,17 @@ function loadCheck(sheds: readonly Shed[]): Check {
   return { name, ok, reason }
 }
 
-/** Those that are not well are named with the reason, but one that is worth a request is enough. */
+/** Those that are not well are named with the reason, but one that is of use is enough. */
 function backendCheck(backends: readonly BackendHealth[]): Check {
   const faults = backends.flatMap(({ name, fault }) =>
     fault === undefined ? [] : [`${name}: ${fault}`],
   )
   return {
     name: 'backend',
-    ok: backends.some(({ usableAtMs }) => usableAtMs <= Date.now()),
+    ok: backends.some(({ isUsable }) => isUsable),
     reason: faults.length === 0 ? 'reachable' : faults.join('; '),
     backends: backends.map(
-      ({ fault: cause, usableAtMs: _usableAtMs, nextTryAtMs: _next, ...seen }) => ({
-        ...seen,
-        cause,
-      }),
+      ({ fault: cause, isUsable: _isUsable, nextTryAtMs: _next, ...seen }) => ({ ...seen, cause }),
     ),
   }
 }

@@ -2,7 +2,8 @@
 import { isIP } from 'node:net'
 import { createSecureContext, type ConnectionOptions } from 'node:tls'
 import type { Config } from '../config/config.ts'
-import { noAnswers, noOutcomes, type Outcomes } from './outcomes.ts'
+import { noOutcomes, type Outcomes } from './outcomes.ts'
+import { attemptBounds, HistogramSeries } from './histogram-series.ts'
 import { Standing } from './standing.ts'
 
 export type BackendTls = Required<
@@ -26,8 +27,8 @@ export interface Backend {
   readonly standing: Standing
   /** What became of its requests, for metrics. Written by the balancer. */
   readonly outcomes: Outcomes
-  /** Its answers by their time, as countAnswer does. Written by the balancer. */
-  readonly answers: Float64Array
+  /** The time of each attempt that it answered or failed. Written by the balancer. */
+  readonly attemptSeconds: HistogramSeries
 }
 
 export type BackendOptions = Pick<Config['upstream'], 'eject' | 'health'>
@@ -52,7 +53,7 @@ export function createBackend(
     inUse: 0,
     standing: earlier?.standing ?? new Standing(eject, health),
     outcomes: earlier?.outcomes ?? noOutcomes(),
-    answers: earlier?.answers ?? noAnswers(),
+    attemptSeconds: earlier?.attemptSeconds ?? new HistogramSeries(attemptBounds),
   }
 }
 

@@ -1,13 +1,12 @@
 /** Gives each request a permit of the backend that it goes to, or a place in line, and hears how it went. */
 import type { Config } from '../config/config.ts'
-import { couldNotConnect, speaksAgainstBackend } from '../rules/backend-failure.ts'
+import { couldNotConnect, isGatewayFault, speaksAgainstBackend } from '../rules/backend-failure.ts'
 import type { Backend } from './backend.ts'
-import { Choice } from './choice.ts'
+import { Choice, type Asker } from './choice.ts'
 import { clockTickMs, CoarseClock } from './coarse-clock.ts'
 import { Line, type Place } from './line.ts'
-import { countAnswer, countOutcome, type Outcome, type Sender } from './outcomes.ts'
-import { ServedClients } from './served-clients.ts'
-import type { Failure } from './standing.ts'
+import { countOutcome, type Outcome, type Sender } from './outcomes.ts'
+import type { ClientFailure } from './standing.ts'
 
 /** connections: permits of each backend. */
 export type BalancerOptions = Pick<
@@ -30,7 +29,6 @@ export class Balancer {
   readonly #observer: BackendObserver | undefined
   readonly #choice: Choice
   readonly #line = new Line()
-  readonly #clients = new ServedClients()
   readonly #clock = new CoarseClock((nowMs) => this.#onTick(nowMs))
 
   /** Throws when there are no backends. */
@@ -51,8 +49,8 @@ export class Balancer {
    * A permit, to be given back by exactly one report; undefined: the request has to wait.
    * Of another backend than `avoid` where there is one. Nobody overtakes those who wait.
    */
-  take(method: string, avoid?: Backend): Backend | undefined {
-    return this.#line.length > 0 ? undefined : this.#grant(method, avoid)
+  take(asker: Asker, avoid?: Backend): Backend | undefined {
+    return this.#line.length > 0 ? undefined : this.#grant(asker, avoid)
   }
 
   /** Answers whether there is room in the line. If so, onPermit or onOverdue of its waiter follows in a later turn, unless leave() comes before. */
@@ -77,33 +75,25 @@ export class Balancer {
   }
 
   /** How it went so far, of what keeps its permit: a tunnel has been opened. */
-  note(backend: Backend, outcome: Outcome, sender: Sender): void {
+  note(backend: Backend, outcome: Outcome, { clientId, startedMs }: Sender): void {
     countOutcome(backend.outcomes, outcome)
     if (outcome === 'abandoned') return
-    if (typeof outcome === 'number') {
-      countAnswer(backend.answers, (performance.now() - sender.startedMs) / 1000)
-      if (outcome < 502 || outcome > 504) {
-        this.#clients.served(sender)
-        if (!backend.standing.isClear) this.#judge(backend, (at) => backend.standing.answered(at))
-      } else this.failed(backend, { cause: `answers ${outcome}`, kind: 'status' }, sender)
-    } else if (speaksAgainstBackend(outcome)) {
-      const { cause } = outcome
-      if (couldNotConnect(outcome)) this.failed(backend, { cause, kind: 'unreachable' })
-      else this.failed(backend, { cause, kind: 'silent or broken' }, sender)
-    }
+    if (typeof outcome !== 'number' && couldNotConnect(outcome))
+      return this.unreachable(backend, outcome.cause)
+    if (typeof outcome !== 'number' && !speaksAgainstBackend(outcome)) return
+    const nowMs = performance.now()
+    backend.attemptSeconds.observe((nowMs - startedMs) / 1000)
+    if (typeof outcome !== 'number') this.#failed(backend, clientId, outcome.cause, false)
+    else if (isGatewayFault(outcome)) this.#failed(backend, clientId, `answers ${outcome}`, true)
+    else if (backend.standing.isClear) backend.standing.answered(clientId, nowMs)
+    else this.#judge(backend, (atMs) => backend.standing.answered(clientId, atMs))
   }
 
-  /** A request, or whoever wants to know, has found it so; sender: who may have brought that about. */
-  failed(backend: Backend, failure: Failure, sender?: Pick<Sender, 'clientId'>): void {
-    this.#judge(backend, (nowMs) => {
-      const others = this.backends.filter(
-        (other) => other !== backend && other.standing.isEjected(nowMs),
-      )
-      const { atMost, withinMs } = this.#options.eject
-      const mayEject = others.length < Math.floor(atMost * this.backends.length)
-      const witness = sender && this.#clients.witness(sender.clientId, nowMs - withinMs)
-      backend.standing.failed({ ...failure, mayEject, witness }, nowMs)
-    })
+  /** No connection could be made: a request has found it so, or whoever wants to know. */
+  unreachable(backend: Backend, cause: string): void {
+    this.#judge(backend, (nowMs) =>
+      backend.standing.unreachable({ cause, mayEject: this.#mayEject(backend, nowMs) }, nowMs),
+    )
   }
 
   /** A connection could be made. */
@@ -121,6 +111,23 @@ export class Balancer {
   giveBack(backend: Backend): void {
     backend.inUse--
     if (this.#line.length > 0) this.#serveLine()
+  }
+
+  #failed(backend: Backend, clientId: string, cause: string, isAnswer: boolean): void {
+    this.#judge(backend, (nowMs) => {
+      const mayEject = this.#mayEject(backend, nowMs)
+      const isOtherAtWork: ClientFailure['isOtherAtWork'] = (sinceMs, isOneOfThose) =>
+        this.backends.some(({ standing }) => standing.hasOther(sinceMs, isOneOfThose))
+      backend.standing.failed({ cause, clientId, isAnswer, mayEject, isOtherAtWork }, nowMs)
+    })
+  }
+
+  #mayEject(backend: Backend, nowMs: number): boolean {
+    const { backends } = this
+    const isOtherOut = (other: Backend): boolean =>
+      other !== backend && other.standing.isEjected(nowMs)
+    const atMost = Math.floor(this.#options.eject.atMost * backends.length)
+    return backends.filter(isOtherOut).length < atMost
   }
 
   #judge({ name, standing }: Backend, act: (nowMs: number) => void): void {
@@ -141,7 +148,7 @@ export class Balancer {
     for (;;) {
       const { first } = this.#line
       if (first === undefined) return
-      const backend = this.#grant(first.waiter.method, first.avoid)
+      const backend = this.#grant(first.waiter, first.avoid)
       if (backend === undefined) return
       this.#line.shift()
       first.waiter.onPermit(backend)
@@ -160,8 +167,8 @@ export class Balancer {
     return this.#line.length > 0
   }
 
-  #grant(method: string, avoid: Backend | undefined): Backend | undefined {
-    const backend = this.#choice.next(method, avoid)
+  #grant(asker: Asker, avoid: Backend | undefined): Backend | undefined {
+    const backend = this.#choice.next(asker, avoid)
     if (backend !== undefined) backend.inUse++
     return backend
   }

@@ -2,10 +2,14 @@
 import type { Config } from '../config/config.ts'
 import { isIdempotent } from '../rules/backend-failure.ts'
 import type { Backend } from './backend.ts'
+import type { Waiter } from './line.ts'
 import { restMs, type Standing } from './standing.ts'
 
-/** A request that may be sent twice is the better one to try a doubtful backend with: so much longer one that may not is kept from it. */
+/** The better request to try a doubtful backend with may be sent twice, and is of a client that has not failed there: any other is kept from it for so much longer. */
 const moreForOthersMs = 1_000
+
+/** Whose request it is, and which. */
+export type Asker = Pick<Waiter, 'clientId' | 'method'>
 
 export class Choice {
   readonly #backends: readonly Backend[]
@@ -24,7 +28,7 @@ export class Choice {
    * Those that are well before those that rest, those before the ones that are out: a request rather waits for a better one.
    * Yet one request a second shows how one that rests is. Any other is better than the one to avoid.
    */
-  next(method: string, avoid: Backend | undefined): Backend | undefined {
+  next(asker: Asker, avoid: Backend | undefined): Backend | undefined {
     const backends = this.#backends
     const { connections, balance } = this.#options
     const nowMs = backends.every(isWell) ? 0 : performance.now()
@@ -39,7 +43,7 @@ export class Choice {
       if (backend === undefined || backend.inUse >= connections) continue
       let rank = balance === 'least-requests' ? backend.inUse : 0
       if (!backend.standing.isWell) {
-        if (isDue(backend.standing, nowMs, method)) rank = -1
+        if (isDue(backend.standing, nowMs, asker)) rank = -1
         else if (levelOf(backend.standing, nowMs) > level) continue
       }
       if (backend === avoid) rank += connections
@@ -61,7 +65,9 @@ const levelOf = (standing: Standing, nowMs: number): number => {
 }
 
 /** Its rest is over, and nobody has shown yet how it is. */
-function isDue(standing: Standing, nowMs: number, method: string): boolean {
+function isDue(standing: Standing, nowMs: number, { method, clientId }: Asker): boolean {
   if (standing.restsUntilMs === undefined || standing.isOut(nowMs)) return false
-  return nowMs >= standing.restsUntilMs + (isIdempotent(method) ? 0 : moreForOthersMs)
+  if (nowMs < standing.restsUntilMs) return false
+  const isGoodToTry = isIdempotent(method) && !standing.isBetterTriedByOthers(clientId, nowMs)
+  return isGoodToTry || nowMs >= standing.restsUntilMs + moreForOthersMs
 }

@@ -1,5 +1,6 @@
 /** How one backend fares, from what becomes of its requests and checks: when it is spared, left out and taken back. Time is an argument. */
 import type { Config } from '../config/config.ts'
+import { ClientOutcomes } from './client-outcomes.ts'
 
 export type EjectOptions = Config['upstream']['eject']
 export type CheckOptions = Pick<NonNullable<Config['upstream']['health']>, 'down' | 'up'>
@@ -9,34 +10,24 @@ export const restMs = 1_000
 
 const notChecked = 'not checked yet'
 
-/** Who sees a failure: a client can bring about some by what it asks for. isAlone: no other was served lately. */
-export interface Witness {
-  readonly clientId: string
-  readonly isAlone: boolean
-}
-
+/** mayEject: not too many other backends are left out. */
 export interface Failure {
   readonly cause: string
-  /** unreachable: no connection could be made. status: it answered, and so fast that others need not be preferred. */
-  readonly kind: 'unreachable' | 'silent or broken' | 'status'
-  /** undefined: nobody has brought it about, as where no connection is made. */
-  readonly witness?: Witness | undefined
+  readonly mayEject: boolean
 }
 
-/** What failed within one window, which the first failure opens. */
-interface Window {
-  readonly startMs: number
-  failures: number
-  outcomes: number
-  clientId?: string
-  /** Another one has failed, too, than a request of `clientId`. */
-  isOfSeveral: boolean
+export interface ClientFailure extends Failure {
+  readonly clientId: string
+  /** It answered so, which costs its client less than silence does. */
+  readonly isAnswer: boolean
+  /** Whether any backend has since then served or failed a client that is none of those. */
+  isOtherAtWork(sinceMs: number, isOneOfThose: (clientId: string) => boolean): boolean
 }
 
 export class Standing {
-  /** Nothing has failed lately: there is nothing to forget, and nothing speaks against it. */
+  /** Nothing has failed since the last answer: nothing speaks against it. */
   isClear = true
-  /** Failed so often that it is to be named. */
+  /** It fails everybody: it is to be named. */
   isDown = false
   /** Why it failed last; undefined once it has answered since. */
   fault: string | undefined
@@ -50,11 +41,18 @@ export class Standing {
   restsUntilMs: number | undefined
   /** It failed its checks. */
   failsChecks = false
+  /** When it last answered anybody. */
+  answeredMs = -Infinity
   /** These two are written by use. */
   #eject: EjectOptions
   #checks: CheckOptions | undefined
-  #inARow = 0
-  #window: Window | undefined
+  readonly #clients = new ClientOutcomes()
+  /** Whom it failed last was not the only client at work. */
+  #isOfSeveral = false
+  /** Requests that have failed since the last answer. */
+  #failures = 0
+  /** Connections in a row that could not be made. */
+  #unconnected = 0
   #lastFailureMs = 0
   /** Its time is over, and the next answer decides. */
   #isOnProbation = false
@@ -96,43 +94,56 @@ export class Standing {
     return this.fault === notChecked
   }
 
-  /** A request has failed; mayEject: not too many others are ejected. */
-  failed({ cause, kind, mayEject, witness }: Failure & { mayEject: boolean }, nowMs: number): void {
+  /** No connection could be made, which no client brings about by what it asks for. */
+  unreachable({ cause, mayEject }: Failure, nowMs: number): void {
     this.#blame(cause, nowMs)
-    this.isUnreachable = kind === 'unreachable'
-    // Sent before it was ejected.
+    this.isUnreachable = true
     if (this.isEjected(nowMs)) return
-    if (kind !== 'status') this.restsUntilMs = nowMs + restMs
-    this.#inARow++
-    const window = this.#windowAt(nowMs)
-    window.failures++
-    window.outcomes++
-    if (!isBelieved(witness, window)) return
+    this.restsUntilMs = nowMs + restMs
     this.#lastFailureMs = nowMs
-    if (!this.isDown && !this.#hasFailedEnough(window)) return
-    this.isDown = true
-    if (mayEject) this.#ejectAt(nowMs)
+    this.#unconnected++
+    if (this.#unconnected >= this.#eject.failures) this.#goDown(mayEject, nowMs)
   }
 
-  /** A request was answered. Of a clear one nothing needs to be told. */
-  answered(nowMs: number): void {
-    if (this.isOut(nowMs)) return
-    this.#inARow = 0
-    if (!this.isDown) {
-      this.restsUntilMs = undefined
-      this.fault = undefined
-      this.isUnreachable = false
-      this.#windowAt(nowMs).outcomes++
-      this.isClear = this.#window?.failures === 0
-    } else if (this.#isOnProbation || nowMs - this.#lastFailureMs >= restMs) {
-      // One that fails every other request is not taken back by the one between.
-      this.#comeBack(nowMs)
-    }
+  /**
+   * The request of a client has failed, perhaps by what it asks for. It is the backend that fails where it has answered
+   * nobody for a second, serves none but those who fail now, and fails as many clients as `failures` says, or all who
+   * ask for anything with as many requests.
+   */
+  failed({ clientId, isOtherAtWork, ...failure }: ClientFailure, nowMs: number): void {
+    const { failures, withinMs } = this.#eject
+    const sinceMs = nowMs - withinMs
+    this.#blame(failure.cause, nowMs)
+    this.isUnreachable = false
+    this.#unconnected = 0
+    // Sent before it was ejected.
+    if (this.isEjected(nowMs)) return
+    const clients = this.#clients
+    clients.failed(clientId, nowMs, sinceMs)
+    this.#isOfSeveral = isOtherAtWork(sinceMs, (id) => id === clientId)
+    this.#lastFailureMs = nowMs
+    this.#failures++
+    const isMany = this.#failures >= failures
+    const servesOthers = clients.servesAny(sinceMs)
+    // Of a backend that has just answered, one client's failure says little.
+    const isBelieved = !servesOthers || clients.failures(this.answeredMs) > 1
+    if (isBelieved && (isMany || !failure.isAnswer)) this.restsUntilMs = nowMs + restMs
+    if (!isMany || servesOthers || nowMs - this.answeredMs < restMs) return
+    const hasFailed = (id: string): boolean => clients.hasFailed(id, sinceMs)
+    if (clients.failures(sinceMs) >= failures || !isOtherAtWork(sinceMs, hasFailed))
+      this.#goDown(failure.mayEject, nowMs)
+  }
+
+  /** The request of a client was answered. */
+  answered(clientId: string, nowMs: number): void {
+    const hadFailed = this.#clients.served(clientId, nowMs)
+    this.answeredMs = nowMs
+    if (!this.isClear) this.#recover(hadFailed, nowMs)
   }
 
   /** A connection could be made, which says something of a backend to which none could. */
   connected(nowMs: number): void {
-    if (this.isUnreachable && !this.isClear) this.answered(nowMs)
+    if (this.isUnreachable && !this.isClear) this.#recover(true, nowMs)
   }
 
   /** cause: why a check failed; undefined: it was answered well. */
@@ -159,10 +170,10 @@ export class Standing {
     return this.restsUntilMs === undefined && this.ejectedUntilMs === undefined && !this.failsChecks
   }
 
-  /** From then on it is worth a request, though it may be down: if nobody tries it, nobody learns that it is well again. */
-  get usableAtMs(): number {
-    if (this.failsChecks || this.isUnreachable) return Infinity
-    return this.ejectedUntilMs ?? this.#lastFailureMs + this.#eject.forMs
+  /** A gateway is of use by it, as far as is known here. Its checks decide, where it has any: no client brings about what they find. */
+  get isUsable(): boolean {
+    if (this.#checks !== undefined) return !this.failsChecks && !this.isUnknown
+    return !this.isDown && !this.isUnreachable
   }
 
   /** It gets no request while others do. */
@@ -180,15 +191,21 @@ export class Standing {
     return false
   }
 
-  #hasFailedEnough({ failures, outcomes }: Window): boolean {
-    const enough = this.#eject.failures
-    return this.#inARow >= enough || (failures >= enough && 2 * failures >= outcomes)
+  /** The client's latest request here has failed, and it is not the only client: another's shows better how it is. */
+  isBetterTriedByOthers(clientId: string, nowMs: number): boolean {
+    return this.#isOfSeveral && this.#clients.hasFailed(clientId, nowMs - this.#eject.withinMs)
   }
 
-  #windowAt(nowMs: number): Window {
-    const window = this.#window
-    if (window !== undefined && nowMs - window.startMs < this.#eject.withinMs) return window
-    return (this.#window = { startMs: nowMs, failures: 0, outcomes: 0, isOfSeveral: false })
+  /** Whether it has since then served or failed a client that is none of those. */
+  hasOther(sinceMs: number, isOneOfThose: (clientId: string) => boolean): boolean {
+    return this.#clients.hasOther(sinceMs, isOneOfThose)
+  }
+
+  /** isDoubtful: what shows that it is well may be the one good answer between two failures. */
+  #recover(isDoubtful: boolean, nowMs: number): void {
+    if (this.isOut(nowMs)) return
+    const isTooSoon = nowMs - this.#lastFailureMs < restMs && !this.#isOnProbation
+    if (!(this.isDown && isDoubtful && isTooSoon)) this.#comeBack(nowMs)
   }
 
   #blame(cause: string, nowMs: number): void {
@@ -197,7 +214,9 @@ export class Standing {
     this.fault = cause
   }
 
-  #ejectAt(nowMs: number): void {
+  #goDown(mayEject: boolean, nowMs: number): void {
+    this.isDown = true
+    if (!mayEject) return
     const { forMs, growth, maxForMs } = this.#eject
     // Well for longer than it was out: what was before is forgotten.
     if (nowMs - (this.#backSinceMs ?? nowMs) > this.#ejectedForMs) this.#ejections = 0
@@ -209,6 +228,7 @@ export class Standing {
   }
 
   #comeBack(nowMs: number): void {
+    if (this.isDown) this.#backSinceMs = nowMs
     this.isDown = false
     this.isClear = true
     this.fault = undefined
@@ -216,17 +236,8 @@ export class Standing {
     this.ejectedUntilMs = undefined
     this.restsUntilMs = undefined
     this.failsChecks = false
-    this.#inARow = 0
-    this.#window = undefined
+    this.#failures = 0
+    this.#unconnected = 0
     this.#isOnProbation = false
-    this.#backSinceMs = nowMs
   }
-}
-
-/** One client takes no backend from the others: of several that are served two have to see it fail. */
-function isBelieved(witness: Witness | undefined, window: Window): boolean {
-  if (witness === undefined) return true
-  window.clientId ??= witness.clientId
-  window.isOfSeveral ||= window.clientId !== witness.clientId
-  return window.isOfSeveral || witness.isAlone
 }

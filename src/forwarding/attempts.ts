@@ -57,6 +57,8 @@ class Attempts implements ForwardHandle, AttemptSink, Waiter {
   #job: ForwardJob
   readonly #sink: ForwardSink
   readonly #forwarder: Forwarder
+  /** When the backend was sent the attempt under way, of performance.now(). */
+  startedMs: number
   /** Whose permit it holds; undefined while it waits for one and when it has given it back. */
   #backend: Backend | undefined
   /** Of the attempt under way; undefined between two. */
@@ -75,6 +77,7 @@ class Attempts implements ForwardHandle, AttemptSink, Waiter {
     this.#job = job
     this.#sink = sink
     this.#forwarder = forwarder
+    this.startedMs = job.startedMs
     if (forwarder.closing) this.#refuseSoon(closing)
     else this.#start()
   }
@@ -111,6 +114,8 @@ class Attempts implements ForwardHandle, AttemptSink, Waiter {
 
   #send(backend: Backend): void {
     this.#backend = backend
+    // Each attempt is the time of the backend that has it: neither the line's nor another backend's.
+    if (this.#failed !== undefined || this.#place !== undefined) this.startedMs = performance.now()
     this.#sink.sentTo(backend.name, this.#failed)
     this.#handle = this.#forwarder.engine.send(backend, this.#job, this)
   }
@@ -136,14 +141,14 @@ class Attempts implements ForwardHandle, AttemptSink, Waiter {
   fail(failed: FailedAttempt): void {
     const failedAt = this.#backend
     this.#giveBack(failed)
-    if (this.#forwarder.retries.allows(this.method, failed, this.#repeated))
+    if (this.#forwarder.retries.allows(this, failed, this.#repeated))
       return this.#repeat(failed, failedAt)
     this.#refuse(failed)
   }
 
   #start(avoid?: Backend): void {
     const { balancer } = this.#forwarder
-    const backend = balancer.take(this.method, avoid)
+    const backend = balancer.take(this, avoid)
     if (backend !== undefined) return this.#send(backend)
     // It has waited enough.
     if (this.#failed?.kind === 'response_timeout') return this.#refuse(this.#failed)
@@ -182,7 +187,7 @@ class Attempts implements ForwardHandle, AttemptSink, Waiter {
     const { balancer } = this.#forwarder
     const backend = this.#backend
     this.#backend = undefined
-    if (backend !== undefined) balancer.report(backend, outcome, this.#job)
+    if (backend !== undefined) balancer.report(backend, outcome, this)
     else if (this.#place !== undefined) balancer.leave(this.#place)
   }
 

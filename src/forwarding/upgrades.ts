@@ -43,15 +43,16 @@ export function createUpgrader({ balancer, retries, engine, longestWaitMs }: Upg
     },
     upgrade: async (job: UpgradeJob): Promise<BackendFailure | undefined> => {
       const deadlineMs = performance.now() + longestWaitMs
+      const asker = { clientId: job.caller.clientId, method: 'GET' }
       const permit = (avoid?: Backend) =>
-        balancer.take('GET', avoid) ?? inLine(balancer, job, { deadlineMs, avoid })
+        balancer.take(asker, avoid) ?? inLine(balancer, job, { deadlineMs, avoid })
       retries.begun()
       let backend = await permit()
       let failed: FailedAttempt | undefined
       for (let repeated = 0; ; repeated++) {
         if ('kind' in backend) return backend
         failed = await attempt(backend, job, failed)
-        if (failed === undefined || !retries.allows('GET', failed, repeated)) return failed
+        if (failed === undefined || !retries.allows(asker, failed, repeated)) return failed
         backend = await permit(backend)
       }
     },

@@ -11,7 +11,7 @@ type Sources = Pick<
   'live' | 'reloads' | 'readiness' | 'measure' | 'processes' | 'backendHealth'
 >
 
-const NO_FAULT = { state: 'up', fault: undefined, since: undefined, usableAtMs: 0 } as const
+const NO_FAULT = { state: 'up', fault: undefined, since: undefined, isUsable: true } as const
 
 export function createStateParts(sources: Sources): StateNeeds['state'] {
   const { live, reloads, readiness, measure, processes } = sources

@@ -1,12 +1,11 @@
 /** What the latest ten seconds say of each backend and of the store. */
-import { answerBounds } from '../backends/outcomes.ts'
-import { storeBounds } from '../observability/histogram-series.ts'
+import { attemptBounds, storeBounds } from '../backends/histogram-series.ts'
 import type { Second } from './second.ts'
 import { quantileMs, sums } from './seconds.ts'
 
 const SECONDS = 10
 
-/** Per second; p99Ms: null: no answer to measure. */
+/** Per second; p99Ms: null: no attempt to measure. */
 export interface Traffic {
   readonly requestsPerSecond: number
   readonly failuresPerSecond: number
@@ -31,7 +30,7 @@ export class Latest {
     return {
       requestsPerSecond: perSecond(({ requests }) => requests),
       failuresPerSecond: perSecond(({ failures }) => failures),
-      p99Ms: quantileMs(own.map(({ answers }) => answers).reduce(sums, []), answerBounds, 0.99),
+      p99Ms: quantileMs(own.map(({ attempts }) => attempts).reduce(sums, []), attemptBounds, 0.99),
     }
   }
 

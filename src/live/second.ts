@@ -1,7 +1,7 @@
 /** What one process did in one second: differences of what is counted anyway. */
 import type { Refused } from '../api/live.ts'
 import { backendFailureKinds } from '../rules/backend-failure.ts'
-import type { HistogramSeries } from '../observability/histogram-series.ts'
+import type { HistogramSeries } from '../backends/histogram-series.ts'
 import type { LiveCounters } from '../observability/live-counters.ts'
 import type { DeprecatedCalls } from '../usage/deprecated-callers.ts'
 import type { ShadowSecond } from '../usage/shadow-counts.ts'
@@ -12,8 +12,8 @@ export interface BackendSecond {
   readonly name: string
   readonly requests: number
   readonly failures: number
-  /** Answers by their time, one number for each of answerBounds and one for what is beyond. */
-  readonly answers: readonly number[]
+  /** Attempts by their time, one number for each of attemptBounds and one for what is beyond. */
+  readonly attempts: readonly number[]
 }
 
 /** How one process is at the moment; plain data. */
@@ -88,26 +88,27 @@ export function createSecondSampler(
 interface BackendCounts {
   readonly requests: number
   readonly failures: number
-  readonly answers: Float64Array
+  readonly attempts: Float64Array
 }
 
 /** Since the last call; of one that was sent nothing, none. Writes `before`: outcomes outlive a reload, so they name the machine. */
 function backendSecond(
-  { name, outcomes, answers }: LiveCounters['backends'][number],
+  { name, outcomes, attemptSeconds }: LiveCounters['backends'][number],
   before: WeakMap<object, BackendCounts>,
 ): BackendSecond[] {
   const requests = Object.values(outcomes).reduce((sum, count) => sum + count, 0)
   const failures = failedOutcomes.reduce((sum, outcome) => sum + outcomes[outcome], 0)
   const last = before.get(outcomes)
-  before.set(outcomes, { requests, failures, answers: answers.slice() })
+  const { counts } = attemptSeconds
+  before.set(outcomes, { requests, failures, attempts: counts.slice() })
   if (requests === (last?.requests ?? 0)) return []
-  const since = Array.from(answers, (count, slot) => count - (last?.answers[slot] ?? 0))
+  const attempts = Array.from(counts, (count, slot) => count - (last?.attempts[slot] ?? 0))
   return [
     {
       name,
       requests: requests - (last?.requests ?? 0),
       failures: failures - (last?.failures ?? 0),
-      answers: since,
+      attempts,
     },
   ]
 }

@@ -1,6 +1,6 @@
 /** The latest 15 minutes of this gateway, second by second, summed over its processes. Time is an argument. */
 import type { Latency, Refused, Seconds as SecondsAnswer, Tick } from '../api/live.ts'
-import { backendBounds, gatewayBounds } from '../observability/histogram-series.ts'
+import { backendBounds, gatewayBounds } from '../backends/histogram-series.ts'
 import type { Second } from './second.ts'
 
 const KEPT_SECONDS = 900

@@ -1,6 +1,6 @@
 /** The metrics of the backends, read from those who keep them when a scrape asks. */
 import type { Balancer } from '../backends/balancer.ts'
-import { by, counter, gauge, sample, type Family } from './family.ts'
+import { by, counter, gauge, histogram, sample, type Family } from './family.ts'
 
 /** A balancer, as metrics read it. */
 export type BackendsView = Pick<Balancer, 'backends' | 'waiting'>
@@ -20,6 +20,15 @@ export function backendFamilies(view: () => BackendsView | undefined): Family[] 
       (view()?.backends ?? []).flatMap(({ name, outcomes }) =>
         by('outcome', outcomes, { backend: name }),
       ),
+    ),
+    histogram(
+      'tollgate_backend_attempt_seconds',
+      'The time of each attempt at a backend, until its answer has ended or it has failed.',
+      () =>
+        (view()?.backends ?? []).map(({ name, attemptSeconds }) => [
+          { backend: name },
+          attemptSeconds,
+        ]),
     ),
     gauge.sum(
       'tollgate_backend_waiting',

@@ -1,5 +1,5 @@
 /** What a metric is made of: a name, and a way to read its values when a scrape asks. */
-import type { HistogramSeries } from './histogram-series.ts'
+import type { HistogramSeries } from '../backends/histogram-series.ts'
 
 type Labels = Readonly<Record<string, string | number>>
 export interface Sample {

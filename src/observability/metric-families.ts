@@ -4,11 +4,11 @@ import { backendFailureKinds } from '../rules/backend-failure.ts'
 import { connectionBounds, connectionRefusals } from '../listeners/connection-limits.ts'
 import { http2Abuses } from '../rules/http2-abuse.ts'
 import { handshakeFaults } from '../listeners/tls-server.ts'
+import { HistogramSeries, storeBounds } from '../backends/histogram-series.ts'
 import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
 import { backendFamilies, type BackendsView } from './backend-families.ts'
 import { by, counter, gauge, histogram, sample, type Family } from './family.ts'
 import { tunnelEnds } from '../rules/websocket.ts'
-import { HistogramSeries, storeBounds } from './histogram-series.ts'
 import { readRefusals, readRequests, RequestSeries } from './request-series.ts'
 import { lossFamilies, type ReloadsView, type WholeGateway } from './whole-families.ts'
 
@@ -103,7 +103,7 @@ function requestFamilies(state: MetricsState): Family[] {
     histogram('tollgate_request_duration_seconds', "The gateway's own time per request.", () =>
       Array.from(requests.routes, ([route, { gateway }]) => [{ route }, gateway]),
     ),
-    histogram('tollgate_backend_duration_seconds', "The backend's time per request.", () =>
+    histogram('tollgate_backend_duration_seconds', "The backends' time per request.", () =>
       Array.from(requests.routes, ([route, { backend }]) => [{ route }, backend]),
     ),
     gauge.sum(

@@ -1,7 +1,7 @@
 /** The per-request counters, pre-bound by route and plan: a request finds its slot with two Map look-ups and an index. */
 import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
 import { sample, type Sample } from './family.ts'
-import { HistogramSeries, backendBounds, gatewayBounds } from './histogram-series.ts'
+import { HistogramSeries, backendBounds, gatewayBounds } from '../backends/histogram-series.ts'
 
 const methods = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'other'] as const
 const otherMethod = methods.length - 1

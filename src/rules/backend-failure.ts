@@ -101,6 +101,9 @@ export function speaksAgainstBackend(failed: FailedAttempt): boolean {
   return failed.kind === 'response_timeout' || (failed.kind === 'broken' && !isStale(failed))
 }
 
+/** An answer of a backend that could not do its work (RFC 9110 sections 15.6.3 to 15.6.5). */
+export const isGatewayFault = (status: number): boolean => status >= 502 && status <= 504
+
 /** Whether the request may be sent once more without the risk of doing its work twice: it never left us, or to do it twice does no harm. */
 export function mayRepeat(method: string, failed: FailedAttempt): boolean {
   if (failed.bodyTouched || failed.answerBegun) return false

@@ -17,7 +17,6 @@ interface SupervisorParts extends Pick<
   pool(): WorkerPool | undefined
   readonly state: SharedState
   readonly questions: Questions
-  /** Asked where the workers do not know better. */
   readonly probe: BackendProbe
   isListening(): boolean
 }
@@ -61,13 +60,7 @@ export function createAdminSources(parts: SupervisorParts): AdminSources {
       unsaved: () => state.unsaved(),
       keySetFault: () => pool()?.keySetFault,
       sheds: () => pool()?.sheds ?? [],
-      backends: async () => {
-        const seen = pool()?.backends ?? []
-        // Where they are checked, only the workers know.
-        const { health } = reloads.config.upstream
-        const isKnown = health !== undefined && seen.flat().length > 0
-        return worstOf(isKnown ? seen : [await parts.probe(), ...seen])
-      },
+      backends: () => parts.probe(pool()?.backends),
     },
   }
 }

@@ -175,7 +175,7 @@ export class Supervisor implements Gateway, Reloadable {
       counters: this.#stores.counters,
       redis: this.#stores.redis,
       settingPlaces: this.#options.settingPlaces,
-      probe: () => this.#probe(),
+      probe: (seen) => this.#probe(seen),
       isListening: () => this.#isListening,
     })
     return startAdminServer(createAdminParts(sources))

@@ -32,8 +32,8 @@ function start(letters: string, options: Partial<BalancerOptions> = {}) {
     if (found === undefined) throw new Error(`no ${letter}`)
     return found
   }
-  const take = (avoid?: string, method = 'GET') =>
-    balancer.take(method, avoid === undefined ? undefined : get(avoid))?.host ?? '-'
+  const take = (avoid?: string, method = 'GET', clientId = 'acme') =>
+    balancer.take({ clientId, method }, avoid === undefined ? undefined : get(avoid))?.host ?? '-'
   const report = (letter: string, outcome: Outcome = 200, clientId = 'acme') =>
     balancer.report(get(letter), outcome, { clientId, startedMs: performance.now() })
   return {
@@ -185,55 +185,106 @@ describe('the choice of a backend', () => {
     expect([inTurn(4), told]).toEqual(['acac', [`http://b down, answers ${status}, 10000`]])
   })
 
-  it.each<[string, [clientId: string, secondsAgo: number][], string]>([
-    ['nobody else was ever served', [['x', 1]], 'b'],
-    ['another was served on the other backend', [['y', 9]], ''],
-    [
-      'another was, before it',
-      [
-        ['y', 9],
-        ['x', 8],
-        ['x', 1],
-      ],
-      '',
-    ],
-    [
-      'another was, and yet another',
-      [
-        ['y', 9],
-        ['z', 8],
-      ],
-      '',
-    ],
-    [
-      'another was, longer ago than failures count',
-      [
-        ['y', 11],
-        ['x', 1],
-      ],
-      'b',
-    ],
-  ])('leaves out one that fails one client where %s: [%#]', (_, served, out) => {
+  it('leaves out none that fails one client while another is at work, wherever that one is served', () => {
     vi.useFakeTimers()
     const { get, report, fail, balancer } = start('ab')
-    vi.advanceTimersByTime(60_000)
-    let agoSeconds = 60
-    for (const [clientId, secondsAgo] of served) {
-      vi.advanceTimersByTime((agoSeconds - secondsAgo) * 1_000)
-      agoSeconds = secondsAgo
-      get('a').inUse++
-      report('a', 200, clientId)
-    }
-    vi.advanceTimersByTime(agoSeconds * 1_000)
     const left = () =>
       balancer.backends
         .filter(({ standing }) => standing.isOut(performance.now()))
         .map(({ host }) => host)
         .join('')
-    fail('b', 5, 503, 'x')
-    expect(left()).toBe(out)
-    fail('b', 1, silent, 'another')
+    const serve = (letter: string, clientId: string) => {
+      get(letter).inUse++
+      report(letter, 200, clientId)
+    }
+    serve('a', 'y')
+    vi.advanceTimersByTime(5_000)
+    fail('b', 50, 503, 'x')
+    expect(left()).toBe('')
+    fail('b', 1, silent, 'y')
     expect(left()).toBe('b')
+    // It comes back; the other one was served too long ago.
+    vi.advanceTimersByTime(10_001)
+    expect(left()).toBe('')
+    serve('b', 'x')
+    serve('a', 'y')
+    vi.advanceTimersByTime(10_001)
+    fail('b', 5, 503, 'x')
+    expect(left()).toBe('b')
+  })
+
+  it.each<[string, [letter: string, outcome: Outcome, clientId: string][], boolean]>([
+    ['one client of several fails', [['b', silent, 'x']], false],
+    [
+      'the same client fails again',
+      [
+        ['b', silent, 'x'],
+        ['b', silent, 'x'],
+      ],
+      false,
+    ],
+    [
+      'a second client fails',
+      [
+        ['b', silent, 'x'],
+        ['b', silent, 'y'],
+      ],
+      true,
+    ],
+    [
+      'it answered between the two',
+      [
+        ['b', silent, 'x'],
+        ['b', 200, 'z'],
+        ['b', silent, 'y'],
+      ],
+      false,
+    ],
+    [
+      'a second client has too few bad answers',
+      [
+        ['b', 503, 'x'],
+        ['b', 503, 'y'],
+      ],
+      false,
+    ],
+    [
+      'two clients have many',
+      [
+        ['b', 503, 'x'],
+        ['b', 503, 'x'],
+        ['b', 503, 'x'],
+        ['b', 503, 'x'],
+        ['b', 503, 'y'],
+      ],
+      true,
+    ],
+  ])(
+    'spares a backend that has just served another for a second when %s: %#',
+    (_, reports, rests) => {
+      vi.useFakeTimers()
+      const { inTurn, get, report } = start('abc')
+      for (const [letter, outcome, clientId] of [['b', 200, 'z'] as const, ...reports]) {
+        get(letter).inUse++
+        report(letter, outcome, clientId)
+        vi.advanceTimersByTime(1)
+      }
+      expect(inTurn(6)).toBe(rests ? 'acacac' : 'abcabc')
+    },
+  )
+
+  it('tries a backend that rests with a client that has not failed there, as long as one is there', () => {
+    vi.useFakeTimers()
+    const { get, take, report, fail } = start('ab')
+    get('a').inUse++
+    report('a', 200, 'y')
+    fail('b', 1, silent, 'x')
+    vi.advanceTimersByTime(1_999)
+    expect(take(undefined, 'GET', 'x')).toBe('a')
+    expect(take(undefined, 'GET', 'y')).toBe('b')
+    report('b', silent, 'y')
+    vi.advanceTimersByTime(2_000)
+    expect(take(undefined, 'GET', 'x')).toBe('b')
   })
 
   it('leaves out no more than may be, and tries the others that fail once a second', () => {

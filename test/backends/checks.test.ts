@@ -76,7 +76,7 @@ describe('a health check', () => {
       .toMatchObject({ state: 'ejected', fault: 'health check: ECONNREFUSED' })
     const backend = await startRawBackend({ port })
     toClose.push(() => backend.close())
-    await expect.poll(state).toMatchObject({ state: 'up', usableAtMs: 0 })
+    await expect.poll(state).toMatchObject({ state: 'up', isUsable: true })
     checks.stop()
     await sleep(100)
     const { length } = backend.requests

@@ -1,13 +1,18 @@
 import { describe, expect, it } from 'vitest'
 import type { Backend } from '../../src/backends/backend.ts'
 import { healthOf } from '../../src/backends/health.ts'
-import { Standing, type CheckOptions, type EjectOptions } from '../../src/backends/standing.ts'
+import {
+  Standing,
+  type CheckOptions,
+  type ClientFailure,
+  type EjectOptions,
+} from '../../src/backends/standing.ts'
 import { eject } from '../support/balancer.ts'
 
 interface Row {
   /**
-   * What happens, at seconds: f a request fails whose client is alone, p or q one of client p or q, who are not alone,
-   * a one is answered, u no connection can be made, c one can, x a check fails, o a check is answered; a number behind it: so often;
+   * What happens, at seconds: f, p, q or r a request of that client fails, F, P, Q or R one is answered,
+   * u no connection can be made, c one can, x a check fails, o a check is answered; a number behind it: so often;
    * n from here on nobody checks it, y somebody does, s it is ejected for a minute.
    */
   readonly happens: string
@@ -17,24 +22,22 @@ interface Row {
   readonly checks?: CheckOptions
   /** Too many others are out already. */
   readonly stays?: boolean
+  /** Another client is served by another backend. */
+  readonly elsewhere?: boolean
 }
 
-function replay({ happens, is, checks, stays, ...row }: Row): string {
+function replay({ happens, is, checks, stays, elsewhere = false, ...row }: Row): string {
   const standing = new Standing({ ...eject, ...row.eject }, checks)
-  const failure = {
-    cause: 'no answer in time',
-    kind: 'silent or broken',
-    mayEject: stays !== true,
-    witness: { clientId: 'f', isAlone: true },
-  } as const
+  const mayEject = stays !== true
+  const isOtherAtWork: ClientFailure['isOtherAtWork'] = (sinceMs, isOneOfThose) =>
+    elsewhere || standing.hasOther(sinceMs, isOneOfThose)
+  const failed = (clientId: string, nowMs: number) =>
+    standing.failed(
+      { cause: 'no answer in time', isAnswer: false, clientId, mayEject, isOtherAtWork },
+      nowMs,
+    )
   const acts: Record<string, (nowMs: number) => void> = {
-    f: (nowMs) => standing.failed(failure, nowMs),
-    p: (nowMs) =>
-      standing.failed({ ...failure, witness: { clientId: 'p', isAlone: false } }, nowMs),
-    q: (nowMs) =>
-      standing.failed({ ...failure, witness: { clientId: 'q', isAlone: false } }, nowMs),
-    u: (nowMs) => standing.failed({ ...failure, kind: 'unreachable', witness: undefined }, nowMs),
-    a: (nowMs) => standing.answered(nowMs),
+    u: (nowMs) => standing.unreachable({ cause: 'ECONNREFUSED', mayEject }, nowMs),
     c: (nowMs) => standing.connected(nowMs),
     x: (nowMs) => standing.checked('status 500', nowMs),
     o: (nowMs) => standing.checked(undefined, nowMs),
@@ -42,8 +45,12 @@ function replay({ happens, is, checks, stays, ...row }: Row): string {
     y: (nowMs) => standing.use(eject, { down: 2, up: 2 }, nowMs),
     s: (nowMs) => standing.use({ ...eject, forMs: 60_000 }, checks, nowMs),
   }
+  for (const client of ['f', 'p', 'q', 'r']) {
+    acts[client] = (nowMs) => failed(client, nowMs)
+    acts[client.toUpperCase()] = (nowMs) => standing.answered(client, nowMs)
+  }
   const events = happens.split(' ').map((text) => {
-    const [, seconds = '', act = '', times = '1'] = /^([\d.]+)([a-z])(\d*)$/.exec(text) ?? []
+    const [, seconds = '', act = '', times = '1'] = /^([\d.]+)([a-zA-Z])(\d*)$/.exec(text) ?? []
     return { nowMs: Number(seconds) * 1000, act, times: Number(times || 1) }
   })
   const seen = is.split(' ').map((text) => {
@@ -61,35 +68,72 @@ function replay({ happens, is, checks, stays, ...row }: Row): string {
 
 describe('a backend', () => {
   it.each<[string, Row]>([
-    ['is up at first', { happens: '0a', is: '0:up' }],
-    ['is out after so many failures in a row', { happens: '0f4 1f', is: '0:up 1:out 10.9:out' }],
+    ['is up at first', { happens: '0F', is: '0:up' }],
+    [
+      'is out after so many failures in a row of the only client that asks',
+      { happens: '0f4 1f', is: '0:up 1:out 10.9:out' },
+    ],
     [
       'is out after them however long they took',
       { happens: '0f2 60f2 120f', is: '119:up 120:out' },
     ],
-    ['is not, if it answers between', { happens: '0f4 1a12 2f4', is: '2:up' }],
+    ['is not, if it answers between', { happens: '0f4 1F12 2f4', is: '2:up' }],
+    ['is not within a second of its last answer', { happens: '0F 0.9f9 1f', is: '0.9:up 1:out' }],
     [
-      'is out after as many within the window, when they are half of its answers',
-      { happens: '0f 1a 2f 3a 4f 5a 6f 7a 8f', is: '7:up 8:out' },
+      'is up, whatever as many clients as `failures` make it fail, while another is served',
+      { happens: '0Q 5f9 5p9 9.9f', is: '5:up 9.9:up', eject: { failures: 2 } },
     ],
-    ['is not, when they are less', { happens: '0f2 1a9 2f2 3a 4f', is: '4:up' }],
-    ['is not, when the window is over', { happens: '0f2 1a 2f2 3a 12f', is: '12:up' }],
-    ['is up, whatever one of several clients makes it fail', { happens: '0p9 5p9', is: '5:up' }],
-    ['is out when another sees it fail, too', { happens: '0p4 1q', is: '0:up 1:out' }],
-    ['is not, when that is in another window', { happens: '0p9 11q', is: '11:up' }],
-    ['is out when no connection can be made, whoever asks', { happens: '0p4 1u', is: '1:out' }],
     [
-      'has its time, and one of several clients does not make it longer',
-      { happens: '0p4 1q 11p9 12a', is: '10.9:out 11:down 12:up' },
+      'is not, when the other was served before the time that counts',
+      { happens: '0Q 10.1f3 10.1p2', is: '10.1:out' },
     ],
-    ['but two do', { happens: '0p4 1q 11p 12q', is: '11:down 12:out 31.9:out 32:down' }],
+    ['is out when all that it served see it fail', { happens: '0F 0P 2f4 3p', is: '2:up 3:out' }],
     [
-      'that cannot be spared is not kept down by one of them',
-      { happens: '0p4 1q 11p 11.5a', is: '1:down 11.5:up', stays: true },
+      'is up, whatever one client makes it fail, while others are at work elsewhere',
+      { happens: '0f9 5f9', is: '0:up 5:up', elsewhere: true },
+    ],
+    [
+      'is out when so many clients as `failures` see it fail, each counted once',
+      { happens: '0f9 0p9 1f 2q', is: '1:up 2:out', elsewhere: true, eject: { failures: 3 } },
+    ],
+    [
+      'is not, when one was served between',
+      { happens: '0f 0p 1P 2q', is: '2:up', elsewhere: true, eject: { failures: 3 } },
+    ],
+    [
+      'is not, when they did not do so in the same time',
+      { happens: '0f 11p 22q', is: '22:up', elsewhere: true, eject: { failures: 3 } },
+    ],
+    [
+      'is out when no connection can be made, whoever was served',
+      { happens: '0Q 1u5', is: '1:out' },
+    ],
+    ['is not, when one could be made between', { happens: '0u4 1c 2u4', is: '2:up' }],
+    [
+      'is not, when a request came through between, be it in vain',
+      { happens: '0u4 1f 2u4', is: '2:up', elsewhere: true },
+    ],
+    [
+      'has its time, and one client of several does not make it longer',
+      {
+        happens: '0f 0p 11f9 12Q',
+        is: '9.9:out 11:down 12:up',
+        elsewhere: true,
+        eject: { failures: 2 },
+      },
+    ],
+    [
+      'but two do',
+      {
+        happens: '0f 0p 11f 12p',
+        is: '11:down 12:out 31.9:out 32:down',
+        elsewhere: true,
+        eject: { failures: 2 },
+      },
     ],
     [
       'has its time, then one answer decides: well',
-      { happens: '0f5 11a', is: '9.9:out 10:down 11:up' },
+      { happens: '0f5 11F', is: '9.9:out 10:down 11:up' },
     ],
     ['or not, and then for longer', { happens: '0f5 10f', is: '9:out 10:out 29.9:out 30:down' }],
     [
@@ -102,18 +146,22 @@ describe('a backend', () => {
     ],
     [
       'is out for as long as at first, once it was well for longer than it was out',
-      { happens: '0f5 10a 31f5', is: '9:out 10:up 40.9:out 41:down' },
+      { happens: '0f5 10F 31f5', is: '9:out 10:up 40.9:out 41:down' },
     ],
-    ['is out for longer, when it was not', { happens: '0f5 10a 15f5', is: '9:out 10:up 34.9:out' }],
-    ['is not taken back by what was under way', { happens: '0f5 1a3 9a', is: '9:out' }],
-    ['nor blamed for it', { happens: '0f5 1f9 9f9 11a', is: '9:out 10:down 11:up' }],
+    ['is out for longer, when it was not', { happens: '0f5 10F 15f5', is: '9:out 10:up 34.9:out' }],
+    ['is not taken back by what was under way', { happens: '0f5 1F3 9F', is: '9:out' }],
+    ['nor blamed for it', { happens: '0f5 1f9 9f9 11F', is: '9:out 10:down 11:up' }],
     [
       'that cannot be spared is named all the same, and is up with an answer',
-      { happens: '0f5 3a', is: '0:down 3:up', stays: true },
+      { happens: '0f5 3F', is: '0:down 3:up', stays: true },
     ],
     [
       'which must not follow a failure at once',
-      { happens: '0f5 1f 1.5a 2f 2.9a 4a', is: '0:down 3:down 4:up', stays: true },
+      { happens: '0f5 1f 1.5F 2f 2.9F 4F', is: '0:down 3:down 4:up', stays: true },
+    ],
+    [
+      'unless it is an answer to another',
+      { happens: '0f5 0.5Q', is: '0:down 0.5:up', stays: true },
     ],
     [
       'to which no connection could be made is up when one can be made',
@@ -141,7 +189,7 @@ describe('a backend', () => {
     ],
     [
       'is not taken back by requests while it fails its checks',
-      { happens: '0x2 1a 5a', is: '0:out 5:out', checks: { down: 2, up: 2 } },
+      { happens: '0x2 1F 5F', is: '0:out 5:out', checks: { down: 2, up: 2 } },
     ],
     [
       'that failed requests is taken back by a check, once its time is over',
@@ -155,15 +203,15 @@ describe('a backend', () => {
     ['and for as long as is said since', { happens: '0f4 1s 2f', is: '1:up 61:out 62:down' }],
     [
       'that failed its checks is tried by a request when nobody checks it any more',
-      { happens: '0x 1n 2a', is: '0:out 1:down 2:up', checks: { down: 2, up: 2 } },
+      { happens: '0x 1n 2F', is: '0:out 1:down 2:up', checks: { down: 2, up: 2 } },
     ],
     [
       'that was put out, too, has its time all the same',
-      { happens: '0f5 1x2 2n 11a', is: '9:out 10:down 11:up', checks: { down: 2, up: 2 } },
+      { happens: '0f5 1x2 2n 11F', is: '9:out 10:down 11:up', checks: { down: 2, up: 2 } },
     ],
     [
       'that serves is not taken out by the first check there is',
-      { happens: '0a 1y 2x 3x', is: '2:up 3:out' },
+      { happens: '0F 1y 2x 3x', is: '2:up 3:out' },
     ],
     ['that does not is', { happens: '0u 1y 2x', is: '1:up 2:out' }],
     [
@@ -176,35 +224,47 @@ describe('a backend', () => {
 
   it('that nobody knows is known when it is not to be checked any more', () => {
     const standing = new Standing(eject, { down: 2, up: 2 })
-    expect([standing.isUnknown, standing.usableAtMs]).toEqual([true, Infinity])
+    expect([standing.isUnknown, standing.isUsable]).toEqual([true, false])
     standing.use(eject, undefined, 0)
-    expect([standing.isUnknown, standing.isUnreachable, standing.fault]).toEqual([
+    expect([standing.isUnknown, standing.isUsable, standing.fault]).toEqual([
       false,
-      false,
+      true,
       undefined,
     ])
   })
 
-  it('is said to be worth a request again when its time is over, so that it gets one', () => {
+  it('that is checked is of use as long as it passes, whatever requests find', () => {
+    const standing = new Standing(eject, { down: 1, up: 1 })
+    standing.checked(undefined, 0)
+    for (let count = 0; count < 5; count++) standing.unreachable(refused, 1_000)
+    expect([standing.isOut(1_000), standing.isUsable]).toEqual([true, true])
+    standing.checked('status 500', 2_000)
+    expect(standing.isUsable).toBe(false)
+  })
+
+  it('that served more clients than it keeps apart has served them all the same', () => {
     const standing = new Standing(eject)
-    for (let count = 0; count < 5; count++)
-      standing.failed({ cause: 'status 503', kind: 'status', mayEject: false }, 1_000)
-    expect([standing.isDown, standing.usableAtMs, standing.fault]).toEqual([
-      true,
-      11_000,
-      'status 503',
-    ])
+    for (let client = 0; client < 1_000; client++) standing.answered(`client-${client}`, 1_000)
+    const failure = { cause: '', isAnswer: true, mayEject: true, isOtherAtWork: () => true }
+    const fail = (nowMs: number): void => {
+      for (let client = 0; client < 999; client++)
+        standing.failed({ ...failure, clientId: `client-${client}` }, nowMs)
+    }
+    fail(5_000)
+    expect(standing.isDown).toBe(false)
+    fail(11_001)
+    expect(standing.isDown).toBe(true)
   })
 })
+
+const refused = { cause: 'connect ECONNREFUSED', mayEject: true } as const
 
 it('an ejected backend that cannot be reached says when it is tried again, though nothing will be better by then', () => {
   const standing = new Standing(eject, undefined)
   const nowMs = performance.now()
-  const refused = { cause: 'connect ECONNREFUSED', kind: 'unreachable', mayEject: true } as const
-  for (let failed = 0; failed < eject.failures; failed++)
-    standing.failed({ ...refused, witness: undefined }, nowMs)
+  for (let failed = 0; failed < eject.failures; failed++) standing.unreachable(refused, nowMs)
   const health = healthOf({ name: 'one', standing } as Backend)
-  expect(health).toMatchObject({ state: 'ejected', usableAtMs: Infinity })
+  expect(health).toMatchObject({ state: 'ejected', isUsable: false })
   const inMs = Number(health.nextTryAtMs) - Date.now()
   expect(inMs).toBeGreaterThan(0)
   expect(inMs).toBeLessThanOrEqual(eject.forMs)

@@ -178,6 +178,7 @@ describe('/metrics', () => {
       'tollgate_deprecated_requests_total counter',
       'tollgate_request_duration_seconds histogram',
       'tollgate_backend_duration_seconds histogram',
+      'tollgate_backend_attempt_seconds histogram',
       'tollgate_requests_in_flight gauge',
       'tollgate_tunnels gauge',
       'tollgate_tunnels_closed_total counter',

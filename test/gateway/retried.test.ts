@@ -1,5 +1,6 @@
 /** What the log says of attempts that failed: of the last one, and of those before it that were repeated elsewhere. */
 import { afterEach, describe, expect, it } from 'vitest'
+import type { Backends } from '../../src/api/state.ts'
 import { keys, startTestGateway } from '../support/gateway.ts'
 import { answer, startRawBackend, type Answer } from '../support/raw-backend.ts'
 import { freePort } from '../support/redis-server.ts'
@@ -24,6 +25,14 @@ async function start(engine: string, urls: readonly string[]) {
       await expect.poll(found).toBeDefined()
       return found()
     },
+    /** As the latest seconds were, in ms. */
+    p99: async (backend: string) => {
+      const response = await fetch(`http://127.0.0.1:${gateway.adminPort}/api/backends`)
+      const { backends } = (await response.json()) as Backends
+      return backends.find(({ name }) => name === backend)?.p99Ms
+    },
+    attemptSeconds: (backend: string) =>
+      gateway.metric(`tollgate_backend_attempt_seconds_sum{backend="${backend}"}`),
     outcome: (backend: string, outcome: string) =>
       gateway.metric(`tollgate_backend_requests_total{backend="${backend}",outcome="${outcome}"}`),
   }
@@ -38,12 +47,17 @@ async function backendOf(reply: Answer): Promise<string> {
 const late = "no answer within 1000 ms (upstream.timeouts.response or the route's)"
 
 describe.each(['direct', 'undici', 'http-proxy-3'])('with %s', (engine) => {
-  it('a request that was repeated tells which backend failed it first, and why', async () => {
+  it('a request that was repeated tells which backend failed it first, and why; each attempt is timed for the backend that had it', async () => {
     const [silent, well] = [await backendOf(undefined), await backendOf(answer(200, 'ok'))]
-    const { status, line, outcome } = await start(engine, [silent, well])
+    const { status, line, outcome, p99, attemptSeconds } = await start(engine, [silent, well])
     expect(await status()).toBe(200)
     expect(await line('access')).toMatchObject({ backend: well, retried: `${silent}: ${late}` })
     expect(await outcome(silent, 'response_timeout')).toBe(1)
+    expect(await attemptSeconds(well)).toBeLessThan(1)
+    expect(await attemptSeconds(silent)).toBeGreaterThanOrEqual(1)
+    await expect.poll(() => p99(well), { timeout: 10_000 }).toBeTypeOf('number')
+    expect(await p99(well)).toBeLessThan(1_000)
+    expect(await p99(silent)).toBeGreaterThanOrEqual(1_000)
   })
 
   it('a request that failed names its backend and the setting that was passed', async () => {

@@ -28,7 +28,7 @@ const backend = (name: string, state: BackendHealth['state'] = 'ejected'): Backe
   state,
   fault: state === 'up' ? undefined : '5 connect time-outs',
   since: state === 'up' ? undefined : '2026-11-03T14:06:50.000Z',
-  usableAtMs: 0,
+  isUsable: true,
 })
 
 const well = { available: true, cause: undefined, refusal: undefined }

@@ -10,6 +10,12 @@ export const backendBounds = [
   0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30,
 ] as const
 
+/** Bounds for one attempt at a backend, finer since quantiles are read from them: 0.5 ms to 30 s. */
+export const attemptBounds = [
+  0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.025, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5,
+  1, 2.5, 5, 10, 30,
+] as const
+
 /** Bounds for calls to the store: 100 us to 1 s. */
 export const storeBounds = [
   0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1,
