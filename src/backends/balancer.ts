@@ -4,7 +4,7 @@ import { couldNotConnect, speaksAgainstBackend } from '../rules/backend-failure.
 import type { Backend } from './backend.ts'
 import { Choice } from './choice.ts'
 import { clockTickMs, CoarseClock } from './coarse-clock.ts'
-import { Line, type Place } from './line.ts'
+import { Line, type Place, type Waiter } from './line.ts'
 import { countAnswer, countOutcome, type Outcome, type Sender } from './outcomes.ts'
 import { ServedClients } from './served-clients.ts'
 import type { Failure } from './standing.ts'
@@ -30,6 +30,8 @@ export class Balancer {
   readonly #observer: BackendObserver | undefined
   readonly #choice: Choice
   readonly #line = new Line()
+  /** Permits by client, one for each request and tunnel under way. Clients without any are not kept. */
+  readonly #permits = new Map<string, number>()
   readonly #clients = new ServedClients()
   readonly #clock = new CoarseClock((nowMs) => this.#onTick(nowMs))
 
@@ -49,10 +51,11 @@ export class Balancer {
 
   /**
    * A permit, to be given back by exactly one report; undefined: the request has to wait.
-   * Of another backend than `avoid` where there is one. Nobody overtakes those who wait.
+   * Of another backend than `avoid` where there is one. A client's requests that wait go before its later ones; other
+   * clients wait because they hold too many, or because there is no permit for anybody.
    */
-  take(method: string, avoid?: Backend): Backend | undefined {
-    return this.#line.length > 0 ? undefined : this.#grant(method, avoid)
+  take(client: Pick<Waiter, 'clientId' | 'method'>, avoid?: Backend): Backend | undefined {
+    return this.#line.has(client.clientId) ? undefined : this.#grant(client, avoid)
   }
 
   /** Answers whether there is room in the line. If so, onPermit or onOverdue of its waiter follows in a later turn, unless leave() comes before. */
@@ -73,7 +76,7 @@ export class Balancer {
   /** How it went; gives the permit back. */
   report(backend: Backend, outcome: Outcome, sender: Sender): void {
     this.note(backend, outcome, sender)
-    this.giveBack(backend)
+    this.giveBack(backend, sender.clientId)
   }
 
   /** How it went so far, of what keeps its permit: a tunnel has been opened. */
@@ -118,8 +121,11 @@ export class Balancer {
   }
 
   /** Of what was noted before. */
-  giveBack(backend: Backend): void {
+  giveBack(backend: Backend, clientId: string): void {
     backend.inUse--
+    const permits = this.#permitsOf(clientId) - 1
+    if (permits > 0) this.#permits.set(clientId, permits)
+    else this.#permits.delete(clientId)
     if (this.#line.length > 0) this.#serveLine()
   }
 
@@ -138,13 +144,17 @@ export class Balancer {
   }
 
   #serveLine(): void {
-    for (;;) {
-      const { first } = this.#line
-      if (first === undefined) return
-      const backend = this.#grant(first.waiter.method, first.avoid)
-      if (backend === undefined) return
-      this.#line.shift()
-      first.waiter.onPermit(backend)
+    let place = this.#line.first
+    while (place !== undefined) {
+      const { waiter, avoid } = place
+      const backend = this.#grant(waiter, avoid)
+      if (backend !== undefined) {
+        this.#line.serve(place)
+        waiter.onPermit(backend)
+        place = this.#line.first
+      } else if (this.#permitsOf(waiter.clientId) > 0) place = this.#line.after(place)
+      // Whoever holds none goes before all others: there is no permit for them either.
+      else return
     }
   }
 
@@ -160,9 +170,16 @@ export class Balancer {
     return this.#line.length > 0
   }
 
-  #grant(method: string, avoid: Backend | undefined): Backend | undefined {
-    const backend = this.#choice.next(method, avoid)
-    if (backend !== undefined) backend.inUse++
+  #grant({ clientId, method }: Pick<Waiter, 'clientId' | 'method'>, avoid: Backend | undefined) {
+    const permits = this.#permitsOf(clientId)
+    const backend = this.#choice.next(method, permits, avoid)
+    if (backend === undefined) return undefined
+    backend.inUse++
+    this.#permits.set(clientId, permits + 1)
     return backend
+  }
+
+  #permitsOf(clientId: string): number {
+    return this.#permits.get(clientId) ?? 0
   }
 }

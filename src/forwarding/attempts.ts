@@ -143,7 +143,7 @@ class Attempts implements ForwardHandle, AttemptSink, Waiter {
 
   #start(avoid?: Backend): void {
     const { balancer } = this.#forwarder
-    const backend = balancer.take(this.method, avoid)
+    const backend = balancer.take(this, avoid)
     if (backend !== undefined) return this.#send(backend)
     // It has waited enough.
     if (this.#failed?.kind === 'response_timeout') return this.#refuse(this.#failed)

@@ -32,7 +32,7 @@ export function createUpgrader({ balancer, retries, engine, longestWaitMs }: Upg
       failed = await engine.upgrade(backend, { ...job, established })
       return failed
     } finally {
-      if (isOpen) balancer.giveBack(backend)
+      if (isOpen) balancer.giveBack(backend, sender.clientId)
       else balancer.report(backend, failed ?? 'abandoned', sender)
     }
   }
@@ -43,8 +43,10 @@ export function createUpgrader({ balancer, retries, engine, longestWaitMs }: Upg
     },
     upgrade: async (job: UpgradeJob): Promise<BackendFailure | undefined> => {
       const deadlineMs = performance.now() + longestWaitMs
+      const { clientId } = job.caller
       const permit = (avoid?: Backend) =>
-        balancer.take('GET', avoid) ?? inLine(balancer, job, { deadlineMs, avoid })
+        balancer.take({ clientId, method: 'GET' }, avoid) ??
+        inLine(balancer, job, { deadlineMs, avoid })
       retries.begun()
       let backend = await permit()
       let failed: FailedAttempt | undefined

@@ -35,8 +35,8 @@ describe('the probe', () => {
       ['down', 'ECONNREFUSED'],
     ])
     expect(found.map(({ usableAtMs }) => usableAtMs <= Date.now())).toEqual([true, false])
-    expect(balancer.take('GET')?.port).toBe(up)
-    expect(balancer.take('GET')?.port).toBe(up)
+    expect(balancer.take({ clientId: 'acme', method: 'GET' })?.port).toBe(up)
+    expect(balancer.take({ clientId: 'acme', method: 'GET' })?.port).toBe(up)
   })
 
   it('connects at most once a second, and sees a backend that has come back', async () => {
