@@ -26,6 +26,8 @@ export interface Backend {
   readonly standing: Standing
   /** What became of its requests, for metrics. Written by the balancer. */
   readonly outcomes: Outcomes
+  /** Connections that were closed since it sent what nobody had asked for. Written by the balancer. */
+  readonly surplus: { connections: number; lastMs: number }
   /** Its answers by their time, as countAnswer does. Written by the balancer. */
   readonly answers: Float64Array
 }
@@ -52,6 +54,7 @@ export function createBackend(
     inUse: 0,
     standing: earlier?.standing ?? new Standing(eject, health),
     outcomes: earlier?.outcomes ?? noOutcomes(),
+    surplus: earlier?.surplus ?? { connections: 0, lastMs: -Infinity },
     answers: earlier?.answers ?? noAnswers(),
   }
 }

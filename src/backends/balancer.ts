@@ -15,11 +15,16 @@ export type BalancerOptions = Pick<
   'balance' | 'breaker' | 'connections' | 'eject'
 >
 
+/** A backend that answers too much is named when it has not done so for this long. */
+const NAMED_EVERY_MS = 60_000
+
 /** Told once per change. */
 export interface BackendObserver {
   /** forMs: it is left out for so long; undefined: it is not. */
   down(line: { backend: string; cause: string; forMs: number | undefined }): void
   up(line: { backend: string; downMs: number }): void
+  /** It sent what nobody had asked for. */
+  surplus(line: { backend: string }): void
   /** What is known of one that is down, or was, or was not seen before. */
   changed(): void
 }
@@ -113,6 +118,14 @@ export class Balancer {
   connected(backend: Backend): void {
     if (!backend.standing.isClear)
       this.#judge(backend, (nowMs) => backend.standing.connected(nowMs))
+  }
+
+  /** A connection was closed since it had sent what nobody asked for. */
+  surplus({ name, surplus }: Backend): void {
+    const nowMs = performance.now()
+    if (nowMs - surplus.lastMs >= NAMED_EVERY_MS) this.#observer?.surplus({ backend: name })
+    surplus.connections++
+    surplus.lastMs = nowMs
   }
 
   /** What a health check has found. */

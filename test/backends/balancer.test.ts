@@ -24,6 +24,7 @@ function start(letters: string, options: Partial<BalancerOptions> = {}) {
       down: ({ backend, cause, forMs }) =>
         told.push(`${backend} down, ${cause}, ${forMs === undefined ? 'kept' : Math.round(forMs)}`),
       up: ({ backend }) => told.push(`${backend} up`),
+      surplus: ({ backend }) => told.push(`${backend} surplus`),
       changed: () => {},
     },
   )
@@ -268,6 +269,22 @@ describe('the choice of a backend', () => {
 
   it('cannot be made among none', () => {
     expect(() => start('')).toThrow('at least one backend')
+  })
+})
+
+describe('a backend that sends what nobody asked for', () => {
+  it('is counted each time, and named again when it has not done so for a minute', () => {
+    vi.useFakeTimers()
+    const { balancer, get, told } = start('ab')
+    for (let nth = 0; nth < 3; nth++) {
+      balancer.surplus(get('b'))
+      vi.advanceTimersByTime(59_999)
+    }
+    expect(told).toEqual(['http://b surplus'])
+    vi.advanceTimersByTime(1)
+    balancer.surplus(get('b'))
+    expect(told).toHaveLength(2)
+    expect(balancer.backends.map(({ surplus }) => surplus.connections)).toEqual([0, 4])
   })
 })
 
