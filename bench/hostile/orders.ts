@@ -1,12 +1,14 @@
 /** What attackers and clients are told, and what they report. */
 
 export interface AttackOrder {
-  readonly attack: 'pipelines' | 'brokenBodies' | 'hold' | 'addresses' | 'continueRace'
+  readonly attack: 'pipelines' | 'brokenBodies' | 'hold' | 'addresses' | 'continueRace' | 'echoes'
   readonly port: number
   /** When to stop, whatever is left to do. */
   readonly ms: number
   /** A request, its head alone or several, as bytes. */
   readonly head: string
+  /** In place of it, by turns of the connections. */
+  readonly heads?: readonly string[]
   readonly connections: number
   /** How often, where that is bounded. */
   readonly times?: number
@@ -29,6 +31,8 @@ export interface ClientOrder {
   readonly everyMs?: number | undefined
   /** Each request comes on a new connection. */
   readonly fresh?: boolean
+  /** Whoever has not been answered so long after the end counts as `unanswered`. Default: 15,000. */
+  readonly patienceMs?: number
   /** What is asked in this time counts for nothing. */
   readonly warmUpMs: number
   readonly ms: number

@@ -9,16 +9,25 @@ export interface Setup {
   /** How long a client may take for a request. */
   readonly requestMs?: number
   readonly bodyBytes?: number
+  /** To each backend. Default: 128. */
+  readonly connections?: number
   /** Files and sockets it may have open. */
   readonly openFiles?: number
   /** X-Forwarded-For of loopback is believed. */
   readonly isBehindProxy?: boolean
 }
 
-const [first, second] = ampleClients
+const [first, second, ...rest] = ampleClients
+const [greedy2, greedy3, greedy4] = rest
 const [third] = exhaustedClients
-if (first === undefined || second === undefined || third === undefined)
-  throw new Error('no clients')
-/** victim and greedy may ask as often as they like; metered 60 times a minute. */
-export const clients = { victim: first, greedy: second, metered: third }
+if (!first || !second || !greedy2 || !greedy3 || !greedy4 || !third) throw new Error('no clients')
+/** victim and the greedy ones may ask as often as they like; metered 60 times a minute. */
+export const clients = {
+  victim: first,
+  greedy: second,
+  greedy2,
+  greedy3,
+  greedy4,
+  metered: third,
+}
 export const METERED_PER_MINUTE = 60

@@ -2,7 +2,13 @@
  * All that relies on how Node's net and http work where their documentation promises nothing. Each function says on what, and
  * test/listeners/node-internals.test.ts fails with a Node.js that does it otherwise. "Ever since" is as far back as 22.19, the oldest we run on.
  */
-import { ServerResponse, type Agent, type IncomingMessage, type Server } from 'node:http'
+import {
+  ServerResponse,
+  type Agent,
+  type ClientRequest,
+  type IncomingMessage,
+  type Server,
+} from 'node:http'
 import * as net from 'node:net'
 import type { Duplex, Readable } from 'node:stream'
 import type { TLSSocket } from 'node:tls'
@@ -157,6 +163,11 @@ export function restBetweenRequests(agent: Agent, rests: AgentRests): void {
     release(socket as net.Socket)
     reuseSocket(socket, request)
   }
+}
+
+/** Ever since: http destroys a connection without a word when a second answer comes with the first, whose end is told afterwards. */
+export function wasAnsweredTwice({ socket, shouldKeepAlive }: ClientRequest): boolean {
+  return socket?.destroyed === true && shouldKeepAlive
 }
 
 /**

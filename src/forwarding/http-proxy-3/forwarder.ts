@@ -3,7 +3,7 @@ import { Agent as HttpAgent, type ClientRequest, type IncomingMessage } from 'no
 import { Agent as HttpsAgent } from 'node:https'
 import type { Socket } from 'node:net'
 import type { Backend } from '../../backends/backend.ts'
-import { restBetweenRequests } from '../../listeners/node-internals.ts'
+import { restBetweenRequests, wasAnsweredTwice } from '../../listeners/node-internals.ts'
 import { methodsThatExpectContent } from '../../http1/request-head.ts'
 import { moreMayCome, unusableAnswer } from '../../rules/backend-failure.ts'
 import { Attempt } from '../attempt.ts'
@@ -141,6 +141,7 @@ class HttpProxyExchange extends Attempt implements OutgoingEvents {
     })
     answer.once('end', () => {
       if (this.settled) return
+      if (this.#request && wasAnsweredTwice(this.#request)) this.#line.rests.surplus()
       if (!answer.complete) return this.onError(new Error('the answer was cut off'))
       this.settle({ closes: this.body !== undefined && !this.body.readableEnded })
       this.sink.end()
