@@ -17,6 +17,9 @@ const MOST_REST_MS = 100
 /** Each connection that we close keeps its port for a minute (TIME-WAIT, RFC 9293 section 3.6.1), and there are some 28,000. */
 const CLOSED_PER_SECOND = 16
 
+/** A connection that is not closed since too many were goes on for so long. */
+const AGAIN_MS = 100
+
 /** What the connections to one backend have in common. */
 export class Rests {
   readonly options: EngineOptions
@@ -73,17 +76,20 @@ export class ConnectionLife {
   uses = 0
   /** End of its last answer. */
   freeSinceMs: number
-  /** Its last answer is one behind which more may come: it rests. */
-  isOdd = false
+  /** It carries nothing more. */
+  isLast = false
   #startedMs = 0
+  /** Of the answers since it rested last. */
   #slowestMs = 0
-  /** The last time that nothing was owed. */
-  #quietMs: number
+  #restedMs = 0
+  /** When it is to rest again. */
+  #dueMs = 0
 
   constructor(rests: Rests, nowMs = performance.now()) {
     this.#rests = rests
     this.retiresMs = retirementMs(nowMs, rests.options)
-    this.freeSinceMs = this.#quietMs = nowMs
+    this.freeSinceMs = nowMs
+    this.#hasRested(nowMs)
   }
 
   /** The next request is the last that it may carry. */
@@ -93,11 +99,7 @@ export class ConnectionLife {
 
   /** A request goes out on it. */
   start(nowMs = performance.now()): void {
-    if (nowMs - this.freeSinceMs >= this.#restMs) {
-      this.#quietMs = nowMs
-      this.#slowestMs = 0
-      this.isOdd = false
-    }
+    if (nowMs - this.freeSinceMs >= this.#restMs) this.#hasRested(nowMs)
     this.uses++
     this.#startedMs = nowMs
   }
@@ -106,21 +108,33 @@ export class ConnectionLife {
   answer(nowMs = performance.now()): void {
     const waitMs = nowMs - this.#startedMs
     this.#slowestMs = Math.max(this.#slowestMs, waitMs)
-    this.isOdd ||= this.#rests.isHasty(waitMs, nowMs)
+    if (this.#rests.isHasty(waitMs, nowMs)) this.#dueMs = nowMs
   }
 
   /** Its answer has ended. Answers for how many ms it is to carry nothing; Infinity: it is to be closed at once. */
   end(nowMs = performance.now()): number {
     this.freeSinceMs = nowMs
-    if (this.uses >= this.#rests.options.connectionUses || nowMs >= this.retiresMs) return Infinity
-    const isDue = nowMs - this.#quietMs >= REST_EVERY_MS || this.#quietMs < this.#rests.alarmMs
-    if (!isDue && !this.isOdd) return 0
-    return this.#restMs <= MOST_REST_MS ? this.#restMs : LEAST_REST_MS
+    if (this.isLast || this.uses >= this.#rests.options.connectionUses || nowMs >= this.retiresMs)
+      return Infinity
+    if (nowMs < this.#dueMs && this.#restedMs >= this.#rests.alarmMs) return 0
+    return this.#restMs <= MOST_REST_MS ? Math.ceil(this.#restMs) : LEAST_REST_MS
   }
 
-  /** It has carried nothing for as long as end() said, and nothing came. Answers whether it is to be closed all the same. */
-  isDoubtful(nowMs = performance.now()): boolean {
-    return this.#restMs > MOST_REST_MS && this.#rests.mayClose(nowMs)
+  /** It has carried nothing for as long as end() said, and nothing came. Answers whether it may carry more. */
+  rested(nowMs = performance.now()): boolean {
+    if (this.#restMs <= MOST_REST_MS) this.#hasRested(nowMs)
+    else if (this.#rests.mayClose(nowMs)) return false
+    else {
+      this.#restedMs = nowMs
+      this.#dueMs = nowMs + AGAIN_MS
+    }
+    return true
+  }
+
+  #hasRested(nowMs: number): void {
+    this.#slowestMs = 0
+    this.#restedMs = nowMs
+    this.#dueMs = nowMs + REST_EVERY_MS
   }
 
   get #restMs(): number {

@@ -104,8 +104,8 @@ export function keepEveryField(server: Server): void {
 export interface AgentRests {
   /** Infinity: the connection is closed. */
   restMs(socket: net.Socket): number
-  /** Asked behind a rest: true closes the connection. */
-  isDoubtful(socket: net.Socket): boolean
+  /** Asked behind a rest: false closes the connection. */
+  mayGoOn(socket: net.Socket): boolean
   /** Something came on a connection that carried nothing, and which is closed. */
   onStray(): void
 }
@@ -148,8 +148,8 @@ export function restBetweenRequests(agent: Agent, rests: AgentRests): void {
     else if (rest === 0) setImmediate(setImmediate, free)
     else
       setTimeout(() => {
-        if (rests.isDoubtful(socket)) socket.destroy()
-        else setImmediate(setImmediate, free)
+        if (rests.mayGoOn(socket)) setImmediate(setImmediate, free)
+        else socket.destroy()
       }, rest)
     return true
   }

@@ -29,7 +29,8 @@ function start(rests = restsOf()) {
       return restMs
     },
     wait: (ms: number) => (nowMs += ms),
-    isDoubtful: () => life.isDoubtful(nowMs),
+    /** It carries nothing for so long because it is to; answers whether it may go on. */
+    rest: (ms: number) => life.rested((nowMs += ms)),
   }
 }
 
@@ -43,32 +44,35 @@ describe('a connection that is never idle', () => {
     [20, 20],
     [100, 100],
   ])('and whose answers take %i ms rests for %i ms once a second', (answerMs, restMs) => {
-    const { carry, wait } = start()
+    const { carry, rest } = start()
     for (let second = 0; second < 3; second++) {
       const times = Math.ceil(1_000 / answerMs)
       expect(carry(times - 1, answerMs)).toBe(0)
-      expect(carry(1, answerMs)).toBe(restMs)
-      wait(restMs)
+      expect([carry(1, answerMs), rest(restMs)]).toEqual([restMs, true])
     }
   })
 
   it('rests as long as its slowest answer took since it rested last', () => {
-    const { carry, wait } = start()
+    const { carry, rest } = start()
     carry(1, 40)
-    expect(carry(1_000, 2)).toBe(40)
-    wait(40)
+    expect([carry(1_000, 2), rest(40)]).toEqual([40, true])
     expect(carry(1_000, 2)).toBe(5)
   })
 
   it('and is too slow for that is closed when it has rested, sixteen a second of one backend', () => {
     const rests = restsOf()
-    const doubtful = Array.from({ length: 20 }, () => {
-      const { carry, wait, isDoubtful } = start(rests)
-      expect(carry(20, 101)).toBe(5)
-      wait(5)
-      return isDoubtful()
+    const goOn = Array.from({ length: 20 }, () => {
+      const connection = start(rests)
+      expect(connection.carry(20, 101)).toBe(5)
+      return [connection.rest(5), connection] as const
     })
-    expect(doubtful).toEqual([...Array(16).fill(true), ...Array(4).fill(false)])
+    expect(goOn.map(([mayGoOn]) => mayGoOn)).toEqual([
+      ...Array(16).fill(false),
+      ...Array(4).fill(true),
+    ])
+    // One that goes on rests for a moment every now and then, not behind each answer.
+    expect(goOn[19]?.[1].carry(49, 2)).toBe(0)
+    expect(goOn[19]?.[1].carry(1, 2)).toBe(5)
   })
 })
 
@@ -81,32 +85,27 @@ describe('a connection', () => {
     }
   })
 
-  it('rests behind an answer that more may follow', () => {
-    const { life, carry, wait } = start()
+  it('is closed behind an answer that more may follow', () => {
+    const { life, carry } = start()
     expect(carry(1, 2)).toBe(0)
-    life.isOdd = true
-    expect(carry(1, 2)).toBe(5)
-    wait(5)
-    expect(carry(1, 2)).toBe(0)
+    life.isLast = true
+    expect(carry(1, 2)).toBe(Infinity)
   })
 
   it('rests behind an answer that is quicker than all of the second before, once', () => {
-    const { carry, wait } = start()
-    expect(carry(400, 3)).toBe(5)
-    wait(5)
+    const { carry, rest } = start()
+    expect([carry(400, 3), rest(5)]).toEqual([5, true])
     expect(carry(10, 3)).toBe(0)
-    expect(carry(1, 2)).toBe(5)
-    wait(5)
+    expect([carry(1, 2), rest(5)]).toEqual([5, true])
     expect(carry(10, 2)).toBe(0)
   })
 
   it('rests when another of its backend brought too much; not again for that within a second', () => {
     const rests = restsOf()
-    const { carry, wait } = start(rests)
+    const { carry, rest } = start(rests)
     carry(1, 2)
     rests.surplus(3)
-    expect(carry(1, 2)).toBe(5)
-    wait(5)
+    expect([carry(1, 2), rest(5)]).toEqual([5, true])
     rests.surplus(900)
     expect(carry(450, 2)).toBe(0)
     expect(surpluses).toEqual(['http://a', 'http://a'])

@@ -459,7 +459,7 @@ describe('bindSocket', () => {
 })
 
 describe('restBetweenRequests', () => {
-  const unhurried = { restMs: () => 0, isDoubtful: () => false, onStray: () => {} }
+  const unhurried = { restMs: () => 0, mayGoOn: () => true, onStray: () => {} }
   const inNextTurn = (act: () => void): void => void setImmediate(() => setImmediate(act))
 
   async function answering(behind: (socket: Socket) => void) {
@@ -518,9 +518,9 @@ describe('restBetweenRequests', () => {
     expect(await connectionsFor(20, agent, behind)).toBe(20)
   })
 
-  it('closes a connection that is doubtful when it has rested', async () => {
+  it('closes a connection that may not go on when it has rested', async () => {
     const agent = new Agent({ keepAlive: true, maxSockets: 1 })
-    restBetweenRequests(agent, { ...unhurried, restMs: () => 5, isDoubtful: () => true })
+    restBetweenRequests(agent, { ...unhurried, restMs: () => 5, mayGoOn: () => false })
     expect(await connectionsFor(3, agent, () => {})).toBe(3)
   })
 

@@ -77,8 +77,8 @@ export class Http1Pool implements ConnectionOwner {
 
   onRested(connection: Http1Connection): void {
     if (connection.closed) return
-    if (connection.life.isDoubtful()) connection.close()
-    else this.#restTurn(connection)
+    if (connection.life.rested()) this.#restTurn(connection)
+    else connection.close()
   }
 
   #restTurn(connection: Http1Connection): void {
@@ -135,10 +135,13 @@ export class Http1Pool implements ConnectionOwner {
 
   #takeIdle(mayRepeat: boolean): Http1Connection | undefined {
     const idle = this.#idle
-    if (idle.length === 0) return undefined
+    const longestFree = idle[0]
+    if (longestFree === undefined || (mayRepeat && idle.length === 1)) return idle.pop()
     const latestMs = performance.now() - TRUSTED_AFTER_MS
-    const at = idle.findLastIndex(({ life }) => life.freeSinceMs <= latestMs)
-    if (at >= 0) return idle.splice(at, 1)[0]
+    if (longestFree.life.freeSinceMs <= latestMs) {
+      const at = idle.findLastIndex(({ life }) => life.freeSinceMs <= latestMs)
+      return idle.splice(at, 1)[0]
+    }
     return mayRepeat || this.#open.length >= this.#options.connections ? idle.shift() : undefined
   }
 

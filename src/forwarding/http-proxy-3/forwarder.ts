@@ -54,7 +54,7 @@ function openLine(backend: Backend, options: EngineOptions): AgentLine {
   }
   restBetweenRequests(agent, {
     restMs: (socket) => lifeOf(socket).end(),
-    isDoubtful: (socket) => lifeOf(socket).isDoubtful(),
+    mayGoOn: (socket) => lifeOf(socket).rested(),
     onStray: () => rests.surplus(),
   })
   return { backend, agent, connectTimeoutMs: timeouts.connectMs, rests, lifeOf }
@@ -128,7 +128,7 @@ class HttpProxyExchange extends Attempt implements OutgoingEvents {
     const cause = unusableAnswer(status, answer.rawHeaders)
     if (cause !== undefined) return this.fail('broken', cause)
     if (this.#life && moreMayCome(this.job.method, status, answer.rawHeaders))
-      this.#life.isOdd = true
+      this.#life.isLast = true
     this.#answer = answer
     this.#clock.refresh()
     this.sink.head(status, answer.rawHeaders)

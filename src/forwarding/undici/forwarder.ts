@@ -81,7 +81,7 @@ class UndiciExchange extends Attempt implements Handler {
     const cause = unusableAnswer(status, headers)
     if (cause !== undefined) return this.fail('broken', cause)
     if (this.line?.life && moreMayCome(this.job.method, status, headers))
-      this.line.life.isOdd = true
+      this.line.life.isLast = true
     this.#headers = headers
     this.sink.head(status, headers)
   }

@@ -96,7 +96,7 @@ function lineClient(client: Client, line: Line): Client {
     if (restMs === 0) return emit(event, ...args)
     if (restMs === Infinity) socket?.destroy()
     const onRested = (): void => {
-      if (life?.isDoubtful()) socket?.destroy()
+      if (restMs !== Infinity && life?.rested() === false) socket?.destroy()
       // What came meanwhile is read before the second immediate.
       setImmediate(setImmediate, () => emit(event, ...args))
     }
