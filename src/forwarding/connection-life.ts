@@ -6,13 +6,13 @@ import type { Backend } from '../backends/backend.ts'
 import { retirementMs, type EngineOptions } from './engine.ts'
 
 /** A connection that is never idle rests once in this time. */
-const REST_EVERY_MS = 1_000
+const REST_EVERY_MS = 500
 
 /** A rest is as long as the slowest answer since the last one took, since that long the one that is still owed may take. */
 const LEAST_REST_MS = 5
 
 /** A connection that would have to rest for longer rests for the least time, and is then closed. */
-const MOST_REST_MS = 100
+const MOST_REST_MS = 50
 
 /** Each connection that we close keeps its port for a minute (TIME-WAIT, RFC 9293 section 3.6.1), and there are some 28,000. */
 const CLOSED_PER_SECOND = 16

@@ -24,10 +24,11 @@ async function shiftedAnswers(
   answerMs: number,
 ) {
   let sentAtMs = Infinity
+  let answers = 0
   const backend = await startBackend({
-    respond: ({ target }, { requests }) => {
+    respond: ({ target }) => {
       const sound = [answerMs, answer(200, target)]
-      if (sentAtMs < Infinity || requests.length < 5) return sound
+      if (sentAtMs < Infinity || ++answers < 8) return sound
       sentAtMs = performance.now()
       return [...sound, answerMs / 2, answer(200, 'nobody asked for it')]
     },
