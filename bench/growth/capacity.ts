@@ -58,6 +58,16 @@ ${formulas()}
 
 ${breakages(sizes, costs)}
 
+## Who gets a backend's connections
+
+A process keeps \`upstream.connections\` to each backend, C, 128 by default. They carry at most \`C / time of an answer\` requests a second: with answers of 25 s that is 5, with answers of 10 ms 12,800.
+One client has \`plans.NAME.concurrent\` of them at most, a quarter by default. The last eighth, 16 of 128, goes only to clients that hold few, requests and WebSockets of all backends together: fewer than a quarter of what is free. Whoever holds more waits in line, clients by turns.
+
+- Four clients with slow answers that ask for a quarter each hold 112. A fifth has 4 at once, and any number one after the other.
+- It takes 13 clients that hold all they get, for as long as their answers take, until one that holds none has to wait for a permit: 8 where C is 32, 10 where it is 64, 16 where it is 256. Raise \`connections\`, or lower \`concurrent\`, where accounts cost nothing.
+- The price: clients that together ask for more than 7/8 of C get 7/8. Set \`connections\` to 8/7 of what a backend is to carry at once.
+- Below 8 connections nothing is kept free, and with 8 to 31 one client alone may hold all but the last eighth.
+
 ## Quota that a crash strands
 
 Tokens are deducted before they are spent, so a crash never lets too many through; it can only strand what the process held. A process asks for what it would spend of one client in

@@ -76,7 +76,8 @@ async function brokenBodies(order: AttackOrder): Promise<AttackOutcome> {
 
 /** Connections that say what `head` is and nothing more. Who listens notices that he is thrown out, and comes again. */
 async function hold(order: AttackOrder): Promise<AttackOutcome> {
-  const { port, ms, head, connections, deaf = false } = order
+  const { port, ms, head, heads = [head], connections, deaf = false } = order
+  let turn = 0
   const count = { held: 0, 'thrown out': 0 }
   let isOver = false
   const sockets = new Set<Socket>()
@@ -86,7 +87,8 @@ async function hold(order: AttackOrder): Promise<AttackOutcome> {
     sockets.add(socket)
     if (deaf) socket.pause()
     else socket.resume()
-    if (head !== '') socket.write(head)
+    const said = heads[turn++ % heads.length] ?? ''
+    if (said !== '') socket.write(said)
     socket.once('end', () => socket.destroy())
     socket.once('close', () => {
       sockets.delete(socket)
@@ -141,6 +143,45 @@ async function paced(order: AttackOrder): Promise<AttackOutcome> {
   }
   await Promise.all(Array.from({ length: connections }, lane))
   return count
+}
+
+/** Each caller asks for what only it asks for, again and again, and looks at what it gets. `head` has NAME where that goes. */
+async function echoes({ port, ms, head, connections }: AttackOrder): Promise<AttackOutcome> {
+  const count = { asked: 0, wrong: 0, 'last wrong ms': 0 }
+  const deadline = Date.now() + ms
+  let surplusAtMs = 0
+  const wrongAtMs: number[] = []
+  const call = (caller: number) =>
+    new Promise<void>((resolve) => {
+      const socket = openSocket(port)
+      let name = ''
+      let text = ''
+      const ask = (): void => {
+        if (Date.now() >= deadline) return void socket.destroy()
+        name = `/v1/echo/${caller}-${count.asked++}`
+        text = ''
+        socket.write(head.replace('NAME', name))
+      }
+      socket.on('data', (data: Buffer) => {
+        text += data.toString('latin1')
+        const bodyAt = text.indexOf('\r\n\r\n') + 4
+        const bytes = Number(/\ncontent-length: (\d+)/i.exec(text)?.[1] ?? NaN)
+        if (bodyAt < 4 || text.length < bodyAt + bytes) return
+        const [said, sentAtMs = 0] = text.slice(bodyAt).split(' ')
+        surplusAtMs = Number(sentAtMs) || surplusAtMs
+        if (text.startsWith('HTTP/1.1 200') && said !== name) wrongAtMs.push(Date.now())
+        ask()
+      })
+      socket.once('connect', ask)
+      socket.once('end', () => socket.destroy())
+      socket.once('close', resolve)
+    })
+  const lane = async (caller: number): Promise<void> => {
+    while (Date.now() < deadline) await call(caller)
+  }
+  await Promise.all(Array.from({ length: connections }, (_, caller) => lane(caller)))
+  const lastMs = (wrongAtMs.at(-1) ?? surplusAtMs) - surplusAtMs
+  return { ...count, wrong: wrongAtMs.length, 'last wrong ms': lastMs }
 }
 
 /** Each request names another client address, as through a trusted proxy; answers are read. */
@@ -203,6 +244,7 @@ const attacks = {
   addresses,
   continueRace,
   forgedTokens,
+  echoes,
 } satisfies Record<AttackOrder['attack'], unknown>
 
 obey<'attack.ts'>((order) => attacks[order.attack](order))

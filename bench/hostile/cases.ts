@@ -28,7 +28,7 @@ export interface HostileCase {
 
 const [direct, undici, httpProxy] = [gateway('direct'), gateway('undici'), gateway('http-proxy-3')]
 const all = [direct, nginx, haproxy]
-const { victim, greedy, metered } = clients
+const { victim, greedy, greedy2, greedy3, greedy4, metered } = clients
 const GROWTH_MB = 64
 
 const growthMB = ({ rssMostMB, rssBeforeMB }: Sight): number => rssMostMB - rssBeforeMB
@@ -329,4 +329,49 @@ export const cases: readonly HostileCase[] = [
   failingPath('closes', '/v1/closes', 1),
   failingPath('closes', '/v1/closes', 2),
   failingPath('502', '/v1/502', 2),
+  {
+    name: 'greedy',
+    title: 'four keys with 32 requests each that take 25 s',
+    wanted: 'a fifth key is served, all within 5 s',
+    servers: [direct, undici, httpProxy, nginx, haproxy],
+    run: once(
+      {
+        ms: 3_000,
+        client: { everyMs: 50, patienceMs: 2_000 },
+        attack: {
+          attack: 'hold',
+          head: '',
+          heads: [greedy, greedy2, greedy3, greedy4].map(({ key }) =>
+            head('/v1/very-slow', { key }),
+          ),
+          connections: 128,
+        },
+      },
+      (sight) => [`${percent(share(sight, '200'))} served`, share(sight, '200')],
+    ),
+    isMet: ({ sight }) => onlyServed(sight),
+  },
+  {
+    name: 'surplus',
+    title: '16 callers on 4 connections to a backend that, once, answers twice',
+    wanted: 'the last wrong answer within 1 s',
+    servers: [direct, undici, httpProxy, nginx, haproxy],
+    run: once(
+      {
+        ms: 4_000,
+        setup: { connections: 4 },
+        client: { everyMs: 1_000, connections: 1 },
+        attack: {
+          attack: 'echoes',
+          head: head('NAME', { key: greedy.key }),
+          connections: 16,
+        },
+      },
+      ({ attack }) => [
+        `${attack['wrong']} of ${attack['asked']} wrong, the last after ${attack['last wrong ms']} ms`,
+        attack['last wrong ms'] ?? NaN,
+      ],
+    ),
+    isMet: ({ value, sight }) => value <= 1_000 && (sight.attack['asked'] ?? 0) > 0,
+  },
 ]

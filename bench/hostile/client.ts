@@ -4,12 +4,11 @@ import { openConnection, type Connection } from '../growth/wire.ts'
 import { obey } from './child.ts'
 import type { ClientOrder, ClientOutcome } from './orders.ts'
 
-/** Whoever has not been answered by then counts as `unanswered`. */
-const PATIENCE_MS = 15_000
 const TICK_MS = 1
 
 async function ask(order: ClientOrder): Promise<ClientOutcome> {
-  const { port, head, bodyBytes = 0, everyMs, fresh = false, tls = false } = order
+  const { port, head, bodyBytes = 0, everyMs, patienceMs = 15_000 } = order
+  const { fresh = false, tls = false } = order
   const beginMs = performance.now() + order.warmUpMs
   const endMs = beginMs + order.ms
   const answers: Record<string, number> = {}
@@ -68,7 +67,7 @@ async function ask(order: ClientOrder): Promise<ClientOutcome> {
     if (everyMs !== undefined) for (; dueMs <= performance.now(); dueMs += everyMs) due.push(dueMs)
     next()
   }
-  const patientUntilMs = performance.now() + PATIENCE_MS
+  const patientUntilMs = performance.now() + patienceMs
   while (asked.size + due.length > 0 && performance.now() < patientUntilMs) await sleep(TICK_MS)
   for (const dueMs of [...asked.values(), ...due]) settle(dueMs, 'unanswered')
   return { answers, waitsMs: waitsMs.sort((a, b) => a - b) }

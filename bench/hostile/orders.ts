@@ -10,11 +10,14 @@ export interface AttackOrder {
     | 'addresses'
     | 'continueRace'
     | 'forgedTokens'
+    | 'echoes'
   readonly port: number
   /** When to stop, whatever is left to do. */
   readonly ms: number
   /** A request, its head alone or several, as bytes. */
   readonly head: string
+  /** In place of it, by turns of the connections. */
+  readonly heads?: readonly string[]
   readonly connections: number
   /** How often, where that is bounded. */
   readonly times?: number
@@ -49,6 +52,8 @@ export interface ClientOrder {
   readonly fresh?: boolean
   /** Over TLS, whatever the certificate. */
   readonly tls?: boolean
+  /** Whoever has not been answered so long after the end counts as `unanswered`. Default: 15,000. */
+  readonly patienceMs?: number
   /** What is asked in this time counts for nothing. */
   readonly warmUpMs: number
   readonly ms: number

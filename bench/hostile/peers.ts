@@ -54,7 +54,7 @@ http {
   client_body_timeout ${seconds(requestMs)}s;
   upstream backend {
     ${backends.map((backend) => `server ${backend};`).join('\n    ')}
-    keepalive 128;
+    keepalive ${setup.connections ?? 128};
   }
   server {
     listen 127.0.0.1:${port}${tls};
@@ -128,7 +128,7 @@ backend backends
   balance leastconn
   option httpchk GET /healthz
   timeout check 1s
-  ${backends.map((backend, nth) => `server b${nth} ${backend} maxconn 128 check inter 1s fall 2 rise 2 observe layer7 error-limit 5 on-error mark-down`).join('\n  ')}
+  ${backends.map((backend, nth) => `server b${nth} ${backend} maxconn ${setup.connections ?? 128} check inter 1s fall 2 rise 2 observe layer7 error-limit 5 on-error mark-down`).join('\n  ')}
 `
 }
 

@@ -77,6 +77,8 @@ export async function begin(processes: Processes, server: Server, play: Play): P
 export async function see(battle: Battle, play: Play): Promise<Sight> {
   const { server, backends } = battle
   const port = Number(new URL(server.origin).port)
+  // Who is patient to the end must not be served because the attack is over.
+  const patienceMs = play.client?.patienceMs ?? 0
   const [ask, strike] = await Promise.all([child('client.ts'), child('attack.ts')])
   const asked = ask({
     port,
@@ -93,7 +95,9 @@ export async function see(battle: Battle, play: Play): Promise<Sight> {
   let rssMost = rssBefore
   const sampler = setInterval(() => (rssMost = Math.max(rssMost, rssOf(server.pid))), SAMPLE_MS)
   play.meanwhile?.(battle)
-  const struck = play.attack ? strike({ ...play.attack, port, ms: play.ms }) : Promise.resolve({})
+  const struck = play.attack
+    ? strike({ ...play.attack, port, ms: play.ms + patienceMs })
+    : Promise.resolve({})
   try {
     const [{ answers, waitsMs }, attack] = await Promise.all([asked, struck])
     return {

@@ -113,17 +113,18 @@ function gatewayConfig(engine: string, setup: Setup, tls: object | undefined): s
     upstream: {
       urls: backends.map((backend) => `http://${backend}`),
       engine,
+      connections: setup.connections ?? 128,
       timeouts: { connect: '1s', response: `${responseMs}ms` },
     },
     ...(setup.issuer && { jwt: issuerOf(setup.issuer) }),
     store: { redis: '', file: '' },
     plans: { enterprise: { custom: true } },
-    clients: [
-      client(clients.victim, unlimited),
-      client(clients.greedy, unlimited),
-      client(clients.accomplice, unlimited),
-      client(clients.metered, { perMinute: METERED_PER_MINUTE, perDay: 100_000 }),
-    ],
+    clients: Object.values(clients).map((one) =>
+      client(
+        one,
+        one === clients.metered ? { perMinute: METERED_PER_MINUTE, perDay: 100_000 } : unlimited,
+      ),
+    ),
     log: { level: 'info', access: true },
   })
 }

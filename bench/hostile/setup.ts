@@ -10,6 +10,8 @@ export interface Setup {
   /** How long a client may take for a request. */
   readonly requestMs?: number
   readonly bodyBytes?: number
+  /** To each backend. Default: 128. */
+  readonly connections?: number
   /** Files and sockets it may have open. */
   readonly openFiles?: number
   /** With HTTP/2 beside HTTP/1.1. */
@@ -22,10 +24,19 @@ export interface Setup {
   readonly issuer?: Issuer
 }
 
-const [first, second, fourth] = ampleClients
+const [first, second, ...rest] = ampleClients
+const [greedy2, greedy3, greedy4, accomplice] = rest
 const [third] = exhaustedClients
-if (first === undefined || second === undefined || third === undefined || fourth === undefined)
+if (!first || !second || !greedy2 || !greedy3 || !greedy4 || !accomplice || !third)
   throw new Error('no clients')
-/** victim, greedy and accomplice may ask as often as they like; metered 60 times a minute. */
-export const clients = { victim: first, greedy: second, accomplice: fourth, metered: third }
+/** victim, accomplice and the greedy ones may ask as often as they like; metered 60 times a minute. */
+export const clients = {
+  victim: first,
+  greedy: second,
+  greedy2,
+  greedy3,
+  greedy4,
+  accomplice,
+  metered: third,
+}
 export const METERED_PER_MINUTE = 60

@@ -29,6 +29,8 @@ export interface Backend {
   readonly outcomes: Outcomes
   /** The time of each attempt that it answered or failed. Written by the balancer. */
   readonly attemptSeconds: HistogramSeries
+  /** Connections that were closed since it sent what nobody had asked for. Written by the balancer. */
+  readonly surplus: { connections: number; lastMs: number }
 }
 
 export type BackendOptions = Pick<Config['upstream'], 'eject' | 'health'>
@@ -54,6 +56,7 @@ export function createBackend(
     standing: earlier?.standing ?? new Standing(eject, health),
     outcomes: earlier?.outcomes ?? noOutcomes(),
     attemptSeconds: earlier?.attemptSeconds ?? new HistogramSeries(attemptBounds),
+    surplus: earlier?.surplus ?? { connections: 0, lastMs: -Infinity },
   }
 }
 

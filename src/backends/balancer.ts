@@ -14,11 +14,16 @@ export type BalancerOptions = Pick<
   'balance' | 'breaker' | 'connections' | 'eject'
 >
 
+/** A backend that answers too much is named when it has not done so for this long. */
+const NAMED_EVERY_MS = 60_000
+
 /** Told once per change. */
 export interface BackendObserver {
   /** forMs: it is left out for so long; undefined: it is not. */
   down(line: { backend: string; cause: string; forMs: number | undefined }): void
   up(line: { backend: string; downMs: number }): void
+  /** It sent what nobody had asked for. */
+  surplus(line: { backend: string }): void
   /** What is known of one that is down, or was, or was not seen before. */
   changed(): void
 }
@@ -29,6 +34,8 @@ export class Balancer {
   readonly #observer: BackendObserver | undefined
   readonly #choice: Choice
   readonly #line = new Line()
+  /** Permits by client, one for each request and tunnel under way. Clients without any are not kept. */
+  readonly #permits = new Map<string, number>()
   readonly #clock = new CoarseClock((nowMs) => this.#onTick(nowMs))
 
   /** Throws when there are no backends. */
@@ -47,10 +54,11 @@ export class Balancer {
 
   /**
    * A permit, to be given back by exactly one report; undefined: the request has to wait.
-   * Of another backend than `avoid` where there is one. Nobody overtakes those who wait.
+   * Of another backend than `avoid` where there is one. A client's requests that wait go before its later ones; other
+   * clients wait because they hold too many, or because there is no permit for anybody.
    */
   take(asker: Asker, avoid?: Backend): Backend | undefined {
-    return this.#line.length > 0 ? undefined : this.#grant(asker, avoid)
+    return this.#line.has(asker.clientId) ? undefined : this.#grant(asker, avoid)
   }
 
   /** Answers whether there is room in the line. If so, onPermit or onOverdue of its waiter follows in a later turn, unless leave() comes before. */
@@ -71,7 +79,7 @@ export class Balancer {
   /** How it went; gives the permit back. */
   report(backend: Backend, outcome: Outcome, sender: Sender): void {
     this.note(backend, outcome, sender)
-    this.giveBack(backend)
+    this.giveBack(backend, sender.clientId)
   }
 
   /** How it went so far, of what keeps its permit: a tunnel has been opened. */
@@ -102,14 +110,25 @@ export class Balancer {
       this.#judge(backend, (nowMs) => backend.standing.connected(nowMs))
   }
 
+  /** A connection was closed since it had sent what nobody asked for. */
+  surplus({ name, surplus }: Backend): void {
+    const nowMs = performance.now()
+    if (nowMs - surplus.lastMs >= NAMED_EVERY_MS) this.#observer?.surplus({ backend: name })
+    surplus.connections++
+    surplus.lastMs = nowMs
+  }
+
   /** What a health check has found. */
   checked(backend: Backend, cause: string | undefined): void {
     this.#judge(backend, (nowMs) => backend.standing.checked(cause, nowMs))
   }
 
   /** Of what was noted before. */
-  giveBack(backend: Backend): void {
+  giveBack(backend: Backend, clientId: string): void {
     backend.inUse--
+    const permits = this.#permitsOf(clientId) - 1
+    if (permits > 0) this.#permits.set(clientId, permits)
+    else this.#permits.delete(clientId)
     if (this.#line.length > 0) this.#serveLine()
   }
 
@@ -145,13 +164,17 @@ export class Balancer {
   }
 
   #serveLine(): void {
-    for (;;) {
-      const { first } = this.#line
-      if (first === undefined) return
-      const backend = this.#grant(first.waiter, first.avoid)
-      if (backend === undefined) return
-      this.#line.shift()
-      first.waiter.onPermit(backend)
+    let place = this.#line.first
+    while (place !== undefined) {
+      const { waiter, avoid } = place
+      const backend = this.#grant(waiter, avoid)
+      if (backend !== undefined) {
+        this.#line.serve(place)
+        waiter.onPermit(backend)
+        place = this.#line.first
+      } else if (this.#permitsOf(waiter.clientId) > 0) place = this.#line.after(place)
+      // Whoever holds none goes before all others: there is no permit for them either.
+      else return
     }
   }
 
@@ -168,8 +191,15 @@ export class Balancer {
   }
 
   #grant(asker: Asker, avoid: Backend | undefined): Backend | undefined {
-    const backend = this.#choice.next(asker, avoid)
-    if (backend !== undefined) backend.inUse++
+    const permits = this.#permitsOf(asker.clientId)
+    const backend = this.#choice.next(asker, permits, avoid)
+    if (backend === undefined) return undefined
+    backend.inUse++
+    this.#permits.set(asker.clientId, permits + 1)
     return backend
+  }
+
+  #permitsOf(clientId: string): number {
+    return this.#permits.get(clientId) ?? 0
   }
 }

@@ -27,8 +27,9 @@ export class Choice {
   /**
    * Those that are well before those that rest, those before the ones that are out: a request rather waits for a better one.
    * Yet one request a second shows how one that rests is. Any other is better than the one to avoid.
+   * permits: of all backends, that the client holds already.
    */
-  next(asker: Asker, avoid: Backend | undefined): Backend | undefined {
+  next(asker: Asker, permits: number, avoid: Backend | undefined): Backend | undefined {
     const backends = this.#backends
     const { connections, balance } = this.#options
     const nowMs = backends.every(isWell) ? 0 : performance.now()
@@ -40,7 +41,8 @@ export class Choice {
     for (let tried = 0; tried < backends.length; tried++) {
       const at = (turn + tried) % backends.length
       const backend = backends[at]
-      if (backend === undefined || backend.inUse >= connections) continue
+      if (backend === undefined || !mayTake(permits, connections - backend.inUse, connections))
+        continue
       let rank = balance === 'least-requests' ? backend.inUse : 0
       if (!backend.standing.isWell) {
         if (isDue(backend.standing, nowMs, asker)) rank = -1
@@ -56,6 +58,13 @@ export class Choice {
     return best
   }
 }
+
+/**
+ * Anybody may take one of the permits but for the last eighth, which are for clients that hold few: fewer than a quarter
+ * of what is free. So whoever holds none finds one, however long the others keep theirs.
+ */
+const mayTake = (permits: number, free: number, connections: number): boolean =>
+  8 * free > connections || 4 * permits < free
 
 const isWell = ({ standing }: Backend): boolean => standing.isWell
 

@@ -67,12 +67,24 @@ export class Line {
     this.length++
   }
 
-  /** The first one leaves, and it is the next client's turn. */
-  shift(): void {
-    const { first } = this
-    if (first === undefined) return
-    this.#turns.rotate()
-    this.leave(first)
+  /** The first one of the next client; undefined when there is no further client. */
+  after({ turn }: Place): Place | undefined {
+    const next = turn?.next
+    return next === this.#turns.first ? undefined : next?.places.first
+  }
+
+  /** A client waits. */
+  has(clientId: string): boolean {
+    return this.#clients.has(clientId)
+  }
+
+  /** It leaves with its permit, and its client's next turn comes after everybody else's. */
+  serve(place: Place): void {
+    const { turn } = place
+    this.leave(place)
+    if (turn?.places.first === undefined) return
+    this.#turns.remove(turn)
+    this.#turns.append(turn)
   }
 
   /** Without effect on one that has left. */

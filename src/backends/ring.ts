@@ -32,11 +32,6 @@ export class Ring<Item extends Linked<Item>> {
     item.previous = item
   }
 
-  /** The first becomes the last. */
-  rotate(): void {
-    this.first = this.first?.next
-  }
-
   items(): Item[] {
     const items: Item[] = []
     for (let item = this.first; item !== undefined;) {

@@ -7,13 +7,19 @@ import { inWords } from '../rules/tls-faults.ts'
  * connections: at most that many per backend at a time; a request that finds none free within its response timeout fails
  * as connect_timeout. connectionUses, connectionAgeMs: a connection that has reached one is closed behind its answer.
  */
-export type EngineOptions = Pick<
+export interface EngineOptions extends Pick<
   Config['upstream'],
   'connections' | 'connectionUses' | 'connectionAgeMs' | 'timeouts'
->
+> {
+  /** A connection was closed since the backend had sent on it what nobody asked for. */
+  readonly onSurplus: (backend: Backend) => void
+}
 
 /** When a connection opened now has reached its age: at up to a tenth less of it, so that those opened together do not go together. */
-export function retirementMs(nowMs: number, { connectionAgeMs }: EngineOptions): number {
+export function retirementMs(
+  nowMs: number,
+  { connectionAgeMs }: Pick<EngineOptions, 'connectionAgeMs'>,
+): number {
   return nowMs + connectionAgeMs * (1 - Math.random() / 10)
 }
 

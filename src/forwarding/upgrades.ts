@@ -32,7 +32,7 @@ export function createUpgrader({ balancer, retries, engine, longestWaitMs }: Upg
       failed = await engine.upgrade(backend, { ...job, established })
       return failed
     } finally {
-      if (isOpen) balancer.giveBack(backend)
+      if (isOpen) balancer.giveBack(backend, sender.clientId)
       else balancer.report(backend, failed ?? 'abandoned', sender)
     }
   }

@@ -60,12 +60,17 @@ export class Upstream {
     this.balancer = new Balancer(backends, upstream, {
       down: (line) => log.backendDown(line),
       up: (line) => log.backendUp(line),
+      surplus: (line) => log.backendSurplus(line),
       changed: () => onBackends?.(),
     })
     const { balancer } = this
     const retries = new Retries(upstream)
     this.probe = createBackendProbe(balancer, upstream)
-    this.forwarder = new Forwarder(balancer, retries, engines[upstream.engine](upstream))
+    const engine = engines[upstream.engine]({
+      ...upstream,
+      onSurplus: (backend) => balancer.surplus(backend),
+    })
+    this.forwarder = new Forwarder(balancer, retries, engine)
     this.upgrader = createUpgrader({
       balancer,
       retries,

@@ -2,7 +2,13 @@
  * All that relies on how Node's net and http work where their documentation promises nothing. Each function says on what, and
  * test/listeners/node-internals.test.ts fails with a Node.js that does it otherwise. "Ever since" is as far back as 22.19, the oldest we run on.
  */
-import { ServerResponse, type Agent, type IncomingMessage, type Server } from 'node:http'
+import {
+  ServerResponse,
+  type Agent,
+  type ClientRequest,
+  type IncomingMessage,
+  type Server,
+} from 'node:http'
 import * as net from 'node:net'
 import type { Duplex, Readable } from 'node:stream'
 import type { TLSSocket } from 'node:tls'
@@ -95,28 +101,73 @@ export function keepEveryField(server: Server): void {
   server.maxHeadersCount = 0
 }
 
+export interface AgentRests {
+  /** Infinity: the connection is closed. */
+  restMs(socket: net.Socket): number
+  /** Asked behind a rest: false closes the connection. */
+  mayGoOn(socket: net.Socket): boolean
+  /** Something came on a connection that carried nothing, and which is closed. */
+  onStray(): void
+}
+
 /**
- * The agent takes a connection for free only after a whole turn of the event loop in which nothing came on it, and not when
- * `isSpent`: by itself it would give it to the next request in the very call that ends the answer.
+ * The agent takes a connection for free only after `restMs`, and a whole turn of the event loop, in which nothing came on it:
+ * by itself it would give it to the next request in the very call that ends the answer.
  * Ever since: an agent tells itself by its own event 'free' of a connection that carries nothing, with the last request in
  * `_httpMessage` unless it is new, and counts it as taken until then; what closes meanwhile it forgets by itself. Nobody but us hears its errors until then.
+ * Before Node 26 nobody reads one that is free.
  */
-export function restBetweenRequests(agent: Agent, isSpent: (socket: net.Socket) => boolean): void {
+export function restBetweenRequests(agent: Agent, rests: AgentRests): void {
+  const readBytes = new WeakMap<net.Socket, number>()
+  const end = function (this: net.Socket): void {
+    this.destroy()
+  }
+  // Node 26 itself may have read what came.
+  const onClose = function (this: net.Socket): void {
+    if (this.bytesRead > (readBytes.get(this) ?? Infinity)) rests.onStray()
+  }
+  const guard = (socket: net.Socket): void => {
+    readBytes.set(socket, socket.bytesRead)
+    socket.on('data', end).on('error', end).on('close', onClose)
+  }
+  const release = (socket: net.Socket): void =>
+    void socket.off('data', end).off('error', end).off('close', onClose)
+
   const emit = agent.emit.bind(agent)
   agent.emit = (event: string | symbol, ...args: unknown[]) => {
     const socket = args[0] as net.Socket & { readonly _httpMessage?: unknown }
     if (event !== 'free' || socket.destroyed || !socket._httpMessage) return emit(event, ...args)
-    if (isSpent(socket)) socket.destroy()
-    const onStray = (): void => void socket.destroy()
-    socket.on('data', onStray).on('error', onStray)
-    setImmediate(() =>
-      setImmediate(() => {
-        socket.off('data', onStray).off('error', onStray)
-        if (!socket.destroyed) emit(event, ...args)
-      }),
-    )
+    guard(socket)
+    const free = (): void => {
+      if (socket.destroyed) return
+      release(socket)
+      emit(event, ...args)
+    }
+    const rest = rests.restMs(socket)
+    if (rest === Infinity) socket.destroy()
+    else if (rest === 0) setImmediate(setImmediate, free)
+    else
+      setTimeout(() => {
+        if (rests.mayGoOn(socket)) setImmediate(setImmediate, free)
+        else socket.destroy()
+      }, rest)
     return true
   }
+  const keepSocketAlive = agent.keepSocketAlive.bind(agent)
+  agent.keepSocketAlive = (socket) => {
+    guard(socket as net.Socket)
+    return keepSocketAlive(socket)
+  }
+  const reuseSocket = agent.reuseSocket.bind(agent)
+  agent.reuseSocket = (socket, request) => {
+    release(socket as net.Socket)
+    reuseSocket(socket, request)
+  }
+}
+
+/** Ever since: http destroys a connection without a word when a second answer comes with the first, whose end is told afterwards. */
+export function wasAnsweredTwice({ socket, shouldKeepAlive }: ClientRequest): boolean {
+  return socket?.destroyed === true && shouldKeepAlive
 }
 
 /**

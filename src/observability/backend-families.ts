@@ -30,6 +30,14 @@ export function backendFamilies(view: () => BackendsView | undefined): Family[] 
           attemptSeconds,
         ]),
     ),
+    counter(
+      'tollgate_backend_surplus_total',
+      'Connections closed because the backend sent on them what nobody had asked for, such as a second answer.',
+      () =>
+        (view()?.backends ?? []).map(({ name, surplus }) =>
+          sample(surplus.connections, { backend: name }),
+        ),
+    ),
     gauge.sum(
       'tollgate_backend_waiting',
       'Requests that wait for a connection to a backend.',

@@ -189,6 +189,7 @@ const faultLines = (say: Say) => ({
     say('error', { event: 'backendDown', ...line, cause: text(line.cause) }),
   backendUp: (line: { backend: string; downMs: number }) =>
     say('info', { event: 'backendUp', ...line }),
+  backendSurplus: (line: { backend: string }) => say('error', { event: 'backendSurplus', ...line }),
   /** Spans do not reach it and are dropped, until collectorBack. */
   collectorLost: (line: { collector: string; cause: string }) =>
     say('warn', { event: 'collectorLost', ...line }),

@@ -133,6 +133,12 @@ export function unusableAnswer(status: number, headers: readonly string[]): stri
   return undefined
 }
 
+/** The answer has no body, yet speaks of one, or may: a faulty backend sends it all the same, and the next request gets it. */
+export function moreMayCome(method: string, status: number, headers: readonly string[]): boolean {
+  if (method === 'HEAD') return true
+  return (status === 204 || status === 304) && !endsWithConnection(headers)
+}
+
 /** The body ends where the connection does (RFC 9112 section 6.3), so a reset cuts it off without a trace. */
 export function endsWithConnection(headers: readonly string[]): boolean {
   for (let at = 0; at < headers.length; at += 2) {

@@ -24,6 +24,7 @@ function start(letters: string, options: Partial<BalancerOptions> = {}) {
       down: ({ backend, cause, forMs }) =>
         told.push(`${backend} down, ${cause}, ${forMs === undefined ? 'kept' : Math.round(forMs)}`),
       up: ({ backend }) => told.push(`${backend} up`),
+      surplus: ({ backend }) => told.push(`${backend} surplus`),
       changed: () => {},
     },
   )
@@ -56,6 +57,12 @@ function start(letters: string, options: Partial<BalancerOptions> = {}) {
         report(letter, 'abandoned')
         return letter
       }).join(''),
+    /** A client asks until it gets none; answers how many it has got. */
+    takeAll: (clientId: string, atMost = Infinity) => {
+      let count = 0
+      while (count < atMost && take(undefined, 'GET', clientId) !== '-') count++
+      return count
+    },
     /** All at once. */
     atOnce: (count: number) => Array.from({ length: count }, () => take()).join(''),
   }
@@ -316,6 +323,22 @@ describe('the choice of a backend', () => {
   })
 })
 
+describe('a backend that sends what nobody asked for', () => {
+  it('is counted each time, and named again when it has not done so for a minute', () => {
+    vi.useFakeTimers()
+    const { balancer, get, told } = start('ab')
+    for (let nth = 0; nth < 3; nth++) {
+      balancer.surplus(get('b'))
+      vi.advanceTimersByTime(59_999)
+    }
+    expect(told).toEqual(['http://b surplus'])
+    vi.advanceTimersByTime(1)
+    balancer.surplus(get('b'))
+    expect(told).toHaveLength(2)
+    expect(balancer.backends.map(({ surplus }) => surplus.connections)).toEqual([0, 4])
+  })
+})
+
 describe('permits', () => {
   it('are so many of each backend, and come back with the report', () => {
     const { atOnce, take, report } = start('ab', { connections: 2 })
@@ -408,12 +431,59 @@ describe('permits', () => {
     report('b')
   })
 
+  it.each([
+    [1, 1],
+    [4, 4],
+    [8, 7],
+    [16, 14],
+    [128, 112],
+  ])('of %i leave one client %i: the last eighth is for those who hold few', (connections, got) => {
+    const { takeAll } = start('a', { connections })
+    expect(takeAll('x')).toBe(got)
+    expect(takeAll('y') > 0).toBe(connections > got)
+  })
+
+  it('are found by who holds none, however many others hold theirs', () => {
+    const { takeAll, report } = start('a', { connections: 128 })
+    const greedy = Array.from({ length: 12 }, (_, nth) => takeAll(`greedy${nth}`, 32))
+    expect(greedy).toEqual([32, 32, 32, 16, 4, 3, 2, 2, 1, 1, 1, 1])
+    expect([takeAll('newcomer'), takeAll('another')]).toEqual([1, 0])
+    // What comes back goes to the next who holds none.
+    report('a', 200, 'greedy0')
+    expect([takeAll('greedy1'), takeAll('newcomer'), takeAll('another')]).toEqual([0, 0, 1])
+  })
+
+  it('go past those who wait and hold too many, to who holds few', () => {
+    const { balancer, takeAll, report, get } = start('a', { connections: 16 })
+    const { told, wait } = waiters(balancer)
+    expect([takeAll('x'), takeAll('y')]).toEqual([14, 1])
+    for (const name of ['x1', 'x2', 'y1']) wait(name)
+    expect(takeAll('z')).toBe(1)
+    for (const name of ['z1', 'w1']) wait(name)
+    // Nobody overtakes his own request that waits.
+    expect([takeAll('x'), takeAll('y'), takeAll('z')]).toEqual([0, 0, 0])
+    report('a', 200, 'x')
+    expect(told).toEqual(['w1: a'])
+    for (let nth = 0; nth < 4; nth++) report('a', 200, 'x')
+    expect(told).toEqual(['w1: a', 'x1: a', 'y1: a'])
+    report('a', 200, 'x')
+    expect(told.slice(3)).toEqual(['z1: a'])
+    report('a', 200, 'x')
+    expect([told.slice(4), balancer.waiting, get('a').inUse]).toEqual([['x2: a'], 0, 14])
+  })
+
+  it('are counted over all backends, and each has its own last eighth', () => {
+    const { takeAll } = start('ab', { connections: 16 })
+    expect([takeAll('x'), takeAll('y')]).toEqual([28, 1])
+    expect([takeAll('z'), takeAll('w'), takeAll('v'), takeAll('u')]).toEqual([1, 1, 1, 0])
+  })
+
   it('are kept by a tunnel that was opened, until it gives them back', () => {
     const { balancer, take, get } = start('a', { connections: 1 })
     take()
     balancer.note(get('a'), 101, { clientId: 'acme', startedMs: 0 })
     expect([get('a').outcomes['1xx'], take()]).toEqual([1, '-'])
-    balancer.giveBack(get('a'))
+    balancer.giveBack(get('a'), 'acme')
     expect(take()).toBe('a')
   })
 })

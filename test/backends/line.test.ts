@@ -22,7 +22,7 @@ function serve(enter: string, leave = ''): string {
   for (let { first } = line; first !== undefined; first = line.first) {
     expect(line.length).toBe(line.places().length)
     served.push(nameOf.get(first))
-    line.shift()
+    line.serve(first)
   }
   expect([line.length, line.places()]).toEqual([0, []])
   return served.join(' ')
@@ -50,7 +50,7 @@ describe('the line', () => {
     }
     const next = (): string => {
       const { first } = line
-      line.shift()
+      if (first !== undefined) line.serve(first)
       return (first && names.get(first)) ?? 'nobody'
     }
     for (const name of ['a1', 'a2', 'b1', 'b2']) enter(name)

@@ -12,6 +12,53 @@ import {
 } from '../support/raw-backend.ts'
 import { freePort } from '../support/redis-server.ts'
 import type { Stage } from './forwarder.ts'
+import { Outcome } from './forwarding.ts'
+
+/** How long wrong answers may come, and how long they are looked for. */
+const SHIFT_FOR_MS = 1_800
+const LOOK_FOR_MS = 2_600
+
+/** 16 callers share 4 connections to a backend that, once, answers twice. */
+async function shiftedAnswers(
+  { backend: startBackend, front: startFront }: Stage,
+  answerMs: number,
+) {
+  let sentAtMs = Infinity
+  let answers = 0
+  const backend = await startBackend({
+    respond: ({ target }) => {
+      const sound = [answerMs, answer(200, target)]
+      if (sentAtMs < Infinity || ++answers < 8) return sound
+      sentAtMs = performance.now()
+      return [...sound, answerMs / 2, answer(200, 'nobody asked for it')]
+    },
+  })
+  const surpluses: string[] = []
+  const front = await startFront([backend], {
+    connections: 4,
+    onSurplus: ({ name }) => surpluses.push(name),
+  })
+  const { request } = await front.get('/')
+  if (request === undefined) throw new Error('no request')
+  const headers = ['Host', 'animals.example']
+  const common = { clientId: 'acme', startedMs: 0, method: 'GET', headers, request, hasBody: false }
+  let asked = 0
+  const wrongAtMs: number[] = []
+  const call = async (caller: number): Promise<void> => {
+    for (let nth = 0; performance.now() < sentAtMs + LOOK_FOR_MS; nth++) {
+      const target = `/${caller}/${nth}`
+      const outcome = new Outcome()
+      const job = { ...common, target, bodyLimitBytes: 0, responseTimeoutMs: 10_000 }
+      front.forwarder.forward(job, outcome)
+      await outcome.over
+      asked++
+      if (outcome.status === 200 && outcome.body !== target) wrongAtMs.push(performance.now())
+    }
+  }
+  await Promise.all(Array.from({ length: 16 }, (_, caller) => call(caller)))
+  const lastWrongMs = (wrongAtMs.at(-1) ?? sentAtMs) - sentAtMs
+  return { asked, wrong: wrongAtMs.length, lastWrongMs, surpluses: surpluses.length }
+}
 
 const targets = (backend: RawBackend): string[] => backend.requests.map(({ target }) => target)
 
@@ -83,6 +130,19 @@ export function describeConnections(stage: Stage): void {
       expect(backend.requests.at(-1)?.connection).toBe(2)
       expect(backend.problems()).toEqual([])
     })
+
+    it('that carries an answer too many is found out within a second, though it is never idle', async () => {
+      const rows = await Promise.all(
+        [3, 30, 150].map((answerMs) => shiftedAnswers(stage, answerMs)),
+      )
+      for (const { asked, wrong, lastWrongMs } of rows) {
+        expect(asked).toBeGreaterThan(2 * wrong)
+        // A second, the answers that were under way then, and what a busy machine takes.
+        expect(lastWrongMs).toBeLessThan(SHIFT_FOR_MS)
+      }
+      // Where answers are slow the connection may be closed before the answer that is owed comes.
+      expect(rows[0]?.surpluses).toBeGreaterThan(0)
+    }, 60_000)
 
     it('that nobody frees in time fails the request that waits for it as connect_timeout', async () => {
       const backend = await startBackend({

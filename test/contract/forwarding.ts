@@ -9,16 +9,17 @@ import type {
   ForwardSink,
 } from '../../src/forwarding/forwarder.ts'
 import type { EngineOptions } from '../../src/forwarding/engine.ts'
+import type { Backend } from '../../src/backends/backend.ts'
 import { Forwarder } from '../../src/forwarding/attempts.ts'
 import type { BackendFailure } from '../../src/rules/backend-failure.ts'
 import { balancerOf, retriesOf } from '../support/balancer.ts'
 import { until } from '../support/raw-backend.ts'
 import { openRawClient, type RawClient } from '../support/raw-client.ts'
 
-type Bounds = 'connectionUses' | 'connectionAgeMs'
+type Optional = 'connectionUses' | 'connectionAgeMs' | 'onSurplus'
 
 export interface FrontOptions
-  extends Omit<EngineOptions, Bounds>, Partial<Pick<EngineOptions, Bounds>> {
+  extends Omit<EngineOptions, Optional>, Partial<Pick<EngineOptions, Optional>> {
   readonly urls: readonly string[]
   readonly tls?: ConnectionOptions
 }
@@ -27,7 +28,8 @@ export type CreateEngine = (options: EngineOptions) => Engine
 
 /** The engine behind a balancer and the policy of attempts, as a gateway has it. */
 export function forwarderOn(create: CreateEngine, { urls, ...rest }: FrontOptions): Forwarder {
-  const options = { connectionUses: 1_000_000, connectionAgeMs: 600_000, ...rest }
+  const onSurplus = (backend: Backend): void => balancer.surplus(backend)
+  const options = { connectionUses: 1_000_000, connectionAgeMs: 600_000, onSurplus, ...rest }
   const balancer = balancerOf(urls, options)
   return new Forwarder(balancer, retriesOf(balancer), create(options))
 }
@@ -48,6 +50,9 @@ export class Outcome implements ForwardSink {
   readonly backends: string[] = []
   request: IncomingMessage | undefined
   readonly #chunks: Buffer[] = []
+  readonly #over = Promise.withResolvers<void>()
+  /** Resolves behind end or fail. */
+  readonly over = this.#over.promise
 
   sentTo(backend: string): void {
     this.backends.push(backend)
@@ -65,10 +70,12 @@ export class Outcome implements ForwardSink {
   }
   end(): void {
     this.#note('end')
+    this.#over.resolve()
   }
   fail(failure: BackendFailure): void {
     this.#note('fail')
     this.failure = failure
+    this.#over.resolve()
   }
   get body(): string {
     return Buffer.concat(this.#chunks).toString('latin1')

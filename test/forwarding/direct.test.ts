@@ -105,12 +105,15 @@ describe('an idle connection', () => {
     expect(backend.requests).toHaveLength(40)
   })
 
-  it('that was used last is used next', async () => {
+  it('that was used last, of those that have rested for a moment, is used next', async () => {
     const backend = await startBackend({ respond: () => [20, answer(200, 'ok')] })
     const gateway = await front(backend)
     await Promise.all(['/1', '/2', '/3'].map((target) => gateway.get(target)))
     const last = await forwardedBy(gateway, backend)
-    for (let count = 0; count < 5; count++) expect(await forwardedBy(gateway, backend)).toBe(last)
+    for (let count = 0; count < 5; count++) {
+      await sleep(20)
+      expect(await forwardedBy(gateway, backend)).toBe(last)
+    }
     expect(backend.connections).toHaveLength(3)
   })
 

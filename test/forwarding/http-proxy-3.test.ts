@@ -24,6 +24,7 @@ const options = {
   connectionUses: 1,
   connectionAgeMs: 1,
   timeouts: { connectMs: 1, responseMs: 1, idleMs: 1 },
+  onSurplus: () => {},
 }
 const passes = (names: string) => names.split(' ').map((name) => ({ name }))
 const web = 'deleteLength timeout XHeaders stream'

@@ -459,14 +459,10 @@ describe('bindSocket', () => {
 })
 
 describe('restBetweenRequests', () => {
+  const unhurried = { restMs: () => 0, mayGoOn: () => true, onStray: () => {} }
   const inNextTurn = (act: () => void): void => void setImmediate(() => setImmediate(act))
 
-  /** Answers on as many connections as the requests were sent on, each at once behind the other. */
-  async function connectionsFor(
-    count: number,
-    agent: Agent,
-    behind: (socket: Socket) => void,
-  ): Promise<number> {
+  async function answering(behind: (socket: Socket) => void) {
     let connections = 0
     const server = createNetServer((socket) => {
       connections++
@@ -478,23 +474,36 @@ describe('restBetweenRequests', () => {
     })
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
     const { port } = server.address() as AddressInfo
-    const one = async (): Promise<void> => {
-      const [response] = (await once(get({ port, agent, host: '127.0.0.1' }), 'response')) as [
-        IncomingMessage,
-      ]
-      response.resume()
-      await once(response, 'end')
-    }
-    for (let sent = 0; sent < count; sent++) await one()
+    return { port, connections: () => connections, close: () => server.close() }
+  }
+
+  async function ask(agent: Agent, port: number): Promise<number | undefined> {
+    const [response] = (await once(get({ port, agent, host: '127.0.0.1' }), 'response')) as [
+      IncomingMessage,
+    ]
+    response.resume()
+    await once(response, 'end')
+    return response.statusCode
+  }
+
+  /** Answers on as many connections as the requests were sent on, each at once behind the other. */
+  async function connectionsFor(
+    count: number,
+    agent: Agent,
+    behind: (socket: Socket) => void,
+  ): Promise<number> {
+    const server = await answering(behind)
+    for (let sent = 0; sent < count; sent++) await ask(agent, server.port)
     agent.destroy()
-    await new Promise((resolve) => server.close(resolve))
-    return connections
+    server.close()
+    return server.connections()
   }
 
   it('keeps a connection for the next request, until it is spent', async () => {
     const agent = new Agent({ keepAlive: true, maxSockets: 1 })
     let uses = 0
-    restBetweenRequests(agent, () => ++uses % 3 === 0)
+    const restMs = () => (++uses % 3 === 0 ? Infinity : 0)
+    restBetweenRequests(agent, { ...unhurried, restMs })
     expect(await connectionsFor(9, agent, () => {})).toBe(3)
   })
 
@@ -505,8 +514,40 @@ describe('restBetweenRequests', () => {
     ['a stray byte', (socket: Socket) => inNextTurn(() => socket.write('x'))],
   ])('hears %s behind the answer before the next request is sent', async (_, behind) => {
     const agent = new Agent({ keepAlive: true, maxSockets: 1 })
-    restBetweenRequests(agent, () => false)
+    restBetweenRequests(agent, unhurried)
     expect(await connectionsFor(20, agent, behind)).toBe(20)
+  })
+
+  it('closes a connection that may not go on when it has rested', async () => {
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+    restBetweenRequests(agent, { ...unhurried, restMs: () => 5, mayGoOn: () => false })
+    expect(await connectionsFor(3, agent, () => {})).toBe(3)
+  })
+
+  it.each([
+    ['while it rests', 60],
+    ['when it has rested', 0],
+  ])('ends a connection that carries nothing at a byte that comes %s', async (_, rest) => {
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+    let strays = 0
+    restBetweenRequests(agent, {
+      ...unhurried,
+      restMs: () => rest,
+      onStray: () => void strays++,
+    })
+    const closed: Promise<unknown>[] = []
+    const behind = (socket: Socket): void => {
+      closed.push(once(socket, 'close'))
+      setTimeout(() => socket.write('x'), 30)
+    }
+    const server = await answering(behind)
+    await ask(agent, server.port)
+    await closed[0]
+    expect(await ask(agent, server.port)).toBe(200)
+    await closed[1]
+    expect([strays, server.connections()]).toEqual([2, 2])
+    agent.destroy()
+    server.close()
   })
 })
 

@@ -4,6 +4,7 @@ import {
   couldNotConnect,
   endsWithConnection,
   mayRepeat,
+  moreMayCome,
   neverReached,
   ownFailureCodes,
   unusableAnswer,
@@ -143,5 +144,17 @@ describe('an answer', () => {
     expect(endsWithConnection(['Content-Type', 'text/plain'])).toBe(true)
     expect(endsWithConnection(['content-LENGTH', '3'])).toBe(false)
     expect(endsWithConnection(['X', 'Content-Length', 'Transfer-Encoding', 'chunked'])).toBe(false)
+  })
+})
+
+describe('an answer without a body', () => {
+  it.each([
+    ['HEAD', 200, [], true],
+    ['GET', 204, [], false],
+    ['GET', 204, ['Content-Length', '9'], true],
+    ['GET', 304, ['transfer-encoding', 'chunked'], true],
+    ['GET', 200, ['Content-Length', '9'], false],
+  ])('to %s with %i and %j: more may come behind it: %s', (method, status, headers, may) => {
+    expect(moreMayCome(method, status, headers)).toBe(may)
   })
 })

@@ -187,6 +187,22 @@ for (const engine of engines) {
         ))
     }
 
+    it.each([
+      ['at once', `HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok${LEAKED}`],
+      ['a little later', ['HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok', 40, LEAKED]],
+    ])('that answers twice, %s, is counted, and named once', (_, sent) =>
+      withWire({ engine, respond: () => sent }, async ({ exchange, gateway, backend }) => {
+        for (let times = 1; times <= 2; times++) {
+          await exchange(get('1'), { responses: 1 })
+          await backend.waitFor(() => backend.openConnections() === 0, 'the end of the connection')
+          const counted = `tollgate_backend_surplus_total{backend="${backend.url}"}`
+          await expect.poll(() => gateway.metric(counted)).toBe(times)
+        }
+        const named = gateway.logLines().filter(({ event }) => event === 'backendSurplus')
+        expect(named).toMatchObject([{ level: 'error', backend: backend.url }])
+      }),
+    )
+
     it('that sends a 100 nobody asked for holds up nobody else', () =>
       withWire(
         {

@@ -4,7 +4,17 @@ import { describe, expect, it } from 'vitest'
 import { minuteWithAtLeast } from '../support/gateway.ts'
 import { answer } from '../support/raw-backend.ts'
 import type { RawClient } from '../support/raw-client.ts'
-import { engines, expectGatewayFields, keys, request, until, withWire, type Wire } from './wire.ts'
+import {
+  engines,
+  expectGatewayFields,
+  handshake,
+  keys,
+  request,
+  switched,
+  until,
+  withWire,
+  type Wire,
+} from './wire.ts'
 
 const blocks = {
   plans: `plans:
@@ -126,22 +136,12 @@ describe.each(engines)('a client of a plan with concurrent: 2, through %s', (eng
   )
 })
 
-const handshake = [
-  'Connection: Upgrade',
-  'Upgrade: websocket',
-  'Sec-WebSocket-Version: 13',
-  'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==',
-]
-
 describe('a WebSocket', () => {
   it('holds its turn for as long as it is open', () =>
     withWire(
       {
         blocks,
-        respond: ({ target }) =>
-          target === '/v1/live'
-            ? 'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n'
-            : answer(200, 'ok'),
+        respond: ({ target }) => (target === '/v1/live' ? switched : answer(200, 'ok')),
       },
       async (wire) => {
         const tunnels = [await wire.connect(), await wire.connect()]

@@ -57,6 +57,16 @@ export interface Wire {
 const DAY_LIMIT = 10_000
 const PROBE = '/v1/nothing/here'
 
+/** Fields that ask for a WebSocket, and the answer that agrees. */
+export const handshake = [
+  'Connection: Upgrade',
+  'Upgrade: websocket',
+  'Sec-WebSocket-Version: 13',
+  'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==',
+]
+export const switched =
+  'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n'
+
 export const SMALL_LIMITS =
   'limits: { headerBytes: 2KiB, headerCount: 20, bodyBytes: 4KiB, urlBytes: 512B }'
 

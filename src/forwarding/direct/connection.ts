@@ -1,6 +1,7 @@
 /** One connection to a backend: carries one exchange at a time, and is given up at the first byte that is not due. */
 import { connect as connectTcp, type Socket, type TcpNetConnectOpts } from 'node:net'
 import { connect as connectTls } from 'node:tls'
+import type { ConnectionLife } from '../connection-life.ts'
 import { maxAnswerHeadBytes } from '../engine.ts'
 import type { Backend, BackendTls } from '../../backends/backend.ts'
 import { AnswerReader, type AnswerListener } from '../../http1/answer-reader.ts'
@@ -36,6 +37,8 @@ export interface ConnectionOwner {
   onFree(connection: Http1Connection): void
   /** It was closed without having answered the request that it was used again for. */
   onStale(): void
+  /** The backend has sent what nobody asked for; the connection is closed. */
+  onSurplus(): void
   onClosed(connection: Http1Connection): void
 }
 
@@ -46,16 +49,11 @@ const sharedBuffer = Buffer.allocUnsafeSlow(readBytes)
 const TURN_BYTES = readBytes
 
 export class Http1Connection implements AnswerListener {
-  /** That it was given so far. */
-  requests = 0
+  readonly life: ConnectionLife
   connected = false
   closed = false
   /** On the coarse clock; of connecting or of being idle. */
   deadlineMs = Infinity
-  /** On performance.now(). */
-  freeSinceMs = 0
-  /** On the coarse clock; it is closed behind its answer from then on. */
-  readonly retiresMs: number
   keepAliveSeconds: number | undefined
   /** Any byte has come since the request was given to it. */
   answerBegun = false
@@ -72,9 +70,9 @@ export class Http1Connection implements AnswerListener {
   /** Since it last left the turn to others. */
   #readBytes = 0
 
-  constructor(owner: ConnectionOwner, retiresMs: number) {
+  constructor(owner: ConnectionOwner, life: ConnectionLife) {
     this.#owner = owner
-    this.retiresMs = retiresMs
+    this.life = life
     this.#reader = new AnswerReader(this, maxAnswerHeadBytes)
     const { tls } = owner.backend
     const socket = tls ? this.#openTls(tls) : this.#openTcp()
@@ -98,7 +96,7 @@ export class Http1Connection implements AnswerListener {
   start(carried: Carried): void {
     this.carried = carried
     this.deadlineMs = Infinity
-    this.requests++
+    this.life.start()
     this.answerBegun = false
     this.#reader.expect(carried.isHead)
     carried.onReady(this)
@@ -130,7 +128,7 @@ export class Http1Connection implements AnswerListener {
   lose(code: string, cause: string): void {
     if (this.closed) return
     const carried = this.carried
-    if (carried !== undefined && this.requests > 1 && !this.answerBegun) this.#owner.onStale()
+    if (carried !== undefined && this.life.uses > 1 && !this.answerBegun) this.#owner.onStale()
     this.close()
     carried?.onLost(code, cause)
   }
@@ -149,6 +147,7 @@ export class Http1Connection implements AnswerListener {
     const carried = this.carried
     if (carried === undefined) return
     this.carried = undefined
+    if (spare) this.#owner.onSurplus()
     if (spare || !this.#persists || !carried.wholeSent) this.close()
     else {
       // Its end, or what nobody asked for, is noticed only while it is read.
@@ -193,8 +192,11 @@ export class Http1Connection implements AnswerListener {
   readonly #onRead = (length: number, bytes: Uint8Array): boolean => {
     if (this.closed) return true
     // Nobody has asked (RFC 9112 section 9.2).
-    if (this.carried === undefined) this.close()
-    else {
+    if (this.carried === undefined) {
+      this.#owner.onSurplus()
+      this.close()
+    } else {
+      if (!this.answerBegun) this.life.answer()
       this.answerBegun = true
       this.#reader.read(bytes as Buffer, length)
       this.#readBytes += length

@@ -145,8 +145,8 @@ export class Http1Exchange extends Attempt implements Carried {
   }
 
   protected override connectionFacts() {
-    const { requests, answerBegun } = this.#connection ?? notYet
-    return { reusedConnection: requests > 1, answerBegun }
+    const { life, answerBegun } = this.#connection ?? notYet
+    return { reusedConnection: life.uses > 1, answerBegun }
   }
 
   /** What it waited for, if it never had a connection, finds it settled. */
@@ -156,7 +156,7 @@ export class Http1Exchange extends Attempt implements Carried {
   }
 }
 
-const notYet = { requests: 0, answerBegun: false }
+const notYet = { life: { uses: 0 }, answerBegun: false }
 
 function writeChunk(socket: Socket, chunk: Buffer): boolean {
   socket.cork()

@@ -1,9 +1,11 @@
 /**
- * The connections to one backend, no more than so many. A connection rests for a turn of the event loop behind its answer:
- * a backend that closes it then without having said so, or says more than it was asked, is heard before the next request.
+ * The connections to one backend, no more than so many. A connection rests for a turn of the event loop behind its answer,
+ * and now and then for longer: a backend that closes it then without having said so, or says more than it was asked, is
+ * noticed before the next request.
  */
 import type { Backend } from '../../backends/backend.ts'
-import { retirementMs, type EngineOptions } from '../engine.ts'
+import { ConnectionLife, Rests } from '../connection-life.ts'
+import type { EngineOptions } from '../engine.ts'
 import { clockTickMs, type CoarseClock } from '../../backends/coarse-clock.ts'
 import { Http1Connection, type Carried, type ConnectionOwner } from './connection.ts'
 
@@ -13,7 +15,7 @@ const KEEP_ALIVE_MARGIN_MS = 1_000
 /** For so long after a connection was found closed nothing counts on being repeated: the next would be closed, too. */
 const WARY_MS = 1_000
 
-/** What cannot be repeated goes out on a connection that has been free for so long, or on a new one. */
+/** A connection that has been free for so long goes before the others. What cannot be repeated goes out on one of them, or on a new one. */
 const TRUSTED_AFTER_MS = 10
 
 export class Http1Pool implements ConnectionOwner {
@@ -21,6 +23,7 @@ export class Http1Pool implements ConnectionOwner {
   session: Buffer | undefined
   readonly clock: CoarseClock
   readonly #options: EngineOptions
+  readonly #rests: Rests
   readonly #open: Http1Connection[] = []
   /** Rested, in the order in which they came free. */
   readonly #idle: Http1Connection[] = []
@@ -37,6 +40,7 @@ export class Http1Pool implements ConnectionOwner {
   constructor(backend: Backend, options: EngineOptions, clock: CoarseClock) {
     this.backend = backend
     this.#options = options
+    this.#rests = new Rests(backend, options)
     this.clock = clock
   }
 
@@ -60,15 +64,30 @@ export class Http1Pool implements ConnectionOwner {
   }
 
   onFree(connection: Http1Connection): void {
-    const toldMs = (connection.keepAliveSeconds ?? Infinity) * 1_000 - KEEP_ALIVE_MARGIN_MS
-    const { timeouts, connectionUses } = this.#options
-    const { nowMs } = this.clock
-    const keptUntilMs = Math.min(nowMs + Math.min(toldMs, timeouts.idleMs), connection.retiresMs)
-    if (keptUntilMs <= nowMs || connection.requests >= connectionUses) return connection.close()
-    connection.deadlineMs = keptUntilMs
-    connection.freeSinceMs = performance.now()
+    const { life, keepAliveSeconds = Infinity } = connection
+    const nowMs = performance.now()
+    const restMs = life.end(nowMs)
+    const toldMs = keepAliveSeconds * 1_000 - KEEP_ALIVE_MARGIN_MS
+    const keptMs = Math.min(toldMs, this.#options.timeouts.idleMs, life.retiresMs - nowMs)
+    if (keptMs <= 0 || restMs === Infinity) return connection.close()
+    connection.deadlineMs = this.clock.nowMs + keptMs
+    if (restMs === 0) this.#restTurn(connection)
+    else setTimeout(onRested, restMs, this, connection)
+  }
+
+  onRested(connection: Http1Connection): void {
+    if (connection.closed) return
+    if (connection.life.rested()) this.#restTurn(connection)
+    else connection.close()
+  }
+
+  #restTurn(connection: Http1Connection): void {
     this.#freed.push(connection)
     this.#actSoon()
+  }
+
+  onSurplus(): void {
+    this.#rests.surplus()
   }
 
   onStale(): void {
@@ -101,7 +120,7 @@ export class Http1Pool implements ConnectionOwner {
   }
 
   #connect(waiting: Carried): void {
-    const connection = new Http1Connection(this, retirementMs(this.clock.nowMs, this.#options))
+    const connection = new Http1Connection(this, new ConnectionLife(this.#rests))
     connection.carried = waiting
     connection.deadlineMs = this.clock.nowMs + this.#options.timeouts.connectMs + clockTickMs
     this.#open.push(connection)
@@ -116,11 +135,14 @@ export class Http1Pool implements ConnectionOwner {
 
   #takeIdle(mayRepeat: boolean): Http1Connection | undefined {
     const idle = this.#idle
-    if (mayRepeat) return idle.pop()
+    const longestFree = idle[0]
+    if (longestFree === undefined || (mayRepeat && idle.length === 1)) return idle.pop()
     const latestMs = performance.now() - TRUSTED_AFTER_MS
-    const at = idle.findLastIndex(({ freeSinceMs }) => freeSinceMs <= latestMs)
-    if (at >= 0) return idle.splice(at, 1)[0]
-    return this.#open.length < this.#options.connections ? undefined : idle.shift()
+    if (longestFree.life.freeSinceMs <= latestMs) {
+      const at = idle.findLastIndex(({ life }) => life.freeSinceMs <= latestMs)
+      return idle.splice(at, 1)[0]
+    }
+    return mayRepeat || this.#open.length >= this.#options.connections ? idle.shift() : undefined
   }
 
   /** One immediate for all of the turn. */
@@ -169,6 +191,7 @@ export class Http1Pool implements ConnectionOwner {
   }
 }
 
+const onRested = (pool: Http1Pool, connection: Http1Connection): void => pool.onRested(connection)
 const endTurn = (pool: Http1Pool): void => pool.endTurn()
 
 function remove<Item>(items: Item[], item: Item): void {

@@ -3,11 +3,12 @@ import { Agent as HttpAgent, type ClientRequest, type IncomingMessage } from 'no
 import { Agent as HttpsAgent } from 'node:https'
 import type { Socket } from 'node:net'
 import type { Backend } from '../../backends/backend.ts'
-import { restBetweenRequests } from '../../listeners/node-internals.ts'
+import { restBetweenRequests, wasAnsweredTwice } from '../../listeners/node-internals.ts'
 import { methodsThatExpectContent } from '../../http1/request-head.ts'
-import { unusableAnswer } from '../../rules/backend-failure.ts'
+import { moreMayCome, unusableAnswer } from '../../rules/backend-failure.ts'
 import { Attempt } from '../attempt.ts'
-import { retirementMs, withHost, type EngineOptions } from '../engine.ts'
+import { ConnectionLife, Rests } from '../connection-life.ts'
+import { backendErrorCode, withHost, type EngineOptions } from '../engine.ts'
 import type { AttemptSink, Engine, ForwardJob } from '../forwarder.ts'
 import {
   createWebProxy,
@@ -17,12 +18,16 @@ import {
 } from './http-proxy.ts'
 import { RequestBody } from '../request-body.ts'
 
+interface AgentLine extends Line {
+  readonly rests: Rests
+  lifeOf(socket: Socket): ConnectionLife
+}
+
 export function createHttpProxyEngine(options: EngineOptions): Engine {
   const send = createWebProxy()
-  const lines = new Map<Backend, Line>()
-  const open = (backend: Backend): Line => {
-    const agent = createAgent(backend, options)
-    const line = { backend, agent, connectTimeoutMs: options.timeouts.connectMs }
+  const lines = new Map<Backend, AgentLine>()
+  const open = (backend: Backend): AgentLine => {
+    const line = openLine(backend, options)
     lines.set(backend, line)
     return line
   }
@@ -35,23 +40,29 @@ export function createHttpProxyEngine(options: EngineOptions): Engine {
   }
 }
 
-function createAgent({ isTls }: Backend, options: EngineOptions): HttpAgent {
-  const { connections, connectionUses, timeouts } = options
-  const Agent = isTls ? HttpsAgent : HttpAgent
+function openLine(backend: Backend, options: EngineOptions): AgentLine {
+  const { connections, timeouts } = options
+  const Agent = backend.isTls ? HttpsAgent : HttpAgent
   const limits = { maxSockets: connections, maxFreeSockets: connections }
   const agent = new Agent({ keepAlive: true, timeout: timeouts.idleMs, ...limits })
-  const lives = new WeakMap<Socket, { uses: number; retiresMs: number }>()
-  restBetweenRequests(agent, (socket) => {
-    const nowMs = performance.now()
-    const life = lives.get(socket) ?? { uses: 0, retiresMs: retirementMs(nowMs, options) }
+  const rests = new Rests(backend, options)
+  const lives = new WeakMap<Socket, ConnectionLife>()
+  const lifeOf = (socket: Socket): ConnectionLife => {
+    const life = lives.get(socket) ?? new ConnectionLife(rests)
     lives.set(socket, life)
-    return ++life.uses >= connectionUses || life.retiresMs <= nowMs
+    return life
+  }
+  restBetweenRequests(agent, {
+    restMs: (socket) => lifeOf(socket).end(),
+    mayGoOn: (socket) => lifeOf(socket).rested(),
+    onStray: () => rests.surplus(),
   })
-  return agent
+  return { backend, agent, connectTimeoutMs: timeouts.connectMs, rests, lifeOf }
 }
 
 class HttpProxyExchange extends Attempt implements OutgoingEvents {
-  readonly #isTls: boolean
+  readonly #line: AgentLine
+  #life: ConnectionLife | undefined
   #end: (() => void) | undefined
   #request: ClientRequest | undefined
   #socket: Socket | undefined
@@ -61,9 +72,9 @@ class HttpProxyExchange extends Attempt implements OutgoingEvents {
   // One clock for all phases: restarted by each sign of progress.
   readonly #clock: NodeJS.Timeout
 
-  constructor(job: ForwardJob, sink: AttemptSink, line: Line, send: SendThroughHttpProxy) {
+  constructor(job: ForwardJob, sink: AttemptSink, line: AgentLine, send: SendThroughHttpProxy) {
     super(job, sink)
-    this.#isTls = line.backend.isTls
+    this.#line = line
     this.#clock = setTimeout(() => this.#onTimeout(), job.responseTimeoutMs)
     this.body = job.hasBody ? new RequestBody(job, true) : undefined
     this.body?.once('error', (error) => this.onError(error))
@@ -90,27 +101,34 @@ class HttpProxyExchange extends Attempt implements OutgoingEvents {
       if (!this.#answer) this.onError(new Error('closed without an answer'))
     })
     const connected = (): void => this.#onConnected()
-    if (socket.connecting) socket.once(this.#isTls ? 'secureConnect' : 'connect', connected)
+    if (socket.connecting)
+      socket.once(this.#line.backend.isTls ? 'secureConnect' : 'connect', connected)
     else connected()
   }
 
   onRequestError(error: Error): void {
-    // What goes wrong on the connection behind a whole answer takes nothing from it.
-    if (!this.#answer?.complete) this.onError(error)
+    if (!this.#answer?.complete) return this.onError(error)
+    // What comes behind a whole answer takes nothing from it.
+    if (backendErrorCode(error).startsWith('HPE_')) this.#line.rests.surplus()
   }
 
   #onConnected(): void {
     if (this.settled) return
     this.sent = true
+    if (this.#socket) this.#life = this.#line.lifeOf(this.#socket)
+    this.#life?.start()
     this.#clock.refresh()
     this.body?.release()
   }
 
   onResponse(answer: IncomingMessage): void {
     if (this.settled) return
+    this.#life?.answer()
     const status = answer.statusCode ?? 0
     const cause = unusableAnswer(status, answer.rawHeaders)
     if (cause !== undefined) return this.fail('broken', cause)
+    if (this.#life && moreMayCome(this.job.method, status, answer.rawHeaders))
+      this.#life.isLast = true
     this.#answer = answer
     this.#clock.refresh()
     this.sink.head(status, answer.rawHeaders)
@@ -123,6 +141,7 @@ class HttpProxyExchange extends Attempt implements OutgoingEvents {
     })
     answer.once('end', () => {
       if (this.settled) return
+      if (this.#request && wasAnsweredTwice(this.#request)) this.#line.rests.surplus()
       if (!answer.complete) return this.onError(new Error('the answer was cut off'))
       this.settle({ closes: this.body !== undefined && !this.body.readableEnded })
       this.sink.end()

@@ -1,7 +1,7 @@
 /** The forwarding engine on undici: one connection pool per backend, requests streamed both ways. */
 import type { Pool } from 'undici'
 import type { Backend } from '../../backends/backend.ts'
-import { endsWithConnection, unusableAnswer } from '../../rules/backend-failure.ts'
+import { endsWithConnection, moreMayCome, unusableAnswer } from '../../rules/backend-failure.ts'
 import { Attempt } from '../attempt.ts'
 import type { EngineOptions } from '../engine.ts'
 import type { AttemptSink, Engine, ForwardJob } from '../forwarder.ts'
@@ -56,7 +56,8 @@ class UndiciExchange extends Attempt implements Handler {
     this.#controller = controller
     this.sent = true
     if (this.line) {
-      this.#reusedConnection = this.line.carried++ > 0
+      this.line.life?.start()
+      this.#reusedConnection = (this.line.life?.uses ?? 0) > 1
       this.line.handler = this
     }
     this.#stopTimer()
@@ -64,6 +65,7 @@ class UndiciExchange extends Attempt implements Handler {
   }
 
   onResponseStarted(): void {
+    if (!this.#answerBegun) this.line?.life?.answer()
     this.#answerBegun = true
   }
 
@@ -78,6 +80,8 @@ class UndiciExchange extends Attempt implements Handler {
     const headers = (controller.rawHeaders as Buffer[]).map(latin1)
     const cause = unusableAnswer(status, headers)
     if (cause !== undefined) return this.fail('broken', cause)
+    if (this.line?.life && moreMayCome(this.job.method, status, headers))
+      this.line.life.isLast = true
     this.#headers = headers
     this.sink.head(status, headers)
   }
