@@ -141,6 +141,23 @@ export function authorityContract(
       expect(await noticed({ ...holds(22), process: 'b', need: 30 })).toBeUndefined()
     })
 
+    it('grants nothing ahead in a minute any more after sixteen times of such news', async () => {
+      const limits = { perMinute: 160, perDay: 1000 }
+      await take({ process: 'a', limits, need: 1, want: 6 })
+      let news = 0
+      const asked = { process: 'b', limits, need: 0, want: 20 }
+      for (let n = 0; n < 40; n++) {
+        const { notice, minute } = await take({ ...asked, ...holds(0) })
+        expect(minute.held).toBe(news < 16 ? 20 : 0)
+        if (notice === 'free') news += 1
+        await take({ ...asked, ...holds(0), want: 0 })
+      }
+      expect(news).toBe(16)
+      expect(await take({ ...asked, ...holds(0), need: 1 })).toMatchObject({ status: 'granted' })
+      time.ms += 60_000
+      expect((await take(asked)).minute.held).toBe(20)
+    })
+
     it('ignores a call that arrives after a later one', async () => {
       await take({ sequence: 5 })
       expect(await take({ sequence: 4, need: 2 })).toMatchObject({

@@ -375,7 +375,7 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'all is granted ahead while learning',
     file: 'authorities/transition.ts',
-    from: 'want: isLearning ? need : request.want',
+    from: 'want: isLearning || state.minuteNews >= NEWS_AT_MOST ? need : request.want',
     to: 'want: request.want',
     breaks: 'data loss',
   },

@@ -616,7 +616,7 @@ function copied(state: ClientState): ClientState {
 }
 
 /** They change nothing here: no limit is so large that a sixteenth of it is news, and nobody asks what is left without a request. */
-const INERT = new Set(['minuteAnnounced', 'private_answeredMs'])
+const INERT = new Set(['minuteAnnounced', 'minuteNews', 'private_answeredMs'])
 
 /** Adds all that is in the value; functions are no state. */
 function write(value: unknown, parts: (string | number)[], seen: Map<object, number>): void {

@@ -13,7 +13,7 @@ local time = redis.call('TIME')
 local MINUTE_MS, DAY_MS = 60000, 86400000
 local EXPIRY_AFTER_DAY_MS, LEARNING_MS, SETTLING_MS = 3600000, 1000, 15
 local GRANTED, SHORT, STALE, LOST = 0, 1, 2, 3
-local ANNOUNCED_PART = 16
+local ANNOUNCED_PART, NEWS_AT_MOST = 16, 16
 
 -- Whatever else was written into the hash counts as absent.
 local function stored(text, absent)
@@ -82,8 +82,11 @@ if sequence <= lastSequence then
     day, oldDayHeld, dayTaken, dayUsed, dayReset, 0 }
 end
 -- So much of the minute is known to be taken by all who took part in it; one alone knows all of it, also when the second comes.
-local announced = minuteTaken
-if activeNow > 1 then announced = stored(fields[15], 0) end
+local announced, news = minuteTaken, 0
+if activeNow > 1 then
+  local part = { string.match(fields[15] or '', '^(%d+):(%d+)$') }
+  announced, news = stored(part[1], 0), stored(part[2], 0)
+end
 if not tookPart then activeNow = activeNow + 1 end
 local active = math.max(activeNow, activeBefore, 1)
 
@@ -137,7 +140,7 @@ local learningLeft = learningUntil - now
 if learningLeft > LEARNING_MS then learningLeft = 0 end
 local isLoss = (isUnknown or isRestating) and learningLeft <= 0
 if isLoss then learningUntil, learningLeft = now + LEARNING_MS, LEARNING_MS end
-if learningLeft > 0 then want = need end
+if learningLeft > 0 or news >= NEWS_AT_MOST then want = need end
 local grantable = need
 if learningLeft > LEARNING_MS - SETTLING_MS then
   grantable = (isUnknown and not isRestating) and math.min(need, 1) or 0
@@ -204,7 +207,7 @@ elseif status == SHORT then
 else
   local doOthersHold = dayTaken - heldInDay > dayUsed - usedInDay
   local isMuchTaken = minuteTaken - announced > math.floor(tonumber(ARGV[3]) / ANNOUNCED_PART)
-  if wasExhausted > exhausted or (doOthersHold and isMuchTaken) then notice, name = 3, 'free ' end
+  if wasExhausted > exhausted or (doOthersHold and isMuchTaken) then notice, name, news = 3, 'free ', news + 1 end
 end
 if name then
   local sent = redis.pcall('PUBLISH', ARGV[23], string.format('%s%s %s %.0f %.0f %.0f %.0f %.0f %.0f',
@@ -213,8 +216,7 @@ if name then
   if type(sent) == 'table' then notice = -notice end
 end
 if name or minuteTaken < announced then announced = minuteTaken end
-if activeNow > 1 and announced ~= stored(fields[15], -1) then
-  redis.call('HSET', KEYS[1], 'announced', string.format('%.0f', announced))
-end
+local announcement = string.format('%.0f:%d', announced, news)
+if activeNow > 1 and announcement ~= fields[15] then redis.call('HSET', KEYS[1], 'announced', announcement) end
 return { status, replyNow, minute, heldInMinute, minuteTaken, minuteUsed, minuteReset,
   day, heldInDay, dayTaken, dayUsed, dayReset, notice }

@@ -48,11 +48,15 @@ export class ClientState {
    * of which no more is taken at a time, and which has the larger limit.
    */
   minuteAnnounced = 0
+  /** Notices of this minute that tokens are left. */
+  minuteNews = 0
   readonly processes = new Map<string, ProcessRecord>()
 }
 
 /** When more than this part of a minute's limit was taken since all have known what is taken, a notice says it again. */
 const ANNOUNCED_PART = 16
+/** After so many nothing more is granted ahead in this minute, so that what comes back unused and is taken again is no endless news. */
+const NEWS_AT_MOST = 16
 
 /**
  * Applies one call to the client's counters, changing `state` in place; a stale or repeated call changes nothing.
@@ -73,7 +77,10 @@ export function transition(
   rollOver(state, nowMs)
   state.isKnown = true
   // One alone knows all that is taken, also when the second comes.
-  if (state.activeNow < 2) state.minuteAnnounced = state.minuteTaken
+  if (state.activeNow < 2) {
+    state.minuteAnnounced = state.minuteTaken
+    state.minuteNews = 0
+  }
   if (record?.minuteIndex !== state.minuteIndex) state.activeNow += 1
 
   const { minute, day, isRestating } = hear(state, request, record)
@@ -83,7 +90,7 @@ export function transition(
   const need = losesData && settlingLeftMs > 0 ? Math.min(request.need, atOnce) : request.need
   const granted = grant({
     need,
-    want: isLearning ? need : request.want,
+    want: isLearning || state.minuteNews >= NEWS_AT_MOST ? need : request.want,
     minuteLeft: request.limits.perMinute - state.minuteTaken,
     dayLeft: request.limits.perDay - state.dayTaken,
     minuteFree: minute.held - minute.used,
@@ -113,10 +120,16 @@ export function transition(
   const doOthersHold = state.dayTaken - held.day > state.dayUsed - day.used - spent
   const news = newsOf(state, status, request.limits, doOthersHold)
   const notice = isLoss ? 'unknown' : news
+  announce(state, notice)
+  return reply(state, { status, nowMs, notice }, held)
+}
+
+/** Notes what all know after a call: with a notice all that is taken. */
+function announce(state: ClientState, notice: Notice | undefined): void {
+  if (notice === 'free') state.minuteNews += 1
   // Who is answered knows no more than this.
   if (notice !== undefined || state.minuteTaken < state.minuteAnnounced)
     state.minuteAnnounced = state.minuteTaken
-  return reply(state, { status, nowMs, notice }, held)
 }
 
 /** Takes in what the caller states. isRestating: it was told of a call that is not known here. record: of its latest known call. */

@@ -77,8 +77,8 @@ export class Lease {
   }
 
   /**
-   * Spends one token of both windows, which the caller has made sure are held. degraded: without the authority, so that no view is
-   * true; isTrue: as is one that the authority has not just given, where it cannot say it again.
+   * Spends one token of both windows, which the caller has made sure are held. degraded: without the authority. isTrue: what is left
+   * may be said, as the authority has just said it, or would say it again.
    */
   spend(limits: Limits, nowMs: number, degraded = false, isTrue = !degraded): QuotaDecision {
     this.minute.spend()
