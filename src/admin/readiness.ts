@@ -4,7 +4,7 @@ import type { BackendHealth } from '../backends/health.ts'
 import type { BackendProbe } from '../backends/probe.ts'
 import type { Config } from '../config/config.ts'
 import type { KeySetFault } from '../credentials/jwt-verifier.ts'
-import type { UnsavedCounters } from '../quota/journal/journal.ts'
+import type { UnsavedCounters } from '../sqlite/quota-journal.ts'
 import { nameServers } from '../redis/servers.ts'
 import type { Shed } from '../rules/overload.ts'
 

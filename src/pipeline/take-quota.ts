@@ -108,8 +108,12 @@ export function tellQuota(exchange: Judged, caller: Caller, view: QuotaView | un
 
 /** By the store's clock where it has spoken: a decision falls into the minute that it was counted in. */
 function decidedAt(decided: QuotaDecision, nowMs: number): number {
-  if (decided.kind === 'unavailable' || decided.view === undefined) return nowMs
-  const endMs = decided.view.minute.resetAtSeconds * 1000
+  if (decided.kind === 'unavailable' || decided.degraded) return nowMs
+  const { kind, view } = decided
+  const endMs =
+    kind === 'admitted'
+      ? (decided.minuteIndex + 1) * MINUTE_MS
+      : (view?.minute.resetAtSeconds ?? 0) * 1000
   if (nowMs >= endMs) return endMs - 1
   return Math.max(nowMs, endMs - MINUTE_MS)
 }

@@ -73,15 +73,21 @@ export interface TakeReply {
   readonly notice: Notice | undefined
 }
 
+/** What was taken of both windows when a notice went out, as the reply has it that went out with it: held is the hold of its caller. */
+export type Totals = Readonly<
+  Record<'minute' | 'day', Pick<WindowReply, 'index' | 'taken' | 'held'>>
+>
+
 /**
  * short: requests are refused for want of tokens that others may hold: all that no request waits for is to be returned, now and
  * whenever one is handed back. unknown: the same, and use is to be stated again, since the authority has lost what it knew of the
- * client, or never knew it. free: since somebody was refused, tokens were returned: refusals in memory are to be forgotten.
+ * client, or never knew it. free: tokens are left: since somebody was refused, some were returned, so that refusals in memory are
+ * to be forgotten; or another sixteenth of a window was taken while others hold tokens, so that what they say is left stays true.
  * reset: the client's use is set back to 0: as short and unknown, and free.
  */
 export type Notice = 'short' | 'unknown' | 'free' | 'reset'
-/** by: the process whose call caused the notice, where that may be the listener's own. */
-export type NoticeListener = (client: string, notice: Notice, by?: string) => void
+/** by: the process whose call caused the notice, where that may be the listener's own. totals: unknown after a reset. */
+export type NoticeListener = (client: string, notice: Notice, by?: string, totals?: Totals) => void
 
 /** A sign of life of one process; isLast: it is about to end. */
 export interface Beat {
@@ -100,14 +106,17 @@ export interface Authority {
   beat?(beat: Beat): Promise<Beats>
   /** Calls the listener each time the authority can be reached again; it may have lost its data meanwhile. */
   onReturn?(listener: () => void): void
-  /** Calls the listener with every notice; they may be lost or repeated. */
-  onNotice?(listener: NoticeListener): void
+  /**
+   * Calls the listener with every notice; they may be repeated. onFlow: called with false when notices may be missed from then on,
+   * and with true when they come again. Until it is called they come.
+   */
+  onNotice?(listener: NoticeListener, onFlow?: (isFlowing: boolean) => void): void
   close(): Promise<void>
 }
 
 /**
  * A denial is a result, not an error.
- * view is undefined in a degraded mode: headers are true or absent.
+ * view is undefined in a degraded mode, and where notices are missed: headers are true or absent.
  */
 export type QuotaDecision =
   | {

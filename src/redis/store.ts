@@ -20,6 +20,8 @@ export interface Subscription {
   message(text: string): void
   /** The subscription stands (again): whatever was published before this moment may have been missed. */
   subscribed(): void
+  /** It was interrupted: messages may be missed until it stands again. */
+  lost?(): void
 }
 
 /**

@@ -63,6 +63,7 @@ export class Subscriber {
     redis.once('end', () => {
       if (redis !== this.#connection) return
       this.#connection = undefined
+      for (const { lost } of this.#subscriptions.values()) lost?.()
       // What could not be reached at all is tried again by the ticks.
       if (wasReady) this.#retry = setTimeout(() => this.#tick(), FIRST_RETRY_MS).unref()
     })

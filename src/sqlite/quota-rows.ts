@@ -2,6 +2,7 @@
  * The rows of store.file that keep the counters of the embedded authority over a restart: of each client, the tokens handed
  * out in the windows that still run, and how many more may be before its row is written again.
  */
+import { DAY_MS } from '../rules/time.ts'
 import { openSqliteFile, type OnFileEvent, type SqliteFile } from './file.ts'
 
 export interface Row {
@@ -27,6 +28,14 @@ const countAhead = `UPDATE quota SET
   day_taken = ahead + iif(day_index < day, 0, day_taken), day_index = max(day_index, day), ahead = 0
   FROM (SELECT ? AS minute, ? AS day) WHERE ahead > 0`
 const dropAhead = 'UPDATE quota SET ahead = 0 WHERE ahead > ?'
+
+/** A client's counters are of no use this long after its day has ended. */
+const EXPIRY_AFTER_DAY_MS = 3_600_000
+
+/** The first day whose counters are still of use. */
+export function firstKeptDay(nowMs: number): number {
+  return Math.floor((nowMs - EXPIRY_AFTER_DAY_MS) / DAY_MS)
+}
 
 /** A rejected call means that nothing of it was kept; its Error says fault and remedy. Client ids are well-formed strings. */
 export class Rows {

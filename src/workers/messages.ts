@@ -5,7 +5,7 @@ import type { BackendHealth } from '../backends/health.ts'
 import type { BanCalls } from '../bans/ban-store-ipc.ts'
 import type { CounterCalls } from '../counters/shared-counters.ts'
 import type { QuotaCalls } from '../quota/authorities/ipc.ts'
-import type { Notice } from '../quota/protocol.ts'
+import type { Notice, Totals } from '../quota/protocol.ts'
 import type { AnswerBatch, CallBatch } from '../ipc/calls.ts'
 import type { KeySetFault } from '../credentials/jwt-verifier.ts'
 import type { MetricsSnapshot } from '../observability/metrics.ts'
@@ -33,6 +33,7 @@ export interface StartMessage {
 export interface ClientNotice {
   readonly client: string
   readonly notice: Notice
+  readonly totals?: Totals
 }
 
 /** What concerns the moment alone. */
@@ -47,7 +48,7 @@ export type ToWorker =
   | AnswerBatch
   | { readonly kind: 'quota'; readonly notices: readonly ClientNotice[] }
   | { readonly kind: 'banned'; readonly keyId: string; readonly ban: BanRecord }
-  /** Bans were pronounced that this worker was not told of: it is to read them all. */
+  /** Notices were left out, of bans too: this worker is to read those all. */
   | { readonly kind: 'missed' }
   /** To be built aside, and answered with `prepared`; then one of these two follows, of the same round. */
   | { readonly kind: 'prepare'; readonly round: number; readonly config: PlainConfig }

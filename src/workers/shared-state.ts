@@ -48,7 +48,9 @@ export function createSharedState(parts: SharedStateParts) {
       // At once where the authority knows at once: then the answer goes out with the first message.
       take: (request) =>
         whenKnown(authority().take(request), (reply) => {
-          if (reply.notice !== undefined) onNotice({ client: request.client, notice: reply.notice })
+          const { notice, minute, day } = reply
+          if (notice !== undefined)
+            onNotice({ client: request.client, notice, totals: { minute, day } })
           return reply
         }),
       beat: (beat) => authority().beat(beat),

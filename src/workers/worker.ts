@@ -14,7 +14,7 @@ import {
 import { fromPlainConfig } from '../clients/plain-config.ts'
 import type { Config } from '../config/config.ts'
 import { createIpcAuthority, type QuotaCalls } from '../quota/authorities/ipc.ts'
-import type { NoticeListener } from '../quota/protocol.ts'
+import type { Authority, NoticeListener } from '../quota/protocol.ts'
 import { configNames, createServing, type Serving } from '../gateway/serving.ts'
 import {
   connectStore,
@@ -113,7 +113,7 @@ function createParts(
   const metrics = createMetrics({ version, isWorker: true, ...configNames(config) })
   const parts = { version, config, log, metrics, ticketSecret, gatewayId }
   const lanes = openLanes(parts, channel)
-  const { stores, bans, noticed } = connectStores(parts, channel, lanes)
+  const { stores, bans, noticed, flows } = connectStores(parts, channel, lanes)
   const serving: Serving = createServing({
     ...parts,
     number,
@@ -145,11 +145,13 @@ function createParts(
     hear: (message: ToWorker) => {
       if (message.kind === 'answers') for (const lane of Object.values(lanes)) lane.receive(message)
       else if (message.kind === 'quota') {
-        for (const { client, notice } of message.notices)
-          for (const listener of noticed) listener(client, notice)
+        for (const { client, notice, totals } of message.notices)
+          for (const listener of noticed) listener(client, notice, undefined, totals)
       } else if (message.kind === 'banned') bans.banned(message.keyId, message.ban)
-      else if (message.kind === 'missed') bans.stale()
-      else if (message.kind === 'prepare')
+      else if (message.kind === 'missed') {
+        bans.stale()
+        for (const onFlow of flows) onFlow(true)
+      } else if (message.kind === 'prepare')
         taking.prepare(message.round, message.config, rings.ring(message.round))
       else if (message.kind === 'commit' || message.kind === 'abort')
         taking.settle(message.kind, message.round)
@@ -195,7 +197,7 @@ function soon(tell: () => void): () => void {
   }
 }
 
-/** noticed: whom the supervisor's notices reach; with Redis nobody listens. */
+/** noticed: whom the supervisor's notices reach; with Redis nobody listens. flows: whom it reaches that some were left out. */
 function connectStores(
   parts: StoreParts,
   channel: SupervisorChannel,
@@ -207,7 +209,11 @@ function connectStores(
     onState: (health) => void channel.send({ kind: 'store', ...health }),
   })
   const noticed: NoticeListener[] = []
-  const onNotice = (listener: NoticeListener): void => void noticed.push(listener)
+  const flows: ((isFlowing: boolean) => void)[] = []
+  const onNotice: NonNullable<Authority['onNotice']> = (listener, onFlow) => {
+    noticed.push(listener)
+    if (onFlow !== undefined) flows.push(onFlow)
+  }
   const clock = createStoreClock()
   const bans = createIpcBanStore(banCalls, clock)
   const stores: Stores =
@@ -219,7 +225,7 @@ function connectStores(
           authority: createIpcAuthority({ calls, onNotice, observe: metrics.quota }),
         }
       : { redis, ...redisStores(parts, redis) }
-  return { stores, bans, noticed }
+  return { stores, bans, noticed, flows }
 }
 
 /** Two ways to ask the supervisor: bans wait for its disk, and quota must not wait with them. */

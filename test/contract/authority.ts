@@ -121,6 +121,43 @@ export function authorityContract(
       expect(await noticed({ process: 'a', need: 0 })).toBeUndefined()
     })
 
+    it('tells all when more than a sixteenth of the minute was taken since all have known, while others hold tokens', async () => {
+      const limits = { perMinute: 160, perDay: 1000 }
+      const noticed = async (change: Partial<TakeRequest>) =>
+        (await take({ limits, ...change })).notice
+      // One alone has no need of it; nor does one that holds nothing.
+      expect(await noticed({ process: 'a', need: 20 })).toBeUndefined()
+      expect(await noticed({ ...holds(20), process: 'a', need: 1, want: 6 })).toBeUndefined()
+      // Of 26 both have known: to 36 it is no news, and one more is.
+      expect(await noticed({ process: 'b', need: 10 })).toBeUndefined()
+      expect(await noticed({ ...holds(10), process: 'b' })).toBe('free')
+      expect(await noticed({ ...holds(11), process: 'b', need: 10 })).toBeUndefined()
+      // What goes back is known to who returns it, so that as much is news once more.
+      expect(await noticed({ ...holds(11), process: 'b', need: 0 })).toBeUndefined()
+      expect(await noticed({ ...holds(11), process: 'b', need: 10 })).toBeUndefined()
+      expect(await noticed({ ...holds(21), process: 'b' })).toBe('free')
+      // Nobody else holds tokens: nobody says from memory what is left.
+      expect(await noticed({ ...holds(26), process: 'a', need: 0 })).toBeUndefined()
+      expect(await noticed({ ...holds(22), process: 'b', need: 30 })).toBeUndefined()
+    })
+
+    it('grants nothing ahead in a minute any more after sixteen times of such news', async () => {
+      const limits = { perMinute: 160, perDay: 1000 }
+      await take({ process: 'a', limits, need: 1, want: 6 })
+      let news = 0
+      const asked = { process: 'b', limits, need: 0, want: 20 }
+      for (let n = 0; n < 40; n++) {
+        const { notice, minute } = await take({ ...asked, ...holds(0) })
+        expect(minute.held).toBe(news < 16 ? 20 : 0)
+        if (notice === 'free') news += 1
+        await take({ ...asked, ...holds(0), want: 0 })
+      }
+      expect(news).toBe(16)
+      expect(await take({ ...asked, ...holds(0), need: 1 })).toMatchObject({ status: 'granted' })
+      time.ms += 60_000
+      expect((await take(asked)).minute.held).toBe(20)
+    })
+
     it('ignores a call that arrives after a later one', async () => {
       await take({ sequence: 5 })
       expect(await take({ sequence: 4, need: 2 })).toMatchObject({

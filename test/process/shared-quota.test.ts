@@ -166,6 +166,33 @@ describe.concurrent('three gateways on one Redis', () => {
     await eventually('nothing charged', () => quotaInRedis(redis, 'acme').dayTaken === 0)
   })
 
+  it('say what is left to within a sixteenth, also one that holds a lease while another takes a burst', async () => {
+    const { redis, gateways } = await fleet(2, [{ ...client('acme', 600), perDay: 10_000 }])
+    const [one, other] = [pick(gateways, 0), pick(gateways, 1)]
+    await minuteWithAtLeast(30_000)
+    // After a second tokens are held ahead, so that the next request asks nobody.
+    for (let at = 0; at < 20; at++) {
+      await acme(one)
+      await new Promise((resolve) => setTimeout(resolve, 100))
+    }
+    const calls = 'tollgate_store_calls_total{outcome="ok"}'
+    const before = await one.metric(calls)
+    const published = (): number =>
+      Number(/cmdstat_publish:calls=(\d+)/.exec(redis.cli('INFO', 'commandstats'))?.[1] ?? 0)
+    const publishedBefore = published()
+    const burst: Answer[] = []
+    for (let at = 0; at < 10; at++) burst.push(...(await Promise.all(times(50, () => acme(other)))))
+    expect(tally(burst)).toEqual({ '200': 500 })
+    const answer = await acme(one)
+    const left = 600 - 521
+    expect(Number(answer.headers.get('x-ratelimit-remaining'))).toBeLessThanOrEqual(left + 37)
+    expect(answer.headers.get('ratelimit')).toMatch(/^"minute";r=\d+;t=\d+, "day";r=\d+;t=\d+$/)
+    expect(dayLeft(answer.headers)).toBeLessThanOrEqual(10_000 - 521 + 37)
+    // The news costs no call, and is rare.
+    expect((await one.metric(calls)) - before).toBeLessThanOrEqual(2)
+    expect(published() - publishedBefore).toBeLessThan(32)
+  })
+
   it('count their calls to the store, and tell that it is up', async () => {
     const { gateways } = await fleet(1, [client('acme', 100)])
     const gateway = pick(gateways, 0)

@@ -9,7 +9,7 @@ import {
   createEmbeddedAuthority,
   type EmbeddedAuthority,
 } from '../../src/quota/authorities/memory.ts'
-import { Journal } from '../../src/quota/journal/journal.ts'
+import { Journal } from '../../src/sqlite/quota-journal.ts'
 import type { Row } from '../../src/sqlite/quota-rows.ts'
 import type { Statement, TakeReply, TakeRequest } from '../../src/quota/protocol.ts'
 import { createEmbeddedCounters } from '../../src/usage/counters-embedded.ts'

@@ -56,3 +56,33 @@ it('a refusal in memory ends with its window, as the authority told last', () =>
   expect(minute.isRefused(10, 27_000, 0)).toBe(true)
   expect(minute.isRefused(10, 29_000, 0)).toBe(false)
 })
+
+it('what a notice said during a call counts, also where the reply is older', () => {
+  const minute = new LeaseWindow('minute', MINUTE_MS)
+  const index = Math.floor(START_MS / MINUTE_MS)
+  const answered = (taken: number): void => {
+    const window = { index, held: 10, taken, used: 10, resetMs: 0 }
+    const at = { limit: 100, fresh: 0, sentMs: 0, receivedMs: 0 }
+    minute.apply(
+      { status: 'granted', nowMs: START_MS, minute: window, day: window, notice: undefined },
+      at,
+    )
+  }
+  minute.statement(false, 0)
+  // Of a minute in which the authority has not answered yet.
+  minute.note({ index, taken: 50, held: 0 }, false)
+  answered(40)
+  const left = (): number => minute.remaining(100, 0)
+  const before = left()
+  minute.note({ index, taken: 45, held: 0 }, false)
+  expect(left()).toBe(before)
+  // Of an own call: all but the 20 that this process held then is of others.
+  minute.note({ index, taken: 70, held: 20 }, true)
+  expect(left()).toBe(before - 10)
+  minute.note({ index: index + 1, taken: 90, held: 0 }, false)
+  expect(left()).toBe(before - 10)
+  // The next reply is newer, and says what was returned since.
+  minute.statement(false, 0)
+  answered(40)
+  expect(left()).toBe(before + 10)
+})

@@ -87,7 +87,7 @@ export function createNetwork(authority: Authority, timeline: Timeline) {
         const reply = await authority.take(request)
         const { notice } = reply
         if (notice !== undefined)
-          for (const listener of noticed) listener(request.client, notice, request.process)
+          for (const listener of noticed) listener(request.client, notice, request.process, reply)
         if (delayMs > 0) await timeline.timers.after(delayMs / 2)
         if (state === 'reply lost') throw new Error('lost')
         return reply

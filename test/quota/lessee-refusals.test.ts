@@ -31,8 +31,8 @@ describe.each([
         return authority.take(request)
       },
       onNotice: (listener) =>
-        authority.onNotice?.((client, notice) => {
-          if (!member.isDead) listener(client, notice)
+        authority.onNotice?.((...notice) => {
+          if (!member.isDead) listener(...notice)
         }),
       close: () => authority.close(),
     }

@@ -100,7 +100,7 @@ export async function ipcWorld(): Promise<World> {
               const reply = memory.take(request)
               if (reply.notice !== undefined)
                 for (const other of everybody)
-                  if (other !== notify) other(request.client, reply.notice)
+                  if (other !== notify) other(request.client, reply.notice, undefined, reply)
               return reply
             },
             beat: (beat) => memory.beat(beat),

@@ -158,7 +158,11 @@ describe('a user with the rights that the configuration file lists', () => {
     await until(() => store.available)
     const authority = createRedisAuthority({ store, prefix: 'tollgate' })
     const reclaimed: string[] = []
-    authority.onNotice?.((client) => reclaimed.push(client))
+    const flows: boolean[] = []
+    authority.onNotice?.(
+      (client) => reclaimed.push(client),
+      (isFlowing) => flows.push(isFlowing),
+    )
     const connections = (): number =>
       Number(/total_connections_received:(\d+)/.exec(admin('INFO', 'stats'))?.[1])
     await sleep(200)
@@ -171,7 +175,7 @@ describe('a user with the rights that the configuration file lists', () => {
     }
     // Two of them are those of redis-cli.
     expect(connections() - before).toBeLessThan(2 + 3)
-    expect([reclaimed, states.at(-1)]).toEqual([[], 'up'])
+    expect([reclaimed, flows.includes(true), states.at(-1)]).toEqual([[], false, 'up'])
     grant(...rights())
     let client = 0
     await until(async () => {
@@ -179,6 +183,31 @@ describe('a user with the rights that the configuration file lists', () => {
       await authority.take({ ...request, client: `heard-${client}` })
       return reclaimed.length > 0
     })
+    expect(flows.at(-1)).toBe(true)
+  })
+
+  it('says when notices are missed: the subscription is lost, or none may be published', async () => {
+    await until(() => store.available)
+    const authority = createRedisAuthority({ store, prefix: 'tollgate' })
+    const flows: boolean[] = []
+    authority.onNotice?.(
+      () => undefined,
+      (isFlowing) => flows.push(isFlowing),
+    )
+    await until(() => flows.at(-1) === true)
+    expect(flows[0]).toBe(false)
+    flows.length = 0
+    admin('CLIENT', 'KILL', 'TYPE', 'pubsub')
+    await until(() => flows.length > 1)
+    expect(flows).toEqual([false, true])
+    // Of a client that is not known all are asked.
+    const meet = async (client: string) => authority.take({ ...request, client })
+    grant('-publish')
+    expect(await meet('unheard')).toMatchObject({ status: 'granted', notice: 'unknown' })
+    expect(flows.at(-1)).toBe(false)
+    grant(...rights())
+    await meet('heard of')
+    await until(() => flows.at(-1) === true)
   })
 
   it('is away under a wrong password, and says so', async () => {

@@ -52,7 +52,7 @@ export function loaded(replacements: readonly Replacement[], { isOpen = false } 
   return {
     ...load('ipc/calls.ts'),
     ...load('quota/authorities/ipc.ts'),
-    ...load('quota/journal/journal.ts'),
+    ...load('sqlite/quota-journal.ts'),
     ...load('quota/lessee/lessee.ts'),
     ...load('rules/steady-clock.ts'),
     ...load('quota/authorities/memory.ts'),

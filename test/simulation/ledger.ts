@@ -137,6 +137,8 @@ export interface Rules {
   readonly isAlone: boolean
   /** A process forgets clients it still has requests of. */
   readonly forgets: boolean
+  /** Processes may miss notices: then what they say is absent at times. */
+  readonly missesNotices?: boolean
   /** No request waits longer, pauses of its process apart. */
   readonly waitsAtMostMs: number
 }
@@ -483,7 +485,9 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
       }
       if (decision.degraded) totals.degraded += 1
       demand(
-        decision.degraded === (decision.view === undefined),
+        decision.view === undefined
+          ? decision.degraded || rules.missesNotices === true
+          : !decision.degraded,
         'headers are true or absent',
         () => text(decision),
       )

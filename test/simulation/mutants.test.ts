@@ -37,6 +37,7 @@ const drawnFrom: Record<PropertyName, { readonly numRuns: number; readonly seed?
   outages: { numRuns: 15 },
   'store lost': { numRuns: 22, seed: 2 },
   'data loss': { numRuns: 33 },
+  remaining: { numRuns: 12, seed: 9 },
   workers: { numRuns: 38, seed: 11 },
   'worker resets': { numRuns: 15 },
 }

@@ -102,8 +102,8 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'who waited is told the limits of who came later',
     file: 'lessee/lease.ts',
-    from: "      kind: 'admitted',\n      view: degraded ? undefined : this.view(limits, nowMs)",
-    to: "      kind: 'admitted',\n      view: degraded ? undefined : this.view(this.limits, nowMs)",
+    from: 'view: isTrue ? this.view(limits, nowMs)',
+    to: 'view: isTrue ? this.view(this.limits, nowMs)',
     breaks: 'changed limits',
   },
   {
@@ -325,14 +325,14 @@ export const mutants: readonly Mutant[] = [
   },
   {
     name: 'nobody waits for the disk',
-    file: 'journal/journal.ts',
+    file: '../sqlite/quota-journal.ts',
     from: 'return (isReset || left < 0) && !this.#isLate ? this.#whenWritten() : undefined',
     to: 'return undefined',
     breaks: 'workers',
   },
   {
     name: 'what is handed back during a write is not written',
-    file: 'journal/journal.ts',
+    file: '../sqlite/quota-journal.ts',
     from: ' && saving === undefined',
     to: '',
     breaks: 'workers',
@@ -375,7 +375,7 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'all is granted ahead while learning',
     file: 'authorities/transition.ts',
-    from: 'want: isLearning ? need : request.want',
+    from: 'want: isLearning || state.minuteNews >= NEWS_AT_MOST ? need : request.want',
     to: 'want: request.want',
     breaks: 'data loss',
   },
@@ -389,8 +389,8 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'nobody is told of a loss',
     file: 'authorities/transition.ts',
-    from: "notice: isLoss ? 'unknown' : news",
-    to: 'notice: news',
+    from: "const notice = isLoss ? 'unknown' : news",
+    to: 'const notice = news',
     breaks: 'data loss',
   },
   {
@@ -470,6 +470,27 @@ export const mutants: readonly Mutant[] = [
     to: 'heard: undefined,',
     breaks: 'data loss',
   },
+  {
+    name: 'nobody says what others take',
+    file: 'authorities/transition.ts',
+    from: 'doOthersHold && isMuchTaken',
+    to: 'false',
+    breaks: 'remaining',
+  },
+  {
+    name: 'what was returned counts as announced',
+    file: 'authorities/transition.ts',
+    from: 'notice !== undefined || state.minuteTaken < state.minuteAnnounced',
+    to: 'notice !== undefined',
+    breaks: 'remaining',
+  },
+  {
+    name: 'who has missed notices says what it knew',
+    file: 'lessee/lease.ts',
+    from: 'this.#isHolder && heard > this.#followed.from && !isLowered',
+    to: 'this.#isHolder && !isLowered',
+    breaks: 'remaining',
+  },
 ]
 
 /** The same in the script that Redis runs. */
@@ -497,5 +518,11 @@ export const scriptMutants: readonly Replacement[] = [
     file: 'authorities/take.lua',
     from: 'math.ceil(tonumber(time[2]) / 1000)',
     to: 'math.floor(tonumber(time[2]) / 1000)',
+  },
+  {
+    name: 'what was returned counts as announced',
+    file: 'authorities/take.lua',
+    from: 'if name or minuteTaken < announced then',
+    to: 'if name then',
   },
 ]

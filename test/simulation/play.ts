@@ -34,7 +34,7 @@ export async function playWorkers(quota: Quota, schedule: Schedule): Promise<Pla
 
 type PlayedWorld = Pick<World, keyof World & keyof ReturnType<typeof createWorkersWorld>>
 
-async function playIn(world: PlayedWorld, { steps }: Schedule): Promise<Played> {
+export async function playIn(world: PlayedWorld, { steps }: Schedule): Promise<Played> {
   for (const { load, lasts, event } of steps) {
     const { nowMs } = world.time
     const untilEndMs = MINUTE_MS - (world.storeNowMs() % MINUTE_MS)

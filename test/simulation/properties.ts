@@ -9,6 +9,7 @@ import {
   faultySchedule,
   liveSchedule,
   outageSchedule,
+  remainingSchedule,
   resetSchedule,
   singleSchedule,
   stormSchedule,
@@ -17,6 +18,7 @@ import {
   type LiveSchedule,
   type Schedule,
 } from './schedule.ts'
+import { playRemaining } from './remaining.ts'
 import type { Quota } from './shipped.ts'
 import { playStoreLost, storeLostSchedule, type StoreLostSchedule } from './store-lost.ts'
 
@@ -164,6 +166,30 @@ const dataLoss: Property<Schedule> = {
   },
 }
 
+/** Of a client in a minute. */
+const MOST_NOTICES = 32
+
+const remaining: Property<Schedule> = {
+  title: 'says of no window that more is left than is true by a sixteenth of the limit',
+  schedule: remainingSchedule,
+  run: async (quota, drawn) => {
+    const said = await playRemaining(quota, drawn)
+    const { above, notices, absent } = said
+    // Charges that are handed back, and resets, are news of another kind.
+    const isPlain = drawn.refund === 0 && !drawn.steps.some(({ event }) => event.kind === 'reset')
+    if (isPlain && notices >= MOST_NOTICES)
+      throw new Violation('news of a client is rare', `${notices} notices in a minute`)
+    return {
+      ...said,
+      worst: {
+        'of a limit above the truth': above,
+        'notices of a client in a minute': notices,
+        absent,
+      },
+    }
+  },
+}
+
 export const properties = {
   faults: exact(
     'never admits more than a limit, whatever crashes, is lost, late, repeated or stopped',
@@ -194,6 +220,7 @@ export const properties = {
   storms,
   outages,
   'store lost': storeLost,
+  remaining,
   'data loss': dataLoss,
   workers: {
     title: 'never admits more than a limit with workers, whatever dies, stops or hangs',

@@ -137,6 +137,7 @@ describe('quota, simulated', () => {
   playing('outages', properties.outages, { numRuns: 50, cpuShare: 0.09 })
   playing('store lost', properties['store lost'], { numRuns: 56, cpuShare: 0.08 })
   playing('data loss', properties['data loss'], { numRuns: 63, cpuShare: 0.05 })
+  playing('remaining', properties.remaining, { numRuns: 60, cpuShare: 0.07 })
   playing('workers', properties.workers, { numRuns: 42, cpuShare: 0.1 })
   playing('worker resets', properties['worker resets'], { numRuns: 18, cpuShare: 0.05 })
 })

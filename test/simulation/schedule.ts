@@ -93,6 +93,8 @@ export type Event =
       readonly how: 'away' | 'refused' | 'silent' | 'replies lost'
       readonly forMs: number
     }
+  /** The process has none of the notices of this time, and knows it. */
+  | { readonly kind: 'notices missed'; readonly process: number; readonly forMs: number }
   | { readonly kind: 'data loss' }
   /** Of the counters of one client: the store had no memory left. */
   | { readonly kind: 'eviction'; readonly client: number }
@@ -212,6 +214,11 @@ const fault = {
     kind: fc.constant('reset' as const),
     client: index,
     windows: fc.constantFrom(['minute' as const], ['day' as const], ['minute', 'day'] as const),
+  }),
+  noticesMissed: fc.record({
+    kind: fc.constant('notices missed' as const),
+    process: index,
+    forMs: fc.integer({ min: 1, max: 8000 }),
   }),
   dataLoss: fc.record({ kind: fc.constant('data loss' as const) }),
   eviction: fc.record({ kind: fc.constant('eviction' as const), client: index }),
@@ -344,6 +351,62 @@ export const resetSchedule: fc.Arbitrary<Schedule> = fc.record({
   ),
 })
 
+/** Several processes hold tokens, return them and take bursts, and say what is left; at times one misses notices. */
+export const remainingSchedule: fc.Arbitrary<Schedule> = fc
+  .record({
+    ...common,
+    clients: fc.array(
+      fc
+        .record({
+          perMinute: fc.constantFrom(20, 48, 240, 600, 1000, 3000),
+          days: fc.constantFrom(1, 1.2, 1000),
+        })
+        .map((drawn) => ({ ...drawn, perDay: Math.ceil(drawn.perMinute * drawn.days) })),
+      { minLength: 1, maxLength: 1 },
+    ),
+    maxClients: fc.constant(100_000),
+    startsBefore: fc.record({
+      window: fc.constantFrom('minute' as const, 'day' as const),
+      ms: fc.constantFrom(4000, 58_000),
+    }),
+    processes: fc.integer({ min: 2, max: 5 }),
+    mode: fc.constant('closed' as const),
+    authority: fc.constant('remote' as const),
+    network: fc.oneof(
+      { weight: 2, arbitrary: goodNetwork },
+      { weight: 1, arbitrary: badNetwork.map((network) => ({ ...network, losesReclaim: 0 })) },
+    ),
+    refund: fc.constantFrom(0, 0, 60),
+    rest: fc.array(
+      fc.record({
+        load: fc.record({
+          perSecond: fc.constantFrom(0, 8, 30, 120),
+          burst: fc.constantFrom(0, 0, 7, 60, 300),
+          client: fc.constant(0),
+          process: someOrAll,
+        }),
+        lasts: fc.record({
+          kind: fc.constant('ms' as const),
+          ms: fc.oneof(
+            fc.integer({ min: 0, max: 400 }),
+            fc.integer({ min: 400, max: 3000 }),
+            fc.integer({ min: 6000, max: 7500 }),
+          ),
+        }),
+        event: fc.oneof(
+          { weight: 4, arbitrary: none },
+          { weight: 3, arbitrary: fault.noticesMissed },
+          {
+            weight: 1,
+            arbitrary: fc.oneof(fault.crash, fault.restart, fault.partition, fault.reset),
+          },
+        ),
+      }),
+      { minLength: 2, maxLength: 12, size: 'max' },
+    ),
+  })
+  .map(({ rest, ...drawn }) => ({ ...drawn, steps: [leadIn(drawn.processes), ...rest] }))
+
 /** Far more than the limit, at processes that crash at times, and answers that come at once. */
 export const stormSchedule: fc.Arbitrary<Schedule> = fc.record({
   ...common,
@@ -373,6 +436,12 @@ export const stormSchedule: fc.Arbitrary<Schedule> = fc.record({
   ),
 })
 
+/** After it all processes hold tokens. */
+const leadIn = (processes: number): Step => ({
+  load: { perSecond: 2 * processes, burst: 0, client: 0, process: undefined },
+  lasts: { kind: 'ms', ms: 1500 },
+  event: { kind: 'none' },
+})
 const fewOrMany = fc
   .record({
     perMinute: fc.constantFrom(5, 12, 20, 48, 60, 100, 240),
@@ -432,14 +501,7 @@ export const changedLimitsSchedule: fc.Arbitrary<Schedule> = fc
   })
   .map(({ isAtOnce, rest, ...drawn }) => ({
     ...drawn,
-    steps: [
-      {
-        load: { perSecond: 2 * drawn.processes, burst: 0, client: 0, process: undefined },
-        lasts: { kind: 'ms' as const, ms: 1500 },
-        event: { kind: 'none' as const },
-      },
-      ...(isAtOnce ? onceForAll(rest) : rest),
-    ],
+    steps: [leadIn(drawn.processes), ...(isAtOnce ? onceForAll(rest) : rest)],
   }))
 
 /** One process that has the authority in itself, or asks it over a network that delivers. */

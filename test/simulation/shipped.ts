@@ -7,7 +7,7 @@ import { createIpcAuthority } from '../../src/quota/authorities/ipc.ts'
 import { ClientState, transition } from '../../src/quota/authorities/transition.ts'
 import { createSteadyClock } from '../../src/rules/steady-clock.ts'
 import { answerCalls, createIpcCalls } from '../../src/ipc/calls.ts'
-import { Journal } from '../../src/quota/journal/journal.ts'
+import { Journal } from '../../src/sqlite/quota-journal.ts'
 import { Lessee } from '../../src/quota/lessee/lessee.ts'
 import { look, reset } from '../../src/usage/client-counters.ts'
 

@@ -10,6 +10,12 @@ export const scaled: readonly Replacement[] = [
     from: 'MOST_OF_A_MINUTE = 1 / 16',
     to: 'MOST_OF_A_MINUTE = 1',
   },
+  {
+    name: 'no news of so small a limit',
+    file: 'authorities/transition.ts',
+    from: 'ANNOUNCED_PART = 16',
+    to: 'ANNOUNCED_PART = 1',
+  },
 ]
 
 export interface Explored extends SmallWorldOptions {

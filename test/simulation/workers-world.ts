@@ -188,7 +188,9 @@ export function createWorkersWorld(quota: Quota, schedule: Schedule) {
               if (process !== by.process)
                 time.at(time.nowMs + chance.between(0.03, 0.6), () =>
                   process.deliver('io', () =>
-                    notices.forEach((listener) => listener(request.client, notice)),
+                    notices.forEach((listener) =>
+                      listener(request.client, notice, undefined, reply),
+                    ),
                   ),
                 )
           return reply
@@ -378,6 +380,7 @@ export function createWorkersWorld(quota: Quota, schedule: Schedule) {
         case 'restart':
         case 'authority clock':
         case 'partition':
+        case 'notices missed':
         case 'data loss':
         case 'eviction':
         case 'old copy':

@@ -9,6 +9,7 @@ import type {
   Notice,
   TakeReply,
   TakeRequest,
+  Totals,
 } from '../../src/quota/protocol.ts'
 import { DAY_MS } from '../../src/rules/time.ts'
 import { START_MS } from '../support/controlled-authority.ts'
@@ -38,7 +39,7 @@ export type World = ReturnType<typeof createWorld>
 export function createWorld(
   quota: Quota,
   schedule: Schedule,
-  rules: Pick<Rules, 'isExact'> & { isPrompt?: boolean },
+  rules: Pick<Rules, 'isExact' | 'missesNotices'> & { isPrompt?: boolean },
 ) {
   const chance = createChance(schedule.seed)
   const time = createVirtualTime(chance)
@@ -57,6 +58,7 @@ export function createWorld(
   const ledger = createLedger(
     {
       isExact: rules.isExact,
+      missesNotices: rules.missesNotices === true,
       ...(rules.isPrompt === true ? { prompt: () => everyProcess } : {}),
       isAlone:
         schedule.processes === 1 && !forgets && !schedule.steps.some(({ event }) => isFatal(event)),
@@ -108,6 +110,9 @@ export function createWorld(
   const slots: SimulatedProcess[] = []
   const everyProcess: SimulatedProcess[] = []
   const noticeListeners = new Map<SimulatedProcess, NoticeListener[]>()
+  /** Says whether notices come; until then they are missed. */
+  const noticeFlows = new Map<SimulatedProcess, (isFlowing: boolean) => void>()
+  const deaf = new Map<SimulatedProcess, number>()
   const returnListeners = new Map<SimulatedProcess, (() => void)[]>()
   const partitions = new Map<SimulatedProcess, Partition['how']>()
 
@@ -117,21 +122,24 @@ export function createWorld(
     const reply = memory.take(request)
     ledger.carriedOut(request, reply)
     if (reply.notice !== undefined)
-      for (const process of slots) announce(process, request, reply.notice)
+      for (const process of slots) announce(process, request, reply.notice, reply)
     return reply
   }
   const announce = (
     process: SimulatedProcess,
     { client, process: by }: Pick<TakeRequest, 'client' | 'process'>,
     notice: Notice,
+    totals?: Totals,
   ): void => {
+    if (time.nowMs < (deaf.get(process) ?? 0)) return
     if (chance.perMille(network.losesReclaim)) return happened('reclaim lost')
     const times = chance.perMille(network.repeatsReclaim) ? 2 : 1
     if (times === 2) happened('reclaim repeated')
     for (let at = 0; at < times; at++)
       time.at(time.nowMs + travel() + (at * network.lateMs) / 2, () =>
         process.deliver('io', () => {
-          for (const listener of noticeListeners.get(process) ?? []) listener(client, notice, by)
+          for (const listener of noticeListeners.get(process) ?? [])
+            listener(client, notice, by, totals)
         }),
       )
   }
@@ -224,7 +232,10 @@ export function createWorld(
     return {
       take: (request) => call(process, request),
       beat: (sign) => beat(process, sign),
-      onNotice: (listener) => void listeners.notice.push(listener),
+      onNotice: (listener, onFlow) => {
+        listeners.notice.push(listener)
+        if (onFlow !== undefined) noticeFlows.set(process, onFlow)
+      },
       onReturn: (listener) => void listeners.return.push(listener),
       close: async () => undefined,
     }
@@ -337,6 +348,17 @@ export function createWorld(
             reset(client, event.windows)
             tell()
           })
+        }
+        case 'notices missed': {
+          const process = processAt(event.process)
+          const untilMs = Math.max(deaf.get(process) ?? 0, time.nowMs + event.forMs)
+          deaf.set(process, untilMs)
+          process.deliver('io', () => noticeFlows.get(process)?.(false))
+          return time.at(untilMs, () =>
+            process.deliver('io', () => {
+              if (deaf.get(process) === untilMs) noticeFlows.get(process)?.(true)
+            }),
+          )
         }
         case 'supervisor crash':
         case 'supervisor stop':

@@ -1,11 +1,10 @@
 /** The embedded authority that remembers: counted in memory, kept in store.file, and read back from it. */
-import { Journal, type UnsavedCounters } from '../journal/journal.ts'
-import { Rows } from '../../sqlite/quota-rows.ts'
+import { Journal, type UnsavedCounters } from '../../sqlite/quota-journal.ts'
+import { firstKeptDay, Rows } from '../../sqlite/quota-rows.ts'
 import type { OnFileEvent } from '../../sqlite/file.ts'
 import { DAY_MS, MINUTE_MS } from '../../rules/time.ts'
 import { systemTimers, type Timers } from '../timers.ts'
 import { createEmbeddedAuthority, MAX_CLIENTS, type EmbeddedAuthority } from './memory.ts'
-import { firstKeptDay } from './transition.ts'
 
 /**
  * file: store.file; undefined keeps nothing over a restart, nor of more clients than maxClients.

@@ -2,7 +2,7 @@
 import { StoreUnavailable } from '../../rules/store-unavailable.ts'
 import type { IpcCalls } from '../../ipc/calls.ts'
 import { observedCall, type CallObserver } from '../observer.ts'
-import type { Authority, Beat, Beats, NoticeListener, TakeReply, TakeRequest } from '../protocol.ts'
+import type { Authority, Beat, Beats, TakeReply, TakeRequest } from '../protocol.ts'
 
 /** What the lessee of a worker asks of the supervisor. */
 export interface QuotaCalls {
@@ -11,7 +11,7 @@ export interface QuotaCalls {
 }
 
 /**
- * onNotice: registers the listener of the supervisor's notices.
+ * onNotice: registers who is to have the supervisor's notices.
  * take() throws StoreUnavailable at once while the supervisor is silent or gone, else rejects with it.
  */
 export function createIpcAuthority({
@@ -20,7 +20,7 @@ export function createIpcAuthority({
   observe,
 }: {
   calls: IpcCalls<QuotaCalls>
-  onNotice(listener: NoticeListener): void
+  onNotice: NonNullable<Authority['onNotice']>
   observe?: CallObserver
 }): Authority {
   // Thrown for every request while nobody answers: made once, since a stack trace costs more than the decision.

@@ -1,11 +1,11 @@
 /** The embedded authority: the counters of all clients in this process, answered at once but where its journal has to be waited for. */
 import { boundedFind } from '../../sqlite/bounded-find.ts'
-import type { CountedClient, Journal, UnsavedCounters } from '../journal/journal.ts'
-import type { Row, Rows } from '../../sqlite/quota-rows.ts'
+import type { CountedClient, Journal, UnsavedCounters } from '../../sqlite/quota-journal.ts'
+import { firstKeptDay, type Row, type Rows } from '../../sqlite/quota-rows.ts'
 import type { Limits } from '../../config/config.ts'
 import type { Authority, Beat, Beats, TakeReply, TakeRequest } from '../protocol.ts'
 import { RecencyTable } from '../../rules/recency-table.ts'
-import { ClientState, firstKeptDay, transition } from './transition.ts'
+import { ClientState, transition } from './transition.ts'
 
 export interface EmbeddedAuthority extends Authority {
   beat(beat: Beat): Promise<Beats>
@@ -24,6 +24,8 @@ export interface EmbeddedAuthority extends Authority {
 export interface MemoryAuthority extends EmbeddedAuthority {
   take(request: TakeRequest): TakeReply
 }
+
+type Counted = CountedClient<ClientState>
 
 /** Keeps the counters, also of clients that memory has forgotten. */
 interface Keeper {
@@ -64,8 +66,8 @@ export function createEmbeddedAuthority({
   let lost: UnsavedCounters | undefined
   /** There are rows of clients that are not in memory. */
   let hasForgotten = keeper !== undefined && keeper.restored.length >= maxClients
-  const mayDrop = (client: CountedClient): boolean => keeper?.journal.mayForget(client) ?? true
-  const clients = new RecencyTable<CountedClient>({
+  const mayDrop = (client: Counted): boolean => keeper?.journal.mayForget(client) ?? true
+  const clients = new RecencyTable<Counted>({
     maxEntries: maxClients,
     mayDrop: (client) => {
       if (!mayDrop(client)) return false
@@ -74,7 +76,7 @@ export function createEmbeddedAuthority({
       return true
     },
   })
-  const add = (id: string, row?: Row): CountedClient => {
+  const add = (id: string, row?: Row): Counted => {
     const client = { id, state: row ? restoredState(row) : new ClientState(), row, ahead: 0 }
     clients.add(id, client)
     return client
@@ -83,7 +85,7 @@ export function createEmbeddedAuthority({
   let sweepAtMs = 0
   const find = keeper && boundedFind(keeper.rows)
 
-  const carryOut = (client: CountedClient, request: TakeRequest) => {
+  const carryOut = (client: Counted, request: TakeRequest) => {
     const reply = transition(client.state, request, clock.epochMs(), losesData)
     return whenKept(reply, keeper?.journal.carriedOut(client, request.limits))
   }
@@ -104,7 +106,7 @@ export function createEmbeddedAuthority({
       return find(id).then((row) => carryOut(clients.get(id) ?? add(id, row), request))
     },
     attend: (id, limits, task) => {
-      const see = (client?: CountedClient) =>
+      const see = (client?: Counted) =>
         seeTo({ client, limits, task, nowMs: clock.epochMs(), journal: keeper?.journal })
       const client = clients.peek(id)
       if (client !== undefined || !hasForgotten || find === undefined) return see(client)
@@ -117,8 +119,8 @@ export function createEmbeddedAuthority({
 
 /** Forgets days that are over; the result is when to come again. */
 function sweep(
-  clients: RecencyTable<CountedClient>,
-  mayDrop: (client: CountedClient) => boolean,
+  clients: RecencyTable<Counted>,
+  mayDrop: (client: Counted) => boolean,
   nowMs: number,
 ): number {
   const firstDay = firstKeptDay(nowMs)
@@ -128,7 +130,7 @@ function sweep(
 }
 
 interface Seeing<Result> {
-  readonly client: CountedClient | undefined
+  readonly client: Counted | undefined
   readonly limits: Limits
   readonly task: (state: ClientState, nowMs: number) => Result
   readonly nowMs: number

@@ -13,12 +13,14 @@ import type {
   TakeReply,
   TakeRequest,
   TakeStatus,
+  Totals,
 } from '../protocol.ts'
 
 const statuses: readonly TakeStatus[] = ['granted', 'short', 'stale', 'lost']
 /** By their number in a reply, and their name on the channel. */
 const notices: readonly (Notice | undefined)[] = [undefined, 'short', 'unknown', 'free', 'reset']
-const REPLY_LENGTH = 13
+const NOTICE_AT = 12
+const REPLY_LENGTH = NOTICE_AT + 1
 /** They read the time from the server alone. */
 const scriptOf = (name: string) => readFileSync(new URL(`./${name}.lua`, import.meta.url), 'utf8')
 
@@ -41,15 +43,19 @@ export function createRedisAuthority({
   // Thrown for every request of an outage: made once, since a stack trace costs more than the decision.
   const away = new StoreUnavailable('error')
   const channel = reclaimChannel(prefix)
-  const keyStart = quotaKey(prefix, '').slice(0, -1)
-  const listeners: NoticeListener[] = []
+  const noticeChannel = createNoticeChannel(store, prefix)
+  const read = (raw: ScriptReply): TakeReply => {
+    const reply = parseReply(raw)
+    if (reply.notice !== undefined) noticeChannel.published(Number(raw[NOTICE_AT]) > 0)
+    return reply
+  }
 
   return {
     take: (request) => {
       if (!store.available) throw away
       const keys = [quotaKey(prefix, request.client)]
       const call = script.run({ keys, args: [...scriptArgs(request), channel] })
-      return observedCall(call, parseReply, observe)
+      return observedCall(call, read, observe)
     },
     beat: async ({ process, isLast }) =>
       parseBeats(
@@ -59,19 +65,44 @@ export function createRedisAuthority({
         }),
       ),
     onReturn: (listener) => store.onRecovered(listener),
-    onNotice: (listener) => {
+    onNotice: noticeChannel.listen,
+    close: async () => undefined,
+  }
+}
+
+/** The notices that the scripts of all processes publish. */
+function createNoticeChannel(store: RedisStore, prefix: string) {
+  const keyStart = quotaKey(prefix, '').slice(0, -1)
+  const listeners: NoticeListener[] = []
+  const flows: ((isFlowing: boolean) => void)[] = []
+  let isSubscribed = false
+  let isPublished = true
+  const change = (now: { isSubscribed?: boolean; isPublished?: boolean }): void => {
+    ;({ isSubscribed = isSubscribed, isPublished = isPublished } = now)
+    for (const onFlow of flows) onFlow(isSubscribed && isPublished)
+  }
+  const message = (text: string): void => {
+    const [name, key = '', by, ...totals] = text.split(' ')
+    const notice = notices.find((known) => known === name)
+    if (notice === undefined || !key.startsWith(keyStart) || !key.endsWith('}')) return
+    for (const listener of listeners)
+      listener(clientOf(key, keyStart), notice, by, parseTotals(totals))
+  }
+  return {
+    /** A script could publish, or may not, as then the scripts of the other processes may not either. */
+    published(is: boolean): void {
+      if (is !== isPublished) change({ isPublished: is })
+    },
+    listen(listener: NoticeListener, onFlow?: (isFlowing: boolean) => void): void {
+      if (onFlow !== undefined) flows.push(onFlow)
+      onFlow?.(isSubscribed && isPublished)
       if (listeners.push(listener) > 1) return
-      store.subscribe(channel, {
-        message: (text) => {
-          const [name, key = '', by] = text.split(' ', 3)
-          const notice = notices.find((known) => known === name)
-          if (notice !== undefined && key.startsWith(keyStart) && key.endsWith('}'))
-            for (const hear of listeners) hear(clientOf(key, keyStart), notice, by)
-        },
-        subscribed: () => undefined,
+      store.subscribe(reclaimChannel(prefix), {
+        message,
+        subscribed: () => change({ isSubscribed: true }),
+        lost: () => change({ isSubscribed: false }),
       })
     },
-    close: async () => undefined,
   }
 }
 
@@ -132,6 +163,17 @@ function parseReply(reply: ScriptReply): TakeReply {
     nowMs: at(1),
     minute: { index: at(2), held: at(3), taken: at(4), used: at(5), resetMs: at(6) },
     day: { index: at(7), held: at(8), taken: at(9), used: at(10), resetMs: at(11) },
-    notice: notices[at(12)],
+    notice: notices[Math.abs(at(NOTICE_AT))],
   }
+}
+
+/** undefined: there are none, as after a reset. */
+function parseTotals(texts: readonly string[]): Totals | undefined {
+  const numbers = texts.map(Number)
+  if (numbers.length !== 6 || !numbers.every(Number.isSafeInteger)) return undefined
+  const of = (at: number): Totals['minute'] => {
+    const [index = 0, taken = 0, held = 0] = numbers.slice(at)
+    return { index, taken, held }
+  }
+  return { minute: of(0), day: of(3) }
 }

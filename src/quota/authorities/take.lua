@@ -5,14 +5,15 @@
 --          5 minute index  6 used  7 held  8 taken  9 returned  10 reset  11 fresh
 --          12 to 18 the same of the day   (as the caller states them)
 --          19 need  20 want  21 heard  22 since
---          23 channel on which tokens of this client are reclaimed from all processes
+--          23 channel of the notices, which all processes read
 -- reply    status (0 granted, 1 short, 2 stale, 3 lost), now in ms rounded up,
 --          minute index, held, taken, used, reset, day index, held, taken, used, reset,
---          notice that went out because of it (0 none, 1 short, 2 unknown, 3 free)
+--          notice that went out because of it (0 none, 1 short, 2 unknown, 3 free; negative: it could not be published)
 local time = redis.call('TIME')
 local MINUTE_MS, DAY_MS = 60000, 86400000
 local EXPIRY_AFTER_DAY_MS, LEARNING_MS, SETTLING_MS = 3600000, 1000, 15
 local GRANTED, SHORT, STALE, LOST = 0, 1, 2, 3
+local ANNOUNCED_PART, NEWS_AT_MOST = 16, 16
 
 -- Whatever else was written into the hash counts as absent.
 local function stored(text, absent)
@@ -30,7 +31,7 @@ local need, want = tonumber(ARGV[19]), tonumber(ARGV[20])
 
 local fields = redis.call('HMGET', KEYS[1], 'minute', 'minuteTaken', 'minuteUsed', 'activeNow',
   'activeBefore', 'day', 'dayTaken', 'dayUsed', 'learningUntil', processField, 'exhausted', 'unstated',
-  'minuteReset', 'dayReset')
+  'minuteReset', 'dayReset', 'announced')
 -- -1 stands for a missing field, since math.max needs a number.
 local lastMinute, lastDay = stored(fields[1], -1), stored(fields[6], -1)
 local isUnknown = lastDay == -1
@@ -79,6 +80,12 @@ if sequence <= lastSequence then
   if sequence == lastSequence then status = lastStatus end
   return { status, replyNow, minute, oldMinuteHeld, minuteTaken, minuteUsed, minuteReset,
     day, oldDayHeld, dayTaken, dayUsed, dayReset, 0 }
+end
+-- So much of the minute is known to be taken by all who took part in it; one alone knows all of it, also when the second comes.
+local announced, news = minuteTaken, 0
+if activeNow > 1 then
+  local part = { string.match(fields[15] or '', '^(%d+):(%d+)$') }
+  announced, news = stored(part[1], 0), stored(part[2], 0)
 end
 if not tookPart then activeNow = activeNow + 1 end
 local active = math.max(activeNow, activeBefore, 1)
@@ -133,7 +140,7 @@ local learningLeft = learningUntil - now
 if learningLeft > LEARNING_MS then learningLeft = 0 end
 local isLoss = (isUnknown or isRestating) and learningLeft <= 0
 if isLoss then learningUntil, learningLeft = now + LEARNING_MS, LEARNING_MS end
-if learningLeft > 0 then want = need end
+if learningLeft > 0 or news >= NEWS_AT_MOST then want = need end
 local grantable = need
 if learningLeft > LEARNING_MS - SETTLING_MS then
   grantable = (isUnknown and not isRestating) and math.min(need, 1) or 0
@@ -197,10 +204,19 @@ elseif status == SHORT then
       (dayTaken >= limitDay and dayTaken > dayUsed) then
     notice, name = 1, 'short '
   end
-elseif wasExhausted > exhausted then
-  notice, name = 3, 'free '
+else
+  local doOthersHold = dayTaken - heldInDay > dayUsed - usedInDay
+  local isMuchTaken = minuteTaken - announced > math.floor(tonumber(ARGV[3]) / ANNOUNCED_PART)
+  if wasExhausted > exhausted or (doOthersHold and isMuchTaken) then notice, name, news = 3, 'free ', news + 1 end
 end
--- A user who may not publish loses nothing but the notice.
-if name then redis.pcall('PUBLISH', ARGV[23], name .. KEYS[1] .. ' ' .. ARGV[1]) end
+if name then
+  local sent = redis.pcall('PUBLISH', ARGV[23], string.format('%s%s %s %.0f %.0f %.0f %.0f %.0f %.0f',
+    name, KEYS[1], ARGV[1], minute, minuteTaken, heldInMinute, day, dayTaken, heldInDay))
+  -- A user who may not publish loses nothing but the notice.
+  if type(sent) == 'table' then notice = -notice end
+end
+if name or minuteTaken < announced then announced = minuteTaken end
+local announcement = string.format('%.0f:%d', announced, news)
+if activeNow > 1 and announcement ~= fields[15] then redis.call('HSET', KEYS[1], 'announced', announcement) end
 return { status, replyNow, minute, heldInMinute, minuteTaken, minuteUsed, minuteReset,
   day, heldInDay, dayTaken, dayUsed, dayReset, notice }

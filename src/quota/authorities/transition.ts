@@ -43,16 +43,20 @@ export class ClientState {
   dayResetMs = 0
   /** Until then nothing is granted ahead of need: other processes may not have stated their use yet. */
   learningUntilMs = 0
+  /**
+   * So much of the minute is known to be taken by all who took part in it; means nothing while one did. It stands for the day too,
+   * of which no more is taken at a time, and which has the larger limit.
+   */
+  minuteAnnounced = 0
+  /** Notices of this minute that tokens are left. */
+  minuteNews = 0
   readonly processes = new Map<string, ProcessRecord>()
 }
 
-/** A client's state is of no use this long after its day has ended. */
-const EXPIRY_AFTER_DAY_MS = 3_600_000
-
-/** The first day whose counters are still of use. */
-export function firstKeptDay(nowMs: number): number {
-  return Math.floor((nowMs - EXPIRY_AFTER_DAY_MS) / DAY_MS)
-}
+/** When more than this part of a minute's limit was taken since all have known what is taken, a notice says it again. */
+const ANNOUNCED_PART = 16
+/** After so many nothing more is granted ahead in this minute, so that what comes back unused and is taken again is no endless news. */
+const NEWS_AT_MOST = 16
 
 /**
  * Applies one call to the client's counters, changing `state` in place; a stale or repeated call changes nothing.
@@ -72,6 +76,11 @@ export function transition(
     return repeated(state, record, request.sequence, nowMs)
   rollOver(state, nowMs)
   state.isKnown = true
+  // One alone knows all that is taken, also when the second comes.
+  if (state.activeNow < 2) {
+    state.minuteAnnounced = state.minuteTaken
+    state.minuteNews = 0
+  }
   if (record?.minuteIndex !== state.minuteIndex) state.activeNow += 1
 
   const { minute, day, isRestating } = hear(state, request, record)
@@ -81,7 +90,7 @@ export function transition(
   const need = losesData && settlingLeftMs > 0 ? Math.min(request.need, atOnce) : request.need
   const granted = grant({
     need,
-    want: isLearning ? need : request.want,
+    want: isLearning || state.minuteNews >= NEWS_AT_MOST ? need : request.want,
     minuteLeft: request.limits.perMinute - state.minuteTaken,
     dayLeft: request.limits.perDay - state.dayTaken,
     minuteFree: minute.held - minute.used,
@@ -108,8 +117,19 @@ export function transition(
     dayUsed: day.used + spent,
     spent,
   })
-  const news = shortage(state, status, request.limits)
-  return reply(state, { status, nowMs, notice: isLoss ? 'unknown' : news }, held)
+  const doOthersHold = state.dayTaken - held.day > state.dayUsed - day.used - spent
+  const news = newsOf(state, status, request.limits, doOthersHold)
+  const notice = isLoss ? 'unknown' : news
+  announce(state, notice)
+  return reply(state, { status, nowMs, notice }, held)
+}
+
+/** Notes what all know after a call: with a notice all that is taken. */
+function announce(state: ClientState, notice: Notice | undefined): void {
+  if (notice === 'free') state.minuteNews += 1
+  // Who is answered knows no more than this.
+  if (notice !== undefined || state.minuteTaken < state.minuteAnnounced)
+    state.minuteAnnounced = state.minuteTaken
 }
 
 /** Takes in what the caller states. isRestating: it was told of a call that is not known here. record: of its latest known call. */
@@ -129,13 +149,21 @@ function hear(state: ClientState, request: TakeRequest, record: ProcessRecord | 
   return { minute, day, isRestating }
 }
 
-/** What others are to hear of the want of tokens. */
-function shortage(state: ClientState, status: TakeStatus, limits: Limits): Notice | undefined {
+/** What the other processes are to know of the client. doOthersHold: one of them may have tokens in hand, and say what is left. */
+function newsOf(
+  state: ClientState,
+  status: TakeStatus,
+  limits: Limits,
+  doOthersHold: boolean,
+): Notice | undefined {
   const { isExhausted } = state
   const isFree = state.minuteTaken < limits.perMinute && state.dayTaken < limits.perDay
   state.isExhausted = status === 'short' || (isExhausted && !isFree)
-  if (status !== 'short') return isExhausted && !state.isExhausted ? 'free' : undefined
-  return !isExhausted || isHeld(state, limits) ? 'short' : undefined
+  if (status === 'short') return !isExhausted || isHeld(state, limits) ? 'short' : undefined
+  const isFreeAgain = isExhausted && !state.isExhausted
+  const isMuchTaken =
+    state.minuteTaken - state.minuteAnnounced > Math.floor(limits.perMinute / ANNOUNCED_PART)
+  return isFreeAgain || (doOthersHold && isMuchTaken) ? 'free' : undefined
 }
 
 /** The answer to a call that was heard before, or comes after a later one: as things stand now, changing nothing. */

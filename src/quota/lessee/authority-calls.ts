@@ -55,6 +55,8 @@ const CALL_WEIGHT = 0.1
 export class AuthorityCalls {
   /** The authority is in this process: it answers at once, but where it has to wait for its disk. Written by send. */
   isImmediate = false
+  /** Replies to calls with a higher number are followed by all notices. Written by follow. */
+  readonly followed = { from: 0 }
   readonly #options: AuthorityCallsOptions
   /** Rises over all clients, so a client that was forgotten never repeats a number. */
   #sequence = 0
@@ -67,6 +69,11 @@ export class AuthorityCalls {
 
   constructor(options: AuthorityCallsOptions) {
     this.#options = options
+  }
+
+  /** Notices come from now on, or are missed: what earlier replies said may be untrue by now. */
+  follow(isFlowing: boolean): void {
+    this.followed.from = isFlowing ? this.#sequence : Infinity
   }
 
   /** The authority's Unix time as far as it is known: by its latest reply, else this machine's. */

@@ -1,6 +1,6 @@
 /** One window of a lease. Its methods alone write its fields; time is an argument, on this process's monotonic clock in ms. */
 import type { Limits } from '../../config/config.ts'
-import type { Statement, TakeReply } from '../protocol.ts'
+import type { Statement, TakeReply, Totals } from '../protocol.ts'
 import type { WindowView } from '../../rules/quota-headers.ts'
 
 /** Spending stops this long before the window can end, as timers and clocks are not exact. */
@@ -32,6 +32,8 @@ export class LeaseWindow {
   resetMs = 0
   /** Tokens that go back with the next statement, as their requests were refunded since the latest. */
   refunded = 0
+  /** The most that notices have said to be taken since the latest statement, by all or by others: they may be newer than the reply. */
+  #noted: { readonly index: number; taken: number; ofOthers: number } | undefined
 
   constructor(kind: 'minute' | 'day', lengthMs: number) {
     this.kind = kind
@@ -80,6 +82,7 @@ export class LeaseWindow {
    */
   statement(returns: boolean, fresh: number): Statement {
     this.refunded = 0
+    this.#noted = undefined
     const { index, used, held, taken, resetMs } = this
     const stated = returns ? used : Math.max(used, held)
     const returned = Math.max(0, held - stated)
@@ -136,6 +139,25 @@ export class LeaseWindow {
     this.endsByMs = at.receivedMs + Math.min(leftMs + ROUNDING_MS, atMostMs)
     const refusedUntilMs = this.taken < at.limit ? -Infinity : this.spendUntilMs
     this.refusedUntilMs = Math.min(this.refusedUntilMs, refusedUntilMs)
+    this.#heed()
+  }
+
+  /** Takes in what a notice said. Of one that an own call has caused the own hold may be another by now. */
+  note({ index, taken, held }: Totals['minute'], isOwn: boolean): void {
+    if (this.#noted === undefined || this.#noted.index < index)
+      this.#noted = { index, taken: 0, ofOthers: 0 }
+    const noted = this.#noted
+    if (noted.index > index) return
+    if (isOwn) noted.ofOthers = Math.max(noted.ofOthers, taken - held)
+    else noted.taken = Math.max(noted.taken, taken)
+    this.#heed()
+  }
+
+  /** As notices may be older than the latest reply, only more than that said counts. */
+  #heed(): void {
+    const { index, taken, ofOthers } = this.#noted ?? { index: -1, taken: 0, ofOthers: 0 }
+    if (index === this.index && this.taken !== undefined)
+      this.taken = Math.max(this.taken, taken - this.refunded, ofOthers + this.held)
   }
 
   refuseUntil(untilMs: number, limit: number): void {

@@ -6,7 +6,7 @@ import type { Limits } from '../../config/config.ts'
 import { createPace, prefetchLevel, type Pace } from './lease-size.ts'
 import { LeaseWindow } from './lease-window.ts'
 import { statedOf } from '../authorities/statements.ts'
-import type { Admission, QuotaDecision, TakeReply, TakeRequest } from '../protocol.ts'
+import type { Admission, QuotaDecision, TakeReply, TakeRequest, Totals } from '../protocol.ts'
 import { DAY_MS, MINUTE_MS } from '../../rules/time.ts'
 import type { QuotaView } from '../../rules/quota-headers.ts'
 
@@ -17,6 +17,8 @@ import type { QuotaView } from '../../rules/quota-headers.ts'
 const RETRY_FIRST_MS = 25
 const RETRY_FACTOR = 4
 const RETRY_AT_MOST_MS = 10_000
+/** A reply may be as old when it comes. So a flood of requests that are free asks ten times a second at most what is left. */
+const SAID_FOR_MS = 100
 
 export class Lease {
   readonly client: string
@@ -38,15 +40,25 @@ export class Lease {
   fresh = 0
   /** Requests that wait for what was refunded since a refusal: so much of it is nobody else's. Written by lease-calls.ts. */
   awaited = 0
+  /** See AuthorityCalls. */
+  readonly #followed: { readonly from: number }
   /** The day's use as the authority has it. */
   #dayUsedKnown = 0
+  /** When the latest reply came. */
+  #answeredMs = -Infinity
+  /** By the authority's books this process has tokens in hand. */
+  #isHolder = false
   /** How long the next indefinite refusal is remembered. */
   #retryMs = RETRY_FIRST_MS
   /** Unspent tokens of others for which they were asked already: those that stay are with processes that have died. */
   #stranded = 0
 
-  constructor(client: string, { limits, nowMs }: { limits: Limits; nowMs: number }) {
+  constructor(
+    client: string,
+    { limits, nowMs, followed }: { limits: Limits; nowMs: number; followed: { from: number } },
+  ) {
     this.client = client
+    this.#followed = followed
     this.lastUsedMs = nowMs
     this.limits = limits
     this.pace = createPace(nowMs)
@@ -56,21 +68,25 @@ export class Lease {
   decide(limits: Limits, nowMs: number): QuotaDecision | undefined {
     const { minute, day, awaited } = this
     if (minute.canSpend(limits.perMinute, nowMs) && day.canSpend(limits.perDay, nowMs))
-      return this.spend(limits, nowMs)
+      return this.spend(limits, nowMs, false, this.#isTrue(limits))
+    if (this.isOutdated()) return undefined
     if (day.isRefused(limits.perDay, nowMs, awaited)) return this.refuse(day, limits, nowMs)
     if (minute.isRefused(limits.perMinute, nowMs, awaited))
       return this.refuse(minute, limits, nowMs)
     return undefined
   }
 
-  /** Spends one token of both windows, which the caller has made sure are held. degraded: without the authority, so that no view is true. */
-  spend(limits: Limits, nowMs: number, degraded = false): QuotaDecision {
+  /**
+   * Spends one token of both windows, which the caller has made sure are held. degraded: without the authority. isTrue: what is left
+   * may be said, as the authority has just said it, or would say it again.
+   */
+  spend(limits: Limits, nowMs: number, degraded = false, isTrue = !degraded): QuotaDecision {
     this.minute.spend()
     this.day.spend()
     this.fresh += 1
     return {
       kind: 'admitted',
-      view: degraded ? undefined : this.view(limits, nowMs),
+      view: isTrue ? this.view(limits, nowMs) : undefined,
       degraded,
       minuteIndex: this.minute.index,
       dayIndex: this.day.index,
@@ -112,6 +128,13 @@ export class Lease {
     for (const window of [this.minute, this.day])
       window.apply(reply, { ...at, fresh: this.fresh, limit: window.limitOf(limits) })
     this.fresh -= minute.fresh ?? 0
+    this.#answeredMs = at.receivedMs
+  }
+
+  /** Takes in what a notice said of both windows. isOwn: a call of this process has caused it. */
+  note({ minute, day }: Totals, isOwn: boolean): void {
+    this.minute.note(minute, isOwn)
+    this.day.note(day, isOwn)
   }
 
   /** Notes what the authority knows now, and when to call it next; the result is the tokens for requests that wait. */
@@ -124,6 +147,7 @@ export class Lease {
       this.#stranded = 0
     }
     this.#dayUsedKnown = statedOf(day, reply.day.index, reply.day.resetMs).used + tokens
+    this.#isHolder = reply.day.held > this.#dayUsedKnown
     // Nothing came ahead: asking for more before it is needed would be a call for nothing.
     const inHand = Math.min(this.minute.held - this.minute.used, this.day.held - this.day.used)
     this.prefetchAt = granted > need ? prefetchLevel(this.pace, inHand, callMs) : undefined
@@ -174,10 +198,35 @@ export class Lease {
     return this.day.taken !== undefined && nowMs < this.day.endsByMs
   }
 
-  /** Whether both windows run and the authority has spoken in them. */
-  isCurrent(nowMs: number): boolean {
-    return [this.minute, this.day].every(
-      ({ taken, spendUntilMs }) => taken !== undefined && nowMs < spendUntilMs,
-    )
+  /** Whether both windows run, and what the authority has said of them is true or was a moment ago. */
+  isCurrent(limits: Limits, nowMs: number): boolean {
+    const isSaid = ({ taken, spendUntilMs }: LeaseWindow): boolean =>
+      taken !== undefined && nowMs < spendUntilMs
+    const isTrue = nowMs - this.#answeredMs < SAID_FOR_MS || this.#isTrue(limits)
+    return isSaid(this.minute) && isSaid(this.day) && isTrue
+  }
+
+  /** Whether so few tokens are left that the next call is due. */
+  isRunningOut(): boolean {
+    const { minute, prefetchAt } = this
+    return prefetchAt !== undefined && minute.held - minute.used <= prefetchAt
+  }
+
+  /** Notices were missed since the latest reply, and come again: the authority has to say once more what is taken, or refused. */
+  isOutdated(): boolean {
+    const { heard = 0 } = this
+    const { from } = this.#followed
+    return heard <= from && from !== Infinity
+  }
+
+  /**
+   * Whether what this process knows to be left exceeds the truth by no more than a sixteenth of the limit: the authority says it again
+   * whenever others have taken so much while this process is a holder, or nothing is left that others could take.
+   */
+  #isTrue({ perMinute, perDay }: Limits): boolean {
+    const { minute, day, heard = 0, awaited } = this
+    const isLowered = perMinute < minute.grantedLimit || perDay < day.grantedLimit
+    if (this.#isHolder && heard > this.#followed.from && !isLowered) return true
+    return minute.remaining(perMinute, awaited) === 0 || day.remaining(perDay, awaited) === 0
   }
 }

@@ -71,13 +71,15 @@ export class Lessee {
     this.#holdings = new Holdings(this.#calls, clock, timers)
     this.#stopForgetting = timers.every(FORGET_EVERY_MS, () => this.#forgetIdle())
     authority.onReturn?.(() => this.#restateAll())
-    authority.onNotice?.((id, notice, by) => {
+    const follow = (isFlowing: boolean): void => this.#calls.authority.follow(isFlowing)
+    authority.onNotice?.((id, notice, by, totals) => {
       const client = this.#clients.peek(id)
       const isOwn = notice === 'unknown' && by === processId
       if (client === undefined || isOwn) return
+      if (totals !== undefined) client.lease.note(totals, by === processId)
       this.#holdings.hear(client, notice)
       if (notice === 'unknown' && client.lease.isTold(clock.nowMs())) this.#recoverLoss()
-    })
+    }, follow)
   }
 
   /** Charges one request in both windows or in neither. Synchronous whenever the answer is known. Never throws or rejects. */
@@ -88,10 +90,10 @@ export class Lessee {
     lease.pace.seen += 1
     const known = lease.decide(limits, nowMs)
     if (known !== undefined) {
-      const { minute, prefetchAt } = lease
-      const isRunningOut = prefetchAt !== undefined && minute.held - minute.used <= prefetchAt
-      if (isRunningOut && !client.isCalling && known.kind === 'admitted')
-        this.#calls.call(client, { ahead: true })
+      if (known.kind === 'admitted' && !client.isCalling) {
+        const ahead = lease.isRunningOut()
+        if (ahead || lease.isOutdated()) this.#calls.call(client, { ahead })
+      }
       return this.#observed(known)
     }
     const decision = this.#outage.refusal(client, limits, nowMs) ?? this.#calls.take(client, limits)
@@ -102,7 +104,7 @@ export class Lessee {
   peek(id: string, limits: Limits): QuotaView | undefined | Promise<QuotaView | undefined> {
     const nowMs = this.#options.clock.nowMs()
     const client = this.#clientOf(id, limits, nowMs)
-    if (client.lease.isCurrent(nowMs) && !client.isUncertain)
+    if (client.lease.isCurrent(limits, nowMs) && !client.isUncertain)
       return client.lease.view(limits, nowMs)
     if (!client.isCalling && !this.#calls.call(client, {})) return undefined
     const view = (): QuotaView | undefined =>
@@ -119,7 +121,7 @@ export class Lessee {
     const nowMs = this.#options.clock.nowMs()
     const client = this.#clients.peek(id)
     if (client === undefined || client.isUncertain) return undefined
-    return client.lease.isCurrent(nowMs) ? client.lease.view(limits, nowMs) : undefined
+    return client.lease.isCurrent(limits, nowMs) ? client.lease.view(limits, nowMs) : undefined
   }
 
   /** Takes back the charge of a request that never reached a backend, in those of its windows that still run. */
@@ -143,7 +145,8 @@ export class Lessee {
   #clientOf(id: string, limits: Limits, nowMs: number): Client {
     let client = this.#clients.get(id)
     if (client === undefined) {
-      client = new Client(new Lease(id, { limits, nowMs }), this.#holdings.uncertain)
+      const { followed } = this.#calls.authority
+      client = new Client(new Lease(id, { limits, nowMs, followed }), this.#holdings.uncertain)
       this.#clients.add(id, client)
     }
     client.lease.limits = limits

@@ -3,10 +3,8 @@
  * be taken before it is written again, so that after a crash it says at least as much as was taken. Only who takes more waits,
  * for one write that all who wait share: the first request of a client, and bursts.
  */
-import type { Limits } from '../../config/config.ts'
-import type { Row, Rows } from '../../sqlite/quota-rows.ts'
-import { firstKeptDay, type ClientState } from '../authorities/transition.ts'
-import type { Timers } from '../timers.ts'
+import type { Limits } from '../config/config.ts'
+import { firstKeptDay, type Row, type Rows } from './quota-rows.ts'
 
 /** What a crash strands of a client's minute and day, at most, but one token at least. */
 const AHEAD_OF_A_MINUTE = 1 / 16
@@ -22,11 +20,14 @@ export interface UnsavedCounters {
   readonly warning: string
 }
 
+/** What a row keeps of a client's counters. */
+export type Counts = Omit<Row, 'client' | 'ahead'>
+
 /** A client of the embedded authority. */
-export interface CountedClient {
+export interface CountedClient<State extends Counts = Counts> {
   readonly id: string
   /** Written by `transition` alone. */
-  readonly state: ClientState
+  readonly state: State
   /** On disk; undefined: nothing. Written by Journal. */
   row: Row | undefined
   /** Of the write under way, which a crash may leave instead of `row`. Written by Journal. */
@@ -38,7 +39,7 @@ export interface CountedClient {
 export interface JournalOptions {
   readonly rows: Omit<Rows, 'load' | 'find'>
   readonly clock: { epochMs(): number }
-  readonly timers: Pick<Timers, 'every'>
+  readonly timers: { every(intervalMs: number, task: () => void): () => void }
   /** How long a call may take in all. Then nobody waits until the disk answers, and a crash would lose what is taken meanwhile. */
   readonly timeoutMs: number
   /** Called once when counters can no longer be kept; counting goes on in memory, and writing is tried again each time. */
@@ -115,7 +116,7 @@ export class Journal {
   }
 
   /** left: what may be taken before another row is needed. */
-  #since(row: Row | undefined, state: ClientState): { isChanged: boolean; left: number } {
+  #since(row: Row | undefined, state: Counts): { isChanged: boolean; left: number } {
     const isKept = row !== undefined && row.dayIndex >= this.#removedDaysBefore
     const isSameMinute = isKept && row.minuteIndex === state.minuteIndex
     const isSameDay = isKept && row.dayIndex === state.dayIndex
