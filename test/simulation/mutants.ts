@@ -382,8 +382,8 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'a late answer is decided by the share',
     file: 'lessee/lease-calls.ts',
-    from: 'if (isAway) return outage.decide',
-    to: 'return outage.decide',
+    from: '{ nowMs, storeNowMs, isAway }',
+    to: '{ nowMs, storeNowMs, isAway: true }',
     breaks: 'late',
   },
   {

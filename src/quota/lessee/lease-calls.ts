@@ -53,9 +53,7 @@ export class LeaseCalls {
         client.begin(this.#follow(client, [{ limits, resolve }], sent)),
       )
     const decision = sent && this.#takeAtOnce(client, limits, sent)
-    if (decision !== undefined) return decision
-    client.fail()
-    return this.#decideAlone(client, limits, true)
+    return decision ?? this.#decideAlone(client, limits, true)
   }
 
   /**
@@ -87,12 +85,11 @@ export class LeaseCalls {
   }
 
   /** isAway: the authority is; else it was late, or answered with an error. */
-  #decideAlone({ lease }: Client, limits: Limits, isAway: boolean): QuotaDecision {
-    const { clock, outage } = this.#options
-    const nowMs = clock.nowMs()
+  #decideAlone(client: Client, limits: Limits, isAway: boolean): QuotaDecision {
+    const nowMs = this.#options.clock.nowMs()
     const storeNowMs = this.authority.storeNowMs()
-    if (isAway) return outage.decide(lease, limits, nowMs, storeNowMs)
-    return outage.decideLate(lease, limits, nowMs, storeNowMs)
+    client.fail()
+    return this.#options.outage.decide(client, limits, { nowMs, storeNowMs, isAway })
   }
 
   /** Sees a call through, and begins the next if anybody waits for one. */

@@ -15,8 +15,8 @@ import { systemTimers, type Timers } from '../timers.ts'
 /** A client that is idle for so long is forgotten; the authority keeps its counts. */
 const IDLE_BEFORE_FORGETTING_MS = 3_600_000
 const FORGET_EVERY_MS = 60_000
-/** Every client that a loss of data has hit says so within this: one pass serves them all. */
-const LOSS_TOLD_WITHIN_MS = 1_000
+/** One pass serves all clients that a loss of data has hit, each of which says so. */
+const RESTATES_EVERY_MS = 1_000
 /** Enough for tens of thousands of leases; a store that is away ends it sooner. */
 const DRAIN_AT_MOST_MS = 2000
 
@@ -185,7 +185,7 @@ export class Lessee {
 
   /** Nobody has spent a share: the authority answers, and waits itself for what it has lost. */
   #recoverLoss(): void {
-    const isHandled = this.#options.clock.nowMs() < this.#restatedMs + LOSS_TOLD_WITHIN_MS
+    const isHandled = this.#options.clock.nowMs() < this.#restatedMs + RESTATES_EVERY_MS
     // The embedded authority loses single clients only.
     if (!isHandled && !this.#calls.authority.isImmediate) this.#restateAll()
   }

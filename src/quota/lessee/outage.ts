@@ -33,12 +33,17 @@ export class Outage {
   }
 
   /**
-   * Decides a request while the authority is away. local: admits up to this process's share of each window, and of what was
-   * left of it when the authority last spoke. open: admits all. closed: admits none. Every admission is counted as used, so that
-   * the authority hears the true use when it is back. storeNowMs: the authority's Unix time as far as it is known.
+   * Decides a request that the authority did not. local: admits up to this process's share of each window, and of what was left of
+   * it when the authority last spoke, but only while that is away. open: admits all. closed: admits none. Every admission is counted
+   * as used, so that the authority hears the true use when it is back. storeNowMs: its Unix time as far as it is known.
    */
-  decide(lease: Lease, limits: Limits, nowMs: number, storeNowMs: number): QuotaDecision {
-    const { mode, observe } = this.#options
+  decide(
+    { lease }: Client,
+    limits: Limits,
+    { nowMs, storeNowMs, isAway }: { nowMs: number; storeNowMs: number; isAway: boolean },
+  ): QuotaDecision {
+    const { mode: configured, observe } = this.#options
+    const mode = configured === 'local' && !isAway ? 'closed' : configured
     observe?.degraded(mode)
     if (mode === 'closed') return UNAVAILABLE
     for (const window of [lease.day, lease.minute]) window.rollOver(nowMs, storeNowMs)
@@ -46,22 +51,9 @@ export class Outage {
     return this.#denial(lease, limits, nowMs) ?? lease.spend(limits, nowMs, true)
   }
 
-  /** Decides a request that waited for a call which failed, of an authority that is not away. */
-  decideLate(lease: Lease, limits: Limits, nowMs: number, storeNowMs: number): QuotaDecision {
-    const { mode, observe } = this.#options
-    if (mode !== 'local') return this.decide(lease, limits, nowMs, storeNowMs)
-    observe?.degraded('closed')
-    return UNAVAILABLE
-  }
-
   /** The authority is back: it may not have heard of what others spent. */
   settle(nowMs: number): void {
     this.#backMs = nowMs
-  }
-
-  /** Whether others may not have stated yet what they spent. */
-  isSettling(nowMs: number): boolean {
-    return nowMs < this.#backMs + SETTLED_AFTER_MS
   }
 
   /**
@@ -70,7 +62,8 @@ export class Outage {
    */
   refusal({ lease, pending }: Client, limits: Limits, nowMs: number) {
     const { mode, membership } = this.#options
-    if (!this.isSettling(nowMs)) return undefined
+    // Afterwards others have stated what they spent.
+    if (nowMs >= this.#backMs + SETTLED_AFTER_MS) return undefined
     if (mode !== 'local' || membership.isAlone) return undefined
     return this.#denial(lease, limits, nowMs, pending)
   }
