@@ -76,6 +76,8 @@ export function createWorld(
   let latestClockMs = startMs
   let network: Network = schedule.network
   let isDirty = false
+  /** Nothing goes wrong any more. */
+  let isOver = false
 
   const clock = { epochMs: () => time.nowMs + clockMs }
   const losesData = schedule.authority === 'remote'
@@ -386,7 +388,7 @@ export function createWorld(
           const fromMs = time.nowMs + afterMs
           quietUntilMs = Math.max(quietUntilMs, fromMs + forMs + QUIET_MS)
           if (afterMs === 0) process.pause(isSuspended)
-          else time.at(fromMs, () => process.pause(isSuspended))
+          else time.at(fromMs, () => void (isOver || process.pause(isSuspended)))
           time.at(fromMs + forMs, () => process.resume())
           return
         }
@@ -478,6 +480,7 @@ export function createWorld(
 
     /** Ends all faults, lets every process finish and drain, and looks at what is left. */
     finish: async (): Promise<void> => {
+      isOver = true
       for (const process of everyProcess) rejoin(process)
       network = perfectNetwork
       for (const process of everyProcess) process.resume()
