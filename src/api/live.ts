@@ -102,6 +102,8 @@ export interface PlanOverview {
   readonly over80: number
   /** Requests that the limits which it only tries would have refused, as GET /api/shadow counts them; null: it tries none. */
   readonly shadowRefused: number | null
+  /** Requests of which these limits cannot say it: so many may be missing in `shadowRefused`. */
+  readonly shadowUnjudged: number | null
 }
 
 /** GET /api/top */

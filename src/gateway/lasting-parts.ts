@@ -134,8 +134,6 @@ function createQuota({ config, log, metrics, stores, number }: LastingPartsOptio
     outage: config.store.onOutage,
     processes: config.server.workers,
     number,
-    // A supervisor that is silent for a moment waits for the processor, as everybody here does: shares would admit too many.
-    localAfterMs: stores.redis === undefined ? 1_000 : 0,
     lease: config.store.lease,
     observe: metrics.quota,
     onClockBack: (bySeconds) => log.clockWentBack({ bySeconds }),

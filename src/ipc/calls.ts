@@ -2,7 +2,9 @@
  * Calls of one process to another on the same machine, over the IPC channel between them. What is asked during one turn of
  * the event loop travels as one message, and only one message of a lane is unanswered at a time: what comes meanwhile waits
  * and goes with the next. So a busy other end gets fewer, larger messages. A call that it cannot decide yet holds up no other.
+ * An answer that is late costs the calls that waited for it as long as a call may wait, and no other.
  */
+import { Silence } from '../rules/silence.ts'
 import { StoreUnavailable } from '../rules/store-unavailable.ts'
 
 /** What can be asked, by name, are functions of one argument. Plain data only, as it is cloned on the way. */
@@ -56,12 +58,12 @@ export interface IpcCallsOptions {
   readonly timeoutMs: number
   /** Apart from others on the same channel. */
   readonly lane: string
-  /** The other end falls silent (false), or answers again (true). */
+  /** The other end is away (false), or answers again (true). */
   onState?(available: boolean): void
 }
 
 export class IpcCalls<Calls> {
-  /** false: calls fail at once, as the other end is silent or gone. Written by #fallSilent, receive and close. */
+  /** false: calls fail at once, as the other end is away or gone. Written by #expire, receive and close. */
   available = true
   readonly #options: IpcCallsOptions
   readonly #recovered: (() => void)[] = []
@@ -73,6 +75,9 @@ export class IpcCalls<Calls> {
   #open = 0
   /** Id of the batch whose first answer is awaited. Written by #flush, receive and close. */
   #awaited: number | undefined
+  /** That answer is late. Its message stays under way; what is queued behind it expires call by call. Written by receive and #expire. */
+  #isLate = false
+  readonly #silence = new Silence()
   #lastId = 0
 
   constructor(options: IpcCallsOptions) {
@@ -89,12 +94,14 @@ export class IpcCalls<Calls> {
         return reject(new StoreUnavailable('error'))
       const settle = resolve as (value: unknown) => void
       this.#queue.push({ name, argument, askedMs: performance.now(), resolve: settle, reject })
+      if (this.#queue.length > 1) return
       // The first of this turn; those after it go along.
-      if (this.#queue.length === 1 && this.#awaited === undefined) setImmediate(() => this.#flush())
+      if (this.#awaited === undefined) setImmediate(() => this.#flush())
+      else if (this.#isLate) this.#expireAfter(this.#options.timeoutMs)
     })
   }
 
-  /** Called each time the other end answers again after a silence. */
+  /** Called each time the other end answers again after it was away. */
   onRecovered(listener: () => void): void {
     this.#recovered.push(listener)
   }
@@ -116,6 +123,8 @@ export class IpcCalls<Calls> {
     }
     if (id !== this.#awaited) return
     this.#awaited = undefined
+    if (!this.#isLate || !this.available) this.#silence.end()
+    this.#isLate = false
     if (!this.available) {
       this.available = true
       this.#options.onState?.(true)
@@ -141,10 +150,8 @@ export class IpcCalls<Calls> {
     this.#queue = this.#queue.slice(BATCH_CALLS)
     const id = ++this.#lastId
     const leftMs = first.askedMs + timeoutMs - performance.now()
-    // After a stall of the event loop timers run before messages are read: give an answer that is already there its turn.
-    const late = (): void => void setImmediate(() => this.#giveUp(id))
     // What has waited for a late answer is given a fair time of its own.
-    const timer = setTimeout(late, Math.max(timeoutMs / 4, leftMs))
+    const timer = afterTurn(Math.max(timeoutMs / 4, leftMs), () => this.#giveUp(id))
     this.#sent.set(id, { calls, timer, open: calls.length })
     this.#open += calls.length
     this.#awaited = id
@@ -157,11 +164,34 @@ export class IpcCalls<Calls> {
   }
 
   #giveUp(id: number): void {
-    if (id !== this.#awaited) return rejectAll(this.#sent.get(id)?.calls, 'timeout')
-    // The message stays under way: its answer, however late, tells that the other end is back.
-    this.available = false
-    this.#rejectAll('timeout')
-    this.#options.onState?.(false)
+    rejectAll(this.#sent.get(id)?.calls, 'timeout')
+    if (id !== this.#awaited) return
+    this.#isLate = true
+    this.#expire()
+  }
+
+  #expireAfter(delayMs: number): void {
+    afterTurn(delayMs, () => {
+      if (this.#isLate && this.available) this.#expire()
+    }).unref()
+  }
+
+  /** The latest answer is still not there: what has waited for it long enough goes without, and after a silence everything. */
+  #expire(): void {
+    const nowMs = performance.now()
+    const { timeoutMs } = this.#options
+    if (this.#silence.goesOn(nowMs, timeoutMs)) {
+      this.available = false
+      this.#rejectAll('timeout')
+      this.#options.onState?.(false)
+      return
+    }
+    const askedBeforeMs = nowMs - timeoutMs
+    const overdue = this.#queue.filter(({ askedMs }) => askedMs <= askedBeforeMs)
+    this.#queue = this.#queue.slice(overdue.length)
+    rejectAll(overdue, 'timeout')
+    const [next] = this.#queue
+    if (next !== undefined) this.#expireAfter(next.askedMs - askedBeforeMs)
   }
 
   #rejectAll(reason: 'timeout' | 'error'): void {
@@ -170,6 +200,10 @@ export class IpcCalls<Calls> {
     this.#queue = []
   }
 }
+
+/** After a stall of the event loop timers run before messages are read: an answer that is already there has its turn first. */
+const afterTurn = (delayMs: number, task: () => void): NodeJS.Timeout =>
+  setTimeout(() => setImmediate(task), delayMs)
 
 /** Those that have an outcome keep it. */
 function rejectAll(calls: readonly Pending[] = [], reason: 'timeout' | 'error'): void {

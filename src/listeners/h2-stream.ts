@@ -1,6 +1,6 @@
 /** Makes of a stream of HTTP/2 (RFC 9113) what the gateway serves: a request, which is a channel of its own, and its response. */
 import { constants, type IncomingHttpHeaders, type ServerHttp2Stream } from 'node:http2'
-import { http1Fields } from '../rules/http2-fields.ts'
+import { http1Fields } from './http2-fields.ts'
 import type { ClientChannel, IncomingRequest, OutgoingResponse } from './messages.ts'
 import { endHasCome } from './node-internals.ts'
 

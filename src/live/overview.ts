@@ -49,13 +49,17 @@ export async function overview(parts: OverviewParts): Promise<Omit<Overview, 'as
     seconds: live.seconds.columns(now),
     latest: live.latest,
     reloads: live.changes.reloads,
-    plans: Array.from(plans.values(), ({ name: plan, shadow }): PlanOverview => ({
-      plan,
-      clients: of.get(plan) ?? 0,
-      admittedToday: admitted && (admitted.get(plan) ?? 0),
-      over80: near.get(plan) ?? 0,
-      shadowRefused: shadow === undefined ? null : live.shadow.plan(plan, nowMs).refused,
-    })),
+    plans: Array.from(plans.values(), ({ name: plan, shadow }): PlanOverview => {
+      const tried = shadow === undefined ? undefined : live.shadow.plan(plan, nowMs)
+      return {
+        plan,
+        clients: of.get(plan) ?? 0,
+        admittedToday: admitted && (admitted.get(plan) ?? 0),
+        over80: near.get(plan) ?? 0,
+        shadowRefused: tried?.refused ?? null,
+        shadowUnjudged: tried?.degraded ?? null,
+      }
+    }),
     counts: {
       clients: clients.size,
       keys: clients.keyCount,

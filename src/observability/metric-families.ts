@@ -37,7 +37,7 @@ export function newState(names: ConfigNames, version: string) {
     storeOutages: 0,
     degraded: zeros(['local', 'open', 'closed']),
     /** By plan. */
-    shadowRefusals: new Map<string, { minute: number; day: number }>(),
+    shadowRefusals: new Map<string, { minute: number; day: number; unjudged: number }>(),
     keySet: { failures: 0, fetchedAtMs: undefined as number | undefined },
     unavailable: zeros(['no_key_set', 'unknown_key', 'busy']),
     spans: zeros(['exported', 'dropped']),
@@ -178,7 +178,19 @@ function quotaFamilies(state: MetricsState): Family[] {
     counter(
       'tollgate_shadow_refusals_total',
       'Requests that limits which are only tried would have refused.',
-      () => [...state.shadowRefusals].flatMap(([plan, counts]) => by('window', counts, { plan })),
+      () =>
+        [...state.shadowRefusals].flatMap(([plan, { minute, day }]) =>
+          by('window', { minute, day }, { plan }),
+        ),
+    ),
+    counter(
+      'tollgate_shadow_unjudged_total',
+      'Requests of which limits that are only tried cannot say whether they would have refused them.',
+      () =>
+        [...state.shadowRefusals].map(([plan, { unjudged }]) => ({
+          labels: { plan },
+          value: unjudged,
+        })),
     ),
   ]
 }

@@ -16,9 +16,9 @@ export const quotaObserver = (state: ReturnType<typeof newState>) =>
     },
     degraded: (mode) => void state.degraded[mode]++,
     /** By limits that are only tried. */
-    shadowRefused(plan: string, window: 'minute' | 'day') {
-      const refusals = state.shadowRefusals.get(plan) ?? { minute: 0, day: 0 }
-      refusals[window]++
-      state.shadowRefusals.set(plan, refusals)
+    shadowRefused(plan: string, by: 'minute' | 'day' | 'unjudged') {
+      const counts = state.shadowRefusals.get(plan) ?? { minute: 0, day: 0, unjudged: 0 }
+      counts[by]++
+      state.shadowRefusals.set(plan, counts)
     },
   }) satisfies QuotaObserver & Record<'outage' | 'shadowRefused', unknown>

@@ -1,6 +1,8 @@
-/** Stops calls to a store that keeps failing, and probes until it is back, so that no request waits for what is known to be away. */
+/** Bounds calls, stops them to a store that keeps failing, and probes until it is back, so that no request waits for what is known to be away. */
+import { bounded, isKeyFault, isTimeout } from './faults.ts'
+import { Silence } from '../rules/silence.ts'
 
-const FAILURES_IN_A_ROW = 3
+const ERRORS_IN_A_ROW = 3
 const PROBE_EVERY_MS = 250
 /** A first connection may take so long; one that fails says so by `lost`. */
 const FIRST_PROBE_AFTER_MS = 1000
@@ -14,13 +16,16 @@ export class StoreBreaker {
   /** undefined: no probe has ended yet; written by #become and close alone. */
   state: 'up' | 'down' | undefined
   #availableSinceMs = -Infinity
-  /** Calls that failed since the last that did not. */
-  #failures = 0
+  /** Calls that were answered with an error since the last that was not. */
+  #errors = 0
+  readonly #silence = new Silence()
+  /** The one call under way to a silent store that is no probe; resolves when it is answered. Written by call. */
+  #trial: Promise<unknown> | undefined
   #isProbing = false
   #isClosed = false
   /** Of the next probe. */
   #timer: NodeJS.Timeout | undefined
-  /** Between probes; written by failed and lost. */
+  /** Between probes; written by #open and lost. */
   #pauseMs = PROBE_EVERY_MS
 
   /**
@@ -41,14 +46,59 @@ export class StoreBreaker {
     return this.state === 'up'
   }
 
-  succeeded(): void {
-    this.#failures = 0
+  /**
+   * Rejects after timeoutMs; the call may still be carried out. To a store that was late one call at a time is made: the others wait
+   * for its answer, or fail with it. So a store in trouble has no storm to work off.
+   */
+  call<Reply>(send: () => Promise<Reply>, timeoutMs: number): Promise<Reply> {
+    if (!this.#silence.isOn) return this.#made(send, timeoutMs)
+    if (this.#trial !== undefined) {
+      const askedMs = performance.now()
+      const leftMs = (): number => askedMs + timeoutMs - performance.now()
+      return this.#trial.then(() => this.#made(send, Math.max(timeoutMs / 4, leftMs())))
+    }
+    const trial = this.#made(send, timeoutMs)
+    const answered = trial.catch((fault: unknown) => {
+      if (isTimeout(fault)) throw fault
+    })
+    this.#trial = answered
+    const over = (): void => void (this.#trial = undefined)
+    answered.then(over, over)
+    return trial
   }
 
-  /** Counts towards the failures in a row that end availability. */
-  failed(): void {
-    this.#failures += 1
-    if (!this.available || this.#failures < FAILURES_IN_A_ROW) return
+  #made<Reply>(send: () => Promise<Reply>, timeoutMs: number): Promise<Reply> {
+    return bounded(send(), timeoutMs).then(
+      (reply) => {
+        this.#answered()
+        return reply
+      },
+      (fault: unknown) => {
+        if (isTimeout(fault)) this.#late(timeoutMs)
+        else if (isKeyFault(fault)) this.#answered()
+        else this.#failed()
+        throw fault
+      },
+    )
+  }
+
+  #answered(): void {
+    this.#errors = 0
+    this.#silence.end()
+  }
+
+  #failed(): void {
+    this.#silence.end()
+    this.#errors += 1
+    if (this.#errors >= ERRORS_IN_A_ROW) this.#open()
+  }
+
+  #late(timeoutMs: number): void {
+    if (this.#silence.goesOn(performance.now(), timeoutMs)) this.#open()
+  }
+
+  #open(): void {
+    if (!this.available) return
     const isRelapse = performance.now() - this.#availableSinceMs < RELAPSE_MS
     this.#pauseMs = isRelapse ? RELAPSE_MS : PROBE_EVERY_MS
     this.#become('down')
@@ -85,7 +135,7 @@ export class StoreBreaker {
 
   #become(next: 'up' | 'down'): void {
     if (this.#isClosed) return
-    this.#failures = 0
+    this.#answered()
     const before = this.state
     this.state = next
     if (next === 'down') this.#rest(this.#pauseMs)

@@ -57,6 +57,10 @@ export function bounded<Reply>(reply: Promise<Reply>, timeoutMs: number): Promis
   })
 }
 
+/** A key of the wrong type is that key's trouble; the server is well. */
+export const isKeyFault = (fault: unknown): boolean =>
+  fault instanceof Error && fault.message.includes('WRONGTYPE')
+
 export const isTimeout = (fault: unknown): boolean =>
   fault instanceof Error && fault.message === TIMED_OUT
 

@@ -5,7 +5,7 @@ import type { Cluster, Redis } from 'ioredis'
 import type { HostPort, RedisConfig } from '../config/config.ts'
 import { ClusterLink } from './cluster-link.ts'
 import { createConnections } from './connections.ts'
-import { bounded, isTimeout, isUnresolved } from './faults.ts'
+import { isKeyFault, isTimeout, isUnresolved } from './faults.ts'
 import { inspectServer } from './inspect.ts'
 import { findRisks } from './risks.ts'
 import { createServerLink, type LinkOptions, type RedisLink } from './link.ts'
@@ -104,20 +104,10 @@ function createCommands(
   const call = <Reply>(key: string, send: () => Promise<Reply>): Promise<Reply> => {
     const breaker = link.breakerOf(key)
     if (breaker?.available !== true) throw away
-    return bounded(send(), timeoutMs).then(
-      (reply) => {
-        breaker.succeeded()
-        return reply
-      },
-      (fault: unknown) => {
-        // A key of the wrong type is that key's trouble; the server is well.
-        if (!(fault instanceof Error && fault.message.includes('WRONGTYPE'))) {
-          state.note(fault)
-          breaker.failed()
-        }
-        throw new StoreUnavailable(isTimeout(fault) ? 'timeout' : 'error', fault)
-      },
-    )
+    return breaker.call(send, timeoutMs).catch((fault: unknown) => {
+      if (!isKeyFault(fault)) state.note(fault)
+      throw new StoreUnavailable(isTimeout(fault) ? 'timeout' : 'error', fault)
+    })
   }
   return {
     client,

@@ -26,7 +26,8 @@ export interface Subscription {
 
 /**
  * One Redis server, the master that sentinels name, or the masters of a cluster. Calls reject with StoreUnavailable when the
- * server that holds the key is away, too slow or refuses them; after a few failures in a row at once, without a call.
+ * server that holds the key is away, too slow or refuses them; after a few errors in a row, or a second of silence, at once and
+ * without a call.
  */
 export interface RedisStore {
   /** The client library's own connection or cluster, for libraries that need it; commands sent on it bypass `available`. */

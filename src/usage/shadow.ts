@@ -21,8 +21,8 @@ export interface ShadowOptions {
   /** Called once, when there is something to try; it reports nothing as decisions of this process. */
   openLessee(own: Pick<LesseeOptions, 'authority' | 'outage'>): Lessee
   readonly counts: ShadowCounts
-  /** Every refusal. */
-  refused(plan: string, window: 'minute' | 'day'): void
+  /** Every refusal, and every request that could not be judged. */
+  refused(plan: string, by: 'minute' | 'day' | 'unjudged'): void
 }
 
 /** live: what the live limits say of the same request. undefined: its plan tries nothing. */
@@ -83,7 +83,7 @@ export class Shadow {
         : decided.kind === 'unavailable'
           ? 'degraded'
           : 'admitted'
-    if (decided.kind === 'refused') refused(plan, decided.window)
+    if (shadow !== 'admitted') refused(plan, shadow === 'degraded' ? 'unjudged' : shadow)
     const judged = { shadow, live: live.kind === 'refused' ? live.window : undefined } as const
     counts.note(clientId, plan, judged, Date.now())
   }

@@ -116,6 +116,7 @@ describe.each([1, 2])('a gateway of %s', (workers) => {
       over80: 1,
       admittedToday: BUSY + ALLOWED,
       shadowRefused: null,
+      shadowUnjudged: null,
     }
     await eventually('all is kept', async () => {
       const { plans } = await ask<Overview>('/api/overview')

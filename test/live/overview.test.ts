@@ -129,7 +129,14 @@ describe('attention', () => {
   it('is there when bans cannot be read, and numbers that are not known are null', async () => {
     const away = await overview(partsOf({ listBans: () => Promise.reject(new Error('away')) }))
     expect(away.counts).toMatchObject({ clients: 3, keys: 4, bannedKeys: null })
-    const pro = { plan: 'pro', clients: 2, admittedToday: null, over80: 0, shadowRefused: null }
+    const pro = {
+      plan: 'pro',
+      clients: 2,
+      admittedToday: null,
+      over80: 0,
+      shadowRefused: null,
+      shadowUnjudged: null,
+    }
     expect(away.plans[1]).toEqual(pro)
   })
 })

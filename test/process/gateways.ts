@@ -193,6 +193,18 @@ export async function acquainted(
   for (let round = 0; round < 3; round++) await spoken()
 }
 
+/** Each of them has found out that its Redis says nothing: by questions of an operator, which charge nobody. */
+export async function storeLost(gateways: readonly GatewayProcess[]): Promise<void> {
+  await Promise.all(
+    gateways.map(({ adminOrigin, metric }) =>
+      eventually('the store is lost', async () => {
+        await (await fetch(`${adminOrigin}/api/clients/acme`)).text()
+        return (await metric('tollgate_store_up')) === 0
+      }),
+    ),
+  )
+}
+
 /** Asks until the condition holds; throws after timeoutMs. Resolves with how long it took, in ms. */
 export async function eventually(
   what: string,

@@ -9,6 +9,7 @@ import {
   pick,
   rawBackend,
   redisServer,
+  storeLost,
   tally,
   times,
   type GatewayProcess,
@@ -32,8 +33,9 @@ it('local: six processes admit exactly each limit of clients that none of them h
   const gateways: GatewayProcess[] = []
   while (gateways.length < 6) gateways.push(await gatewayProcess(file))
   await acquainted(redis, 6)
-  await minuteWithAtLeast(20_000)
+  await minuteWithAtLeast(25_000)
   redis.freeze()
+  await storeLost(gateways)
   for (const { perMinute, keys } of clients) {
     const answers = await Promise.all(
       times(6 * perMinute, (at) => pick(gateways, at).call(keys[0])),

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, describe, expect, it } from 'vitest'
 import { startSlowLink, type SlowLink } from '../support/slow-link.ts'
 import {
@@ -11,6 +12,7 @@ import {
   pick,
   rawBackend,
   redisServer,
+  storeLost,
   tally,
   times,
   type Answer,
@@ -30,14 +32,15 @@ afterAll(async () => {
 })
 
 const key = 'tg_slow_store'
+const CALLERS = 4
 
 /** Two gateways whose calls to Redis take as long as the link says. */
-async function scene(limit: number) {
+async function scene(limit: number, lease: 'auto' | 'off' = 'auto') {
   const [redis, backend] = await Promise.all([redisServer(), rawBackend()])
   const link = await startSlowLink(redis.port)
   links.push(link)
   const file = configFile(backend.url, {
-    store: `store: { redis: "redis://127.0.0.1:${link.port}", timeout: 110ms }`,
+    store: `store: { redis: "redis://127.0.0.1:${link.port}", timeout: 110ms, lease: ${lease} }`,
     // Of the day, so that no minute ends meanwhile.
     clients: clientsBlock([{ id: 'acme', keys: [key], perMinute: limit, perDay: limit }]),
     bans: 'bans: { grace: 1m }',
@@ -76,13 +79,45 @@ describe('a Redis that is slow', () => {
       const whole = load.since()
       link.delayMs = 400
       await eventually('an answer without the store', () => whole().some(tellsNothing))
+      await storeLost(gateways)
+      await sleep(300)
+      const without = load.since()
+      await sleep(300)
+      expect(tally(without())).toEqual({ '200': without().length })
       link.delayMs = 0
       await expectRecovery(load)
       expectDecidedInTime(whole(), load.undecidedMs)
-      const { length } = whole()
-      expect(tally(whole())).toEqual({ '200': length })
     } finally {
       await load.stop()
     }
+  })
+
+  it('once: refuses only who waited for the late answer, and admits all of the limit and no more', async () => {
+    const limit = 400
+    const { link, backend, gateways } = await scene(limit, 'off')
+    const [first] = gateways
+    // More than its share.
+    for (let round = 0; round < 31; round++)
+      await Promise.all(times(8, () => decided(() => pick(gateways, 0).call(key))))
+    const timeouts = () => first?.metric('tollgate_store_calls_total{outcome="timeout"}') ?? 0
+    const before = await timeouts()
+    const load = startLoad([pick(gateways, 0)], { key, callers: CALLERS, pauseMs: 60 })
+    await eventually('some answers', () => load.answers.length > CALLERS)
+    await eventually('a late answer', async () => {
+      if (performance.now() > link.heldUntilMs + 300) link.heldUntilMs = performance.now() + 150
+      await sleep(150)
+      return (await timeouts()) > before
+    })
+    await sleep(1_000)
+    await load.stop()
+    const { '503 service_unavailable': refused = 0 } = tally(load.answers)
+    // On a busy machine others may be late, too.
+    expect(refused).toBeLessThanOrEqual(CALLERS * ((await timeouts()) - before))
+    await eventually('the whole limit', async () => {
+      await Promise.all(gateways.map((gateway) => gateway.call(key)))
+      return backend.requests.length >= limit
+    })
+    await Promise.all(gateways.flatMap((gateway) => times(4, () => gateway.call(key))))
+    expect(backend.requests).toHaveLength(limit)
   })
 })

@@ -233,14 +233,29 @@ describe('a lessee of an authority behind a network', () => {
     it('does not charge twice when only the reply was lost', async () => {
       const lessee = createTestLessee(network, timeline)
       network.state = 'reply lost'
-      expect(admitted(await lessee.take('acme', limits))).toMatchObject({
-        degraded: true,
-        view: undefined,
-      })
+      expect(await lessee.take('acme', limits)).toEqual({ kind: 'unavailable' })
       network.state = 'up'
-      expect(admitted(await lessee.take('acme', limits)).view?.minute.remaining).toBe(8)
-      expect(await truth()).toEqual({ minute: 2, day: 2, used: 2 })
+      expect(admitted(await lessee.take('acme', limits)).view?.minute.remaining).toBe(9)
+      expect(await truth()).toEqual({ minute: 1, day: 1, used: 1 })
     })
+
+    it.each(['local', 'closed'] as const)(
+      'refuses those who waited and nobody else, and asks again at once (%s)',
+      async (outage) => {
+        const lessee = createTestLessee(network, timeline, { outage })
+        await another()
+        for (let n = 0; n < 3; n++) admitted(await lessee.take('acme', limits))
+        network.state = 'reply lost'
+        const waiting = Array.from({ length: 3 }, () => lessee.take('acme', limits))
+        for (const decision of await all(waiting)) expect(decision.kind).toBe('unavailable')
+        network.state = 'up'
+        // Half of the limit would be its share: the store that answers has all of it.
+        const kinds = []
+        for (let n = 0; n < 8; n++) kinds.push((await lessee.take('acme', limits)).kind)
+        expect(kinds).toEqual([...Array(7).fill('admitted'), 'refused'])
+        expect(await truth()).toEqual({ minute: 10, day: 10, used: 10 })
+      },
+    )
 
     it('states its true use soon after, also if no request comes', async () => {
       const lessee = createTestLessee(network, timeline, { outage: 'closed' })

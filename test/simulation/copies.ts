@@ -31,7 +31,7 @@ export function replaced(text: string, { name, file, from, to }: Replacement): s
 export function loaded(replacements: readonly Replacement[], { isOpen = false } = {}): Quota {
   const root = temporaryFolder()
   const folder = join(root, 'src')
-  for (const room of ['quota', 'rules', 'ipc', 'sqlite', 'usage'])
+  for (const room of ['quota', 'redis', 'rules', 'ipc', 'sqlite', 'usage'])
     cpSync(join(project, 'src', room), join(folder, room), { recursive: true })
   writeFileSync(join(root, 'package.json'), '{"type":"module"}')
   for (const replacement of replacements) {
@@ -54,6 +54,8 @@ export function loaded(replacements: readonly Replacement[], { isOpen = false } 
     ...load('quota/authorities/ipc.ts'),
     ...load('sqlite/quota-journal.ts'),
     ...load('quota/lessee/lessee.ts'),
+    ...load('redis/breaker.ts'),
+    ...load('redis/faults.ts'),
     ...load('rules/steady-clock.ts'),
     ...load('quota/authorities/memory.ts'),
     ...load('quota/authorities/transition.ts'),

@@ -25,6 +25,8 @@ export function createHost({
   let standsStill = false
   let pausedForMs = 0
   let backlog: { kind: 'timer' | 'io'; task: () => void }[] = []
+  /** While what has waited in a stopped process has its turn: what comes after all of that. */
+  let afterwards: (() => void)[] | undefined
   const bootMs = time.nowMs - chance.between(1, 100_000)
   /** Of its monotonic clock, while the machine was suspended. */
   let stoodStillMs = 0
@@ -83,8 +85,11 @@ export function createHost({
     run,
     deliver,
     later,
-    /** In the next turn of its event loop. */
-    soon: (task: () => void): void => time.at(time.nowMs, () => deliver('io', task)),
+    /** In the next turn of its event loop: what has come by then is read first. */
+    soon: (task: () => void): void => {
+      if (afterwards !== undefined) afterwards.push(task)
+      else time.at(time.nowMs, () => deliver('io', task))
+    },
     /** isSuspended: the machine is; its monotonic clock stands still, too. */
     pause: (isSuspended = false): void => {
       if (state !== 'running') return
@@ -108,10 +113,15 @@ export function createHost({
         const turn = due.io.length === 0 || (due.timer.length > 0 && isTimersTurn) ? 'timer' : 'io'
         inOrder.push(...due[turn].splice(0, 1))
       }
+      afterwards = []
       // Each in a turn of its own, as in an event loop.
       const next = (at: number): void => {
         const task = inOrder[at]
-        if (task === undefined) return
+        if (task === undefined) {
+          const last = afterwards ?? []
+          afterwards = undefined
+          return last.forEach(host.soon)
+        }
         deliver('io', task)
         time.at(time.nowMs, () => next(at + 1))
       }

@@ -116,6 +116,8 @@ export interface Totals {
   admitted: number
   refused: number
   unavailable: number
+  /** Requests that waited for a call which had no answer in time. */
+  heldUp: number
   degraded: number
   givenBack: number
   calls: number
@@ -168,6 +170,7 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
     admitted: 0,
     refused: 0,
     unavailable: 0,
+    heldUp: 0,
     degraded: 0,
     givenBack: 0,
     calls: 0,
@@ -326,6 +329,16 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
     },
 
     ended: (witness: Witness, client: string): void => void witness.inFlight.delete(client),
+
+    /** A call had no answer in time. waited: requests that waited for it. hasArrived: its answer had come, and was not read. */
+    late: (client: string, { waited, hasArrived }: { waited: number; hasArrived: boolean }) => {
+      totals.heldUp += waited
+      demand(!hasArrived, 'an answer that is there in time is read', () => client)
+    },
+
+    /** Calls under way that were sent to a store since it was silent. */
+    tried: (calls: number): void =>
+      demand(calls <= 1, 'a silent store has one call at a time to work off', () => `${calls}`),
 
     /** clockMs: how far the authority's clock was ahead of true time when it answered. */
     heard: (

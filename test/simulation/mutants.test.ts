@@ -29,6 +29,8 @@ const MOST_STATES = 20_000
 const drawnFrom: Record<PropertyName, { readonly numRuns: number; readonly seed?: number }> = {
   faults: { numRuns: 28, seed: 11 },
   crashes: { numRuns: 15 },
+  late: { numRuns: 20, seed: 3 },
+  'late workers': { numRuns: 16, seed: 4 },
   resets: { numRuns: 24 },
   'changed limits': { numRuns: 60, seed: 8 },
   'one process': { numRuns: 10, seed: 11 },
@@ -38,7 +40,7 @@ const drawnFrom: Record<PropertyName, { readonly numRuns: number; readonly seed?
   'store lost': { numRuns: 22, seed: 2 },
   'data loss': { numRuns: 33 },
   remaining: { numRuns: 12, seed: 9 },
-  workers: { numRuns: 38, seed: 11 },
+  workers: { numRuns: 38, seed: 12 },
   'worker resets': { numRuns: 15 },
 }
 

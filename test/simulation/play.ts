@@ -24,17 +24,16 @@ export const play = (
   quota: Quota,
   schedule: Schedule,
   rules: { isExact: boolean; isPrompt?: boolean },
-): Promise<Played> => playIn(createWorld(quota, schedule, rules), schedule)
+): Promise<Played> => playAndEnd(createWorld(quota, schedule, rules), schedule)
 
 /** The same on one machine, with a supervisor that counts for its workers. */
-export async function playWorkers(quota: Quota, schedule: Schedule): Promise<Played> {
-  const world = createWorkersWorld(quota, schedule)
-  return playIn(world, schedule).finally(world.endTimers)
-}
+export const playWorkers = (quota: Quota, schedule: Schedule): Promise<Played> =>
+  playAndEnd(createWorkersWorld(quota, schedule), schedule)
 
-type PlayedWorld = Pick<World, keyof World & keyof ReturnType<typeof createWorkersWorld>>
+export const playAndEnd = (world: World, schedule: Schedule): Promise<Played> =>
+  playIn(world, schedule).finally(world.endTimers)
 
-export async function playIn(world: PlayedWorld, { steps }: Schedule): Promise<Played> {
+async function playIn(world: World, { steps }: Schedule): Promise<Played> {
   for (const { load, lasts, event } of steps) {
     const { nowMs } = world.time
     const untilEndMs = MINUTE_MS - (world.storeNowMs() % MINUTE_MS)
@@ -46,7 +45,7 @@ export async function playIn(world: PlayedWorld, { steps }: Schedule): Promise<P
   return played(world)
 }
 
-export const played = ({ ledger, faults, processCount }: PlayedWorld): Played => ({
+export const played = ({ ledger, faults, processCount }: World): Played => ({
   totals: ledger.totals,
   faults,
   excess: ledger.excess,
@@ -54,7 +53,7 @@ export const played = ({ ledger, faults, processCount }: PlayedWorld): Played =>
   processes: processCount(),
 })
 
-function arrivals(world: PlayedWorld, { perSecond, burst, client, process }: Load): Arrivals {
+function arrivals(world: World, { perSecond, burst, client, process }: Load): Arrivals {
   const { time, chance } = world
   let left = ARRIVALS_PER_STEP
   let burstLeft = burst
@@ -79,8 +78,12 @@ export interface Liveliness extends Played {
 
 /** Plays load above every limit on processes that all live and answer; tells how much of each limit was admitted. */
 export async function playLive(quota: Quota, schedule: LiveSchedule): Promise<Liveliness> {
+  const world = createWorld(quota, schedule.base, { isExact: true })
+  return playLiveIn(world, schedule).finally(world.endTimers)
+}
+
+async function playLiveIn(world: World, schedule: LiveSchedule): Promise<Liveliness> {
   const { base, minutes, offered, spread, movesEveryMs } = schedule
-  const world = createWorld(quota, base, { isExact: true })
   const { time, chance, ledger, clients } = world
   // The minute that runs is not whole; in it the processes meet the client.
   const firstEndMs = time.nowMs + MINUTE_MS - (world.storeNowMs() % MINUTE_MS)

@@ -25,6 +25,8 @@ export interface SimulatedProcess {
   readonly isPaused: boolean
   /** Requests without an answer. */
   readonly undecided: number
+  /** Those of one client. */
+  undecidedOf(client: string): number
   /** Runs the task in the process: now, or when it goes on, or never if it is dead. */
   deliver(kind: 'timer' | 'io', task: () => void): void
   /** Runs the task when so much time has passed on its monotonic clock. */
@@ -54,7 +56,7 @@ export function createSimulatedProcess(
 ): SimulatedProcess {
   const host = createHost({ time, chance, touched })
   const { deliver, later, nowMs, timers } = host
-  let pending = 0
+  const pending = new Map<string, number>()
   let waitingRequests = 0
   const witness = createWitness(id)
 
@@ -81,9 +83,9 @@ export function createSimulatedProcess(
     const note = decided(client, limits, { atMs: time.nowMs, pausedForMs: host.pausedForMs })
     const decision = lessee.take(client, limits)
     if (!(decision instanceof Promise)) return note(decision)
-    pending += 1
+    pending.set(client, (pending.get(client) ?? 0) + 1)
     void decision.then((late) => {
-      pending -= 1
+      pending.set(client, (pending.get(client) ?? 0) - 1)
       try {
         note(late)
       } catch (violation) {
@@ -106,8 +108,9 @@ export function createSimulatedProcess(
       return host.isPaused
     },
     get undecided() {
-      return pending
+      return [...pending.values()].reduce((sum, count) => sum + count, 0)
     },
+    undecidedOf: (client) => pending.get(client) ?? 0,
     deliver,
     later,
     request: (client, limits) => {

@@ -7,6 +7,8 @@ import {
   crashSchedule,
   dataLossSchedule,
   faultySchedule,
+  lateSchedule,
+  lateWorkersSchedule,
   liveSchedule,
   outageSchedule,
   remainingSchedule,
@@ -76,6 +78,32 @@ const storms: Property<Schedule> = {
     }
   },
 }
+
+/** Plays it in mode local, where it must be as good as in mode closed. */
+const late = (
+  title: string,
+  schedule: fc.Arbitrary<Schedule>,
+  playOne: typeof playWorkers,
+): Property<Schedule> => ({
+  title,
+  schedule,
+  run: async (quota, drawn) => {
+    const local = await playOne(quota, drawn)
+    const { unavailable, heldUp, admitted } = local.totals
+    if (unavailable > heldUp)
+      throw new Violation(
+        'a late answer costs those who waited for it, and nobody else',
+        `${unavailable} refused, ${heldUp} waited`,
+      )
+    const closed = await playOne(quota, { ...drawn, mode: 'closed' })
+    if (admitted < closed.totals.admitted)
+      throw new Violation(
+        'local is never worse than closed while the store answers',
+        `${admitted} admitted, not ${closed.totals.admitted}`,
+      )
+    return local
+  },
+})
 
 const outages: Property<Schedule> = {
   title: 'admits at most the limit once per process while the store is away, in mode local',
@@ -202,6 +230,16 @@ export const properties = {
   resets: exact(
     'never admits more than a limit between two resets, whatever is under way or goes wrong',
     resetSchedule,
+  ),
+  late: late(
+    'loses nothing but those who wait, and never admits more than a limit, while the store is late',
+    lateSchedule,
+    (quota, drawn) => play(quota, drawn, { isExact: true }),
+  ),
+  'late workers': late(
+    'loses nothing but those who wait, and never admits more than a limit, while the supervisor is late',
+    lateWorkersSchedule,
+    playWorkers,
   ),
   'changed limits': {
     title:

@@ -126,6 +126,8 @@ describe('quota, simulated', () => {
 
   playing('faults', properties.faults, { numRuns: 105, cpuShare: 0.19 })
   playing('crashes', properties.crashes, { numRuns: 42, cpuShare: 0.07 })
+  playing('late', properties.late, { numRuns: 60, cpuShare: 0.1 })
+  playing('late workers', properties['late workers'], { numRuns: 20, cpuShare: 0.08 })
   playing('resets', properties.resets, { numRuns: 50, cpuShare: 0.09 })
   playing('changed limits', properties['changed limits'], { numRuns: 150, cpuShare: 0.05 })
   playing('one process', properties['one process'], { numRuns: 42, cpuShare: 0.06 })

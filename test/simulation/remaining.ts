@@ -1,6 +1,6 @@
 /** Plays a schedule and holds what processes say is left against what was truly admitted. */
 import { Violation } from './ledger.ts'
-import { playIn, type Played } from './play.ts'
+import { playAndEnd, type Played } from './play.ts'
 import type { Schedule } from './schedule.ts'
 import type { Quota } from './shipped.ts'
 import { createWorld, TIMEOUT_MS } from './world.ts'
@@ -74,6 +74,6 @@ export async function playRemaining(quota: Quota, schedule: Schedule): Promise<S
         ))
     }
   }
-  const played = await playIn(world, schedule)
+  const played = await playAndEnd(world, schedule)
   return { ...played, above, absent, notices: Math.max(0, ...noticed.values()) }
 }

@@ -74,6 +74,8 @@ export type Event =
   | {
       readonly kind: 'pause'
       readonly process: number
+      /** Into the step; 0 unless given. */
+      readonly afterMs?: number
       readonly forMs: number
       /** Of the machine: its monotonic clock stands still meanwhile. */
       readonly isSuspended: boolean
@@ -95,6 +97,13 @@ export type Event =
     }
   /** The process has none of the notices of this time, and knows it. */
   | { readonly kind: 'notices missed'; readonly process: number; readonly forMs: number }
+  /** The store does not go away: what is on its way to it, or back from it, takes so long, and nothing is lost. */
+  | {
+      readonly kind: 'late'
+      readonly process: number | undefined
+      readonly what: 'requests' | 'replies'
+      readonly forMs: number
+    }
   | { readonly kind: 'data loss' }
   /** Of the counters of one client: the store had no memory left. */
   | { readonly kind: 'eviction'; readonly client: number }
@@ -220,6 +229,12 @@ const fault = {
     process: index,
     forMs: fc.integer({ min: 1, max: 8000 }),
   }),
+  late: fc.record({
+    kind: fc.constant('late' as const),
+    process: someOrAll,
+    what: fc.constantFrom('requests' as const, 'replies' as const),
+    forMs: fc.oneof(fc.integer({ min: 50, max: 250 }), fc.integer({ min: 250, max: 600 })),
+  }),
   dataLoss: fc.record({ kind: fc.constant('data loss' as const) }),
   eviction: fc.record({ kind: fc.constant('eviction' as const), client: index }),
   oldCopy: fc.record({
@@ -331,6 +346,26 @@ export const crashSchedule: fc.Arbitrary<Schedule> = fc.record({
   authority: fc.constant('remote' as const),
   network: goodNetwork,
   steps: steps(events(fault.crash, fault.restart, fault.limits)),
+})
+
+/** The store never goes away: it is late, or processes get no processor; in mode local, where shares would be spent. */
+export const lateSchedule: fc.Arbitrary<Schedule> = fc.record({
+  ...common,
+  processes: fc.integer({ min: 1, max: 5 }),
+  mode: fc.constant('local' as const),
+  authority: fc.constant('remote' as const),
+  network: goodNetwork,
+  // With answers on their way to it a process stands still.
+  steps: steps(
+    events(
+      fault.late,
+      fault.late,
+      fc
+        .tuple(fault.pause, fc.integer({ min: 0, max: 60 }))
+        .map(([pause, afterMs]) => ({ ...pause, afterMs })),
+      fault.crash,
+    ),
+  ),
 })
 
 /** Use is set back to 0 under load, with leases, calls and refunds under way, and whatever may go wrong. */
@@ -625,7 +660,25 @@ export const workersSchedule: fc.Arbitrary<Schedule> = fc.record({
   ),
 })
 
-/** The same, and use that is set back to 0. */
+/** The supervisor never goes away, but is late, or a worker gets no processor; in mode local, where shares would be spent. */
+export const lateWorkersSchedule: fc.Arbitrary<Schedule> = fc.record({
+  ...common,
+  processes: fc.integer({ min: 2, max: 4 }),
+  mode: fc.constant('local' as const),
+  authority: fc.constant('embedded' as const),
+  maxClients: fc.constant(100_000),
+  network: fc.constant(perfectNetwork),
+  steps: steps(
+    events(
+      fault.late,
+      fault.late,
+      fault.pause.map((pause) => ({ ...pause, isSuspended: false })),
+      fault.crash,
+    ),
+  ),
+})
+
+/** The same as with workers, and use that is set back to 0. */
 export const workerResetsSchedule: fc.Arbitrary<Schedule> = fc
   .record({
     schedule: workersSchedule,

@@ -9,20 +9,25 @@ import { createSteadyClock } from '../../src/rules/steady-clock.ts'
 import { answerCalls, createIpcCalls } from '../../src/ipc/calls.ts'
 import { Journal } from '../../src/sqlite/quota-journal.ts'
 import { Lessee } from '../../src/quota/lessee/lessee.ts'
+import { StoreBreaker } from '../../src/redis/breaker.ts'
+import { bounded, isTimeout } from '../../src/redis/faults.ts'
 import { look, reset } from '../../src/usage/client-counters.ts'
 
 export const shipped = {
   answerCalls,
+  bounded,
   ClientState,
   createEmbeddedAuthority,
   createIpcAuthority,
   createIpcCalls,
   createMemoryAuthority,
   createSteadyClock,
+  isTimeout,
   Journal,
   Lessee,
   look,
   reset,
+  StoreBreaker,
   transition,
 }
 

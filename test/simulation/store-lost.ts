@@ -34,6 +34,8 @@ const CALM_MS = 8_500
 const HEARD_MS = 2_500
 /** All find the store again within this. */
 const RETURN_MS = 500
+/** A store that says nothing is known to be away after this. */
+const AWAY_MS = 1500
 const ROUNDS_AFTER = 12
 const NEVER_MS = 1e9
 /** A limit of which nothing is held ahead is asked for one by one. */
@@ -105,8 +107,12 @@ function offerAll(world: World, processes: readonly number[]): void {
 }
 
 export async function playStoreLost(quota: Quota, drawn: StoreLostSchedule): Promise<StoreLost> {
+  const world = createWorld(quota, drawn.base, { isExact: false })
+  return playLostIn(world, drawn).finally(world.endTimers)
+}
+
+async function playLostIn(world: World, drawn: StoreLostSchedule): Promise<StoreLost> {
   const { base, how, lastsMs, returnMs, met, asked, change } = drawn
-  const world = createWorld(quota, base, { isExact: false })
   const { time, chance, ledger } = world
   const lost = Math.min(drawn.lost, base.processes)
   const served = Math.min(met.clients, base.clients.length)
@@ -135,7 +141,7 @@ export async function playStoreLost(quota: Quota, drawn: StoreLostSchedule): Pro
   while (time.nowMs < endMs) {
     offerAll(world, askedOnes)
     const untilMinuteMs = MINUTE_MS - (world.storeNowMs() % MINUTE_MS)
-    await world.passUntil(Math.min(endMs, time.nowMs + untilMinuteMs + 500))
+    await world.passUntil(Math.min(endMs, time.nowMs + untilMinuteMs + AWAY_MS))
   }
   const backAtMs = world.storeNowMs()
   for (let round = 0; round < ROUNDS_AFTER; round++) {
@@ -158,7 +164,7 @@ export async function playStoreLost(quota: Quota, drawn: StoreLostSchedule): Pro
   }
   const wholly: { limit: number; count: number }[] = []
   const firstMinute = Math.ceil(lostAtMs / MINUTE_MS)
-  for (let minute = firstMinute; minute * MINUTE_MS + 1500 < backAtMs; minute++)
+  for (let minute = firstMinute; minute * MINUTE_MS + AWAY_MS + 1000 < backAtMs; minute++)
     for (const { id, limits } of world.clients)
       if (limits.perDay >= 1000 * limits.perMinute)
         wholly.push({

@@ -20,7 +20,7 @@ import { createSimulatedProcess, type SimulatedProcess } from './process.ts'
 import type { Event, Schedule } from './schedule.ts'
 import type { Quota } from './shipped.ts'
 import { createChance, createVirtualTime, passUntil, type Arrivals } from './virtual-time.ts'
-import { STATED_AFTER_MS } from './world.ts'
+import { QUIET_MS, STATED_AFTER_MS } from './world.ts'
 
 const TIMEOUT_MS = 100
 /** By then all is written again that was not while the disk was ill. */
@@ -53,9 +53,10 @@ export function createWorkersWorld(quota: Quota, schedule: Schedule) {
   const faults = new Map<string, number>()
   let isDirty = false
   const surroundings = { time, chance, touched: () => void (isDirty = true) }
+  // The one under way and one's own, and more where something is handed back.
+  const calls = schedule.refund > 0 ? 12 : 2
   const ledger = createLedger(
-    // The one under way, one's own, and more where something is handed back or others change a limit.
-    { isExact: true, isAlone: false, forgets: false, waitsAtMostMs: 12 * 2 * TIMEOUT_MS + 100 },
+    { isExact: true, isAlone: false, forgets: false, waitsAtMostMs: calls * 2 * TIMEOUT_MS + 100 },
     time,
   )
   const { startsBefore } = schedule
@@ -65,6 +66,7 @@ export function createWorkersWorld(quota: Quota, schedule: Schedule) {
   const epochMs = (): number => startMs + time.nowMs
   const disk = createDisk({ time, chance })
   let wellAtMs = 0
+  let quietUntilMs = 0
   const clients = schedule.clients.map((limits, at) => ({ id: `client-${at}`, limits }))
   /** By client and window: the most that was ever taken in the window that runs. */
   const peaks = new Map<string, { index: number; taken: number }>()
@@ -107,6 +109,19 @@ export function createWorkersWorld(quota: Quota, schedule: Schedule) {
         onNotice: (listener) => void notices.push(listener),
       })
       const { witness } = process
+      const answered = async (request: TakeRequest, asked: ReturnType<Authority['take']>) => {
+        const { client } = request
+        try {
+          const reply = await asked
+          ledger.heard(witness, client, { reply, clockMs: startMs })
+          return reply
+        } catch (fault) {
+          ledger.late(client, { waited: process.undecidedOf(client), hasArrived: false })
+          throw fault
+        } finally {
+          ledger.ended(witness, client)
+        }
+      }
       return {
         ...ipc,
         beat: async (beat) => {
@@ -116,15 +131,11 @@ export function createWorkersWorld(quota: Quota, schedule: Schedule) {
             throw (ledger.violation ??= new Violation('each call has its own answer', 'of a beat'))
           return beats as Beats
         },
-        take: async (request) => {
+        // Throws at once while the supervisor is away.
+        take: (request) => {
+          const asked = ipc.take(request)
           ledger.sent(witness, request)
-          try {
-            const reply = await ipc.take(request)
-            ledger.heard(witness, request.client, { reply, clockMs: startMs })
-            return reply
-          } finally {
-            ledger.ended(witness, request.client)
-          }
+          return answered(request, asked)
         },
       }
     }
@@ -134,7 +145,7 @@ export function createWorkersWorld(quota: Quota, schedule: Schedule) {
       {
         ...quota,
         link,
-        mode: 'closed',
+        mode: schedule.mode,
         lease: schedule.lease,
         maxClients: schedule.maxClients,
         clockErrorMs: 0,
@@ -329,8 +340,15 @@ export function createWorkersWorld(quota: Quota, schedule: Schedule) {
           const { process } = workerAt(event.process)
           process.pause()
           happened()
+          quietUntilMs = Math.max(quietUntilMs, time.nowMs + event.forMs + QUIET_MS)
           return time.at(time.nowMs + event.forMs, () => process.resume())
         }
+        case 'late':
+          if (time.nowMs < quietUntilMs) return
+          quietUntilMs = time.nowMs + event.forMs + QUIET_MS
+          now.host.pause()
+          happened()
+          return time.at(time.nowMs + event.forMs, () => now.host.resume())
         case 'supervisor stands still':
           now.host.pause()
           happened()

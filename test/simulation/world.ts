@@ -3,8 +3,6 @@ import type { Limits } from '../../src/config/config.ts'
 import type { MemoryAuthority } from '../../src/quota/authorities/memory.ts'
 import type {
   Authority,
-  Beat,
-  Beats,
   NoticeListener,
   Notice,
   TakeReply,
@@ -13,6 +11,7 @@ import type {
 } from '../../src/quota/protocol.ts'
 import { DAY_MS } from '../../src/rules/time.ts'
 import { START_MS } from '../support/controlled-authority.ts'
+import { ownTimers } from './host.ts'
 import { createLedger, Violation, type Books, type Rules } from './ledger.ts'
 import { createSimulatedProcess, type SimulatedProcess } from './process.ts'
 import { perfectNetwork, type Event, type Network, type Schedule } from './schedule.ts'
@@ -20,12 +19,15 @@ import type { Quota } from './shipped.ts'
 import { createChance, createVirtualTime, passUntil, type Arrivals } from './virtual-time.ts'
 
 export const TIMEOUT_MS = 100
+/** By then a store that was late, or asked by a process that stood still, has answered everybody once. */
+export const QUIET_MS = 500
 /** A window that has ended is never opened again by a clock that goes back by so much. */
 const SMALL_SKEW_MS = 60_000
 /** Their calls are kept, so that a store can be set back. */
 const losses: readonly Event['kind'][] = ['data loss', 'eviction', 'old copy']
 type Partition = Event & { kind: 'partition' }
 type Reset = Event & { kind: 'reset' }
+type Late = Event & { kind: 'late' }
 /** As operators do it: see usage/counters.ts. */
 export const STATED_AFTER_MS = 250
 
@@ -76,6 +78,8 @@ export function createWorld(
   let latestClockMs = startMs
   let network: Network = schedule.network
   let isDirty = false
+  /** Nothing goes wrong any more. */
+  let isOver = false
 
   const clock = { epochMs: () => time.nowMs + clockMs }
   const losesData = schedule.authority === 'remote'
@@ -115,6 +119,13 @@ export function createWorld(
   const deaf = new Map<SimulatedProcess, number>()
   const returnListeners = new Map<SimulatedProcess, (() => void)[]>()
   const partitions = new Map<SimulatedProcess, Partition['how']>()
+  const breakers = new Map<SimulatedProcess, InstanceType<Quota['StoreBreaker']>>()
+  const held = new Map<
+    SimulatedProcess,
+    { readonly untilMs: number; readonly what: Late['what'] }
+  >()
+  /** Until then the store is not late again, so that nobody finds it silent for as long as one that is away. */
+  let quietUntilMs = 0
 
   const carryOut = (request: TakeRequest): TakeReply => {
     const { memory, calls } = storeOf(request.client)
@@ -154,65 +165,128 @@ export function createWorld(
   }
   const travel = (): number => chance.between(network.latencyMs.min, network.latencyMs.max)
 
-  const call = (process: SimulatedProcess, request: TakeRequest): Promise<TakeReply> => {
-    const { witness } = process
-    const how = partitions.get(process)
-    if (how === 'away') throw new Error('away')
-    ledger.sent(witness, request)
-    return new Promise((resolve, reject) => {
-      let isOpen = true
-      const end = (settle: () => void): void => {
-        if (!isOpen) return
-        isOpen = false
-        ledger.ended(witness, request.client)
-        settle()
-      }
-      const fail = (): void => end(() => reject(new Error('no answer')))
-      process.later(TIMEOUT_MS, fail)
-      const arrive = (atMs: number, losesReply: boolean): void =>
-        time.at(atMs, () => {
-          const reply = carryOut(request)
-          const answer = { reply, clockMs }
-          if (losesReply) return
-          const delayMs = chance.perMille(network.delaysReply)
-            ? chance.between(0, network.lateMs)
-            : 0
-          if (delayMs > 0) happened('reply delayed')
-          time.at(time.nowMs + travel() + delayMs, () =>
-            process.deliver('io', () =>
-              end(() => {
-                ledger.heard(witness, request.client, answer)
-                resolve(reply)
-              }),
-            ),
-          )
+  /** Arrives then, or when it is held back no more. */
+  const arrive = (
+    process: SimulatedProcess,
+    what: Late['what'],
+    { atMs, task }: { atMs: number; task: () => void },
+  ): void =>
+    time.at(atMs, () => {
+      const hold = held.get(process)
+      const isHeld = hold?.what === what && time.nowMs < hold.untilMs
+      if (isHeld) time.at(hold.untilMs, task)
+      else task()
+    })
+
+  /** Sends a message and comes back with what `carriedOut` makes of it; never, where it is lost on the way. */
+  const travelWith = <Reply>(
+    process: SimulatedProcess,
+    carriedOut: () => Reply | Promise<Reply>,
+    arrived: () => void = () => undefined,
+  ): Promise<Reply> =>
+    new Promise((resolve, reject) => {
+      const how = partitions.get(process)
+      const back = (delayMs: number, task: () => void): void =>
+        arrive(process, 'replies', {
+          atMs: time.nowMs + travel() + delayMs,
+          task: () => {
+            arrived()
+            process.deliver('io', task)
+          },
         })
-      if (how === 'refused')
-        return time.at(time.nowMs + travel(), () => process.deliver('io', fail))
+      if (how === 'refused' || how === 'away') return back(0, () => reject(new Error('refused')))
       if (how === 'silent') return
       if (chance.perMille(network.losesRequest)) return happened('request lost')
       const losesReply = how === 'replies lost' || chance.perMille(network.losesReply)
       if (losesReply && how === undefined) happened('reply lost')
       const isLate = chance.perMille(network.delaysRequest)
       if (isLate) happened('request delayed')
-      arrive(time.nowMs + travel() + (isLate ? chance.between(0, network.lateMs) : 0), losesReply)
+      const there = (delayMs: number, isUnheard: boolean): void =>
+        arrive(process, 'requests', {
+          atMs: time.nowMs + travel() + delayMs,
+          task: () => {
+            const reply = carriedOut()
+            if (isUnheard) return
+            const delaysReply = chance.perMille(network.delaysReply)
+            if (delaysReply) happened('reply delayed')
+            back(delaysReply ? chance.between(0, network.lateMs) : 0, () => resolve(reply))
+          },
+        })
+      there(isLate ? chance.between(0, network.lateMs) : 0, losesReply)
       if (!chance.perMille(network.repeatsRequest)) return
       happened('request repeated')
-      arrive(time.nowMs + travel() + chance.between(0, network.lateMs), chance.perMille(500))
+      there(chance.between(0, network.lateMs), chance.perMille(500))
     })
+
+  /** As redis.ts calls a server. */
+  const caller = (process: SimulatedProcess) => {
+    let isSilent = false
+    let trials = 0
+    const breaker = new quota.StoreBreaker(
+      () =>
+        quota.bounded(
+          travelWith(process, () => undefined),
+          TIMEOUT_MS,
+        ),
+      (available) => {
+        isSilent = false
+        if (available) returnListeners.get(process)?.forEach((listener) => listener())
+      },
+    )
+    // A gateway that starts waits for the first probe.
+    breaker.state = 'up'
+    breakers.set(process, breaker)
+    return <Reply>(send: () => Promise<Reply>, late?: () => void): Promise<Reply> => {
+      if (!breaker.available) throw new Error('away')
+      let isTrial = false
+      const sent = (): Promise<Reply> => {
+        isTrial = isSilent
+        if (isTrial) ledger.tried((trials += 1))
+        return send()
+      }
+      const over = (wasLate: boolean): void => {
+        isSilent = wasLate && breaker.available
+        if (isTrial) trials -= 1
+      }
+      return breaker.call(sent, TIMEOUT_MS).then(
+        (reply) => {
+          over(false)
+          return reply
+        },
+        (fault: unknown) => {
+          over(quota.isTimeout(fault))
+          if (quota.isTimeout(fault)) late?.()
+          throw fault
+        },
+      )
+    }
   }
 
-  /** Arrives or does not, and so does its answer; one that is refused or silent is not told apart. */
-  const beat = (process: SimulatedProcess, sign: Beat): Promise<Beats> =>
-    new Promise((resolve) => {
-      if (partitions.has(process) || chance.perMille(network.losesRequest)) return
-      time.at(time.nowMs + travel(), () => {
-        void members.beat(sign).then((beats) => {
-          if (chance.perMille(network.losesReply)) return
-          time.at(time.nowMs + travel(), () => process.deliver('io', () => resolve(beats)))
-        })
-      })
-    })
+  const take = async (
+    process: SimulatedProcess,
+    request: TakeRequest,
+    call: ReturnType<typeof caller>,
+  ): Promise<TakeReply> => {
+    const { witness } = process
+    const { client } = request
+    let hasArrived = false
+    const send = () =>
+      travelWith(
+        process,
+        () => ({ reply: carryOut(request), clockMs }),
+        () => (hasArrived = true),
+      )
+    const late = (): void =>
+      ledger.late(client, { waited: process.undecidedOf(client), hasArrived })
+    ledger.sent(witness, request)
+    try {
+      const answer = await call(send, late)
+      ledger.heard(witness, client, answer)
+      return answer.reply
+    } finally {
+      ledger.ended(witness, client)
+    }
+  }
 
   const link = (process: SimulatedProcess): Authority => {
     if (schedule.authority === 'embedded')
@@ -229,9 +303,13 @@ export function createWorld(
     const listeners = { notice: [] as NoticeListener[], return: [] as (() => void)[] }
     noticeListeners.set(process, listeners.notice)
     returnListeners.set(process, listeners.return)
+    const call = caller(process)
     return {
-      take: (request) => call(process, request),
-      beat: (sign) => beat(process, sign),
+      take: (request) => {
+        if (breakers.get(process)?.available !== true) throw new Error('away')
+        return take(process, request, call)
+      },
+      beat: async (sign) => call(() => travelWith(process, () => members.beat(sign))),
       onNotice: (listener, onFlow) => {
         listeners.notice.push(listener)
         if (onFlow !== undefined) noticeFlows.set(process, onFlow)
@@ -259,6 +337,7 @@ export function createWorld(
     slots[slot] = process
     everyProcess.push(process)
   }
+  const endTimers = ownTimers()
   for (let slot = 0; slot < schedule.processes; slot++) boot(slot)
 
   const living = () => slots.filter(({ isDead }) => !isDead).map(({ witness }) => witness)
@@ -276,6 +355,7 @@ export function createWorld(
     /** Unix time at the authority. */
     storeNowMs: () => clock.epochMs(),
     processCount: () => everyProcess.length,
+    endTimers,
 
     /** A request of a client arrives at a process; indexes are taken modulo the number there is. */
     offer: (clientIndex: number, slotIndex: number): void => {
@@ -293,6 +373,8 @@ export function createWorld(
         })
       if (event.kind === 'none') return
       if (schedule.authority === 'embedded' && event.kind === 'partition') return
+      const isQuiet = time.nowMs >= quietUntilMs && !slots.some(({ isPaused }) => isPaused)
+      if (event.kind === 'late' && !isQuiet) return
       happened(event.kind)
       switch (event.kind) {
         case 'crash': {
@@ -313,8 +395,19 @@ export function createWorld(
         }
         case 'pause': {
           const process = processAt(event.process)
-          process.pause(event.isSuspended)
-          time.at(time.nowMs + event.forMs, () => process.resume())
+          const { isSuspended, forMs, afterMs = 0 } = event
+          const fromMs = time.nowMs + afterMs
+          quietUntilMs = Math.max(quietUntilMs, fromMs + forMs + QUIET_MS)
+          if (afterMs === 0) process.pause(isSuspended)
+          else time.at(fromMs, () => void (isOver || process.pause(isSuspended)))
+          time.at(fromMs + forMs, () => process.resume())
+          return
+        }
+        case 'late': {
+          const untilMs = time.nowMs + event.forMs
+          quietUntilMs = untilMs + QUIET_MS
+          for (const process of event.process === undefined ? slots : [processAt(event.process)])
+            held.set(process, { untilMs, what: event.what })
           return
         }
         case 'authority clock':
@@ -332,7 +425,10 @@ export function createWorld(
         }
         case 'partition': {
           const cut = event.process === undefined ? [...slots] : [processAt(event.process)]
-          for (const process of cut) partitions.set(process, event.how)
+          for (const process of cut) {
+            partitions.set(process, event.how)
+            if (event.how === 'away') process.deliver('io', () => breakers.get(process)?.lost())
+          }
           time.at(time.nowMs + event.forMs, () => cut.forEach(rejoin))
           return
         }
@@ -406,6 +502,7 @@ export function createWorld(
 
     /** Ends all faults, lets every process finish and drain, and looks at what is left. */
     finish: async (): Promise<void> => {
+      isOver = true
       for (const process of everyProcess) rejoin(process)
       network = perfectNetwork
       for (const process of everyProcess) process.resume()
@@ -429,7 +526,7 @@ export function createWorld(
     },
   }
   const rejoin = (process: SimulatedProcess): void => {
-    if (partitions.delete(process)) returned(process)
+    if (partitions.delete(process)) process.deliver('io', () => breakers.get(process)?.probe())
   }
   const returned = (process: SimulatedProcess): void =>
     process.deliver('io', () => returnListeners.get(process)?.forEach((listener) => listener()))

@@ -5,6 +5,8 @@ export interface SlowLink {
   readonly port: number
   /** How long each piece is held back on its way back to the client. Pieces keep their order. */
   delayMs: number
+  /** What comes back until then is held back until then, by performance.now(). */
+  heldUntilMs: number
   close(): Promise<void>
 }
 
@@ -25,7 +27,7 @@ export async function startSlowLink(toPort: number): Promise<SlowLink> {
     let readyAtMs = 0
     far.on('data', (piece) => {
       // Never sooner than the piece before it.
-      readyAtMs = Math.max(readyAtMs, performance.now() + link.delayMs)
+      readyAtMs = Math.max(readyAtMs, link.heldUntilMs, performance.now() + link.delayMs)
       setTimeout(() => void near.write(piece), Math.max(0, readyAtMs - performance.now()))
     })
   })
@@ -33,6 +35,7 @@ export async function startSlowLink(toPort: number): Promise<SlowLink> {
   const link = {
     port: (server.address() as AddressInfo).port,
     delayMs: 0,
+    heldUntilMs: 0,
     close: () =>
       new Promise<void>((resolve) => {
         server.close(() => resolve())

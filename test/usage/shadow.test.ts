@@ -64,6 +64,7 @@ it('is judged for no more requests at once than a thousand, hands back what is j
   const authority = createMemoryAuthority({ clock: { epochMs: () => NOON_MS } })
   const waiting: (() => void)[] = []
   const asked = new Set<string>()
+  const told = { minute: 0, day: 0, unjudged: 0 }
   const counts = new ShadowCounts(NOON_MS)
   const shadow = new Shadow({
     authority: {
@@ -81,7 +82,7 @@ it('is judged for no more requests at once than a thousand, hands back what is j
         clock: { nowMs: () => performance.now(), epochMs: () => NOON_MS },
       }),
     counts,
-    refused: () => undefined,
+    refused: (_plan, by) => void (told[by] += 1),
   })
   expect(shadow.judgeFor(plansWith(undefined))).toBeUndefined()
   const judge = shadow.judgeFor(plansWith({ perMinute: 900, perDay: 900 }))
@@ -108,6 +109,8 @@ it('is judged for no more requests at once than a thousand, hands back what is j
   }
   // One more than 900 were let in, since one was handed back before it was judged.
   expect(counts.plan('pro', NOON_MS)).toMatchObject({ degraded: 100, refused: 99 })
+  // So many may be missing in the refusals, beside which they are counted.
+  expect([told.minute + told.day, told.unjudged]).toEqual([99, 100])
   // Neither may be in the id of a client: a space, of a configuration and of a token alike.
   expect([...asked]).toEqual([shadowId('acme')])
   expect(shadowId('acme')).toMatch(/ /)

@@ -23,8 +23,6 @@ export class Client {
   inFlight: Promise<void> | undefined
   /** Replies in a row that said the authority had lost its data. */
   lostInARow = 0
-  /** When the latest call failed: others may hold since what the authority has not heard of. */
-  failedMs = -Infinity
   isWanted = false
   /** Requests that wait for a decision, those of the call under way included. Written by lessee.ts. */
   pending = 0
@@ -82,11 +80,10 @@ export class Client {
     this.lostInARow += 1
   }
 
-  /** The authority did not answer. */
-  fail(nowMs: number): void {
+  /** The authority did not answer, or not in time: it may have carried the call out, and may do so yet. */
+  fail(): void {
     this.lostInARow = 0
     this.lease.awaited = 0
-    this.failedMs = nowMs
     this.#uncertain.add(this)
   }
 

@@ -1,7 +1,7 @@
 /**
  * When this process calls the authority, and who waits for it: one call in flight per client, shared by all who wait. Who
- * arrives during a call goes with the next, so nobody waits much longer than two calls may take. When a call fails, outage.ts
- * decides for those who waited.
+ * arrives during a call goes with the next, so nobody waits much longer than two calls may take. A call that fails costs those who
+ * waited for it and nobody else: outage.ts decides for them, and the next request asks again.
  */
 import type { Limits } from '../../config/config.ts'
 import {
@@ -52,7 +52,8 @@ export class LeaseCalls {
       return new Promise((resolve) =>
         client.begin(this.#follow(client, [{ limits, resolve }], sent)),
       )
-    return (sent && this.#takeAtOnce(client, limits, sent)) ?? this.#decideAlone(client, limits)
+    const decision = sent && this.#takeAtOnce(client, limits, sent)
+    return decision ?? this.#decideAlone(client, limits, true)
   }
 
   /**
@@ -83,11 +84,12 @@ export class LeaseCalls {
     return undefined
   }
 
-  #decideAlone(client: Client, limits: Limits): QuotaDecision {
-    const { clock, outage } = this.#options
-    const nowMs = clock.nowMs()
-    client.fail(nowMs)
-    return outage.decide(client.lease, limits, nowMs, this.authority.storeNowMs())
+  /** isAway: the authority is; else it was late, or answered with an error. */
+  #decideAlone(client: Client, limits: Limits, isAway: boolean): QuotaDecision {
+    const nowMs = this.#options.clock.nowMs()
+    const storeNowMs = this.authority.storeNowMs()
+    client.fail()
+    return this.#options.outage.decide(client, limits, { nowMs, storeNowMs, isAway })
   }
 
   /** Sees a call through, and begins the next if anybody waits for one. */
@@ -101,7 +103,7 @@ export class LeaseCalls {
     if (undecided?.pauseMs) await this.#options.timers.after(undecided.pauseMs)
     const queued = client.end()
     // Those who queued behind a call that failed do not wait for a second time-out.
-    if (undecided === undefined) return this.#lose(client, [...batch, ...queued])
+    if (undecided === undefined) return this.#lose(client, [...batch, ...queued], false)
     const waiting = [...undecided.waiters, ...queued]
     if (waiting.length > 0) this.#callAgain(client, waiting)
     if (!client.isCalling) this.#options.onAnswered(client)
@@ -113,9 +115,8 @@ export class LeaseCalls {
     batch: readonly Waiter[],
     { sent, reply }: { sent: SentCall; reply: TakeReply },
   ): Undecided | undefined {
-    const { clock, outage } = this.#options
+    const { clock } = this.#options
     const outcome = this.authority.receive(client, sent, reply)
-    outage.answered()
     if (outcome === undefined) {
       const isAskedAgain = reply.status === 'lost' && client.lostInARow < LOSSES_IN_A_ROW
       return isAskedAgain ? { waiters: batch, pauseMs: ASK_AGAIN_AFTER_LOSS_MS } : undefined
@@ -150,13 +151,13 @@ export class LeaseCalls {
       w.limits.perMinute === limits.perMinute && w.limits.perDay === limits.perDay
     const batch = undecided.filter(isLike)
     const sent = this.authority.send(client, { need: batch.length, ahead: true, limits })
-    if (sent === undefined) return this.#lose(client, undecided)
+    if (sent === undefined) return this.#lose(client, undecided, true)
     for (const waiter of undecided) if (!isLike(waiter)) client.queue(waiter)
     client.begin(this.#follow(client, batch, sent))
   }
 
-  #lose(client: Client, waiters: readonly Waiter[]): void {
-    client.fail(this.#options.clock.nowMs())
-    for (const { limits, resolve } of waiters) resolve(this.#decideAlone(client, limits))
+  #lose(client: Client, waiters: readonly Waiter[], isAway: boolean): void {
+    client.fail()
+    for (const { limits, resolve } of waiters) resolve(this.#decideAlone(client, limits, isAway))
   }
 }

@@ -16,6 +16,8 @@ import { systemTimers, type Timers } from '../timers.ts'
 /** A client that is idle for so long is forgotten; the authority keeps its counts. */
 const IDLE_BEFORE_FORGETTING_MS = 3_600_000
 const FORGET_EVERY_MS = 60_000
+/** One pass serves all clients that a loss of data has hit, each of which says so. */
+const RESTATES_EVERY_MS = 1_000
 /** Enough for tens of thousands of leases; a store that is away ends it sooner. */
 const DRAIN_AT_MOST_MS = 2000
 
@@ -30,8 +32,6 @@ export interface LesseeOptions extends Pick<AuthorityCallsOptions, 'onClockBack'
   /** Processes known to share each client before the authority tells of them, and which of them this one is. Default 1. */
   readonly processes?: number
   readonly number?: number | undefined
-  /** See Outage; 0 unless given. */
-  readonly localAfterMs?: number
   /** auto: tokens are held ahead of need, unless the authority is in this process. off: one call per request. */
   readonly lease?: 'auto' | 'off'
   readonly observe?: QuotaObserver
@@ -49,17 +49,19 @@ export class Lessee {
   readonly #calls: LeaseCalls
   readonly #holdings: Holdings
   readonly #stopForgetting: () => void
+  /** When the authority was last to hear everything again. */
+  #restatedMs = -Infinity
 
   constructor(options: LesseeOptions) {
     const { authority, processId, clock, observe, timers = systemTimers } = options
-    const { processes = 1, number = 1, outage: mode, localAfterMs = 0 } = options
+    const { processes = 1, number = 1, outage: mode } = options
     this.#options = options
     this.#clients = new RecencyTable({
       maxEntries: options.maxClients ?? 100_000,
       mayDrop: (client) => this.#isIdle(client),
     })
     this.#membership = new Membership({ authority, timers, processId, processes, number })
-    this.#outage = new Outage({ mode, localAfterMs, membership: this.#membership, observe })
+    this.#outage = new Outage({ mode, membership: this.#membership, observe })
     this.#calls = new LeaseCalls({
       ...options,
       timers,
@@ -70,7 +72,7 @@ export class Lessee {
     })
     this.#holdings = new Holdings(this.#calls, clock, timers)
     this.#stopForgetting = timers.every(FORGET_EVERY_MS, () => this.#forgetIdle())
-    authority.onReturn?.(() => this.#restateAll())
+    authority.onReturn?.(() => this.#resume())
     const follow = (isFlowing: boolean): void => this.#calls.authority.follow(isFlowing)
     authority.onNotice?.((id, notice, by, totals) => {
       const client = this.#clients.peek(id)
@@ -180,17 +182,25 @@ export class Lessee {
         this.#clients.delete(id)
   }
 
+  /** Nobody has spent a share: the authority answers, and waits itself for what it has lost. */
   #recoverLoss(): void {
-    // Every client that the loss has hit says so; one pass serves them all. The embedded authority loses single clients only.
-    const isHandled = this.#outage.isSettling(this.#options.clock.nowMs())
+    const isHandled = this.#options.clock.nowMs() < this.#restatedMs + RESTATES_EVERY_MS
+    // The embedded authority loses single clients only.
     if (!isHandled && !this.#calls.authority.isImmediate) this.#restateAll()
   }
 
-  /** The authority is back, or has lost its data: it hears again what every client used today. */
+  /** The authority was away, and is back. */
+  #resume(): void {
+    // At a start nobody has spent a share yet.
+    if (this.#clients.size > 0 || this.#membership.hasHeard)
+      this.#outage.settle(this.#options.clock.nowMs())
+    this.#restateAll()
+  }
+
+  /** The authority hears again what every client used today. */
   #restateAll(): void {
     const nowMs = this.#options.clock.nowMs()
-    // At a start nothing was lost.
-    if (this.#clients.size > 0 || this.#membership.hasHeard) this.#outage.settle(nowMs)
+    this.#restatedMs = nowMs
     for (const [, client] of this.#clients.entries()) {
       const { day } = client.lease
       if (day.used > 0 && nowMs < day.endsByMs) client.doubt()

@@ -1,6 +1,7 @@
 /**
  * Decides requests while the authority is away, by store.onOutage, and for a second after it is back keeps this process within
- * its share, until the others have had time to state what they spent meanwhile.
+ * its share, until the others have had time to state what they spent meanwhile. An authority that is late is not away: it may
+ * have granted to others what a share would spend, so its share is nobody's.
  */
 import type { Limits, OutageMode } from '../../config/config.ts'
 import type { Client } from './client.ts'
@@ -18,17 +19,13 @@ const NOTHING = { used: 0, held: 0, taken: 0, refunded: 0 }
 
 export interface OutageOptions {
   readonly mode: OutageMode
-  /** Mode local begins after a silence of this length; until then what is not in hand is refused as in mode closed. */
-  readonly localAfterMs: number
   readonly membership: Membership
   readonly observe: QuotaObserver | undefined
 }
 
 export class Outage {
   readonly #options: OutageOptions
-  /** When a call first failed since the latest reply; undefined: none has. */
-  #silentSinceMs: number | undefined
-  /** When the authority was last found to be back, or to have lost its data. */
+  /** When the authority was last found to be back. */
   #backMs = -Infinity
 
   constructor(options: OutageOptions) {
@@ -36,15 +33,17 @@ export class Outage {
   }
 
   /**
-   * Decides a request that the authority did not answer. local: admits up to this process's share of each window, and of what was
-   * left of it when the authority last spoke. open: admits all. closed: admits none. Every admission is counted as used, so that
-   * the authority hears the true use when it is back. storeNowMs: the authority's Unix time as far as it is known.
+   * Decides a request that the authority did not. local: admits up to this process's share of each window, and of what was left of
+   * it when the authority last spoke, but only while that is away. open: admits all. closed: admits none. Every admission is counted
+   * as used, so that the authority hears the true use when it is back. storeNowMs: its Unix time as far as it is known.
    */
-  decide(lease: Lease, limits: Limits, nowMs: number, storeNowMs: number): QuotaDecision {
-    const { localAfterMs, observe } = this.#options
-    this.#silentSinceMs ??= nowMs
-    const isEarly = nowMs - this.#silentSinceMs < localAfterMs
-    const mode = isEarly && this.#options.mode === 'local' ? 'closed' : this.#options.mode
+  decide(
+    { lease }: Client,
+    limits: Limits,
+    { nowMs, storeNowMs, isAway }: { nowMs: number; storeNowMs: number; isAway: boolean },
+  ): QuotaDecision {
+    const { mode: configured, observe } = this.#options
+    const mode = configured === 'local' && !isAway ? 'closed' : configured
     observe?.degraded(mode)
     if (mode === 'closed') return UNAVAILABLE
     for (const window of [lease.day, lease.minute]) window.rollOver(nowMs, storeNowMs)
@@ -52,28 +51,19 @@ export class Outage {
     return this.#denial(lease, limits, nowMs) ?? lease.spend(limits, nowMs, true)
   }
 
-  /** The authority has answered a call. */
-  answered(): void {
-    this.#silentSinceMs = undefined
-  }
-
-  /** The authority is back, or has lost its data: it may not have heard of what others spent. */
+  /** The authority is back: it may not have heard of what others spent. */
   settle(nowMs: number): void {
     this.#backMs = nowMs
-  }
-
-  /** Whether others may not have stated yet what they spent. */
-  isSettling(nowMs: number, failedMs = -Infinity): boolean {
-    return nowMs < Math.max(this.#backMs, failedMs) + SETTLED_AFTER_MS
   }
 
   /**
    * The answer to a request beyond this process's share, whatever the authority would grant; undefined when it may be asked. Only
    * in mode local: in the others nobody spends what the authority was not asked for, or all is admitted anyway.
    */
-  refusal({ lease, pending, failedMs }: Client, limits: Limits, nowMs: number) {
+  refusal({ lease, pending }: Client, limits: Limits, nowMs: number) {
     const { mode, membership } = this.#options
-    if (!this.isSettling(nowMs, failedMs)) return undefined
+    // Afterwards others have stated what they spent.
+    if (nowMs >= this.#backMs + SETTLED_AFTER_MS) return undefined
     if (mode !== 'local' || membership.isAlone) return undefined
     return this.#denial(lease, limits, nowMs, pending)
   }

@@ -151,6 +151,10 @@ function charts() {
   }
 }
 
+/** @param {PlanOverview} plan */
+const shadowText = ({ shadowRefused, shadowUnjudged }) =>
+  `${count(shadowRefused)}${shadowUnjudged ? `, ${count(shadowUnjudged)} not judged` : ''}`
+
 /** @returns {View} */
 export function overview() {
   const numbers = tiles()
@@ -168,7 +172,7 @@ export function overview() {
         text: ({ admittedToday }) => compact(admittedToday),
       },
       { head: 'Over 80% used or handed out', number: true, text: ({ over80 }) => count(over80) },
-      { head: 'Shadow', number: true, text: ({ shadowRefused }) => count(shadowRefused) },
+      { head: 'Shadow', number: true, text: shadowText },
     ],
   })
   const nearest = new Table({

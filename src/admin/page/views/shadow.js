@@ -20,6 +20,7 @@ const shadowColumns = [
   { head: 'Requests', number: true, text: ({ requests }) => count(requests) },
   { head: 'By minute', number: true, text: ({ refused }) => count(refused.minute) },
   { head: 'By day', number: true, text: ({ refused }) => count(refused.day) },
+  { head: 'Not judged', number: true, text: ({ degraded }) => count(degraded) },
   {
     head: 'Refused live',
     number: true,
