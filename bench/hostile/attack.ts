@@ -3,6 +3,7 @@ import type { Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { obey } from './child.ts'
 import { continueRace } from './continue-race.ts'
+import { http2Burst, streamsAtOnce, tinyFrames } from './http2.ts'
 import type { AttackOrder, AttackOutcome } from './orders.ts'
 import { openSocket } from './sockets.ts'
 
@@ -152,9 +153,14 @@ function occurrences(data: Buffer): number {
   return count
 }
 
-const attacks = { pipelines, brokenBodies, hold, addresses, continueRace } satisfies Record<
-  AttackOrder['attack'],
-  unknown
->
+const attacks = {
+  pipelines,
+  brokenBodies,
+  hold,
+  addresses,
+  continueRace,
+  tinyFrames: (order: AttackOrder) => http2Burst(order, tinyFrames(order)),
+  streamsAtOnce: (order: AttackOrder) => http2Burst(order, streamsAtOnce(order)),
+} satisfies Record<AttackOrder['attack'], unknown>
 
 obey<'attack.ts'>((order) => attacks[order.attack](order))

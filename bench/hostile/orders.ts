@@ -1,7 +1,15 @@
 /** What attackers and clients are told, and what they report. */
+import type { Http2Request } from './http2.ts'
 
 export interface AttackOrder {
-  readonly attack: 'pipelines' | 'brokenBodies' | 'hold' | 'addresses' | 'continueRace'
+  readonly attack:
+    | 'pipelines'
+    | 'brokenBodies'
+    | 'hold'
+    | 'addresses'
+    | 'continueRace'
+    | 'tinyFrames'
+    | 'streamsAtOnce'
   readonly port: number
   /** When to stop, whatever is left to do. */
   readonly ms: number
@@ -12,6 +20,9 @@ export interface AttackOrder {
   readonly times?: number
   /** What follows the head, again and again. */
   readonly rest?: { readonly text: string; readonly afterMs: number; readonly repeat: number }
+  /** Over HTTP/2: what is asked, on how many streams of each connection. */
+  readonly request?: Partial<Http2Request>
+  readonly streams?: number
   /** It takes no notice of answers, nor of the server's end of the connection. */
   readonly deaf?: boolean
 }
@@ -25,6 +36,8 @@ export interface ClientOrder {
   readonly bodyBytes?: number
   /** At most at once. */
   readonly connections: number
+  /** Over HTTP/2 with TLS, all on one connection, instead of `head`. */
+  readonly http2?: Http2Request
   /** undefined: each connection asks again when it is answered. */
   readonly everyMs?: number | undefined
   /** Each request comes on a new connection. */

@@ -1,11 +1,22 @@
 /** nginx and HAProxy in front of the same backend with the same keys: what they have of their own for this, and no script. */
-import { writeFileSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { userInfo } from 'node:os'
 import { join } from 'node:path'
 import { clients, METERED_PER_MINUTE, type Setup } from './setup.ts'
 
 const bearer = ({ key }: { readonly key: string }): string => `Bearer ${key}`
 const seconds = (ms: number): number => Math.ceil(ms / 1000)
+
+/** A certificate that nobody vouches for; paths of its PEM files. */
+export function writeIdentity(directory: string): { readonly cert: string; readonly key: string } {
+  const [cert, key] = [join(directory, 'cert.pem'), join(directory, 'key.pem')]
+  const newKey = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes']
+  const files = ['-keyout', key, '-out', cert]
+  const named = ['-days', '2', '-subj', '/CN=localhost']
+  execFileSync('openssl', ['req', '-x509', ...newKey, ...named, ...files], { stdio: 'ignore' })
+  return { cert, key }
+}
 
 /**
  * Keys by `map`, a request without one goes to a location that counts addresses and then says 401. `limit_req` counts clients.
@@ -48,7 +59,8 @@ http {
     keepalive 128;
   }
   server {
-    listen 127.0.0.1:${port};
+    listen 127.0.0.1:${port}${setup.isTls ? ' ssl http2' : ''};
+    ${nginxTls(directory, setup)}
     location / {
       if ($client = "") { rewrite ^ /anonymous last; }
       limit_req zone=metered burst=${METERED_PER_MINUTE - 1} nodelay;
@@ -68,6 +80,20 @@ http {
   }
 }
 `
+}
+
+function nginxTls(directory: string, { isTls }: Setup): string {
+  if (!isTls) return ''
+  const { cert, key } = writeIdentity(directory)
+  return `ssl_certificate ${cert}; ssl_certificate_key ${key};`
+}
+
+function haproxyTls(directory: string, { isTls }: Setup): string {
+  if (!isTls) return ''
+  const { cert, key } = writeIdentity(directory)
+  const both = join(directory, 'both.pem')
+  writeFileSync(both, readFileSync(cert, 'utf8') + readFileSync(key, 'utf8'))
+  return ` ssl crt ${both} alpn h2,http/1.1`
 }
 
 /** Keys from a file, stick tables for both limits, whole requests before a backend is chosen, each backend checked every second. */
@@ -91,7 +117,7 @@ defaults
   retries 1
   retry-on conn-failure empty-response response-timeout
 frontend public
-  bind 127.0.0.1:${port}
+  bind 127.0.0.1:${port}${haproxyTls(directory, setup)}
   ${setup.isBehindProxy ? 'http-request set-src req.hdr(x-forwarded-for)' : ''}
   acl known req.hdr(authorization) -m str -f ${keys}
   acl metered req.hdr(authorization) -m str "${bearer(clients.metered)}"

@@ -1,7 +1,7 @@
 /** One attack on one server: both sides in processes of their own, and what was seen of it. */
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { childrenOf } from '../cpu.ts'
+import { childrenOf, cpuMicroseconds } from '../cpu.ts'
 import { rssBytes } from '../growth/proc.ts'
 import { quantile } from '../growth/statistics.ts'
 import type { Launched, Processes } from '../processes.ts'
@@ -18,6 +18,8 @@ export interface Sight {
   readonly longestMs: number
   readonly rssBeforeMB: number
   readonly rssMostMB: number
+  /** CPU of the server while the attack lasted and its work was done, in seconds. */
+  readonly cpuSeconds: number
   readonly attack: AttackOutcome
   /** Requests whose head a backend has seen; of all backends together. */
   readonly heads: number
@@ -88,6 +90,7 @@ export async function see(battle: Battle, play: Play): Promise<Sight> {
   await sleep(WARM_UP_MS)
   const rssBefore = rssOf(server.pid)
   let rssMost = rssBefore
+  const cpuBefore = cpuMicroseconds(server.pid)
   const sampler = setInterval(() => (rssMost = Math.max(rssMost, rssOf(server.pid))), SAMPLE_MS)
   play.meanwhile?.(battle)
   const struck = play.attack ? strike({ ...play.attack, port, ms: play.ms }) : Promise.resolve({})
@@ -100,6 +103,7 @@ export async function see(battle: Battle, play: Play): Promise<Sight> {
       longestMs: waitsMs.at(-1) ?? NaN,
       rssBeforeMB: rssBefore / 1e6,
       rssMostMB: rssMost / 1e6,
+      cpuSeconds: (cpuMicroseconds(server.pid) - cpuBefore) / 1e6,
       attack,
       heads: await headsAt(backends),
     }

@@ -6,7 +6,7 @@ import { freePort } from '../../test/support/redis-server.ts'
 import { findNginx } from '../peers/nginx.ts'
 import type { LaunchOrder, Launched, Processes } from '../processes.ts'
 import type { BenchClient } from '../workload.ts'
-import { haproxyConfig, nginxConfig } from './peers.ts'
+import { haproxyConfig, nginxConfig, writeIdentity } from './peers.ts'
 import { clients, METERED_PER_MINUTE, type Setup } from './setup.ts'
 
 export interface Server {
@@ -21,7 +21,7 @@ export const gateway = (engine: 'direct' | 'undici' | 'http-proxy-3'): Server =>
   kind: 'gateway',
   start: async ({ directory, launch }, setup) => {
     const file = join(directory, `${engine}.json`)
-    writeFileSync(file, gatewayConfig(engine, setup))
+    writeFileSync(file, gatewayConfig(engine, setup, directory))
     const main = join(import.meta.dirname, '../../src/main.ts')
     const command = [process.execPath, main, 'start', '--config', file] as const
     return launch({ name: engine, listener: 'tollgate', own: false, ...limited(command, setup) })
@@ -80,7 +80,7 @@ function limited(
 }
 
 /** JSON, which is YAML too. Log and metrics are on, as in production. */
-function gatewayConfig(engine: string, setup: Setup): string {
+function gatewayConfig(engine: string, setup: Setup, directory: string): string {
   const { backends, responseMs = 30_000, requestMs = 60_000, bodyBytes = 1_048_576 } = setup
   const unlimited = { perMinute: 1_000_000_000, perDay: 1_000_000_000_000 }
   const client = ({ id, sha256 }: BenchClient, limits: object) => ({
@@ -93,6 +93,7 @@ function gatewayConfig(engine: string, setup: Setup): string {
     server: {
       listen: '127.0.0.1:0',
       basePath: '/v1',
+      ...(setup.isTls && { tls: writeIdentity(directory) }),
       trustedProxies: setup.isBehindProxy ? ['127.0.0.0/8'] : [],
       limits: { bodyBytes: `${bodyBytes}B` },
       timeouts: { headers: `${Math.min(10_000, requestMs)}ms`, request: `${requestMs}ms` },

@@ -11,6 +11,8 @@ export interface Setup {
   readonly bodyBytes?: number
   /** Files and sockets it may have open. */
   readonly openFiles?: number
+  /** The listener speaks TLS, and HTTP/2 and 1.1 over it. */
+  readonly isTls?: boolean
   /** X-Forwarded-For of loopback is believed. */
   readonly isBehindProxy?: boolean
 }

@@ -2,7 +2,7 @@
 import { connect, type Socket } from 'node:net'
 
 /** Another address than the victim's, as another host would have. */
-const ADDRESS = '127.0.0.9'
+export const ADDRESS = '127.0.0.9'
 
 /** allowHalfOpen: the socket goes on sending when the server has sent its end. */
 export function openSocket(port: number, allowHalfOpen = false): Socket {
