@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { obey } from './child.ts'
 import { continueRace } from './continue-race.ts'
 import { forgedTokens } from './forged-tokens.ts'
+import { http2Burst, streamsAtOnce, tinyFrames } from './http2.ts'
 import type { AttackOrder, AttackOutcome } from './orders.ts'
 import { openSocket } from './sockets.ts'
 
@@ -245,6 +246,8 @@ const attacks = {
   continueRace,
   forgedTokens,
   echoes,
+  tinyFrames: (order: AttackOrder) => http2Burst(order, tinyFrames(order)),
+  streamsAtOnce: (order: AttackOrder) => http2Burst(order, streamsAtOnce(order)),
 } satisfies Record<AttackOrder['attack'], unknown>
 
 obey<'attack.ts'>((order) => attacks[order.attack](order))

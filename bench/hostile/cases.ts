@@ -173,6 +173,34 @@ const closing = (connections: number): HostileCase => ({
   isMet: ({ value }, lines) => value < peersValue(lines, 'nginx'),
 })
 
+/** A client with a key on a connection of its own, beside many that send all at once. */
+const overHttp2 = (name: string, title: string, attack: Play['attack']): HostileCase => ({
+  name,
+  title,
+  wanted: 'all 200, longest at most as with nginx',
+  servers: all,
+  run: once(
+    {
+      ms: 8_000,
+      setup: { isSecure: true },
+      client: { everyMs: 10, http2: { path: '/v1/pets', key: victim.key } },
+      ...(attack && { attack }),
+    },
+    (sight) => [
+      `${percent(share(sight, '200'))} served, longest ${sight.longestMs.toFixed(0)} ms`,
+      sight.longestMs,
+    ],
+  ),
+  isMet: ({ value, sight }, lines) => onlyServed(sight) && value <= peersValue(lines, 'nginx'),
+})
+
+const frames = (connections: number, key?: string): HostileCase =>
+  overHttp2(
+    `frames-${connections}${key === undefined ? '' : '-key'}`,
+    `${connections} connections, 30 POSTs each in DATA frames of one byte, ${key === undefined ? 'no' : 'a valid'} key`,
+    { attack: 'tinyFrames', head: '', connections, request: { key } },
+  )
+
 export const cases: readonly HostileCase[] = [
   {
     name: '1',
@@ -308,6 +336,15 @@ export const cases: readonly HostileCase[] = [
     setup: { hasCors: true },
     client: { head: preflight },
     attack: { attack: 'paced', head: preflight, connections: 1, everyMs: 1_000 / 140 },
+  }),
+  frames(60),
+  frames(60, greedy.key),
+  frames(200),
+  frames(200, greedy.key),
+  overHttp2('streams', '480 connections that begin 100 streams each at once, no key', {
+    attack: 'streamsAtOnce',
+    head: '',
+    connections: 480,
   }),
   {
     name: 'descriptors',

@@ -2,12 +2,46 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { openConnection, type Connection } from '../growth/wire.ts'
 import { obey } from './child.ts'
+import { openHttp2, type Http2Request } from './http2.ts'
 import type { ClientOrder, ClientOutcome } from './orders.ts'
 
 const TICK_MS = 1
+/** Whoever has not been answered by then counts as `unanswered`. */
+const PATIENCE_MS = 15_000
+
+/** Asks at a fixed rate on one connection of HTTP/2. */
+async function askHttp2(order: ClientOrder, request: Http2Request): Promise<ClientOutcome> {
+  const { everyMs = 5, patienceMs = PATIENCE_MS } = order
+  const beginMs = performance.now() + order.warmUpMs
+  const endMs = beginMs + order.ms
+  const answers: Record<string, number> = {}
+  const waitsMs: number[] = []
+  const connection = openHttp2(order.port, request)
+  const asked = new Set<number>()
+  let unanswered = false
+  const settle = (dueMs: number, status: string): void => {
+    if (unanswered || !asked.delete(dueMs) || dueMs < beginMs) return
+    answers[status] = (answers[status] ?? 0) + 1
+    waitsMs.push(performance.now() - dueMs)
+  }
+  for (let dueMs = performance.now(); performance.now() < endMs; await sleep(TICK_MS)) {
+    for (; dueMs <= performance.now(); dueMs += everyMs) {
+      const due = dueMs
+      asked.add(due)
+      void connection.ask().then((status) => settle(due, status))
+    }
+  }
+  const patientUntilMs = performance.now() + patienceMs
+  while (asked.size > 0 && performance.now() < patientUntilMs) await sleep(TICK_MS)
+  for (const dueMs of asked) settle(dueMs, 'unanswered')
+  unanswered = true
+  connection.close()
+  return { answers, waitsMs: waitsMs.sort((a, b) => a - b) }
+}
 
 async function ask(order: ClientOrder): Promise<ClientOutcome> {
-  const { port, head, bodyBytes = 0, everyMs, patienceMs = 15_000 } = order
+  if (order.http2 !== undefined) return askHttp2(order, order.http2)
+  const { port, head, bodyBytes = 0, everyMs, patienceMs = PATIENCE_MS } = order
   const { fresh = false, tls = false } = order
   const beginMs = performance.now() + order.warmUpMs
   const endMs = beginMs + order.ms

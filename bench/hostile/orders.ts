@@ -1,4 +1,5 @@
 /** What attackers and clients are told, and what they report. */
+import type { Http2Request } from './http2.ts'
 
 export interface AttackOrder {
   readonly attack:
@@ -11,6 +12,8 @@ export interface AttackOrder {
     | 'continueRace'
     | 'forgedTokens'
     | 'echoes'
+    | 'tinyFrames'
+    | 'streamsAtOnce'
   readonly port: number
   /** When to stop, whatever is left to do. */
   readonly ms: number
@@ -23,6 +26,9 @@ export interface AttackOrder {
   readonly times?: number
   /** What follows the head, again and again. */
   readonly rest?: { readonly text: string; readonly afterMs: number; readonly repeat: number }
+  /** Over HTTP/2: what is asked, on how many streams of each connection. */
+  readonly request?: Partial<Http2Request>
+  readonly streams?: number
   /** It takes no notice of answers, nor of the server's end of the connection. */
   readonly deaf?: boolean
   /** Tokens that it makes up. kid: undefined: each names a key of its own invention. */
@@ -46,6 +52,8 @@ export interface ClientOrder {
   readonly bodyBytes?: number
   /** At most at once. */
   readonly connections: number
+  /** Over HTTP/2 with TLS, all on one connection, instead of `head`. */
+  readonly http2?: Http2Request
   /** undefined: each connection asks again when it is answered. */
   readonly everyMs?: number | undefined
   /** Each request comes on a new connection. */

@@ -18,8 +18,8 @@ export interface Sight {
   readonly longestMs: number
   readonly rssBeforeMB: number
   readonly rssMostMB: number
-  /** Of one core, while the attack lasted. */
-  readonly cpuShare: number
+  /** CPU of the server while the attack lasted and its work was done, in seconds. */
+  readonly cpuSeconds: number
   readonly attack: AttackOutcome
   /** Requests whose head a backend has seen; of all backends together. */
   readonly heads: number
@@ -91,8 +91,8 @@ export async function see(battle: Battle, play: Play): Promise<Sight> {
   })
   await sleep(WARM_UP_MS)
   const rssBefore = rssOf(server.pid)
-  const [cpuBefore, beganMs] = [cpuOf(server.pid), performance.now()]
   let rssMost = rssBefore
+  const cpuBefore = cpuOf(server.pid)
   const sampler = setInterval(() => (rssMost = Math.max(rssMost, rssOf(server.pid))), SAMPLE_MS)
   play.meanwhile?.(battle)
   const struck = play.attack
@@ -107,7 +107,7 @@ export async function see(battle: Battle, play: Play): Promise<Sight> {
       longestMs: waitsMs.at(-1) ?? NaN,
       rssBeforeMB: rssBefore / 1e6,
       rssMostMB: rssMost / 1e6,
-      cpuShare: (cpuOf(server.pid) - cpuBefore) / 1e3 / (performance.now() - beganMs),
+      cpuSeconds: (cpuOf(server.pid) - cpuBefore) / 1e6,
       attack,
       heads: await headsAt(backends),
     }

@@ -4,7 +4,7 @@ import { connect as connectTls } from 'node:tls'
 import type { AttackOrder } from './orders.ts'
 
 /** Another address than the victim's, as another host would have. */
-const ADDRESS = '127.0.0.9'
+export const ADDRESS = '127.0.0.9'
 const NEIGHBOUR = '127.0.0.1'
 
 type From = Pick<AttackOrder, 'isNeighbour' | 'alpn'>

@@ -17,19 +17,19 @@ export function hostileTable(played: Played): string {
       line.found + verdict(one, line, all),
       pairs(line.sight.answers),
       [line.sight.medianMs, line.sight.p99Ms, line.sight.longestMs].map(round).join(', '),
-      round(100 * line.sight.cpuShare),
       `${round(line.sight.rssBeforeMB)}, ${round(line.sight.rssMostMB)}`,
+      round(line.sight.cpuSeconds),
       pairs(line.sight.attack),
     ]),
   )
   const date = new Date().toISOString().slice(0, 10)
-  return `${date}, Node.js ${process.versions.node}; load of the machine at the end: ${load.toFixed(1)}\n\n${table([...head, 'CPU %', 'RSS MB before, most', 'attack'], lines)}\n`
+  return `${date}, Node.js ${process.versions.node}; load of the machine at the end: ${load.toFixed(1)}\n\n${table([...head, 'RSS MB before, most', 'CPU s', 'attack'], lines)}\n`
 }
 
 export function lineText(line: Line): string {
   const { server, sight, found } = line
-  const { medianMs, p99Ms, longestMs, cpuShare, rssBeforeMB, rssMostMB } = sight
-  return `${server.name.padEnd(22)} ${found}; answers ${pairs(sight.answers)}; ${[medianMs, p99Ms, longestMs].map(round).join(', ')} ms; CPU ${round(100 * cpuShare)} %; RSS ${round(rssBeforeMB)} to ${round(rssMostMB)} MB; heads ${sight.heads}; attack ${pairs(sight.attack)}`
+  const { medianMs, p99Ms, longestMs, rssBeforeMB, rssMostMB } = sight
+  return `${server.name.padEnd(22)} ${found}; answers ${pairs(sight.answers)}; ${[medianMs, p99Ms, longestMs].map(round).join(', ')} ms; RSS ${round(rssBeforeMB)} to ${round(rssMostMB)} MB; CPU ${round(sight.cpuSeconds)} s; heads ${sight.heads}; attack ${pairs(sight.attack)}`
 }
 
 function verdict(one: HostileCase, line: Line, all: readonly Line[]): string {

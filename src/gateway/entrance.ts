@@ -22,7 +22,9 @@ export function createEntryEvents(
     const { key, peerTrusted } = judge(origin.address)
     if (isBalancer && !peerTrusted) return turnAway(transport, key, 'proxy')
     const entry = connections.enter(transport, origin, peerTrusted ? undefined : key)
-    return typeof entry === 'string' ? turnAway(transport, key, entry) : entry
+    if (typeof entry === 'string') return turnAway(transport, key, entry)
+    if (!isBalancer) connections.arrivals.others += 1
+    return entry
   }
   return {
     enter,

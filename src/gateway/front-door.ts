@@ -17,7 +17,7 @@ import { Penalties } from '../listeners/penalties.ts'
 import { PublicServer, type PublicServerEvents } from '../listeners/public-server.ts'
 import type { Exchange, PipelineParts } from '../pipeline/exchange.ts'
 import { handle } from '../pipeline/pipeline.ts'
-import { refuseUnparsed } from '../pipeline/refuse-unparsed.ts'
+import { interrupt, refuseUnparsed } from '../pipeline/refuse-unparsed.ts'
 import { SlowClients } from '../pipeline/slow-clients.ts'
 import { respond } from '../pipeline/respond.ts'
 import { giveUp } from '../pipeline/take-quota.ts'
@@ -50,6 +50,7 @@ export class FrontDoor {
     this.#limits = new ConnectionLimits(roomFor(config, log), metrics.connectionDisplaced)
     const connections = new Connections<Exchange>(this.#limits)
     metrics.watchConnections(() => connections.size)
+    lasting.load.arrivals = connections.arrivals
     const shared = { connections, requestId, log, metrics, tracing, lessee, tally, moments, recent }
     this.#parts = { ...shared, isDraining: false }
     this.#policy = policy
@@ -105,6 +106,11 @@ export class FrontDoor {
         const expectsContinue = request.headers.expect?.toLowerCase() === '100-continue'
         const arrival = { connection, request, response, expectsContinue, tunnel: undefined }
         void handle(this.#parts, this.#policy, arrival)
+      },
+      inPieces: (request) => {
+        const exchange = connections.inFlight.find((one) => one.request === request)
+        if (exchange === undefined) request.destroy()
+        else if (!exchange.isOver) interrupt(this.#parts, exchange, IN_PIECES)
       },
       abuse: (kind, { addressKey }, isEnd) => {
         metrics.http2Abuse(kind)
@@ -221,6 +227,9 @@ export class FrontDoor {
     }
   }
 }
+
+/** As of HTTP/1.1 the parser's. */
+const IN_PIECES = refuse('invalid_request', { cause: 'TOLLGATE_TINY_CHUNKS' })
 
 /** before: it was told already. */
 function roomFor(config: Config, log: Log, before?: ConnectionRoom): ConnectionRoom {

@@ -1,5 +1,12 @@
 /** Looks how late the event loop is, and knows what is to be refused for it. */
-import { afterLook, LOOK_EVERY_MS, NO_LOAD, type Load, type Shed } from '../rules/overload.ts'
+import {
+  afterLook,
+  LOOK_EVERY_MS,
+  NO_LOAD,
+  type Load,
+  type Look,
+  type Shed,
+} from '../rules/overload.ts'
 
 export interface LoadWatchOptions {
   /** server.overload.lag */
@@ -11,6 +18,9 @@ export interface LoadWatchOptions {
 
 export class LoadWatch {
   limitMs: number
+  /** All that have come so far. Written by whoever counts them. */
+  arrivals: Omit<Look, 'lateMs'> = { keyed: 0, others: 0 }
+  #counted = this.arrivals
   readonly #timer: NodeJS.Timeout
   #load = NO_LOAD
   #lookedMs = performance.now()
@@ -20,8 +30,15 @@ export class LoadWatch {
     this.#timer = setInterval(() => {
       const nowMs = performance.now()
       const before = this.#load
-      this.#load = afterLook(before, nowMs - this.#lookedMs - LOOK_EVERY_MS, this.limitMs)
+      const { keyed, others } = this.arrivals
+      const look = {
+        lateMs: nowMs - this.#lookedMs - LOOK_EVERY_MS,
+        keyed: keyed - this.#counted.keyed,
+        others: others - this.#counted.others,
+      }
+      this.#load = afterLook(before, look, this.limitMs)
       this.#lookedMs = nowMs
+      this.#counted = { keyed, others }
       onLook(this.#load.lagMs)
       if (this.#load.shed !== before.shed) onChange(this.#load)
     }, LOOK_EVERY_MS).unref()

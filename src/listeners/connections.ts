@@ -4,6 +4,7 @@ import type { ConnectionLimits, ConnectionRefusal, Guest, Use } from './connecti
 import { Inflow } from './inflow.ts'
 import type { ClientChannel, IncomingRequest, OutgoingResponse } from './messages.ts'
 import { endWithSocket, isLast, lingerOnClose } from './node-internals.ts'
+import { SharedTurn } from './shared-turn.ts'
 
 /** What connections have in common that came in under the same demands. */
 export interface Door {
@@ -40,6 +41,10 @@ export interface InFlight {
   readonly hasBody: boolean
   /** Declared length; 0 without a body, undefined where its last chunk tells. */
   readonly bodyBytes: number | undefined
+  /** Under which the anonymous limit counts its client's address. */
+  readonly addressKey: string
+  /** Whose valid credential it has; undefined: none, or that is not known yet. */
+  readonly caller: object | undefined
   /** Why the gateway refused it; undefined as long as it has not. */
   readonly refusal: string | undefined
   /** Of its body. Written by Inflow, and by Connections of a stream's. */
@@ -63,6 +68,8 @@ export interface ConnectionState<Request extends InFlight> {
   isUsed: boolean
   /** Requests that were refused since one was not. */
   refused: number
+  /** It has carried a valid credential. */
+  isKnown: boolean
   /** Streams that their client ended before their answers. */
   brokenOff: number
   /** The youngest of those pending. */
@@ -93,6 +100,9 @@ export class Connections<Request extends InFlight> {
    * per request went into copying what was dead.
    */
   readonly inFlight: Request[] = []
+  readonly turn = new SharedTurn()
+  /** Requests with a valid credential; other requests, and connections on which none with a valid credential has come. Also written by who lets connections in. */
+  readonly arrivals = { keyed: 0, others: 0 }
   readonly #states = new WeakMap<object, ConnectionState<Request>>()
   readonly #limits: ConnectionLimits
 
@@ -138,7 +148,7 @@ export class Connections<Request extends InFlight> {
     const state = this.carries(socket, entry)
     // Whoever said that it is the last answer: the client may have sent more by then.
     lingerOnClose(socket)
-    state.inflow = new Inflow(socket, state)
+    state.inflow = new Inflow(socket, state, this.turn)
   }
 
   /** Of an entry: a connection that carries requests, be it as streams of their own. */
@@ -192,11 +202,14 @@ export class Connections<Request extends InFlight> {
 
   began(exchange: Request): void {
     const state = this.of(exchange.request.socket)
+    const { latest } = state
+    // One that was refused just now has not ended yet.
+    exchange.refusedBefore =
+      latest?.refusal === undefined ? (state.carrier ?? state).refused : latest.refusedBefore + 1
     state.pending += 1
     state.isUsed = true
     state.latest = exchange
     state.isBodyLeft = false
-    exchange.refusedBefore = (state.carrier ?? state).refused
     if (state.carrier !== undefined) {
       state.carrier.pending += 1
       state.carrier.isUsed = true
@@ -215,6 +228,10 @@ export class Connections<Request extends InFlight> {
     state.pending -= 1
     const counted = state.carrier ?? state
     counted.refused = exchange.refusal === undefined ? 0 : counted.refused + 1
+    const isKeyed = exchange.caller !== undefined
+    this.arrivals[isKeyed ? 'keyed' : 'others'] += 1
+    if (isKeyed && !counted.isKnown) this.arrivals.others -= 1
+    counted.isKnown ||= isKeyed
     if (state.carrier !== undefined) {
       state.carrier.pending -= 1
       const { socket } = exchange.request
@@ -243,6 +260,7 @@ function newState<Request extends InFlight>(
     pending: 0,
     isUsed: false,
     refused: 0,
+    isKnown: false,
     brokenOff: 0,
     latest: undefined,
     closing: false,

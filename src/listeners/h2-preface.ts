@@ -28,6 +28,8 @@ export function readPreface(
     known(isHttp2)
   }
   socket.on('data', onData).once('end', end).once('close', forget).on('error', ignore)
+  // Who has read a PROXY header has paused it.
+  socket.resume()
 }
 
 const ignore = (): void => {}

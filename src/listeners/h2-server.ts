@@ -1,31 +1,25 @@
 /** HTTP/2 on connections that others accept (RFC 9113): Node's bounds, tighter here than by default, and each stream as a request. */
-import {
-  createServer,
-  type IncomingHttpHeaders,
-  type ServerHttp2Session,
-  type ServerHttp2Stream,
-  type ServerOptions,
-} from 'node:http2'
+import { createServer, type ServerHttp2Session, type ServerOptions } from 'node:http2'
 import type { Config } from '../config/config.ts'
 import type { Connections, ConnectionState, InFlight } from './connections.ts'
 import {
   Http2Connection,
   Http2Connections,
-  type OnAbuse,
+  type Http2WatchEvents,
   TAKEN_BACK_A_SECOND,
   TAKEN_BACK_AT_ONCE,
 } from './h2-connections.ts'
 import { StreamRequest, StreamResponse } from './h2-stream.ts'
 import type { ProtocolServer } from './http1-server.ts'
+import { outliveFaults } from './node-internals.ts'
 
-export interface Http2Events<Request extends InFlight> {
+export interface Http2Events<Request extends InFlight> extends Http2WatchEvents {
   /** Never throws or rejects. */
   stream(
     request: StreamRequest,
     response: StreamResponse,
     connection: ConnectionState<Request>,
   ): void
-  readonly abuse: OnAbuse
 }
 
 export interface Http2Server extends ProtocolServer {
@@ -37,44 +31,35 @@ export function createHttp2Server<Request extends InFlight>(
   connections: Connections<Request>,
   events: Http2Events<Request>,
 ): Http2Server {
-  const watch = new Http2Connections(config.server, connections.inFlight, events.abuse)
-  const begin = (
-    connection: Http2Connection<Request>,
-    stream: ServerHttp2Stream,
-    ...fields: [IncomingHttpHeaders, readonly string[]]
-  ): void => {
-    // An error that nobody hears ends the process.
-    stream.on('error', () => {})
-    // Its client has taken it back in the same breath.
-    if (stream.closed || stream.destroyed) return events.abuse('reset', connection.entry, false)
-    const request = new StreamRequest(stream, connection, ...fields)
-    connection.streams += 1
-    if (request.bodyFollows) connection.bodies += 1
-    const response = new StreamResponse(stream, request)
-    events.stream(request, response, connections.joined(request, connection.state))
-  }
-  let server = createServer(optionsOf(config))
+  const watch = new Http2Connections(config.server, connections, events)
+  let servers = createServers(config)
   return {
     get size() {
       return watch.all.size
     },
     use(changed) {
       watch.server = changed.server
-      server = createServer(optionsOf(changed))
+      servers = createServers(changed)
     },
     take(socket, entry) {
       // Of a connection that breaks off while it is closed.
       socket.on('error', () => {})
       const state = connections.carries(socket, entry)
+      const begin = (request: StreamRequest): void =>
+        events.stream(request, new StreamResponse(request), connections.joined(request, state))
+      const server = entry.addressKey === undefined ? servers.ofProxies : servers.ofClients
       server.once('session', (session: ServerHttp2Session) => {
-        const connection = new Http2Connection(watch, { entry, session, socket, state })
+        const connection = new Http2Connection(watch, { entry, session, socket, state, begin })
         watch.add(connection)
-        session.on('stream', (stream, headers, _flags, rawHeaders: readonly string[]) =>
-          begin(connection, stream, headers, rawHeaders),
-        )
+        session.on('stream', (stream, headers, _flags, rawHeaders: readonly string[]) => {
+          // An error that nobody hears ends the process.
+          stream.on('error', () => {})
+          connection.arrived(new StreamRequest(stream, connection, headers, rawHeaders))
+        })
         session.on('error', (error) => {
           if (isForbidden(error)) watch.endFor('frames', connection)
         })
+        if (connection.isShared) outliveFaults(session)
         // Who sends no more may still read.
         socket.once('end', () => session.close())
       })
@@ -85,6 +70,23 @@ export function createHttp2Server<Request extends InFlight>(
     close: () => watch.close(),
   }
 }
+
+/** What many clients share, none of them may end: Node counts by connection alone. */
+function createServers(config: Config) {
+  const options = optionsOf(config)
+  const uncounted = {
+    streamResetBurst: MANY,
+    streamResetRate: MANY,
+    maxSessionInvalidFrames: MANY,
+    maxSessionRejectedStreams: MANY,
+  }
+  return {
+    ofClients: createServer(options),
+    ofProxies: createServer({ ...options, ...uncounted }),
+  }
+}
+
+const MANY = 2 ** 32 - 1
 
 /** Pings, windows and memory stay as Node has them: what floods, the watch ends. */
 function optionsOf({ server: { limits } }: Config): ServerOptions {

@@ -2,14 +2,15 @@
 import { constants, type IncomingHttpHeaders, type ServerHttp2Stream } from 'node:http2'
 import { http1Fields } from './http2-fields.ts'
 import type { ClientChannel, IncomingRequest, OutgoingResponse } from './messages.ts'
-import { endHasCome } from './node-internals.ts'
+import { endHasCome, watchPieces } from './node-internals.ts'
+import type { Share } from './shared-turn.ts'
 
 /** The connection that a stream belongs to. */
 export interface Carrier {
   readonly proto: 'http' | 'https'
   readonly socket: { readonly destroyed: boolean }
-  /** Of bodies, of all its streams. */
-  bodyBytes: number
+  /** A piece of the body of one of its streams has come. */
+  took(request: StreamRequest, bytes: number): void
   /** Lets what is under way on it finish, and takes nothing new. */
   leave(): void
 }
@@ -25,11 +26,12 @@ export class StreamRequest implements IncomingRequest, ClientChannel {
   /** A body follows, be it announced by a length or not. */
   readonly bodyFollows: boolean
   bytesRead = 0
+  /** What its body has of a turn, where that counts for it alone. Written by its carrier. */
+  share: Share | undefined
   /** Given to the stream. Written by StreamResponse alone. */
   writtenBytes = 0
-  readonly #stream: ServerHttp2Stream
+  readonly stream: ServerHttp2Stream
   readonly carrier: Carrier
-  #isCounting = false
 
   constructor(
     stream: ServerHttp2Stream,
@@ -38,7 +40,7 @@ export class StreamRequest implements IncomingRequest, ClientChannel {
     rawHeaders: readonly string[],
   ) {
     const { method, scheme, authority, path, fields } = http1Fields(rawHeaders)
-    this.#stream = stream
+    this.stream = stream
     this.carrier = carrier
     this.method = method
     this.headers = headers
@@ -49,8 +51,13 @@ export class StreamRequest implements IncomingRequest, ClientChannel {
         ? (path ?? authority ?? '')
         : `${scheme}://${authority ?? ''}${path}`
     this.bodyFollows = !stream.endAfterHeaders
+    if (!this.bodyFollows) return
     // Whoever breaks off with NO_ERROR would seem to have sent all of the body.
-    if (this.bodyFollows) stream.once('aborted', () => stream.destroy())
+    stream.once('aborted', () => stream.destroy())
+    watchPieces(stream, (bytes) => {
+      this.bytesRead += bytes
+      carrier.took(this, bytes)
+    })
   }
 
   /** Of its own, so that its end is nobody else's. */
@@ -59,49 +66,47 @@ export class StreamRequest implements IncomingRequest, ClientChannel {
   }
 
   get takenBytes(): number {
-    return this.writtenBytes - this.#stream.writableLength
+    return this.writtenBytes - this.stream.writableLength
   }
 
   get complete(): boolean {
-    return !this.bodyFollows || (endHasCome(this.#stream) && !this.#stream.aborted)
+    return !this.bodyFollows || (endHasCome(this.stream) && !this.stream.aborted)
   }
 
   get destroyed(): boolean {
-    return this.#stream.destroyed
+    return this.stream.destroyed
   }
 
   get isCutOff(): boolean {
-    return this.#stream.errored === CUT_OFF
+    return this.stream.errored === CUT_OFF
   }
 
   get readableEnded(): boolean {
-    return this.#stream.readableEnded
+    return this.stream.readableEnded
   }
 
   get readableFlowing(): boolean | null {
-    return this.#stream.readableFlowing
+    return this.stream.readableFlowing
   }
 
   get readableLength(): number {
-    return this.#stream.readableLength
+    return this.stream.readableLength
   }
 
   read(bytes: number): unknown {
-    const read = this.#stream.read(bytes) as Buffer | null
-    if (read !== null) this.#count(read)
-    return read
+    return this.stream.read(bytes)
   }
 
   pause(): void {
-    this.#stream.pause()
+    this.stream.pause()
   }
 
   resume(): void {
-    this.#stream.resume()
+    this.stream.resume()
   }
 
   destroy(): void {
-    cutOff(this.#stream)
+    cutOff(this.stream)
   }
 
   endConnection(): void {
@@ -109,27 +114,18 @@ export class StreamRequest implements IncomingRequest, ClientChannel {
   }
 
   on(event: StreamEvent, listener: (chunk: Buffer) => void): this {
-    if (event === 'data' && !this.#isCounting) {
-      this.#isCounting = true
-      this.#stream.on('data', (chunk: Buffer) => this.#count(chunk))
-    }
-    this.#stream.on(event, listener)
+    this.stream.on(event, listener)
     return this
   }
 
   once(event: 'end' | 'close', listener: () => void): this {
-    this.#stream.once(event, listener)
+    this.stream.once(event, listener)
     return this
   }
 
   off(event: StreamEvent, listener: (chunk: Buffer) => void): this {
-    this.#stream.off(event, listener)
+    this.stream.off(event, listener)
     return this
-  }
-
-  #count({ length }: Buffer): void {
-    this.bytesRead += length
-    this.carrier.bodyBytes += length
   }
 }
 
@@ -145,10 +141,10 @@ export class StreamResponse implements OutgoingResponse {
   #hasBody = true
   #isEnded = false
 
-  constructor(stream: ServerHttp2Stream, request: StreamRequest) {
-    this.#stream = stream
+  constructor(request: StreamRequest) {
+    this.#stream = request.stream
     this.#request = request
-    this.socket = stream
+    this.socket = request.stream
   }
 
   get destroyed(): boolean {

@@ -3,20 +3,12 @@
  * of the event loop than leaves others theirs, and nothing behind the last answer. What is too much waits in the connection.
  */
 import type { Socket } from 'node:net'
+import { readOn, stopReading } from './node-internals.ts'
 import { guardParser, type Intake, type ParserGuard } from './parser-internals.ts'
+import { Share, type SharedTurn, type Sharer } from './shared-turn.ts'
 
 /** Requests of one connection that wait for their answers; parsing goes on when half of them have had theirs. */
 const PENDING_AT_MOST = 32
-/** Requests of one connection that are begun before others have their turn. */
-const REQUESTS_A_TURN = 8
-/**
- * A body may come in chunks of one byte, thousands to a packet, each as dear as a packet: beyond so many pieces in one turn of
- * the event loop they must have so many bytes on average.
- */
-const PIECES_A_TURN = 1_024
-const PIECE_BYTES_AT_LEAST = 16
-/** A chunk that a read ends in the midst of is two pieces: libuv reads a socket at most 32 times a turn. */
-const CUT_BYTES = 32 * PIECE_BYTES_AT_LEAST
 /** What the parser gave up on, as http's 'clientError' tells it. */
 export interface ParserError extends NodeJS.ErrnoException {
   readonly rawPacket?: Buffer
@@ -33,28 +25,37 @@ export interface InflowOf {
   readonly whenIdle: (() => void) | undefined
   /** The last answer was decided. */
   readonly closing: boolean
+  /** It has carried a valid credential. */
+  readonly isKnown: boolean
   /** The last request has begun. */
   isClosing(): boolean
 }
 
-export class Inflow implements ParserGuard {
+export class Inflow implements ParserGuard, Sharer {
+  readonly share: Share
   readonly #socket: Socket
   readonly #connection: InflowOf
+  readonly #turn: SharedTurn
   readonly #intake: Intake
   /** Not parsed yet; undefined while the parser is not stopped. */
   #held: Buffer | undefined
   #isOver = false
-  #begunThisTurn = 0
-  #piecesThisTurn = 0
-  #bodyBytesThisTurn = 0
   /** With fewer pending than that the parser goes on. */
   #goOnBelow = PENDING_AT_MOST
 
   /** socket: one that http has just taken. */
-  constructor(socket: Socket, connection: InflowOf) {
+  constructor(socket: Socket, connection: InflowOf, turn: SharedTurn) {
     this.#socket = socket
     this.#connection = connection
+    this.#turn = turn
+    this.share = new Share(turn)
     this.#intake = guardParser(socket, this)
+    turn.enter(this)
+    socket.once('close', () => turn.leave(this))
+  }
+
+  get isKnown(): boolean {
+    return this.#connection.isKnown
   }
 
   mayBegin(): boolean {
@@ -71,25 +72,18 @@ export class Inflow implements ParserGuard {
     // The body of the last request is still wanted.
     if (this.#connection.isClosing()) return true
     if (this.#connection.whenIdle !== undefined) return false
-    this.#begunThisTurn += 1
-    // One immediate for several requests: for a client that waits for its answers they come in several turns.
-    if (this.#begunThisTurn === REQUESTS_A_TURN / 2) setImmediate(this.#nextTurn)
+    this.#turn.began(this.share)
     const isFull = this.#connection.pending >= PENDING_AT_MOST
     this.#goOnBelow = isFull ? PENDING_AT_MOST / 2 : PENDING_AT_MOST
-    return !isFull && this.#begunThisTurn < REQUESTS_A_TURN
+    // The next one, if there is one, has been read as well; and to stop the parser for nothing would be dear.
+    return !isFull && this.#turn.mayBegin(this.share, 2)
   }
 
   mayReadOn(bodyBytes: number): boolean {
-    this.#piecesThisTurn += 1
-    this.#bodyBytesThisTurn += bodyBytes
     const { latest } = this.#connection
     if (latest !== undefined) latest.receivedBytes += bodyBytes
-    // As for requests: what comes in reads of its own comes in several turns.
-    if (this.#piecesThisTurn === PIECES_A_TURN / 2) setImmediate(this.#nextTurn)
-    return (
-      this.#piecesThisTurn < PIECES_A_TURN ||
-      this.#bodyBytesThisTurn + CUT_BYTES >= PIECE_BYTES_AT_LEAST * this.#piecesThisTurn
-    )
+    this.#turn.took(bodyBytes)
+    return this.share.take(bodyBytes)
   }
 
   /** Whether the error is our own doing; if not, the parser is done for, or what it waited for is late, and nothing more is parsed. */
@@ -108,13 +102,15 @@ export class Inflow implements ParserGuard {
   /** A request was answered to the end. */
   answered(): void {
     if (this.#connection.closing) this.#end()
-    else if (this.#held !== undefined) setImmediate(this.#goOn)
+    else if (this.#held !== undefined) this.#turn.wait(this)
   }
 
-  readonly #nextTurn = (): void => {
-    this.#begunThisTurn = 0
-    this.#piecesThisTurn = 0
-    this.#bodyBytesThisTurn = 0
+  stopReading(): void {
+    stopReading(this.#socket)
+  }
+
+  readOn(): void {
+    readOn(this.#socket)
   }
 
   readonly #onData = (bytes: Buffer): void => {
@@ -126,10 +122,10 @@ export class Inflow implements ParserGuard {
     this.#held = this.#held === undefined ? bytes : Buffer.concat([this.#held, bytes])
     this.#intake.divert(this.#onData)
     this.#socket.pause()
-    setImmediate(this.#goOn)
+    this.#turn.wait(this)
   }
 
-  readonly #goOn = (): void => {
+  goOn(): void {
     const held = this.#held
     if (held === undefined || this.#socket.destroyed) return
     // The body of the last request may still be wanted; what stands behind it, mayBegin() ends.
@@ -137,7 +133,7 @@ export class Inflow implements ParserGuard {
     const { pending, whenIdle } = this.#connection
     if (whenIdle !== undefined || pending >= this.#goOnBelow) return
     // The client does not read its answers: http resumes the socket when it does.
-    if (this.#intake.isPaused()) return void this.#socket.once('resume', this.#goOn)
+    if (this.#intake.isPaused()) return void this.#socket.once('resume', () => this.goOn())
     this.#held = undefined
     if (this.#intake.parse(held) && this.#held === undefined) this.#socket.resume()
   }

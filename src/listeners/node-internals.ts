@@ -9,6 +9,7 @@ import {
   type IncomingMessage,
   type Server,
 } from 'node:http'
+import type { ServerHttp2Session } from 'node:http2'
 import * as net from 'node:net'
 import type { Duplex, Readable } from 'node:stream'
 import type { TLSSocket } from 'node:tls'
@@ -193,6 +194,10 @@ export function transportOf(socket: TLSSocket): net.Socket {
 }
 
 interface Handle {
+  /** net reads of it. */
+  readonly reading: boolean
+  readStop(): void
+  readStart(): void
   readonly bytesWritten: number
   readonly writeQueueSize: number
   readonly _parent?: Handle
@@ -209,6 +214,56 @@ export function takenBytes(socket: ClientChannel): number {
   return below === null
     ? (Reflect.get(socket, '_bytesDispatched') as number)
     : below.bytesWritten - below.writeQueueSize
+}
+
+/**
+ * Nothing more is read of a connection, not even in the poll that is under way, whoever takes its bytes: http and http2 have them
+ * from the handle itself. Ever since: a handle that was stopped brings nothing, and what stands in `reading` is not touched by that.
+ */
+export function stopReading(socket: net.Socket): void {
+  ;(Reflect.get(socket, '_handle') as Handle | null)?.readStop()
+}
+
+/** Undoes stopReading(); who has stopped for himself meanwhile goes on for himself. */
+export function readOn(socket: net.Socket): void {
+  const handle = Reflect.get(socket, '_handle') as Handle | null
+  if (handle?.reading === true) handle.readStart()
+}
+
+/**
+ * What was written waits for the peer to read. Ever since: http2 reads nothing meanwhile and reads on by itself; what somebody
+ * else has it read then is kept, however much it is.
+ */
+export function isWriting(socket: net.Socket): boolean {
+  const handle = Reflect.get(socket, '_handle') as Handle | null
+  return handle !== null && (handle._parent ?? handle).writeQueueSize > 0
+}
+
+/**
+ * What is wrong with one stream ends that stream alone (RFC 9113 5.4.2, 8.1.1), and what is wrong with the connection is answered by
+ * GOAWAY all the same. Ever since: nghttp2 answers either by itself, and http2 destroys the session for both with an error of this number.
+ */
+export function outliveFaults(session: ServerHttp2Session): void {
+  const { destroy } = session
+  session.destroy = (error?: Error & { errno?: number }, code?: number) => {
+    if (error?.errno !== NGHTTP2_ERR_PROTO) destroy.call(session, error, code)
+  }
+}
+
+const NGHTTP2_ERR_PROTO = -505
+
+/**
+ * Hears of each piece of a body as it comes, be it read or not. Ever since: http2 gives the content of each DATA frame to `push`
+ * of its stream.
+ */
+export function watchPieces(stream: Readable, onPiece: (bytes: number) => void): void {
+  const { push } = stream
+  // Of a connection's first packet, which http2 was handed over.
+  if (stream.readableLength > 0) onPiece(stream.readableLength)
+  stream.push = (chunk: Buffer | null) => {
+    if (chunk !== null) onPiece(chunk.length)
+    return push.call(stream, chunk)
+  }
 }
 
 /**

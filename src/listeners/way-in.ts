@@ -1,5 +1,6 @@
 /** The way of a connection from its acceptance to the server of its protocol, as one configuration has it. */
 import type { Socket } from 'node:net'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Config } from '../config/config.ts'
 import type { Door, Entry, Origin } from './connections.ts'
 import type { ProtocolServer } from './http1-server.ts'
@@ -94,13 +95,17 @@ function clearServer(options: WayInOptions): Pick<ProtocolServer, 'take'> {
   const { config, http1, http2, arriving, events } = options
   const { http2: spoken, timeouts } = config.server
   if (spoken !== 'clear') return http1
+  // Of a first packet http2 takes in all at once, so one connection begins a turn.
+  let turn = Promise.resolve()
+  const wait = (take: () => void): void => void (turn = turn.then(() => nextTurn()).then(take))
   return {
     take(transport, entry): void {
       if (!events.isTrusted(transport)) return http1.take(transport, entry)
       arriving.set(transport, entry)
       readPreface(transport, timeouts.headersMs, (isHttp2) => {
         arriving.delete(transport)
-        if (isHttp2 !== undefined) (isHttp2 ? http2 : http1).take(transport, entry)
+        if (isHttp2 === true) wait(() => http2.take(transport, entry))
+        else if (isHttp2 === false) http1.take(transport, entry)
       })
     },
   }

@@ -1,7 +1,7 @@
 /** What clients of HTTP/2 may not do, and how many bytes they may send: floods of frames that are no requests go beyond, whatever their kind. */
 
 /**
- * flood: more bytes than its requests account for. frames: what HTTP/2 itself or Node's bounds forbid. reset: a request that was
+ * flood: more bytes than its requests account for, or bodies in pieces of a few bytes. frames: what HTTP/2 itself or Node's bounds forbid. reset: a request that was
  * taken back before it could begin. stalled: an answer was cut off, as it was read too slowly. held: most of what waits for
  * clients waits on this connection, and it is too much. refused: too many requests in a row were refused.
  */
@@ -17,12 +17,10 @@ const ACKNOWLEDGED_SHARE = 1 / 16
 
 export interface Http2Use {
   readonly ageMs: number
-  /** Requests begun; of them with a body. */
   readonly streams: number
   readonly bodies: number
-  /** Of bodies, that were read. */
+  /** Of bodies, that have come. */
   readonly bodyBytes: number
-  /** Sent to the client. */
   readonly writtenBytes: number
 }
 

@@ -82,6 +82,20 @@ describe('a gateway whose event loop is late', () => {
     expect(backend.requests).toHaveLength(1)
   }, 60_000)
 
+  it('serves who has a valid credential, however late, while the load is that of others', async () => {
+    const { gateway } = await start()
+    const others = () => Promise.all(Array.from({ length: 30 }, () => ask(gateway)))
+    await others()
+    await blocked(2 * LAG_MS + 200, async () => {
+      await expect.poll(() => shedding(gateway), { timeout: 20_000 }).toEqual(['anonymous'])
+      for (let round = 0; round < 4; round++) {
+        await others()
+        expect(await ask(gateway, keys.pro)).toMatchObject({ status: 200 })
+      }
+    })
+    expect(shedding(gateway)).not.toContain('everything')
+  }, 60_000)
+
   it('refuses all beyond twice that, uncharged, is not ready, and comes back step by step', async () => {
     const { gateway, backend } = await start()
     await minuteWithAtLeast(25_000)

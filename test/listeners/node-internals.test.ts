@@ -15,6 +15,7 @@ import {
   type Server as NetServer,
   type Socket,
 } from 'node:net'
+import { createServer as createHttp2Server, type ServerHttp2Stream } from 'node:http2'
 import { PassThrough } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, describe, expect, it } from 'vitest'
@@ -24,16 +25,21 @@ import {
   endWithSocket,
   feed,
   isLast,
+  isWriting,
   keepEveryField,
   limitHeads,
   lingerOnClose,
   makeLast,
+  readOn,
   responseOnSocket,
   restBetweenRequests,
   serveUnbound,
+  stopReading,
   takenBytes,
+  watchPieces,
   writeContinue,
 } from '../../src/listeners/node-internals.ts'
+import { END_HEADERS, END_STREAM, frame, headers, openH2Peer, types } from '../support/h2-frames.ts'
 import { guardParser, type Intake } from '../../src/listeners/parser-internals.ts'
 import type { ParserError } from '../../src/listeners/inflow.ts'
 
@@ -560,5 +566,73 @@ describe('endHasCome', () => {
     stream.end()
     await sleep(1)
     expect([endHasCome(stream), stream.readableEnded]).toEqual([true, false])
+  })
+})
+
+/** Of HTTP/2, on sockets that are given. */
+async function serveHttp2(onStream: (stream: ServerHttp2Stream) => void) {
+  const sockets: Socket[] = []
+  const http2 = createHttp2Server()
+  http2.on('stream', onStream)
+  const server = createNetServer((socket) => {
+    sockets.push(socket)
+    http2.emit('connection', socket)
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo
+  const open = async () => {
+    const peer = await openH2Peer(port)
+    await peer.waitFor(() => peer.find(types.settings) !== undefined, 'SETTINGS')
+    return peer
+  }
+  const close = (): void => {
+    for (const socket of sockets) socket.destroy()
+    server.close()
+  }
+  return { sockets, open, close }
+}
+
+const POST = [':method', 'POST', ':path', '/', ':scheme', 'http', ':authority', 'x']
+
+describe('stopReading and readOn', () => {
+  it('keep from http2 what has come already, in the same poll too, until it is to have it', async () => {
+    const seen: ServerHttp2Stream[] = []
+    const server = await serveHttp2((stream) => {
+      seen.push(stream)
+      for (const socket of server.sockets) stopReading(socket)
+    })
+    const peers = [await server.open(), await server.open()]
+    for (const peer of peers) peer.send(headers(1, POST))
+    await expect.poll(() => seen).toHaveLength(1)
+    await sleep(50)
+    expect(seen).toHaveLength(1)
+    for (const socket of server.sockets) readOn(socket)
+    await expect.poll(() => seen).toHaveLength(2)
+    server.close()
+  })
+})
+
+describe('isWriting', () => {
+  it('says that a peer has yet to read what was written', async () => {
+    const server = await serveHttp2((stream) => stream.respond())
+    const peer = await server.open()
+    const [socket] = server.sockets as [Socket]
+    expect(isWriting(socket)).toBe(false)
+    peer.socket.pause()
+    for (let at = 0; at < 1_000 && !isWriting(socket); at++) socket.write(Buffer.alloc(65_536))
+    expect(isWriting(socket)).toBe(true)
+    server.close()
+  })
+})
+
+describe('watchPieces', () => {
+  it('hears of the content of each DATA frame, read or not', async () => {
+    const pieces: number[] = []
+    const server = await serveHttp2((stream) => watchPieces(stream, (bytes) => pieces.push(bytes)))
+    const peer = await server.open()
+    const data = (flags: number, text: string) => frame(types.data, flags, 1, Buffer.from(text))
+    peer.send(headers(1, POST, END_HEADERS), data(0, 'a'), data(0, 'bc'), data(END_STREAM, 'def'))
+    await expect.poll(() => pieces).toEqual([1, 2, 3])
+    server.close()
   })
 })

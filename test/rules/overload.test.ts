@@ -3,8 +3,8 @@ import { afterLook, NO_LOAD, type Load } from '../../src/rules/overload.ts'
 
 const LIMIT_MS = 200
 const calm = (looks: number): number[] => Array.from({ length: looks }, () => 1)
-const after = (latenessesMs: readonly number[]): Load =>
-  latenessesMs.reduce((load, lateMs) => afterLook(load, lateMs, LIMIT_MS), NO_LOAD)
+const after = (latenessesMs: readonly number[], arrivals = { keyed: 100, others: 0 }): Load =>
+  latenessesMs.reduce((load, lateMs) => afterLook(load, { lateMs, ...arrivals }, LIMIT_MS), NO_LOAD)
 
 describe('overload', () => {
   it.each([
@@ -37,6 +37,24 @@ describe('overload', () => {
     ['not at all while the lag stays between', Array<number>(40).fill(300), 'everything'],
   ] as const)('takes back what is refused %s', (_, latenesses, shed) => {
     expect(after([500, 500, 500, ...latenesses]).shed).toBe(shed)
+  })
+
+  it.each([
+    ['their own load', { keyed: 784, others: 100 }, 'everything'],
+    ['that of requests without one, or of handshakes', { keyed: 783, others: 100 }, 'anonymous'],
+    ['that of nobody who is counted', { keyed: 0, others: 0 }, 'everything'],
+    ['a few others', { keyed: 0, others: 2 }, 'everything'],
+  ] as const)('refuses who has a valid credential or not for %s', (_, arrivals, shed) => {
+    expect(after([500, 500, 500, 500], arrivals).shed).toBe(shed)
+  })
+
+  it('refuses them no more once the load is that of others', () => {
+    const theirs = afterLook(
+      after([500, 500, 500]),
+      { lateMs: 500, keyed: 10, others: 100 },
+      LIMIT_MS,
+    )
+    expect(theirs.shed).toBe('anonymous')
   })
 
   it('tells the lateness that came time and again', () => {

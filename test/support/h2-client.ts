@@ -1,7 +1,9 @@
 /** A client of HTTP/2 on one connection, whose answers read as those of the raw client do. */
 import { connect, type ClientHttp2Session, type ClientHttp2Stream } from 'node:http2'
+import { connect as connectSocket, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { keys } from './gateway.ts'
+import { proxyHeader } from './h2-frames.ts'
 import type { ParsedResponse } from './raw-client.ts'
 
 export interface H2Request {
@@ -36,10 +38,22 @@ export interface H2Client {
   close(): void
 }
 
-/** On loopback; secure: over TLS, whatever the certificate. */
-export async function openH2Client(port: number, { secure = false } = {}): Promise<H2Client> {
+/** On loopback; secure: over TLS, whatever the certificate. from: the address that a balancer names, without TLS. */
+export async function openH2Client(
+  port: number,
+  { secure = false, from = '' } = {},
+): Promise<H2Client> {
   const origin = `${secure ? 'https' : 'http'}://localhost:${port}`
-  const session = connect(origin, { rejectUnauthorized: false, family: 4 } as object)
+  const named = (): Socket => {
+    const socket = connectSocket({ port, host: '127.0.0.1', noDelay: true })
+    socket.write(proxyHeader(from))
+    return socket
+  }
+  const session = connect(origin, {
+    rejectUnauthorized: false,
+    family: 4,
+    ...(from !== '' && { createConnection: named }),
+  } as object)
   let goaway: number | undefined
   session.on('goaway', (code) => (goaway = code))
   session.on('error', () => {})

@@ -95,10 +95,13 @@ export interface H2Peer {
   destroy(): void
 }
 
-/** A connection of which the preface and SETTINGS are sent already, unless bare. */
+/** What a balancer says in front of all else of whose connection it is (PROXY, version 1). */
+export const proxyHeader = (from: string): string => `PROXY TCP4 ${from} 127.0.0.1 1000 80\r\n`
+
+/** A connection of which the preface and SETTINGS are sent already, unless bare. from: the address that a balancer names. */
 export async function openH2Peer(
   port: number,
-  { secure = false, bare = false } = {},
+  { secure = false, bare = false, from = '' } = {},
 ): Promise<H2Peer> {
   const socket = secure
     ? connectTls({ port, host: '127.0.0.1', rejectUnauthorized: false, ALPNProtocols: ['h2'] })
@@ -141,6 +144,7 @@ export async function openH2Peer(
     },
     destroy: () => socket.destroy(),
   }
+  if (from !== '') socket.write(proxyHeader(from))
   if (!bare) peer.send(PREFACE, settings())
   return peer
 }

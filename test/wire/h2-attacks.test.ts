@@ -16,7 +16,7 @@ let backend: RawBackend
 /** limits: further keys of `server`. */
 function startGateway(limits = ''): Promise<TestGateway> {
   const server = serverBlock(
-    `http2: clear\n  trustedProxies: [127.0.0.1]\n  timeouts: { headers: 1s, idle: 2s, drain: 1s }${limits}`,
+    `http2: clear\n  proxyProtocol: true\n  trustedProxies: [127.0.0.1]\n  timeouts: { headers: 1s, idle: 2s, drain: 1s }${limits}`,
   )
   const upstream = `upstream: { urls: ["${backend.url}"], connections: 800 }`
   return startTestGateway({ upstreams: [], blocks: { server, upstream } })
@@ -33,6 +33,12 @@ afterAll(async () => {
   await gateway.stop()
   await backend.close()
 })
+
+let peers = 0
+/** Each from another address: that of one who was ended now and then gets no more connections. */
+const openPeer = (of = gateway, options = {}): Promise<H2Peer> =>
+  openH2Peer(of.port, { ...options, from: `192.0.2.${++peers}` })
+const openBystander = () => openH2Client(gateway.port, { from: '198.51.100.1' })
 
 const answers: Record<string, Answer> = {
   '/v1/pets/large': answer(200, Buffer.alloc(600_000)),
@@ -118,10 +124,10 @@ const ends = ['flood', 'frames', 'reset'] as const
 test.each(Object.entries(floods).map(([name, round]) => ({ name, round })))(
   '$name ends its connection, and nobody else feels it',
   async ({ round }) => {
-    const bystander = await openH2Client(gateway.port)
+    const bystander = await openBystander()
     const before = await counted(...ends)
     const rssBefore = process.memoryUsage().rss
-    const peer = await openH2Peer(gateway.port)
+    const peer = await openPeer()
     const [answers] = await Promise.all([
       Promise.all(Array.from({ length: 20 }, () => bystander.request({ key: keys.business }))),
       untilClosed(peer, round),
@@ -138,7 +144,7 @@ test.each([
   { name: 'answers that the backend breaks off', path: '/v1/pets/cut', complete: false },
 ])('$name are not counted as taken back, however many', async ({ path, body, complete }) => {
   const before = await counted(...ends)
-  const client = await openH2Client(gateway.port)
+  const client = await openBystander()
   const asked = { path, key: keys.enterprise, ...(body && { method: 'POST', body }) }
   const got = new Set<string>()
   const linesBefore = gateway.logLines().length
@@ -157,7 +163,7 @@ test.each([
 test('a request that is taken back in the same breath is counted, and not begun', async () => {
   const before = await counted('reset')
   const seen = backend.requests.length
-  const peer = await openH2Peer(gateway.port)
+  const peer = await openPeer()
   peer.send(headers(1, request()), frame(types.rst, 0, 1, uint32(8)))
   await expect.poll(() => counted('reset')).toBe(before + 1)
   expect(backend.requests).toHaveLength(seen)
@@ -166,8 +172,8 @@ test('a request that is taken back in the same breath is counted, and not begun'
 
 test('answers that nobody reads hold no more than a client may hold, and not for long', async () => {
   const [peers, bystander] = await Promise.all([
-    Promise.all([1, 2].map(() => openH2Peer(gateway.port))),
-    openH2Client(gateway.port),
+    Promise.all([1, 2].map(() => openPeer())),
+    openBystander(),
   ])
   const large = request('/v1/pets/large', 'GET', keys.free)
   for (const peer of peers)
@@ -187,7 +193,7 @@ test('answers that nobody reads hold no more than a client may hold, and not for
 test('what waits for all clients together is bounded: who holds most has to go', async () => {
   // A busy machine would find those who read nothing too slow before they hold as much.
   const patient = await startGateway('\n  limits: { minimumRate: 0B }')
-  const peers = await Promise.all(Array.from({ length: 8 }, () => openH2Peer(patient.port)))
+  const peers = await Promise.all(Array.from({ length: 8 }, () => openPeer(patient)))
   // One client alone has too few requests at once to hold as much.
   const clients = [keys.enterprise, keys.business, keys.pro]
   for (const [at, peer] of peers.entries())
@@ -203,6 +209,42 @@ test('what waits for all clients together is bounded: who holds most has to go',
   await patient.stop()
 })
 
+/** A connection of a trusted proxy, and what comes on it for somebody. */
+const openShared = (of = gateway): Promise<H2Peer> => openH2Peer(of.port, { from: '127.0.0.1' })
+const forwarded = (fields: readonly string[], address: string): string[] => [
+  ...fields,
+  'x-forwarded-for',
+  address,
+]
+const evil = '203.0.113.6'
+test('on connections of trusted proxies the answers go of the address that holds most, and no others', async () => {
+  const patient = await startGateway('\n  limits: { minimumRate: 0B }')
+  const proxies = await Promise.all(Array.from({ length: 8 }, () => openShared(patient)))
+  const clients = [keys.enterprise, keys.business, keys.pro]
+  const large = (on: number, at: number): Buffer =>
+    headers(
+      on,
+      forwarded(
+        request('/v1/pets/large', 'GET', clients[at % clients.length]),
+        on === 1 ? '198.51.100.7' : evil,
+      ),
+    )
+  for (const [at, peer] of proxies.entries())
+    peer.send(
+      settings([4, 0]),
+      streams(0, 100, (on) => [large(on, at)]),
+    )
+  await expect.poll(() => countedOf(patient, 'held'), { interval: 100 }).toBeGreaterThan(50)
+  for (const peer of proxies)
+    expect([peer.closed, peer.find(types.goaway), peer.find(types.rst, 1)]).toEqual([
+      false,
+      undefined,
+      undefined,
+    ])
+  for (const peer of proxies) peer.destroy()
+  await patient.stop()
+})
+
 test.each([
   ['silence', () => undefined],
   ['half a preface', () => undefined],
@@ -210,10 +252,128 @@ test.each([
   ['a SETTINGS a second', (round: number) => (round % 100 === 0 ? settings() : undefined)],
 ] as const)('%s is not waited for longer than for a request', async (name, round) => {
   const bare = name === 'half a preface' || name === 'silence'
-  const peer = await openH2Peer(gateway.port, { bare })
+  const peer = await openPeer(gateway, { bare })
   if (name === 'half a preface') peer.socket.write('PRI * HTTP/2.0\r\n')
   await untilClosed(peer, round)
 })
+
+/** On each connection 30 bodies, a byte a frame, their frames in turn. */
+const inBytes = (key: string | undefined): [Buffer, Buffer] => {
+  const fields = key === undefined ? POST.slice(0, -2) : request('/v1/pets', 'POST', key)
+  const ids = Array.from({ length: 30 }, (_, at) => 2 * at + 1)
+  const round = Buffer.concat(ids.map((on) => frame(types.data, 0, on, [120])))
+  return [
+    Buffer.concat(ids.map((on) => headers(on, fields, END_HEADERS))),
+    Buffer.concat(Array<Buffer>(200).fill(round)),
+  ]
+}
+
+test.each([
+  ['a valid key', keys.free],
+  ['no key', undefined],
+])('bodies in frames of one byte end their connection: %s', async (_, key) => {
+  const before = await counted('flood')
+  const [peers, bystander] = await Promise.all([
+    Promise.all(Array.from({ length: 10 }, () => openPeer())),
+    openBystander(),
+  ])
+  const [heads, bodies] = inBytes(key)
+  for (const peer of peers)
+    await peer.waitFor(() => peer.find(types.settings) !== undefined, 'SETTINGS')
+  for (const peer of peers) peer.send(heads, bodies)
+  const answers = Array.from({ length: 20 }, () => bystander.request({ key: keys.business }))
+  for (const { status } of await Promise.all(answers)) expect(status).toBe(200)
+  for (const peer of peers) {
+    await peer.waitFor(() => peer.closed, 'the end of the connection')
+    // ENHANCE_YOUR_CALM
+    expect(peer.find(types.goaway)?.payload.readUInt32BE(4)).toBe(11)
+  }
+  expect(await counted('flood')).toBe(before + peers.length)
+  bystander.close()
+})
+
+/** The most that a count has grown by in one turn of the event loop, until `work` is done. */
+async function mostInATurn(count: () => number, work: () => Promise<void>): Promise<number> {
+  let most = 0
+  let last = count()
+  const look = (): void => {
+    const now = count()
+    most = Math.max(most, now - last)
+    last = now
+    ticker = setImmediate(look)
+  }
+  let ticker = setImmediate(look)
+  await work()
+  clearImmediate(ticker)
+  return most
+}
+
+test('streams that come all at once begin a few a turn, and who is known does not wait for them', async () => {
+  const [peers, bystander] = await Promise.all([
+    Promise.all(Array.from({ length: 5 }, () => openPeer())),
+    openBystander(),
+  ])
+  await bystander.request({ key: keys.business })
+  // What is written in one turn is read in the next.
+  const answered = () =>
+    peers.reduce(
+      (sum, peer) => sum + peer.frames.filter(({ type }) => type === types.headers).length,
+      0,
+    )
+  const fields = request('/v1/pets').slice(0, -2)
+  const most = await mostInATurn(answered, async () => {
+    for (const peer of peers) peer.send(streams(0, 100, (on) => [headers(on, fields)]))
+    expect((await bystander.request({ key: keys.business })).status).toBe(200)
+    expect(answered()).toBeLessThan(250)
+    await expect.poll(answered).toBe(500)
+  })
+  // As many in the poll as in the line that follows.
+  expect(most).toBeLessThanOrEqual(128)
+  for (const peer of peers) peer.destroy()
+  bystander.close()
+})
+
+const faults: Record<string, (on: number) => Buffer[]> = {
+  'a body longer than its length': (on) => [
+    headers(on, [...forwarded(POST, evil), 'content-length', '3'], END_HEADERS),
+    frame(types.data, END_STREAM, on, Buffer.from('longer')),
+  ],
+  'a body shorter than its length': (on) => [
+    headers(on, [...forwarded(POST, evil), 'content-length', '9'], END_HEADERS),
+    frame(types.data, END_STREAM, on, Buffer.from('short')),
+  ],
+  'a request that is malformed': (on) => [headers(on, [...forwarded(POST, evil), 'TE', 'x'])],
+  'a request that is taken back': (on) => [
+    headers(on, forwarded(request(), evil)),
+    frame(types.rst, 0, on, uint32(8)),
+  ],
+  'a body in frames of one byte': (on) => [
+    headers(on, forwarded(POST, evil), END_HEADERS),
+    times(1_500, () => frame(types.data, 0, on, [120])),
+  ],
+}
+
+test.each(Object.entries(faults))(
+  'on the connection of a trusted proxy %s ends nothing beside it',
+  async (name, fault) => {
+    const peer = await openShared()
+    const isDear = name.includes('one byte')
+    const count = isDear ? 3 : 300
+    const honest = Array.from({ length: 20 }, (_, at) => 2 * at + 1)
+    const fields = forwarded(request('/v1/pets', 'GET', keys.business), '198.51.100.7')
+    for (const on of honest.slice(0, 10)) peer.send(headers(on, fields))
+    for (let at = 0; at < count; at++) {
+      peer.send(...fault(1_001 + 2 * at))
+      if (at % 20 === 19) await sleep(1)
+    }
+    for (const on of honest.slice(10)) peer.send(headers(on + 10_000, fields))
+    const isServed = (on: number) => peer.find(types.data, on)?.payload.toString() === 'ok'
+    const all = honest.map((on, at) => (at < 10 ? on : on + 10_000))
+    await peer.waitFor(() => all.every(isServed) || peer.closed, 'answers for the others')
+    expect([peer.closed, peer.find(types.goaway)]).toEqual([false, undefined])
+    peer.destroy()
+  },
+)
 
 test('random frames end their own connection at most', async () => {
   // A linear congruential generator: what fails, fails again.
@@ -221,7 +381,7 @@ test('random frames end their own connection at most', async () => {
   const random = (below: number): number =>
     (seed = (seed * 1_103_515_245 + 12_345) % 2 ** 31) % below
   for (let connection = 0; connection < 60; connection++) {
-    const peer = await openH2Peer(gateway.port)
+    const peer = await openPeer()
     for (let at = 0; at < 20; at++) {
       const stream = random(3) === 0 ? random(9) : 2 * at + 1
       const payload = Buffer.from(Array.from({ length: random(40) }, () => random(256)))
@@ -250,7 +410,7 @@ test('random frames end their own connection at most', async () => {
     if (random(2) === 0) peer.socket.resetAndDestroy()
     else peer.destroy()
   }
-  const bystander = await openH2Client(gateway.port)
+  const bystander = await openBystander()
   expect((await bystander.request({ key: keys.business })).status).toBe(200)
   bystander.close()
   await expect.poll(() => gateway.metric('tollgate_requests_in_flight')).toBe(0)

@@ -18,7 +18,9 @@ let backend: RawBackend
 
 beforeAll(async () => {
   backend = await startRawBackend()
-  const server = serverBlock(`http2: clear\n  trustedProxies: [127.0.0.1]\n  ${SMALL_LIMITS}`)
+  const server = serverBlock(
+    `http2: clear\n  proxyProtocol: true\n  trustedProxies: [127.0.0.1]\n  ${SMALL_LIMITS}`,
+  )
   gateway = await startTestGateway({ upstreams: [backend.url], blocks: { server } })
 })
 
@@ -207,8 +209,13 @@ const cases = [
   ...Object.entries(raw).map(([name, [bytes, outcome]]) => ({ name, bytes, outcome })),
 ]
 
-test.each(cases)('$name: $outcome', async ({ bytes, outcome }) => {
-  const peer = await openH2Peer(gateway.port)
+test.each(
+  cases.map((one, nth) => ({
+    ...one,
+    from: one.name.includes('trusted proxy') ? '127.0.0.1' : `192.0.2.${nth}`,
+  })),
+)('$name: $outcome', async ({ bytes, outcome, from }) => {
+  const peer = await openH2Peer(gateway.port, { from })
   peer.send(...bytes)
   expect(await outcomeOf(peer)).toBe(outcome)
   peer.destroy()
