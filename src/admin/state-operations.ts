@@ -77,13 +77,14 @@ export const storeStateOf = ({ available, refusal }: StoreHealth): Store['state'
 export function getStore({ reloads, state }: StateNeeds): Answer {
   const { redis, file, onOutage } = reloads.config.store
   const { health, unsaved, sinceMs, outages, callP99Ms } = state.store()
+  const how = storeStateOf(health)
   const store: Store = {
     ...seen(),
     kind: redis === undefined ? 'embedded' : 'redis',
     where: redis === undefined ? (file ?? null) : nameServers(redis),
-    state: storeStateOf(health),
+    state: how,
     since: iso(sinceMs),
-    cause: health.available ? null : (health.refusal ?? health.cause ?? null),
+    cause: how === 'up' ? null : (health.refusal ?? health.cause ?? null),
     warning: unsaved?.warning ?? health.warning ?? null,
     onOutage,
     outages,

@@ -1,8 +1,8 @@
 /** What operators ask of the days that were: who has used how much, for billing. */
-import type { ClientUsage, DayTotals, DayUsage } from '../api/usage.ts'
+import type { ClientUsage, DayTotals, DayUsage, PlanTotals } from '../api/usage.ts'
 import { DAY_MS } from '../rules/time.ts'
 import { StoreUnavailable } from '../rules/store-unavailable.ts'
-import type { DayRow } from '../usage/day-totals.ts'
+import { totalOf, type DayRow } from '../usage/day-totals.ts'
 import type { UsageHistory } from '../usage/usage-history.ts'
 import { KEPT_DAYS } from '../usage/usage-store.ts'
 import {
@@ -70,7 +70,10 @@ export async function getClientUsage(
       plan: client?.plan ?? rows.at(-1)?.[1].plan ?? null,
       from: nameOf(from),
       to: nameOf(to),
-      days: rows.map(([day, row]): DayTotals => ({ day: nameOf(day), ...countsOf(row) })),
+      days: Array.from(
+        Map.groupBy(rows, ([day]) => day),
+        dayTotals,
+      ),
     } satisfies ClientUsage)
   })
 }
@@ -79,7 +82,13 @@ const nameOf = (day: number): string => new Date(day * DAY_MS).toISOString().sli
 
 const seen = (scope: UsageHistory['scope']) => ({ asOf: new Date().toISOString(), scope })
 
-const countsOf = (row: DayRow): Omit<DayTotals, 'day'> => ({
+function dayTotals([day, found]: [number, readonly (readonly [number, DayRow])[]]): DayTotals {
+  const rows = found.map(([, row]) => row)
+  const plans = rows.length > 1 ? { plans: rows.map(countsOf) } : {}
+  return { day: nameOf(day), ...countsOf(totalOf(rows)), ...plans }
+}
+
+const countsOf = (row: DayRow): PlanTotals => ({
   plan: row.plan,
   admitted: row.admitted,
   refused: { minute: row.refusedMinute, day: row.refusedDay, ban: row.refusedBan },

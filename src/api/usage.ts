@@ -58,12 +58,17 @@ export interface ClientDetail extends Seen {
   readonly recentRefusals: readonly Decision[]
 }
 
-export interface DayTotals {
-  readonly day: string
-  /** The one it had last on this day. */
+/** What was decided under one plan. */
+export interface PlanTotals {
   readonly plan: string
   readonly admitted: number
   readonly refused: { readonly minute: number; readonly day: number; readonly ban: number }
+}
+
+export interface DayTotals extends PlanTotals {
+  readonly day: string
+  /** Of a day with several plans: each of them. Then `plan` is the first, and the numbers are their sums. */
+  readonly plans?: readonly PlanTotals[]
 }
 
 /** GET /api/clients/ID/usage?from=&to= (days, both included; default: the latest 30). Days without a request are left out. */
@@ -75,10 +80,10 @@ export interface ClientUsage extends Seen {
   readonly days: readonly DayTotals[]
 }
 
-/** GET /api/usage?day= (default: today). As CSV: day,client,plan,admitted,refused_minute,refused_day,refused_ban */
+/** GET /api/usage?day= (default: today); an entry for each client and plan. As CSV: day,client,plan,admitted,refused_minute,refused_day,refused_ban */
 export interface DayUsage extends Seen {
   readonly day: string
-  readonly clients: readonly (Omit<DayTotals, 'day'> & { readonly client: string })[]
+  readonly clients: readonly (PlanTotals & { readonly client: string })[]
 }
 
 /** POST /api/clients/ID/reset {"window":"minute"|"day"|"both"} */

@@ -12,7 +12,7 @@ const REST = 20
 /** null: not known, or not yet. */
 export type AdmittedToday = (nowMs: number) => Promise<ReadonlyMap<string, number> | null>
 
-/** day: all clients of a day, in pieces. */
+/** day: a row for each client and plan of a day, in pieces. */
 export function createAdmittedToday(
   day: (day: number) => AsyncIterable<readonly DayRow[]>,
 ): AdmittedToday {

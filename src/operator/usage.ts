@@ -1,6 +1,13 @@
 /** `tollgate usage`: what a client has used, now and by day; or everyone's day, for billing. */
 import { text as textOf } from 'node:stream/consumers'
-import type { ClientDetail, ClientUsage, DayTotals, DayUsage, WindowUse } from '../api/usage.ts'
+import type {
+  ClientDetail,
+  ClientUsage,
+  DayTotals,
+  DayUsage,
+  PlanTotals,
+  WindowUse,
+} from '../api/usage.ts'
 import { usageFault } from '../terminal/fault.ts'
 import { id, note, number, text } from '../terminal/table.ts'
 import { count, csvLine, duration, percent } from '../admin/page/format.js'
@@ -64,10 +71,11 @@ async function ofClient(
   const { days, plan, asOf } = usage
   if (options.csv === true) {
     output.print(`${csvLine(['day', 'client', 'plan', 'admitted', ...refusals])}\r`)
-    for (const { day, plan: planThen, admitted, refused } of days)
-      output.print(
-        `${csvLine([day, client, planThen, admitted, refused.minute, refused.day, refused.ban])}\r`,
-      )
+    for (const each of days)
+      for (const { plan: planThen, admitted, refused } of each.plans ?? [each]) {
+        const counts = [admitted, refused.minute, refused.day, refused.ban]
+        output.print(`${csvLine([each.day, client, planThen, ...counts])}\r`)
+      }
     return OK
   }
   await printAnswer(output, options, usage, async () => {
@@ -79,7 +87,12 @@ async function ofClient(
       columns: [
         id('DAY', ({ day }) => day),
         ...figures,
-        note('', ({ day }) => (asOf.startsWith(day) ? 'so far' : '')),
+        note('', ({ day, plans = [] }) =>
+          [
+            ...(asOf.startsWith(day) ? ['so far'] : []),
+            ...plans.map((one) => `${one.plan} ${count(one.admitted)}`),
+          ].join(', '),
+        ),
       ],
       rows: [...days, ...total],
       none: `${client} has made no request from ${usage.from} to ${usage.to}.`,
@@ -103,7 +116,7 @@ function inWords(use: WindowUse | null, nowMs: number): string {
   return `${count(use.used)}/${count(use.limit)} (${percent(share(use))}), ${left} left`
 }
 
-type Figures = Pick<DayTotals, 'admitted' | 'refused'>
+type Figures = Pick<PlanTotals, 'admitted' | 'refused'>
 
 const figures = [
   number('ADMITTED', ({ admitted }: Figures) => admitted, { write: count }),
@@ -113,7 +126,7 @@ const figures = [
 ]
 
 const summed = (one: DayTotals, other: DayTotals): DayTotals => ({
-  ...other,
+  plan: other.plan,
   day: 'total',
   admitted: one.admitted + other.admitted,
   refused: {

@@ -3,6 +3,7 @@ import { extname, resolve } from 'node:path'
 import { MessageChannel, receiveMessageOnPort, Worker, type MessagePort } from 'node:worker_threads'
 import type {
   Asked,
+  Change,
   Columns,
   FileEvent,
   Parameter,
@@ -21,6 +22,8 @@ export interface SqliteFile {
   read(sql: string, ...parameters: Parameter[]): Promise<readonly Row[]>
   /** Runs the statement once per row, all of them in one transaction or none. */
   write(sql: string, columns: Columns): Promise<void>
+  /** The same with several statements, one after the other. */
+  writeAll(changes: readonly Change[]): Promise<void>
   /** Resolves when everything asked for is done. */
   close(): Promise<void>
 }
@@ -113,12 +116,15 @@ function startThread(file: string, onEvent: OnFileEvent): SqliteFile {
   }
   port.on('message', calls.settle).unref()
 
+  const writeAll = async (changes: readonly Change[]): Promise<void> =>
+    void (await calls.ask({ kind: 'write', changes }))
   return {
     readNow: (sql, ...parameters) =>
       answerNow(calls.post({ kind: 'read', sql, parameters })) as Row[],
     read: async (sql, ...parameters) =>
       (await calls.ask({ kind: 'read', sql, parameters })) as Row[],
-    write: async (sql, columns) => void (await calls.ask({ kind: 'write', sql, columns })),
+    write: (sql, columns) => writeAll([{ sql, columns }]),
+    writeAll,
     close: async () => {
       const closed = calls.ask({ kind: 'close' })
       calls.end(new Error(`store.file ${file} is closed`))

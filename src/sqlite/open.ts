@@ -36,14 +36,18 @@ const tables = `
     day INTEGER NOT NULL, client TEXT NOT NULL, plan TEXT NOT NULL, admitted INTEGER NOT NULL, refused_minute INTEGER NOT NULL,
     refused_day INTEGER NOT NULL, refused_ban INTEGER NOT NULL, batch INTEGER NOT NULL, PRIMARY KEY (day, client)
   ) STRICT, WITHOUT ROWID;
+  CREATE TABLE IF NOT EXISTS usage_by_plan (
+    day INTEGER NOT NULL, client TEXT NOT NULL, plan TEXT NOT NULL, admitted INTEGER NOT NULL, refused_minute INTEGER NOT NULL,
+    refused_day INTEGER NOT NULL, refused_ban INTEGER NOT NULL, batch INTEGER NOT NULL, PRIMARY KEY (day, client, plan)
+  ) STRICT, WITHOUT ROWID;
   PRAGMA application_id = ${APPLICATION_ID};
   PRAGMA user_version = ${LAYOUT};
 `
 const banColumns = 'SELECT key_id, until_ms, count, started_ms FROM bans LIMIT 1'
 const quotaColumns =
   'SELECT client, minute_index, minute_taken, day_index, day_taken FROM quota LIMIT 1'
-const usageColumns =
-  'SELECT day, client, plan, admitted, refused_minute, refused_day, refused_ban, batch FROM usage LIMIT 1'
+const usageColumns = (table: string): string =>
+  `SELECT day, client, plan, admitted, refused_minute, refused_day, refused_ban, batch FROM ${table} LIMIT 1`
 /** What releases before did not keep yet: they pass over it. */
 const laterColumns = [
   ['quota', 'ahead', `${countColumn('ahead')} DEFAULT 0`],
@@ -167,7 +171,8 @@ function open(file: string): DatabaseSync {
         throw new DamagedFile()
     // Until COMMIT nothing is changed in a file that will be set aside.
     database.exec(`BEGIN IMMEDIATE; ${tables}`)
-    for (const columns of [banColumns, quotaColumns, usageColumns])
+    const usage = ['usage', 'usage_by_plan'].map(usageColumns)
+    for (const columns of [banColumns, quotaColumns, ...usage])
       if (!canRun(database, columns)) throw new DamagedFile()
     for (const [table, column, definition] of laterColumns)
       if (!canRun(database, `SELECT ${column} FROM ${table} LIMIT 1`))

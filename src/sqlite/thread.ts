@@ -19,9 +19,15 @@ export type Columns = readonly (readonly string[] | Float64Array)[]
 /** For the places that `?` has in a statement, in their order: Node.js 22 binds none to `?1`. */
 export type Parameter = string | number
 
+/** A statement, to be run once per row. */
+export interface Change {
+  readonly sql: string
+  readonly columns: Columns
+}
+
 export type Asked =
   | { readonly kind: 'read'; readonly sql: string; readonly parameters: readonly Parameter[] }
-  | { readonly kind: 'write'; readonly sql: string; readonly columns: Columns }
+  | { readonly kind: 'write'; readonly changes: readonly Change[] }
   | { readonly kind: 'close' }
 
 export type ThreadCall = Asked & { readonly id: number }
@@ -93,14 +99,16 @@ class StoreFile {
   }
 
   /** All rows or none. */
-  write(sql: string, columns: Columns): void {
+  write(changes: readonly Change[]): void {
     if (this.#lost !== undefined) throw this.#lost
-    const statement = this.#prepared(sql)
-    const rows = columns[0]?.length ?? 0
     this.#database.exec('BEGIN IMMEDIATE')
     try {
-      for (let row = 0; row < rows; row++)
-        statement.run(...columns.map((column) => column[row] ?? null))
+      for (const { sql, columns } of changes) {
+        const statement = this.#prepared(sql)
+        const rows = columns[0]?.length ?? 0
+        for (let row = 0; row < rows; row++)
+          statement.run(...columns.map((column) => column[row] ?? null))
+      }
       this.#database.exec('COMMIT')
     } catch (error) {
       // On some faults SQLite has rolled back already.
@@ -144,7 +152,7 @@ function serve(store: StoreFile): void {
   port.on('message', (call: ThreadCall) => {
     answer(call.id, () => {
       if (call.kind === 'read') return store.read(call.sql, call.parameters)
-      if (call.kind === 'write') store.write(call.sql, call.columns)
+      if (call.kind === 'write') store.write(call.changes)
       else store.close()
       return undefined
     })

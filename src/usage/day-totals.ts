@@ -1,9 +1,9 @@
 /** What clients did on a day, summed up. */
 
-/** Of one client on one day. */
+/** One client on one day, under one plan. */
 export interface DayRow {
   readonly client: string
-  /** That it had last on this day; of what is added, not that of a row which only hands back. */
+  /** The requests were decided under it. */
   readonly plan: string
   readonly admitted: number
   readonly refusedMinute: number
@@ -11,12 +11,9 @@ export interface DayRow {
   readonly refusedBan: number
 }
 
-/** Written by DayTable alone. */
-type Sum = { -readonly [Name in keyof DayRow]: DayRow[Name] }
-
-/** Sums by day and client, no more than maxRows of them. */
+/** Sums by day, plan and client, no more than maxRows of them. */
 export class DayTable {
-  readonly #days = new Map<number, Map<string, Sum>>()
+  readonly #days = new Map<number, Map<string, Map<string, DayRow>>>()
   readonly #maxRows: number
   size = 0
 
@@ -26,35 +23,36 @@ export class DayTable {
 
   /** false: there is no room for it. */
   add(day: number, row: DayRow): boolean {
-    const clients = this.#days.get(day)
+    const plans = this.#days.get(day)
+    const clients = plans?.get(row.plan)
     const sum = clients?.get(row.client)
-    if (sum === undefined) {
-      if (this.size >= this.#maxRows) return false
-      this.size += 1
-      const { client, plan, admitted, refusedMinute, refusedDay, refusedBan } = row
-      const first = { client, plan, admitted, refusedMinute, refusedDay, refusedBan }
-      if (clients === undefined) this.#days.set(day, new Map([[client, first]]))
-      else clients.set(client, first)
+    if (clients !== undefined && sum !== undefined) {
+      clients.set(row.client, plus(sum, row))
       return true
     }
-    if (!isRefund(row)) sum.plan = row.plan
-    sum.admitted += row.admitted
-    sum.refusedMinute += row.refusedMinute
-    sum.refusedDay += row.refusedDay
-    sum.refusedBan += row.refusedBan
+    if (this.size >= this.#maxRows) return false
+    this.size += 1
+    const first: [string, DayRow] = [row.client, copyOf(row)]
+    if (clients !== undefined) clients.set(...first)
+    else if (plans !== undefined) plans.set(row.plan, new Map([first]))
+    else this.#days.set(day, new Map([[row.plan, new Map([first])]]))
     return true
   }
 
   /** Removes up to atMost rows of one day; undefined: there are none. */
   take(atMost: number): { readonly day: number; readonly rows: readonly DayRow[] } | undefined {
-    for (const [day, clients] of this.#days) {
+    for (const [day, plans] of this.#days) {
       const rows: DayRow[] = []
-      for (const [client, row] of clients) {
-        if (rows.length >= atMost) break
-        rows.push(row)
-        clients.delete(client)
+      for (const [plan, clients] of plans) {
+        for (const [client, row] of clients) {
+          if (rows.length >= atMost) break
+          rows.push(row)
+          clients.delete(client)
+        }
+        if (clients.size > 0) break
+        plans.delete(plan)
       }
-      if (clients.size === 0) this.#days.delete(day)
+      if (plans.size === 0) this.#days.delete(day)
       this.size -= rows.length
       return { day, rows }
     }
@@ -62,18 +60,18 @@ export class DayTable {
   }
 
   of(day: number): readonly DayRow[] {
-    return [...(this.#days.get(day)?.values() ?? [])]
+    return this.#clientsOf(day).flatMap((clients) => [...clients.values()])
   }
 
-  find(day: number, client: string): DayRow | undefined {
-    return this.#days.get(day)?.get(client)
+  find(day: number, client: string): readonly DayRow[] {
+    return this.#clientsOf(day).flatMap((clients) => clients.get(client) ?? [])
   }
 
   removeBefore(day: number): void {
-    for (const [old, clients] of this.#days) {
+    for (const old of this.#days.keys()) {
       if (old >= day) continue
+      for (const { size } of this.#clientsOf(old)) this.size -= size
       this.#days.delete(old)
-      this.size -= clients.size
     }
   }
 
@@ -84,11 +82,43 @@ export class DayTable {
   get firstDay(): number | undefined {
     return this.size === 0 ? undefined : Math.min(...this.#days.keys())
   }
+
+  /** One map for each plan. */
+  #clientsOf(day: number): ReadonlyMap<string, DayRow>[] {
+    return [...(this.#days.get(day)?.values() ?? [])]
+  }
 }
 
-/** It tells of no decision of this plan, but of the end of a request that may have begun under an old one. */
-const isRefund = ({ admitted, refusedMinute, refusedDay, refusedBan }: DayRow): boolean =>
-  admitted < 0 && refusedMinute === 0 && refusedDay === 0 && refusedBan === 0
+/** Nothing else that the row may have. */
+const copyOf = (row: DayRow): DayRow => {
+  const { client, plan, admitted, refusedMinute, refusedDay, refusedBan } = row
+  return { client, plan, admitted, refusedMinute, refusedDay, refusedBan }
+}
+
+const plus = (one: DayRow, other: DayRow, sign: 1 | -1 = 1): DayRow => ({
+  client: one.client,
+  plan: one.plan,
+  admitted: one.admitted + sign * other.admitted,
+  refusedMinute: one.refusedMinute + sign * other.refusedMinute,
+  refusedDay: one.refusedDay + sign * other.refusedDay,
+  refusedBan: one.refusedBan + sign * other.refusedBan,
+})
+
+/** Rows of one client, at least one, in one row with the plan of the first. */
+export const totalOf = (rows: readonly DayRow[]): DayRow =>
+  rows.reduce((sum, row) => plus(sum, row))
+
+/**
+ * A row for each plan, from the total of a client on one day, and from what of that total was counted under which plan. The rest
+ * was counted under the plan that the total names.
+ */
+export function splitByPlan(total: DayRow, parts: readonly DayRow[]): readonly DayRow[] {
+  if (parts.length === 0) return [copyOf(total)]
+  const rest = parts.reduce((left, part) => plus(left, part, -1), total)
+  const table = new DayTable(Infinity)
+  for (const row of [rest, ...parts]) table.add(0, row)
+  return table.of(0)
+}
 
 export const isSomething = (row: Omit<DayRow, 'client' | 'plan'>): boolean =>
   row.admitted !== 0 || row.refusedMinute !== 0 || row.refusedDay !== 0 || row.refusedBan !== 0

@@ -87,7 +87,7 @@ export class Tally {
       counts.refusedOther += 1
   }
 
-  /** All rows since the last call; may hold two days or plans of one key, the one that it had last after the others. */
+  /** All rows since the last call; may hold two days or plans of one key. */
   take(): TallyRow[] {
     const taken: TallyRow[] = []
     for (const latest of this.#rows.values()) latest.rowsInto(taken)
@@ -145,7 +145,7 @@ class Counts {
     return own === caller || (own.clientId === caller.clientId && own.plan === caller.plan)
   }
 
-  /** Oldest first: the plan of a day is that of its last row. */
+  /** Oldest first: lists of clients show the plan of the last row. */
   rowsInto(taken: TallyRow[]): void {
     this.other?.rowsInto(taken)
     taken.push(this.row())

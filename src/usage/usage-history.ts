@@ -24,7 +24,7 @@ const WRITE_AFTER_MS = 200
 const RETRY_AFTER_MS = 1_000
 /** A Redis does nothing else for about 1 ms. */
 const BATCH_ROWS = 100
-/** Clients times days that wait for the store: 40 MB. */
+/** Rows of a client, plan and day that wait for the store: 40 MB. */
 const MAX_WAITING_ROWS = 200_000
 
 export class UsageHistory {
@@ -69,7 +69,7 @@ export class UsageHistory {
     return this.#options.store.scope
   }
 
-  /** All clients of a day, each once, in pieces; what this gateway has counted until now is among them. Throws where the store is away. */
+  /** A row for each client and plan of a day, in pieces; what this gateway has counted until now is among them. Throws where the store is away. */
   async *day(day: number): AsyncGenerator<readonly DayRow[]> {
     await this.#written(day, day)
     for await (const rows of this.#options.store.day(day)) {
@@ -80,7 +80,7 @@ export class UsageHistory {
     }
   }
 
-  /** Of one client, by day, in the same way. */
+  /** All rows of one client, by day, in the same way. */
   async client(client: string, from: number, to: number): ReturnType<UsageStore['client']> {
     await this.#written(from, to)
     const days = await this.#options.store.client(client, from, to)

@@ -4,7 +4,7 @@ import { DayTable, type DayRow } from './day-totals.ts'
 /** Today among them. */
 export const KEPT_DAYS = 400
 
-/** What is to be added, each client once. */
+/** What is to be added, each client once under each plan. */
 export interface Batch {
   /** Unique per boot of a process. */
   readonly process: string
@@ -14,15 +14,17 @@ export interface Batch {
   readonly rows: readonly DayRow[]
 }
 
-/** Days are those of Unix time. Rejects where the store is away: then an addition was made or not. */
+/**
+ * A day has a row for each client and plan. Days are those of Unix time. Rejects where the store is away: then an addition was made or not.
+ */
 export interface UsageStore {
   /** store: it outlives this process, and is all there is of it. */
   readonly scope: 'store' | 'process'
   /** Adds all of it or nothing, and once, however often it is sent. */
   add(batch: Batch): Promise<void>
-  /** All clients of a day, each once, in pieces. */
+  /** All rows of a day, each once, in pieces. */
   day(day: number): AsyncIterable<readonly DayRow[]>
-  /** Of one client, by day. */
+  /** All rows of one client, by day. */
   client(
     client: string,
     from: number,
@@ -32,7 +34,7 @@ export interface UsageStore {
 }
 
 const PAGE_ROWS = 1_000
-/** Of more the oldest days are forgotten, and of one day those who come last. */
+/** Beyond it the oldest days are forgotten, and of one day those rows that come last. */
 const MAX_ROWS = 200_000
 
 export function createMemoryUsageStore(): UsageStore {
@@ -54,12 +56,10 @@ export function createMemoryUsageStore(): UsageStore {
       for (let at = 0; at < rows.length; at += PAGE_ROWS) yield rows.slice(at, at + PAGE_ROWS)
     },
     client: async (client, from, to) => {
-      const days: [number, DayRow][] = []
-      for (let day = from; day <= to; day++) {
-        const row = table.find(day, client)
-        if (row !== undefined) days.push([day, row])
-      }
-      return days
+      const found: [number, DayRow][] = []
+      for (let day = from; day <= to; day++)
+        for (const row of table.find(day, client)) found.push([day, row])
+      return found
     },
     close: async () => undefined,
   }

@@ -25,13 +25,18 @@ let backend: RawBackend
 let gateway: TestGateway
 /** Of a client whose name nobody here has chosen. */
 let token: string
+/** Of the same client, with another plan. */
+let dearToken: string
 beforeAll(async () => {
   const { publicKey, privateKey } = await generateKeyPair('ES256', { extractable: true })
   const jwk = { ...(await exportJWK(publicKey)), kid: 'first', alg: 'ES256', use: 'sig' }
-  token = await new SignJWT({ iss: 'https://id.example/', aud: 'pets', sub: FORMULA, plan: 'pro' })
-    .setProtectedHeader({ alg: 'ES256', kid: 'first' })
-    .setExpirationTime('1h')
-    .sign(privateKey)
+  const tokenWith = (plan: string): Promise<string> =>
+    new SignJWT({ iss: 'https://id.example/', aud: 'pets', sub: FORMULA, plan })
+      .setProtectedHeader({ alg: 'ES256', kid: 'first' })
+      .setExpirationTime('1h')
+      .sign(privateKey)
+  token = await tokenWith('pro')
+  dearToken = await tokenWith('business')
   const jwksFile = temporaryFile('jwks.json', JSON.stringify({ keys: [jwk] }))
   backend = await startRawBackend({
     respond: ({ target }) => (target === '/v1/broken' ? 'HTTP/1.1 nonsense\r\n\r\n' : OK),
@@ -105,6 +110,7 @@ describe('the usage of a day', () => {
     expect(await call(token, 3)).toEqual([200, 200, 200])
     expect(await call(token, 1, '/v1/broken')).toEqual([502])
     expect(await call(token, 2, '/nothing/here')).toEqual([404, 404])
+    expect(await call(dearToken, 2)).toEqual([200, 200])
     // Never reached a backend: handed back.
     const body = 'a'.repeat(1_000)
     const head = 'POST /v1/pets HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer dear-1\r\n'
@@ -112,18 +118,23 @@ describe('the usage of a day', () => {
       responses: 1,
       timeoutMs: 300,
     }).catch(() => undefined)
-    const told = await dayOf(19)
+    const told = await dayOf(21)
     expect(told).toMatchObject({ day: iso(), scope: 'process' })
     const none = { minute: 0, day: 0, ban: 0 }
     const plan = 'enterprise'
-    expect(told.clients.toSorted((one, other) => (one.client < other.client ? -1 : 1))).toEqual([
+    const keyOf = (one: (typeof told.clients)[number]): string => `${one.client} ${one.plan}`
+    expect(told.clients.toSorted((one, other) => (keyOf(one) < keyOf(other) ? -1 : 1))).toEqual([
+      { client: FORMULA, plan: 'business', admitted: 2, refused: none },
       { client: FORMULA, plan: 'pro', admitted: 4, refused: none },
       { client: 'few', plan, admitted: 2, refused: { minute: 3, day: 0, ban: 4 } },
       { client: 'spent', plan, admitted: 5, refused: { minute: 0, day: 1, ban: 0 } },
     ])
     const seen = backend.requests.map((request) => request.header('x-client-id'))
-    for (const { client, admitted } of told.clients)
+    const all = Object.groupBy(told.clients, ({ client }) => client)
+    for (const [client, rows = []] of Object.entries(all)) {
+      const admitted = rows.reduce((sum, row) => sum + row.admitted, 0)
       expect(seen.filter((one) => one === client).length, client).toBe(admitted)
+    }
   })
 
   it('is a table where that is asked for, in which no name is a formula', async () => {
@@ -134,6 +145,7 @@ describe('the usage of a day', () => {
       expect(head).toBe('day,client,plan,admitted,refused_minute,refused_day,refused_ban')
       expect(lines.sort()).toEqual([
         '',
+        `${iso()},"'=SUM(A1:A9),""x""",business,2,0,0,0`,
         `${iso()},"'=SUM(A1:A9),""x""",pro,4,0,0,0`,
         `${iso()},few,enterprise,2,3,0,4`,
         `${iso()},spent,enterprise,5,0,1,0`,
@@ -147,7 +159,13 @@ describe('the usage of a day', () => {
     const admin = `http://127.0.0.1:${gateway.adminPort}`
     const output = { args: [], env: {}, screen: undefined, print, complain: print }
     await usageCommand(output, { client: FORMULA, admin, csv: true })
-    expect(printed.slice(1)).toEqual([`${iso()},"'=SUM(A1:A9),""x""",pro,4,0,0,0\r`])
+    expect(printed.slice(1)).toEqual([
+      `${iso()},"'=SUM(A1:A9),""x""",pro,4,0,0,0\r`,
+      `${iso()},"'=SUM(A1:A9),""x""",business,2,0,0,0\r`,
+    ])
+    printed.length = 0
+    await usageCommand({ ...output, screen: { columns: 100 } }, { client: FORMULA, admin })
+    expect(printed.at(-1)).toMatch(/ 6 +0 +0 +0 +so far, pro 4, business 2$/)
   })
 
   it('tells one client day by day', async () => {
@@ -165,7 +183,12 @@ describe('the usage of a day', () => {
     const before = await ask(`/api/clients/few/usage?to=${iso(1)}`)
     expect(jsonOf(before) as ClientUsage).toMatchObject({ from: iso(30), to: iso(1), days: [] })
     const named = await ask(`/api/clients/${encodeURIComponent(FORMULA)}/usage`)
-    expect(jsonOf(named) as ClientUsage).toMatchObject({ client: FORMULA, days: [{ admitted: 4 }] })
+    const plans = [
+      { plan: 'pro', admitted: 4 },
+      { plan: 'business', admitted: 2 },
+    ]
+    const days = [{ plan: 'pro', admitted: 6, plans }]
+    expect(jsonOf(named) as ClientUsage).toMatchObject({ client: FORMULA, days })
   })
 
   it.each([

@@ -32,6 +32,8 @@ it.each([1, 2])(
       reason: 'available',
       warning: expect.stringMatching(/maxmemory-policy is volatile-ttl.*; .*kept over a restart/),
     })
+    const shown = await (await fetch(`${gateway.adminOrigin}/api/store`)).json()
+    expect(shown).toMatchObject({ kind: 'redis', state: 'up', cause: null })
     // A supervisor has a connection of its own beside those of its workers.
     const connections = workers === 1 ? 1 : workers + 1
     await eventually('a line of each', () => gateway.logged('storeWarning').length >= connections)
@@ -55,5 +57,7 @@ it.each([
     const page = await (await fetch(`${gateway.adminOrigin}/readyz`)).text()
     expect(page).toContain(said)
     expect(page).toMatch(new RegExp(`"away \\(${cause}\\); onOutage is local"`))
+    const shown = await (await fetch(`${gateway.adminOrigin}/api/store`)).json()
+    expect(shown).toMatchObject({ state: 'away', cause: expect.stringMatching(`^${cause}$`) })
   },
 )

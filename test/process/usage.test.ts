@@ -1,15 +1,18 @@
 /** The totals of days against what a backend has counted, over outages, restarts and crashes of whoever counts. */
+import { writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, describe, expect, it } from 'vitest'
-import type { DayUsage } from '../../src/api/usage.ts'
+import type { ClientUsage, DayUsage } from '../../src/api/usage.ts'
 import { dayWithAtLeast } from '../support/utc-windows.ts'
-import { temporaryFolder } from '../support/processes.ts'
+import { configText, sha256 } from '../support/gateway.ts'
+import { temporaryFile, temporaryFolder } from '../support/processes.ts'
 import type { RawBackend } from '../support/raw-backend.ts'
 import { workerPids } from '../workers/workers.ts'
 import {
   clientsBlock,
   configFile,
+  decided,
   endAll,
   eventually,
   gatewayProcess,
@@ -178,7 +181,8 @@ describe.concurrent('the totals of a day', () => {
       clients: clientsBlock(clients),
     })
     const stopped = await gatewayProcess(file)
-    const ask = (gateway: GatewayProcess) => Promise.all(times(40, () => gateway.call('tg_acme')))
+    const ask = (gateway: GatewayProcess) =>
+      Promise.all(times(40, () => decided(() => gateway.call('tg_acme'))))
     await ask(stopped)
     stopped.signal('SIGTERM')
     expect((await stopped.finished).code).toBe(0)
@@ -186,6 +190,7 @@ describe.concurrent('the totals of a day', () => {
     expect(await admitted(crashed)).toEqual({ acme: 40 })
     await ask(crashed)
     await exact(crashed, backend)
+    expect(seenBy(backend)).toEqual({ acme: 80 })
     await ask(crashed)
     crashed.signal('SIGKILL')
     await crashed.finished
@@ -195,7 +200,63 @@ describe.concurrent('the totals of a day', () => {
     expect(acme).toBeLessThanOrEqual(120)
     expect(seenBy(backend)).toEqual({ acme: 120 })
   })
+
+  it.each([
+    ['store.file', () => `store: { file: "${temporaryFolder()}/store.db" }`],
+    ['Redis', async () => `store: { redis: "${(await redisServer()).url}", timeout: 110ms }`],
+  ])(
+    'has a row for each plan that a client had, also after a restart (%s)',
+    async (_, storeBlock) => {
+      await dayWithAtLeast(90_000)
+      const backend = await rawBackend()
+      const store = await storeBlock()
+      const textWith = (plan: string): string => {
+        const key = `{ id: mover-1, sha256: ${sha256('tg_mover')} }`
+        const mover = `clients: [{ id: mover, plan: ${plan}, keys: [${key}] }]`
+        const blocks = { server: served(2), store, clients: mover }
+        return configText({ upstreams: [backend.url], blocks })
+      }
+      const file = temporaryFile('gateway.yaml', textWith('pro'))
+      const gateway = await gatewayProcess(file)
+      const asked = { pro: 0, business: 0 }
+      const askUntil = async (plan: keyof typeof asked, requests: number) => {
+        while (asked[plan] < requests) {
+          const { headers, status } = await decided(() => gateway.call('tg_mover'))
+          expect(status).toBe(200)
+          // A worker may take the new configuration a moment after the log says so.
+          asked[headers.get('x-ratelimit-limit') === '300' ? 'pro' : 'business']++
+        }
+      }
+      await askUntil('pro', 5)
+      await eventually('they are kept', async () => (await admitted(gateway))['mover'] === 5)
+      writeFileSync(file, textWith('business'))
+      gateway.signal('SIGHUP')
+      await eventually('the reload', () => gateway.logged('configTaken').length === 2)
+      await askUntil('business', 7)
+      const none = { minute: 0, day: 0, ban: 0 }
+      const plans = Object.entries(asked).map(([plan, admitted]) => ({
+        plan,
+        admitted,
+        refused: none,
+      }))
+      const shown = async (from: GatewayProcess) => {
+        const answer = await fetch(`${from.adminOrigin}/api/clients/mover/usage`)
+        const { days } = (await answer.json()) as ClientUsage
+        return { days, all: (await today(from))?.clients }
+      }
+      const wanted = {
+        days: [{ day: iso(), plan: 'pro', admitted: asked.pro + 7, refused: none, plans }],
+        all: plans.map((one) => ({ client: 'mover', ...one })),
+      }
+      await expect.poll(() => shown(gateway), { timeout: 30_000 }).toEqual(wanted)
+      gateway.signal('SIGTERM')
+      expect((await gateway.finished).code).toBe(0)
+      expect(await shown(await gatewayProcess(file))).toEqual(wanted)
+    },
+  )
 })
+
+const iso = (): string => new Date().toISOString().slice(0, 10)
 
 /** When it has not changed for more than a second. */
 async function settled(gateway: GatewayProcess): Promise<Counts> {

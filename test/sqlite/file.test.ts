@@ -171,7 +171,7 @@ describe('a damaged store.file', () => {
       async () => {
         await writeStore()
         const bytes = readFileSync(file)
-        bytes.fill(0xff, 17_000, 20_000)
+        bytes.fill(0xff, 25_000, 28_000)
         writeFileSync(file, bytes)
       },
     ],

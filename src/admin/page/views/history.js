@@ -3,7 +3,7 @@ import { clock, count, csvLine } from '../format.js'
 import { now } from '../live.js'
 import { button, h, source, svg } from '../ui.js'
 
-/** @import { ClientUsage } from '../../../api/usage.ts' */
+/** @import { ClientUsage, PlanTotals } from '../../../api/usage.ts' */
 
 const DAY_MS = 86_400_000
 const HEIGHT = 100
@@ -22,12 +22,16 @@ function dayTable() {
   const scroll = h('div', label, h('table', {}, head, rows))
   const node = h('details', {}, h('summary', {}, 'Table by day'), scroll)
   const draw = (/** @type {ClientUsage} */ { days }) => {
-    const made = days.map(({ day, admitted, refused }) => {
+    const row = (/** @type {string} */ head, /** @type {PlanTotals} */ { admitted, refused }) => {
       const values = [admitted, refused.minute, refused.day, refused.ban]
       const cells = values.map((value) => h('td', { class: 'number' }, count(value)))
-      return h('tr', {}, h('th', { scope: 'row' }, day), ...cells)
+      return h('tr', {}, h('th', { scope: 'row' }, head), ...cells)
+    }
+    const made = days.toReversed().flatMap((day) => {
+      const byPlan = (day.plans ?? []).map((one) => row(`${day.day}, plan ${one.plan}`, one))
+      return [row(day.day, day), ...byPlan]
     })
-    rows.replaceChildren(...made.toReversed())
+    rows.replaceChildren(...made)
   }
   return { node, draw }
 }
@@ -123,8 +127,10 @@ function bars({ days, to, asOf }, length, limit) {
 /** The columns of /api/usage. @param {ClientUsage} usage */
 function download({ client, from, to, days }) {
   const head = 'day,client,plan,admitted,refused_minute,refused_day,refused_ban'
-  const lines = days.map(({ day, plan, admitted, refused: { minute, day: byDay, ban } }) =>
-    csvLine([day, client, plan, admitted, minute, byDay, ban]),
+  const lines = days.flatMap((each) =>
+    (each.plans ?? [each]).map(({ plan, admitted, refused: { minute, day, ban } }) =>
+      csvLine([each.day, client, plan, admitted, minute, day, ban]),
+    ),
   )
   const text = `${[head, ...lines].join('\r\n')}\r\n`
   const url = URL.createObjectURL(new Blob([text], { type: 'text/csv' }))
