@@ -51,15 +51,7 @@ export interface Seconds {
 
 export interface Attention {
   readonly kind:
-    | 'store'
-    | 'backend'
-    | 'reload'
-    | 'stale'
-    | 'client'
-    | 'unsaved'
-    | 'log'
-    | 'certificate'
-    | 'key'
+    'store' | 'backend' | 'reload' | 'stale' | 'client' | 'unsaved' | 'log' | 'certificate' | 'key'
   readonly severity: 'bad' | 'warn'
   /** One sentence that names what is wrong, and why. */
   readonly text: string

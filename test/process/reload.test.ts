@@ -74,9 +74,9 @@ describe('a reload of a file that is unsound in a hundred thousand places', () =
     const { gateway, file, hangUp } = await reloading(1)
     writeFileSync(file, `clients: [${'a,'.repeat(100_000)}]`)
     let answers = 0
-    let isOver = false
-    const line = hangUp('configRefused').finally(() => (isOver = true))
-    while (!isOver) {
+    const reload = { isOver: false }
+    const line = hangUp('configRefused').finally(() => (reload.isOver = true))
+    while (!reload.isOver) {
       await marksOf(gateway.origin, 1)
       answers += 1
     }

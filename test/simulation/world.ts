@@ -60,7 +60,10 @@ export function createWorld(
   const ledger = createLedger(
     {
       isExact: rules.isExact,
-      missesNotices: rules.missesNotices === true,
+      // Who is cut off from the store is cut off from its notices, and holds tokens that it believes spent.
+      missesNotices:
+        rules.missesNotices === true ||
+        schedule.steps.some(({ event }) => event?.kind === 'partition' || event?.kind === 'late'),
       ...(rules.isPrompt === true ? { prompt: () => everyProcess } : {}),
       isAlone:
         schedule.processes === 1 && !forgets && !schedule.steps.some(({ event }) => isFatal(event)),
