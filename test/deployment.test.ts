@@ -250,6 +250,12 @@ async function families(): Promise<Map<string, Set<string>>> {
   })
   metrics.quota.shadowRefused('pro', 'minute')
   metrics.watchDeprecated(() => new Map([['listPets', 1]]))
+  metrics.watchReloads({
+    config: { revision: 'r', certificates: [{ setting: 'server.tls.cert', endsAtMs: 1 }] },
+    takenAtMs: 1,
+    counts: { taken: 0, refused: 0 },
+    fault: undefined,
+  })
   const found = new Map<string, Set<string>>()
   for (const line of (await metrics.render()).body.split('\n')) {
     const [, name = '', labels = ''] = /^([a-z_0-9]+)(?:\{(.*)\})? /.exec(line) ?? []
