@@ -5,7 +5,7 @@ import type { Seen } from './live.ts'
 export interface ShadowCounts {
   /** That came to the quota stage. */
   readonly requests: number
-  /** Of these not judged: the store was away or late, or too many waited for it. So many may be missing in `refused`. */
+  /** Requests that were not judged: the store was away or late, or too many waited for it. As many may be missing in `refused`. */
   readonly degraded: number
   /** That the shadow limits would have refused. */
   readonly refused: { readonly minute: number; readonly day: number }

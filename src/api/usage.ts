@@ -67,7 +67,7 @@ export interface PlanTotals {
 
 export interface DayTotals extends PlanTotals {
   readonly day: string
-  /** Of a day with several plans: each of them. Then `plan` is the first, and the numbers are their sums. */
+  /** The plans of a day that had several: then `plan` is the first of them, and the numbers are their sums. */
   readonly plans?: readonly PlanTotals[]
 }
 

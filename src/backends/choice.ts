@@ -8,7 +8,7 @@ import { restMs, type Standing } from './standing.ts'
 /** The better request to try a doubtful backend with may be sent twice, and is of a client that has not failed there: any other is kept from it for so much longer. */
 const moreForOthersMs = 1_000
 
-/** Whose request it is, and which. */
+/** A request that asks for a permit: its client and its method. */
 export type Asker = Pick<Waiter, 'clientId' | 'method'>
 
 export class Choice {

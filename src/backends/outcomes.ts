@@ -8,7 +8,7 @@ import {
 /** The status of a whole answer; why there is none; or nobody waits for one any more. */
 export type Outcome = number | FailedAttempt | 'abandoned'
 
-/** Whose request it was; startedMs: performance.now() when this backend was sent it. */
+/** The request that a backend was sent: its client, and startedMs, the performance.now() of the sending. */
 export interface Sender {
   readonly clientId: string
   readonly startedMs: number

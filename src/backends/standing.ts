@@ -47,7 +47,7 @@ export class Standing {
   #eject: EjectOptions
   #checks: CheckOptions | undefined
   readonly #clients = new ClientOutcomes()
-  /** Whom it failed last was not the only client at work. */
+  /** The client that it failed last was not the only one at work. */
   #isOfSeveral = false
   /** Requests that have failed since the last answer. */
   #failures = 0

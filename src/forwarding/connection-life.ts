@@ -79,7 +79,7 @@ export class ConnectionLife {
   /** It carries nothing more. */
   isLast = false
   #startedMs = 0
-  /** Of the answers since it rested last. */
+  /** The slowest answer since it rested last. */
   #slowestMs = 0
   #restedMs = 0
   /** When it is to rest again. */

@@ -24,7 +24,7 @@ export interface ScratchOptions {
   readonly config: Config
   /** epochMs: Unix time in ms. nowMs: the same or another that never goes back. */
   readonly clock: { epochMs(): number; nowMs(): number }
-  /** By which use is counted and bans end, as a store elsewhere has its own time. Default: clock. */
+  /** The store's Unix time in ms, by which use is counted and bans end. Default: the clock of this process. */
   readonly countedAtMs?: () => number
   /** Hears of each charge and refusal; nobody unless given. */
   readonly tally?: Charges['tally']

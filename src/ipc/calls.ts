@@ -75,7 +75,7 @@ export class IpcCalls<Calls> {
   #open = 0
   /** Id of the batch whose first answer is awaited. Written by #flush, receive and close. */
   #awaited: number | undefined
-  /** That answer is late. Its message stays under way; what is queued behind it expires call by call. Written by receive and #expire. */
+  /** The answer to the message under way is late. The message stays under way; what is queued behind it expires call by call. Written by receive and #expire. */
   #isLate = false
   readonly #silence = new Silence()
   #lastId = 0

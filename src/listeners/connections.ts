@@ -41,9 +41,9 @@ export interface InFlight {
   readonly hasBody: boolean
   /** Declared length; 0 without a body, undefined where its last chunk tells. */
   readonly bodyBytes: number | undefined
-  /** Under which the anonymous limit counts its client's address. */
+  /** The key under which the anonymous limit counts its client's address. */
   readonly addressKey: string
-  /** Whose valid credential it has; undefined: none, or that is not known yet. */
+  /** The caller whose valid credential it carries; undefined: it carries none, or that is not known yet. */
   readonly caller: object | undefined
   /** Why the gateway refused it; undefined as long as it has not. */
   readonly refusal: string | undefined

@@ -259,7 +259,7 @@ export class Http2Connections {
   }
 }
 
-/** Whom an answer is held for, as far as it is one of HTTP/2. */
+/** The connection or client address for which an answer of HTTP/2 is held; undefined: it is none of HTTP/2. */
 function holderOf({ request, addressKey }: InFlight): Http2Connection | string | undefined {
   if (!(request instanceof StreamRequest)) return undefined
   const connection = request.carrier as Http2Connection

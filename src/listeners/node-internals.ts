@@ -166,7 +166,7 @@ export function restBetweenRequests(agent: Agent, rests: AgentRests): void {
   }
 }
 
-/** Ever since: http destroys a connection without a word when a second answer comes with the first, whose end is told afterwards. */
+/** Ever since: http destroys a connection without an event when a second answer comes with the first, and emits the first one's end afterwards. */
 export function wasAnsweredTwice({ socket, shouldKeepAlive }: ClientRequest): boolean {
   return socket?.destroyed === true && shouldKeepAlive
 }

@@ -28,7 +28,7 @@ interface Beginning {
 
 export class Penalties {
   readonly #records = new Map<string, Record>()
-  /** By address, in the order in which they came. */
+  /** Connections that wait for their turn, by address, in the order in which they came. */
   readonly #waiting = new Map<string, Set<Beginning>>()
   #timer: NodeJS.Timeout | undefined
 

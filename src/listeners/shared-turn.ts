@@ -5,7 +5,7 @@
 
 /** Requests that are begun in one turn. */
 const REQUESTS = 64
-/** Of these, requests of one connection. */
+/** As many of these requests may be of one connection. */
 const OWN_REQUESTS = 8
 /** Requests that were parsed and wait to be begun; beyond it nothing more is read. */
 const PARSED_AT_MOST = 128
@@ -94,7 +94,7 @@ export class SharedTurn {
   number = 1
   #begun = 0
   #smallPieces = 0
-  /** Of all connections. */
+  /** Requests of all connections that are parsed and have not begun. */
   #parsed = 0
   #isEnding = false
   #hasStopped = false

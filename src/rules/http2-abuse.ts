@@ -19,7 +19,7 @@ export interface Http2Use {
   readonly ageMs: number
   readonly streams: number
   readonly bodies: number
-  /** Of bodies, that have come. */
+  /** Bytes of bodies that have come. */
   readonly bodyBytes: number
   readonly writtenBytes: number
 }

@@ -1,4 +1,4 @@
-/** Tells a store that is late from one that is away: a late answer costs those who waited for it, and nobody else. Time is an argument. */
+/** Decides when a store that is late counts as away: a late answer costs those who waited for it, and nobody else. Time is an argument. */
 
 /** What a store that is well does now and then (a fork, a slow disk, a lost packet) takes less. */
 const AWAY_AFTER_MS = 1_000

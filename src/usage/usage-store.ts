@@ -34,7 +34,7 @@ export interface UsageStore {
 }
 
 const PAGE_ROWS = 1_000
-/** Beyond it the oldest days are forgotten, and of one day those rows that come last. */
+/** With more rows the oldest days are forgotten, and of one day those rows that come last. */
 const MAX_ROWS = 200_000
 
 export function createMemoryUsageStore(): UsageStore {

@@ -20,7 +20,7 @@ interface SharedStateParts extends Pick<SharedBansParts, 'onBan' | 'onMalformed'
   readonly config: Config
   /** undefined with Redis, which workers ask themselves. */
   readonly embedded: { readonly authority: EmbeddedAuthority } | undefined
-  /** In which bans are kept, whoever asks for that, and its clock. */
+  /** The store of all bans, and its clock. */
   readonly banStore: BanStore
   readonly clock: StoreClock
 }

@@ -80,7 +80,7 @@ function watch(line: Line, socket: Socket, rests: Rests): void {
   })
 }
 
-/** The client itself, which tells what it dispatches of its line, and whether it is the last on it; its connection rests. */
+/** The client itself; each request that it dispatches is reported to its line, and its connection rests. */
 function lineClient(client: Client, line: Line): Client {
   const dispatch = client.dispatch.bind(client)
   client.dispatch = (options, handler: Dispatcher.DispatchHandler | Handler) => {

@@ -46,7 +46,7 @@ export class Lease {
   #dayUsedKnown = 0
   /** When the latest reply came. */
   #answeredMs = -Infinity
-  /** By the authority's books this process has tokens in hand. */
+  /** The authority's books say that this process has tokens in hand. */
   #isHolder = false
   /** How long the next indefinite refusal is remembered. */
   #retryMs = RETRY_FIRST_MS

@@ -49,7 +49,7 @@ export class Lessee {
   readonly #calls: LeaseCalls
   readonly #holdings: Holdings
   readonly #stopForgetting: () => void
-  /** When the authority was last to hear everything again. */
+  /** When this process last began to state all its use anew. */
   #restatedMs = -Infinity
 
   constructor(options: LesseeOptions) {

@@ -51,7 +51,7 @@ export class Outage {
     return this.#denial(lease, limits, nowMs) ?? lease.spend(limits, nowMs, true)
   }
 
-  /** The authority is back: it may not have heard of what others spent. */
+  /** The authority is back, and others may not have stated yet what they spent. */
   settle(nowMs: number): void {
     this.#backMs = nowMs
   }
