@@ -9,7 +9,7 @@ import {
 import type { Environment } from '../config/environment.ts'
 import { readYaml } from '../config/document.ts'
 import { unreadableFiles } from '../config/files.ts'
-import { readConfig, readText, type ReadConfig } from '../config/load.ts'
+import { readConfig, readConfigText, type ReadConfig } from '../config/load.ts'
 import { ConfigError, formatProblem, inOrder, problem } from '../config/problems.ts'
 import { groupAt, isGroup } from '../config/tree.ts'
 import { warningsOf } from './warnings.ts'
@@ -46,7 +46,7 @@ export const parseConfigText = (
 
 /** Reads and parses a file. Rejects with ConfigError with every problem: an unreadable file, or one that it names, among them. */
 export const loadConfig = async (file: string, env: Environment): Promise<Config> => {
-  const text = readText(file)
+  const text = readConfigText(file)
   const nowMs = Date.now()
   const read = readConfig(text, { file, env, checkFiles: unreadableFiles })
   // Who writes a file while it is read is given a second chance.
@@ -63,7 +63,7 @@ export const loadConfig = async (file: string, env: Environment): Promise<Config
 
 /** Of the files as they are now, without a look at what they say. Throws ConfigError, or as node:fs does. */
 export const readRevision = (file: string, env: Environment): string => {
-  const text = readText(file)
+  const text = readConfigText(file)
   const { tree } = readYaml(text, env)
   const files = isGroup(tree) ? findClientFiles(tree, file).files : []
   const sha256 = files.map(({ path }) => readPieces(path, (_, to) => to))

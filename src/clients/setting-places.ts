@@ -2,7 +2,7 @@
 import { basename } from 'node:path'
 import type { Environment } from '../config/environment.ts'
 import { readYaml } from '../config/document.ts'
-import { readText } from '../config/load.ts'
+import { readConfigText } from '../config/load.ts'
 import type { Path } from '../config/problems.ts'
 import { isGroup, listAt, textAt, valueAt, type Tree } from '../config/tree.ts'
 import { readClients } from './entries.ts'
@@ -32,7 +32,7 @@ export function readSettingPlaces(
   env: Environment,
   asked: readonly AskedPlace[],
 ): PlacesFound {
-  const { tree, locate } = readYaml(readText(file), env)
+  const { tree, locate } = readYaml(readConfigText(file), env)
   const own = {
     name: basename(file),
     tree,

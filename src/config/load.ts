@@ -64,14 +64,16 @@ export const readConfig = (
 /** What reads a longer one has to hold several hundred times as much in memory. */
 const FILE_BYTES_AT_MOST = 4 * 2 ** 20
 
+/** The text of a configuration itself. Throws ConfigError. */
+export const readConfigText = (file: string): string => readText(file, FILE_BYTES_AT_MOST)
+
 /** Throws ConfigError. */
-export const readText = (file: string): string => {
+export const readText = (file: string, bytesAtMost = Infinity): string => {
   const refuse = (message: string): ConfigError =>
     new ConfigError(file, [{ line: 1, column: 1, path: formatPath([]), message }])
   let bytes: Buffer
   try {
-    const { size } = statSync(file)
-    if (size > FILE_BYTES_AT_MOST)
+    if (statSync(file).size > bytesAtMost)
       throw refuse('has more than 4MiB; write its clients into files that clientFiles names')
     bytes = readFileSync(file)
   } catch (error) {
