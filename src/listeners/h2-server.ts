@@ -11,7 +11,7 @@ import {
 } from './h2-connections.ts'
 import { StreamRequest, StreamResponse } from './h2-stream.ts'
 import type { ProtocolServer } from './http1-server.ts'
-import { outliveFaults } from './node-internals.ts'
+import { endHandOver, outliveFaults } from './node-internals.ts'
 
 export interface Http2Events<Request extends InFlight> extends Http2WatchEvents {
   /** Never throws or rejects. */
@@ -49,6 +49,7 @@ export function createHttp2Server<Request extends InFlight>(
         events.stream(request, new StreamResponse(request), connections.joined(request, state))
       const server = entry.addressKey === undefined ? servers.ofProxies : servers.ofClients
       server.once('session', (session: ServerHttp2Session) => {
+        endHandOver(session, socket)
         const connection = new Http2Connection(watch, { entry, session, socket, state, begin })
         watch.add(connection)
         session.on('stream', (stream, headers, _flags, rawHeaders: readonly string[]) => {

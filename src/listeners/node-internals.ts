@@ -252,6 +252,28 @@ export function outliveFaults(session: ServerHttp2Session): void {
 
 const NGHTTP2_ERR_PROTO = -505
 
+const [nghttp2Major = 0, nghttp2Minor = 0, nghttp2Patch = 0] = String(process.versions['nghttp2'])
+  .split('.')
+  .map(Number)
+
+/**
+ * Whether clients of HTTP/2 may be let in. Before nghttp2 1.68.1 the frames of one of them can abort the process: a frame of a wrong
+ * size behind a fault of the connection (CVE-2026-27135). Node.js 22 besides takes no answer whose fields are a list.
+ */
+export const isHttp2Safe =
+  Number(process.versions.node.split('.')[0]) >= 24 &&
+  nghttp2Major * 1e6 + nghttp2Minor * 1e3 + nghttp2Patch >= 1_068_001
+
+/**
+ * A session that ends before http2 has read what was put back on its socket ends nothing else. Ever since: http2 calls `read` of the
+ * socket for it one tick after the session began, until that returns null, and throws where the session has been destroyed meanwhile.
+ */
+export function endHandOver(session: ServerHttp2Session, socket: net.Socket): void {
+  const { read } = socket
+  socket.read = (bytes) => (session.destroyed ? null : (read.call(socket, bytes) as unknown))
+  process.nextTick(() => (socket.read = read))
+}
+
 /**
  * Hears of each piece of a body as it comes, be it read or not. Ever since: http2 gives the content of each DATA frame to `push`
  * of its stream.

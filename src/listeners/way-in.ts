@@ -5,6 +5,7 @@ import type { Config } from '../config/config.ts'
 import type { Door, Entry, Origin } from './connections.ts'
 import type { ProtocolServer } from './http1-server.ts'
 import { readPreface } from './h2-preface.ts'
+import { isHttp2Safe } from './node-internals.ts'
 import type { Penalties } from './penalties.ts'
 import { awaitProxyHeader } from './proxy-gate.ts'
 import type { SecretOfDay } from './ticket-secret.ts'
@@ -42,7 +43,7 @@ export interface WayInOptions {
 
 export type WayIn = ReturnType<typeof createWayIn>
 
-/** Throws what Node says of an identity that cannot be used. */
+/** Throws what Node says of an identity that cannot be used, and where HTTP/2 without TLS is not safe. */
 export function createWayIn(options: WayInOptions) {
   const { config, identity, proto, door, arriving, events } = options
   const { proxyProtocol, timeouts } = config.server
@@ -83,7 +84,7 @@ function tlsOptions(options: WayInOptions, identity: TlsIdentity): TlsServerOpti
     identity,
     secret,
     handshakeMs: timeouts.headersMs,
-    protocols: { ...(spoken !== 'false' && { h2: http2 }), 'http/1.1': http1 },
+    protocols: { ...(spoken !== 'false' && isHttp2Safe && { h2: http2 }), 'http/1.1': http1 },
     arriving,
     penalties,
     onFailed: (...failure) => events.handshakeFailed(...failure),
@@ -95,6 +96,10 @@ function clearServer(options: WayInOptions): Pick<ProtocolServer, 'take'> {
   const { config, http1, http2, arriving, events } = options
   const { http2: spoken, timeouts } = config.server
   if (spoken !== 'clear') return http1
+  if (!isHttp2Safe)
+    throw new Error(
+      'HTTP/2 is not safe with this Node.js; use another, or drop server.http2: clear',
+    )
   // Of a first packet http2 takes in all at once, so one connection begins a turn.
   let turn = Promise.resolve()
   const wait = (take: () => void): void => void (turn = turn.then(() => nextTurn()).then(take))

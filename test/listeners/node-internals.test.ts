@@ -21,9 +21,11 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, describe, expect, it } from 'vitest'
 import {
   bindSocket,
+  endHandOver,
   endHasCome,
   endWithSocket,
   feed,
+  isHttp2Safe,
   isLast,
   isWriting,
   keepEveryField,
@@ -39,7 +41,8 @@ import {
   watchPieces,
   writeContinue,
 } from '../../src/listeners/node-internals.ts'
-import { END_HEADERS, END_STREAM, frame, headers, openH2Peer, types } from '../support/h2-frames.ts'
+import { END_HEADERS, END_STREAM, frame, headers } from '../support/h2-frames.ts'
+import { openH2Peer, settings, types, uint32 } from '../support/h2-frames.ts'
 import { guardParser, type Intake } from '../../src/listeners/parser-internals.ts'
 import type { ParserError } from '../../src/listeners/inflow.ts'
 
@@ -592,6 +595,7 @@ async function serveHttp2(onStream: (stream: ServerHttp2Stream) => void) {
   return { sockets, open, close }
 }
 
+const MAX_WINDOW = 2 ** 31 - 1
 const POST = [':method', 'POST', ':path', '/', ':scheme', 'http', ':authority', 'x']
 
 describe('stopReading and readOn', () => {
@@ -614,14 +618,54 @@ describe('stopReading and readOn', () => {
 
 describe('isWriting', () => {
   it('says that a peer has yet to read what was written', async () => {
-    const server = await serveHttp2((stream) => stream.respond())
+    const streams: ServerHttp2Stream[] = []
+    const server = await serveHttp2((stream) => streams.push(stream))
     const peer = await server.open()
-    const [socket] = server.sockets as [Socket]
-    expect(isWriting(socket)).toBe(false)
     peer.socket.pause()
-    for (let at = 0; at < 1_000 && !isWriting(socket); at++) socket.write(Buffer.alloc(65_536))
-    expect(isWriting(socket)).toBe(true)
+    const windows = [
+      settings([4, MAX_WINDOW]),
+      frame(types.window, 0, 0, uint32(MAX_WINDOW - 65_535)),
+    ]
+    peer.send(...windows, headers(1, POST))
+    await expect.poll(() => streams).toHaveLength(1)
+    const [socket] = server.sockets as [Socket]
+    const [stream] = streams as [ServerHttp2Stream]
+    expect(isWriting(socket)).toBe(false)
+    // Through http2: bytes that anybody else writes to a socket of http2 end the process once they are written.
+    stream.respond()
+    stream.write(Buffer.alloc(64 * 1024 * 1024))
+    await expect.poll(() => isWriting(socket)).toBe(true)
     server.close()
+  })
+})
+
+describe('endHandOver', () => {
+  it('lets a session end before http2 has read what was put back on its socket', async () => {
+    const http2 = createHttp2Server()
+    let destroyed = 0
+    const server = createNetServer((socket) => {
+      socket.once('data', (bytes: Buffer) => {
+        socket.pause()
+        socket.unshift(bytes)
+        http2.once('session', (session) => {
+          endHandOver(session, socket)
+          session.destroy()
+          socket.destroy()
+          destroyed += 1
+        })
+        http2.emit('connection', socket)
+      })
+    })
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    const peer = await openH2Peer((server.address() as AddressInfo).port)
+    await expect.poll(() => [destroyed, peer.closed]).toEqual([1, true])
+    server.close()
+  })
+})
+
+describe('isHttp2Safe', () => {
+  it('says no of the oldest Node.js that we run on', () => {
+    expect(isHttp2Safe).toBe(!process.version.startsWith('v22.'))
   })
 })
 

@@ -381,7 +381,7 @@ test('random frames end their own connection at most', async () => {
   const random = (below: number): number =>
     (seed = (seed * 1_103_515_245 + 12_345) % 2 ** 31) % below
   for (let connection = 0; connection < 60; connection++) {
-    const peer = await openPeer()
+    const peer = await (connection % 2 === 0 ? openPeer() : openShared())
     for (let at = 0; at < 20; at++) {
       const stream = random(3) === 0 ? random(9) : 2 * at + 1
       const payload = Buffer.from(Array.from({ length: random(40) }, () => random(256)))
