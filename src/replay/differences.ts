@@ -191,11 +191,14 @@ export class Differences {
     if (isDegraded || isLost) return 'outage'
     const hasForgotten = this.#facts.hasForgotten(this.#firstMs, sinceMs, atMs)
     if (!this.#facts.isWhole(sinceMs, atMs) || hasForgotten) return 'incomplete'
-    // What a first line says was used may be what another process held, if the log begins with the start of all.
+    const counts = isDay ? known.day : known.minute
     const byOthers = isBan
       ? this.#causeOfBan(request, ban, known.day)
-      : this.#causeOfUse(request, replayed, isDay ? known.day : known.minute)
+      : this.#causeOfUse(request, replayed, counts)
     if (byOthers !== 'unexplained' && this.#isFromStart) return byOthers
+    // If the log begins with the start of all, what a first line says was used may be what others held, or the use of later lines.
+    const isSeeded = this.#usedBefore.has(client) && counts.others !== undefined
+    if (!isBan && isSeeded && this.#isFromStart) return this.#byProcesses(counts)
     const firstMs = isBan && !this.#isFromStart ? this.#firstMs : this.#usedBefore.get(client)
     if (firstMs !== undefined && firstMs > sinceMs) return 'incomplete'
     if (logged === 'ban' && (!this.#unbanned.has(keyId) || ban?.hasOlder)) return 'incomplete'

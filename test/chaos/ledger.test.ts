@@ -106,6 +106,9 @@ const found = (run: Run): string[] => compare(run).map(({ rule, detail }) => `${
 const post = (more: Partial<ChaosRequest> = {}) => request(1, { method: 'POST', ...more })
 const postSeen = (more: Partial<Sighting> = {}) => sighting(1, { method: 'POST', ...more })
 const [first = request(0)] = calm.requests
+const untold = request(0, {
+  outcomes: [ok(0, { limit: undefined, remaining: undefined, resetSeconds: undefined })],
+})
 
 describe('a run in which all is right', () => {
   it.each<[string, Run]>([
@@ -142,6 +145,14 @@ describe('a run in which all is right', () => {
         requests: [
           { ...first, outcomes: [refusal(0, 503, 'service_unavailable')] },
           ...calm.requests.slice(1),
+        ],
+      }),
+    ],
+    [
+      'may have no quota headers until subscriptions stand again after the store was away',
+      withChanged(untold, [sighting(0)], {
+        faults: [
+          fault('store restarted', '', { untilMs: START_MS - 900, fromMs: START_MS - 2_000 }),
         ],
       }),
     ],
@@ -182,6 +193,16 @@ describe('a difference is found:', () => {
       'another body',
       withChanged(post(), [postSeen({ body: 'wrong' })]),
       'wrong answer: another body',
+    ],
+    ['no quota headers', withChanged(untold, [sighting(0)]), 'wrong answer: no X-RateLimit-Limit'],
+    [
+      'no quota headers a second after the store was back',
+      withChanged(untold, [sighting(0)], {
+        faults: [
+          fault('store restarted', '', { untilMs: START_MS - 1_100, fromMs: START_MS - 2_000 }),
+        ],
+      }),
+      'wrong answer: no X-RateLimit-Limit',
     ],
     [
       'the answer to another request',

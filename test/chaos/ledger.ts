@@ -31,6 +31,8 @@ const MINUTE_MS = 60_000
 const RETRIES = 1
 /** A fault is felt a while longer: connections are found dead, breakers try again, a failed part is tried once more. */
 const AFTERMATH_MS = 2_500
+/** Subscriptions stand again so soon after the store is back, and with the next call per client the quota headers are true again. */
+const UNFOLLOWED_MS = 1_000
 /** Ends of windows are told in whole seconds, and kept with a guard of some milliseconds. */
 const ROUNDED_MS = 50
 /** Calls to Redis that a busy machine is too slow for end so, as none may be admitted uncounted. */
@@ -116,6 +118,8 @@ function judge(request: ChaosRequest, sightings: readonly Sighting[], run: Run):
       for (const fault of refusalFaults(outcome, request)) add('wrong answer', fault)
     const limit = run.clients.find(({ id }) => id === client)?.perMinute
     for (const fault of faultsOf(outcome, limit)) add('wrong answer', fault)
+    if (outcome.status < 300 && outcome.limit === undefined && !isUnfollowed(request, run))
+      add('wrong answer', 'no X-RateLimit-Limit')
     const isFree = outcome.status === 401 || outcome.status === 429
     if (isFree && sightings.length > 0) add('wrong answer', `${nameOf(outcome)}, but ${times}`)
   }
@@ -149,7 +153,6 @@ function faultsOf(answer: Answered, perMinute: number | undefined): string[] {
     code === undefined && !answer.isOwn && 'the answer to another request',
     answer.requestId === undefined && 'no X-Request-Id',
     limit !== undefined && limit !== perMinute && `X-RateLimit-Limit ${limit}`,
-    status < 300 && limit === undefined && 'no X-RateLimit-Limit',
     remaining !== undefined &&
       !(isWhole(remaining) && remaining >= 0 && remaining <= Number(perMinute)) &&
       `X-RateLimit-Remaining ${remaining}`,
@@ -160,8 +163,18 @@ function faultsOf(answer: Answered, perMinute: number | undefined): string[] {
   ].filter((fault) => fault !== false)
 }
 
-export const overlaps = ({ fromMs, untilMs }: Fault, startMs: number, endMs: number): boolean =>
-  startMs <= untilMs + AFTERMATH_MS && endMs >= fromMs
+export const overlaps = (
+  { fromMs, untilMs }: Fault,
+  startMs: number,
+  endMs: number,
+  aftermathMs = AFTERMATH_MS,
+): boolean => startMs <= untilMs + aftermathMs && endMs >= fromMs
+
+/** While the store is away a process spends what it holds, and cannot know what the others take. */
+const isUnfollowed = ({ sentMs, endMs = Infinity }: ChaosRequest, { faults }: Run): boolean =>
+  faults.some(
+    (fault) => store.includes(fault.kind) && overlaps(fault, sentMs, endMs, UNFOLLOWED_MS),
+  )
 
 function isExplained(request: ChaosRequest, name: string, run: Run): boolean {
   if (name === 'left') return request.manner === 'slow'

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, describe, expect, it } from 'vitest'
 import { minuteWithAtLeast } from '../support/gateway.ts'
 import type { RedisServer } from '../support/redis-server.ts'
@@ -18,6 +19,7 @@ import {
   type GatewayProcess,
   type TestClient,
 } from './gateways.ts'
+import { ask, workerPids } from '../workers/workers.ts'
 
 afterAll(endAll)
 
@@ -191,6 +193,44 @@ describe.concurrent('three gateways on one Redis', () => {
     // The news costs no call, and is rare.
     expect((await one.metric(calls)) - before).toBeLessThanOrEqual(2)
     expect(published() - publishedBefore).toBeLessThan(32)
+  })
+
+  it('say what is left in every answer again within a second, when a worker was replaced and when Redis is back', async () => {
+    const [redis, backend] = await Promise.all([redisServer(), rawBackend()])
+    const file = configFile(backend.url, {
+      ...onRedis(redis),
+      server: 'server: { listen: "127.0.0.1:0", workers: 2 }',
+      clients: clientsBlock([{ ...client('acme', 60_000), perDay: 1_000_000 }]),
+    })
+    const gateway = await gatewayProcess(file)
+    /** 200s that say nothing of the quota, while it is asked for so long. */
+    const silentFor = async (forMs: number): Promise<number> => {
+      let silent = 0
+      const untilMs = performance.now() + forMs
+      while (performance.now() < untilMs) {
+        // Each on a connection of its own, so that both workers serve.
+        const { status, headers } = await ask(gateway.origin, { key: 'tg_acme' })
+        if (status === 200 && headers['x-ratelimit-remaining'] === undefined) silent += 1
+        await sleep(5)
+      }
+      return silent
+    }
+    expect(await silentFor(1_200)).toBe(0)
+    const [, pid] = pick([...workerPids(gateway)], 0)
+    const started = (): number => gateway.logged('workerStarted').length
+    const before = started()
+    process.kill(pid, 'SIGKILL')
+    await eventually('another worker', () => started() > before)
+    expect(await silentFor(1_200)).toBe(0)
+
+    const isBack = (): Promise<boolean> =>
+      ask(gateway.origin, { key: 'tg_acme' }).then(({ status }) => status === 200)
+    await redis.kill()
+    await sleep(600)
+    await redis.restart()
+    await eventually('answers', isBack)
+    await silentFor(1_000)
+    expect(await silentFor(500)).toBe(0)
   })
 
   it('count their calls to the store, and tell that it is up', async () => {

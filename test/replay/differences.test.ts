@@ -99,6 +99,15 @@ describe('the cause of a difference', () => {
     },
   )
 
+  it.each([
+    ['more than one process decided', 'host 1', { hosts: 1 }],
+    ['one process decided alone', 'host 0', { incomplete: 1 }],
+  ])('let through beyond what a first line left, when %s', (_, process, causes) => {
+    const through: Line = { at: 1_501, logged: 'admitted', replayed: 'minute', process }
+    const lines = [...before.map((line) => ({ ...line, process: 'host 0' })), through]
+    expect(causesOf(lines, { usedBefore: true })).toEqual(causes)
+  })
+
   it('refused half an hour after an operator has banned the key for an hour', () => {
     const bans = { strikes: 3, withinMs: 10_000, durationMs: BAN_MS, growth: 2 }
     const differences = new Differences({
