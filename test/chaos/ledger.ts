@@ -33,6 +33,8 @@ const RETRIES = 1
 const AFTERMATH_MS = 2_500
 /** Subscriptions stand again so soon after the store is back, and with the next call per client the quota headers are true again. */
 const UNFOLLOWED_MS = 1_000
+/** Processes of one gateway, each of which has to ask for itself what was taken meanwhile. */
+const WORKERS = 2
 /** Ends of windows are told in whole seconds, and kept with a guard of some milliseconds. */
 const ROUNDED_MS = 50
 /** Calls to Redis that a busy machine is too slow for end so, as none may be admitted uncounted. */
@@ -170,11 +172,25 @@ export const overlaps = (
   aftermathMs = AFTERMATH_MS,
 ): boolean => startMs <= untilMs + aftermathMs && endMs >= fromMs
 
-/** While the store is away a process spends what it holds, and cannot know what the others take. */
-const isUnfollowed = ({ sentMs, endMs = Infinity }: ChaosRequest, { faults }: Run): boolean =>
-  faults.some(
-    (fault) => store.includes(fault.kind) && overlaps(fault, sentMs, endMs, UNFOLLOWED_MS),
+/**
+ * While the store is away a process spends what it holds, and cannot know what the others take. The first answer to a client
+ * from each worker after that may be one more of these: it is what makes the worker ask.
+ */
+function isUnfollowed(request: ChaosRequest, { faults, requests }: Run): boolean {
+  const { client, gateway, sentMs, endMs = Infinity } = request
+  const ofStore = faults.filter(({ kind }) => store.includes(kind))
+  if (ofStore.some((fault) => overlaps(fault, sentMs, endMs, UNFOLLOWED_MS))) return true
+  const backMs = Math.max(...ofStore.map(({ untilMs }) => untilMs).filter((ms) => ms < sentMs))
+  const earlier = requests.filter(
+    (one) =>
+      one.client === client &&
+      one.gateway === gateway &&
+      one.sentMs > backMs + UNFOLLOWED_MS &&
+      one.sentMs < sentMs &&
+      one.outcomes.some((outcome) => outcome.kind === 'answered' && outcome.limit === undefined),
   )
+  return backMs > -Infinity && earlier.length < WORKERS
+}
 
 function isExplained(request: ChaosRequest, name: string, run: Run): boolean {
   if (name === 'left') return request.manner === 'slow'
