@@ -9,6 +9,8 @@ import { Share, type SharedTurn, type Sharer } from './shared-turn.ts'
 
 /** Requests of one connection that wait for their answers; parsing goes on when half of them have had theirs. */
 const PENDING_AT_MOST = 32
+/** Requests of one connection that begin in a turn whatever others do: a parser that was stopped once is dearer from then on. */
+const OWN_AT_LEAST = 4
 /** What the parser gave up on, as http's 'clientError' tells it. */
 export interface ParserError extends NodeJS.ErrnoException {
   readonly rawPacket?: Buffer
@@ -76,7 +78,7 @@ export class Inflow implements ParserGuard, Sharer {
     const isFull = this.#connection.pending >= PENDING_AT_MOST
     this.#goOnBelow = isFull ? PENDING_AT_MOST / 2 : PENDING_AT_MOST
     // The next one, if there is one, has been read as well; and to stop the parser for nothing would be dear.
-    return !isFull && this.#turn.mayBegin(this.share, 2)
+    return !isFull && this.#turn.mayBegin(this.share, OWN_AT_LEAST)
   }
 
   mayReadOn(bodyBytes: number): boolean {
