@@ -13,7 +13,7 @@ afterAll(async () => {
 
 const METRIC = 'tollgate_tls_certificate_expiry_seconds'
 
-it('are those of the listener, of the admin listener and of the calls to backends', async () => {
+it('are those of the listener and of the calls to backends', async () => {
   const { expired, server, client, ca } = certificates
   const pair = ({ cert, key }: typeof server) => `tls: { cert: ${cert}, key: ${key} }`
   const file = configFile('https://127.0.0.1:9', {
