@@ -1,4 +1,4 @@
-import { defineConfig, type TestProjectInlineConfiguration } from 'vitest/config'
+import { defineConfig } from 'vitest/config'
 import { BaseSequencer, type TestSpecification } from 'vitest/node'
 
 /**
@@ -46,45 +46,28 @@ const longest = [
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const sorted = await super.sort(files)
-    const rank = ({ project, moduleId }: TestSpecification): number => {
+    const rank = ({ moduleId }: TestSpecification): number => {
       const at = longest.findIndex((name) => moduleId.endsWith(name))
-      const { groupOrder } = project.config.sequence
-      return groupOrder * 1_000 + (at === -1 ? longest.length : at)
+      return at === -1 ? longest.length : at
     }
     return sorted.sort((one, other) => rank(one) - rank(other))
   }
 }
 
-/**
- * Files that keep a core busy or measure how long an answer takes, and the run of faults; all others mostly wait: for time-outs, bans,
- * ends of minutes, failovers, processes. The simulation takes only the time of the processor that those leave.
- */
-const busy = [
-  'test/chaos/chaos.test.ts',
-  'test/fuzz/*.test.ts',
-  'test/process/{backends,floods,outage,slow-store}.test.ts',
-  'test/quota/lessee-{embedded,remote}.test.ts',
-]
-
-/** One group of files after the other. On two cores, more workers would only make those of the second wait for each other; one of the first is mostly with the simulation. */
-const group = (
-  name: string,
-  groupOrder: number,
-  { maxWorkers, ...files }: { maxWorkers: number; include: string[]; exclude?: string[] },
-): TestProjectInlineConfiguration => ({
-  extends: true,
-  test: { name, maxWorkers, sequence: { groupOrder }, ...files },
-})
-
 export default defineConfig({
   test: {
     root: new URL('..', import.meta.url).pathname,
     projects: [
-      group('waiting', 0, { maxWorkers: 5, include: ['test/**/*.test.ts'], exclude: busy }),
-      group('busy', 1, { maxWorkers: 2, include: busy }),
+      // Files of one worker share a process and what they import: most of them need less time than the start of one.
+      { extends: true, test: { name: 'test', include: ['test/**/*.test.ts'], isolate: false } },
+      { extends: true, test: { name: 'proof', include: ['test/**/*.proof.ts'] } },
     ],
+    // On two cores: what mostly waits lets the others run meanwhile.
+    maxWorkers: 4,
     sequence: { sequencer: LongestFirst },
-    setupFiles: ['test/support/one-day.ts'],
+    // Sources and tests as Node.js itself reads them.
+    experimental: { viteModuleRunner: false, nodeLoader: false },
+    setupFiles: ['test/support/each-file.ts'],
     globalSetup: ['test/support/global-setup.ts'],
     // What is waited for may take its time on a busy machine.
     testTimeout: 120_000,

@@ -88,12 +88,11 @@ export function startTollgate(
 }
 
 const folders: string[] = []
-const removeFolders = (): void => {
+/** At the end of each test file, or of a script. */
+export const removeFolders = (): void => {
   for (const folder of folders.splice(0)) rmSync(folder, { recursive: true, force: true })
 }
-// Registered by the import, so it runs after the hooks of the test file that imports this, which end its processes.
-if (process.env['VITEST'] !== undefined) (await import('vitest')).afterAll(removeFolders)
-else process.once('exit', removeFolders)
+process.once('exit', removeFolders)
 
 /** A fresh folder that goes with the test file. */
 export function temporaryFolder(): string {

@@ -66,8 +66,7 @@ export async function startRedisServer(...extra: string[]): Promise<RedisServer>
     await ended
   }
   return {
-    port,
-    url: `redis://127.0.0.1:${port}`,
+    ...reached(port),
     get pid() {
       return child.pid ?? 0
     },
@@ -78,8 +77,6 @@ export async function startRedisServer(...extra: string[]): Promise<RedisServer>
       await end()
       child = await launch()
     },
-    cli: (...args) =>
-      execFileSync('redis-cli', ['-p', String(port), ...args], { encoding: 'utf8' }).trim(),
     stop: async () => {
       await end()
       rmSync(directory, { recursive: true, force: true })
@@ -120,3 +117,32 @@ export async function waitForPort(port: number, child: ChildProcess): Promise<vo
   }
   throw new Error(`redis-server did not listen on ${port} within 20 s`)
 }
+
+const SHARED = 'TOLLGATE_TEST_REDIS'
+
+/** One server for all files of a run. */
+export async function startSharedRedis(): Promise<() => Promise<void>> {
+  const { port, stop } = await startRedisServer()
+  process.env[SHARED] = String(port)
+  return stop
+}
+
+export interface SharedRedis extends Pick<RedisServer, 'port' | 'url' | 'cli'> {
+  /** For `store.prefix`: nobody else has it. */
+  readonly prefix: string
+}
+
+let prefixes = 0
+
+/** The server of the run, for whoever does not stop, freeze, empty or configure it; keys are told apart by the prefix. */
+export function sharedRedis(): SharedRedis {
+  const port = Number(process.env[SHARED])
+  return { ...reached(port), prefix: `test-${process.pid}-${prefixes++}` }
+}
+
+const reached = (port: number): Pick<RedisServer, 'port' | 'url' | 'cli'> => ({
+  port,
+  url: `redis://127.0.0.1:${port}`,
+  cli: (...args) =>
+    execFileSync('redis-cli', ['-p', String(port), ...args], { encoding: 'utf8' }).trim(),
+})
