@@ -8,6 +8,7 @@ import type {
   Beats,
   QuotaDecision,
   NoticeListener,
+  Statement,
   TakeReply,
   TakeRequest,
 } from '../../src/quota/protocol.ts'
@@ -141,6 +142,20 @@ export function createTestLessee(
     ...more,
   })
 }
+
+export const NOTHING: Statement = { index: -1, used: 0, held: 0 }
+
+/** A call of a process that neither holds nor asks for anything, unless stated. */
+export const callOf = (call: Partial<TakeRequest> & Pick<TakeRequest, 'limits'>): TakeRequest => ({
+  client: 'acme',
+  process: 'other',
+  sequence: 1,
+  minute: NOTHING,
+  day: NOTHING,
+  need: 0,
+  want: call.need ?? 0,
+  ...call,
+})
 
 /** The decision, which must be known without waiting. */
 export function atOnce(decision: QuotaDecision | Promise<QuotaDecision>): QuotaDecision {
