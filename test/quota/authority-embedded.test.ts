@@ -14,6 +14,7 @@ import type { Row } from '../../src/sqlite/quota-rows.ts'
 import type { Statement, TakeReply, TakeRequest } from '../../src/quota/protocol.ts'
 import { createEmbeddedCounters } from '../../src/usage/counters-embedded.ts'
 import { authorityContract } from '../contract/authority.ts'
+import { foundAfterACrash } from '../simulation/disk.ts'
 import { START_MS, until } from '../support/controlled-authority.ts'
 
 const MINUTE = Math.floor(START_MS / 60_000)
@@ -99,12 +100,9 @@ describe('the counters of the embedded authority', () => {
     for (const part of ['', '-wal']) copyFileSync(file + part, left + part)
     return left
   }
-  const rows = async (): Promise<readonly Readonly<Record<string, unknown>>[]> => {
-    const store = openSqliteFile(file, unexpected)
-    const found = await store.read('SELECT * FROM quota ORDER BY client')
-    await store.close()
-    return found
-  }
+  let reader: ReturnType<typeof openSqliteFile> | undefined
+  const rows = () =>
+    (reader ??= openSqliteFile(file, unexpected)).read('SELECT * FROM quota ORDER BY client')
   /** Lets rounds of writing begin until this is in the file. */
   const saved = (client: string, minuteTaken: number): Promise<void> =>
     until(async () => {
@@ -119,6 +117,8 @@ describe('the counters of the embedded authority', () => {
     file = join(directory, `counts-${++boots}.db`)
   })
   afterEach(async () => {
+    await reader?.close()
+    reader = undefined
     await Promise.all(open.splice(0).map((authority) => authority.close()))
   })
 
@@ -284,14 +284,8 @@ describe('the counters of the embedded authority', () => {
       find: () => new Promise<undefined>((resolve) => found.push(() => resolve(undefined))),
     }
     const journal = { mayForget: () => true, carriedOut: () => undefined } as unknown as Journal
-    const kept = {
-      client: 'kept',
-      minuteIndex: 0,
-      minuteTaken: 0,
-      dayIndex: 0,
-      dayTaken: 0,
-      ahead: 0,
-    }
+    const nothing = { minuteIndex: 0, minuteTaken: 0, dayIndex: 0, dayTaken: 0, ahead: 0 }
+    const kept = { client: 'kept', ...nothing }
     const hanging = createEmbeddedAuthority({
       clock: { epochMs: () => START_MS },
       maxClients: 1,
@@ -420,40 +414,47 @@ class SlowRows {
   }
   async close(): Promise<void> {}
   load(nowMs: number): readonly Row[] {
-    const now = { minute: Math.floor(nowMs / 60_000), day: Math.floor(nowMs / 86_400_000) }
-    for (const [client, { ahead, ...row }] of this.kept)
-      if (ahead > 0)
-        this.kept.set(client, {
-          ...row,
-          minuteIndex: Math.max(row.minuteIndex, now.minute),
-          minuteTaken: ahead + (row.minuteIndex < now.minute ? 0 : row.minuteTaken),
-          dayIndex: Math.max(row.dayIndex, now.day),
-          dayTaken: ahead + (row.dayIndex < now.day ? 0 : row.dayTaken),
-          ahead: 0,
-        })
-    return [...this.kept.values()]
+    const [minuteIndex, dayIndex] = [Math.floor(nowMs / 60_000), Math.floor(nowMs / 86_400_000)]
+    return foundAfterACrash(this.kept, { minuteIndex, dayIndex })
   }
   #write(): void {
     for (const row of this.#underway?.rows ?? []) this.kept.set(row.client, row)
   }
 }
 
-describe('a disk that does not answer', () => {
+/** An authority on such a file; `round` begins a round of writing. */
+function keptOn(
+  rows: SlowRows,
+  {
+    clock = { epochMs: () => START_MS },
+    timeoutMs = 60_000,
+    restored = [],
+    ...more
+  }: {
+    clock?: { epochMs(): number }
+    timeoutMs?: number
+    restored?: readonly Row[]
+    maxClients?: number
+  } = {},
+) {
+  let begin = (): void => undefined
+  const timers = { every: (_: number, task: () => void) => ((begin = task), () => undefined) }
+  const [onFault, onRecovered] = [unexpected, () => undefined]
+  const journal = new Journal({ timeoutMs, rows, clock, timers, onFault, onRecovered })
+  const keeper = { rows, journal, restored }
+  return { authority: createEmbeddedAuthority({ clock, keeper, ...more }), round: () => begin() }
+}
+const turn = () => new Promise((resolve) => setImmediate(resolve))
+
+describe('a file that answers late', () => {
   beforeAll(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] }))
   afterAll(() => void vi.useRealTimers())
 
+  let rows: SlowRows
+  beforeEach(() => void (rows = new SlowRows(new Map())))
+
   it('is waited for 80 ms of 100, by whoever comes before that is seen, and by nobody then', async () => {
-    const rows = new SlowRows(new Map())
-    const clock = { epochMs: () => START_MS }
-    const timers = { every: () => () => undefined }
-    const onFault = unexpected
-    const onRecovered = () => undefined
-    const journal = new Journal({ timeoutMs: 100, rows, clock, timers, onFault, onRecovered })
-    const authority = createEmbeddedAuthority({
-      clock,
-      keeper: { rows, journal, restored: [] },
-    })
-    const turn = () => new Promise((resolve) => setImmediate(resolve))
+    const { authority } = keptOn(rows, { timeoutMs: 100 })
     const decided: string[] = []
     const ask = (client: string): void => {
       const reply = authority.take(call(client))
@@ -480,36 +481,19 @@ describe('a disk that does not answer', () => {
     ask('fourth')
     await turn()
     expect(decided).toHaveLength(3)
-    rows.answer()
-    await turn()
-    rows.answer()
-    await turn()
+    for (let write = 0; write < 2; write++) {
+      rows.answer()
+      await turn()
+    }
     expect(decided).toEqual(['one', 'third at once', 'other', 'fourth'])
   })
-})
 
-describe('what is taken while a row is being written', () => {
-  it('waits for another row where either of the two would say too little after a crash', async () => {
-    const rows = new SlowRows(new Map())
-    const clock = { epochMs: () => START_MS }
-    let round = (): void => undefined
-    const timers = { every: (_: number, task: () => void) => ((round = task), () => undefined) }
-    const onFault = unexpected
-    const onRecovered = () => undefined
-    const journal = new Journal({ timeoutMs: 60_000, rows, clock, timers, onFault, onRecovered })
-    const authority = createEmbeddedAuthority({ clock, keeper: { rows, journal, restored: [] } })
-    const turn = () => new Promise((resolve) => setImmediate(resolve))
+  it('gets another row where either of the two would say too little after a crash', async () => {
+    const { authority, round } = keptOn(rows)
     const own = { perMinute: 100, perDay: 1_000 }
     const held = (sequence: number, used: number, need: number) =>
       authority.take(
-        call('acme', {
-          sequence,
-          limits: own,
-          need,
-          want: need,
-          minute: { index: MINUTE, used, held: used },
-          day: { index: DAY, used, held: used },
-        }),
+        call('acme', { sequence, limits: own, need, minute: hold(used), day: dayHold(used) }),
       )
     const first = held(1, 0, 50)
     await turn()
@@ -531,20 +515,11 @@ describe('what is taken while a row is being written', () => {
     const { minuteTaken = 0, ahead = 0 } = rows.kept.get('acme') ?? {}
     expect(minuteTaken + ahead).toBeGreaterThanOrEqual(50)
   })
-})
 
-describe('a reset', () => {
-  it('is answered when a crash cannot undo it any more', async () => {
-    const rows = new SlowRows(new Map())
-    const clock = { epochMs: () => START_MS }
-    const timers = { every: () => () => undefined }
-    const [onFault, onRecovered] = [unexpected, () => undefined]
-    const journal = new Journal({ timeoutMs: 60_000, rows, clock, timers, onFault, onRecovered })
+  it('has a reset before that is answered, so that a crash cannot undo it any more', async () => {
     const used = { minuteIndex: MINUTE, minuteTaken: 5, dayIndex: DAY, dayTaken: 5, ahead: 0 }
-    const restored = [{ client: 'acme', ...used }]
-    const authority = createEmbeddedAuthority({ clock, keeper: { rows, journal, restored } })
+    const { authority } = keptOn(rows, { restored: [{ client: 'acme', ...used }] })
     const counters = createEmbeddedCounters(authority, () => undefined)
-    const turn = () => new Promise((resolve) => setImmediate(resolve))
     const looked = await counters.attend({ id: 'acme', limits }, [])
     expect(looked.after).toMatchObject({ minute: { taken: 5 }, day: { taken: 5 } })
     const answered = vi.fn()
@@ -555,11 +530,6 @@ describe('a reset', () => {
     await reset
     expect(rows.kept.get('acme')).toMatchObject({ minuteTaken: 5, dayTaken: 0 })
   })
-})
-
-describe('a crash or a stop at any moment', () => {
-  beforeAll(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] }))
-  afterAll(() => void vi.useRealTimers())
 
   const step = fc.record({
     client: fc.integer({ min: 0, max: 2 }),
@@ -590,7 +560,7 @@ describe('a crash or a stop at any moment', () => {
     isCalling: boolean
   }
 
-  it('never admits more than the limit, in any window', async () => {
+  it('never admits more than the limit, in any window, whenever it crashes or stops', async () => {
     await fc.assert(
       fc.asyncProperty(
         anyLimits,
@@ -599,33 +569,16 @@ describe('a crash or a stop at any moment', () => {
         async (own, maxClients, steps) => {
           const time = { ms: START_MS }
           const clock = { epochMs: () => time.ms }
-          let rows = new SlowRows(new Map())
-          const turn = () => new Promise((resolve) => setImmediate(resolve))
+          rows = new SlowRows(new Map())
           let boot = 0
-          let round = (): void => undefined
           const begin = () => {
             boot++
             // What still runs of a boot that crashed writes nothing.
             rows = new SlowRows(rows.kept)
             const restored = rows.load(time.ms)
-            const timers = {
-              every: (_: number, task: () => void) => ((round = task), () => undefined),
-            }
-            const journal = new Journal({
-              timeoutMs: 100,
-              rows,
-              clock,
-              timers,
-              onFault: unexpected,
-              onRecovered: () => undefined,
-            })
-            return createEmbeddedAuthority({
-              clock,
-              maxClients,
-              keeper: { rows, journal, restored },
-            })
+            return keptOn(rows, { clock, maxClients, restored, timeoutMs: 100 })
           }
-          let authority = begin()
+          let { authority, round } = begin()
           const players = new Map<string, Player>()
           const admitted = new Map<string, number>()
           let broken: string | undefined
@@ -653,7 +606,7 @@ describe('a crash or a stop at any moment', () => {
             } else if (move.ends !== 'not') rows.crash(move.ends === 'crash, written')
             if (move.ends !== 'not') {
               players.clear()
-              authority = begin()
+              ;({ authority, round } = begin())
             }
             if (move.need === 0) round()
             const client = `client-${move.client}`
@@ -702,7 +655,7 @@ describe('a crash or a stop at any moment', () => {
       ),
       { numRuns: 200 },
     )
-  }, 60_000)
+  })
 
   function believe(player: Player, reply: TakeReply): void {
     for (const kind of ['minute', 'day'] as const) {
