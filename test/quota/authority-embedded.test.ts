@@ -16,11 +16,15 @@ import { createEmbeddedCounters } from '../../src/usage/counters-embedded.ts'
 import { authorityContract } from '../contract/authority.ts'
 import { foundAfterACrash } from '../simulation/disk.ts'
 import { START_MS, until } from '../support/controlled-authority.ts'
+import { callOf, NOTHING } from './lessee-harness.ts'
 
 const MINUTE = Math.floor(START_MS / 60_000)
 const DAY = Math.floor(START_MS / 86_400_000)
-const none: Statement = { index: -1, used: 0, held: 0 }
 const limits = { perMinute: 10, perDay: 100 }
+const hold = (used: number): Statement => ({ index: MINUTE, used, held: used })
+const dayHold = (used: number): Statement => ({ index: DAY, used, held: used })
+const above = (least: number): unknown => expect.toSatisfy((number: number) => number > least)
+const below = (most: number): unknown => expect.toSatisfy((number: number) => number < most)
 
 let directory: string
 beforeAll(() => {
@@ -29,20 +33,8 @@ beforeAll(() => {
 afterAll(() => rmSync(directory, { recursive: true }))
 
 let boots = 0
-const call = (client: string, change: Partial<TakeRequest> = {}): TakeRequest => {
-  const need = change.need ?? 1
-  return {
-    client,
-    process: `boot-${boots}`,
-    sequence: 1,
-    limits,
-    minute: none,
-    day: none,
-    need,
-    want: need,
-    ...change,
-  }
-}
+const call = (client: string, change: Partial<TakeRequest> = {}): TakeRequest =>
+  callOf({ client, process: `boot-${boots}`, limits, need: 1, ...change })
 const unexpected = (reported: unknown): void => {
   throw new Error(`unexpected: ${String(reported)}`)
 }
@@ -77,10 +69,7 @@ describe('the counters of the embedded authority', () => {
   ): EmbeddedAuthority => {
     boots++
     const timers = {
-      every: (_: number, task: () => void) => {
-        beginRound = task
-        return () => undefined
-      },
+      every: (_: number, task: () => void) => ((beginRound = task), () => undefined),
     }
     const authority = openEmbeddedAuthority({
       timeoutMs: 100,
@@ -122,17 +111,69 @@ describe('the counters of the embedded authority', () => {
     await Promise.all(open.splice(0).map((authority) => authority.close()))
   })
 
-  it('are there after a clean stop, to the last one', async () => {
-    const before = start()
-    void before.take(call('acme', { need: 7 }))
-    await before.close()
+  it.each<{
+    title: string
+    before(take: (change?: Partial<TakeRequest>) => void): void
+    ask: Partial<TakeRequest>
+    reply: object
+  }>([
+    {
+      title: 'are there, to the last one',
+      before: (take) => take({ need: 7 }),
+      ask: { need: 5 },
+      reply: {
+        status: 'short',
+        minute: { index: MINUTE, held: 3, taken: 10, used: 10 },
+        day: { index: DAY, held: 3, taken: 10, used: 10 },
+      },
+    },
+    {
+      title: 'count what processes held as spent, whether they spent it or not',
+      before: (take) => {
+        take()
+        clock.ms += 1000
+        take({ process: 'other', want: 4 })
+      },
+      ask: { need: 9 },
+      reply: { status: 'short', minute: { taken: 10, used: 10, held: below(6) } },
+    },
+    {
+      title: 'are known ones: nothing is lost, nobody is asked, and leases go on at once',
+      before: (take) => take(),
+      ask: { minute: hold(1), day: dayHold(1), want: 5 },
+      reply: { status: 'granted', notice: undefined, minute: { held: above(2) } },
+    },
+    {
+      title: 'forget the minute when it has ended meanwhile, and keep the day',
+      before: (take) => {
+        take({ need: 7 })
+        clock.ms += 60_000
+      },
+      ask: { need: 10 },
+      reply: {
+        status: 'granted',
+        minute: { index: MINUTE + 1, taken: 10 },
+        day: { index: DAY, taken: 17 },
+      },
+    },
+    {
+      title: 'open no ended window again, though the clock went back by a small skew',
+      before: (take) => {
+        take({ need: 3 })
+        clock.ms += 60_000
+        take({ need: 10, sequence: 2 })
+        clock.ms = START_MS
+      },
+      ask: {},
+      reply: { status: 'short', minute: { index: MINUTE + 1, taken: 10 } },
+    },
+  ])('$title, after a clean stop', async ({ before, ask, reply }) => {
+    const stopped = start()
+    before((change) => void stopped.take(call('acme', change)))
+    await stopped.close()
     const after = start()
     expect(after.size).toBe(1)
-    expect(await after.take(call('acme', { need: 5 }))).toMatchObject({
-      status: 'short',
-      minute: { index: MINUTE, held: 3, taken: 10, used: 10 },
-      day: { index: DAY, held: 3, taken: 10, used: 10 },
-    })
+    expect(await after.take(call('acme', ask))).toMatchObject(reply)
   })
 
   it('say after a crash at least what was admitted, and at most a sixteenth of a minute more', async () => {
@@ -163,57 +204,6 @@ describe('the counters of the embedded authority', () => {
     expect(await later.take(call('acme', { need: 0 }))).toMatchObject({
       minute: { index: MINUTE + 1, taken: 20 },
       day: { taken: 69 + 20 },
-    })
-  })
-
-  it('count what the processes of an earlier boot held as spent, whether they spent it or not', async () => {
-    const before = start()
-    void before.take(call('acme', { need: 1 }))
-    clock.ms += 1000
-    void before.take(call('acme', { process: 'other', need: 1, want: 4 }))
-    await before.close()
-    const after = start()
-    const reply = await after.take(call('acme', { need: 9, want: 9 }))
-    expect(reply).toMatchObject({
-      status: 'short',
-      minute: { taken: 10, used: 10 },
-    })
-    expect(reply.minute.held).toBeLessThan(6)
-  })
-
-  it('are known ones: nothing is lost, nobody is asked, and leases go on at once', async () => {
-    const before = start()
-    void before.take(call('acme'))
-    await before.close()
-    const after = start()
-    const stated = { minute: hold(1), day: dayHold(1) }
-    const reply = await after.take(call('acme', { ...stated, want: 5 }))
-    expect(reply).toMatchObject({ status: 'granted', notice: undefined })
-    expect(reply.minute.held).toBeGreaterThan(2)
-  })
-
-  it('forget the minute when it has ended meanwhile, and keep the day', async () => {
-    const before = start()
-    void before.take(call('acme', { need: 7 }))
-    await before.close()
-    clock.ms += 60_000
-    expect(await start().take(call('acme', { need: 10 }))).toMatchObject({
-      status: 'granted',
-      minute: { index: MINUTE + 1, taken: 10 },
-      day: { index: DAY, taken: 17 },
-    })
-  })
-
-  it('open no ended window again, though the clock went back by a small skew over the restart', async () => {
-    const before = start()
-    void before.take(call('acme', { need: 3 }))
-    clock.ms += 60_000
-    void before.take(call('acme', { need: 10, sequence: 2 }))
-    await before.close()
-    clock.ms = START_MS
-    expect(await start().take(call('acme'))).toMatchObject({
-      status: 'short',
-      minute: { index: MINUTE + 1, taken: 10 },
     })
   })
 
@@ -379,9 +369,6 @@ describe('the counters of the embedded authority', () => {
     expect(readdirSync(directory)).toHaveLength(files)
   })
 })
-
-const hold = (used: number): Statement => ({ index: MINUTE, used, held: used })
-const dayHold = (used: number): Statement => ({ index: DAY, used, held: used })
 
 /** The file as the journal sees it, which answers when it is told to. A crash leaves the write under way done, or not. */
 class SlowRows {
@@ -614,8 +601,8 @@ describe('a file that answers late', () => {
             const player = players.get(name) ?? {
               id: name,
               sequence: 0,
-              minute: none,
-              day: none,
+              minute: NOTHING,
+              day: NOTHING,
               isCalling: false,
             }
             players.set(name, player)
