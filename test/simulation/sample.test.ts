@@ -12,12 +12,12 @@ import { shadowsAgree } from './shadow-world.ts'
 import { shipped } from './shipped.ts'
 import { scaled, smallWorlds } from './small-worlds.ts'
 
-const MOST_STATES = 150
+const MOST_STATES = 100
 
 describe('the quota, simulated', () => {
   const { faults, ...others } = properties
   it.each([
-    { ...faults, numRuns: 12 },
+    { ...faults, numRuns: 8 },
     ...(Object.values(others) as Property<unknown>[]).map((one) => ({ ...one, numRuns: 2 })),
   ])('$title', async ({ schedule, run, numRuns }: Property<unknown> & { numRuns: number }) => {
     for (const drawn of fc.sample(schedule, { numRuns, seed: 2026 })) await run(shipped, drawn)

@@ -97,7 +97,6 @@ async function playShadow(schedule: ShadowSchedule, policy: Policy) {
   let moments = 0
   const time = createVirtualTime({ ...createChance(0), next: () => moments++ })
   const clock = { epochMs: () => START_MS + time.nowMs }
-  let isDirty = false
   const losesData = kind === 'hosts'
   let memory = shipped.createMemoryAuthority({ clock, losesData })
   const members = shipped.createMemoryAuthority({ clock })
@@ -162,7 +161,7 @@ async function playShadow(schedule: ShadowSchedule, policy: Policy) {
   const boot = (slot: number): void => {
     boots += 1
     const still = { ...createChance(seed), next: () => 0.5 }
-    const host = createHost({ time, chance: still, touched: () => void (isDirty = true) })
+    const host = createHost({ time, chance: still })
     const process = { host, listeners: [], returns: [], cut: undefined } as unknown as Process
     const { nowMs, timers } = host
     const open = (role: keyof typeof decisions, mode: OutageMode, authority: Authority) => {
@@ -294,15 +293,7 @@ async function playShadow(schedule: ShadowSchedule, policy: Policy) {
       if ('fault' in step) happen(step.fault, step.slot)
       else process?.host.deliver('io', () => ask(process, step))
     })
-  await passUntil(time, LASTS_MS + 8_000, {
-    load: undefined,
-    isDirty: () => {
-      const was = isDirty
-      isDirty = false
-      return was
-    },
-    violation: () => undefined,
-  })
+  await passUntil(time, LASTS_MS + 8_000)
   return { decisions, refunded, counts }
 }
 
