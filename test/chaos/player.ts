@@ -14,16 +14,10 @@ import { startWorld, type World } from './world.ts'
 process.once('disconnect', () => kill(-pid, 'SIGKILL'))
 
 const plain = { obeys: true, isBystander: false, meetsNoKill: false }
+const bystander = { ...plain, isBystander: true }
 const callers: readonly Caller[] = [
-  { ...plain, id: 'bystander', perMinute: 6_000, perSecond: 20, isBystander: true },
-  {
-    ...plain,
-    id: 'neighbour',
-    perMinute: 3_000,
-    perSecond: 12,
-    isBystander: true,
-    meetsNoKill: true,
-  },
+  { ...bystander, id: 'bystander', perMinute: 6_000, perSecond: 20 },
+  { ...bystander, id: 'neighbour', perMinute: 3_000, perSecond: 12, meetsNoKill: true },
   { ...plain, id: 'small', perMinute: 60, perSecond: 3 },
   { ...plain, id: 'middle', perMinute: 300, perSecond: 12, meetsNoKill: true },
   { ...plain, id: 'greedy', perMinute: 120, perSecond: 12, obeys: false },

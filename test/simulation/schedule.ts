@@ -61,7 +61,7 @@ export interface Load {
 type Drawn<Of> = Of extends fc.Arbitrary<infer Value> ? Value : never
 export type Event = Drawn<(typeof fault)[keyof typeof fault]> | { readonly kind: 'none' }
 
-const ms = (min: number, max: number) => fc.integer({ min, max })
+export const ms = (min: number, max: number) => fc.integer({ min, max })
 const seed = fc.integer()
 /** As long ones as short ones. */
 const list = <Item>(item: fc.Arbitrary<Item>, minLength: number, maxLength: number) =>
@@ -248,7 +248,7 @@ export const common = {
 
 const remote = { authority: fc.constant('remote') }
 const closed = { mode: fc.constant('closed'), ...remote }
-const local = { mode: fc.constant('local'), ...remote }
+export const local = { mode: fc.constant('local'), ...remote }
 
 /** Everything may go wrong but the data; nobody admits what he was not granted. */
 export const faultySchedule: fc.Arbitrary<Schedule> = fc.record({
