@@ -48,10 +48,8 @@ export async function startBackend(name: string): Promise<ChaosBackend> {
   }
 }
 
-/** Reads on from where it was last time. */
-function openBook(backend: string, path: string): () => readonly Sighting[] {
-  const file = openSync(path, 'r')
-  const buffer = Buffer.alloc(1_000_000)
+/** What a backend has said that it saw. */
+export function createBook(backend: string) {
   const sightings: Sighting[] = []
   // A retry may bring a number here once more: a body belongs to the last head of its number.
   const latest = new Map<number, Sighting>()
@@ -66,6 +64,14 @@ function openBook(backend: string, path: string): () => readonly Sighting[] {
     const sighting = latest.get(line.read)
     if (sighting !== undefined) sighting.body = line.body
   }
+  return { sightings, take }
+}
+
+/** Reads on from where it was last time. */
+function openBook(backend: string, path: string): () => readonly Sighting[] {
+  const file = openSync(path, 'r')
+  const buffer = Buffer.alloc(1_000_000)
+  const { sightings, take } = createBook(backend)
   let rest = ''
   return () => {
     for (;;) {

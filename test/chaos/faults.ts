@@ -2,12 +2,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Chance } from '../simulation/virtual-time.ts'
 import { workerPids } from '../workers/workers.ts'
-import { eventually, type GatewayProcess } from '../process/gateways.ts'
+import { eventually } from '../process/gateways.ts'
 import type { ChaosBackend } from './backends.ts'
 import type { Crowd } from './crowd.ts'
 import type { Fault, FaultKind } from './events.ts'
 import { PAUSE_MS, type Planned } from './schedule.ts'
-import type { Place, World } from './world.ts'
+import type { ChaosGateway, Place, World } from './world.ts'
 
 export interface Stage {
   readonly world: World
@@ -99,7 +99,7 @@ function pickGateway({ world, chance }: Stage, suits: (place: Place) => boolean)
   return { place, gateway: runningAt(place) }
 }
 
-function runningAt({ name, gateway }: Place): GatewayProcess {
+function runningAt({ name, gateway }: Place): ChaosGateway {
   if (gateway === undefined) throw new Error(`there is no ${name}`)
   return gateway
 }
@@ -117,11 +117,16 @@ export async function stop(place: Place): Promise<void> {
 export async function playLine(
   planned: readonly Planned[],
   stage: Stage,
-  { faults, untilMs, after }: { faults: Fault[]; untilMs: number; after: () => Promise<void> },
+  {
+    faults,
+    untilMs,
+    pauseMs = PAUSE_MS[0],
+    after,
+  }: { faults: Fault[]; untilMs: number; pauseMs?: number; after: () => Promise<void> },
 ): Promise<void> {
   const startMs = Date.now()
   for (const { kind, atMs, forMs, mustCome } of planned) {
-    await sleep(Math.max(PAUSE_MS[0], startMs + atMs - Date.now()))
+    await sleep(Math.max(pauseMs, startMs + atMs - Date.now()))
     if (!mustCome && Date.now() + forMs > untilMs) return
     const fault = { kind, part: '', fromMs: Infinity, untilMs: Infinity }
     await plays[kind](stage, forMs, (part = '') => {

@@ -1,10 +1,28 @@
-/** Everything that takes part, as real processes: the store, backends, gateways. */
+/** Everything that takes part: the store, backends, gateways; as real processes, unless its parts are others. */
 import { clientsBlock, gatewayProcess, times, type GatewayProcess } from '../process/gateways.ts'
-import { configText } from '../support/gateway.ts'
+import { configText, type GatewayOptions } from '../support/gateway.ts'
 import { temporaryFile } from '../support/processes.ts'
 import { startBackend, type ChaosBackend } from './backends.ts'
 import type { ChaosClient } from './events.ts'
 import { startStore, type ChaosStore } from './store.ts'
+
+export type ChaosGateway = Pick<
+  GatewayProcess,
+  'origin' | 'finished' | 'signal' | 'stderr' | 'logged'
+>
+
+/** How each is started. */
+export interface Parts {
+  store(): Promise<ChaosStore>
+  backend(name: string): Promise<ChaosBackend>
+  gateway(options: GatewayOptions): Promise<ChaosGateway>
+}
+
+const processes: Parts = {
+  store: startStore,
+  backend: startBackend,
+  gateway: (options) => gatewayProcess(temporaryFile('gateway.yaml', configText(options))),
+}
 
 /** A place among the gateways; who is killed or stopped leaves it to another. */
 export interface Place {
@@ -14,7 +32,7 @@ export interface Place {
   /** Neither it nor a worker of it is ever killed. */
   readonly isNeverKilled: boolean
   /** undefined: nobody, and nothing should be sent there. */
-  gateway: GatewayProcess | undefined
+  gateway: ChaosGateway | undefined
 }
 
 export interface World {
@@ -35,23 +53,19 @@ export const keyOf = (client: string): string => `tg_chaos_${client}`
 export async function startWorld(
   clients: readonly ChaosClient[],
   gateways: readonly Omit<Place, 'name' | 'gateway'>[],
+  parts = processes,
 ): Promise<World> {
-  const store = await startStore()
-  const backends = await Promise.all(times(BACKENDS, (at) => startBackend(`backend ${at + 1}`)))
-  const reference = await startBackend('reference')
+  const store = await parts.store()
+  const backends = await Promise.all(times(BACKENDS, (at) => parts.backend(`backend ${at + 1}`)))
+  const reference = await parts.backend('reference')
   const config = { clients, urls: backends.map(({ url }) => url), redis: store.servers }
-  const places = gateways.map((each, at): Place & { file: string } => ({
-    ...each,
-    name: `gateway ${at + 1}`,
-    gateway: undefined,
-    file: temporaryFile('gateway.yaml', configOf(each, config)),
-  }))
-  const all: GatewayProcess[] = []
+  const places = gateways.map((each, at): Place => {
+    return { ...each, name: `gateway ${at + 1}`, gateway: undefined }
+  })
+  const all: ChaosGateway[] = []
   const start = async (place: Place): Promise<void> => {
-    const file = places.find(({ name }) => name === place.name)?.file ?? ''
-    const gateway = await gatewayProcess(file)
-    all.push(gateway)
-    place.gateway = gateway
+    place.gateway = await parts.gateway(optionsOf(place, config))
+    all.push(place.gateway)
   }
   await Promise.all(places.map(start))
   return {
@@ -68,13 +82,13 @@ export async function startWorld(
   }
 }
 
-function configOf(
+function optionsOf(
   { workers, engine }: Pick<Place, 'workers' | 'engine'>,
   given: { clients: readonly ChaosClient[]; urls: readonly string[]; redis: string },
-): string {
+): GatewayOptions {
   const urls = given.urls.join(', ')
   const clients = given.clients.map(({ id, perMinute }) => ({ id, keys: [keyOf(id)], perMinute }))
-  return configText({
+  return {
     upstreams: given.urls,
     blocks: {
       // What is on its way when a gateway is told to stop is accepted; a busy machine is no overload.
@@ -87,5 +101,5 @@ function configOf(
       routes: 'routes: [{ name: chaos, match: "GET /chaos/{number}", websocket: true }]',
       clients: clientsBlock(clients),
     },
-  })
+  }
 }

@@ -55,7 +55,7 @@ export async function startAnswerWorld(
           const heard = await callers[index]?.ask(script.method, id)
           // It never came there, or on a connection on which another script is still being played.
           const isJudged = backend.received.has(id)
-          if (!isJudged) explored.add('not judged')
+          if (isJudged) explored.add('judged')
           const problem = isJudged ? wrongWith(heard, script, id) : undefined
           explored.add('answers')
           explored.add(

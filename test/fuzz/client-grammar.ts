@@ -4,6 +4,7 @@ import * as words from './client-words.ts'
 import {
   anyNumber,
   chunked,
+  cut,
   cutsAtMost,
   framingMutations,
   oneOrTwo,
@@ -54,26 +55,7 @@ const mutations: Readonly<Record<string, Mutation<Draft>>> = {
   target: (draft, n) => (draft.target = pick(words.TARGETS, n)),
   version: (draft, n) => (draft.version = pick(words.VERSIONS, n)),
   'gap in the request line': (draft, n) => (draft.gaps[n & 1] = pick(words.GAPS, n >> 1)),
-  'in front of the request': (draft, n) =>
-    (draft.before = pick(
-      [
-        '\r\n',
-        '\r\n\r\n',
-        '\n',
-        '\r',
-        ' ',
-        '\0',
-        '0\r\n\r\n',
-        'x',
-        '\r\n ',
-        '\xef\xbb\xbf',
-        '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03',
-        'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n',
-        'EHLO x\r\n',
-        'GET /v1/pets\r\n',
-      ],
-      n,
-    )),
+  'in front of the request': (draft, n) => (draft.before = pick(words.BEFORE, n)),
   'line end': (draft, n) => draft.lineEnds.set(at(n >> 4, 4), pick(words.LINE_ENDS, n)),
   'odd line': (draft, n) => insert(draft, pick(words.LINES, n), n),
   'more framing': (draft, n) => insert(draft, pick(words.FRAMING, n), n),
@@ -130,16 +112,8 @@ interface DrawnRequest {
   readonly mutations: readonly (readonly [name: string, n: number])[]
 }
 
-const contents = [
-  '',
-  '{}',
-  'abc',
-  'GET /v1/pets/inner HTTP/1.1\r\nHost: x\r\n\r\n',
-  '0\r\n\r\n',
-  '\r\n\r\n',
-  '\0\xff\x80',
-  'z'.repeat(300),
-]
+// prettier-ignore
+const contents = ['', '{}', 'abc', 'GET /v1/pets/inner HTTP/1.1\r\nHost: x\r\n\r\n', '0\r\n\r\n', '\r\n\r\n', '\0\xff\x80', 'z'.repeat(300)]
 
 const drawnRequest: fc.Arbitrary<DrawnRequest> = fc.record({
   method: fc.oneof(
@@ -168,10 +142,7 @@ const drawnRequest: fc.Arbitrary<DrawnRequest> = fc.record({
   }),
   mutations: fc.oneof(
     { weight: 6, arbitrary: fc.constant([]) },
-    {
-      weight: 4,
-      arbitrary: oneOrTwo(mutations),
-    },
+    { weight: 4, arbitrary: oneOrTwo(mutations) },
   ),
 })
 
@@ -213,18 +184,7 @@ function written(drawn: DrawnConversation, keys: ClientKeys): Conversation {
     text = byteMutations[name]?.(text, n) ?? text
     used.push(name)
   }
-  const cuts = drawn.cuts
-    .map(([n, pause]) => ({ where: at(n, text.length), pause }))
-    .toSorted((one, other) => one.where - other.where)
-  const steps: Step[] = []
-  let from = 0
-  for (const { where, pause } of cuts) {
-    if (where > from) steps.push(text.slice(from, where))
-    steps.push(pause)
-    from = where
-  }
-  steps.push(text.slice(from))
-  return { steps, ending: drawn.ending, mutations: used }
+  return { steps: cut(text, drawn.cuts), ending: drawn.ending, mutations: used }
 }
 
 function requestText(drawn: DrawnRequest, id: string, keys: ClientKeys): string {

@@ -132,3 +132,11 @@ export const WORDS = [
   'Accept-Encoding: gzip', 'Cookie: a=b', 'Range: bytes=0-1', 'X-Probe: a, b', 'x-probe-3: "c"',
   'X-Probe:', 'X-HTTP-Method-Override: DELETE', 'If-None-Match: *',
 ]
+
+/** In front of a request. */
+// prettier-ignore
+export const BEFORE = [
+  '\r\n', '\r\n\r\n', '\n', '\r', ' ', '\0', '0\r\n\r\n', 'x', '\r\n ', '\xef\xbb\xbf',
+  '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 'EHLO x\r\n',
+  'GET /v1/pets\r\n',
+]

@@ -5,7 +5,7 @@ import { Explored, Violation } from './explored.ts'
 import { shrink } from './shrink.ts'
 
 /** What both fuzzers play: one side of a connection. */
-interface Playable {
+export interface Playable {
   readonly steps: readonly Step[]
 }
 
@@ -67,22 +67,34 @@ async function shortest<Script extends Playable>(
 }
 
 /** What goes wrong with this script, played in a world of its own. */
-export async function violationOf<Script extends Playable>(
+async function violationOf<Script extends Playable>(
   start: () => Promise<World<Script>>,
   script: Script,
 ): Promise<string | undefined> {
-  const world = await start()
+  return (await violationsOf(start, { script }, { copies: BATCH, times: 3 }))['script']
+}
+
+/** What goes wrong with each of these, by name: played one after the other in one world, until it is of no more use. */
+export async function violationsOf<Script extends Playable>(
+  start: () => Promise<World<Script>>,
+  scripts: Readonly<Record<string, Script>>,
+  { copies, times }: { copies: number; times: number },
+): Promise<Record<string, string>> {
+  const violations: Record<string, string> = {}
+  let world = await start()
   try {
-    // Many at once, since some things happen only to those who have to wait.
-    for (let times = 0; times < 3; times++)
-      await world.play(
-        Array.from({ length: BATCH }, () => script),
-        new Explored(),
-      )
-    return undefined
-  } catch (error) {
-    if (error instanceof Violation) return error.message
-    throw error
+    for (const [name, script] of Object.entries(scripts))
+      try {
+        // Many at once, since some things happen only to those who have to wait.
+        const batch = Array.from({ length: copies }, () => script)
+        for (let time = 0; time < times; time++) await world.play(batch, new Explored())
+      } catch (error) {
+        if (!(error instanceof Violation)) throw error
+        violations[name] = error.message
+        await world.close()
+        world = await start()
+      }
+    return violations
   } finally {
     await world.close()
   }

@@ -58,3 +58,23 @@ export function chunked(content: string): string {
     part === '' ? '' : `${part.length.toString(16)}\r\n${part}\r\n`
   return `${chunk(content.slice(0, half))}${chunk(content.slice(half))}0\r\n\r\n`
 }
+
+/** In steps: bytes, and the pauses between them. A word is not cut through. */
+export function cut(
+  text: string,
+  cuts: readonly (readonly [at: number, pause: number])[],
+  word?: string,
+): Step[] {
+  const steps: Step[] = []
+  let from = 0
+  const places = cuts.map(([n, pause]) => ({ at: text === '' ? 0 : n % text.length, pause }))
+  for (const { at, pause } of places.toSorted((one, other) => one.at - other.at)) {
+    const wordAt = word === undefined ? -1 : text.lastIndexOf(word, at - 1)
+    const where = word !== undefined && wordAt >= 0 && wordAt + word.length > at ? wordAt : at
+    if (where > from) steps.push(text.slice(from, where))
+    steps.push(pause)
+    from = Math.max(from, where)
+  }
+  if (from < text.length) steps.push(text.slice(from))
+  return steps
+}

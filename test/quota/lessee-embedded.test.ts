@@ -79,7 +79,7 @@ describe('a lessee of the embedded authority', () => {
       retryAfterSeconds: DAY_END_S - MINUTE_END_S - 10 + 1,
       view: { minute: { remaining: 1 }, day: { remaining: 0 } },
     })
-    await timeline.pass((DAY_END_S - MINUTE_END_S) * 1000)
+    timeline.leap((DAY_END_S - MINUTE_END_S) * 1000)
     expect(admitted(take()).view).toMatchObject({ minute: { remaining: 2 }, day: { remaining: 4 } })
   })
 
@@ -182,7 +182,7 @@ describe('a lessee of the embedded authority', () => {
       minute: { remaining: 2 },
       day: { remaining: 4 },
     })
-    await timeline.pass(86_400_000)
+    timeline.leap(86_400_000)
     take()
     lessee.refund('acme', first)
     expect(lessee.peek('acme', limits)).toMatchObject({

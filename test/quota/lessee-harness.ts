@@ -8,6 +8,7 @@ import type {
   Beats,
   QuotaDecision,
   NoticeListener,
+  Statement,
   TakeReply,
   TakeRequest,
 } from '../../src/quota/protocol.ts'
@@ -52,14 +53,19 @@ export function createTimeline(startMs = START_MS) {
       time.ms = endMs
       await settled()
     },
+    /** At one leap, and timers fall due so much later: a day of them takes long. */
+    leap(ms: number): void {
+      time.ms += ms
+      for (const timer of due) timer.atMs += ms
+    },
   }
 }
 
 export type Timeline = ReturnType<typeof createTimeline>
 
-/** Lets every promise that can settle do so. */
+/** Lets every promise that can settle do so: where time is virtual nothing waits for more than promises. */
 export async function settled(): Promise<void> {
-  for (let turn = 0; turn < 3; turn++) await new Promise((resolve) => setImmediate(resolve))
+  for (let turn = 0; turn < 30; turn++) await Promise.resolve()
 }
 
 /** Stands between a lessee and its authority like a network: counts, delays, loses. */
@@ -136,6 +142,20 @@ export function createTestLessee(
     ...more,
   })
 }
+
+export const NOTHING: Statement = { index: -1, used: 0, held: 0 }
+
+/** A call of a process that neither holds nor asks for anything, unless stated. */
+export const callOf = (call: Partial<TakeRequest> & Pick<TakeRequest, 'limits'>): TakeRequest => ({
+  client: 'acme',
+  process: 'other',
+  sequence: 1,
+  minute: NOTHING,
+  day: NOTHING,
+  need: 0,
+  want: call.need ?? 0,
+  ...call,
+})
 
 /** The decision, which must be known without waiting. */
 export function atOnce(decision: QuotaDecision | Promise<QuotaDecision>): QuotaDecision {

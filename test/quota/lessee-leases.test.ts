@@ -5,6 +5,7 @@ import { controlledMemoryAuthority } from '../support/controlled-authority.ts'
 import {
   admitted,
   all,
+  callOf,
   createNetwork,
   createTestLessee,
   createTimeline,
@@ -42,17 +43,8 @@ describe('a lessee that holds tokens ahead', () => {
 
   /** What the authority believes; the observer holds nothing. */
   const truth = async () => {
-    const none = { index: -1, used: 0, held: 0 }
-    const { minute, day } = await authority.take({
-      client: 'acme',
-      process: 'observer',
-      sequence: timeline.time.ms,
-      limits,
-      minute: none,
-      day: none,
-      need: 0,
-      want: 0,
-    })
+    const observed = { process: 'observer', sequence: timeline.time.ms, limits }
+    const { minute, day } = await authority.take(callOf(observed))
     return { minute, day }
   }
 
@@ -187,20 +179,19 @@ describe('a lessee that holds tokens ahead', () => {
 
   describe('and others wait for them', () => {
     const other = { perMinute: 1600, perDay: 100_000 }
-    const none = { index: -1, used: 0, held: 0 }
     /** Another process takes all that the first one does not hold, and asks for one more. */
     const exhaust = async () => {
       const { minute } = await truth()
-      const request = { client: 'acme', process: 'greedy', limits: other, day: none, minute: none }
+      const greedy = { process: 'greedy', limits: other }
       const left = other.perMinute - minute.taken
-      const taken = await network.take({ ...request, sequence: 1, need: left, want: left })
+      const taken = await network.take(callOf({ ...greedy, need: left }))
       expect(taken.status).toBe('granted')
       const hold = { used: left, held: left }
       const holds = {
         minute: { ...hold, index: taken.minute.index },
         day: { ...hold, index: taken.day.index },
       }
-      return network.take({ ...request, ...holds, sequence: 2, need: 1, want: 1 })
+      return network.take(callOf({ ...greedy, ...holds, sequence: 2, need: 1 }))
     }
 
     it('gives everything back', async () => {

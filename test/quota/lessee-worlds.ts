@@ -18,7 +18,7 @@ import {
   START_MS,
   until,
 } from '../support/controlled-authority.ts'
-import { startRedisServer } from '../support/redis-server.ts'
+import { sharedRedis } from '../support/redis-server.ts'
 import { serversAt } from '../support/redis-servers.ts'
 import { createNetwork, createTimeline } from './lessee-harness.ts'
 
@@ -49,7 +49,7 @@ function running() {
 }
 
 export async function redisWorld(): Promise<World> {
-  const server = await startRedisServer()
+  const { url, prefix } = sharedRedis()
   const time = running()
   const stores: ReturnType<typeof connectRedis>[] = []
   return {
@@ -57,14 +57,13 @@ export async function redisWorld(): Promise<World> {
     timers: systemTimers,
     pass: (ms) => sleep(ms),
     authority: async () => {
-      const store = connectRedis({ servers: serversAt(server.url), timeoutMs: 5_000 })
+      const store = connectRedis({ servers: serversAt(url), timeoutMs: 5_000 })
       stores.push(store)
       await until(() => store.available)
-      return controlledRedisAuthority(store, { time, prefix: 't' })
+      return controlledRedisAuthority(store, { time, prefix })
     },
     close: async () => {
       for (const store of stores) await store.close()
-      await server.stop()
     },
   }
 }

@@ -7,6 +7,24 @@ export type Disk = ReturnType<typeof createDisk>
 
 const SLOWEST_MS = 12
 
+/** As a new process finds them: what may have been taken ahead counts as taken, in the windows that run now. */
+export function foundAfterACrash(
+  rows: Map<string, Row>,
+  now: { minuteIndex: number; dayIndex: number },
+): readonly Row[] {
+  for (const [client, { minuteIndex, minuteTaken, dayIndex, dayTaken, ahead }] of rows)
+    if (ahead > 0)
+      rows.set(client, {
+        client,
+        minuteIndex: Math.max(minuteIndex, now.minuteIndex),
+        minuteTaken: ahead + (minuteIndex < now.minuteIndex ? 0 : minuteTaken),
+        dayIndex: Math.max(dayIndex, now.dayIndex),
+        dayTaken: ahead + (dayIndex < now.dayIndex ? 0 : dayTaken),
+        ahead: 0,
+      })
+  return [...rows.values()]
+}
+
 export function createDisk({ time, chance }: { time: VirtualTime; chance: Chance }) {
   const rows = new Map<string, Row>()
   /** Nothing is written before this. */
@@ -21,24 +39,7 @@ export function createDisk({ time, chance }: { time: VirtualTime; chance: Chance
     hang: (forMs: number): void => void (hangsUntilMs = time.nowMs + forMs),
     fail: (forMs: number): void => void (failsUntilMs = time.nowMs + forMs),
 
-    /** As a new process finds them: what may have been taken ahead counts as taken, in the windows that run now. */
-    load: (now: { minuteIndex: number; dayIndex: number }): readonly Row[] => {
-      for (const [client, row] of rows) {
-        if (row.ahead === 0) continue
-        const { minuteIndex, dayIndex, ahead } = row
-        const minuteTaken = ahead + (minuteIndex < now.minuteIndex ? 0 : row.minuteTaken)
-        const dayTaken = ahead + (dayIndex < now.dayIndex ? 0 : row.dayTaken)
-        rows.set(client, {
-          client,
-          minuteIndex: Math.max(minuteIndex, now.minuteIndex),
-          minuteTaken,
-          dayIndex: Math.max(dayIndex, now.dayIndex),
-          dayTaken,
-          ahead: 0,
-        })
-      }
-      return [...rows.values()]
-    },
+    load: (now: Parameters<typeof foundAfterACrash>[1]) => foundAfterACrash(rows, now),
 
     /** As the process sees it: one call after the other; what it had not begun when it died is not done. */
     openedBy: (host: Host) => {

@@ -10,16 +10,7 @@ export type Host = ReturnType<typeof createHost>
 /** Whose turn it is, also for the promises that settle after it. */
 let current: Host | undefined
 
-export function createHost({
-  time,
-  chance,
-  touched,
-}: {
-  time: VirtualTime
-  chance: Chance
-  /** Something has run that may have settled promises. */
-  touched(): void
-}) {
+export function createHost({ time, chance }: { time: VirtualTime; chance: Chance }) {
   let state: 'running' | 'paused' | 'dead' = 'running'
   let pausedAtMs = 0
   let standsStill = false
@@ -41,7 +32,7 @@ export function createHost({
     if (state === 'paused') backlog.push({ kind, task })
     if (state !== 'running') return
     run(task)
-    touched()
+    time.isTouched = true
   }
   /** Runs the task when so much time has passed on its monotonic clock: timers of a suspended machine stand still with it. */
   const later = (delayMs: number, task: () => void): void => {

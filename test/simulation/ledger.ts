@@ -30,6 +30,7 @@ type Window = (typeof windows)[number]
 const ROUNDING_MS = 5
 const limitOf = (limits: Limits, window: Window): number =>
   window === 'minute' ? limits.perMinute : limits.perDay
+const UNUSED = { index: -1, taken: 0, used: 0, limit: 0, resetMs: 0 }
 const lengthMs = { minute: MINUTE_MS, day: DAY_MS }
 
 /** One holder as the authority must have him in its books. */
@@ -51,10 +52,7 @@ interface Account {
   /** Admitted and not given back, by window. */
   readonly admitted: Record<Window, Map<number, number>>
   readonly book: Map<string, Entry>
-  readonly current: Record<
-    Window,
-    { index: number; taken: number; used: number; limit: number; resetMs: number }
-  >
+  readonly current: Record<Window, typeof UNUSED>
   /** How often the window that runs was reset; admissions are counted since. */
   readonly resets: Record<Window, number>
   /** Of the newest request. */
@@ -111,24 +109,25 @@ export const createWitness = (id: string): Witness => ({
   newest: new Map(),
 })
 
-export interface Totals {
-  offered: number
-  admitted: number
-  refused: number
-  unavailable: number
+const createTotals = () => ({
+  offered: 0,
+  admitted: 0,
+  refused: 0,
+  unavailable: 0,
   /** Requests that waited for a call which had no answer in time. */
-  heldUp: number
-  degraded: number
-  givenBack: number
-  calls: number
+  heldUp: 0,
+  degraded: 0,
+  givenBack: 0,
+  calls: 0,
   /** Calls for tokens that brought none. */
-  vain: number
+  vain: 0,
   /** Notices to all processes. */
-  notices: number
-  minutes: number
-  days: number
-  longestWaitMs: number
-}
+  notices: 0,
+  minutes: 0,
+  days: 0,
+  longestWaitMs: 0,
+})
+export type Totals = ReturnType<typeof createTotals>
 
 export interface Rules {
   /** Nobody decides without the authority, and it forgets nothing: then no limit is ever exceeded. */
@@ -165,21 +164,7 @@ interface Loss {
 
 export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
   const accounts = new Map<string, Account>()
-  const totals: Totals = {
-    offered: 0,
-    admitted: 0,
-    refused: 0,
-    unavailable: 0,
-    heldUp: 0,
-    degraded: 0,
-    givenBack: 0,
-    calls: 0,
-    vain: 0,
-    notices: 0,
-    minutes: 0,
-    days: 0,
-    longestWaitMs: 0,
-  }
+  const totals = createTotals()
   /** Admissions beyond a limit, where the rules allow them: by `client window index`, and as a part of the limit. */
   const excess = new Map<string, { readonly count: number; readonly limit: number }>()
   /** By `client window index` and process: admitted without the authority, and what it had then last heard to be taken. */
@@ -199,10 +184,7 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
         admissions: [],
         waiting: 0,
         book: new Map(),
-        current: {
-          minute: { index: -1, taken: 0, used: 0, limit: 0, resetMs: 0 },
-          day: { index: -1, taken: 0, used: 0, limit: 0, resetMs: 0 },
-        },
+        current: { minute: { ...UNUSED }, day: { ...UNUSED } },
         resets: { minute: 0, day: 0 },
         resetsBefore: new WeakMap(),
       }
@@ -210,13 +192,19 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
     }
     return account
   }
-  const demand = (holds: boolean, invariant: string, detail: () => string): void => {
-    if (holds) return
-    const violation = new Violation(invariant, `${detail()} (at ${time.nowMs.toFixed(3)} ms)`)
+  /** about: an object, or what makes one. */
+  const demand = (
+    about: object | (() => object),
+    holds: Readonly<Record<string, boolean>>,
+  ): void => {
+    for (const invariant in holds) if (holds[invariant] !== true) broken(invariant, about)
+  }
+  const broken = (invariant: string, about: object | (() => object)): never => {
+    const detail = JSON.stringify(typeof about === 'function' ? about() : about)
+    const violation = new Violation(invariant, `${detail} (at ${time.nowMs.toFixed(3)} ms)`)
     ledger.violation ??= violation
     throw violation
   }
-  const text = (value: unknown): string => JSON.stringify(value)
 
   /** What the dead have taken goes with the data, as far as no living process was told of it. */
   const forgetTheDead = (client: string, account: Account, living: readonly Witness[]): void => {
@@ -301,30 +289,23 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
 
     sent: (witness: Witness, request: TakeRequest): void => {
       totals.calls += 1
-      const { client } = request
-      demand(!witness.inFlight.has(client), 'one call in flight per client and process', () =>
-        text(request),
-      )
+      const { client, need, want } = request
+      demand(request, {
+        'one call in flight per client and process': !witness.inFlight.has(client),
+        'sequence numbers rise': request.sequence > (witness.newest.get(request.process) ?? -1),
+      })
       witness.inFlight.add(client)
-      demand(
-        request.sequence > (witness.newest.get(request.process) ?? -1),
-        'sequence numbers rise',
-        () => text(request),
-      )
       witness.newest.set(request.process, request.sequence)
       const latest = witness.known.get(client)
       for (const window of windows) {
         const { index, used, held } = request[window]
-        demand(
-          used >= 0 && held >= used && request.need >= 0 && request.want >= request.need,
-          'a call states whole and possible numbers',
-          () => text(request),
-        )
+        const isPossible = used >= 0 && held >= used && need >= 0 && want >= need
+        demand(request, { 'a call states whole and possible numbers': isPossible })
         if (!rules.isExact) continue
         const granted = latest?.[window].index === index ? latest[window].held : 0
-        demand(held <= granted, 'nobody claims what he was not granted', () =>
-          text({ window, granted, request }),
-        )
+        demand(() => ({ window, granted, request }), {
+          'nobody claims what he was not granted': held <= granted,
+        })
       }
     },
 
@@ -333,12 +314,12 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
     /** A call had no answer in time. waited: requests that waited for it. hasArrived: its answer had come, and was not read. */
     late: (client: string, { waited, hasArrived }: { waited: number; hasArrived: boolean }) => {
       totals.heldUp += waited
-      demand(!hasArrived, 'an answer that is there in time is read', () => client)
+      demand({ client }, { 'an answer that is there in time is read': !hasArrived })
     },
 
     /** Calls under way that were sent to a store since it was silent. */
     tried: (calls: number): void =>
-      demand(calls <= 1, 'a silent store has one call at a time to work off', () => `${calls}`),
+      demand({ calls }, { 'a silent store has one call at a time to work off': calls <= 1 }),
 
     /** clockMs: how far the authority's clock was ahead of true time when it answered. */
     heard: (
@@ -379,32 +360,30 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
         const now = current[window]
         const answer = reply[window]
         const { index } = answer
-        demand(index >= now.index, 'a window that has ended is never opened again', () =>
-          text({ request, reply }),
-        )
+        demand(() => ({ request, reply }), {
+          'a window that has ended is never opened again': index >= now.index,
+        })
         if (!isRepeat) {
           const stated = statedIn(request, window, answer)
           const before = entry?.[window].index === index ? entry[window] : { held: 0, used: 0 }
           const after = { index, held: answer.held, used: stated.used + spent }
           const granted = answer.held - stated.held
-          demand(granted >= 0, 'a call never takes tokens away', () => text({ request, reply }))
+          demand(() => ({ request, reply }), { 'a call never takes tokens away': granted >= 0 })
           now.taken += after.held - before.held
           now.used += after.used - before.used
           now.limit = Math.max(now.limit, limitOf(request.limits, window))
           const limit = limitOf(request.limits, window)
-          demand(granted === 0 || now.taken <= limit, 'no grant beyond the limit', () =>
-            text({ window, request, reply, taken: now.taken }),
-          )
+          demand(() => ({ window, request, reply, taken: now.taken }), {
+            'no grant beyond the limit': granted === 0 || now.taken <= limit,
+          })
           holds[window] = after
         }
-        const isOver = isRepeat && index > now.index
-        demand(
-          rules.isExact
-            ? answer.taken === (isOver ? 0 : now.taken) && answer.used === (isOver ? 0 : now.used)
-            : answer.taken >= (isOver ? 0 : now.taken) && answer.used >= (isOver ? 0 : now.used),
-          'taken and used are the sums of what the processes hold and have spent',
-          () => text({ window, isRepeat, books: now, request, reply }),
-        )
+        const { taken, used } = isRepeat && index > now.index ? UNUSED : now
+        demand(() => ({ window, isRepeat, books: now, request, reply }), {
+          'taken and used are the sums of what the processes hold and have spent': rules.isExact
+            ? answer.taken === taken && answer.used === used
+            : answer.taken >= taken && answer.used >= used,
+        })
       }
       const { minute, day } = holds
       if (minute !== undefined && day !== undefined)
@@ -491,19 +470,15 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
       const account = accountOf(client)
       account.waiting -= 1
       totals.longestWaitMs = Math.max(totals.longestWaitMs, waitedMs)
-      demand(waitedMs <= rules.waitsAtMostMs, 'decisions come in time', () => `${waitedMs} ms`)
+      demand(asked, { 'decisions come in time': waitedMs <= rules.waitsAtMostMs })
       if (decision.kind === 'unavailable') {
         totals.unavailable += 1
         return
       }
       if (decision.degraded) totals.degraded += 1
-      demand(
-        decision.view === undefined
-          ? decision.degraded || rules.missesNotices === true
-          : !decision.degraded,
-        'headers are true or absent',
-        () => text(decision),
-      )
+      const mayBeSilent = decision.degraded || rules.missesNotices === true
+      const isTrue = decision.view === undefined ? mayBeSilent : !decision.degraded
+      demand(decision, { 'headers are true or absent': isTrue })
       const latest = witness.known.get(client)
       const storeNowMs = time.nowMs + (latest?.clockMs ?? 0)
       if (decision.kind === 'refused') {
@@ -517,45 +492,32 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
             ([own, count]) =>
               own.startsWith(`${client} ${decision.window} `) && count >= decision.limit,
           )
-          demand(
-            full.length > 0,
-            'without the store only who has admitted all of a limit refuses',
-            () => text(decision),
-          )
-          demand(
-            full.some(([own]) => endsAfterAsking(Number(own.split(' ').at(-1)))),
-            'without the store nobody is refused by a window that may be over',
-            () => text({ decision, atMs, latest, full }),
-          )
+          demand(() => ({ decision, atMs, latest, full }), {
+            'without the store only who has admitted all of a limit refuses': full.length > 0,
+            'without the store nobody is refused by a window that may be over': full.some(([own]) =>
+              endsAfterAsking(Number(own.split(' ').at(-1))),
+            ),
+          })
         }
+        const about = () => ({ decision, atMs, latest, storeNowMs })
         if (rules.isExact)
-          demand(
-            (latest?.[decision.window].taken ?? 0) >= decision.limit,
-            'only who was told that all is taken refuses',
-            () => text({ decision, latest }),
-          )
+          demand(about, {
+            'only who was told that all is taken refuses':
+              (latest?.[decision.window].taken ?? 0) >= decision.limit,
+          })
         if (decision.view !== undefined) {
-          demand(
-            decision.view[decision.window].remaining === 0,
-            'a refusal tells 0 remaining',
-            () => text(decision),
-          )
-          if (latest !== undefined)
-            demand(
-              // Where the store's clock went back to less than its rounding before the window, a whole window is told.
-              storeNowMs + decision.retryAfterSeconds * 1000 + ROUNDING_MS >
-                decision.view[decision.window].resetAtSeconds * 1000,
-              'who waits for Retry-After is not refused by the same window again',
-              () => text({ decision, storeNowMs }),
-            )
-          demand(
-            atMs + (latest?.clockMs ?? 0) < decision.view[decision.window].resetAtSeconds * 1000,
-            'who asks behind the end of a window is not refused by it',
-            () => text({ decision, atMs, latest }),
-          )
-        }
-        if (decision.view !== undefined)
+          const { remaining, resetAtSeconds } = decision.view[decision.window]
+          const [endMs, againMs] = [resetAtSeconds * 1000, decision.retryAfterSeconds * 1000]
+          demand(about, {
+            'a refusal tells 0 remaining': remaining === 0,
+            // Where the store's clock went back to less than its rounding before the window, a whole window is told.
+            'who waits for Retry-After is not refused by the same window again':
+              latest === undefined || storeNowMs + againMs + ROUNDING_MS > endMs,
+            'who asks behind the end of a window is not refused by it':
+              atMs + (latest?.clockMs ?? 0) < endMs,
+          })
           ledger.viewed(account, limits, decision.view, account.waiting)
+        }
         // Who has higher limits since may hold ahead what is left under the old ones.
         if (rules.prompt !== undefined && limits === account.limits)
           ledger.refused(client, decision, rules.prompt())
@@ -580,36 +542,34 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
         }
         const now = account.current[window]
         const limit = limitOf(limits, window)
-        const about = (): string =>
-          text({ client, process: witness.id, window, index, count, limits, now, storeNowMs })
+        const about = () => ({
+          client,
+          process: witness.id,
+          window,
+          index,
+          count,
+          limits,
+          now,
+          storeNowMs,
+        })
         if (!rules.isExact) {
           if (count > limit) excess.set(own, { count: count - limit, limit })
           continue
         }
-        demand(!decision.degraded, 'nobody decides without the authority', about)
-        demand(
-          now.index >= index && (now.index > index || count <= now.limit),
-          'admitted at most the limit',
-          about,
-        )
-        demand(
-          now.index > index || count <= now.taken,
-          'admitted at most what the authority has handed out',
-          about,
-        )
-        demand(
-          count <= limit ||
+        demand(about, {
+          'nobody decides without the authority': !decision.degraded,
+          'admitted at most the limit':
+            now.index >= index && (now.index > index || count <= now.limit),
+          'admitted at most what the authority has handed out':
+            now.index > index || count <= now.taken,
+          'a lowered limit acts at once':
+            count <= limit ||
             (!rules.isAlone &&
               count - limit <=
                 ledger.admittedAbove(account, { window, index, limit }, latest?.asked)),
-          'a lowered limit acts at once',
-          about,
-        )
-        demand(
-          latest !== undefined && storeNowMs < (index + 1) * lengthMs[window],
-          'no admission after the end of the window it was charged to',
-          about,
-        )
+          'no admission after the end of the window it was charged to':
+            latest !== undefined && storeNowMs < (index + 1) * lengthMs[window],
+        })
       }
       if (decision.view !== undefined) ledger.viewed(account, limits, decision.view)
     },
@@ -633,21 +593,19 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
         const { limit, remaining, resetAtSeconds } = view[window]
         const index = (resetAtSeconds * 1000) / lengthMs[window] - 1
         const count = account.admitted[window].get(index) ?? 0
-        demand(
-          limit === limitOf(limits, window) &&
+        demand(view, {
+          'remaining is a whole number from 0 to the limit':
+            limit === limitOf(limits, window) &&
             Number.isSafeInteger(remaining) &&
             remaining >= 0 &&
             remaining <= limit,
-          'remaining is a whole number from 0 to the limit',
-          () => text(view),
-        )
+        })
         if (rules.isAlone && rules.isExact)
-          demand(
-            remaining <= Math.max(0, limit - count) &&
+          demand(() => ({ window, view, count, waiting }), {
+            'one process tells exactly what remains':
+              remaining <= Math.max(0, limit - count) &&
               remaining >= Math.max(0, limit - count - waiting),
-            'one process tells exactly what remains',
-            () => text({ window, view, count, waiting }),
-          )
+          })
       }
     },
 
@@ -700,9 +658,8 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
       const index = (view[window].resetAtSeconds * 1000) / lengthMs[window] - 1
       const spare: number = ledger.spare(client, { window, index, limit }, processes)
       demand(
-        spare <= 0,
-        'nobody is refused while tokens are left that nobody waits for',
-        () => `${spare} left in the ${window}`,
+        { spare, window },
+        { 'nobody is refused while tokens are left that nobody waits for': spare <= 0 },
       )
     },
 
@@ -721,19 +678,20 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
             isOfYesterday ||= entry.isOfYesterday
           }
           const spent = witness.admitted.get(`${client} ${window} ${index}`) ?? 0
-          const about = (): string =>
-            text({ client, process: witness.id, window, index, held, used, spent })
+          const about = () => ({ client, process: witness.id, window, index, held, used, spent })
           if (isGone) {
-            demand(!rules.isExact || spent <= held, 'the holds of a dead process stay taken', about)
+            demand(about, {
+              'the holds of a dead process stay taken': !rules.isExact || spent <= held,
+            })
             continue
           }
           // It only costs tokens: nobody knows that he holds them.
           if (isOfYesterday) continue
-          demand(held === used, 'after drain nothing is held that was not spent', about)
+          demand(about, { 'after drain nothing is held that was not spent': held === used })
           // What was admitted just before a reset may count as new.
           const isMore = rules.forgets || account.resets[window] > 0
           const isKnown = isMore ? used >= spent : used === spent
-          demand(!rules.isExact || isKnown, 'after drain the authority knows every use', about)
+          demand(about, { 'after drain the authority knows every use': !rules.isExact || isKnown })
         }
       }
     },

@@ -14,8 +14,6 @@ export interface Surroundings {
   readonly time: VirtualTime
   readonly chance: Chance
   readonly ledger: Ledger
-  /** Something has run that may have settled promises. */
-  touched(): void
 }
 
 export interface SimulatedProcess {
@@ -40,7 +38,7 @@ export interface SimulatedProcess {
 
 export function createSimulatedProcess(
   id: string,
-  { time, chance, ledger, touched }: Surroundings,
+  { time, chance, ledger }: Surroundings,
   options: {
     Lessee: typeof Lessee
     createSteadyClock: typeof createSteadyClock
@@ -54,7 +52,7 @@ export function createSimulatedProcess(
     refund: number
   },
 ): SimulatedProcess {
-  const host = createHost({ time, chance, touched })
+  const host = createHost({ time, chance })
   const { deliver, later, nowMs, timers } = host
   const pending = new Map<string, number>()
   let waitingRequests = 0

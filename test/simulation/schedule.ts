@@ -58,86 +58,32 @@ export interface Load {
   readonly process: number | undefined
 }
 
-export type Event =
-  | { readonly kind: 'none' }
-  /** An operator sets the use of a client back to 0. */
-  | {
-      readonly kind: 'reset'
-      readonly client: number
-      readonly windows: readonly ('minute' | 'day')[]
-    }
-  /** kill -9, and a new process in its place after downMs. */
-  | { readonly kind: 'crash'; readonly process: number; readonly downMs: number }
-  /** SIGTERM, and a new process in its place. */
-  | { readonly kind: 'restart'; readonly process: number }
-  /** SIGSTOP and SIGCONT, or a process that computes and lets everything wait. */
-  | {
-      readonly kind: 'pause'
-      readonly process: number
-      /** Into the step; 0 unless given. */
-      readonly afterMs?: number
-      readonly forMs: number
-      /** Of the machine: its monotonic clock stands still meanwhile. */
-      readonly isSuspended: boolean
-    }
-  | { readonly kind: 'authority clock'; readonly byMs: number }
-  /** process undefined: the new limits are in force everywhere at once. */
-  | {
-      readonly kind: 'limits'
-      readonly client: number
-      readonly process: number | undefined
-      readonly limits: Limits
-    }
-  /** away: calls throw at once. refused: they fail soon. silent: nothing arrives, in one direction or the other. */
-  | {
-      readonly kind: 'partition'
-      readonly process: number | undefined
-      readonly how: 'away' | 'refused' | 'silent' | 'replies lost'
-      readonly forMs: number
-    }
-  /** The process has none of the notices of this time, and knows it. */
-  | { readonly kind: 'notices missed'; readonly process: number; readonly forMs: number }
-  /** The store does not go away: what is on its way to it, or back from it, takes so long, and nothing is lost. */
-  | {
-      readonly kind: 'late'
-      readonly process: number | undefined
-      readonly what: 'requests' | 'replies'
-      readonly forMs: number
-    }
-  | { readonly kind: 'data loss' }
-  /** Of the counters of one client: the store had no memory left. */
-  | { readonly kind: 'eviction'; readonly client: number }
-  /** Failover to a replica that has heard nothing since the beginning of an earlier step. */
-  | { readonly kind: 'old copy'; readonly stepsBack: number }
-  /** kill -9 of the supervisor, afterMs into the step; its workers live on for up to orphansMs, and a new one comes after downMs. */
-  | {
-      readonly kind: 'supervisor crash'
-      readonly afterMs: number
-      readonly downMs: number
-      readonly orphansMs: number
-    }
-  /** SIGTERM to the supervisor, and a new one after downMs. */
-  | { readonly kind: 'supervisor stop'; readonly downMs: number }
-  | { readonly kind: 'supervisor stands still'; readonly forMs: number }
-  | { readonly kind: 'disk'; readonly how: 'hangs' | 'fails'; readonly forMs: number }
+type Drawn<Of> = Of extends fc.Arbitrary<infer Value> ? Value : never
+export type Event = Drawn<(typeof fault)[keyof typeof fault]> | { readonly kind: 'none' }
 
+export const ms = (min: number, max: number) => fc.integer({ min, max })
 const seed = fc.integer()
+/** As long ones as short ones. */
+const list = <Item>(item: fc.Arbitrary<Item>, minLength: number, maxLength: number) =>
+  fc.array(item, { minLength, maxLength, size: 'max' })
 const index = fc.nat({ max: 7 })
 const someOrAll = fc.option(index, { nil: undefined })
 
 const perMinute = fc.oneof(
-  { weight: 2, arbitrary: fc.integer({ min: 1, max: 12 }) },
+  { weight: 2, arbitrary: ms(1, 12) },
   { weight: 3, arbitrary: fc.constantFrom(20, 48, 60, 240, 300) },
   { weight: 2, arbitrary: fc.constantFrom(1000, 3000) },
   { weight: 1, arbitrary: fc.constantFrom(10_000) },
 )
 /** The day may be the tighter window: just over one minute's worth, or out of reach. */
-const limits: fc.Arbitrary<Limits> = fc
-  .record({ perMinute, days: fc.constantFrom(1, 1.2, 2.5, 1000) })
-  .map((drawn) => ({
-    perMinute: drawn.perMinute,
-    perDay: Math.ceil(drawn.perMinute * drawn.days),
-  }))
+export const limitsOf = (
+  minutes: fc.Arbitrary<number>,
+  ...days: readonly number[]
+): fc.Arbitrary<Limits> =>
+  fc
+    .record({ minutes, days: fc.constantFrom(...days) })
+    .map((drawn) => ({ perMinute: drawn.minutes, perDay: Math.ceil(drawn.minutes * drawn.days) }))
+const limits = limitsOf(perMinute, 1, 1.2, 2.5, 1000)
 
 const load: fc.Arbitrary<Load> = fc.record({
   perSecond: fc.oneof(
@@ -147,127 +93,109 @@ const load: fc.Arbitrary<Load> = fc.record({
   ),
   burst: fc.oneof(
     { weight: 3, arbitrary: fc.constant(0) },
-    { weight: 2, arbitrary: fc.integer({ min: 1, max: 60 }) },
-    { weight: 1, arbitrary: fc.integer({ min: 60, max: 1500 }) },
+    { weight: 2, arbitrary: ms(1, 60) },
+    { weight: 1, arbitrary: ms(60, 1500) },
   ),
   client: someOrAll,
   process: someOrAll,
 })
 
+const forSoMany = (lasting: fc.Arbitrary<number>) =>
+  fc.record({ kind: fc.constant('ms'), ms: lasting })
 const lasts: fc.Arbitrary<Step['lasts']> = fc.oneof(
-  {
-    weight: 5,
-    arbitrary: fc.record({
-      kind: fc.constant('ms' as const),
-      ms: fc.integer({ min: 0, max: 400 }),
-    }),
-  },
-  {
-    weight: 4,
-    arbitrary: fc.record({
-      kind: fc.constant('ms' as const),
-      ms: fc.integer({ min: 400, max: 8000 }),
-    }),
-  },
+  { weight: 5, arbitrary: forSoMany(ms(0, 400)) },
+  { weight: 4, arbitrary: forSoMany(ms(400, 8000)) },
   {
     weight: 3,
     arbitrary: fc.record({
-      kind: fc.constant('to the end of a minute' as const),
-      plusMs: fc.oneof(fc.integer({ min: -120, max: 20 }), fc.integer({ min: -3, max: 3 })),
+      kind: fc.constant('to the end of a minute'),
+      plusMs: fc.oneof(ms(-120, 20), ms(-3, 3)),
     }),
   },
 )
 
 const clockStep = fc.oneof(
-  { weight: 4, arbitrary: fc.integer({ min: -2000, max: 2000 }) },
-  { weight: 2, arbitrary: fc.integer({ min: -150_000, max: 150_000 }) },
+  { weight: 4, arbitrary: ms(-2000, 2000) },
+  { weight: 2, arbitrary: ms(-150_000, 150_000) },
   { weight: 1, arbitrary: fc.constantFrom(-86_400_000, 86_400_000, 3_600_000) },
 )
 
+const event = <const Kind extends string, Fields extends object = object>(
+  kind: Kind,
+  fields: { [Name in keyof Fields]: fc.Arbitrary<Fields[Name]> } = {} as never,
+): fc.Arbitrary<{ readonly kind: Kind } & Readonly<Fields>> =>
+  fc.record({ kind: fc.constant(kind), ...fields }) as never
+
+const few = ms(0, 600)
 const fault = {
-  crash: fc.record({
-    kind: fc.constant('crash' as const),
+  /** kill -9, and a new process in its place after downMs. */
+  crash: event('crash', { process: index, downMs: fc.oneof(fc.constant(0), ms(1, 5000)) }),
+  /** SIGTERM, and a new process in its place. */
+  restart: event('restart', { process: index }),
+  /** SIGSTOP and SIGCONT, or a process that computes and lets everything wait. */
+  pause: event('pause', {
     process: index,
-    downMs: fc.oneof(fc.constant(0), fc.integer({ min: 1, max: 5000 })),
-  }),
-  restart: fc.record({ kind: fc.constant('restart' as const), process: index }),
-  pause: fc.record({
-    kind: fc.constant('pause' as const),
-    process: index,
-    forMs: fc.oneof(
-      fc.integer({ min: 1, max: 30 }),
-      fc.integer({ min: 30, max: 1500 }),
-      fc.integer({ min: 1500, max: 130_000 }),
-    ),
+    forMs: fc.oneof(ms(1, 30), ms(30, 1500), ms(1500, 130_000)),
+    /** Of the machine: its monotonic clock stands still meanwhile. */
     isSuspended: fc.boolean(),
+  }) as fc.Arbitrary<Pause>,
+  clock: event('authority clock', { byMs: clockStep }),
+  /** process undefined: the new limits are in force everywhere at once. */
+  limits: event('limits', { client: index, process: someOrAll, limits }),
+  partition: event('partition', {
+    process: someOrAll,
+    /** away: calls throw at once. refused: they fail soon. silent: nothing arrives, in one direction or the other. */
+    how: fc.constantFrom('away', 'refused', 'silent', 'replies lost'),
+    forMs: ms(1, 4000),
   }),
-  clock: fc.record({ kind: fc.constant('authority clock' as const), byMs: clockStep }),
-  limits: fc.record({
-    kind: fc.constant('limits' as const),
+  /** An operator sets the use of a client back to 0. */
+  reset: event('reset', {
     client: index,
+    windows: fc.constantFrom(...([['minute'], ['day'], ['minute', 'day']] as const)),
+  }),
+  /** The process has none of the notices of this time, and knows it. */
+  noticesMissed: event('notices missed', { process: index, forMs: ms(1, 8000) }),
+  /** The store does not go away: what is on its way to it, or back from it, takes so long, and nothing is lost. */
+  late: event('late', {
     process: someOrAll,
-    limits,
+    what: fc.constantFrom('requests', 'replies'),
+    forMs: fc.oneof(ms(50, 250), ms(250, 600)),
   }),
-  partition: fc.record({
-    kind: fc.constant('partition' as const),
-    process: someOrAll,
-    how: fc.constantFrom(
-      'away' as const,
-      'refused' as const,
-      'silent' as const,
-      'replies lost' as const,
-    ),
-    forMs: fc.integer({ min: 1, max: 4000 }),
-  }),
-  reset: fc.record({
-    kind: fc.constant('reset' as const),
-    client: index,
-    windows: fc.constantFrom(['minute' as const], ['day' as const], ['minute', 'day'] as const),
-  }),
-  noticesMissed: fc.record({
-    kind: fc.constant('notices missed' as const),
-    process: index,
-    forMs: fc.integer({ min: 1, max: 8000 }),
-  }),
-  late: fc.record({
-    kind: fc.constant('late' as const),
-    process: someOrAll,
-    what: fc.constantFrom('requests' as const, 'replies' as const),
-    forMs: fc.oneof(fc.integer({ min: 50, max: 250 }), fc.integer({ min: 250, max: 600 })),
-  }),
-  dataLoss: fc.record({ kind: fc.constant('data loss' as const) }),
-  eviction: fc.record({ kind: fc.constant('eviction' as const), client: index }),
-  oldCopy: fc.record({
-    kind: fc.constant('old copy' as const),
-    stepsBack: fc.integer({ min: 1, max: 3 }),
-  }),
+  dataLoss: event('data loss'),
+  /** Of the counters of one client: the store had no memory left. */
+  eviction: event('eviction', { client: index }),
+  /** Failover to a replica that has heard nothing since the beginning of an earlier step. */
+  oldCopy: event('old copy', { stepsBack: ms(1, 3) }),
+  /** kill -9 of the supervisor, afterMs into the step; its workers live on for up to orphansMs, and a new one comes after downMs. */
+  supervisorCrash: event('supervisor crash', { afterMs: ms(0, 20), downMs: few, orphansMs: few }),
+  /** SIGTERM to the supervisor, and a new one after downMs. */
+  supervisorStop: event('supervisor stop', { downMs: few }),
+  supervisorPause: event('supervisor stands still', { forMs: ms(1, 3000) }),
+  disk: event('disk', { how: fc.constantFrom('hangs', 'fails'), forMs: ms(1, 4000) }),
 }
-const none = fc.record({ kind: fc.constant('none' as const) })
+interface Pause {
+  readonly kind: 'pause'
+  readonly process: number
+  /** Into the step; 0 unless given. */
+  readonly afterMs?: number
+  readonly forMs: number
+  readonly isSuspended: boolean
+}
+const none = event('none')
 
 const events = (...faults: fc.Arbitrary<Event>[]): fc.Arbitrary<Event> =>
   fc.oneof({ weight: 3, arbitrary: none }, { weight: 4, arbitrary: fc.oneof(...faults) })
 
 const rate = fc.oneof(
   { weight: 3, arbitrary: fc.constant(0) },
-  { weight: 2, arbitrary: fc.integer({ min: 1, max: 60 }) },
-  { weight: 1, arbitrary: fc.integer({ min: 60, max: 400 }) },
+  { weight: 2, arbitrary: ms(1, 60) },
+  { weight: 1, arbitrary: ms(60, 400) },
 )
 const latencyMs = fc.oneof(
   fc.constant({ min: 0.15, max: 0.6 }),
   fc.constant({ min: 0.3, max: 8 }),
   fc.constant({ min: 1, max: 45 }),
 )
-export const goodNetwork: fc.Arbitrary<Network> = latencyMs.map((latency) => ({
-  latencyMs: latency,
-  losesRequest: 0,
-  losesReply: 0,
-  delaysRequest: 0,
-  delaysReply: 0,
-  lateMs: 0,
-  repeatsRequest: 0,
-  losesReclaim: 0,
-  repeatsReclaim: 0,
-}))
 export const perfectNetwork: Network = {
   latencyMs: { min: 0.2, max: 0.4 },
   losesRequest: 0,
@@ -279,6 +207,9 @@ export const perfectNetwork: Network = {
   losesReclaim: 0,
   repeatsReclaim: 0,
 }
+export const goodNetwork: fc.Arbitrary<Network> = latencyMs.map((latency) => {
+  return { ...perfectNetwork, latencyMs: latency }
+})
 const badNetwork: fc.Arbitrary<Network> = fc.record({
   latencyMs,
   losesRequest: rate,
@@ -292,38 +223,38 @@ const badNetwork: fc.Arbitrary<Network> = fc.record({
 })
 
 const startsBefore = fc.oneof(
-  fc.record({
-    window: fc.constant('minute' as const),
-    ms: fc.oneof(fc.integer({ min: 0, max: 3000 }), fc.integer({ min: 3000, max: 60_000 })),
-  }),
-  fc.record({ window: fc.constant('day' as const), ms: fc.integer({ min: 0, max: 90_000 }) }),
+  fc.record({ window: fc.constant('minute'), ms: fc.oneof(ms(0, 3000), ms(3000, 60_000)) }),
+  fc.record({ window: fc.constant('day'), ms: ms(0, 90_000) }),
 )
 
 const clients = (maxLength: number): fc.Arbitrary<Limits[]> =>
   fc.array(limits, { minLength: 1, maxLength })
 
 const steps = (event: fc.Arbitrary<Event>): fc.Arbitrary<Step[]> =>
-  fc.array(fc.record({ load, lasts, event }), { minLength: 1, maxLength: 14, size: 'max' })
+  list(fc.record({ load, lasts, event }), 1, 14)
 
 export const common = {
   seed,
   clients: clients(4),
   lease: fc.oneof(
-    { weight: 6, arbitrary: fc.constant('auto' as const) },
-    { weight: 1, arbitrary: fc.constant('off' as const) },
+    { weight: 6, arbitrary: fc.constant('auto') },
+    { weight: 1, arbitrary: fc.constant('off') },
   ),
   maxClients: fc.constantFrom(100_000, 100_000, 2),
   startsBefore,
-  clockErrorMs: fc.oneof(fc.constant(0), fc.integer({ min: -90_000_000, max: 90_000_000 })),
+  clockErrorMs: fc.oneof(fc.constant(0), ms(-90_000_000, 90_000_000)),
   refund: rate,
 }
+
+const remote = { authority: fc.constant('remote') }
+const closed = { mode: fc.constant('closed'), ...remote }
+export const local = { mode: fc.constant('local'), ...remote }
 
 /** Everything may go wrong but the data; nobody admits what he was not granted. */
 export const faultySchedule: fc.Arbitrary<Schedule> = fc.record({
   ...common,
-  processes: fc.integer({ min: 1, max: 5 }),
-  mode: fc.constant('closed' as const),
-  authority: fc.constant('remote' as const),
+  processes: ms(1, 5),
+  ...closed,
   network: fc.oneof(goodNetwork, badNetwork),
   steps: steps(
     events(
@@ -341,9 +272,9 @@ export const faultySchedule: fc.Arbitrary<Schedule> = fc.record({
 /** Crashes, pauses within the time-out and a network that delivers: nobody ever decides without the authority, in any mode. */
 export const crashSchedule: fc.Arbitrary<Schedule> = fc.record({
   ...common,
-  processes: fc.integer({ min: 1, max: 5 }),
-  mode: fc.constantFrom('local' as const, 'open' as const),
-  authority: fc.constant('remote' as const),
+  processes: ms(1, 5),
+  mode: fc.constantFrom('local', 'open'),
+  ...remote,
   network: goodNetwork,
   steps: steps(events(fault.crash, fault.restart, fault.limits)),
 })
@@ -351,18 +282,15 @@ export const crashSchedule: fc.Arbitrary<Schedule> = fc.record({
 /** The store never goes away: it is late, or processes get no processor; in mode local, where shares would be spent. */
 export const lateSchedule: fc.Arbitrary<Schedule> = fc.record({
   ...common,
-  processes: fc.integer({ min: 1, max: 5 }),
-  mode: fc.constant('local' as const),
-  authority: fc.constant('remote' as const),
+  processes: ms(1, 5),
+  ...local,
   network: goodNetwork,
   // With answers on their way to it a process stands still.
   steps: steps(
     events(
       fault.late,
       fault.late,
-      fc
-        .tuple(fault.pause, fc.integer({ min: 0, max: 60 }))
-        .map(([pause, afterMs]) => ({ ...pause, afterMs })),
+      fc.tuple(fault.pause, ms(0, 60)).map(([pause, afterMs]) => ({ ...pause, afterMs })),
       fault.crash,
     ),
   ),
@@ -372,9 +300,8 @@ export const lateSchedule: fc.Arbitrary<Schedule> = fc.record({
 export const resetSchedule: fc.Arbitrary<Schedule> = fc.record({
   ...common,
   clients: clients(2),
-  processes: fc.integer({ min: 2, max: 4 }),
-  mode: fc.constant('closed' as const),
-  authority: fc.constant('remote' as const),
+  processes: ms(2, 4),
+  ...closed,
   network: fc.oneof(goodNetwork, badNetwork),
   refund: fc.constantFrom(0, 60, 120),
   steps: steps(
@@ -386,48 +313,39 @@ export const resetSchedule: fc.Arbitrary<Schedule> = fc.record({
   ),
 })
 
+/** Of the first client. */
+const ofOne = (perSecond: readonly number[], bursts: readonly number[]) =>
+  fc.record({
+    perSecond: fc.constantFrom(...perSecond),
+    burst: fc.constantFrom(...bursts),
+    client: fc.constant(0),
+    process: someOrAll,
+  })
+
 /** Several processes hold tokens, return them and take bursts, and say what is left; at times one misses notices. */
 export const remainingSchedule: fc.Arbitrary<Schedule> = fc
   .record({
     ...common,
-    clients: fc.array(
-      fc
-        .record({
-          perMinute: fc.constantFrom(20, 48, 240, 600, 1000, 3000),
-          days: fc.constantFrom(1, 1.2, 1000),
-        })
-        .map((drawn) => ({ ...drawn, perDay: Math.ceil(drawn.perMinute * drawn.days) })),
-      { minLength: 1, maxLength: 1 },
-    ),
+    clients: fc.array(limitsOf(fc.constantFrom(20, 48, 240, 600, 1000, 3000), 1, 1.2, 1000), {
+      minLength: 1,
+      maxLength: 1,
+    }),
     maxClients: fc.constant(100_000),
     startsBefore: fc.record({
-      window: fc.constantFrom('minute' as const, 'day' as const),
+      window: fc.constantFrom('minute', 'day'),
       ms: fc.constantFrom(4000, 58_000),
     }),
-    processes: fc.integer({ min: 2, max: 5 }),
-    mode: fc.constant('closed' as const),
-    authority: fc.constant('remote' as const),
+    processes: ms(2, 5),
+    ...closed,
     network: fc.oneof(
       { weight: 2, arbitrary: goodNetwork },
       { weight: 1, arbitrary: badNetwork.map((network) => ({ ...network, losesReclaim: 0 })) },
     ),
     refund: fc.constantFrom(0, 0, 60),
-    rest: fc.array(
+    rest: list(
       fc.record({
-        load: fc.record({
-          perSecond: fc.constantFrom(0, 8, 30, 120),
-          burst: fc.constantFrom(0, 0, 7, 60, 300),
-          client: fc.constant(0),
-          process: someOrAll,
-        }),
-        lasts: fc.record({
-          kind: fc.constant('ms' as const),
-          ms: fc.oneof(
-            fc.integer({ min: 0, max: 400 }),
-            fc.integer({ min: 400, max: 3000 }),
-            fc.integer({ min: 6000, max: 7500 }),
-          ),
-        }),
+        load: ofOne([0, 8, 30, 120], [0, 0, 7, 60, 300]),
+        lasts: forSoMany(fc.oneof(ms(0, 400), ms(400, 3000), ms(6000, 7500))),
         event: fc.oneof(
           { weight: 4, arbitrary: none },
           { weight: 3, arbitrary: fault.noticesMissed },
@@ -437,7 +355,8 @@ export const remainingSchedule: fc.Arbitrary<Schedule> = fc
           },
         ),
       }),
-      { minLength: 2, maxLength: 12, size: 'max' },
+      2,
+      12,
     ),
   })
   .map(({ rest, ...drawn }) => ({ ...drawn, steps: [leadIn(drawn.processes), ...rest] }))
@@ -446,28 +365,24 @@ export const remainingSchedule: fc.Arbitrary<Schedule> = fc
 export const stormSchedule: fc.Arbitrary<Schedule> = fc.record({
   ...common,
   clients: clients(1),
-  lease: fc.constant('auto' as const),
+  lease: fc.constant('auto'),
   maxClients: fc.constant(100_000),
-  processes: fc.integer({ min: 2, max: 6 }),
-  mode: fc.constantFrom('local' as const, 'closed' as const),
-  authority: fc.constant('remote' as const),
+  processes: ms(2, 6),
+  mode: fc.constantFrom('local', 'closed'),
+  ...remote,
   network: fc.constant(perfectNetwork),
   refund: fc.constant(0),
-  steps: fc.array(
+  steps: list(
     fc.record({
-      load: fc.record({
-        perSecond: fc.constantFrom(8, 60, 300),
-        burst: fc.constantFrom(0, 0, 7, 60, 240),
-        client: fc.constant(0),
-        process: someOrAll,
-      }),
+      load: ofOne([8, 60, 300], [0, 0, 7, 60, 240]),
       lasts: fc.oneof(
-        fc.record({ kind: fc.constant('ms' as const), ms: fc.integer({ min: 50, max: 9000 }) }),
-        fc.constant({ kind: 'to the end of a minute' as const, plusMs: 20 }),
+        forSoMany(ms(50, 9000)),
+        fc.constant({ kind: 'to the end of a minute', plusMs: 20 }),
       ),
       event: fc.oneof({ weight: 4, arbitrary: none }, { weight: 1, arbitrary: fault.crash }),
     }),
-    { minLength: 1, maxLength: 8, size: 'max' },
+    1,
+    8,
   ),
 })
 
@@ -477,12 +392,7 @@ const leadIn = (processes: number): Step => ({
   lasts: { kind: 'ms', ms: 1500 },
   event: { kind: 'none' },
 })
-const fewOrMany = fc
-  .record({
-    perMinute: fc.constantFrom(5, 12, 20, 48, 60, 100, 240),
-    days: fc.constantFrom(1, 1.2, 1000, 1000),
-  })
-  .map(({ perMinute, days }) => ({ perMinute, perDay: Math.ceil(perMinute * days) }))
+const fewOrMany = limitsOf(fc.constantFrom(5, 12, 20, 48, 60, 100, 240), 1, 1.2, 1000, 1000)
 /** The first change is one of all processes, and there is no other. */
 function onceForAll(steps: readonly Step[]): Step[] {
   const first = steps.findIndex(({ event }) => event.kind === 'limits')
@@ -497,30 +407,19 @@ export const changedLimitsSchedule: fc.Arbitrary<Schedule> = fc
   .record({
     ...common,
     clients: fc.array(fewOrMany, { minLength: 1, maxLength: 1 }),
-    lease: fc.constant('auto' as const),
+    lease: fc.constant('auto'),
     maxClients: fc.constant(100_000),
-    startsBefore: fc.record({
-      window: fc.constant('minute' as const),
-      ms: fc.constantFrom(8000, 40_000),
-    }),
-    processes: fc.integer({ min: 2, max: 4 }),
-    mode: fc.constantFrom('local' as const, 'closed' as const),
-    authority: fc.constant('remote' as const),
+    startsBefore: fc.record({ window: fc.constant('minute'), ms: fc.constantFrom(8000, 40_000) }),
+    processes: ms(2, 4),
+    mode: fc.constantFrom('local', 'closed'),
+    ...remote,
     network: fc.constant(perfectNetwork),
     refund: fc.constantFrom(0, 0, 200),
     isAtOnce: fc.boolean(),
-    rest: fc.array(
+    rest: list(
       fc.record({
-        load: fc.record({
-          perSecond: fc.constantFrom(0, 8, 60),
-          burst: fc.constantFrom(0, 1, 3, 20),
-          client: fc.constant(0),
-          process: someOrAll,
-        }),
-        lasts: fc.record({
-          kind: fc.constant('ms' as const),
-          ms: fc.oneof(fc.integer({ min: 0, max: 50 }), fc.integer({ min: 50, max: 2500 })),
-        }),
+        load: ofOne([0, 8, 60], [0, 1, 3, 20]),
+        lasts: forSoMany(fc.oneof(ms(0, 50), ms(50, 2500))),
         event: fc.oneof(
           { weight: 1, arbitrary: none },
           {
@@ -531,7 +430,8 @@ export const changedLimitsSchedule: fc.Arbitrary<Schedule> = fc
           },
         ),
       }),
-      { minLength: 2, maxLength: 10, size: 'max' },
+      2,
+      10,
     ),
   })
   .map(({ isAtOnce, rest, ...drawn }) => ({
@@ -543,8 +443,8 @@ export const changedLimitsSchedule: fc.Arbitrary<Schedule> = fc
 export const singleSchedule: fc.Arbitrary<Schedule> = fc.record({
   ...common,
   processes: fc.constant(1),
-  mode: fc.constantFrom('local' as const, 'closed' as const),
-  authority: fc.constantFrom('remote' as const, 'embedded' as const),
+  mode: fc.constantFrom('local', 'closed'),
+  authority: fc.constantFrom('remote', 'embedded'),
   maxClients: fc.constant(100_000),
   network: goodNetwork,
   steps: steps(events(fault.limits)),
@@ -553,9 +453,9 @@ export const singleSchedule: fc.Arbitrary<Schedule> = fc.record({
 /** The store is away at times and the processes go on without it. */
 export const outageSchedule: fc.Arbitrary<Schedule> = fc.record({
   ...common,
-  processes: fc.integer({ min: 1, max: 4 }),
-  mode: fc.constantFrom('local' as const, 'open' as const),
-  authority: fc.constant('remote' as const),
+  processes: ms(1, 4),
+  mode: fc.constantFrom('local', 'open'),
+  ...remote,
   // Of a client that it has forgotten a process does not know any more what it may admit on its own.
   maxClients: fc.constant(100_000),
   // Until it has heard the store a process goes by its own clock, so its windows may be others than the store's.
@@ -567,13 +467,13 @@ export const outageSchedule: fc.Arbitrary<Schedule> = fc.record({
 const losses = [fault.dataLoss, fault.eviction, fault.oldCopy] as const
 const lossy = {
   ...common,
-  mode: fc.constantFrom('local' as const, 'closed' as const),
-  authority: fc.constant('remote' as const),
+  mode: fc.constantFrom('local', 'closed'),
+  ...remote,
   maxClients: fc.constant(100_000),
 }
 const lossesAtTimes: fc.Arbitrary<Schedule> = fc.record({
   ...lossy,
-  processes: fc.integer({ min: 1, max: 4 }),
+  processes: ms(1, 4),
   network: goodNetwork,
   steps: steps(events(...losses)),
 })
@@ -586,7 +486,7 @@ const burst = (count: fc.Arbitrary<number>, maxMs: number, event: fc.Arbitrary<E
       client: fc.constantFrom(0, 0, 1),
       process: someOrAll,
     }),
-    lasts: fc.record({ kind: fc.constant('ms' as const), ms: fc.integer({ min: 20, max: maxMs }) }),
+    lasts: fc.record({ kind: fc.constant('ms'), ms: fc.integer({ min: 20, max: maxMs }) }),
     event,
   })
 const much = fc.constantFrom(7, 20, 60, 150)
@@ -594,25 +494,19 @@ const much = fc.constantFrom(7, 20, 60, 150)
 const lossAtTheLimit: fc.Arbitrary<Schedule> = fc
   .record({
     ...lossy,
-    clients: fc.array(
-      fc
-        .record({ perMinute: fc.constantFrom(5, 20, 60, 100), days: fc.constantFrom(1.2, 1000) })
-        .map(({ perMinute, days }) => ({ perMinute, perDay: Math.ceil(perMinute * days) })),
-      { minLength: 1, maxLength: 2 },
-    ),
-    lease: fc.constant('auto' as const),
+    clients: fc.array(limitsOf(fc.constantFrom(5, 20, 60, 100), 1.2, 1000), {
+      minLength: 1,
+      maxLength: 2,
+    }),
+    lease: fc.constant('auto'),
     refund: fc.constant(0),
-    startsBefore: fc.record({ window: fc.constant('minute' as const), ms: fc.constant(40_000) }),
-    processes: fc.integer({ min: 2, max: 6 }),
+    startsBefore: fc.record({ window: fc.constant('minute'), ms: fc.constant(40_000) }),
+    processes: ms(2, 6),
     network: fc.oneof({ weight: 3, arbitrary: fc.constant(perfectNetwork) }, goodNetwork),
-    before: fc.array(burst(much, 3000, none), { minLength: 1, maxLength: 4, size: 'max' }),
+    before: list(burst(much, 3000, none), 1, 4),
     killed: fc.array(burst(fc.constant(0), 30, fault.crash), { maxLength: 1 }),
     loss: burst(much, 300, fc.oneof(...losses)),
-    after: fc.array(burst(much, 1500, fc.oneof(none, none, ...losses)), {
-      minLength: 1,
-      maxLength: 4,
-      size: 'max',
-    }),
+    after: list(burst(much, 1500, fc.oneof(none, none, ...losses)), 1, 4),
   })
   .map(({ before, killed, loss, after, ...rest }) => ({
     ...rest,
@@ -625,37 +519,23 @@ export const dataLossSchedule: fc.Arbitrary<Schedule> = fc.oneof(lossesAtTimes, 
   arbitrary: lossAtTheLimit,
 })
 
-const few = fc.integer({ min: 0, max: 600 })
-const supervisorCrash = fc.record({
-  kind: fc.constant('supervisor crash' as const),
-  afterMs: fc.integer({ min: 0, max: 20 }),
-  downMs: few,
-  orphansMs: few,
-})
 /** One machine without Redis: see workers-world.ts. */
 export const workersSchedule: fc.Arbitrary<Schedule> = fc.record({
   ...common,
-  processes: fc.integer({ min: 1, max: 4 }),
-  mode: fc.constant('closed' as const),
-  authority: fc.constant('embedded' as const),
+  processes: ms(1, 4),
+  mode: fc.constant('closed'),
+  authority: fc.constant('embedded'),
   maxClients: fc.constant(100_000),
   network: fc.constant(perfectNetwork),
   steps: steps(
     events(
       fault.crash,
       fault.pause.map((pause) => ({ ...pause, isSuspended: false })),
-      supervisorCrash,
-      supervisorCrash,
-      fc.record({ kind: fc.constant('supervisor stop' as const), downMs: few }),
-      fc.record({
-        kind: fc.constant('supervisor stands still' as const),
-        forMs: fc.integer({ min: 1, max: 3000 }),
-      }),
-      fc.record({
-        kind: fc.constant('disk' as const),
-        how: fc.constantFrom('hangs' as const, 'fails' as const),
-        forMs: fc.integer({ min: 1, max: 4000 }),
-      }),
+      fault.supervisorCrash,
+      fault.supervisorCrash,
+      fault.supervisorStop,
+      fault.supervisorPause,
+      fault.disk,
     ),
   ),
 })
@@ -663,9 +543,9 @@ export const workersSchedule: fc.Arbitrary<Schedule> = fc.record({
 /** The supervisor never goes away, but is late, or a worker gets no processor; in mode local, where shares would be spent. */
 export const lateWorkersSchedule: fc.Arbitrary<Schedule> = fc.record({
   ...common,
-  processes: fc.integer({ min: 2, max: 4 }),
-  mode: fc.constant('local' as const),
-  authority: fc.constant('embedded' as const),
+  processes: ms(2, 4),
+  mode: fc.constant('local'),
+  authority: fc.constant('embedded'),
   maxClients: fc.constant(100_000),
   network: fc.constant(perfectNetwork),
   steps: steps(
@@ -704,26 +584,40 @@ export const liveSchedule: fc.Arbitrary<LiveSchedule> = fc.record({
   base: fc.record({
     ...common,
     clients: clients(2),
-    lease: fc.constant('auto' as const),
+    lease: fc.constant('auto'),
     maxClients: fc.constant(100_000),
-    processes: fc.integer({ min: 1, max: 6 }),
-    mode: fc.constantFrom('local' as const, 'closed' as const),
-    authority: fc.constant('remote' as const),
+    processes: ms(1, 6),
+    mode: fc.constantFrom('local', 'closed'),
+    ...remote,
     network: goodNetwork,
     refund: fc.constant(0),
-    startsBefore: fc.record({
-      window: fc.constantFrom('minute' as const, 'day' as const),
-      ms: fc.integer({ min: 0, max: 20_000 }),
-    }),
+    startsBefore: fc.record({ window: fc.constantFrom('minute', 'day'), ms: ms(0, 20_000) }),
     steps: fc.constant([] as Step[]),
   }),
-  minutes: fc.integer({ min: 1, max: 2 }),
+  minutes: ms(1, 2),
   offered: fc.constantFrom(1.5, 2, 4),
-  spread: fc.constantFrom(
-    'even' as const,
-    'one process' as const,
-    'moving' as const,
-    'skewed' as const,
-  ),
-  movesEveryMs: fc.integer({ min: 300, max: 20_000 }),
+  spread: fc.constantFrom('even', 'one process', 'moving', 'skewed'),
+  movesEveryMs: ms(300, 20_000),
 })
+
+/** Many wait while charges are handed back. */
+export function handedBack(seed: number): Schedule {
+  const step = (burst: number, ms: number): Step => {
+    const load = { client: 0, process: 0, perSecond: 0, burst }
+    return { load, lasts: { kind: 'ms', ms }, event: { kind: 'none' } }
+  }
+  return {
+    seed,
+    processes: 1,
+    mode: 'closed',
+    lease: 'auto',
+    authority: 'remote',
+    maxClients: 100,
+    startsBefore: { window: 'minute', ms: 30_000 },
+    clockErrorMs: 0,
+    network: { ...perfectNetwork, latencyMs: { min: 1, max: 45 } },
+    clients: [{ perMinute: 1000, perDay: 1000 }],
+    refund: 345,
+    steps: [step(300, 300), step(1400, 3000)],
+  }
+}

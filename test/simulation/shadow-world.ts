@@ -2,6 +2,7 @@
  * One schedule under live limits, with others tried beside them or without, so that runs can be held against each other request
  * by request: what a lessee sees of the network is drawn for it alone, and what is due at once keeps its order.
  */
+import { expect } from 'vitest'
 import type { Limits, OutageMode } from '../../src/config/config.ts'
 import type { Authority, Notice, NoticeListener, QuotaDecision } from '../../src/quota/protocol.ts'
 import { createCaller } from '../../src/rules/credentials.ts'
@@ -15,7 +16,7 @@ import { STATED_AFTER_MS, TIMEOUT_MS } from './world.ts'
 
 /** embedded: one process that counts itself. workers: a channel that loses nothing. hosts: a network, and a store that may lose its data. */
 export type Kind = 'embedded' | 'workers' | 'hosts'
-export const PLAN = 'plan'
+const PLAN = 'plan'
 const CLIENTS = 2
 const LASTS_MS = 90_000
 
@@ -32,7 +33,7 @@ interface Request {
 }
 type Step = { readonly atMs: number; readonly slot: number } & (Request | { readonly fault: Fault })
 
-export interface ShadowSchedule {
+interface ShadowSchedule {
   readonly seed: number
   readonly kind: Kind
   readonly processes: number
@@ -40,7 +41,7 @@ export interface ShadowSchedule {
   readonly steps: readonly Step[]
 }
 
-export function shadowSchedule(seed: number, kind: Kind, perSecond: number): ShadowSchedule {
+function shadowSchedule(seed: number, kind: Kind, perSecond: number): ShadowSchedule {
   const chance = createChance(seed)
   const processes = kind === 'embedded' ? 1 : Math.floor(chance.between(2, 5))
   const any = (below: number): number => Math.floor(chance.next() * below)
@@ -67,7 +68,7 @@ export function shadowSchedule(seed: number, kind: Kind, perSecond: number): Sha
   return { seed, kind, processes, losesPerMille: kind === 'hosts' ? any(20) : 0, steps }
 }
 
-export interface Policy {
+interface Policy {
   readonly live: Limits
   readonly mode: OutageMode
   readonly tried?: Limits
@@ -91,12 +92,11 @@ interface Process {
   cut: 'away' | 'silent' | 'deaf' | undefined
 }
 
-export async function playShadow(schedule: ShadowSchedule, policy: Policy) {
+async function playShadow(schedule: ShadowSchedule, policy: Policy) {
   const { kind, seed, losesPerMille } = schedule
   let moments = 0
   const time = createVirtualTime({ ...createChance(0), next: () => moments++ })
   const clock = { epochMs: () => START_MS + time.nowMs }
-  let isDirty = false
   const losesData = kind === 'hosts'
   let memory = shipped.createMemoryAuthority({ clock, losesData })
   const members = shipped.createMemoryAuthority({ clock })
@@ -161,7 +161,7 @@ export async function playShadow(schedule: ShadowSchedule, policy: Policy) {
   const boot = (slot: number): void => {
     boots += 1
     const still = { ...createChance(seed), next: () => 0.5 }
-    const host = createHost({ time, chance: still, touched: () => void (isDirty = true) })
+    const host = createHost({ time, chance: still })
     const process = { host, listeners: [], returns: [], cut: undefined } as unknown as Process
     const { nowMs, timers } = host
     const open = (role: keyof typeof decisions, mode: OutageMode, authority: Authority) => {
@@ -293,14 +293,43 @@ export async function playShadow(schedule: ShadowSchedule, policy: Policy) {
       if ('fault' in step) happen(step.fault, step.slot)
       else process?.host.deliver('io', () => ask(process, step))
     })
-  await passUntil(time, LASTS_MS + 8_000, {
-    load: undefined,
-    isDirty: () => {
-      const was = isDirty
-      isDirty = false
-      return was
-    },
-    violation: () => undefined,
-  })
+  await passUntil(time, LASTS_MS + 8_000)
   return { decisions, refunded, counts }
+}
+
+const tight: Limits = { perMinute: 40, perDay: 60 }
+const wide: Limits = { perMinute: 100_000, perDay: 1_000_000 }
+const tighter: Limits = { perMinute: 25, perDay: 40 }
+const modes: readonly OutageMode[] = ['local', 'open', 'closed']
+const PER_SECOND = 4
+
+const countOf = (words: readonly (string | undefined)[], word: string): number =>
+  words.filter((one) => one === word).length
+
+/** Limits that are only tried would refuse just what they refuse where they are live, and what is live does not feel them. */
+export async function shadowsAgree(kind: Kind, schedules: number): Promise<void> {
+  const seen = { minute: 0, day: 0, admitted: 0, unavailable: 0 }
+  for (let seed = 1; seed <= schedules; seed++) {
+    const schedule = shadowSchedule(seed, kind, PER_SECOND)
+    const live = seed % 2 === 0 ? wide : tighter
+    const mode = modes[(seed >> 1) % 3] ?? 'local'
+    const without = await playShadow(schedule, { live, mode, network: 'live' })
+    const beside = await playShadow(schedule, { live, mode, tried: tight, network: 'live' })
+    const { refunded } = without
+    const judge = { live: tight, mode: 'closed', network: 'tried', refunded } as const
+    const alone = await playShadow(schedule, judge)
+    expect(beside.decisions.live, `live, seed ${seed}`).toEqual(without.decisions.live)
+    expect(beside.decisions.tried, `tried, seed ${seed}`).toEqual(alone.decisions.live)
+    const { requests, degraded, refusedMinute, refusedDay } = beside.counts.plan(PLAN, 0)
+    const words = alone.decisions.live
+    for (const word of ['minute', 'day', 'admitted', 'unavailable'] as const)
+      seen[word] += countOf(words, word)
+    expect([refusedMinute, refusedDay, degraded]).toEqual(
+      ['minute', 'day', 'unavailable'].map((word) => countOf(words, word)),
+    )
+    expect(requests).toBeGreaterThan(200)
+  }
+  for (const word of ['minute', 'day', 'admitted'] as const)
+    expect(seen[word]).toBeGreaterThan(5 * schedules)
+  expect(seen.unavailable > 0).toBe(kind !== 'embedded')
 }

@@ -5,7 +5,7 @@
 import * as fc from 'fast-check'
 import { DAY_MS, MINUTE_MS } from '../../src/rules/time.ts'
 import { played, type Played } from './play.ts'
-import { common, goodNetwork, type Schedule, type Step } from './schedule.ts'
+import { common, goodNetwork, limitsOf, local, ms, type Schedule, type Step } from './schedule.ts'
 import type { Quota } from './shipped.ts'
 import { createWorld, type World } from './world.ts'
 
@@ -39,44 +39,35 @@ const AWAY_MS = 1500
 const ROUNDS_AFTER = 12
 const NEVER_MS = 1e9
 /** A limit of which nothing is held ahead is asked for one by one. */
-const limits = fc
-  .record({
-    perMinute: fc.oneof(fc.integer({ min: 1, max: 12 }), fc.constantFrom(20, 48, 100)),
-    days: fc.constantFrom(1.5, 1000, 1000),
-  })
-  .map(({ perMinute, days }) => ({ perMinute, perDay: Math.ceil(perMinute * days) }))
+const limits = limitsOf(fc.oneof(ms(1, 12), fc.constantFrom(20, 48, 100)), 1.5, 1000, 1000)
 
 export const storeLostSchedule: fc.Arbitrary<StoreLostSchedule> = fc.record({
   base: fc.record({
     ...common,
     clients: fc.array(limits, { minLength: 1, maxLength: 3 }),
-    processes: fc.integer({ min: 2, max: 6 }),
-    mode: fc.constant('local' as const),
-    authority: fc.constant('remote' as const),
+    processes: ms(2, 6),
+    ...local,
     maxClients: fc.constant(100_000),
     clockErrorMs: fc.constant(0),
     network: goodNetwork,
     refund: fc.constant(0),
     steps: fc.constant([] as Step[]),
   }),
-  lost: fc.oneof(fc.constant(6), fc.integer({ min: 1, max: 6 })),
-  how: fc.constantFrom('away' as const, 'refused' as const, 'silent' as const),
-  lastsMs: fc.integer({ min: 500, max: 130_000 }),
+  lost: fc.oneof(fc.constant(6), ms(1, 6)),
+  how: fc.constantFrom('away', 'refused', 'silent'),
+  lastsMs: ms(500, 130_000),
   returnMs: fc.constantFrom(0, RETURN_MS),
   met: fc.record({
     clients: fc.nat({ max: 3 }),
-    processes: fc.integer({ min: 1, max: 6 }),
+    processes: ms(1, 6),
     perSecond: fc.constantFrom(1, 8, 30),
   }),
   change: fc.record({
-    kind: fc.constantFrom('none' as const, 'crash' as const, 'restart' as const, 'join' as const),
+    kind: fc.constantFrom('none', 'crash', 'restart', 'join'),
     // Who has not been answered once knows of nobody.
-    beforeMs: fc.oneof(
-      fc.integer({ min: 250, max: HEARD_MS }),
-      fc.integer({ min: HEARD_MS, max: 12_000 }),
-    ),
+    beforeMs: fc.oneof(ms(250, HEARD_MS), fc.integer({ min: HEARD_MS, max: 12_000 })),
   }),
-  asked: fc.oneof(fc.constant(6), fc.integer({ min: 1, max: 6 })),
+  asked: fc.oneof(fc.constant(6), ms(1, 6)),
 })
 
 /** What was admitted of one window. */

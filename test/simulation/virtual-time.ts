@@ -40,6 +40,8 @@ interface Moment {
 export interface VirtualTime {
   /** True time in ms since the schedule began; nobody in the simulation reads it but through a clock of his own. */
   nowMs: number
+  /** Something has run that may have settled promises. */
+  isTouched: boolean
   /** Runs the task then, or at once if that is past, but never within the caller's turn. */
   at(atMs: number, run: () => void): void
   /** When the next moment is due; Infinity if none is. */
@@ -56,6 +58,7 @@ export function createVirtualTime(chance: Chance): VirtualTime {
 
   const time: VirtualTime = {
     nowMs: 0,
+    isTouched: false,
     at: (atMs, run) => {
       const moment = { atMs: Math.max(atMs, time.nowMs), order: chance.next(), run }
       let at = heap.length
@@ -107,18 +110,16 @@ export async function passUntil(
   time: VirtualTime,
   endMs: number,
   world: {
-    readonly load: Arrivals | undefined
-    /** Whether promises may have settled since it was asked last. */
-    isDirty(): boolean
-    violation(): Error | undefined
-  },
+    readonly load?: Arrivals | undefined
+    violation?(): Error | undefined
+  } = {},
 ): Promise<void> {
   const { load } = world
   for (;;) {
     const momentMs = time.nextAtMs()
     const arrivalMs = load?.nextAtMs() ?? Infinity
     if (Math.min(momentMs, arrivalMs) > endMs) break
-    const violation = world.violation()
+    const violation = world.violation?.()
     if (violation !== undefined) throw violation
     if (arrivalMs <= momentMs) {
       time.nowMs = Math.max(time.nowMs, arrivalMs)
@@ -126,7 +127,9 @@ export async function passUntil(
       continue
     }
     time.step()
-    if (world.isDirty()) await settled()
+    if (!time.isTouched) continue
+    time.isTouched = false
+    await settled()
   }
   time.nowMs = Math.max(time.nowMs, endMs)
 }

@@ -51,8 +51,7 @@ export function createWorkersWorld(quota: Quota, schedule: Schedule) {
   const chance = createChance(schedule.seed)
   const time = createVirtualTime(chance)
   const faults = new Map<string, number>()
-  let isDirty = false
-  const surroundings = { time, chance, touched: () => void (isDirty = true) }
+  const surroundings = { time, chance }
   // The one under way and one's own, and more where something is handed back.
   const calls = schedule.refund > 0 ? 12 : 2
   const ledger = createLedger(
@@ -409,11 +408,6 @@ export function createWorkersWorld(quota: Quota, schedule: Schedule) {
     passUntil: (endMs: number, load?: Arrivals): Promise<void> =>
       passUntil(time, endMs, {
         load,
-        isDirty: () => {
-          const was = isDirty
-          isDirty = false
-          return was
-        },
         violation: () => ledger.violation,
       }),
 

@@ -80,7 +80,6 @@ export function createWorld(
   /** A clock that goes back by more than a small skew opens its windows again. */
   let latestClockMs = startMs
   let network: Network = schedule.network
-  let isDirty = false
   /** Nothing goes wrong any more. */
   let isOver = false
 
@@ -324,7 +323,7 @@ export function createWorld(
   const boot = (slot: number): void => {
     const process = createSimulatedProcess(
       `p${slot}x${everyProcess.length}`,
-      { time, chance, ledger, touched: () => void (isDirty = true) },
+      { time, chance, ledger },
       {
         Lessee: quota.Lessee,
         createSteadyClock: quota.createSteadyClock,
@@ -495,11 +494,6 @@ export function createWorld(
     passUntil: (endMs: number, load?: Arrivals): Promise<void> =>
       passUntil(time, endMs, {
         load,
-        isDirty: () => {
-          const was = isDirty
-          isDirty = false
-          return was
-        },
         violation: () => ledger.violation,
       }),
 

@@ -102,7 +102,7 @@ export function startLoad(
 }
 
 /** Process ids of the workers that were started, by number; the latest of each. */
-export function workerPids(gateway: GatewayProcess): Map<number, number> {
+export function workerPids(gateway: Pick<GatewayProcess, 'logged'>): Map<number, number> {
   return new Map(
     gateway.logged('workerStarted').map(({ worker, pid }) => [Number(worker), Number(pid)]),
   )

@@ -1,24 +1,17 @@
-/**
- * The simulation finds what it is there to find: each mutant is the quota with one rule broken, and must be caught by an
- * invariant. The schedules are the same in every run, and the quota as it is passes all of them.
- *
- * A mutant is a replacement in a source text that must occur there exactly once; it is made in a copy in a temporary folder.
- */
+/** Mutants are hunted with the schedules and in the small worlds that show them, and the script of Redis with the calls of a simulation. */
 import * as fc from 'fast-check'
 import { isDeepStrictEqual } from 'node:util'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { RedisStore } from '../../src/redis/store.ts'
-import { serversAt } from '../support/redis-servers.ts'
 import { connectRedis } from '../../src/redis/redis.ts'
+import type { RedisStore } from '../../src/redis/store.ts'
 import { createMemoryAuthority } from '../../src/quota/authorities/memory.ts'
 import type { Authority, TakeReply, TakeRequest } from '../../src/quota/protocol.ts'
 import { controlledRedisAuthority, until } from '../support/controlled-authority.ts'
-import '../support/low-priority.ts'
-import { startRedisServer, type RedisServer } from '../support/redis-server.ts'
+import type { SharedRedis } from '../support/redis-server.ts'
+import { serversAt } from '../support/redis-servers.ts'
 import { loaded, replaced, type Replacement } from './copies.ts'
 import { explore } from './exploration.ts'
 import { Violation } from './ledger.ts'
-import { mutants, scriptMutants, type Mutant } from './mutants.ts'
+import type { Mutant } from './mutants.ts'
 import { properties, type Outcome, type Property, type PropertyName } from './properties.ts'
 import { scaled, smallWorlds } from './small-worlds.ts'
 import { shipped, type Quota } from './shipped.ts'
@@ -26,25 +19,26 @@ import { shipped, type Quota } from './shipped.ts'
 const SEED = 20_260_101
 const MOST_STATES = 20_000
 /** So many schedules of each property as its mutants need, and some more; where they are rare, from a seed that has them early. */
-const drawnFrom: Record<PropertyName, { readonly numRuns: number; readonly seed?: number }> = {
-  faults: { numRuns: 28, seed: 11 },
-  crashes: { numRuns: 10, seed: 89 },
-  late: { numRuns: 20, seed: 3 },
-  'late workers': { numRuns: 16, seed: 4 },
-  resets: { numRuns: 24 },
-  'changed limits': { numRuns: 60, seed: 8 },
-  'one process': { numRuns: 10, seed: 11 },
-  'load above the limit': { numRuns: 8 },
-  storms: { numRuns: 26 },
-  outages: { numRuns: 15 },
-  'store lost': { numRuns: 22, seed: 2 },
-  'data loss': { numRuns: 33 },
-  remaining: { numRuns: 12, seed: 9 },
-  workers: { numRuns: 38, seed: 7 },
-  'worker resets': { numRuns: 15 },
-}
+export const drawnFrom: Record<PropertyName, { readonly numRuns: number; readonly seed?: number }> =
+  {
+    faults: { numRuns: 28, seed: 11 },
+    crashes: { numRuns: 10, seed: 89 },
+    late: { numRuns: 20, seed: 3 },
+    'late workers': { numRuns: 16, seed: 4 },
+    resets: { numRuns: 24 },
+    'changed limits': { numRuns: 60, seed: 8 },
+    'one process': { numRuns: 10, seed: 11 },
+    'load above the limit': { numRuns: 8 },
+    storms: { numRuns: 26 },
+    outages: { numRuns: 15 },
+    'store lost': { numRuns: 22, seed: 2 },
+    'data loss': { numRuns: 33 },
+    remaining: { numRuns: 12, seed: 9 },
+    workers: { numRuns: 38, seed: 7 },
+    'worker resets': { numRuns: 15 },
+  }
 
-interface Caught {
+export interface Caught {
   readonly invariant: string
   /** A property, or a small world. */
   readonly where: string
@@ -53,7 +47,10 @@ interface Caught {
 }
 
 /** Plays the schedules until one breaks an invariant. */
-async function hunt(quota: Quota, names: readonly PropertyName[]): Promise<Caught | undefined> {
+export async function hunt(
+  quota: Quota,
+  names: readonly PropertyName[],
+): Promise<Caught | undefined> {
   let schedules = 0
   for (const name of names) {
     const { schedule, run } = properties[name] as Property<unknown>
@@ -79,15 +76,11 @@ async function exploredTo(mutant: Mutant, title: string): Promise<Caught | undef
   return violation && { invariant: violation.invariant, where: title, after: states }
 }
 
-const found = (mutant: Mutant): Promise<Caught | undefined> => {
+export const found = (mutant: Mutant): Promise<Caught | undefined> => {
   const { breaks } = mutant
   if (typeof breaks === 'object') return exploredTo(mutant, breaks.world)
   return hunt(loaded([mutant]), [breaks])
 }
-
-const table: string[] = []
-const row = (...cells: readonly (string | number)[]): void =>
-  void table.push(`| ${cells.join(' | ')} |`)
 
 /** A call as the authority of a simulation has carried it out. */
 interface Recorded {
@@ -98,7 +91,10 @@ interface Recorded {
 }
 
 /** Plays schedules and keeps every call; Redis knows no time more exact than a microsecond. */
-async function recorded(names: readonly PropertyName[], numRuns: number): Promise<Recorded[]> {
+export async function recorded(
+  names: readonly PropertyName[],
+  numRuns: number,
+): Promise<Recorded[]> {
   const calls: Recorded[] = []
   let authorities = 0
   const recording: Quota = {
@@ -132,12 +128,12 @@ async function recorded(names: readonly PropertyName[], numRuns: number): Promis
 const CALLS_AT_ONCE = 250
 
 /** Makes the same calls to the script in Redis; tells how many were answered alike before the first that was not. */
-async function answeredAlike(
+export async function answeredAlike(
   calls: readonly Recorded[],
-  server: RedisServer,
-  { name, mutant }: { name: string; mutant: Replacement | undefined },
+  { url, prefix }: SharedRedis,
+  mutant?: Replacement,
 ): Promise<number> {
-  const store = connectRedis({ servers: serversAt(server.url), timeoutMs: 20_000 })
+  const store = connectRedis({ servers: serversAt(url), timeoutMs: 20_000 })
   try {
     await until(() => store.available)
     const mutated: RedisStore = {
@@ -145,10 +141,7 @@ async function answeredAlike(
       script: ({ text, ...definition }) =>
         store.script({
           ...definition,
-          text:
-            mutant === undefined || definition.name !== 'tollgateTake'
-              ? text
-              : replaced(text, mutant),
+          text: mutant && definition.name === 'tollgateTake' ? replaced(text, mutant) : text,
         }),
     }
     const time = { ms: 0 }
@@ -156,7 +149,7 @@ async function answeredAlike(
     const authorityOf = (at: number): Authority => {
       const known = authorities.get(at)
       if (known !== undefined) return known
-      const fresh = controlledRedisAuthority(mutated, { time, prefix: `${name}-${at}` })
+      const fresh = controlledRedisAuthority(mutated, { time, prefix: `${prefix}-${at}` })
       authorities.set(at, fresh)
       return fresh
     }
@@ -176,54 +169,3 @@ async function answeredAlike(
     await store.close()
   }
 }
-
-row('mutant', 'caught by', 'in', 'after so many schedules or states')
-afterAll(() => console.log(table.join('\n')))
-
-describe('the simulation', () => {
-  it('finds nothing in the quota as it is', async () => {
-    const names = Object.keys(drawnFrom) as PropertyName[]
-    expect(await hunt(loaded([]), names)).toBeUndefined()
-  }, 300_000)
-
-  it.each(mutants)(
-    'finds: $name',
-    async (mutant) => {
-      const caught = await found(mutant)
-      row(mutant.name, caught?.invariant ?? '-', caught?.where ?? '-', caught?.after ?? '-')
-      expect(caught, 'no invariant was broken').toBeDefined()
-    },
-    300_000,
-  )
-})
-
-describe('the calls of a simulation, made to Redis', () => {
-  let server: RedisServer
-  let calls: Recorded[] = []
-  beforeAll(async () => {
-    server = await startRedisServer()
-    calls = await recorded(['faults', 'data loss'], 30)
-  })
-  afterAll(() => server.stop())
-
-  it('are answered by the script as by its twin', async () => {
-    expect(await answeredAlike(calls, server, { name: 'none', mutant: undefined })).toBe(
-      calls.length,
-    )
-  }, 300_000)
-
-  it.each(scriptMutants)(
-    'show: $name',
-    async (mutant) => {
-      const alike = await answeredAlike(calls, server, { name: mutant.name, mutant })
-      row(
-        `take.lua: ${mutant.name}`,
-        'answers as its twin does',
-        'recorded calls',
-        `${alike} calls`,
-      )
-      expect(alike).toBeLessThan(calls.length)
-    },
-    300_000,
-  )
-})

@@ -1,0 +1,126 @@
+/** Plays faults while clients call, and keeps what all of them have seen. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { createChance } from '../simulation/virtual-time.ts'
+import { targetOf } from './bodies.ts'
+import { createCallers, type Caller } from './callers.ts'
+import { createCrowd } from './crowd.ts'
+import type { Fault, Run, Sample, Sighting } from './events.ts'
+import { playLine, stop } from './faults.ts'
+import { compare, groupBy } from './ledger.ts'
+import type { Planned } from './schedule.ts'
+import type { World } from './world.ts'
+
+export interface Plan {
+  readonly seed: number
+  readonly calmMs: number
+  /** All in all; the first of each kind of fault may take longer. */
+  readonly forMs: number
+  /** They run beside each other; drawn when the calm is over. */
+  lines(leftMs: number): readonly (readonly Planned[])[]
+  readonly pauseMs?: number
+}
+
+export async function play(
+  world: World,
+  callers: readonly Caller[],
+  { seed, calmMs, forMs, lines, pauseMs }: Plan,
+) {
+  const load = createCallers({ places: world.places, clients: callers }, createChance(seed * 7))
+  const crowd = createCrowd(world.places, load, 'crowd')
+  const faults: Fault[] = []
+  const samples: Sample[] = []
+  const read = (): Run => ({
+    clients: callers,
+    requests: load.requests,
+    sightings: world.backends.flatMap((backend) => backend.sightings()),
+    faults,
+    samples,
+    past: past.spans,
+  })
+  const past = callPast(world)
+  const after = checkSettled(world, read, samples)
+
+  const startMs = Date.now()
+  const untilMs = startMs + forMs
+  const stopLoad = load.start(callers)
+  await sleep(calmMs)
+  const calmUntilMs = Date.now()
+  await after()
+  await Promise.all(
+    lines(untilMs - calmUntilMs).map((planned, at) => {
+      const stage = { world, crowd, chance: createChance(seed * 11 + at) }
+      return playLine(planned, stage, {
+        faults,
+        untilMs,
+        after,
+        ...(pauseMs === undefined ? {} : { pauseMs }),
+      })
+    }),
+  )
+  await sleep(Math.max(0, untilMs - Date.now()))
+  stopLoad()
+  past.stop()
+  await load.settled()
+  load.close()
+  for (const place of world.places) await stop(place)
+  const counted = new Map<string, Sample>()
+  for (const { id } of callers) counted.set(id, await sample(world, id, 0))
+
+  const run: Run = { ...read(), counted }
+  return { run, startMs, calmUntilMs, flooded: crowd.flooded }
+}
+
+/** Ten times a second, as the bystanders do by way of a gateway. */
+function callPast({ reference }: World) {
+  const spans: { sentMs: number; endMs: number }[] = []
+  const url = reference.url + targetOf(0, { sends: 0, gets: 1_000 })
+  const timer = setInterval(() => {
+    const sentMs = Date.now()
+    void fetch(url)
+      .then((answer) => answer.text())
+      .then(() => spans.push({ sentMs, endMs: Date.now() }))
+  }, 100)
+  return { spans, stop: () => clearInterval(timer) }
+}
+
+async function sample({ store }: World, client: string, seen: number): Promise<Sample> {
+  const { dayTaken, dayUsed, minuteTaken } = await store.counted(client)
+  return { client, seen, atMs: Date.now(), dayTaken, dayUsed, minuteTaken }
+}
+
+/** After each fault: reads the counters, and tells what differs in what has settled since the last time. */
+function checkSettled(world: World, read: () => Run, samples: Sample[]): () => Promise<void> {
+  let from = 0
+  return async () => {
+    const { clients, requests, sightings, faults } = read()
+    const running = faults.filter(({ untilMs }) => untilMs === Infinity)
+    const beforeMs = Math.min(...running.map(({ fromMs }) => fromMs), Date.now())
+    const open = requests.findIndex(({ endMs = Infinity }, at) => at >= from && endMs >= beforeMs)
+    const settled = requests.slice(from, open < 0 ? undefined : open)
+    const isSettled = ({ number }: Sighting): boolean =>
+      number >= from && number < from + settled.length
+    const differences = compare({
+      clients,
+      requests: settled,
+      sightings: sightings.filter(isSettled),
+      faults,
+      samples: [],
+      past: [],
+    })
+    from += settled.length
+    const latest = faults.findLast(({ untilMs }) => untilMs < Infinity)
+    // What is a share of all can be told at the end only.
+    for (const { rule, client, detail } of differences.filter(({ client }) => client !== 'all'))
+      console.log(`after ${latest?.kind ?? 'the calm'}: ${rule}: ${client}: ${detail}`)
+
+    const seen = groupBy(
+      new Set(sightings.map(({ number }) => number)),
+      (number) => requests[number]?.client,
+    )
+    for (const { id } of clients) {
+      // Nothing is read of a store that is away just now.
+      const taken = await sample(world, id, seen.get(id)?.length ?? 0).catch(() => undefined)
+      if (taken !== undefined) samples.push(taken)
+    }
+  }
+}

@@ -1,0 +1,72 @@
+/**
+ * The invariants of the quota protocol as properties: real lessees and a real authority, on virtual time, behind a network
+ * that loses, delays and repeats, with processes that crash, stop and restart and clocks that jump.
+ *
+ * Each run of the usual number plays the same schedules; TOLLGATE_SIMULATION_RUNS=<factor> draws new ones, so many times as many (such
+ * as 20 for some minutes). A schedule that breaks an invariant is shrunk, and printed with the seed and the path that
+ * play it again: TOLLGATE_SIMULATION_SEED=<seed> TOLLGATE_SIMULATION_PATH=<path> with `-t <name of the test>`.
+ */
+import * as fc from 'fast-check'
+import { afterAll, describe, it } from 'vitest'
+import { properties, type Property, type PropertyName } from './properties.ts'
+import { shipped } from './shipped.ts'
+
+const { env } = process
+const factor = Number(env['TOLLGATE_SIMULATION_RUNS'] ?? 1)
+const seed = env['TOLLGATE_SIMULATION_SEED'] ?? (factor === 1 ? '2026' : undefined)
+const path = env['TOLLGATE_SIMULATION_PATH']
+const schedules: Record<PropertyName, number> = {
+  faults: 105,
+  crashes: 42,
+  late: 60,
+  'late workers': 20,
+  resets: 50,
+  'changed limits': 150,
+  'one process': 42,
+  'load above the limit': 16,
+  storms: 35,
+  outages: 50,
+  'store lost': 56,
+  'data loss': 63,
+  remaining: 60,
+  workers: 42,
+  'worker resets': 18,
+}
+
+/** Adds up what happened in all schedules of a kind, or keeps the most of it. */
+const sums = () => {
+  const numbers = new Map<string, number>()
+  const note = (key: string, value: (before: number) => number): void =>
+    void numbers.set(key, value(numbers.get(key) ?? 0))
+  return { numbers, note }
+}
+const lines: string[] = []
+afterAll(() => console.log(lines.join('\n')))
+
+describe('quota, simulated', () => {
+  it.each(Object.entries(schedules))(
+    '%s',
+    async (name, usual) => {
+      const { schedule, run } = properties[name as PropertyName] as Property<unknown>
+      const [total, worst] = [sums(), sums()]
+      const one = fc.asyncProperty(schedule, async (drawn) => {
+        const { totals, faults, worst: found = {} } = await run(shipped, drawn)
+        const { longestWaitMs, ...counts } = totals
+        total.note('schedules', (sum) => sum + 1)
+        for (const [what, count] of [...Object.entries(counts), ...faults])
+          total.note(what, (sum) => sum + count)
+        for (const [what, much] of Object.entries({ ...found, 'ms waited': longestWaitMs }))
+          worst.note(what, (most) => Math.max(most, much))
+      })
+      await fc.assert(one, {
+        numRuns: Math.ceil(usual * factor),
+        ...(seed === undefined ? {} : { seed: Number(seed) }),
+        ...(path === undefined ? {} : { path, endOnFailure: true }),
+      })
+      const list = ({ numbers }: typeof total): string =>
+        Array.from(numbers, ([what, count]) => `${what} ${Math.round(count * 1000) / 1000}`).join()
+      lines.push(`${name}: ${list(total)}`, `  at most: ${list(worst)}`)
+    },
+    300_000 * Math.max(1, factor),
+  )
+})
