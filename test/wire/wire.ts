@@ -271,11 +271,11 @@ function wireOf(
       return used - forwardedProbes - chargedBefore
     },
     settled: async () => {
-      const inFlight = async () => {
+      const deadline = Date.now() + 15_000
+      do {
         stand.metrics = await (await fetch(`http://127.0.0.1:${whole.adminPort}/metrics`)).text()
-        return sumOf(stand.metrics, 'tollgate_requests_in_flight')
-      }
-      await expect.poll(inFlight, { interval: 5 }).toBe(0)
+        if (Date.now() > deadline) throw new Error('requests stay in flight')
+      } while (sumOf(stand.metrics, 'tollgate_requests_in_flight') !== 0)
     },
     accessLines: async (count) => {
       await until(() => ownLines().length >= count, `${count} access lines`)
@@ -356,7 +356,7 @@ export async function expectLogged(
 ): Promise<void> {
   const id = answer?.header('x-request-id')
   expect(id).toMatch(/./)
-  await expect.poll(() => gateway.logLines().map((line) => line['id'])).toContain(id)
+  await until(() => gateway.logLines().some((line) => line['id'] === id), 'its line')
 }
 
 export function expectGatewayFields(answer: ParsedResponse | undefined): void {
