@@ -539,11 +539,7 @@ describe('restBetweenRequests', () => {
   ])('ends a connection that carries nothing at a byte that comes %s', async (_, rest) => {
     const agent = new Agent({ keepAlive: true, maxSockets: 1 })
     let strays = 0
-    restBetweenRequests(agent, {
-      ...unhurried,
-      restMs: () => rest,
-      onStray: () => void strays++,
-    })
+    restBetweenRequests(agent, { ...unhurried, restMs: () => rest, onStray: () => void strays++ })
     const closed: Promise<unknown>[] = []
     const behind = (socket: Socket): void => {
       closed.push(once(socket, 'close'))

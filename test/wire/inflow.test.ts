@@ -278,10 +278,7 @@ describe('a connection on which much is sent at once', () => {
 
 describe('a connection whose requests are refused', () => {
   const anonymous = (perMinute: number, more = '') => ({
-    blocks: {
-      anonymous: `anonymous: { perMinute: ${perMinute} }`,
-      server: serverBlock(more),
-    },
+    blocks: { anonymous: `anonymous: { perMinute: ${perMinute} }`, server: serverBlock(more) },
   })
   const trusting = 'trustedProxies: ["127.0.0.1"]'
   const refused = request('GET', '/v1/pets', { key: null })

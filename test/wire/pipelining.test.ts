@@ -124,9 +124,7 @@ describe('pipelined requests', () => {
   it('may be many', () =>
     withWire({ respond, upstream: 'connections: 800' }, async ({ exchange, charged, served }) => {
       const all = Array.from({ length: 200 }, (_, at) => `/v1/pets/${at}`)
-      const { responses } = await exchange(all.map((_, at) => get(at)).join(''), {
-        responses: 200,
-      })
+      const { responses } = await exchange(all.map((_, at) => get(at)).join(''), { responses: 200 })
       expect(bodies(responses)).toEqual(all)
       expect(served()).toHaveLength(200)
       expect(await charged()).toBe(200)

@@ -9,6 +9,7 @@ import { exportJWK, generateKeyPair, SignJWT } from 'jose'
 import { describe, expect, it } from 'vitest'
 import { WebSocket, WebSocketServer } from 'ws'
 import { minuteWithAtLeast, sha256 } from '../support/gateway.ts'
+import { ownMs } from '../support/own-time.ts'
 import { expectRefusal, handshake, keys, request, serverBlock, switched, until } from './wire.ts'
 import { withWire, type Wire, type WireOptions } from './wire.ts'
 
@@ -117,7 +118,7 @@ describe('a tunnel', () => {
       socket.on('error', () => {})
       socket.on('close', () => {
         clearInterval(pings)
-        ended.push([path, performance.now()])
+        ended.push([path, ownMs()])
       })
     })
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
@@ -131,7 +132,7 @@ describe('a tunnel', () => {
         client.send(request('GET', `/v1/live?${path}`, { fields: handshake }))
         await client.waitFor(({ responses }) => responses[0]?.status === 101)
       }
-      const leftMs = performance.now()
+      const leftMs = ownMs()
       ends.end()
       await sleep(20)
       resets.reset()

@@ -1,0 +1,3 @@
+import { compareAuthorities } from './authority-differential.ts'
+
+compareAuthorities(2_000)
