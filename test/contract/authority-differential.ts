@@ -7,12 +7,8 @@ import type { RedisStore } from '../../src/redis/store.ts'
 import type { Statement, TakeReply, TakeRequest } from '../../src/quota/protocol.ts'
 import { ClientState, transition } from '../../src/quota/authorities/transition.ts'
 import { quotaKey } from '../../src/quota/authorities/redis.ts'
-import {
-  controlledRedisAuthority,
-  controlledStore,
-  START_MS,
-  until,
-} from '../support/controlled-authority.ts'
+import { controlledRedisAuthority, controlledStore } from '../support/controlled-authority.ts'
+import { START_MS, until } from '../support/controlled-authority.ts'
 import { look, reset } from '../../src/usage/client-counters.ts'
 import { createRedisCounters } from '../../src/usage/counters-redis.ts'
 import { sharedRedis } from '../support/redis-server.ts'

@@ -3,13 +3,8 @@ import { spawn } from 'node:child_process'
 import { connect, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import {
-  answer,
-  closeConnection,
-  resetConnection,
-  until,
-  type RawBackend,
-} from '../support/raw-backend.ts'
+import { answer, closeConnection, resetConnection, until } from '../support/raw-backend.ts'
+import { type RawBackend } from '../support/raw-backend.ts'
 import { ownMs } from '../support/own-time.ts'
 import { freePort } from '../support/redis-server.ts'
 import type { Stage } from './forwarder.ts'

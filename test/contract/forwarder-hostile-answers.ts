@@ -1,13 +1,8 @@
 /** Answers that must not be passed on, must not hang or crash, and must not leak into the next client's answer. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import {
-  answer,
-  closeConnection,
-  resetConnection,
-  until,
-  type Answer,
-} from '../support/raw-backend.ts'
+import { answer, closeConnection, resetConnection, until } from '../support/raw-backend.ts'
+import { type Answer } from '../support/raw-backend.ts'
 import type { Stage } from './forwarder.ts'
 
 const ok = 'HTTP/1.1 200 OK\r\n'

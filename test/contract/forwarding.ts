@@ -2,12 +2,8 @@
 import { createServer, IncomingMessage, type ServerResponse } from 'node:http'
 import { Socket, type AddressInfo } from 'node:net'
 import type { ConnectionOptions } from 'node:tls'
-import type {
-  Engine,
-  ForwardHandle,
-  ForwardJob,
-  ForwardSink,
-} from '../../src/forwarding/forwarder.ts'
+import type { Engine, ForwardHandle, ForwardJob } from '../../src/forwarding/forwarder.ts'
+import type { ForwardSink } from '../../src/forwarding/forwarder.ts'
 import type { EngineOptions } from '../../src/forwarding/engine.ts'
 import type { Backend } from '../../src/backends/backend.ts'
 import { Forwarder } from '../../src/forwarding/attempts.ts'

@@ -6,15 +6,9 @@ import * as tls from 'node:tls'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { createDirectEngine } from '../../src/forwarding/direct/forwarder.ts'
 import { forwardNow as forward, Outcome, startFront, type Front } from '../contract/forwarding.ts'
-import {
-  answer,
-  closeConnection,
-  startRawBackend,
-  until,
-  type BackendConnection,
-  type RawBackend,
-  type RecordedRequest,
-} from '../support/raw-backend.ts'
+import { answer, closeConnection, startRawBackend, until } from '../support/raw-backend.ts'
+import { type BackendConnection, type RawBackend } from '../support/raw-backend.ts'
+import { type RecordedRequest } from '../support/raw-backend.ts'
 import type { Certificate, Certificates } from '../support/redis-tls.ts'
 import { certificates as shared } from '../wire/wire.ts'
 

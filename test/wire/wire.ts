@@ -185,7 +185,10 @@ export async function withWire(
   { stopsItself = false, fresh = false } = {},
 ): Promise<void> {
   const { tls, engine, blocks, upstream } = options
-  const isShared = !(stopsItself || fresh || tls || options.noBackend || options.origin)
+  // What is asked of a shared one names no address in front, as a balancer would.
+  const isBehind = blocks?.['server']?.includes('proxyProtocol')
+  const isOwn = stopsItself || fresh || tls || isBehind || options.noBackend || options.origin
+  const isShared = !isOwn
   const settings = JSON.stringify([engine ?? 'direct', blocks, upstream])
   const rested = isShared ? resting.get(settings)?.pop() : undefined
   const stand = rested ?? (await startStand(options, tls))
