@@ -1,3 +1,3 @@
 import { compareAuthorities } from './authority-differential.ts'
 
-compareAuthorities(2_000)
+compareAuthorities(600)

@@ -113,7 +113,8 @@ describe('a request', () => {
     ['that got none, and could do its work twice, is done', 'POST', 'ab', silent, 'a'],
     ['whose fresh connection died goes to the next', 'GET', 'ab', fresh, 'ab'],
     ['whose fresh connection to the only one died is done', 'GET', 'a', fresh, 'a'],
-  ])('%s', async (_, method, letters, failed, expected) => {
+  ])('%s', async (_, method, ...row) => {
+    const [letters, failed, expected] = row
     const { told, tried, heard } = start(letters, [fail(failed), answer(200)], { method })
     await settle()
     expect(tried()).toBe(expected)
@@ -233,7 +234,8 @@ describe('an upgrade', () => {
     ['fails after two', 'abc', [unconnected, unconnected, ok], 'ab', 'unreachable'],
     ['has nowhere to go from the only one', 'a', [unconnected, ok], 'a', 'unreachable'],
     ['that was refused stays refused', 'ab', [begun, ok], 'a', 'broken'],
-  ])('%s', async (_, letters, outcomes, tried, kind) => {
+  ])('%s', async (_, letters, outcomes, ...expected) => {
+    const [tried, kind] = expected
     expect(await run(letters, outcomes)).toEqual({ tried, kind })
   })
 })

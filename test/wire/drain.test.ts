@@ -67,7 +67,7 @@ describe('a gateway that is stopped', () => {
         expect(cut.responses[0]?.complete).toBe(false)
         await backend.waitFor(() => backend.openConnections() === 0, 'the end')
         const statuses = (await accessLines(2)).map(({ status }) => status)
-        expect(statuses.sort()).toEqual([200, 503])
+        expect(new Set(statuses)).toEqual(new Set([200, 503]))
         const drained = gateway.logLines().find(({ event }) => event === 'drained')
         expect(drained).toMatchObject({ cutOff: 2 })
       },

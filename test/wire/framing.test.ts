@@ -156,7 +156,7 @@ describe('a body', () => {
           request('GET', '/v1/pets', { key: keys.business, fields: ['Connection: close'] }),
       )
       const clients = backend.requests.map((each) => each.header('x-client-id'))
-      expect(clients.sort()).toEqual(['business-client', 'pro-client'])
+      expect(new Set(clients)).toEqual(new Set(['business-client', 'pro-client']))
       expect(await charged()).toBe(1)
     }))
 })

@@ -295,8 +295,9 @@ describe('a connection whose requests are refused', () => {
       429,
       false,
     ],
-  ])('%s', (_, options, bytes, answers, status, closes) =>
+  ])('%s', (_, options, bytes, ...expected) =>
     withWire(options, async ({ connect }) => {
+      const [answers, status, closes] = expected
       const client = await connect()
       await minuteWithAtLeast()
       client.send(bytes)
