@@ -84,11 +84,20 @@ export function describeConnections(stage: Stage): void {
     })
 
     it('is one of no more than the configured number', async () => {
-      const backend = await startBackend({ respond: () => [30, answer(200, 'ok')] })
+      let now = 0
+      let most = 0
+      const respond = async () => {
+        most = Math.max(most, ++now)
+        await sleep(30)
+        now--
+        return answer(200, 'ok')
+      }
+      const backend = await startBackend({ respond })
       const front = await startFront([backend], { connections: 2 })
       const outcomes = await Promise.all(Array.from({ length: 8 }, () => front.get('/')))
-      expect(outcomes.map(({ body }) => body)).toEqual(Array.from({ length: 8 }, () => 'ok'))
-      expect(backend.connections).toHaveLength(2)
+      expect(outcomes.map(({ body }) => body)).toEqual(outcomes.map(() => 'ok'))
+      // One that a busy machine makes slow is closed, and another takes its place.
+      expect(most).toBe(2)
     })
 
     it('is closed when it has been idle', async () => {
