@@ -6,21 +6,18 @@ import type { RedisStore } from '../../src/redis/store.ts'
 import { createRedisAuthority, quotaKey } from '../../src/quota/authorities/redis.ts'
 import type { Authority } from '../../src/quota/protocol.ts'
 import { controlledRedisAuthority, START_MS, until } from '../support/controlled-authority.ts'
-import { startRedisServer, type RedisServer } from '../support/redis-server.ts'
+import { sharedRedis, startRedisServer, type RedisServer } from '../support/redis-server.ts'
 import { authorityContract } from './authority.ts'
 
 authorityContract(
   'Redis',
   async () => {
-    const server = await startRedisServer()
-    const store = connectRedis({ servers: serversAt(server.url), timeoutMs: 2000 })
+    const { url, prefix } = sharedRedis()
+    const store = connectRedis({ servers: serversAt(url), timeoutMs: 20_000 })
     await until(() => store.available)
     return {
-      create: (time) => controlledRedisAuthority(store, { time, prefix: 'contract' }),
-      stop: async () => {
-        await store.close()
-        await server.stop()
-      },
+      create: (time) => controlledRedisAuthority(store, { time, prefix }),
+      stop: () => store.close(),
     }
   },
   { losesData: true },
@@ -34,7 +31,7 @@ describe('the hash of a client in Redis', () => {
 
   beforeAll(async () => {
     server = await startRedisServer()
-    store = connectRedis({ servers: serversAt(server.url), timeoutMs: 2000 })
+    store = connectRedis({ servers: serversAt(server.url), timeoutMs: 20_000 })
     await until(() => store.available)
     authority = controlledRedisAuthority(store, { time, prefix: 'hash' })
   })
@@ -72,8 +69,8 @@ describe('the hash of a client in Redis', () => {
     const fields = ['minute', 'minuteTaken', 'activeNow', 'day', 'dayUsed', 'learningUntil']
     for (const text of garbage) {
       server.cli('DEL', key)
-      for (const field of fields) server.cli('HSET', key, field, text)
-      server.cli('HSET', key, 'process:a', `1:0:${text}:1:1:1:1`)
+      const all = fields.flatMap((field) => [field, text])
+      server.cli('HSET', key, ...all, 'process:a', `1:0:${text}:1:1:1:1`)
       expect(await authority.take(call('garbage')), JSON.stringify(text)).toMatchObject({
         status: 'granted',
         minute: { held: 1, taken: 1, used: 1 },

@@ -56,21 +56,20 @@ export function authorityContract(
       day: { index: DAY, used, held },
     })
 
+    /** Of both windows. */
+    const both = (counts: object) => ({ minute: counts, day: counts })
+
     it('grants exactly the limit, one after the other, and then nothing', async () => {
       for (let used = 0; used < 3; used++) {
-        const reply = await take(holds(used))
-        expect(reply).toMatchObject({
+        const counts = { held: used + 1, taken: used + 1, used: used + 1 }
+        expect(await take(holds(used))).toMatchObject({
           status: 'granted',
-          minute: { index: MINUTE, held: used + 1, taken: used + 1, used: used + 1 },
-          day: { index: DAY, held: used + 1, taken: used + 1, used: used + 1 },
+          minute: { index: MINUTE, ...counts },
+          day: { index: DAY, ...counts },
         })
       }
       const refused = await take(holds(3))
-      expect(refused).toMatchObject({
-        status: 'short',
-        minute: { taken: 3, used: 3, held: 3 },
-        day: { taken: 3, used: 3, held: 3 },
-      })
+      expect(refused).toMatchObject({ status: 'short', ...both({ taken: 3, used: 3, held: 3 }) })
     })
 
     it('grants what is left when more is needed, and calls it short', async () => {
@@ -81,13 +80,11 @@ export function authorityContract(
       const limits = { perMinute: 5, perDay: 2 }
       expect(await take({ limits, need: 3 })).toMatchObject({
         status: 'short',
-        minute: { taken: 2 },
-        day: { taken: 2 },
+        ...both({ taken: 2 }),
       })
       expect(await take({ ...holds(2), limits })).toMatchObject({
         status: 'short',
-        minute: { taken: 2, used: 2 },
-        day: { taken: 2, used: 2 },
+        ...both({ taken: 2, used: 2 }),
       })
     })
 
@@ -162,8 +159,7 @@ export function authorityContract(
       await take({ sequence: 5 })
       expect(await take({ sequence: 4, need: 2 })).toMatchObject({
         status: 'stale',
-        minute: { held: 1, taken: 1 },
-        day: { held: 1, taken: 1 },
+        ...both({ held: 1, taken: 1 }),
       })
     })
 
@@ -171,18 +167,14 @@ export function authorityContract(
       await take({ need: 3 })
       expect(await take({ ...holds(1, 1), need: 0 })).toMatchObject({
         status: 'granted',
-        minute: { held: 1, taken: 1, used: 1 },
-        day: { held: 1, taken: 1, used: 1 },
+        ...both({ held: 1, taken: 1, used: 1 }),
       })
       expect(await take({ process: 'b', need: 2 })).toMatchObject({ status: 'granted' })
     })
 
     it('charges what the caller spent without asking, beyond the limit too', async () => {
       await take()
-      expect(await take({ ...holds(7), need: 0 })).toMatchObject({
-        minute: { taken: 7, used: 7 },
-        day: { taken: 7, used: 7 },
-      })
+      expect(await take({ ...holds(7), need: 0 })).toMatchObject({ ...both({ taken: 7, used: 7 }) })
       expect(await take({ process: 'b' })).toMatchObject({ status: 'short' })
     })
 
@@ -261,8 +253,7 @@ export function authorityContract(
     it('keeps counted what a process used before it forgot the client and met it again', async () => {
       await take({ need: 2 })
       expect(await take({ since: 1, need: 0 })).toMatchObject({
-        minute: { held: 0, taken: 2, used: 2 },
-        day: { held: 0, taken: 2, used: 2 },
+        ...both({ held: 0, taken: 2, used: 2 }),
       })
       // It is one process still, and all that is left may be its own.
       const limits = { perMinute: 100, perDay: 1000 }
@@ -326,10 +317,7 @@ export function authorityContract(
       expect(early.minute).toMatchObject({ held: 1, used: 1 })
       time.ms += 1000
       const later = await take({ process: 'b', limits, want: 80 })
-      expect(later).toMatchObject({
-        minute: { held: 49, taken: 50, used: 2 },
-        day: { held: 49, taken: 50, used: 2 },
-      })
+      expect(later).toMatchObject({ ...both({ held: 49, taken: 50, used: 2 }) })
     })
 
     it('grants no day tokens beyond the day to a process that holds more minute tokens than day tokens', async () => {
@@ -350,12 +338,7 @@ export function authorityContract(
       const limits = { perMinute: 100, perDay: 1000 }
       await take({ limits })
       time.ms = START_MS + 60_000
-      const reply = await take({
-        limits,
-        need: 2,
-        minute: { index: MINUTE, used: 1, held: 6 },
-        day: { index: DAY, used: 1, held: 6 },
-      })
+      const reply = await take({ limits, need: 2, ...holds(1, 6) })
       expect(reply).toMatchObject({
         minute: { held: 2, taken: 2, used: 2 },
         day: { held: 6, taken: 6, used: 3 },

@@ -103,15 +103,15 @@ export function describeAnswers({ engine, backend: startBackend, front: startFro
     })
 
     it('is not read faster than the client takes it', async () => {
-      const body = Buffer.alloc(48 * mebibyte, 'x')
+      const body = Buffer.alloc(16 * mebibyte, 'x')
       const backend = await startBackend({ respond: () => answer(200, body) })
       const front = await startFront([backend])
-      const { outcome } = await front.start('GET / HTTP/1.1\r\n\r\n', { responseTimeoutMs: 2_000 })
+      const { outcome } = await front.start('GET / HTTP/1.1\r\n\r\n', { responseTimeoutMs: 1_500 })
       outcome.accepts = false
       await until(() => outcome.bodyBytes > 0, 'the first piece')
       const afterFirst = outcome.bodyBytes
       // Longer than the response timeout: it is the client who is slow here, not the backend.
-      await sleep(3_000)
+      await sleep(2_200)
       expect(outcome.bodyBytes).toBe(afterFirst)
       expect(afterFirst).toBeLessThan(mebibyte)
       expect(outcome.settled).toBe(false)
@@ -123,7 +123,7 @@ export function describeAnswers({ engine, backend: startBackend, front: startFro
     })
 
     it('can be paused at every piece and still comes whole', async () => {
-      const body = Buffer.alloc(10 * mebibyte, 'y')
+      const body = Buffer.alloc(4 * mebibyte, 'y')
       const backend = await startBackend({ respond: () => answer(200, body) })
       const front = await startFront([backend])
       const { outcome } = await front.start('GET / HTTP/1.1\r\n\r\n')
@@ -164,9 +164,9 @@ export function describeAnswers({ engine, backend: startBackend, front: startFro
       const front = await startFront([backend])
       const { client, outcome } = await front.start(
         'POST / HTTP/1.1\r\nContent-Length: 4\r\n\r\nab',
-        { responseTimeoutMs: 300 },
+        { responseTimeoutMs: 1_500 },
       )
-      await sleep(1_000)
+      await sleep(2_200)
       client.send('cd')
       await until(() => outcome.settled)
       expect(outcome).toMatchObject({ status: 200, failure: undefined })

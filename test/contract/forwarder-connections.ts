@@ -3,16 +3,12 @@ import { spawn } from 'node:child_process'
 import { connect, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import {
-  answer,
-  closeConnection,
-  resetConnection,
-  until,
-  type RawBackend,
-} from '../support/raw-backend.ts'
+import { answer, closeConnection, resetConnection, until } from '../support/raw-backend.ts'
+import { type RawBackend } from '../support/raw-backend.ts'
+import { ownMs } from '../support/own-time.ts'
 import { freePort } from '../support/redis-server.ts'
 import type { Stage } from './forwarder.ts'
-import { Outcome } from './forwarding.ts'
+import { forwardNow } from './forwarding.ts'
 
 /** How long wrong answers may come, and how long they are looked for. */
 const SHIFT_FOR_MS = 1_800
@@ -29,7 +25,7 @@ async function shiftedAnswers(
     respond: ({ target }) => {
       const sound = [answerMs, answer(200, target)]
       if (sentAtMs < Infinity || ++answers < 8) return sound
-      sentAtMs = performance.now()
+      sentAtMs = ownMs()
       return [...sound, answerMs / 2, answer(200, 'nobody asked for it')]
     },
   })
@@ -40,19 +36,15 @@ async function shiftedAnswers(
   })
   const { request } = await front.get('/')
   if (request === undefined) throw new Error('no request')
-  const headers = ['Host', 'animals.example']
-  const common = { clientId: 'acme', startedMs: 0, method: 'GET', headers, request, hasBody: false }
   let asked = 0
   const wrongAtMs: number[] = []
   const call = async (caller: number): Promise<void> => {
-    for (let nth = 0; performance.now() < sentAtMs + LOOK_FOR_MS; nth++) {
+    for (let nth = 0; ownMs() < sentAtMs + LOOK_FOR_MS; nth++) {
       const target = `/${caller}/${nth}`
-      const outcome = new Outcome()
-      const job = { ...common, target, bodyLimitBytes: 0, responseTimeoutMs: 10_000 }
-      front.forwarder.forward(job, outcome)
+      const outcome = forwardNow(front.forwarder, { target, request })
       await outcome.over
       asked++
-      if (outcome.status === 200 && outcome.body !== target) wrongAtMs.push(performance.now())
+      if (outcome.status === 200 && outcome.body !== target) wrongAtMs.push(ownMs())
     }
   }
   await Promise.all(Array.from({ length: 16 }, (_, caller) => call(caller)))
@@ -92,11 +84,20 @@ export function describeConnections(stage: Stage): void {
     })
 
     it('is one of no more than the configured number', async () => {
-      const backend = await startBackend({ respond: () => [30, answer(200, 'ok')] })
+      let now = 0
+      let most = 0
+      const respond = async () => {
+        most = Math.max(most, ++now)
+        await sleep(30)
+        now--
+        return answer(200, 'ok')
+      }
+      const backend = await startBackend({ respond })
       const front = await startFront([backend], { connections: 2 })
       const outcomes = await Promise.all(Array.from({ length: 8 }, () => front.get('/')))
-      expect(outcomes.map(({ body }) => body)).toEqual(Array.from({ length: 8 }, () => 'ok'))
-      expect(backend.connections).toHaveLength(2)
+      expect(outcomes.map(({ body }) => body)).toEqual(outcomes.map(() => 'ok'))
+      // One that a busy machine makes slow is closed, and another takes its place.
+      expect(most).toBe(2)
     })
 
     it('is closed when it has been idle', async () => {
@@ -137,7 +138,7 @@ export function describeConnections(stage: Stage): void {
       )
       for (const { asked, wrong, lastWrongMs } of rows) {
         expect(asked).toBeGreaterThan(2 * wrong)
-        // A second, the answers that were under way then, and what a busy machine takes.
+        // A second, and the answers that were under way then.
         expect(lastWrongMs).toBeLessThan(SHIFT_FOR_MS)
       }
       // Where answers are slow the connection may be closed before the answer that is owed comes.

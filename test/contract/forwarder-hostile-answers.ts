@@ -1,13 +1,8 @@
 /** Answers that must not be passed on, must not hang or crash, and must not leak into the next client's answer. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import {
-  answer,
-  closeConnection,
-  resetConnection,
-  until,
-  type Answer,
-} from '../support/raw-backend.ts'
+import { answer, closeConnection, resetConnection, until } from '../support/raw-backend.ts'
+import { type Answer } from '../support/raw-backend.ts'
 import type { Stage } from './forwarder.ts'
 
 const ok = 'HTTP/1.1 200 OK\r\n'
@@ -42,6 +37,13 @@ const brokenHeads: [string, Answer][] = [
   ['a space before the colon', `${ok}Content-Length : 3\r\n\r\nabc`],
   ['a NUL in a value', `${ok}X-A: a\0b\r\nContent-Length: 0\r\n\r\n`],
   ['a bare CR in a value', `${ok}X-A: a\rb\r\nContent-Length: 0\r\n\r\n`],
+  ['a length that is no number', `${ok}Content-Length: two\r\n\r\nok`],
+  ['a control byte in a value', `${ok}X-A: a\x01b\r\nContent-Length: 0\r\n\r\n`],
+  ['a folded field', `${ok}X-A: a\r\n b\r\nContent-Length: 0\r\n\r\n`],
+  ['a field without a colon', `${ok}X-A\r\nContent-Length: 0\r\n\r\n`],
+  ['thousands of fields', `${ok}${'X-A: a\r\n'.repeat(3_000)}Content-Length: 0\r\n\r\n`],
+  ['HTTP/0.9', ['<html>', closeConnection]],
+  ['an interim answer and an end', ['HTTP/1.1 102 Wait\r\n\r\n', closeConnection]],
   ['half a head', [`${ok}X-A: 1\r\nX-`, closeConnection]],
   ['half a head and a reset', [`${ok}X-A: 1\r\nX-`, 20, resetConnection]],
   ['nothing, then the end', [closeConnection]],
@@ -78,6 +80,7 @@ const cutOff: [string, Answer][] = [
     [`${ok}Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n`, 20, resetConnection],
   ],
   ['half a chunk', [`${ok}Transfer-Encoding: chunked\r\n\r\n8\r\nhalf`, 20, closeConnection]],
+  ['a first chunk that is none', `${ok}Transfer-Encoding: chunked\r\n\r\nxyz\r\nok`],
   ['a bad chunk size', `${ok}Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\nxyz\r\n`],
   [
     'a chunk longer than its size',
@@ -128,9 +131,7 @@ const poison: [string, string, Answer][] = [
 export function describeHostileAnswers(stage: Stage): void {
   const { backend: startBackend, front: startFront } = stage
   const backendThatSays = (hostile: Answer) =>
-    startBackend({
-      respond: ({ target }) => (target === '/next' ? answer(200, 'next') : hostile),
-    })
+    startBackend({ respond: ({ target }) => (target === '/next' ? answer(200, 'next') : hostile) })
 
   describe('a hostile answer', () => {
     it.each(brokenHeads)(

@@ -5,10 +5,11 @@ import { readFileSync } from 'node:fs'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { createServer, type TlsOptions, type TLSSocket } from 'node:tls'
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { readTlsFiles } from '../../src/gateway/tls-files.ts'
 import { answer } from '../support/raw-backend.ts'
-import { makeCertificates, type Certificate, type Certificates } from '../support/redis-tls.ts'
+import type { Certificate, Certificates } from '../support/redis-tls.ts'
+import { certificates as shared } from '../wire/wire.ts'
 import type { Stage } from './forwarder.ts'
 
 let certificates: Certificates
@@ -37,7 +38,17 @@ async function startTlsBackend({ cert, key }: Certificate, options: TlsOptions =
 function selfSigned(): Certificate {
   const path = (file: string): string => join(certificates.ca, '..', file)
   const files = { cert: path('self.pem'), key: path('self.key') }
-  const made = ['-newkey', 'rsa:2048', '-nodes', '-subj', '/CN=self', '-days', '2']
+  const made = [
+    '-newkey',
+    'ec',
+    '-pkeyopt',
+    'ec_paramgen_curve:P-256',
+    '-nodes',
+    '-subj',
+    '/CN=self',
+    '-days',
+    '2',
+  ]
   const names = ['-addext', 'subjectAltName=IP:127.0.0.1']
   const where = ['-keyout', files.key, '-out', files.cert]
   execFileSync('openssl', ['req', '-x509', ...made, ...names, ...where], { stdio: 'ignore' })
@@ -46,13 +57,10 @@ function selfSigned(): Certificate {
 
 export function describeTls({ engine, backend: startBackend, front: startFront }: Stage): void {
   describe('a backend with TLS', () => {
-    beforeAll(() => {
-      certificates = makeCertificates()
-    })
+    beforeAll(() => void (certificates = shared()))
     afterEach(async () => {
       for (const stop of stops.splice(0)) await stop()
     })
-    afterAll(() => certificates.remove())
 
     const trusting = (own?: Certificate, serverName?: string) =>
       readTlsFiles('upstream.tls', {

@@ -1,13 +1,9 @@
 /** A front server that forwards each request with the engine under test and records what its sink is told. */
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { createServer, IncomingMessage, type ServerResponse } from 'node:http'
+import { Socket, type AddressInfo } from 'node:net'
 import type { ConnectionOptions } from 'node:tls'
-import type {
-  Engine,
-  ForwardHandle,
-  ForwardJob,
-  ForwardSink,
-} from '../../src/forwarding/forwarder.ts'
+import type { Engine, ForwardHandle, ForwardJob } from '../../src/forwarding/forwarder.ts'
+import type { ForwardSink } from '../../src/forwarding/forwarder.ts'
 import type { EngineOptions } from '../../src/forwarding/engine.ts'
 import type { Backend } from '../../src/backends/backend.ts'
 import { Forwarder } from '../../src/forwarding/attempts.ts'
@@ -15,6 +11,31 @@ import type { BackendFailure } from '../../src/rules/backend-failure.ts'
 import { balancerOf, retriesOf } from '../support/balancer.ts'
 import { until } from '../support/raw-backend.ts'
 import { openRawClient, type RawClient } from '../support/raw-client.ts'
+
+/** A GET that belongs to no connection, and what is different of it. */
+export const jobWith = (job: Partial<ForwardJob>): ForwardJob => ({
+  clientId: 'acme',
+  startedMs: 0,
+  method: 'GET',
+  target: '/',
+  headers: ['Host', 'animals.example'],
+  request: new IncomingMessage(new Socket()),
+  hasBody: false,
+  bodyLimitBytes: 0,
+  responseTimeoutMs: 10_000,
+  ...job,
+})
+
+/** Forwards it in this very turn of the event loop. */
+export function forwardNow(
+  forwarder: Forwarder,
+  job: Partial<ForwardJob>,
+  outcome = new Outcome(),
+): Outcome {
+  outcome.handle = forwarder.forward(jobWith(job), outcome)
+  outcome.forwardReturned = true
+  return outcome
+}
 
 type Optional = 'connectionUses' | 'connectionAgeMs' | 'onSurplus'
 

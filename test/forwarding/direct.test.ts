@@ -1,23 +1,16 @@
 /** What the contract of the engines leaves to this one: its connections from turn to turn of the event loop, and TLS. */
-import { IncomingMessage } from 'node:http'
 import { readFileSync } from 'node:fs'
-import { Socket, type AddressInfo } from 'node:net'
+import type { AddressInfo, Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import * as tls from 'node:tls'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import type { ForwardJob } from '../../src/forwarding/forwarder.ts'
 import { createDirectEngine } from '../../src/forwarding/direct/forwarder.ts'
-import { Outcome, startFront, type Front } from '../contract/forwarding.ts'
-import {
-  answer,
-  closeConnection,
-  startRawBackend,
-  until,
-  type BackendConnection,
-  type RawBackend,
-  type RecordedRequest,
-} from '../support/raw-backend.ts'
-import { makeCertificates, type Certificate, type Certificates } from '../support/redis-tls.ts'
+import { forwardNow as forward, Outcome, startFront, type Front } from '../contract/forwarding.ts'
+import { answer, closeConnection, startRawBackend, until } from '../support/raw-backend.ts'
+import { type BackendConnection, type RawBackend } from '../support/raw-backend.ts'
+import { type RecordedRequest } from '../support/raw-backend.ts'
+import type { Certificate, Certificates } from '../support/redis-tls.ts'
+import { certificates as shared } from '../wire/wire.ts'
 
 const toClose: { close(): Promise<void> }[] = []
 afterEach(async () => {
@@ -32,28 +25,8 @@ const startBackend = async (options?: Parameters<typeof startRawBackend>[0]) =>
 const front = async (backend: RawBackend, options?: Parameters<typeof startFront>[2]) =>
   keep(await startFront(createDirectEngine, [backend.url], options))
 
-/** Forwards in this very turn of the event loop. */
-function forwardNow(
-  { forwarder }: Front,
-  method: string,
-  target: string,
-  outcome = new Outcome(),
-): Outcome {
-  const job: ForwardJob = {
-    clientId: 'acme',
-    startedMs: 0,
-    method,
-    target,
-    headers: ['Host', 'animals.example'],
-    request: new IncomingMessage(new Socket()),
-    hasBody: false,
-    bodyLimitBytes: 0,
-    responseTimeoutMs: 10_000,
-  }
-  outcome.handle = forwarder.forward(job, outcome)
-  outcome.forwardReturned = true
-  return outcome
-}
+const forwardNow = ({ forwarder }: Front, method: string, target: string, outcome?: Outcome) =>
+  forward(forwarder, { method, target }, outcome)
 
 describe('a great answer', () => {
   it('is read in many turns of the event loop, so that others have theirs', async () => {
@@ -121,9 +94,7 @@ describe('an idle connection', () => {
     ['for no longer than the backend says, with a second to spare', 'timeout=2', 900],
     ['not at all where the backend says a second', 'timeout=1, max=100', 0],
   ])('is kept %s', async (_, hint, leastMs) => {
-    const backend = await startBackend({
-      respond: () => answer(200, 'ok', `Keep-Alive: ${hint}`),
-    })
+    const backend = await startBackend({ respond: () => answer(200, 'ok', `Keep-Alive: ${hint}`) })
     const gateway = await front(backend)
     const sinceMs = performance.now()
     await gateway.get('/')
@@ -325,12 +296,11 @@ describe('a backend with TLS', () => {
   let certificates: Certificates
   const trusted = tls.getCACertificates('default')
   beforeAll(() => {
-    certificates = makeCertificates()
+    certificates = shared()
     tls.setDefaultCACertificates([...trusted, readFileSync(certificates.ca, 'utf8')])
   })
   afterAll(() => {
     tls.setDefaultCACertificates(trusted)
-    certificates.remove()
   })
 
   async function startTlsFront({ cert, key }: Certificate) {

@@ -1,22 +1,10 @@
-import { IncomingMessage } from 'node:http'
-import { Socket } from 'node:net'
 import { describe, expect, it } from 'vitest'
 import type { ForwardJob } from '../../src/forwarding/forwarder.ts'
 import { requestHead } from '../../src/http1/request-head.ts'
+import { jobWith } from '../contract/forwarding.ts'
 
-const jobOf = (job: Partial<ForwardJob>): ForwardJob => ({
-  clientId: 'acme',
-  startedMs: 0,
-  method: 'GET',
-  target: '/pets',
-  headers: ['Host', 'animals.example'],
-  request: new IncomingMessage(new Socket()),
-  hasBody: false,
-  bodyLimitBytes: 0,
-  responseTimeoutMs: 1_000,
-  ...job,
-})
-const head = (job: Partial<ForwardJob>) => requestHead(jobOf(job), 'backend:80')
+const head = (job: Partial<ForwardJob>) =>
+  requestHead(jobWith({ target: '/pets', ...job }), 'backend:80')
 
 describe('a request head', () => {
   it('has the fields as given, between the request line and what is said of the connection', () => {

@@ -1,12 +1,8 @@
 /** Who may come in, and who goes for it. */
 import { describe, expect, it } from 'vitest'
-import {
-  ConnectionLimits,
-  roomForConnections,
-  type ConnectionBound,
-  type Guest,
-  type Use,
-} from '../../src/listeners/connection-limits.ts'
+import { ConnectionLimits, roomForConnections } from '../../src/listeners/connection-limits.ts'
+import { type ConnectionBound, type Guest } from '../../src/listeners/connection-limits.ts'
+import { type Use } from '../../src/listeners/connection-limits.ts'
 import { parseConfigText } from '../../src/clients/load.ts'
 import { configText } from '../support/gateway.ts'
 

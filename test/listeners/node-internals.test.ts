@@ -1,46 +1,20 @@
 /** What this Node.js does where it promises nothing: each case fails once another one does it otherwise. */
 import { once } from 'node:events'
-import {
-  Agent,
-  createServer,
-  get,
-  type IncomingMessage,
-  type Server,
-  type ServerResponse,
-} from 'node:http'
-import {
-  connect,
-  createServer as createNetServer,
-  type AddressInfo,
-  type Server as NetServer,
-  type Socket,
-} from 'node:net'
+import { Agent, createServer, get, type IncomingMessage, type Server } from 'node:http'
+import { type ServerResponse } from 'node:http'
+import { connect, createServer as createNetServer, type AddressInfo } from 'node:net'
+import { type Server as NetServer, type Socket } from 'node:net'
 import { createServer as createHttp2Server, type ServerHttp2Stream } from 'node:http2'
 import { PassThrough } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, describe, expect, it } from 'vitest'
-import {
-  bindSocket,
-  endHandOver,
-  endHasCome,
-  endWithSocket,
-  feed,
-  isHttp2Safe,
-  isLast,
-  isWriting,
-  keepEveryField,
-  limitHeads,
-  lingerOnClose,
-  makeLast,
-  readOn,
-  responseOnSocket,
-  restBetweenRequests,
-  serveUnbound,
-  stopReading,
-  takenBytes,
-  watchPieces,
-  writeContinue,
-} from '../../src/listeners/node-internals.ts'
+import { bindSocket, endHandOver, endHasCome } from '../../src/listeners/node-internals.ts'
+import { endWithSocket, feed, isHttp2Safe, isLast } from '../../src/listeners/node-internals.ts'
+import { isWriting, keepEveryField, limitHeads } from '../../src/listeners/node-internals.ts'
+import { lingerOnClose, makeLast, readOn } from '../../src/listeners/node-internals.ts'
+import { responseOnSocket, restBetweenRequests } from '../../src/listeners/node-internals.ts'
+import { serveUnbound, stopReading, takenBytes } from '../../src/listeners/node-internals.ts'
+import { watchPieces, writeContinue } from '../../src/listeners/node-internals.ts'
 import { END_HEADERS, END_STREAM, frame, headers } from '../support/h2-frames.ts'
 import { openH2Peer, settings, types, uint32 } from '../support/h2-frames.ts'
 import { guardParser, type Intake } from '../../src/listeners/parser-internals.ts'
@@ -54,12 +28,18 @@ afterEach(() => {
   }
 })
 
+/** On a free port. */
+async function listen(server: NetServer): Promise<number> {
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  return (server.address() as AddressInfo).port
+}
+
 type Listener = (request: IncomingMessage, response: ServerResponse) => void
 
 async function serve(listener: Listener, options = {}): Promise<Server> {
   const server = createServer(options, listener)
   servers.push(server)
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  await listen(server)
   return server
 }
 
@@ -481,8 +461,7 @@ describe('restBetweenRequests', () => {
         behind(socket)
       })
     })
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-    const { port } = server.address() as AddressInfo
+    const port = await listen(server)
     return { port, connections: () => connections, close: () => server.close() }
   }
 
@@ -539,11 +518,7 @@ describe('restBetweenRequests', () => {
   ])('ends a connection that carries nothing at a byte that comes %s', async (_, rest) => {
     const agent = new Agent({ keepAlive: true, maxSockets: 1 })
     let strays = 0
-    restBetweenRequests(agent, {
-      ...unhurried,
-      restMs: () => rest,
-      onStray: () => void strays++,
-    })
+    restBetweenRequests(agent, { ...unhurried, restMs: () => rest, onStray: () => void strays++ })
     const closed: Promise<unknown>[] = []
     const behind = (socket: Socket): void => {
       closed.push(once(socket, 'close'))
@@ -581,8 +556,7 @@ async function serveHttp2(onStream: (stream: ServerHttp2Stream) => void) {
     sockets.push(socket)
     http2.emit('connection', socket)
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
+  const port = await listen(server)
   const open = async () => {
     const peer = await openH2Peer(port)
     await peer.waitFor(() => peer.find(types.settings) !== undefined, 'SETTINGS')
@@ -656,7 +630,7 @@ describe('endHandOver', () => {
         http2.emit('connection', socket)
       })
     })
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    await listen(server)
     const peer = await openH2Peer((server.address() as AddressInfo).port)
     await expect.poll(() => [destroyed, peer.closed]).toEqual([1, true])
     server.close()

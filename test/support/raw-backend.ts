@@ -57,6 +57,8 @@ export interface RawBackend {
   problems(): string[]
   openConnections(): number
   waitFor(condition: () => boolean, what?: string): Promise<void>
+  /** Ends its connections, forgets what it has seen, and does from now on as these options say. */
+  restart(options: RawBackendOptions): void
   close(): Promise<void>
 }
 
@@ -88,10 +90,11 @@ export async function startRawBackend(
 ): Promise<RawBackend> {
   const connections: (BackendConnection & { closed: boolean })[] = []
   const requests: RecordedRequest[] = []
+  let does: RawBackendOptions = options
   const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
-    const connection = openConnection(socket, connections.length + 1, { ...options, requests })
+    const connection = openConnection(socket, connections.length + 1, { ...does, requests })
     connections.push(connection)
-    options.onConnection?.(connection)
+    does.onConnection?.(connection)
   })
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject)
@@ -107,6 +110,11 @@ export async function startRawBackend(
       connections.flatMap(({ id, problem }) => (problem ? [`connection ${id}: ${problem}`] : [])),
     openConnections: () => connections.filter(({ closed }) => !closed).length,
     waitFor: until,
+    restart: (next) => {
+      for (const { socket } of connections.splice(0)) socket.destroy()
+      requests.length = 0
+      does = next
+    },
     close: async () => {
       for (const { socket } of connections) socket.destroy()
       await new Promise((resolve) => server.close(resolve))

@@ -3,20 +3,23 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { keys } from '../support/gateway.ts'
 import { openH2Client } from '../support/h2-client.ts'
-import { request, serverBlock, trusting, until, withWire, type Wire } from './wire.ts'
-
-const handshake = [
-  'Connection: Upgrade',
-  'Upgrade: websocket',
-  'Sec-WebSocket-Version: 13',
-  'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==',
-]
-const switching =
-  'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n'
+import { answer } from '../support/raw-backend.ts'
+import { handshake, request, serverBlock, switched, trusting } from './wire.ts'
+import { until, withWire, type Wire } from './wire.ts'
 
 const limited = (limits: string, more = '') => ({
   blocks: { server: serverBlock(`limits: { ${limits} }\n  ${more}`) },
 })
+
+/** A backend whose answers, but to handshakes, wait until they are called for. */
+function holding() {
+  const waiting: (() => void)[] = []
+  const respond = ({ target }: { target: string }) =>
+    target === '/v1/live'
+      ? switched
+      : new Promise<Buffer>((resolve) => waiting.push(() => resolve(answer(200, 'ok'))))
+  return { waiting, respond }
+}
 
 /** Opens so many, and waits until no more are open than are to be kept. */
 async function openMany({ connect }: Wire, count: number, keeps = count) {
@@ -37,15 +40,12 @@ async function expectServed(clients: Awaited<ReturnType<typeof openMany>>): Prom
   }
 }
 
+const counted = ({ gateway }: Wire, what: string, reason: string): Promise<number> =>
+  gateway.metric(`tollgate_connections_${what}_total{reason="${reason}"}`)
+
 describe('connections', () => {
   it('of one address make room for its next one: those without a valid key first, those at work never', () => {
-    const waiting: (() => void)[] = []
-    const respond = ({ target }: { target: string }) =>
-      target === '/v1/live'
-        ? switching
-        : new Promise<string>((resolve) =>
-            waiting.push(() => resolve('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')),
-          )
+    const { waiting, respond } = holding()
     return withWire({ ...limited('connectionsPerAddress: 6'), respond }, async (wire) => {
       const ask = async (key: string | null = keys.pro) => {
         const client = await wire.connect()
@@ -80,23 +80,14 @@ describe('connections', () => {
         await until(() => gone().includes(name), `${name} gone`)
       }
       expect(gone()).toEqual(['silent', 'keyless', 'slow', 'keyed'])
-      expect(
-        await wire.gateway.metric('tollgate_connections_displaced_total{reason="address"}'),
-      ).toBe(4)
+      expect(await counted(wire, 'displaced', 'address')).toBe(4)
       await openMany(wire, 3, 0)
-      expect(
-        await wire.gateway.metric('tollgate_connections_refused_total{reason="address"}'),
-      ).toBe(3)
+      expect(await counted(wire, 'refused', 'address')).toBe(3)
       const said = () =>
         wire.gateway.logLines().filter(({ event }) => event === 'connectionsRefused')
       await until(() => said().length > 0, 'a line about connections')
-      expect(said()).toEqual([
-        expect.objectContaining({
-          level: 'warn',
-          count: 3,
-          reason: 'address',
-          address: '127.0.0.1',
-        }),
+      expect(said()).toMatchObject([
+        { level: 'warn', count: 3, reason: 'address', address: '127.0.0.1' },
       ])
       waiting.forEach((go) => go())
       for (const client of served)
@@ -136,26 +127,18 @@ describe('connections', () => {
       expect((await client.request()).status).toBe(200)
       await openMany(wire, 30, 9)
       expect((await client.request()).status).toBe(200)
-      expect(
-        await wire.gateway.metric('tollgate_connections_displaced_total{reason="total"}'),
-      ).toBe(21)
+      expect(await counted(wire, 'displaced', 'total')).toBe(21)
       client.close()
     }))
 
   it('are refused where all others are at work', () => {
-    const waiting: (() => void)[] = []
-    const respond = () =>
-      new Promise<string>((resolve) =>
-        waiting.push(() => resolve('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')),
-      )
+    const { waiting, respond } = holding()
     return withWire({ ...limited('connections: 10'), respond }, async (wire) => {
       const kept = await openMany(wire, 10)
       for (const client of kept) client.send(request('GET', '/v1/pets'))
       await until(() => waiting.length === 10, 'ten requests')
       await openMany(wire, 3, 0)
-      expect(await wire.gateway.metric('tollgate_connections_refused_total{reason="total"}')).toBe(
-        3,
-      )
+      expect(await counted(wire, 'refused', 'total')).toBe(3)
       waiting.forEach((go) => go())
       for (const client of kept)
         expect((await client.waitForResponses(1)).responses[0]?.status).toBe(200)

@@ -1,14 +1,8 @@
 /** What RFC 9113 calls malformed never comes to the pipeline; what the gateway itself forbids is refused as over HTTP/1.1. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { keys, type TestGateway, startTestGateway } from '../support/gateway.ts'
-import {
-  END_HEADERS,
-  END_STREAM,
-  frame,
-  headers,
-  openH2Peer,
-  PADDED,
-} from '../support/h2-frames.ts'
+import { END_HEADERS, END_STREAM, frame, headers, openH2Peer } from '../support/h2-frames.ts'
+import { PADDED } from '../support/h2-frames.ts'
 import { settings, types, uint32, type H2Peer } from '../support/h2-frames.ts'
 import { startRawBackend, type RawBackend } from '../support/raw-backend.ts'
 import { SMALL_LIMITS, serverBlock } from './wire.ts'

@@ -8,6 +8,9 @@ import type { Wire, WireOptions } from './wire.ts'
 
 const clear = (more = '') => serverBlock(`http2: clear\n  trustedProxies: [127.0.0.1]\n  ${more}`)
 
+const to = [':method', 'POST', ':path', '/v1/pets', ':scheme', 'http', ':authority', 'a.b']
+const POST = [...to, 'authorization', `Bearer ${keys.pro}`]
+
 function withH2(
   { server, ...options }: WireOptions & { readonly server?: string },
   work: (client: H2Client, wire: Wire) => Promise<void>,
@@ -43,21 +46,11 @@ test.each(engines)('a request and its answer are those of HTTP/1.1, by %s', (eng
 )
 
 test.each([
-  {
-    name: 'a length',
-    fields: ['content-length', '3'],
-    body: 'abc',
-    framings: ['length', 'length'],
-  },
-  { name: 'no length', fields: [], body: 'abc', framings: ['chunked', 'chunked'] },
-  {
-    name: 'a length of 0',
-    fields: ['content-length', '0'],
-    body: undefined,
-    framings: ['length', 'length'],
-  },
-  { name: 'no body', fields: [], body: undefined, framings: ['length', 'none'] },
-] as const)('a body with $name goes on as such', ({ fields, body, framings }) =>
+  ['a length', ['content-length', '3'], 'abc', ['length', 'length']],
+  ['no length', [], 'abc', ['chunked', 'chunked']],
+  ['a length of 0', ['content-length', '0'], undefined, ['length', 'length']],
+  ['no body', [], undefined, ['length', 'none']],
+] as const)('a body with %s goes on as such', (_, fields, body, framings) =>
   withH2({}, async (client, wire) => {
     for (const method of ['POST', 'DELETE', 'OPTIONS']) {
       const path = method === 'POST' ? '/v1/pets' : '/v1/pets/1'
@@ -74,36 +67,17 @@ test.each([
 )
 
 test('trailers of a client are dropped, as is the body of an answer that has none', () => {
+  const odd = ['ETag: "a"', 'ETag: "b"', 'HTTP2-Settings: x', 'Set-Cookie: a', 'Set-Cookie: b']
   const answers: Record<string, Buffer | string> = {
     '/v1/pets/1': 'HTTP/1.1 204 No Content\r\n\r\n',
     '/v1/pets/2': 'HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n',
     '/v1/pets/3': answer(205, 'extra'),
-    '/v1/pets/4': answer(
-      200,
-      'x',
-      'ETag: "a"',
-      'ETag: "b"',
-      'HTTP2-Settings: x',
-      'Set-Cookie: a',
-      'Set-Cookie: b',
-    ),
+    '/v1/pets/4': answer(200, 'x', ...odd),
   }
   return withH2(
     { respond: ({ target }) => answers[target] ?? answer(200, 'ok') },
     async (client, wire) => {
-      const stream = client.session.request(
-        [
-          ':method',
-          'POST',
-          ':path',
-          '/v1/pets',
-          ':authority',
-          'a.b',
-          'authorization',
-          `Bearer ${keys.pro}`,
-        ],
-        { waitForTrailers: true },
-      )
+      const stream = client.session.request(POST, { waitForTrailers: true })
       stream.on('wantTrailers', () => stream.sendTrailers({ 'x-trailer': 'yes' }))
       stream.end('body')
       expect((await client.answer(stream)).status).toBe(200)
@@ -113,12 +87,8 @@ test('trailers of a client are dropped, as is the body of an answer that has non
         client.request({ method: 'HEAD' }),
         ...Object.keys(answers).map((path) => client.request({ path })),
       ])
-      expect([
-        head?.status,
-        head?.complete,
-        head?.body.length,
-        head?.header('content-length'),
-      ]).toEqual([200, true, 0, '2'])
+      expect(head).toMatchObject({ status: 200, complete: true, body: { length: 0 } })
+      expect(head?.header('content-length')).toBe('2')
       expect(others.map(({ status, complete, body }) => [status, complete, body.length])).toEqual([
         [204, true, 0],
         [304, true, 0],
@@ -150,14 +120,11 @@ test('an answer before the end of a body is whole, and ends that stream alone', 
     { requestsMayBreakOff: true, server: 'limits: { bodyBytes: 4KiB }' },
     async (client, wire) => {
       const beside = client.start({ method: 'POST', body: 'a', open: true })
+      const large = { method: 'POST', body: 'x'.repeat(500_000) }
       const answers = await Promise.all([
-        client.request({ method: 'POST', key: null, body: 'x'.repeat(500_000) }),
-        client.request({ method: 'POST', body: 'x'.repeat(500_000) }),
-        client.request({
-          method: 'POST',
-          fields: ['content-length', '500000'],
-          body: 'x'.repeat(500_000),
-        }),
+        client.request({ ...large, key: null }),
+        client.request(large),
+        client.request({ ...large, fields: ['content-length', '500000'] }),
         client.request({ path: '/v1/pets#' }),
       ])
       expect(answers.map(({ status, complete }) => [status, complete])).toEqual([
@@ -211,18 +178,8 @@ test('a request that is taken back ends that of the backend; one that broke off 
       await until(() => wire.backend.connections[0]?.closed === true, 'the end at the backend')
       // NO_ERROR in the middle of a body, which Node would take for its end.
       const peer = await openH2Peer(wire.gateway.port)
-      const fields = [
-        ':method',
-        'POST',
-        ':path',
-        '/v1/pets',
-        ':scheme',
-        'http',
-        ':authority',
-        'a.b',
-      ]
       peer.send(
-        headers(1, [...fields, 'authorization', `Bearer ${keys.pro}`], END_HEADERS),
+        headers(1, POST, END_HEADERS),
         ...Array.from({ length: 4 }, () => frame(types.data, 0, 1, Buffer.alloc(16_000))),
       )
       await until(

@@ -3,7 +3,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { minuteWithAtLeast } from '../support/gateway.ts'
 import { answer } from '../support/raw-backend.ts'
-import { engines, keys, request, serverBlock, SMALL_LIMITS, until, withWire } from './wire.ts'
+import { handshake, keys, request, serverBlock, SMALL_LIMITS, switched, until } from './wire.ts'
+import { withWire } from './wire.ts'
 
 const key = keys.enterprise
 const get = (id: string | number): string => request('GET', `/v1/pets/${id}`, { key })
@@ -22,38 +23,34 @@ function nth(at: number): string {
   return request('PUT', `/v1/pets/${at}`, { key, fields, body: framed })
 }
 
-for (const engine of engines)
-  describe(`a connection on which much is sent at once, through ${engine}`, () => {
-    it.each([
-      ['one packet', Infinity],
-      ['small pieces', 997],
-    ])('has all of it answered in order: %s', (_, pieceBytes) =>
-      withWire(
-        {
-          engine,
-          respond: ({ target, body }) => answer(200, `${target} ${body.length}`),
-          upstream: 'connections: 8',
-        },
-        async ({ connect, backend }) => {
-          const client = await connect()
-          const sent = Array.from({ length: 150 }, (__, at) => nth(at))
-          const bytes = sent.join('')
-          for (let at = 0; at < bytes.length; at += pieceBytes) {
-            client.send(bytes.slice(at, at + pieceBytes))
-            if (at % (16 * pieceBytes) === 0) await sleep(1)
-          }
-          const { responses, problem } = await client.waitForResponses(150)
-          expect(problem).toBeUndefined()
-          expect(responses.map(({ body }) => body.toString())).toEqual(
-            sent.map((__, at) => `/v1/pets/${at} ${bodyBytesOf(at)}`),
-          )
-          expect(backend.requests).toHaveLength(150)
-        },
-      ),
-    )
-  })
-
 describe('a connection on which much is sent at once', () => {
+  it.each([
+    ['one packet', Infinity],
+    ['small pieces', 997],
+  ])('has all of it answered in order: %s', (_, pieceBytes) =>
+    withWire(
+      {
+        respond: ({ target, body }) => answer(200, `${target} ${body.length}`),
+        upstream: 'connections: 8',
+      },
+      async ({ connect, backend }) => {
+        const client = await connect()
+        const sent = Array.from({ length: 150 }, (__, at) => nth(at))
+        const bytes = sent.join('')
+        for (let at = 0; at < bytes.length; at += pieceBytes) {
+          client.send(bytes.slice(at, at + pieceBytes))
+          if (at % (16 * pieceBytes) === 0) await sleep(1)
+        }
+        const { responses, problem } = await client.waitForResponses(150)
+        expect(problem).toBeUndefined()
+        expect(responses.map(({ body }) => body.toString())).toEqual(
+          sent.map((__, at) => `/v1/pets/${at} ${bodyBytesOf(at)}`),
+        )
+        expect(backend.requests).toHaveLength(150)
+      },
+    ),
+  )
+
   it('has no more than 32 requests under way, and goes on when half of them have been answered', () => {
     const waiting: (() => void)[] = []
     const held = () =>
@@ -209,22 +206,12 @@ describe('a connection on which much is sent at once', () => {
     withWire(
       {
         requestsMayBreakOff: true,
-        respond: ({ target }) =>
-          target.endsWith('live')
-            ? [
-                'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n',
-              ]
-            : answer(200, 'ok'),
+        respond: ({ target }) => (target.endsWith('live') ? switched : answer(200, 'ok')),
       },
       async ({ connect, backend }) => {
         const client = await connect()
-        const fields = [
-          'Connection: Upgrade',
-          'Upgrade: websocket',
-          'Sec-WebSocket-Version: 13',
-          'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==',
-        ]
-        client.send(`${get('x').repeat(70)}${request('GET', '/v1/live', { key, fields })}hello`)
+        const upgrade = request('GET', '/v1/live', { key, fields: handshake })
+        client.send(`${get('x').repeat(70)}${upgrade}hello`)
         const { responses } = await client.waitForResponses(71)
         expect(responses.at(-1)?.status).toBe(101)
         client.send(' there')
@@ -238,10 +225,7 @@ describe('a connection on which much is sent at once', () => {
   it('is not told of a time-out while its requests wait for us', () =>
     withWire(
       {
-        respond: async () => {
-          await sleep(900)
-          return answer(200, 'ok')
-        },
+        respond: () => [900, answer(200, 'ok')],
         blocks: {
           server: serverBlock(
             'timeouts: { headers: 300ms, request: 600ms, idle: 300ms, drain: 1s }',
@@ -294,49 +278,26 @@ describe('a connection on which much is sent at once', () => {
 
 describe('a connection whose requests are refused', () => {
   const anonymous = (perMinute: number, more = '') => ({
-    blocks: {
-      anonymous: `anonymous: { perMinute: ${perMinute} }`,
-      server: serverBlock(more),
-    },
+    blocks: { anonymous: `anonymous: { perMinute: ${perMinute} }`, server: serverBlock(more) },
   })
   const trusting = 'trustedProxies: ["127.0.0.1"]'
   const refused = request('GET', '/v1/pets', { key: null })
   const both = refused.repeat(60) + get('x') + refused.repeat(60)
   it.each([
-    {
-      does: 'is closed behind the 100th in a row',
-      options: anonymous(1_000),
-      bytes: refused.repeat(150),
-      answers: 100,
-      status: 401,
-      closes: true,
-    },
-    {
-      does: 'starts again behind one that was served',
-      options: anonymous(1_000),
-      bytes: both,
-      answers: 121,
-      status: 401,
-      closes: false,
-    },
-    {
-      does: 'is closed behind the first 429',
-      options: anonymous(3),
-      bytes: refused.repeat(10),
-      answers: 4,
-      status: 429,
-      closes: true,
-    },
-    {
-      does: 'stays open for a trusted proxy',
-      options: anonymous(3, trusting),
-      bytes: refused.repeat(150),
-      answers: 150,
-      status: 429,
-      closes: false,
-    },
-  ])('$does', ({ options, bytes, answers, status, closes }) =>
+    ['is closed behind the 100th in a row', anonymous(1_000), refused.repeat(150), 100, 401, true],
+    ['starts again behind one that was served', anonymous(1_000), both, 121, 401, false],
+    ['is closed behind the first 429', anonymous(3), refused.repeat(10), 4, 429, true],
+    [
+      'stays open for a trusted proxy',
+      anonymous(3, trusting),
+      refused.repeat(150),
+      150,
+      429,
+      false,
+    ],
+  ])('%s', (_, options, bytes, ...expected) =>
     withWire(options, async ({ connect }) => {
+      const [answers, status, closes] = expected
       const client = await connect()
       await minuteWithAtLeast()
       client.send(bytes)

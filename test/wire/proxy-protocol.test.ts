@@ -5,9 +5,7 @@ import { openRawClient } from '../support/raw-client.ts'
 import { request, serverBlock, trusting, withWire, type Wire } from './wire.ts'
 
 const behind = (peers: string, more = '') => ({
-  blocks: {
-    server: serverBlock(`proxyProtocol: true\n  trustedProxies: ["${peers}"]\n  ${more}`),
-  },
+  blocks: { server: serverBlock(`proxyProtocol: true\n  trustedProxies: ["${peers}"]\n  ${more}`) },
 })
 const header = (address: string): string => `PROXY TCP4 ${address} 127.0.0.1 5 443\r\n`
 const get = request('GET', '/v1/pets', { fields: ['X-Forwarded-For: 198.51.100.9'] })

@@ -9,24 +9,9 @@ import { exportJWK, generateKeyPair, SignJWT } from 'jose'
 import { describe, expect, it } from 'vitest'
 import { WebSocket, WebSocketServer } from 'ws'
 import { minuteWithAtLeast, sha256 } from '../support/gateway.ts'
-import {
-  expectRefusal,
-  keys,
-  request,
-  until,
-  withWire,
-  type Wire,
-  type WireOptions,
-} from './wire.ts'
-
-const handshake = [
-  'Connection: Upgrade',
-  'Upgrade: websocket',
-  'Sec-WebSocket-Version: 13',
-  'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==',
-]
-const switching =
-  'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n'
+import { ownMs } from '../support/own-time.ts'
+import { expectRefusal, handshake, keys, request, serverBlock, switched, until } from './wire.ts'
+import { withWire, type Wire, type WireOptions } from './wire.ts'
 
 interface End {
   readonly code: number
@@ -84,11 +69,7 @@ const closed = (wire: Wire, reason: string): Promise<number> =>
 describe('a tunnel', () => {
   it('that is idle ends with 1001 on both sides, and one that is not goes on', () =>
     withTunnels(
-      {
-        blocks: {
-          server: 'server: { listen: "127.0.0.1:0", timeouts: { drain: 1s, tunnelIdle: 1s } }',
-        },
-      },
+      { blocks: { server: serverBlock('timeouts: { drain: 1s, tunnelIdle: 1s }') } },
       async (wire, { open, atBackend }) => {
         const [idle, busy] = [await open(keys.pro), await open(keys.pro)]
         expect(await wire.gateway.metric('tollgate_tunnels ')).toBe(2)
@@ -131,13 +112,13 @@ describe('a tunnel', () => {
       socket.on('data', (chunk: Buffer) => {
         const line = /^GET \/v1\/live\?(\w+) /.exec(chunk.toString('latin1'))
         if (line === null) return
-        socket.write(switching)
+        socket.write(switched)
         path = line[1] ?? ''
       })
       socket.on('error', () => {})
       socket.on('close', () => {
         clearInterval(pings)
-        ended.push([path, performance.now()])
+        ended.push([path, ownMs()])
       })
     })
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
@@ -151,7 +132,7 @@ describe('a tunnel', () => {
         client.send(request('GET', `/v1/live?${path}`, { fields: handshake }))
         await client.waitFor(({ responses }) => responses[0]?.status === 101)
       }
-      const leftMs = performance.now()
+      const leftMs = ownMs()
       ends.end()
       await sleep(20)
       resets.reset()
@@ -168,7 +149,7 @@ describe('a tunnel', () => {
     const jwks = join(mkdtempSync(join(tmpdir(), 'tollgate-')), 'jwks.json')
     const jwk = { ...(await exportJWK(publicKey)), kid: 'k', alg: 'ES256' }
     writeFileSync(jwks, JSON.stringify({ keys: [jwk] }))
-    const endsAtMs = Math.ceil(Date.now() / 1000 + 5) * 1000
+    const endsAtMs = Math.ceil(Date.now() / 1000 + 3) * 1000
     const expires = new Date(endsAtMs).toISOString().replace('.000', '')
     const token = await new SignJWT({
       iss: 'i',
@@ -208,7 +189,7 @@ describe('a tunnel', () => {
       await minuteWithAtLeast()
       const [one, two] = [await open('one'), await open('two')]
       while (one.ended() === undefined) {
-        await wire.exchange(request('GET', '/v1/pets', { key: 'one' }), { responses: 1 })
+        await wire.ask(request('GET', '/v1/pets', { key: 'one' }))
         await sleep(20)
       }
       expect(one.ended()).toEqual({ code: 1008, reason: 'the API key is banned' })
@@ -220,12 +201,11 @@ describe('a tunnel', () => {
   })
 
   it('gets 1001 when the gateway drains, which waits for no more than the goodbyes', () => {
-    const blocks = { server: 'server: { listen: "127.0.0.1:0", timeouts: { drain: 60s } }' }
+    const blocks = { server: 'server: { listen: "127.0.0.1:0", timeouts: { drain: 200s } }' }
     const work: Parameters<typeof withTunnels>[1] = async (wire, { open, atBackend }) => {
       const tunnels = await Promise.all(Array.from({ length: 20 }, () => open(keys.business)))
-      const startedMs = performance.now()
+      // The drain time would be longer than a test may take.
       await wire.gateway.stop()
-      expect(performance.now() - startedMs).toBeLessThan(30_000)
       const end = { code: 1001, reason: 'the gateway goes away' }
       await until(() => tunnels.every(({ ended }) => ended() !== undefined), 'the ends')
       for (const { ended } of tunnels) expect(ended()).toEqual(end)
@@ -240,8 +220,7 @@ describe('a tunnel', () => {
     withTunnels(
       { upstream: 'connections: 1, timeouts: { response: 1s }' },
       async (wire, { open }) => {
-        const get = async () =>
-          (await wire.exchange(request('GET', '/v1/pets'), { responses: 1 })).responses[0]?.status
+        const get = async () => (await wire.ask(request('GET', '/v1/pets'))).status
         const { socket, ended } = await open(keys.pro)
         expect(await get()).toBe(504)
         socket.close()
@@ -255,15 +234,13 @@ describe('a tunnel', () => {
     const plans = 'plans: { pro: { perMinute: 300, perDay: 10000, concurrent: 2 } }'
     const clients = `clients: [{ id: acme, plan: pro, keys: [{ id: a-1, sha256: ${sha256('one')} }, { id: a-2, sha256: ${sha256('two')} }] }]`
     return withTunnels({ blocks: { plans, clients } }, async (wire, { open }) => {
-      const get = async () =>
-        (await wire.exchange(request('GET', '/v1/pets', { key: 'one' }), { responses: 1 }))
-          .responses[0]
+      const get = () => wire.ask(request('GET', '/v1/pets', { key: 'one' }))
       const [one, two] = [await open('one'), await open('two')]
       const refused = await get()
       expectRefusal(refused, 429, { code: 'concurrency_limit_exceeded', closes: false })
       await expect(open('two')).rejects.toThrow('429')
       one.socket.close()
-      await expect.poll(async () => (await get())?.status).toBe(426)
+      await expect.poll(async () => (await get()).status).toBe(426)
       two.socket.close()
     })
   })

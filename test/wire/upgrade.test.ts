@@ -1,38 +1,18 @@
 /** WebSockets: judged and charged like any request, then a tunnel; every other upgrade is served as a plain request. */
 import { once } from 'node:events'
-import { createHash } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import { connect, type AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { WebSocket, WebSocketServer } from 'ws'
-import { rawExchange } from '../support/raw-client.ts'
-import { answer, closeConnection, resetConnection, type Answer } from '../support/raw-backend.ts'
-import {
-  engines,
-  expectGatewayFields,
-  expectRefusal,
-  keys,
-  request,
-  until,
-  withWire,
-} from './wire.ts'
+import { answer } from '../support/raw-backend.ts'
+import { expectGatewayFields, expectRefusal, handshake as WEBSOCKET, keys } from './wire.ts'
+import { plansBlock, request, switched, until, withWire } from './wire.ts'
 
-const WEBSOCKET = [
-  'Connection: Upgrade',
-  'Upgrade: websocket',
-  'Sec-WebSocket-Version: 13',
-  'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==',
-]
 const handshake = (key: string | null = keys.pro): string =>
   request('GET', '/v1/live', { key, fields: WEBSOCKET })
 const SMUGGLED = request('GET', '/v1/pets/smuggled')
-
-const accept = (key: string): string =>
-  createHash('sha1').update(`${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`).digest('base64')
-
-const switching = (more = ''): string =>
-  `HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: ${accept('dGhlIHNhbXBsZSBub25jZQ==')}\r\n${more}\r\n`
+const switching = (more = ''): string => switched.replace(/\r\n$/, `${more}\r\n`)
 
 /** A WebSocket server that echoes; the handshakes it saw. */
 async function startEcho() {
@@ -65,28 +45,23 @@ const dial = (port: number, key?: string): WebSocket =>
   })
 
 describe('a WebSocket', () => {
-  it('passes nothing of the 101 that is not for the client', async () => {
+  it('passes nothing of the 101 that is not for the client, and answers in place of the backend', () => {
     const hostile =
       'Connection: X-Secret\r\nX-Secret: 1\r\nDeprecation: @1\r\nSunset: never\r\nX-RateLimit-Foo: 1\r\nProxy-Authenticate: Basic\r\nVia: 1.1 backend\r\nX-Kept: 1\r\n'
-    await withWire({ respond: () => switching(hostile) }, async ({ gateway }) => {
-      const { responses } = await rawExchange(gateway.port, handshake(), {
-        responses: 1,
-      })
+    const alike = 'X-RateLimit-Limit: 666\r\nX-Request-Id: evil\r\nContent-Length: 5\r\n'
+    return withWire({ respond: () => switching(hostile + alike) }, async ({ exchange }) => {
+      const { responses, raw } = await exchange(handshake(), { responses: 1 })
       const head = responses[0]
       expect(head?.status).toBe(101)
-      for (const name of [
-        'x-secret',
-        'deprecation',
-        'sunset',
-        'x-ratelimit-foo',
-        'proxy-authenticate',
-      ])
-        expect(head?.all(name), name).toEqual([])
+      const dropped =
+        'x-secret deprecation sunset x-ratelimit-foo proxy-authenticate content-length'
+      for (const name of dropped.split(' ')) expect(head?.all(name), name).toEqual([])
       expect(head?.all('connection')).toEqual(['Upgrade'])
       expect(head?.all('upgrade')).toEqual(['websocket'])
       expect(head?.all('via')).toEqual(['1.1 backend, 1.1 tollgate'])
       expect(head?.all('x-kept')).toEqual(['1'])
-      expect(head?.all('x-ratelimit-limit')).toHaveLength(1)
+      expectGatewayFields(head)
+      expect(raw.toString().replace(/X-Request-Id: \S+/gi, '')).not.toMatch(/666|evil/)
     })
   })
 
@@ -154,41 +129,12 @@ describe('a WebSocket', () => {
     await echo.close()
   })
 
-  it('ends for the backend when the client vanishes', async () => {
-    const echo = await startEcho()
-    await withWire({ origin: echo.origin }, async ({ gateway, settled }) => {
-      const socket = dial(gateway.port, keys.pro)
-      await once(socket, 'open')
-      socket.terminate()
-      await until(() => echo.open() === 0, 'the end')
-      await settled()
-    })
-    await echo.close()
-  })
-
-  it('ends for the client when the backend vanishes', async () => {
-    const echo = await startEcho()
-    await withWire({ origin: echo.origin }, async ({ gateway, settled }) => {
-      const socket = dial(gateway.port, keys.pro)
-      await once(socket, 'open')
-      socket.on('error', () => {})
-      const closed = once(socket, 'close')
-      await echo.close()
-      await closed
-      await settled()
-    })
-  })
-
   it('is refused before the upgrade: no key, a wrong key, quota used up, key banned', () =>
     withWire(
       {
         blocks: {
           bans: 'bans: { strikes: 1, within: 1m, grace: 1ms, duration: 1m }',
-          plans: `plans:
-  free: { perMinute: 1, perDay: 1 }
-  pro: { perMinute: 300, perDay: 10000 }
-  business: { perMinute: 1000, perDay: 100000 }
-  enterprise: { custom: true }`,
+          plans: plansBlock(),
         },
       },
       async ({ exchange, served, backend, accessLines }) => {
@@ -275,66 +221,23 @@ describe('a WebSocket', () => {
       expect(served()).toEqual([])
     }))
 
-  it('may send its first bytes before it has its answer', () =>
+  // What else it may answer is in test/forwarding/upgrader.test.ts.
+  it.each([
+    ['a refusal of its own', answer(403, 'no'), 502, 'bad_gateway'],
+    ['silence', undefined, 504, 'gateway_timeout'],
+  ])('that the backend answers with %s is refused', (_, sent, status, code) =>
     withWire(
-      {
-        respond: async () => (await sleep(50), [switching(), 'welcome']),
-        // To the backend's parser of requests those bytes are the beginning of one.
-        requestsMayBreakOff: true,
+      { respond: () => sent, upstream: 'timeouts: { response: 300ms }' },
+      async ({ exchange, charged, backend, accessLines }) => {
+        const { responses, closed } = await exchange(handshake())
+        expectRefusal(responses[0], status, { code, closes: true })
+        expect([responses.length, closed]).toEqual([1, true])
+        await backend.waitFor(() => backend.openConnections() === 0, 'the end')
+        expect(await accessLines(1)).toMatchObject([{ status }])
+        expect(await charged()).toBe(1)
       },
-      async ({ connect, backend }) => {
-        const client = await connect()
-        client.send(`${handshake()}early`)
-        await sleep(10)
-        client.send('-bird')
-        await client.waitFor(({ raw }) => raw.toString().endsWith('welcome'))
-        await backend.waitFor(
-          () => backend.connections[0]?.raw().toString().endsWith('early-bird') ?? false,
-          'the first bytes',
-        )
-        client.destroy()
-      },
-    ))
-
-  it('gets the answer of the gateway in place of what the backend says in its name', () =>
-    withWire(
-      {
-        respond: () =>
-          switching('X-RateLimit-Limit: 666\r\nX-Request-Id: evil\r\nContent-Length: 5\r\n'),
-      },
-      async ({ connect }) => {
-        const client = await connect()
-        client.send(handshake())
-        const { responses, raw } = await client.waitFor((seen) => seen.responses.length > 0)
-        expect(responses[0]?.status).toBe(101)
-        expectGatewayFields(responses[0])
-        expect(raw.toString().replace(/X-Request-Id: \S+/gi, '')).not.toMatch(/666|evil/)
-        expect(responses[0]?.header('content-length')).toBeUndefined()
-      },
-    ))
-
-  const declined: Record<string, { sent: Answer; status: number; code: string }> = {
-    'a refusal of its own': { sent: answer(403, 'no'), status: 502, code: 'bad_gateway' },
-    'a plain 200': { sent: answer(200, 'plain'), status: 502, code: 'bad_gateway' },
-    'a close': { sent: closeConnection, status: 502, code: 'bad_gateway' },
-    'a reset': { sent: resetConnection, status: 502, code: 'bad_gateway' },
-    'no HTTP': { sent: 'SSH-2.0-OpenSSH\r\n\r\n', status: 502, code: 'bad_gateway' },
-    silence: { sent: undefined, status: 504, code: 'gateway_timeout' },
-  }
-  for (const [what, { sent, status, code }] of Object.entries(declined))
-    it(`that the backend answers with ${what} is a ${status}`, () =>
-      withWire(
-        { respond: () => sent, upstream: 'timeouts: { response: 300ms }' },
-        async ({ exchange, charged, backend, accessLines }) => {
-          const { responses, closed } = await exchange(handshake())
-          expectRefusal(responses[0], status, { code, closes: true })
-          expect(responses).toHaveLength(1)
-          expect(closed).toBe(true)
-          await backend.waitFor(() => backend.openConnections() === 0, 'the end')
-          expect(await accessLines(1)).toMatchObject([{ status }])
-          expect(await charged()).toBe(1)
-        },
-      ))
+    ),
+  )
 
   it.each([
     ['an unsound version', WEBSOCKET.with(2, 'Sec-WebSocket-Version: 12'), '13'],
@@ -346,7 +249,7 @@ describe('a WebSocket', () => {
       )
       expectRefusal(responses[0], 400, { code: 'invalid_request', closes: true })
       expect(responses[0]?.header('sec-websocket-version')).toBe(version)
-      expect(responses[0]?.header('x-ratelimit-remaining')).toBe('300')
+      expect(responses[0]?.header('x-ratelimit-limit')).toBe('300')
       expect(closed).toBe(true)
       expect(served()).toEqual([])
       expect(await accessLines(1)).toMatchObject([{ status: 400, client: 'pro-client' }])
@@ -354,29 +257,25 @@ describe('a WebSocket', () => {
     }),
   )
 
-  const unsound: Record<string, string> = {
-    'to another protocol': switching().replace('Upgrade: websocket', 'Upgrade: h2c'),
-    'without Upgrade': switching().replace('Upgrade: websocket\r\n', ''),
-    'without Connection': switching().replace('Connection: Upgrade\r\n', ''),
-    'with another Accept': switching().replace(/Accept: \S+/, `Accept: ${accept('other')}`),
-    'with a protocol nobody asked for': switching('Sec-WebSocket-Protocol: chat\r\n'),
-    'with an extension nobody asked for': switching('Sec-WebSocket-Extensions: deflate\r\n'),
-  }
-  for (const [what, sent] of Object.entries(unsound))
-    it(`whose 101 comes ${what} is a 502 with nothing of it, and charged`, () =>
-      withWire(
-        { respond: () => [sent, 'tunnel'] },
-        async ({ exchange, charged, backend, accessLines }) => {
-          const { responses, raw, problem } = await exchange(handshake() + SMUGGLED)
-          expect(problem).toBeUndefined()
-          expectRefusal(responses[0], 502, { code: 'bad_gateway', closes: true })
-          expect(String(raw)).not.toMatch(/HTTP\/1.1 101|tunnel|h2c|Sec-WebSocket/)
-          await backend.waitFor(() => backend.openConnections() === 0, 'the end')
-          expect(backend.requests).toHaveLength(1)
-          expect(await accessLines(1)).toMatchObject([{ status: 502 }])
-          expect(await charged()).toBe(1)
-        },
-      ))
+  // What else is unsound is in test/rules/websocket.test.ts.
+  it.each([
+    ['to another protocol', switched.replace('Upgrade: websocket', 'Upgrade: h2c')],
+    ['with another Accept', switched.replace('Accept: s', 'Accept: t')],
+  ])('whose 101 comes %s is a 502 with nothing of it, and charged', (_, sent) =>
+    withWire(
+      { respond: () => [sent, 'tunnel'] },
+      async ({ exchange, charged, backend, accessLines }) => {
+        const { responses, raw, problem } = await exchange(handshake() + SMUGGLED)
+        expect(problem).toBeUndefined()
+        expectRefusal(responses[0], 502, { code: 'bad_gateway', closes: true })
+        expect(String(raw)).not.toMatch(/HTTP\/1.1 101|tunnel|h2c|Sec-WebSocket/)
+        await backend.waitFor(() => backend.openConnections() === 0, 'the end')
+        expect(backend.requests).toHaveLength(1)
+        expect(await accessLines(1)).toMatchObject([{ status: 502 }])
+        expect(await charged()).toBe(1)
+      },
+    ),
+  )
 
   it('to a backend that is not there is a 502, for free', () =>
     withWire({ noBackend: true }, async ({ exchange, charged }) => {
@@ -397,84 +296,65 @@ describe('a WebSocket', () => {
     }))
 })
 
-for (const engine of engines) {
-  describe(`an upgrade that is not carried, through ${engine}`, () => {
-    const upgrades: Record<string, string> = {
-      'to h2c': request('GET', '/v1/pets', {
-        fields: ['Connection: Upgrade, HTTP2-Settings', 'Upgrade: h2c', 'HTTP2-Settings: AAMAAABk'],
-      }),
-      'to something unknown': request('GET', '/v1/pets', {
-        fields: ['Connection: upgrade', 'Upgrade: tunnel/9'],
-      }),
-      'to a WebSocket where the route takes none': request('GET', '/v1/pets', {
-        fields: WEBSOCKET,
-      }),
-      'to a list of protocols': request('GET', '/v1/live', {
-        fields: ['Connection: Upgrade', 'Upgrade: websocket, h2c'],
-      }),
-      'to a WebSocket, without Connection': request('GET', '/v1/live', {
-        fields: WEBSOCKET.slice(1),
-      }),
-      'to a WebSocket, with a body': request('GET', '/v1/live', {
-        fields: [...WEBSOCKET, 'Content-Length: 2'],
-        body: '{}',
-      }),
-      'to a WebSocket, by POST': request('POST', '/v1/pets', {
-        fields: [...WEBSOCKET, 'Content-Length: 2'],
-        body: '{}',
-      }),
-    }
-    for (const [what, bytes] of Object.entries(upgrades))
-      it(`is served as a plain request, and nothing behind it is: ${what}`, () =>
-        withWire({ engine }, async ({ exchange, backend, charged, accessLines, settled }) => {
-          const { responses, problem, closed } = await exchange(bytes + SMUGGLED)
-          expect(problem).toBeUndefined()
-          expect(responses.map(({ status }) => status)).toEqual([200])
-          expect(responses[0]?.header('connection')).toBe('close')
-          expect(closed).toBe(true)
-          expect(backend.requests).toHaveLength(1)
-          const [received] = backend.requests
-          expect(received?.header('upgrade')).toBeUndefined()
-          expect(received?.header('http2-settings')).toBeUndefined()
-          expect(received?.all('connection').join()).not.toMatch(/upgrade/i)
-          expect(received?.body.toString()).toBe(bytes.endsWith('{}') ? '{}' : '')
-          await settled()
-          expect(await accessLines(1)).toHaveLength(1)
-          expect(await charged()).toBe(1)
-        }))
+const get = (...fields: string[]): string => request('GET', '/v1/pets', { fields })
+const live = (...fields: string[]): string => request('GET', '/v1/live', { fields })
+const withBody = { fields: [...WEBSOCKET, 'Content-Length: 2'], body: '{}' }
 
-    it('has its body, even when that comes later', () =>
-      withWire({ engine }, async ({ connect, backend }) => {
-        const client = await connect()
-        const fields = ['Connection: Upgrade', 'Upgrade: h2c', 'Content-Length: 4']
-        client.send(request('POST', '/v1/pets', { fields }))
-        await sleep(50)
-        client.send('{"')
-        await sleep(20)
-        client.send('"}')
-        const { responses } = await client.waitForResponses(1)
-        expect(responses[0]?.status).toBe(200)
-        expect(backend.requests[0]?.body.toString()).toBe('{""}')
-        client.send(SMUGGLED)
-        await client.waitFor(({ closed }) => closed)
-        expect(backend.requests).toHaveLength(1)
-      }))
+describe('an upgrade that is not carried', () => {
+  it.each([
+    ['to h2c', get('Connection: Upgrade, HTTP2-Settings', 'Upgrade: h2c', 'HTTP2-Settings: AAMAA')],
+    ['to something unknown', get('Connection: upgrade', 'Upgrade: tunnel/9')],
+    ['to a WebSocket where the route takes none', get(...WEBSOCKET)],
+    ['to a list of protocols', live('Connection: Upgrade', 'Upgrade: websocket, h2c')],
+    ['to a WebSocket, without Connection', live(...WEBSOCKET.slice(1))],
+    ['to a WebSocket, with a body', request('GET', '/v1/live', withBody)],
+    ['to a WebSocket, by POST', request('POST', '/v1/pets', withBody)],
+  ])('is served as a plain request, and nothing behind it is: %s', (_, bytes) =>
+    withWire({}, async ({ exchange, backend, charged, accessLines, settled }) => {
+      const { responses, problem, closed } = await exchange(bytes + SMUGGLED)
+      expect(problem).toBeUndefined()
+      expect(responses.map(({ status }) => status)).toEqual([200])
+      expect([responses[0]?.header('connection'), closed]).toEqual(['close', true])
+      expect(backend.requests).toHaveLength(1)
+      const [received] = backend.requests
+      expect(received?.header('upgrade')).toBeUndefined()
+      expect(received?.header('http2-settings')).toBeUndefined()
+      expect(received?.all('connection').join()).not.toMatch(/upgrade/i)
+      expect(received?.body.toString()).toBe(bytes.endsWith('{}') ? '{}' : '')
+      await settled()
+      expect(await accessLines(1)).toHaveLength(1)
+      expect(await charged()).toBe(1)
+    }),
+  )
 
-    it('whose client leaves ends for the backend', () =>
-      withWire(
-        { engine, respond: () => undefined },
-        async ({ connect, backend, settled, accessLines }) => {
-          const client = await connect()
-          client.send(request('GET', '/v1/pets', { fields: WEBSOCKET }))
-          await backend.waitFor(() => backend.requests.length === 1, 'the request')
-          client.reset()
-          await backend.waitFor(() => backend.openConnections() === 0, 'its end')
-          await settled()
-          expect(await accessLines(1)).toMatchObject([{ status: 499 }])
-        },
-      ))
-  })
-}
+  it('has its body, even when that comes later', () =>
+    withWire({}, async ({ connect, backend }) => {
+      const client = await connect()
+      const fields = ['Connection: Upgrade', 'Upgrade: h2c', 'Content-Length: 4']
+      client.send(request('POST', '/v1/pets', { fields }))
+      await sleep(50)
+      client.send('{"')
+      await sleep(20)
+      client.send('"}')
+      const { responses } = await client.waitForResponses(1)
+      expect(responses[0]?.status).toBe(200)
+      expect(backend.requests[0]?.body.toString()).toBe('{""}')
+      client.send(SMUGGLED)
+      await client.waitFor(({ closed }) => closed)
+      expect(backend.requests).toHaveLength(1)
+    }))
+
+  it('whose client leaves ends for the backend', () =>
+    withWire({ respond: () => undefined }, async ({ connect, backend, settled, accessLines }) => {
+      const client = await connect()
+      client.send(request('GET', '/v1/pets', { fields: WEBSOCKET }))
+      await backend.waitFor(() => backend.requests.length === 1, 'the request')
+      client.reset()
+      await backend.waitFor(() => backend.openConnections() === 0, 'its end')
+      await settled()
+      expect(await accessLines(1)).toMatchObject([{ status: 499 }])
+    }))
+})
 
 describe('a CONNECT', () => {
   it('behind a pipelined request is refused after its answer', () =>

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 import type { ConnectionOptions } from 'node:tls'
 import { expect } from 'vitest'
-import { keys, startTestGateway, type TestGateway } from '../support/gateway.ts'
+import { keys, startTestGateway, sumOf, type TestGateway } from '../support/gateway.ts'
 import { startRawBackend, until, type RawBackend } from '../support/raw-backend.ts'
 import type { RawBackendOptions } from '../support/raw-backend.ts'
 import { openRawClient, rawExchange, type ParsedResponse } from '../support/raw-client.ts'
@@ -24,7 +24,7 @@ export interface WireOptions extends RawBackendOptions {
   readonly requestsMayBreakOff?: boolean
   /** Origin of another backend, instead of the recording one. */
   readonly origin?: string
-  /** Clients speak TLS, with these options. Default: none, but with TOLLGATE_WIRE=tls in the environment. */
+  /** Clients speak TLS, with these options. */
   readonly tls?: ConnectionOptions | undefined
   /** Further keys of `server.tls`. */
   readonly tlsKeys?: string
@@ -44,6 +44,8 @@ export interface Wire {
   /** A client that is closed with the wire. */
   connect(): Promise<RawClient>
   exchange(bytes: string | Buffer, options?: RawExchangeOptions): Promise<RawExchange>
+  /** The first answer to these bytes, on a connection of its own. */
+  ask(bytes: string): Promise<ParsedResponse>
   /** Requests charged to the client of the key in the running day, without this one's own. */
   charged(key?: string): Promise<number>
   /** Waits until nothing is in flight any more. */
@@ -70,6 +72,13 @@ export const switched =
 export const SMALL_LIMITS =
   'limits: { headerBytes: 2KiB, headerCount: 20, bodyBytes: 4KiB, urlBytes: 512B }'
 
+/** The plans, of which free has these limits and pro is what it is and more. */
+export const plansBlock = (free = 'perMinute: 1, perDay: 1', pro = ''): string => `plans:
+  free: { ${free} }
+  pro: { perMinute: 300, perDay: 10000${pro} }
+  business: { perMinute: 1000, perDay: 100000 }
+  enterprise: { custom: true }`
+
 /** The server block with short time-outs; more: further keys. */
 export const serverBlock = (more = ''): string =>
   `server:\n  listen: "127.0.0.1:0"\n  ${more.includes('timeouts:') ? '' : 'timeouts: { drain: 1s }'}\n  ${more}`
@@ -95,21 +104,31 @@ function overTls(server: string, more = ''): string {
   )
 }
 
-/** Runs the work with a gateway and a backend of its own, and holds both to what is true of every exchange. */
-export async function withWire(
-  options: WireOptions,
-  work: (wire: Wire) => Promise<void>,
-  { stopsItself = false } = {},
-): Promise<void> {
+/** A gateway and its backend, which one test after the other has for itself. */
+interface Stand {
+  readonly gateway: TestGateway
+  readonly backend: RawBackend
+  uses: number
+  /** What the counters of the gateway said last, and how many lines its log had before the test. */
+  metrics: string
+  lines: number
+}
+
+/** Waiting for a test of the same settings, which are their key; a moment later they are stopped. */
+const resting = new Map<string, Stand[]>()
+const REST_MS = 500
+/** Of a stand that many tests had: the limits of a minute stay far, and so does the end of its log. */
+const MOST_USES = 25
+
+async function startStand(options: WireOptions, tls: ConnectionOptions | undefined) {
   const backend = await startRawBackend(options)
-  const tls = options.tls ?? (process.env['TOLLGATE_WIRE'] === 'tls' ? trusting() : undefined)
   const { server = serverBlock(), ...blocks } = options.blocks ?? {}
   if (options.noBackend) await backend.close()
   const gateway = await startTestGateway({
     upstreams: [],
     blocks: {
       server: tls === undefined ? server : overTls(server, options.tlsKeys),
-      upstream: `upstream: { urls: ["${options.origin ?? backend.url}"], engine: ${options.engine ?? 'undici'}, ${options.upstream ?? ''} }`,
+      upstream: `upstream: { urls: ["${options.origin ?? backend.url}"], engine: ${options.engine ?? 'direct'}, ${options.upstream ?? ''} }`,
       unmatched: 'unmatched: reject',
       routes: `routes:
   - { name: listPets, match: GET /pets }
@@ -122,8 +141,65 @@ export async function withWire(
       ...blocks,
     },
   })
+  return { gateway, backend, uses: 0, metrics: '', lines: 0 }
+}
+
+async function stopStand({ gateway, backend }: Stand): Promise<void> {
+  await gateway.stop()
+  await backend.close()
+}
+
+/** What the client of a key has used of its day; to ask is free, but where all that is unmatched is forwarded. */
+async function dayOf(
+  { gateway }: Pick<Stand, 'gateway'>,
+  key: string = keys.pro,
+  tls?: ConnectionOptions,
+) {
+  const asked = { responses: 1, tls }
+  const { responses, raw } = await rawExchange(gateway.port, request('GET', PROBE, { key }), asked)
+  const left = /"day";r=(\d+)/.exec(responses[0]?.header('ratelimit') ?? '')?.[1]
+  if (left === undefined) throw new Error(`no quota in ${raw.toString('latin1')}`)
+  return { used: DAY_LIMIT - Number(left), isFree: responses[0]?.status === 404 }
+}
+
+/** Nobody would tell it from a new one: nothing was refused that a later request is judged by. */
+function isAsNew({ gateway, uses }: Stand): boolean {
+  const lines = gateway.logLines()
+  const statuses = lines.map(({ status }) => status)
+  return (
+    uses < MOST_USES &&
+    lines.length < 250 &&
+    !statuses.includes(429) &&
+    statuses.filter((status) => status === 401).length < 10
+  )
+}
+
+/**
+ * Runs the work with a gateway and a backend that it has for itself, and holds both to what is true of every exchange.
+ * Where the settings are those of an earlier test, they may be the same ones: what is counted begins at nothing.
+ * fresh: they have to be new, as what the gateway remembers matters.
+ */
+export async function withWire(
+  options: WireOptions,
+  work: (wire: Wire) => Promise<void>,
+  { stopsItself = false, fresh = false } = {},
+): Promise<void> {
+  const { tls, engine, blocks, upstream } = options
+  // What is asked of a shared one names no address in front, as a balancer would.
+  const isBehind = blocks?.['server']?.includes('proxyProtocol')
+  const isOwn = stopsItself || fresh || tls || isBehind || options.noBackend || options.origin
+  const isShared = !isOwn
+  const settings = JSON.stringify([engine ?? 'direct', blocks, upstream])
+  const rested = isShared ? resting.get(settings)?.pop() : undefined
+  const stand = rested ?? (await startStand(options, tls))
+  const { gateway, backend } = stand
   const clients: RawClient[] = []
-  const wire = wireOf(gateway, backend, { clients, tls })
+  const chargedBefore = rested ? (await dayOf(stand)).used : 0
+  if (rested) {
+    stand.lines = gateway.logLines().length
+    backend.restart(options)
+  }
+  const wire = wireOf(stand, { clients, tls, chargedBefore })
   let failed = true
   try {
     await work(wire)
@@ -131,18 +207,48 @@ export async function withWire(
   } finally {
     for (const client of clients) client.destroy()
     if (!failed && !stopsItself) await wire.settled()
-    await gateway.stop()
-    if (!options.noBackend) await backend.close()
+    if (failed || !isShared) {
+      await gateway.stop()
+      if (!options.noBackend) await backend.close()
+    }
   }
-  if (!options.requestsMayBreakOff) expect(backend.problems()).toEqual([])
+  const problems = options.requestsMayBreakOff ? [] : backend.problems()
+  if (isShared) rest(stand, settings, chargedBefore)
+  expect(problems).toEqual([])
 }
 
+function rest(stand: Stand, settings: string, chargedBefore: number): void {
+  stand.uses++
+  if (chargedBefore > 100 || !isAsNew(stand)) return void stopStand(stand)
+  stand.backend.restart({})
+  const others = resting.get(settings) ?? []
+  resting.set(settings, others)
+  others.push(stand)
+  const { uses } = stand
+  setTimeout(() => {
+    const at = stand.uses === uses ? others.indexOf(stand) : -1
+    if (at >= 0) void stopStand(...(others.splice(at, 1) as [Stand]))
+  }, REST_MS).unref()
+}
+
+const isCounter = (start: string): boolean => /^\w+_(total|count|sum|bucket)\b/.test(start)
+
 function wireOf(
-  gateway: TestGateway,
-  backend: RawBackend,
-  { clients, tls }: { clients: RawClient[]; tls: ConnectionOptions | undefined },
+  stand: Stand,
+  {
+    clients,
+    tls,
+    chargedBefore,
+  }: { clients: RawClient[]; tls: ConnectionOptions | undefined; chargedBefore: number },
 ): Wire {
+  const { gateway: whole, backend, metrics, lines } = stand
   let forwardedProbes = 0
+  const gateway: TestGateway = {
+    ...whole,
+    logLines: () => whole.logLines().slice(lines),
+    metric: async (start) =>
+      (await whole.metric(start)) - (isCounter(start) ? sumOf(metrics, start) : 0),
+  }
   const ownLines = (): AccessLine[] =>
     gateway
       .logLines()
@@ -155,20 +261,24 @@ function wireOf(
       clients.push(client)
       return client
     },
-    exchange: (bytes, more) =>
-      rawExchange(gateway.port, bytes, { timeoutMs: 15_000, tls, ...more }),
-    charged: async (key = keys.pro) => {
-      const answered = await wire.exchange(request('GET', PROBE, { key }), { responses: 1 })
-      const left = /"day";r=(\d+)/.exec(answered.responses[0]?.header('ratelimit') ?? '')?.[1]
-      if (left === undefined) throw new Error(`no quota in ${answered.raw.toString('latin1')}`)
-      // With unmatched: reject the question is free.
-      if (answered.responses[0]?.status !== 404) forwardedProbes++
-      return DAY_LIMIT - Number(left) - forwardedProbes
+    exchange: (bytes, more) => rawExchange(gateway.port, bytes, { tls, ...more }),
+    ask: async (bytes) => {
+      const { responses, raw } = await wire.exchange(bytes, { responses: 1 })
+      const final = responses.find(({ status }) => status >= 200 || status === 101)
+      if (final === undefined) throw new Error(`no answer in ${raw.toString('latin1')}`)
+      return final
+    },
+    charged: async (key) => {
+      const { used, isFree } = await dayOf({ gateway }, key, tls)
+      if (!isFree) forwardedProbes++
+      return used - forwardedProbes - chargedBefore
     },
     settled: async () => {
       const deadline = Date.now() + 15_000
-      while ((await gateway.metric('tollgate_requests_in_flight')) !== 0)
+      do {
+        stand.metrics = await (await fetch(`http://127.0.0.1:${whole.adminPort}/metrics`)).text()
         if (Date.now() > deadline) throw new Error('requests stay in flight')
+      } while (sumOf(stand.metrics, 'tollgate_requests_in_flight') !== 0)
     },
     accessLines: async (count) => {
       await until(() => ownLines().length >= count, `${count} access lines`)
@@ -229,6 +339,19 @@ export function expectRefusal(
   expect(answer?.header('connection') === 'close').toBe(closes)
 }
 
+/** All that comes of these bytes is one refusal, which ends the connection and is free; no backend hears of them. */
+export async function expectOnlyRefusal(
+  { exchange, served, charged }: Wire,
+  bytes: string,
+  [status, code]: readonly [number, string],
+): Promise<ParsedResponse | undefined> {
+  const { responses, closed, problem } = await exchange(bytes)
+  expect(problem).toBeUndefined()
+  expectRefusal(responses[0], status, { code, closes: true })
+  expect([responses.length, closed, served(), await charged()]).toEqual([1, true, [], 0])
+  return responses[0]
+}
+
 /** The id that the client was told leads to a line of the log. */
 export async function expectLogged(
   gateway: TestGateway,
@@ -236,7 +359,7 @@ export async function expectLogged(
 ): Promise<void> {
   const id = answer?.header('x-request-id')
   expect(id).toMatch(/./)
-  await expect.poll(() => gateway.logLines().map((line) => line['id'])).toContain(id)
+  await until(() => gateway.logLines().some((line) => line['id'] === id), 'its line')
 }
 
 export function expectGatewayFields(answer: ParsedResponse | undefined): void {

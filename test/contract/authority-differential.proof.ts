@@ -1,0 +1,3 @@
+import { compareAuthorities } from './authority-differential.ts'
+
+compareAuthorities(600)
