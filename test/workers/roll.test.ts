@@ -77,7 +77,7 @@ describe('a roll', () => {
   let gateway: GatewayProcess
   let requests = 0
   const backend = createHttpServer((_, response) => void (requests++, response.end('[]')))
-  new WebSocketServer({ server: backend })
+  const tunnels = new WebSocketServer({ server: backend })
 
   beforeAll(async () => {
     await once(backend.listen(0, '127.0.0.1'), 'listening')
@@ -86,7 +86,7 @@ describe('a roll', () => {
     const blocks = workerBlocks(2, [wide, acme], { server: ', timeouts: { drain: 60s }', more })
     gateway = await gatewayProcess(configFile(`http://127.0.0.1:${port}`, blocks))
   })
-  afterAll(() => backend.close())
+  afterAll(() => (tunnels.close(), backend.close()))
 
   it('stops where a new worker cannot begin, keeps the old ones, and says so', async () => {
     const before = workerPids(gateway)

@@ -32,10 +32,11 @@ const acme = { id: 'acme', keys: ['tg_acme'], perMinute: LIMIT, perDay: LIMIT }
 
 describe('a supervisor', () => {
   it('that stands still is a store that is away; killed, it leaves no worker behind, and what was in flight is answered', async () => {
-    let waiting: (() => void)[] | undefined
+    const waiting: (() => void)[] = []
+    let isHolding = false
     const backend = await rawBackend({
       respond: async () => {
-        if (waiting !== undefined) await new Promise<void>((resolve) => void waiting?.push(resolve))
+        if (isHolding) await new Promise<void>((resolve) => waiting.push(resolve))
         return answer(200, 'at last')
       },
     })
@@ -69,9 +70,9 @@ describe('a supervisor', () => {
     expect(admitted).toBeGreaterThan(LIMIT / 2)
     expect(admitted).toBeLessThanOrEqual(LIMIT)
 
-    waiting = []
+    isHolding = true
     const inFlight = times(6, () => decided(() => ask(gateway.origin, { key: 'tg_wide' })))
-    await eventually('requests at the backend', () => waiting?.length === 6)
+    await eventually('requests at the backend', () => waiting.length === 6)
     const pids = [...workerPids(gateway).values()]
     expect(pids.every(isAlive)).toBe(true)
     gateway.child.kill('SIGKILL')
