@@ -62,7 +62,7 @@ async function connect(servers: RedisConfig): Promise<{ store: RedisStore; cause
   const store = connectRedis({
     servers,
     tls: servers.tls && readTlsFiles('store.redis.tls', servers.tls),
-    timeoutMs: 150,
+    timeoutMs: 5_000,
     onState: (available, cause) => told.push({ available, cause }),
   })
   open.push(store)
@@ -77,7 +77,7 @@ async function expectServed(store: RedisStore): Promise<void> {
   const heard: string[] = []
   store.subscribe('news', { message: (text) => heard.push(text), subscribed: () => undefined })
   await until(async () => {
-    await publish(store, 'news', 'text')
+    await publish(store, 'news', 'text').catch(() => undefined)
     return heard.length > 0
   })
 }

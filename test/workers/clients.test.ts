@@ -11,7 +11,7 @@ import { borrowRing } from '../../src/clients/release.ts'
 import { RingReader, RingSender, START_RING } from '../../src/workers/ring-pipe.ts'
 import { sha256 } from '../support/gateway.ts'
 import { configFile, endAll, eventually, gatewayProcess, rawBackend } from '../process/gateways.ts'
-import { ask, atRest, thaw, workerBlocks, workerPids } from './workers.ts'
+import { ask, atRest, isAlive, thaw, workerBlocks, workerPids } from './workers.ts'
 
 afterAll(endAll)
 
@@ -146,13 +146,15 @@ describe('workers and a file of many clients', () => {
     /** Its outcome is waited for by the event; meanwhile these workers stand still with half of it. */
     const halfSent = async (round: number, ...numbers: number[]): Promise<number[]> => {
       const pids = numbers.map((number) => workerPids(gateway).get(number) ?? 0)
-      for (const pid of pids) process.kill(pid, 'SIGSTOP')
       write(round)
+      for (const pid of pids) process.kill(pid, 'SIGSTOP')
       gateway.signal('SIGHUP')
       // The supervisor has read all files then, and waits for those that stand still.
       await atRest(gateway.pid)
       return pids
     }
+    // On a machine that is busy for so long the supervisor has done it.
+    const end = (pid: number): void => void (isAlive(pid) && process.kill(pid, 'SIGKILL'))
     const count = (event: string) => gateway.logged(event).length
     const taken = async (round: number): Promise<void> => {
       const before = count('configTaken')
@@ -165,21 +167,21 @@ describe('workers and a file of many clients', () => {
 
     // It is given up as the other one dies, and the half that has been written is no part of the next.
     const [frozen = 0, dead = 0] = await halfSent(2, 1, 2)
-    process.kill(dead, 'SIGKILL')
+    end(dead)
     await eventually('a refusal', () => count('configRefused') === 1)
     thaw(frozen)
     const { problems } = gateway.logged('configRefused')[0] ?? {}
-    expect(problems).toEqual(['worker 2: has ended: signal SIGKILL'])
-    await eventually('the other again', () => count('workerStarted') === 3)
+    expect(problems).toEqual([expect.stringMatching(/^worker \d: has ended: signal SIGKILL$/)])
+    await eventually('the other again', () => count('workerStarted') >= 3)
     await holds(0, 2)
     await taken(3)
     await holds(3, 2)
 
     // It ends itself, over what it was being sent.
     const [ended = 0] = await halfSent(4, 1)
-    process.kill(ended, 'SIGKILL')
+    end(ended)
     await eventually('another refusal', () => count('configRefused') === 2)
-    await eventually('the first again', () => count('workerStarted') === 4)
+    await eventually('the first again', () => count('workerStarted') >= 4)
     await holds(3, 4)
     await taken(5)
     await holds(5, 4)
