@@ -6,6 +6,7 @@ import type { RedisStore } from '../../src/redis/store.ts'
 import { hset, publish } from '../support/redis-commands.ts'
 import { until } from '../support/controlled-authority.ts'
 import { ownMs } from '../support/own-time.ts'
+import { askRedis } from '../support/redis-shared.ts'
 import { startSentinelGroup, type SentinelGroup } from '../support/redis-sentinel.ts'
 
 const TIMEOUT_MS = 100
@@ -76,7 +77,7 @@ async function expectFailover(
   await untilMaster(replica)
   const promotedMs = ownMs()
   replica.cli('DEL', 'hash')
-  await until(() => replica.cli('EXISTS', 'hash') === '1')
+  await until(async () => (await askRedis(replica.port, 'EXISTS hash')).startsWith(':1'))
   expect(ownMs() - promotedMs).toBeLessThan(2_000 + 1_500)
   over.abort()
   await load
