@@ -1,8 +1,8 @@
 /** One API key: what it asks, what it was answered, and never more than ten refusals of it. */
-import { setTimeout as sleep } from 'node:timers/promises'
 import { MINUTE_MS } from '../rules/time.ts'
 import type { GatewayClock } from './clock.ts'
-import { Connection, localMs, Unexpected, type Answer } from './connection.ts'
+import { Connection, Unexpected, type Answer } from './connection.ts'
+import { sleep, type Machine } from './machine.ts'
 import { toldOf, type Limits, type Told } from './standing.ts'
 
 /** Beyond, a gateway may take it for an attack. */
@@ -17,6 +17,7 @@ export interface Target {
   readonly path: string
   readonly limits: Limits
   readonly clock: GatewayClock
+  readonly machine: Machine
 }
 
 type Method = 'GET' | 'HEAD' | 'OPTIONS'
@@ -81,7 +82,7 @@ export class Caller {
 
   /** A connection that the caller keeps. */
   async open(): Promise<Connection> {
-    const connection = await Connection.open(this.#target.url)
+    const connection = await Connection.open(this.#target.machine, this.#target.url)
     this.#all.push(connection)
     return connection
   }
@@ -100,7 +101,7 @@ export class Caller {
    * running one, where it is told to be so, else the next.
    */
   async freshWindow(goesOnForMs: number): Promise<void> {
-    const { clock, limits } = this.#target
+    const { clock, limits, machine } = this.#target
     const first = await this.ask()
     const { remaining, resetMs } = this.told(first)
     const leftMs = resetMs === undefined ? undefined : resetMs - clock.latest()
@@ -108,18 +109,18 @@ export class Caller {
       if (leftMs > goesOnForMs && leftMs <= MINUTE_MS + 2_000) {
         this.admitted = 1
         this.#goesOnUntilMs = resetMs ?? Infinity
-        return await sleep(Math.max(0, leftMs - (MINUTE_MS - SETTLED_MS)))
+        return await sleep(machine, leftMs - (MINUTE_MS - SETTLED_MS))
       }
     await this.nextWindow()
-    await sleep(SETTLED_MS)
+    await sleep(machine, SETTLED_MS)
   }
 
   /** Behind the told end of this window, or where none is told a minute later. */
   async nextWindow(): Promise<void> {
-    const { clock } = this.#target
+    const { clock, machine } = this.#target
     const resetMs = this.#resetMs
     if (resetMs !== undefined) await clock.passed(resetMs)
-    else await sleep(MINUTE_MS + 1_000)
+    else await sleep(machine, MINUTE_MS + 1_000)
     this.admitted = 0
     this.#goesOnUntilMs = (resetMs ?? clock.latest()) + MINUTE_MS
   }
@@ -172,7 +173,8 @@ export class Caller {
     if (!isRefused && answer.status < 400) this.admitted++
     const { resetMs } = this.told(answer)
     // A day that is used up speaks of its own end.
-    if (resetMs !== undefined && resetMs - localMs() < 2 * MINUTE_MS) this.#resetMs = resetMs
+    if (resetMs !== undefined && resetMs - this.#target.machine.now() < 2 * MINUTE_MS)
+      this.#resetMs = resetMs
     return noted
   }
 }

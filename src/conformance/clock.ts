@@ -1,6 +1,6 @@
 /** What time it is at the gateway, from the Date of its answers (RFC 9110 section 6.6.1): between two bounds. */
-import { setTimeout as sleep } from 'node:timers/promises'
-import { localMs, type Answer } from './connection.ts'
+import type { Answer } from './connection.ts'
+import { sleep, type Machine } from './machine.ts'
 import { header } from './standing.ts'
 
 /** Beside what is known, for a clock that is read for several answers at once. */
@@ -10,6 +10,11 @@ export class GatewayClock {
   /** How far the gateway's clock is ahead of this machine's: at least, at most. */
   #least: number | undefined
   #most: number | undefined
+  readonly #machine: Machine
+
+  constructor(machine: Machine) {
+    this.#machine = machine
+  }
 
   note(answer: Answer): void {
     const dateMs = Date.parse(header(answer, 'date') ?? '')
@@ -19,23 +24,23 @@ export class GatewayClock {
   }
 
   /** It is at least so late there. */
-  earliest(atMs = localMs()): number {
+  earliest(atMs = this.#machine.now()): number {
     return atMs + (this.#least ?? 0)
   }
 
   /** It is at most so late there. */
-  latest(atMs = localMs()): number {
+  latest(atMs = this.#machine.now()): number {
     return atMs + Math.max(this.#most ?? 0, this.#least ?? 0)
   }
 
   /** Until it is surely so late there. */
   async passed(gatewayMs: number): Promise<void> {
     for (let left = 1; left > 0; left = gatewayMs + GRAIN_MS - this.earliest())
-      await sleep(Math.max(0, left))
+      await sleep(this.#machine, left)
   }
 
   /** Until shortly before it can be so late there; at once where it is later. */
   async before(gatewayMs: number): Promise<void> {
-    await sleep(Math.max(0, gatewayMs - this.latest()))
+    await sleep(this.#machine, gatewayMs - this.latest())
   }
 }

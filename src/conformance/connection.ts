@@ -1,9 +1,8 @@
 /** One connection to the gateway under test: exact bytes out, whole answers in. */
-import { once } from 'node:events'
-import { connect, type Socket } from 'node:net'
-import { connect as connectTls } from 'node:tls'
+import type { Duplex } from 'node:stream'
 import type { AnswerHead } from '../http1/answer-head.ts'
 import { AnswerReader } from '../http1/answer-reader.ts'
+import type { Machine } from './machine.ts'
 
 /** Of a connection, and of an answer. */
 export const TIMEOUT_MS = 15_000
@@ -14,7 +13,7 @@ export interface Answer {
   /** Flat name, value array as received. */
   readonly headers: readonly string[]
   readonly body: string
-  /** On this machine's clock, see localMs. */
+  /** By this machine's clock. */
   readonly sentMs: number
   readonly receivedMs: number
 }
@@ -22,11 +21,9 @@ export interface Answer {
 /** What a check does not count with, so that it cannot tell: no answer, or one that is neither yes nor the gateway's no. */
 export class Unexpected extends Error {}
 
-/** Milliseconds since 1970, never going back. */
-export const localMs = (): number => performance.timeOrigin + performance.now()
-
 export class Connection {
-  readonly #socket: Socket
+  readonly #socket: Duplex
+  readonly #machine: Machine
   /** All that have come, in order. */
   readonly answers: Answer[] = []
   readonly #reader = new AnswerReader(
@@ -40,7 +37,7 @@ export class Connection {
   )
   #head: AnswerHead | undefined
   readonly #body: Buffer[] = []
-  readonly #openedMs = localMs()
+  readonly #openedMs: number
   #isSingle = false
   #sentMs = 0
   /** Why it carries no further request. */
@@ -48,28 +45,17 @@ export class Connection {
   isClosed = false
   #heard = (): void => undefined
 
-  static async open({ protocol, hostname, port }: URL): Promise<Connection> {
-    const host = hostname.replace(/^\[|\]$/g, '')
-    const isTls = protocol === 'https:'
-    const at = { host, port: Number(port || (isTls ? 443 : 80)), noDelay: true }
-    const socket = isTls
-      ? connectTls({
-          ...at,
-          ALPNProtocols: ['http/1.1'],
-          ...(/[^\d.:]/.test(host) && { servername: host }),
-        })
-      : connect(at)
+  static async open(machine: Machine, url: URL): Promise<Connection> {
     try {
-      const signal = AbortSignal.timeout(TIMEOUT_MS)
-      await once(socket, isTls ? 'secureConnect' : 'connect', { signal })
+      return new Connection(machine, await machine.connect(url, TIMEOUT_MS))
     } catch (error) {
-      socket.on('error', () => undefined).destroy()
       throw new Unexpected(`no connection: ${(error as Error).message}`, { cause: error })
     }
-    return new Connection(socket)
   }
 
-  private constructor(socket: Socket) {
+  private constructor(machine: Machine, socket: Duplex) {
+    this.#machine = machine
+    this.#openedMs = machine.now()
     this.#socket = socket.on('error', () => undefined)
     socket.on('data', (bytes: Buffer) => {
       // Byte by byte where several answers may come at once: the reader drops what lies behind the end of one.
@@ -83,7 +69,7 @@ export class Connection {
 
   /** Since it was opened, or answered last. */
   get idleMs(): number {
-    return localMs() - (this.answers.at(-1)?.receivedMs ?? this.#openedMs)
+    return this.#machine.now() - (this.answers.at(-1)?.receivedMs ?? this.#openedMs)
   }
 
   get isOpen(): boolean {
@@ -104,17 +90,17 @@ export class Connection {
 
   send(bytes: string, isHead = false): void {
     this.#reader.expect(isHead)
-    this.#sentMs = localMs()
+    this.#sentMs = this.#machine.now()
     this.#socket.write(bytes, 'latin1')
   }
 
   /** Resolves once it holds, or after this time. */
   until(condition: () => boolean, timeoutMs: number): Promise<void> {
     return new Promise((resolve) => {
-      const timer = setTimeout(resolve, timeoutMs)
+      const forget = this.#machine.after(timeoutMs, resolve)
       this.#heard = () => {
         if (!condition()) return
-        clearTimeout(timer)
+        forget()
         resolve()
       }
       this.#heard()
@@ -134,7 +120,13 @@ export class Connection {
     if (this.#head === undefined) return
     const { status, headers, persists } = this.#head
     const body = Buffer.concat(this.#body.splice(0)).toString()
-    this.answers.push({ status, headers, body, sentMs: this.#sentMs, receivedMs: localMs() })
+    this.answers.push({
+      status,
+      headers,
+      body,
+      sentMs: this.#sentMs,
+      receivedMs: this.#machine.now(),
+    })
     if (!persists) this.#over = 'it was the last'
     else if (!this.#isSingle) this.#reader.expect(false)
   }

@@ -1,13 +1,13 @@
 /** Runs the checks against a gateway, all at the same time, so that they share its minutes. */
-import { setTimeout as sleep } from 'node:timers/promises'
 import { Fault } from '../terminal/fault.ts'
 import { admission, isolation } from './admission.ts'
 import { Caller } from './caller.ts'
 import { cannotTell, type Check, type Checks, type Finding, type Stage } from './check.ts'
 import { GatewayClock } from './clock.ts'
-import { localMs, Unexpected } from './connection.ts'
+import { Unexpected } from './connection.ts'
 import { framing } from './framing.ts'
 import { headers } from './headers.ts'
+import { thisMachine, type Machine } from './machine.ts'
 import { responses } from './responses.ts'
 import { rules } from './rules.ts'
 import type { Limits } from './standing.ts'
@@ -38,10 +38,10 @@ export interface Report {
 }
 
 /** Throws a Fault where the gateway is not there, or does not let the keys in. */
-export async function runSuite(order: Order): Promise<Report> {
+export async function runSuite(order: Order, machine: Machine = thisMachine): Promise<Report> {
   const { url, path, limits } = order
-  const startedMs = localMs()
-  const target = { url, path, limits, clock: new GatewayClock() }
+  const startedMs = machine.now()
+  const target = { url, path, limits, clock: new GatewayClock(machine), machine }
   const [sampleKey = '', ...keys] = order.keys
   const [stranger, spare] = [new Caller(target, undefined), new Caller(target, sampleKey)]
   const journals = [spare]
@@ -50,6 +50,8 @@ export async function runSuite(order: Order): Promise<Report> {
     journals.push(caller)
     return caller
   }
+  const { promise: tooLate, resolve } = Promise.withResolvers<Finding>()
+  const inTime = machine.after(ALL_WITHIN_MS, () => resolve(cannotTell('it took too long')))
   try {
     await spare.ask().catch((error: Error) => {
       const remedy =
@@ -60,16 +62,17 @@ export async function runSuite(order: Order): Promise<Report> {
       throw new Fault('unusable_target', `the first request to ${url.origin}${path} failed`, why)
     })
     const stage = { ...target, spare, stranger, sampleKey, journals }
-    const found = await play(stage, nextCaller, order.only)
+    const found = await play(stage, nextCaller, order.only, tooLate)
     return {
       target: url.origin + path,
       limits,
       startedAt: new Date(startedMs).toISOString(),
-      seconds: Math.round((localMs() - startedMs) / 1_000),
+      seconds: Math.round((machine.now() - startedMs) / 1_000),
       requests: [stranger, ...journals].reduce((sum, { journal }) => sum + journal.length, 0),
       checks: found,
     }
   } finally {
+    inTime()
     for (const caller of [stranger, ...journals]) caller.close()
   }
 }
@@ -78,6 +81,7 @@ async function play(
   given: Omit<Stage, 'base' | 'resetFault'>,
   nextCaller: () => Caller,
   only: readonly string[],
+  tooLate: Promise<Finding>,
 ): Promise<Row[]> {
   const findings = new Map<string, Promise<Finding>>()
   const stage: Stage = {
@@ -90,7 +94,6 @@ async function play(
       return faultOf(findings.get('reset'))
     },
   }
-  const tooLate = sleep(ALL_WITHIN_MS, cannotTell('it took too long'), { ref: false })
   const find = async ({ keys, run }: Check): Promise<Finding> => {
     const callers = Array.from({ length: keys === 'last' ? 0 : keys }, nextCaller)
     return Promise.race([run(stage, callers), tooLate]).catch((error: unknown) => {

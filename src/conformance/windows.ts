@@ -1,11 +1,11 @@
 /** What happens at the end of a minute, and behind refusals: where it is, what is admitted around it, who waits as told. */
-import { setTimeout as sleep } from 'node:timers/promises'
 import { MINUTE_MS } from '../rules/time.ts'
 import { OVER, ready } from './admission.ts'
 import type { Caller } from './caller.ts'
 import { broken, cannotTell, compared, holds, worstOf } from './check.ts'
 import type { Checks, Finding, Stage } from './check.ts'
-import { localMs, Unexpected } from './connection.ts'
+import { Unexpected } from './connection.ts'
+import { sleep } from './machine.ts'
 import { header, retryAfter, toldByX, type Limits } from './standing.ts'
 
 /** So much of a minute is to be left where these begin to use it up. */
@@ -78,7 +78,7 @@ async function reset(stage: Stage, [caller]: readonly Caller[]): Promise<Finding
 }
 
 /** How many are admitted in two minutes that follow each other, most of it around the edge between them. */
-async function around({ clock }: Stage, caller: Caller, base: number): Promise<Finding> {
+async function around({ clock, machine }: Stage, caller: Caller, base: number): Promise<Finding> {
   while (caller.admitted < base - 10) await caller.ask()
   caller.stillCounts()
   const { resetMs } = caller
@@ -88,7 +88,7 @@ async function around({ clock }: Stage, caller: Caller, base: number): Promise<F
   await clock.before(resetMs - 1_000)
   while (clock.earliest() < resetMs + 1_000 && caller.refusalsLeft > 4) {
     await caller.ask()
-    await sleep(250)
+    await sleep(machine, 250)
   }
   await clock.passed(resetMs + 1_200)
   await caller.exhaust(2, 2 * base + OVER)
@@ -106,7 +106,7 @@ async function edge(stage: Stage, callers: readonly Caller[]): Promise<Finding> 
 }
 
 /** Waits as long as it is told, and no longer than the minute. */
-async function obeyed({ clock, limits }: Stage, caller: Caller): Promise<Finding> {
+async function obeyed({ clock, limits, machine }: Stage, caller: Caller): Promise<Finding> {
   await caller.freshWindow(GOES_ON_MS)
   const refusal = await caller.exhaust(1, 2 * limits.perMinute)
   const seconds = retryAfter(refusal)
@@ -119,7 +119,7 @@ async function obeyed({ clock, limits }: Stage, caller: Caller): Promise<Finding
     await clock.passed(resetMs)
     return (await caller.ask()).isRefused ? cannotTell('Reset lies') : broken(seen, { needlessMs })
   }
-  await sleep(Math.max(0, refusal.receivedMs + seconds * 1_000 - localMs()))
+  await sleep(machine, refusal.receivedMs + seconds * 1_000 - machine.now())
   if (!(await caller.ask()).isRefused) return holds(`admitted after ${seconds} s, as told`)
   const shortMs = Math.max(0, Math.round(resetMs - endMs))
   return broken(`refused again after Retry-After: ${seconds}`, { shortMs })

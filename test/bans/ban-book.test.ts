@@ -30,7 +30,7 @@ const policy = {
   forgetAfterMs: 24 * hour,
 }
 const startMs = 1_790_000_000_000
-const until = (condition: () => void) => vi.waitFor(condition, { timeout: 15_000, interval: 10 })
+const until = (condition: () => void) => vi.waitFor(condition, { timeout: 30_000, interval: 25 })
 const closings: (() => Promise<void>)[] = []
 const closeAll = async (): Promise<void> => {
   for (const close of closings.splice(0).toReversed()) await close()

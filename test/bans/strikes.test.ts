@@ -8,9 +8,13 @@ import { strikeCounter } from '../support/strike-counter.ts'
 import { startRedisServer, type RedisServer } from '../support/redis-server.ts'
 
 const policy = { strikes: 5, withinMs: 60_000 }
-const brief = { strikes: 5, withinMs: 500 }
-const repeat = (strikes: Strikes, keyId: string, times: number) => {
-  for (let i = 0; i < times; i++) strikes.strike(keyId, Date.now())
+const repeat = (strikes: Strikes, keyId: string, times: number, nowMs = Date.now()) => {
+  for (let i = 0; i < times; i++) strikes.strike(keyId, nowMs)
+}
+/** All of them are counted. */
+const struck = async (strikes: Strikes, keyId: string, times: number, nowMs?: number) => {
+  repeat(strikes, keyId, times, nowMs)
+  await strikes.settled()
 }
 
 describe('strikes in memory', () => {
@@ -28,11 +32,9 @@ describe('strikes in memory', () => {
 
   it('ban with the last one that is allowed, and not before', async () => {
     const { strikes, onBan } = create()
-    repeat(strikes, 'a', 4)
-    await strikes.settled()
+    await struck(strikes, 'a', 4)
     expect(onBan).not.toHaveBeenCalled()
-    strikes.strike('a', Date.now())
-    await strikes.settled()
+    await struck(strikes, 'a', 1)
     expect(onBan.mock.calls).toEqual([['a']])
   })
 
@@ -82,14 +84,11 @@ describe('strikes in memory', () => {
       reset: () => Promise.resolve(void (total = 0)),
     }
     const { strikes, onBan } = create({ counter })
-    repeat(strikes, 'a', 7)
-    await strikes.settled()
+    await struck(strikes, 'a', 7)
     isAway = false
-    repeat(strikes, 'a', 4)
-    await strikes.settled()
+    await struck(strikes, 'a', 4)
     expect(onBan).not.toHaveBeenCalled()
-    strikes.strike('a', Date.now())
-    await strikes.settled()
+    await struck(strikes, 'a', 1)
     expect(onBan.mock.calls).toEqual([['a']])
   })
 
@@ -102,11 +101,11 @@ describe('strikes in memory', () => {
   ])('ban as soon as there are enough within the time: $name', ({ strikes, eachMs, ...given }) => {
     const policy = { strikes, withinMs: given.withinMs }
     const { strikes: counted, onBan } = create({ policy, counter: strikeCounter(policy) })
-    const struck = Array.from({ length: 5 * strikes }, (_, nth) => nth + 1).find((nth) => {
+    const last = Array.from({ length: 5 * strikes }, (_, nth) => nth + 1).find((nth) => {
       counted.strike('a', 1_790_000_000_123 + eachMs * nth)
       return onBan.mock.calls.length > 0
     })
-    expect(struck).toBe(given.ban ? strikes : undefined)
+    expect(last).toBe(given.ban ? strikes : undefined)
   })
 
   it('ban in the midst of a burst after a pause, by what is left of those before it', () => {
@@ -126,24 +125,19 @@ describe('strikes in memory', () => {
 
   it('begin anew after a ban', async () => {
     const { strikes, onBan } = create()
-    repeat(strikes, 'a', 5)
-    await strikes.settled()
-    repeat(strikes, 'a', 4)
-    await strikes.settled()
+    await struck(strikes, 'a', 5)
+    await struck(strikes, 'a', 4)
     expect(onBan).toHaveBeenCalledTimes(1)
-    strikes.strike('a', Date.now())
-    await strikes.settled()
+    await struck(strikes, 'a', 1)
     expect(onBan).toHaveBeenCalledTimes(2)
   })
 
   it('are counted per key, and are forgotten when their time is over', async () => {
-    const { strikes, onBan } = create({ policy: brief, counter: strikeCounter(brief) })
-    repeat(strikes, 'a', 4)
-    repeat(strikes, 'b', 4)
-    await strikes.settled()
-    await sleep(1100)
-    repeat(strikes, 'a', 4)
-    await strikes.settled()
+    const { strikes, onBan } = create()
+    const nowMs = Date.now()
+    await struck(strikes, 'a', 4, nowMs)
+    await struck(strikes, 'b', 4, nowMs)
+    await struck(strikes, 'a', 4, nowMs + 2 * policy.withinMs)
     expect(onBan).not.toHaveBeenCalled()
   })
 
@@ -151,10 +145,8 @@ describe('strikes in memory', () => {
     const { strikes, onBan } = create()
     repeat(strikes, 'first', 5)
     for (let n = 1; n < 10_000; n++) strikes.strike(`other-${n}`, Date.now())
-    repeat(strikes, 'late', 5)
-    await strikes.settled()
-    repeat(strikes, 'other-1', 4)
-    await strikes.settled()
+    await struck(strikes, 'late', 5)
+    await struck(strikes, 'other-1', 4)
     expect(onBan.mock.calls.flat()).toEqual(['first', 'other-1'])
   })
 })
@@ -190,26 +182,21 @@ describe('strikes in Redis', () => {
     const onBan = vi.fn()
     const one = await create(onBan, 5000)
     const other = await create(onBan, 5000)
-    repeat(one.strikes, 'a', 3)
-    await one.strikes.settled()
-    other.strikes.strike('a', Date.now())
-    await other.strikes.settled()
+    await struck(one.strikes, 'a', 3)
+    await struck(other.strikes, 'a', 1)
     expect(onBan).not.toHaveBeenCalled()
     expect(server.cli('hget', 't:strikes:a', 'total')).toBe('4')
     expect(Number(server.cli('ttl', 't:strikes:a'))).toBeGreaterThan(50)
-    other.strikes.strike('a', Date.now())
-    await other.strikes.settled()
+    await struck(other.strikes, 'a', 1)
     expect(onBan.mock.calls).toEqual([['a']])
     expect(server.cli('exists', 't:strikes:a')).toBe('0')
   })
 
   it('of a burst go in two calls: the first one, and all that came meanwhile', async () => {
     const { strikes } = await create(() => undefined, 5000)
-    strikes.strike('warm', Date.now())
-    await strikes.settled()
+    await struck(strikes, 'warm', 1)
     server.cli('config', 'resetstat')
-    repeat(strikes, 'a', 4)
-    await strikes.settled()
+    await struck(strikes, 'a', 4)
     expect(server.cli('hget', 't:strikes:a', 'total')).toBe('4')
     expect(server.cli('info', 'commandstats')).toMatch(/cmdstat_pexpireat:calls=2,/)
   })
@@ -240,10 +227,8 @@ describe('strikes in Redis', () => {
     const onBan = vi.fn()
     const one = await create(onBan, 5000)
     const other = await create(onBan, 5000)
-    repeat(one.strikes, 'a', 2)
-    await one.strikes.settled()
-    repeat(other.strikes, 'a', 2)
-    await other.strikes.settled()
+    await struck(one.strikes, 'a', 2)
+    await struck(other.strikes, 'a', 2)
     expect(onBan).not.toHaveBeenCalled()
     // Nothing but time is waited for: this process has told all it knows and cannot know of the others' last one.
     one.strikes.strike('a', Date.now())
@@ -255,11 +240,9 @@ describe('strikes in Redis', () => {
     const { strikes } = await create(onBan)
     server.freeze()
     try {
-      repeat(strikes, 'a', 4)
-      await strikes.settled()
+      await struck(strikes, 'a', 4)
       expect(onBan).not.toHaveBeenCalled()
-      strikes.strike('a', Date.now())
-      await strikes.settled()
+      await struck(strikes, 'a', 1)
       expect(onBan.mock.calls).toEqual([['a']])
     } finally {
       server.thaw()
@@ -270,11 +253,9 @@ describe('strikes in Redis', () => {
     const onBan = vi.fn()
     const { strikes, redis } = await create(onBan)
     await server.kill()
-    repeat(strikes, 'a', 4)
-    await strikes.settled()
+    await struck(strikes, 'a', 4)
     await vi.waitFor(() => expect(redis.available).toBe(false), 20_000)
-    strikes.strike('a', Date.now())
-    await strikes.settled()
+    await struck(strikes, 'a', 1)
     expect(onBan.mock.calls).toEqual([['a']])
   })
 })

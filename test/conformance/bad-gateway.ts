@@ -1,13 +1,8 @@
 /** A small gateway with two fixed windows that does everything right, but for one planted defect. */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import {
-  connect,
-  createServer as createFront,
-  type AddressInfo,
-  type Server,
-  type Socket,
-} from 'node:net'
-import { setTimeout as sleep } from 'node:timers/promises'
+import { duplexPair, type Duplex } from 'node:stream'
+import { sleep } from '../../src/conformance/machine.ts'
+import type { LeapingTime } from './leaping-time.ts'
 
 /** What each does wrong, and the check that is to name it. */
 export const defects = {
@@ -48,6 +43,19 @@ export interface Manner {
   readonly latencyMs?: number
   /** Its minute is the last 60 seconds. */
   readonly slides?: boolean
+  /** How late the end is that X-RateLimit-Reset tells. */
+  readonly lateMs?: number
+  /** How far its Date is ahead of its minutes. */
+  readonly aheadMs?: number
+  /** X-RateLimit-Reset is in seconds to go. */
+  readonly tellsSeconds?: boolean
+}
+
+interface Given extends Manner {
+  readonly keys: readonly string[]
+  readonly limits: Limits
+  readonly time: LeapingTime
+  readonly defect?: Defect | undefined
 }
 
 interface Count {
@@ -62,16 +70,21 @@ interface Count {
 const MINUTE_MS = 60_000
 const MOST_IDLE_MS = 2_000
 const DAY_MS = 86_400_000
-const portOf = (server: Server): number => (server.address() as AddressInfo).port
 const endOf = (windowMs: number, nowMs: number): number =>
   (Math.floor(nowMs / windowMs) + 1) * windowMs
 
-export async function startBadGateway(
-  keys: readonly string[],
-  { perMinute, perDay }: Limits,
-  defect?: Defect,
-  { latencyMs = 0, slides = false }: Manner = {},
-) {
+/** Its connections stay within this process, so that a turn of the event loop shows whether anything is under way. */
+export function createBadGateway({
+  keys,
+  limits: { perMinute, perDay },
+  time,
+  defect,
+  latencyMs = 0,
+  slides = false,
+  lateMs = 0,
+  aheadMs = 0,
+  tellsSeconds = false,
+}: Given) {
   const has = (name: Defect): boolean => defect === name
   const counts = new Map<string, Count>()
   const refused = new Map<string, number>()
@@ -97,7 +110,8 @@ export async function startBadGateway(
     const minuteMs = slides ? oldestMs + MINUTE_MS : endOf(MINUTE_MS, nowMs)
     const dayMs = endOf(DAY_MS, nowMs)
     const resetMs = minuteMs + (has('moves its Reset') ? 1_000 * (requests % 7) : 0)
-    const after = (ms: number): number => Math.ceil((ms - nowMs) / 1_000)
+    const seconds = (ms: number): number => Math.ceil(ms / 1_000)
+    const after = (ms: number): number => seconds(ms - nowMs)
     const inDay = Math.max(0, perDay - count.day)
     const left = isRefused ? 0 : Math.max(0, perMinute - count.minute)
     const inMinute = left + (has('lies with Remaining') && !isRefused ? 1 : 0)
@@ -111,7 +125,9 @@ export async function startBadGateway(
     return {
       'X-RateLimit-Limit': String(isDay ? perDay : limit),
       'X-RateLimit-Remaining': String(isDay ? inDay : inMinute),
-      'X-RateLimit-Reset': String(Math.ceil((isDay ? dayMs : resetMs) / 1_000)),
+      'X-RateLimit-Reset': String(
+        lateMs / 1_000 + (tellsSeconds ? after : seconds)(isDay ? dayMs : resetMs),
+      ),
       'RateLimit-Policy': `"minute";q=${perMinute};w=60, "day";q=${perDay};w=86400`,
       RateLimit: `"minute";r=${r};t=${after(resetMs)}, "day";r=${inDay};t=${after(dayMs)}${comma}`,
       ...(isRefused &&
@@ -128,7 +144,8 @@ export async function startBadGateway(
 
   async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     requests++
-    if (latencyMs > 0) await sleep(latencyMs)
+    if (latencyMs > 0) await sleep(time, latencyMs)
+    response.setHeader('Date', new Date(time.now() + aheadMs).toUTCString())
     const id = has('repeats its request ids') ? requests % 5 : requests
     response.setHeader('X-Request-Id', `id-${id}`)
     if (request.rawHeaders.filter((name) => name === 'Host').length > 1) {
@@ -145,12 +162,12 @@ export async function startBadGateway(
     response.setHeader('Deprecation', isDate ? 'Fri, 05 Dec 2025 00:00:00 GMT' : '@1764892800')
     response.setHeader('Sunset', 'Thu, 05 Dec 2030 00:00:00 GMT')
     response.setHeader('Link', '</v2/pets>; rel="successor-version"')
-    const nowMs = Date.now()
+    const nowMs = time.now()
     const count = countOf(key, nowMs)
     const more = Number(has('admits one too many')) - Number(has('admits one too few'))
     const isAdmitted = count.minute < perMinute + more && count.day < perDay
     // Others look at the counter between the look at it and the charge.
-    if (has('admits too many at once')) await sleep(10)
+    if (has('admits too many at once')) await sleep(time, 10)
     const isFree = has('does not charge HEAD') && request.method === 'HEAD'
     if ((isAdmitted && !isFree) || has('charges what it refuses')) {
       count.minute++
@@ -166,38 +183,40 @@ export async function startBadGateway(
     response.end('[]')
   }
 
+  const answeredMs = new WeakMap<Duplex, number>()
   const server = createServer((request, response) => {
     const { socket } = request
     // As one that has just given up waiting: it closes, and what is on its way is lost (RFC 9112 section 9.3.1).
-    const idleMs = performance.now() - (answeredMs.get(socket) ?? Infinity)
+    const idleMs = time.now() - (answeredMs.get(socket) ?? Infinity)
     if (idleMs > MOST_IDLE_MS) return void socket.destroy()
-    response.on('finish', () => answeredMs.set(socket, performance.now()))
+    response.on('finish', () => answeredMs.set(socket, time.now()))
     return void answer(request, response)
   })
-  const answeredMs = new WeakMap<Socket, number>()
+
+  function open(): Duplex {
+    const [near, far] = duplexPair()
+    server.emit('connection', far)
+    return near
+  }
+
   /** Believes Transfer-Encoding where both are there, and keeps the connection. */
-  const front = createFront((socket) => {
-    const behind = connect(portOf(server), '127.0.0.1')
-    socket.on('data', (bytes: Buffer) => {
+  function openFront(): Duplex {
+    const [near, far] = duplexPair()
+    const behind = open()
+    far.on('data', (bytes: Buffer) => {
       const text = bytes.toString('latin1')
       const both = /\r\nContent-Length: \d+(?=\r\nTransfer-Encoding: chunked\r\n)/
       behind.write(text.replace(both, ''), 'latin1')
     })
-    behind.pipe(socket).on('error', () => behind.destroy())
-    behind.on('error', () => socket.destroy())
-    socket.on('close', () => behind.destroy())
-  })
-  for (const each of [server, front])
-    await new Promise<void>((resolve) => each.listen(0, '127.0.0.1', resolve))
+    behind.pipe(far)
+    behind.on('close', () => far.end())
+    far.on('close', () => behind.destroy())
+    return near
+  }
   const isBehind = has('takes Content-Length and Transfer-Encoding together')
   return {
-    url: new URL(`http://127.0.0.1:${portOf(isBehind ? front : server)}`),
+    connect: () => Promise.resolve(isBehind ? openFront() : open()),
     /** Of the key that was refused most often. */
     mostRefusals: () => Math.max(0, ...refused.values()),
-    close: () => {
-      front.close()
-      server.close()
-      server.closeAllConnections()
-    },
   }
 }

@@ -109,29 +109,38 @@ afterEach(() => {
   for (const stop of stops.splice(0)) stop()
 })
 
-async function open(
-  keys: JWK[],
-  { config = {}, timing = {} }: { config?: Partial<JwtConfig>; timing?: object } = {},
-) {
-  const server = await startKeyServer(keys)
-  const observer = watch()
-  const verifier = createJwtVerifier(
+const createVerifier = (
+  config: Partial<JwtConfig>,
+  options: Parameters<typeof createJwtVerifier>[1] = { observer: watch() },
+) =>
+  createJwtVerifier(
     {
       issuer,
       audience,
-      jwksUri: server.url,
+      jwksUri: undefined,
       jwksFile: undefined,
       algorithms: ['RS256', 'ES256'],
       clientClaim: 'sub',
       planClaim: 'plan',
       ...config,
     },
-    { observer, timing },
+    options,
   )
+
+async function open(
+  keys: JWK[],
+  { config = {}, timing = {} }: { config?: Partial<JwtConfig>; timing?: object } = {},
+) {
+  const server = await startKeyServer(keys)
+  const observer = watch()
+  const verifier = createVerifier({ jwksUri: server.url, ...config }, { observer, timing })
   stops.push(() => verifier.close(), server.stop)
   await verifier.ready()
   return { server, verifier, observer }
 }
+
+const openWithRsa = async (more?: Parameters<typeof open>[1]) =>
+  open([await publicJwk(rsa, 'rsa-1')], more)
 
 /** undefined: refused as invalid. */
 const clientOf = async (verifier: JwtVerifier, token: string, address = home, policy = callers) => {
@@ -142,7 +151,7 @@ const clientOf = async (verifier: JwtVerifier, token: string, address = home, po
 
 describe('a token verifier', () => {
   it('turns a good token into a caller on the plan of its claim', async () => {
-    const { verifier } = await open([await publicJwk(rsa, 'rsa-1')])
+    const { verifier } = await openWithRsa()
     expect(await verifier.verify(await sign(), nowMs, callers, home)).toEqual({
       clientId: 'app-1',
       plan: 'pro',
@@ -156,7 +165,7 @@ describe('a token verifier', () => {
   })
 
   it('gives a configured client the plan and limits of the configuration, whatever the token says', async () => {
-    const { verifier } = await open([await publicJwk(rsa, 'rsa-1')])
+    const { verifier } = await openWithRsa()
     const token = await sign({ claims: { sub: 'acme', plan: 'pro' } })
     expect(await verifier.verify(token, nowMs, callers, home)).toMatchObject({
       clientId: 'acme',
@@ -179,7 +188,7 @@ describe('a token verifier', () => {
   })
 
   it('answers a token seen before at once, up to its expiry to the second and not beyond', async () => {
-    const { verifier, server } = await open([await publicJwk(rsa, 'rsa-1')])
+    const { verifier, server } = await openWithRsa()
     const token = await sign()
     const caller = await verifier.verify(token, nowMs, callers, home)
     expect(verifier.verify(token, nowMs + 59_999, callers, home)).toBe(caller)
@@ -190,7 +199,7 @@ describe('a token verifier', () => {
   })
 
   it('gives a token seen before, and one that is being checked, the limits of the configuration that asks', async () => {
-    const { verifier, server } = await open([await publicJwk(rsa, 'rsa-1')])
+    const { verifier, server } = await openWithRsa()
     const limits = { perMinute: 9, perDay: 90 }
     const lowered = new Map([['pro', { name: 'pro', limits, concurrent: 1 }]])
     const [others, none] = [lowered, new Map()].map((known) =>
@@ -211,7 +220,7 @@ describe('a token verifier', () => {
   })
 
   it('checks a token once for all requests that bring it at the same time', async () => {
-    const { verifier } = await open([await publicJwk(rsa, 'rsa-1')])
+    const { verifier } = await openWithRsa()
     const token = await sign()
     const first = verifier.verify(token, nowMs, callers, home)
     const second = verifier.verify(token, nowMs, callers, home)
@@ -245,7 +254,7 @@ describe('a token verifier', () => {
     ['an unknown critical extension', { header: { crit: ['x'], x: 1 } }],
     ['a key id that is not text', { header: { kid: 7 } }],
   ])('refuses %s', async (_, parts) => {
-    const { verifier } = await open([await publicJwk(rsa, 'rsa-1')])
+    const { verifier } = await openWithRsa()
     // SignJWT refuses to make some of these, so the parts are signed by hand.
     const token = await signRaw(
       { alg: 'RS256', kid: 'rsa-1', ...parts.header },
@@ -258,7 +267,7 @@ describe('a token verifier', () => {
   })
 
   it('refuses a signature of another key, of another algorithm, of none, and of the public key as a shared secret', async () => {
-    const { verifier } = await open([await publicJwk(rsa, 'rsa-1')])
+    const { verifier } = await openWithRsa()
     const unsigned = `${part({ alg: 'none', kid: 'rsa-1' })}.${part(goodClaims())}`
     const pem = await exportSPKI(rsa.publicKey)
     const forged = `${part({ alg: 'HS256', kid: 'rsa-1' })}.${part(goodClaims())}`
@@ -275,7 +284,7 @@ describe('a token verifier', () => {
   })
 
   it('refuses every other spelling of a good token, also once the token itself is remembered', async () => {
-    const { verifier } = await open([await publicJwk(rsa, 'rsa-1')])
+    const { verifier } = await openWithRsa()
     const token = await sign()
     const [header = '', claims = '', signature = ''] = token.split('.')
     expect(await clientOf(verifier, token)).toBe('app-1')
@@ -297,7 +306,7 @@ describe('a token verifier', () => {
   })
 
   it('believes no key that the token brings along or points to', async () => {
-    const { verifier } = await open([await publicJwk(rsa, 'rsa-1')], { timing: quick })
+    const { verifier } = await openWithRsa({ timing: quick })
     const other = await startKeyServer([await publicJwk(stranger, 'rsa-1')])
     stops.push(other.stop)
     for (const header of [
@@ -324,26 +333,15 @@ describe('a token verifier', () => {
 
   it('accepts no shared-secret algorithm and no "none" in the configuration', () => {
     for (const name of ['HS256', 'none', 'rs256', 'RS256 '])
-      expect(() =>
-        createJwtVerifier(
-          {
-            issuer,
-            audience,
-            jwksUri: 'http://127.0.0.1:1/',
-            jwksFile: undefined,
-            algorithms: [name],
-            clientClaim: 'sub',
-            planClaim: 'plan',
-          },
-          { observer: watch() },
-        ),
-      ).toThrow('jwt.algorithms')
+      expect(() => createVerifier({ jwksUri: 'http://127.0.0.1:1/', algorithms: [name] })).toThrow(
+        'jwt.algorithms',
+      )
   })
 })
 
 describe('a key set from an address', () => {
   it('is fetched again when a token names a new key, so that rotation needs no restart', async () => {
-    const { verifier, server } = await open([await publicJwk(rsa, 'rsa-1')], { timing: quick })
+    const { verifier, server } = await openWithRsa({ timing: quick })
     server.keys = [await publicJwk(ec, 'ec-2')]
     const token = await sign({ key: ec, alg: 'ES256', header: { kid: 'ec-2' } })
     expect(await clientOf(verifier, token)).toBe('app-1')
@@ -351,7 +349,7 @@ describe('a key set from an address', () => {
   })
 
   it('is not believed any more for tokens of a key it has dropped, remembered ones included', async () => {
-    const { verifier, server } = await open([await publicJwk(rsa, 'rsa-1')], { timing: quick })
+    const { verifier, server } = await openWithRsa({ timing: quick })
     const old = await sign()
     expect(await clientOf(verifier, old)).toBe('app-1')
     server.keys = [await publicJwk(ec, 'ec-2')]
@@ -360,7 +358,7 @@ describe('a key set from an address', () => {
   })
 
   it('leaves tokens remembered when it only grows', async () => {
-    const { verifier, server } = await open([await publicJwk(rsa, 'rsa-1')], { timing: quick })
+    const { verifier, server } = await openWithRsa({ timing: quick })
     const old = await sign()
     const caller = await verifier.verify(old, nowMs, callers, home)
     server.keys = [await publicJwk(ec, 'ec-2'), await publicJwk(rsa, 'rsa-1')]
@@ -371,7 +369,7 @@ describe('a key set from an address', () => {
 
   it('is fetched once for many made-up key ids, and again as long as they come, at most once in renewMs', async () => {
     const timing = { renewMs: 40 }
-    const { verifier, server } = await open([await publicJwk(rsa, 'rsa-1')], { timing })
+    const { verifier, server } = await openWithRsa({ timing })
     const beganMs = performance.now()
     let asked = 0
     while (server.hits < 6) {
@@ -387,7 +385,7 @@ describe('a key set from an address', () => {
 
   it('has a new key with the next fetch beside a flood of made-up key ids of the same and of other addresses, and no token of that key is called invalid meanwhile', async () => {
     const timing = { renewMs: 200 }
-    const { verifier, server } = await open([await publicJwk(rsa, 'rsa-1')], { timing })
+    const { verifier, server } = await openWithRsa({ timing })
     const flooding = { isOver: false }
     const flood = (async () => {
       for (let nth = 0; !flooding.isOver; nth++) {
@@ -416,7 +414,7 @@ describe('a key set from an address', () => {
   })
 
   it('refuses a token for its key only when it was fetched after the token came', async () => {
-    const { verifier, server, observer } = await open([await publicJwk(rsa, 'rsa-1')], {
+    const { verifier, server, observer } = await openWithRsa({
       timing: quick,
     })
     const held: ServerResponse[] = []
@@ -430,7 +428,7 @@ describe('a key set from an address', () => {
   })
 
   it('is not fetched for a token that would be refused anyway', async () => {
-    const { verifier, server } = await open([await publicJwk(rsa, 'rsa-1')])
+    const { verifier, server } = await openWithRsa()
     const token = await sign({ header: { kid: 'new' }, claims: { aud: 'other' } })
     expect(verifier.verify(token, nowMs, callers, home)).toMatchObject({ code: 'invalid_api_key' })
     expect(server.hits).toBe(1)
@@ -438,7 +436,7 @@ describe('a key set from an address', () => {
 
   it('stays in use when the address is down, broken, redirecting, too large or empty', async () => {
     const timing = { ...quick, retryMs: 200 }
-    const { verifier, server, observer } = await open([await publicJwk(rsa, 'rsa-1')], { timing })
+    const { verifier, server, observer } = await openWithRsa({ timing })
     const { respond } = server
     const elsewhere = await startKeyServer([await publicJwk(stranger, 'rsa-9')])
     stops.push(elsewhere.stop)
@@ -476,7 +474,7 @@ describe('a key set from an address', () => {
 
   it('does not hold a token for longer than its time-out when the address is silent', async () => {
     const timing = { ...quick, timeoutMs: 500 }
-    const { verifier, server, observer } = await open([await publicJwk(rsa, 'rsa-1')], { timing })
+    const { verifier, server, observer } = await openWithRsa({ timing })
     // A head without an end: the time-out must cover the body too.
     server.respond = (_, response) => void response.write('{')
     const token = await sign({ header: { kid: 'new' } })
@@ -489,7 +487,7 @@ describe('a key set from an address', () => {
   })
 
   it('lets no more than 256 tokens wait for one fetch, the longest line of an address losing its last to another address', async () => {
-    const { verifier, server } = await open([await publicJwk(rsa, 'rsa-1')], { timing: quick })
+    const { verifier, server } = await openWithRsa({ timing: quick })
     const held: ServerResponse[] = []
     server.respond = (_, response) => void held.push(response)
     const outcomes: (string | undefined)[] = []
@@ -505,7 +503,7 @@ describe('a key set from an address', () => {
   })
 
   it('answers who waits for it when it is no longer needed', async () => {
-    const { verifier } = await open([await publicJwk(rsa, 'rsa-1')])
+    const { verifier } = await openWithRsa()
     const waiting = clientOf(verifier, forge({ kid: 'new' }))
     verifier.retire()
     expect(await waiting).toBe('service_unavailable')
@@ -517,18 +515,8 @@ describe('a key set from an address', () => {
     const respond = server.respond
     server.respond = (_, response) => void response.writeHead(503).end()
     const observer = watch()
-    const verifier = createJwtVerifier(
-      {
-        issuer,
-        audience,
-        jwksUri: server.url,
-        jwksFile: undefined,
-        algorithms: ['RS256'],
-        clientClaim: 'sub',
-        planClaim: 'plan',
-      },
-      { observer, timing: { retryMs: 10 } },
-    )
+    const timing = { retryMs: 10 }
+    const verifier = createVerifier({ jwksUri: server.url }, { observer, timing })
     stops.push(() => verifier.close(), server.stop)
     await verifier.ready()
     expect(await clientOf(verifier, await sign())).toBe('service_unavailable')
@@ -546,7 +534,7 @@ describe('a key set from an address', () => {
 
   it('is fetched again in the background', async () => {
     const timing = { refreshMs: 20 }
-    const { verifier, server } = await open([await publicJwk(rsa, 'rsa-1')], { timing })
+    const { verifier, server } = await openWithRsa({ timing })
     await vi.waitFor(() => expect(server.hits).toBeGreaterThan(3), 20_000)
     expect(await clientOf(verifier, await sign())).toBe('app-1')
   })
@@ -618,19 +606,7 @@ describe('the signatures that a verifier checks', () => {
 describe('a key set from a file', () => {
   const directory = mkdtempSync(join(tmpdir(), 'tollgate-jwks-'))
   afterAll(() => rmSync(directory, { recursive: true }))
-  const fromFile = (jwksFile: string) =>
-    createJwtVerifier(
-      {
-        issuer,
-        audience,
-        jwksUri: undefined,
-        jwksFile,
-        algorithms: ['RS256'],
-        clientClaim: 'sub',
-        planClaim: 'plan',
-      },
-      { observer: watch() },
-    )
+  const fromFile = (jwksFile: string) => createVerifier({ jwksFile })
 
   it('proves tokens without any address', async () => {
     const file = join(directory, 'good.json')

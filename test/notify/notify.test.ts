@@ -19,8 +19,8 @@ import {
   endAll,
   gatewayProcess,
   rawBackend,
-  redisServer,
 } from '../process/gateways.ts'
+import { sharedRedis } from '../support/redis-server.ts'
 import { serversAt } from '../support/redis-servers.ts'
 import { SECRET, startReceiver } from './receiver.ts'
 
@@ -29,88 +29,98 @@ afterAll(endAll)
 const KEY = 'tg_of_notify'
 const patience = { timeout: 30_000, interval: 50 }
 
-/** One mark, come to by calls at gateways of so many workers, which hold tokens ahead. */
-async function toldOfUse(workers: readonly number[]): Promise<void> {
-  const limit = 1_000
-  const receiver = await startReceiver()
+const LIMIT = 1_000
+const BIG_KEY = 'tg_of_notify_big'
+
+/** Gateways of so many workers, more than one of them on one Redis. */
+async function start(workers: readonly number[], fails: number) {
+  const receiver = await startReceiver({ fails })
   const backend = await rawBackend({ respond: () => answer(200, '[]') })
-  const redis = workers.length > 1 ? await redisServer() : undefined
+  const { url, prefix } = sharedRedis()
+  const clients = clientsBlock([
+    { id: 'acme', keys: [KEY], perMinute: 10, perDay: 10 },
+    { id: 'big', keys: [BIG_KEY], perMinute: LIMIT, perDay: LIMIT },
+  ])
+  const store = `store: { redis: "${url}", prefix: ${prefix}, timeout: 110ms }`
   const gateways = await Promise.all(
     workers.map((count) =>
       gatewayProcess(
         configFile(backend.url, {
           server: `server: { listen: "127.0.0.1:0", workers: ${count} }`,
-          ...(redis && { store: `store: { redis: "${redis.url}", timeout: 110ms }` }),
-          clients: clientsBlock([{ id: 'acme', keys: [KEY], perMinute: limit, perDay: limit }]),
-          notify: `notify: { url: "${receiver.url}", secret: "${SECRET}", at: [80%], events: [quota] }`,
+          ...(workers.length > 1 && { store }),
+          bans: 'bans: { grace: 1m }',
+          clients,
+          notify: `notify: { url: "${receiver.url}", secret: "${SECRET}", at: [50%, 80%, 100%], events: [quota, reload] }`,
         }),
       ),
     ),
   )
+  /** Of the day. */
+  const told = (client: string) =>
+    receiver.taken().filter(({ data }) => data['window'] === 'day' && data['client'] === client)
+  return { receiver, backend, gateways, told }
+}
+
+/** One mark, come to by calls at gateways which hold tokens ahead. */
+async function toldOfUse({ backend, gateways, told }: Awaited<ReturnType<typeof start>>) {
+  const before = backend.requests.length
   const send = async (upTo: number) => {
-    let sent = backend.requests.length
+    let sent = backend.requests.length - before
     const caller = async (_: unknown, at: number): Promise<void> => {
-      while (sent++ < upTo) await gateways[at % gateways.length]?.call(KEY)
+      while (sent++ < upTo) await gateways[at % gateways.length]?.call(BIG_KEY)
     }
     await Promise.all(Array.from({ length: 12 }, caller))
   }
+  const most = () => told('big').filter(({ data }) => data['mark'] === 0.8)
   await send(700)
   // As long as a second takes that is told when all workers have told of it, and the question to those who hold.
   await sleep(3_000)
-  expect(receiver.received).toEqual([])
+  expect(most()).toEqual([])
   await send(820)
-  const told = () => receiver.taken().filter(({ data }) => data['window'] === 'day')
-  await expect.poll(() => told().length, patience).toBe(1)
-  const used = Number(told()[0]?.data['used'])
-  expect(used).toBeGreaterThanOrEqual(0.8 * limit)
-  expect(used).toBeLessThanOrEqual(backend.requests.length)
-  receiver.close()
+  await expect.poll(() => most().length, patience).toBe(1)
+  const used = Number(most()[0]?.data['used'])
+  expect(used).toBeGreaterThanOrEqual(0.8 * LIMIT)
+  expect(used).toBeLessThanOrEqual(backend.requests.length - before)
 }
 
 describe('webhooks', () => {
-  it('tell once of each mark, whichever gateway and worker has seen it, signed, and until they are taken', async () => {
-    const receiver = await startReceiver({ fails: 2 })
-    const [redis, backend] = [
-      await redisServer(),
-      await rawBackend({ respond: () => answer(200, '[]') }),
-    ]
-    const file = (workers: number) =>
-      configFile(backend.url, {
-        server: `server: { listen: "127.0.0.1:0", workers: ${workers} }`,
-        store: `store: { redis: "${redis.url}", timeout: 110ms }`,
-        bans: 'bans: { grace: 1m }',
-        clients: clientsBlock([{ id: 'acme', keys: [KEY], perMinute: 10, perDay: 10 }]),
-        notify: `notify: { url: "${receiver.url}", secret: "${SECRET}", at: [50%, 100%], events: [quota, reload] }`,
-      })
-    const gateways = [await gatewayProcess(file(1)), await gatewayProcess(file(2))]
+  it('tell once of each mark, whichever gateway and worker has seen it, signed, until they are taken, and of what was used, not of what processes hold', async () => {
+    const started = await start([1, 2], 2)
+    const { receiver, gateways, told } = started
     for (let sent = 0; sent < 40; sent++) await gateways[sent % 2]?.call(KEY)
-    const told = () => receiver.taken().filter(({ data }) => data['window'] === 'day')
-    await expect.poll(() => told().map(({ data }) => data['mark']), patience).toContain(1)
+    await expect.poll(() => told('acme').map(({ data }) => data['mark']), patience).toContain(1)
     expect(receiver.received.slice(0, 2).map(({ status }) => status)).toEqual([503, 503])
     expect(receiver.received.every(({ isSigned }) => isSigned)).toBe(true)
     // What failed comes again under the same id.
     const ids = receiver.taken().map(({ id }) => id)
     for (const { id } of receiver.received) expect(ids).toContain(id)
-    expect(told().at(-1)).toMatchObject({ type: 'quota', data: { client: 'acme', limit: 10 } })
+    expect(told('acme').at(-1)).toMatchObject({ type: 'quota', data: { limit: 10 } })
+    await toldOfUse(started)
     await fetch(`${gateways[0]?.adminOrigin}/api/reload`, { method: 'POST' })
     await expect.poll(() => receiver.taken().map(({ type }) => type), patience).toContain('reload')
     expect(new Set(receiver.taken().map(({ id }) => id)).size).toBe(receiver.taken().length)
     receiver.close()
   })
 
+  it('count as used what the workers of one gateway have used together', async () => {
+    const started = await start([2], 0)
+    await toldOfUse(started)
+    started.receiver.close()
+  })
+
   it('are told by another gateway where the one that has claimed them is gone', async () => {
-    const redis = await redisServer()
-    const store = connectRedis({ servers: serversAt(redis.url), timeoutMs: 1_000 })
+    const { url, prefix, cli } = sharedRedis()
+    const store = connectRedis({ servers: serversAt(url), timeoutMs: 1_000 })
     await store.ready()
-    const [one, other] = [redisClaims(store, 'here'), redisClaims(store, 'here')]
+    const [one, other] = [redisClaims(store, prefix), redisClaims(store, prefix)]
     expect([await one.take('a'), await one.take('a'), await other.take('a')]).toEqual([
       'own',
       'own',
       'others',
     ])
     // As when its time is over.
-    expect(Number(redis.cli('PTTL', 'here:notified:{a}'))).toBeGreaterThan(0)
-    redis.cli('DEL', 'here:notified:{a}')
+    expect(Number(cli('PTTL', `${prefix}:notified:{a}`))).toBeGreaterThan(0)
+    cli('DEL', `${prefix}:notified:{a}`)
     expect(await other.take('a')).toBe('own')
     await other.done('a', Date.now() + 60_000)
     expect(await one.take('a')).toBe('done')
@@ -197,10 +207,6 @@ describe('webhooks', () => {
     expect([see(40, many), see(41, []), see(42, []), see(43, [])].map((due) => due.length)).toEqual(
       [50, 50, 20, 0],
     )
-  })
-
-  it('count as used what was used, not what processes hold: of three gateways on one Redis, and of the workers of one', async () => {
-    await Promise.all([toldOfUse([2, 2, 2]), toldOfUse([4])])
   })
 
   it('are kept for a receiver that is away up to a bound, and held up by nothing', async () => {

@@ -152,27 +152,13 @@ describe('store.file', () => {
 
 describe('a damaged store.file', () => {
   const damages: [string, () => void | Promise<void>][] = [
-    [
-      'was cut off within a page',
-      async () => {
-        await writeStore()
-        truncateSync(file, 9_000)
-      },
-    ],
-    [
-      'was cut off after its first page',
-      async () => {
-        await writeStore()
-        truncateSync(file, 4_096)
-      },
-    ],
+    ['was cut off within a page', () => writeStore().then(() => truncateSync(file, 9_000))],
+    ['was cut off after its first page', () => writeStore().then(() => truncateSync(file, 4_096))],
     [
       'has a torn page',
       async () => {
         await writeStore()
-        const bytes = readFileSync(file)
-        bytes.fill(0xff, 25_000, 28_000)
-        writeFileSync(file, bytes)
+        writeFileSync(file, readFileSync(file).fill(0xff, 25_000, 28_000))
       },
     ],
     [
@@ -327,52 +313,30 @@ describe('a store.file that cannot be had', () => {
     child.kill()
   })
 
-  it.each([
-    [
-      'holds random bytes',
-      () => writeFileSync(file, randomBytes(10_000)),
-      'is not an SQLite database',
-    ],
-    ['holds a few bytes', () => writeFileSync(file, 'some notes'), 'is not an SQLite database'],
-    [
-      'holds the tables of something else',
-      () => write('CREATE TABLE notes (text TEXT)'),
-      'belongs to another program; name another file',
-    ],
-    [
-      'holds other bans',
-      () => write('CREATE TABLE bans (name TEXT)'),
-      'belongs to another program; name another file',
-    ],
+  const noDatabase = 'is not an SQLite database'
+  const foreign = 'belongs to another program; name another file'
+  const newer =
+    'was written by a newer release (its layout is 2, this one knows 1); start that release, or name another file'
+  const notes = 'CREATE TABLE notes (text TEXT)'
+  const marked = (id: string, more: string) => `PRAGMA application_id = ${id}; ${more}`
+  it.each<[string, () => void, string]>([
+    ['holds random bytes', () => writeFileSync(file, randomBytes(10_000)), noDatabase],
+    ['holds a few bytes', () => writeFileSync(file, 'some notes'), noDatabase],
+    ['holds the tables of something else', () => write(notes), foreign],
+    ['holds other bans', () => write('CREATE TABLE bans (name TEXT)'), foreign],
     [
       'holds the tables of something else, and is damaged',
-      () => {
-        write('CREATE TABLE notes (text TEXT)')
-        truncateSync(file, 4_096)
-      },
+      () => (write(notes), truncateSync(file, 4_096)),
       'is damaged; move it away',
+    ],
+    ['is marked by another program as its own', () => write(marked('0x70657473', notes)), foreign],
+    [
+      'was written by a newer release',
+      () => write(marked('0x746f6c6c', 'PRAGMA user_version = 2; CREATE TABLE quota (hash BLOB)')),
+      newer,
     ],
   ])('as it %s is refused and left as it is', (_, make, fault) => {
     make()
-    const bytes = readFileSync(file)
-    expect(() => open()).toThrow(`store.file ${file} ${fault}`)
-    expect(readFileSync(file)).toEqual(bytes)
-    expect(readdirSync(folder)).toEqual(['store.db'])
-  })
-
-  it.each([
-    [
-      'another program has marked it as its own',
-      'PRAGMA application_id = 0x70657473; CREATE TABLE pets (name TEXT)',
-      'belongs to another program; name another file',
-    ],
-    [
-      'a newer release has written it',
-      'PRAGMA application_id = 0x746f6c6c; PRAGMA user_version = 2; CREATE TABLE quota (hash BLOB)',
-      'was written by a newer release (its layout is 2, this one knows 1); start that release, or name another file',
-    ],
-  ])('as %s is refused and left as it is', (_, sql, fault) => {
-    write(sql)
     const bytes = readFileSync(file)
     expect(() => open()).toThrow(`store.file ${file} ${fault}`)
     expect(readFileSync(file)).toEqual(bytes)

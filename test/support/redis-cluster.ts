@@ -1,6 +1,6 @@
 /** A Redis Cluster of real redis-server processes on free ports. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { flags, withFreePorts } from './redis-shared.ts'
+import { askRedis, flags, withFreePorts } from './redis-shared.ts'
 import { freePort, startRedisServer, type RedisServer } from './redis-server.ts'
 
 export interface RedisCluster {
@@ -19,12 +19,15 @@ export interface RedisCluster {
 const MASTERS = 3
 const SLOTS = 16_384
 
-/** replicas: one for each master, else none. fullCoverage: cluster-require-full-coverage. */
+/** replicas: one for each master, or for those at these places, or none. fullCoverage: cluster-require-full-coverage. */
 export async function startRedisCluster({
   replicas: withReplicas = true,
   fullCoverage = false,
-}: { replicas?: boolean; fullCoverage?: boolean } = {}): Promise<RedisCluster> {
-  const count = withReplicas ? 2 * MASTERS : MASTERS
+}: { replicas?: boolean | readonly number[]; fullCoverage?: boolean } = {}): Promise<RedisCluster> {
+  const all = Array.from({ length: MASTERS }, (_, at) => at)
+  const replicated =
+    typeof withReplicas === 'boolean' ? all.filter(() => withReplicas) : withReplicas
+  const count = MASTERS + replicated.length
   const started = await Promise.allSettled(
     Array.from({ length: count }, () => withFreePorts(() => startNode(fullCoverage))),
   )
@@ -47,25 +50,21 @@ export async function startRedisCluster({
     const busPort = first?.cli('CONFIG', 'GET', 'cluster-port').split('\n')[1] ?? ''
     server.cli('CLUSTER', 'MEET', '127.0.0.1', String(first?.port), busPort)
   }
-  const knows = (server: RedisServer): boolean =>
-    server
-      .cli('CLUSTER', 'NODES')
-      .split('\n')
-      .filter((line) => !line.includes('handshake')).length === count
-  await untilTrue('every node knows every other', () => servers.every(knows))
-  for (const [at, replica] of replicas.entries())
-    replica.cli('CLUSTER', 'REPLICATE', masters[at]?.cli('CLUSTER', 'MYID') ?? '')
-  await untilTrue('the cluster is whole', () =>
-    servers.every((server) => server.cli('CLUSTER', 'INFO').includes('cluster_state:ok')),
-  )
-  await untilTrue('the replicas are in step', () =>
-    replicas.every((server) => server.cli('INFO', 'replication').includes('master_link_status:up')),
-  )
+  await untilAll(servers, 'CLUSTER NODES', (nodes) => {
+    const known = nodes.split('\n').filter((line) => /^[\da-f]{40} /.test(line))
+    return known.length === count && !nodes.includes('handshake')
+  })
+  for (const [at, replica] of replicas.entries()) {
+    const master = masters[replicated[at] ?? 0]
+    replica.cli('CLUSTER', 'REPLICATE', master?.cli('CLUSTER', 'MYID') ?? '')
+  }
+  await untilAll(servers, 'CLUSTER INFO', (info) => info.includes('cluster_state:ok'))
+  await untilAll(replicas, 'INFO replication', (info) => info.includes('master_link_status:up'))
   // Replicas announce themselves by gossip; a failover before that would not happen.
-  await untilTrue('every node knows every replica', () =>
-    servers.every(
-      (server) => (server.cli('CLUSTER', 'NODES').match(/slave/g) ?? []).length === replicas.length,
-    ),
+  await untilAll(
+    servers,
+    'CLUSTER NODES',
+    (nodes) => (nodes.match(/slave/g) ?? []).length === replicas.length,
   )
   const cli = (...args: string[]): string => {
     for (const server of servers) {
@@ -109,10 +108,16 @@ async function startNode(fullCoverage: boolean): Promise<RedisServer> {
   return startRedisServer(...options)
 }
 
-async function untilTrue(what: string, condition: () => boolean): Promise<void> {
+/** Until the reply of each is as wanted. */
+async function untilAll(
+  servers: readonly RedisServer[],
+  command: string,
+  isRight: (reply: string) => boolean,
+): Promise<void> {
   for (let attempt = 0; attempt < 300; attempt++) {
-    if (condition()) return
+    const replies = await Promise.all(servers.map(({ port }) => askRedis(port, command)))
+    if (replies.every(isRight)) return
     await sleep(50)
   }
-  throw new Error(`waited 15 s in vain until ${what}`)
+  throw new Error(`waited 15 s in vain for the right answers to ${command}`)
 }

@@ -40,20 +40,23 @@ export async function startSentinelGroup({
   const start = () => startRedisServer('--repl-diskless-sync-delay', '0', ...redis)
   const [master, replica] = await Promise.all([start(), start()])
   replica.cli('REPLICAOF', '127.0.0.1', String(master.port))
-  await untilTrue('the replica is in step', () =>
-    replica.cli('INFO', 'replication').includes('master_link_status:up'),
+  await untilTrue('the replica is in step', async () =>
+    (await askRedis(replica.port, 'INFO replication')).includes('master_link_status:up'),
   )
   const started = await Promise.all(
     Array.from({ length: SENTINELS }, () => startSentinel(master.port, downAfterMs)),
   )
   const living = (): Sentinel[] => started.filter(({ isDown }) => !isDown())
-  await untilTrue('the sentinels know each other and the replica', () =>
-    started.every(({ cli }) => {
-      const facts = cli('SENTINEL', 'MASTER', name).split('\n')
-      const fact = (key: string): string | undefined => facts[facts.indexOf(key) + 1]
+  await untilTrue('the sentinels know each other and the replica', async () => {
+    const question = `SENTINEL MASTER ${name}`
+    const answers = await Promise.all(started.map(({ port }) => askRedis(port, question)))
+    return answers.every((answer) => {
+      const facts = answer.split('\r\n')
+      // Each value has its length before it.
+      const fact = (key: string): string | undefined => facts[facts.indexOf(key) + 2]
       return fact('num-other-sentinels') === String(SENTINELS - 1) && fact('num-slaves') === '1'
-    }),
-  )
+    })
+  })
   return {
     name,
     master,

@@ -1,4 +1,5 @@
 import { createServer } from 'node:net'
+import { availableParallelism } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it, vi } from 'vitest'
 import {
@@ -197,27 +198,27 @@ describe('the metrics of several workers', () => {
       await other.snapshot(),
       await supervisor.snapshot(),
     )
-    expect(page.get(requests)).toBe(3)
-    expect(page.get('tollgate_requests_in_flight')).toBe(1)
-    expect(page.get('tollgate_banned_keys')).toBe(3)
-    expect(page.get('tollgate_counters_unsaved_seconds')).toBe(7)
-    expect(page.get('tollgate_usage_dropped_total')).toBe(10)
-    expect(page.get('tollgate_log_lines_dropped_total')).toBe(7)
-    expect(page.get('tollgate_deprecated_callers{route="getPet"}')).toBe(2)
-    expect(page.get('tollgate_store_up')).toBe(0)
-    expect(page.get('tollgate_store_outages_total')).toBe(1)
-    expect(page.get('tollgate_config_info{revision="new"}')).toBe(1)
-    expect(page.get('tollgate_config_last_reload_successful')).toBe(0)
-    expect(page.get('tollgate_config_reloads_total{outcome="taken"}')).toBe(3)
-    expect(page.get('tollgate_config_reloads_total{outcome="refused"}')).toBe(4)
-    expect(page.get('tollgate_config_last_load_timestamp_seconds')).toBe(1)
-    expect(page.get('tollgate_keys_expiring')).toBe(6)
-    expect(page.get('tollgate_workers')).toBe(2)
-    expect(page.get('tollgate_worker_restarts_total')).toBe(5)
-    expect(page.get('tollgate_request_duration_seconds_count{route="listPets"}')).toBe(3)
-    expect(page.get('tollgate_backend_duration_seconds_bucket{route="listPets",le="0.005"}')).toBe(
-      3,
-    )
+    expect(Object.fromEntries(page)).toMatchObject({
+      [requests]: 3,
+      tollgate_requests_in_flight: 1,
+      tollgate_banned_keys: 3,
+      tollgate_counters_unsaved_seconds: 7,
+      tollgate_usage_dropped_total: 10,
+      tollgate_log_lines_dropped_total: 7,
+      'tollgate_deprecated_callers{route="getPet"}': 2,
+      tollgate_store_up: 0,
+      tollgate_store_outages_total: 1,
+      'tollgate_config_info{revision="new"}': 1,
+      tollgate_config_last_reload_successful: 0,
+      'tollgate_config_reloads_total{outcome="taken"}': 3,
+      'tollgate_config_reloads_total{outcome="refused"}': 4,
+      tollgate_config_last_load_timestamp_seconds: 1,
+      tollgate_keys_expiring: 6,
+      tollgate_workers: 2,
+      tollgate_worker_restarts_total: 5,
+      'tollgate_request_duration_seconds_count{route="listPets"}': 3,
+      'tollgate_backend_duration_seconds_bucket{route="listPets",le="0.005"}': 3,
+    })
     // Times of starts are not added up.
     expect(page.get('process_start_time_seconds')).toBeLessThan(Date.now() / 1000 + 1)
     expect(page.get('process_start_time_seconds')).toBeGreaterThan(1_600_000_000)
@@ -339,7 +340,7 @@ describe('server.workers', () => {
 
   it('takes a number of processes, or auto', () => {
     expect([workers('1'), workers('2'), workers('256')]).toEqual([1, 2, 256])
-    expect(workers('auto')).toBeGreaterThanOrEqual(1)
+    expect(workers('auto')).toBe(availableParallelism())
   })
 
   it.each(['0', '-1', '257', '1.5', '02', '1e3', 'Auto', 'many', '""', '~'])(

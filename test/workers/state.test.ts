@@ -1,16 +1,19 @@
-/** What a gateway of several workers says of its backends, its store, its workers and its routes. */
+/** A gateway of several workers on Redis: what it admits, and what it says of its backends, its store, its workers and routes. */
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import type { Backends, Routes, Store, Workers } from '../../src/api/state.ts'
 import { answer, type RawBackend } from '../support/raw-backend.ts'
 import {
   configFile,
+  decided,
   endAll,
   gatewayProcess,
+  quotaInRedis,
   rawBackend,
   redisServer,
+  times,
   type GatewayProcess,
 } from '../process/gateways.ts'
-import { ask, workerBlocks } from './workers.ts'
+import { ask, codes, workerBlocks } from './workers.ts'
 
 const patience = { timeout: 30_000, interval: 100 }
 const KEY = 'tg_of_the_states'
@@ -21,7 +24,10 @@ let backend: RawBackend
 beforeAll(async () => {
   redis = await redisServer()
   backend = await rawBackend({ respond: () => answer(200, '[]') })
-  const clients = [{ id: 'acme', keys: [KEY], perMinute: 1_000_000 }]
+  const clients = [
+    { id: 'acme', keys: [KEY], perMinute: 1_000_000 },
+    { id: 'small', keys: ['tg_small'], perMinute: 100, perDay: 100 },
+  ]
   const more = {
     store: `store: { redis: "${redis.url}", timeout: 110ms }`,
     upstream: `upstream: { urls: [${backend.url}, "http://127.0.0.1:9"] }`,
@@ -36,7 +42,7 @@ const get = async <Shape>(path: string): Promise<Shape> =>
 describe('a gateway of several workers', () => {
   it('tells which backend is dead and why, and how busy and fast the other is', async () => {
     for (let sent = 0; sent < 60; sent++)
-      expect((await ask(gateway.origin, { key: KEY })).status).toBe(200)
+      expect((await decided(() => ask(gateway.origin, { key: KEY }))).status).toBe(200)
     const seen = await vi.waitFor(async () => {
       const { backends } = await get<Backends>('backends')
       expect(backends[0]?.requestsPerSecond).toBeGreaterThan(0)
@@ -101,6 +107,19 @@ describe('a gateway of several workers', () => {
       expect(workers[0]?.pid).not.toBe(first?.pid)
     }, patience)
     expect(await requests()).toBe(60)
+  })
+
+  it('admits exactly the limit between its workers', async () => {
+    const before = backend.requests.length
+    const answers = await Promise.all(
+      times(300, () => decided(() => ask(gateway.origin, { key: 'tg_small' }))),
+    )
+    expect(codes(answers)).toEqual({ '200': 100, '429 rate_limit_exceeded': 200 })
+    expect(backend.requests.length - before).toBe(100)
+    await vi.waitFor(
+      () => expect(quotaInRedis(redis, 'small')).toMatchObject({ dayTaken: 100, dayUsed: 100 }),
+      patience,
+    )
   })
 
   it('tells since when and why the store is away, and how often it was', async () => {
