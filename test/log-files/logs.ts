@@ -2,8 +2,13 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { NOBODY, outcomes } from '../../src/log-files/batch.ts'
+import { NOBODY, outcomes, type LogNote, type OpenedLogs } from '../../src/log-files/batch.ts'
+import { makeColumns } from '../../src/log-files/columns.ts'
+import { findLogs } from '../../src/log-files/input.ts'
+import { merge } from '../../src/log-files/merge.ts'
+import { Names } from '../../src/log-files/names.ts'
 import { openLogs, type LogOptions } from '../../src/log-files/open.ts'
+import { noCounts } from '../../src/log-files/source.ts'
 
 export const START_MS = Date.parse('2026-11-03T14:07:31.123Z')
 
@@ -28,6 +33,30 @@ export const access = (afterMs: number, fields: object = {}): string =>
 /** Lines that no two of are the same: the key is their number. */
 export const numbered = (count: number, stepMs: number): string[] =>
   Array.from({ length: count }, (_, at) => access(at * stepMs, { key: `key-${at}` }))
+
+/** As openLogs does, but for its thread: to start one costs more than to read what most tests have. */
+export function openHere(files: readonly string[], options: LogOptions = {}): OpenedLogs {
+  const [names, counts] = [new Names(), noCounts()]
+  const [told, notes] = [new Array<string>(), new Array<LogNote>()]
+  const room = () => makeColumns(8_192)
+  const note = (line: LogNote) => notes.push(line)
+  const merging = { windowMs: 60_000, fields: undefined, ...options, names, counts, note, room }
+  async function* batches() {
+    for await (const { columns, count } of merge(findLogs(files), merging)) {
+      told.push(...names.takeNew())
+      yield { ...columns, count }
+    }
+    told.push(...names.takeNew())
+  }
+  const close = () => Promise.resolve()
+  const reading = () => ({ files, totalBytes: undefined, ...counts })
+  return {
+    ...{ names: told, notes, batches, close },
+    get reading() {
+      return reading()
+    },
+  }
+}
 
 export async function readLogs(files: readonly string[], options?: LogOptions) {
   const logs = openLogs(files, options)
