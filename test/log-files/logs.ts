@@ -48,27 +48,35 @@ export function openHere(files: readonly string[], options: LogOptions = {}): Op
     }
     told.push(...names.takeNew())
   }
-  const close = () => Promise.resolve()
-  const reading = () => ({ files, totalBytes: undefined, ...counts })
   return {
-    ...{ names: told, notes, batches, close },
+    names: told,
+    notes,
+    batches,
+    close: () => Promise.resolve(),
     get reading() {
-      return reading()
+      return { files, totalBytes: undefined, ...counts }
     },
   }
 }
 
-export async function readLogs(files: readonly string[], options?: LogOptions) {
-  const logs = openLogs(files, options)
+export const readInThread = (files: readonly string[], options?: LogOptions) =>
+  readLogs(files, options, openLogs)
+
+export async function readLogs(
+  files: readonly string[],
+  options?: LogOptions,
+  open: typeof openLogs = openHere,
+) {
+  const logs = open(files, options)
   const requests: { at: string; caller: string | undefined; outcome: string }[] = []
   const name = (at: number | undefined) => (at === NOBODY ? undefined : logs.names[at ?? 0])
   try {
-    for await (const batch of logs.batches())
-      for (let at = 0; at < batch.count; at++)
+    for await (const { count, atMs, caller, outcome } of logs.batches())
+      for (let nth = 0; nth < count; nth++)
         requests.push({
-          at: `${Math.round(((batch.atMs[at] ?? 0) - START_MS) * 1000) / 1000} ms`,
-          caller: name(batch.caller[at]),
-          outcome: outcomes[batch.outcome[at] ?? 0] ?? '',
+          at: `${Math.round(((atMs[nth] ?? 0) - START_MS) * 1000) / 1000} ms`,
+          caller: name(caller[nth]),
+          outcome: outcomes[outcome[nth] ?? 0] ?? '',
         })
   } finally {
     await logs.close()
