@@ -153,10 +153,11 @@ async function check(
       body: '{"for":"1h"}',
       headers: { 'content-type': 'application/json' },
     })
-    const { after } = (await imposed.json()) as { after: { since: string; until: string } }
+    const { after } = (await imposed.json()) as { after: { since: string } }
     const ban: BanRecord = {
       startedMs: Date.parse(after.since),
-      untilMs: Date.parse(after.until),
+      // What is told of its end is a whole second.
+      untilMs: Date.parse(after.since) + HOUR,
       count: 0,
       by: 'operator',
     }
