@@ -19,9 +19,9 @@ const file = temporaryFile(
 
 const list = async (
   options: Partial<Parameters<typeof keysListCommand>[1]> = {},
-  screen?: { columns: number },
+  columns?: number,
 ) => {
-  const { edge, ...heard } = listener({ NO_COLOR: '1' }, screen)
+  const { edge, ...heard } = listener({ NO_COLOR: '1' }, columns)
   return { ...heard, code: await keysListCommand(edge, { config: file, ...options }) }
 }
 
@@ -38,7 +38,7 @@ describe('tollgate keys list', () => {
   })
 
   it('is a table with heads on a terminal, which says how long each has still', async () => {
-    const { out } = await list({}, { columns: 80 })
+    const { out } = await list({}, 80)
     const inMinutes = (at: string) => `${at.slice(0, 10)} ${at.slice(11, 16)}Z`
     expect(out.map((line) => line.split(/ {2,}/))).toEqual([
       ['KEY', 'CLIENT', 'PLAN', 'EXPIRES', 'STATE'],
