@@ -1,13 +1,12 @@
 import { createHash } from 'node:crypto'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { loadConfig, parseConfigText } from '../../src/clients/load.ts'
 import { ConfigError } from '../../src/config/problems.ts'
+import { temporaryFolder } from '../support/processes.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'tollgate-load-'))
-afterAll(() => rmSync(folder, { recursive: true }))
+const folder = temporaryFolder()
 
 const parse = (text: string, env: Record<string, string | undefined> = {}) =>
   parseConfigText(text, { file: 'FILE', env })
@@ -34,18 +33,14 @@ describe('reading a file', () => {
   })
 
   it('refuses a file that is not there, a directory, and bytes that are not UTF-8, as problems with a place', async () => {
-    const missing = join(folder, 'missing.yaml')
-    expect(await complaints(() => loadConfig(missing, {}))).toEqual([
-      `${missing}:1:1 (file): cannot be read (ENOENT); check its name and permissions`,
-    ])
-    expect(await complaints(() => loadConfig(folder, {}))).toEqual([
-      `${folder}:1:1 (file): cannot be read (EISDIR); check its name and permissions`,
-    ])
-    const binary = join(folder, 'binary.yaml')
+    const [missing, binary] = [join(folder, 'missing.yaml'), join(folder, 'binary.yaml')]
     writeFileSync(binary, Buffer.from([0x61, 0x3a, 0x20, 0xff, 0xfe]))
-    expect(await complaints(() => loadConfig(binary, {}))).toEqual([
-      `${binary}:1:1 (file): is not UTF-8 text; save it in that encoding`,
-    ])
+    for (const [file, fault] of [
+      [missing, 'cannot be read (ENOENT); check its name and permissions'],
+      [folder, 'cannot be read (EISDIR); check its name and permissions'],
+      [binary, 'is not UTF-8 text; save it in that encoding'],
+    ] as const)
+      expect(await complaints(() => loadConfig(file, {}))).toEqual([`${file}:1:1 (file): ${fault}`])
   })
 
   it('takes a byte order mark and Windows line ends', () => {
@@ -176,24 +171,12 @@ routes:
     timeouts: { response: 250ms }
     deprecated: { since: 2026-01-01, successor: https://x.example/a, link: https://x.example/b }
 `)
-    expect(routes).toEqual([
-      {
-        name: 'live',
-        method: 'GET',
-        path: '/live/{channel}',
-        websocket: true,
-        stability: 'experimental',
-        responseTimeoutMs: 250,
-        deprecated: {
-          sinceMs: Date.UTC(2026, 0, 1),
-          sunsetMs: undefined,
-          successor: 'https://x.example/a',
-          link: 'https://x.example/b',
-          afterSunset: 'announce',
-          brownouts: [],
-        },
-      },
-    ])
+    const links = { successor: 'https://x.example/a', link: 'https://x.example/b' }
+    const times = { sinceMs: Date.UTC(2026, 0, 1), sunsetMs: undefined, brownouts: [] }
+    const match = { name: 'live', method: 'GET', path: '/live/{channel}', websocket: true }
+    const rest = { stability: 'experimental', responseTimeoutMs: 250 }
+    const deprecated = { ...times, ...links, afterSunset: 'announce' }
+    expect(routes).toEqual([{ ...match, ...rest, deprecated }])
   })
 
   it('read a Redis URL with its password, and tell no secret in a problem', async () => {
