@@ -217,8 +217,14 @@ async function families(): Promise<Map<string, Set<string>>> {
   metrics.watchBackends(balancerOf(['http://a']))
   metrics.requestStarted()
   metrics.requestDone({
-    ...{ route, plan: 'pro', method: 'GET', status: 200, refusal: undefined, deprecated: true },
-    ...{ gatewaySeconds: 0.001, backendSeconds: 0.001 },
+    route,
+    plan: 'pro',
+    method: 'GET',
+    status: 200,
+    gatewaySeconds: 0.001,
+    backendSeconds: 0.001,
+    refusal: undefined,
+    deprecated: true,
   })
   metrics.quota.shadowRefused('pro', 'minute')
   metrics.watchDeprecated(() => new Map([[route, 1]]))

@@ -151,13 +151,10 @@ describe('createPet', () => {
   })
 
   it.each([
-    ...['text/plain', 'application/x-www-form-urlencoded', 'application/json; charset=latin1'],
-    ...[
-      'application/jsonp',
-      'application/json, text/plain',
-      'application/json, in gzip',
-      'nothing',
-    ],
+    ...words('text/plain application/x-www-form-urlencoded application/jsonp nothing'),
+    'application/json; charset=latin1',
+    'application/json, text/plain',
+    'application/json, in gzip',
   ])('answers 415 to %s', async (type) => {
     const [, media = '', gzip] = /^(.*?)(, in gzip)?$/.exec(type) ?? []
     const headers = {

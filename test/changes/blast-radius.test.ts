@@ -26,7 +26,8 @@ const after = (from: string, to: string): BlastRadius => {
 }
 
 /** What it names, by path; empty lists left out. */
-const named = ({ from: _, to: __, ...radius }: BlastRadius) => {
+const named = (whole: BlastRadius) => {
+  const { from: _from, to: _to, ...radius } = whole
   const lists = Object.entries(radius).flatMap(([name, part]) =>
     Array.isArray(part)
       ? [[name, part] as const]

@@ -53,7 +53,10 @@ const asked = fc.record({
   isBased: fc.integer({ min: 0, max: 9 }).map((one) => one > 0),
   credential: mostly(
     ...words('pro free free business expired'),
-    ...['Bearer x', 'Basic x', 'none', 'bare'],
+    'Bearer x',
+    'Basic x',
+    'none',
+    'bare',
   ),
   more: mostly<readonly string[]>(
     [],

@@ -11,8 +11,13 @@ const BAN_MS = 60_000
 const bans = { strikes: 3, withinMs: 10_000, durationMs: BAN_MS, growth: 2 }
 const settings = { revision: REVISION, bans }
 const usual = {
-  ...{ client: 'acme', keyId: 'acme-1', limits: { perMinute: 1_000, perDay: 1_000 } },
-  ...{ refundedAtMs: Number.NaN, isDegraded: false, isUsedUp: false, revision: REVISION },
+  client: 'acme',
+  keyId: 'acme-1',
+  limits: { perMinute: 1_000, perDay: 1_000 },
+  refundedAtMs: Number.NaN,
+  isDegraded: false,
+  isUsedUp: false,
+  revision: REVISION,
 }
 
 interface Line extends Partial<LoggedRequest> {

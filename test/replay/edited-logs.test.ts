@@ -273,7 +273,7 @@ describe('a log that', () => {
       [without(41, 42), long(4_100, refused, 58)],
       { late: 1 },
     ],
-  ])('%s', async (_, processes, edits, causes, around = {}) => {
+  ])('%s', async (...[, processes, edits, causes, around = {}]) => {
     expect(Object.fromEntries(await differing(processes, edits, around))).toEqual(causes)
   })
 })

@@ -74,7 +74,9 @@ describe('upstream headers', () => {
     const raw = fields('Connection: keep-alive, Upgrade | Upgrade: WebSocket')
     const handshake = fields('Sec-WebSocket-Key: k | Sec-WebSocket-Version: 13')
     expect(upgradeHeaders(input([...raw, ...handshake]))).toEqual([
-      ...[...HOST, ...handshake, ...GATEWAY],
+      ...HOST,
+      ...handshake,
+      ...GATEWAY,
       ...fields('Connection: Upgrade | Upgrade: websocket'),
     ])
   })
