@@ -78,6 +78,12 @@ describe('a deprecated operation', () => {
     }
   })
 
+  it('waits for no whole minute where the brownout ends before', () => {
+    const part = { goneMs: undefined, brownouts: [brownout('10:00:10', '10:00:40', 0.5)] }
+    const waits = clients.map((client) => passesFromMs(part, client, at('10:00:20')))
+    expect(new Set(waits)).toEqual(new Set([at('10:00:20'), at('10:00:40')]))
+  })
+
   it('lets through whoever waits for as long as it is told, and not before', () => {
     const half = {
       goneMs: undefined,
