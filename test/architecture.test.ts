@@ -2,6 +2,7 @@
 import { existsSync, globSync, readFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { describe, expect, it } from 'vitest'
+import { words } from './support/words.ts'
 
 const root = join(import.meta.dirname, '..')
 const files = globSync('src/**/*.ts', { cwd: root }).sort()
@@ -9,25 +10,28 @@ const text = (file: string): string => readFileSync(join(root, file), 'utf8')
 
 /** Paths of the project (below src) and package names that a file imports; `types` says whether type-only imports count. */
 function imports(file: string, { types }: { types: boolean }): string[] {
-  const found: string[] = []
-  for (const [, typeOnly, from] of text(file).matchAll(
-    /^(?:import|export)\s+(type\s)?(?:[^'"]*?\sfrom\s+)?'([^']+)'/gms,
-  )) {
-    if (typeOnly !== undefined && !types) continue
-    if (from === undefined) continue
-    found.push(from.startsWith('.') ? relative(root, join(root, dirname(file), from)) : from)
-  }
+  const early = /^(?:import|export)\s+(type\s)?(?:[^'"]*?\sfrom\s+)?'([^']+)'/gms
   // What is loaded late is imported all the same.
-  for (const [, from = ''] of text(file).matchAll(/\b(?:import|require|\))\('([^']+)'\)/g))
-    found.push(from.startsWith('.') ? relative(root, join(root, dirname(file), from)) : from)
-  return found
+  const late = /\b(?:import|require|\))()\('([^']+)'\)/g
+  return [...text(file).matchAll(early), ...text(file).matchAll(late)]
+    .filter(([, typeOnly]) => !typeOnly || types)
+    .map(([, , from = '']) =>
+      from.startsWith('.') ? relative(root, join(root, dirname(file), from)) : from,
+    )
 }
+/** `FILE imports FILE` of all imports of these files that are not as they should be. */
+const wrong = (
+  of: readonly string[],
+  types: boolean,
+  isWrong: (from: string, file: string) => boolean,
+): string[] =>
+  of.flatMap((file) =>
+    imports(file, { types })
+      .filter((from) => from.startsWith('src/') && isWrong(from, file))
+      .map((from) => `${file} imports ${from}`),
+  )
 
-const packageOf = (name: string): string =>
-  name
-    .split('/')
-    .slice(0, name.startsWith('@') ? 2 : 1)
-    .join('/')
+const packageOf = (name: string): string => /^(?:@[^/]+\/)?[^/]+/.exec(name)?.[0] ?? ''
 
 describe('the architecture page', () => {
   it('fits one page', () => {
@@ -55,41 +59,10 @@ describe('the architecture page', () => {
 })
 
 /** Top to bottom: no file imports a room above its own, not even a type. */
-const rooms = [
-  'cli',
-  'operator',
-  'key-files',
-  'conformance',
-  'replay',
-  'terminal',
-  'log-files',
-  'workers',
-  'gateway',
-  'explain',
-  'pipeline',
-  'admin',
-  'notify',
-  'live',
-  'bans',
-  'counters',
-  'usage',
-  'observability',
-  'quota',
-  'forwarding',
-  'backends',
-  'http1',
-  'credentials',
-  'redis',
-  'sqlite',
-  'ipc',
-  'listeners',
-  'api',
-  'changes',
-  'rules',
-  'clients',
-  'config',
-  'catalogue',
-]
+const rooms =
+  words(`cli operator key-files conformance replay terminal log-files workers gateway explain
+  pipeline admin notify live bans counters usage observability quota forwarding backends http1
+  credentials redis sqlite ipc listeners api changes rules clients config catalogue`)
 const roomOf = (file: string): string => /^src\/([^/]+)\//.exec(file)?.[1] ?? ''
 
 describe('the rooms', () => {
@@ -102,13 +75,9 @@ describe('the rooms', () => {
   })
 
   it('import no room above their own', () => {
-    const climbing = files.flatMap((file) =>
-      imports(file, { types: true })
-        .filter((from) => from.startsWith('src/'))
-        .filter((from) => rooms.indexOf(roomOf(from)) < rooms.indexOf(roomOf(file)))
-        .map((from) => `${file} imports ${from}`),
-    )
-    expect(climbing.filter((line) => !line.startsWith('src/main.ts'))).toEqual([])
+    const all = files.filter((file) => !file.startsWith('src/main.ts'))
+    const rank = (file: string): number => rooms.indexOf(roomOf(file))
+    expect(wrong(all, true, (from, file) => rank(from) < rank(file))).toEqual([])
   })
 
   it('compose in gateway, workers, replay and cli only: the others create nothing of another room', () => {
@@ -129,28 +98,16 @@ describe('the rooms', () => {
   })
 
   it('speak no quota, no bans and no requests in redis, sqlite, ipc, http1 and backends', () => {
-    const generic = ['redis', 'sqlite', 'ipc', 'http1', 'backends']
-    const foreign = files
-      .filter((file) => generic.includes(roomOf(file)))
-      .flatMap((file) =>
-        imports(file, { types: false })
-          .filter(
-            (from) => from.startsWith('src/') && ![roomOf(file), 'rules'].includes(roomOf(from)),
-          )
-          .map((from) => `${file} imports ${from}`),
-      )
-    expect(foreign).toEqual([])
+    const rooms = ['redis', 'sqlite', 'ipc', 'http1', 'backends']
+    const generic = files.filter((file) => rooms.includes(roomOf(file)))
+    const isForeign = (from: string, file: string): boolean =>
+      ![roomOf(file), 'rules'].includes(roomOf(from))
+    expect(wrong(generic, false, isForeign)).toEqual([])
   })
 
   it('know nothing of the others in config and catalogue', () => {
-    const foreign = files
-      .filter((file) => ['config', 'catalogue'].includes(roomOf(file)))
-      .flatMap((file) =>
-        imports(file, { types: true })
-          .filter((from) => from.startsWith('src/') && roomOf(from) !== roomOf(file))
-          .map((from) => `${file} imports ${from}`),
-      )
-    expect(foreign).toEqual([])
+    const own = files.filter((file) => ['config', 'catalogue'].includes(roomOf(file)))
+    expect(wrong(own, true, (from, file) => roomOf(from) !== roomOf(file))).toEqual([])
   })
 })
 
@@ -181,12 +138,8 @@ describe('the layout', () => {
     }
     const supervisor = reached('src/workers/supervisor.ts')
     expect(supervisor.size).toBeGreaterThan(20)
-    for (const serving of [
-      'src/gateway/serving.ts',
-      'src/gateway/front-door.ts',
-      'src/workers/worker.ts',
-    ])
-      expect(supervisor, serving).not.toContain(serving)
+    for (const serving of ['gateway/serving.ts', 'gateway/front-door.ts', 'workers/worker.ts'])
+      expect(supervisor, serving).not.toContain(`src/${serving}`)
     const worker = reached('src/workers/worker.ts')
     expect(worker).toContain('src/gateway/serving.ts')
     for (const other of ['src/workers/worker-pool.ts', 'src/admin/server.ts'])
@@ -213,11 +166,8 @@ describe('the layout', () => {
       ([name, where]) => where.length > 1 && name !== 'http-proxy-3' && name !== 'zod',
     )
     expect(several).toEqual([])
-    expect([...importers.keys()].sort()).toEqual(
-      Object.keys(
-        (JSON.parse(text('package.json')) as { dependencies: object }).dependencies,
-      ).sort(),
-    )
+    const { dependencies } = JSON.parse(text('package.json')) as { dependencies: object }
+    expect([...importers.keys()].sort()).toEqual(Object.keys(dependencies).sort())
   })
 
   it('reads arguments and environment at the process edge only', () => {

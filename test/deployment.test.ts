@@ -19,10 +19,9 @@ const read = (file: string): string => readFileSync(join(root, file), 'utf8')
 const inProject = (path: string): boolean => existsSync(join(root, path))
 
 interface Service {
-  readonly image?: string
   readonly build?: string
   readonly command?: readonly string[]
-  readonly environment?: Readonly<Record<string, string>>
+  readonly environment?: object
   readonly volumes?: readonly string[]
   readonly ports?: readonly string[]
   readonly networks?: readonly string[]
@@ -30,15 +29,8 @@ interface Service {
   readonly healthcheck?: object
   readonly stop_grace_period?: string
 }
-interface Compose {
-  readonly services: Readonly<Record<string, Service>>
-  readonly networks: Readonly<Record<string, unknown>>
-  readonly volumes: Readonly<Record<string, unknown>>
-}
-interface PackageFile {
-  readonly engines: { readonly node: string }
-  readonly scripts: Readonly<Record<string, string>>
-}
+type Compose = Record<'services', Record<string, Service>> & Record<'volumes', object>
+type PackageFile = Record<'engines', { node: string }> & Record<'scripts', object>
 
 const dockerfile = read('Dockerfile').replaceAll(/\\\n/g, ' ').split('\n')
 const instructions = (name: string): string[] =>
@@ -50,10 +42,8 @@ const services = Object.entries(compose.services)
 const service = (name: string): Service => compose.services[name] ?? {}
 const packageFile = JSON.parse(read('package.json')) as PackageFile
 
-const env = {
-  TOLLGATE_KEY_SHA256: 'a'.repeat(64),
-  TOLLGATE_ADMIN_TOKEN_SHA256: 'b'.repeat(64),
-}
+const [one, other] = ['a'.repeat(64), 'b'.repeat(64)]
+const env = { TOLLGATE_KEY_SHA256: one, TOLLGATE_ADMIN_TOKEN_SHA256: other }
 const config = await loadConfig(join(root, 'config/compose.yaml'), env)
 
 describe('the image', () => {
@@ -63,18 +53,12 @@ describe('the image', () => {
     const { compilerOptions } = JSON.parse(read('src/tsconfig.json')) as {
       compilerOptions: { outDir: string }
     }
-    const made = [normalize(join('src', compilerOptions.outDir)), 'node_modules'].map(
-      (folder) => `/build/${folder}/`,
-    )
-    for (const [first = '', ...rest] of copies) {
-      const sources = first.startsWith('--from=')
-        ? rest.slice(0, -1)
-        : [first, ...rest.slice(0, -1)]
-      for (const source of sources)
-        expect(
-          first.startsWith('--from=') ? made.includes(source) : inProject(source),
-          source,
-        ).toBe(true)
+    const out = normalize(join('src', compilerOptions.outDir))
+    const made = [`/build/${out}/`, '/build/node_modules/']
+    for (const words of copies) {
+      const isMade = words[0]?.startsWith('--from=') === true
+      for (const source of words.slice(isMade ? 1 : 0, -1))
+        expect(isMade ? made.includes(source) : inProject(source), source).toBe(true)
     }
   })
 
@@ -82,9 +66,8 @@ describe('the image', () => {
     const sources = copies
       .filter(([first]) => !first?.startsWith('--'))
       .flatMap((words) => words.slice(0, -1))
-    expect(new Set(sources)).toEqual(
-      new Set(['package.json', 'package-lock.json', 'src/', 'tsconfig.json']),
-    )
+    const named = ['package-lock.json', 'package.json', 'src/', 'tsconfig.json']
+    expect([...new Set(sources)].sort()).toEqual(named)
   })
 
   it('runs on a release of Node.js that the package takes', () => {
@@ -114,9 +97,8 @@ describe('compose.yaml', () => {
     expect(mounts.length).toBeGreaterThan(3)
     for (const mount of mounts) {
       const source = mount.split(':')[0] ?? ''
-      expect(source.startsWith('./') ? inProject(source) : source in compose.volumes, mount).toBe(
-        true,
-      )
+      const isThere = source.startsWith('./') ? inProject(source) : source in compose.volumes
+      expect(isThere, mount).toBe(true)
     }
   })
 
@@ -228,18 +210,14 @@ describe('deploy/haproxy.cfg', () => {
 
 /** Families of the page with the labels of their samples; every labelled counter has been used once. */
 async function families(): Promise<Map<string, Set<string>>> {
-  const metrics = createMetrics({
-    version: '1',
-    revision: 'r',
-    plans: ['pro'],
-    routes: ['listPets'],
-  })
+  const route = 'listPets'
+  const metrics = createMetrics({ version: '1', revision: 'r', plans: ['pro'], routes: [route] })
   metrics.keySetFetched(true)
   metrics.watchTopClients(() => [{ client: 'acme', requests: 1 }])
   metrics.watchBackends(balancerOf(['http://a']))
   metrics.requestStarted()
   metrics.requestDone({
-    route: 'listPets',
+    route,
     plan: 'pro',
     method: 'GET',
     status: 200,
@@ -249,7 +227,7 @@ async function families(): Promise<Map<string, Set<string>>> {
     deprecated: true,
   })
   metrics.quota.shadowRefused('pro', 'minute')
-  metrics.watchDeprecated(() => new Map([['listPets', 1]]))
+  metrics.watchDeprecated(() => new Map([[route, 1]]))
   metrics.watchReloads({
     config: { revision: 'r', certificates: [{ setting: 'server.tls.cert', endsAtMs: 1 }] },
     takenAtMs: 1,
@@ -265,42 +243,37 @@ async function families(): Promise<Map<string, Set<string>>> {
   return found
 }
 
-const alertExpressions = (
-  parse(read('config/prometheus/alerts.yml')) as { groups: { rules: { expr: string }[] }[] }
-).groups.flatMap(({ rules }) => rules.map(({ expr }) => expr))
-const panels = (
-  JSON.parse(read('config/grafana/dashboard.json')) as {
-    panels: {
-      title: string
-      gridPos: { x: number; y: number; w: number; h: number }
-      targets?: { expr: string }[]
-    }[]
-  }
-).panels
+type RuleGroup = Record<'rules', { alert: string; expr: string }[]>
+const { groups } = parse(read('config/prometheus/alerts.yml')) as { groups: RuleGroup[] }
+const rules = groups.flatMap((group) => group.rules)
+const alertExpressions = rules.map(({ expr }) => expr)
+interface Panel {
+  readonly title: string
+  readonly gridPos: Record<'x' | 'y' | 'w' | 'h', number>
+  readonly targets?: readonly { readonly expr: string }[]
+}
+const { panels } = JSON.parse(read('config/grafana/dashboard.json')) as { panels: Panel[] }
 const panelExpressions = panels.flatMap(({ targets }) => targets?.map(({ expr }) => expr) ?? [])
 
 const metricName = /\b(?:tollgate|nodejs|process)_[a-z0-9_]+/g
+const page = await families()
 /** Labels that Prometheus itself adds, as config/prometheus/prometheus.yml tells it. */
 const scrapeLabels = ['instance', 'job', 'environment']
 
 describe('alerts and dashboard', () => {
   it.each([...alertExpressions, ...panelExpressions])(
     'asks for what the gateway exports: %s',
-    async (expr) => {
-      const page = await families()
+    (expr) => {
       const names = expr.match(metricName) ?? []
       for (const name of names) expect(page.has(name), name).toBe(true)
-      const labels = new Set([
-        ...names.flatMap((name) => [...(page.get(name) ?? [])]),
-        ...scrapeLabels,
-      ])
+      const own = names.flatMap((name) => [...(page.get(name) ?? [])])
       const asked = [
         ...Array.from(expr.matchAll(/\bby \(([^)]*)\)/g), ([, list = '']) => list.split(/,\s*/)),
         ...Array.from(expr.matchAll(/([a-z_]+)\s*(?:=~|!~|!=|=)\s*"/g), ([, label = '']) => [
           label,
         ]),
       ].flat()
-      for (const label of asked) expect([...labels], expr).toContain(label)
+      for (const label of asked) expect([...own, ...scrapeLabels], expr).toContain(label)
       expect(expr.split('(').length).toBe(expr.split(')').length)
     },
   )
@@ -323,41 +296,29 @@ describe('alerts and dashboard', () => {
       }
   })
 
-  it('show every metric of the gateway', async () => {
+  it('show every metric of the gateway', () => {
     const shown = panelExpressions.join('\n')
-    const own = [...(await families()).keys()].filter((name) => name.startsWith('tollgate_'))
+    const own = [...page.keys()].filter((name) => name.startsWith('tollgate_'))
     expect(own.length).toBeGreaterThan(20)
     for (const name of own) expect(shown, name).toContain(name.replace(/_(sum|count)$/, '_bucket'))
   })
 
   it('scrape the gateway where it serves its metrics', () => {
-    const { scrape_configs: jobs, rule_files: rules } = parse(
+    const { scrape_configs: jobs, rule_files: files } = parse(
       read('config/prometheus/prometheus.yml'),
-    ) as {
-      scrape_configs: { job_name: string; static_configs: { targets: string[] }[] }[]
-      rule_files: string[]
-    }
-    expect(jobs.flatMap((job) => job.static_configs.flatMap(({ targets }) => targets))).toEqual([
-      `gateway:${config.admin.listen.port}`,
-    ])
-    for (const file of rules) expect(inProject(`config/prometheus/${file}`)).toBe(true)
+    ) as { scrape_configs: { job_name: string; static_configs: object[] }[]; rule_files: string[] }
+    const targets = [`gateway:${config.admin.listen.port}`]
+    expect(jobs.flatMap((job) => job.static_configs)).toMatchObject([{ targets }])
+    for (const file of files) expect(inProject(`config/prometheus/${file}`)).toBe(true)
     expect(alertExpressions.join('\n')).toContain(`job="${jobs[0]?.job_name}"`)
   })
 })
 
 describe('the cases of the alerts', () => {
-  interface RuleCase {
-    readonly alert_rule_test: readonly {
-      readonly alertname: string
-      readonly exp_alerts: readonly unknown[]
-    }[]
-  }
-  const { groups } = parse(read('config/prometheus/alerts.yml')) as {
-    groups: { rules: { alert: string }[] }[]
-  }
-  const alerts = groups.flatMap(({ rules }) => rules.map(({ alert }) => alert))
-  const { tests } = parse(read('config/prometheus/tests/alerts.yml')) as { tests: RuleCase[] }
+  type RuleTest = Record<'alert_rule_test', { alertname: string; exp_alerts: unknown[] }[]>
+  const { tests } = parse(read('config/prometheus/tests/alerts.yml')) as { tests: RuleTest[] }
   const cases = tests.flatMap((one) => one.alert_rule_test)
+  const alerts = rules.map(({ alert }) => alert)
 
   it.each(alerts)('have one in which %s fires, and one in which it does not', (alert) => {
     const expected = cases.filter((one) => one.alertname === alert)

@@ -14,6 +14,8 @@ interface Rewrite {
   readonly judge?: (path: string) => void
   /** Where nothing has its name yet. Default: that is an error. */
   readonly mayMake?: boolean
+  /** How long to wait for who writes it meanwhile. Default 5,000. */
+  readonly lockAtMostMs?: number
 }
 
 /** Symbolic links are followed. Rejects with ConfigError where the text cannot be read, with an Error that says why it was not written. */
@@ -22,7 +24,7 @@ export async function rewriteFile(file: string, how: Rewrite): Promise<void> {
   const path = fs.existsSync(file) ? fs.realpathSync(file) : file
   const beside = (name: string): string => join(dirname(path), `.${basename(path)}.${name}`)
   const lock = beside('lock')
-  await takeLock(lock)
+  await takeLock(lock, how.lockAtMostMs ?? LOCK_AT_MOST_MS)
   try {
     replace(path, beside(`${randomBytes(6).toString('hex')}.tmp${extname(file)}`), how)
   } finally {
@@ -30,8 +32,8 @@ export async function rewriteFile(file: string, how: Rewrite): Promise<void> {
   }
 }
 
-async function takeLock(lock: string): Promise<void> {
-  const giveUpAtMs = performance.now() + LOCK_AT_MOST_MS
+async function takeLock(lock: string, atMostMs: number): Promise<void> {
+  const giveUpAtMs = performance.now() + atMostMs
   for (;;) {
     try {
       return fs.closeSync(fs.openSync(lock, 'wx'))

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { runCatalogue } from './running-catalogue.ts'
 import type { Reply, RunningCatalogue } from './running-catalogue.ts'
+import { words } from '../support/words.ts'
 
 let service: RunningCatalogue
 beforeEach(async () => {
@@ -50,11 +51,8 @@ describe('listPets', () => {
 
   it('leads through more than 100 animals, each exactly once, newest last', async () => {
     await fill(230)
-    expect(await walk('/v1/pets?limit=100')).toEqual([
-      range(1, 100),
-      range(101, 200),
-      range(201, 230),
-    ])
+    const hundreds = [range(1, 100), range(101, 200), range(201, 230)]
+    expect(await walk('/v1/pets?limit=100')).toEqual(hundreds)
     const pagesOfTwenty = await walk('/v1/pets')
     expect(pagesOfTwenty.map((page) => page.length)).toEqual([...Array<number>(11).fill(20), 10])
     expect(pagesOfTwenty.flat()).toEqual(range(1, 230))
@@ -99,33 +97,13 @@ describe('listPets', () => {
   })
 
   it.each([
-    ...[
-      '0',
-      '101',
-      '-1',
-      '',
-      '1.0',
-      '1e1',
-      '%201',
-      '+1',
-      '01',
-      'ten',
-      '0x10',
-      '%D9%A1',
-      '9'.repeat(400),
-    ].map((limit) => ['limit', `limit=${limit}`]),
-    ['limit', 'limit=1&limit=1'],
-    ['status', 'status='],
-    ['status', 'status=gone'],
-    ['status', 'status=SOLD'],
-    ['status', 'status=available,sold'],
-    ['status', 'status=sold&status=sold'],
-    ['status', 'status=constructor'],
-    ...['', '1', 'MQ==', 'M+Q', '!!!', 'LTE', 'MA', 'eA', 'OTIyMzM3MjAzNjg1NDc3NTgwOA', 'MR'].map(
-      (cursor) => ['cursor', `cursor=${cursor}`],
-    ),
-    ['cursor', 'cursor=MQ&cursor=MQ'],
-  ])('answers 400 naming %s to ?%s', async (naming, query) => {
+    ...words('limit=0 limit=101 limit=-1 limit= limit=1.0 limit=1e1 limit=%201 limit=+1 limit=01'),
+    ...words(`limit=ten limit=0x10 limit=%D9%A1 limit=${'9'.repeat(400)} limit=1&limit=1`),
+    ...words('status= status=gone status=SOLD status=available,sold status=sold&status=sold'),
+    ...words('status=constructor cursor= cursor=1 cursor=MQ== cursor=M+Q cursor=!!! cursor=LTE'),
+    ...words('cursor=MA cursor=eA cursor=OTIyMzM3MjAzNjg1NDc3NTgwOA cursor=MR cursor=MQ&cursor=MQ'),
+  ])('answers 400 to ?%s, naming it', async (query) => {
+    const [naming = ''] = query.split('=')
     const reply = await get(`/v1/pets?${query}`)
     expect(reply.status).toBe(400)
     expect(JSON.parse(reply.text)).toEqual({

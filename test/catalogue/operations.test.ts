@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { runCatalogue } from './running-catalogue.ts'
 import type { Reply, RunningCatalogue } from './running-catalogue.ts'
+import { words } from '../support/words.ts'
 
 let service: RunningCatalogue
 beforeEach(async () => {
@@ -43,13 +44,8 @@ describe('createPet', () => {
     expect((await get('/v1/pets')).text).toBe(`[${pet}]`)
   })
 
-  it.each([
-    '9007199254740993',
-    '-9007199254740993',
-    '9223372036854775807',
-    '-9223372036854775808',
-    '0',
-  ])('keeps every digit of categoryId %s', async (digits) => {
+  const exact = '9007199254740993 -9007199254740993 9223372036854775807 -9223372036854775808 0'
+  it.each(words(exact))('keeps every digit of categoryId %s', async (digits) => {
     const reply = await service.create(`{"name":"Bella","categoryId":${digits}}`)
     expect(reply.text).toBe(`{"id":1,"name":"Bella","categoryId":${digits}}`)
     expect((await get('/v1/pets/1')).text).toBe(reply.text)
@@ -61,36 +57,18 @@ describe('createPet', () => {
     expect(reply.text).toBe('{"id":1,"name":"Bella","categoryId":0}')
   })
 
-  it.each([
-    '9223372036854775808',
-    '-9223372036854775809',
-    '9'.repeat(100_000),
-    '1.0',
-    '1.5',
-    '1e3',
-    '1E400',
-    '"1"',
-    'true',
-    'null',
-    '[1]',
-    '{}',
-  ])('refuses categoryId %.30s, which is no int64', async (text) => {
-    const reply = await service.create(`{"name":"Bella","categoryId":${text}}`)
-    expectError(reply, { status: 400, code: 'invalid_body', naming: 'categoryId' })
-    expect((await get('/v1/pets')).text).toBe('[]')
-  })
+  const noInt64 = '9223372036854775808 -9223372036854775809 1.0 1.5 1e3 1E400 "1" true null [1] {}'
+  it.each([...words(noInt64), '9'.repeat(100_000)])(
+    'refuses categoryId %.30s, which is no int64',
+    async (text) => {
+      const reply = await service.create(`{"name":"Bella","categoryId":${text}}`)
+      expectError(reply, { status: 400, code: 'invalid_body', naming: 'categoryId' })
+      expect((await get('/v1/pets')).text).toBe('[]')
+    },
+  )
 
-  it.each([
-    '1',
-    '""',
-    'null',
-    'true',
-    '["x"]',
-    '{"a":1}',
-    '"\\ud800"',
-    '"\\udc00x"',
-    '"a\\u0000b"',
-  ])('refuses name %s', async (text) => {
+  const noNames = words(String.raw`1 "" null true ["x"] {"a":1} "\ud800" "\udc00x" "a\u0000b"`)
+  it.each(noNames)('refuses name %s', async (text) => {
     const reply = await service.create(`{"name":${text},"categoryId":1}`)
     expectError(reply, { status: 400, code: 'invalid_body', naming: 'name' })
   })
@@ -99,14 +77,10 @@ describe('createPet', () => {
     const create = (name: string): Promise<Reply> =>
       service.create(JSON.stringify({ name, categoryId: 1 }))
     const longest = '\u{1F436}'.repeat(200)
-    expect(JSON.parse((await create(longest)).text)).toEqual({
-      id: 1,
-      name: longest,
-      categoryId: 1,
-    })
-    for (const tooLong of [`${longest}x`, 'x'.repeat(201), 'x'.repeat(500_000)]) {
+    const kept = { id: 1, name: longest, categoryId: 1 }
+    expect(JSON.parse((await create(longest)).text)).toEqual(kept)
+    for (const tooLong of [`${longest}x`, 'x'.repeat(201), 'x'.repeat(500_000)])
       expectError(await create(tooLong), { status: 400, code: 'invalid_body', naming: 'name' })
-    }
   })
 
   it.each(['Zoë', '"quoted" \\ and /', 'line\nbreak\ttab\u0001', 'סוס', "'); DROP TABLE pets; --"])(
@@ -177,14 +151,16 @@ describe('createPet', () => {
   })
 
   it.each([
-    { 'content-type': 'text/plain' },
-    { 'content-type': 'application/x-www-form-urlencoded' },
-    { 'content-type': 'application/json; charset=latin1' },
-    { 'content-type': 'application/jsonp' },
-    { 'content-type': 'application/json, text/plain' },
-    { ...json, 'content-encoding': 'gzip' },
-    {},
-  ])('answers 415 to %j', async (headers: Record<string, string>) => {
+    ...words('text/plain application/x-www-form-urlencoded application/jsonp nothing'),
+    'application/json; charset=latin1',
+    'application/json, text/plain',
+    'application/json, in gzip',
+  ])('answers 415 to %s', async (type) => {
+    const [, media = '', gzip] = /^(.*?)(, in gzip)?$/.exec(type) ?? []
+    const headers = {
+      ...(type !== 'nothing' && { 'content-type': media }),
+      ...(gzip !== undefined && { 'content-encoding': 'gzip' }),
+    }
     const body = '{"name":"Bella","categoryId":1}'
     const reply = await service.send('POST', '/v1/pets', { body, headers })
     expectError(reply, { status: 415, code: 'unsupported_media_type' })
@@ -224,21 +200,14 @@ describe('getPet', () => {
     },
   )
 
-  it.each([
-    'abc',
-    '1.0',
-    '1e3',
-    '+1',
-    '01',
-    '0x1',
-    '1n',
-    '%20',
-    '9223372036854775808',
-    '9'.repeat(9000),
-  ])('answers 400 to %.30s, which is no int64', async (petId) => {
-    const reply = await get(`/v1/pets/${petId}`)
-    expectError(reply, { status: 400, code: 'invalid_parameter', naming: 'petId' })
-  })
+  const noIds = words('abc 1.0 1e3 +1 01 0x1 1n %20 9223372036854775808')
+  it.each([...noIds, '9'.repeat(9000)])(
+    'answers 400 to %.30s, which is no int64',
+    async (petId) => {
+      const reply = await get(`/v1/pets/${petId}`)
+      expectError(reply, { status: 400, code: 'invalid_parameter', naming: 'petId' })
+    },
+  )
 
   it('ignores query parameters', async () => {
     await service.create('{"name":"Bella","categoryId":1}')
@@ -247,32 +216,19 @@ describe('getPet', () => {
 })
 
 describe('addresses and methods', () => {
-  it.each([
-    '/',
-    '/v1',
-    '/v1/',
-    '/v1/pets/',
-    '/v1/pets/1/',
-    '/v1/pets/1/2',
-    '/v1/petsx',
-    '/v1/petsx/1',
-    '/pets',
-    '/V1/pets',
-  ])('answers 404 to %s', async (path) => {
+  const nowhere =
+    '/ /v1 /v1/ /v1/pets/ /v1/pets/1/ /v1/pets/1/2 /v1/petsx /v1/petsx/1 /pets /V1/pets'
+  it.each(words(nowhere))('answers 404 to %s', async (path) => {
     for (const method of ['GET', 'POST']) {
       expectError(await service.send(method, path), { status: 404, code: 'not_found' })
     }
   })
 
   it.each([
-    { path: '/v1/pets', methods: ['PUT', 'DELETE', 'PATCH', 'OPTIONS'], allow: 'GET, HEAD, POST' },
-    {
-      path: '/v1/pets/1',
-      methods: ['POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS'],
-      allow: 'GET, HEAD',
-    },
-  ])('answers 405 with Allow on $path', async ({ path, methods, allow }) => {
-    for (const method of methods) {
+    ['/v1/pets', 'PUT DELETE PATCH OPTIONS', 'GET, HEAD, POST'],
+    ['/v1/pets/1', 'POST PUT DELETE PATCH OPTIONS', 'GET, HEAD'],
+  ])('answers 405 with Allow on %s', async (path, methods, allow) => {
+    for (const method of words(methods)) {
       const reply = await service.send(method, path)
       expectError(reply, { status: 405, code: 'method_not_allowed' })
       expect(reply.headers.allow).toBe(allow)
@@ -281,13 +237,7 @@ describe('addresses and methods', () => {
 
   it('answers HEAD as GET without the body', async () => {
     for (const name of ['A', 'B']) await service.create(`{"name":"${name}","categoryId":1}`)
-    for (const path of [
-      '/v1/pets?limit=1',
-      '/v1/pets/1',
-      '/v1/pets/9',
-      '/v1/pets?limit=0',
-      '/nowhere',
-    ]) {
+    for (const path of words('/v1/pets?limit=1 /v1/pets/1 /v1/pets/9 /v1/pets?limit=0 /nowhere')) {
       const [head, full] = [await service.send('HEAD', path), await get(path)]
       const { date: _, ...headHeaders } = head.headers
       const { date: __, ...fullHeaders } = full.headers

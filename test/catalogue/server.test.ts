@@ -1,14 +1,4 @@
-import {
-  mkdirSync,
-  openSync,
-  readFileSync,
-  statSync,
-  truncateSync,
-  writeFileSync,
-  writeSync,
-  closeSync,
-  existsSync,
-} from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
@@ -36,11 +26,13 @@ function onFile(file: string, sql: string): void {
 }
 
 const failureOf = async (file: string): Promise<string> => {
-  const started = await startCatalogue({ host: '127.0.0.1', port: 0, file }).catch(
-    (error: unknown) => error,
+  const starting = startCatalogue({ host: '127.0.0.1', port: 0, file })
+  const error: unknown = await starting.then(
+    () => undefined,
+    (fault: unknown) => fault,
   )
-  expect(started).toBeInstanceOf(Error)
-  return (started as Error).message
+  expect(error).toBeInstanceOf(Error)
+  return (error as Error).message
 }
 
 describe('data', () => {
@@ -107,14 +99,9 @@ describe('a failing database', () => {
     await service.create(pet)
     onFile(service.file, "UPDATE sqlite_sequence SET seq = 9223372036854775807 WHERE name = 'pets'")
     const reply = await service.create(pet)
-    expect([reply.status, JSON.parse(reply.text)]).toEqual([
-      500,
-      {
-        code: 'internal_error',
-        message: 'The service could not complete the request.',
-        status: 500,
-      },
-    ])
+    const message = 'The service could not complete the request.'
+    const told = { code: 'internal_error', message, status: 500 }
+    expect([reply.status, JSON.parse(reply.text)]).toEqual([500, told])
     expect(service.logged).toEqual([expect.stringMatching(/POST failed: .*full/)])
     expect((await get('/v1/pets/1')).status).toBe(200)
   })
@@ -172,12 +159,9 @@ describe('a file that cannot be used', () => {
     }
     await service.catalogue.close()
     const whole = readFileSync(service.file)
-    truncateSync(service.file, Math.floor(statSync(service.file).size / 2))
+    truncateSync(service.file, Math.floor(whole.length / 2))
     expect(await failureOf(service.file)).toMatch(/pets\.db": it is damaged; restore it/)
-    writeFileSync(service.file, whole)
-    const descriptor = openSync(service.file, 'r+')
-    writeSync(descriptor, Buffer.alloc(4096, 0xa5), 0, 4096, 4096)
-    closeSync(descriptor)
+    writeFileSync(service.file, whole.fill(0xa5, 4096, 8192))
     expect(await failureOf(service.file)).toMatch(/pets\.db": it is damaged; restore it/)
   })
 

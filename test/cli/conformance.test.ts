@@ -4,18 +4,14 @@ import { reportLines } from '../../src/conformance/report.ts'
 import type { Report } from '../../src/conformance/suite.ts'
 import { lookOf } from '../../src/terminal/look.ts'
 import { all } from '../support/all.ts'
+import { listener } from '../support/command-line.ts'
 import { temporaryFile } from '../support/processes.ts'
 
 const twenty = Array.from({ length: 20 }, (_, at) => `key-${at}`)
 const file = (keys: readonly string[]): string => temporaryFile('keys.txt', keys.join('\n'))
-const edge = { args: [], env: {}, screen: undefined, print: () => {}, complain: () => {} }
+const usual = { target: 'http://127.0.0.1:1', keys: file(twenty), limits: '60/1000' }
 const command = (options: Partial<Parameters<typeof conformanceCommand>[1]>) =>
-  conformanceCommand(edge, {
-    target: 'http://127.0.0.1:1',
-    keys: file(twenty),
-    limits: '60/1000',
-    ...options,
-  })
+  conformanceCommand(listener().edge, { ...usual, ...options })
 
 it.each([
   [{ limits: '60' }, /write 60\/1000/],
@@ -35,13 +31,9 @@ it.each([
 })
 
 it('says so where nobody listens', async () => {
-  await expect(command({})).rejects.toMatchObject({
-    code: 'unusable_target',
-    why: {
-      reason: expect.stringContaining('ECONNREFUSED') as unknown,
-      remedy: 'start the gateway, or correct --target',
-    },
-  })
+  const reason = expect.stringContaining('ECONNREFUSED') as unknown
+  const why = { reason, remedy: 'start the gateway, or correct --target' }
+  await expect(command({})).rejects.toMatchObject({ code: 'unusable_target', why })
 })
 
 it('is a table on a terminal of 80 columns, and what is broken in full', async () => {

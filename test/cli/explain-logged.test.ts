@@ -14,94 +14,45 @@ const { revision } = await loadConfig(config, {})
 const time = (second: number): string =>
   new Date(Date.UTC(2026, 10, 3, 14) + second * 1_000).toISOString()
 const free = { client: 'free-client', key: 'free-1', plan: 'free' }
-const access = (second: number, id: string, more: object): string =>
-  JSON.stringify({
-    time: time(second),
-    event: 'access',
-    id,
-    method: 'GET',
-    path: '/v1/pets',
-    status: 429,
-    agoMs: 500,
-    rev: revision.slice(0, 6),
-    ...free,
-    ...more,
-  })
+const usual = { event: 'access', method: 'GET', path: '/v1/pets', status: 429, agoMs: 500 }
+const access = (second: number, id: string, more: object): object => {
+  return { time: time(second), ...usual, id, rev: revision.slice(0, 6), ...free, ...more }
+}
 const quota = { refusal: 'rate_limit_exceeded', minuteLeft: 0, dayLeft: 940 }
+const left = { minuteLeft: 3, dayLeft: 900 }
+const pro = { key: 'pro-1', client: 'pro-client', plan: 'pro' }
+const backend = 'http://127.0.0.1:9'
+const reset = { status: 502, refusal: 'bad_gateway', cause: 'ECONNRESET', backend }
+const turned = { refundAgoMs: 1, refusal: 'concurrency_limit_exceeded' }
+const cutOff = { refusal: 'rate_limit_exceeded', window: 'day', degraded: true }
+const ok = { status: 200, route: 'listPets', backend, backendMs: 4.1, minuteLeft: 2, dayLeft: 899 }
+const nobody = { client: undefined, key: undefined, plan: undefined }
 const log = join(temporaryFolder(), 'access.log.gz')
-writeFileSync(
-  log,
-  gzipSync(
-    [
-      access(31, 'limited', quota),
-      JSON.stringify({
-        time: time(32),
-        event: 'keyBanned',
-        key: 'free-1',
-        forMs: 60_000,
-        strikes: 20,
-      }),
-      access(33, 'struck', quota),
-      access(40, 'banned', { refusal: 'api_key_banned' }),
-      access(41, 'failed', {
-        status: 502,
-        refusal: 'bad_gateway',
-        cause: 'ECONNRESET',
-        backend: 'http://127.0.0.1:9',
-        minuteLeft: 3,
-        dayLeft: 900,
-        key: 'pro-1',
-        client: 'pro-client',
-        plan: 'pro',
-      }),
-      access(42, 'turned', {
-        refundAgoMs: 1,
-        refusal: 'concurrency_limit_exceeded',
-        minuteLeft: 3,
-        dayLeft: 900,
-      }),
-      access(43, 'sent', {
-        status: 200,
-        route: 'listPets',
-        backend: 'http://127.0.0.1:9',
-        backendMs: 4.1,
-        minuteLeft: 2,
-        dayLeft: 899,
-      }),
-      access(44, 'left', { status: 499, route: 'listPets' }),
-      access(45, 'cutOff', { refusal: 'rate_limit_exceeded', window: 'day', degraded: true }),
-      access(46, 'preflight', {
-        method: 'OPTIONS',
-        route: 'listPets',
-        status: 204,
-        client: undefined,
-        key: undefined,
-        plan: undefined,
-      }),
-      access(50, 'twice', quota),
-      access(51, 'twice', quota),
-      access(52, 'earlier', { ...quota, rev: 'abcdef' }),
-      access(53, 'away', { refusal: 'rate_limit_exceeded', degraded: true, window: 'day' }),
-    ].join('\n'),
-  ),
-)
+const lines = [
+  access(31, 'limited', quota),
+  { time: time(32), event: 'keyBanned', key: 'free-1', forMs: 60_000, strikes: 20 },
+  access(33, 'struck', quota),
+  access(40, 'banned', { refusal: 'api_key_banned' }),
+  access(41, 'failed', { ...reset, ...left, ...pro }),
+  access(42, 'turned', { ...turned, ...left }),
+  access(43, 'sent', ok),
+  access(44, 'left', { status: 499, route: 'listPets' }),
+  access(45, 'cutOff', cutOff),
+  access(46, 'preflight', { method: 'OPTIONS', route: 'listPets', status: 204, ...nobody }),
+  access(50, 'twice', quota),
+  access(51, 'twice', quota),
+  access(52, 'earlier', { ...quota, rev: 'abcdef' }),
+  access(53, 'away', cutOff),
+]
+writeFileSync(log, gzipSync(lines.map((line) => JSON.stringify(line)).join('\n')))
 const explained = async (...args: readonly string[]) => {
   const { code, stdout, stderr } = await typed(['explain', ...args, '--log', log, '--json'])
   return { code, stderr, explanation: code === 0 ? (JSON.parse(stdout) as Explanation) : undefined }
 }
 
+const limited = { window: 'minute', at: time(30.5), client: 'free-client' } as const
 it.each<[string, Partial<Explanation>, RegExp]>([
-  [
-    'limited',
-    {
-      code: 'rate_limit_exceeded',
-      window: 'minute',
-      retryAfterSeconds: 30,
-      at: time(30.5),
-      client: 'free-client',
-    },
-    /^$/,
-  ],
+  ['limited', { ...limited, code: 'rate_limit_exceeded', retryAfterSeconds: 30 }, /^$/],
   ['banned', { code: 'api_key_banned', retryAfterSeconds: 53, decidedBy: 'check-ban' }, /^$/],
   [
     'failed',
@@ -134,7 +85,7 @@ it.each<[string, string, Partial<Explanation>, string]>([
   [
     'limited',
     'take-quota refuse: minute 0 left, day 940 left',
-    { status: 429, window: 'minute', at: time(30.5), client: 'free-client', plan: 'free' },
+    { ...limited, status: 429, plan: 'free' },
     '',
   ],
   ['banned', 'check-ban refuse: until 14:01:32Z, ban for strikes, 1 min; 20 strikes', {}, ''],
@@ -178,43 +129,23 @@ it.each<[string, string, Partial<Explanation>, string]>([
   },
 )
 
+const by = ['--config', config]
 it.each<[string, readonly string[], number, RegExp]>([
-  [
-    'one that is not there',
-    ['none', '--config', config],
-    1,
-    /unknown_request.*14 lines were read.*--log FILE/,
-  ],
-  [
-    'one of several',
-    ['twice', '--config', config],
-    1,
-    /several_requests.*line 11 at .*--at 2026-11-03T14:00:49/,
-  ],
+  ['one that is not there', ['none'], 1, /unknown_request.*14 lines were read.*--log FILE/],
+  ['one of several', ['twice'], 1, /several_requests.*line 11 at .*--at 2026-11-03T14:00:49/],
   [
     'one that another configuration decided',
-    ['earlier', '--config', config],
+    ['earlier'],
     2,
     /other_revision.*under revision abcdef; .*gateway\.yaml is \w+.*of that time.*--config FILE/,
   ],
-  [
-    'one with a use',
-    ['limited', '--config', config, '--used', 'day=1'],
-    2,
-    /usage.*--used.*not of --log/,
-  ],
+  ['one with a use', ['limited', '--used', 'day=1'], 2, /usage.*--used.*not of --log/],
 ])('says how to mend it: %s', async (_, args, code, message) => {
-  const failed = await explained(...args)
+  const failed = await explained(...args, ...by)
   expect([failed.code, failed.stderr]).toEqual([code, expect.stringMatching(message)])
 })
 
 it('takes the one of several that is named by its time', async () => {
-  const { explanation } = await explained(
-    'twice',
-    '--config',
-    config,
-    '--at',
-    '2026-11-03T14:00:50',
-  )
+  const { explanation } = await explained('twice', ...by, '--at', '2026-11-03T14:00:50')
   expect(explanation?.at).toBe(time(50.5))
 })

@@ -1,68 +1,66 @@
 /** `tollgate explain --config`: where each setting stands, in client files too, and what is refused. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import type { Explanation } from '../../src/api/explain.ts'
 import type { Edge } from '../../src/cli/edge.ts'
 import { explainOfflineCommand } from '../../src/cli/explain-offline.ts'
-import { typed } from '../support/command-line.ts'
+import { listener, typed } from '../support/command-line.ts'
+import { temporaryFolder } from '../support/processes.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'tollgate-explain-'))
-afterAll(() => rmSync(folder, { recursive: true }))
-const write = (name: string, lines: readonly string[]): string => {
-  writeFileSync(join(folder, name), lines.join('\n'))
+const folder = temporaryFolder()
+const write = (name: string, text: string): string => {
+  writeFileSync(join(folder, name), text)
   return join(folder, name)
 }
 const sha256 = (digit: number): string => String(digit).repeat(64)
-write('acme.yaml', [
-  '- { id: other, plan: pro, keys: [] }',
-  '- id: acme',
-  '  plan: own',
-  '  limits: { perMinute: 2, perDay: 9 }',
-  '  keys:',
-  `    - { id: acme-1, sha256: ${sha256(1)} }`,
-  `    - { id: acme-2, sha256: ${sha256(2)} }`,
-])
-write('bolt.jsonl', [
-  '',
-  `{"id":"bolt","plan":"pro","keys":[{"id":"bolt-1","sha256":"${sha256(3)}"}]}`,
-  `{"id":"c\\u0061p","plan":"pro","keys":[{"id":"k-4","sha256":"${sha256(4)}"}]}`,
-])
-const file = write('gateway.yaml', [
-  'upstream:',
-  '  urls: [http://127.0.0.1:1]',
-  'plans:',
-  '  own: { custom: true }',
-  '  pro:',
-  '    perMinute: 3',
-  '    perDay: 9',
-  'clientFiles: [acme.yaml, bolt.jsonl]',
-  'routes:',
-  '  - { name: pets, match: GET /pets }',
-])
+write(
+  'acme.yaml',
+  `- { id: other, plan: pro, keys: [] }
+- id: acme
+  plan: own
+  limits: { perMinute: 2, perDay: 9 }
+  keys:
+    - { id: acme-1, sha256: ${sha256(1)} }
+    - { id: acme-2, sha256: ${sha256(2)} }`,
+)
+write(
+  'bolt.jsonl',
+  `
+{"id":"bolt","plan":"pro","keys":[{"id":"bolt-1","sha256":"${sha256(3)}"}]}
+{"id":"c\\u0061p","plan":"pro","keys":[{"id":"k-4","sha256":"${sha256(4)}"}]}`,
+)
+const file = write(
+  'gateway.yaml',
+  `upstream:
+  urls: [http://127.0.0.1:1]
+plans:
+  own: { custom: true }
+  pro:
+    perMinute: 3
+    perDay: 9
+clientFiles: [acme.yaml, bolt.jsonl]
+routes:
+  - { name: pets, match: GET /pets }`,
+)
 
-const jwks =
-  '{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"a","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}'
-write('jwks.json', [jwks])
-const signed = write('signed.yaml', [
-  'upstream: { urls: [http://127.0.0.1:1] }',
-  'plans: { pro: { perMinute: 3, perDay: 9 } }',
-  'clientFiles: [bolt.jsonl]',
-  'jwt: { issuer: "https://id.example/", audience: a, jwksFile: jwks.json, algorithms: [EdDSA], planClaim: plan }',
-])
+write(
+  'jwks.json',
+  '{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"a","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}',
+)
+const signed = write(
+  'signed.yaml',
+  `upstream: { urls: [http://127.0.0.1:1] }
+plans: { pro: { perMinute: 3, perDay: 9 } }
+clientFiles: [bolt.jsonl]
+jwt: { issuer: "https://id.example/", audience: a, jwksFile: jwks.json, algorithms: [EdDSA], planClaim: plan }`,
+)
 
 async function run(options: Partial<Parameters<typeof explainOfflineCommand>[1]>) {
-  const lines: string[] = []
-  const edge: Partial<Edge> = {
-    env: {},
-    args: [],
-    screen: undefined,
-    print: (line) => lines.push(line),
-  }
+  const { edge, out } = listener()
   const whole = { what: 'GET /v1/pets', config: file, ...options }
   const code = await explainOfflineCommand(edge as Edge, whole)
-  return { code, text: lines.join('\n') }
+  return { code, text: out.join('\n') }
 }
 
 const explained = async (options: object) => {
@@ -114,7 +112,7 @@ it('sends a header as often as it is written', async () => {
 })
 
 it('prints every problem of a configuration that is none, and ends with 2', async () => {
-  const broken = write('broken.yaml', ['plans: {}'])
+  const broken = write('broken.yaml', 'plans: {}')
   const { code, text } = await run({ config: broken })
   expect([code, text]).toEqual([2, expect.stringContaining('broken.yaml:1:') as unknown])
 })

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { keysListCommand } from '../../src/cli/keys-list.ts'
+import { listener } from '../support/command-line.ts'
 import { temporaryFile } from '../support/processes.ts'
 
 const DAY_MS = 86_400_000
@@ -18,21 +19,10 @@ const file = temporaryFile(
 
 const list = async (
   options: Partial<Parameters<typeof keysListCommand>[1]> = {},
-  screen?: { columns: number },
+  columns?: number,
 ) => {
-  const out: string[] = []
-  const said: string[] = []
-  const code = await keysListCommand(
-    {
-      env: { NO_COLOR: '1' },
-      args: [],
-      screen,
-      print: (line) => out.push(line),
-      complain: (line) => said.push(line),
-    },
-    { config: file, ...options },
-  )
-  return { code, out, said }
+  const { edge, ...heard } = listener({ NO_COLOR: '1' }, columns)
+  return { ...heard, code: await keysListCommand(edge, { config: file, ...options }) }
 }
 
 describe('tollgate keys list', () => {
@@ -48,7 +38,7 @@ describe('tollgate keys list', () => {
   })
 
   it('is a table with heads on a terminal, which says how long each has still', async () => {
-    const { out } = await list({}, { columns: 80 })
+    const { out } = await list({}, 80)
     const inMinutes = (at: string) => `${at.slice(0, 10)} ${at.slice(11, 16)}Z`
     expect(out.map((line) => line.split(/ {2,}/))).toEqual([
       ['KEY', 'CLIENT', 'PLAN', 'EXPIRES', 'STATE'],
@@ -77,13 +67,10 @@ describe('tollgate keys list', () => {
   it.each([
     ['nobody', ['# There is no client nobody.']],
     ['bolt', []],
-  ])(
-    'says on stderr whether there is a client %s, whatever is listed',
-    async (client, expected) => {
-      const { code, said } = await list({ client, expiring: '1m' })
-      expect([code, said]).toEqual([0, expected])
-    },
-  )
+  ])('says on stderr whether there is a client %s', async (client, expected) => {
+    const { code, said } = await list({ client, expiring: '1m' })
+    expect([code, said]).toEqual([0, expected])
+  })
 
   it.each([
     [{ expiring: 'soon' }, /^tollgate: --expiring is not a duration; /],

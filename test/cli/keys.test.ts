@@ -1,19 +1,11 @@
-import {
-  chmodSync,
-  existsSync,
-  lstatSync,
-  readdirSync,
-  readFileSync,
-  statSync,
-  symlinkSync,
-  unlinkSync,
-  writeFileSync,
-} from 'node:fs'
+import { chmodSync, existsSync, lstatSync, readdirSync, readFileSync } from 'node:fs'
+import { statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { keysNewCommand, keysRevokeCommand, keysRotateCommand } from '../../src/cli/keys.ts'
 import { rewriteFile } from '../../src/key-files/rewrite-file.ts'
 import { loadConfig, parseConfigText } from '../../src/clients/load.ts'
+import { listener } from '../support/command-line.ts'
 import { sha256 } from '../support/gateway.ts'
 import { temporaryFile, temporaryFolder } from '../support/processes.ts'
 
@@ -27,19 +19,17 @@ unmatched: \${UNMATCHED:-forward}
 `
 const LINES = `{"id":"acme","plan":"gold","keys":[{"id":"acme-1","sha256":"${'a'.repeat(64)}"}]}\n`
 
-const runs = () => {
-  const out: string[] = []
-  const said: string[] = []
-  const output = {
-    env: {},
-    print: (line: string) => out.push(line),
-    complain: (line: string) => said.push(line),
-  }
-  return { out, said, output }
-}
+const bolt = { client: 'bolt', plan: 'gold' }
+const custom = { client: 'bolt', plan: 'enterprise' }
+
 const newKey = async (options: Parameters<typeof keysNewCommand>[1]) => {
-  const { out, said, output } = runs()
-  return { code: await keysNewCommand(output, options), out, said }
+  const { edge, ...heard } = listener()
+  return { ...heard, code: await keysNewCommand(edge, options) }
+}
+const refused = async (file: string, options: Parameters<typeof keysNewCommand>[1]) => {
+  const { code, out, said } = await newKey({ ...options, write: file })
+  expect([code, out]).toEqual([2, []])
+  return said[0]?.replace(file, 'FILE')
 }
 const configOf = (file: string) => parseConfigText(readFileSync(file, 'utf8'), { file, env: {} })
 
@@ -52,25 +42,17 @@ describe('tollgate keys new --write', () => {
     expect(key).toMatch(/^tg_[\w-]{43}$/)
     expect(said.join('\n')).not.toContain(key)
     const owned = configOf(file).clients.keyByDigest(sha256(key))
-    expect(owned).toMatchObject({
-      client: { id: 'acme' },
-      key: { expiresAtMs: Date.UTC(2099, 0, 1) },
-    })
+    const expiresAtMs = Date.UTC(2099, 0, 1)
+    expect(owned).toMatchObject({ client: { id: 'acme' }, key: { expiresAtMs } })
     expect(readFileSync(file, 'utf8').replace(/\n.*acme-[0-9a-f]{6}.*/, '')).toBe(CONFIG)
-    await expect(
-      keysRevokeCommand(runs().output, { key: owned?.key.id ?? '', write: file }),
-    ).resolves.toBe(0)
+    const revoked = { key: owned?.key.id ?? '', write: file }
+    expect(await keysRevokeCommand(listener().edge, revoked)).toBe(0)
     expect(readFileSync(file, 'utf8')).toBe(CONFIG)
   })
 
   it('answers in JSON, and with the YAML to paste on stderr where there is no file', async () => {
     for (const write of [temporaryFile('c.jsonl', LINES), undefined]) {
-      const { out, said } = await newKey({
-        client: 'bolt',
-        plan: 'gold',
-        json: true,
-        ...(write && { write }),
-      })
+      const { out, said } = await newKey({ ...bolt, json: true, ...(write && { write }) })
       expect(out).toHaveLength(1)
       const told = JSON.parse(out[0] ?? '') as Record<string, unknown>
       expect(told).toEqual({
@@ -85,29 +67,19 @@ describe('tollgate keys new --write', () => {
     }
   })
 
-  it.each([
-    [
-      'an unknown plan',
-      CONFIG,
-      { client: 'bolt', plan: 'gold' },
-      /:8:11 clients\[1\]\.plan: "gold" is not a defined plan; /,
-    ],
-    [
-      'a custom plan without limits',
-      CONFIG,
-      { client: 'bolt', plan: 'enterprise' },
-      /clients\[1\]\.limits: is missing; /,
-    ],
+  it.each<[string, string, Parameters<typeof newKey>[0], RegExp]>([
+    ['an unknown plan', CONFIG, bolt, /:8:11 clients\[1\]\.plan: "gold" is not a defined plan; /],
+    ['a custom plan without limits', CONFIG, custom, /clients\[1\]\.limits: is missing; /],
     [
       'limits that are none',
       CONFIG,
-      { client: 'bolt', plan: 'enterprise', perMinute: '9', perDay: '1' },
+      { ...custom, perMinute: '9', perDay: '1' },
       /perDay: "1" is below perMinute; /,
     ],
     [
       'one limit',
       CONFIG,
-      { client: 'bolt', plan: 'enterprise', perMinute: '9' },
+      { ...custom, perMinute: '9' },
       /^tollgate: --per-minute and --per-day go together; /,
     ],
     [
@@ -131,26 +103,21 @@ describe('tollgate keys new --write', () => {
     ['a text that is no YAML', 'clients: [', { client: 'acme' }, /^FILE:1:/],
     [
       'two of a client',
-      `- { id: a, plan: b }\n- { id: a, plan: b }\n`,
+      `- { id: a, plan: b }\n`.repeat(2),
       { client: 'a' },
       /:2:9 clients\[1\]\.id: is the same id as /,
     ],
   ])('refuses %s, and leaves the file as it is', async (_, text, options, message) => {
     const file = temporaryFile('gateway.yaml', text)
-    const { code, out, said } = await newKey({ ...options, write: file })
-    expect([code, out]).toEqual([2, []])
-    expect(said[0]?.replace(file, 'FILE')).toMatch(message)
+    expect(await refused(file, options)).toMatch(message)
     expect(readFileSync(file, 'utf8')).toBe(text)
     expect(readdirSync(dirname(file)).filter((name) => name.startsWith('.'))).toEqual([])
   })
 
   it('names the line of a client that it would not put right', async () => {
     const file = temporaryFile('c.jsonl', `${LINES}{"id":"bolt","plan":"gold","keyz":[]}\n`)
-    const { code, said } = await newKey({ client: 'bolt', write: file })
-    expect([code, said[0]?.replace(file, 'FILE')]).toEqual([
-      2,
-      expect.stringMatching(/^FILE:2:\d+ clients\[0\]\.keyz: is not a known key; /),
-    ])
+    const message = await refused(file, { client: 'bolt' })
+    expect(message).toMatch(/^FILE:2:\d+ clients\[0\]\.keyz: is not a known key; /)
   })
 
   it.each([
@@ -169,13 +136,13 @@ describe('tollgate keys new --write', () => {
     'refuses %s in another place of a file with a client a line, and writes nothing',
     async (_, line, message) => {
       const file = temporaryFile('c.jsonl', LINES + line)
-      const { said, output } = runs()
-      const other = { client: 'bolt', plan: 'gold', write: file }
-      expect([
-        await keysNewCommand(output, other),
-        await keysRotateCommand(output, { key: 'acme-1', write: file }),
-      ]).toEqual([2, 2])
-      expect(await keysRevokeCommand(output, { key: 'acme-1', write: file })).toBe(2)
+      const { said, edge } = listener()
+      const codes = [
+        await keysNewCommand(edge, { ...bolt, write: file }),
+        await keysRotateCommand(edge, { key: 'acme-1', write: file }),
+        await keysRevokeCommand(edge, { key: 'acme-1', write: file }),
+      ]
+      expect(codes).toEqual([2, 2, 2])
       expect(said.map((text) => text.replaceAll(file, 'FILE'))).toEqual(
         [1, 2, 3].map(() => expect.stringMatching(message) as string),
       )
@@ -185,11 +152,11 @@ describe('tollgate keys new --write', () => {
   )
 
   it('takes custom plans and others in a file with a client a line, and judges of a long file the changed line alone', async () => {
-    const custom = '{"id":"b","plan":"own","limits":{"perMinute":1,"perDay":2}}\n'
+    const ofCustom = '{"id":"b","plan":"own","limits":{"perMinute":1,"perDay":2}}\n'
     const long = `{"id":"broken", ${' '.repeat(2 ** 20)}\n`.repeat(16)
-    for (const text of [LINES + custom, LINES + long]) {
+    for (const text of [LINES + ofCustom, LINES + long]) {
       const file = temporaryFile('c.jsonl', text)
-      expect((await newKey({ client: 'bolt', plan: 'gold', write: file })).code).toBe(0)
+      expect((await newKey({ ...bolt, write: file })).code).toBe(0)
       expect(readFileSync(file, 'utf8').startsWith(text)).toBe(true)
     }
   })
@@ -202,23 +169,18 @@ describe('tollgate keys new --write', () => {
       expect((await newKey({ client, plan: 'gold', write: file })).code).toBe(0)
     expect(statSync(file).mode & 0o777).toBe(0o640)
     expect(readdirSync(dirname(file))).toEqual([name])
-    const config = temporaryFile(
-      'gateway.yaml',
-      `clientFiles: ["${file}"]\nplans: { gold: { perMinute: 1, perDay: 2 } }\n`,
-    )
-    expect((await loadConfig(config, {})).clients.keyCount).toBe(2)
+    const config = `clientFiles: ["${file}"]\nplans: { gold: { perMinute: 1, perDay: 2 } }\n`
+    const { clients } = await loadConfig(temporaryFile('gateway.yaml', config), {})
+    expect(clients.keyCount).toBe(2)
   })
 
   it.each([
-    ['none/a.jsonl', /^tollgate: FOLDER\/none: is not there; make it first$/],
-    [
-      'a.json',
-      /^tollgate: FOLDER\/a\.json: is not there; end its name in \.jsonl or \.yaml or \.yml$/,
-    ],
+    ['none/a.jsonl', 'FOLDER/none: is not there; make it first'],
+    ['a.json', 'FOLDER/a.json: is not there; end its name in .jsonl or .yaml or .yml'],
   ])('makes no %s, and says why', async (name, message) => {
     const folder = temporaryFolder()
     const { code, said } = await newKey({ client: 'a', plan: 'b', write: join(folder, name) })
-    expect([code, said[0]?.replace(folder, 'FOLDER')]).toEqual([2, expect.stringMatching(message)])
+    expect([code, said[0]?.replace(folder, 'FOLDER')]).toEqual([2, `tollgate: ${message}`])
     expect(readdirSync(folder)).toEqual([])
   })
 
@@ -248,11 +210,8 @@ describe('tollgate keys new --write', () => {
     const file = temporaryFile('gateway.yaml', CONFIG)
     const lock = join(dirname(file), '.gateway.yaml.lock')
     writeFileSync(lock, '')
-    await expect(newKey({ client: 'acme', write: file })).rejects.toThrow(
-      `${lock} is there since 20`,
-    )
-    unlinkSync(lock)
-    expect((await newKey({ client: 'acme', write: file })).code).toBe(0)
+    const written = rewriteFile(file, { change: (text) => text, lockAtMostMs: 60 })
+    await expect(written).rejects.toThrow(`${lock} is there since 20`)
   })
 
   it('does not write over what somebody else has written without a lock', async () => {
@@ -270,21 +229,14 @@ describe('tollgate keys new --write', () => {
 describe('tollgate keys rotate and revoke', () => {
   it('put a key beside the old one, which ends after the grace', async () => {
     const file = temporaryFile('c.jsonl', LINES)
-    const { out, output } = runs()
-    const [before, code, after] = [
-      Date.now(),
-      await keysRotateCommand(output, { key: 'acme-1', grace: '2h', write: file }),
-      Date.now(),
-    ]
-    expect([code, out.length]).toEqual([0, 1])
-    const client = JSON.parse(readFileSync(file, 'utf8')) as {
-      keys: { id: string; sha256: string; expires?: string }[]
-    }
-    expect(client).toMatchObject({
-      id: 'acme',
-      plan: 'gold',
-      keys: [{ id: 'acme-1' }, { sha256: sha256(out[0] ?? '') }],
-    })
+    const { out, edge } = listener()
+    const before = Date.now()
+    expect(await keysRotateCommand(edge, { key: 'acme-1', grace: '2h', write: file })).toBe(0)
+    const after = Date.now()
+    const [text = '', ...more] = readFileSync(file, 'utf8').trim().split('\n')
+    const client = JSON.parse(text) as { keys: { expires?: string }[] }
+    const keys = [{ id: 'acme-1' }, { sha256: sha256(out[0] ?? '') }]
+    expect([client, out.length, more]).toMatchObject([{ id: 'acme', plan: 'gold', keys }, 1, []])
     const endsAtMs = Date.parse(client.keys[0]?.expires ?? '')
     expect(endsAtMs).toBeGreaterThanOrEqual(before + 7_200_000)
     expect(endsAtMs).toBeLessThanOrEqual(after + 7_200_000)
@@ -293,32 +245,28 @@ describe('tollgate keys rotate and revoke', () => {
   it('refuse to rotate a key that has ended', async () => {
     const ended = LINES.replace('"}]', '","expires":"2020-01-01"}]')
     const file = temporaryFile('c.jsonl', ended)
-    const { said, output } = runs()
-    expect(await keysRotateCommand(output, { key: 'acme-1', write: file })).toBe(2)
-    expect(said).toEqual([
-      `tollgate: ${file}: acme-1 has ended; make a new one with \`tollgate keys new\``,
-    ])
+    const { said, edge } = listener()
+    expect(await keysRotateCommand(edge, { key: 'acme-1', write: file })).toBe(2)
+    const remedy = 'make a new one with `tollgate keys new`'
+    expect(said).toEqual([`tollgate: ${file}: acme-1 has ended; ${remedy}`])
     expect(readFileSync(file, 'utf8')).toBe(ended)
   })
 
   it.each(['tomorrow', '-1h', '401d'])('refuse %s as a grace', async (grace) => {
-    const { said, output } = runs()
+    const { said, edge } = listener()
     const file = temporaryFile('c.jsonl', LINES)
-    expect(await keysRotateCommand(output, { key: 'acme-1', grace, write: file })).toBe(2)
+    expect(await keysRotateCommand(edge, { key: 'acme-1', grace, write: file })).toBe(2)
     expect(said[0]).toMatch(/^tollgate: --grace is /)
   })
 
   it('refuse a key that the file does not have', async () => {
-    const { said, output } = runs()
+    const { said, edge } = listener()
     const file = temporaryFile('c.jsonl', LINES)
-    expect(await keysRevokeCommand(output, { key: 'acme', write: file })).toBe(2)
-    expect(await keysRotateCommand(output, { key: 'bolt-1', write: file })).toBe(2)
-    expect(said).toEqual(
-      ['acme', 'bolt-1'].map(
-        (id) =>
-          `tollgate: ${file}: has no key ${id}; see them all with \`tollgate keys list --config FILE\``,
-      ),
-    )
+    expect(await keysRevokeCommand(edge, { key: 'acme', write: file })).toBe(2)
+    expect(await keysRotateCommand(edge, { key: 'bolt-1', write: file })).toBe(2)
+    const remedy = 'see them all with `tollgate keys list --config FILE`'
+    const told = (id: string) => `tollgate: ${file}: has no key ${id}; ${remedy}`
+    expect(said).toEqual(['acme', 'bolt-1'].map(told))
     expect(readFileSync(file, 'utf8')).toBe(LINES)
   })
 })

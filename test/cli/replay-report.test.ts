@@ -17,19 +17,13 @@ const configOf = (plans: string): string => {
 const plansOf = (perMinute: number): string =>
   `plans: { free: { perMinute: ${perMinute}, perDay: 1000 }, pro: { perMinute: 50, perDay: 5000 } }`
 /** Of acme 12 in each of 60 minutes, of bolt 60, of calm 2. */
+const users = Object.entries({ acme: 12, bolt: 60, calm: 2 })
 const lines = Array.from({ length: 60 }, (_, minute) =>
-  [
-    ['acme', 12],
-    ['bolt', 60],
-    ['calm', 2],
-  ].flatMap(([user = '', many]) =>
-    Array.from({ length: Number(many) }, (_, nth) =>
-      JSON.stringify({
-        user,
-        time: new Date(FROM + minute * 60_000 + nth).toISOString(),
-        status: 200,
-      }),
-    ),
+  users.flatMap(([user, many]) =>
+    Array.from({ length: many }, (_, nth) => {
+      const time = new Date(FROM + minute * 60_000 + nth).toISOString()
+      return JSON.stringify({ user, time, status: 200 })
+    }),
   ),
 ).flat()
 const fields = ['--client-field', 'user', '--time-field', 'time', '--status-field', 'status']
@@ -127,22 +121,18 @@ describe('a replay', () => {
   })
 
   it('counts clients as one says it', async () => {
-    const { stdout } = await run(
-      `replay --config new.yaml ${temporaryFile('one.log', `${lines[0]}\n`)}`,
-      { columns: 80 },
-    )
+    const one = temporaryFile('one.log', `${lines[0]}\n`)
+    const { stdout } = await run(`replay --config new.yaml ${one}`, { columns: 80 })
     expect(stdout).toContain('0 of 1 client is refused.')
     expect((await run(against, { columns: 80 })).stdout).toContain('clients are refused more.')
   })
 
-  it('refuses a share without --suggest', async () => {
-    const { code, stderr } = await run(suggesting.replace('--suggest ', ''))
-    expect([code, stderr]).toEqual([2, expect.stringContaining('--refused needs --suggest')])
-  })
-
-  it('refuses a share that is none', async () => {
-    const { code, stderr } = await run(suggesting.replace('20%', 'few'))
-    expect([code, stderr]).toEqual([2, expect.stringContaining('Write a share such as 1%')])
+  it.each([
+    ['without --suggest', suggesting.replace('--suggest ', ''), '--refused needs --suggest'],
+    ['that is none', suggesting.replace('20%', 'few'), 'Write a share such as 1%'],
+  ])('refuses a share %s', async (_, command, message) => {
+    const { code, stderr } = await run(command)
+    expect([code, stderr]).toEqual([2, expect.stringContaining(message)])
   })
 })
 

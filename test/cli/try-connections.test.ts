@@ -93,12 +93,10 @@ describe('tollgate check --connect', () => {
     expect(code).toBe(0)
   })
 
+  const ended = (block: string) =>
+    new RegExp(String.raw`^${block}\.tls\.cert \S+: ended at 20\S+; renew it`)
   it.each<[string, () => Parts, RegExp[]]>([
-    [
-      'an own certificate that has ended',
-      () => ({ own: certificates.expired }),
-      [/^server\.tls\.cert \S+: ended at 20\S+; renew it/],
-    ],
+    ['an own certificate that has ended', () => ({ own: certificates.expired }), [ended('server')]],
     [
       'a backend that is not there',
       () => ({ upstream: `http://127.0.0.1:${closed}` }),
@@ -112,11 +110,7 @@ describe('tollgate check --connect', () => {
     [
       'a certificate of ours that has ended',
       () => ({ redisTls: tls(certificates.ca, certificates.expired) }),
-      [
-        /^store\.redis\.tls\.cert \S+: ended at 20\S+; renew it/,
-        /^store\.redis \S+: /,
-        /^store \S+: /,
-      ],
+      [ended('store.redis'), /^store\.redis \S+: /, /^store \S+: /],
     ],
     [
       'a server that wants a certificate',
@@ -137,27 +131,15 @@ describe('tollgate check', () => {
   /** The key of the server, encrypted. */
   const encrypted = (): string => {
     const key = createPrivateKey(readFileSync(certificates.server.key))
-    const options = {
-      type: 'pkcs8',
-      format: 'pem',
-      cipher: 'aes-256-cbc',
-      passphrase: 'a',
-    } as const
-    return temporaryFile('encrypted.key', key.export(options))
+    const how = { type: 'pkcs8', format: 'pem', cipher: 'aes-256-cbc', passphrase: 'a' } as const
+    return temporaryFile('encrypted.key', key.export(how))
   }
 
+  const withKey = (key: string): Parts => ({ own: { ...certificates.server, key } })
   it.each<[string, () => Parts, string[]]>([
     ['sound files', () => ({}), []],
-    [
-      'a key of another certificate',
-      () => ({ own: { ...certificates.server, key: certificates.client.key } }),
-      ['server.tls.key'],
-    ],
-    [
-      'an encrypted key',
-      () => ({ own: { ...certificates.server, key: encrypted() } }),
-      ['server.tls.key'],
-    ],
+    ['a key of another certificate', () => withKey(certificates.client.key), ['server.tls.key']],
+    ['an encrypted key', () => withKey(encrypted()), ['server.tls.key']],
     [
       'files that are not PEM, each once',
       () => {

@@ -4,13 +4,11 @@ import { demoKeyDigests, demoKeys, planDemoKeys, refuseDemoKeys } from '../../sr
 import { blockDefaults, defaults } from '../../src/config/defaults.ts'
 import { parseConfigText } from '../../src/clients/load.ts'
 import { configSchema } from '../../src/config/schema.ts'
+import { uncomment } from './gateway-schema.ts'
 import { gatewayYaml, minimalYaml, productionYaml, productionEnv } from './examples.ts'
 
 const parse = (text: string, env: Record<string, string | undefined> = {}) =>
   parseConfigText(text, { file: 'FILE', env })
-
-/** Switched-off keys are comments without a space, or with more than one, after the "#". */
-const uncomment = (text: string): string => text.replaceAll(/^( *)#(?=\S|  )/gm, '$1')
 
 const withoutKey = (text: string, key: string): string =>
   text.replace(new RegExp(`^ *${key}: .*\n`, 'm'), '')
@@ -53,12 +51,8 @@ describe('config/gateway.yaml', () => {
     const { revision: __, warnings: ___, clients: ____, ...standard } = parse('clients: []')
     expect({ ...shown, routes: [] }).toEqual(standard)
     expect(warnings).toEqual([])
-    expect(routes.map(({ name }) => name)).toEqual([
-      'listPets',
-      'createPet',
-      'getPet',
-      'listOrders',
-    ])
+    const names = ['listPets', 'createPet', 'getPet', 'listOrders']
+    expect(routes.map(({ name }) => name)).toEqual(names)
     expect(clients.size).toBe(5)
   })
 
@@ -80,11 +74,10 @@ describe('config/gateway.yaml', () => {
     const everything = uncomment(uncomment(gatewayYaml))
     const byUri = parse(withoutKey(everything, 'jwksFile'))
     const byFile = parse(withoutKey(everything, 'jwksUri'))
-    expect(byUri.jwt?.jwksUri).toBe('https://id.example/jwks.json')
-    expect(byUri.jwt?.jwksFile).toBeUndefined()
-    expect(byFile.jwt?.jwksUri).toBeUndefined()
-    expect(byFile.jwt?.jwksFile).toBe('/etc/tollgate/jwks.json')
-    expect(byUri.jwt).toMatchObject(blockDefaults.jwt)
+    const [jwksUri, jwksFile] = ['https://id.example/jwks.json', '/etc/tollgate/jwks.json']
+    expect(byUri.jwt).toMatchObject({ ...blockDefaults.jwt, jwksUri })
+    expect(byFile.jwt).toMatchObject({ ...blockDefaults.jwt, jwksFile })
+    expect([byUri.jwt?.jwksFile, byFile.jwt?.jwksUri]).toEqual([undefined, undefined])
     expect([...byUri.clients][0]?.keys[0]?.expiresAtMs).toBe(Date.UTC(2099, 11, 31))
     expect(byUri.routes[0]).toMatchObject({ responseTimeoutMs: 5000, websocket: false })
   })
@@ -103,9 +96,8 @@ describe('config/gateway.yaml', () => {
     expect([...clients].map(({ id, plan, keys }) => ({ id, plan, key: keys[0]?.id }))).toEqual(
       demoKeys.map(({ clientId, plan, keyId }) => ({ id: clientId, plan, key: keyId })),
     )
-    expect([...clients].flatMap(({ keys }) => keys.map(({ sha256 }) => sha256))).toEqual([
-      ...demoKeyDigests,
-    ])
+    const digests = [...clients].flatMap(({ keys }) => keys.map(({ sha256 }) => sha256))
+    expect(digests).toEqual([...demoKeyDigests])
     expect(planDemoKeys.map(({ plan }) => plan)).toEqual([...plans.keys()])
     for (const { key } of demoKeys) expect(gatewayYaml).not.toContain(key)
   })
@@ -138,9 +130,8 @@ describe('config/production.yaml', () => {
   })
 
   it.each(Object.keys(productionEnv))('is refused while %s is not set', (name) => {
-    expect(() => parse(productionYaml, { ...productionEnv, [name]: undefined })).toThrow(
-      '1 problem',
-    )
+    const env = { ...productionEnv, [name]: undefined }
+    expect(() => parse(productionYaml, env)).toThrow('1 problem')
   })
 })
 
@@ -156,9 +147,8 @@ describe('demo keys', () => {
     'are refused on %s, by name and not by key',
     (host) => {
       const complaint = refuseDemoKeys(on(host))
-      expect(complaint).toContain(
-        'demo-free-1, demo-pro-1, demo-business-1, demo-enterprise-1, demo-load-1',
-      )
+      const names = 'demo-free-1, demo-pro-1, demo-business-1, demo-enterprise-1, demo-load-1'
+      expect(complaint).toContain(names)
       for (const { key } of demoKeys) expect(complaint).not.toContain(key)
     },
   )

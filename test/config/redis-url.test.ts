@@ -1,14 +1,9 @@
 import { describe, expect, it } from 'vitest'
 import { parseRedisUrl } from '../../src/config/redis-url.ts'
+import { words } from '../support/words.ts'
 
-const plain = {
-  host: 'cache',
-  port: 6379,
-  db: 0,
-  username: undefined,
-  password: undefined,
-  tls: false,
-}
+const nobody = { username: undefined, password: undefined }
+const plain = { host: 'cache', port: 6379, db: 0, ...nobody, tls: false }
 
 describe('the URL of a Redis server', () => {
   it.each([
@@ -31,33 +26,12 @@ describe('the URL of a Redis server', () => {
     expect(parseRedisUrl(text)).toEqual(expected)
   })
 
-  it.each([
-    '',
-    'cache:6379',
-    'http://cache',
-    'REDIS://cache',
-    'redis:cache',
-    'redis://',
-    'redis:///0',
-    'redis://cache:0',
-    'redis://cache:65536',
-    'redis://cache:port',
-    'redis://cache/name',
-    'redis://cache/123456',
-    'redis://cache/0/1',
-    'redis://cache?tls=true',
-    'redis://cache/0?',
-    'redis://cache#',
-    'redis://gate@cache',
-    'redis://gate:50%@cache',
-    'redis://gate:%ff@cache',
-    'redis://gate:sec/ret@cache',
-    'redis://gate:sec#ret@cache',
-    'redis://cache name',
-    'redis://cache\n',
-    'redis://a%20b',
-    'redis://cache\\x',
-  ])('%j is none', (text) => {
+  const none = String.raw`cache:6379 http://cache REDIS://cache redis:cache redis:// redis:///0
+    redis://cache:0 redis://cache:65536 redis://cache:port redis://cache/name redis://cache/123456
+    redis://cache/0/1 redis://cache?tls=true redis://cache/0? redis://cache# redis://gate@cache
+    redis://gate:50%@cache redis://gate:%ff@cache redis://gate:sec/ret@cache
+    redis://gate:sec#ret@cache redis://a%20b redis://cache\x`
+  it.each(['', 'redis://cache name', 'redis://cache\n', ...words(none)])('%j is none', (text) => {
     expect(parseRedisUrl(text)).toBeUndefined()
   })
 })

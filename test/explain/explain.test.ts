@@ -1,5 +1,6 @@
 /** What an explanation says: of each code that follows from rules, and that what it says would change the answer does. */
 import { describe, expect, it } from 'vitest'
+import type { Explanation } from '../../src/api/explain.ts'
 import type { Config } from '../../src/config/config.ts'
 import { wordsOf } from '../../src/admin/page/explained.js'
 import type { CallerKnown, Known, Question, Standing } from '../../src/explain/question.ts'
@@ -34,12 +35,9 @@ const asked = (change: Partial<Question>, known: Known = {}, by = config) =>
     known,
   )
 const of = (known: CallerKnown): Known => ({ ofCaller: () => known })
-const ban = {
-  untilMs: NOON + 391_000,
-  startedMs: NOON - 569_000,
-  count: 5,
-  reason: '20 strikes in 41 s',
-}
+const used = (minute: number, day: number): Known => of({ use: { minute, day } })
+const banTimes = { untilMs: NOON + 391_000, startedMs: NOON - 569_000 }
+const ban = { ...banTimes, count: 5, reason: '20 strikes in 41 s' }
 const eightAtOnce = read({
   plans: plans(300, 10_000).replace('pro: {', 'pro: { concurrent: 8,'),
   bans: 'bans: { strikes: 60, within: 1m }',
@@ -47,121 +45,78 @@ const eightAtOnce = read({
 const nobody = { keyId: undefined }
 const upgrade = ['Connection', 'Upgrade', 'Upgrade', 'websocket']
 
+const longTarget = { target: `/v1/${'a'.repeat(76)}` }
+const manyFields = { headers: Array<string>(28).fill('a') }
+const stageOf = ({ stages }: Explanation, name: string | null) =>
+  stages.find(({ stage }) => stage === name)
+
 describe('an explanation', () => {
-  it.each<[string, string, string, Partial<Question>, Known?]>([
-    ['null', 'forward', 'least requests of 1', {}],
-    ['invalid_request', 'accept', 'dot segment in path', { target: '/v1/../pets' }],
+  const basic = (token: string) => ({ ...nobody, headers: ['Authorization', token] })
+  const post = (...headers: string[]) => ({ method: 'POST', headers })
+  it.each<[string, Partial<Question>, Known?]>([
+    ['null by forward: least requests of 1', {}],
+    ['invalid_request by accept: dot segment in path', { target: '/v1/../pets' }],
     [
-      'invalid_request',
-      'forward',
-      'Sec-WebSocket-Version is not 13',
+      'invalid_request by forward: Sec-WebSocket-Version is not 13',
       { target: '/v1/live', headers: upgrade },
     ],
+    ['uri_too_long by accept: target of 80 bytes: above urlBytes', longTarget],
+    ['headers_too_large by accept: 16 header fields: above headerCount', manyFields],
     [
-      'uri_too_long',
-      'accept',
-      'target of 80 bytes: above urlBytes',
-      { target: `/v1/${'a'.repeat(76)}` },
+      'body_too_large by accept: declared Content-Length: above bodyBytes',
+      post('Content-Length', '1025'),
     ],
     [
-      'headers_too_large',
-      'accept',
-      '16 header fields: above headerCount',
-      { headers: Array(28).fill('a') as string[] },
+      'length_required by accept: Send a Content-Length header or a chunked body.',
+      post('Expect', '100-continue'),
     ],
+    ['method_not_implemented by accept: unknown method', { method: 'BREW' }],
+    ['not_found by match-route: outside of /v1', { target: '/pets' }],
+    ['not_found by match-route: no route has this path', { target: '/v1/none' }],
+    ['method_not_allowed by match-route: this path takes GET, HEAD', { method: 'PUT' }],
+    ['missing_api_key by authenticate: no Authorization field', nobody],
+    ['missing_api_key by authenticate: no Bearer before the key', basic(keys.pro)],
+    ['invalid_api_key by authenticate: no such key', basic('Bearer x')],
+    ['invalid_api_key by authenticate: key ended 2020-01-01', { keyId: 'free-old' }],
     [
-      'body_too_large',
-      'accept',
-      'declared Content-Length: above bodyBytes',
-      { method: 'POST', headers: ['Content-Length', '1025'] },
-    ],
-    [
-      'length_required',
-      'accept',
-      'Send a Content-Length header or a chunked body.',
-      { method: 'POST', headers: ['Expect', '100-continue'] },
-    ],
-    ['method_not_implemented', 'accept', 'unknown method', { method: 'BREW' }],
-    ['not_found', 'match-route', 'outside of /v1', { target: '/pets' }],
-    ['not_found', 'match-route', 'no route has this path', { target: '/v1/none' }],
-    ['method_not_allowed', 'match-route', 'this path takes GET, HEAD', { method: 'PUT' }],
-    ['missing_api_key', 'authenticate', 'no Authorization field', nobody],
-    [
-      'missing_api_key',
-      'authenticate',
-      'no Bearer before the key',
-      { ...nobody, headers: ['Authorization', keys.pro] },
-    ],
-    [
-      'invalid_api_key',
-      'authenticate',
-      'no such key',
-      { ...nobody, headers: ['Authorization', 'Bearer x'] },
-    ],
-    ['invalid_api_key', 'authenticate', 'key ended 2020-01-01', { keyId: 'free-old' }],
-    [
-      'rate_limit_exceeded',
-      'authenticate',
-      '60 a minute without a valid key are used up (missing_api_key)',
+      'rate_limit_exceeded by authenticate: 60 a minute without a valid key are used up (missing_api_key)',
       nobody,
       { anonymousUsed: 60 },
     ],
-    ['overloaded', 'authenticate', 'the event loop is late', nobody, { shed: 'anonymous' }],
-    ['overloaded', 'shed-load', 'the event loop is late', {}, { shed: 'everything' }],
+    ['overloaded by authenticate: the event loop is late', nobody, { shed: 'anonymous' }],
+    ['overloaded by shed-load: the event loop is late', {}, { shed: 'everything' }],
     [
-      'api_key_banned',
-      'check-ban',
-      'until 14:14:02Z, 5th ban, 16 min; 20 strikes in 41 s',
+      'api_key_banned by check-ban: until 14:14:02Z, 5th ban, 16 min; 20 strikes in 41 s',
       {},
       of({ ban }),
     ],
-    ['operation_removed', 'check-deprecation', 'gone, sunset 2026-01-01', { target: '/v1/old' }],
+    ['operation_removed by check-deprecation: gone, sunset 2026-01-01', { target: '/v1/old' }],
     [
-      'operation_in_brownout',
-      'check-deprecation',
-      'in a brownout for this client until 15:00:00Z',
+      'operation_in_brownout by check-deprecation: in a brownout for this client until 15:00:00Z',
       { target: '/v1/dim' },
     ],
-    [
-      'rate_limit_exceeded',
-      'take-quota',
-      'minute 300/300, day 300/10,000',
-      {},
-      of({ use: { minute: 300, day: 300 } }),
-    ],
-    [
-      'rate_limit_exceeded',
-      'take-quota',
-      'day 10,000/10,000, minute 12/300',
-      {},
-      of({ use: { minute: 12, day: 10_000 } }),
-    ],
-  ])('tells of %s from %s: %s', async (...[code, stage, rule, question, known]) => {
-    const explained = await asked(question, known)
-    expect(String(explained.code)).toBe(code)
-    expect(explained.decidedBy).toBe(stage)
-    expect(explained.stages.find((one) => one.stage === stage)?.rule).toBe(rule)
-    expect(explained.charged).toBe(code === 'null')
-    expect(explained.change.length).toBeGreaterThan(0)
+    ['rate_limit_exceeded by take-quota: minute 300/300, day 300/10,000', {}, used(300, 300)],
+    ['rate_limit_exceeded by take-quota: day 10,000/10,000, minute 12/300', {}, used(12, 10_000)],
+  ])('tells of %s', async (expected, question, known) => {
+    const told = await asked(question, known)
+    const rule = stageOf(told, told.decidedBy)?.rule
+    expect(`${told.code} by ${told.decidedBy}: ${rule}`).toBe(expected)
+    expect(told.charged).toBe(told.code === null)
+    expect(told.change.length).toBeGreaterThan(0)
   })
 })
 
 it('says that nobody knows how many of a client are under way, so that a turn is not promised', async () => {
-  const { stages } = await asked({})
-  expect(stages.find(({ stage }) => stage === 'take-turn')?.rule).toMatch(
+  expect(stageOf(await asked({}), 'take-turn')?.rule).toMatch(
     /^at most \d+ at once, per worker; how many are under way is not known$/,
   )
-  const over = await asked({}, { isOver: true })
-  expect(over.stages.find(({ stage }) => stage === 'take-turn')?.rule).not.toMatch(/not known/)
+  expect(stageOf(await asked({}, { isOver: true }), 'take-turn')?.rule).not.toMatch(/not known/)
 })
 
+const here = (taken: number): Standing => ({ taken, strikes: 0 })
 it.each<[Standing[], string | null, string]>([
-  [[{ taken: 7, strikes: 0 }], null, '; 7 here'],
-  [
-    [{ taken: 8, strikes: 0 }],
-    'concurrency_limit_exceeded',
-    '; 8 here, and none ends within 250 ms',
-  ],
+  [[here(7)], null, '; 7 here'],
+  [[here(8)], 'concurrency_limit_exceeded', '; 8 here, and none ends within 250 ms'],
   [
     [
       { worker: 2, taken: 8, strikes: 3 },
@@ -172,18 +127,13 @@ it.each<[Standing[], string | null, string]>([
   ],
 ])('tells of %j: %s%s', async (standings, code, rule) => {
   const told = await asked({}, of({ standings }), eightAtOnce)
-  const [ban, turn] = ['check-ban', 'take-turn'].map((name) =>
-    told.stages.find(({ stage }) => stage === name),
-  )
   expect([told.code, told.charged]).toEqual([code, code === null])
-  expect(turn?.rule).toBe(`at most 8 at once, per worker${rule}`)
-  const [strikes, where] = standings.length === 1 ? ['0 of 60', 'here'] : ['4 of 60', 'in worker 3']
-  expect(ban?.rule).toBe(`no ban, ${strikes} strikes ${where}`)
+  expect(stageOf(told, 'take-turn')?.rule).toBe(`at most 8 at once, per worker${rule}`)
+  const strikes = standings.length === 1 ? '0 of 60 strikes here' : '4 of 60 strikes in worker 3'
+  expect(stageOf(told, 'check-ban')?.rule).toBe(`no ban, ${strikes}`)
 })
 
-it('counts and bans by the time of the store, and knows keys by that of the gateway', async () => {
-  const storeMs = Date.UTC(2036, 10, 4, 0, 0, 2)
-  const window = { index: 0, taken: 300, used: 300 }
+function liveExplainer(config: Config, look: () => Promise<unknown>) {
   const bans = new Map<string, BanRecord>()
   const { thoughtOf } = createLiveExplainer({
     reloads: { config },
@@ -191,28 +141,33 @@ it('counts and bans by the time of the store, and knows keys by that of the gate
     readiness: { sheds: () => [] },
     anonymousRequests: () => 0,
     backendHealth: () => [],
-    counters: { look: () => Promise.resolve([{ nowMs: storeMs, minute: window, day: window }]) },
+    counters: { look },
     standings: () => Promise.resolve({ answers: [], missing: [] }),
   } as unknown as AdminSources)
-  const ask = async () =>
-    (await thoughtOf({ method: 'GET', target: '/v1/pets', keyId: 'pro-1' }))?.explanation
+  return { bans, think: () => thoughtOf({ method: 'GET', target: '/v1/pets', keyId: 'pro-1' }) }
+}
+
+it('counts and bans by the time of the store, and knows keys by that of the gateway', async () => {
+  const storeMs = Date.UTC(2036, 10, 4, 0, 0, 2)
+  const window = { index: 0, taken: 300, used: 300 }
+  const use = [{ nowMs: storeMs, minute: window, day: window }]
+  const { bans, think } = liveExplainer(config, () => Promise.resolve(use))
+  const ask = async () => (await think())?.explanation
   const limited = await ask()
   // A second is to spare, as in answers.
   expect(limited).toMatchObject({ window: 'minute', retryAfterSeconds: 59 })
   expect(Date.parse(limited?.at ?? '')).toBeLessThan(storeMs - 86_400_000)
-  expect(limited?.stages.find(({ stage }) => stage === 'take-quota')?.numbers).toMatchObject({
-    minuteUsed: 300,
-    minuteResetAt: '2036-11-04T00:01:00.000Z',
-    dayUsed: 300,
-    dayResetAt: '2036-11-05T00:00:00.000Z',
-  })
+  const numbers = { minuteUsed: 300, minuteResetAt: '2036-11-04T00:01:00.000Z', dayUsed: 300 }
+  const dayResetAt = '2036-11-05T00:00:00.000Z'
+  const quota = limited && stageOf(limited, 'take-quota')
+  expect(quota?.numbers).toMatchObject({ ...numbers, dayResetAt })
   bans.set('pro-1', { ...ban, startedMs: Date.now(), untilMs: Date.now() + 3_600_000 })
   expect(await ask()).toMatchObject({ code: 'rate_limit_exceeded' })
   bans.set('pro-1', { ...ban, startedMs: storeMs - 1_000, untilMs: storeMs + 3_600_001 })
   const banned = await ask()
   expect(banned).toMatchObject({ code: 'api_key_banned', retryAfterSeconds: 3_601 })
   // The whole second in which it has ended, as all answers give it.
-  expect(banned?.stages.find(({ stage }) => stage === 'check-ban')).toMatchObject({
+  expect(banned && stageOf(banned, 'check-ban')).toMatchObject({
     rule: expect.stringMatching(/^until 2036-11-04 01:00Z, /),
     numbers: { untilAt: '2036-11-04T01:00:03.000Z' },
   })
@@ -221,27 +176,12 @@ it('counts and bans by the time of the store, and knows keys by that of the gate
 it.each(['local', 'open', 'closed'])(
   'foretells nothing that store.onOutage %s decides, but what is refused before',
   async (mode) => {
-    const bans = new Map<string, BanRecord>()
-    const { thoughtOf } = createLiveExplainer({
-      reloads: { config: read({ store: `store: { file: "", onOutage: ${mode} }` }) },
-      bans: { all: bans },
-      readiness: { sheds: () => [] },
-      anonymousRequests: () => 0,
-      backendHealth: () => [],
-      standings: () => Promise.resolve({ answers: [], missing: [] }),
-      counters: { look: () => Promise.reject(new Error('away')) },
-    } as unknown as AdminSources)
-    const ask = () => thoughtOf({ method: 'GET', target: '/v1/pets', keyId: 'pro-1' })
-    const { explanation, ...seen } = (await ask()) ?? {}
+    const awaited = read({ store: `store: { file: "", onOutage: ${mode} }` })
+    const { bans, think } = liveExplainer(awaited, () => Promise.reject(new Error('away')))
+    const { explanation, ...seen } = (await think()) ?? {}
     expect(seen).toEqual({ scope: 'gateway', missing: [expect.stringMatching(/foretold/)] })
-    expect(explanation).toMatchObject({
-      status: null,
-      code: null,
-      decidedBy: 'take-quota',
-      charged: false,
-      change: [],
-      assumed: null,
-    })
+    const open = { status: null, code: null, charged: false, change: [], assumed: null }
+    expect(explanation).toMatchObject({ ...open, decidedBy: 'take-quota' })
     const verdicts = Object.fromEntries(
       explanation?.stages.map(({ stage, verdict, rule }) => [stage, { verdict, rule }]) ?? [],
     )
@@ -253,165 +193,112 @@ it.each(['local', 'open', 'closed'])(
     const { answer, more } = explanation ? wordsOf(explanation, NOON) : { answer: '', more: [] }
     expect([answer, more]).toEqual(['not to be foretold: see take-quota, route listPets', []])
     bans.set('pro-1', { ...ban, startedMs: Date.now(), untilMs: Date.now() + 3_600_000 })
-    expect((await ask())?.explanation).toMatchObject({ status: 429, code: 'api_key_banned' })
+    expect((await think())?.explanation).toMatchObject({ status: 429, code: 'api_key_banned' })
   },
 )
 
-const used = (minute: number, day: number): Known => of({ use: { minute, day } })
-const later = (seconds: string | number) => ({ atMs: NOON + Number(seconds) * 1_000 })
+const later = (seconds: number) => ({ atMs: NOON + seconds * 1_000 })
 
-type Case = [
-  Partial<Question>,
-  Known,
-  RegExp,
-  (...found: string[]) => Promise<{ readonly code: string | null }>,
-  string?,
-]
+type Given = readonly [question: Partial<Question>, known?: Known]
+type Told = Promise<{ readonly code: string | null }>
 
 describe('what would change the answer', () => {
-  it.each<Case>([
+  const calm: Given = [{}, used(41, 8_119)]
+  const dayUsed: Given = [{}, used(12, 10_000)]
+  const bothUsed: Given = [{}, used(300, 10_000)]
+  const banned: Given = [{}, of({ ban })]
+  const bannedAndUsed: Given = [{}, of({ ban, use: { minute: 12, day: 10_000 } })]
+  const none: Given = [{ target: '/v1/none' }]
+  const dim = { target: '/v1/dim' }
+  const above = (was: string, n = '0') => ({
+    server: SERVER.replace(was, was.replace(/\d+/, `${Number(n) + 1}`)),
+  })
+  const anonymous = (n: number) => ({ anonymous: `anonymous: { perMinute: ${n + 1} }` })
+  const proPlan = (minute: number, day: number) => ({ plans: plans(minute, day + 1) })
+
+  /** By what is said; again: the same question under another configuration. */
+  it.each<[Given, RegExp, (found: string[], again: (by: Blocks) => Told) => Told, string?]>([
     [
-      {},
-      used(41, 8_119),
+      calm,
       /^the (\d+)th from here before 14:08:00Z is refused \(minute\)$/,
-      (n) => asked({}, used(41 + Number(n) - 1, 9_000)),
+      ([n]) => asked({}, used(41 + Number(n) - 1, 9_000)),
     ],
     [
-      {},
-      used(41, 8_119),
+      calm,
       /^the (\d+)th from here/,
-      (n) => asked({}, used(41 + Number(n), 9_000)),
+      ([n]) => asked({}, used(41 + Number(n), 9_000)),
       'rate_limit_exceeded',
     ],
     [
-      {},
-      used(41, 8_119),
+      calm,
       /^the ([\d,]+)st before 2026-11-04 00:00Z \(day\)$/,
-      (n) => asked({}, used(0, 8_119 + Number(n.replace(',', '')))),
+      ([n]) => asked({}, used(0, 8_119 + Number(n?.replace(',', '')))),
       'rate_limit_exceeded',
     ],
-    [{}, used(300, 300), /^wait 30 s$/, () => asked(later(30))],
+    [[{}, used(300, 300)], /^wait 30 s$/, () => asked(later(30))],
+    [dayUsed, /^plans\.pro\.perDay above (\d+)$/, ([n], again) => again(proPlan(300, Number(n)))],
     [
-      {},
-      used(12, 10_000),
-      /^plans\.pro\.perDay above (\d+)$/,
-      (n) => asked({}, used(12, 10_000), read({ plans: plans(300, Number(n) + 1) })),
-    ],
-    [
-      {},
-      used(300, 10_000),
+      bothUsed,
       /perDay above (\d+) and perMinute above (\d+)$/,
-      (day, minute) =>
-        asked({}, used(300, 10_000), read({ plans: plans(Number(minute) + 1, Number(day) + 1) })),
+      ([day, minute], again) => again(proPlan(Number(minute) + 1, Number(day))),
     ],
-    [
-      {},
-      used(12, 10_000),
-      /^tollgate usage reset pro-client --window day$/,
-      () => asked({}, used(12, 0)),
-    ],
-    [{}, of({ ban }), /^wait 6 min 31 s$/, () => asked(later(391), of({ ban }))],
-    [{}, of({ ban }), /^tollgate bans lift pro-1$/, () => asked({})],
+    [dayUsed, /^tollgate usage reset pro-client --window day$/, () => asked({}, used(12, 0))],
+    [banned, /^wait 6 min 31 s$/, () => asked(later(391), of({ ban }))],
+    [banned, /^tollgate bans lift pro-1$/, () => asked({})],
     // A ban that ends before the window that is used up.
+    [bannedAndUsed, /^wait 9 h 52 min$/, () => asked(later(9 * 3_600 + 53 * 60), of({ ban }))],
     [
-      {},
-      of({ ban, use: { minute: 12, day: 10_000 } }),
-      /^wait 9 h 52 min$/,
-      () => asked(later(9 * 3_600 + 53 * 60), of({ ban })),
-    ],
-    [
-      {},
-      of({ ban, use: { minute: 12, day: 10_000 } }),
+      bannedAndUsed,
       /^tollgate bans lift pro-1 and tollgate usage reset pro-client --window day$/,
       () => asked({}, used(12, 0)),
     ],
     [
-      {},
-      of({ ban, use: { minute: 300, day: 400 } }),
+      [{}, of({ ban, use: { minute: 300, day: 400 } })],
       /^wait 6 min 31 s$/,
       () => asked(later(391), of({ ban })),
     ],
     [
-      nobody,
-      {},
+      [nobody],
       /^send Authorization: Bearer KEY$/,
       () => asked({ ...nobody, headers: ['Authorization', `Bearer ${keys.pro}`] }),
     ],
     [
-      nobody,
-      { anonymousUsed: 60 },
+      [nobody, { anonymousUsed: 60 }],
       /^anonymous\.perMinute above (\d+)$/,
-      (n) =>
-        asked(
-          nobody,
-          { anonymousUsed: 60 },
-          read({ anonymous: `anonymous: { perMinute: ${Number(n) + 1} }` }),
-        ),
+      ([n], again) => again(anonymous(Number(n))),
       'missing_api_key',
     ],
     [
-      { target: '/v1/none' },
-      {},
+      none,
       /^a route with match: (.*)$/,
-      (match) =>
-        asked(
-          { target: '/v1/none' },
-          {},
-          read({ routes: `${ROUTES}\n  - { name: new, match: ${match} }` }),
-        ),
+      ([match], again) => again({ routes: `${ROUTES}\n  - { name: new, match: ${match} }` }),
     ],
+    [none, /^unmatched: forward$/, (_, again) => again({ unmatched: 'unmatched: forward' })],
+    [[{ method: 'PUT' }], /^send one of (\w+)/, ([method = '']) => asked({ method })],
+    [[{ target: '/v1/old' }], /^send it to (.*)$/, ([path]) => asked({ target: `/v1${path}` })],
+    [[dim], /^wait 52 min 29 s$/, () => asked({ ...dim, ...later(52 * 60 + 29) })],
     [
-      { target: '/v1/none' },
-      {},
-      /^unmatched: forward$/,
-      () => asked({ target: '/v1/none' }, {}, read({ unmatched: 'unmatched: forward' })),
-    ],
-    [{ method: 'PUT' }, {}, /^send one of (\w+)/, (method) => asked({ method })],
-    [{ target: '/v1/old' }, {}, /^send it to (.*)$/, (path) => asked({ target: `/v1${path}` })],
-    [
-      { target: '/v1/dim' },
-      {},
-      /^wait 52 min 29 s$/,
-      () => asked({ target: '/v1/dim', ...later(52 * 60 + 29) }),
-    ],
-    [
-      { target: `/v1/${'a'.repeat(76)}` },
-      {},
+      [longTarget],
       /^server\.limits\.urlBytes above (\d+)$/,
-      (n) =>
-        asked(
-          { target: `/v1/${'a'.repeat(76)}` },
-          {},
-          read({ server: SERVER.replace('64B', `${Number(n) + 1}B`), unmatched: '' }),
-        ),
+      ([n], again) => again({ ...above('64B', n), unmatched: '' }),
     ],
     [
-      { headers: ['Content-Length', '5000'] },
-      {},
+      [{ headers: ['Content-Length', '5000'] }],
       /^server\.limits\.bodyBytes above (\d+)$/,
-      (n) =>
-        asked(
-          { headers: ['Content-Length', '5000'] },
-          {},
-          read({ server: SERVER.replace('1KiB', `${Number(n) + 1}B`) }),
-        ),
+      ([n], again) => again({ server: SERVER.replace('1KiB', `${Number(n) + 1}B`) }),
     ],
     [
-      { headers: Array(28).fill('a') as string[] },
-      {},
+      [manyFields],
       /^server\.limits\.headerCount above (\d+)$/,
-      (n) =>
-        asked(
-          { headers: Array(28).fill('a') as string[] },
-          {},
-          read({ server: SERVER.replace('headerCount: 10', `headerCount: ${Number(n) + 1}`) }),
-        ),
+      ([n], again) => again(above('headerCount: 10', n)),
     ],
-  ])('of %j with %j: %s is true', async (...[question, known, change, apply, code]) => {
+  ])('of %j: %s is true', async ([question, known], change, apply, code) => {
     const told = await asked(question, known)
     const found = told.change.map((one) => change.exec(one)).find((one) => one !== null)
     expect(found, told.change.join('; ')).toBeDefined()
-    const changed = await apply(...(found ?? []).slice(1))
+    const changed = await apply([...(found ?? [])].slice(1), (by) =>
+      asked(question, known, read(by)),
+    )
     expect(changed.code).toBe(code ?? null)
   })
 })

@@ -6,6 +6,7 @@ import { explainPast } from '../../src/gateway/explaining.ts'
 import { STORE_LOST } from '../../src/pipeline/take-quota.ts'
 import { refusalKinds } from '../../src/rules/refusals.ts'
 import { readBlocks } from '../support/serving.ts'
+import { words } from '../support/words.ts'
 
 const config = readBlocks(['http://127.0.0.1:1'], {
   routes: 'routes: [{ name: listPets, match: GET /pets }]',
@@ -35,18 +36,8 @@ const past = (change: Partial<PastRequest>): PastRequest => ({
 })
 const backend = 'http://127.0.0.1:1'
 const unknown = { client: null, key: null, plan: null }
-const stages = [
-  'accept',
-  'match-route',
-  'authenticate',
-  'check-ban',
-  'shed-load',
-  'check-deprecation',
-  'take-quota',
-  'take-turn',
-  'receive-body',
-  'forward',
-]
+const stages = words(`accept match-route authenticate check-ban shed-load check-deprecation
+  take-quota take-turn receive-body forward`)
 const [P, R, N] = ['pass', 'refuse', 'notReached']
 const verdictsOf = (explained: Explanation) =>
   explained.stages.map(({ stage, verdict }) => [stage, verdict])
@@ -90,19 +81,12 @@ describe('the stages of a request that is over', () => {
     expect(numbers?.['retryAfterSeconds'] ?? null).toBe(one.retryAfterSeconds)
   })
 
+  const path = '/v1/none'
   it.each<[string, Partial<PastRequest>, string]>([
     // The path has no route: match-route refuses, and is told once the caller is believed.
-    [
-      'a ban that is over now',
-      { refusal: 'api_key_banned', path: '/v1/none' },
-      'PRPRNNNNNN check-ban',
-    ],
-    [
-      'a route that is there now',
-      { refusal: 'not_found', path: '/v1/pets' },
-      'PRPPPNNNNN match-route',
-    ],
-    ['an answer, of a route that is gone', { path: '/v1/none', backend }, 'PPPPPPPPPS forward'],
+    ['a ban that is over now', { refusal: 'api_key_banned', path }, 'PRPRNNNNNN check-ban'],
+    ['a route that is there now', { refusal: 'not_found' }, 'PRPPPNNNNN match-route'],
+    ['an answer, of a route that is gone', { path, backend }, 'PPPPPPPPPS forward'],
     ['an answer, by a key that is gone', { key: 'gone-1', backend }, 'PPPPPPPPPS forward'],
   ])('agree with %s', async (_, change, expected) => {
     const explained = await explainPast(config, past(change), { ban: undefined })

@@ -20,6 +20,7 @@ const written = (content: string | Buffer): string => {
   return file
 }
 const until = time(600)
+const after = { since: time(7), until, reason: 'abuse', by: 'operator' }
 const log = [
   line(0, { event: 'configTaken', revision: 'aaaa' }),
   access(1, 'one', { path: '/v1/of-"two"' }),
@@ -30,12 +31,7 @@ const log = [
   line(4, { event: 'audit', action: 'liftBan', key: 'acme-1', after: null }),
   line(5, { event: 'configTaken', revision: 'bbbb' }),
   access(6, 'three'),
-  line(7, {
-    event: 'audit',
-    action: 'ban',
-    key: 'acme-1',
-    after: { since: time(7), until, reason: 'abuse', by: 'operator' },
-  }),
+  line(7, { event: 'audit', action: 'ban', key: 'acme-1', after }),
   access(8, 'four'),
   access(9, 'five').slice(0, -9),
 ].join('\n')
@@ -53,36 +49,21 @@ describe('a request that is looked for in a log', () => {
         expect([lines, isCutOff]).toEqual([12, false])
         return found.map(({ fields, ...one }) => ({ ...one, status: fields['status'] }))
       }
-      const ban = {
-        startedMs: Date.parse(time(2)),
-        untilMs: Date.parse(time(62)),
-        reason: '20 strikes',
-        count: 0,
-      }
+      const times = { startedMs: Date.parse(time(2)), untilMs: Date.parse(time(62)) }
+      const ban = { ...times, reason: '20 strikes', count: 0 }
+      const other = { startedMs: Date.parse(time(7)), untilMs: Date.parse(until), reason: 'abuse' }
+      const none = { revision: 'bbbb', ban: undefined, status: 200 }
       expect(await of('two')).toEqual([{ line: 5, revision: 'aaaa', ban, status: 429 }])
-      expect(await of('three')).toEqual([
-        { line: 9, revision: 'bbbb', ban: undefined, status: 200 },
-      ])
-      expect(await of('four')).toMatchObject([
-        {
-          line: 11,
-          ban: {
-            startedMs: Date.parse(time(7)),
-            untilMs: Date.parse(until),
-            reason: 'abuse',
-            by: 'operator',
-          },
-        },
-      ])
+      expect(await of('three')).toEqual([{ ...none, line: 9 }])
+      expect(await of('four')).toMatchObject([{ line: 11, ban: { ...other, by: 'operator' } }])
       expect(await of('five')).toEqual([])
       expect(await of('tw')).toEqual([])
     },
   )
 
   it('is found before the place where compressed data breaks off, which is told', async () => {
-    const whole = gzipSync(
-      `${log}\n${Array.from({ length: 5_000 }, (_, at) => access(9, `x-${at}-${Math.sin(at)}`)).join('\n')}`,
-    )
+    const more = Array.from({ length: 5_000 }, (_, at) => access(9, `x-${at}-${Math.sin(at)}`))
+    const whole = gzipSync([log, ...more].join('\n'))
     const cut = await findRequests(written(whole.subarray(0, whole.length / 2)), 'two')
     expect([cut.found.length, cut.isCutOff]).toEqual([1, true])
   })
@@ -96,16 +77,16 @@ describe('a request that is looked for in a log', () => {
     const row = `${access(1, 'another', { path: `/v1/${'p'.repeat(300)}` })}\n`
     const file = written(
       Buffer.concat([
-        Buffer.alloc(40_000_000, 0x61),
-        Buffer.from(`\n${row.repeat(80_000)}${access(2, 'last')}\n`),
+        Buffer.alloc(24_000_000, 0x61),
+        Buffer.from(`\n${row.repeat(40_000)}${access(2, 'last')}\n`),
       ]),
     )
     globalThis.gc?.()
     const before = process.memoryUsage()
     const { found, lines } = await findRequests(file, 'last')
-    const after = process.memoryUsage()
-    expect([found.length, lines]).toEqual([1, 80_002])
-    expect(after.arrayBuffers - before.arrayBuffers).toBeLessThan(20_000_000)
+    const { arrayBuffers } = process.memoryUsage()
+    expect([found.length, lines]).toEqual([1, 40_002])
+    expect(arrayBuffers - before.arrayBuffers).toBeLessThan(12_000_000)
   })
 
   it('is not looked for in a file that is not there', async () => {

@@ -5,6 +5,7 @@ import { Fields, NOTHING, NUMBER, ownFields, STRING } from '../../src/log-files/
 import { readParsed } from '../../src/log-files/parsed.ts'
 import { scan } from '../../src/log-files/scan.ts'
 import { createTimeReader, parseTime } from '../../src/log-files/times.ts'
+import { words } from '../support/words.ts'
 import { access, logFolder, readLogs, START_MS } from './logs.ts'
 
 const { write, remove } = logFolder()
@@ -48,15 +49,14 @@ describe('the reader of bytes', () => {
         expect(end).toBe(4 + line.length)
         expect(scanned).toEqual(parsed)
       }),
-      { numRuns: 3_000 },
+      { numRuns: 1_000, seed: 1 },
     )
-    expect(taken).toBeGreaterThan(100)
+    expect(taken).toBeGreaterThan(30)
   })
 
   it('is exact up to the largest safe number', () => {
-    const { end, scanned, parsed } = bothSay(
-      '{"status":9007199254740991,"dayLeft":900719925474.0985}',
-    )
+    const line = '{"status":9007199254740991,"dayLeft":900719925474.0985}'
+    const { end, scanned, parsed } = bothSay(line)
     expect(end).not.toBe(0)
     expect(scanned).toEqual(parsed)
   })
@@ -66,18 +66,8 @@ describe('the reader of bytes', () => {
     expect(bothSay(line.trimEnd())).toMatchObject({ end: 3 + line.length })
   })
 
-  it.each([
-    '{}',
-    '{"a":1',
-    '{"a":01}',
-    '{"a":1.}',
-    '{"a":tru}',
-    '{"a":-}',
-    '{"a":1}x',
-    '{"a":"\u0001"}',
-    '{a:1}',
-    ' {"a":1}',
-  ])('leaves %j to JSON.parse', (line) => {
+  const slow = words('{} {"a":1 {"a":01} {"a":1.} {"a":tru} {"a":-} {"a":1}x {a:1}')
+  it.each([...slow, '{"a":"\u0001"}', ' {"a":1}'])('leaves %j to JSON.parse', (line) => {
     expect(scan(Buffer.from(`${line}\n`), 0, new Fields())).toBe(0)
   })
 })
@@ -156,61 +146,44 @@ describe('logs of other servers', () => {
   const unknown = { at, outcome: 'unknown' }
 
   it('in the combined format tell the user, or the address', async () => {
-    const file = write(
-      combined('10.0.0.1', 'acme', 200) + `v.example:443 ${combined('::1', '-', 404)}`,
+    const lines = [
+      combined('10.0.0.1', 'acme', 200),
+      `v.example:443 ${combined('::1', '-', 404)}`,
+      // Blanks in users are not taken for what follows the name of a host.
+      combined('2001:db8::1', 'user name', 200),
+      `[::1]:80 ${combined('::2', 'b c', 200)}`,
+    ]
+    const file = write(lines.join(''))
+    const callers = ['acme', undefined, 'user name', 'b c']
+    expect((await readLogs([file])).requests).toEqual(
+      callers.map((caller) => ({ ...unknown, caller })),
     )
-    expect((await readLogs([file])).requests).toEqual([
-      { ...unknown, caller: 'acme' },
-      { ...unknown, caller: undefined },
-    ])
-    expect((await readLogs([file], { fields: { client: 'address' } })).callers).toEqual([
-      '10.0.0.1',
-      '::1',
-    ])
-  })
-
-  it('have users with blanks, which are not taken for what follows the name of a host', async () => {
-    const file = write(
-      combined('2001:db8::1', 'user name', 200) + `[::1]:80 ${combined('::2', 'b c', 200)}`,
-    )
-    expect((await readLogs([file])).callers).toEqual(['user name', 'b c'])
-    const { callers } = await readLogs([file], { fields: { client: 'address' } })
-    expect(callers).toEqual(['2001:db8::1', '::2'])
+    const byAddress = await readLogs([file], { fields: { client: 'address' } })
+    expect(byAddress.callers).toEqual(['10.0.0.1', '::1', '2001:db8::1', '::2'])
   })
 
   it('tell of nobody where their server let nobody in', async () => {
     const file = write([200, 401, 403, 404].map((status) => combined('::1', 'a', status)).join(''))
     const { requests } = await readLogs([file])
-    expect(requests.map(({ outcome }) => outcome)).toEqual([
-      'unknown',
-      'nobody',
-      'nobody',
-      'unknown',
-    ])
+    const outcomes = requests.map(({ outcome }) => outcome)
+    expect(outcomes).toEqual(['unknown', 'nobody', 'nobody', 'unknown'])
   })
 
+  const time = '2026-11-03T14:07:31Z'
+  const ts = START_MS / 1_000 - 0.123
   it.each([
+    [{ client: 'remote_user' }, { remote_user: 'acme', time_iso8601: time, status: '200' }],
+    [{ client: 'request.user' }, { ts, status: 200, request: { user: 'acme' } }],
     [
-      'nginx',
-      { client: 'remote_user' },
-      { remote_user: 'acme', time_iso8601: '2026-11-03T14:07:31Z', status: '200' },
-    ],
-    [
-      'Caddy',
-      { client: 'request.user' },
-      { ts: START_MS / 1_000 - 0.123, status: 200, request: { user: 'acme' } },
-    ],
-    [
-      'Traefik',
       { client: 'ClientUsername' },
-      { ClientUsername: 'acme', StartUTC: '2026-11-03T14:07:31Z', DownstreamStatus: 200 },
+      { ClientUsername: 'acme', StartUTC: time, DownstreamStatus: 200 },
     ],
     [
-      'names with points',
       { client: 'a.b', time: 'x', status: 's' },
       { 'a.b': 'acme', x: START_MS - 123, s: 200 },
     ],
-  ])('in JSON tell the field that is named: %s', async (_, fields, line) => {
+  ])('in JSON tell the field that is named: %j, as nginx, Caddy and Traefik', async (...given) => {
+    const [fields, line] = given
     const file = write(`${JSON.stringify(line)}\n`)
     expect((await readLogs([file], { fields })).requests).toEqual([{ ...unknown, caller: 'acme' }])
   })

@@ -2,8 +2,13 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { NOBODY, outcomes } from '../../src/log-files/batch.ts'
+import { NOBODY, outcomes, type LogNote, type OpenedLogs } from '../../src/log-files/batch.ts'
+import { makeColumns } from '../../src/log-files/columns.ts'
+import { findLogs } from '../../src/log-files/input.ts'
+import { merge } from '../../src/log-files/merge.ts'
+import { Names } from '../../src/log-files/names.ts'
 import { openLogs, type LogOptions } from '../../src/log-files/open.ts'
+import { noCounts } from '../../src/log-files/source.ts'
 
 export const START_MS = Date.parse('2026-11-03T14:07:31.123Z')
 
@@ -29,17 +34,49 @@ export const access = (afterMs: number, fields: object = {}): string =>
 export const numbered = (count: number, stepMs: number): string[] =>
   Array.from({ length: count }, (_, at) => access(at * stepMs, { key: `key-${at}` }))
 
-export async function readLogs(files: readonly string[], options?: LogOptions) {
-  const logs = openLogs(files, options)
+/** As openLogs does, but for its thread: to start one costs more than to read what most tests have. */
+export function openHere(files: readonly string[], options: LogOptions = {}): OpenedLogs {
+  const [names, counts] = [new Names(), noCounts()]
+  const [told, notes] = [new Array<string>(), new Array<LogNote>()]
+  const room = () => makeColumns(8_192)
+  const note = (line: LogNote) => notes.push(line)
+  const merging = { windowMs: 60_000, fields: undefined, ...options, names, counts, note, room }
+  async function* batches() {
+    for await (const { columns, count } of merge(findLogs(files), merging)) {
+      told.push(...names.takeNew())
+      yield { ...columns, count }
+    }
+    told.push(...names.takeNew())
+  }
+  return {
+    names: told,
+    notes,
+    batches,
+    close: () => Promise.resolve(),
+    get reading() {
+      return { files, totalBytes: undefined, ...counts }
+    },
+  }
+}
+
+export const readInThread = (files: readonly string[], options?: LogOptions) =>
+  readLogs(files, options, openLogs)
+
+export async function readLogs(
+  files: readonly string[],
+  options?: LogOptions,
+  open: typeof openLogs = openHere,
+) {
+  const logs = open(files, options)
   const requests: { at: string; caller: string | undefined; outcome: string }[] = []
   const name = (at: number | undefined) => (at === NOBODY ? undefined : logs.names[at ?? 0])
   try {
-    for await (const batch of logs.batches())
-      for (let at = 0; at < batch.count; at++)
+    for await (const { count, atMs, caller, outcome } of logs.batches())
+      for (let nth = 0; nth < count; nth++)
         requests.push({
-          at: `${Math.round(((batch.atMs[at] ?? 0) - START_MS) * 1000) / 1000} ms`,
-          caller: name(batch.caller[at]),
-          outcome: outcomes[batch.outcome[at] ?? 0] ?? '',
+          at: `${Math.round(((atMs[nth] ?? 0) - START_MS) * 1000) / 1000} ms`,
+          caller: name(caller[nth]),
+          outcome: outcomes[outcome[nth] ?? 0] ?? '',
         })
   } finally {
     await logs.close()

@@ -8,6 +8,8 @@ const FROM = Date.parse('2026-11-02T10:00:00Z')
 const REVISION = 'abcdef'
 const BAN_MS = 60_000
 
+const bans = { strikes: 3, withinMs: 10_000, durationMs: BAN_MS, growth: 2 }
+const settings = { revision: REVISION, bans }
 const usual = {
   client: 'acme',
   keyId: 'acme-1',
@@ -15,6 +17,7 @@ const usual = {
   refundedAtMs: Number.NaN,
   isDegraded: false,
   isUsedUp: false,
+  revision: REVISION,
 }
 
 interface Line extends Partial<LoggedRequest> {
@@ -26,14 +29,7 @@ interface Line extends Partial<LoggedRequest> {
 /** Of two hosts, unless the line says another. */
 function causesOf(
   lines: readonly Line[],
-  {
-    forgets = false,
-    bannedAt,
-    restartedAt,
-    startedAt = -5,
-    usedBefore = false,
-    taken = REVISION,
-  }: {
+  around: {
     forgets?: boolean
     bannedAt?: number
     startedAt?: number
@@ -43,8 +39,9 @@ function causesOf(
     taken?: string
   } = {},
 ): Record<string, number> {
-  const bans = { strikes: 3, withinMs: 10_000, durationMs: BAN_MS, growth: 2 }
-  const differences = new Differences({ revision: REVISION, hasRedis: !forgets, forgets, bans })
+  const { forgets = false, startedAt = -5, usedBefore = false, taken = REVISION } = around
+  const { bannedAt, restartedAt } = around
+  const differences = new Differences({ ...settings, hasRedis: !forgets, forgets })
   const hear = (event: 'listening' | 'configTaken' | 'keyBanned', at: number, fields = {}): void =>
     differences.hear({ event, atMs: FROM + at, process: 'a.log', fields })
   hear('listening', startedAt)
@@ -53,7 +50,7 @@ function causesOf(
   if (restartedAt !== undefined) hear('listening', restartedAt)
   if (bannedAt !== undefined) hear('keyBanned', bannedAt, { key: 'acme-1', forMs: BAN_MS })
   for (const [nth, { at, replayed, ...line }] of lines.entries()) {
-    const said = { ...usual, revision: REVISION, process: `host ${nth % 2}`, ...line }
+    const said = { ...usual, process: `host ${nth % 2}`, ...line }
     differences.compare({ ...said, atMs: FROM + at }, replayed)
   }
   return Object.fromEntries(
@@ -109,13 +106,7 @@ describe('the cause of a difference', () => {
   })
 
   it('refused half an hour after an operator has banned the key for an hour', () => {
-    const bans = { strikes: 3, withinMs: 10_000, durationMs: BAN_MS, growth: 2 }
-    const differences = new Differences({
-      revision: REVISION,
-      hasRedis: false,
-      forgets: true,
-      bans,
-    })
+    const differences = new Differences({ ...settings, hasRedis: false, forgets: true })
     const after = { until: new Date(FROM + 3_600_000).toISOString() }
     const fields = { action: 'ban', status: 200, key: 'acme-1', after }
     differences.hear({ event: 'audit', atMs: FROM, process: 'a.log', fields })
@@ -124,16 +115,7 @@ describe('the cause of a difference', () => {
       [1_800_000, 'ban'],
       [3_700_000, 'ban'],
     ] as const)
-      differences.compare(
-        {
-          ...usual,
-          revision: REVISION,
-          process: 'host',
-          atMs: FROM + at,
-          logged,
-        },
-        'admitted',
-      )
+      differences.compare({ ...usual, process: 'host', atMs: FROM + at, logged }, 'admitted')
     expect(differences.report().differs).toMatchObject({ operator: 1, unexplained: 1 })
   })
 

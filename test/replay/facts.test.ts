@@ -18,12 +18,7 @@ it.each<[string, number, [number, LogNote['event'], string][], boolean]>([
   ['ends with its worker', LATER, [[30_000, 'workerCrashed', 'a.log/2']], false],
   ['does not end with another worker', LATER, [[30_000, 'workerCrashed', 'a.log/1']], true],
   ['ends with its gateway', LATER, [[30_000, 'drained', 'a.log']], false],
-  [
-    'is of a gateway that was killed and started again',
-    LATER,
-    [[35_000, 'listening', 'a.log']],
-    false,
-  ],
+  ['is of a gateway that was killed and started', LATER, [[35_000, 'listening', 'a.log']], false],
   ['is of a start', LATER, [[21_000, 'listening', 'a.log']], true],
   [
     'ended with the next',

@@ -57,34 +57,14 @@ function refusedOf(requests: Requests, { perMinute, perDay }: Limits): number {
 }
 
 describe('the smallest plan that would not have limited a client', () => {
+  const full = Array.from({ length: 5 }, (_, nth) => [10, DAY + nth * MINUTE_MS] as const)
+  const atEdge = (many: number, nth: number) => [many, DAY + 59_999 + nth] as const
   it.each<[string, Requests, string | null]>([
-    [
-      'at its limits of minute and day',
-      Array.from({ length: 5 }, (_, nth) => [10, DAY + nth * MINUTE_MS] as const),
-      'free',
-    ],
+    ['at its limits of minute and day', full, 'free'],
     ['one above its minute', [[11, DAY]], 'pro'],
-    [
-      'one above its day',
-      Array.from({ length: 6 }, (_, nth) => [nth === 5 ? 1 : 10, DAY + nth * MINUTE_MS] as const),
-      'pro',
-    ],
-    [
-      'as much in two minutes that are neighbours',
-      [
-        [10, DAY + 59_999],
-        [10, DAY + 60_000],
-      ],
-      'free',
-    ],
-    [
-      'as much in two days that are neighbours',
-      [
-        ...Array.from({ length: 5 }, (_, nth) => [10, DAY + nth * MINUTE_MS] as const),
-        [10, DAY + DAY_MS],
-      ],
-      'free',
-    ],
+    ['one above its day', [...full, [1, DAY + 5 * MINUTE_MS]], 'pro'],
+    ['as much in two minutes that are neighbours', [10, 10].map(atEdge), 'free'],
+    ['as much in two days that are neighbours', [...full, [10, DAY + DAY_MS]], 'free'],
     ['300 in a minute, more than an entry holds', [[300, DAY]], null],
     ['100 in a minute', [[100, DAY]], 'business'],
     ['no requests', [], 'free'],
@@ -151,34 +131,18 @@ describe('limits under which a share of the requests is refused', () => {
       [most, DAY],
       [1, DAY + MINUTE_MS],
     ]
-    const ownLimits = Object.fromEntries(
-      Array.from({ length: 100 }, (_, nth) => [
-        `c${nth}`,
-        { plan: 'custom', requests: requests(nth + 1) },
-      ]),
-    )
-    expect(asked(ownLimits, 0.01).plans).toEqual([
-      {
-        plan: 'custom',
-        limits: null,
-        clients: 100,
-        requests: 5_150,
-        peaks: { minute: { p50: 50, p95: 95, p99: 99 }, day: { p50: 51, p95: 96, p99: 100 } },
-        atShare: null,
-      },
-    ])
+    const own = Array.from({ length: 100 }, (_, nth) => {
+      return { plan: 'custom', requests: requests(nth + 1) }
+    })
+    const peaks = { minute: { p50: 50, p95: 95, p99: 99 }, day: { p50: 51, p95: 96, p99: 100 } }
+    const told = { plan: 'custom', limits: null, clients: 100, requests: 5_150 }
+    expect(asked(Object.fromEntries(own.entries()), 0.01).plans).toEqual([{ ...told, peaks, atShare: null }])
   })
 
   it('are of what fits into memory, whose end is told', () => {
-    const many: Asking = {
-      one: {
-        plan: 'pro',
-        requests: Array.from({ length: 20 }, (_, nth) => [
-          nth < 15 ? 1 : 90,
-          DAY + nth * MINUTE_MS,
-        ]),
-      },
-    }
+    const each = (nth: number) => [nth < 15 ? 1 : 90, DAY + nth * MINUTE_MS] as const
+    const requests = Array.from({ length: 20 }, (_, nth) => each(nth))
+    const many: Asking = { one: { plan: 'pro', requests } }
     const { until, planOf } = asked(many, 0.01, new Demand(15))
     expect([until, planOf]).toEqual(['2026-11-02T00:15:00.000Z', ['free']])
     expect(asked(many, 0.01)).toMatchObject({ until: null, planOf: ['business'] })

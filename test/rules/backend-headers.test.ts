@@ -2,85 +2,31 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { isRefusal } from '../../src/rules/refusals.ts'
 import { checkFraming } from '../../src/rules/framing.ts'
-import {
-  upgradeHeaders,
-  backendHeaders,
-  type BackendHeadersInput,
-} from '../../src/rules/backend-headers.ts'
+import { upgradeHeaders, backendHeaders } from '../../src/rules/backend-headers.ts'
+import { fields, words } from '../support/words.ts'
 
 const limits = { headerCount: 100, headerBytes: 16_384, bodyBytes: 1000 }
-const OURS = {
-  host: 'preserve',
-  clientId: 'acme',
-  plan: 'pro',
-  requestId: 'r-1',
-  clientAddress: '203.0.113.9',
-} as const
+const OURS = { clientId: 'acme', plan: 'pro', requestId: 'r-1', clientAddress: '203.0.113.9' }
 
-function input(rawHeaders: string[], method = 'GET'): BackendHeadersInput {
+function input(rawHeaders: string[], method = 'GET') {
   const all = ['Host', 'api.example', ...rawHeaders]
   const framing = checkFraming({ method, httpVersion: '1.1', rawHeaders: all, limits })
   if (isRefusal(framing)) throw new Error(`refused: ${framing.cause}`)
-  return { rawHeaders: all, framing, ...OURS }
+  return { rawHeaders: all, framing, host: 'preserve' as const, ...OURS }
 }
 
 const HOST = ['Host', 'api.example']
-const GATEWAY = [
-  'X-Client-Id',
-  'acme',
-  'X-Client-Plan',
-  'pro',
-  'X-Request-Id',
-  'r-1',
-  'X-Forwarded-For',
-  '203.0.113.9',
-  'X-Forwarded-Proto',
-  'http',
-  'X-Forwarded-Host',
-  'api.example',
-  'Via',
-  '1.1 tollgate',
-]
+const GATEWAY = fields(`X-Client-Id: acme | X-Client-Plan: pro | X-Request-Id: r-1
+  | X-Forwarded-For: 203.0.113.9 | X-Forwarded-Proto: http | X-Forwarded-Host: api.example
+  | Via: 1.1 tollgate`)
 
-const REMOVED = [
-  'Connection',
-  'Keep-Alive',
-  'Proxy-Connection',
-  'TE',
-  'Trailer',
-  'Upgrade',
-  'Proxy-Authenticate',
-  'Proxy-Authorization',
-  'Proxy',
-  'Expect',
-  'HTTP2-Settings',
-  'Authorization',
-  'X-Client-Id',
-  'X-Client-Plan',
-  'X-Client-Anything',
-  'X_Client_Id',
-  'x-client_id',
-  'X.Client.Id',
-  'X-Request-Id',
-  'X_REQUEST_ID',
-  'X-Real-IP',
-  'X_Real_IP',
-  'X-Forwarded-For',
-  'X-Forwarded-Proto',
-  'X-Forwarded-Host',
-  'X-Forwarded-Port',
-  'X_Forwarded_For',
-  'Forwarded',
-  'Via',
-  'X-RateLimit-Limit',
-  'RateLimit',
-  'RateLimit-Policy',
-  'X-Original-URL',
-  'X-Rewrite-URL',
-  'Keep_Alive',
-  'Proxy_Authorization',
-  'HTTP2_Settings',
-]
+const REMOVED = words(`
+  Connection Keep-Alive Proxy-Connection TE Trailer Upgrade Proxy-Authenticate Proxy-Authorization
+  Proxy Expect HTTP2-Settings Authorization X-Client-Id X-Client-Plan X-Client-Anything X_Client_Id
+  x-client_id X.Client.Id X-Request-Id X_REQUEST_ID X-Real-IP X_Real_IP X-Forwarded-For
+  X-Forwarded-Proto X-Forwarded-Host X-Forwarded-Port X_Forwarded_For Forwarded Via
+  X-RateLimit-Limit RateLimit RateLimit-Policy X-Original-URL X-Rewrite-URL Keep_Alive
+  Proxy_Authorization HTTP2_Settings`)
 
 describe('upstream headers', () => {
   it('have the Host that is asked for, or leave it to whoever knows the backend; X-Forwarded-Host is the client’s', () => {
@@ -92,44 +38,18 @@ describe('upstream headers', () => {
   })
 
   it('passes what is the client’s own, in order and with repetitions', () => {
-    const own = [
-      'Accept',
-      '*/*',
-      'accept',
-      'text/plain',
-      'Cookie',
-      'a=b',
-      'X-Foo',
-      '1',
-      'X_Bar',
-      '2',
-    ]
+    const own = fields('Accept: */* | accept: text/plain | Cookie: a=b | X-Foo: 1 | X_Bar: 2')
     expect(backendHeaders(input(own))).toEqual([...HOST, ...own, ...GATEWAY])
   })
 
   it.each(REMOVED)('removes %s', (name) => {
-    expect(backendHeaders(input([name, 'evil', 'Accept', '*/*']))).toEqual([
-      ...HOST,
-      'Accept',
-      '*/*',
-      ...GATEWAY,
-    ])
+    const headers = backendHeaders(input([name, 'evil', 'Accept', '*/*']))
+    expect(headers).toEqual([...HOST, 'Accept', '*/*', ...GATEWAY])
   })
 
   it('removes what Connection nominates, whichever comes first', () => {
-    const raw = [
-      'X-Foo',
-      '1',
-      'Connection',
-      'x-foo, Bar',
-      'BAR',
-      '2',
-      'Connection',
-      'baz',
-      'Baz',
-      '3',
-    ]
-    expect(backendHeaders(input(raw))).toEqual([...HOST, ...GATEWAY])
+    const raw = 'X-Foo: 1 | Connection: x-foo, Bar | BAR: 2 | Connection: baz | Baz: 3'
+    expect(backendHeaders(input(fields(raw)))).toEqual([...HOST, ...GATEWAY])
   })
 
   it('keeps its own fields and the length whatever Connection nominates', () => {
@@ -140,10 +60,8 @@ describe('upstream headers', () => {
   })
 
   it('leaves chunks to the engine', () => {
-    expect(backendHeaders(input(['Transfer-Encoding', 'chunked'], 'POST'))).toEqual([
-      ...HOST,
-      ...GATEWAY,
-    ])
+    const headers = backendHeaders(input(['Transfer-Encoding', 'chunked'], 'POST'))
+    expect(headers).toEqual([...HOST, ...GATEWAY])
   })
 
   it('tells the backend the trusted hops and the protocol in front of them', () => {
@@ -153,35 +71,26 @@ describe('upstream headers', () => {
   })
 
   it('keeps the handshake of a WebSocket', () => {
-    const raw = ['Connection', 'keep-alive, Upgrade', 'Upgrade', 'WebSocket']
-    const handshake = ['Sec-WebSocket-Key', 'k', 'Sec-WebSocket-Version', '13']
+    const raw = fields('Connection: keep-alive, Upgrade | Upgrade: WebSocket')
+    const handshake = fields('Sec-WebSocket-Key: k | Sec-WebSocket-Version: 13')
     expect(upgradeHeaders(input([...raw, ...handshake]))).toEqual([
       ...HOST,
       ...handshake,
       ...GATEWAY,
-      'Connection',
-      'Upgrade',
-      'Upgrade',
-      'websocket',
+      ...fields('Connection: Upgrade | Upgrade: websocket'),
     ])
   })
 
   it('never sends an identity, a credential or a hop that came from the client', () => {
+    const edit = fc.tuple(fc.boolean(), fc.constantFrom('-', '_', '.', '~', '!'))
     const name = fc.constantFrom(...REMOVED).chain((text) =>
-      fc
-        .array(fc.tuple(fc.boolean(), fc.constantFrom('-', '_', '.', '~', '!')), {
-          minLength: text.length,
-          maxLength: text.length,
-        })
-        .map((edits) =>
-          Array.from(text)
-            .map((char, at) => {
-              const [upper = false, mark = '-'] = edits[at] ?? []
-              if (!/[a-z0-9]/i.test(char)) return mark
-              return upper ? char.toUpperCase() : char.toLowerCase()
-            })
-            .join(''),
-        ),
+      fc.tuple(...Array.from(text, () => edit)).map((edits) =>
+        text.replaceAll(/./g, (char, at: number) => {
+          const [upper, mark] = edits[at] ?? [false, '-']
+          if (!/[a-z0-9]/i.test(char)) return mark
+          return upper ? char.toUpperCase() : char.toLowerCase()
+        }),
+      ),
     )
     const nominated = fc.constantFrom('Host', 'X-Client-Id', 'Via', 'Accept', 'close')
     const field = fc.oneof(
@@ -198,7 +107,7 @@ describe('upstream headers', () => {
           fields.filter(([text]) => text === 'X-Foo').length,
         )
       }),
-      { numRuns: 500 },
+      { numRuns: 150 },
     )
   })
 })

@@ -51,35 +51,23 @@ describe('client address', () => {
     expect(behind(peer, forwardedFor)).toMatchObject({ address, proxies, peerTrusted })
   })
 
-  it('counts a forwarded IPv6 client under its /64', () => {
-    expect(behind('10.0.0.1', '2001:db8:0:7::9').key).toBe('2001:db8:0:7::/64')
-  })
-
-  it('does not mix up peers that take turns', () => {
-    const of = createClientAddress(['10.0.0.0/8'])
+  it('counts a forwarded IPv6 client under its /64, and does not mix up peers that take turns', () => {
     for (let round = 0; round < 3; round++) {
-      expect(of('10.0.0.1', '1.2.3.4').address).toBe('1.2.3.4')
-      expect(of('10.0.0.1', undefined).address).toBe('10.0.0.1')
-      expect(of('203.0.113.9', '1.2.3.4').address).toBe('203.0.113.9')
+      expect(behind('10.0.0.1', '2001:db8:0:7::9').key).toBe('2001:db8:0:7::/64')
+      expect(behind('10.0.0.1', '1.2.3.4').address).toBe('1.2.3.4')
+      expect(behind('10.0.0.1', undefined).address).toBe('10.0.0.1')
+      expect(behind('203.0.113.9', '1.2.3.4').address).toBe('203.0.113.9')
     }
   })
 
   it('lets a client behind a trusted proxy say nothing that changes its address', () => {
-    const entry = fc.oneof(
-      fc.ipV4(),
-      fc.ipV6(),
-      fc.string({ maxLength: 12 }),
-      fc.constant('10.0.0.9'),
-    )
+    const text = fc.string({ maxLength: 12 })
+    const entry = fc.oneof(fc.ipV4(), fc.ipV6(), text, fc.constant('10.0.0.9'))
+    const [address, key, proxies] = ['203.0.113.9', '203.0.113.9', '10.0.0.1']
     fc.assert(
       fc.property(fc.array(entry, { maxLength: 5 }), (claims) => {
-        const header = [...claims, '203.0.113.9'].join(', ')
-        expect(behind('10.0.0.1', header)).toEqual({
-          address: '203.0.113.9',
-          key: '203.0.113.9',
-          peerTrusted: true,
-          proxies: '10.0.0.1',
-        })
+        const found = behind('10.0.0.1', [...claims, address].join(', '))
+        expect(found).toEqual({ address, key, peerTrusted: true, proxies })
       }),
     )
   })

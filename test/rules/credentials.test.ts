@@ -2,10 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { isRefusal } from '../../src/rules/refusals.ts'
 import { createCaller, isJwtForm, readBearer } from '../../src/rules/credentials.ts'
 
-const outcome = (
-  authorization: string | undefined,
-  count = authorization === undefined ? 0 : 1,
-) => {
+const outcome = (authorization?: string, count = authorization === undefined ? 0 : 1) => {
   const read = readBearer(authorization, count)
   return isRefusal(read) ? read.code : `token ${read.token}`
 }
@@ -74,15 +71,8 @@ describe('isJwtForm', () => {
 describe('createCaller', () => {
   it('freezes the caller and adds the policy of its limits', () => {
     const limits = { perMinute: 60, perDay: 1000 }
-    const who = {
-      clientId: 'acme',
-      plan: 'free',
-      keyId: 'acme-1',
-      limits,
-      concurrent: 32,
-      expiresAtMs: 1,
-      keyDigest: undefined,
-    }
+    const names = { clientId: 'acme', plan: 'free', keyId: 'acme-1' }
+    const who = { ...names, limits, concurrent: 32, expiresAtMs: 1, keyDigest: undefined }
     const caller = createCaller(who, true)
     expect(Object.isFrozen(caller)).toBe(true)
     expect(caller.policy).toBe('"minute";q=60;w=60, "day";q=1000;w=86400')

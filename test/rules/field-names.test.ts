@@ -1,13 +1,9 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import {
-  connectionOptions,
-  fieldNames,
-  isFieldName,
-  isFieldValue,
-} from '../../src/rules/field-names.ts'
+import * as rules from '../../src/rules/field-names.ts'
 
-const kindOf = fieldNames({ 'content-length': 'length', 'x-client-*': 'identity', te: 'te' })
+const { connectionOptions, isFieldName, isFieldValue } = rules
+const kindOf = rules.fieldNames({ 'content-length': 'length', 'x-client-*': 'identity', te: 'te' })
 
 describe('field names', () => {
   it.each([
@@ -32,28 +28,18 @@ describe('field names', () => {
   })
 
   it('agrees with a plain regular expression on any token', () => {
-    const name = fc.string({
-      unit: fc.constantFrom(...Array.from('contelghxidCONTELGHXID-_.0~')),
-      maxLength: 16,
-    })
+    const unit = fc.constantFrom(...Array.from('contelghxidCONTELGHXID-_.0~'))
+    const edit = fc.constantFrom('same', 'upper', '_', '.', 'x')
     const near = fc.constantFrom('content-length', 'te', 'x-client-id', 'x-client-').chain((text) =>
-      fc
-        .array(fc.constantFrom('same', 'upper', '_', '.', 'x'), {
-          minLength: text.length,
-          maxLength: text.length,
-        })
-        .map((edits) =>
-          Array.from(text)
-            .map((char, at) => {
-              const edit = edits[at]
-              if (edit === 'upper') return char.toUpperCase()
-              return edit === 'same' || char !== '-' ? char : (edit ?? '')
-            })
-            .join(''),
-        ),
+      fc.tuple(...Array.from(text, () => edit)).map((edits) =>
+        text.replaceAll(/./g, (char, at: number) => {
+          if (edits[at] === 'upper') return char.toUpperCase()
+          return edits[at] === 'same' || char !== '-' ? char : (edits[at] ?? '')
+        }),
+      ),
     )
     fc.assert(
-      fc.property(fc.oneof(name, near), (text) => {
+      fc.property(fc.oneof(fc.string({ unit, maxLength: 16 }), near), (text) => {
         const expected = /^content[^a-z0-9]length$/i.test(text)
           ? 'length'
           : /^x[^a-z0-9]client[^a-z0-9]/i.test(text)
@@ -63,7 +49,7 @@ describe('field names', () => {
               : undefined
         expect(kindOf(text)).toBe(expected)
       }),
-      { numRuns: 500 },
+      { numRuns: 500, seed: 1 },
     )
   })
 
@@ -77,9 +63,8 @@ describe('field names', () => {
 
   it('gathers the options of several Connection fields in lower case', () => {
     const first = connectionOptions('Upgrade, X-Foo')
-    expect(connectionOptions(' bar ,close', first)).toEqual(
-      new Set(['upgrade', 'x-foo', 'bar', 'close']),
-    )
+    const all = connectionOptions(' bar ,close', first)
+    expect(all).toEqual(new Set(['upgrade', 'x-foo', 'bar', 'close']))
     expect(first).toEqual(new Set(['upgrade', 'x-foo']))
     expect(connectionOptions('keep-alive').size).toBe(0)
   })

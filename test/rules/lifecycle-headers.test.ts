@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { lifecycleHeaders } from '../../src/rules/lifecycle-headers.ts'
+import { fields } from '../support/words.ts'
 
 const quiet = { afterSunset: 'announce', brownouts: [] } as const
 const none = { ...quiet, sunsetMs: undefined, successor: undefined, link: undefined }
@@ -15,31 +16,22 @@ describe('lifecycle headers', () => {
       link: 'https://docs.example/deprecation',
       ...quiet,
     }
-    expect(lifecycleHeaders({ deprecated, stability: 'stable' }, place)).toEqual([
-      'Deprecation',
-      '@1764892800',
-      'Sunset',
-      'Thu, 05 Dec 2030 00:00:00 GMT',
-      'Link',
-      '</v1/pets?status=available>; rel="successor-version"',
-      'Link',
-      '<https://docs.example/deprecation>; rel="deprecation"',
-      'X-API-Stability',
-      'stable',
-    ])
+    expect(lifecycleHeaders({ deprecated, stability: 'stable' }, place)).toEqual(
+      fields(`Deprecation: @1764892800 | Sunset: Thu, 05 Dec 2030 00:00:00 GMT
+        | Link: </v1/pets?status=available>; rel="successor-version"
+        | Link: <https://docs.example/deprecation>; rel="deprecation" | X-API-Stability: stable`),
+    )
   })
 
   it('tells no more than is configured', () => {
-    expect(lifecycleHeaders({ deprecated: undefined, stability: undefined }, place)).toEqual([])
-    expect(lifecycleHeaders({ deprecated: undefined, stability: 'beta' }, place)).toEqual([
-      'X-API-Stability',
-      'beta',
-    ])
+    const nothing = { deprecated: undefined, stability: undefined }
     const deprecated = { ...none, sinceMs: sinceMs + 999 }
-    expect(lifecycleHeaders({ deprecated, stability: undefined }, place)).toEqual([
-      'Deprecation',
-      '@1764892800',
-    ])
+    for (const [more, told] of [
+      [{}, []],
+      [{ stability: 'beta' }, ['X-API-Stability', 'beta']],
+      [{ deprecated }, ['Deprecation', '@1764892800']],
+    ] as const)
+      expect(lifecycleHeaders({ ...nothing, ...more }, place)).toEqual(told)
   })
 
   it.each([

@@ -2,7 +2,8 @@ import { describe, expect, it } from 'vitest'
 import { afterLook, NO_LOAD, type Load } from '../../src/rules/overload.ts'
 
 const LIMIT_MS = 200
-const calm = (looks: number): number[] => Array.from({ length: looks }, () => 1)
+const calm = (looks: number) => Array<number>(looks).fill(1)
+const forty = (lateMs: number) => Array<number>(40).fill(lateMs)
 const after = (latenessesMs: readonly number[], arrivals = { keyed: 100, others: 0 }): Load =>
   latenessesMs.reduce((load, lateMs) => afterLook(load, { lateMs, ...arrivals }, LIMIT_MS), NO_LOAD)
 
@@ -18,7 +19,7 @@ describe('overload', () => {
     ['at twice the limit', [400, 500, 600], 'anonymous'],
     ['beyond that', [401, 500, 600], 'everything'],
     ['beyond that, where less was refused before', [250, 250, 250, 500, 500, 500], 'everything'],
-    ['while it goes on', [...Array<number>(40).fill(500)], 'everything'],
+    ['while it goes on', forty(500), 'everything'],
   ] as const)('%s refuses what is due', (_, latenesses, shed) => {
     expect(after(latenesses).shed).toBe(shed)
   })
@@ -29,12 +30,8 @@ describe('overload', () => {
     ['and by the next after another', calm(20), 'nothing'],
     ['and stays there', calm(100), 'nothing'],
     ['not while looks in between are late', [...calm(9), 300, ...calm(9)], 'everything'],
-    [
-      'by one step while less than half of twice the limit',
-      Array<number>(40).fill(150),
-      'anonymous',
-    ],
-    ['not at all while the lag stays between', Array<number>(40).fill(300), 'everything'],
+    ['by one step while less than half of twice the limit', forty(150), 'anonymous'],
+    ['not at all while the lag stays between', forty(300), 'everything'],
   ] as const)('takes back what is refused %s', (_, latenesses, shed) => {
     expect(after([500, 500, 500, ...latenesses]).shed).toBe(shed)
   })
@@ -49,12 +46,8 @@ describe('overload', () => {
   })
 
   it('refuses them no more once the load is that of others', () => {
-    const theirs = afterLook(
-      after([500, 500, 500]),
-      { lateMs: 500, keyed: 10, others: 100 },
-      LIMIT_MS,
-    )
-    expect(theirs.shed).toBe('anonymous')
+    const look = { lateMs: 500, keyed: 10, others: 100 }
+    expect(afterLook(after([500, 500, 500]), look, LIMIT_MS).shed).toBe('anonymous')
   })
 
   it('tells the lateness that came time and again', () => {

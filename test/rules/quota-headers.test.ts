@@ -1,37 +1,26 @@
 import { describe, expect, it } from 'vitest'
-import type { QuotaView } from '../../src/rules/quota-headers.ts'
 import {
   anonymousHeaders,
   banHeaders,
   policyHeader,
   quotaHeaders,
   refusedHeaders,
+  type QuotaView,
 } from '../../src/rules/quota-headers.ts'
+import { fields, words } from '../support/words.ts'
 
 const limits = { perMinute: 60, perDay: 1000 }
 const policy = policyHeader(limits)
 
-function view(minuteRemaining: number, dayRemaining: number, dayResetAtSeconds = 5000): QuotaView {
-  return {
-    minute: { limit: 60, remaining: minuteRemaining, resetAtSeconds: 660, resetAfterSeconds: 42 },
-    day: {
-      limit: 1000,
-      remaining: dayRemaining,
-      resetAtSeconds: dayResetAtSeconds,
-      resetAfterSeconds: 4242,
-    },
-  }
-}
+const view = (minuteLeft: number, dayLeft: number, resetAtSeconds = 5000): QuotaView => ({
+  minute: { limit: 60, remaining: minuteLeft, resetAtSeconds: 660, resetAfterSeconds: 42 },
+  day: { limit: 1000, remaining: dayLeft, resetAtSeconds, resetAfterSeconds: 4242 },
+})
 
 /** The first three values, and the RateLimit field. */
+const names = `X-RateLimit-Limit X-RateLimit-Remaining X-RateLimit-Reset RateLimit-Policy RateLimit`
 function told(headers: string[]): string[] {
-  expect(headers.filter((_, at) => at % 2 === 0)).toEqual([
-    'X-RateLimit-Limit',
-    'X-RateLimit-Remaining',
-    'X-RateLimit-Reset',
-    'RateLimit-Policy',
-    'RateLimit',
-  ])
+  expect(headers.filter((_, at) => at % 2 === 0)).toEqual(words(names))
   const values = headers.filter((_, at) => at % 2 === 1)
   return [...values.slice(0, 3), values[4] ?? '']
 }
@@ -60,19 +49,11 @@ describe('quota headers', () => {
   })
 
   it('of a refusal speak of the window that refuses, with nothing left', () => {
-    expect(told(refusedHeaders(view(3, 200), 'minute', policy))).toEqual([
-      '60',
-      '0',
-      '660',
-      '"minute";r=0;t=42, "day";r=200;t=4242',
-    ])
-    expect(told(refusedHeaders(view(0, 1), 'day', policy))).toEqual([
-      '1000',
-      '0',
-      '5000',
-      '"minute";r=0;t=42, "day";r=0;t=4242',
-    ])
-    expect(refusedHeaders(view(0, 1), 'day', policy)).toContain(policy)
+    const minute = refusedHeaders(view(3, 200), 'minute', policy)
+    expect(told(minute)).toEqual(['60', '0', '660', '"minute";r=0;t=42, "day";r=200;t=4242'])
+    const day = refusedHeaders(view(0, 1), 'day', policy)
+    expect(told(day)).toEqual(['1000', '0', '5000', '"minute";r=0;t=42, "day";r=0;t=4242'])
+    expect(day).toContain(policy)
   })
 
   it('of a caller without a credential speak of one window', () => {
@@ -98,15 +79,7 @@ describe('quota headers', () => {
 
   it('of a ban leave RateLimit out where the windows are not known', () => {
     const headers = banHeaders({ limits, policy, endsAtSeconds: 10, view: undefined })
-    expect(headers).toEqual([
-      'X-RateLimit-Limit',
-      '60',
-      'X-RateLimit-Remaining',
-      '0',
-      'X-RateLimit-Reset',
-      '10',
-      'RateLimit-Policy',
-      policy,
-    ])
+    const first = 'X-RateLimit-Limit: 60 | X-RateLimit-Remaining: 0 | X-RateLimit-Reset: 10'
+    expect(headers).toEqual([...fields(first), 'RateLimit-Policy', policy])
   })
 })

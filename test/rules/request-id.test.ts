@@ -10,7 +10,7 @@ describe('request id', () => {
     expect(ids[0]).toBe(`${seed.bootMs.toString(36)}-000102fe04050607-1`)
     expect(new Set(ids).size).toBe(1000)
     expect(ids[0]?.split('-')[1]).toBe(requestId.process)
-    for (const id of ids) expect(requestId(id)).toBe(id)
+    expect(ids.map(requestId)).toEqual(ids)
   })
 
   it('differs between processes that start at the same time', () => {

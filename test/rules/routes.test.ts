@@ -4,16 +4,8 @@ import { compileRoutes } from '../../src/rules/routes.ts'
 
 function route(name: string, match: string, more: Partial<RouteConfig> = {}): RouteConfig {
   const [method = '', path = ''] = match.split(' ')
-  return {
-    name,
-    method,
-    path,
-    deprecated: undefined,
-    stability: undefined,
-    websocket: false,
-    responseTimeoutMs: undefined,
-    ...more,
-  }
+  const none = { deprecated: undefined, stability: undefined, responseTimeoutMs: undefined }
+  return { name, method, path, ...none, websocket: false, ...more }
 }
 
 const deprecated = { sinceMs: 0, afterSunset: 'announce', brownouts: [] } as const
@@ -89,33 +81,21 @@ describe('routes', () => {
       responseTimeoutMs: undefined,
       deprecated: false,
     })
-    expect(table.match('HEAD', '/v1/pets/7').route).toMatchObject({
-      deprecated: true,
-      lifecycleHeaders: ['Deprecation', '@0'],
-    })
-    expect(table.match('PUT', '/v1/pets/7').route).toMatchObject({
-      deprecated: false,
-      lifecycleHeaders: [],
-      responseTimeoutMs: 5,
-    })
-  })
-
-  it('says nothing of the deprecation of one method on another method of its path', () => {
-    expect(table.match('DELETE', '/v1/pets/7').route).toMatchObject({
-      deprecated: false,
-      lifecycleHeaders: [],
-    })
+    const of = (method: string) => table.match(method, '/v1/pets/7').route
+    const current = { deprecated: false, lifecycleHeaders: [] }
+    expect(of('HEAD')).toMatchObject({ deprecated: true, lifecycleHeaders: ['Deprecation', '@0'] })
+    expect(of('PUT')).toMatchObject({ ...current, responseTimeoutMs: 5 })
+    // Nothing of the deprecation of one method is said on another method of its path.
+    expect(of('DELETE')).toMatchObject(current)
   })
 
   it('has nothing outside when the base path is the root', () => {
-    const rooted = compileRoutes({
-      routes: [route('root', 'GET /'), route('pets', 'GET /pets'), route('any', 'GET /{x}')],
-      basePath: '',
-    })
-    expect(rooted.match('GET', '/').route.name).toBe('root')
-    expect(rooted.match('GET', '/pets').route.name).toBe('pets')
-    expect(rooted.match('GET', '/cats').route.name).toBe('any')
-    expect(rooted.match('GET', '/a/b').kind).toBe('unmatched')
+    const routes = [route('root', 'GET /'), route('pets', 'GET /pets'), route('any', 'GET /{x}')]
+    const rooted = compileRoutes({ routes, basePath: '' })
+    const names = ['/', '/pets', '/cats', '/a/b'].map(
+      (path) => rooted.match('GET', path).route.name,
+    )
+    expect(names).toEqual(['root', 'pets', 'any', 'unmatched'])
   })
 
   it('takes a route for / at the base path with and without the final slash', () => {

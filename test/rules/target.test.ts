@@ -2,6 +2,7 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { isRefusal } from '../../src/rules/refusals.ts'
 import { checkTarget, createCheckTarget } from '../../src/rules/target.ts'
+import { words } from '../support/words.ts'
 
 const URL_BYTES = 200
 const HOST = ['Api.example', 'http'] as const
@@ -30,91 +31,44 @@ describe('target', () => {
     expect(checkTarget(target, URL_BYTES, ...HOST)).toEqual({ path, raw: target, asterisk: false })
   })
 
-  it.each([
-    ['', 'no form'],
-    ['host:443', 'no form'],
-    ['?a', 'no form'],
-    ['*a', 'no form'],
-    ['file:///etc/passwd', 'no form'],
-    ['http:/v1/pets', 'no form'],
-    ['http:///v1/pets', 'no form'],
-    ['http://?a', 'no form'],
-    ['ftp://api.example/a', 'no form'],
-    ['http://[', 'another origin'],
-    ['http://evil.example/a', 'another origin'],
-    ['http://api.example.evil/a', 'another origin'],
-    ['http://api.example./a', 'another origin'],
-    ['http://user:word@api.example/a', 'another origin'],
-    ['http://api.example@evil.example/a', 'another origin'],
-    ['http://evil.example\\@api.example/a', 'another origin'],
-    ['http://api.example:8080/a', 'another origin'],
-    ['http://api.example:080/a', 'another origin'],
-    ['http://api.example:443/a', 'another origin'],
-    ['http://%61pi.example/a', 'another origin'],
-    ['https://api.example/a', 'another origin'],
-    ['http://api.example/a/../b', 'dot segment'],
-    ['http://api.example//a', 'empty path segment'],
-    ['http://api.example/%61', 'needlessly encoded'],
-    ['http://api.example#a', 'no form'],
-    ['http://api.example?#', 'not allowed in a query'],
-    ['//host/path', 'empty path segment'],
-    ['/a//b', 'empty path segment'],
-    ['/a//', 'empty path segment'],
-    ['/a/;x/b', 'empty path segment'],
-    ['/.', 'dot segment'],
-    ['/..', 'dot segment'],
-    ['/a/./b', 'dot segment'],
-    ['/a/../b', 'dot segment'],
-    ['/a/..?x', 'dot segment'],
-    ['/%3Bx/b', 'empty path segment'],
-    ['/a/..;x/b', 'dot segment'],
-    ['/a/..%3bx/b', 'dot segment'],
-    ['/a/.;', 'dot segment'],
-    ['/a b', 'not allowed in a path'],
-    ['/a\0b', 'not allowed in a path'],
-    ['/a\x7fb', 'not allowed in a path'],
-    ['/a\x80b', 'not allowed in a path'],
-    ['/a\u0131', 'not allowed in a path'],
-    ['/a#b', 'not allowed in a path'],
-    ['/a\\..\\b', 'not allowed in a path'],
-    ['/a"b', 'not allowed in a path'],
-    ['/a<b>', 'not allowed in a path'],
-    ['/a|b', 'not allowed in a path'],
-    ['/a[b]', 'not allowed in a path'],
-    ['/a{b}', 'not allowed in a path'],
-    ['/a^b', 'not allowed in a path'],
-    ['/a`b', 'not allowed in a path'],
-    ['/a?b#c', 'not allowed in a query'],
-    ['/a?b c', 'not allowed in a query'],
-    ['/a?b\\c', 'not allowed in a query'],
-    ['/a?b"c', 'not allowed in a query'],
-    ['/a?b<c', 'not allowed in a query'],
-    ['/a?b\xe9', 'not allowed in a query'],
-    ['/a?b\n', 'not allowed in a query'],
-    ['/a%', 'bad percent-encoding'],
-    ['/a%4', 'bad percent-encoding'],
-    ['/a%4?1', 'bad percent-encoding'],
-    ['/a%g1', 'bad percent-encoding'],
-    ['/a%u0041', 'bad percent-encoding'],
-    ['/a?b=100%', 'bad percent-encoding'],
-    ['/a?b=%zz', 'bad percent-encoding'],
-    ['/a%2fb', 'encoded slash'],
-    ['/a%2Fb', 'encoded slash'],
-    ['/a%5cb', 'encoded slash or backslash'],
-    ['/a%00', 'encoded control'],
-    ['/a%0d%0a', 'encoded control'],
-    ['/a%7f', 'encoded control'],
-    ['/a/%2e%2e/b', 'needlessly encoded'],
-    ['/a/.%2E/b', 'needlessly encoded'],
-    ['/%70ets', 'needlessly encoded'],
-    ['/a%7e', 'needlessly encoded'],
-    ['/a/%252e%252e/b', 'doubly encoded'],
-    ['/a%252Fb', 'doubly encoded'],
-    ['/a%25252fb', 'doubly encoded'],
-    ['/a%c0%ae', 'not UTF-8'],
-    ['/a%c0%af', 'not UTF-8'],
-    ['/a%e9', 'not UTF-8'],
-  ])('refuses %j: %s', (target, cause) => {
+  const refused: Record<string, readonly string[]> = {
+    'no form': [
+      '',
+      ...words(`host:443 ?a *a file:///etc/passwd http:/v1/pets http:///v1/pets http://?a
+        ftp://api.example/a http://api.example#a`),
+    ],
+    'another origin': words(String.raw`http://[ http://evil.example/a http://api.example.evil/a
+      http://api.example./a http://user:word@api.example/a http://api.example@evil.example/a
+      http://evil.example\@api.example/a http://api.example:8080/a http://api.example:080/a
+      http://api.example:443/a http://%61pi.example/a https://api.example/a`),
+    'dot segment': words(`http://api.example/a/../b /. /.. /a/./b /a/../b /a/..?x /a/..;x/b
+      /a/..%3bx/b /a/.;`),
+    'empty path segment': words('http://api.example//a //host/path /a//b /a// /a/;x/b /%3Bx/b'),
+    'needlessly encoded': words('http://api.example/%61 /a/%2e%2e/b /a/.%2E/b /%70ets /a%7e'),
+    'not allowed in a path': [
+      ...words(String.raw`/a#b /a\..\b /a"b /a<b> /a|b /a[b] /a{b} /a^b` + ' /a`b'),
+      '/a b',
+      '/a\0b',
+      '/a\x7fb',
+      '/a\x80b',
+      '/a\u0131',
+    ],
+    'not allowed in a query': [
+      ...words(String.raw`http://api.example?# /a?b#c /a?b\c /a?b"c /a?b<c`),
+      '/a?b c',
+      '/a?b\xe9',
+      '/a?b\n',
+    ],
+    'bad percent-encoding': words('/a% /a%4 /a%4?1 /a%g1 /a%u0041 /a?b=100% /a?b=%zz'),
+    'encoded slash or backslash': words('/a%2fb /a%2Fb /a%5cb'),
+    'encoded control': words('/a%00 /a%0d%0a /a%7f'),
+    'doubly encoded': words('/a/%252e%252e/b /a%252Fb /a%25252fb'),
+    'not UTF-8': words('/a%c0%ae /a%c0%af /a%e9'),
+  }
+  const refusals = Object.entries(refused).flatMap(([cause, targets]) =>
+    targets.map((target) => ({ target, cause })),
+  )
+  it.each(refusals)('refuses $target: $cause', ({ target, cause }) => {
     expect(checkTarget(target, URL_BYTES, ...HOST)).toEqual({
       code: 'invalid_request',
       cause: expect.stringContaining(cause),
@@ -147,48 +101,23 @@ describe('target', () => {
   })
 
   it('takes a target of the limit and refuses one byte more', () => {
-    expect(isRefusal(checkTarget('/'.padEnd(URL_BYTES, 'a'), URL_BYTES, ...HOST))).toBe(false)
-    expect(checkTarget('/'.padEnd(URL_BYTES + 1, 'a'), URL_BYTES, ...HOST)).toMatchObject({
-      code: 'uri_too_long',
-    })
+    const of = (bytes: number) => checkTarget('/'.padEnd(bytes, 'a'), URL_BYTES, ...HOST)
+    expect(isRefusal(of(URL_BYTES))).toBe(false)
+    expect(of(URL_BYTES + 1)).toMatchObject({ code: 'uri_too_long' })
   })
 
   it('takes the asterisk form for OPTIONS only', () => {
-    const check = createCheckTarget(URL_BYTES)
-    expect(check({ method: 'OPTIONS', url: '*' }, ...HOST)).toMatchObject({ asterisk: true })
-    expect(check({ method: 'GET', url: '*' }, ...HOST)).toMatchObject({ code: 'invalid_request' })
-    expect(check({ method: 'OPTIONS', url: '/a' }, ...HOST)).toMatchObject({
-      asterisk: false,
-      path: '/a',
-    })
-    expect(check({ method: 'GET' }, ...HOST)).toMatchObject({ code: 'invalid_request' })
+    const check = (method: string, url?: string) =>
+      createCheckTarget(URL_BYTES)({ method, ...(url && { url }) }, ...HOST)
+    expect(check('OPTIONS', '*')).toMatchObject({ asterisk: true })
+    expect(check('GET', '*')).toMatchObject({ code: 'invalid_request' })
+    expect(check('OPTIONS', '/a')).toMatchObject({ asterisk: false, path: '/a' })
+    expect(check('GET')).toMatchObject({ code: 'invalid_request' })
   })
 
   it('never takes what any number of decodings turns into a dot segment, a slash more or a control byte', () => {
     const piece = fc.constantFrom(
-      '/',
-      '.',
-      '..',
-      ';',
-      'a',
-      '2',
-      'e',
-      '%',
-      '%2e',
-      '%2E',
-      '%25',
-      '%32',
-      '%65',
-      '2e',
-      '2f',
-      '%2f',
-      '%5c',
-      '%00',
-      '%3b',
-      '%20',
-      '%c3%a9',
-      '%c0%ae',
-      '?',
+      ...words('/ . .. ; a 2 e % %2e %2E %25 %32 %65 2e 2f %2f %5c %00 %3b %20 %c3%a9 %c0%ae ?'),
     )
     let accepted = 0
     fc.assert(
@@ -200,16 +129,18 @@ describe('target', () => {
         let path = target.path
         for (let round = 0; round < 5; round++) {
           const segments = path.split('/')
-          expect(segments.length).toBe(slashes)
-          expect(segments.slice(1, -1).every((text) => text.split(';')[0] !== '')).toBe(true)
-          expect(segments.some((text) => /^\.{1,2}(?:;|$)/.test(text))).toBe(false)
-          // oxlint-disable-next-line no-control-regex
-          expect(path).not.toMatch(/[\0-\x1f\\\x7f]/)
+          const isSound =
+            segments.length === slashes &&
+            segments.slice(1, -1).every((text) => text.split(';')[0] !== '') &&
+            !segments.some((text) => /^\.{1,2}(?:;|$)/.test(text)) &&
+            // oxlint-disable-next-line no-control-regex
+            !/[\0-\x1f\\\x7f]/.test(path)
+          if (!isSound) expect.fail(path)
           path = path.replace(/(?:%[0-9a-f]{2})+/gi, (text) => decodeURIComponent(text))
         }
       }),
-      { numRuns: 5000 },
+      { numRuns: 2_000, seed: 1 },
     )
-    expect(accepted).toBeGreaterThan(50)
+    expect(accepted).toBeGreaterThan(20)
   })
 })

@@ -90,15 +90,17 @@ describe('tracestate', () => {
   })
 
   it('is read in a time that grows with its length alone, whatever a stranger puts into it', () => {
-    const msOf = (length: number): number => {
+    // Microseconds of processor: others on the machine do not count.
+    const costOf = (length: number): number => {
       const value = `a${' '.repeat(length)}b`
-      const startMs = performance.now()
+      const before = process.cpuUsage()
       for (let time = 0; time < 20; time++) readTraceState(value)
-      return performance.now() - startMs
+      const { user, system } = process.cpuUsage(before)
+      return user + system
     }
-    msOf(1_000)
+    costOf(1_000)
     // With the square of it, this would be a thousand times as much, and some minutes.
-    expect(msOf(64_000)).toBeLessThan(1_000)
+    expect(costOf(64_000)).toBeLessThan(1_000_000)
   })
 })
 
@@ -106,13 +108,9 @@ describe('the fields of a request to a backend', () => {
   it('have ours in place of the client’s, in whatever spelling, and keep all others', () => {
     const fields = ['Host', 'a', 'TraceParent', 'x', 'tracestate', 'y', 'X-B', 'traceparent']
     const kept = ['Host', 'a', 'X-B', 'traceparent']
-    expect(withTraceContext(fields, plain, 'k=v')).toEqual([
-      ...kept,
-      'tracestate',
-      'k=v',
-      'traceparent',
-      plain,
-    ])
-    expect(withTraceContext(fields, plain, undefined)).toEqual([...kept, 'traceparent', plain])
+    const ours = ['traceparent', plain]
+    const told = withTraceContext(fields, plain, 'k=v')
+    expect(told).toEqual([...kept, 'tracestate', 'k=v', ...ours])
+    expect(withTraceContext(fields, plain, undefined)).toEqual([...kept, ...ours])
   })
 })

@@ -1,27 +1,20 @@
 import { describe, expect, it } from 'vitest'
 import { isRefusal } from '../../src/rules/refusals.ts'
 import { handshakeFault, readOffer } from '../../src/rules/websocket.ts'
+import { fields } from '../support/words.ts'
 
 const KEY = 'dGhlIHNhbXBsZSBub25jZQ=='
 const ACCEPT = 's3pPLMBiTxaQ9kYGzzhZRbK+xOo='
-const flat = (...lines: string[]): string[] =>
-  lines.flatMap((line) => line.split(/: (.*)/s, 2) as [string, string])
 const version = 'Sec-WebSocket-Version: 13'
 const key = `Sec-WebSocket-Key: ${KEY}`
 
 describe('the offer of a client', () => {
   it('is its key, and the names of protocols and extensions', () => {
-    const offer = readOffer(
-      flat(
-        version,
-        'X: 1',
-        key.toLowerCase().replace(KEY.toLowerCase(), KEY),
-        'Sec-WebSocket-Protocol: chat, superchat',
-        'Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits, foo',
-        'Sec-WebSocket-Extensions: bar ; a="b"',
-      ),
-    )
-    expect(offer).toEqual({
+    const given = `${version} | X: 1 | sec-websocket-key: ${KEY}
+      | Sec-WebSocket-Protocol: chat, superchat
+      | Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits, foo
+      | Sec-WebSocket-Extensions: bar ; a="b"`
+    expect(readOffer(fields(given))).toEqual({
       key: KEY,
       protocols: ['chat', 'superchat'],
       extensions: ['permessage-deflate', 'foo', 'bar'],
@@ -35,11 +28,9 @@ describe('the offer of a client', () => {
     ['a list of versions', ['Sec-WebSocket-Version: 13, 8', key]],
     ['the version twice', [version, version, key]],
   ])('with %s is refused with the version that would do', (_, lines) => {
-    const refusal = readOffer(flat(...lines))
-    expect(isRefusal(refusal) && refusal.answer.headers.slice(-2)).toEqual([
-      'Sec-WebSocket-Version',
-      '13',
-    ])
+    const refusal = readOffer(fields(lines.join(' | ')))
+    const told = isRefusal(refusal) && refusal.answer.headers.slice(-2)
+    expect(told).toEqual(fields(version))
     expect(refusal).toMatchObject({ code: 'invalid_request' })
   })
 
@@ -52,17 +43,13 @@ describe('the offer of a client', () => {
     ['two keys', [version, key, key]],
     ['a look-alike of the key beside it', [version, key, `Sec_WebSocket_Key: ${KEY}`]],
   ])('with %s is refused', (_, lines) => {
-    const refusal = readOffer(flat(...lines))
+    const refusal = readOffer(fields(lines.join(' | ')))
     expect(refusal).toMatchObject({ code: 'invalid_request', fields: undefined })
   })
 })
 
 describe('the 101 of a backend', () => {
-  const offer = {
-    key: KEY,
-    protocols: ['chat', 'superchat'],
-    extensions: ['permessage-deflate'],
-  }
+  const offer = { key: KEY, protocols: ['chat', 'superchat'], extensions: ['permessage-deflate'] }
   const upgrade = 'Upgrade: WebSocket'
   const connection = 'Connection: keep-alive, upgrade'
   const accept = `Sec-WebSocket-Accept: ${ACCEPT}`
@@ -73,7 +60,7 @@ describe('the 101 of a backend', () => {
     [[...sound, 'Sec-WebSocket-Protocol: superchat', 'Server: x']],
     [[...sound, 'Sec-WebSocket-Extensions: permessage-deflate; server_no_context_takeover']],
   ])('answers: %s', (lines) => {
-    expect(handshakeFault(offer, ACCEPT, flat(...lines))).toBeUndefined()
+    expect(handshakeFault(offer, ACCEPT, fields(lines.join(' | ')))).toBeUndefined()
   })
 
   it.each([
@@ -94,13 +81,15 @@ describe('the 101 of a backend', () => {
     ['protocol', [...sound, 'Sec-WebSocket-Protocol: chat', 'Sec-WebSocket-Protocol: chat']],
     ['extension', [...sound, 'Sec-WebSocket-Extensions: permessage-deflate, other']],
   ])('is no answer for its %s: %s', (fault, lines) => {
-    expect(handshakeFault(offer, ACCEPT, flat(...lines))).toContain(fault)
+    expect(handshakeFault(offer, ACCEPT, fields(lines.join(' | ')))).toContain(fault)
   })
 
   it('may choose nothing where nothing was offered', () => {
     const nothing = { key: KEY, protocols: [], extensions: [] }
-    expect(handshakeFault(nothing, ACCEPT, flat(...sound))).toBeUndefined()
+    expect(handshakeFault(nothing, ACCEPT, fields(sound.join(' | ')))).toBeUndefined()
     for (const line of ['Sec-WebSocket-Protocol: chat', 'Sec-WebSocket-Extensions: foo'])
-      expect(handshakeFault(nothing, ACCEPT, flat(...sound, line))).toContain('not offered')
+      expect(handshakeFault(nothing, ACCEPT, fields([...sound, line].join(' | ')))).toContain(
+        'not offered',
+      )
   })
 })

@@ -7,6 +7,16 @@ import { sources } from './sources.ts'
 const packageFile = new URL('../../package.json', import.meta.url)
 const { version } = JSON.parse(readFileSync(packageFile, 'utf8')) as { version: string }
 
+/** For a command that is called by its function: what it is given to speak to, and what it has said. */
+export function listener(env: Record<string, string> = {}, columns?: number) {
+  const out: string[] = []
+  const said: string[] = []
+  const print = (line: string): unknown => out.push(line)
+  const complain = (line: string): unknown => said.push(line)
+  const args: readonly string[] = []
+  return { out, said, edge: { env, args, screen: screenOf(columns), print, complain } }
+}
+
 /** `tollgate ARGS`; columns: on a terminal, which shows both outputs as one: they stand in stdout. */
 export async function typed(
   args: readonly string[],
@@ -21,7 +31,7 @@ export async function typed(
     version,
     entry: sources,
     supervisor: undefined,
-    screen: columns === undefined ? undefined : terminalOf(columns),
+    screen: screenOf(columns),
     unread: new AbortController().signal,
     print: (line) => printed.push(`${line}\n`),
     complain: (line) => complained.push(`${line}\n`),
@@ -35,10 +45,7 @@ export async function typed(
 }
 
 /** Of which nothing takes the page. */
-const terminalOf = (columns: number) => ({
-  columns,
-  rows: 24,
-  takeOver: () => false,
-  draw: () => undefined,
-  restore: () => undefined,
-})
+const screenOf = (columns: number | undefined) =>
+  columns === undefined
+    ? undefined
+    : { columns, rows: 24, takeOver: () => false, draw: () => undefined, restore: () => undefined }
