@@ -4,11 +4,12 @@ import { join } from 'node:path'
 import type { Browser, Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { openBrowser, startSite, type Site } from '../support/browser.ts'
+import { runCatalogue } from '../catalogue/running-catalogue.ts'
 import { keys, sha256, startTestGateway } from '../support/gateway.ts'
 import { openRawClient } from '../support/raw-client.ts'
 import { minuteWithAtLeast } from '../support/utc-windows.ts'
-import { configFile, endAll, eventually, gatewayProcess, tollgate } from './gateways.ts'
-import type { GatewayProcess } from './gateways.ts'
+import { gatewayHere, type GatewayHere } from './gateway-here.ts'
+import { configFile, endAll, eventually } from './gateways.ts'
 
 /** What the page was let know. */
 interface Seen {
@@ -29,7 +30,7 @@ describe('a page of another origin', () => {
   let site: Site
   let foreignSite: Site
   let catalogue: string
-  let gateway: GatewayProcess
+  let gateway: GatewayHere
   let page: Page
 
   const openPage = async ({ origin }: Site): Promise<Page> => {
@@ -50,15 +51,15 @@ describe('a page of another origin', () => {
   const lines = () => gateway.logged('access')
 
   beforeAll(async () => {
-    const started = tollgate(['catalogue', '--listen', '127.0.0.1:0', '--db', 'pets.db'])
-    ;[browser, site, foreignSite, catalogue] = await Promise.all([
+    const service = await runCatalogue()
+    catalogue = `http://127.0.0.1:${service.catalogue.address.port}`
+    ;[browser, site, foreignSite] = await Promise.all([
       openBrowser(),
       startSite(html),
       startSite(html),
-      started.listening('catalogue').then((url) => new URL(url).origin),
     ])
-    cleanups.push(() => browser.close(), site.close, foreignSite.close)
-    gateway = await gatewayProcess(
+    cleanups.push(() => browser.close(), site.close, foreignSite.close, service.remove)
+    gateway = await gatewayHere(
       configFile(catalogue, {
         cors: `cors: { origins: ["${site.origin}"] }`,
         plans: `plans: { free: { perMinute: 60, perDay: 1000 }, few: { perMinute: 2, perDay: 100 }, single: { perMinute: 60, perDay: 100, concurrent: 1 } }`,

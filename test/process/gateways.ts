@@ -34,6 +34,9 @@ export async function endAll(): Promise<void> {
   await Promise.all(cleanups.splice(0).map((cleanup) => cleanup()))
 }
 
+/** To be done by endAll. */
+export const atEnd = (cleanup: () => Promise<void>) => void cleanups.push(cleanup)
+
 /** A process that endAll ends. */
 export function tollgate(...args: Parameters<typeof startTollgate>): TollgateProcess {
   const started = startTollgate(...args)
@@ -142,7 +145,7 @@ export async function call(
   return { status: response.status, headers: response.headers, body, code, tookMs }
 }
 
-async function metric(adminOrigin: string, start: string): Promise<number> {
+export async function metric(adminOrigin: string, start: string): Promise<number> {
   return sumOf(await (await fetch(`${adminOrigin}/metrics`)).text(), start)
 }
 
@@ -168,8 +171,12 @@ export function configFile(upstream: string, blocks: Record<string, string> = {}
 }
 
 /** What Redis holds of a client: totals of both windows. Absent fields count as 0. */
-export function quotaInRedis(redis: RedisServer, client: string) {
-  const lines = redis.cli('HGETALL', quotaKey('tollgate', client)).split('\n')
+export function quotaInRedis(
+  redis: Pick<RedisServer, 'cli'>,
+  client: string,
+  prefix = 'tollgate',
+) {
+  const lines = redis.cli('HGETALL', quotaKey(prefix, client)).split('\n')
   const field = (name: string): number => Number(lines[lines.indexOf(name) + 1] ?? 0)
   return {
     minuteTaken: field('minuteTaken'),
@@ -194,7 +201,9 @@ export async function acquainted(
 }
 
 /** Each of them has found out that its Redis says nothing: by questions of an operator, which charge nobody. */
-export async function storeLost(gateways: readonly GatewayProcess[]): Promise<void> {
+export async function storeLost(
+  gateways: readonly Pick<GatewayProcess, 'adminOrigin' | 'metric'>[],
+): Promise<void> {
   await Promise.all(
     gateways.map(({ adminOrigin, metric }) =>
       eventually('the store is lost', async () => {

@@ -15,7 +15,7 @@ export interface Load {
 
 /** A few callers that go on without end, spread over the gateways. */
 export function startLoad(
-  gateways: readonly GatewayProcess[],
+  gateways: readonly Pick<GatewayProcess, 'adminOrigin' | 'call'>[],
   { key, callers = 4, pauseMs = 40 }: { key: string; callers?: number; pauseMs?: number },
 ): Load {
   const answers: Answer[] = []
