@@ -4,7 +4,7 @@ import { createGateway } from '../../src/gateway/gateway.ts'
 import { createLog } from '../../src/observability/log.ts'
 import { atEnd, call, eventually, metric, type GatewayProcess } from './gateways.ts'
 
-type Shared = 'origin' | 'adminOrigin' | 'call' | 'metric' | 'logged'
+type Shared = 'stderr' | 'origin' | 'adminOrigin' | 'call' | 'metric' | 'logged'
 
 export interface GatewayHere extends Pick<GatewayProcess, Shared> {
   /** As SIGHUP. */
@@ -16,13 +16,13 @@ export interface GatewayHere extends Pick<GatewayProcess, Shared> {
 /** See gatewayProcess; endAll stops it. */
 export async function gatewayHere(
   file: string,
-  { waitForStore = true } = {},
+  { env = {}, waitForStore = true }: { env?: Record<string, string>; waitForStore?: boolean } = {},
 ): Promise<GatewayHere> {
-  const config = await loadUsableConfig(file, {})
+  const config = await loadUsableConfig(file, env)
   const lines: string[] = []
   const gateway = createGateway(config, {
     version: '0.0.0-test',
-    load: () => loadUsableConfig(file, {}, { isServing: true }),
+    load: () => loadUsableConfig(file, env, { isServing: true }),
     log: createLog({ ...config.log, destination: { write: (line) => lines.push(line) } }),
   })
   const { listen, admin } = await gateway.listen()
@@ -42,6 +42,7 @@ export async function gatewayHere(
     adminOrigin,
     call: (key, path = '/v1/pets', init = {}) => call(`${origin}${path}`, key, init),
     metric: (start) => metric(adminOrigin, start),
+    stderr: () => lines.join(''),
     logged: (event) =>
       lines
         .join('')
