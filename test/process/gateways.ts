@@ -1,4 +1,5 @@
 /** Gateways as processes of their own, calls to them, and what they have written into Redis. */
+import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { quotaKey } from '../../src/quota/authorities/redis.ts'
 import { configText, sha256, sumOf } from '../support/gateway.ts'
@@ -149,6 +150,15 @@ export async function metric(adminOrigin: string, start: string): Promise<number
   return sumOf(await (await fetch(`${adminOrigin}/metrics`)).text(), start)
 }
 
+/** Whether anybody listens on this port. */
+export function isTaken(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1')
+    socket.once('connect', () => (socket.destroy(), resolve(true)))
+    socket.once('error', () => resolve(false))
+  })
+}
+
 export interface TestClient {
   readonly id: string
   readonly keys: readonly string[]
@@ -171,11 +181,7 @@ export function configFile(upstream: string, blocks: Record<string, string> = {}
 }
 
 /** What Redis holds of a client: totals of both windows. Absent fields count as 0. */
-export function quotaInRedis(
-  redis: Pick<RedisServer, 'cli'>,
-  client: string,
-  prefix = 'tollgate',
-) {
+export function quotaInRedis(redis: Pick<RedisServer, 'cli'>, client: string, prefix = 'tollgate') {
   const lines = redis.cli('HGETALL', quotaKey(prefix, client)).split('\n')
   const field = (name: string): number => Number(lines[lines.indexOf(name) + 1] ?? 0)
   return {

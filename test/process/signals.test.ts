@@ -1,4 +1,3 @@
-import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, describe, expect, it } from 'vitest'
 import { keys } from '../support/gateway.ts'
@@ -13,13 +12,13 @@ import {
   endAll,
   eventually,
   gatewayProcess,
+  isTaken,
   rawBackend,
   redisServer,
   quotaInRedis,
   tally,
   times,
   tollgate,
-  type Answer,
   type GatewayProcess,
 } from './gateways.ts'
 
@@ -43,15 +42,6 @@ const drain = (time: string) => ({
 const isDraining = (gateway: GatewayProcess) =>
   eventually('draining', () => gateway.logged('draining').length > 0)
 
-function connects(origin: string): Promise<boolean> {
-  const { port } = new URL(origin)
-  return new Promise((resolve) => {
-    const socket = connect(Number(port), '127.0.0.1')
-    socket.once('connect', () => (socket.destroy(), resolve(true)))
-    socket.once('error', () => resolve(false))
-  })
-}
-
 describe.concurrent('a stop', () => {
   it('lets requests in flight end, takes no new ones, and exits with 0', async () => {
     const backend = await slowBackend()
@@ -60,7 +50,8 @@ describe.concurrent('a stop', () => {
     await eventually('requests at the backend', () => backend.waiting.length === 5)
     gateway.signal('SIGTERM')
     await isDraining(gateway)
-    await eventually('refused connections', async () => !(await connects(gateway.origin)))
+    const port = Number(new URL(gateway.origin).port)
+    await eventually('refused connections', async () => !(await isTaken(port)))
     expect((await fetch(`${gateway.adminOrigin}/readyz`)).status).toBe(503)
     backend.answerAll()
     for (const { status, body, headers } of await Promise.all(inFlight))
@@ -133,17 +124,14 @@ describe.concurrent('a stop', () => {
     expect(await inFlight).toBe('cut off')
   })
 
-  it.each([
-    ['cuts off what outlasts the drain time, and answers it', '300ms', 1],
-    ['waits for nothing with a drain time of 0', '0s', 1],
-  ])('%s', async (_, time, cutOff) => {
+  it('waits for nothing with a drain time of 0, and answers what it cuts off', async () => {
     const backend = await slowBackend()
-    const gateway = await gatewayHere(configFile(backend.url, drain(time)))
-    const inFlight = gateway.call(keys.pro).catch(() => 'cut off')
+    const gateway = await gatewayHere(configFile(backend.url, drain('0s')))
+    const inFlight = gateway.call(keys.pro)
     await eventually('the request at the backend', () => backend.waiting.length === 1)
     await gateway.stop()
     expect(await inFlight).toMatchObject({ status: 503, code: 'service_unavailable' })
-    expect(gateway.logged('drained')).toMatchObject([{ cutOff }])
+    expect(gateway.logged('drained')).toMatchObject([{ cutOff: 1 }])
   })
 
   it('leaves no token behind in the store', async () => {
@@ -166,31 +154,6 @@ describe.concurrent('a stop', () => {
     await eventually('a connection to Redis', () => gateway.stderr().includes('storeLost'))
     gateway.signal('SIGTERM')
     expect((await gateway.finished).code).toBe(0)
-  })
-})
-
-describe.concurrent('a backend that dies while requests run', () => {
-  it('costs those requests alone: the gateway serves again once the backend is back', async () => {
-    const first = await rawBackend()
-    const gateway = await gatewayHere(configFile(first.url))
-    const answers: Answer[] = []
-    const over = new AbortController()
-    const load = Promise.all(
-      times(4, async () => {
-        while (!over.signal.aborted) {
-          answers.push(await gateway.call(keys.enterprise))
-          await sleep(20)
-        }
-      }),
-    )
-    await eventually('some answers', () => answers.length > 20)
-    await first.close()
-    await eventually('refusals', () => answers.at(-1)?.status === 502)
-    await rawBackend({ port: first.port })
-    await eventually('answers from the new backend', () => answers.at(-1)?.status === 200)
-    over.abort()
-    await load
-    expect(Object.keys(tally(answers)).sort()).toEqual(['200', '502 bad_gateway'])
   })
 })
 
@@ -236,7 +199,7 @@ describe.concurrent('output that nobody reads', () => {
     demo.child.stdout?.destroy()
     demo.child.stderr?.destroy()
     const origin = `http://127.0.0.1:${port}`
-    await eventually('the listener', () => connects(origin))
+    await eventually('the listener', () => isTaken(port))
     for (let round = 0; round < 3; round++) {
       const ask = () => call(`${origin}/v1/pets`, keys.enterprise)
       expect((await decided(ask)).status).toBe(200)
