@@ -48,13 +48,11 @@ describe.concurrent('the command line', () => {
     }
   })
 
-  it.each(['--version', '-v'])(
-    'tells its version by %s, as package.json has it',
-    async (option) => {
-      const { version } = JSON.parse(readFileSync(packageFile, 'utf8')) as { version: string }
+  it('tells its version, as package.json has it', async () => {
+    const { version } = JSON.parse(readFileSync(packageFile, 'utf8')) as { version: string }
+    for (const option of ['--version', '-v'])
       expect(await typed([option])).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' })
-    },
-  )
+  })
 
   it.each(['--help', '-h', 'help'])(
     'answers %s with every command and the exit codes',
@@ -173,19 +171,6 @@ describe.concurrent('the command line', () => {
     if (!/^(?:worker|KEY|--)/.test(fault) && !fault.startsWith('told'))
       expect(stderr).toContain('Add --help to see what is taken.\n')
   })
-
-  it.each([
-    [['--client', 'a b', '--plan', 'pro'], '--client is not an id; '],
-    [['--client', 'jwt:a', '--plan', 'pro'], '--client starts with "jwt:"'],
-    [['--client', 'acme', '--plan', '1st'], '--plan is not a name; '],
-    [['--client', 'acme', '--plan', 'pro', '--expires', 'soon'], '--expires is not a date; '],
-    [['--client', 'acme', '--plan', 'pro', '--expires', '2020-01-01'], '--expires is in the past;'],
-  ])('refuses keys new %j on stderr, and makes no key', async (args, fault) => {
-    const { code, stdout, stderr } = await here('keys', 'new', ...args)
-    expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
-    expect(stderr).toMatch(/^tollgate: [^\n]+\n$/)
-    expect(stderr).toContain(fault)
-  })
 })
 
 describe.concurrent('a configuration that is refused', () => {
@@ -200,12 +185,6 @@ describe.concurrent('a configuration that is refused', () => {
       expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
       expect(linesOf(stderr)).toMatchObject([{ level: 'error', event: 'configRefused', problems }])
     }
-  })
-
-  it('makes check fail: exit code 2, every problem on stdout', async () => {
-    const { code, stdout, stderr } = await here('check', '--config', bad)
-    expect({ code, stderr }).toEqual({ code: 2, stderr: '' })
-    expect(stdout.trim().split('\n')).toEqual(problems)
   })
 
   it.each([
@@ -226,46 +205,6 @@ describe.concurrent('a configuration that is refused', () => {
       problems?: string[]
     }
     expect([code, problem]).toEqual([2, expect.stringContaining(fault)])
-    const checked = await here('check', '--config', file)
-    expect(checked.code).toBe(2)
-    expect(checked.stdout).toContain(fault)
-    expect(checked.stdout).toContain('remove them from clients, or listen on 127.0.0.1')
-  })
-})
-
-describe.concurrent('tollgate check', () => {
-  it('says ok to the example file: exit code 0, one line', async () => {
-    const { code, stdout, stderr } = await here('check', '--config', example)
-    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
-    expect(stdout).toMatch(
-      /^\S+gateway\.yaml: ok, revision [0-9a-f]{12}, 5 clients, 4 routes, store: embedded \(data\/tollgate\.db\)\n$/,
-    )
-  })
-
-  it('starts nothing: a file whose ports are in use is ok', async () => {
-    const port = await takenPort()
-    const file = configFile(nowhere, { server: `server: { listen: "127.0.0.1:${port}" }` })
-    expect((await here('check', '--config', file)).code).toBe(0)
-  })
-})
-
-describe.concurrent('tollgate keys new', () => {
-  it('prints a key that opens a gateway once its YAML is pasted in', async () => {
-    const made = await here('keys', 'new', '--client', 'acme', '--plan', 'pro')
-    expect({ code: made.code, stderr: made.stderr }).toEqual({ code: 0, stderr: '' })
-    const key = made.stdout.split('\n').find((line) => line.startsWith('tg_')) ?? ''
-    const yaml = made.stdout.slice(made.stdout.indexOf('clients:'))
-    expect(yaml).not.toContain(key)
-    expect(yaml).toContain(sha256(key))
-    const backend = await rawBackend()
-    const file = configFile(backend.url, { clients: yaml })
-    const gateway = await gatewayHere(file)
-    const good = await gateway.call(key)
-    expect(good.status).toBe(200)
-    expect(good.headers.get('x-ratelimit-limit')).toBe('300')
-    expect(backend.requests[0]?.header('x-client-id')).toBe('acme')
-    expect((await gateway.call(`${key}x`)).status).toBe(401)
-    expect(gateway.stderr()).not.toContain(key)
   })
 })
 
@@ -339,8 +278,10 @@ describe.concurrent('tollgate start', () => {
     expect(taken?.['store']).toBe('embedded (in memory only)')
     const [warned] = gateway.logged('configWarning')
     expect(warned?.['problem']).toMatch(/clients\[0\]\.keys\[1\]\.expires: warning: /)
-    // Without the variable.
-    expect((await here('check', '--config', file)).code).toBe(2)
+    // Without the variable; with it nothing is started, so the port may be in use.
+    expect((await typed(['check', '--config', file])).code).toBe(2)
+    const env = { PUBLIC_PORT: String(port) }
+    expect((await typed(['check', '--config', file], { env })).code).toBe(0)
   })
 
   it('starts although no backend can be reached, and says so in its answers', async () => {
