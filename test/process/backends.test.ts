@@ -158,7 +158,6 @@ it.concurrent.each(['direct', 'undici', 'http-proxy-3'])(
 it.concurrent.each([1, 2])(
   'with checks and %i workers is ready once a backend was seen',
   async (workers) => {
-    const fromMs = Date.now() - 1_000
     const [gone, well] = [`http://127.0.0.1:${await freePort()}`, await startBackend()]
     const start = async (...urls: string[]) => {
       const file = configFile('', {
@@ -176,7 +175,7 @@ it.concurrent.each([1, 2])(
       const [backend] = (await readiness(gateway)).backends
       expect(backend?.state).toBe('ejected')
       const sinceMs = Date.parse(backend?.since ?? '')
-      expect(sinceMs).toBeGreaterThan(fromMs)
+      // No later than it was seen; how much sooner, the last answer of a backend that has had none does not say.
       expect(sinceMs).toBeLessThanOrEqual(Date.now())
     }
     if (workers === 1) {
