@@ -3,7 +3,8 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { afterAll, expect, it } from 'vitest'
 import { makeCertificates } from '../support/redis-tls.ts'
 import { typed } from '../support/command-line.ts'
-import { configFile, endAll, eventually, gatewayProcess } from './gateways.ts'
+import { gatewayHere } from './gateway-here.ts'
+import { configFile, endAll } from './gateways.ts'
 
 const certificates = makeCertificates()
 afterAll(async () => {
@@ -34,7 +35,7 @@ it('are those of the listener and of the calls to backends', async () => {
     wanted,
   ])
 
-  const gateway = await gatewayProcess(file)
+  const gateway = await gatewayHere(file)
   const warned = () =>
     gateway
       .logged('configWarning')
@@ -57,8 +58,8 @@ it('are those of the listener and of the calls to backends', async () => {
   // The renewed one under the same name, as tools for certificates write it.
   writeFileSync(expired.cert, readFileSync(server.cert))
   writeFileSync(expired.key, readFileSync(server.key))
-  gateway.signal('SIGHUP')
-  await eventually('it is taken', () => gateway.logged('configTaken').length === 2)
+  await gateway.reload()
+  expect(gateway.logged('configTaken')).toHaveLength(2)
   expect(warned().slice(2)).toEqual([
     expect.stringMatching(warning('server.tls.cert', 'expires')),
     wanted[1],

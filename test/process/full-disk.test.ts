@@ -17,7 +17,7 @@ import {
 
 const exec = promisify(execFile)
 const key = 'tg_test_full_disk_0123456789'
-const REQUESTS = 40
+const REQUESTS = 15
 
 afterAll(endAll)
 

@@ -1,4 +1,5 @@
 /** Gateways as processes of their own, calls to them, and what they have written into Redis. */
+import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { quotaKey } from '../../src/quota/authorities/redis.ts'
 import { configText, sha256, sumOf } from '../support/gateway.ts'
@@ -33,6 +34,9 @@ const cleanups: (() => Promise<void>)[] = []
 export async function endAll(): Promise<void> {
   await Promise.all(cleanups.splice(0).map((cleanup) => cleanup()))
 }
+
+/** To be done by endAll. */
+export const atEnd = (cleanup: () => Promise<void>) => void cleanups.push(cleanup)
 
 /** A process that endAll ends. */
 export function tollgate(...args: Parameters<typeof startTollgate>): TollgateProcess {
@@ -142,8 +146,17 @@ export async function call(
   return { status: response.status, headers: response.headers, body, code, tookMs }
 }
 
-async function metric(adminOrigin: string, start: string): Promise<number> {
+export async function metric(adminOrigin: string, start: string): Promise<number> {
   return sumOf(await (await fetch(`${adminOrigin}/metrics`)).text(), start)
+}
+
+/** Whether anybody listens on this port. */
+export function isTaken(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1')
+    socket.once('connect', () => (socket.destroy(), resolve(true)))
+    socket.once('error', () => resolve(false))
+  })
 }
 
 export interface TestClient {
@@ -168,8 +181,8 @@ export function configFile(upstream: string, blocks: Record<string, string> = {}
 }
 
 /** What Redis holds of a client: totals of both windows. Absent fields count as 0. */
-export function quotaInRedis(redis: RedisServer, client: string) {
-  const lines = redis.cli('HGETALL', quotaKey('tollgate', client)).split('\n')
+export function quotaInRedis(redis: Pick<RedisServer, 'cli'>, client: string, prefix = 'tollgate') {
+  const lines = redis.cli('HGETALL', quotaKey(prefix, client)).split('\n')
   const field = (name: string): number => Number(lines[lines.indexOf(name) + 1] ?? 0)
   return {
     minuteTaken: field('minuteTaken'),
@@ -194,7 +207,9 @@ export async function acquainted(
 }
 
 /** Each of them has found out that its Redis says nothing: by questions of an operator, which charge nobody. */
-export async function storeLost(gateways: readonly GatewayProcess[]): Promise<void> {
+export async function storeLost(
+  gateways: readonly Pick<GatewayProcess, 'adminOrigin' | 'metric'>[],
+): Promise<void> {
   await Promise.all(
     gateways.map(({ adminOrigin, metric }) =>
       eventually('the store is lost', async () => {

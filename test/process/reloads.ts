@@ -4,6 +4,7 @@ import { writeFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { configText } from '../support/gateway.ts'
 import { temporaryFile } from '../support/processes.ts'
+import { gatewayHere } from './gateway-here.ts'
 import {
   clientsBlock,
   eventually,
@@ -16,31 +17,18 @@ import {
 } from './gateways.ts'
 
 const KEY = 'tg_test_reload_0123456789abcdef'
-const LIMIT = 1_000_000
+/** A minute, of the first revision. */
+export const LIMIT = 1_000_000
 const LATE = 'status 503'
 
-export interface Reloading {
-  readonly gateway: GatewayProcess
-  readonly file: string
-  /** Of the revision with this mark; more: blocks of its own. */
-  text(mark: number, more?: Record<string, string>): string
-  write(mark: number, more?: Record<string, string>): void
-  /** Sends SIGHUP, and waits for what the log says of it. */
-  hangUp(event: 'configTaken' | 'configRefused'): Promise<Record<string, unknown>>
-  config(): Promise<{ reason: string; warning?: string }>
-}
+type Blocks = Record<string, string>
+type Started = Pick<GatewayProcess, 'adminOrigin' | 'logged'>
 
 /** Of each revision the client has limits of its own, which all its answers must agree with. */
-export async function reloading(
-  workers: number,
-  {
-    options = [],
-    place = (text) => temporaryFile('gateway.yaml', text),
-  }: { options?: string[]; place?: (text: string) => string } = {},
-): Promise<Reloading> {
+async function revisions(workers: number, place = inFolder) {
   const backend = await rawBackend()
   const server = `server: { listen: "127.0.0.1:0", workers: ${workers}, timeouts: { drain: 1s } }`
-  const text = (mark: number, more: Record<string, string> = {}) => {
+  const text = (mark: number, more: Blocks = {}) => {
     const [perMinute, perDay] = [LIMIT + mark, 10 * (LIMIT + mark)]
     const clients = clientsBlock([{ id: 'caller', keys: [KEY], perMinute, perDay }])
     const store = 'store: { file: "", timeout: 110ms }'
@@ -50,28 +38,47 @@ export async function reloading(
     return configText({ upstreams: [backend.url], blocks })
   }
   const file = place(text(0))
-  const gateway = await withOrigins(tollgate(['start', '--config', file, ...options]))
   return {
-    gateway,
     file,
     text,
-    write: (mark, more) => writeFileSync(file, text(mark, more)),
-    async hangUp(event) {
-      const before = gateway.logged(event).length
-      gateway.signal('SIGHUP')
-      await eventually(event, () => gateway.logged(event).length > before)
-      return gateway.logged(event).at(-1) ?? {}
-    },
-    async config() {
-      const { checks } = (await (await fetch(`${gateway.adminOrigin}/readyz`)).json()) as {
-        checks: { name: string; reason: string; warning?: string }[]
-      }
-      return pick(
-        checks.filter(({ name }) => name === 'config'),
-        0,
-      )
-    },
+    write: (mark: number, more?: Blocks) => writeFileSync(file, text(mark, more)),
   }
+}
+const inFolder = (text: string): string => temporaryFile('gateway.yaml', text)
+
+/** How it is told to reload, what its log says of that, and its readiness. */
+const telling = ({ adminOrigin, logged }: Started, reload: () => unknown) => ({
+  async hangUp(event: 'configTaken' | 'configRefused'): Promise<Record<string, unknown>> {
+    const before = logged(event).length
+    reload()
+    await eventually(event, () => logged(event).length > before)
+    return logged(event).at(-1) ?? {}
+  },
+  async config(): Promise<{ reason: string; warning?: string }> {
+    const { checks } = (await (await fetch(`${adminOrigin}/readyz`)).json()) as {
+      checks: { name: string; reason: string; warning?: string }[]
+    }
+    return pick(
+      checks.filter(({ name }) => name === 'config'),
+      0,
+    )
+  },
+})
+
+export async function reloading(
+  workers: number,
+  { options = [], place }: { options?: string[]; place?: (text: string) => string } = {},
+) {
+  const revised = await revisions(workers, place)
+  const gateway = await withOrigins(tollgate(['start', '--config', revised.file, ...options]))
+  return { gateway, ...revised, ...telling(gateway, () => gateway.signal('SIGHUP')) }
+}
+
+/** In this process. */
+export async function reloadingHere() {
+  const revised = await revisions(1)
+  const gateway = await gatewayHere(revised.file)
+  return { gateway, ...revised, ...telling(gateway, () => void gateway.reload()) }
 }
 
 export interface Seen {

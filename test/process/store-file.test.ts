@@ -7,6 +7,7 @@ import { promisify } from 'node:util'
 import { afterAll, describe, expect, it } from 'vitest'
 import { minuteWithAtLeast } from '../support/gateway.ts'
 import { temporaryFolder } from '../support/processes.ts'
+import { gatewayHere } from './gateway-here.ts'
 import {
   clientsBlock,
   configFile,
@@ -34,25 +35,23 @@ const config = (upstream: string, file: string, workers = 1): string =>
     store: `store: { file: "${file}" }`,
     clients: clientsBlock([{ id: 'acme', keys: [key], perMinute: 500, perDay: 1000 }]),
   })
-const admit = async (gateway: GatewayProcess, count: number): Promise<void> => {
+type Started = Pick<GatewayProcess, 'call'>
+const admit = async (gateway: Started, count: number): Promise<void> => {
   const answers = await Promise.all(times(count, () => decided(() => gateway.call(key))))
   expect(tally(answers)).toEqual({ '200': count })
 }
 /** Of the day: a restart may take longer than the minute lasts. */
-const dayLeft = async (gateway: GatewayProcess): Promise<number> => {
+const left = async (gateway: Started, window: 'minute' | 'day' = 'day'): Promise<number> => {
   const { headers } = await decided(() => gateway.call(key))
-  return Number(/"day";r=(\d+);/.exec(headers.get('ratelimit') ?? '')?.[1])
-}
-const minuteLeft = async (gateway: GatewayProcess): Promise<number> => {
-  const { headers } = await decided(() => gateway.call(key))
-  return Number(/"minute";r=(\d+);/.exec(headers.get('ratelimit') ?? '')?.[1])
+  const found = new RegExp(`"${window}";r=(\\d+);`).exec(headers.get('ratelimit') ?? '')
+  return Number(found?.[1])
 }
 
 /** What a crash at this moment would leave of acme. */
 function dayTakenIn(path: string): unknown {
-  const left = join(temporaryFolder(), 'left.db')
-  for (const part of ['', '-wal']) copyFileSync(path + part, left + part)
-  const database = new DatabaseSync(left)
+  const copy = join(temporaryFolder(), 'left.db')
+  for (const part of ['', '-wal']) copyFileSync(path + part, copy + part)
+  const database = new DatabaseSync(copy)
   const row = database.prepare("SELECT day_taken FROM quota WHERE client = 'acme'").get()
   database.close()
   return row?.['day_taken']
@@ -62,19 +61,17 @@ describe.concurrent('what a gateway without Redis has counted', () => {
   it('is there after a restart, to the last request', async () => {
     const backend = await rawBackend()
     const file = config(backend.url, join(temporaryFolder(), 'made', 'store.db'))
-    const first = await gatewayProcess(file)
+    const first = await gatewayHere(file)
     await minuteWithAtLeast(25_000)
     await admit(first, 40)
-    first.signal('SIGTERM')
-    expect((await first.finished).code).toBe(0)
-    const second = await gatewayProcess(file)
-    expect(await minuteLeft(second)).toBe(459)
-    expect(await dayLeft(second)).toBe(958)
-    expect(second.stderr()).not.toContain('Warning')
+    await first.stop()
+    const second = await gatewayHere(file)
+    expect(await left(second, 'minute')).toBe(459)
+    expect(await left(second)).toBe(958)
   })
 
   it('admits nothing twice though it is killed again and again under load, and strands little', async () => {
-    const limit = 480
+    const limit = 240
     const clients = clientsBlock([{ id: 'acme', keys: [key], perMinute: limit, perDay: limit }])
     const backend = await startCountingBackend()
     const store = `store: { file: "${join(temporaryFolder(), 'store.db')}" }`
@@ -89,12 +86,12 @@ describe.concurrent('what a gateway without Redis has counted', () => {
       stop()
       door.close()
     }
-    for (const count of [60, 120, 180]) await serveUntil(() => backend.seen('acme') >= count)
+    for (const count of [60, 120]) await serveUntil(() => backend.seen('acme') >= count)
     await serveUntil(() => backend.calls.some(({ status }) => status === 429))
     const answered = backend.calls.filter(({ status }) => status !== undefined).length
     const cutOff = backend.calls.length - answered
     expect(backend.seen('acme')).toBeLessThanOrEqual(limit)
-    expect(backend.seen('acme')).toBeGreaterThanOrEqual(limit - 3 * (limit / 16) - cutOff)
+    expect(backend.seen('acme')).toBeGreaterThanOrEqual(limit - 2 * (limit / 16) - cutOff)
     await backend.close()
   })
 
@@ -106,7 +103,10 @@ describe.concurrent('what a gateway without Redis has counted', () => {
     await gateway.listening('admin')
     expect(readdirSync(join(cwd, 'data'))).toContain('tollgate.db')
     gateway.signal('SIGTERM')
-    expect((await gateway.finished).code).toBe(0)
+    const { code, stderr } = await gateway.finished
+    expect(code).toBe(0)
+    // Of a part of Node.js that is not final in all its versions.
+    expect(stderr).not.toContain('ExperimentalWarning')
     expect(readdirSync(join(cwd, 'data'))).toEqual(['tollgate.db'])
   })
 })
@@ -118,16 +118,20 @@ describe.concurrent('a store.file', () => {
       const backend = await rawBackend()
       const folder = join(temporaryFolder(), 'made')
       const path = join(folder, 'store.db')
-      const first = await gatewayProcess(config(backend.url, path, workers))
+      const file = config(backend.url, path, workers)
+      const first = workers === 1 ? await gatewayHere(file) : await gatewayProcess(file)
       await admit(first, 20)
       rmSync(folder, { recursive: true })
       await eventually('the line', () => first.logged('storeFileRestored').length === 1)
       await admit(first, 20)
       // Removed again: nothing comes between that and the stop.
       rmSync(path)
-      first.signal('SIGTERM')
-      expect((await first.finished).code).toBe(0)
-      expect(await dayLeft(await gatewayProcess(config(backend.url, path, workers)))).toBe(959)
+      if ('stop' in first) await first.stop()
+      else {
+        first.signal('SIGTERM')
+        expect((await first.finished).code).toBe(0)
+      }
+      expect(await left(await gatewayHere(config(backend.url, path)))).toBe(959)
     },
   )
 
@@ -135,11 +139,9 @@ describe.concurrent('a store.file', () => {
     const backend = await rawBackend()
     const folder = temporaryFolder()
     const path = join(folder, 'store.db')
-    const before = await gatewayProcess(config(backend.url, path))
-    before.signal('SIGTERM')
-    await before.finished
+    await (await gatewayHere(config(backend.url, path))).stop()
     truncateSync(path, 4_096)
-    const gateway = await gatewayProcess(config(backend.url, path))
+    const gateway = await gatewayHere(config(backend.url, path))
     const [line] = gateway.logged('storeFileSetAside')
     expect(line).toMatchObject({ level: 'error' })
     expect(readdirSync(folder)).toContain(String(line?.['keptAs']).slice(folder.length + 1))
@@ -151,66 +153,33 @@ describe.concurrent('a store.file', () => {
     const path = join(temporaryFolder(), 'store.db')
     const file = config(backend.url, path)
     const first = await gatewayProcess(file)
-    const second = await tollgate(['start', '--config', file]).finished
-    expect(second.code).toBe(1)
-    expect(linesOf(second.stderr)).toMatchObject([
-      {
-        event: 'startFailed',
-        message: `store.file ${path} is in use by another gateway; give each its own store.file, or share one Redis with store.redis`,
-      },
-    ])
+    await expect(gatewayHere(file)).rejects.toThrow(
+      `store.file ${path} is in use by another gateway; give each its own store.file, or share one Redis with store.redis`,
+    )
     await admit(first, 3)
     first.signal('SIGKILL')
     await first.finished
-    await admit(await gatewayProcess(file), 3)
+    await admit(await gatewayHere(file), 3)
   })
 
-  it('that cannot be opened keeps the gateway from starting, with what to do', async () => {
-    const folder = temporaryFolder()
-    const { code, stderr } = await tollgate([
-      'start',
-      '--config',
-      config('http://127.0.0.1:1', folder),
-    ]).finished
-    expect(code).toBe(1)
-    expect(stderr).toContain(`store.file ${folder} cannot be opened; it must be a file`)
-    expect(stderr.split('\n')).toHaveLength(2)
-  })
-
-  it.each(['start', 'start with workers'])(
-    'that is the configuration itself is refused and left as it is (%s)',
-    async (how) => {
-      const file = configFile('http://127.0.0.1:1', {
-        store: 'store: { file: "${CONFIG}" }',
-        ...(how === 'start' ? {} : { server: 'server: { listen: "127.0.0.1:0", workers: 2 }' }),
-      })
+  it.each([1, 2])(
+    'that is the configuration itself is refused and left as it is (%i processes)',
+    async (workers) => {
+      const file = config('http://127.0.0.1:1', '${CONFIG}', workers)
       const text = readFileSync(file)
-      const { code, stderr } = await tollgate(['start', '--config', file], {
-        env: { CONFIG: file },
-      }).finished
-      expect(code).toBe(1)
-      expect(linesOf(stderr)).toMatchObject([
-        {
-          message: `store.file ${file} is not an SQLite database; name another file, or move it away to begin with an empty one`,
-        },
-      ])
+      const env = { CONFIG: file }
+      const message = `store.file ${file} is not an SQLite database; name another file, or move it away to begin with an empty one`
+      if (workers === 1) await expect(gatewayHere(file, { env })).rejects.toThrow(message)
+      else {
+        const { code, stderr } = await tollgate(['start', '--config', file], { env }).finished
+        expect([code, ...linesOf(stderr)]).toMatchObject([1, { event: 'startFailed', message }])
+      }
       expect(readFileSync(file)).toEqual(text)
     },
   )
-
-  it('below a folder that cannot be made keeps the gateway from starting, soon', async () => {
-    const path = '/proc/tollgate/store.db'
-    const started = tollgate(['start', '--config', config('http://127.0.0.1:1', path)])
-    const { code, stderr } = await started.finished
-    expect(code).toBe(1)
-    expect(linesOf(stderr)[0]?.['message']).toContain(
-      `store.file ${path} cannot be opened; it must be a file`,
-    )
-  })
 })
 
-// Alone: each starts processes enough.
-describe('a store.file that can no longer be written', () => {
+describe.concurrent('a store.file that can no longer be written', () => {
   const storeCheck = async (gateway: GatewayProcess) => {
     const response = await fetch(`${gateway.adminOrigin}/readyz`)
     const { checks } = (await response.json()) as { checks: Record<string, unknown>[] }
@@ -264,10 +233,10 @@ describe('a store.file that can no longer be written', () => {
       expect(await storeCheck(first)).not.toHaveProperty('warning')
       first.signal('SIGKILL')
       await first.finished
-      const left = await dayLeft(await gatewayProcess(config(backend.url, path)))
+      const rest = await left(await gatewayHere(config(backend.url, path)))
       // What was ahead is gone, and what workers had leased and not yet used.
-      expect(left).toBeLessThanOrEqual(1000 - 61)
-      expect(left).toBeGreaterThanOrEqual(1000 - 61 - (1 + workers) * (500 / 16))
+      expect(rest).toBeLessThanOrEqual(1000 - 61)
+      expect(rest).toBeGreaterThanOrEqual(1000 - 61 - (1 + workers) * (500 / 16))
     },
   )
 })

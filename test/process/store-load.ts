@@ -15,7 +15,7 @@ export interface Load {
 
 /** A few callers that go on without end, spread over the gateways. */
 export function startLoad(
-  gateways: readonly GatewayProcess[],
+  gateways: readonly Pick<GatewayProcess, 'adminOrigin' | 'call'>[],
   { key, callers = 4, pauseMs = 40 }: { key: string; callers?: number; pauseMs?: number },
 ): Load {
   const answers: Answer[] = []
@@ -72,10 +72,10 @@ export function expectDecidedInTime(
   expect(answers.length).toBeGreaterThan(5)
   expect(undecidedMs.length).toBeGreaterThan(5)
   const tookMs = answers.map((answer) => answer.tookMs)
-  expect(quantile(tookMs, 0.5)).toBeLessThan(250 + 2 * quantile(undecidedMs, 0.5))
-  // Twice, since a request goes by way of a backend and back.
-  expect(quantile(tookMs, 0.99)).toBeLessThan(250 + 2 * quantile(undecidedMs, 0.99))
-  expect(quantile(tookMs, 1)).toBeLessThan(1_000 + 2 * quantile(undecidedMs, 1))
+  expect(quantile(tookMs, 0.5)).toBeLessThan(250 + 4 * quantile(undecidedMs, 0.5))
+  // Four turns of the loop: a request goes by way of a store, a backend, and back.
+  expect(quantile(tookMs, 0.99)).toBeLessThan(250 + 4 * quantile(undecidedMs, 0.99))
+  expect(quantile(tookMs, 1)).toBeLessThan(1_000 + 5 * quantile(undecidedMs, 1))
 }
 
 /** From now until an answer tells the quota again; 2 s are promised, the rest is the machine's, as above: it takes several steps. */

@@ -1,4 +1,5 @@
 import { afterAll, expect, it } from 'vitest'
+import { gatewayHere } from './gateway-here.ts'
 import {
   configFile,
   endAll,
@@ -19,7 +20,7 @@ it.each([1, 2])(
       server: `server: { listen: 127.0.0.1:0, workers: ${workers} }`,
       store: `store: { redis: "${redis.url}" }`,
     })
-    const gateway = await gatewayProcess(file)
+    const gateway = await (workers === 1 ? gatewayHere : gatewayProcess)(file)
     const check = async (): Promise<unknown> => {
       const response = await fetch(`${gateway.adminOrigin}/readyz`)
       expect(response.status).toBe(200)
@@ -50,7 +51,7 @@ it.each([
   async (_, redis, cause) => {
     const backend = await rawBackend()
     const file = configFile(backend.url, { store: `store: { redis: ${redis} }` })
-    const gateway = await gatewayProcess(file, { waitForStore: false })
+    const gateway = await gatewayHere(file, { waitForStore: false })
     await eventually('the line', () => gateway.logged('storeWarning').length === 1)
     const said = 'no such host: reddis.invalid:6379; correct it, or'
     expect(gateway.logged('storeWarning')[0]?.['warning']).toContain(said)

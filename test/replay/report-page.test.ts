@@ -1,6 +1,7 @@
 /** The page of a replay in a real browser, opened from disk. */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
 import { pathToFileURL } from 'node:url'
 import type { Browser, Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -262,7 +263,7 @@ describe('the page of a replay', () => {
     await expect.poll(() => page.getByRole('status').textContent()).toBe('10 of 60 clients')
     const saved = page.waitForEvent('download')
     await page.getByRole('button', { name: 'CSV' }).click()
-    const lines = readFileSync(await (await saved).path(), 'utf8').split('\r\n')
+    const lines = (await text(await (await saved).createReadStream())).split('\r\n')
     expect(lines[0]).toBe(
       'Client,Plan,Requests,Refused,Minute,Day,Ban,First,By,Peak minute,Peak day,Suggest',
     )
@@ -286,7 +287,7 @@ describe('the page of a replay', () => {
     expect(await page.title()).not.toBe('owned')
     const download = page.waitForEvent('download')
     await page.getByRole('button', { name: 'CSV' }).click()
-    expect(readFileSync(await (await download).path(), 'utf8')).toContain('"\'=HYPERLINK(""http')
+    expect(await text(await (await download).createReadStream())).toContain('"\'=HYPERLINK(""http')
     await page.close()
   })
 

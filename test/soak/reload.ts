@@ -2,7 +2,8 @@
  * `npm run soak:reload`: 50 reloads in a minute under load, changed, bad and unchanged files by turns; then 200 in a row,
  * and what that leaves in the memory. For one process and for four; about four minutes. Exit code 1: something does not hold.
  */
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import { writeFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { endAll, eventually } from '../process/gateways.ts'
 import { keptConnections, marksOf, reloading } from '../process/reloads.ts'
@@ -15,22 +16,11 @@ const MOST_GROWTH = 0.05
 /** Of the 200, after which the heap has its size. */
 const WARM_UP = 50
 
-const field = (pid: number, name: string): number =>
-  Number(
-    new RegExp(`^${name}:\\s+(\\d+)`, 'm').exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1],
-  )
-
 /** MiB, of a process and its children. */
 function residentMiB(pid: number): number {
-  const all = readdirSync('/proc').filter((name) => /^\d+$/.test(name))
-  const family = all.filter((each) => {
-    try {
-      return Number(each) === pid || field(Number(each), 'PPid') === pid
-    } catch {
-      return false
-    }
-  })
-  return family.reduce((sum, each) => sum + field(Number(each), 'VmRSS'), 0) / 1024
+  const args = ['-o', 'rss=', '--pid', String(pid), '--ppid', String(pid)]
+  const kib = execFileSync('ps', args, { encoding: 'utf8' }).trim().split('\n')
+  return kib.reduce((sum, each) => sum + Number(each), 0) / 1024
 }
 
 /** The least of some looks: what a collection leaves. */

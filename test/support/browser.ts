@@ -1,20 +1,27 @@
 /** Chromium without a window, and pages of an origin of their own. */
-import { once } from 'node:events'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { chromium, type Browser } from 'playwright-core'
+import { BROWSER, listening } from './browser-offer.ts'
 import { ensurePackage } from './debian-package.ts'
 
 /** Where Debian puts it. */
 const CHROMIUM = '/usr/bin/chromium'
 
-export function openBrowser(): Promise<Browser> {
+function options() {
   ensurePackage('chromium', { probe: [CHROMIUM, '--version'] })
-  return chromium.launch({
-    executablePath: CHROMIUM,
-    // What it is shown is our own; for root it has no sandbox.
-    chromiumSandbox: process.getuid?.() !== 0,
-  })
+  // What it is shown is our own; for root it has no sandbox.
+  return { executablePath: CHROMIUM, chromiumSandbox: process.getuid?.() !== 0 }
+}
+
+export const launchServer = () => chromium.launchServer(options())
+
+/** In a run of tests its close() ends what was opened through it, and leaves the Chromium to the others. */
+export async function openBrowser(): Promise<Browser> {
+  const offer = process.env[BROWSER]
+  if (offer === undefined) return chromium.launch(options())
+  const answer = await fetch(offer)
+  if (!answer.ok) throw new Error(await answer.text())
+  return chromium.connect(await answer.text())
 }
 
 export interface Site {
@@ -29,10 +36,8 @@ export async function startSite(html: string): Promise<Site> {
     if (url === '/favicon.ico') return response.writeHead(204).end()
     return response.setHeader('Content-Type', 'text/html; charset=utf-8').end(html)
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
   return {
-    origin: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    origin: await listening(server),
     close: () => server.close().closeAllConnections(),
   }
 }
