@@ -235,10 +235,10 @@ export function quotaInRedis(redis: RedisServer | SharedRedis, client: string) {
 
 /** All processes have spoken twice since the last of them joined, so each knows the others. */
 export async function acquainted(
-  redis: Pick<RedisServer, 'cli'>,
+  { cli, prefix = 'tollgate' }: Pick<RedisServer, 'cli'> & { prefix?: string },
   processes: number,
 ): Promise<void> {
-  const beats = (): string[] => redis.cli('HVALS', 'tollgate:processes').split('\n')
+  const beats = (): string[] => cli('HVALS', `${prefix}:processes`).split('\n')
   const spoken = async (): Promise<void> => {
     const before = new Set(beats())
     await eventually('beats of all', () => beats().every((beat) => !before.has(beat)))
