@@ -88,14 +88,17 @@ export async function comeToNoBan(client: string, secondMs: number): Promise<voi
   expect(await gateway.metric('tollgate_bans_total')).toBe(0)
 }
 
+/** Again with longer seconds where the machine is too busy for so many requests in such a minute. */
 export async function twoASecondAreBanned(secondMs: number): Promise<void> {
   const { gateway, key } = await scene(secondMs)
   const startMs = performance.now()
-  let code: string | undefined
-  for (let sent = 0; code !== 'api_key_banned'; sent++) {
-    const atMs = startMs + (secondMs / 2) * sent
-    await sleep(Math.max(0, atMs - performance.now()))
+  const passedMs = () => performance.now() - startMs
+  let [sent, code] = [0, '' as string | undefined]
+  while (code !== 'api_key_banned' && passedMs() < 60 * secondMs) {
+    await sleep((secondMs / 2) * sent - passedMs())
     code = (await gateway.call(key)).code
-    expect(performance.now() - startMs).toBeLessThan(60 * secondMs)
+    sent++
   }
+  if (code !== 'api_key_banned' && sent < 110) return twoASecondAreBanned(2 * secondMs)
+  expect(code).toBe('api_key_banned')
 }

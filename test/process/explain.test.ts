@@ -65,7 +65,7 @@ it('tells what the store knows of use, with the most by which that is behind, an
 })
 
 /** A backend that holds all answers, and a gateway in front of it that may hold two of a client in each worker. */
-async function scene(workers: number) {
+async function scene(workers: number, { places = false } = {}) {
   const over = Promise.withResolvers<Buffer>()
   const backend = await rawBackend({ respond: () => over.promise })
   const file = configFile(backend.url, {
@@ -81,15 +81,13 @@ async function scene(workers: number) {
   writeFileSync(clients, `\n${JSON.stringify({ ...bolt, keys })}\n`)
   const env = { FOLDER: dirname(file) }
   const gateway =
-    workers === 1
-      ? await gatewayHere(file, { env, places: true })
-      : await gatewayProcess(file, { env })
+    workers === 1 ? await gatewayHere(file, { env, places }) : await gatewayProcess(file, { env })
   return { backend, file, clients, env, gateway, release: () => over.resolve(answer(200, 'ok')) }
 }
 type Scene = Awaited<ReturnType<typeof scene>>
 
-/** Its lines are those of its files, until they are others. */
-async function tellsPlaces({ file, clients, env, gateway }: Scene): Promise<void> {
+it('tells the same lines as its files, until they are others', async () => {
+  const { file, clients, env, gateway } = await scene(1, { places: true })
   const ask = async (keyId: string) => {
     for (;;) {
       const seen = await explained(gateway, keyId)
@@ -112,7 +110,7 @@ async function tellsPlaces({ file, clients, env, gateway }: Scene): Promise<void
   const { explanation, missing } = await ask('bolt-1')
   expect(placesOf(explanation).filter(([, config]) => config !== null)).toEqual([])
   expect(missing).toEqual([expect.stringContaining('no longer what was taken')])
-}
+})
 
 /** Each on a connection of its own, which any of the workers may take. */
 const send = ({ origin }: Gateway, key: string) =>
@@ -182,9 +180,8 @@ async function tellsStrikes({ gateway }: Scene, workers: number): Promise<void> 
 }
 
 describe.each([1, 2])('a gateway of %i workers', (workers) => {
-  it('tells the lines of its files, and what its processes know of turns and strikes; nothing changes by being asked', async () => {
+  it('tells what its processes know of turns and strikes, and nothing changes by being asked', async () => {
     const all = await scene(workers)
-    await tellsPlaces(all)
     await tellsTurns(all, workers)
     await tellsStrikes(all, workers)
   })

@@ -184,14 +184,18 @@ it('is obeyed by all workers, whose clocks are not that of their supervisor, and
     await gateway.finished
     gateway = await gatewayProcess(config)
   }
-  const used = async (): Promise<string> => {
+  /** What was admitted before the ban was heard of was charged, and nothing else is. */
+  const chargesAdmitted = async (): Promise<void> => {
     const { headers } = await decided(() => ask(gateway.origin, { key: sister }))
-    return String(headers['ratelimit'])
+    expect(headers['ratelimit']).toContain(`"day";r=${100_000 - backend.requests.length};`)
   }
-  expect(await used()).toMatch(/"day";r=99999;/)
+  await chargesAdmitted()
   await ban(gateway)
   await obeyed(everyone, 'api_key_banned')
-  expect(await used()).toMatch(/"day";r=99998;/)
+  const atBackend = backend.requests.length
+  for (const call of everyone) expect((await call()).code).toBe('api_key_banned')
+  expect(backend.requests).toHaveLength(atBackend)
+  await chargesAdmitted()
   await lift(gateway)
   await obeyed(everyone, 'none')
   await lastsThreeSeconds(gateway, everyone)
