@@ -79,7 +79,7 @@ beforeAll(async () => {
   const untilMs = endMs + 3_000
   ;[faults, samples] = await Promise.all([
     playFaults(fleets.faulted, { stops: [startMs, endMs], untilMs, pauseMs: 2_000 }),
-    sampleCounters(fleets.faulted, { backend, clients: faulted, untilMs, pauseMs: 1_000 }),
+    sampleCounters(fleets.faulted, { untilMs, pauseMs: 1_000 }),
     runSteady(),
   ])
   // Until everyone left has been heard of.

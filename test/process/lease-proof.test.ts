@@ -35,7 +35,7 @@ it('gateways on one Redis that are killed and stopped admit no more than each li
   const untilMs = Date.now() + forMs
   const [faults, samples] = await Promise.all([
     playFaults(all, { stops: [untilMs - 1_000], untilMs, pauseMs: forMs / 2 }),
-    sampleCounters(all, { backend, clients, untilMs, pauseMs: 300 }),
+    sampleCounters(all, { untilMs, pauseMs: 300 }),
   ])
   const survivors = () => all.heard(faults.overMs)
   for (const { door } of all.up()) door.send(asked.id, `tg_${asked.id}`)
