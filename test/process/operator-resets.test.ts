@@ -83,7 +83,12 @@ it('a reset is obeyed by all gateways on one Redis: nothing beyond the limit, an
   expect(seen()).toBe(OTHER_USED + LIMIT)
 
   const done = await resetForSure()
-  if (done !== undefined) expect(done).toMatchObject({ before: { day: LIMIT }, after: { day: 0 } })
+  if (done !== undefined) {
+    const { before, after } = done as Record<'before' | 'after', { day: number }>
+    expect(before.day).toBe(LIMIT)
+    // Those who ask without a rest may be let in before the answer is there.
+    expect(after.day).toBeLessThan(LIMIT / 4)
+  }
   const backMs = await eventually('all is used again', () => seen() === OTHER_USED + 2 * LIMIT)
   // All are let in at once; on a busy machine their calls take their time too.
   expect(backMs).toBeLessThan(5_000 + 20 * slowestMs())
