@@ -3,7 +3,6 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, expect, it } from 'vitest'
 import { answer, startRawBackend } from '../support/raw-backend.ts'
 import { freePort } from '../support/redis-server.ts'
-import { gatewayHere } from './gateway-here.ts'
 import {
   atEnd,
   clientsBlock,
@@ -16,6 +15,7 @@ import {
   times,
   type Answer,
   type GatewayProcess,
+  gatewayHere,
 } from './gateways.ts'
 
 afterAll(endAll)

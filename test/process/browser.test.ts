@@ -8,8 +8,7 @@ import { runCatalogue } from '../catalogue/running-catalogue.ts'
 import { keys, sha256, startTestGateway } from '../support/gateway.ts'
 import { openRawClient } from '../support/raw-client.ts'
 import { minuteWithAtLeast } from '../support/utc-windows.ts'
-import { gatewayHere, type GatewayHere } from './gateway-here.ts'
-import { configFile, endAll, eventually } from './gateways.ts'
+import { configFile, endAll, eventually, gatewayHere, type GatewayHere } from './gateways.ts'
 
 /** What the page was let know. */
 interface Seen {

@@ -3,8 +3,7 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { afterAll, expect, it } from 'vitest'
 import { makeCertificates } from '../support/redis-tls.ts'
 import { typed } from '../support/command-line.ts'
-import { gatewayHere } from './gateway-here.ts'
-import { configFile, endAll } from './gateways.ts'
+import { configFile, endAll, gatewayHere } from './gateways.ts'
 
 const certificates = makeCertificates()
 afterAll(async () => {

@@ -5,7 +5,6 @@ import { typed } from '../support/command-line.ts'
 import { configText, keys, sha256 } from '../support/gateway.ts'
 import { temporaryFile, temporaryFolder } from '../support/processes.ts'
 import { freePort } from '../support/redis-server.ts'
-import { gatewayHere } from './gateway-here.ts'
 import {
   configFile,
   endAll,
@@ -14,6 +13,7 @@ import {
   rawBackend,
   run,
   tollgate,
+  gatewayHere,
 } from './gateways.ts'
 
 afterAll(endAll)

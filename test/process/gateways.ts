@@ -1,13 +1,18 @@
-/** Gateways as processes of their own, calls to them, and what they have written into Redis. */
+/** Gateways as processes of their own or in this one, calls to them, and what they have written into Redis. */
 import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { loadUsableConfig } from '../../src/cli/load-usable-config.ts'
+import { readPlacesAside } from '../../src/clients/places-aside.ts'
+import { createGateway } from '../../src/gateway/gateway.ts'
+import { createLog } from '../../src/observability/log.ts'
 import { quotaKey } from '../../src/quota/authorities/redis.ts'
 import { configText, sha256, sumOf } from '../support/gateway.ts'
 import { startTollgate, temporaryFile, type TollgateProcess } from '../support/processes.ts'
 import { startRawBackend, type RawBackend } from '../support/raw-backend.ts'
 import { startRedisServer, type RedisServer } from '../support/redis-server.ts'
 
-export interface GatewayProcess extends TollgateProcess {
+/** Wherever it runs. */
+export interface Gateway {
   /** Such as http://127.0.0.1:40001 */
   readonly origin: string
   readonly adminOrigin: string
@@ -16,6 +21,18 @@ export interface GatewayProcess extends TollgateProcess {
   metric(start: string): Promise<number>
   /** Log lines of this event so far. */
   logged(event: string): Record<string, unknown>[]
+  /** The log so far. */
+  stderr(): string
+}
+
+export type GatewayProcess = Gateway & TollgateProcess
+
+/** As `tollgate start` makes it, in this process. */
+export interface GatewayHere extends Gateway {
+  /** As SIGHUP does; resolves when it was taken or refused. */
+  reload(): Promise<void>
+  /** As SIGTERM does. */
+  stop(): Promise<void>
 }
 
 export interface Answer {
@@ -28,11 +45,14 @@ export interface Answer {
   readonly tookMs: number
 }
 
+/** Gateways before what they stand on. */
+const gateways: (() => Promise<void>)[] = []
 const cleanups: (() => Promise<void>)[] = []
 
-/** To be called once per test file, after all its tests: ends every process that was started here. */
+/** To be called once per test file, after all its tests: ends all that was started here. */
 export async function endAll(): Promise<void> {
-  await Promise.all(cleanups.splice(0).map((cleanup) => cleanup()))
+  for (const list of [gateways, cleanups])
+    await Promise.all(list.splice(0).map((cleanup) => cleanup()))
 }
 
 /** To be done by endAll. */
@@ -41,7 +61,7 @@ export const atEnd = (cleanup: () => Promise<void>) => void cleanups.push(cleanu
 /** A process that endAll ends. */
 export function tollgate(...args: Parameters<typeof startTollgate>): TollgateProcess {
   const started = startTollgate(...args)
-  cleanups.push(() => started.end())
+  gateways.push(() => started.end())
   return started
 }
 
@@ -83,37 +103,68 @@ export async function gatewayProcess(
   } = {},
 ): Promise<GatewayProcess> {
   const gateway = await withOrigins(tollgate(['start', '--config', file], options))
-  if (waitForStore)
-    await eventually('the store is in use', async () => {
-      const page = await (await fetch(`${gateway.adminOrigin}/readyz`)).text()
-      return page.includes('"available"') || page.includes('"embedded"')
-    })
+  if (waitForStore) await storeInUse(gateway)
   return gateway
 }
+
+/** The same of one worker, in this process: for what a process of its own would show no better. Explains places only if told to. */
+export async function gatewayHere(
+  file: string,
+  { env = {}, waitForStore = true, places = false } = {},
+): Promise<GatewayHere> {
+  const config = await loadUsableConfig(file, env)
+  if (config.server.workers > 1) throw new Error('its workers would be processes of their own')
+  let logged = ''
+  const gateway = createGateway(config, {
+    version: 'test',
+    log: createLog({ ...config.log, destination: { write: (line) => (logged += line) } }),
+    load: () => loadUsableConfig(file, env, { isServing: true }),
+    // Each answer costs a thread.
+    ...(places && { settingPlaces: readPlacesAside(file, env) }),
+  })
+  const { listen, admin } = await gateway.listen()
+  let stopped: Promise<void> | undefined
+  const stop = (): Promise<void> => (stopped ??= gateway.drain())
+  gateways.push(stop)
+  const [origin, adminOrigin] = [listen, admin].map(({ port }) => `http://127.0.0.1:${port}`)
+  const here = {
+    ...asked({ origin: String(origin), adminOrigin: String(adminOrigin), stderr: () => logged }),
+    reload: async () => void (await gateway.reload()),
+    stop,
+  }
+  if (waitForStore) await storeInUse(here)
+  return here
+}
+
+const storeInUse = ({ adminOrigin }: Gateway): Promise<number> =>
+  eventually('the store is in use', async () => {
+    const page = await (await fetch(`${adminOrigin}/readyz`)).text()
+    return page.includes('"available"') || page.includes('"embedded"')
+  })
 
 /** Waits until both listeners of a gateway are up, and all that was logged till then is read: a line for each worker, too. */
 export async function withOrigins(started: TollgateProcess): Promise<GatewayProcess> {
   const origin = new URL(await started.listening('tollgate')).origin
   const adminOrigin = await started.listening('admin')
-  const gateway: GatewayProcess = {
-    ...started,
-    origin,
-    adminOrigin,
-    call: (key, path = '/v1/pets', init = {}) => call(`${origin}${path}`, key, init),
-    metric: (start) => metric(adminOrigin, start),
-    // Only lines that may be meant are parsed: it is asked again and again, and the log of a loaded gateway is long.
-    logged: (event) =>
-      started
-        .stderr()
-        .split('\n')
-        .filter((line) => line.includes(`"${event}"`) && line.startsWith('{') && line.endsWith('}'))
-        .map((line) => JSON.parse(line) as Record<string, unknown>)
-        .filter((line) => line['event'] === event),
-  }
+  const gateway = { ...started, ...asked({ origin, adminOrigin, stderr: started.stderr }) }
   // The log comes on another pipe than the addresses, and has these as the last lines of a start.
   await eventually('the log of the start', () => gateway.logged('listening').length === 2)
   return gateway
 }
+
+const asked = (at: Pick<Gateway, 'origin' | 'adminOrigin' | 'stderr'>): Gateway => ({
+  ...at,
+  call: (key, path = '/v1/pets', init = {}) => call(`${at.origin}${path}`, key, init),
+  metric: async (start) => sumOf(await (await fetch(`${at.adminOrigin}/metrics`)).text(), start),
+  // Only lines that may be meant are parsed: it is asked again and again, and the log of a loaded gateway is long.
+  logged: (event) =>
+    at
+      .stderr()
+      .split('\n')
+      .filter((line) => line.includes(`"${event}"`) && line.startsWith('{') && line.endsWith('}'))
+      .map((line) => JSON.parse(line) as Record<string, unknown>)
+      .filter((line) => line['event'] === event),
+})
 
 /**
  * As a client that comes back: on a machine whose every core is busy a store may be late, and answers 503, which admits
@@ -146,10 +197,6 @@ export async function call(
   return { status: response.status, headers: response.headers, body, code, tookMs }
 }
 
-export async function metric(adminOrigin: string, start: string): Promise<number> {
-  return sumOf(await (await fetch(`${adminOrigin}/metrics`)).text(), start)
-}
-
 /** Whether anybody listens on this port. */
 export function isTaken(port: number): Promise<boolean> {
   return new Promise((resolve) => {
@@ -180,8 +227,18 @@ export function configFile(upstream: string, blocks: Record<string, string> = {}
   return temporaryFile('gateway.yaml', configText({ upstreams: [upstream], blocks }))
 }
 
+/** The block of a store on this Redis, under the prefix of a shared one, with more settings of it. */
+export const storeOn = (
+  { url, prefix = 'tollgate' }: { url: string; prefix?: string },
+  more = '',
+): string => `store: { redis: "${url}", prefix: "${prefix}", ${more} }`
+
 /** What Redis holds of a client: totals of both windows. Absent fields count as 0. */
-export function quotaInRedis(redis: Pick<RedisServer, 'cli'>, client: string, prefix = 'tollgate') {
+export function quotaInRedis(
+  redis: Pick<RedisServer, 'cli'> & { readonly prefix?: string },
+  client: string,
+  prefix = redis.prefix ?? 'tollgate',
+) {
   const lines = redis.cli('HGETALL', quotaKey(prefix, client)).split('\n')
   const field = (name: string): number => Number(lines[lines.indexOf(name) + 1] ?? 0)
   return {
@@ -194,10 +251,10 @@ export function quotaInRedis(redis: Pick<RedisServer, 'cli'>, client: string, pr
 
 /** All processes have spoken twice since the last of them joined, so each knows the others. */
 export async function acquainted(
-  redis: Pick<RedisServer, 'cli'>,
+  { cli, prefix = 'tollgate' }: Pick<RedisServer, 'cli'> & { prefix?: string },
   processes: number,
 ): Promise<void> {
-  const beats = (): string[] => redis.cli('HVALS', 'tollgate:processes').split('\n')
+  const beats = (): string[] => cli('HVALS', `${prefix}:processes`).split('\n')
   const spoken = async (): Promise<void> => {
     const before = new Set(beats())
     await eventually('beats of all', () => beats().every((beat) => !before.has(beat)))
@@ -207,9 +264,7 @@ export async function acquainted(
 }
 
 /** Each of them has found out that its Redis says nothing: by questions of an operator, which charge nobody. */
-export async function storeLost(
-  gateways: readonly Pick<GatewayProcess, 'adminOrigin' | 'metric'>[],
-): Promise<void> {
+export async function storeLost(gateways: readonly Gateway[]): Promise<void> {
   await Promise.all(
     gateways.map(({ adminOrigin, metric }) =>
       eventually('the store is lost', async () => {

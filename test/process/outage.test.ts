@@ -3,7 +3,6 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, describe, expect, it } from 'vitest'
 import type { OutageMode } from '../../src/config/config.ts'
 import type { RedisServer } from '../support/redis-server.ts'
-import { gatewayHere, type GatewayHere } from './gateway-here.ts'
 import {
   acquainted,
   clientsBlock,
@@ -20,6 +19,8 @@ import {
   tally,
   times,
   type Answer,
+  gatewayHere,
+  type GatewayHere,
 } from './gateways.ts'
 import {
   expectDecidedInTime,

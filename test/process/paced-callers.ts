@@ -18,21 +18,15 @@ export interface Call {
   seenMs: number | undefined
 }
 
-export interface CountingBackend {
-  readonly url: string
-  /** All calls ever made, by their number. */
-  readonly calls: Call[]
-  /** How many of this client's calls have been seen so far. */
-  seen(client: string): number
-  /** What should not have come: calls nobody made, calls that came twice, calls in another client's name. */
-  readonly strays: string[]
-  close(): Promise<void>
-}
+export type CountingBackend = Awaited<ReturnType<typeof startCountingBackend>>
 
 /** A real HTTP server on a free loopback port; the number of a call is in its query. */
-export async function startCountingBackend(): Promise<CountingBackend> {
+export async function startCountingBackend() {
+  /** All calls ever made, by their number. */
   const calls: Call[] = []
+  /** How many calls of a client have been seen so far. */
   const seen = new Map<string, number>()
+  /** What should not have come: calls nobody made, calls that came twice, calls in another client's name. */
   const strays: string[] = []
   // A connection that is closed while idle would make gateways send a request twice.
   const server = createServer({ keepAliveTimeout: 600_000 }, (request, response) => {
@@ -51,26 +45,21 @@ export async function startCountingBackend(): Promise<CountingBackend> {
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     calls,
-    seen: (client) => seen.get(client) ?? 0,
+    seen: (client: string): number => seen.get(client) ?? 0,
     strays,
-    close: async () => {
+    close: async (): Promise<void> => {
       server.closeAllConnections()
       await new Promise((resolve) => server.close(resolve))
     },
   }
 }
 
-/** Connections to one gateway. */
-export interface Door {
-  readonly inFlight: number
-  /** Makes no call if too many wait for an answer. */
-  send(client: string, key: string): void
-  close(): void
-}
+export type Door = ReturnType<typeof openDoor>
 
 const LINES_AT_MOST = 256
 
-export function openDoor(origin: string, calls: Call[]): Door {
+/** Connections to one gateway. */
+export function openDoor(origin: string, calls: Call[]) {
   const port = Number(new URL(origin).port)
   const idle: Socket[] = []
   const lines = new Map<Socket, { call: Call | undefined; received: string }>()
@@ -103,7 +92,8 @@ export function openDoor(origin: string, calls: Call[]): Door {
     get inFlight() {
       return lines.size - idle.length
     },
-    send: (client, key) => {
+    /** Makes no call if too many wait for an answer. */
+    send: (client: string, key: string): void => {
       const spare = idle.pop()
       if (spare === undefined && lines.size >= LINES_AT_MOST) return
       const socket = spare ?? open()
@@ -116,7 +106,7 @@ export function openDoor(origin: string, calls: Call[]): Door {
         `GET /v1/pets?call=${number} HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer ${key}\r\n\r\n`,
       )
     },
-    close: () => {
+    close: (): void => {
       for (const socket of lines.keys()) socket.destroy()
     },
   }
@@ -149,25 +139,12 @@ export function atPace(perSecond: number, send: () => void): () => void {
   return () => clearInterval(timer)
 }
 
-/** One call of a gateway process to Redis. */
-export interface StoreCall {
-  readonly atMs: number
-  readonly client: string
-  /** The gateway process that called. */
-  readonly process: string
-}
-
-export interface StoreWatch {
-  readonly calls: readonly StoreCall[]
-  close(): void
-}
-
 const takeLine =
   /^\+([\d.]+) \[[^\]]*\] "(?:eval|evalsha)" .*"1" "tollgate:q:\{([^}]+)\}" "([^"]+)" "(\d+)"/i
 
 /** Every call to the quota script of this Redis from now on, as Redis itself tells them (MONITOR). */
-export async function watchStoreCalls(port: number): Promise<StoreWatch> {
-  const calls: StoreCall[] = []
+export async function watchStoreCalls(port: number) {
+  const calls: { atMs: number; client: string; process: string }[] = []
   const socket = connect({ port, host: '127.0.0.1' })
   await once(socket, 'connect')
   // A script that Redis does not know yet is sent once more with its text: the same call.
@@ -186,42 +163,28 @@ export async function watchStoreCalls(port: number): Promise<StoreWatch> {
   })
   socket.on('error', () => undefined)
   socket.write('MONITOR\r\n')
-  return { calls, close: () => void socket.destroy() }
+  return { calls, close: (): void => void socket.destroy() }
 }
 
 const command = promisify(execFile)
 
-export interface CountersInRedis {
-  readonly minuteTaken: number
-  readonly minuteUsed: number
-  readonly dayTaken: number
-  readonly dayUsed: number
-  readonly holders: readonly Holder[]
-}
-/** What one process holds and has used, as Redis has it. */
-export interface Holder {
-  readonly process: string
-  readonly minuteHeld: number
-  readonly minuteUsed: number
-  readonly dayHeld: number
-  readonly dayUsed: number
-}
+export type CountersInRedis = Awaited<ReturnType<typeof countersInRedis>>
 
-/** Reads a client's hash without holding up this process. */
-export async function countersInRedis(port: number, key: string): Promise<CountersInRedis> {
+/** Reads a client's hash without holding up this process: its windows, and what each process holds and has used. */
+export async function countersInRedis(port: number, key: string) {
   const { stdout } = await command('redis-cli', ['-p', String(port), 'HGETALL', key])
   const lines = stdout.trim().split('\n')
   const hash = new Map(lines.flatMap((name, at) => (at % 2 === 0 ? [[name, lines[at + 1]]] : [])))
   const number = (name: string): number => Number(hash.get(name) ?? 0)
-  const holders = [...hash].flatMap(([name, value = '']): Holder[] => {
+  const holders = [...hash].flatMap(([name, value = '']) => {
     if (!name?.startsWith('process:')) return []
-    const [, , , minuteHeld, minuteUsed, dayHeld, dayUsed] = value.split(':').map(Number)
-    const process = name.slice('process:'.length)
-    return [{ process, minuteHeld, minuteUsed, dayHeld, dayUsed } as Holder]
+    const [minuteHeld, minuteUsed, dayHeld, dayUsed] = value.split(':').slice(3).map(Number)
+    return [{ process: name.slice('process:'.length), minuteHeld, minuteUsed, dayHeld, dayUsed }]
   })
+  const [minuteTaken, minuteUsed] = [number('minuteTaken'), number('minuteUsed')]
   return {
-    minuteTaken: number('minuteTaken'),
-    minuteUsed: number('minuteUsed'),
+    minuteTaken,
+    minuteUsed,
     dayTaken: number('dayTaken'),
     dayUsed: number('dayUsed'),
     holders,

@@ -8,8 +8,15 @@ import { typed } from '../support/command-line.ts'
 import { sha256, startTestGateway } from '../support/gateway.ts'
 import { temporaryFolder } from '../support/processes.ts'
 import { freePort } from '../support/redis-server.ts'
-import { gatewayHere, type GatewayHere } from './gateway-here.ts'
-import { clientsBlock, configFile, endAll, eventually, rawBackend } from './gateways.ts'
+import {
+  clientsBlock,
+  configFile,
+  endAll,
+  eventually,
+  rawBackend,
+  gatewayHere,
+  type GatewayHere,
+} from './gateways.ts'
 
 const axe = readFileSync(
   join(import.meta.dirname, '../../node_modules/axe-core/axe.min.js'),

@@ -22,8 +22,9 @@ import {
   type Answer,
   type GatewayProcess,
   type TestClient,
+  gatewayHere,
+  type GatewayHere,
 } from './gateways.ts'
-import { gatewayHere, type GatewayHere } from './gateway-here.ts'
 import { expectDecidedInTime, expectRecovery, startLoad, tellsQuota } from './store-load.ts'
 
 const closing: (() => Promise<void> | void)[] = []

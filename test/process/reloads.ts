@@ -4,7 +4,6 @@ import { writeFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { configText } from '../support/gateway.ts'
 import { temporaryFile } from '../support/processes.ts'
-import { gatewayHere } from './gateway-here.ts'
 import {
   clientsBlock,
   eventually,
@@ -14,6 +13,7 @@ import {
   tollgate,
   withOrigins,
   type GatewayProcess,
+  gatewayHere,
 } from './gateways.ts'
 
 const KEY = 'tg_test_reload_0123456789abcdef'

@@ -1,4 +1,4 @@
-/** Limits that are only tried, judged by several processes beside the live ones: to the last request, and nobody feels it. */
+/** Limits that are only tried, judged by several gateways beside the live ones: to the last request, and nobody feels it. */
 import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 import type { Shadow } from '../../src/api/shadow.ts'
@@ -12,21 +12,22 @@ import {
   decided,
   endAll,
   eventually,
-  gatewayProcess,
+  gatewayHere,
   pick,
   quotaInRedis,
   rawBackend,
   redisServer,
+  storeOn,
   tally,
   times,
-  type GatewayProcess,
+  type Gateway,
 } from './gateways.ts'
 
 afterAll(endAll)
 
-const TRIED = 40
-const LIVE = 10
-const CALLS = 100
+const TRIED = 20
+const LIVE = 5
+const CALLS = 50
 const [wide, narrow, late] = ['tg_wide_key', 'tg_narrow_key', 'tg_late_key']
 const blocks = {
   plans: `plans:
@@ -40,15 +41,15 @@ const blocks = {
   bans: 'bans: { grace: 1m, strikes: 10000 }',
 }
 
-const shadowOf = async ({ adminOrigin }: GatewayProcess) =>
+const shadowOf = async ({ adminOrigin }: Gateway) =>
   (await askAdmin(adminOrigin, 'GET /api/shadow')).body as unknown as Shadow
 
 const total = (numbers: readonly number[]): number => numbers.reduce((sum, one) => sum + one, 0)
-const metricOf = async (gateways: readonly GatewayProcess[], name: string): Promise<number> =>
+const metricOf = async (gateways: readonly Gateway[], name: string): Promise<number> =>
   total(await Promise.all(gateways.map((one) => one.metric(`${name}{`))))
 
 /** Over all gateways, when every request that was decided is told of. */
-async function judged(gateways: readonly GatewayProcess[], client: string) {
+async function judged(gateways: readonly Gateway[], client: string) {
   const decisions = await metricOf(gateways, 'tollgate_quota_decisions_total')
   let answers: Shadow[] = []
   await eventually('all is told', async () => {
@@ -64,7 +65,7 @@ async function judged(gateways: readonly GatewayProcess[], client: string) {
   }
 }
 
-const callAll = (gateways: readonly GatewayProcess[], key: string) =>
+const callAll = (gateways: readonly Gateway[], key: string) =>
   Promise.all(times(CALLS, (at) => decided(() => pick(gateways, at).call(key))))
 
 type Judged = Awaited<ReturnType<typeof judged>>
@@ -76,7 +77,7 @@ function expectAdmitted({ requests, refused, degraded }: Judged, admitted: numbe
   expect(judgedAs).toBeGreaterThanOrEqual(admitted - degraded)
 }
 
-async function triedByAll(gateways: readonly GatewayProcess[]): Promise<void> {
+async function triedByAll(gateways: readonly Gateway[]): Promise<void> {
   const answers = await Promise.all([callAll(gateways, wide), callAll(gateways, narrow)])
   // What is tried refuses nobody, and saves nobody.
   expect(tally(answers[0])).toEqual({ '200': CALLS })
@@ -88,16 +89,16 @@ async function triedByAll(gateways: readonly GatewayProcess[]): Promise<void> {
   expect(refusals).toBe(ofWide.refused + ofNarrow.refused)
 }
 
-describe.concurrent('limits that are only tried', () => {
+describe('limits that are only tried', () => {
   it('are counted exactly by two gateways on one Redis, and set back with the client', async () => {
     const [redis, backend] = await Promise.all([redisServer(), rawBackend()])
-    const store = `store: { redis: "${redis.url}", onOutage: closed }`
-    const start = () => gatewayProcess(configFile(backend.url, { ...blocks, store }))
-    const gateways = await Promise.all([start(), start()])
+    const store = storeOn(redis, 'onOutage: closed')
+    const file = configFile(backend.url, { ...blocks, store })
+    const first = await gatewayHere(file)
+    const gateways = [first, await gatewayHere(file)]
     await triedByAll(gateways)
     expect(quotaInRedis(redis, shadowId('wide')).dayUsed).toBe(TRIED)
 
-    const [first] = gateways
     await askAdmin(first.adminOrigin, 'POST /api/clients/wide/reset', { window: 'both' })
     expect(quotaInRedis(redis, shadowId('wide')).dayUsed).toBe(0)
     await callAll(gateways, wide)
@@ -110,14 +111,13 @@ describe.concurrent('limits that are only tried', () => {
     )
   })
 
-  it('are counted exactly by four workers, over a restart too, and are in no view of what is live', async () => {
+  it('are counted exactly over a restart too, and are in no view of what is live', async () => {
     const backend = await rawBackend()
     const config = configFile(backend.url, {
       ...blocks,
-      server: 'server: { listen: "127.0.0.1:0", workers: 4 }',
       store: `store: { redis: "", file: "${join(temporaryFolder(), 'state.db')}" }`,
     })
-    const before = await gatewayProcess(config)
+    const before = await gatewayHere(config)
     await triedByAll([before])
     const { body } = await askAdmin(before.adminOrigin, 'GET /api/clients?sort=used')
     const { clients, total } = body as unknown as ClientsPage
@@ -126,17 +126,16 @@ describe.concurrent('limits that are only tried', () => {
     expect(usage.body['clients']).toHaveLength(2)
     const hidden = `GET /api/clients/${encodeURIComponent(shadowId('wide'))}`
     expect((await askAdmin(before.adminOrigin, hidden)).status).toBe(404)
-    before.signal('SIGTERM')
-    await before.finished
+    await before.stop()
 
-    const after = await gatewayProcess(config)
+    const after = await gatewayHere(config)
     await callAll([after], wide)
     expectAdmitted(await judged([after], 'wide'), 0)
   })
 
   it('are handed back what no backend has seen', async () => {
     const backend = await rawBackend()
-    const gateway = await gatewayProcess(configFile(backend.url, blocks))
+    const gateway = await gatewayHere(configFile(backend.url, blocks))
     await backend.close()
     const answers = await callAll([gateway], wide)
     expect(answers.every(({ status }) => status >= 502)).toBe(true)

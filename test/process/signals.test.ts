@@ -4,7 +4,6 @@ import { keys } from '../support/gateway.ts'
 import { temporaryFile } from '../support/processes.ts'
 import { answer } from '../support/raw-backend.ts'
 import { freePort, sharedRedis } from '../support/redis-server.ts'
-import { gatewayHere } from './gateway-here.ts'
 import {
   call,
   configFile,
@@ -20,6 +19,7 @@ import {
   times,
   tollgate,
   type GatewayProcess,
+  gatewayHere,
 } from './gateways.ts'
 
 afterAll(endAll)

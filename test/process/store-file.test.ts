@@ -7,7 +7,6 @@ import { promisify } from 'node:util'
 import { afterAll, describe, expect, it } from 'vitest'
 import { minuteWithAtLeast } from '../support/gateway.ts'
 import { temporaryFolder } from '../support/processes.ts'
-import { gatewayHere } from './gateway-here.ts'
 import {
   clientsBlock,
   configFile,
@@ -21,6 +20,7 @@ import {
   tollgate,
   type GatewayProcess,
   linesOf,
+  gatewayHere,
 } from './gateways.ts'
 import { atPace, openDoor, startCountingBackend } from './paced-callers.ts'
 

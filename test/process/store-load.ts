@@ -1,7 +1,7 @@
 /** Load on gateways whose store comes and goes, and what is expected of the answers. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect } from 'vitest'
-import { call, eventually, pick, times, type Answer, type GatewayProcess } from './gateways.ts'
+import { call, eventually, pick, times, type Answer, type Gateway } from './gateways.ts'
 
 export interface Load {
   /** Answers that tell the quota, and those that do not, so far. */
@@ -15,7 +15,7 @@ export interface Load {
 
 /** A few callers that go on without end, spread over the gateways. */
 export function startLoad(
-  gateways: readonly Pick<GatewayProcess, 'adminOrigin' | 'call'>[],
+  gateways: readonly Gateway[],
   { key, callers = 4, pauseMs = 40 }: { key: string; callers?: number; pauseMs?: number },
 ): Load {
   const answers: Answer[] = []

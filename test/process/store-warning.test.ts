@@ -1,5 +1,4 @@
 import { afterAll, expect, it } from 'vitest'
-import { gatewayHere } from './gateway-here.ts'
 import {
   configFile,
   endAll,
@@ -7,6 +6,7 @@ import {
   gatewayProcess,
   rawBackend,
   redisServer,
+  gatewayHere,
 } from './gateways.ts'
 
 afterAll(endAll)

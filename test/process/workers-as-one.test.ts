@@ -1,0 +1,100 @@
+/** What a gateway of several workers does with what an operator wishes or tries as one of a single process does, and keeps over a kill of all of them. */
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, expect, it } from 'vitest'
+import type { Shadow } from '../../src/api/shadow.ts'
+import type { ClientRow } from '../../src/api/usage.ts'
+import { askAdmin } from '../support/admin-client.ts'
+import { configText } from '../support/gateway.ts'
+import { temporaryFile, temporaryFolder } from '../support/processes.ts'
+import { ask, codes } from '../workers/workers.ts'
+import {
+  clientsBlock,
+  decided,
+  endAll,
+  eventually,
+  gatewayProcess,
+  rawBackend,
+  times,
+} from './gateways.ts'
+
+afterAll(endAll)
+
+const [TRIED, LIMIT] = [10, 20]
+
+it('use that is set back, limits that are only tried and a dry run of others are of all workers, and outlive a kill', async () => {
+  const backend = await rawBackend()
+  const textOf = (limit: number): string => {
+    const shadow = `shadow: { perMinute: ${TRIED}, perDay: ${TRIED} }`
+    const blocks = {
+      server: 'server: { listen: "127.0.0.1:0", workers: 2 }',
+      store: `store: { redis: "", file: "${join(temporaryFolder(), 'state.db')}" }`,
+      plans: `plans: { enterprise: { custom: true, concurrent: 1000, ${shadow} } }`,
+      clients: clientsBlock([{ id: 'acme', keys: ['tg_acme'], perMinute: limit, perDay: limit }]),
+      bans: 'bans: { grace: 1m, strikes: 10000 }',
+    }
+    return configText({ upstreams: [backend.url], blocks })
+  }
+  const before = textOf(LIMIT)
+  const file = temporaryFile('gateway.yaml', before)
+  let gateway = await gatewayProcess(file)
+  const api = async (call: string, body?: unknown) =>
+    (await askAdmin(gateway.adminOrigin, call, body)).body
+  const used = async () => ((await api('GET /api/clients/acme'))['client'] as ClientRow).day?.used
+  const tried = async () => {
+    const { clients } = (await api('GET /api/shadow')) as unknown as Shadow
+    const [row] = clients
+    if (row === undefined || row.requests < 2 * LIMIT) return undefined
+    const { requests, degraded, refused, liveRefused } = row
+    const judged = requests - degraded - refused.minute - refused.day
+    return { degraded, judged, liveRefused: liveRefused.minute + liveRefused.day }
+  }
+  /** Each on a connection of its own, so that all workers are asked. */
+  const callAll = async (admitted: number, count = 2 * LIMIT) => {
+    const answers = await Promise.all(
+      times(count, () => decided(() => ask(gateway.origin, { key: 'tg_acme' }))),
+    )
+    expect(codes(answers)).toEqual({
+      ...(admitted > 0 && { '200': admitted }),
+      '429 rate_limit_exceeded': count - admitted,
+    })
+  }
+
+  await callAll(LIMIT)
+  await eventually('all is told', async () => (await tried()) !== undefined)
+  const { degraded = 0, judged, liveRefused } = (await tried()) ?? {}
+  expect(liveRefused).toBe(LIMIT)
+  expect(judged).toBeLessThanOrEqual(TRIED)
+  expect(judged).toBeGreaterThanOrEqual(TRIED - degraded)
+
+  writeFileSync(
+    file,
+    before.replaceAll(`perMinute: ${LIMIT}, perDay: ${LIMIT}`, 'perMinute: 5, perDay: 5'),
+  )
+  const { over } = await api('POST /api/reload', { dryRun: true })
+  expect(over).toMatchObject({ scope: 'store', of: 1, lookedAt: 1, clients: ['acme'], count: 1 })
+  writeFileSync(file, before)
+
+  // Both of them know by heart that it is used up, until the day ends.
+  const reset = await api('POST /api/clients/acme/reset', { window: 'both' })
+  expect(reset).toMatchObject({ before: { day: LIMIT }, after: { day: 0 } })
+  await eventually('all is used again', async () => {
+    await Promise.all(times(8, () => ask(gateway.origin, { key: 'tg_acme' })))
+    return backend.requests.length === 2 * LIMIT
+  })
+  await callAll(0)
+  await eventually('it is kept', async () => (await used()) === LIMIT)
+  // What is not written after a second is told of.
+  await sleep(1_200)
+  const unsaved = 'tollgate_counters_unsaved_seconds'
+  await eventually('it is written', async () => (await gateway.metric(unsaved)) === 0)
+
+  gateway.signal('SIGKILL')
+  await gateway.finished
+  gateway = await gatewayProcess(file)
+  // What may have been spent after the latest write is taken for spent.
+  expect(await used()).toBeGreaterThanOrEqual(LIMIT)
+  expect(await used()).toBeLessThanOrEqual(LIMIT + LIMIT / 16)
+  await callAll(0)
+})
