@@ -186,7 +186,7 @@ describe('server.limits', () => {
     const chunked = (text: string) =>
       raw(
         head('POST /v1/pets', 'Transfer-Encoding: chunked') +
-          [...text].map((char) => `1\r\n${char}\r\n`).join('') +
+          text.replace(/./g, '1\r\n$&\r\n') +
           '0\r\n\r\n',
       )
     const withFields = (count: number) =>

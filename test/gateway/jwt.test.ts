@@ -329,7 +329,7 @@ describe('a gateway whose issuer is away', () => {
       cause: 'no key set of the token issuer has come yet',
     }
     const lines = gateway.logLines().filter(({ status }) => status === 503)
-    expect(lines).toMatchObject(Array(5).fill(line))
+    expect(lines).toMatchObject(Array.from({ length: 5 }, () => line))
     const keyServer = await serveKeys(signer.jwks, port)
     onTestFinished(keyServer.close)
     await expect.poll(async () => (await ask(token)).status, { interval: 100 }).toBe(200)

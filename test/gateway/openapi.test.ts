@@ -66,7 +66,7 @@ const quotaFields = [
 const early = new Set([411, 413, 414, 431, 501])
 
 /** undefined: no operation. Own fields of the call replace those of its sound one. */
-type Row = readonly [id: Id | undefined, call: Call, status: number, code?: string]
+type Row = readonly [id: Id | undefined, call: Call, status: number, code?: string | undefined]
 
 /** What is sent as this operation's is answered exactly as the document says of that status. */
 async function expectDocumented(
@@ -257,8 +257,8 @@ describe('the answers of a real gateway in front of a real catalogue are as docu
     ...each({ lines: [`X-Filler: ${'x'.repeat(40_000)}`] }, 431, 'headers_too_large'),
     [undefined, { method: 'TRACE' }, 501, 'method_not_implemented'],
     [undefined, { method: 'BREW' }, 501, 'method_not_implemented'],
-  ])('%s %j: %i %s', async (...row) => {
-    await expectDocumented(gateway, row)
+  ])('%s %j: %i %s', async (id, call, status, code) => {
+    await expectDocumented(gateway, [id, call, status, code])
   })
 
   it('200 with a link to the next page', async () => {

@@ -64,7 +64,7 @@ describe('what serves requests, when it is given another configuration,', () => 
 
   it('ends the tunnels of keys that it does not have, or that expire under it, and no others', async () => {
     const server = new WebSocketServer({ port: 0, host: '127.0.0.1' })
-    onTestFinished(() => void server.close())
+    onTestFinished(() => server.close())
     await once(server, 'listening')
     const { port } = server.address() as AddressInfo
     const door = await openDoor({ url: `http://127.0.0.1:${port}` })
