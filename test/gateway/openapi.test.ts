@@ -66,7 +66,7 @@ const quotaFields = [
 const early = new Set([411, 413, 414, 431, 501])
 
 /** undefined: no operation. Own fields of the call replace those of its sound one. */
-type Row = readonly [id: Id | undefined, call: Call, status: number, code?: string | undefined]
+type Row = [id: Id | undefined, call: Call, status: number, code?: string | undefined]
 
 /** What is sent as this operation's is answered exactly as the document says of that status. */
 async function expectDocumented(
