@@ -1,18 +1,16 @@
 /** What others may try on the admin listener of a running gateway: every operation that changes something is tried, whichever there are. */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { once } from 'node:events'
+import { afterAll, describe, expect, it } from 'vitest'
 import { operations } from '../../src/admin/operations.ts'
-import { sha256, startTestGateway, type TestGateway } from '../support/gateway.ts'
+import { sha256, startTestGateway } from '../support/gateway.ts'
 import { openRawClient, rawExchange, type ParsedResponse } from '../support/raw-client.ts'
 
 const TOKEN = 'the-token-of-an-operator'
-let gateway: TestGateway
-beforeAll(async () => {
-  gateway = await startTestGateway({
-    upstreams: ['http://127.0.0.1:9'],
-    blocks: { admin: `admin: { listen: "127.0.0.1:0", tokenSha256: ${sha256(TOKEN)} }` },
-  })
+const gateway = await startTestGateway({
+  upstreams: ['http://127.0.0.1:9'],
+  blocks: { admin: `admin: { listen: "127.0.0.1:0", tokenSha256: ${sha256(TOKEN)} }` },
 })
-afterAll(() => gateway.stop())
+afterAll(gateway.stop)
 
 const bearer = `Authorization: Bearer ${TOKEN}`
 
@@ -20,7 +18,7 @@ async function ask(line: string, fields: readonly string[] = [], host = 'localho
   const [method = ''] = line.split(' ')
   const head = [`${line} HTTP/1.1`, `Host: ${host}`, 'Content-Length: 2', ...fields]
   const bytes = `${head.join('\r\n')}\r\n\r\n{}`
-  const options = { responses: 1, timeoutMs: 15_000, methods: [method] }
+  const options = { responses: 1, methods: [method] }
   const { responses } = await rawExchange(gateway.adminPort, bytes, options)
   return responses[0] as ParsedResponse
 }
@@ -52,12 +50,8 @@ describe('each change is refused', () => {
 
   it('in the log alone: none of them was audited as a change', async () => {
     await gateway.metric('none')
-    await expect
-      .poll(() => gateway.logLines().filter(({ event }) => event === 'auditRefused'), {
-        timeout: 15_000,
-      })
-      .not.toEqual([])
-    expect(gateway.logLines().filter(({ event }) => event === 'audit')).toEqual([])
+    await expect.poll(() => gateway.lines('auditRefused')).not.toEqual([])
+    expect(gateway.lines('audit')).toEqual([])
     for (const line of gateway.logLines()) expect(JSON.stringify(line)).not.toContain(TOKEN)
   })
 })
@@ -120,12 +114,13 @@ describe('a connection', () => {
     )
     const before = process.memoryUsage().rss
     const chunk = `10000\r\n${'x'.repeat(0x10000)}\r\n`
-    for (let sent = 0; sent < 4_000 && client.socket.writable; sent++)
+    for (let sent = 0; sent < 3_000 && client.socket.writable; sent++)
       if (!client.socket.write(chunk))
-        await new Promise((resolve) => client.socket.once('drain', resolve))
+        // Where this takes long it is closed: it has been refused for more than a second.
+        await Promise.race([once(client.socket, 'drain'), once(client.socket, 'close')])
     expect((await ask('GET /healthz')).status).toBe(200)
     expect(process.memoryUsage().rss - before).toBeLessThan(130_000_000)
-    client.send('0\r\n\r\n')
+    if (client.socket.writable) client.send('0\r\n\r\n')
     expect((await client.waitForResponses(1)).responses[0]?.status).toBe(413)
     client.destroy()
   })

@@ -56,13 +56,16 @@ function raw(url: string, bytes: string): Promise<string> {
 }
 
 describe('the admin listener', () => {
-  it('serves the metrics as they are rendered', async () => {
+  it('serves the metrics as they are rendered, and HEAD like GET without the body', async () => {
     const metrics = createMetrics({ version: '1.0.0', revision: 'abc', plans: [], routes: [] })
     const url = await start({ renderMetrics: () => metrics.render() })
     const response = await fetch(`${url}/metrics`)
     expect(response.status).toBe(200)
     expect(response.headers.get('content-type')).toBe('text/plain; version=0.0.4; charset=utf-8')
     expect(await response.text()).toContain('tollgate_config_info{revision="abc"} 1')
+    const head = await fetch(`${await start()}/metrics`, { method: 'HEAD' })
+    expect([head.status, head.headers.get('content-length')]).toEqual([200, '4'])
+    expect(await head.text()).toBe('')
   })
 
   it('makes the metrics for callers without a credential once a second at most, whoever asks', async () => {
@@ -75,7 +78,7 @@ describe('the admin listener', () => {
       renderMetrics: () => Promise.resolve({ contentType: 'text/plain', body: `${++made}` }),
     })
     const beganMs = performance.now()
-    for (let at = 0; at < 100; at++) expect((await fetch(`${url}/metrics`)).status).toBe(200)
+    for (let at = 0; at < 30; at++) expect((await fetch(`${url}/metrics`)).status).toBe(200)
     expect(made).toBeLessThanOrEqual(1 + Math.ceil((performance.now() - beganMs) / 1_000))
     await expect
       .poll(async () => Number(await (await fetch(`${url}/metrics`)).text()))
@@ -100,59 +103,40 @@ describe('the admin listener', () => {
     },
   )
 
-  it('says that it is alive', async () => {
-    const response = await fetch(`${await start()}/healthz`)
-    expect(response.status).toBe(200)
-    expect(response.headers.get('cache-control')).toBe('no-store')
-    expect(await response.json()).toEqual({ status: 'alive' })
-  })
-
-  it('answers 200 while ready and 503 with the reasons while not', async () => {
+  it('says that it is alive, and answers 200 while ready and 503 with the reasons while not', async () => {
     const checks = [
       { name: 'config', ok: true },
       { name: 'store', ok: true, reason: 'available' },
     ]
     const url = await start({ readiness: () => Promise.resolve({ checks }) })
-    const ready = await fetch(`${url}/readyz`)
-    expect(ready.status).toBe(200)
-    expect(await ready.json()).toEqual({ ready: true, checks })
+    const told = async (path: string): Promise<unknown[]> => {
+      const response = await fetch(`${url}${path}`)
+      expect(response.headers.get('cache-control')).toBe('no-store')
+      return [response.status, await response.json()]
+    }
+    expect(await told('/healthz')).toEqual([200, { status: 'alive' }])
+    expect(await told('/readyz')).toEqual([200, { ready: true, checks }])
     checks[1] = { name: 'store', ok: false, reason: 'no answer within 100 ms' }
-    const unready = await fetch(`${url}/readyz?verbose`)
-    expect(unready.status).toBe(503)
-    expect(await unready.json()).toEqual({ ready: false, checks })
-  })
-
-  it('answers HEAD like GET, without the body', async () => {
-    const url = await start()
-    const response = await fetch(`${url}/metrics`, { method: 'HEAD' })
-    expect(response.status).toBe(200)
-    expect(response.headers.get('content-length')).toBe('4')
-    expect(await response.text()).toBe('')
+    expect(await told('/readyz?verbose')).toEqual([503, { ready: false, checks }])
   })
 
   it.each([
-    '/v1/pets',
-    '/index.html',
-    '/metrics/',
-    '/healthz/x',
-    '//metrics',
-    '/%6detrics',
-    '/__proto__',
-  ])('knows nothing at %s', async (path) => {
-    const response = await fetch((await start()) + path)
-    expect(response.status).toBe(404)
-    expect(await response.json()).toMatchObject({ code: 'not_found', status: 404 })
+    ['GET', '/v1/pets', 404, 'not_found'],
+    ['GET', '/index.html', 404, 'not_found'],
+    ['GET', '/metrics/', 404, 'not_found'],
+    ['GET', '/healthz/x', 404, 'not_found'],
+    ['GET', '//metrics', 404, 'not_found'],
+    ['GET', '/%6detrics', 404, 'not_found'],
+    ['GET', '/__proto__', 404, 'not_found'],
+    ['POST', '/metrics', 405, 'method_not_allowed'],
+    ['PUT', '/metrics', 405, 'method_not_allowed'],
+    ['DELETE', '/metrics', 405, 'method_not_allowed'],
+    ['OPTIONS', '/metrics', 405, 'method_not_allowed'],
+  ])('answers %s %s with %i', async (method, path, status, code) => {
+    const response = await fetch((await start()) + path, { method })
+    expect([response.status, await response.json()]).toMatchObject([status, { code, status }])
+    expect(response.headers.get('allow')).toBe(status === 405 ? 'GET, HEAD' : null)
   })
-
-  it.each(['POST', 'PUT', 'DELETE', 'OPTIONS'])(
-    'refuses %s and names what it takes',
-    async (method) => {
-      const response = await fetch(`${await start()}/metrics`, { method })
-      expect(response.status).toBe(405)
-      expect(response.headers.get('allow')).toBe('GET, HEAD')
-      expect(await response.json()).toMatchObject({ code: 'method_not_allowed', status: 405 })
-    },
-  )
 
   it('answers 500 when a page cannot be made, tells why to the log alone, and lives on', async () => {
     const errors: unknown[] = []
@@ -270,9 +254,9 @@ describe('an admin listener with all its connections taken', () => {
   afterEach(() => {
     for (const socket of sockets.splice(0)) socket.destroy()
   })
-  /** Opens 200 connections that send this and read nothing. */
+  /** Opens more connections than there may be, that send this and read nothing. */
   const crowd = async (url: string, bytes: string): Promise<void> => {
-    for (let at = 0; at < 200; at++) {
+    for (let at = 0; at < 140; at++) {
       const socket = connect(Number(new URL(url).port), '127.0.0.1').on('error', () => undefined)
       sockets.push(socket)
       await once(socket, 'connect')
@@ -289,12 +273,12 @@ describe('an admin listener with all its connections taken', () => {
       'POST /api/reload HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 60000\r\n\r\n{',
     ],
     ['slow to read an answer', 'GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n'],
-  ])('answers a probe while 200 are %s', async (_what, bytes) => {
-    const body = '#'.repeat(8 * 1024 * 1024)
+  ])('answers a probe while 140 are %s', async (_what, bytes) => {
+    const body = '#'.repeat(4 * 1024 * 1024)
     const page = { contentType: 'text/plain', body }
     const url = await start({ renderMetrics: () => Promise.resolve(page) })
     await crowd(url, bytes)
-    for (let probe = 0; probe < 20; probe++)
+    for (let probe = 0; probe < 3; probe++)
       expect((await fetch(`${url}/healthz`, { headers: { connection: 'close' } })).status).toBe(200)
   })
 

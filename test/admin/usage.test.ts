@@ -1,19 +1,14 @@
 /** What operators are told of the days, by a gateway in this process. All answers are held against docs/admin-openapi.yaml. */
 import { join } from 'node:path'
 import { exportJWK, generateKeyPair, SignJWT } from 'jose'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, describe, expect, it } from 'vitest'
 import type { ClientUsage, DayUsage } from '../../src/api/usage.ts'
 import { usageCommand } from '../../src/operator/usage.ts'
 import { until } from '../support/controlled-authority.ts'
 import { readApiDocument } from '../gateway/api-document.ts'
-import {
-  minuteWithAtLeast,
-  sha256,
-  startTestGateway,
-  type TestGateway,
-} from '../support/gateway.ts'
+import { startBacked } from '../support/backed.ts'
+import { minuteWithAtLeast, sha256 } from '../support/gateway.ts'
 import { temporaryFile } from '../support/processes.ts'
-import { startRawBackend, type RawBackend } from '../support/raw-backend.ts'
 import { rawExchange, type ParsedResponse } from '../support/raw-client.ts'
 
 const document = readApiDocument(join(import.meta.dirname, '../../docs/admin-openapi.yaml'))
@@ -21,52 +16,37 @@ const FORMULA = '=SUM(A1:A9),"x"'
 const clientLine = (id: string, key: string, limits: string): string =>
   `  - { id: ${JSON.stringify(id)}, plan: enterprise, limits: ${limits}, keys: [{ id: ${key}, sha256: ${sha256(key)} }] }`
 
-let backend: RawBackend
-let gateway: TestGateway
+const { publicKey, privateKey } = await generateKeyPair('ES256', { extractable: true })
+const jwk = { ...(await exportJWK(publicKey)), kid: 'first', alg: 'ES256', use: 'sig' }
+const jwksFile = temporaryFile('jwks.json', JSON.stringify({ keys: [jwk] }))
 /** Of a client whose name nobody here has chosen. */
-let token: string
-/** Of the same client, with another plan. */
-let dearToken: string
-beforeAll(async () => {
-  const { publicKey, privateKey } = await generateKeyPair('ES256', { extractable: true })
-  const jwk = { ...(await exportJWK(publicKey)), kid: 'first', alg: 'ES256', use: 'sig' }
-  const tokenWith = (plan: string): Promise<string> =>
-    new SignJWT({ iss: 'https://id.example/', aud: 'pets', sub: FORMULA, plan })
-      .setProtectedHeader({ alg: 'ES256', kid: 'first' })
-      .setExpirationTime('1h')
-      .sign(privateKey)
-  token = await tokenWith('pro')
-  dearToken = await tokenWith('business')
-  const jwksFile = temporaryFile('jwks.json', JSON.stringify({ keys: [jwk] }))
-  backend = await startRawBackend({
-    respond: ({ target }) => (target === '/v1/broken' ? 'HTTP/1.1 nonsense\r\n\r\n' : OK),
-  })
-  gateway = await startTestGateway({
-    upstreams: [backend.url],
-    blocks: {
-      jwt: `jwt: { jwksFile: ${jwksFile}, issuer: "https://id.example/", audience: pets, algorithms: [ES256] }`,
-      clients: [
-        'clients:',
-        clientLine('few', 'few-1', '{ perMinute: 2, perDay: 1000 }'),
-        clientLine('spent', 'spent-1', '{ perMinute: 5, perDay: 5 }'),
-        clientLine('dear', 'dear-1', '{ perMinute: 1000, perDay: 1000 }'),
-      ].join('\n'),
-    },
-  })
-})
-afterAll(async () => {
-  await gateway.stop()
-  await backend.close()
-})
-
+const tokenWith = (plan: string): Promise<string> =>
+  new SignJWT({ iss: 'https://id.example/', aud: 'pets', sub: FORMULA, plan })
+    .setProtectedHeader({ alg: 'ES256', kid: 'first' })
+    .setExpirationTime('1h')
+    .sign(privateKey)
+const [token, dearToken] = [await tokenWith('pro'), await tokenWith('business')]
 const OK = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'
+const { backend, gateway, stop } = await startBacked({
+  respond: ({ target }) => (target === '/v1/broken' ? 'HTTP/1.1 nonsense\r\n\r\n' : OK),
+  blocks: {
+    jwt: `jwt: { jwksFile: ${jwksFile}, issuer: "https://id.example/", audience: pets, algorithms: [ES256] }`,
+    clients: [
+      'clients:',
+      clientLine('few', 'few-1', '{ perMinute: 2, perDay: 1000 }'),
+      clientLine('spent', 'spent-1', '{ perMinute: 5, perDay: 5 }'),
+      clientLine('dear', 'dear-1', '{ perMinute: 1000, perDay: 1000 }'),
+    ].join('\n'),
+  },
+})
+afterAll(stop)
+
 const iso = (ago = 0): string => new Date(Date.now() - ago * 86_400_000).toISOString().slice(0, 10)
 
 async function ask(path: string, fields: readonly string[] = []): Promise<ParsedResponse> {
   const head = [`GET ${path} HTTP/1.1`, `Host: 127.0.0.1:${gateway.adminPort}`, ...fields]
   const { responses } = await rawExchange(gateway.adminPort, `${head.join('\r\n')}\r\n\r\n`, {
     responses: 1,
-    timeoutMs: 15_000,
     methods: ['GET'],
   })
   const [answer] = responses

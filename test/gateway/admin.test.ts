@@ -1,83 +1,38 @@
 /** The admin listener of a running gateway: liveness, readiness with its reasons, and metrics that are right after known traffic. */
-import { afterEach, describe, expect, it } from 'vitest'
-import { keys, minuteWithAtLeast, startTestGateway, type TestGateway } from '../support/gateway.ts'
-import { answer, startRawBackend, type RawBackend } from '../support/raw-backend.ts'
+import { describe, expect, it } from 'vitest'
+import { backed, gatewayTo, rawBackend } from '../support/backed.ts'
+import { keys, minuteWithAtLeast, type TestGateway } from '../support/gateway.ts'
+import { answer } from '../support/raw-backend.ts'
 import { rawExchange } from '../support/raw-client.ts'
 import { freePort, startRedisServer } from '../support/redis-server.ts'
-
-const cleanUps: (() => Promise<void>)[] = []
-afterEach(async () => {
-  for (const cleanUp of cleanUps.splice(0).toReversed()) await cleanUp()
-})
-
-async function backendOf(
-  respond: (target: string) => ReturnType<typeof answer> | (string | number | Buffer)[],
-): Promise<RawBackend> {
-  const backend = await startRawBackend({ respond: ({ target }) => respond(target) })
-  cleanUps.push(backend.close)
-  return backend
-}
-
-async function gatewayTo(url: string, blocks: Record<string, string> = {}): Promise<TestGateway> {
-  const gateway = await startTestGateway({ upstreams: [url], blocks })
-  cleanUps.push(gateway.stop)
-  return gateway
-}
 
 const admin = (gateway: TestGateway, path: string): Promise<Response> =>
   fetch(`http://127.0.0.1:${gateway.adminPort}${path}`)
 
-interface Readiness {
-  readonly status: number
-  readonly ready: boolean
-  /** Reason by name of the check, with an exclamation mark before that of one that is not ok. */
-  readonly reasons: Record<string, string>
-}
-
-async function readiness(gateway: TestGateway): Promise<Readiness> {
-  const response = await admin(gateway, '/readyz')
-  const { ready, checks } = (await response.json()) as {
-    ready: boolean
-    checks: { name: string; ok: boolean; reason: string }[]
-  }
-  const reasons = checks.map(({ name, ok, reason }) => [name, ok ? reason : `! ${reason}`])
-  return { status: response.status, ready, reasons: Object.fromEntries(reasons) }
-}
-
-/** Every sample of the page, by `name{labels}`. */
-async function samples(gateway: TestGateway): Promise<Map<string, number>> {
-  const page = await (await admin(gateway, '/metrics')).text()
-  const lines = page.split('\n').filter((line) => line !== '' && !line.startsWith('#'))
-  return new Map(
-    lines.map((line) => {
-      const cut = line.lastIndexOf(' ')
-      return [line.slice(0, cut), Number(line.slice(cut + 1))]
-    }),
-  )
-}
-
-/** Samples of one family, by their labels. */
+/** Every sample of the page that begins like this, by its labels; of a family without them by ''. */
 async function family(gateway: TestGateway, name: string): Promise<Record<string, number>> {
-  const found = [...(await samples(gateway))].filter(([sample]) => sample.startsWith(`${name}{`))
-  return Object.fromEntries(found.map(([sample, value]) => [sample.slice(name.length), value]))
+  const page = await (await admin(gateway, '/metrics')).text()
+  const lines = page.split('\n').filter((line) => line.startsWith(`${name}{`))
+  const samples = lines.map((line): [string, number] => {
+    const cut = line.lastIndexOf(' ')
+    return [line.slice(name.length, cut), Number(line.slice(cut + 1))]
+  })
+  return Object.fromEntries(samples)
 }
 
 const nonZero = (values: Record<string, number>): Record<string, number> =>
   Object.fromEntries(Object.entries(values).filter(([, value]) => value !== 0))
 
-async function statusOf(gateway: TestGateway, path: string, init?: object): Promise<number> {
-  const response = await gateway.fetch(path, init)
-  await response.arrayBuffer()
-  return response.status
-}
+const away = async (mode: string): Promise<Record<string, string>> => ({
+  store: `store: { redis: "redis://127.0.0.1:${await freePort()}", onOutage: ${mode} }`,
+})
 
 describe('/healthz and /readyz', () => {
   it('say that all is well, and nothing of it on the public listener', async () => {
-    const backend = await backendOf(() => answer(200, '[]'))
-    const gateway = await gatewayTo(backend.url)
+    const { gateway, backend } = await backed()
     const health = await admin(gateway, '/healthz')
     expect([health.status, await health.json()]).toEqual([200, { status: 'alive' }])
-    expect(await readiness(gateway)).toEqual({
+    expect(await gateway.readiness()).toEqual({
       status: 200,
       ready: true,
       reasons: {
@@ -90,73 +45,54 @@ describe('/healthz and /readyz', () => {
       },
     })
     for (const path of ['/healthz', '/readyz', '/metrics'])
-      expect(await statusOf(gateway, path, { key: keys.pro })).toBe(404)
+      expect(await gateway.status(path, { key: keys.pro })).toBe(404)
     expect(backend.requests.length).toBe(0)
   })
 
-  it('tell a backend that is away, for as long as it is, while the process stays alive', async () => {
+  it('tell a backend that is away, for as long as it is, while the process stays alive; one of two is enough', async () => {
     const port = await freePort()
-    const gateway = await gatewayTo(`http://127.0.0.1:${port}`)
-    const away = await readiness(gateway)
-    expect(away).toMatchObject({ status: 503, ready: false, reasons: { listener: 'up' } })
-    expect(away.reasons['backend']).toBe(`! http://127.0.0.1:${port}: ECONNREFUSED`)
+    const gone = `http://127.0.0.1:${port}`
+    const gateway = await gatewayTo([gone])
+    expect(await gateway.readiness()).toMatchObject({
+      status: 503,
+      ready: false,
+      reasons: { listener: 'up', backend: `! ${gone}: ECONNREFUSED` },
+    })
     expect((await admin(gateway, '/healthz')).status).toBe(200)
-    const backend = await startRawBackend({ port })
-    cleanUps.push(backend.close)
+    const well = await rawBackend()
+    const both = await gatewayTo([gone, well.url])
+    const reasons = { backend: `${gone}: ECONNREFUSED` }
+    expect(await both.readiness()).toMatchObject({ status: 200, ready: true, reasons })
+    await rawBackend({ port })
     await expect
-      .poll(() => readiness(gateway), { timeout: 10_000 })
+      .poll(() => gateway.readiness())
       .toMatchObject({ status: 200, ready: true, reasons: { backend: 'reachable' } })
   })
 
-  it('are ready with one backend of two', async () => {
-    const backend = await backendOf(() => answer(200, '[]'))
-    const gone = `http://127.0.0.1:${await freePort()}`
-    const upstream = `upstream: { urls: [${gone}, ${backend.url}] }`
-    const gateway = await gatewayTo('', { upstream })
-    const reasons = { backend: `${gone}: ECONNREFUSED` }
-    expect(await readiness(gateway)).toMatchObject({ status: 200, ready: true, reasons })
-  })
-
-  it('are not ready without a store that every decision needs, and ready where others do', async () => {
-    const backend = await backendOf(() => answer(200, '[]'))
-    const url = `redis://127.0.0.1:${await freePort()}`
-    for (const [mode, status] of [
-      ['closed', 503],
-      ['local', 200],
-      ['open', 200],
-    ] as const) {
-      const store = `store: { redis: "${url}", onOutage: ${mode} }`
-      const gateway = await gatewayTo(backend.url, { store })
-      const mark = status === 503 ? '! ' : ''
-      expect(await readiness(gateway)).toMatchObject({
-        status,
-        ready: status === 200,
-        reasons: { store: `${mark}away (ECONNREFUSED); onOutage is ${mode}`, backend: 'reachable' },
-      })
-    }
+  it.each([
+    ['closed', 503],
+    ['local', 200],
+    ['open', 200],
+  ])('of a store that is away with onOutage: %s is %i', async (mode, status) => {
+    const { gateway } = await backed({ blocks: await away(mode) })
+    const store = `${status === 503 ? '! ' : ''}away (ECONNREFUSED); onOutage is ${mode}`
+    const reasons = { store, backend: 'reachable' }
+    expect(await gateway.readiness()).toMatchObject({ status, ready: status === 200, reasons })
   })
 
   it('are not ready while draining, and gone after it, with the last answer delivered', async () => {
-    let release: (() => void) | undefined
-    const backend = await startRawBackend({
-      respond: async () => {
-        await new Promise<void>((resolve) => (release = resolve))
-        return answer(200, '[]')
-      },
+    const held = Promise.withResolvers<void>()
+    const { gateway, backend } = await backed({
+      respond: () => held.promise.then(() => answer(200, '[]')),
     })
-    cleanUps.push(backend.close)
-    const gateway = await gatewayTo(backend.url)
-    const last = gateway.fetch('/v1/pets', { key: keys.pro })
-    await backend.waitFor(() => release !== undefined)
+    const last = gateway.status('/v1/pets', { key: keys.pro })
+    await backend.waitFor(() => backend.requests.length === 1)
     const stopped = gateway.stop()
-    expect(await readiness(gateway)).toMatchObject({
-      status: 503,
-      ready: false,
-      reasons: { listener: '! starting or draining' },
-    })
+    const reasons = { listener: '! starting or draining' }
+    expect(await gateway.readiness()).toMatchObject({ status: 503, ready: false, reasons })
     expect((await admin(gateway, '/healthz')).status).toBe(200)
-    release?.()
-    expect((await last).status).toBe(200)
+    held.resolve()
+    expect(await last).toBe(200)
     await stopped
     await expect(admin(gateway, '/healthz')).rejects.toThrow('fetch failed')
   })
@@ -170,52 +106,54 @@ const plans = `plans:
 
 describe('/metrics', () => {
   it('has every family that alerts, the dashboard and operators rely on', async () => {
-    const gateway = await gatewayTo('http://127.0.0.1:1')
+    const gateway = await gatewayTo(['http://127.0.0.1:1'])
     const page = await (await admin(gateway, '/metrics')).text()
-    for (const name of [
-      'tollgate_requests_total counter',
-      'tollgate_deprecated_callers gauge',
-      'tollgate_deprecated_requests_total counter',
-      'tollgate_request_duration_seconds histogram',
-      'tollgate_backend_duration_seconds histogram',
-      'tollgate_backend_attempt_seconds histogram',
-      'tollgate_requests_in_flight gauge',
-      'tollgate_tunnels gauge',
-      'tollgate_tunnels_closed_total counter',
-      'tollgate_refusals_total counter',
-      'tollgate_backend_failures_total counter',
-      'tollgate_quota_decisions_total counter',
-      'tollgate_store_calls_total counter',
-      'tollgate_store_call_duration_seconds histogram',
-      'tollgate_store_up gauge',
-      'tollgate_store_outages_total counter',
-      'tollgate_degraded_decisions_total counter',
-      'tollgate_strikes_total counter',
-      'tollgate_bans_total counter',
-      'tollgate_banned_keys gauge',
-      'tollgate_counters_unsaved_seconds gauge',
-      'tollgate_config_info gauge',
-      'tollgate_config_last_load_timestamp_seconds gauge',
-      'tollgate_build_info gauge',
-      'process_cpu_seconds_total counter',
-      'process_resident_memory_bytes gauge',
-      'nodejs_heap_size_used_bytes gauge',
-      'nodejs_eventloop_lag_p99_seconds gauge',
-      'nodejs_gc_duration_seconds histogram',
-    ])
-      expect(page, name).toContain(`# TYPE ${name}\n`)
-    const revision = gateway.logLines().find((line) => line['event'] === 'configTaken')?.[
-      'revision'
-    ]
-    expect(page).toContain(`tollgate_config_info{revision="${String(revision)}"} 1\n`)
+    const types = [...page.matchAll(/^# TYPE (\S+ \w+)$/gm)].map(([, type]) => type)
+    expect(types).toEqual(
+      expect.arrayContaining([
+        'tollgate_requests_total counter',
+        'tollgate_deprecated_callers gauge',
+        'tollgate_deprecated_requests_total counter',
+        'tollgate_request_duration_seconds histogram',
+        'tollgate_backend_duration_seconds histogram',
+        'tollgate_backend_attempt_seconds histogram',
+        'tollgate_requests_in_flight gauge',
+        'tollgate_tunnels gauge',
+        'tollgate_tunnels_closed_total counter',
+        'tollgate_refusals_total counter',
+        'tollgate_backend_failures_total counter',
+        'tollgate_quota_decisions_total counter',
+        'tollgate_store_calls_total counter',
+        'tollgate_store_call_duration_seconds histogram',
+        'tollgate_store_up gauge',
+        'tollgate_store_outages_total counter',
+        'tollgate_degraded_decisions_total counter',
+        'tollgate_strikes_total counter',
+        'tollgate_bans_total counter',
+        'tollgate_banned_keys gauge',
+        'tollgate_counters_unsaved_seconds gauge',
+        'tollgate_config_info gauge',
+        'tollgate_config_last_load_timestamp_seconds gauge',
+        'tollgate_build_info gauge',
+        'process_cpu_seconds_total counter',
+        'process_resident_memory_bytes gauge',
+        'nodejs_heap_size_used_bytes gauge',
+        'nodejs_eventloop_lag_p99_seconds gauge',
+        'nodejs_gc_duration_seconds histogram',
+      ]),
+    )
+    const [taken] = gateway.lines('configTaken')
+    expect(page).toContain(`tollgate_config_info{revision="${String(taken?.['revision'])}"} 1\n`)
   })
 
   it('counts requests, refusals, decisions and deprecated use exactly', async () => {
-    const backend = await backendOf((target) => {
-      if (target.endsWith('/404')) return answer(404, '{}')
-      return target.endsWith('/broken') ? ['nonsense\r\n\r\n'] : answer(200, '[]')
+    const { gateway, backend } = await backed({
+      respond: ({ target }) => {
+        if (target.endsWith('/404')) return answer(404, '{}')
+        return target.endsWith('/broken') ? ['nonsense\r\n\r\n'] : answer(200, '[]')
+      },
+      blocks: { plans },
     })
-    const gateway = await gatewayTo(backend.url, { plans })
     await minuteWithAtLeast()
     const traffic: [string, string | undefined, string, number, number][] = [
       ['GET', keys.pro, '/v1/pets', 200, 3],
@@ -232,9 +170,9 @@ describe('/metrics', () => {
       ['GET', keys.free, '/v1/pets/1', 429, 3],
     ]
     for (const [method, key, path, status, times] of traffic) {
-      const body = method === 'POST' ? '{}' : undefined
+      const body = method === 'POST' ? '{}' : null
       for (let time = 0; time < times; time++)
-        expect(await statusOf(gateway, path, { method, key, body })).toBe(status)
+        expect(await gateway.status(path, { method, key, body })).toBe(status)
     }
     const unreadable = await rawExchange(gateway.port, 'GET / HTTP/9.9\r\n\r\n')
     expect(unreadable.responses[0]?.status).toBe(400)
@@ -264,45 +202,52 @@ describe('/metrics', () => {
       '{route="getPet",plan="none"}': 2,
       '{route="getPet",plan="free"}': 3,
     })
-    expect(nonZero(await family(gateway, 'tollgate_refusals_total'))).toEqual({
-      [refused('missing_api_key', 'none')]: 2,
-      [refused('invalid_api_key', 'none')]: 1,
-      [refused('not_found', 'none')]: 1,
-      [refused('rate_limit_exceeded', 'free', 'minute')]: 3,
-      [refused('bad_gateway', 'enterprise')]: 1,
-      [refused('invalid_request', 'none')]: 1,
-    })
-    expect(nonZero(await family(gateway, 'tollgate_quota_decisions_total'))).toEqual({
-      '{window="none",outcome="admitted"}': 13,
-      '{window="minute",outcome="refused"}': 3,
-    })
-    expect(nonZero(await family(gateway, 'tollgate_backend_failures_total'))).toEqual({
-      '{kind="broken"}': 1,
-    })
-    expect(await family(gateway, 'tollgate_request_duration_seconds_count')).toEqual({
-      '{route="listPets"}': 7,
-      '{route="createPet"}': 2,
-      '{route="getPet"}': 9,
-      '{route="unmatched"}': 2,
-      '{route="listOrders"}': 0,
-      '{route="live"}': 0,
-    })
-    expect(nonZero(await family(gateway, 'tollgate_backend_duration_seconds_count'))).toEqual({
-      '{route="listPets"}': 6,
-      '{route="createPet"}': 2,
-      '{route="getPet"}': 4,
-      '{route="unmatched"}': 1,
-    })
+    for (const [name, expected] of [
+      [
+        'refusals_total',
+        {
+          [refused('missing_api_key', 'none')]: 2,
+          [refused('invalid_api_key', 'none')]: 1,
+          [refused('not_found', 'none')]: 1,
+          [refused('rate_limit_exceeded', 'free', 'minute')]: 3,
+          [refused('bad_gateway', 'enterprise')]: 1,
+          [refused('invalid_request', 'none')]: 1,
+        },
+      ],
+      [
+        'quota_decisions_total',
+        { '{window="none",outcome="admitted"}': 13, '{window="minute",outcome="refused"}': 3 },
+      ],
+      ['backend_failures_total', { '{kind="broken"}': 1 }],
+      [
+        'request_duration_seconds_count',
+        {
+          '{route="listPets"}': 7,
+          '{route="createPet"}': 2,
+          '{route="getPet"}': 9,
+          '{route="unmatched"}': 2,
+        },
+      ],
+      [
+        'backend_duration_seconds_count',
+        {
+          '{route="listPets"}': 6,
+          '{route="createPet"}': 2,
+          '{route="getPet"}': 4,
+          '{route="unmatched"}': 1,
+        },
+      ],
+    ] as const)
+      expect(nonZero(await family(gateway, `tollgate_${name}`)), name).toEqual(expected)
     expect(backend.requests.length).toBe(13)
     expect(await gateway.metric('tollgate_requests_in_flight')).toBe(0)
   })
 
   it('names the day where the day is what refuses', async () => {
-    const backend = await backendOf(() => answer(200, '[]'))
     const daily = plans.replace('perMinute: 2, perDay: 1000', 'perMinute: 2, perDay: 2')
-    const gateway = await gatewayTo(backend.url, { plans: daily })
+    const { gateway } = await backed({ blocks: { plans: daily } })
     for (const status of [200, 200, 429])
-      expect(await statusOf(gateway, '/v1/pets', { key: keys.free })).toBe(status)
+      expect(await gateway.status('/v1/pets', { key: keys.free })).toBe(status)
     expect(nonZero(await family(gateway, 'tollgate_quota_decisions_total'))).toEqual({
       '{window="none",outcome="admitted"}': 2,
       '{window="day",outcome="refused"}': 1,
@@ -310,15 +255,14 @@ describe('/metrics', () => {
   })
 
   it('keeps the time of the backend apart from the time of the gateway', async () => {
-    const backend = await backendOf(() => [1_000, answer(200, '[]')])
-    const gateway = await gatewayTo(backend.url)
-    const request = statusOf(gateway, '/v1/pets', { key: keys.pro })
+    const { gateway, backend } = await backed({ respond: () => [600, answer(200, '[]')] })
+    const request = gateway.status('/v1/pets', { key: keys.pro })
     await backend.waitFor(() => backend.requests.length === 1)
     expect(await gateway.metric('tollgate_requests_in_flight')).toBe(1)
     expect(await request).toBe(200)
     const sum = (name: string): Promise<number> =>
       gateway.metric(`tollgate_${name}_duration_seconds_sum{route="listPets"}`)
-    await expect.poll(() => sum('backend')).toBeGreaterThan(0.99)
+    await expect.poll(() => sum('backend')).toBeGreaterThan(0.59)
     expect(await sum('request')).toBeGreaterThan(0)
     expect(await sum('request')).toBeLessThan(await sum('backend'))
     const fast = 'tollgate_backend_duration_seconds_bucket{route="listPets",le="0.5"}'
@@ -326,79 +270,70 @@ describe('/metrics', () => {
   })
 
   it('counts strikes, bans and the keys that are banned', async () => {
-    const backend = await backendOf(() => answer(200, '[]'))
-    const bans = 'bans: { strikes: 2, grace: 0s }'
-    const gateway = await gatewayTo(backend.url, { plans, bans })
+    const { gateway } = await backed({
+      blocks: { plans, bans: 'bans: { strikes: 2, grace: 0s }' },
+    })
     await minuteWithAtLeast()
-    for (const status of [200, 200, 429])
-      expect(await statusOf(gateway, '/v1/pets', { key: keys.free })).toBe(status)
+    const ask = () => gateway.status('/v1/pets', { key: keys.free })
+    for (const status of [200, 200, 429]) expect(await ask()).toBe(status)
     let sent = 1
     await expect
       .poll(async () => {
         sent++
-        expect(await statusOf(gateway, '/v1/pets', { key: keys.free })).toBe(429)
+        expect(await ask()).toBe(429)
         return gateway.metric('tollgate_bans_total')
       })
       .toBe(1)
     // Strikes are counted in the background, so one more request may have been let through to the quota.
     const refused = (code: string): Promise<number> =>
       gateway.metric(`tollgate_refusals_total{code="${code}"`)
-    expect(await statusOf(gateway, '/v1/pets', { key: keys.free })).toBe(429)
-    sent++
+    expect(await ask()).toBe(429)
     await expect
       .poll(async () => (await refused('rate_limit_exceeded')) + (await refused('api_key_banned')))
-      .toBe(sent)
+      .toBe(sent + 1)
     expect(await refused('api_key_banned')).toBeGreaterThan(0)
-    expect(await gateway.metric('tollgate_strikes_total')).toBeGreaterThanOrEqual(2)
-    expect(await gateway.metric('tollgate_strikes_total')).toBeLessThan(
-      await refused('rate_limit_exceeded'),
-    )
+    const strikes = await gateway.metric('tollgate_strikes_total')
+    expect(strikes).toBeGreaterThanOrEqual(2)
+    expect(strikes).toBeLessThan(await refused('rate_limit_exceeded'))
     expect(await gateway.metric('tollgate_bans_total')).toBe(1)
     expect(await gateway.metric('tollgate_banned_keys')).toBe(1)
   })
 
-  it('follows the store through an outage and back', async () => {
+  it('follows the store through an outage and back', async ({ onTestFinished }) => {
     const redis = await startRedisServer()
-    cleanUps.push(redis.stop)
-    const backend = await backendOf(() => answer(200, '[]'))
+    onTestFinished(redis.stop)
     const store = `store: { redis: "${redis.url}", onOutage: local }`
-    const gateway = await gatewayTo(backend.url, { store })
+    const { gateway } = await backed({ blocks: { store } })
     const up = (): Promise<number> => gateway.metric('tollgate_store_up')
-    await expect
-      .poll(async () => (await readiness(gateway)).reasons['store'], { timeout: 10_000 })
-      .toBe('available')
-    await expect.poll(() => statusOf(gateway, '/v1/pets', { key: keys.enterprise })).toBe(200)
+    const reason = async () => (await gateway.readiness()).reasons['store']
+    await expect.poll(reason).toBe('available')
+    await expect.poll(() => gateway.status('/v1/pets', { key: keys.enterprise })).toBe(200)
     await expect
       .poll(() => gateway.metric('tollgate_store_calls_total{outcome="ok"}'))
       .toBeGreaterThan(0)
     expect(await gateway.metric('tollgate_store_call_duration_seconds_count')).toBeGreaterThan(0)
     expect(await up()).toBe(1)
     const outages = await gateway.metric('tollgate_store_outages_total')
-    const degraded = await gateway.metric('tollgate_degraded_decisions_total{mode="local"}')
+    const degraded = () => gateway.metric('tollgate_degraded_decisions_total{mode="local"}')
+    const before = await degraded()
 
     await redis.kill()
-    await expect.poll(up, { timeout: 10_000 }).toBe(0)
+    await expect.poll(up).toBe(0)
     expect(await gateway.metric('tollgate_store_outages_total')).toBe(outages + 1)
-    expect(await readiness(gateway)).toMatchObject({
-      status: 200,
-      reasons: { store: expect.stringMatching(/^away \(.+\); onOutage is local$/) as string },
-    })
-    expect(await statusOf(gateway, '/v1/pets', { key: keys.business })).toBe(200)
-    expect(await gateway.metric('tollgate_degraded_decisions_total{mode="local"}')).toBeGreaterThan(
-      degraded,
-    )
+    expect((await gateway.readiness()).status).toBe(200)
+    expect(await reason()).toMatch(/^away \(.+\); onOutage is local$/)
+    expect(await gateway.status('/v1/pets', { key: keys.business })).toBe(200)
+    expect(await degraded()).toBeGreaterThan(before)
 
     await redis.restart()
-    await expect.poll(up, { timeout: 10_000 }).toBe(1)
-    expect((await readiness(gateway)).reasons['store']).toBe('available')
+    await expect.poll(up).toBe(1)
+    expect(await reason()).toBe('available')
   })
 
   it('counts what a gateway that needs its store could not decide', async () => {
-    const backend = await backendOf(() => answer(200, '[]'))
-    const store = `store: { redis: "redis://127.0.0.1:${await freePort()}", onOutage: closed }`
-    const gateway = await gatewayTo(backend.url, { store })
+    const { gateway, backend } = await backed({ blocks: await away('closed') })
     for (let count = 0; count < 3; count++)
-      expect(await statusOf(gateway, '/v1/pets', { key: keys.pro })).toBe(503)
+      expect(await gateway.status('/v1/pets', { key: keys.pro })).toBe(503)
     await expect
       .poll(() => gateway.metric('tollgate_refusals_total{code="service_unavailable"'))
       .toBe(3)
@@ -412,34 +347,32 @@ describe('/metrics', () => {
     expect(backend.requests.length).toBe(0)
   })
 
-  it('has as many series after thousands of paths, methods and keys as before', async () => {
-    const backend = await backendOf(() => answer(200, '[]'))
-    const anonymous = 'anonymous: { perMinute: 1000000 }'
-    const gateway = await gatewayTo(backend.url, { anonymous })
+  it('has as many series after a hundred paths, methods and keys as after one', async () => {
+    const { gateway } = await backed({ blocks: { anonymous: 'anonymous: { perMinute: 1000 }' } })
     const round = async (at: number): Promise<void> => {
       const path = `/v1/nowhere-${at}/x${at}`
-      expect(await statusOf(gateway, path, { key: keys.enterprise })).toBe(200)
-      expect(await statusOf(gateway, `/v1/pets/${at}`, { key: `key-${at}` })).toBe(401)
+      expect(await gateway.status(path, { key: keys.enterprise })).toBe(200)
+      expect(await gateway.status(`/v1/pets/${at}`, { key: `key-${at}` })).toBe(401)
       const head = `M${at.toString(36).toUpperCase()} ${path} HTTP/1.1\r\nHost: a${at}.example\r\n\r\n`
-      expect(
-        (await rawExchange(gateway.port, head, { timeoutMs: 15_000 })).responses[0]?.status,
-      ).toBe(501)
+      const { responses } = await rawExchange(gateway.port, head)
+      expect(responses[0]?.status).toBe(501)
     }
-    const own = async (): Promise<string[]> =>
-      [...(await samples(gateway)).keys()].filter((name) => name.startsWith('tollgate_')).sort()
+    const own = async (): Promise<string[]> => {
+      const page = await (await admin(gateway, '/metrics')).text()
+      return page.match(/^tollgate_\S+(?= )/gm)?.sort() ?? []
+    }
+    const done = (rounds: number) =>
+      expect
+        .poll(() => gateway.metric('tollgate_refusals_total{code="invalid_api_key"'))
+        .toBe(rounds)
     await round(0)
+    await done(1)
     await expect.poll(() => gateway.metric('tollgate_requests_in_flight')).toBe(0)
     const before = await own()
-    let next = 1
-    await Promise.all(
-      Array.from({ length: 20 }, async () => {
-        while (next <= 2_000) await round(next++)
-      }),
-    )
-    await expect
-      .poll(() => gateway.metric('tollgate_refusals_total{code="invalid_api_key"'))
-      .toBe(2_001)
+    expect(before.length).toBeGreaterThan(100)
+    for (let next = 1; next <= 100; next++) await round(next)
+    await done(101)
     expect(await own()).toEqual(before)
     expect(before.join()).not.toMatch(/nowhere|key-|example/)
-  }, 120_000)
+  })
 })

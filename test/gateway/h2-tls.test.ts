@@ -58,13 +58,13 @@ test.each([
   expect(backend.requests.at(-1)?.all('x-forwarded-proto')).toEqual(['https'])
 })
 
-test('of 5000 requests of h2load none fails, and each is charged', async () => {
+test('of 500 requests of h2load none fails, and each is charged', async () => {
   const before = backend.requests.length
   const key = `Authorization: Bearer ${keys.enterprise}`
-  const { stdout } = await run('h2load', [...'-n 5000 -c 8 -m 20 -H'.split(' '), key, url('pets')])
-  expect(stdout).toMatch(/5000 succeeded, 0 failed, 0 errored, 0 timeout/)
-  expect(stdout).toMatch(/status codes: 5000 2xx/)
-  expect(backend.requests.length - before).toBe(5000)
+  const { stdout } = await run('h2load', [...'-n 500 -c 8 -m 20 -H'.split(' '), key, url('pets')])
+  expect(stdout).toMatch(/500 succeeded, 0 failed, 0 errored, 0 timeout/)
+  expect(stdout).toMatch(/status codes: 500 2xx/)
+  expect(backend.requests.length - before).toBe(500)
 })
 
 test('another scheme than https is of another origin', async () => {

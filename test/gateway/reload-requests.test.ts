@@ -2,19 +2,15 @@
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import { WebSocket, WebSocketServer } from 'ws'
-import { afterEach, describe, expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished } from 'vitest'
+import { rawBackend } from '../support/backed.ts'
 import { keys, minuteWithAtLeast, sha256 } from '../support/gateway.ts'
-import { answer, startRawBackend, until, type RawBackend } from '../support/raw-backend.ts'
+import { answer, until, type RawBackend } from '../support/raw-backend.ts'
 import { openServing } from '../support/serving.ts'
-
-const stops: (() => Promise<unknown>)[] = []
-afterEach(async () => {
-  for (const stop of stops.splice(0).toReversed()) await stop()
-})
 
 async function openDoor(backend: Pick<RawBackend, 'url'>) {
   const door = await openServing([backend.url])
-  stops.push(door.stop)
+  onTestFinished(door.stop)
   return door
 }
 
@@ -27,15 +23,13 @@ const told = async (response: Response) => ({
 
 describe('what serves requests, when it is given another configuration,', () => {
   it('serves the next request under it, and finishes the one under way under the old', async () => {
-    let finish: () => void = () => {}
-    const held = new Promise<void>((resolve) => (finish = resolve))
-    const backend = await startRawBackend({
+    const held = Promise.withResolvers<void>()
+    const backend = await rawBackend({
       respond: async ({ target }) => {
-        if (target === '/v1/pets') await held
+        if (target === '/v1/pets') await held.promise
         return answer(200, 'ok')
       },
     })
-    stops.push(() => backend.close())
     const door = await openDoor(backend)
     await minuteWithAtLeast()
     const underWay = door.get('/v1/pets', keys.free)
@@ -53,7 +47,7 @@ describe('what serves requests, when it is given another configuration,', () => 
     expect([revoked.status, revoked.headers.get('x-api-stability')]).toEqual([401, 'beta'])
     const unknown = await door.get('/v1/pets', 'never-here')
     expect(await told(unknown)).toEqual(await told(revoked))
-    finish()
+    held.resolve()
     const old = await underWay
     expect([old.status, await old.text()]).toEqual([200, 'ok'])
     expect(old.headers.get('x-ratelimit-limit')).toBe('60')
@@ -70,7 +64,7 @@ describe('what serves requests, when it is given another configuration,', () => 
 
   it('ends the tunnels of keys that it does not have, or that expire under it, and no others', async () => {
     const server = new WebSocketServer({ port: 0, host: '127.0.0.1' })
-    stops.push(async () => server.close())
+    onTestFinished(() => server.close())
     await once(server, 'listening')
     const { port } = server.address() as AddressInfo
     const door = await openDoor({ url: `http://127.0.0.1:${port}` })
@@ -82,7 +76,7 @@ describe('what serves requests, when it is given another configuration,', () => 
       })
       socket.on('close', (code) => ends.push(`${name} ${code}`))
       await once(socket, 'open')
-      stops.push(async () => socket.terminate())
+      onTestFinished(() => socket.terminate())
     }
     await door.take({
       clients: `clients:
@@ -92,22 +86,18 @@ describe('what serves requests, when it is given another configuration,', () => 
     })
     await until(() => ends.length === 3, 'the ends')
     expect(ends.toSorted()).toEqual(['business 1008', 'enterprise 1008', 'free 1008'])
+    const told = () => door.lines().filter(({ tunnelEnd }) => tunnelEnd !== undefined)
     await expect
       .poll(() =>
-        door
-          .lines()
-          .flatMap(({ key, tunnelEnd }) =>
-            tunnelEnd === undefined ? [] : [[key, tunnelEnd].join(' ')],
-          )
+        told()
+          .map(({ key, tunnelEnd }) => `${String(key)} ${String(tunnelEnd)}`)
           .toSorted(),
       )
       .toEqual(['business-1 expired', 'enterprise-1 revoked', 'free-1 revoked'])
   })
 
   it('keeps what was counted, and holds it against the new limits', async () => {
-    const backend = await startRawBackend({ respond: () => answer(200, 'ok') })
-    stops.push(() => backend.close())
-    const door = await openDoor(backend)
+    const door = await openDoor(await rawBackend())
     await minuteWithAtLeast()
     const left = async (): Promise<[number, string | null]> => {
       const response = await door.get('/v1/pets', keys.free)

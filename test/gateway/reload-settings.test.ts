@@ -2,25 +2,20 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { exportJWK, generateKeyPair, SignJWT } from 'jose'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, describe, expect, it } from 'vitest'
 import { keys, minuteWithAtLeast, sha256 } from '../support/gateway.ts'
-import { answer, startRawBackend, until, type RawBackend } from '../support/raw-backend.ts'
+import { answer, startRawBackend, until } from '../support/raw-backend.ts'
 import { openRawClient } from '../support/raw-client.ts'
 import { openServing, type Blocks } from '../support/serving.ts'
 
-let release = (): void => {}
-const released = new Promise<void>((resolve) => (release = resolve))
-let backend: RawBackend
-let door: Awaited<ReturnType<typeof openServing>>
-beforeAll(async () => {
-  backend = await startRawBackend({
-    respond: async ({ target }) => {
-      if (target === '/v1/held') await released
-      return target === '/v1/live' ? undefined : answer(200, 'ok')
-    },
-  })
-  door = await openServing([backend.url])
+const held = Promise.withResolvers<void>()
+const backend = await startRawBackend({
+  respond: async ({ target }) => {
+    if (target === '/v1/held') await held.promise
+    return target === '/v1/live' ? undefined : answer(200, 'ok')
+  },
 })
+const door = await openServing([backend.url])
 afterAll(async () => {
   await door.stop()
   await backend.close()
@@ -52,20 +47,14 @@ const request = (path: string, more = '') =>
 describe('under another configuration', () => {
   it('running bans and strikes stay; the next ones follow its policy, and the log names its client', async () => {
     const few = plans('perMinute: 1, perDay: 1000')
-    await minuteWithAtLeast(20)
-    await door.take({
-      ...few,
-      ...clients('before'),
-      ...bans('strikes: 50, within: 1m, duration: 1h'),
-    })
+    await minuteWithAtLeast()
+    const lax = bans('strikes: 50, within: 1m, duration: 1h')
+    await door.take({ ...few, ...clients('before'), ...lax })
     // One is admitted, one is warned: three strikes.
     expect(await statuses(5, keys.free)).toEqual([200, 429, 429, 429, 429])
     await expect.poll(() => door.metrics()).toContain('tollgate_strikes_total 3')
-    await door.take({
-      ...few,
-      ...clients('after'),
-      ...bans('strikes: 2, within: 1m, duration: 3h'),
-    })
+    const strict = bans('strikes: 2, within: 1m, duration: 3h')
+    await door.take({ ...few, ...clients('after'), ...strict })
     // Quota is the client's, strikes are the key's.
     expect(await statuses(2, keys.free)).toEqual([200, 429])
     await expect.poll(() => door.serving.bannedKeys).toBe(1)
@@ -79,7 +68,7 @@ describe('under another configuration', () => {
   })
 
   it('anonymous requests are counted on, and a lower limit acts at once, as does a higher one', async () => {
-    await minuteWithAtLeast(10)
+    await minuteWithAtLeast()
     await door.take({ anonymous: 'anonymous: { perMinute: 100 }' })
     expect(await statuses(5)).toEqual([401, 401, 401, 401, 401])
     await door.take({ anonymous: 'anonymous: { perMinute: 3 }' })
@@ -113,7 +102,7 @@ describe('under another configuration', () => {
       routes: 'routes: [{ name: none, match: GET /nothing }]',
       unmatched: 'unmatched: reject',
     })
-    release()
+    held.resolve()
     const { responses } = await client.waitForResponses(2)
     expect(responses.map((response) => response.status)).toEqual([200, 404])
     client.destroy()

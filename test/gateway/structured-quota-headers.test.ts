@@ -1,9 +1,10 @@
 /** server.structuredQuotaHeaders: what a client library of an older draft reads, with the structured pair and without it. */
 import { parseRateLimit } from 'ratelimit-header-parser'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { keys, minuteWithAtLeast, startTestGateway, type TestGateway } from '../support/gateway.ts'
+import { describe, expect, it } from 'vitest'
+import { backed } from '../support/backed.ts'
+import { keys, minuteWithAtLeast } from '../support/gateway.ts'
 import { rawExchange } from '../support/raw-client.ts'
-import { answer, startRawBackend, type RawBackend } from '../support/raw-backend.ts'
+import { answer } from '../support/raw-backend.ts'
 
 const blocks = (server: string): Record<string, string> => ({
   server: `server: { listen: "127.0.0.1:0"${server} }`,
@@ -12,26 +13,16 @@ const blocks = (server: string): Record<string, string> => ({
   bans: 'bans: { strikes: 1, grace: 0s }',
 })
 
+const start = (server: string) =>
+  backed({
+    respond: () =>
+      answer(200, 'ok', 'RateLimit: limit=9, remaining=9, reset=9', 'RateLimit-Policy: 9;w=9'),
+    blocks: blocks(server),
+  })
+
 describe('server.structuredQuotaHeaders', () => {
-  let backend: RawBackend
-  let gateway: TestGateway
-
-  beforeAll(async () => {
-    backend = await startRawBackend({
-      respond: () =>
-        answer(200, 'ok', 'RateLimit: limit=9, remaining=9, reset=9', 'RateLimit-Policy: 9;w=9'),
-    })
-    gateway = await startTestGateway({
-      upstreams: [backend.url],
-      blocks: blocks(', structuredQuotaHeaders: false'),
-    })
-  })
-  afterAll(async () => {
-    await gateway.stop()
-    await backend.close()
-  })
-
   it('left out lets ratelimit-header-parser read true numbers from every answer', async () => {
+    const { gateway } = await start(', structuredQuotaHeaders: false')
     await minuteWithAtLeast()
     const read = async (key?: string, path = '/v1/pets'): Promise<object> => {
       const response = await gateway.fetch(path, key === undefined ? {} : { key })
@@ -58,11 +49,10 @@ describe('server.structuredQuotaHeaders', () => {
   })
 
   it('left in, as by default, has it read NaN, which is why it can be left out', async () => {
-    const standard = await startTestGateway({ upstreams: [backend.url], blocks: blocks('') })
-    const response = await standard.fetch('/v1/pets', { key: keys.pro })
+    const { gateway } = await start('')
+    const response = await gateway.fetch('/v1/pets', { key: keys.pro })
     await response.arrayBuffer()
     expect(response.headers.get('ratelimit')).toMatch(/^"minute";r=299;t=\d+, "day";r=9999;t=\d+$/)
     expect(parseRateLimit(response)?.remaining).toBeNaN()
-    await standard.stop()
   })
 })

@@ -1,17 +1,18 @@
 /** What a collector gets of requests, what backends and the log hear of their traces, and who may say what is traced. */
-import { createServer, get, type IncomingHttpHeaders } from 'node:http'
+import { once } from 'node:events'
+import { createServer, get, type IncomingHttpHeaders, type IncomingMessage } from 'node:http'
 import { connect } from 'node:http2'
 import type { AddressInfo } from 'node:net'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, describe, expect, it } from 'vitest'
 import { WebSocket, WebSocketServer } from 'ws'
-import { keys, startTestGateway, type TestGateway } from '../support/gateway.ts'
-import { startCollector, type CollectedSpan, type Collector } from '../support/otlp.ts'
-import { startRedisServer, type RedisServer } from '../support/redis-server.ts'
+import { gatewayTo } from '../support/backed.ts'
+import { keys, startTestGateway, type GatewayInit, type TestGateway } from '../support/gateway.ts'
+import { startCollector, type CollectedSpan } from '../support/otlp.ts'
+import { sharedRedis } from '../support/redis-server.ts'
 
 const traceId = '0af7651916cd43dd8448eb211c80319c'
 const spanId = 'b7ad6b7169203331'
 const sampled = `00-${traceId}-${spanId}-01`
-const unsampled = `00-${traceId}-${spanId}-00`
 
 const toClose: (() => unknown)[] = []
 afterAll(async () => {
@@ -40,13 +41,9 @@ async function startBackend(heard: Heard[], isFlaky: boolean): Promise<string> {
 }
 
 const heard: Heard[] = []
-let collector: Collector
-let redis: RedisServer
-let backends: string[]
-/** Traces all. */
-let all: TestGateway
-/** Traces what a proxy at 127.0.0.2 says. */
-let told: TestGateway
+const collector = await startCollector()
+toClose.push(collector.close)
+const backends = [await startBackend(heard, false), await startBackend(heard, true)]
 
 const start = async (sample: string, more: Record<string, string> = {}): Promise<TestGateway> => {
   const telemetry = `telemetry: { otlp: "${collector.url}", sample: ${sample} }`
@@ -54,18 +51,15 @@ const start = async (sample: string, more: Record<string, string> = {}): Promise
   toClose.push(gateway.stop)
   return gateway
 }
-
-beforeAll(async () => {
-  collector = await startCollector()
-  toClose.push(collector.close)
-  backends = [await startBackend(heard, false), await startBackend(heard, true)]
-  redis = await startRedisServer()
-  toClose.push(redis.stop)
-  const server = `server: { listen: "127.0.0.1:0", trustedProxies: [127.0.0.2], http2: clear }`
-  const upstream = `upstream: { urls: [${backends.join(', ')}], balance: round-robin }`
-  const store = `store: { redis: "${redis.url}", lease: off }`
-  all = await start('100%', { upstream, store })
-  told = await start('0%', { server })
+const { url, prefix } = sharedRedis()
+/** Traces all. */
+const all = await start('100%', {
+  upstream: `upstream: { urls: [${backends.join(', ')}], balance: round-robin }`,
+  store: `store: { redis: "${url}", prefix: ${prefix}, lease: off }`,
+})
+/** Traces what a proxy at 127.0.0.2 says. */
+const told = await start('0%', {
+  server: 'server: { listen: "127.0.0.1:0", trustedProxies: [127.0.0.2], http2: clear }',
 })
 
 /** A request of our own: its spans are found by it. */
@@ -78,25 +72,20 @@ const heardOf = (path: string): IncomingHttpHeaders[] =>
 /** All spans of the trace, once those that are expected have come. */
 async function spansOf(trace: unknown, expected: number): Promise<CollectedSpan[]> {
   const found = () => collector.spans.filter((span) => span.traceId === trace)
-  await expect.poll(() => found().length, { timeout: 20_000 }).toBe(expected)
+  await expect.poll(() => found().length).toBe(expected)
   return found()
 }
 
-/** Of the latest request. */
-const lastTrace = async (gateway: TestGateway, isOver: (line: object) => boolean = () => true) => {
-  const lines = () => gateway.logLines().filter((line) => line['event'] === 'access')
-  await expect
-    .poll(() => lines().at(-1))
-    .toSatisfy((line) => line !== undefined && isOver(line as object))
-  return lines().at(-1)?.['trace']
+/** The trace of a request, as the log has it. */
+const traceOf = async (gateway: TestGateway, id: unknown) => {
+  const line = () => gateway.lines('access').find((one) => one['id'] === id)
+  await expect.poll(line).toBeDefined()
+  return line()?.['trace']
 }
 
-const served = async (path: string, headers: Record<string, string> = {}) => {
-  const lines = all.logLines().length
-  const response = await all.fetch(path, { key: keys.pro, headers })
-  await response.arrayBuffer()
-  await expect.poll(() => all.logLines().length).toBeGreaterThan(lines)
-  return { status: response.status, trace: await lastTrace(all) }
+const served = async (path: string, init: GatewayInit = {}) => {
+  const { status, header } = await all.ask(path, { key: keys.pro, ...init })
+  return { status, trace: await traceOf(all, header('x-request-id')) }
 }
 
 describe('spans', () => {
@@ -134,12 +123,9 @@ describe('spans', () => {
       parentId: request?.spanId,
       attributes: { 'tollgate.quota.outcome': 'admitted' },
     })
-    expect(attempt).toMatchObject({
-      name: 'GET',
-      kind: 'client',
-      parentId: request?.spanId,
-      status: 'unset',
-    })
+    const kind = 'client'
+    const own = { name: 'GET', kind, parentId: request?.spanId, status: 'unset' }
+    expect(attempt).toMatchObject(own)
     const backend = String(attempt?.attributes['tollgate.backend'])
     expect(attempt?.attributes).toEqual({
       'http.request.method': 'GET',
@@ -157,10 +143,10 @@ describe('spans', () => {
   })
 
   it('hold no secret: no key, no query, no header, no path that no route has', async () => {
-    const fields = { cookie: 'sid=s3cret', 'x-secret': 's3cret' }
+    const headers = { cookie: 'sid=s3cret', 'x-secret': 's3cret' }
     const traces = [
-      (await served(unique('/v1/pets?token=s3cret'), fields)).trace,
-      (await served(unique('/v1/s3cret?token=s3cret'), fields)).trace,
+      (await served(unique('/v1/pets?token=s3cret'), { headers })).trace,
+      (await served(unique('/v1/s3cret?token=s3cret'), { headers })).trace,
     ]
     for (const trace of traces) {
       const text = JSON.stringify(await spansOf(trace, 3))
@@ -173,13 +159,13 @@ describe('spans', () => {
     // Every second request comes to the backend that breaks.
     const runs = [await served(unique('/v1/pets?break')), await served(unique('/v1/pets?break'))]
     expect(runs.map(({ status }) => status)).toEqual([200, 200])
-    const attempts = await Promise.all(
-      runs.map(async ({ trace }) => {
-        await expect.poll(() => collector.spans.some((span) => span.traceId === trace)).toBe(true)
-        return collector.spans.filter((span) => span.traceId === trace && span.name === 'GET')
-      }),
-    )
-    const [failed, good] = attempts.find(({ length }) => length === 2) ?? []
+    const attempts = () =>
+      runs.map(({ trace }) =>
+        collector.spans.filter((span) => span.traceId === trace && span.name === 'GET'),
+      )
+    const repeated = () => attempts().find(({ length }) => length === 2)
+    await expect.poll(repeated).toBeDefined()
+    const [failed, good] = repeated() ?? []
     expect(failed).toMatchObject({ status: 'error', attributes: { 'error.type': 'broken' } })
     expect(failed?.message).not.toBe('')
     expect(good).toMatchObject({
@@ -202,8 +188,8 @@ describe('spans', () => {
       'http.response.status_code': 503,
       'error.type': '503',
     })
-    await all.fetch('/v1/pets', { key: 'tg_test_unknown' })
-    const [refused] = await spansOf(await lastTrace(all, (line) => 'refusal' in line), 1)
+    const { trace } = await served('/v1/pets', { key: 'tg_test_unknown' })
+    const [refused] = await spansOf(trace, 1)
     expect(refused).toMatchObject({
       name: 'GET /v1/pets',
       status: 'unset',
@@ -217,8 +203,9 @@ describe('spans', () => {
     const socket = new WebSocket(`ws://127.0.0.1:${all.port}${path}`, {
       headers: { authorization: `Bearer ${keys.pro}` },
     })
-    await new Promise((resolve) => socket.once('close', resolve))
-    const spans = await spansOf(await lastTrace(all, (line) => 'tunnelEnd' in line), 3)
+    const [{ headers }] = (await once(socket, 'upgrade')) as [IncomingMessage]
+    await once(socket, 'close')
+    const spans = await spansOf(await traceOf(all, headers['x-request-id']), 3)
     expect(spans[0]).toMatchObject({
       name: 'GET /v1/live',
       attributes: { 'http.response.status_code': 101 },
@@ -228,62 +215,48 @@ describe('spans', () => {
 })
 
 describe('the trace of a client', () => {
-  const from = (address: string, path: string, headers: Record<string, string>) =>
-    new Promise<void>((resolve, reject) => {
-      const authorization = `Bearer ${keys.pro}`
-      const options = {
-        localAddress: address,
-        headers: { authorization, ...headers },
-        agent: false,
-      }
-      get(`${told.origin}${path}`, options, (response) => response.resume().on('end', resolve)).on(
-        'error',
-        reject,
-      )
-    })
+  /** Of its own trace. */
+  const beginning = (start: string) => sampled.replace('0af7', start)
   const tell = async (address: string, headers: Record<string, string>) => {
     const path = unique('/v1/pets')
-    const lines = told.logLines().length
-    await from(address, path, headers)
-    await expect.poll(() => told.logLines().length).toBeGreaterThan(lines)
+    const options = {
+      localAddress: address,
+      headers: { authorization: `Bearer ${keys.pro}`, ...headers },
+      agent: false,
+    }
+    const [response] = (await once(get(`${told.origin}${path}`, options), 'response')) as [
+      IncomingMessage,
+    ]
+    response.resume()
+    const logged = await traceOf(told, response.headers['x-request-id'])
     const [{ traceparent, tracestate } = {}] = heardOf(path)
     const [, trace = '', span = '', flags] = String(traceparent).split('-')
-    const logged = told.logLines().at(-1)?.['trace']
     return { trace, span, flags, tracestate, logged }
   }
 
   it('goes on where a trusted proxy began it: our spans are part of its', async () => {
-    const { trace, span, flags, tracestate, logged } = await tell('127.0.0.2', {
-      traceparent: sampled,
-      tracestate: 'congo=t61rcWkgMzE',
-    })
-    expect([trace, flags, tracestate, logged]).toEqual([
-      traceId,
-      '01',
-      'congo=t61rcWkgMzE',
-      traceId,
-    ])
+    const tracestate = 'congo=t61rcWkgMzE'
+    const { span, ...rest } = await tell('127.0.0.2', { traceparent: sampled, tracestate })
+    expect(rest).toEqual({ trace: traceId, flags: '01', tracestate, logged: traceId })
     const [request, attempt] = await spansOf(traceId, 2)
-    expect(request).toMatchObject({
-      parentId: spanId,
-      traceState: 'congo=t61rcWkgMzE',
-      flags: 0x301,
-    })
+    const above = { parentId: spanId, traceState: tracestate, flags: 0x301 }
+    expect(request).toMatchObject(above)
     expect(attempt).toMatchObject({ spanId: span, parentId: request?.spanId, flags: 0x101 })
   })
 
   it.each([
-    ['a trusted proxy that records nothing', '127.0.0.2', unsampled],
-    ['anyone else, whatever it says', '127.0.0.1', sampled],
-  ])('is kept, but nothing is recorded for %s', async (_, address, traceparent) => {
-    const before = collector.spans.length
+    ['a trusted proxy that records nothing', '127.0.0.2', '1111', '00'],
+    ['anyone else, whatever it says', '127.0.0.1', '2222', '01'],
+  ])('is kept, but nothing is recorded for %s', async (_, address, start, asked) => {
+    const traceparent = beginning(start).replace(/01$/, asked)
+    const id = traceId.replace('0af7', start)
     const { trace, span, flags, logged } = await tell(address, { traceparent, tracestate: 'k=v' })
-    expect([trace, flags, logged]).toEqual([traceId, '00', traceId])
+    expect([trace, flags, logged]).toEqual([id, '00', id])
     expect(span).not.toBe(spanId)
-    // What is recorded comes within two seconds; a request that is, comes behind it.
-    await tell('127.0.0.2', { traceparent: sampled.replace('0af', 'fff') })
-    await expect.poll(() => collector.spans.length).toBeGreaterThan(before)
-    expect(collector.spans.slice(before).map((one) => one.traceId)).not.toContain(traceId)
+    // A request that is recorded comes behind it.
+    await tell('127.0.0.2', { traceparent: beginning(`f${start.slice(1)}`) })
+    await spansOf(traceId.replace('0af7', `f${start.slice(1)}`), 2)
+    expect(collector.spans.map((one) => one.traceId)).not.toContain(id)
   })
 
   it.each([
@@ -298,16 +271,15 @@ describe('the trace of a client', () => {
   })
 
   it('is read on HTTP/2 too', async () => {
-    const other = traceId.replace('0af', 'abc')
     const session = connect(told.origin, { localAddress: '127.0.0.2' } as object)
     toClose.push(() => session.destroy())
     const stream = session.request({
       ':path': '/v1/pets',
       authorization: `Bearer ${keys.pro}`,
-      traceparent: `00-${other}-${spanId}-01`,
+      traceparent: beginning('abcd'),
     })
     await new Promise((resolve) => stream.resume().once('close', resolve))
-    const [request] = await spansOf(other, 2)
+    const [request] = await spansOf(traceId.replace('0af7', 'abcd'), 2)
     expect(request).toMatchObject({
       parentId: spanId,
       attributes: { 'network.protocol.version': '2' },
@@ -315,17 +287,14 @@ describe('the trace of a client', () => {
   })
 })
 
-describe('without telemetry', () => {
-  it('the fields of the client pass untouched, and no line names a trace', async () => {
-    const gateway = await startTestGateway({ upstreams: backends })
-    toClose.push(gateway.stop)
-    const path = unique('/v1/pets')
-    const odd = { traceparent: 'what ever', tracestate: ',,' }
-    await (await gateway.fetch(path, { key: keys.pro, headers: odd })).text()
-    expect(heardOf(path)[0]).toMatchObject(odd)
-    await expect.poll(() => gateway.logLines().some(({ event }) => event === 'access')).toBe(true)
-    expect(gateway.logLines().some((line) => 'trace' in line)).toBe(false)
-  })
+it('without telemetry the fields of the client pass untouched, and no line names a trace', async () => {
+  const gateway = await gatewayTo(backends)
+  const path = unique('/v1/pets')
+  const odd = { traceparent: 'what ever', tracestate: ',,' }
+  await gateway.status(path, { key: keys.pro, headers: odd })
+  expect(heardOf(path)[0]).toMatchObject(odd)
+  await expect.poll(() => gateway.lines('access')).toHaveLength(1)
+  expect(gateway.logLines().some((line) => 'trace' in line)).toBe(false)
 })
 
 it('all that a collector was sent is as the specification wants it', () => {

@@ -1,4 +1,4 @@
-/** What real gateways of one process and of two workers say of the moment, held against what they were sent. */
+/** What a gateway in this process and one of two workers say of the moment, held against what they were sent. */
 import { isDeepStrictEqual } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Decision, Overview, Requests, Tick, Top } from '../../src/api/live.ts'
@@ -14,11 +14,35 @@ import {
   type GatewayProcess,
 } from '../process/gateways.ts'
 import { askAdmin } from '../support/admin-client.ts'
+import { startBacked } from '../support/backed.ts'
 
-afterAll(endAll)
+const ends: (() => Promise<void>)[] = [endAll]
+afterAll(() => Promise.all(ends.map((end) => end())))
+
+interface Told extends Pick<GatewayProcess, 'adminOrigin' | 'logged'> {
+  call(key: string): Promise<{ readonly code: string | undefined }>
+}
+
+async function open(workers: number): Promise<Told> {
+  const clients = clientsBlock([
+    { id: 'busy', keys: ['busy-key'], perMinute: 100_000 },
+    { id: 'limited', keys: ['limited-key'], perMinute: 1_000, perDay: ALLOWED },
+  ]).replace('perMinute: 1000,', `perMinute: ${ALLOWED},`)
+  if (workers > 1) {
+    const server = `server: { listen: "127.0.0.1:0", workers: ${workers} }`
+    return gatewayProcess(configFile((await rawBackend()).url, { server, clients }))
+  }
+  const { gateway, stop } = await startBacked({ blocks: { clients } })
+  ends.push(stop)
+  return {
+    adminOrigin: `http://127.0.0.1:${gateway.adminPort}`,
+    call: (key) => gateway.ask('/v1/pets', { key }),
+    logged: gateway.lines,
+  }
+}
 
 /** Reads events until it is told to stop. */
-async function listen(gateway: GatewayProcess, query = '') {
+async function listen(gateway: Told, query = '') {
   const gone = new AbortController()
   const response = await fetch(`${gateway.adminOrigin}/api/events${query}`, { signal: gone.signal })
   const heard: { event: string; data: unknown }[] = []
@@ -53,7 +77,7 @@ const LIMITED = 20
 const ALLOWED = 5
 
 describe.each([1, 2])('a gateway of %s', (workers) => {
-  let gateway: GatewayProcess
+  let gateway: Told
   let events: Awaited<ReturnType<typeof listen>>
   const ask = async <Body>(call: string) =>
     (await askAdmin(gateway.adminOrigin, `GET ${call}`)).body as unknown as Body
@@ -67,13 +91,7 @@ describe.each([1, 2])('a gateway of %s', (workers) => {
   const requestsTold = () => sum(events.of<Tick>('tick').map(({ requests }) => requests))
 
   beforeAll(async () => {
-    const backend = await rawBackend()
-    const clients = clientsBlock([
-      { id: 'busy', keys: ['busy-key'], perMinute: 100_000 },
-      { id: 'limited', keys: ['limited-key'], perMinute: 1_000, perDay: ALLOWED },
-    ]).replace('perMinute: 1000,', `perMinute: ${ALLOWED},`)
-    const server = `server: { listen: "127.0.0.1:0", workers: ${workers} }`
-    gateway = await gatewayProcess(configFile(backend.url, { server, clients }))
+    gateway = await open(workers)
     events = await listen(gateway)
     late = { busy: 0, limited: 0 }
   })

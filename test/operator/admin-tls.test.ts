@@ -3,10 +3,10 @@ import { readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { createServer as createTlsServer } from 'node:tls'
 import type { AddressInfo, Server } from 'node:net'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, describe, expect, it } from 'vitest'
 import { topCommand } from '../../src/operator/top.ts'
 import { typed } from '../support/command-line.ts'
-import { startTestGateway, type TestGateway } from '../support/gateway.ts'
+import { startTestGateway } from '../support/gateway.ts'
 import { temporaryFile } from '../support/processes.ts'
 import { makeCertificates, type Certificate } from '../support/redis-tls.ts'
 
@@ -19,16 +19,12 @@ const shows = ({ cert, key }: Certificate) => ({
 const believes = { TOLLGATE_ADMIN_CA: ca }
 const known = { ...believes, ...shows(client) }
 
-let gateway: TestGateway
-let admin: string
-beforeAll(async () => {
-  const tls = `{ cert: ${server.cert}, key: ${server.key}, clientCa: ${ca} }`
-  gateway = await startTestGateway({
-    upstreams: ['http://127.0.0.1:9'],
-    blocks: { admin: `admin: { listen: "127.0.0.1:0", tls: ${tls} }` },
-  })
-  admin = `https://127.0.0.1:${gateway.adminPort}`
+const tls = `{ cert: ${server.cert}, key: ${server.key}, clientCa: ${ca} }`
+const gateway = await startTestGateway({
+  upstreams: ['http://127.0.0.1:9'],
+  blocks: { admin: `admin: { listen: "127.0.0.1:0", tls: ${tls} }` },
 })
+const admin = `https://127.0.0.1:${gateway.adminPort}`
 afterAll(async () => {
   await gateway.stop()
   certificates.remove()
@@ -76,53 +72,42 @@ describe('a command that asks an admin listener over TLS', () => {
     expect(lines.map((line) => line.split('\t').length)).toEqual([9, 9])
   })
 
+  const own = (cert?: string, key?: string): Record<string, string> => ({
+    ...(cert !== undefined && { TOLLGATE_ADMIN_CERT: cert }),
+    ...(key !== undefined && { TOLLGATE_ADMIN_KEY: key }),
+  })
+  const [CERT, KEY] = ['TOLLGATE_ADMIN_CERT', 'TOLLGATE_ADMIN_KEY']
+  const none = temporaryFile('ca.pem', 'none')
+  const noFile = 'TOLLGATE_ADMIN_CA: /nowhere.pem cannot be read\n  cause   ENOENT'
   it.each<[string, Record<string, string>, string, string, number]>([
-    ['shows none', believes, 'client certificate', 'TOLLGATE_ADMIN_CERT', 1],
-    ['shows one of others', { ...believes, ...shows(foreign) }, 'client cert', 'ADMIN_CERT', 1],
+    ['shows none', believes, 'client certificate', CERT, 1],
+    ['shows one of others', { ...believes, ...shows(foreign) }, 'client cert', CERT, 1],
     ['trusts nobody', shows(client), 'not trusted', 'TOLLGATE_ADMIN_CA', 1],
     ['trusts others', { TOLLGATE_ADMIN_CA: foreign.ca }, 'not trusted', 'TOLLGATE_ADMIN_CA', 1],
+    ['has no key', own(client.cert), `${CERT} is set without ${KEY}`, `set ${KEY}`, 2],
     [
-      'has a certificate without its key',
-      { TOLLGATE_ADMIN_CERT: client.cert },
-      'TOLLGATE_ADMIN_CERT is set without TOLLGATE_ADMIN_KEY',
-      'set TOLLGATE_ADMIN_KEY',
-      2,
-    ],
-    [
-      'has a key without its certificate',
-      { TOLLGATE_ADMIN_KEY: client.key },
-      'TOLLGATE_ADMIN_KEY is set without TOLLGATE_ADMIN_CERT',
-      'set TOLLGATE_ADMIN_CERT',
+      'has no certificate',
+      own(undefined, client.key),
+      `${KEY} is set without ${CERT}`,
+      `set ${CERT}`,
       2,
     ],
     [
       'has the key of another certificate',
-      { ...known, TOLLGATE_ADMIN_KEY: misnamed.key },
-      `TOLLGATE_ADMIN_KEY: ${misnamed.key} cannot be used`,
-      'the private key of TOLLGATE_ADMIN_CERT',
+      { ...known, ...own(undefined, misnamed.key) },
+      `${KEY}: ${misnamed.key} cannot be used`,
+      `the private key of ${CERT}`,
       2,
     ],
     [
       'has a certificate that is none',
-      { ...known, TOLLGATE_ADMIN_CERT: import.meta.filename },
-      'TOLLGATE_ADMIN_CERT: ',
+      { ...known, ...own(import.meta.filename) },
+      `${CERT}: `,
       'give a PEM certificate',
       2,
     ],
-    [
-      'has authorities that are none',
-      { TOLLGATE_ADMIN_CA: temporaryFile('ca.pem', 'none') },
-      'ca.pem cannot be used',
-      'authorities',
-      2,
-    ],
-    [
-      'names a file that is not there',
-      { TOLLGATE_ADMIN_CA: '/nowhere.pem' },
-      'TOLLGATE_ADMIN_CA: /nowhere.pem cannot be read\n  cause   ENOENT',
-      'that this user may read',
-      2,
-    ],
+    ['trusts what is none', { TOLLGATE_ADMIN_CA: none }, 'ca.pem cannot be used', 'authorities', 2],
+    ['trusts no file', { TOLLGATE_ADMIN_CA: '/nowhere.pem' }, noFile, 'that this user may read', 2],
   ])('says what helps where it %s', async (_, env, ...[fault, remedy, expected]) => {
     const { code, stdout, stderr } = await asked(env)
     expect(stderr).toContain(fault)

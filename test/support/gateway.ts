@@ -74,8 +74,28 @@ export interface TestGateway {
   logLines(): Record<string, unknown>[]
   /** See sumOf. */
   metric(start: string): Promise<number>
-  fetch(path: string, init?: RequestInit & { key?: string }): Promise<Response>
+  fetch(path: string, init?: GatewayInit): Promise<Response>
+  /** With its body read. */
+  ask(path: string, init?: GatewayInit): Promise<GatewayAnswer>
+  status(path: string, init?: GatewayInit): Promise<number>
+  /** The log lines of this event so far. */
+  lines(event: string): Record<string, unknown>[]
+  /** As /readyz tells it; reasons by the name of the check, with an exclamation mark before those that are not ok. */
+  readiness(): Promise<{ status: number; ready: boolean; reasons: Record<string, string> }>
   stop(): Promise<void>
+}
+
+export type GatewayInit = RequestInit & { key?: string | undefined }
+
+export interface GatewayAnswer {
+  readonly status: number
+  header(name: string): string | null
+  readonly body: string
+  /** Of a refusal. */
+  readonly code: string | undefined
+  /** In the window that is nearer its end, and in the day. */
+  readonly left: number
+  readonly dayLeft: number
 }
 
 /** The line of a page of metrics that starts with this text; with labels in it, all that do, together. */
@@ -101,8 +121,9 @@ export async function startTestGateway(options: GatewayOptions): Promise<TestGat
   })
   const { listen, admin } = await gateway.listen()
   const origin = `http://127.0.0.1:${listen.port}`
+  const adminOrigin = `http://127.0.0.1:${admin.port}`
   let stopped: Promise<void> | undefined
-  return {
+  const started: TestGateway = {
     port: listen.port,
     adminPort: admin.port,
     origin,
@@ -112,14 +133,35 @@ export async function startTestGateway(options: GatewayOptions): Promise<TestGat
         .filter((line) => line !== '')
         .map((line) => JSON.parse(line) as Record<string, unknown>),
     async metric(start) {
-      const page = await (await fetch(`http://127.0.0.1:${admin.port}/metrics`)).text()
+      const page = await (await fetch(`${adminOrigin}/metrics`)).text()
       return sumOf(page, start)
+    },
+    lines: (event) => started.logLines().filter((line) => line['event'] === event),
+    async readiness() {
+      const response = await fetch(`${adminOrigin}/readyz`)
+      const { ready, checks } = (await response.json()) as {
+        ready: boolean
+        checks: { name: string; ok: boolean; reason: string }[]
+      }
+      const reasons = checks.map(({ name, ok, reason }) => [name, ok ? reason : `! ${reason}`])
+      return { status: response.status, ready, reasons: Object.fromEntries(reasons) }
     },
     fetch: (path, { key, ...init } = {}) => {
       const headers = new Headers(init.headers)
       if (key !== undefined) headers.set('authorization', `Bearer ${key}`)
       return fetch(`${origin}${path}`, { ...init, headers })
     },
+    async ask(path, init) {
+      const response = await started.fetch(path, init)
+      const body = await response.text()
+      const header = (name: string) => response.headers.get(name)
+      const code = /^{"code":"(\w+)"/.exec(body)?.[1]
+      const left = Number(header('x-ratelimit-remaining') ?? NaN)
+      const dayLeft = Number(/"day";r=(\d+)/.exec(header('ratelimit') ?? '')?.[1])
+      return { status: response.status, header, body, code, left, dayLeft }
+    },
+    status: async (path, init) => (await started.ask(path, init)).status,
     stop: () => (stopped ??= gateway.drain()),
   }
+  return started
 }
