@@ -279,7 +279,7 @@ describe("the operators' page", () => {
       expect(await findings(other), what).toEqual([])
       await look('dark', 320, 640)
       const sideways = 'document.documentElement.scrollWidth - innerWidth'
-      expect(await other.evaluate(sideways), `${what}, phone`).toBe(0)
+      await expect.poll(() => other.evaluate(sideways), { message: `${what}, phone` }).toBe(0)
       // It differs by its colours, and by what a phone lays out otherwise or hides.
       if (isFull) expect(await findings(other), `${what}, dark, phone`).toEqual([])
       await look('light')

@@ -20,6 +20,7 @@ export interface RedisServer {
   readonly port: number
   readonly url: string
   readonly pid: number
+  readonly isRunning: boolean
   /** SIGSTOP: connections stay open, nothing is answered. */
   freeze(): void
   /** SIGCONT */
@@ -59,8 +60,9 @@ export async function startRedisServer(...extra: string[]): Promise<RedisServer>
     return child
   }
   let child = await launch()
+  const isRunning = (): boolean => child.exitCode === null && child.signalCode === null
   const end = async (): Promise<void> => {
-    if (child.exitCode !== null || child.signalCode !== null) return
+    if (!isRunning()) return
     const ended = new Promise((resolve) => child.once('exit', resolve))
     child.kill('SIGKILL')
     await ended
@@ -69,6 +71,9 @@ export async function startRedisServer(...extra: string[]): Promise<RedisServer>
     ...reached(port),
     get pid() {
       return child.pid ?? 0
+    },
+    get isRunning() {
+      return isRunning()
     },
     freeze: () => void child.kill('SIGSTOP'),
     thaw: () => void child.kill('SIGCONT'),
