@@ -36,7 +36,7 @@ export default defineConfig({
       { extends: true, test: { name: 'proof', include: ['test/**/*.proof.ts'] } },
     ],
     // On two cores: what mostly waits lets the others run meanwhile.
-    maxWorkers: 4,
+    maxWorkers: 6,
     sequence: { sequencer: LongestFirst },
     // Sources and tests as Node.js itself reads them.
     experimental: { viteModuleRunner: false, nodeLoader: false },
