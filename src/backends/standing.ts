@@ -66,12 +66,12 @@ export class Standing {
   /** Checks in a row that said the same: failed when negative. */
   #checksInARow = 0
 
-  /** checks: of a backend that is asked by itself. */
-  constructor(eject: EjectOptions, checks?: CheckOptions) {
+  /** checks: of a backend that is asked by itself; it is of use once one has found it well. */
+  constructor(eject: EjectOptions, checks?: CheckOptions, nowMs = performance.now()) {
     this.#eject = eject
     this.#checks = checks
     if (checks === undefined) return
-    this.#blame(notChecked, this.faultSinceMs)
+    this.#blame(notChecked, nowMs)
     this.isUnreachable = true
   }
 

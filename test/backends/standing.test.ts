@@ -228,7 +228,8 @@ describe('a backend', () => {
   })
 
   it('that nobody knows is known when it is not to be checked any more', () => {
-    const standing = new Standing(eject, { down: 2, up: 2 })
+    const standing = new Standing(eject, { down: 2, up: 2 }, 7_000)
+    expect([standing.isUnknown, standing.faultSinceMs]).toEqual([true, 7_000])
     expect([standing.isUnknown, standing.isUsable]).toEqual([true, false])
     standing.use(eject, undefined, 0)
     expect([standing.isUnknown, standing.isUsable, standing.fault]).toEqual([

@@ -167,6 +167,7 @@ it.concurrent.each([1, 2])(
       })
       return workers === 1 ? gatewayHere(file) : gatewayProcess(file)
     }
+    const fromMs = Date.now()
     const isNamed = async (gateway: Awaited<ReturnType<typeof start>>): Promise<void> => {
       await eventually('the first check', async () => {
         const [backend] = (await readiness(gateway)).backends
@@ -175,7 +176,7 @@ it.concurrent.each([1, 2])(
       const [backend] = (await readiness(gateway)).backends
       expect(backend?.state).toBe('ejected')
       const sinceMs = Date.parse(backend?.since ?? '')
-      // No later than it was seen; how much sooner, the last answer of a backend that has had none does not say.
+      expect(sinceMs).toBeGreaterThanOrEqual(fromMs - 10)
       expect(sinceMs).toBeLessThanOrEqual(Date.now())
     }
     if (workers === 1) {
