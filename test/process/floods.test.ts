@@ -142,7 +142,7 @@ describe.skipIf(process.platform !== 'linux')('a gateway under a flood', () => {
     }
     floods.forEach(({ stop }) => stop())
     // On two quiet cores: 2 to 7 ms, and 25 ms at most.
-    expect(median(tookMs)).toBeLessThan(100 + 20 * median(bareMs))
+    expect(median(tookMs)).toBeLessThan(500 + 20 * median(bareMs))
     expect(mostMB - beforeMB).toBeLessThan(40)
   })
 
