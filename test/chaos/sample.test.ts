@@ -20,7 +20,7 @@ const lines: readonly (readonly FaultKind[])[] = [
   ['backend breaks', 'backend busy', 'backend dies'],
 ]
 /** What clients and backends in one process may be too late for, where it has no processor. */
-const ofBusyMachine = /^(?:503|504|cut before|tunnel cut)|: 503/
+const ofBusyMachine = /^(?:503|504|cut before|tunnel cut)|: 503|no X-RateLimit-/
 
 it('whatever fails for a moment, nothing is charged twice, lost, over a limit or answered wrongly', async () => {
   const gateways = [

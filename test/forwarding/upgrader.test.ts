@@ -356,14 +356,13 @@ describe('a tunnel that the gateway ends', () => {
   })
 
   it('is not idle while one side speaks', async () => {
-    const { passage, client, backend, atBackend } = await open({ tunnelIdleMs: 1_000 })
-    for (let turn = 0; turn < 8; turn++) {
-      if (turn % 2 === 0) client.send(text('ping'))
-      else backend.socket.write(text('pong'))
-      await sleep(250)
+    const { passage, client, atBackend } = await open({ tunnelIdleMs: 2_000 })
+    for (let turn = 0; turn < 12; turn++) {
+      client.send(text('ping'))
+      await sleep(200)
     }
     expect(passage?.end).toBeUndefined()
-    await until(() => atBackend() === text('ping').repeat(4), 'all of it')
+    await until(() => atBackend() === text('ping').repeat(12), 'all of it')
   })
 
   it.each(['client', 'backend'] as const)(

@@ -200,11 +200,16 @@ describe('spans', () => {
 
   it('last as long as a WebSocket does', async () => {
     const path = unique('/v1/live')
-    const socket = new WebSocket(`ws://127.0.0.1:${all.port}${path}`, {
-      headers: { authorization: `Bearer ${keys.pro}` },
-    })
-    const [{ headers }] = (await once(socket, 'upgrade')) as [IncomingMessage]
-    await once(socket, 'close')
+    const open = async (): Promise<IncomingMessage> => {
+      const socket = new WebSocket(`ws://127.0.0.1:${all.port}${path}`, {
+        headers: { authorization: `Bearer ${keys.pro}` },
+      })
+      const [upgraded] = (await once(socket, 'upgrade')) as [IncomingMessage]
+      await once(socket, 'close')
+      return upgraded
+    }
+    // On a machine without a processor to spare the store may be late, which is 503.
+    const { headers } = await open().catch(open)
     const spans = await spansOf(await traceOf(all, headers['x-request-id']), 3)
     expect(spans[0]).toMatchObject({
       name: 'GET /v1/live',

@@ -186,12 +186,12 @@ describe('calls over IPC', () => {
 
   it('give an answer that is there its turn when the event loop was held up', async () => {
     const { handler } = countAll()
-    const { calls } = link({ addStrikes: handler }, 50)
+    const { calls } = link({ addStrikes: handler }, 500)
     const total = add(calls, 'a')
     await new Promise((resolve) => setImmediate(resolve))
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 10)
     await new Promise((resolve) => setImmediate(resolve))
-    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 150)
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 800)
     expect(await total).toBe(1)
   })
 
