@@ -1,5 +1,4 @@
 /** The logs of gateways, replayed under the configuration that they had: what they answered comes out again, or differs for a cause that the log shows. */
-import { minuteWithAtLeast } from '../support/gateway.ts'
 import { appendFileSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -9,6 +8,7 @@ import { openLogs, type LogOptions } from '../../src/log-files/open.ts'
 import { replay } from '../../src/replay/replay.ts'
 import type { ReplayReport } from '../../src/replay/report.ts'
 import { typed } from '../support/command-line.ts'
+import { minuteWithAtLeast } from '../support/gateway.ts'
 import { temporaryFile, temporaryFolder } from '../support/processes.ts'
 import { answer } from '../support/raw-backend.ts'
 import {
