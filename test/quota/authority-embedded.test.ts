@@ -296,7 +296,8 @@ function slowFile(timeoutMs: number, restored: readonly Row[] = []) {
     close: async () => undefined,
   }
   const clock = { epochMs: () => START_MS }
-  const timers = { every: () => () => undefined }
+  let begin = (): void => undefined
+  const timers = { every: (_: number, task: () => void) => ((begin = task), () => undefined) }
   const [onFault, onRecovered] = [unexpected, () => undefined]
   const journal = new Journal({ timeoutMs, rows, clock, timers, onFault, onRecovered })
   const authority = createEmbeddedAuthority({ clock, keeper: { rows, journal, restored } })
@@ -305,7 +306,7 @@ function slowFile(timeoutMs: number, restored: readonly Row[] = []) {
     underway?.done()
     underway = undefined
   }
-  return { authority, kept, answer }
+  return { authority, kept, answer, round: () => begin() }
 }
 const turn = () => new Promise((resolve) => setImmediate(resolve))
 
@@ -346,6 +347,34 @@ describe('a file that answers late', () => {
       await turn()
     }
     expect(decided).toEqual(['one', 'third at once', 'other', 'fourth'])
+  })
+
+  it('gets another row where either of the two would say too little after a crash', async () => {
+    const { authority, kept, answer, round } = slowFile(60_000)
+    const own = { perMinute: 100, perDay: 1_000 }
+    const held = (sequence: number, used: number, need: number) =>
+      authority.take(
+        call('acme', { sequence, limits: own, need, minute: hold(used), day: dayHold(used) }),
+      )
+    const first = held(1, 0, 50)
+    await turn()
+    answer()
+    await first
+    await turn()
+    // Ten charges are handed back, and the row that says so is under way when ten others are made.
+    void held(2, 40, 0)
+    round()
+    await turn()
+    const spent = vi.fn()
+    const taken = Promise.resolve(held(3, 40, 10)).then(spent)
+    await turn()
+    answer()
+    await turn()
+    expect(spent).not.toHaveBeenCalled()
+    answer()
+    await taken
+    const { minuteTaken = 0, ahead = 0 } = kept.get('acme') ?? {}
+    expect(minuteTaken + ahead).toBeGreaterThanOrEqual(50)
   })
 
   it('has a reset before that is answered, so that a crash cannot undo it any more', async () => {
