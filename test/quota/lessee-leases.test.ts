@@ -74,16 +74,6 @@ describe('a lessee that holds tokens ahead', () => {
     expect(minute.taken - 498).toBeLessThanOrEqual(4)
   })
 
-  it('lets Remaining fall by one with each request, whether it asks or not', async () => {
-    const lessee = createTestLessee(network, timeline)
-    network.delayMs = 4
-    const decisions = await steady(lessee, { count: 300, everyMs: 20 })
-    const views = decisions.map((one) => admitted(one).view)
-    const expected = Array.from({ length: 300 }, (_, n) => limits.perMinute - 1 - n)
-    expect(views.map((view) => view?.minute.remaining)).toEqual(expected)
-    expect(network.calls.length).toBeLessThan(100)
-  })
-
   it('begins the next call before the hold is spent, so that a busy client never waits', async () => {
     const lessee = createTestLessee(network, timeline)
     network.delayMs = 20

@@ -176,21 +176,6 @@ describe('a lessee of a real Redis', () => {
     await lessee.drain()
   })
 
-  it('is in an outage while Redis is a replica, and recovers by itself', async () => {
-    const { lessee, store, states } = await boot()
-    expect(await take(lessee)).toMatchObject({ kind: 'admitted', degraded: false })
-    server.cli('REPLICAOF', '127.0.0.1', '1')
-    await until(async () => {
-      await take(lessee)
-      return !store.available
-    })
-    expect(lessee.take('acme', limits)).toMatchObject({ kind: 'admitted', degraded: true })
-    server.cli('REPLICAOF', 'NO', 'ONE')
-    await recovered()
-    expect(await take(lessee)).toMatchObject({ degraded: false })
-    expect(states).toEqual([true, false, true])
-  })
-
   it('is in an outage while Redis is out of memory, and recovers by itself', async () => {
     const { lessee, store } = await boot('closed')
     server.cli('CONFIG', 'SET', 'maxmemory', '1')

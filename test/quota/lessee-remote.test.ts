@@ -82,27 +82,6 @@ describe('a lessee of an authority behind a network', () => {
     refused(atOnce(lessee.take('acme', limits)))
   })
 
-  it('asks again soon when others hold tokens that are not spent', async () => {
-    await authority.take(callOf({ limits }))
-    timeline.time.ms += 2000
-    const { minute, day } = await authority.take(callOf({ limits, sequence: 2, want: 5 }))
-    expect(minute.held).toBe(5)
-    const lessee = createTestLessee(network, timeline)
-    for (let n = 0; n < 5; n++) admitted(await lessee.take('acme', limits))
-    const short = lessee.take('acme', limits)
-    await timeline.pass(10)
-    expect(refused(await short).view?.minute.remaining).toBe(0)
-    refused(atOnce(lessee.take('acme', limits)))
-    const stated = {
-      minute: { index: minute.index, used: 1, held: 1 },
-      day: { index: day.index, used: 1, held: 1 },
-    }
-    await authority.take(callOf({ limits, sequence: 3, ...stated }))
-    await timeline.pass(101)
-    for (let n = 0; n < 4; n++) admitted(await lessee.take('acme', limits))
-    refused(await lessee.take('acme', limits))
-  })
-
   it('lets as many wait on as charges were handed back meanwhile, and refuses the others at once', async () => {
     const lessee = createTestLessee(network, timeline)
     const spent = await all(Array.from({ length: 10 }, () => lessee.take('acme', limits)))
@@ -132,48 +111,6 @@ describe('a lessee of an authority behind a network', () => {
     expect(await truth()).toEqual({ minute: 0, day: 0, used: 0 })
     await timeline.pass(10_000)
     expect(network.calls.length).toBe(2)
-  })
-
-  it('spends no token in hand once its minute may have ended, and keeps the day token', async () => {
-    const lessee = createTestLessee(network, timeline)
-    await timeline.pass(48_000)
-    network.delayMs = 40
-    const asked = lessee.take('acme', limits)
-    await timeline.pass(40)
-    lessee.refund('acme', admitted(await asked))
-    await timeline.pass(2000 - 40 - 3)
-    const late = lessee.take('acme', limits)
-    expect(late).toBeInstanceOf(Promise)
-    await timeline.pass(200)
-    expect(admitted(await late).minuteIndex).toBe(Math.floor(timeline.time.ms / 60_000))
-    expect(await truth()).toMatchObject({ minute: 1, day: 1 })
-  })
-
-  it.each([
-    { replies: 'at once', delayMs: 0 },
-    { replies: 'late', delayMs: 180 },
-  ])('asks again behind the end of a window if replies come $replies', async ({ delayMs }) => {
-    timeline.time.ms += 0.4
-    const endMs = Math.ceil(timeline.time.ms / 60_000) * 60_000
-    const other = createTestLessee(createNetwork(authority, timeline), timeline)
-    const lessee = createTestLessee(network, timeline, { processId: 'q' })
-    for (let n = 0; n < 10; n++) admitted(await other.take('acme', limits))
-    refused(await other.take('acme', limits))
-    network.delayMs = delayMs
-    const slow = lessee.take('acme', limits)
-    await timeline.pass(300)
-    refused(await slow)
-    const before = network.calls.length
-    await timeline.pass(endMs - delayMs / 2 - 6 - timeline.time.ms)
-    refused(atOnce(lessee.take('acme', limits)))
-    expect(network.calls.length).toBe(before)
-    network.delayMs = 0
-    // Shortly before it, too, as clocks are not exact; who asks is answered, not kept waiting.
-    await timeline.pass(endMs - 3 - timeline.time.ms)
-    refused(await other.take('acme', limits))
-    timeline.time.ms = endMs
-    for (const one of [lessee, other]) admitted(await one.take('acme', limits))
-    expect(network.calls.length).toBe(before + 1)
   })
 
   it('gives everything back when it drains', async () => {
@@ -210,43 +147,6 @@ describe('a lessee of an authority behind a network', () => {
       )
       expect(await look).toBeUndefined()
       expect(network.calls.length).toBe(1)
-    })
-
-    it('does not charge twice when only the reply was lost', async () => {
-      const lessee = createTestLessee(network, timeline)
-      network.state = 'reply lost'
-      expect(await lessee.take('acme', limits)).toEqual({ kind: 'unavailable' })
-      network.state = 'up'
-      expect(admitted(await lessee.take('acme', limits)).view?.minute.remaining).toBe(9)
-      expect(await truth()).toEqual({ minute: 1, day: 1, used: 1 })
-    })
-
-    it.each(['local', 'closed'] as const)(
-      'refuses those who waited and nobody else, and asks again at once (%s)',
-      async (outage) => {
-        const lessee = createTestLessee(network, timeline, { outage })
-        await another()
-        for (let n = 0; n < 3; n++) admitted(await lessee.take('acme', limits))
-        network.state = 'reply lost'
-        const waiting = Array.from({ length: 3 }, () => lessee.take('acme', limits))
-        for (const decision of await all(waiting)) expect(decision.kind).toBe('unavailable')
-        network.state = 'up'
-        // Half of the limit would be its share: the store that answers has all of it.
-        const kinds = []
-        for (let n = 0; n < 8; n++) kinds.push((await lessee.take('acme', limits)).kind)
-        expect(kinds).toEqual([...Array(7).fill('admitted'), 'refused'])
-        expect(await truth()).toEqual({ minute: 10, day: 10, used: 10 })
-      },
-    )
-
-    it('states its true use soon after, also if no request comes', async () => {
-      const lessee = createTestLessee(network, timeline, { outage: 'closed' })
-      network.state = 'reply lost'
-      expect((await lessee.take('acme', limits)).kind).toBe('unavailable')
-      expect(await truth()).toMatchObject({ minute: 1 })
-      network.state = 'up'
-      await timeline.pass(1000)
-      expect(await truth()).toEqual({ minute: 0, day: 0, used: 0 })
     })
   })
 
@@ -313,14 +213,6 @@ describe('a lessee of an authority behind a network', () => {
       admitted(atOnce(lessee.take('acme', single)))
     })
 
-    it('admits all in mode open, none in mode closed', () => {
-      network.state = 'away'
-      const open = createTestLessee(network, timeline, { outage: 'open' })
-      for (let n = 0; n < 50; n++) admitted(atOnce(open.take('acme', limits)))
-      const closed = createTestLessee(network, timeline, { outage: 'closed' })
-      expect(closed.take('acme', limits)).toEqual({ kind: 'unavailable' })
-    })
-
     it('still knows what is certain: a used-up window stays a true refusal', async () => {
       const lessee = createTestLessee(network, timeline)
       for (let n = 0; n < 11; n++) await lessee.take('acme', limits)
@@ -329,25 +221,6 @@ describe('a lessee of an authority behind a network', () => {
         degraded: false,
         view: { minute: { remaining: 0 } },
       })
-    })
-  })
-
-  describe('when the authority has lost its data', () => {
-    it('asks again and goes on from the true count, for its other clients too', async () => {
-      let current = authority
-      network = createNetwork(
-        { take: (request) => current.take(request), close: async () => undefined },
-        timeline,
-      )
-      const lessee = createTestLessee(network, timeline)
-      for (const client of ['acme', 'other'])
-        for (let n = 0; n < 6; n++) admitted(await lessee.take(client, limits))
-      current = authority = controlledMemoryAuthority(timeline.time)
-      const asked = lessee.take('acme', limits)
-      await timeline.pass(15)
-      expect(admitted(await asked).view?.minute.remaining).toBe(3)
-      expect(await truth('acme')).toMatchObject({ minute: 7, day: 7 })
-      expect(await truth('other')).toMatchObject({ minute: 6, day: 6 })
     })
   })
 
