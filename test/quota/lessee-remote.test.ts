@@ -100,6 +100,27 @@ describe('a lessee of an authority behind a network', () => {
     expect(await truth()).toEqual({ minute: 10, day: 10, used: 10 })
   })
 
+  it('asks again soon when others hold tokens that are not spent', async () => {
+    await authority.take(callOf({ limits }))
+    timeline.time.ms += 2000
+    const { minute, day } = await authority.take(callOf({ limits, sequence: 2, want: 5 }))
+    expect(minute.held).toBe(5)
+    const lessee = createTestLessee(network, timeline)
+    for (let n = 0; n < 5; n++) admitted(await lessee.take('acme', limits))
+    const short = lessee.take('acme', limits)
+    await timeline.pass(10)
+    expect(refused(await short).view?.minute.remaining).toBe(0)
+    refused(atOnce(lessee.take('acme', limits)))
+    const stated = {
+      minute: { index: minute.index, used: 1, held: 1 },
+      day: { index: day.index, used: 1, held: 1 },
+    }
+    await authority.take(callOf({ limits, sequence: 3, ...stated }))
+    await timeline.pass(101)
+    for (let n = 0; n < 4; n++) admitted(await lessee.take('acme', limits))
+    refused(await lessee.take('acme', limits))
+  })
+
   it('gives tokens in hand back after six seconds of idleness', async () => {
     const lessee = createTestLessee(network, timeline)
     lessee.refund('acme', admitted(await lessee.take('acme', limits)))
@@ -111,6 +132,33 @@ describe('a lessee of an authority behind a network', () => {
     expect(await truth()).toEqual({ minute: 0, day: 0, used: 0 })
     await timeline.pass(10_000)
     expect(network.calls.length).toBe(2)
+  })
+
+  it.each([
+    { replies: 'at once', delayMs: 0 },
+    { replies: 'late', delayMs: 180 },
+  ])('asks again behind the end of a window if replies come $replies', async ({ delayMs }) => {
+    timeline.time.ms += 0.4
+    const endMs = Math.ceil(timeline.time.ms / 60_000) * 60_000
+    const other = createTestLessee(createNetwork(authority, timeline), timeline)
+    const lessee = createTestLessee(network, timeline, { processId: 'q' })
+    for (let n = 0; n < 10; n++) admitted(await other.take('acme', limits))
+    refused(await other.take('acme', limits))
+    network.delayMs = delayMs
+    const slow = lessee.take('acme', limits)
+    await timeline.pass(300)
+    refused(await slow)
+    const before = network.calls.length
+    await timeline.pass(endMs - delayMs / 2 - 6 - timeline.time.ms)
+    refused(atOnce(lessee.take('acme', limits)))
+    expect(network.calls.length).toBe(before)
+    network.delayMs = 0
+    // Shortly before it, too, as clocks are not exact; who asks is answered, not kept waiting.
+    await timeline.pass(endMs - 3 - timeline.time.ms)
+    refused(await other.take('acme', limits))
+    timeline.time.ms = endMs
+    for (const one of [lessee, other]) admitted(await one.take('acme', limits))
+    expect(network.calls.length).toBe(before + 1)
   })
 
   it('gives everything back when it drains', async () => {
