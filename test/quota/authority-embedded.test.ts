@@ -186,7 +186,7 @@ describe('the counters of the embedded authority', () => {
   })
 
   it('of more clients than fit in memory are read back from the file when they come again', async () => {
-    const before = start(file, { maxClients: 50 })
+    const before = start(file, { maxClients: 50, timeoutMs: 5_000 })
     const names = Array.from({ length: 400 }, (_, n) => `client-${n}`)
     for (const [n, name] of names.entries()) await before.take(call(name, { need: 1 + (n % 9) }))
     await saved('client-399', 1 + (399 % 9))
@@ -206,13 +206,13 @@ describe('the counters of the embedded authority', () => {
     )
     expect(await Promise.all(more)).toEqual(['granted', 'short'])
     await before.close()
-    const after = start(file, { maxClients: 50 })
+    const after = start(file, { maxClients: 50, timeoutMs: 5_000 })
     expect(after.size).toBe(50)
     expect(await taken(after)).toEqual([10, ...expected.slice(1)])
   })
 
   it('that cannot be read back make the store count as away', async () => {
-    const before = start(file, { maxClients: 5 })
+    const before = start(file, { maxClients: 5, timeoutMs: 5_000 })
     for (let n = 0; n < 20; n++) await before.take(call(`client-${n}`))
     await saved('client-19', 1)
     await before.take(call('client-20'))
