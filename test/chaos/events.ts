@@ -93,6 +93,8 @@ export interface Run {
   readonly sightings: readonly Sighting[]
   readonly faults: readonly Fault[]
   readonly samples: readonly Sample[]
+  /** Calls past the gateways, to a backend that nobody else calls. */
+  readonly past: readonly { readonly sentMs: number; readonly endMs: number }[]
   /** By client, when all gateways have stopped. */
   readonly counted?: ReadonlyMap<string, Counted>
 }

@@ -12,6 +12,7 @@ import {
   type Sighting,
 } from './events.ts'
 import { chargedIn, compare } from './ledger.ts'
+import { felt, latencies } from './latency.ts'
 import { notShown } from './report.ts'
 import { planFaults } from './schedule.ts'
 
@@ -80,6 +81,7 @@ const calm: Run = {
   sightings: [sighting(0), sighting(1, { method: 'POST' })],
   faults: [],
   samples: [],
+  past: [],
   counted: new Map([['a', counted(2)]]),
 }
 /** The run with these in place of those of their number, and counters as they then are. */
@@ -251,6 +253,46 @@ it('a request is charged to the minute its answer tells, else to the one it was 
     chargedIn(request(0, { outcomes: [cut] }), [sighting(0, { atMs: START_MS + 60_000 })]),
   ).toBeUndefined()
   expect(chargedIn(later, [])).toBeUndefined()
+})
+
+describe('bystanders', () => {
+  const clients = [{ ...client, isBystander: true }]
+  const slow = request(5, { endMs: START_MS + 500 + 900 })
+  const run = (faults: readonly Fault[], seenAt: string): Run => ({
+    ...calm,
+    clients,
+    requests: [first, slow],
+    sightings: [sighting(0), sighting(5, { backend: seenAt })],
+    faults,
+  })
+  const later = { fromMs: START_MS + 400 }
+
+  it('feel it when they take far longer than in calm', () => {
+    const flood = run([fault('flood', '', later)], 'backend 1')
+    expect(felt(latencies(flood, START_MS + 400))).toEqual([
+      "bystanders' p99 900 ms while: flood (calm: 10 ms)",
+    ])
+  })
+
+  it.each<[string, Run]>([
+    [
+      'what any process of this machine would have taken as long for',
+      {
+        ...run([fault('flood', '', later)], 'backend 1'),
+        past: [{ sentMs: START_MS + 450, endMs: START_MS + 700 }],
+      },
+    ],
+    [
+      'what went to the failed part',
+      run([fault('backend hangs', 'backend 1', later)], 'backend 1'),
+    ],
+    [
+      'what was decided while the store was away',
+      run([fault('store frozen', '', later)], 'backend 1'),
+    ],
+  ])('are not those: %s', (_, each) => {
+    expect(felt(latencies(each, START_MS + 400))).toEqual([])
+  })
 })
 
 it('a run that showed nothing says so', () => {

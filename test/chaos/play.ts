@@ -1,6 +1,7 @@
 /** Plays faults while clients call, and keeps what all of them have seen. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { createChance } from '../simulation/virtual-time.ts'
+import { targetOf } from './bodies.ts'
 import { createCallers, type Caller } from './callers.ts'
 import { createCrowd } from './crowd.ts'
 import type { Fault, Run, Sample, Sighting } from './events.ts'
@@ -34,19 +35,21 @@ export async function play(
     sightings: world.backends.flatMap((backend) => backend.sightings()),
     faults,
     samples,
+    past: past.spans,
   })
+  const past = callPast(world)
   const after = checkSettled(world, read, samples)
 
   const startMs = Date.now()
   const untilMs = startMs + forMs
   const stopLoad = load.start(callers)
   await sleep(calmMs)
-  const planned = lines(untilMs - Date.now())
+  const calmUntilMs = Date.now()
   await after()
   await Promise.all(
-    planned.map((line, at) => {
+    lines(untilMs - calmUntilMs).map((planned, at) => {
       const stage = { world, crowd, chance: createChance(seed * 11 + at) }
-      return playLine(line, stage, {
+      return playLine(planned, stage, {
         faults,
         untilMs,
         after,
@@ -56,6 +59,7 @@ export async function play(
   )
   await sleep(Math.max(0, untilMs - Date.now()))
   stopLoad()
+  past.stop()
   await load.settled()
   load.close()
   for (const place of world.places) await stop(place)
@@ -63,7 +67,20 @@ export async function play(
   for (const { id } of callers) counted.set(id, await sample(world, id, 0))
 
   const run: Run = { ...read(), counted }
-  return { run, startMs, flooded: crowd.flooded }
+  return { run, startMs, calmUntilMs, flooded: crowd.flooded }
+}
+
+/** Ten times a second, as the bystanders do by way of a gateway. */
+function callPast({ reference }: World) {
+  const spans: { sentMs: number; endMs: number }[] = []
+  const url = reference.url + targetOf(0, { sends: 0, gets: 1_000 })
+  const timer = setInterval(() => {
+    const sentMs = Date.now()
+    void fetch(url)
+      .then((answer) => answer.text())
+      .then(() => spans.push({ sentMs, endMs: Date.now() }))
+  }, 100)
+  return { spans, stop: () => clearInterval(timer) }
 }
 
 async function sample({ store }: World, client: string, seen: number): Promise<Sample> {
@@ -88,6 +105,7 @@ function checkSettled(world: World, read: () => Run, samples: Sample[]): () => P
       sightings: sightings.filter(isSettled),
       faults,
       samples: [],
+      past: [],
     })
     from += settled.length
     const latest = faults.findLast(({ untilMs }) => untilMs < Infinity)

@@ -4,6 +4,7 @@ import { endAll } from '../process/gateways.ts'
 import { dayWithAtLeast } from '../support/utc-windows.ts'
 import type { Caller } from './callers.ts'
 import { compare } from './ledger.ts'
+import { felt, latencies } from './latency.ts'
 import { play } from './play.ts'
 import * as words from './report.ts'
 import { planFaults } from './schedule.ts'
@@ -33,8 +34,8 @@ const others = [
   { workers: 1, engine: 'undici', isNeverKilled: true },
   { workers: 1, engine: 'http-proxy-3', isNeverKilled: true },
 ] as const
-/** In less not everybody comes to his limit on a busy machine. */
-const LONG_FROM_MINUTES = 3
+/** Latency is judged in runs that are long enough to tell. */
+const JUDGES_LATENCY_FROM_MINUTES = 3
 const CALM_SHARE = 0.12
 
 const [, , minutesText, seedText] = argv
@@ -42,19 +43,22 @@ const [minutes, seed] = [Number(minutesText), Number(seedText)]
 
 async function report(world: World): Promise<0 | 1> {
   const forMs = minutes * 60_000
-  const { run, startMs, flooded } = await play(world, callers, {
+  const { run, startMs, calmUntilMs, flooded } = await play(world, callers, {
     seed,
     calmMs: CALM_SHARE * forMs,
     forMs,
     lines: (leftMs) => planFaults(seed, leftMs),
   })
   const differences = compare(run)
-  const failures = words.notShown(run, minutes < LONG_FROM_MINUTES)
+  const latency = latencies(run, calmUntilMs)
+  const isShort = minutes < JUDGES_LATENCY_FROM_MINUTES
+  const failures = [...(isShort ? [] : felt(latency)), ...words.notShown(run, isShort)]
   const parts = [
     `chaos: ${minutes} min, seed ${seed}; ${run.requests.length} requests, ${run.sightings.length} seen by backends`,
     words.describeFaults(run.faults, startMs),
     words.describeOutcomes(run),
     `flood: ${JSON.stringify(Object.fromEntries(flooded))}`,
+    words.describeLatencies(latency),
     `ledger differences: ${differences.length}`,
     words.describeDifferences(differences, run, { startMs, logLines: world.logLines() }),
     ...failures.map((failure) => `failed: ${failure}`),

@@ -1,5 +1,6 @@
 /** What a run came to, in words. */
 import { faultKinds, type ChaosRequest, type Fault, type Run } from './events.ts'
+import type { Latency } from './latency.ts'
 import { groupBy, nameOf, type Difference } from './ledger.ts'
 
 /** What a run must have shown to have shown anything. isShort: on a busy machine not everybody comes to his limit in it. */
@@ -60,6 +61,12 @@ export function describeOutcomes({ clients, requests }: Run): string {
     }),
   ])
 }
+
+export const describeLatencies = (found: readonly Latency[]): string =>
+  table([
+    ['bystanders while', 'requests', 'p50, ms', 'p99, ms', 'p99 past the gateways, ms'],
+    ...found.map((one) => [one.during, one.requests, one.p50Ms, one.p99Ms, one.machineP99Ms]),
+  ])
 
 const SHOWN = 40
 /** Each with what client, backends and log have of its requests. */

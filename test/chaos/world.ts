@@ -38,6 +38,8 @@ export interface Place {
 export interface World {
   readonly places: readonly Place[]
   readonly backends: readonly ChaosBackend[]
+  /** Behind no gateway, and always well: what it takes to call it is the machine's. */
+  readonly reference: ChaosBackend
   readonly store: ChaosStore
   start(place: Place): Promise<void>
   /** Log lines of all gateways there were. */
@@ -55,6 +57,7 @@ export async function startWorld(
 ): Promise<World> {
   const store = await parts.store()
   const backends = await Promise.all(times(BACKENDS, (at) => parts.backend(`backend ${at + 1}`)))
+  const reference = await parts.backend('reference')
   const config = { clients, urls: backends.map(({ url }) => url), redis: store.servers }
   const places = gateways.map((each, at): Place => {
     return { ...each, name: `gateway ${at + 1}`, gateway: undefined }
@@ -68,11 +71,12 @@ export async function startWorld(
   return {
     places,
     backends,
+    reference,
     store,
     start,
     logLines: () => all.flatMap((gateway) => gateway.stderr().split('\n')),
     close: async () => {
-      await Promise.all(backends.map((backend) => backend.kill()))
+      await Promise.all([...backends, reference].map((backend) => backend.kill()))
       await store.close()
     },
   }
