@@ -1,9 +1,6 @@
-import { copyFileSync, mkdtempSync, readdirSync, rmSync, statSync, truncateSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import * as fc from 'fast-check'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
-import { openSqliteFile, type OnFileEvent } from '../../src/sqlite/file.ts'
+import { openSqliteFile } from '../../src/sqlite/file.ts'
 import { openEmbeddedAuthority } from '../../src/quota/authorities/embedded.ts'
 import {
   createEmbeddedAuthority,
@@ -11,12 +8,12 @@ import {
 } from '../../src/quota/authorities/memory.ts'
 import { Journal } from '../../src/sqlite/quota-journal.ts'
 import type { Row } from '../../src/sqlite/quota-rows.ts'
-import type { Statement, TakeReply, TakeRequest } from '../../src/quota/protocol.ts'
+import type { Statement, TakeRequest } from '../../src/quota/protocol.ts'
 import { createEmbeddedCounters } from '../../src/usage/counters-embedded.ts'
 import { authorityContract } from '../contract/authority.ts'
-import { foundAfterACrash } from '../simulation/disk.ts'
 import { START_MS, until } from '../support/controlled-authority.ts'
-import { callOf, NOTHING } from './lessee-harness.ts'
+import { temporaryFolder } from '../support/processes.ts'
+import { callOf } from './lessee-harness.ts'
 
 const MINUTE = Math.floor(START_MS / 60_000)
 const DAY = Math.floor(START_MS / 86_400_000)
@@ -26,11 +23,7 @@ const dayHold = (used: number): Statement => ({ index: DAY, used, held: used })
 const above = (least: number): unknown => expect.toSatisfy((number: number) => number > least)
 const below = (most: number): unknown => expect.toSatisfy((number: number) => number < most)
 
-let directory: string
-beforeAll(() => {
-  directory = mkdtempSync(join(tmpdir(), 'tollgate-counts-'))
-})
-afterAll(() => rmSync(directory, { recursive: true }))
+const directory = temporaryFolder()
 
 let boots = 0
 const call = (client: string, change: Partial<TakeRequest> = {}): TakeRequest =>
@@ -82,12 +75,6 @@ describe('the counters of the embedded authority', () => {
     })
     open.push(authority)
     return authority
-  }
-  /** What is in the file at this moment, as a start after a crash would find it. */
-  const crashed = (): string => {
-    const left = join(directory, `left-${++boots}.db`)
-    for (const part of ['', '-wal']) copyFileSync(file + part, left + part)
-    return left
   }
   let reader: ReturnType<typeof openSqliteFile> | undefined
   const rows = () =>
@@ -176,37 +163,6 @@ describe('the counters of the embedded authority', () => {
     expect(await after.take(call('acme', ask))).toMatchObject(reply)
   })
 
-  it('say after a crash at least what was admitted, and at most a sixteenth of a minute more', async () => {
-    const own = { perMinute: 320, perDay: 1000 }
-    const before = start()
-    const take = (need: number, sequence: number, used: number) =>
-      before.take(
-        call('acme', { limits: own, need, sequence, minute: hold(used), day: dayHold(used) }),
-      )
-    // Nothing says yet that it is known.
-    const first = take(1, 1, 0)
-    expect(first).toBeInstanceOf(Promise)
-    await first
-    await take(0, 2, 1)
-    // What the row is ahead of the counts is spent without waiting.
-    for (let used = 1; used < 9; used++) expect(take(1, used + 2, used)).not.toBeInstanceOf(Promise)
-    // More than that waits for a row of its own.
-    const burst = take(60, 20, 9)
-    expect(burst).toBeInstanceOf(Promise)
-    await burst
-    expect(await start(crashed()).take(call('acme', { need: 0 }))).toMatchObject({
-      minute: { taken: 69 + 20, used: 69 + 20 },
-      day: { taken: 69 + 20 },
-    })
-    clock.ms += 60_000
-    const later = start(crashed())
-    // The crash may have been in the minute that runs now.
-    expect(await later.take(call('acme', { need: 0 }))).toMatchObject({
-      minute: { index: MINUTE + 1, taken: 20 },
-      day: { taken: 69 + 20 },
-    })
-  })
-
   it('of ended days leave the file, an hour after, in a running process and at a start', async () => {
     const before = start()
     void before.take(call('early'))
@@ -230,7 +186,7 @@ describe('the counters of the embedded authority', () => {
   })
 
   it('of more clients than fit in memory are read back from the file when they come again', async () => {
-    const before = start(file, { maxClients: 50 })
+    const before = start(file, { maxClients: 50, timeoutMs: 5_000 })
     const names = Array.from({ length: 400 }, (_, n) => `client-${n}`)
     for (const [n, name] of names.entries()) await before.take(call(name, { need: 1 + (n % 9) }))
     await saved('client-399', 1 + (399 % 9))
@@ -250,13 +206,13 @@ describe('the counters of the embedded authority', () => {
     )
     expect(await Promise.all(more)).toEqual(['granted', 'short'])
     await before.close()
-    const after = start(file, { maxClients: 50 })
+    const after = start(file, { maxClients: 50, timeoutMs: 5_000 })
     expect(after.size).toBe(50)
     expect(await taken(after)).toEqual([10, ...expected.slice(1)])
   })
 
   it('that cannot be read back make the store count as away', async () => {
-    const before = start(file, { maxClients: 5 })
+    const before = start(file, { maxClients: 5, timeoutMs: 5_000 })
     for (let n = 0; n < 20; n++) await before.take(call(`client-${n}`))
     await saved('client-19', 1)
     await before.take(call('client-20'))
@@ -325,111 +281,32 @@ describe('the counters of the embedded authority', () => {
     expect(await rows()).toHaveLength(3_000)
     await disk.close()
   })
-
-  it('of 12,000 clients are restored, each with its own count', async () => {
-    const before = start(file)
-    const count = (n: number): number => 1 + (n % 9)
-    for (let n = 0; n < 12_000; n++) {
-      const taken = before.take(call(`client-${n}`, { need: count(n) }))
-      if (n % 1_000 === 0) await taken
-    }
-    await before.close()
-    // The file is no larger for being written again and again.
-    const bytes = statSync(file).size
-    const after = start(file)
-    expect(after.size).toBe(12_000)
-    for (let n = 0; n < 12_000; n++) {
-      const { minute } = await after.take(call(`client-${n}`, { need: 0 }))
-      if (minute.taken !== count(n)) expect([n, minute.taken]).toEqual([n, count(n)])
-    }
-    await after.close()
-    expect(statSync(file).size).toBeLessThan(bytes * 1.5)
-  })
-
-  it('begin anew when the file is damaged, which is reported', async () => {
-    const before = start()
-    void before.take(call('acme', { need: 9 }))
-    await before.close()
-    truncateSync(file, 4_096)
-    const onFileEvent = vi.fn<OnFileEvent>()
-    expect(await start(file, { onFileEvent }).take(call('acme'))).toMatchObject({
-      minute: { taken: 1 },
-    })
-    expect(onFileEvent).toHaveBeenCalledOnce()
-  })
-
-  it('are in memory alone without a file', async () => {
-    const files = readdirSync(directory).length
-    const before = start(undefined, { file: undefined })
-    expect(await before.take(call('acme'))).toMatchObject({
-      status: 'granted',
-      minute: { taken: 1 },
-    })
-    await before.close()
-    expect(readdirSync(directory)).toHaveLength(files)
-  })
 })
 
-/** The file as the journal sees it, which answers when it is told to. A crash leaves the write under way done, or not. */
-class SlowRows {
-  readonly kept: Map<string, Row>
-  #underway: { readonly rows: readonly Row[]; done(): void } | undefined
-
-  constructor(kept: Map<string, Row>) {
-    this.kept = kept
+/** The file as the journal sees it, which answers when it is told to. */
+function slowFile(timeoutMs: number, restored: readonly Row[] = []) {
+  const kept = new Map<string, Row>()
+  let underway: { readonly rows: readonly Row[]; done(): void } | undefined
+  const rows = {
+    save: (saved: readonly Row[]) =>
+      new Promise<void>((done) => (underway = { rows: saved, done })),
+    find: async (client: string) => kept.get(client),
+    removeDaysBefore: async () => undefined,
+    dropAhead: async () => undefined,
+    close: async () => undefined,
   }
-  save(rows: readonly Row[]): Promise<void> {
-    return new Promise((done) => (this.#underway = { rows, done }))
-  }
-  answer(): void {
-    this.#write()
-    this.#underway?.done()
-    this.#underway = undefined
-  }
-  crash(isDone: boolean): void {
-    if (isDone) this.#write()
-    this.#underway = undefined
-  }
-  async find(client: string): Promise<Row | undefined> {
-    return this.kept.get(client)
-  }
-  async removeDaysBefore(dayIndex: number): Promise<void> {
-    for (const [client, row] of this.kept) if (row.dayIndex < dayIndex) this.kept.delete(client)
-  }
-  async dropAhead(): Promise<void> {
-    for (const [client, row] of this.kept) this.kept.set(client, { ...row, ahead: 0 })
-  }
-  async close(): Promise<void> {}
-  load(nowMs: number): readonly Row[] {
-    const [minuteIndex, dayIndex] = [Math.floor(nowMs / 60_000), Math.floor(nowMs / 86_400_000)]
-    return foundAfterACrash(this.kept, { minuteIndex, dayIndex })
-  }
-  #write(): void {
-    for (const row of this.#underway?.rows ?? []) this.kept.set(row.client, row)
-  }
-}
-
-/** An authority on such a file; `round` begins a round of writing. */
-function keptOn(
-  rows: SlowRows,
-  {
-    clock = { epochMs: () => START_MS },
-    timeoutMs = 60_000,
-    restored = [],
-    ...more
-  }: {
-    clock?: { epochMs(): number }
-    timeoutMs?: number
-    restored?: readonly Row[]
-    maxClients?: number
-  } = {},
-) {
+  const clock = { epochMs: () => START_MS }
   let begin = (): void => undefined
   const timers = { every: (_: number, task: () => void) => ((begin = task), () => undefined) }
   const [onFault, onRecovered] = [unexpected, () => undefined]
   const journal = new Journal({ timeoutMs, rows, clock, timers, onFault, onRecovered })
-  const keeper = { rows, journal, restored }
-  return { authority: createEmbeddedAuthority({ clock, keeper, ...more }), round: () => begin() }
+  const authority = createEmbeddedAuthority({ clock, keeper: { rows, journal, restored } })
+  const answer = (): void => {
+    for (const row of underway?.rows ?? []) kept.set(row.client, row)
+    underway?.done()
+    underway = undefined
+  }
+  return { authority, kept, answer, round: () => begin() }
 }
 const turn = () => new Promise((resolve) => setImmediate(resolve))
 
@@ -437,11 +314,8 @@ describe('a file that answers late', () => {
   beforeAll(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] }))
   afterAll(() => void vi.useRealTimers())
 
-  let rows: SlowRows
-  beforeEach(() => void (rows = new SlowRows(new Map())))
-
   it('is waited for 80 ms of 100, by whoever comes before that is seen, and by nobody then', async () => {
-    const { authority } = keptOn(rows, { timeoutMs: 100 })
+    const { authority, answer } = slowFile(100)
     const decided: string[] = []
     const ask = (client: string): void => {
       const reply = authority.take(call(client))
@@ -463,20 +337,20 @@ describe('a file that answers late', () => {
     vi.advanceTimersByTime(50)
     await turn()
     expect(decided).toEqual(['one', 'third at once', 'other'])
-    rows.answer()
+    answer()
     await turn()
     ask('fourth')
     await turn()
     expect(decided).toHaveLength(3)
     for (let write = 0; write < 2; write++) {
-      rows.answer()
+      answer()
       await turn()
     }
     expect(decided).toEqual(['one', 'third at once', 'other', 'fourth'])
   })
 
   it('gets another row where either of the two would say too little after a crash', async () => {
-    const { authority, round } = keptOn(rows)
+    const { authority, kept, answer, round } = slowFile(60_000)
     const own = { perMinute: 100, perDay: 1_000 }
     const held = (sequence: number, used: number, need: number) =>
       authority.take(
@@ -484,7 +358,7 @@ describe('a file that answers late', () => {
       )
     const first = held(1, 0, 50)
     await turn()
-    rows.answer()
+    answer()
     await first
     await turn()
     // Ten charges are handed back, and the row that says so is under way when ten others are made.
@@ -494,18 +368,18 @@ describe('a file that answers late', () => {
     const spent = vi.fn()
     const taken = Promise.resolve(held(3, 40, 10)).then(spent)
     await turn()
-    rows.answer()
+    answer()
     await turn()
     expect(spent).not.toHaveBeenCalled()
-    rows.answer()
+    answer()
     await taken
-    const { minuteTaken = 0, ahead = 0 } = rows.kept.get('acme') ?? {}
+    const { minuteTaken = 0, ahead = 0 } = kept.get('acme') ?? {}
     expect(minuteTaken + ahead).toBeGreaterThanOrEqual(50)
   })
 
   it('has a reset before that is answered, so that a crash cannot undo it any more', async () => {
     const used = { minuteIndex: MINUTE, minuteTaken: 5, dayIndex: DAY, dayTaken: 5, ahead: 0 }
-    const { authority } = keptOn(rows, { restored: [{ client: 'acme', ...used }] })
+    const { authority, kept, answer } = slowFile(60_000, [{ client: 'acme', ...used }])
     const counters = createEmbeddedCounters(authority, () => undefined)
     const looked = await counters.attend({ id: 'acme', limits }, [])
     expect(looked.after).toMatchObject({ minute: { taken: 5 }, day: { taken: 5 } })
@@ -513,141 +387,8 @@ describe('a file that answers late', () => {
     const reset = counters.attend({ id: 'acme', limits }, ['day']).then(answered)
     for (let turns = 0; turns < 5; turns++) await turn()
     expect(answered).not.toHaveBeenCalled()
-    rows.answer()
+    answer()
     await reset
-    expect(rows.kept.get('acme')).toMatchObject({ minuteTaken: 5, dayTaken: 0 })
+    expect(kept.get('acme')).toMatchObject({ minuteTaken: 5, dayTaken: 0 })
   })
-
-  const step = fc.record({
-    client: fc.integer({ min: 0, max: 2 }),
-    player: fc.integer({ min: 0, max: 2 }),
-    passedMs: fc.oneof(
-      { weight: 6, arbitrary: fc.integer({ min: 0, max: 20_000 }) },
-      { weight: 1, arbitrary: fc.constantFrom(86_400_000, 4 * 3_600_000) },
-    ),
-    need: fc.integer({ min: 0, max: 5 }),
-    ahead: fc.integer({ min: 0, max: 8 }),
-    spends: fc.integer({ min: 0, max: 8 }),
-    returns: fc.boolean(),
-    answers: fc.boolean(),
-    ends: fc.constantFrom('not', 'not', 'not', 'not', 'stop', 'crash', 'crash, written'),
-  })
-  const anyLimits = fc.constantFrom(
-    { perMinute: 1, perDay: 1 },
-    { perMinute: 7, perDay: 11 },
-    { perMinute: 64, perDay: 90 },
-  )
-
-  /** A gateway process: what it holds of a client, and has spent of it. */
-  interface Player {
-    readonly id: string
-    sequence: number
-    minute: Statement
-    day: Statement
-    isCalling: boolean
-  }
-
-  it('never admits more than the limit, in any window, whenever it crashes or stops', async () => {
-    await fc.assert(
-      fc.asyncProperty(
-        anyLimits,
-        fc.constantFrom(2, 1_000),
-        fc.array(step, { minLength: 1, maxLength: 80 }),
-        async (own, maxClients, steps) => {
-          const time = { ms: START_MS }
-          const clock = { epochMs: () => time.ms }
-          rows = new SlowRows(new Map())
-          let boot = 0
-          const begin = () => {
-            boot++
-            // What still runs of a boot that crashed writes nothing.
-            rows = new SlowRows(rows.kept)
-            const restored = rows.load(time.ms)
-            return keptOn(rows, { clock, maxClients, restored, timeoutMs: 100 })
-          }
-          let { authority, round } = begin()
-          const players = new Map<string, Player>()
-          const admitted = new Map<string, number>()
-          let broken: string | undefined
-          const admit = (client: string, player: Player, count: number): void => {
-            for (const [kind, limit] of [
-              ['minute', own.perMinute],
-              ['day', own.perDay],
-            ] as const) {
-              const { index, used, held } = player[kind]
-              player[kind] = { index, used: used + count, held }
-              const window = `${client} ${kind} ${index}`
-              const total = (admitted.get(window) ?? 0) + count
-              admitted.set(window, total)
-              if (total > limit) broken ??= `${total} of ${limit} in ${window}`
-            }
-          }
-          for (const move of steps) {
-            time.ms += move.passedMs
-            if (move.answers) rows.answer()
-            await turn()
-            if (move.ends === 'stop') {
-              let isOver = false
-              void authority.close().then(() => (isOver = true))
-              while (await turn().then(() => !isOver)) rows.answer()
-            } else if (move.ends !== 'not') rows.crash(move.ends === 'crash, written')
-            if (move.ends !== 'not') {
-              players.clear()
-              ;({ authority, round } = begin())
-            }
-            if (move.need === 0) round()
-            const client = `client-${move.client}`
-            const name = `${boot}-${move.client}-${move.player}`
-            const player = players.get(name) ?? {
-              id: name,
-              sequence: 0,
-              minute: NOTHING,
-              day: NOTHING,
-              isCalling: false,
-            }
-            players.set(name, player)
-            if (player.isCalling) continue
-            // A hold is spent within its window only.
-            const free = (window: Statement): number => window.held - window.used
-            const isRunning = player.minute.index === Math.floor(time.ms / 60_000)
-            if (isRunning)
-              admit(client, player, Math.min(move.spends, free(player.minute), free(player.day)))
-            const stated = (window: Statement): Statement =>
-              move.returns ? { ...window, held: window.used } : window
-            const heard = (reply: TakeReply): void => {
-              player.isCalling = false
-              // Nobody is there any more to hear it.
-              if (players.get(name) !== player) return
-              believe(player, reply)
-              admit(client, player, Math.min(move.need, free(player.minute), free(player.day)))
-            }
-            const reply = authority.take({
-              client,
-              process: player.id,
-              sequence: ++player.sequence,
-              limits: own,
-              minute: stated(player.minute),
-              day: stated(player.day),
-              need: move.need,
-              want: move.need + move.ahead,
-            })
-            player.isCalling = true
-            if (reply instanceof Promise) void reply.then(heard)
-            else heard(reply)
-          }
-          rows.answer()
-          await turn()
-          expect(broken).toBeUndefined()
-        },
-      ),
-      { numRuns: 200 },
-    )
-  })
-
-  function believe(player: Player, reply: TakeReply): void {
-    for (const kind of ['minute', 'day'] as const) {
-      const { index, held } = reply[kind]
-      player[kind] = { index, held, used: player[kind].index === index ? player[kind].used : 0 }
-    }
-  }
 })

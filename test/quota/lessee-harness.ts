@@ -68,19 +68,16 @@ export async function settled(): Promise<void> {
   for (let turn = 0; turn < 30; turn++) await Promise.resolve()
 }
 
-/** Stands between a lessee and its authority like a network: counts, delays, loses. */
+/** Stands between a lessee and its authority like a network: counts, delays, fails. */
 export function createNetwork(authority: Authority, timeline: Timeline) {
-  const returned: (() => void)[] = []
   const noticed: NoticeListener[] = []
   const network = {
     calls: [] as TakeRequest[],
     inFlight: 0,
     mostInFlight: 0,
     delayMs: 0,
-    /** down: fails at once. reply lost: carried out, but the caller hears a failure. away: throws without a call. */
-    state: 'up' as 'up' | 'down' | 'reply lost' | 'away',
-    /** Tells the lessee that the authority can be reached again. */
-    announceReturn: (): void => returned.forEach((listener) => listener()),
+    /** down: fails at once. away: throws without a call. */
+    state: 'up' as 'up' | 'down' | 'away',
     take: (request: TakeRequest): Promise<TakeReply> => {
       if (network.state === 'away') throw new Error('away')
       network.calls.push(request)
@@ -95,7 +92,6 @@ export function createNetwork(authority: Authority, timeline: Timeline) {
         if (notice !== undefined)
           for (const listener of noticed) listener(request.client, notice, request.process, reply)
         if (delayMs > 0) await timeline.timers.after(delayMs / 2)
-        if (state === 'reply lost') throw new Error('lost')
         return reply
       }
       return travel().finally(() => {
@@ -104,13 +100,12 @@ export function createNetwork(authority: Authority, timeline: Timeline) {
     },
     /** Arrives unless the network is down; its answer is as late as any. */
     beat: async (beat: Beat): Promise<Beats> => {
-      if (network.state === 'down' || network.state === 'away') throw new Error('down')
+      if (network.state !== 'up') throw new Error('down')
       const beats = await authority.beat?.(beat)
       if (network.delayMs > 0) await timeline.timers.after(network.delayMs)
-      if (beats === undefined || network.state !== 'up') throw new Error('lost')
+      if (beats === undefined) throw new Error('lost')
       return beats
     },
-    onReturn: (listener: () => void): void => void returned.push(listener),
     onNotice: (listener: NoticeListener): void => void noticed.push(listener),
     close: async () => undefined,
   }
@@ -143,7 +138,7 @@ export function createTestLessee(
   })
 }
 
-export const NOTHING: Statement = { index: -1, used: 0, held: 0 }
+const NOTHING: Statement = { index: -1, used: 0, held: 0 }
 
 /** A call of a process that neither holds nor asks for anything, unless stated. */
 export const callOf = (call: Partial<TakeRequest> & Pick<TakeRequest, 'limits'>): TakeRequest => ({

@@ -9,7 +9,6 @@ import {
   createNetwork,
   createTestLessee,
   createTimeline,
-  refused,
   type Timeline,
 } from './lessee-harness.ts'
 
@@ -75,16 +74,6 @@ describe('a lessee that holds tokens ahead', () => {
     expect(minute.taken - 498).toBeLessThanOrEqual(4)
   })
 
-  it('lets Remaining fall by one with each request, whether it asks or not', async () => {
-    const lessee = createTestLessee(network, timeline)
-    network.delayMs = 4
-    const decisions = await steady(lessee, { count: 300, everyMs: 20 })
-    const views = decisions.map((one) => admitted(one).view)
-    const expected = Array.from({ length: 300 }, (_, n) => limits.perMinute - 1 - n)
-    expect(views.map((view) => view?.minute.remaining)).toEqual(expected)
-    expect(network.calls.length).toBeLessThan(100)
-  })
-
   it('begins the next call before the hold is spent, so that a busy client never waits', async () => {
     const lessee = createTestLessee(network, timeline)
     network.delayMs = 20
@@ -96,19 +85,6 @@ describe('a lessee that holds tokens ahead', () => {
     }
     expect(decisions.filter((one) => one instanceof Promise)).toEqual([])
     expect(network.calls.some(({ need, want }) => need === 0 && want > 0)).toBe(true)
-  })
-
-  it('gives idle tokens back after six seconds', async () => {
-    const lessee = createTestLessee(network, timeline)
-    await steady(lessee, { count: 20, everyMs: 100 })
-    expect((await truth()).minute.taken).toBeGreaterThan(20)
-    await timeline.pass(5400)
-    expect((await truth()).minute.taken).toBeGreaterThan(20)
-    await timeline.pass(1100)
-    expect(await truth()).toMatchObject({
-      minute: { taken: 20, used: 20 },
-      day: { taken: 20, used: 20 },
-    })
   })
 
   it('spends everything, with no refusal while anything is left', async () => {
@@ -146,20 +122,6 @@ describe('a lessee that holds tokens ahead', () => {
     expect((await truth()).minute).toMatchObject({ taken: 100, used: 100 })
   })
 
-  it('states its use and gives its leases back at the drain', async () => {
-    const lessee = createTestLessee(network, timeline)
-    await steady(lessee, { count: 40, everyMs: 50 })
-    const before = await truth()
-    expect(before.minute.taken).toBeGreaterThan(before.minute.used)
-    const drained = lessee.drain()
-    await timeline.pass(100)
-    await drained
-    expect(await truth()).toMatchObject({
-      minute: { taken: 40, used: 40 },
-      day: { taken: 40, used: 40 },
-    })
-  })
-
   it('keeps day tokens over the end of the minute, and takes no new ones for them', async () => {
     const lessee = createTestLessee(network, timeline)
     await timeline.pass(45_000)
@@ -175,57 +137,5 @@ describe('a lessee that holds tokens ahead', () => {
     expect(day?.held).toBe(before.day.taken)
     expect(minute?.index).toBe(before.minute.index)
     expect(after.day.taken - 40).toBe(Math.max(inHand, after.minute.taken))
-  })
-
-  describe('and others wait for them', () => {
-    const other = { perMinute: 1600, perDay: 100_000 }
-    /** Another process takes all that the first one does not hold, and asks for one more. */
-    const exhaust = async () => {
-      const { minute } = await truth()
-      const greedy = { process: 'greedy', limits: other }
-      const left = other.perMinute - minute.taken
-      const taken = await network.take(callOf({ ...greedy, need: left }))
-      expect(taken.status).toBe('granted')
-      const hold = { used: left, held: left }
-      const holds = {
-        minute: { ...hold, index: taken.minute.index },
-        day: { ...hold, index: taken.day.index },
-      }
-      return network.take(callOf({ ...greedy, ...holds, sequence: 2, need: 1 }))
-    }
-
-    it('gives everything back', async () => {
-      const lessee = createTestLessee(network, timeline)
-      await steady(lessee, { count: 40, everyMs: 55 })
-      expect(await exhaust()).toMatchObject({ status: 'short', notice: 'short' })
-      await timeline.pass(5)
-      const { minute } = await truth()
-      expect(minute.taken).toBe(minute.used)
-    })
-
-    it('states what it has spent, so that a refusal elsewhere is final', async () => {
-      const lessee = createTestLessee(network, timeline)
-      await steady(lessee, { count: 40, everyMs: 50 })
-      const inHand = (await truth()).minute.taken - 40
-      for (let n = 0; n < inHand; n++) admitted(await lessee.take('acme', limits))
-      expect(await exhaust()).toMatchObject({ status: 'short', notice: 'short' })
-      await timeline.pass(5)
-      expect((await truth()).minute).toMatchObject({ taken: 1600, used: 1600 })
-    })
-
-    it('asks again after others were asked, before it refuses', async () => {
-      const holder = createTestLessee(network, timeline, { processId: 'holder' })
-      const small = { perMinute: 160, perDay: 100_000 }
-      await steady(holder, { count: 40, everyMs: 50, of: small })
-      await timeline.pass(1500)
-      const asker = createTestLessee(network, timeline, { processId: 'asker' })
-      const taken: Promise<QuotaDecision>[] = []
-      for (let n = 0; n < 121; n++) taken.push(Promise.resolve(asker.take('acme', small)))
-      await timeline.pass(50)
-      const kinds = (await Promise.all(taken)).map(({ kind }) => kind)
-      expect(kinds.slice(0, 120).every((kind) => kind === 'admitted')).toBe(true)
-      refused(await Promise.resolve(taken[120] ?? Promise.reject(new Error('no such request'))))
-      expect((await truth()).minute).toMatchObject({ taken: 160, used: 160 })
-    })
   })
 })

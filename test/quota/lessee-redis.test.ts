@@ -7,12 +7,10 @@ import { connectRedis } from '../../src/redis/redis.ts'
 import type { RedisStore } from '../../src/redis/store.ts'
 import { quotaKey } from '../../src/quota/authorities/redis.ts'
 import { Lessee } from '../../src/quota/lessee/lessee.ts'
-import type { QuotaObserver } from '../../src/quota/observer.ts'
 import type { QuotaDecision } from '../../src/quota/protocol.ts'
 import { controlledRedisAuthority, START_MS, until } from '../support/controlled-authority.ts'
 import { ownMs } from '../support/own-time.ts'
 import { startRedisServer, type RedisServer } from '../support/redis-server.ts'
-import { all } from './lessee-harness.ts'
 
 const TIMEOUT_MS = 100
 /** The script's clock begins early in a minute, so no window ends during a test. */
@@ -113,18 +111,6 @@ describe('a lessee of a real Redis', () => {
     expect(ownMs() - startedMs).toBeLessThan(2_000 + 1_500)
   }
 
-  it('shares one limit exactly between processes, and every refusal is free', async () => {
-    for (let n = 0; n < 4; n++) await boot()
-    const own = { perMinute: 500, perDay: 10_000 }
-    const decisions = await all(
-      processes.flatMap(({ lessee }) =>
-        Array.from({ length: 200 }, () => lessee.take('acme', own)),
-      ),
-    )
-    expect(decisions.filter((decision) => decision.kind === 'admitted').length).toBe(500)
-    expect(await counts()).toEqual({ minute: 500, day: 500 })
-  })
-
   it.each([
     { freezes: 'freezes, late executions included', processCount: 2, frozenMs: [300, 300] },
     { freezes: 'one so long that the connection is replaced', processCount: 1, frozenMs: [2000] },
@@ -190,35 +176,6 @@ describe('a lessee of a real Redis', () => {
     await lessee.drain()
   })
 
-  it('notices that Redis was flushed, and goes on counting', async () => {
-    await boot()
-    await boot()
-    const admitted = await underLoad(async () => {
-      await sleep(150)
-      server.cli('FLUSHALL')
-      await sleep(150)
-      server.cli('SCRIPT', 'FLUSH')
-      await sleep(150)
-    })
-    await settledAt(admitted)
-    expect(processes.map(({ states }) => states)).toEqual([[true], [true]])
-  })
-
-  it('is in an outage while Redis is a replica, and recovers by itself', async () => {
-    const { lessee, store, states } = await boot()
-    expect(await take(lessee)).toMatchObject({ kind: 'admitted', degraded: false })
-    server.cli('REPLICAOF', '127.0.0.1', '1')
-    await until(async () => {
-      await take(lessee)
-      return !store.available
-    })
-    expect(lessee.take('acme', limits)).toMatchObject({ kind: 'admitted', degraded: true })
-    server.cli('REPLICAOF', 'NO', 'ONE')
-    await recovered()
-    expect(await take(lessee)).toMatchObject({ degraded: false })
-    expect(states).toEqual([true, false, true])
-  })
-
   it('is in an outage while Redis is out of memory, and recovers by itself', async () => {
     const { lessee, store } = await boot('closed')
     server.cli('CONFIG', 'SET', 'maxmemory', '1')
@@ -229,79 +186,5 @@ describe('a lessee of a real Redis', () => {
     server.cli('CONFIG', 'SET', 'maxmemory', '0')
     await recovered()
     expect(await take(lessee)).toMatchObject({ kind: 'admitted', degraded: false })
-  })
-
-  it('takes a key of the wrong type for an outage of that client alone', async () => {
-    const { lessee, store } = await boot('closed')
-    server.cli('SET', quotaKey('t', 'broken'), 'text')
-    for (let n = 0; n < 10; n++) expect((await take(lessee, 'broken')).kind).toBe('unavailable')
-    expect(store.available).toBe(true)
-    expect(await take(lessee)).toMatchObject({ kind: 'admitted', degraded: false })
-    server.cli('DEL', quotaKey('t', 'broken'))
-    expect(await take(lessee, 'broken')).toMatchObject({ kind: 'admitted', degraded: false })
-  })
-
-  it('decides without delay when Redis is not there from the start, and finds it later', async () => {
-    await server.kill()
-    const store = connectRedis({ servers: serversAt(server.url), timeoutMs: TIMEOUT_MS })
-    const authority = controlledRedisAuthority(store, { time: running(), prefix: 't' })
-    const options = { authority, processId: 'early', clock }
-    const lessee = new Lessee({ ...options, outage: 'closed' })
-    processes.push({ store, lessee, states: [] })
-    expect(lessee.take('acme', limits)).toEqual({ kind: 'unavailable' })
-    await server.restart()
-    await recovered()
-    expect(await take(lessee)).toMatchObject({ kind: 'admitted', degraded: false })
-  })
-
-  it('tells the observer of calls, decisions and degraded ones', async () => {
-    const reported: string[] = []
-    const observe: QuotaObserver = {
-      decision: (window, outcome) => void reported.push(`${outcome} ${window}`),
-      storeCall: (outcome, seconds) => {
-        expect(seconds).toBeGreaterThan(0)
-        reported.push(`call ${outcome}`)
-      },
-      degraded: (mode) => void reported.push(mode),
-    }
-    const { store } = await boot()
-    const time = running()
-    const authority = controlledRedisAuthority(store, { time, prefix: 'u', observe })
-    const options = { authority, processId: 'seen', clock, observe }
-    const lessee = new Lessee({ ...options, outage: 'local' })
-    const own = { perMinute: 1, perDay: 10 }
-    await take(lessee, 'acme', own)
-    await take(lessee, 'acme', own)
-    server.cli('SET', quotaKey('u', 'broken'), 'text')
-    await take(lessee, 'broken', own)
-    server.freeze()
-    await take(lessee, 'other', own)
-    await until(() => !store.available)
-    await take(lessee, 'other', own)
-    // Calls that restate the unsure clients may come in between.
-    expect(reported.filter((line) => !line.startsWith('call'))).toEqual([
-      'admitted none',
-      'refused minute',
-      'closed',
-      'unavailable none',
-      'closed',
-      'unavailable none',
-      'local',
-      'admitted none',
-    ])
-    expect(reported).toEqual(expect.arrayContaining(['call ok', 'call error', 'call timeout']))
-  })
-
-  it('gives everything back at the drain', async () => {
-    const { lessee } = await boot()
-    const decisions: QuotaDecision[] = []
-    for (let n = 0; n < 100; n++) decisions.push(await take(lessee, `client-${n}`))
-    // Everybody was asked for what they hold of each new client: that is over before anything is in hand.
-    await sleep(200)
-    for (const [n, decision] of decisions.entries())
-      if (decision.kind === 'admitted') lessee.refund(`client-${n}`, decision)
-    expect(await counts('client-7')).toEqual({ minute: 1, day: 1 })
-    await lessee.drain()
-    for (let n = 0; n < 100; n++) expect(await counts(`client-${n}`)).toEqual({ minute: 0, day: 0 })
   })
 })

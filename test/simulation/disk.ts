@@ -8,7 +8,7 @@ export type Disk = ReturnType<typeof createDisk>
 const SLOWEST_MS = 12
 
 /** As a new process finds them: what may have been taken ahead counts as taken, in the windows that run now. */
-export function foundAfterACrash(
+function foundAfterACrash(
   rows: Map<string, Row>,
   now: { minuteIndex: number; dayIndex: number },
 ): readonly Row[] {

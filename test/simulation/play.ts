@@ -1,7 +1,7 @@
 /** Plays a schedule against an implementation of the quota; throws at the first broken invariant. */
-import { DAY_MS, MINUTE_MS } from '../../src/rules/time.ts'
+import { MINUTE_MS } from '../../src/rules/time.ts'
 import type { Lost, Totals } from './ledger.ts'
-import type { LiveSchedule, Load, Schedule } from './schedule.ts'
+import type { Load, Schedule } from './schedule.ts'
 import type { Arrivals } from './virtual-time.ts'
 import type { Quota } from './shipped.ts'
 import { createWorld, type World } from './world.ts'
@@ -69,60 +69,4 @@ function arrivals(world: World, { perSecond, burst, client, process }: Load): Ar
       world.offer(client ?? any(), process ?? any())
     },
   }
-}
-
-/** The share of the limit that each whole minute (or the day, where that is less) admitted, the worst of all. */
-export interface Liveliness extends Played {
-  readonly worstShare: number
-}
-
-/** Plays load above every limit on processes that all live and answer; tells how much of each limit was admitted. */
-export async function playLive(quota: Quota, schedule: LiveSchedule): Promise<Liveliness> {
-  const world = createWorld(quota, schedule.base, { isExact: true })
-  return playLiveIn(world, schedule).finally(world.endTimers)
-}
-
-async function playLiveIn(world: World, schedule: LiveSchedule): Promise<Liveliness> {
-  const { base, minutes, offered, spread, movesEveryMs } = schedule
-  const { time, chance, ledger, clients } = world
-  // The minute that runs is not whole; in it the processes meet the client.
-  const firstEndMs = time.nowMs + MINUTE_MS - (world.storeNowMs() % MINUTE_MS)
-  const endMs = firstEndMs + minutes * MINUTE_MS
-  const due = clients.map(({ limits }) => ({
-    atMs: time.nowMs,
-    spacingMs: MINUTE_MS / (limits.perMinute * offered + 5),
-  }))
-  const processFor = (): number => {
-    if (spread === 'one process') return 0
-    if (spread === 'moving') return Math.floor(time.nowMs / movesEveryMs)
-    if (spread === 'even') return Math.floor(chance.next() * 60)
-    return Math.floor(chance.next() ** 4 * base.processes)
-  }
-  await world.passUntil(endMs + 50, {
-    nextAtMs: () => Math.min(...due.map(({ atMs }) => atMs)),
-    arrive: () => {
-      due.forEach((next, client) => {
-        if (next.atMs > time.nowMs) return
-        next.atMs = time.nowMs + next.spacingMs * chance.between(0.5, 1.5)
-        world.offer(client, processFor())
-      })
-    },
-  })
-  let worstShare = 1
-  for (const { id, limits } of clients) {
-    const admitted = ledger.accounts.get(id)?.admitted
-    const firstMinute = Math.round((firstEndMs + world.storeNowMs() - time.nowMs) / MINUTE_MS)
-    const firstDay = Math.floor((firstMinute * MINUTE_MS) / DAY_MS)
-    const inDay = admitted?.day.get(firstDay) ?? 0
-    for (let minute = firstMinute; minute < firstMinute + minutes; minute++) {
-      const isDayFull = inDay >= limits.perDay
-      if (isDayFull) continue
-      const inMinute = admitted?.minute.get(minute) ?? 0
-      const dayLeft = limits.perDay - inDay
-      const share = Math.max(inMinute / limits.perMinute, 1 - dayLeft / limits.perDay)
-      worstShare = Math.min(worstShare, share)
-    }
-  }
-  await world.finish()
-  return { ...played(world), worstShare }
 }

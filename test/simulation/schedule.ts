@@ -569,21 +569,17 @@ export const workerResetsSchedule: fc.Arbitrary<Schedule> = fc
     steps: schedule.steps.map((step, at) => ({ ...step, event: resets[at] ?? step.event })),
   }))
 
-/** Load above every minute's limit, spread in changing ways, and nothing goes wrong: see live.ts. */
-export interface LiveSchedule {
-  readonly base: Schedule
-  readonly minutes: number
-  /** Requests offered per minute, as a multiple of the limit. */
-  readonly offered: number
-  /** How the load of a client is spread over the processes. */
-  readonly spread: 'even' | 'one process' | 'moving' | 'skewed'
-  readonly movesEveryMs: number
-}
-
-export const liveSchedule: fc.Arbitrary<LiveSchedule> = fc.record({
-  base: fc.record({
+/** Load above the limit for whole minutes, at one process or another or at all, and nothing goes wrong. */
+export const liveSchedule: fc.Arbitrary<Schedule> = fc
+  .record({
     ...common,
-    clients: clients(2),
+    clients: fc.array(
+      limitsOf(fc.oneof(ms(1, 12), fc.constantFrom(20, 60, 240, 600)), 1, 2.5, 1000),
+      {
+        minLength: 1,
+        maxLength: 1,
+      },
+    ),
     lease: fc.constant('auto'),
     maxClients: fc.constant(100_000),
     processes: ms(1, 6),
@@ -592,13 +588,26 @@ export const liveSchedule: fc.Arbitrary<LiveSchedule> = fc.record({
     network: goodNetwork,
     refund: fc.constant(0),
     startsBefore: fc.record({ window: fc.constantFrom('minute', 'day'), ms: ms(0, 20_000) }),
-    steps: fc.constant([] as Step[]),
-  }),
-  minutes: ms(1, 2),
-  offered: fc.constantFrom(1.5, 2, 4),
-  spread: fc.constantFrom('even', 'one process', 'moving', 'skewed'),
-  movesEveryMs: ms(300, 20_000),
-})
+    offered: fc.constantFrom(1.5, 2, 4),
+    served: fc.array(fc.array(someOrAll, { minLength: 3, maxLength: 3 }), {
+      minLength: 1,
+      maxLength: 2,
+    }),
+  })
+  .map(({ offered, served, ...drawn }) => {
+    const perSecond = ((drawn.clients[0]?.perMinute ?? 0) * offered + 5) / 60
+    const step = (process: number | undefined, lasts: Step['lasts']): Step => {
+      return { load: { perSecond, burst: 0, client: 0, process }, lasts, event: { kind: 'none' } }
+    }
+    const third = { kind: 'ms', ms: 20_000 } as const
+    const toTheEnd = { kind: 'to the end of a minute', plusMs: 5 } as const
+    const minutes = served.flatMap(([one, two, three]) => [
+      step(one, third),
+      step(two, third),
+      step(three, toTheEnd),
+    ])
+    return { ...drawn, steps: [step(undefined, toTheEnd), ...minutes] }
+  })
 
 /** Many wait while charges are handed back. */
 export function handedBack(seed: number): Schedule {

@@ -3,7 +3,7 @@
  * left to chance: each thing that may happen next is a choice, and the same choices make the same world again.
  */
 import { hash } from 'node:crypto'
-import type { Limits, OutageMode } from '../../src/config/config.ts'
+import type { Limits } from '../../src/config/config.ts'
 import type { Lessee } from '../../src/quota/lessee/lessee.ts'
 import type {
   Admission,
@@ -27,21 +27,18 @@ export type Fault =
   | 'suspend'
   | 'loss'
   | 'old copy'
-  | 'away'
 
 export interface SmallWorldOptions {
   readonly title: string
-  readonly processes?: number
   readonly limits: Limits
   /** Each process takes these at some moment. */
   readonly newLimits?: Limits
-  readonly mode?: OutageMode
   /** Requests in all. */
   readonly asks: number
   readonly refunds?: number
   /** The use is set back to 0 so often, without anybody being asked before. */
   readonly resets?: number
-  /** So many may be admitted beyond a limit, where the store forgets or is away. */
+  /** So many may be admitted beyond a limit, where the store forgets. */
   readonly excess?: number
   /** What may go wrong, and how many times in all. */
   readonly faults?: { readonly kinds: readonly Fault[]; readonly most: number }
@@ -60,6 +57,7 @@ export interface Choice {
 }
 
 const CLIENT = 'c'
+const PROCESSES = 2
 const TIMEOUT_MS = 100
 /** Who refused within this after tokens were handed back, or after something was lost or late, may not have heard of it. */
 const NEWS_MS = 1000
@@ -89,10 +87,8 @@ interface Process {
   readonly witness: Witness
   readonly lessee: Lessee
   readonly notices: NoticeListener[]
-  readonly returns: (() => void)[]
   limits: Limits
   isDead: boolean
-  isAway: boolean
   isAsleep: boolean
   /** How far its monotonic clock stands behind, having stood still. */
   stoodStillMs: number
@@ -105,19 +101,18 @@ interface Process {
 export type SmallWorld = ReturnType<typeof createSmallWorld>
 
 /** Lets every promise that can settle do so. */
-export async function settled(): Promise<void> {
+async function settled(): Promise<void> {
   for (let turn = 0; turn < 12; turn++) await Promise.resolve()
 }
 
 export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
-  const { newLimits, mode = 'closed', passes, processes = 2, excess = 0 } = options
+  const { newLimits, passes, excess = 0 } = options
   const faults = options.faults ?? { kinds: [], most: 0 }
   const time = { nowMs: 0 }
   const isLossy = faults.kinds.some((kind) => kind === 'loss' || kind === 'old copy')
-  const isExact = mode === 'closed' && !isLossy
   const hasCopies = faults.kinds.includes('old copy')
   const ledger = createLedger(
-    { isExact, isAlone: false, forgets: false, waitsAtMostMs: 1000 },
+    { isExact: !isLossy, isAlone: false, forgets: false, waitsAtMostMs: 1000 },
     time,
   )
   const startMs =
@@ -144,7 +139,6 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
 
   const boot = (slot: number): void => {
     const name = `p${everyone.length}`
-    const returns: (() => void)[] = []
     const notices: NoticeListener[] = []
     const every = (everyMs: number, run: () => void): (() => void) => {
       const timer: Timer = { slot: process, atMs: time.nowMs + everyMs, everyMs, run }
@@ -155,10 +149,8 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
       name,
       witness: createWitness(name),
       notices,
-      returns,
       limits: options.limits,
       isDead: false,
-      isAway: false,
       isAsleep: false,
       stoodStillMs: 0,
       undecided: 0,
@@ -173,9 +165,8 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
         onNotice: (listener) => void notices.push(listener),
         beat: (sign) => {
           isTouched = true
-          return process.isAway ? Promise.reject(new Error('away')) : members.beat(sign)
+          return members.beat(sign)
         },
-        onReturn: (listener) => void returns.push(listener),
         close: async () => undefined,
       },
       processId: name,
@@ -198,13 +189,12 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
             }),
           ),
       },
-      outage: mode,
+      outage: 'closed',
     })
     Object.assign(process, { lessee })
   }
 
   const call = (from: Process, request: TakeRequest): Promise<TakeReply> => {
-    if (from.isAway) throw new Error('away')
     ledger.sent(from.witness, request)
     isTouched = true
     return new Promise((resolve, reject) => {
@@ -234,7 +224,7 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
     wire.push({ kind: 'reply', call: made, reply, isHeld: false })
     const { notice } = reply
     if (notice === undefined) return
-    for (const to of slots) if (!to.isAway) wire.push({ kind: 'notice', to, notice, isHeld: false })
+    for (const to of slots) wire.push({ kind: 'notice', to, notice, isHeld: false })
   }
   const deliver = (message: Message): void => {
     wire = wire.filter((other) => other !== message)
@@ -404,7 +394,6 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
       process.isAsleep = false
       troubleMs = time.nowMs
     })
-    if (!process.isAway) add('away', () => void (process.isAway = true))
     return list
   }
   const label = (message: Message): string =>
@@ -413,9 +402,6 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
       : `${message.kind} ${message.call.from.name}.${message.call.request.sequence}`
 
   const world = {
-    options,
-    ledger,
-    time,
     /** All that may happen now. */
     choices: (): Choice[] => {
       const list: Choice[] = []
@@ -462,16 +448,6 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
             },
           })
         if (canFail) list.push(...processFaults(process, slot))
-        if (process.isAway)
-          list.push({
-            label: `back ${process.name}`,
-            run: () => {
-              process.isAway = false
-              troubleMs = time.nowMs
-              isTouched = true
-              for (const listener of process.returns) listener()
-            },
-          })
       })
       if (resetsLeft > 0 && state.isKnown)
         list.push({
@@ -484,7 +460,7 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
             const witnesses = everyone.map(({ witness }) => witness)
             ledger.reset(CLIENT, reset, { state, witnesses })
             for (const to of slots)
-              if (!to.isAway) wire.push({ kind: 'notice', to, notice: 'reset', isHeld: false })
+              wire.push({ kind: 'notice', to, notice: 'reset', isHeld: false })
           },
         })
       if (canFail && faults.kinds.includes('loss') && state.isKnown)
@@ -551,8 +527,8 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
         ...passesLeft,
       ]
       for (const process of slots) {
-        const { name, isAway, stoodStillMs, undecided, chain, lessee, admissions } = process
-        parts.push(name, +isAway, stoodStillMs, undecided, chain, admissions.length)
+        const { name, stoodStillMs, undecided, chain, lessee, admissions } = process
+        parts.push(name, stoodStillMs, undecided, chain, admissions.length)
         write(lessee, parts, new Map())
       }
       write(state, parts, new Map())
@@ -585,12 +561,6 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
 
     /** Everything arrives, time passes and all processes end; then the books must balance. */
     finish: async (): Promise<void> => {
-      for (const process of slots) {
-        if (!process.isAway) continue
-        process.isAway = false
-        isTouched = true
-        for (const listener of process.returns) listener()
-      }
       for (const message of wire) message.isHeld = false
       troubleMs = time.nowMs
       await passTo(time.nowMs + 300)
@@ -606,7 +576,7 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
       for (const process of everyone) ledger.closed(process.witness, { isGone: process.isDead })
     },
   }
-  for (let slot = 0; slot < processes; slot++) boot(slot)
+  for (let slot = 0; slot < PROCESSES; slot++) boot(slot)
   return world
 }
 

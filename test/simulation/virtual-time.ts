@@ -51,45 +51,30 @@ export interface VirtualTime {
 }
 
 export function createVirtualTime(chance: Chance): VirtualTime {
-  const heap: Moment[] = []
+  /** The next one last. */
+  const moments: Moment[] = []
   const isBefore = (one: Moment, other: Moment): boolean =>
     one.atMs === other.atMs ? one.order < other.order : one.atMs < other.atMs
-  const get = (at: number): Moment => heap[at] as Moment
 
   const time: VirtualTime = {
     nowMs: 0,
     isTouched: false,
     at: (atMs, run) => {
       const moment = { atMs: Math.max(atMs, time.nowMs), order: chance.next(), run }
-      let at = heap.length
-      heap.push(moment)
-      while (at > 0) {
-        const parent = (at - 1) >> 1
-        if (!isBefore(moment, get(parent))) break
-        heap[at] = get(parent)
-        at = parent
+      let [from, to] = [0, moments.length]
+      while (from < to) {
+        const middle = (from + to) >> 1
+        if (isBefore(moment, moments[middle] as Moment)) from = middle + 1
+        else to = middle
       }
-      heap[at] = moment
+      moments.splice(from, 0, moment)
     },
-    nextAtMs: () => heap[0]?.atMs ?? Infinity,
+    nextAtMs: () => moments.at(-1)?.atMs ?? Infinity,
     step: () => {
-      const first = heap[0]
-      const last = heap.pop()
-      if (first === undefined || last === undefined) throw new Error('nothing is due')
-      if (heap.length > 0) {
-        let at = 0
-        for (;;) {
-          let child = 2 * at + 1
-          if (child >= heap.length) break
-          if (child + 1 < heap.length && isBefore(get(child + 1), get(child))) child++
-          if (!isBefore(get(child), last)) break
-          heap[at] = get(child)
-          at = child
-        }
-        heap[at] = last
-      }
-      time.nowMs = first.atMs
-      first.run()
+      const next = moments.pop()
+      if (next === undefined) throw new Error('nothing is due')
+      time.nowMs = next.atMs
+      next.run()
     },
   }
   return time

@@ -12,7 +12,6 @@ import type {
   TakeRequest,
 } from '../../src/quota/protocol.ts'
 import { DAY_MS, MINUTE_MS } from '../../src/rules/time.ts'
-import { START_MS } from '../support/controlled-authority.ts'
 import { createDisk } from './disk.ts'
 import { createHost, ownTimers, type Host } from './host.ts'
 import { createLedger, Violation } from './ledger.ts'
@@ -20,9 +19,8 @@ import { createSimulatedProcess, type SimulatedProcess } from './process.ts'
 import type { Event, Schedule } from './schedule.ts'
 import type { Quota } from './shipped.ts'
 import { createChance, createVirtualTime, passUntil, type Arrivals } from './virtual-time.ts'
-import { QUIET_MS, STATED_AFTER_MS } from './world.ts'
+import { QUIET_MS, startOf, STATED_AFTER_MS, TIMEOUT_MS } from './world.ts'
 
-const TIMEOUT_MS = 100
 /** By then all is written again that was not while the disk was ill. */
 const WELL_AFTER_MS = 4000
 /** Requests that a stopped worker has begun have ended by then, and what they hand back is back. */
@@ -58,10 +56,7 @@ export function createWorkersWorld(quota: Quota, schedule: Schedule) {
     { isExact: true, isAlone: false, forgets: false, waitsAtMostMs: calls * 2 * TIMEOUT_MS + 100 },
     time,
   )
-  const { startsBefore } = schedule
-  const dayStartMs = Math.floor(START_MS / DAY_MS) * DAY_MS
-  const startMs =
-    dayStartMs + (startsBefore.window === 'day' ? DAY_MS : 12 * 3_600_000) - startsBefore.ms
+  const startMs = startOf(schedule)
   const epochMs = (): number => startMs + time.nowMs
   const disk = createDisk({ time, chance })
   let wellAtMs = 0

@@ -72,10 +72,7 @@ export function createWorld(
     },
     time,
   )
-  const { startsBefore } = schedule
-  const dayStartMs = Math.floor(START_MS / DAY_MS) * DAY_MS
-  const startMs =
-    dayStartMs + (startsBefore.window === 'day' ? DAY_MS : 12 * 3_600_000) - startsBefore.ms
+  const startMs = startOf(schedule)
   let clockMs = startMs
   /** A clock that goes back by more than a small skew opens its windows again. */
   let latestClockMs = startMs
@@ -528,6 +525,12 @@ export function createWorld(
   const returned = (process: SimulatedProcess): void =>
     process.deliver('io', () => returnListeners.get(process)?.forEach((listener) => listener()))
   return world
+}
+
+/** Unix time at its beginning, by the clock of the store. */
+export function startOf({ startsBefore: { window, ms } }: Schedule): number {
+  const dayStartMs = Math.floor(START_MS / DAY_MS) * DAY_MS
+  return dayStartMs + (window === 'day' ? DAY_MS : 12 * 3_600_000) - ms
 }
 
 const isFatal = ({ kind }: Event): boolean => kind === 'crash' || kind === 'restart'
