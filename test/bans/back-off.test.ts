@@ -1,12 +1,5 @@
 import { beforeAll, describe, expect, it } from 'vitest'
-import {
-  expectNeverBanned,
-  minute,
-  names,
-  play,
-  recordSchedules,
-  type Schedules,
-} from './back-off.ts'
+import { expectNeverBanned, names, recordSchedules, type Schedules } from './back-off.ts'
 
 describe('eight loops that back off from one second', () => {
   let recorded: ReadonlyMap<string, Schedules>
@@ -21,17 +14,5 @@ describe('eight loops that back off from one second', () => {
   it.each(names)('as %s does are never banned: a sample', (name) => {
     const wide = { perMinute: [0, 1, 60], spacingMs: [0, 1_300], phaseMs: 11_700, latencyMs: [4] }
     expectNeverBanned(recorded.get(name), wide)
-  })
-})
-
-describe('a steady pace of two requests a second', () => {
-  it.each([0, 1, 5])('is banned within a minute, of which %d are admitted', (perMinute) => {
-    // One request of each of eight loops in four seconds.
-    const schedules = [Array.from({ length: 5_000 }, () => 4_000)]
-    for (let phaseMs = 0; phaseMs < minute; phaseMs += 1_500) {
-      const startMs = (loop: number) => phaseMs + loop * 500
-      const bannedMs = play({ schedules, perMinute, latencyMs: 0, startMs })
-      expect((bannedMs ?? Infinity) - phaseMs).toBeLessThan(minute)
-    }
   })
 })

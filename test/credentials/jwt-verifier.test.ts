@@ -3,7 +3,6 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { exportJWK, exportSPKI, generateKeyPair, SignJWT, type JWK } from 'jose'
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
 import { createClients } from '../support/clients.ts'
@@ -14,7 +13,6 @@ import {
   type TokenPolicy,
 } from '../../src/credentials/token-callers.ts'
 import type { JwtConfig } from '../../src/config/config.ts'
-import type { Caller } from '../../src/rules/credentials.ts'
 import { isRefusal } from '../../src/rules/refusals.ts'
 
 const issuer = 'https://id.example/'
@@ -164,18 +162,6 @@ describe('a token verifier', () => {
     })
   })
 
-  it('gives a configured client the plan and limits of the configuration, whatever the token says', async () => {
-    const { verifier } = await openWithRsa()
-    const token = await sign({ claims: { sub: 'acme', plan: 'pro' } })
-    expect(await verifier.verify(token, nowMs, callers, home)).toMatchObject({
-      clientId: 'acme',
-      plan: 'enterprise',
-      keyId: 'jwt:acme',
-      limits: acme.limits,
-      concurrent: acme.concurrent,
-    })
-  })
-
   it('accepts each configured algorithm, an audience among others, and a token type of any name', async () => {
     const { verifier } = await open([await publicJwk(rsa, 'rsa-1'), await publicJwk(ec, 'ec-1')])
     const tokens = [
@@ -206,6 +192,7 @@ describe('a token verifier', () => {
       by(createTokenCallers({ clients: createClients([]), plans: known, isStructured: true })),
     ) as [TokenPolicy, TokenPolicy]
     const token = await sign()
+    const checks = watchChecks()
     const asked = [callers, others, none].map((policy) =>
       verifier.verify(token, nowMs, policy, home),
     )
@@ -216,41 +203,26 @@ describe('a token verifier', () => {
     expect(
       [callers, others, none].map((policy) => verifier.verify(token, nowMs, policy, home)),
     ).toMatchObject(expected)
-    expect(server.hits).toBe(1)
-  })
-
-  it('checks a token once for all requests that bring it at the same time', async () => {
-    const { verifier } = await openWithRsa()
-    const token = await sign()
-    const first = verifier.verify(token, nowMs, callers, home)
-    const second = verifier.verify(token, nowMs, callers, home)
-    expect(((await first) as Caller).clientId).toBe('app-1')
-    expect(await second).toBe(await first)
+    expect([checks.made, server.hits]).toEqual([1, 1])
   })
 
   it.each<[string, TokenParts]>([
     ['a wrong issuer', { claims: { iss: 'https://id.example' } }],
     ['no issuer', { claims: { iss: undefined } }],
     ['an issuer that is a list', { claims: { iss: [issuer] } }],
-    ['a wrong audience', { claims: { aud: 'animal-stores' } }],
     ['no audience', { claims: { aud: undefined } }],
     ['an expiry that is now', { claims: { exp: nowSeconds } }],
-    ['no expiry', { claims: { exp: undefined } }],
     ['an expiry that is text', { claims: { exp: String(nowSeconds + 60) } }],
     ['a start in the next second', { claims: { nbf: nowSeconds + 1 } }],
     ['a start that is text', { claims: { nbf: '0' } }],
-    ['no client', { claims: { sub: undefined } }],
     ['a client that is a number', { claims: { sub: 7 } }],
     ['an empty client', { claims: { sub: '' } }],
     ['a client with a line break', { claims: { sub: 'app\r\nX-Client-Plan: pro' } }],
     ['a client that no path can end in', { claims: { sub: '.' } }],
-    ['another client that no path can end in', { claims: { sub: '..' } }],
     ['a client that is not ASCII', { claims: { sub: '\u00e4pp' } }],
     ['a client of 129 characters', { claims: { sub: 'a'.repeat(129) } }],
     ['no plan', { claims: { plan: undefined } }],
-    ['an unknown plan', { claims: { plan: 'gold' } }],
     ['a plan named after a property of objects', { claims: { plan: 'constructor' } }],
-    ['a custom plan without a configured client', { claims: { plan: 'enterprise' } }],
     ['an unknown critical extension', { header: { crit: ['x'], x: 1 } }],
     ['a key id that is not text', { header: { kid: 7 } }],
   ])('refuses %s', async (_, parts) => {
@@ -340,14 +312,6 @@ describe('a token verifier', () => {
 })
 
 describe('a key set from an address', () => {
-  it('is fetched again when a token names a new key, so that rotation needs no restart', async () => {
-    const { verifier, server } = await openWithRsa({ timing: quick })
-    server.keys = [await publicJwk(ec, 'ec-2')]
-    const token = await sign({ key: ec, alg: 'ES256', header: { kid: 'ec-2' } })
-    expect(await clientOf(verifier, token)).toBe('app-1')
-    expect(server.hits).toBe(2)
-  })
-
   it('is not believed any more for tokens of a key it has dropped, remembered ones included', async () => {
     const { verifier, server } = await openWithRsa({ timing: quick })
     const old = await sign()
@@ -381,36 +345,6 @@ describe('a key set from an address', () => {
     // The first was for no token.
     expect(server.hits - 2).toBeLessThanOrEqual((performance.now() - beganMs) / timing.renewMs)
     expect(await clientOf(verifier, await sign())).toBe('app-1')
-  })
-
-  it('has a new key with the next fetch beside a flood of made-up key ids of the same and of other addresses, and no token of that key is called invalid meanwhile', async () => {
-    const timing = { renewMs: 200 }
-    const { verifier, server } = await openWithRsa({ timing })
-    const flooding = { isOver: false }
-    const flood = (async () => {
-      for (let nth = 0; !flooding.isOver; nth++) {
-        for (const address of [home, `198.51.100.${nth % 250}`])
-          void clientOf(verifier, forge({ kid: randomUUID() }), address)
-        await sleep(1)
-      }
-    })()
-    await vi.waitFor(() => expect(server.hits).toBeGreaterThan(2), 20_000)
-    const hits = server.hits
-    server.keys = [await publicJwk(ec, 'ec-2')]
-    const verdicts: (string | undefined)[] = []
-    while (verdicts.at(-1) !== 'app-1' && verdicts.length < 10_000) {
-      const token = await sign({ key: ec, alg: 'ES256', header: { kid: 'ec-2' } })
-      verdicts.push(await clientOf(verifier, token))
-      await sleep(1)
-    }
-    flooding.isOver = true
-    await flood
-    expect(new Set(verdicts.slice(0, -1))).toEqual(
-      new Set(verdicts.length > 1 ? ['service_unavailable'] : []),
-    )
-    expect(verdicts.at(-1)).toBe('app-1')
-    // One may have been under way as the keys changed.
-    expect(server.hits - hits).toBeLessThanOrEqual(2)
   })
 
   it('refuses a token for its key only when it was fetched after the token came', async () => {
@@ -510,28 +444,6 @@ describe('a key set from an address', () => {
     expect(await clientOf(verifier, await sign())).toBe('app-1')
   })
 
-  it('that cannot be had at the start leaves tokens undecided, and is tried again until it can', async () => {
-    const server = await startKeyServer([await publicJwk(rsa, 'rsa-1')])
-    const respond = server.respond
-    server.respond = (_, response) => void response.writeHead(503).end()
-    const observer = watch()
-    const timing = { retryMs: 10 }
-    const verifier = createVerifier({ jwksUri: server.url }, { observer, timing })
-    stops.push(() => verifier.close(), server.stop)
-    await verifier.ready()
-    expect(await clientOf(verifier, await sign())).toBe('service_unavailable')
-    // What is wrong with it whoever signed it, needs no key.
-    expect(await clientOf(verifier, await sign({ claims: { aud: 'other' } }))).toBeUndefined()
-    expect(observer.unavailable).toHaveBeenCalledWith('no_key_set')
-    expect(observer.keySetFetched).toHaveBeenCalledWith({ cause: 'status 503', hasKeys: false })
-    server.respond = respond
-    await vi.waitFor(
-      () => expect(observer.keySetFetched).toHaveBeenLastCalledWith(undefined),
-      20_000,
-    )
-    expect(await clientOf(verifier, await sign())).toBe('app-1')
-  })
-
   it('is fetched again in the background', async () => {
     const timing = { refreshMs: 20 }
     const { verifier, server } = await openWithRsa({ timing })
@@ -567,39 +479,6 @@ describe('the signatures that a verifier checks', () => {
     expect(outcomes.filter((outcome) => outcome === 'app-1')).toHaveLength(1_025)
     expect(observer.unavailable.mock.calls.map(String)).toEqual(Array(15).fill('busy'))
     expect(await clientOf(verifier, tokens[1_039] ?? '')).toBe('app-1')
-  })
-
-  it('are few for an address over its limit that sends forged ones, which harms no other and no token seen before', async () => {
-    const dear = await generateKeyPair('ES512', { extractable: true })
-    const config = { algorithms: ['ES512'] }
-    const { verifier } = await open([await publicJwk(dear, 'dear')], { config })
-    const fresh = (claims = {}) =>
-      sign({ key: dear, alg: 'ES512', header: { kid: 'dear' }, claims })
-    const seen = await fresh()
-    expect(await clientOf(verifier, seen)).toBe('app-1')
-    expect(await clientOf(verifier, await fresh({ sub: 'neighbour' }))).toBe('neighbour')
-    const over = by(callers.callerOf, true)
-    const checks = watchChecks()
-    const beganMs = performance.now()
-    const outcomes = await Promise.all(
-      Array.from({ length: 1_000 }, () =>
-        clientOf(verifier, forge({ alg: 'ES512', kid: 'dear' }), home, over),
-      ),
-    )
-    const mostChecks = 100 + (performance.now() - beganMs) / 10
-    expect(checks.made).toBeGreaterThanOrEqual(100)
-    expect(checks.made).toBeLessThanOrEqual(mostChecks)
-    expect(outcomes.filter((outcome) => outcome === undefined)).toHaveLength(checks.made)
-    const unchecked = outcomes.filter((outcome) => outcome === 'service_unavailable')
-    expect(unchecked).toHaveLength(1_000 - checks.made)
-    expect(await clientOf(verifier, seen, home, over)).toBe('app-1')
-    expect(await clientOf(verifier, await fresh(), elsewhere, over)).toBe('app-1')
-    // A client that has proven a token behind the address before.
-    expect(await clientOf(verifier, await fresh({ sub: 'neighbour' }), home, over)).toBe(
-      'neighbour',
-    )
-    // The same address with room left for requests without a valid credential.
-    expect(await clientOf(verifier, await fresh(), home)).toBe('app-1')
   })
 })
 

@@ -102,12 +102,6 @@ describe('webhooks', () => {
     receiver.close()
   })
 
-  it('count as used what the workers of one gateway have used together', async () => {
-    const started = await start([2], 0)
-    await toldOfUse(started)
-    started.receiver.close()
-  })
-
   it('are told by another gateway where the one that has claimed them is gone', async () => {
     const { url, prefix, cli } = sharedRedis()
     const store = connectRedis({ servers: serversAt(url), timeoutMs: 1_000 })

@@ -33,12 +33,6 @@ describe('the Redis store', () => {
     await server.stop()
   })
 
-  it('reads hashes', async () => {
-    await hset(store, 'hash', 'a', '1')
-    expect({ ...(await store.hgetall('hash')) }).toEqual({ a: '1' })
-    expect({ ...(await store.hgetall('absent')) }).toEqual({})
-  })
-
   it('bounds every call, and stops calling after a second of silence', async () => {
     server.freeze()
     const late = () => expect(store.hgetall('hash')).rejects.toMatchObject({ reason: 'timeout' })

@@ -90,15 +90,6 @@ describe('Redis behind TLS', () => {
     await expectServed(store)
   })
 
-  it('keeps its place over a restart of the server', async () => {
-    const { store } = await connect(
-      serverAt(server.tlsPort, files(certificates.ca, certificates.client)),
-    )
-    await until(() => store.available)
-    await server.restart()
-    await expectServed(store)
-  })
-
   it('is not served when it is of an unknown authority, whatever the environment says', async () => {
     const environment = process.env['NODE_TLS_REJECT_UNAUTHORIZED']
     process.env['NODE_TLS_REJECT_UNAUTHORIZED'] = '0'

@@ -54,16 +54,6 @@ async function writeStore(): Promise<void> {
 }
 
 describe('store.file', () => {
-  it('keeps what was written, and leaves one file behind when it is closed', async () => {
-    const store = open()
-    await store.write(insert, [['one', 'two']])
-    await store.close()
-    expect(readdirSync(folder)).toEqual(['store.db'])
-    const again = open()
-    expect(again.readNow('SELECT key_id FROM bans')).toEqual([{ key_id: 'one' }, { key_id: 'two' }])
-    await again.close()
-  })
-
   it('writes all rows of a call or none, and goes on after a fault', async () => {
     const store = open()
     await expect(store.write(insert, [['one', 'two', 'one']])).rejects.toThrow(
@@ -213,17 +203,6 @@ describe('a store.file that is gone', () => {
     await again.close()
   })
 
-  it('in the last moment before a stop is there after it', async () => {
-    const store = watched()
-    await store.write(insert, [one])
-    rmSync(file)
-    await store.close()
-    expect(events).toMatchObject([restored])
-    const again = open()
-    expect(await keyIds(again)).toEqual(['one'])
-    await again.close()
-  })
-
   it('as another stands in its place, sets that aside', async () => {
     const store = watched()
     await store.write(insert, [one])
@@ -341,30 +320,5 @@ describe('a store.file that cannot be had', () => {
     expect(() => open()).toThrow(`store.file ${file} ${fault}`)
     expect(readFileSync(file)).toEqual(bytes)
     expect(readdirSync(folder)).toEqual(['store.db'])
-  })
-
-  it('as another process has it is refused, until that process is gone, however it went', async () => {
-    const holder = join(folder, 'holder.mjs')
-    const opener = new URL('../../src/sqlite/open.ts', import.meta.url).href
-    writeFileSync(
-      holder,
-      `import { openOrSetAside } from '${opener}'
-       globalThis.opened = openOrSetAside(process.argv[2])
-       process.send('open')
-       setInterval(() => {}, 1000)`,
-    )
-    const other = fork(holder, [file], { execArgv: [] })
-    try {
-      expect(await once(other, 'message')).toEqual(['open', undefined])
-      expect(() => open()).toThrow(
-        `store.file ${file} is in use by another gateway; give each its own store.file, or share one Redis with store.redis`,
-      )
-    } finally {
-      other.kill('SIGKILL')
-      await once(other, 'exit')
-    }
-    const store = open()
-    expect(await keyIds(store)).toEqual([])
-    await store.close()
   })
 })
