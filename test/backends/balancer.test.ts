@@ -15,8 +15,6 @@ const unreachable = {
 const silent = { ...unreachable, kind: 'response_timeout', phase: 'sent' } as const
 const broken = { ...silent, kind: 'broken' } as const
 
-const times = <Each>(count: number, each: Each): Each[] => Array<Each>(count).fill(each)
-
 /** Of backends named by a letter each. */
 function start(letters: string, options: Partial<BalancerOptions> = {}) {
   const told: string[] = []
@@ -166,76 +164,20 @@ describe('the choice of a backend', () => {
     expect([inTurn(4), told]).toEqual(['acac', [`http://b down, answers ${status}, 10000`]])
   })
 
-  it('leaves out none that fails one client while another is at work, wherever that one is served', () => {
-    vi.useFakeTimers()
-    const { get, report, fail, balancer } = start('ab')
-    const left = () =>
-      balancer.backends
-        .filter(({ standing }) => standing.isOut(performance.now()))
-        .map(({ host }) => host)
-        .join('')
-    const serve = (letter: string, clientId: string) => {
-      get(letter).inUse++
-      report(letter, 200, clientId)
-    }
-    serve('a', 'y')
-    vi.advanceTimersByTime(5_000)
-    fail('b', 50, 503, 'x')
-    expect(left()).toBe('')
-    fail('b', 1, silent, 'y')
-    expect(left()).toBe('b')
-    // It comes back; the other one was served too long ago.
-    vi.advanceTimersByTime(10_001)
-    expect(left()).toBe('')
-    serve('b', 'x')
-    serve('a', 'y')
-    vi.advanceTimersByTime(10_001)
-    fail('b', 5, 503, 'x')
-    expect(left()).toBe('b')
-  })
-
-  it.each<[string, (readonly [outcome: Outcome, clientId: string])[], boolean]>([
-    ['one client of several fails', [[silent, 'x']], false],
-    [
-      'the same client fails again',
-      [
-        [silent, 'x'],
-        [silent, 'x'],
-      ],
-      false,
-    ],
-    [
-      'a second client fails',
-      [
-        [silent, 'x'],
-        [silent, 'y'],
-      ],
-      true,
-    ],
-    [
-      'it answered between the two',
-      [
-        [silent, 'x'],
-        [200, 'z'],
-        [silent, 'y'],
-      ],
-      false,
-    ],
-    [
-      'a second client has too few bad answers',
-      [
-        [503, 'x'],
-        [503, 'y'],
-      ],
-      false,
-    ],
-    ['two clients have many', [...times(4, [503, 'x'] as const), [503, 'y']], true],
+  // Clients: - is silence to them, ! is 503, + is 200.
+  it.each([
+    ['one client of several fails', 'x-', false],
+    ['the same client fails again', 'x- x-', false],
+    ['a second client fails', 'x- y-', true],
+    ['it answered between the two', 'x- z+ y-', false],
+    ['a second client has too few bad answers', 'x! y!', false],
+    ['two clients have many', 'x! x! x! x! y!', true],
   ])('spares a backend that has just served another for a second when %s: %#', (_, all, rests) => {
     vi.useFakeTimers()
     const { inTurn, get, report } = start('abc')
-    for (const [outcome, clientId] of [[200, 'z'] as const, ...all]) {
+    for (const [clientId = '', how = ''] of `z+ ${all}`.split(' ')) {
       get('b').inUse++
-      report('b', outcome, clientId)
+      report('b', { '-': silent, '!': 503, '+': 200 }[how], clientId)
       vi.advanceTimersByTime(1)
     }
     expect(inTurn(6)).toBe(rests ? 'acacac' : 'abcabc')

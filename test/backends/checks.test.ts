@@ -1,10 +1,8 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, describe, expect, it } from 'vitest'
 import { startHealthChecks } from '../../src/backends/checks.ts'
 import { healthOf } from '../../src/backends/health.ts'
 import { balancerOf } from '../support/balancer.ts'
 import { answer, startRawBackend, type Answer } from '../support/raw-backend.ts'
-import { freePort } from '../support/redis-server.ts'
 
 const toClose: (() => unknown)[] = []
 afterEach(async () => {
@@ -66,21 +64,5 @@ describe('a health check', () => {
     await expect
       .poll(() => state()?.fault)
       .toBe('health check: it speaks no TLS (http:// in upstream.urls); EPROTO')
-  })
-
-  it('takes a backend out that nobody asks, and back when it is there', async () => {
-    const port = await freePort()
-    const { state, checks } = check(`http://127.0.0.1:${port}`)
-    await expect
-      .poll(state)
-      .toMatchObject({ state: 'ejected', fault: 'health check: ECONNREFUSED' })
-    const backend = await startRawBackend({ port })
-    toClose.push(() => backend.close())
-    await expect.poll(state).toMatchObject({ state: 'up', isUsable: true })
-    checks.stop()
-    await sleep(100)
-    const { length } = backend.requests
-    await sleep(200)
-    expect(backend.requests.length).toBe(length)
   })
 })

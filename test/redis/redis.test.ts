@@ -52,15 +52,6 @@ describe('the Redis store', () => {
     expect(states).toEqual([true, false, true])
   })
 
-  it('tells those who asked each time it is usable again, the first time included', async () => {
-    let times = 0
-    store.onRecovered(() => (times += 1))
-    expect(times).toBe(1)
-    await server.restart()
-    await until(() => times === 2)
-    expect(await store.hgetall('hash')).toEqual({})
-  })
-
   it('hears what is published, and subscribes again after a restart and after a freeze', async () => {
     const heard: string[] = []
     let subscribed = 0

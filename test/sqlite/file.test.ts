@@ -4,29 +4,23 @@ import { execFileSync, fork } from 'node:child_process'
 import {
   cpSync,
   mkdirSync,
-  mkdtempSync,
   readdirSync,
   readFileSync,
   rmSync,
   truncateSync,
   writeFileSync,
 } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
-import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { beforeEach, describe, expect, it, vi } from 'vitest'
 import type { FileEvent } from '../../src/sqlite/thread.ts'
+import { temporaryFile, temporaryFolder } from '../support/processes.ts'
 import { openSqliteFile, type OnFileEvent, type SqliteFile } from '../../src/sqlite/file.ts'
 
-let directory: string
 let folder: string
 let file: string
-beforeAll(() => {
-  directory = mkdtempSync(join(tmpdir(), 'tollgate-sqlite-'))
-})
-afterAll(() => rmSync(directory, { recursive: true }))
 beforeEach(() => {
-  folder = mkdtempSync(join(directory, 'store-'))
+  folder = temporaryFolder()
   file = join(folder, 'store.db')
 })
 
@@ -111,8 +105,7 @@ describe('store.file', () => {
       remount('ro')
       attempt()
       process.exit(0)`
-    const program = join(directory, 'read-only.mjs')
-    writeFileSync(program, script)
+    const program = temporaryFile('read-only.mjs', script)
     const command = ['--map-root-user', '--mount', process.execPath, program]
     const said = execFileSync('unshare', command, {
       encoding: 'utf8',
@@ -233,19 +226,6 @@ describe('a store.file that is gone', () => {
     await store.write(insert, [two])
     expect(await keyIds(store)).toEqual(['one', 'two'])
     await store.close()
-  })
-
-  it('keeps nothing where it cannot be written anew, until it can', async () => {
-    const store = watched()
-    rmSync(folder, { recursive: true })
-    writeFileSync(folder, 'a file where the folder was')
-    await expect.poll(names).toEqual(['storeFileLost'])
-    await expect(store.write(insert, [one])).rejects.toThrow('was removed or replaced')
-    rmSync(folder)
-    await expect.poll(names).toEqual(['storeFileLost', 'storeFileRestored'])
-    await store.write(insert, [one])
-    await store.close()
-    expect(readdirSync(folder)).toEqual(['store.db'])
   })
 })
 

@@ -27,7 +27,13 @@ export async function startSentinelGroup({
     'the replica in step',
   )
   const started = await Promise.all(
-    Array.from({ length: SENTINELS }, () => startSentinel(master.port, downAfterMs)),
+    Array.from({ length: SENTINELS }, () =>
+      startSentinel(
+        `sentinel monitor ${name} 127.0.0.1 ${master.port} 2`,
+        `sentinel down-after-milliseconds ${name} ${downAfterMs}`,
+        `sentinel failover-timeout ${name} 3000`,
+      ),
+    ),
   )
   await until(async () => {
     const question = `SENTINEL MASTER ${name}`
@@ -64,22 +70,13 @@ export async function startSentinelGroup({
   }
 }
 
-async function startSentinel(masterPort: number, downAfterMs: number) {
+/** lines: what its configuration has besides its port and its folder. */
+export async function startSentinel(...lines: string[]) {
   const directory = temporaryFolder()
   const file = join(directory, 'sentinel.conf')
   const port = await freePort()
-  writeFileSync(
-    file,
-    [
-      `port ${port}`,
-      'bind 127.0.0.1',
-      `dir ${directory}`,
-      `sentinel monitor ${name} 127.0.0.1 ${masterPort} 2`,
-      `sentinel down-after-milliseconds ${name} ${downAfterMs}`,
-      `sentinel failover-timeout ${name} 3000`,
-      '',
-    ].join('\n'),
-  )
+  const all = [`port ${port}`, 'bind 127.0.0.1', `dir ${directory}`, ...lines, '']
+  writeFileSync(file, all.join('\n'))
   const child = spawn('redis-server', [file, '--sentinel'], { stdio: 'ignore' })
   await waitForPort(port, child)
   const kill = (): Promise<void> => endOf(child)

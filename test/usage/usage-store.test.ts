@@ -99,18 +99,6 @@ describe.each(Object.entries(kinds))('totals of days %s', (name, create) => {
     await store.close()
   })
 
-  it('are as many rows of a client as it had plans', async () => {
-    const store = create()
-    const all = Array.from({ length: 1_000 }, (_, at) => row('acme', 1, { plan: `plan-${at}` }))
-    for (let round = 1; round <= 2; round++)
-      for (let at = 0; at < all.length; at += 100)
-        await store.add(ofRows(TODAY, all.slice(at, at + 100)))
-    const found = (await store.client('acme', TODAY, TODAY)).map(([, { admitted }]) => admitted)
-    expect(found).toEqual(all.map(() => 2))
-    expect(await dayOf(store, TODAY)).toHaveLength(1_000)
-    await store.close()
-  })
-
   it('are read in pieces, each client and plan once, while they change', async () => {
     const store = create()
     const names = Array.from({ length: 2_500 }, (_, at) => `client-${at}`)
