@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, it } from 'vitest'
-import { expectNeverBanned, names, recordSchedules, type Schedules } from './back-off.ts'
+import { expectNeverBanned, names, play, recordSchedules, type Schedules } from './back-off.ts'
 
 describe('eight loops that back off from one second', () => {
   let recorded: ReadonlyMap<string, Schedules>
@@ -15,4 +15,9 @@ describe('eight loops that back off from one second', () => {
     const wide = { perMinute: [0, 1, 60], spacingMs: [0, 1_300], phaseMs: 11_700, latencyMs: [4] }
     expectNeverBanned(recorded.get(name), wide)
   })
+})
+
+it('eight loops that come to two requests a second are banned within a minute', () => {
+  const steady = Array.from({ length: 5_000 }, () => 4_000)
+  expect(play([steady], { perMinute: 1, spacingMs: 500 })).toBeLessThan(60_000)
 })

@@ -43,7 +43,7 @@ print(json.dumps({name: [record(wait) for _ in range(200)] for name, wait in kin
  * Two hours of client loops that send again at once after an answer, and after a refusal wait as their library says. The
  * result is when the key was banned, if it was. perMinute: 0 as the day is used up, and everything is refused.
  */
-function play(
+export function play(
   schedules: Schedules,
   { perMinute = 0, phaseMs = 0, spacingMs = 0, latencyMs = 0 },
 ): number | undefined {
