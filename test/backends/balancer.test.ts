@@ -164,6 +164,34 @@ describe('the choice of a backend', () => {
     expect([inTurn(4), told]).toEqual(['acac', [`http://b down, answers ${status}, 10000`]])
   })
 
+  it('leaves out none that fails one client while another is at work, wherever that one is served', () => {
+    vi.useFakeTimers()
+    const { get, report, fail, balancer } = start('ab')
+    const left = () =>
+      balancer.backends
+        .filter(({ standing }) => standing.isOut(performance.now()))
+        .map(({ host }) => host)
+        .join('')
+    const serve = (letter: string, clientId: string) => {
+      get(letter).inUse++
+      report(letter, 200, clientId)
+    }
+    serve('a', 'y')
+    vi.advanceTimersByTime(5_000)
+    fail('b', 50, 503, 'x')
+    expect(left()).toBe('')
+    fail('b', 1, silent, 'y')
+    expect(left()).toBe('b')
+    // It comes back; the other one was served too long ago.
+    vi.advanceTimersByTime(10_001)
+    expect(left()).toBe('')
+    serve('b', 'x')
+    serve('a', 'y')
+    vi.advanceTimersByTime(10_001)
+    fail('b', 5, 503, 'x')
+    expect(left()).toBe('b')
+  })
+
   // Clients: - is silence to them, ! is 503, + is 200.
   it.each([
     ['one client of several fails', 'x-', false],

@@ -394,6 +394,39 @@ describe('the signatures that a verifier checks', () => {
     expect(observer.unavailable.mock.calls.map(String)).toEqual(Array(15).fill('busy'))
     expect(await clientOf(verifier, tokens[1_039] ?? '')).toBe('app-1')
   })
+
+  it('are few for an address over its limit that sends forged ones, which harms no other and no token seen before', async () => {
+    const dear = await generateKeyPair('ES512', { extractable: true })
+    const config = { algorithms: ['ES512'] }
+    const { verifier } = await open([await publicJwk(dear, 'dear')], { config })
+    const fresh = (claims = {}) =>
+      sign({ key: dear, alg: 'ES512', header: { kid: 'dear' }, claims })
+    const seen = await fresh()
+    expect(await clientOf(verifier, seen)).toBe('app-1')
+    expect(await clientOf(verifier, await fresh({ sub: 'neighbour' }))).toBe('neighbour')
+    const over = by(callers.callerOf, true)
+    const checks = watchChecks()
+    const beganMs = performance.now()
+    const outcomes = await Promise.all(
+      Array.from({ length: 1_000 }, () =>
+        clientOf(verifier, forge({ alg: 'ES512', kid: 'dear' }), home, over),
+      ),
+    )
+    const mostChecks = 100 + (performance.now() - beganMs) / 10
+    expect(checks.made).toBeGreaterThanOrEqual(100)
+    expect(checks.made).toBeLessThanOrEqual(mostChecks)
+    expect(outcomes.filter((outcome) => outcome === undefined)).toHaveLength(checks.made)
+    const unchecked = outcomes.filter((outcome) => outcome === 'service_unavailable')
+    expect(unchecked).toHaveLength(1_000 - checks.made)
+    expect(await clientOf(verifier, seen, home, over)).toBe('app-1')
+    expect(await clientOf(verifier, await fresh(), elsewhere, over)).toBe('app-1')
+    // A client that has proven a token behind the address before.
+    expect(await clientOf(verifier, await fresh({ sub: 'neighbour' }), home, over)).toBe(
+      'neighbour',
+    )
+    // The same address with room left for requests without a valid credential.
+    expect(await clientOf(verifier, await fresh(), home)).toBe('app-1')
+  })
 })
 
 /** A token that no key has signed, for nothing but a check: random bytes that could be a signature. */
