@@ -35,6 +35,6 @@ export async function startSite(html: string) {
   return {
     /** Such as http://127.0.0.1:40001 */
     origin: await listening(server),
-    close: () => void server.close().closeAllConnections(),
+    close: () => server.close().closeAllConnections(),
   }
 }
