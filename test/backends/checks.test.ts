@@ -1,29 +1,17 @@
-import { setTimeout as sleep } from 'node:timers/promises'
-import { afterEach, describe, expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished } from 'vitest'
 import { startHealthChecks } from '../../src/backends/checks.ts'
 import { healthOf } from '../../src/backends/health.ts'
 import { balancerOf } from '../support/balancer.ts'
-import { answer, startRawBackend, type Answer } from '../support/raw-backend.ts'
-import { freePort } from '../support/redis-server.ts'
-
-const toClose: (() => unknown)[] = []
-afterEach(async () => {
-  for (const close of toClose.splice(0).toReversed()) await close()
-})
+import { rawBackend } from '../support/backed.ts'
+import { answer, type Answer } from '../support/raw-backend.ts'
 
 const health = { path: '/healthz?deep=1', everyMs: 50, timeoutMs: 200, down: 2, up: 2 }
 
 function check(url: string, host: Parameters<typeof startHealthChecks>[2] = 'preserve') {
   const balancer = balancerOf([url], { health })
   const checks = startHealthChecks(balancer, health, host)
-  toClose.push(() => checks.stop())
+  onTestFinished(checks.stop)
   return { checks, state: () => balancer.backends.map(healthOf)[0] }
-}
-
-async function backendOf(respond: () => Answer) {
-  const backend = await startRawBackend({ respond })
-  toClose.push(() => backend.close())
-  return backend
 }
 
 describe('a health check', () => {
@@ -36,15 +24,15 @@ describe('a health check', () => {
     ['nothing', undefined, 'health check: no answer within 200 ms'],
     ['garbage', 'garbage\r\n\r\n', 'health check: HPE_INVALID_CONSTANT'],
   ])('that is answered %s is judged so', async (_, reply, fault) => {
-    const backend = await backendOf(() => reply)
+    const backend = await rawBackend({ respond: () => reply })
     const { state } = check(backend.url)
     await backend.waitFor(() => backend.requests.length >= 4)
     expect(state()).toMatchObject({ state: fault === undefined ? 'up' : 'ejected', fault })
   })
 
   it('is one small GET at a time, under its own Host or the one of the configuration', async () => {
-    const backend = await backendOf(() => [120, answer(200, 'ok')])
-    const fixed = await backendOf(() => answer(200, 'ok'))
+    const backend = await rawBackend({ respond: () => [120, answer(200, 'ok')] })
+    const fixed = await rawBackend({ respond: () => answer(200, 'ok') })
     check(backend.url)
     check(fixed.url, { name: 'api.internal' })
     await backend.waitFor(() => backend.requests.length >= 3 && fixed.requests.length >= 1)
@@ -58,29 +46,12 @@ describe('a health check', () => {
   })
 
   it('over TLS of a backend that speaks none says what to look at', async () => {
-    const { url, ...plain } = await startRawBackend({
+    const { url } = await rawBackend({
       onConnection: ({ socket }) => socket.write('HTTP/1.1 400 Bad Request\r\n\r\n'),
     })
-    toClose.push(() => plain.close())
     const { state } = check(url.replace('http:', 'https:'))
     await expect
       .poll(() => state()?.fault)
       .toBe('health check: it speaks no TLS (http:// in upstream.urls); EPROTO')
-  })
-
-  it('takes a backend out that nobody asks, and back when it is there', async () => {
-    const port = await freePort()
-    const { state, checks } = check(`http://127.0.0.1:${port}`)
-    await expect
-      .poll(state)
-      .toMatchObject({ state: 'ejected', fault: 'health check: ECONNREFUSED' })
-    const backend = await startRawBackend({ port })
-    toClose.push(() => backend.close())
-    await expect.poll(state).toMatchObject({ state: 'up', isUsable: true })
-    checks.stop()
-    await sleep(100)
-    const { length } = backend.requests
-    await sleep(200)
-    expect(backend.requests.length).toBe(length)
   })
 })

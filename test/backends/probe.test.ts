@@ -4,7 +4,8 @@ import { afterEach, describe, expect, it } from 'vitest'
 import { createBackendProbe } from '../../src/backends/probe.ts'
 import type { BackendHealth } from '../../src/backends/health.ts'
 import { balancerOf } from '../support/balancer.ts'
-import { answer, startRawBackend, type Answer } from '../support/raw-backend.ts'
+import { rawBackend } from '../support/backed.ts'
+import { answer, type Answer } from '../support/raw-backend.ts'
 import { freePort } from '../support/redis-server.ts'
 
 const servers: Server[] = []
@@ -75,45 +76,37 @@ describe('the probe', () => {
     ['503', answer(503), false],
     ['nothing', undefined, false],
   ])('asks a backend that fails its clients itself; answered %s', async (_, reply, isUsable) => {
-    const backend = await startRawBackend({ respond: () => reply })
-    try {
-      const balancer = balancerOf([backend.url])
-      const probe = createBackendProbe(balancer, none)
-      expect([(await probe())[0]?.isUsable, backend.requests.length]).toEqual([true, 0])
-      for (const one of balancer.backends)
-        for (let count = 0; count < 5; count++)
-          balancer.note(one, 503, { clientId: 'acme', startedMs: 0 })
-      await sleep(1_010)
-      expect((await probe())[0]).toMatchObject({ state: 'down', isUsable })
-      const [asked] = backend.requests
-      expect([asked?.method, asked?.target, backend.requests.length]).toEqual(['OPTIONS', '*', 1])
-      // As another process says that sends it requests.
-      const seen = [{ name: backend.url, state: 'down', isUsable: false }] as BackendHealth[]
-      const elsewhere = createBackendProbe(balancerOf([backend.url]), none)
-      expect((await elsewhere([seen, []]))[0]).toMatchObject({ state: 'down', isUsable })
-    } finally {
-      await backend.close()
-    }
+    const backend = await rawBackend({ respond: () => reply })
+    const balancer = balancerOf([backend.url])
+    const probe = createBackendProbe(balancer, none)
+    expect([(await probe())[0]?.isUsable, backend.requests.length]).toEqual([true, 0])
+    for (const one of balancer.backends)
+      for (let count = 0; count < 5; count++)
+        balancer.note(one, 503, { clientId: 'acme', startedMs: 0 })
+    await sleep(1_010)
+    expect((await probe())[0]).toMatchObject({ state: 'down', isUsable })
+    const [asked] = backend.requests
+    expect([asked?.method, asked?.target, backend.requests.length]).toEqual(['OPTIONS', '*', 1])
+    // As another process says that sends it requests.
+    const seen = [{ name: backend.url, state: 'down', isUsable: false }] as BackendHealth[]
+    const elsewhere = createBackendProbe(balancerOf([backend.url]), none)
+    expect((await elsewhere([seen, []]))[0]).toMatchObject({ state: 'down', isUsable })
   })
 
   it('calls a backend useful that answers somebody while the probe has no connection', async () => {
     // It takes connections, and shakes no hands over TLS.
-    const backend = await startRawBackend()
-    try {
-      for (const isAnswering of [false, true]) {
-        const balancer = balancerOf([backend.url.replace('http:', 'https:')])
-        const probe = createBackendProbe(balancer, {
-          ...none,
-          timeouts: { ...timeouts, connectMs: 200 },
-        })
-        const found = probe()
-        await sleep(20)
-        for (const one of balancer.backends)
-          if (isAnswering) balancer.note(one, 200, { clientId: 'acme', startedMs: 0 })
-        expect((await found)[0]).toMatchObject({ state: 'down', isUsable: isAnswering })
-      }
-    } finally {
-      await backend.close()
+    const backend = await rawBackend()
+    for (const isAnswering of [false, true]) {
+      const balancer = balancerOf([backend.url.replace('http:', 'https:')])
+      const probe = createBackendProbe(balancer, {
+        ...none,
+        timeouts: { ...timeouts, connectMs: 200 },
+      })
+      const found = probe()
+      await sleep(20)
+      for (const one of balancer.backends)
+        if (isAnswering) balancer.note(one, 200, { clientId: 'acme', startedMs: 0 })
+      expect((await found)[0]).toMatchObject({ state: 'down', isUsable: isAnswering })
     }
   })
 })

@@ -5,7 +5,7 @@ import { createMemoryCounter } from '../../src/counters/memory-counter.ts'
 import { isBanEarned, isStrike } from '../../src/rules/ban-policy.ts'
 import { runTenacity } from '../support/tenacity.ts'
 
-export const minute = 60_000
+const minute = 60_000
 const policy = { strikes: 90, withinMs: minute, graceMs: 1000 }
 
 /** Waits in ms, one list per run of the library. */
@@ -39,20 +39,16 @@ kinds = {
 print(json.dumps({name: [record(wait) for _ in range(200)] for name, wait in kinds.items()}))
 `
 
-/** Client loops that send again at once after an answer, and after a refusal wait as their library says. Times in ms. */
-export interface Play {
-  readonly schedules: Schedules
-  /** 0: the day is used up, and everything is refused. */
-  readonly perMinute: number
-  /** Of loops 0 to 7. */
-  startMs(loop: number): number
-  readonly latencyMs: number
-}
-
-/** Plays two hours; the result is when the key was banned, if it was. */
-export function play({ schedules, perMinute, startMs, latencyMs }: Play): number | undefined {
+/**
+ * Two hours of client loops that send again at once after an answer, and after a refusal wait as their library says. The
+ * result is when the key was banned, if it was. perMinute: 0 as the day is used up, and everything is refused.
+ */
+export function play(
+  schedules: Schedules,
+  { perMinute = 0, phaseMs = 0, spacingMs = 0, latencyMs = 0 },
+): number | undefined {
   const loops = Array.from({ length: 8 }, (_, at) => ({
-    atMs: startMs(at),
+    atMs: phaseMs + at * spacingMs,
     waits: undefined as Iterator<number> | undefined,
   }))
   let runs = 0
@@ -118,7 +114,7 @@ export function expectNeverBanned(
       for (let phaseMs = 0; phaseMs < minute; phaseMs += wide.phaseMs)
         for (const latencyMs of wide.latencyMs)
           expect(
-            play({ schedules, perMinute, latencyMs, startMs: (at) => phaseMs + at * spacingMs }),
+            play(schedules, { perMinute, latencyMs, phaseMs, spacingMs }),
             `${perMinute} a minute, ${spacingMs} ms apart, from ${phaseMs} ms`,
           ).toBeUndefined()
 }

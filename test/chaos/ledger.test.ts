@@ -1,5 +1,5 @@
 /** A run in which all is right, and what is planted into it must be found; and what a run plans. */
-import { expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import {
   faultKinds,
   type Answered,

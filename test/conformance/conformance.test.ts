@@ -1,8 +1,7 @@
 /** The suite against gateways that do one thing wrong, and one that does nothing wrong, in minutes that pass at once. */
 import { describe, expect, it } from 'vitest'
 import { runSuite } from '../../src/conformance/suite.ts'
-import { createBadGateway, defects, type Defect, type Manner } from './bad-gateway.ts'
-import { LeapingTime } from './leaping-time.ts'
+import { createBadGateway, defects, LeapingTime, type Defect, type Manner } from './bad-gateway.ts'
 
 const keys = Array.from({ length: 20 }, (_, at) => `tg_conformance_${at}_0123456789`)
 const plan = { perMinute: 20, perDay: 1000 }

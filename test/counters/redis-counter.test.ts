@@ -4,20 +4,16 @@ import { ADD_SCRIPT } from '../../src/counters/counter.ts'
 import { createMemoryCounter } from '../../src/counters/memory-counter.ts'
 import { connectRedis } from '../../src/redis/redis.ts'
 import type { RedisStore } from '../../src/redis/store.ts'
-import { startRedisServer, type RedisServer } from '../support/redis-server.ts'
+import { sharedRedis } from '../support/redis-server.ts'
 import { serversAt } from '../support/redis-servers.ts'
 
-let server: RedisServer
+const { url, prefix } = sharedRedis()
 let redis: RedisStore
 beforeAll(async () => {
-  server = await startRedisServer()
-  redis = connectRedis({ servers: serversAt(server.url), timeoutMs: 5_000 })
+  redis = connectRedis({ servers: serversAt(url), timeoutMs: 5_000 })
   await vi.waitFor(() => expect(redis.available).toBe(true), 20_000)
 })
-afterAll(async () => {
-  await redis.close()
-  await server.stop()
-})
+afterAll(() => redis.close())
 
 it('counts in Redis as in memory, whatever the gaps, and through clocks that are set', async () => {
   const text = ADD_SCRIPT.replace("redis.call('TIME')", '{ ARGV[5], ARGV[6] }')
@@ -38,7 +34,7 @@ it('counts in Redis as in memory, whatever the gaps, and through clocks that are
       array(addition, { maxLength: 40 }),
       nat(999),
       async (withinMs, additions, offsetMs) => {
-        const key = `run-${run++}`
+        const key = `${prefix}-run-${run++}`
         const memory = createMemoryCounter(withinMs)
         let nowMs = 1_790_000_000_000 + offsetMs
         for (const { points, gapMs } of additions) {

@@ -72,7 +72,9 @@ describe('a lessee of a real Redis', () => {
   /** Leases that nobody spends go back after six seconds. stranded: what may be counted beside. */
   const settledAt = async (admitted: number, stranded = 0): Promise<void> => {
     idleMs += 6_000
-    await until(async () => (await counts()).minute === admitted, 5_000).catch(() => undefined)
+    await until(async () => (await counts()).minute === admitted, 'leases back', 5_000).catch(
+      () => undefined,
+    )
     const { minute, day } = await counts()
     expect(day).toBe(minute)
     expect(minute).toBeGreaterThanOrEqual(admitted)

@@ -4,7 +4,7 @@ import { connectRedis } from '../../src/redis/redis.ts'
 import { StoreUnavailable } from '../../src/rules/store-unavailable.ts'
 import type { RedisScript, RedisStore } from '../../src/redis/store.ts'
 import { createRedisUsageStore } from '../../src/usage/usage-store-redis.ts'
-import { hset, publish } from '../support/redis-commands.ts'
+import { publish } from '../support/redis-commands.ts'
 import { until } from '../support/controlled-authority.ts'
 import { ownMs } from '../support/own-time.ts'
 import { isMaster } from '../support/redis-shared.ts'
@@ -82,29 +82,21 @@ async function served(connected: Connected, key: string): Promise<void> {
   expect(total).toBeDefined()
 }
 
-describe('a cluster of three masters, of which two have replicas', () => {
+describe('a cluster of three masters, of which one has a replica', () => {
   let cluster: RedisCluster
   beforeAll(async () => {
-    cluster = await startRedisCluster({ replicas: [1, 2] })
+    cluster = await startRedisCluster({ replicas: [1] })
   })
   afterAll(() => cluster.stop())
   const all = () => [...cluster.masters, ...cluster.replicas]
   // A test that failed while nodes were away leaves them to the next one.
   afterEach(async () => {
     for (const server of all()) server.thaw()
-    await Promise.all(all().map((server) => server.isRunning || server.restart()))
-  })
-
-  it('serves the keys of every master, and is told of once', async () => {
-    const connected = connect(cluster, PATIENT_MS)
-    await until(() => connected.states.length > 0)
-    expect([connected.states, connected.recoveries]).toEqual([[true], 1])
-    const { store } = connected
-    for (const key of keysOf(cluster)) {
-      expect(await counted(connected, `${key}:first`)).toBe(1)
-      await hset(store, `${key}:hash`, 'field', 'value')
-      expect({ ...(await store.hgetall(`${key}:hash`)) }).toEqual({ field: 'value' })
-    }
+    await Promise.all(
+      all()
+        .filter(({ isRunning }) => !isRunning)
+        .map((server) => server.restart()),
+    )
   })
 
   it('keeps the totals of each day on one master, different days on any', async () => {
@@ -265,45 +257,36 @@ describe('a cluster of three masters, of which two have replicas', () => {
     await served(connected, key)
   })
 
-  it.each([
-    { how: 'frozen', end: (at: number) => async () => cluster.masters[at]?.freeze(), at: 1 },
-    { how: 'killed', end: (at: number) => async () => cluster.masters[at]?.kill(), at: 2 },
-  ])(
-    'goes on with the replica of a master that is $how, and never stops for the others',
-    async ({ end, at }) => {
-      const connected = connect(cluster, 400)
-      await until(() => connected.states.at(-1) === true)
-      const statesBefore = connected.states.length
-      const keys = keysOf(cluster).map((key) => `${key}:failover`)
-      const [lost = '', other = ''] = [keys[at], keys[0]]
-      for (const key of keys) await counted(connected, key)
-      let subscribed = 0
-      const heard: string[] = []
-      connected.store.subscribe('failover', {
-        message: (text) => void heard.push(text),
-        subscribed: () => void (subscribed += 1),
-      })
-      await until(() => subscribed > 0)
-      const { recoveries } = connected
-      await end(at)()
-      const replica = cluster.replicas[at - 1]
-      while (!(await isMaster(replica?.port ?? 0))) {
-        await Promise.all([1, 2, 3].map(() => counted(connected, lost)))
-        await served(connected, other)
-        await sleep(20)
-      }
-      const promotedMs = ownMs()
-      await until(async () => (await counted(connected, lost)) !== undefined)
-      expect(ownMs() - promotedMs).toBeLessThan(2_000 + 1_500)
-      await until(() => connected.states.at(-1) === true)
-      expect(connected.states[statesBefore]).toBe(false)
-      expect(connected.recoveries).toBeGreaterThan(recoveries)
-      await until(async () => {
-        await publish(connected.store, 'failover', 'still there').catch(() => undefined)
-        return heard.length > 0
-      })
-      cluster.masters[at]?.thaw()
-    },
-    90_000,
-  )
+  it('goes on with the replica of a master that is frozen, and never stops for the others', async () => {
+    const connected = connect(cluster, 400)
+    await until(() => connected.states.at(-1) === true)
+    const statesBefore = connected.states.length
+    const [other = '', lost = ''] = keysOf(cluster).map((key) => `${key}:failover`)
+    for (const key of [lost, other]) await counted(connected, key)
+    let subscribed = 0
+    const heard: string[] = []
+    connected.store.subscribe('failover', {
+      message: (text) => void heard.push(text),
+      subscribed: () => void (subscribed += 1),
+    })
+    await until(() => subscribed > 0)
+    const { recoveries } = connected
+    cluster.masters[1]?.freeze()
+    while (!(await isMaster(cluster.replicas[0]?.port ?? 0))) {
+      await Promise.all([1, 2, 3].map(() => counted(connected, lost)))
+      await served(connected, other)
+      await sleep(20)
+    }
+    const promotedMs = ownMs()
+    await until(async () => (await counted(connected, lost)) !== undefined)
+    expect(ownMs() - promotedMs).toBeLessThan(2_000 + 1_500)
+    await until(() => connected.states.at(-1) === true)
+    expect(connected.states[statesBefore]).toBe(false)
+    expect(connected.recoveries).toBeGreaterThan(recoveries)
+    await until(async () => {
+      await publish(connected.store, 'failover', 'still there').catch(() => undefined)
+      return heard.length > 0
+    })
+    cluster.masters[1]?.thaw()
+  }, 90_000)
 })

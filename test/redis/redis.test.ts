@@ -33,12 +33,6 @@ describe('the Redis store', () => {
     await server.stop()
   })
 
-  it('reads hashes', async () => {
-    await hset(store, 'hash', 'a', '1')
-    expect({ ...(await store.hgetall('hash')) }).toEqual({ a: '1' })
-    expect({ ...(await store.hgetall('absent')) }).toEqual({})
-  })
-
   it('bounds every call, and stops calling after a second of silence', async () => {
     server.freeze()
     const late = () => expect(store.hgetall('hash')).rejects.toMatchObject({ reason: 'timeout' })
@@ -56,15 +50,6 @@ describe('the Redis store', () => {
     await until(() => store.available)
     expect(ownMs() - thawedMs).toBeLessThan(2_000 + 1_500)
     expect(states).toEqual([true, false, true])
-  })
-
-  it('tells those who asked each time it is usable again, the first time included', async () => {
-    let times = 0
-    store.onRecovered(() => (times += 1))
-    expect(times).toBe(1)
-    await server.restart()
-    await until(() => times === 2)
-    expect(await store.hgetall('hash')).toEqual({})
   })
 
   it('hears what is published, and subscribes again after a restart and after a freeze', async () => {

@@ -1,14 +1,9 @@
 /** Settings of a server that may lose counts are told, where the server tells them. */
-import { afterEach, describe, expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished } from 'vitest'
 import { connectRedis } from '../../src/redis/redis.ts'
 import { until } from '../support/controlled-authority.ts'
 import { startRedisServer } from '../support/redis-server.ts'
 import { serversAt } from '../support/redis-servers.ts'
-
-const cleanups: (() => Promise<void>)[] = []
-afterEach(async () => {
-  for (const cleanup of cleanups.splice(0).toReversed()) await cleanup()
-})
 
 const kept = ['--appendonly', 'yes']
 const EVICTS = /^127\.0\.0\.1:\d+: maxmemory-policy is allkeys-lru: .*; set noeviction$/
@@ -34,7 +29,7 @@ describe('the warning of a store', () => {
     { what: 'that hides everything', settings: [], rights: [...everything, '-info', '-config'] },
   ])('$what', async ({ settings, rights, warning }) => {
     const server = await startRedisServer(...settings)
-    cleanups.push(() => server.stop())
+    onTestFinished(server.stop)
     if (rights !== undefined)
       server.cli('ACL', 'SETUSER', 'default', 'reset', 'on', 'nopass', ...rights)
     const told: (string | undefined)[] = []
@@ -43,7 +38,7 @@ describe('the warning of a store', () => {
       timeoutMs: 1_000,
       onWarning: (text) => told.push(text),
     })
-    cleanups.push(() => store.close())
+    onTestFinished(() => store.close())
     await until(() => store.available)
     if (warning === undefined) await new Promise((resolve) => setTimeout(resolve, 300))
     else await until(() => told.length > 0)

@@ -103,17 +103,6 @@ describe.concurrent('the master that sentinels name', { timeout: 90_000 }, () =>
     expect(replica.cli('HGET', 'hash', 'later')).toBe('value')
   })
 
-  it('is its replica after the master froze, with the first sentinel', async () => {
-    const group = await startGroup()
-    const connection = await connected(serversOf(group))
-    group.sentinels[0]?.freeze()
-    group.master.freeze()
-    // That one has a vote, and the other two are enough.
-    await sleep(100)
-    group.sentinels[0]?.thaw()
-    await expectFailover(group, connection)
-  })
-
   it('is left for its replica even if it takes writes and no sentinel reaches it any more', async () => {
     const group = await startGroup()
     const connection = await connected(serversOf(group))

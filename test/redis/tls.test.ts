@@ -1,8 +1,5 @@
-import { execFile, spawn, type ChildProcess } from 'node:child_process'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { execFile } from 'node:child_process'
 import { connect as connectTcp, createServer, type AddressInfo } from 'node:net'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { HostPort, RedisConfig, TlsFilesConfig } from '../../src/config/config.ts'
@@ -11,7 +8,8 @@ import type { RedisStore } from '../../src/redis/store.ts'
 import { readTlsFiles } from '../../src/gateway/tls-files.ts'
 import { hset, publish } from '../support/redis-commands.ts'
 import { until } from '../support/controlled-authority.ts'
-import { freePort, waitForPort } from '../support/redis-server.ts'
+import { startSentinel } from '../support/redis-sentinel.ts'
+import { freePort } from '../support/redis-server.ts'
 import { flags } from '../support/redis-shared.ts'
 import {
   makeCertificates,
@@ -90,15 +88,6 @@ describe('Redis behind TLS', () => {
     await expectServed(store)
   })
 
-  it('keeps its place over a restart of the server', async () => {
-    const { store } = await connect(
-      serverAt(server.tlsPort, files(certificates.ca, certificates.client)),
-    )
-    await until(() => store.available)
-    await server.restart()
-    await expectServed(store)
-  })
-
   it('is not served when it is of an unknown authority, whatever the environment says', async () => {
     const environment = process.env['NODE_TLS_REJECT_UNAUTHORIZED']
     process.env['NODE_TLS_REJECT_UNAUTHORIZED'] = '0'
@@ -164,24 +153,16 @@ describe('Redis behind TLS', () => {
 
   it('is found through a sentinel behind TLS', async () => {
     const { ca, client, server: own } = certificates
-    const directory = mkdtempSync(join(tmpdir(), 'tollgate-sentinel-'))
-    const [port, tlsPort] = [await freePort(), await freePort()]
-    const lines = [
-      `port ${port}`,
+    const tlsPort = await freePort()
+    const sentinel = await startSentinel(
       `tls-port ${tlsPort}`,
-      'bind 127.0.0.1',
-      `dir ${directory}`,
       `tls-ca-cert-file ${ca}`,
       `tls-cert-file ${own.cert}`,
       `tls-key-file ${own.key}`,
       'tls-replication yes',
       `sentinel monitor quota 127.0.0.1 ${server.tlsPort} 1`,
-    ]
-    const file = join(directory, 'sentinel.conf')
-    writeFileSync(file, `${lines.join('\n')}\n`)
-    const sentinel = spawn('redis-server', [file, '--sentinel'], { stdio: 'ignore' })
+    )
     try {
-      await waitForPort(port, sentinel)
       const { store } = await connect({
         kind: 'sentinels',
         sentinels: [{ host: '127.0.0.1', port: tlsPort }],
@@ -194,8 +175,7 @@ describe('Redis behind TLS', () => {
       })
       await expectServed(store)
     } finally {
-      await ended(sentinel)
-      rmSync(directory, { recursive: true, force: true })
+      await sentinel.kill()
     }
   })
 })
@@ -257,9 +237,3 @@ describe('a handshake that is given up before a certificate is shown that is not
     }
   })
 })
-
-async function ended(child: ChildProcess): Promise<void> {
-  const exit = new Promise((resolve) => child.once('exit', resolve))
-  child.kill('SIGKILL')
-  await exit
-}

@@ -4,29 +4,23 @@ import { execFileSync, fork } from 'node:child_process'
 import {
   cpSync,
   mkdirSync,
-  mkdtempSync,
   readdirSync,
   readFileSync,
   rmSync,
   truncateSync,
   writeFileSync,
 } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
-import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { beforeEach, describe, expect, it, vi } from 'vitest'
 import type { FileEvent } from '../../src/sqlite/thread.ts'
+import { temporaryFile, temporaryFolder } from '../support/processes.ts'
 import { openSqliteFile, type OnFileEvent, type SqliteFile } from '../../src/sqlite/file.ts'
 
-let directory: string
 let folder: string
 let file: string
-beforeAll(() => {
-  directory = mkdtempSync(join(tmpdir(), 'tollgate-sqlite-'))
-})
-afterAll(() => rmSync(directory, { recursive: true }))
 beforeEach(() => {
-  folder = mkdtempSync(join(directory, 'store-'))
+  folder = temporaryFolder()
   file = join(folder, 'store.db')
 })
 
@@ -54,16 +48,6 @@ async function writeStore(): Promise<void> {
 }
 
 describe('store.file', () => {
-  it('keeps what was written, and leaves one file behind when it is closed', async () => {
-    const store = open()
-    await store.write(insert, [['one', 'two']])
-    await store.close()
-    expect(readdirSync(folder)).toEqual(['store.db'])
-    const again = open()
-    expect(again.readNow('SELECT key_id FROM bans')).toEqual([{ key_id: 'one' }, { key_id: 'two' }])
-    await again.close()
-  })
-
   it('writes all rows of a call or none, and goes on after a fault', async () => {
     const store = open()
     await expect(store.write(insert, [['one', 'two', 'one']])).rejects.toThrow(
@@ -121,8 +105,7 @@ describe('store.file', () => {
       remount('ro')
       attempt()
       process.exit(0)`
-    const program = join(directory, 'read-only.mjs')
-    writeFileSync(program, script)
+    const program = temporaryFile('read-only.mjs', script)
     const command = ['--map-root-user', '--mount', process.execPath, program]
     const said = execFileSync('unshare', command, {
       encoding: 'utf8',
@@ -213,17 +196,6 @@ describe('a store.file that is gone', () => {
     await again.close()
   })
 
-  it('in the last moment before a stop is there after it', async () => {
-    const store = watched()
-    await store.write(insert, [one])
-    rmSync(file)
-    await store.close()
-    expect(events).toMatchObject([restored])
-    const again = open()
-    expect(await keyIds(again)).toEqual(['one'])
-    await again.close()
-  })
-
   it('as another stands in its place, sets that aside', async () => {
     const store = watched()
     await store.write(insert, [one])
@@ -254,19 +226,6 @@ describe('a store.file that is gone', () => {
     await store.write(insert, [two])
     expect(await keyIds(store)).toEqual(['one', 'two'])
     await store.close()
-  })
-
-  it('keeps nothing where it cannot be written anew, until it can', async () => {
-    const store = watched()
-    rmSync(folder, { recursive: true })
-    writeFileSync(folder, 'a file where the folder was')
-    await expect.poll(names).toEqual(['storeFileLost'])
-    await expect(store.write(insert, [one])).rejects.toThrow('was removed or replaced')
-    rmSync(folder)
-    await expect.poll(names).toEqual(['storeFileLost', 'storeFileRestored'])
-    await store.write(insert, [one])
-    await store.close()
-    expect(readdirSync(folder)).toEqual(['store.db'])
   })
 })
 
@@ -341,30 +300,5 @@ describe('a store.file that cannot be had', () => {
     expect(() => open()).toThrow(`store.file ${file} ${fault}`)
     expect(readFileSync(file)).toEqual(bytes)
     expect(readdirSync(folder)).toEqual(['store.db'])
-  })
-
-  it('as another process has it is refused, until that process is gone, however it went', async () => {
-    const holder = join(folder, 'holder.mjs')
-    const opener = new URL('../../src/sqlite/open.ts', import.meta.url).href
-    writeFileSync(
-      holder,
-      `import { openOrSetAside } from '${opener}'
-       globalThis.opened = openOrSetAside(process.argv[2])
-       process.send('open')
-       setInterval(() => {}, 1000)`,
-    )
-    const other = fork(holder, [file], { execArgv: [] })
-    try {
-      expect(await once(other, 'message')).toEqual(['open', undefined])
-      expect(() => open()).toThrow(
-        `store.file ${file} is in use by another gateway; give each its own store.file, or share one Redis with store.redis`,
-      )
-    } finally {
-      other.kill('SIGKILL')
-      await once(other, 'exit')
-    }
-    const store = open()
-    expect(await keyIds(store)).toEqual([])
-    await store.close()
   })
 })

@@ -24,19 +24,16 @@ export async function openBrowser(): Promise<Browser> {
   return chromium.connect(await answer.text())
 }
 
-export interface Site {
-  /** Such as http://127.0.0.1:40001 */
-  readonly origin: string
-  close(): void
-}
+export type Site = Awaited<ReturnType<typeof startSite>>
 
 /** Serves the page under every path but the browser's own wish for an icon. */
-export async function startSite(html: string): Promise<Site> {
+export async function startSite(html: string) {
   const server = createServer(({ url }, response) => {
     if (url === '/favicon.ico') return response.writeHead(204).end()
     return response.setHeader('Content-Type', 'text/html; charset=utf-8').end(html)
   })
   return {
+    /** Such as http://127.0.0.1:40001 */
     origin: await listening(server),
     close: () => server.close().closeAllConnections(),
   }

@@ -5,6 +5,8 @@ import { createRedisAuthority } from '../../src/quota/authorities/redis.ts'
 import type { QuotaObserver } from '../../src/quota/observer.ts'
 import type { Authority } from '../../src/quota/protocol.ts'
 
+export { until } from './until.ts'
+
 /** A Thursday morning in 2100, 10 s into a minute: far enough ahead that no key of it has expired. */
 export const START_MS = Date.UTC(2100, 6, 1, 8, 30, 10)
 
@@ -61,17 +63,4 @@ export function controlledRedisAuthority(
     prefix,
     ...(observe === undefined ? {} : { observe }),
   })
-}
-
-/** Waits until the condition holds, asking every 10 ms; throws after timeoutMs. */
-export async function until(
-  condition: () => boolean | Promise<boolean>,
-  timeoutMs = 20_000,
-): Promise<void> {
-  const deadlineMs = performance.now() + timeoutMs
-  while (!(await condition())) {
-    if (performance.now() > deadlineMs)
-      throw new Error(`not within ${timeoutMs} ms: ${condition.toString()}`)
-    await new Promise((resolve) => setTimeout(resolve, 10))
-  }
 }

@@ -65,26 +65,7 @@ const patient = (server: string): string =>
         [listen, 'overload: { lag: 10s }'].join(server.startsWith('server:\n') ? '\n  ' : ', '),
       )
 
-export interface TestGateway {
-  readonly port: number
-  readonly adminPort: number
-  /** Such as http://127.0.0.1:40001 */
-  readonly origin: string
-  /** Parsed log lines so far. */
-  logLines(): Record<string, unknown>[]
-  /** See sumOf. */
-  metric(start: string): Promise<number>
-  fetch(path: string, init?: GatewayInit): Promise<Response>
-  /** With its body read. */
-  ask(path: string, init?: GatewayInit): Promise<GatewayAnswer>
-  status(path: string, init?: GatewayInit): Promise<number>
-  /** The log lines of this event so far. */
-  lines(event: string): Record<string, unknown>[]
-  /** As /readyz tells it; reasons by the name of the check, with an exclamation mark before those that are not ok. */
-  readiness(): Promise<{ status: number; ready: boolean; reasons: Record<string, string> }>
-  stop(): Promise<void>
-}
-
+export type TestGateway = Awaited<ReturnType<typeof startTestGateway>>
 export type GatewayInit = RequestInit & { key?: string | undefined }
 
 export interface GatewayAnswer {
@@ -105,7 +86,7 @@ export function sumOf(page: string, start: string): number {
   return start.includes('{') ? values.reduce((sum, value) => sum + value, 0) : (values[0] ?? 0)
 }
 
-export async function startTestGateway(options: GatewayOptions): Promise<TestGateway> {
+export async function startTestGateway(options: GatewayOptions) {
   const config = parseConfigText(configText(options), { file: 'test.yaml', env: {} })
   let logged = ''
   const gateway = createGateway(config, {
@@ -123,20 +104,40 @@ export async function startTestGateway(options: GatewayOptions): Promise<TestGat
   const origin = `http://127.0.0.1:${listen.port}`
   const adminOrigin = `http://127.0.0.1:${admin.port}`
   let stopped: Promise<void> | undefined
-  const started: TestGateway = {
+  const logLines = () =>
+    logged
+      .split('\n')
+      .filter((line) => line !== '')
+      .map((line) => JSON.parse(line) as Record<string, unknown>)
+  const ask = (path: string, { key, ...init }: GatewayInit = {}): Promise<Response> => {
+    const headers = new Headers(init.headers)
+    if (key !== undefined) headers.set('authorization', `Bearer ${key}`)
+    return fetch(`${origin}${path}`, { ...init, headers })
+  }
+  const askAll = async (path: string, init?: GatewayInit): Promise<GatewayAnswer> => {
+    const response = await ask(path, init)
+    const body = await response.text()
+    const header = (name: string) => response.headers.get(name)
+    const code = /^{"code":"(\w+)"/.exec(body)?.[1]
+    const left = Number(header('x-ratelimit-remaining') ?? NaN)
+    const dayLeft = Number(/"day";r=(\d+)/.exec(header('ratelimit') ?? '')?.[1])
+    return { status: response.status, header, body, code, left, dayLeft }
+  }
+  return {
     port: listen.port,
     adminPort: admin.port,
+    /** Such as http://127.0.0.1:40001 */
     origin,
-    logLines: () =>
-      logged
-        .split('\n')
-        .filter((line) => line !== '')
-        .map((line) => JSON.parse(line) as Record<string, unknown>),
-    async metric(start) {
+    /** Parsed log lines so far. */
+    logLines,
+    /** The log lines of this event so far. */
+    lines: (event: string) => logLines().filter((line) => line['event'] === event),
+    /** See sumOf. */
+    async metric(start: string) {
       const page = await (await fetch(`${adminOrigin}/metrics`)).text()
       return sumOf(page, start)
     },
-    lines: (event) => started.logLines().filter((line) => line['event'] === event),
+    /** As /readyz tells it; reasons by the name of the check, with an exclamation mark before those that are not ok. */
     async readiness() {
       const response = await fetch(`${adminOrigin}/readyz`)
       const { ready, checks } = (await response.json()) as {
@@ -144,24 +145,13 @@ export async function startTestGateway(options: GatewayOptions): Promise<TestGat
         checks: { name: string; ok: boolean; reason: string }[]
       }
       const reasons = checks.map(({ name, ok, reason }) => [name, ok ? reason : `! ${reason}`])
-      return { status: response.status, ready, reasons: Object.fromEntries(reasons) }
+      const read = Object.fromEntries(reasons) as Record<string, string>
+      return { status: response.status, ready, reasons: read }
     },
-    fetch: (path, { key, ...init } = {}) => {
-      const headers = new Headers(init.headers)
-      if (key !== undefined) headers.set('authorization', `Bearer ${key}`)
-      return fetch(`${origin}${path}`, { ...init, headers })
-    },
-    async ask(path, init) {
-      const response = await started.fetch(path, init)
-      const body = await response.text()
-      const header = (name: string) => response.headers.get(name)
-      const code = /^{"code":"(\w+)"/.exec(body)?.[1]
-      const left = Number(header('x-ratelimit-remaining') ?? NaN)
-      const dayLeft = Number(/"day";r=(\d+)/.exec(header('ratelimit') ?? '')?.[1])
-      return { status: response.status, header, body, code, left, dayLeft }
-    },
-    status: async (path, init) => (await started.ask(path, init)).status,
-    stop: () => (stopped ??= gateway.drain()),
+    fetch: ask,
+    /** With its body read. */
+    ask: askAll,
+    status: async (path: string, init?: GatewayInit) => (await askAll(path, init)).status,
+    stop: (): Promise<void> => (stopped ??= gateway.drain()),
   }
-  return started
 }

@@ -1,10 +1,10 @@
 /** A client of HTTP/2 on one connection, whose answers read as those of the raw client do. */
-import { connect, type ClientHttp2Session, type ClientHttp2Stream } from 'node:http2'
+import { connect, type ClientHttp2Stream } from 'node:http2'
 import { connect as connectSocket, type Socket } from 'node:net'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { keys } from './gateway.ts'
 import { proxyHeader } from './h2-frames.ts'
 import type { ParsedResponse } from './raw-client.ts'
+import { until } from './until.ts'
 
 export interface H2Request {
   readonly method?: string
@@ -25,24 +25,10 @@ export interface H2Answer extends ParsedResponse {
   readonly code: number
 }
 
-export interface H2Client {
-  readonly session: ClientHttp2Session
-  /** Code of GOAWAY, once it came. */
-  readonly goaway: number | undefined
-  readonly closed: boolean
-  /** Sends a request, and returns its stream. */
-  start(request?: H2Request): ClientHttp2Stream
-  /** What came on it, once it has closed. */
-  answer(stream: ClientHttp2Stream): Promise<H2Answer>
-  request(request?: H2Request): Promise<H2Answer>
-  close(): void
-}
+export type H2Client = Awaited<ReturnType<typeof openH2Client>>
 
 /** On loopback; secure: over TLS, whatever the certificate. from: the address that a balancer names, without TLS. */
-export async function openH2Client(
-  port: number,
-  { secure = false, from = '' } = {},
-): Promise<H2Client> {
+export async function openH2Client(port: number, { secure = false, from = '' } = {}) {
   const origin = `${secure ? 'https' : 'http'}://localhost:${port}`
   const named = (): Socket => {
     const socket = connectSocket({ port, host: '127.0.0.1', noDelay: true })
@@ -61,6 +47,7 @@ export async function openH2Client(
     session.once('connect', () => resolve())
     session.once('error', reject)
   })
+  /** Sends a request, and returns its stream. */
   const start = (request: H2Request = {}): ClientHttp2Stream => {
     const { method = 'GET', path = '/v1/pets', key = keys.pro, fields = [], body, open } = request
     const standard = [':method', method, ':path', path, ':authority', 'api.example']
@@ -75,8 +62,9 @@ export async function openH2Client(
     else if (body !== undefined) stream.end(body)
     return stream
   }
-  const client: H2Client = {
+  return {
     session,
+    /** Code of GOAWAY, once it came. */
     get goaway() {
       return goaway
     },
@@ -84,11 +72,11 @@ export async function openH2Client(
       return session.destroyed
     },
     start,
+    /** What came on it, once it has closed. */
     answer: readAnswer,
-    request: (request) => readAnswer(start(request)),
+    request: (request?: H2Request) => readAnswer(start(request)),
     close: () => session.destroy(),
   }
-  return client
 }
 
 function readAnswer(stream: ClientHttp2Stream): Promise<H2Answer> {
@@ -123,10 +111,5 @@ function readAnswer(stream: ClientHttp2Stream): Promise<H2Answer> {
 }
 
 /** Until the gateway has ended the connection, and for how long that may take. */
-export async function ended(client: H2Client, timeoutMs = 20_000): Promise<void> {
-  const deadline = Date.now() + timeoutMs
-  while (!client.closed) {
-    if (Date.now() > deadline) throw new Error('the connection stays open')
-    await sleep(10)
-  }
-}
+export const ended = (client: H2Client, timeoutMs = 20_000): Promise<void> =>
+  until(() => client.closed, 'the end of the connection', timeoutMs)

@@ -1,8 +1,8 @@
 /** Writes frames of HTTP/2 (RFC 9113) as no library would, and reads what comes back. */
 import { once } from 'node:events'
-import { connect, type Socket } from 'node:net'
+import { connect } from 'node:net'
 import { connect as connectTls } from 'node:tls'
-import { setTimeout as sleep } from 'node:timers/promises'
+import { until } from './until.ts'
 
 export const PREFACE = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n')
 
@@ -83,26 +83,13 @@ export interface Frame {
   readonly payload: Buffer
 }
 
-export interface H2Peer {
-  readonly socket: Socket
-  readonly frames: readonly Frame[]
-  /** Connected no more. */
-  readonly closed: boolean
-  send(...bytes: readonly Buffer[]): void
-  /** Of the first such frame, on any stream or on this one. */
-  find(type: number, stream?: number): Frame | undefined
-  waitFor(condition: () => boolean, what: string): Promise<void>
-  destroy(): void
-}
+export type H2Peer = Awaited<ReturnType<typeof openH2Peer>>
 
 /** What a balancer says in front of all else of whose connection it is (PROXY, version 1). */
 export const proxyHeader = (from: string): string => `PROXY TCP4 ${from} 127.0.0.1 1000 80\r\n`
 
 /** A connection of which the preface and SETTINGS are sent already, unless bare. from: the address that a balancer names. */
-export async function openH2Peer(
-  port: number,
-  { secure = false, bare = false, from = '' } = {},
-): Promise<H2Peer> {
+export async function openH2Peer(port: number, { secure = false, bare = false, from = '' } = {}) {
   const socket = secure
     ? connectTls({ port, host: '127.0.0.1', rejectUnauthorized: false, ALPNProtocols: ['h2'] })
     : connect({ port, host: '127.0.0.1', noDelay: true })
@@ -124,25 +111,21 @@ export async function openH2Peer(
     }
   })
   await Promise.race([once(socket, secure ? 'secureConnect' : 'connect'), once(socket, 'close')])
-  const peer: H2Peer = {
+  const peer = {
     socket,
-    frames,
+    frames: frames as readonly Frame[],
+    /** Connected no more. */
     get closed() {
       return closed
     },
-    send: (...bytes) => {
+    send: (...bytes: readonly Buffer[]): void => {
       if (!socket.destroyed) socket.write(Buffer.concat(bytes))
     },
-    find: (type, stream) =>
+    /** Of the first such frame, on any stream or on this one. */
+    find: (type: number, stream?: number): Frame | undefined =>
       frames.find((one) => one.type === type && (stream === undefined || one.stream === stream)),
-    waitFor: async (condition, what) => {
-      const deadline = Date.now() + 20_000
-      while (!condition()) {
-        if (Date.now() > deadline) throw new Error(`waited in vain for ${what}`)
-        await sleep(5)
-      }
-    },
-    destroy: () => socket.destroy(),
+    waitFor: until,
+    destroy: () => void socket.destroy(),
   }
   if (from !== '') socket.write(proxyHeader(from))
   if (!bare) peer.send(PREFACE, settings())

@@ -59,37 +59,9 @@ const requestType = root.lookupType('ExportTraceServiceRequest')
 type Value = string | number | boolean
 type Attributes = Readonly<Record<string, Value>>
 
-export interface CollectedSpan {
-  readonly name: string
-  readonly kind: string
-  readonly traceId: string
-  readonly spanId: string
-  /** undefined: the trace begins with it. */
-  readonly parentId: string | undefined
-  readonly traceState: string
-  readonly flags: number
-  readonly startMs: number
-  readonly endMs: number
-  readonly attributes: Attributes
-  readonly status: string
-  readonly message: string
-  readonly resource: Attributes
-  readonly scope: string
-}
+export type CollectedSpan = ReturnType<typeof readSpans>[number]
 
-export interface Collector {
-  readonly url: string
-  readonly spans: readonly CollectedSpan[]
-  /** What was not as the specification wants it; a test expects []. */
-  readonly problems: readonly string[]
-  /** Requests so far, answered or not. */
-  readonly requests: number
-  /** Answers every request with it, or not at all; undefined: as it should. */
-  mode: number | 'hang' | undefined
-  close(): Promise<void>
-}
-
-export async function startCollector(port = 0): Promise<Collector> {
+export async function startCollector(port = 0) {
   const spans: CollectedSpan[] = []
   const problems: string[] = []
   let requests = 0
@@ -109,15 +81,18 @@ export async function startCollector(port = 0): Promise<Collector> {
     request.on('end', () => answer(request, response, Buffer.concat(chunks)))
   })
   await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve))
-  const collector: Collector = {
+  const collector = {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    spans,
-    problems,
-    get requests() {
+    spans: spans as readonly CollectedSpan[],
+    /** What was not as the specification wants it; a test expects []. */
+    problems: problems as readonly string[],
+    /** Requests so far, answered or not. */
+    get requests(): number {
       return requests
     },
-    mode: undefined,
-    close: async () => {
+    /** Answers every request with it, or not at all; undefined: as it should. */
+    mode: undefined as number | 'hang' | undefined,
+    close: async (): Promise<void> => {
       server.closeAllConnections()
       await new Promise((resolve) => server.close(resolve))
     },
@@ -152,7 +127,7 @@ interface ReadSpan {
   readonly status?: { readonly code: string; readonly message: string }
 }
 
-function readSpans(body: Buffer, problems: string[]): CollectedSpan[] {
+function readSpans(body: Buffer, problems: string[]) {
   problems.push(...unknownFields(requestType, protobuf.Reader.create(body), body.length))
   const read = requestType.toObject(requestType.decode(body), {
     longs: String,
@@ -191,7 +166,7 @@ const basicTypes: Readonly<Record<string, number | undefined>> = protobuf.types.
 const isEnum = (field: protobuf.Field | undefined): boolean =>
   field?.resolvedType instanceof protobuf.Enum
 
-function collected(span: ReadSpan, problems: string[]): Omit<CollectedSpan, 'resource' | 'scope'> {
+function collected(span: ReadSpan, problems: string[]) {
   const wants = (isMet: boolean, what: string): void => {
     if (!isMet) problems.push(`${span.name}: ${what}`)
   }
@@ -209,6 +184,7 @@ function collected(span: ReadSpan, problems: string[]): Omit<CollectedSpan, 'res
     kind: span.kind.replace('SPAN_KIND_', '').toLowerCase(),
     traceId: span.traceId.toString('hex'),
     spanId: span.spanId.toString('hex'),
+    /** undefined: the trace begins with it. */
     parentId: span.parentSpanId.length === 0 ? undefined : span.parentSpanId.toString('hex'),
     traceState: span.traceState,
     flags: span.flags,

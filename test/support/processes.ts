@@ -1,5 +1,5 @@
 /** Real tollgate processes, started from the sources and stopped by pid. */
-import { spawn, type ChildProcess } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -11,18 +11,7 @@ export interface Finished {
   readonly stderr: string
 }
 
-export interface TollgateProcess {
-  readonly child: ChildProcess
-  readonly pid: number
-  stdout(): string
-  stderr(): string
-  /** Resolves with the URL of the listener's line, such as `tollgate listening on URL`. */
-  listening(listener: 'tollgate' | 'admin' | 'catalogue'): Promise<string>
-  signal(name: NodeJS.Signals): void
-  readonly finished: Promise<Finished>
-  /** kill -9 if it still runs. */
-  end(): Promise<void>
-}
+export type TollgateProcess = ReturnType<typeof startTollgate>
 
 /**
  * Starts `tollgate ARGS`; cwd is a fresh folder, and main the sources' own, unless given. openFiles: how many files it may
@@ -43,7 +32,7 @@ export function startTollgate(
     openFiles?: number
     logFile?: string
   } = {},
-): TollgateProcess {
+) {
   const limited = openFiles === undefined ? '' : `ulimit -n ${openFiles} && `
   const child = spawn(
     '/bin/sh',
@@ -62,7 +51,8 @@ export function startTollgate(
   const finished = new Promise<Finished>((resolve) => {
     child.on('close', (code) => resolve({ code, stdout, stderr: readStderr() }))
   })
-  const listening = async (listener: string): Promise<string> => {
+  /** Resolves with the URL of the listener's line, such as `tollgate listening on URL`. */
+  const listening = async (listener: 'tollgate' | 'admin' | 'catalogue'): Promise<string> => {
     const line = new RegExp(`^${listener} listening on (\\S+)`, 'm')
     for (let attempt = 0; attempt < 1_600; attempt++) {
       const url = line.exec(stdout)?.[1]
@@ -78,9 +68,10 @@ export function startTollgate(
     stdout: () => stdout,
     stderr: readStderr,
     listening,
-    signal: (name) => void child.kill(name),
+    signal: (name: NodeJS.Signals) => void child.kill(name),
     finished,
-    end: async () => {
+    /** kill -9 if it still runs. */
+    end: async (): Promise<void> => {
       child.kill('SIGKILL')
       await finished
     },

@@ -4,21 +4,13 @@ import { ensurePackage } from './debian-package.ts'
 import { compileCache, sources } from './sources.ts'
 import { temporaryFolder } from './processes.ts'
 
-export interface OnTerminal {
-  readonly child: ChildProcess
-  /** All that the terminal was sent so far, control sequences too. */
-  shown(): string
-  type(keys: string): void
-  readonly finished: Promise<{ readonly code: number | null; readonly shown: string }>
-}
-
 const quoted = (word: string): string => `'${word.replaceAll("'", String.raw`'\''`)}'`
 
 /** `tollgate ARGS`. Its standard output and standard error are one, as people see them; lines end with \n. */
 export function onTerminal(
   args: readonly string[],
   { columns = 80, rows = 24, env = {} }: { columns?: number; rows?: number; env?: object } = {},
-): OnTerminal {
+) {
   ensurePackage('util-linux', { probe: ['script', '--version'] })
   const line = [process.execPath, sources, ...args].map(quoted).join(' ')
   const child = spawn(
@@ -34,10 +26,11 @@ export function onTerminal(
   child.stdout.setEncoding('utf8').on('data', (text: string) => (shown += text))
   const lines = (): string => shown.replaceAll(/\r+\n/g, '\n')
   return {
-    child,
+    child: child as ChildProcess,
+    /** All that the terminal was sent so far, control sequences too. */
     shown: lines,
-    type: (keys) => void child.stdin.write(keys),
-    finished: new Promise((resolve) => {
+    type: (keys: string) => void child.stdin.write(keys),
+    finished: new Promise<{ code: number | null; shown: string }>((resolve) => {
       child.on('close', (code) => resolve({ code, shown: lines() }))
     }),
   }

@@ -2,6 +2,9 @@
 import { createServer, type AddressInfo, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { readRequests, type RequestReader } from './strict-request-reader.ts'
+import { until } from './until.ts'
+
+export { until }
 
 export interface RecordedRequest {
   readonly method: string
@@ -47,20 +50,7 @@ export interface RawBackendOptions {
   onConnection?: (connection: BackendConnection) => void
 }
 
-export interface RawBackend {
-  readonly port: number
-  readonly url: string
-  readonly connections: readonly BackendConnection[]
-  /** All requests over all connections, in order of arrival. */
-  readonly requests: readonly RecordedRequest[]
-  /** Problems of all connections; a test of honest traffic expects []. */
-  problems(): string[]
-  openConnections(): number
-  waitFor(condition: () => boolean, what?: string): Promise<void>
-  /** Ends its connections, forgets what it has seen, and does from now on as these options say. */
-  restart(options: RawBackendOptions): void
-  close(): Promise<void>
-}
+export type RawBackend = Awaited<ReturnType<typeof startRawBackend>>
 
 /** An answer with Content-Length; header fields are lines without line ends. */
 export function answer(status: number, body: string | Buffer = '', ...fields: string[]): Buffer {
@@ -71,24 +61,11 @@ export function answer(status: number, body: string | Buffer = '', ...fields: st
   ])
 }
 
-/** Waits until the condition holds; throws after timeoutMs. */
-export async function until(
-  condition: () => boolean,
-  what = 'condition',
-  timeoutMs = 60_000,
-): Promise<void> {
-  const deadline = Date.now() + timeoutMs
-  while (!condition()) {
-    if (Date.now() > deadline) throw new Error(`waited ${timeoutMs} ms in vain for: ${what}`)
-    await sleep(5)
-  }
-}
-
 /** Listens on a free loopback port (or the given one); the url is that of 127.0.0.1. */
 export async function startRawBackend(
   options: RawBackendOptions & { host?: string; port?: number } = {},
-): Promise<RawBackend> {
-  const connections: (BackendConnection & { closed: boolean })[] = []
+) {
+  const connections: BackendConnection[] = []
   const requests: RecordedRequest[] = []
   let does: RawBackendOptions = options
   const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
@@ -104,20 +81,23 @@ export async function startRawBackend(
   return {
     port,
     url: `http://127.0.0.1:${port}`,
-    connections,
-    requests,
+    connections: connections as readonly BackendConnection[],
+    /** All requests over all connections, in order of arrival. */
+    requests: requests as readonly RecordedRequest[],
+    /** Problems of all connections; a test of honest traffic expects []. */
     problems: () =>
       connections.flatMap(({ id, problem }) => (problem ? [`connection ${id}: ${problem}`] : [])),
     openConnections: () => connections.filter(({ closed }) => !closed).length,
     waitFor: until,
-    restart: (next) => {
+    /** Ends its connections, forgets what it has seen, and does from now on as these options say. */
+    restart: (next: RawBackendOptions) => {
       for (const { socket } of connections.splice(0)) socket.destroy()
       requests.length = 0
       does = next
     },
     close: async () => {
       for (const { socket } of connections) socket.destroy()
-      await new Promise((resolve) => server.close(resolve))
+      await new Promise<void>((resolve) => server.close(() => resolve()))
     },
   }
 }
@@ -126,7 +106,7 @@ function openConnection(
   socket: Socket,
   id: number,
   { respond, onHead, requests }: RawBackendOptions & { requests: RecordedRequest[] },
-): BackendConnection & { closed: boolean } {
+): BackendConnection {
   const received: Buffer[] = []
   const own: RecordedRequest[] = []
   const respondTo = respond ?? (() => answer(200, 'ok'))

@@ -1,7 +1,8 @@
 /** A raw socket client: sends exact bytes, keeps every byte that comes back, and parses it as strict HTTP/1.1 responses. */
-import { connect, type Socket } from 'node:net'
+import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { connect as connectTls, type ConnectionOptions } from 'node:tls'
+import { readFields } from './strict-request-reader.ts'
 
 export interface ParsedResponse {
   readonly status: number
@@ -46,25 +47,10 @@ export interface RawExchangeOptions extends ParseOptions {
   readonly responses?: number
 }
 
-export interface RawClient {
-  readonly socket: Socket
-  /** Text is sent as latin1. */
-  send(bytes: string | Buffer): void
-  /** What has arrived up to now. */
-  received(): RawExchange
-  /** Waits for a state of affairs; returns it, or throws after timeoutMs (default 15000). */
-  waitFor(condition: (exchange: RawExchange) => boolean, timeoutMs?: number): Promise<RawExchange>
-  /** Waits for that many complete final answers. */
-  waitForResponses(count: number, timeoutMs?: number): Promise<RawExchange>
-  /** Ends the sending side (FIN). */
-  end(): void
-  /** RST. */
-  reset(): void
-  destroy(): void
-}
+export type RawClient = Awaited<ReturnType<typeof openRawClient>>
 
 /** Connects to the loopback port. */
-export async function openRawClient(port: number, options: ParseOptions = {}): Promise<RawClient> {
+export async function openRawClient(port: number, options: ParseOptions = {}) {
   const chunks: Buffer[] = []
   let closed = false
   const { tls } = options
@@ -80,40 +66,46 @@ export async function openRawClient(port: number, options: ParseOptions = {}): P
     socket.once('error', reject)
   })
   socket.on('error', () => {})
+  /** What has arrived up to now. */
   const received = (): RawExchange => {
     const raw = Buffer.concat(chunks)
     return { ...parseResponses(raw, { ...options, closed }), raw, closed }
   }
-  const client: RawClient = {
+  /** Waits for a state of affairs; returns it, or throws after timeoutMs. */
+  const waitFor = async (condition: (exchange: RawExchange) => boolean, timeoutMs = 30_000) => {
+    const deadline = Date.now() + timeoutMs
+    let seenChunks = -1
+    let seenClosed = false
+    for (;;) {
+      if (chunks.length !== seenChunks || closed !== seenClosed) {
+        seenChunks = chunks.length
+        seenClosed = closed
+        const exchange = received()
+        if (condition(exchange)) return exchange
+      }
+      if (Date.now() > deadline)
+        throw new Error(`waited ${timeoutMs} ms in vain; received: ${excerpt(chunks)}`)
+      await sleep(5)
+    }
+  }
+  return {
     socket,
-    send: (bytes) => {
+    /** Text is sent as latin1. */
+    send: (bytes: string | Buffer): void => {
       if (!socket.destroyed)
         socket.write(typeof bytes === 'string' ? Buffer.from(bytes, 'latin1') : bytes)
     },
     received,
-    waitFor: async (condition, timeoutMs = 30_000) => {
-      const deadline = Date.now() + timeoutMs
-      let seenChunks = -1
-      let seenClosed = false
-      for (;;) {
-        if (chunks.length !== seenChunks || closed !== seenClosed) {
-          seenChunks = chunks.length
-          seenClosed = closed
-          const exchange = received()
-          if (condition(exchange)) return exchange
-        }
-        if (Date.now() > deadline)
-          throw new Error(`waited ${timeoutMs} ms in vain; received: ${excerpt(chunks)}`)
-        await sleep(5)
-      }
-    },
-    waitForResponses: (count, timeoutMs) =>
-      client.waitFor((exchange) => finalResponses(exchange) >= count, timeoutMs),
+    waitFor,
+    /** Waits for that many complete final answers. */
+    waitForResponses: (count: number, timeoutMs?: number) =>
+      waitFor((exchange) => finalResponses(exchange) >= count, timeoutMs),
+    /** Ends the sending side (FIN). */
     end: () => void socket.end(),
+    /** RST. */
     reset: () => void transport.resetAndDestroy(),
     destroy: () => void socket.destroy(),
   }
-  return client
 }
 
 /** Sends the bytes on a new connection and returns what came back; see RawExchangeOptions for when. */
@@ -146,8 +138,6 @@ function excerpt(chunks: Buffer[]): string {
 }
 
 const statusLine = /^HTTP\/(1\.[01]) ([0-9]{3}) ([\t\x20-\x7e\x80-\xff]*)$/
-const fieldLine = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t\x20-\x7e\x80-\xff]*)$/
-
 /** Reads as many responses as the bytes hold; an unfinished last one is listed with complete: false. */
 export function parseResponses(
   raw: Buffer,
@@ -183,17 +173,10 @@ function parseHead(text: string): Head | string {
   const [first = '', ...lines] = text.split('\r\n')
   const line = statusLine.exec(first)
   if (!line) return `status line ${JSON.stringify(first)}`
-  const headers: string[] = []
-  for (const each of lines) {
-    const field = fieldLine.exec(each)
-    if (!field) return `field line ${JSON.stringify(each)}`
-    headers.push(field[1] ?? '', (field[2] ?? '').replace(/[ \t]+$/, ''))
-  }
-  const all = (name: string): string[] =>
-    headers.filter((_, at) => at % 2 === 1 && headers[at - 1]?.toLowerCase() === name.toLowerCase())
-  const header = (name: string): string | undefined => all(name)[0]
+  const fields = readFields(lines)
+  if (typeof fields === 'string') return fields
   const [, version = '', status = '', reason = ''] = line
-  return { status: Number(status), reason, version, headers, all, header }
+  return { status: Number(status), reason, version, ...fields }
 }
 
 function framingOf(head: Head, method: string): ParsedResponse['framing'] | undefined {

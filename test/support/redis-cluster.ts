@@ -1,20 +1,9 @@
 /** A Redis Cluster of real redis-server processes on free ports. */
-import { setTimeout as sleep } from 'node:timers/promises'
 import { askRedis, flags, withFreePorts } from './redis-shared.ts'
 import { freePort, startRedisServer, type RedisServer } from './redis-server.ts'
+import { until } from './until.ts'
 
-export interface RedisCluster {
-  /** Masters at the start, each of a third of the slots. */
-  readonly masters: readonly RedisServer[]
-  readonly replicas: readonly RedisServer[]
-  /** HOST:PORT of the masters. */
-  readonly nodes: readonly string[]
-  /** The master that holds the key at the start. */
-  ownerOf(key: string): RedisServer
-  /** Runs redis-cli -c with the arguments on any node that answers. */
-  cli(...args: string[]): string
-  stop(): Promise<void>
-}
+export type RedisCluster = Awaited<ReturnType<typeof startRedisCluster>>
 
 const MASTERS = 3
 const SLOTS = 16_384
@@ -23,7 +12,7 @@ const SLOTS = 16_384
 export async function startRedisCluster({
   replicas: withReplicas = true,
   fullCoverage = false,
-}: { replicas?: boolean | readonly number[]; fullCoverage?: boolean } = {}): Promise<RedisCluster> {
+}: { replicas?: boolean | readonly number[]; fullCoverage?: boolean } = {}) {
   const all = Array.from({ length: MASTERS }, (_, at) => at)
   const replicated =
     typeof withReplicas === 'boolean' ? all.filter(() => withReplicas) : withReplicas
@@ -66,6 +55,7 @@ export async function startRedisCluster({
     'CLUSTER NODES',
     (nodes) => (nodes.match(/slave/g) ?? []).length === replicas.length,
   )
+  /** Runs redis-cli -c with the arguments on any node that answers. */
   const cli = (...args: string[]): string => {
     for (const server of servers) {
       try {
@@ -77,10 +67,13 @@ export async function startRedisCluster({
     throw new Error('no node of the cluster answers')
   }
   return {
-    masters,
-    replicas,
+    /** Masters at the start, each of a third of the slots. */
+    masters: masters as readonly RedisServer[],
+    replicas: replicas as readonly RedisServer[],
+    /** HOST:PORT of the masters. */
     nodes: masters.map(({ port }) => `127.0.0.1:${port}`),
-    ownerOf: (key) => {
+    /** The master that holds the key at the start. */
+    ownerOf: (key: string): RedisServer => {
       const slot = Number(cli('CLUSTER', 'KEYSLOT', key))
       const owner = masters.findLast((_, at) => firstSlot(at) <= slot)
       if (owner === undefined) throw new Error(`no master holds slot ${slot}`)
@@ -114,10 +107,8 @@ async function untilAll(
   command: string,
   isRight: (reply: string) => boolean,
 ): Promise<void> {
-  for (let attempt = 0; attempt < 300; attempt++) {
+  await until(async () => {
     const replies = await Promise.all(servers.map(({ port }) => askRedis(port, command)))
-    if (replies.every(isRight)) return
-    await sleep(50)
-  }
-  throw new Error(`waited 15 s in vain for the right answers to ${command}`)
+    return replies.every(isRight)
+  }, `the right answers to ${command}`)
 }

@@ -1,11 +1,10 @@
 import { execFileSync, spawn, type ChildProcess } from 'node:child_process'
 import { randomInt } from 'node:crypto'
-import { mkdtempSync, rmSync } from 'node:fs'
 import { createServer, connect } from 'node:net'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { ensurePackage } from './debian-package.ts'
+import { temporaryFolder } from './processes.ts'
+import { flags } from './redis-shared.ts'
 
 /** Finds redis-server on PATH, else installs it with apt-get where that is allowed, else throws with the remedy. */
 export function ensureRedisServer(): void {
@@ -16,57 +15,20 @@ export function ensureRedisServer(): void {
 }
 
 /** A redis-server process of our own on a free port; every method acts on that process alone. */
-export interface RedisServer {
-  readonly port: number
-  readonly url: string
-  readonly pid: number
-  readonly isRunning: boolean
-  /** SIGSTOP: connections stay open, nothing is answered. */
-  freeze(): void
-  /** SIGCONT */
-  thaw(): void
-  /** kill -9 and wait for the end. */
-  kill(): Promise<void>
-  /** Starts it again on the same port, empty (persistence is off). */
-  restart(): Promise<void>
-  /** Runs redis-cli with the arguments and returns what it prints. */
-  cli(...args: string[]): string
-  stop(): Promise<void>
-}
+export type RedisServer = Awaited<ReturnType<typeof startRedisServer>>
 
 /** Starts a redis-server on a free loopback port, without persistence; extra arguments are appended to its command line. */
-export async function startRedisServer(...extra: string[]): Promise<RedisServer> {
-  const directory = mkdtempSync(join(tmpdir(), 'tollgate-redis-'))
-  const port = await freePort()
+export async function startRedisServer(...extra: string[]) {
+  const [port, dir] = [await freePort(), temporaryFolder()]
   const launch = async (): Promise<ChildProcess> => {
-    const child = spawn(
-      'redis-server',
-      [
-        '--port',
-        String(port),
-        '--bind',
-        '127.0.0.1',
-        '--save',
-        '',
-        '--appendonly',
-        'no',
-        '--dir',
-        directory,
-        ...extra,
-      ],
-      { stdio: 'ignore' },
-    )
+    const options = flags({ port, bind: '127.0.0.1', save: '', appendonly: 'no', dir })
+    const child = spawn('redis-server', [...options, ...extra], { stdio: 'ignore' })
     await waitForPort(port, child)
     return child
   }
   let child = await launch()
   const isRunning = (): boolean => child.exitCode === null && child.signalCode === null
-  const end = async (): Promise<void> => {
-    if (!isRunning()) return
-    const ended = new Promise((resolve) => child.once('exit', resolve))
-    child.kill('SIGKILL')
-    await ended
-  }
+  const end = (): Promise<void> => endOf(child)
   return {
     ...reached(port),
     get pid() {
@@ -75,18 +37,26 @@ export async function startRedisServer(...extra: string[]): Promise<RedisServer>
     get isRunning() {
       return isRunning()
     },
+    /** SIGSTOP: connections stay open, nothing is answered. */
     freeze: () => void child.kill('SIGSTOP'),
     thaw: () => void child.kill('SIGCONT'),
+    /** kill -9 and wait for the end. */
     kill: end,
+    /** Starts it again on the same port, empty (persistence is off). */
     restart: async () => {
       await end()
       child = await launch()
     },
-    stop: async () => {
-      await end()
-      rmSync(directory, { recursive: true, force: true })
-    },
+    stop: end,
   }
+}
+
+/** kill -9 and wait for the end, if it still runs. */
+export async function endOf(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return
+  const ended = new Promise((resolve) => child.once('exit', resolve))
+  child.kill('SIGKILL')
+  await ended
 }
 
 /** Each file that runs at the same time has ports of its own, and takes one after the other: none is given twice before it is used. */
@@ -132,22 +102,21 @@ export async function startSharedRedis(): Promise<() => Promise<void>> {
   return stop
 }
 
-export interface SharedRedis extends Pick<RedisServer, 'port' | 'url' | 'cli'> {
-  /** For `store.prefix`: nobody else has it. */
-  readonly prefix: string
-}
+export type SharedRedis = ReturnType<typeof sharedRedis>
 
 let prefixes = 0
 
 /** The server of the run, for whoever does not stop, freeze, empty or configure it; keys are told apart by the prefix. */
-export function sharedRedis(): SharedRedis {
+export function sharedRedis() {
   const port = Number(process.env[SHARED])
+  // For `store.prefix`: nobody else has it.
   return { ...reached(port), prefix: `test-${process.pid}-${prefixes++}` }
 }
 
-const reached = (port: number): Pick<RedisServer, 'port' | 'url' | 'cli'> => ({
+const reached = (port: number) => ({
   port,
   url: `redis://127.0.0.1:${port}`,
-  cli: (...args) =>
+  /** Runs redis-cli with the arguments and returns what it prints. */
+  cli: (...args: string[]): string =>
     execFileSync('redis-cli', ['-p', String(port), ...args], { encoding: 'utf8' }).trim(),
 })

@@ -69,9 +69,7 @@ export function makeCertificates(): Certificates {
   }
 }
 
-export interface TlsRedisServer extends RedisServer {
-  readonly tlsPort: number
-}
+export type TlsRedisServer = RedisServer & { readonly tlsPort: number }
 
 /** It asks every client for a certificate of the authority; redis-cli uses its plain port. */
 export function startTlsRedisServer(

@@ -1,16 +1,9 @@
 /** A TCP link to a loopback port that holds back what comes through it, for as long as the test says. */
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
 
-export interface SlowLink {
-  readonly port: number
-  /** How long each piece is held back on its way back to the client. Pieces keep their order. */
-  delayMs: number
-  /** What comes back until then is held back until then, by performance.now(). */
-  heldUntilMs: number
-  close(): Promise<void>
-}
+export type SlowLink = Awaited<ReturnType<typeof startSlowLink>>
 
-export async function startSlowLink(toPort: number): Promise<SlowLink> {
+export async function startSlowLink(toPort: number) {
   const sockets = new Set<Socket>()
   const server = createServer({ noDelay: true }, (near) => {
     const far = connect({ host: '127.0.0.1', port: toPort, noDelay: true })
@@ -34,7 +27,9 @@ export async function startSlowLink(toPort: number): Promise<SlowLink> {
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const link = {
     port: (server.address() as AddressInfo).port,
+    /** How long each piece is held back on its way back to the client. Pieces keep their order. */
     delayMs: 0,
+    /** What comes back until then is held back until then, by performance.now(). */
     heldUntilMs: 0,
     close: () =>
       new Promise<void>((resolve) => {

@@ -113,16 +113,23 @@ function parseHead(text: string, connection: number): Head {
   const line = requestLine.exec(first)
   if (!line) throw new Ambiguous(`request line ${JSON.stringify(first)}`)
   const [, method = '', target = '', version = ''] = line
+  const fields = readFields(lines)
+  if (typeof fields === 'string') throw new Ambiguous(fields)
+  return { method, target, version, ...fields, framing: framingOf(fields.all), connection }
+}
+
+/** Header fields as they came, flat, and by their names in any case; or what is no field. */
+export function readFields(lines: readonly string[]) {
   const headers: string[] = []
   for (const each of lines) {
     const field = fieldLine.exec(each)
-    if (!field) throw new Ambiguous(`field line ${JSON.stringify(each)}`)
+    if (!field) return `field line ${JSON.stringify(each)}`
     headers.push(field[1] ?? '', (field[2] ?? '').replace(/[ \t]+$/, ''))
   }
   const all = (name: string): string[] =>
     headers.filter((_, at) => at % 2 === 1 && headers[at - 1]?.toLowerCase() === name.toLowerCase())
   const header = (name: string): string | undefined => all(name)[0]
-  return { method, target, version, headers, framing: framingOf(all), connection, header, all }
+  return { headers, all, header }
 }
 
 function framingOf(all: (name: string) => string[]): RecordedRequest['framing'] {

@@ -77,11 +77,6 @@ it('counts who has used as much as a lowered limit or more, in a window that is 
   })
 })
 
-it('finds nobody where no limit is lowered', async () => {
-  const config = configOf({ 'a-m10-d10': [10, 100] })
-  expect(await asked(config, config)).toMatchObject({ of: 0, lookedAt: 0, count: 0, clients: [] })
-})
-
 it('serves requests meanwhile, and names no more than a thousand', async () => {
   let turns = 0
   const turning = setInterval(() => turns++, 0)

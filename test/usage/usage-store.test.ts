@@ -4,7 +4,6 @@ import { DatabaseSync } from 'node:sqlite'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { connectRedis } from '../../src/redis/redis.ts'
 import type { RedisStore } from '../../src/redis/store.ts'
-import { openSqliteFile } from '../../src/sqlite/file.ts'
 import type { DayRow } from '../../src/usage/day-totals.ts'
 import { createMemoryUsageStore, type Batch, type UsageStore } from '../../src/usage/usage-store.ts'
 import { createRedisUsageStore } from '../../src/usage/usage-store-redis.ts'
@@ -100,18 +99,6 @@ describe.each(Object.entries(kinds))('totals of days %s', (name, create) => {
     await store.close()
   })
 
-  it('are as many rows of a client as it had plans', async () => {
-    const store = create()
-    const all = Array.from({ length: 1_000 }, (_, at) => row('acme', 1, { plan: `plan-${at}` }))
-    for (let round = 1; round <= 2; round++)
-      for (let at = 0; at < all.length; at += 100)
-        await store.add(ofRows(TODAY, all.slice(at, at + 100)))
-    const found = (await store.client('acme', TODAY, TODAY)).map(([, { admitted }]) => admitted)
-    expect(found).toEqual(all.map(() => 2))
-    expect(await dayOf(store, TODAY)).toHaveLength(1_000)
-    await store.close()
-  })
-
   it('are read in pieces, each client and plan once, while they change', async () => {
     const store = create()
     const names = Array.from({ length: 2_500 }, (_, at) => `client-${at}`)
@@ -175,29 +162,6 @@ describe('totals in memory', () => {
 })
 
 describe('totals in store.file', () => {
-  it('begin in a file of a release before, which keeps the rest', async () => {
-    const file = join(temporaryFolder(), 'old.db')
-    const old = new DatabaseSync(file)
-    old.exec(`
-      CREATE TABLE bans (key_id TEXT PRIMARY KEY, until_ms INTEGER NOT NULL, count INTEGER NOT NULL, started_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID;
-      CREATE TABLE quota (client TEXT PRIMARY KEY, minute_index INTEGER NOT NULL, minute_taken INTEGER NOT NULL, day_index INTEGER NOT NULL, day_taken INTEGER NOT NULL, ahead INTEGER NOT NULL DEFAULT 0) STRICT, WITHOUT ROWID;
-      INSERT INTO bans VALUES ('acme-1', 9e15, 1, 0);
-      INSERT INTO quota VALUES ('acme', 1, 2, 3, 4, 0);
-      PRAGMA application_id = 1953459308; PRAGMA user_version = 1;`)
-    old.close()
-    const damaged: unknown[] = []
-    const first = createSqliteUsageStore(file, (event) => damaged.push(event))
-    await first.add(batch(TODAY, row('acme', 3)))
-    await first.close()
-    const again = createSqliteUsageStore(file, (event) => damaged.push(event))
-    expect(await dayOf(again, TODAY)).toEqual([row('acme', 3)])
-    const shared = openSqliteFile(file, (event) => damaged.push(event))
-    expect(await shared.read('SELECT key_id FROM bans')).toEqual([{ key_id: 'acme-1' }])
-    expect(await shared.read('SELECT day_taken FROM quota')).toEqual([{ day_taken: 4 }])
-    await Promise.all([again.close(), shared.close()])
-    expect(damaged).toEqual([])
-  })
-
   it('stay readable and exact for the release before, and for this one after it', async () => {
     const file = join(temporaryFolder(), 'shared.db')
     const before = <Result>(act: (database: DatabaseSync) => Result): Result => {
