@@ -21,6 +21,9 @@ const files = [
   'test/process/store-file',
   'test/sqlite/file',
   'test/usage/usage-store',
+  'test/wire/inflow',
+  'test/wire/pipelining',
+  'test/wire/upgrade',
 ].map((file) => `${file}.test.ts`)
 
 beforeAll(() => {
