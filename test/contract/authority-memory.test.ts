@@ -1,7 +1,7 @@
 import { describe, expect, it, vi } from 'vitest'
 import { createMemoryAuthority } from '../../src/quota/authorities/memory.ts'
 import { controlledMemoryAuthority, START_MS } from '../support/controlled-authority.ts'
-import { authorityContract } from './authority.ts'
+import { authorityContract, call } from './authority.ts'
 
 authorityContract(
   'memory',
@@ -11,18 +11,6 @@ authorityContract(
   }),
   { losesData: true },
 )
-
-const none = { index: -1, used: 0, held: 0 }
-const call = (client: string, sequence = 1) => ({
-  client,
-  process: 'a',
-  sequence,
-  limits: { perMinute: 10, perDay: 100 },
-  minute: none,
-  day: none,
-  need: 1,
-  want: 1,
-})
 
 describe('the memory of the embedded authority', () => {
   it('forgets clients an hour after their day', () => {

@@ -7,7 +7,7 @@ import { createRedisAuthority, quotaKey } from '../../src/quota/authorities/redi
 import type { Authority } from '../../src/quota/protocol.ts'
 import { controlledRedisAuthority, START_MS, until } from '../support/controlled-authority.ts'
 import { sharedRedis, startRedisServer, type RedisServer } from '../support/redis-server.ts'
-import { authorityContract } from './authority.ts'
+import { authorityContract, call } from './authority.ts'
 
 authorityContract(
   'Redis',
@@ -38,18 +38,6 @@ describe('the hash of a client in Redis', () => {
   afterAll(async () => {
     await store.close()
     await server.stop()
-  })
-
-  const none = { index: -1, used: 0, held: 0 }
-  const call = (client: string, sequence = 1) => ({
-    client,
-    process: 'a',
-    sequence,
-    limits: { perMinute: 10, perDay: 100 },
-    minute: none,
-    day: none,
-    need: 1,
-    want: 1,
   })
 
   it('is tagged with the client, so that one client is one slot', () => {

@@ -7,6 +7,18 @@ const MINUTE = Math.floor(START_MS / 60_000)
 const DAY = Math.floor(START_MS / 86_400_000)
 const none = { index: -1, used: 0, held: 0 }
 
+/** One token for a client that is met for the first time. */
+export const call = (client: string, sequence = 1) => ({
+  client,
+  process: 'a',
+  sequence,
+  limits: { perMinute: 10, perDay: 100 },
+  minute: none,
+  day: none,
+  need: 1,
+  want: 1,
+})
+
 export function authorityContract(
   name: string,
   start: () => Promise<{ create(time: Time): Authority; stop(): Promise<void> }>,

@@ -7,120 +7,61 @@ import type { Stage } from './forwarder.ts'
 
 const ok = 'HTTP/1.1 200 OK\r\n'
 const brokenHeads: [string, Answer][] = [
-  ['status 000', 'HTTP/1.1 000 Zero\r\nContent-Length: 0\r\n\r\n'],
   ['status 099', 'HTTP/1.1 099 Low\r\nContent-Length: 0\r\n\r\n'],
   ['status 600', 'HTTP/1.1 600 High\r\nContent-Length: 0\r\n\r\n'],
-  ['status 999', 'HTTP/1.1 999 High\r\nContent-Length: 0\r\n\r\n'],
-  ['status 1000', 'HTTP/1.1 1000 Long\r\nContent-Length: 0\r\n\r\n'],
-  ['status 20', 'HTTP/1.1 20 Short\r\nContent-Length: 0\r\n\r\n'],
   ['a 101', 'HTTP/1.1 101 Switching\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n'],
-  ['a 101 without Upgrade', 'HTTP/1.1 101 Switching\r\n\r\n'],
   [
     'Content-Length and chunked',
     `${ok}Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`,
   ],
-  [
-    'chunked and Content-Length',
-    `${ok}Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n`,
-  ],
   ['two Content-Lengths', `${ok}Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd`],
-  ['a list of Content-Lengths', `${ok}Content-Length: 3, 4\r\n\r\nabcd`],
   ['a signed Content-Length', `${ok}Content-Length: +3\r\n\r\nabc`],
-  ['a negative Content-Length', `${ok}Content-Length: -3\r\n\r\nabc`],
   ['a huge Content-Length', `${ok}Content-Length: 99999999999999999999\r\n\r\nabc`],
   ['an unknown transfer coding', [`${ok}Transfer-Encoding: gzip\r\n\r\nabc`, closeConnection]],
-  ['a list of codings', [`${ok}Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n`]],
   ['garbage', 'SSH-2.0-OpenSSH_9.6\r\n'],
-  ['a request', 'GET / HTTP/1.1\r\nHost: x\r\n\r\n'],
-  ['another version', 'HTTP/9.9 200 OK\r\nContent-Length: 0\r\n\r\n'],
   ['a space in a name', `${ok}X A: 1\r\nContent-Length: 0\r\n\r\n`],
-  ['a space before the colon', `${ok}Content-Length : 3\r\n\r\nabc`],
   ['a NUL in a value', `${ok}X-A: a\0b\r\nContent-Length: 0\r\n\r\n`],
-  ['a bare CR in a value', `${ok}X-A: a\rb\r\nContent-Length: 0\r\n\r\n`],
-  ['a length that is no number', `${ok}Content-Length: two\r\n\r\nok`],
-  ['a control byte in a value', `${ok}X-A: a\x01b\r\nContent-Length: 0\r\n\r\n`],
   ['a folded field', `${ok}X-A: a\r\n b\r\nContent-Length: 0\r\n\r\n`],
-  ['a field without a colon', `${ok}X-A\r\nContent-Length: 0\r\n\r\n`],
   ['thousands of fields', `${ok}${'X-A: a\r\n'.repeat(3_000)}Content-Length: 0\r\n\r\n`],
-  ['HTTP/0.9', ['<html>', closeConnection]],
   ['an interim answer and an end', ['HTTP/1.1 102 Wait\r\n\r\n', closeConnection]],
-  ['half a head', [`${ok}X-A: 1\r\nX-`, closeConnection]],
   ['half a head and a reset', [`${ok}X-A: 1\r\nX-`, 20, resetConnection]],
   ['nothing, then the end', [closeConnection]],
-  ['nothing, then a reset', [resetConnection]],
   ['a head without end', `${ok}${'X-Long: 0123456789\r\n'.repeat(10_000)}`],
   ['a field without end', `${ok}X-Long: ${'0123456789'.repeat(20_000)}`],
 ]
 
 const cutOff: [string, Answer][] = [
   ['a known length and an end', [`${ok}Content-Length: 10\r\n\r\nhalf`, 20, closeConnection]],
-  ['a known length and a reset', [`${ok}Content-Length: 10\r\n\r\nhalf`, 20, resetConnection]],
   [
     'a known length, Connection: close and an end',
     [`${ok}Connection: close\r\nContent-Length: 10\r\n\r\nhalf`, 20, closeConnection],
-  ],
-  [
-    'a known length, Connection: close and a reset',
-    [`${ok}Connection: close\r\nContent-Length: 10\r\n\r\nhalf`, 20, resetConnection],
   ],
   [
     'chunks and an end',
     [`${ok}Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n`, 20, closeConnection],
   ],
   [
-    'chunks, Connection: close and an end',
-    [
-      `${ok}Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n`,
-      20,
-      closeConnection,
-    ],
-  ],
-  [
     'chunks and a reset',
     [`${ok}Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n`, 20, resetConnection],
   ],
-  ['half a chunk', [`${ok}Transfer-Encoding: chunked\r\n\r\n8\r\nhalf`, 20, closeConnection]],
-  ['a first chunk that is none', `${ok}Transfer-Encoding: chunked\r\n\r\nxyz\r\nok`],
   ['a bad chunk size', `${ok}Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\nxyz\r\n`],
-  [
-    'a chunk longer than its size',
-    `${ok}Transfer-Encoding: chunked\r\n\r\n4\r\nhalfandmore\r\n0\r\n\r\n`,
-  ],
   ['no length and a reset', [`${ok}\r\nhalf`, 20, resetConnection]],
-  [
-    'no length, Connection: close and a reset',
-    [`${ok}Connection: close\r\n\r\nhalf`, 20, resetConnection],
-  ],
 ]
 
 const evil = `${ok}Content-Length: 4\r\n\r\nevil`
 const poison: [string, string, Answer][] = [
-  ['a body on 204', 'GET', `HTTP/1.1 204 No Content\r\n\r\n${evil}`],
   [
     'a body on 204 with its length',
     'GET',
     `HTTP/1.1 204 No Content\r\nContent-Length: ${evil.length}\r\n\r\n${evil}`,
   ],
-  ['a late body on 204', 'GET', ['HTTP/1.1 204 No Content\r\n\r\n', 20, evil]],
-  [
-    'a body on 304',
-    'GET',
-    `HTTP/1.1 304 Not Modified\r\nContent-Length: ${evil.length}\r\n\r\n${evil}`,
-  ],
-  ['a body in the answer to HEAD', 'HEAD', `${ok}Content-Length: ${evil.length}\r\n\r\n${evil}`],
   [
     'a late body in the answer to HEAD',
     'HEAD',
     [`${ok}Content-Length: ${evil.length}\r\n\r\n`, 20, evil],
   ],
-  ['bytes after the end', 'GET', `${ok}Content-Length: 2\r\n\r\nok${evil}`],
   ['a second answer at once', 'GET', `${ok}Content-Length: 2\r\n\r\nok${evil}`],
   ['a second answer a little later', 'GET', [`${ok}Content-Length: 2\r\n\r\nok`, 20, evil]],
-  [
-    'half a second answer a little later',
-    'GET',
-    [`${ok}Content-Length: 2\r\n\r\nok`, 20, evil.slice(0, 20)],
-  ],
   [
     'a second answer after the last chunk',
     'GET',

@@ -1,8 +1,10 @@
 import { once } from 'node:events'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { createServer as createNetServer, type AddressInfo, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, it } from 'vitest'
+import { createHttp1Server, type Http1Events } from '../../src/listeners/http1-server.ts'
+import type { Entry } from '../../src/listeners/connections.ts'
 import { ServerLimits } from '../../src/listeners/server-limits.ts'
 import { openRawClient } from '../support/raw-client.ts'
 import { readBlocks } from '../support/serving.ts'
@@ -11,6 +13,40 @@ const config = (timeouts: string) =>
   readBlocks(['http://127.0.0.1:1'], {
     server: `server: { listen: "127.0.0.1:0", timeouts: { ${timeouts} } }`,
   })
+
+it('A request has the time-outs in force as it begins, also the first on a connection from before', async () => {
+  const seen: (number | undefined)[] = []
+  const ignore = () => {}
+  const events: Http1Events = {
+    connection: ignore,
+    isHandshake: () => false,
+    upgrade: ignore,
+    connect: ignore,
+    clientError: ignore,
+    request: ({ socket }, response) => {
+      seen.push(socket.timeout)
+      response.end()
+    },
+  }
+  const http1 = createHttp1Server(config('request: 100s'), events)
+  const server = createNetServer((socket: Socket) => http1.take(socket, {} as Entry))
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  const { port } = server.address() as AddressInfo
+  const ask = async (client: Awaited<ReturnType<typeof openRawClient>>, count: number) => {
+    client.send('GET / HTTP/1.1\r\nHost: a\r\n\r\n')
+    await client.waitForResponses(count)
+  }
+  const [unused, used] = [await openRawClient(port), await openRawClient(port)]
+  await ask(used, 1)
+  http1.use(config('request: 300s'))
+  await ask(used, 2)
+  await ask(unused, 1)
+  await ask(await openRawClient(port), 1)
+  const slackMs = 10_000
+  expect(seen).toEqual([100_000, 300_000, 300_000, 300_000].map((ms) => ms + slackMs))
+  http1.destroy()
+  server.close()
+})
 
 it('A shorter time-out of a changed configuration ends no request that began before, and each one later', async () => {
   const server = createServer({ connectionsCheckingInterval: 20 }, (_, response) => response.end())

@@ -21,6 +21,9 @@ const files = [
   'test/process/store-file',
   'test/sqlite/file',
   'test/usage/usage-store',
+  'test/wire/inflow',
+  'test/wire/methods',
+  'test/wire/pipelining',
 ].map((file) => `${file}.test.ts`)
 
 beforeAll(() => {
@@ -47,8 +50,9 @@ it(`Node.js ${version} passes the same tests`, async () => {
       '--config',
       'test/vitest.config.ts',
       '--maxWorkers=1',
-      // Which asks nothing more of Node.js than its neighbours, and takes as long as they.
-      '--testNamePattern=^(?!.*killed again and again)',
+      // The first asks nothing more of Node.js than its neighbours, and takes as long as they; an Upgrade with a body is refused
+      // by the oldest, not served as a plain request.
+      '--testNamePattern=^(?!.*(?:killed again and again|with an Upgrade field))',
       '--reporter=json',
       `--outputFile=${report}`,
       ...files,

@@ -114,13 +114,6 @@ describe('connections', () => {
       expectServed(await openMany(wire, 12)),
     ))
 
-  it('give way to new ones where there is no room and nothing goes on', () =>
-    withWire(limited('connections: 10'), async (wire) => {
-      await openMany(wire, 10)
-      await expectServed(await openMany(wire, 10))
-      expect(await wire.gateway.metric('tollgate_connections ')).toBe(10)
-    }))
-
   it('that carried a valid key stay where silent ones can go, whatever they speak', () =>
     withWire({ ...limited('connections: 10'), tls: trusting() }, async (wire) => {
       const client = await openH2Client(wire.gateway.port, { secure: true })
@@ -130,18 +123,4 @@ describe('connections', () => {
       expect(await counted(wire, 'displaced', 'total')).toBe(21)
       client.close()
     }))
-
-  it('are refused where all others are at work', () => {
-    const { waiting, respond } = holding()
-    return withWire({ ...limited('connections: 10'), respond }, async (wire) => {
-      const kept = await openMany(wire, 10)
-      for (const client of kept) client.send(request('GET', '/v1/pets'))
-      await until(() => waiting.length === 10, 'ten requests')
-      await openMany(wire, 3, 0)
-      expect(await counted(wire, 'refused', 'total')).toBe(3)
-      waiting.forEach((go) => go())
-      for (const client of kept)
-        expect((await client.waitForResponses(1)).responses[0]?.status).toBe(200)
-    })
-  })
 })

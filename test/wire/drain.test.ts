@@ -1,9 +1,8 @@
 /** Stopping loses nothing that is in flight within the drain time, and cuts the rest off after it. What engines do as they close is in test/contract. */
-import { once } from 'node:events'
 import { describe, expect, it } from 'vitest'
 import { answer } from '../support/raw-backend.ts'
 import { openRawClient } from '../support/raw-client.ts'
-import { handshake, request, serverBlock, switched, until, withWire } from './wire.ts'
+import { request, serverBlock, withWire } from './wire.ts'
 
 const get = (id: string): string => request('GET', `/v1/pets/${id}`)
 const draining = (time: string) => ({ server: serverBlock(`timeouts: { drain: ${time} }`) })
@@ -70,22 +69,6 @@ describe('a gateway that is stopped', () => {
         expect(new Set(statuses)).toEqual(new Set([200, 503]))
         const drained = gateway.logLines().find(({ event }) => event === 'drained')
         expect(drained).toMatchObject({ cutOff: 2 })
-      },
-      stopsItself,
-    ))
-
-  it('ends its WebSockets after the drain time', () =>
-    withWire(
-      // The close frame that it gets is no request.
-      { requestsMayBreakOff: true, blocks: draining('300ms'), respond: () => switched },
-      async ({ connect, backend, gateway }) => {
-        const client = await connect()
-        client.send(request('GET', '/v1/live', { fields: handshake }))
-        await client.waitFor(({ responses }) => responses[0]?.status === 101)
-        const ended = once(client.socket, 'end')
-        await gateway.stop()
-        await ended
-        await until(() => backend.openConnections() === 0, 'the end')
       },
       stopsItself,
     ))

@@ -102,20 +102,6 @@ describe('a connection on which much is sent at once', () => {
       body: chunks,
     })
 
-  it.each([
-    ['small ones', 900, 'x'],
-    ['many, on the last request of its connection', 3_000, 'x'.repeat(20)],
-  ])('takes a body in chunks, %s', (_, count, chunk) =>
-    withWire({}, async ({ exchange, backend }) => {
-      const body = `${chunk.length.toString(16)}\r\n${chunk}\r\n`.repeat(count)
-      const { responses } = await exchange(chunked(`${body}0\r\n\r\n`, ['Connection: close']), {
-        responses: 1,
-      })
-      expect(responses[0]?.status).toBe(200)
-      expect(backend.requests[0]?.body.length).toBe(count * chunk.length)
-    }),
-  )
-
   it('refuses a body of more framing than content, which would cost thousands of times its bytes', () =>
     withWire({}, async ({ exchange, backend, charged }) => {
       const body = `${'1\r\nx\r\n'.repeat(5_000)}0\r\n\r\n`

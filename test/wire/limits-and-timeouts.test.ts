@@ -1,7 +1,7 @@
 /** Sizes and times that a request may take: what passes them is refused and closed, for free, before any backend has seen it. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { expectLogged, expectOnlyRefusal, expectRefusal, request } from './wire.ts'
+import { expectLogged, expectOnlyRefusal, request } from './wire.ts'
 import { serverBlock, SMALL_LIMITS, withWire } from './wire.ts'
 
 const SMUGGLED = request('GET', '/v1/pets/smuggled')
@@ -84,19 +84,6 @@ describe('a body', () => {
       expect(line?.requestBytes).toBeGreaterThan(4_096)
     }),
   )
-
-  it('that grows too large in later packets is refused with 413, for free', () =>
-    withWire({ blocks: small, requestsMayBreakOff: true }, async ({ connect, served, charged }) => {
-      const client = await connect()
-      client.send(post(CHUNKED, chunk(3_000)))
-      await sleep(50)
-      client.send(chunk(3_000))
-      const { responses } = await client.waitForResponses(1)
-      expectRefusal(responses[0], 413, { code: 'body_too_large', closes: true })
-      client.send(`0\r\n\r\n${SMUGGLED}`)
-      const after = await client.waitFor(({ closed }) => closed)
-      expect([after.responses.length, served(), await charged()]).toEqual([1, [], 0])
-    }))
 
   it.each([
     ['declared', post('Content-Length: 10', '{')],

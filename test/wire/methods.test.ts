@@ -1,6 +1,6 @@
 /** Methods that the gateway does not take, and those it answers itself, never reach the backend; others do, body or none. */
 import { describe, expect, it } from 'vitest'
-import { engines, expectGatewayFields, expectOnlyRefusal, expectRefusal } from './wire.ts'
+import { engines, expectGatewayFields, expectOnlyRefusal } from './wire.ts'
 import { request, withWire } from './wire.ts'
 
 const SMUGGLED = request('GET', '/v1/pets/smuggled')
@@ -58,40 +58,6 @@ describe('OPTIONS *', () => {
       await expectOnlyRefusal(wire, request('GET', '*'), [400, 'invalid_request'])
     }))
 })
-
-it('a method that the route does not take is 405 with Allow for who has a key, and 401 for who has none', () =>
-  withWire({}, async ({ ask, served, charged }) => {
-    const known = await ask(request('DELETE', '/v1/pets'))
-    expectRefusal(known, 405, { code: 'method_not_allowed', closes: false })
-    expect(known.header('allow')).toBe('GET, HEAD, POST')
-    const stranger = await ask(request('DELETE', '/v1/pets', { key: null }))
-    expectRefusal(stranger, 401, { code: 'missing_api_key', closes: false })
-    expect(stranger.header('www-authenticate')).toBe('Bearer')
-    expect(stranger.header('allow')).toBeUndefined()
-    expect([served(), await charged()]).toEqual([[], 0])
-  }))
-
-it('HEAD and OPTIONS are charged like GET, and the answer to HEAD has no body', () =>
-  withWire(
-    {
-      blocks: FORWARD,
-      respond: ({ method }) =>
-        method === 'HEAD'
-          ? 'HTTP/1.1 200 OK\r\nContent-Length: 1234\r\n\r\n'
-          : 'HTTP/1.1 204 No Content\r\n\r\n',
-    },
-    async ({ exchange, served, charged }) => {
-      const { responses, problem } = await exchange(
-        request('HEAD', '/v1/pets') + request('OPTIONS', '/v1/pets'),
-        { responses: 2, methods: ['HEAD', 'OPTIONS'] },
-      )
-      expect(problem).toBeUndefined()
-      expect(responses.map(({ status }) => status)).toEqual([200, 204])
-      expect(responses[0]?.header('content-length')).toBe('1234')
-      expect(served()).toEqual(['HEAD /v1/pets', 'OPTIONS /v1/pets'])
-      expect(await charged()).toBe(2)
-    },
-  ))
 
 it('the refusal of a HEAD has the headers of its body and no body', () =>
   withWire({}, async ({ exchange }) => {

@@ -123,20 +123,6 @@ describe('a body', () => {
         expect(backend.requests[0]?.body.toString()).toBe('{}')
       },
     ))
-
-  it('that never comes holds no backend connection, and its request is free', () =>
-    withWire({ upstream: 'connections: 1' }, async (wire) => {
-      const { connect, ask, backend, accessLines, charged } = wire
-      const slow = await connect()
-      slow.send(request('POST', '/v1/pets', { fields: ['Content-Length: 1000'], body: '{' }))
-      await sleep(50)
-      expect((await ask(request('GET', '/v1/pets', { key: keys.business }))).status).toBe(200)
-      slow.reset()
-      const lines = await accessLines(2)
-      expect(lines).toMatchObject([{ status: 200 }, { status: 499, requestBytes: 1 }])
-      expect(backend.requests).toHaveLength(1)
-      expect(await charged()).toBe(0)
-    }))
 })
 
 describe('a body that waits for a backend', () => {

@@ -1,4 +1,4 @@
-/** Clients that take or send little: short answers cost no backend connection, and who stays below the minimum rate is cut off. */
+/** Clients that leave, or take or send little: short answers cost no backend connection, and who stays below the minimum rate is cut off. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { answer } from '../support/raw-backend.ts'
@@ -147,3 +147,33 @@ it.concurrent(
     ),
   90_000,
 )
+
+const get = (id: string): string => request('GET', `/v1/pets/${id}`)
+const half = 'HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf'
+describe('a client that leaves', () => {
+  it.each([
+    ['before its answer', 'reset', get('1'), 1, undefined],
+    ['before its answer', 'end', get('1'), 1, undefined],
+    ['before its answer', 'destroy', get('1'), 1, undefined],
+    ['behind several requests', 'reset', get('1') + get('2') + get('3'), 3, undefined],
+    ['in the middle of its answer', 'reset', get('1'), 1, half],
+  ] as const)('%s ends it at the backend, and is recorded once (%s)', (...row) =>
+    withWire({ respond: () => row[4] }, async (wire) => {
+      const { connect, backend, charged, accessLines, settled, gateway } = wire
+      const [, leave, bytes, count, sent] = row
+      const client = await connect()
+      client.send(bytes)
+      await backend.waitFor(() => backend.requests.length === count, 'the requests')
+      if (sent !== undefined) await client.waitFor(({ raw }) => raw.includes('half'))
+      client[leave]()
+      await backend.waitFor(() => backend.openConnections() === 0, 'their end')
+      await settled()
+      const lines = await accessLines(count)
+      const statuses = Array(count).fill(sent === undefined ? 499 : 200)
+      expect(lines.map(({ status }) => status)).toEqual(statuses)
+      if (sent !== undefined) expect(lines[0]?.cause).toBeTypeOf('string')
+      expect(await charged()).toBe(count)
+      expect(await gateway.metric('tollgate_backend_failures_total{kind="broken"}')).toBe(0)
+    }),
+  )
+})

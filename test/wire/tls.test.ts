@@ -1,12 +1,10 @@
 /** HTTPS at the public listener: what is agreed on in the handshake, who is let in, and that HTTP behind it is the same. */
-import { execFile } from 'node:child_process'
 import { readFileSync } from 'node:fs'
-import { promisify } from 'node:util'
 import { connect, type ConnectionOptions } from 'node:tls'
 import { describe, expect, it } from 'vitest'
 import { ownMs } from '../support/own-time.ts'
 import { openRawClient } from '../support/raw-client.ts'
-import { certificates, keys, request, serverBlock, trusting, withWire, type Wire } from './wire.ts'
+import { certificates, request, serverBlock, trusting, withWire, type Wire } from './wire.ts'
 
 const over = (more = '', tlsKeys = '') => ({
   tls: trusting(),
@@ -94,27 +92,6 @@ describe('TLS', () => {
       expect(ownMs() - startedMs).toBeLessThan(5_000)
       expect(await failed(wire, 'timeout')).toBe(1)
     }))
-
-  it.each(['1.2', '1.3'])(
-    'of version %s serves curl, which refuses a certificate it does not know',
-    (version) =>
-      withWire(over(), async (wire) => {
-        const { ca, foreign } = certificates()
-        const curl = async (authority: string): Promise<string> => {
-          const url = `https://127.0.0.1:${wire.gateway.port}/v1/pets`
-          const args = ['-sS', '--cacert', authority, `--tlsv${version}`, '--tls-max', version]
-          const own = ['-H', `Authorization: Bearer ${keys.pro}`, '-w', '%{http_code}', url]
-          const done = await promisify(execFile)('curl', [...args, ...own]).catch(
-            ({ stderr }: { stderr: string }) => ({ stdout: stderr }),
-          )
-          return done.stdout
-        }
-        expect(await curl(ca)).toMatch(/200$/)
-        expect(await curl(foreign.ca)).toMatch(/certificate/)
-        expect(await failed(wire, 'refused')).toBe(1)
-        expect(wire.backend.requests[0]?.all('x-forwarded-proto')).toEqual(['https'])
-      }),
-  )
 
   it('asks for client certificates of its authority, which are a door and no credential', () =>
     withWire(over('', `clientCa: ${certificates().ca}`), async (wire) => {

@@ -1,8 +1,7 @@
 /** WebSockets while they last: how long they may, who may still have them, and what they leave in log and metrics. */
 import { once } from 'node:events'
-import { mkdtempSync, writeFileSync } from 'node:fs'
-import { createServer, type AddressInfo, type Socket } from 'node:net'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
+import { createServer, type AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { exportJWK, generateKeyPair, SignJWT } from 'jose'
@@ -10,7 +9,8 @@ import { describe, expect, it } from 'vitest'
 import { WebSocket, WebSocketServer } from 'ws'
 import { minuteWithAtLeast, sha256 } from '../support/gateway.ts'
 import { ownMs } from '../support/own-time.ts'
-import { expectRefusal, handshake, keys, request, serverBlock, switched, until } from './wire.ts'
+import { temporaryFolder } from '../support/processes.ts'
+import { handshake, keys, request, serverBlock, switched, until } from './wire.ts'
 import { withWire, type Wire, type WireOptions } from './wire.ts'
 
 interface End {
@@ -67,6 +67,25 @@ const closed = (wire: Wire, reason: string): Promise<number> =>
   wire.gateway.metric(`tollgate_tunnels_closed_total{reason="${reason}"}`)
 
 describe('a tunnel', () => {
+  it('is carried both ways, charged once, and recorded when it ends', () =>
+    withTunnels({}, async (wire, { open, atBackend }) => {
+      const { socket } = await open(keys.pro)
+      const messages: string[] = []
+      socket.on('message', (data: Buffer) => messages.push(String(data)))
+      const large = 'x'.repeat(3_000_000)
+      for (const message of ['hello', large]) socket.send(message)
+      await until(() => messages.length === 2, 'the echo')
+      expect(messages).toEqual(['hello', large])
+      socket.close(4001, 'bye')
+      await until(() => atBackend.length === 1, 'the close')
+      expect(atBackend).toEqual([{ code: 4001, reason: 'bye' }])
+      await wire.settled()
+      const lines = await wire.accessLines(1)
+      expect(lines).toMatchObject([{ status: 101, route: 'live', client: 'pro-client' }])
+      expect([lines.length, lines[0]?.['cause']]).toEqual([1, undefined])
+      expect(await wire.charged()).toBe(1)
+    }))
+
   it('that is idle ends with 1001 on both sides, and one that is not goes on', () =>
     withTunnels(
       { blocks: { server: serverBlock('timeouts: { drain: 1s, tunnelIdle: 1s }') } },
@@ -92,16 +111,6 @@ describe('a tunnel', () => {
         expect(await wire.gateway.metric('tollgate_backend_duration_seconds_count{')).toBe(0)
       },
     ))
-
-  it('whose client is reset is recorded as ended by it', () =>
-    withTunnels({}, async (wire, { open, atBackend }) => {
-      const { socket } = await open(keys.pro)
-      const { _socket: connection } = socket as unknown as { readonly _socket: Socket }
-      connection.resetAndDestroy()
-      expect(await wire.accessLines(1)).toMatchObject([{ status: 101, tunnelEnd: 'client' }])
-      await until(() => atBackend.length === 1, 'the end at the backend')
-      await expect.poll(() => closed(wire, 'client')).toBe(1)
-    }))
 
   it('leaves its backend at once when its client resets, and soon when it only ends its side', async () => {
     const ended: [path: string, atMs: number][] = []
@@ -146,7 +155,7 @@ describe('a tunnel', () => {
 
   it('ends with 1008 within a second when its key or token expires', async () => {
     const { publicKey, privateKey } = await generateKeyPair('ES256')
-    const jwks = join(mkdtempSync(join(tmpdir(), 'tollgate-')), 'jwks.json')
+    const jwks = join(temporaryFolder(), 'jwks.json')
     const jwk = { ...(await exportJWK(publicKey)), kid: 'k', alg: 'ES256' }
     writeFileSync(jwks, JSON.stringify({ keys: [jwk] }))
     const endsAtMs = Math.ceil(Date.now() / 1000 + 3) * 1000
@@ -214,34 +223,5 @@ describe('a tunnel', () => {
       expect(ends.map(({ tunnelEnd }) => tunnelEnd)).toEqual(tunnels.map(() => 'drain'))
     }
     return withTunnels({ blocks }, work, { stopsItself: true })
-  })
-
-  it('holds a connection of its backend for as long as it lives', () =>
-    withTunnels(
-      { upstream: 'connections: 1, timeouts: { response: 1s }' },
-      async (wire, { open }) => {
-        const get = async () => (await wire.ask(request('GET', '/v1/pets'))).status
-        const { socket, ended } = await open(keys.pro)
-        expect(await get()).toBe(504)
-        socket.close()
-        await until(() => ended() !== undefined, 'the end')
-        // A server of WebSockets alone: its own answer to a plain request.
-        await expect.poll(get).toBe(426)
-      },
-    ))
-
-  it('counts among what its client has under way at once', () => {
-    const plans = 'plans: { pro: { perMinute: 300, perDay: 10000, concurrent: 2 } }'
-    const clients = `clients: [{ id: acme, plan: pro, keys: [{ id: a-1, sha256: ${sha256('one')} }, { id: a-2, sha256: ${sha256('two')} }] }]`
-    return withTunnels({ blocks: { plans, clients } }, async (wire, { open }) => {
-      const get = () => wire.ask(request('GET', '/v1/pets', { key: 'one' }))
-      const [one, two] = [await open('one'), await open('two')]
-      const refused = await get()
-      expectRefusal(refused, 429, { code: 'concurrency_limit_exceeded', closes: false })
-      await expect(open('two')).rejects.toThrow('429')
-      one.socket.close()
-      await expect.poll(async () => (await get()).status).toBe(426)
-      two.socket.close()
-    })
   })
 })
