@@ -42,19 +42,6 @@ const get = (path: string, key: string = keys.pro, agent = 'sdk/1') =>
 const codeOf = async (path: string, key?: string) => (await get(path, key)).code
 const ask = (call: string) => askAdmin(`http://127.0.0.1:${gateway.adminPort}`, call)
 
-it('operators are told the stage that each operation is in', async () => {
-  const { routes: told } = (await ask('GET /api/routes')).body as {
-    routes: { name: string; deprecated: { stage: string } }[]
-  }
-  expect(told.map(({ name, deprecated: { stage } }) => [name, stage])).toEqual([
-    ['gone', 'gone'],
-    ['announced', 'announce'],
-    ['off', 'brownout'],
-    ['half', 'brownout'],
-    ['soon', 'announce'],
-  ])
-})
-
 describe('an operation past its sunset', () => {
   it('is gone by each way that leads there, with its lifecycle headers, free, and unseen by the backend', async () => {
     const before = backend.requests.length

@@ -91,12 +91,4 @@ describe('a caller that goes on after its refusal', () => {
     expect(new Set(answers.map(({ wait }) => wait)).size).toBeGreaterThan(1)
     expect(new Set(answers.map(({ limit }) => limit))).toEqual(new Set(['2']))
   })
-
-  it('is told to wait for its window where that opens after the end of its ban', async () => {
-    let told: Told | undefined
-    while (told?.code !== 'api_key_banned') told = await ask('spent')
-    const day = 86_400_000
-    expectTrue([told], (Math.floor(told.toMs / day) + 1) * day)
-    expect(told.limit).toBe('2')
-  })
 })
