@@ -156,14 +156,10 @@ describe('an operator', () => {
     }
     for (const wish of [
       undefined,
-      [],
       {},
-      { for: 60 },
-      { for: '1' },
       { for: '0s' },
       { for: '401d' },
       { for: '1h', reason: '' },
-      { for: '1h', reason: 7 },
       { for: '1h', reason: 'two\nlines' },
       { for: '1h', reason: 'turned\u202Eround' },
       { for: '1h', reason: 'x'.repeat(201) },
