@@ -5,7 +5,7 @@ import { Agent, createServer, get, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { exportJWK, generateKeyPair, SignJWT, type CryptoKey } from 'jose'
 import { afterAll, describe, expect, it, onTestFinished, vi } from 'vitest'
-import { backed, gatewayTo, startBacked } from '../support/backed.ts'
+import { backed, startBacked } from '../support/backed.ts'
 import { keys, minuteWithAtLeast, type TestGateway } from '../support/gateway.ts'
 import { freePort } from '../support/redis-server.ts'
 
@@ -218,12 +218,7 @@ describe('a gateway whose issuer is away', () => {
     })
     const token = await sign(signer)
     const ask = (key: string) => gateway.ask('/v1/pets', { key })
-    const credentials = async (): Promise<object> => {
-      const response = await fetch(`http://127.0.0.1:${gateway.adminPort}/readyz`)
-      const { ready, checks } = (await response.json()) as { ready: boolean; checks: object[] }
-      const check = checks.find((one) => 'name' in one && one.name === 'credentials')
-      return { ready, ...check }
-    }
+    const credentials = async () => (await gateway.readiness()).reasons['credentials']
     await minuteWithAtLeast()
     expect(await ask(keys.pro)).toMatchObject({ status: 200 })
     // Five times, and the address may still fail twice.
@@ -239,13 +234,7 @@ describe('a gateway whose issuer is away', () => {
       )
     }
     expect(await ask('nobody')).toMatchObject({ status: 401, left: 1 })
-    expect(await credentials()).toEqual({
-      ready: true,
-      name: 'credentials',
-      ok: true,
-      reason: 'no key set yet, API keys only',
-      warning: expect.stringContaining('ECONNREFUSED'),
-    })
+    expect(await credentials()).toBe('no key set yet, API keys only')
     const unavailable = 'tollgate_credential_unavailable_total{reason="no_key_set"}'
     expect(await gateway.metric(unavailable)).toBe(5)
     expect(await gateway.metric('tollgate_jwks_failures_total')).toBeGreaterThan(0)
@@ -260,19 +249,10 @@ describe('a gateway whose issuer is away', () => {
     const keyServer = await serveKeys(signer.jwks, port)
     onTestFinished(keyServer.close)
     await expect.poll(async () => (await ask(token)).status, { interval: 100 }).toBe(200)
-    expect(await credentials()).toMatchObject({ ok: true, reason: 'API keys and tokens' })
+    expect(await credentials()).toBe('API keys and tokens')
     expect(await gateway.metric('tollgate_jwks_age_seconds')).toBeGreaterThan(0)
     // From here on the keys are known: the issuer may go again.
     keyServer.close()
     expect(await ask(await sign(signer, { jti: 'another' }))).toMatchObject({ status: 200 })
-  })
-
-  it('is not ready where tokens are all that it takes', async () => {
-    const blocks = jwtBlocks(`http://127.0.0.1:${await freePort()}/jwks.json`)
-    const gateway = await gatewayTo(['http://127.0.0.1:1'], { ...blocks, clients: 'clients: []' })
-    expect(await gateway.readiness()).toMatchObject({
-      status: 503,
-      reasons: { credentials: '! no key set yet' },
-    })
   })
 })

@@ -45,15 +45,6 @@ describe('the top list', () => {
     }
   })
 
-  it('is in its first seconds of no time before them', () => {
-    const top = new TopClients()
-    for (let at = 104; at < 107; at++) {
-      top.add(at, [row('a', { requests: 10 })])
-      const { clients, windowMs } = top.top('requests', 10_000, unseen)
-      expect(clients[0]?.requests).toBe(windowMs / 100)
-    }
-  })
-
   it('forgets what it counted by a clock that was put back', () => {
     const top = new TopClients()
     const requests = () => top.top('requests', 10_000, unseen).clients[0]?.requests
@@ -127,20 +118,6 @@ describe('clients', () => {
     expect(clients.get('a', 62)?.minute).toEqual({ used: 7, limit: 100 })
     clients.forgetUse('a', 'minute')
     expect(clients.get('a', 62)).toMatchObject({ minute: null, day: { used: 7 } })
-  })
-
-  it.each<[string, Partial<SeenQuery>, string[]]>([
-    ['nearest', {}, ['c', 'd', 'b']],
-    ['used', { sort: 'used' }, ['d', 'b', 'a']],
-    ['refused', { sort: 'refused', limit: 1 }, ['a']],
-    ['of one plan', { plan: 'free' }, ['d']],
-    ['found by part of an id', { q: 'b' }, ['b']],
-  ])('come by pages: %s', (_, more, ids) => {
-    const clients = new SeenClients()
-    clients.add(10, [row('a', { ...use(1), refusedMinute: 3 }), row('b', use(20))])
-    clients.add(10, [row('c', { minute: { used: 9, limit: 10 }, day: undefined })])
-    clients.add(10, [row('d', { ...use(30), plan: 'free' })])
-    expect(clients.page(query(more), 11, asSeen).clients.map(({ client }) => client)).toEqual(ids)
   })
 
   it('are refused now while it goes on, with the window and since when', () => {

@@ -110,50 +110,9 @@ describe('metrics of requests', () => {
       'backend_duration_seconds_sum{route="listPets"}': 0,
     })
   })
-
-  it('shows requests in flight, refusals by code, plan and window, and deprecated requests', async () => {
-    const metrics = create()
-    metrics.requestStarted()
-    metrics.requestStarted()
-    const refusal = { refusal: 'rate_limit_exceeded', refusedWindow: 'day' } as const
-    metrics.requestDone(record({ status: 429, ...refusal, deprecated: true }))
-    metrics.refusedUnparsed('invalid_request')
-    metrics.backendFailed('broken')
-    await expectSamples(metrics, {
-      requests_in_flight: 1,
-      'refusals_total{code="rate_limit_exceeded",plan="pro",window="day"}': 1,
-      'refusals_total{code="invalid_request",plan="none",window="none"}': 1,
-      'refusals_total{code="api_key_banned",plan="none",window="none"}': 0,
-      'deprecated_requests_total{route="listPets",plan="pro"}': 1,
-      'backend_failures_total{kind="broken"}': 1,
-    })
-  })
 })
 
 describe('metrics of quota, bans and configuration', () => {
-  it('follows the quota observer', async () => {
-    const metrics = create()
-    metrics.quota.decision('none', 'admitted')
-    metrics.quota.decision('day', 'refused')
-    metrics.quota.storeCall('ok', 0.0004)
-    metrics.quota.storeCall('timeout', 0.1)
-    metrics.quota.outage(false)
-    metrics.quota.degraded('local')
-    await expectSamples(metrics, { store_up: 0 })
-    metrics.quota.outage(true)
-    await expectSamples(metrics, {
-      'quota_decisions_total{window="none",outcome="admitted"}': 1,
-      'quota_decisions_total{window="day",outcome="refused"}': 1,
-      'quota_decisions_total{window="minute",outcome="refused"}': 0,
-      'store_calls_total{outcome="timeout"}': 1,
-      'store_call_duration_seconds_bucket{le="0.0005"}': 1,
-      store_call_duration_seconds_count: 2,
-      store_up: 1,
-      store_outages_total: 1,
-      'degraded_decisions_total{mode="local"}': 1,
-    })
-  })
-
   it('say when the running configuration was taken', async () => {
     const beforeSeconds = Date.now() / 1000
     const taken = (await samples(create())).get('tollgate_config_last_load_timestamp_seconds') ?? 0
@@ -178,12 +137,5 @@ describe('the page', () => {
     done(metrics, { route: 'a"b\\c\nd', plan: undefined })
     const { body } = await metrics.render()
     expect(body).toContain('route="a\\"b\\\\c\\nd",plan="none"')
-  })
-
-  it('can be rendered by several scrapes at once', async () => {
-    const metrics = create()
-    done(metrics)
-    const pages = await Promise.all([metrics.render(), metrics.render(), metrics.render()])
-    for (const { body } of pages) expect(body).toContain('tollgate_requests_total{')
   })
 })
