@@ -1,14 +1,12 @@
 /** What operators are told of the days, by a gateway in this process. All answers are held against docs/admin-openapi.yaml. */
-import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 import type { ClientUsage, DayUsage } from '../../src/api/usage.ts'
 import { until } from '../support/controlled-authority.ts'
-import { readApiDocument } from '../gateway/api-document.ts'
+import { askAdmin } from '../support/admin-client.ts'
 import { startBacked } from '../support/backed.ts'
 import { minuteWithAtLeast, sha256 } from '../support/gateway.ts'
-import { rawExchange, type ParsedResponse } from '../support/raw-client.ts'
+import { rawExchange } from '../support/raw-client.ts'
 
-const document = readApiDocument(join(import.meta.dirname, '../../docs/admin-openapi.yaml'))
 const clientLine = (id: string, key: string, limits: string): string =>
   `  - { id: ${JSON.stringify(id)}, plan: enterprise, limits: ${limits}, keys: [{ id: ${key}, sha256: ${sha256(key)} }] }`
 
@@ -29,32 +27,22 @@ afterAll(stop)
 
 const iso = (ago = 0): string => new Date(Date.now() - ago * 86_400_000).toISOString().slice(0, 10)
 
-async function ask(path: string, fields: readonly string[] = []): Promise<ParsedResponse> {
-  const head = [`GET ${path} HTTP/1.1`, `Host: 127.0.0.1:${gateway.adminPort}`, ...fields]
-  const { responses } = await rawExchange(gateway.adminPort, `${head.join('\r\n')}\r\n\r\n`, {
-    responses: 1,
-    methods: ['GET'],
-  })
-  const [answer] = responses
-  if (answer === undefined) throw new Error(`no answer to ${path}`)
-  const operation = path.startsWith('/api/usage') ? 'getUsage' : 'getClientUsage'
-  expect(document.faults(operation, answer)).toEqual([])
-  return answer
-}
-const jsonOf = (answer: ParsedResponse): unknown => JSON.parse(answer.body.toString())
+const admin = `http://127.0.0.1:${gateway.adminPort}`
+const told = async <Body>(path: string) =>
+  (await askAdmin(admin, `GET ${path}`)).body as unknown as Body
 
 /** Today, when so many requests are in it: each second is counted when it is over. */
 async function dayOf(requests: number): Promise<DayUsage> {
-  let told: DayUsage | undefined
+  let day: DayUsage | undefined
   await until(async () => {
-    told = jsonOf(await ask('/api/usage')) as DayUsage
-    const all = told.clients.map(
+    day = await told<DayUsage>('/api/usage')
+    const all = day.clients.map(
       ({ admitted, refused: { minute, day, ban } }) => admitted + minute + day + ban,
     )
     return all.reduce((sum, one) => sum + one, 0) === requests
   })
-  if (told === undefined) throw new Error('nothing was told')
-  return told
+  if (day === undefined) throw new Error('nothing was told')
+  return day
 }
 
 describe('the usage of a day', () => {
@@ -66,11 +54,7 @@ describe('the usage of a day', () => {
       return statuses
     }
     expect(await call('few-1', 5)).toEqual([200, 200, 429, 429, 429])
-    await fetch(`http://127.0.0.1:${gateway.adminPort}/api/bans/few-1`, {
-      method: 'PUT',
-      headers: { 'content-type': 'application/json' },
-      body: '{"for":"1h"}',
-    })
+    await askAdmin(admin, 'PUT /api/bans/few-1', { for: '1h' })
     expect(await call('few-1', 4)).toEqual([429, 429, 429, 429])
     expect(await call('spent-1', 6)).toEqual([200, 200, 200, 200, 200, 429])
     expect(await call('well-1', 3)).toEqual([200, 200, 200])
@@ -87,21 +71,22 @@ describe('the usage of a day', () => {
     expect(day).toMatchObject({ day: iso(), scope: 'process' })
     const none = { minute: 0, day: 0, ban: 0 }
     const plan = 'enterprise'
-    const told = day.clients.toSorted((one, other) => (one.client < other.client ? -1 : 1))
-    expect(told).toEqual([
+    const all = day.clients.toSorted((one, other) => (one.client < other.client ? -1 : 1))
+    expect(all).toEqual([
       { client: 'few', plan, admitted: 2, refused: { minute: 3, day: 0, ban: 4 } },
       { client: 'spent', plan, admitted: 5, refused: { minute: 0, day: 1, ban: 0 } },
       { client: 'well', plan, admitted: 4, refused: none },
     ])
     const seen = backend.requests.map((request) => request.header('x-client-id'))
-    for (const { client, admitted } of told)
+    for (const { client, admitted } of all)
       expect(seen.filter((one) => one === client).length, client).toBe(admitted)
   })
 
   it('is a table where that is asked for', async () => {
-    const answer = await ask(`/api/usage?day=${iso()}`, ['Accept: text/csv'])
-    expect(answer.header('content-type')).toBe('text/csv; charset=utf-8; header=present')
-    const [head, ...lines] = answer.body.toString().split('\r\n')
+    const headers = { accept: 'text/csv' }
+    const answer = await fetch(`${admin}/api/usage?day=${iso()}`, { headers })
+    expect(answer.headers.get('content-type')).toBe('text/csv; charset=utf-8; header=present')
+    const [head, ...lines] = (await answer.text()).split('\r\n')
     expect(head).toBe('day,client,plan,admitted,refused_minute,refused_day,refused_ban')
     expect(lines.sort()).toEqual([
       '',
@@ -112,19 +97,13 @@ describe('the usage of a day', () => {
   })
 
   it('tells one client day by day', async () => {
-    const told = jsonOf(await ask('/api/clients/few/usage')) as ClientUsage
-    expect(told).toMatchObject({ client: 'few', plan: 'enterprise', from: iso(29), to: iso() })
-    const few = {
-      day: iso(),
-      plan: 'enterprise',
-      admitted: 2,
-      refused: { minute: 3, day: 0, ban: 4 },
-    }
-    expect(told.days).toEqual([few])
-    const long = await ask(`/api/clients/few/usage?from=${iso(399)}&to=${iso()}`)
-    expect((jsonOf(long) as ClientUsage).days).toEqual([few])
-    const before = await ask(`/api/clients/few/usage?to=${iso(1)}`)
-    expect(jsonOf(before) as ClientUsage).toMatchObject({ from: iso(30), to: iso(1), days: [] })
+    const of = (query = '') => told<ClientUsage>(`/api/clients/few/usage${query}`)
+    const refused = { minute: 3, day: 0, ban: 4 }
+    const days = [{ day: iso(), plan: 'enterprise', admitted: 2, refused }]
+    const own = { client: 'few', plan: 'enterprise' }
+    expect(await of()).toMatchObject({ ...own, from: iso(29), to: iso(), days })
+    expect((await of(`?from=${iso(399)}&to=${iso()}`)).days).toEqual(days)
+    expect(await of(`?to=${iso(1)}`)).toMatchObject({ from: iso(30), to: iso(1), days: [] })
   })
 
   it.each([
@@ -136,10 +115,8 @@ describe('the usage of a day', () => {
     [`/api/clients/few/usage?from=${iso()}&to=${iso(1)}`, 400, /from is after to/],
     ['/api/clients/nobody/usage', 404, /No client of the configuration has this id/],
   ])('refuses %s', async (path, status, message) => {
-    const refused = await ask(path)
-    expect(refused.status).toBe(status)
-    const { code, message: told } = jsonOf(refused) as { code: string; message: string }
-    expect(told).toMatch(message)
-    expect(code).toBe(status === 404 ? 'unknown_client' : 'invalid_request')
+    const { coded, body } = await askAdmin(admin, `GET ${path}`)
+    expect(coded).toEqual([status, status === 404 ? 'unknown_client' : 'invalid_request'])
+    expect(body['message']).toMatch(message)
   })
 })

@@ -3,7 +3,13 @@ import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 import { startCatalogue } from '../../src/catalogue/server.ts'
 import { gatewayTo, rawBackend } from '../support/backed.ts'
-import { keys, minuteWithAtLeast, startTestGateway, type TestGateway } from '../support/gateway.ts'
+import {
+  keys,
+  minuteWithAtLeast,
+  sha256,
+  startTestGateway,
+  type TestGateway,
+} from '../support/gateway.ts'
 import { answer } from '../support/raw-backend.ts'
 import { parseResponses, rawExchange, type ParsedResponse } from '../support/raw-client.ts'
 import { temporaryFolder } from '../support/processes.ts'
@@ -268,24 +274,17 @@ describe('the answers of a real gateway in front of a real catalogue are as docu
 
   it('429 for quota and for a ban', async () => {
     const poor = await gatewayTo(upstreams, {
-      plans: `plans:
-  free: { perMinute: 1, perDay: 1000 }
-  pro: { perMinute: 1, perDay: 1000 }
-  business: { perMinute: 1, perDay: 1000 }
-  enterprise: { custom: true }`,
+      plans: 'plans: { free: { perMinute: 1, perDay: 1000 } }',
+      clients: `clients: [${ids.map((id) => `{ id: ${id}, plan: free, keys: [{ id: ${id}-1, sha256: ${sha256(id)} }] }`).join()}]`,
       bans: 'bans: { strikes: 1, grace: 0s }',
     })
-    for (const [id, key] of [
-      ['listPets', keys.free],
-      ['createPet', keys.pro],
-      ['getPet', keys.business],
-    ] as const) {
+    for (const id of ids) {
       await minuteWithAtLeast()
-      await expectDocumented(poor, [id, { key }, id === 'createPet' ? 201 : 200])
-      await expectDocumented(poor, [id, { key }, 429, 'rate_limit_exceeded'])
-      const banned = async () => (await send(poor, { ...calls[id], key })).body.toString()
+      await expectDocumented(poor, [id, { key: id }, id === 'createPet' ? 201 : 200])
+      await expectDocumented(poor, [id, { key: id }, 429, 'rate_limit_exceeded'])
+      const banned = async () => (await send(poor, { ...calls[id], key: id })).body.toString()
       await expect.poll(banned).toContain('api_key_banned')
-      await expectDocumented(poor, [id, { key }, 429, 'api_key_banned'])
+      await expectDocumented(poor, [id, { key: id }, 429, 'api_key_banned'])
     }
   })
 

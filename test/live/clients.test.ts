@@ -120,6 +120,20 @@ describe('clients', () => {
     expect(clients.get('a', 62)).toMatchObject({ minute: null, day: { used: 7 } })
   })
 
+  it.each<[string, Partial<SeenQuery>, string[]]>([
+    ['nearest', {}, ['c', 'd', 'b']],
+    ['used', { sort: 'used' }, ['d', 'b', 'a']],
+    ['refused', { sort: 'refused', limit: 1 }, ['a']],
+    ['of one plan', { plan: 'free' }, ['d']],
+    ['found by part of an id', { q: 'b' }, ['b']],
+  ])('come by pages: %s', (_, more, ids) => {
+    const clients = new SeenClients()
+    clients.add(10, [row('a', { ...use(1), refusedMinute: 3 }), row('b', use(20))])
+    clients.add(10, [row('c', { minute: { used: 9, limit: 10 }, day: undefined })])
+    clients.add(10, [row('d', { ...use(30), plan: 'free' })])
+    expect(clients.page(query(more), 11, asSeen).clients.map(({ client }) => client)).toEqual(ids)
+  })
+
   it('are refused now while it goes on, with the window and since when', () => {
     const clients = new SeenClients()
     for (let at = 100; at < 110; at++) clients.add(at, [row('a', { refusedMinute: 2 })])

@@ -86,6 +86,24 @@ describe('the access line', () => {
     })
   })
 
+  it('tells what a replay needs and what does not follow from the rest of it', () => {
+    const { log, lines } = logs()
+    const decidedMs = Date.now() - 5
+    log.access(exchange({ decidedMs: decidedMs + 0.002, refundedMs: decidedMs + 1.001 }), times)
+    const refused = { refusal: 'rate_limit_exceeded', refusedWindow: 'day', decidedMs } as const
+    log.access(exchange({ ...refused, process: '0123456789abcdef', quota: undefined }), times)
+    log.access(exchange(refused), times)
+    const [first, second, third] = lines.map(parse)
+    const at = (line: Line | undefined, field: string): number =>
+      Math.round((Date.parse(String(line?.['time'])) - Number(line?.[field])) * 1000) / 1000
+    expect(at(first, 'agoMs')).toBeCloseTo(decidedMs + 0.002, 3)
+    expect(at(first, 'refundAgoMs')).toBeCloseTo(decidedMs + 1.001, 3)
+    expect(at(second, 'agoMs')).toBe(decidedMs)
+    expect(second).toMatchObject({ rev: '3f9c21', process: '0123456789abcdef', window: 'day' })
+    expect(third).not.toHaveProperty('window')
+    expect(third).not.toHaveProperty('process')
+  })
+
   it('has the level of the refusal, its code and its cause', () => {
     const { log, lines } = logs()
     const failed = { refusal: 'bad_gateway', cause: 'ECONNRESET', degraded: true } as const
@@ -330,17 +348,6 @@ describe('writing to a descriptor', () => {
   const directory = mkdtempSync(join(tmpdir(), 'tollgate-log-'))
   const file = join(directory, 'log')
   afterEach(() => rmSync(file, { force: true }))
-
-  it('writes every line, in order, before close() resolves', async () => {
-    const fd = openSync(file, 'w')
-    const log = createLog({ level: 'info', access: true, destination: fd })
-    for (let index = 0; index < 3_000; index++)
-      log.access(exchange({ responseBytes: index }), times)
-    await log.close()
-    closeSync(fd)
-    const lines = readFileSync(file, 'utf8').trimEnd().split('\n')
-    expect(lines.map((line) => parse(line)['responseBytes'])).toEqual([...Array(3_000).keys()])
-  })
 
   it('shows a lone access line soon, and a crash at once', async () => {
     const fd = openSync(file, 'w')
