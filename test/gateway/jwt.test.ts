@@ -5,8 +5,8 @@ import { Agent, createServer, get, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { exportJWK, generateKeyPair, SignJWT, type CryptoKey } from 'jose'
 import { afterAll, describe, expect, it, onTestFinished, vi } from 'vitest'
-import { backed, gatewayTo, startBacked } from '../support/backed.ts'
-import { keys, minuteWithAtLeast, sha256, type TestGateway } from '../support/gateway.ts'
+import { backed, startBacked } from '../support/backed.ts'
+import { keys, minuteWithAtLeast, type TestGateway } from '../support/gateway.ts'
 import { freePort } from '../support/redis-server.ts'
 
 const issuer = 'https://id.example/'
@@ -114,22 +114,15 @@ describe('a gateway that takes tokens', async () => {
     const good = await sign(signer)
     const [head = '', claims = '', signature = ''] = good.split('.')
     const payload = JSON.parse(Buffer.from(claims, 'base64url').toString()) as object
-    const nowSeconds = inAnHour() - 3_600
     const bad: Record<string, string> = {
       'signed by another': await sign(await createSigner()),
-      'of an unknown key': await sign(signer, {}, 'second'),
       'of another issuer': await sign(signer, { iss: 'https://evil.example/' }),
       'for another audience': await sign(signer, { aud: 'zoo' }),
-      'that has expired': await sign(signer, { exp: nowSeconds - 1 }),
-      'that never expires': await sign(signer, { exp: undefined }),
-      'not yet good': await sign(signer, { nbf: nowSeconds + 600 }),
-      'of no client': await sign(signer, { sub: undefined }),
+      'that has expired': await sign(signer, { exp: inAnHour() - 3_601 }),
       'of a plan nobody knows': await sign(signer, { plan: 'gold' }),
       'of a plan without limits of its own': await sign(signer, { plan: 'enterprise' }),
       'without a signature': `${encode({ alg: 'none' })}.${claims}.`,
-      'without an algorithm': `${encode({ alg: 'none' })}.${claims}.${signature}`,
       'with changed claims': `${head}.${encode({ ...payload, plan: 'business' })}.${signature}`,
-      'with a stray character': `${good}=`,
     }
     for (const [which, token] of Object.entries(bad)) {
       const response = await gateway.fetch('/v1/pets', { key: token })
@@ -153,22 +146,10 @@ describe('a gateway that takes tokens', async () => {
       expect(bytes.join()).not.toContain(part)
     }
     expect(bytes.join()).toContain('quiet-client')
-    // The token of an unknown key above was worth one more look.
     const late = await gateway.metric('tollgate_jwks_failures_total')
-    expect(keyServer.requests()).toBeLessThanOrEqual(2 + late)
+    expect(keyServer.requests()).toBeLessThanOrEqual(1 + late)
   })
 })
-
-/** Nobody has signed it: random bytes that could be a signature. */
-function forge({ alg = 'ES256', kid = 'first' } = {}): string {
-  const claims = { iss: issuer, aud: audience, sub: 'nobody', plan: 'pro', jti: randomUUID() }
-  const signature = randomBytes(alg === 'ES512' ? 132 : 64)
-  // Both numbers of an ES512 signature have 521 bits in 66 bytes; greater ones are refused without any arithmetic.
-  if (alg === 'ES512') signature[0] = signature[66] = 0
-  return [encode({ alg, kid }), encode({ ...claims, exp: inAnHour() })]
-    .concat(signature.toString('base64url'))
-    .join('.')
-}
 
 /** Sends a token from an address of this machine. */
 async function askFrom(localAddress: string, { port }: TestGateway, token: string, agent?: Agent) {
@@ -177,112 +158,54 @@ async function askFrom(localAddress: string, { port }: TestGateway, token: strin
   const [response] = (await once(get(options), 'response')) as [IncomingMessage]
   response.resume()
   await once(response, 'end')
-  const { 'x-ratelimit-remaining': left, 'retry-after': retryAfter } = response.headers
-  return { status: response.statusCode, left, retryAfter }
+  return response.statusCode
 }
 
-describe('a gateway under a flood of tokens that somebody made up', () => {
+it('a gateway under a flood of tokens that somebody made up checks few signatures for an address over its anonymous limit, and serves who has shown his token there, or comes from elsewhere', async () => {
   const [attacker, victim] = ['127.0.0.2', '127.0.0.3']
-  const open = async ({ alg = 'ES256', perMinute = 60 } = {}) => {
-    const signers = [await createSigner('first', alg), await createSigner('second', alg)] as const
-    const keyServer = await serveKeys(signers[0].jwks)
-    onTestFinished(keyServer.close)
-    const blocks = jwtBlocks(keyServer.uri, alg)
-    const anonymous = `anonymous: { perMinute: ${perMinute} }`
-    const { gateway } = await backed({ blocks: { ...blocks, anonymous } })
-    const agent = new Agent({ keepAlive: true })
-    onTestFinished(() => agent.destroy())
-    return { gateway, keyServer, signers, agent }
-  }
-
-  it.each([
-    ['another address', victim],
-    ['the same address', attacker],
-  ])(
-    'takes a rotated key of a holder behind %s as soon as the issuer has it, and charges nobody meanwhile',
-    async (_, address) => {
-      const { gateway, keyServer, signers, agent } = await open()
-      const flooding = { isOver: false }
-      const flood = Array.from({ length: 4 }, async () => {
-        while (!flooding.isOver)
-          await askFrom(attacker, gateway, forge({ kid: randomUUID() }), agent)
-      })
-      await expect.poll(() => keyServer.requests()).toBeGreaterThan(1)
-      const [beganMs, requests] = [Date.now(), keyServer.requests()]
-      keyServer.rotate(signers[1].jwks)
-      const answers: Awaited<ReturnType<typeof askFrom>>[] = []
-      while (answers.at(-1)?.status !== 200) {
-        const token = await sign(signers[1], { jti: randomUUID() }, 'second')
-        answers.push(await askFrom(address, gateway, token))
-      }
-      flooding.isOver = true
-      await Promise.all(flood)
-      for (const { status, retryAfter, left } of answers.slice(0, -1)) {
-        expect([status, retryAfter]).toEqual([503, '1'])
-        if (address === victim) expect(left).toBe('60')
-      }
-      // One a second, and one may have been under way.
-      const mostFetches = (Date.now() - beganMs) / 1_000 + 2
-      expect(keyServer.requests() - requests).toBeLessThanOrEqual(mostFetches)
-    },
-  )
-
-  it('checks few signatures for an address over its anonymous limit, and serves who has shown his token there, or comes from elsewhere', async () => {
-    const { gateway, signers, agent } = await open({ alg: 'ES512', perMinute: 5 })
-    const [shown, fresh] = [await sign(signers[0]), await sign(signers[0], { jti: 'x' })]
-    expect(await askFrom(attacker, gateway, shown)).toMatchObject({ status: 200 })
-    const checks = vi.spyOn(crypto.subtle, 'verify')
-    const [beganMs, beganMinute] = [performance.now(), Math.floor(Date.now() / 60_000)]
-    const statuses: (number | undefined)[] = []
-    const flood = Array.from({ length: 10 }, async () => {
-      for (let nth = 0; nth < 40; nth++)
-        statuses.push((await askFrom(attacker, gateway, forge({ alg: 'ES512' }), agent)).status)
-    })
-    await Promise.all(flood)
-    const [made, tookMs] = [checks.mock.calls.length, performance.now() - beganMs]
-    checks.mockRestore()
-    const minutes = 1 + Math.floor(Date.now() / 60_000) - beganMinute
-    const unknown = statuses.filter((status) => status === 401).length
-    expect(unknown).toBeGreaterThanOrEqual(5)
-    expect(unknown).toBeLessThanOrEqual(5 * minutes)
-    expect(statuses.filter((status) => status === 429)).toHaveLength(400 - unknown)
-    // As many as may still fail, 100 at once and 100 a second.
-    expect(made).toBeLessThanOrEqual(unknown + 100 + tookMs / 10)
-    expect(await askFrom(attacker, gateway, shown)).toMatchObject({ status: 200 })
-    expect(await askFrom(attacker, gateway, keys.pro)).toMatchObject({ status: 200 })
-    expect(await askFrom(victim, gateway, fresh)).toMatchObject({ status: 200 })
-  })
-})
-
-it('a client with tokens that goes on after a 429 is banned with all its tokens, while the keys of the same client only share its quota', async () => {
-  const signer = await createSigner()
+  const signer = await createSigner('first', 'ES512')
   const keyServer = await serveKeys(signer.jwks)
   onTestFinished(keyServer.close)
-  const { backend, gateway } = await backed({
-    blocks: {
-      ...jwtBlocks(keyServer.uri),
-      bans: 'bans: { strikes: 2, grace: 0s }',
-      plans: 'plans: { free: { perMinute: 2, perDay: 1000 } }',
-      clients: `clients: [{ id: token-client, plan: free, keys: [{ id: key-1, sha256: ${sha256(keys.free)} }] }]`,
-    },
+  const blocks = jwtBlocks(keyServer.uri, signer.alg)
+  const { gateway } = await backed({
+    blocks: { ...blocks, anonymous: 'anonymous: { perMinute: 5 }' },
   })
-  const [first, second] = [await sign(signer), await sign(signer, { jti: 'another' })]
-  const stranger = await sign(signer, { sub: 'somebody-else', plan: 'free' })
-  const code = async (key: string) => {
-    const { status, code: refusal } = await gateway.ask('/v1/pets', { key })
-    return refusal ?? status
+  const agent = new Agent({ keepAlive: true })
+  onTestFinished(() => agent.destroy())
+  /** Nobody has signed it: random bytes that could be a signature. */
+  const forge = (): string => {
+    const signature = randomBytes(132)
+    // Both numbers have 521 bits in 66 bytes; greater ones are refused without any arithmetic.
+    signature[0] = signature[66] = 0
+    const claims = { iss: issuer, aud: audience, sub: 'nobody', plan: 'pro', exp: inAnHour() }
+    const parts = [
+      { alg: 'ES512', kid: 'first' },
+      { ...claims, jti: randomUUID() },
+    ].map(encode)
+    return [...parts, signature.toString('base64url')].join('.')
   }
-  await minuteWithAtLeast()
-  expect([await code(first), await code(second)]).toEqual([200, 200])
-  expect(await code(first)).toBe('rate_limit_exceeded')
-  await expect.poll(() => code(first)).toBe('api_key_banned')
-  expect(await code(second)).toBe('api_key_banned')
-  expect(await code(keys.free)).toBe('rate_limit_exceeded')
-  expect(await code(stranger)).toBe(200)
-  expect(gateway.lines('keyBanned')).toMatchObject([
-    { key: 'jwt:token-client', client: 'token-client', strikes: 2 },
-  ])
-  expect(backend.requests.length).toBe(3)
+  const [shown, fresh] = [await sign(signer), await sign(signer, { jti: 'x' })]
+  expect(await askFrom(attacker, gateway, shown)).toBe(200)
+  const checks = vi.spyOn(crypto.subtle, 'verify')
+  const [beganMs, beganMinute] = [performance.now(), Math.floor(Date.now() / 60_000)]
+  const statuses: (number | undefined)[] = []
+  const flood = Array.from({ length: 10 }, async () => {
+    for (let nth = 0; nth < 40; nth++)
+      statuses.push(await askFrom(attacker, gateway, forge(), agent))
+  })
+  await Promise.all(flood)
+  const [made, tookMs] = [checks.mock.calls.length, performance.now() - beganMs]
+  checks.mockRestore()
+  const minutes = 1 + Math.floor(Date.now() / 60_000) - beganMinute
+  const unknown = statuses.filter((status) => status === 401).length
+  expect(unknown).toBeGreaterThanOrEqual(5)
+  expect(unknown).toBeLessThanOrEqual(5 * minutes)
+  expect(statuses.filter((status) => status === 429)).toHaveLength(400 - unknown)
+  // As many as may still fail, 100 at once and 100 a second.
+  expect(made).toBeLessThanOrEqual(unknown + 100 + tookMs / 10)
+  expect(await askFrom(attacker, gateway, shown)).toBe(200)
+  expect(await askFrom(attacker, gateway, keys.pro)).toBe(200)
+  expect(await askFrom(victim, gateway, fresh)).toBe(200)
 })
 
 describe('a gateway whose issuer is away', () => {
@@ -295,12 +218,7 @@ describe('a gateway whose issuer is away', () => {
     })
     const token = await sign(signer)
     const ask = (key: string) => gateway.ask('/v1/pets', { key })
-    const credentials = async (): Promise<object> => {
-      const response = await fetch(`http://127.0.0.1:${gateway.adminPort}/readyz`)
-      const { ready, checks } = (await response.json()) as { ready: boolean; checks: object[] }
-      const check = checks.find((one) => 'name' in one && one.name === 'credentials')
-      return { ready, ...check }
-    }
+    const credentials = async () => (await gateway.readiness()).reasons['credentials']
     await minuteWithAtLeast()
     expect(await ask(keys.pro)).toMatchObject({ status: 200 })
     // Five times, and the address may still fail twice.
@@ -316,13 +234,7 @@ describe('a gateway whose issuer is away', () => {
       )
     }
     expect(await ask('nobody')).toMatchObject({ status: 401, left: 1 })
-    expect(await credentials()).toEqual({
-      ready: true,
-      name: 'credentials',
-      ok: true,
-      reason: 'no key set yet, API keys only',
-      warning: expect.stringContaining('ECONNREFUSED'),
-    })
+    expect(await credentials()).toBe('no key set yet, API keys only')
     const unavailable = 'tollgate_credential_unavailable_total{reason="no_key_set"}'
     expect(await gateway.metric(unavailable)).toBe(5)
     expect(await gateway.metric('tollgate_jwks_failures_total')).toBeGreaterThan(0)
@@ -337,19 +249,10 @@ describe('a gateway whose issuer is away', () => {
     const keyServer = await serveKeys(signer.jwks, port)
     onTestFinished(keyServer.close)
     await expect.poll(async () => (await ask(token)).status, { interval: 100 }).toBe(200)
-    expect(await credentials()).toMatchObject({ ok: true, reason: 'API keys and tokens' })
+    expect(await credentials()).toBe('API keys and tokens')
     expect(await gateway.metric('tollgate_jwks_age_seconds')).toBeGreaterThan(0)
     // From here on the keys are known: the issuer may go again.
     keyServer.close()
     expect(await ask(await sign(signer, { jti: 'another' }))).toMatchObject({ status: 200 })
-  })
-
-  it('is not ready where tokens are all that it takes', async () => {
-    const blocks = jwtBlocks(`http://127.0.0.1:${await freePort()}/jwks.json`)
-    const gateway = await gatewayTo(['http://127.0.0.1:1'], { ...blocks, clients: 'clients: []' })
-    expect(await gateway.readiness()).toMatchObject({
-      status: 503,
-      reasons: { credentials: '! no key set yet' },
-    })
   })
 })

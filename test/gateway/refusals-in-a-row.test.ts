@@ -7,13 +7,11 @@ import { minuteWithAtLeast, sha256 } from '../support/gateway.ts'
 const key = (id: string) => `{ id: ${id}, sha256: ${sha256(`tg_row_${id}`)} }`
 const { gateway, stop } = await startBacked({
   blocks: {
-    plans:
-      'plans: { a: { perMinute: 2, perDay: 50 }, b: { perMinute: 3, perDay: 50 }, c: { perMinute: 2, perDay: 2 } }',
+    plans: 'plans: { a: { perMinute: 2, perDay: 50 }, b: { perMinute: 3, perDay: 50 } }',
     clients: `clients:
   - { id: client-one, plan: a, keys: [${key('one')}, ${key('sister')}] }
   - { id: client-two, plan: b, keys: [${key('two')}] }
-  - { id: client-hot, plan: a, keys: [${key('hot')}] }
-  - { id: client-spent, plan: c, keys: [${key('spent')}] }`,
+  - { id: client-hot, plan: a, keys: [${key('hot')}] }`,
     bans: 'bans: { strikes: 30, within: 1m, grace: 0s, duration: 20s, growth: 1 }',
   },
 })
@@ -90,13 +88,5 @@ describe('a caller that goes on after its refusal', () => {
     expectTrue(answers, endMs, 1 + (first.toMs - first.fromMs) / 1000)
     expect(new Set(answers.map(({ wait }) => wait)).size).toBeGreaterThan(1)
     expect(new Set(answers.map(({ limit }) => limit))).toEqual(new Set(['2']))
-  })
-
-  it('is told to wait for its window where that opens after the end of its ban', async () => {
-    let told: Told | undefined
-    while (told?.code !== 'api_key_banned') told = await ask('spent')
-    const day = 86_400_000
-    expectTrue([told], (Math.floor(told.toMs / day) + 1) * day)
-    expect(told.limit).toBe('2')
   })
 })

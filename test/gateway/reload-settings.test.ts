@@ -79,19 +79,6 @@ describe('under another configuration', () => {
     expect([left.status, left.headers.get('x-ratelimit-remaining')]).toEqual([401, '13'])
   })
 
-  it('a connection that is kept serves on, by each configuration in its turn', async () => {
-    const client = await openRawClient(door.port)
-    for (const [at, beta] of [false, true, false].entries()) {
-      const route = `{ name: listPets, match: GET /pets${beta ? ', stability: beta' : ''} }`
-      await door.take({ routes: `routes: [${route}]` })
-      client.send(request('/v1/pets'))
-      const { responses } = await client.waitForResponses(at + 1)
-      expect(responses[at]?.status).toBe(200)
-      expect(responses[at]?.header('x-api-stability')).toBe(beta ? 'beta' : undefined)
-    }
-    client.destroy()
-  })
-
   it('what waits for its turn on a connection begins by the one in force then', async () => {
     await door.take({})
     const client = await openRawClient(door.port)

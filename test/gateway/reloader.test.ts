@@ -2,8 +2,10 @@ import { expect, it } from 'vitest'
 import { parseConfigText } from '../../src/clients/load.ts'
 import type { Config } from '../../src/config/config.ts'
 import { Reloader } from '../../src/gateway/reloader.ts'
+import { createScratch } from '../../src/gateway/scratch.ts'
 import { createLog } from '../../src/observability/log.ts'
 import { configText } from '../support/gateway.ts'
+import { readBlocks } from '../support/serving.ts'
 
 const text = configText({ upstreams: ['http://127.0.0.1:9'] })
 const revised = (mark: number): Config =>
@@ -68,4 +70,22 @@ it('nothing is taken any more once the gateway stops, not even what is prepared 
   prepared.resolve()
   expect(await outcome).toMatchObject({ outcome: 'refused', revision: revised(0).revision })
   expect(did).toEqual([`abort ${revised(1).revision}`])
+})
+
+// What it decides is shown by test/explain and test/replay.
+it('a scratch policy takes the routes that another of the same configuration has compiled', async () => {
+  const config = readBlocks(['http://127.0.0.1:1'], {})
+  let compiled = 0
+  const routes = Object.assign([...config.routes], {
+    [Symbol.iterator]() {
+      compiled += 1
+      return config.routes.values()
+    },
+  })
+  const same = { ...config, routes }
+  const clock = { epochMs: Date.now, nowMs: Date.now }
+  for (let asked = 0; asked < 3; asked += 1) await createScratch({ config: same, clock }).close()
+  expect(compiled).toBe(1)
+  await createScratch({ config: { ...same }, clock }).close()
+  expect(compiled).toBe(2)
 })

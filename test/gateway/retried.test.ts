@@ -4,7 +4,6 @@ import type { Backends } from '../../src/api/state.ts'
 import { gatewayTo, rawBackend } from '../support/backed.ts'
 import { keys } from '../support/gateway.ts'
 import { answer, type Answer } from '../support/raw-backend.ts'
-import { freePort } from '../support/redis-server.ts'
 
 async function start(engine: string, urls: readonly string[]) {
   const upstream = `upstream: { urls: [${urls.join(', ')}], engine: ${engine}, balance: round-robin, timeouts: { response: 300ms } }`
@@ -55,14 +54,5 @@ describe.each(['direct', 'undici', 'http-proxy-3'])('with %s', (engine) => {
     const access = await line('access')
     expect(access).toMatchObject(said)
     expect(access).not.toHaveProperty('retried')
-  })
-
-  it('a request that failed twice names both', async () => {
-    const urls = [await freePort(), await freePort()].map((port) => `http://127.0.0.1:${port}`)
-    const { status, line } = await start(engine, urls)
-    expect(await status()).toBe(502)
-    const [first = '', second = ''] = urls
-    expect(await line('backendFailed')).toMatchObject({ backend: second })
-    expect((await line('access'))?.['retried']).toContain(`${first}: `)
   })
 })

@@ -121,3 +121,26 @@ it('an upgrade that waits for a backend gets the next permit, or leaves its plac
   staying.destroy()
   leaving.destroy()
 })
+
+it.each(['direct', 'undici', 'http-proxy-3'])(
+  'with %s, a client that leaves before any backend has seen its request is not charged for it',
+  async (engine) => {
+    const { backend, gateway } = await backed({
+      respond: ({ target }) => (target === '/v1/pets' ? undefined : answer(200, 'ok')),
+      upstream: `connections: 1, engine: ${engine}`,
+      blocks: { unmatched: 'unmatched: reject' },
+    })
+    const leave = new AbortController()
+    const send = (path: string) => gateway.fetch(path, { key: keys.pro, signal: leave.signal })
+    const first = send('/v1/pets')
+    await until(() => backend.requests.length === 1, 'the request that holds the connection')
+    const queued = [1, 2, 3].map((id) => send(`/v1/pets/${id}`))
+    const left = async () => (await gateway.ask('/v1/nothing', { key: keys.pro })).dayLeft
+    await expect.poll(left).toBe(9_996)
+    leave.abort()
+    await Promise.allSettled([first, ...queued])
+    // Of the first the backend has heard.
+    await expect.poll(left).toBe(9_999)
+    expect(backend.requests.length).toBe(1)
+  },
+)

@@ -213,19 +213,4 @@ describe.each([1, 2])('a gateway of %s', (workers) => {
       return (await ask<Requests>('/api/requests')).missing === undefined
     })
   })
-
-  it('loses nothing it was told by a worker that dies, and goes on', async () => {
-    const before = requestsTold()
-    const [started] = gateway.logged('workerStarted')
-    process.kill(Number(started?.['pid']), 'SIGKILL')
-    await eventually('another worker', () => gateway.logged('workerStarted').length === workers + 1)
-    const sentBefore = requestsSent()
-    await Promise.all(times(10, () => send('busy')))
-    const sent = 10 + requestsSent() - sentBefore
-    await eventually('what followed is told', () => requestsTold() === before + sent)
-    const { seconds } = await ask<Overview>('/api/overview')
-    expect(sum(seconds.requests)).toBe(before + sent)
-    const { clients } = await ask<Top>('/api/top?window=15m')
-    expect(clients[0]).toMatchObject({ client: 'busy', requests: BUSY + late.busy + 10 })
-  })
 })

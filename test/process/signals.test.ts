@@ -77,7 +77,8 @@ describe.concurrent('a stop', () => {
         'stop' in started
           ? started.stop()
           : (started.signal('SIGTERM'), started.finished.then(({ code }) => expect(code).toBe(0)))
-      const unready = async () => (await fetch(`${started.adminOrigin}/readyz`)).status === 503
+      const unready = async () =>
+        (await (await fetch(`${started.adminOrigin}/readyz`)).text()).includes('or draining')
       await eventually('not ready', unready)
       const answers = await Promise.all(times(3, () => decided(() => started.call(keys.pro))))
       expect(tally(answers)).toEqual({ '200': 3 })

@@ -3,6 +3,7 @@ import { writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, describe, expect, it } from 'vitest'
+import { usageCommand } from '../../src/operator/usage.ts'
 import type { ClientUsage, DayUsage } from '../../src/api/usage.ts'
 import { dayWithAtLeast } from '../support/utc-windows.ts'
 import { configText, sha256 } from '../support/gateway.ts'
@@ -235,6 +236,11 @@ describe('the totals of a day', () => {
     // A store that is late says nothing.
     const again = await gatewayHere(file)
     await expect.poll(() => shown(again)).toEqual(wanted)
+    const printed: string[] = []
+    const print = (line: string) => void printed.push(line)
+    const output = { args: [], env: {}, screen: { columns: 100 }, print, complain: print }
+    await usageCommand(output, { client: 'mover', admin: again.adminOrigin })
+    expect(printed.at(-1)).toMatch(/ 12 +0 +0 +0 +so far, pro 5, business 7$/)
   })
 })
 

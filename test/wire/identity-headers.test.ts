@@ -102,3 +102,22 @@ describe('the access line', () => {
       expect(lines.map((line) => line['backend'])).toEqual([backend.url, undefined])
     }))
 })
+
+it('an address from a trusted proxy is believed, and so is its request id', () =>
+  withWire(
+    { blocks: { server: 'server: { listen: "127.0.0.1:0", trustedProxies: [127.0.0.0/8] }' } },
+    async ({ ask, backend, accessLines }) => {
+      const fields = [
+        'X-Forwarded-For: 6.6.6.6, 203.0.113.9',
+        'X-Forwarded-Proto: https',
+        'X-Request-Id: from-the-proxy',
+      ]
+      const got = await ask(request('GET', '/v1/pets', { fields }))
+      const [received] = backend.requests
+      for (const each of [got, received])
+        expect(each?.all('x-request-id')).toEqual(['from-the-proxy'])
+      expect(received?.all('x-forwarded-for')).toEqual(['203.0.113.9, 127.0.0.1'])
+      expect(received?.all('x-forwarded-proto')).toEqual(['https'])
+      expect(await accessLines(1)).toMatchObject([{ address: '203.0.113.9' }])
+    },
+  ))
