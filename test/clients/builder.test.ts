@@ -1,18 +1,18 @@
 // Client files, read as bytes where they are plain and by the schema where they are not: what is taken, and all that is wrong with its place.
 import * as fc from 'fast-check'
 import { hash } from 'node:crypto'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { readPlainItem } from '../../src/clients/plain-yaml.ts'
 import { ClientText } from '../../src/key-files/client-text.ts'
 import { readEntry } from '../../src/config/entries.ts'
 import { readYaml } from '../../src/config/document.ts'
 import { isGroup, isList } from '../../src/config/tree.ts'
+import { temporaryFolder } from '../support/processes.ts'
 import { words } from '../support/words.ts'
-import { buildAll, clientsOf, folderOf, linesOf, plans } from './files.ts'
+import { buildAll, clientsOf, linesOf, plans } from './files.ts'
 import { anId, jsonAgrees, judged, oneOf, scanned, yamlAgrees } from './plain-form.ts'
 
-const { folder, remove } = folderOf('client-files')
-afterAll(remove)
+const folder = temporaryFolder()
 
 const run = (texts: Parameters<typeof buildAll>[1]) => buildAll(folder, texts)
 const sha = (text: string): string => hash('sha256', text)

@@ -5,6 +5,8 @@ describe('a fault of a TLS connection', () => {
   it.each([
     ['CERT_HAS_EXPIRED: certificate has expired', 'its certificate has expired', false],
     ['CERT_NOT_YET_VALID: x', 'its certificate is not valid yet', false],
+    ['SELF_SIGNED_CERT_IN_CHAIN: x', 'its certificate is of no authority', false],
+    ['UNABLE_TO_GET_ISSUER_CERT_LOCALLY: x', 'its certificate is of no authority', false],
     ['UNABLE_TO_VERIFY_LEAF_SIGNATURE: x', 'its certificate is of no authority', false],
     ['ERR_TLS_CERT_ALTNAME_INVALID: x', 'its certificate is for another name', false],
     ['ERR_SSL_WRONG_VERSION_NUMBER: x', 'it speaks no TLS', false],
@@ -13,6 +15,7 @@ describe('a fault of a TLS connection', () => {
     ['ERR_SSL_SSL/TLS_ALERT_HANDSHAKE_FAILURE: x', 'it refuses the handshake', true],
     ['EPROTO: SSL routines:ssl3_read_bytes:tlsv1 alert unknown ca', 'it does not accept', true],
     ['ERR_SSL_SSLV3_ALERT_BAD_CERTIFICATE: x', 'it does not accept our', true],
+    ['ERR_SSL_SSLV3_ALERT_CERTIFICATE_EXPIRED: x', 'it does not accept our', true],
   ])('is told in words: %s', (text, words, refused) => {
     expect(tlsFault(text)).toContain(words)
     expect(isTlsRefusal(text)).toBe(refused)
