@@ -61,11 +61,6 @@ describe('tollgate check, of a file that is taken', () => {
     expect(lines[0]).toMatch(/1 client, 0 routes, store: /)
     expect(lines[0]?.split('store: ')[1]).toBe(words)
   })
-
-  it('says that the embedded store is in memory only where it has no file', async () => {
-    const { lines } = await check('clients: [{ id: a, plan: free }]\nstore: { file: "" }\n')
-    expect(lines[0]).toContain('store: embedded (in memory only)')
-  })
 })
 
 describe('tollgate check, of files that a configuration names', () => {
