@@ -91,7 +91,7 @@ describe('a replay', () => {
     const { stdout } = await run(suggesting, { columns: 80 })
     const all = stdout.trimEnd().split('\n')
     expect(all.filter((line) => line.length > 80)).toEqual([])
-    expect(all.slice(-6)).toEqual([
+    expect(all.slice(-7)).toEqual([
       'Busiest minute and day of 3 clients, and limits at which 20% is refused:',
       'PLAN  WINDOW  CLIENTS  P50    P95    P99  LIMIT  AT 20%  REFUSED',
       'free  minute        3   12     60     60     20      55  20%',

@@ -43,10 +43,8 @@ const sumOf = (outcomes: readonly Outcome[]): Outcome => {
   )
 }
 
-const noOther = {
-  ...{ revision: 0, outage: 0, strikes: 0, incomplete: 0 },
-  ...{ late: 0, operator: 0, unexplained: 0 },
-}
+const rare = { incomplete: 0, late: 0, operator: 0, unexplained: 0 }
+const noOther = { revision: 0, outage: 0, strikes: 0, ...rare }
 
 /** clients: how many; the later ones are refused nothing. */
 function madeReport(
