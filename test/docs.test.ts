@@ -39,11 +39,11 @@ describe('the published package', () => {
 
 describe('the pages', () => {
   const inDocs = globSync('docs/*.md', { cwd: root })
-  const pages = ['README.md', 'SECURITY.md', 'CONTRIBUTING.md', ...inDocs]
+  const pages = ['README.md', 'SECURITY.md', 'CONTRIBUTING.md', 'ARCHITECTURE.md', ...inDocs]
 
   it.each(pages)('name only files that exist: %s', (page) => {
     const named = Array.from(
-      read(page).matchAll(/`((?:src|test|config|docs|bench)\/[\w./-]+)`/g),
+      read(page).matchAll(/`((?:src|test|config|docs|bench)\/[\w./-]*)`/g),
       ([, path = '']) => path,
     )
     for (const path of named) expect(existsSync(join(root, path)), path).toBe(true)

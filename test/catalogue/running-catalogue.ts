@@ -1,13 +1,9 @@
 /** A catalogue service on a free port and a temporary file, and plain requests to it over real sockets. */
-import { mkdtempSync, rmSync } from 'node:fs'
-import { Agent, request } from 'node:http'
-import type { IncomingHttpHeaders } from 'node:http'
-import { connect } from 'node:net'
-import type { Socket } from 'node:net'
-import { tmpdir } from 'node:os'
+import { Agent, request, type IncomingHttpHeaders } from 'node:http'
+import { connect, type Socket } from 'node:net'
 import { join } from 'node:path'
-import { startCatalogue } from '../../src/catalogue/server.ts'
-import type { Catalogue } from '../../src/catalogue/server.ts'
+import { startCatalogue, type Catalogue } from '../../src/catalogue/server.ts'
+import { temporaryFolder } from '../support/processes.ts'
 
 export interface Reply {
   readonly status: number
@@ -33,12 +29,12 @@ export interface RunningCatalogue {
   socket(): Promise<Socket>
   /** Closes the service and opens it again on the same file. */
   restart(): Promise<RunningCatalogue>
-  /** Closes the service and removes the folder. */
+  /** Closes the service; its folder goes with the test file. */
   remove(): Promise<void>
 }
 
 export async function runCatalogue({
-  folder = mkdtempSync(join(tmpdir(), 'catalogue-')),
+  folder = temporaryFolder(),
   seed = false,
 } = {}): Promise<RunningCatalogue> {
   const file = join(folder, 'pets.db')
@@ -88,10 +84,7 @@ export async function runCatalogue({
       await stop()
       return runCatalogue({ folder })
     },
-    async remove() {
-      await stop()
-      rmSync(folder, { recursive: true, force: true })
-    },
+    remove: stop,
   }
 }
 

@@ -74,9 +74,7 @@ const explained = async (options: object) => {
 
 it.each([
   ['acme-2', 'minute=1', null, ['gateway.yaml:10', 'acme.yaml:7', 'acme.yaml:4', 'gateway.yaml:2']],
-  ['acme-1', 'minute=2', 'rate_limit_exceeded', ['gateway.yaml:10', 'acme.yaml:6', 'acme.yaml:4']],
   ['k-4', 'day=9', 'rate_limit_exceeded', ['gateway.yaml:10', 'bolt.jsonl:3', 'gateway.yaml:7']],
-  ['bolt-1', 'day=9', 'rate_limit_exceeded', ['gateway.yaml:10', 'bolt.jsonl:2', 'gateway.yaml:7']],
 ])(
   'tells for %s, who has used %s, %s with the lines that decide',
   async (key, used, code, places) => {
@@ -97,7 +95,6 @@ it('reads the same as text, on 80 columns', async () => {
 
 it.each([
   [{ key: 'nobody' }, 'no key nobody is in'],
-  [{ used: '3' }, '--used 3: write it as minute=N,day=N'],
   [{ at: 'noon' }, '--at noon: write a time as'],
   [{ header: ['Bearer SECRET'] }, '-H: write it as "Name: value"'],
   [{ config: signed, header: ['Authorization: Bearer e30.e30.AA'] }, 'a running gateway alone'],

@@ -1,6 +1,5 @@
 /** Client files of a test, built as the gateway builds them. */
-import { mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { build, type Built } from '../../src/clients/builder.ts'
 import { Ring } from '../../src/clients/ring.ts'
@@ -14,11 +13,6 @@ export const planConfigs: ReadonlyMap<string, PlanConfig> = new Map([
   ['pro', { name: 'pro', limits: { perMinute: 300, perDay: 10_000 }, concurrent: 8 }],
   ['enterprise', { name: 'enterprise', limits: undefined, concurrent: 8 }],
 ])
-
-export const folderOf = (name: string) => {
-  const folder = mkdtempSync(join(tmpdir(), `tollgate-${name}-`))
-  return { folder, remove: () => rmSync(folder, { recursive: true }) }
-}
 
 /** As another process has it. */
 export const sentConfig = (config: Config): Config =>

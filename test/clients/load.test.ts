@@ -2,13 +2,13 @@
 import { hash } from 'node:crypto'
 import { appendFileSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, beforeEach, describe, expect, it } from 'vitest'
+import { beforeEach, describe, expect, it } from 'vitest'
 import { loadConfig } from '../../src/clients/load.ts'
 import { ConfigError } from '../../src/config/problems.ts'
-import { folderOf, sentConfig } from './files.ts'
+import { temporaryFolder } from '../support/processes.ts'
+import { sentConfig } from './files.ts'
 
-const { folder, remove } = folderOf('load-clients')
-afterAll(remove)
+const folder = temporaryFolder()
 beforeEach(() => {
   rmSync(join(folder, 'clients'), { recursive: true, force: true })
   mkdirSync(join(folder, 'clients'))

@@ -27,15 +27,6 @@ describe('tollgate check', () => {
     expect(await check(gatewayYaml)).toEqual({ code: 0, lines })
   })
 
-  it('says every problem of a bad file, each with its place', async () => {
-    const { code, lines } = await check('unmatched: perhaps\nserver:\n  workers: many\n')
-    expect(code).toBe(2)
-    expect(lines).toEqual([
-      'FILE:1:12 unmatched: "perhaps" is not a known choice; write one of forward, reject',
-      'FILE:3:12 server.workers: "many" is not a number of processes; write 1 to 256, or auto',
-    ])
-  })
-
   it('refuses demo keys on an open listener, as a start would', async () => {
     const { code, lines } = await check(gatewayYaml.replace('127.0.0.1:8080', '0.0.0.0:8080'))
     expect(code).toBe(2)
@@ -70,11 +61,6 @@ describe('tollgate check, of a file that is taken', () => {
     expect(lines[0]).toMatch(/1 client, 0 routes, store: /)
     expect(lines[0]?.split('store: ')[1]).toBe(words)
   })
-
-  it('says that the embedded store is in memory only where it has no file', async () => {
-    const { lines } = await check('clients: [{ id: a, plan: free }]\nstore: { file: "" }\n')
-    expect(lines[0]).toContain('store: embedded (in memory only)')
-  })
 })
 
 describe('tollgate check, of files that a configuration names', () => {
@@ -95,10 +81,6 @@ describe('tollgate check, of files that a configuration names', () => {
       `FILE:2:72 store.redis.tls.cert: "${folder}/nowhere.crt" ${fault}`,
       `FILE:2:92 store.redis.tls.key: "/nowhere/gate.key" ${fault}`,
     ])
-  })
-
-  it('refuses a folder in the place of a file', async () => {
-    expect((await check(jwt('.'))).lines[0]).toContain('cannot be read (EISDIR)')
   })
 
   it('finds them from the folder of the file that names them', async () => {
@@ -143,17 +125,9 @@ describe('tollgate keys new', () => {
     },
   )
 
-  it('never prints the same key or key id twice', async () => {
-    const runs = await Promise.all(Array.from({ length: 20 }, () => keysNew({})))
-    const ids = runs.map(({ lines }) => lines.find((line) => line.includes('id: acme-')))
-    expect([new Set(runs.map(({ key }) => key)).size, new Set(ids).size]).toEqual([20, 20])
-  })
-
   it.each([
     [{ client: '' }, '--client is not an id; '],
-    [{ client: 'a b' }, '--client is not an id; '],
     [{ client: 'a\nplan: x' }, '--client is not an id; '],
-    [{ client: '__proto__' }, '--client is a reserved name; '],
     [{ plan: '1st' }, '--plan is not a name; '],
     [{ plan: 'constructor' }, '--plan is a reserved name; '],
     [{ expires: 'tomorrow' }, '--expires is not a date; '],

@@ -97,24 +97,13 @@ function describe(schema: Json, path: string, comments: ReadonlyMap<string, stri
 }
 
 function defaultAt(path: string): Tree | undefined {
-  const steps = path.split('.')
   const [, block = '', rest = ''] =
     /^(cors|jwt|notify|telemetry|server\.tls|upstream\.health|routes\[\]\.deprecated|routes\[\]|clients\[\])\.(.*)$/.exec(
       path,
     ) ?? []
-  const names: Record<string, string> = {
-    cors: 'cors',
-    jwt: 'jwt',
-    notify: 'notify',
-    telemetry: 'telemetry',
-    'server.tls': 'tls',
-    'upstream.health': 'health',
-    'routes[]': 'route',
-    'routes[].deprecated': 'deprecated',
-    'clients[]': 'client',
-  }
-  const name = names[block]
-  return name === undefined ? valueAt(defaults, ...steps) : valueAt(blockDefaults, name, rest)
+  // `routes[]` are told of under route.
+  const name = block.split('.').at(-1)?.replace('s[]', '')
+  return name ? valueAt(blockDefaults, name, rest) : valueAt(defaults, ...path.split('.'))
 }
 
 /** The text of config/gateway.schema.json as it should be. */

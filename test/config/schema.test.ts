@@ -74,13 +74,8 @@ describe('config/gateway.schema.json', () => {
   it.each([
     'clients: [{ id: 012345, plan: free }, { id: true, plan: free, keys: [] }]',
     'log: { access: "${ACCESS:-true}", level: "${LEVEL}" }',
-    'anonymous: { perMinute: "${LIMIT}" }',
     'store: { redis: { cluster: [a:6379], username: gate, password: 12, tls: {} } }',
-    'store: { redis: { sentinels: [a:26379], name: main, db: 2 } }',
     'server: { workers: auto }',
-    'store: { file: }',
-    'telemetry: { otlp: "http://127.0.0.1:4318" }',
-    'notify: { url: "https://hooks.example/a", secret: "${NOTIFY_SECRET}" }',
   ])('takes %s', (yaml) => {
     expect(faults(yaml)).toEqual([])
   })
@@ -88,17 +83,12 @@ describe('config/gateway.schema.json', () => {
   it.each([
     ['unmatched: perhaps', '/unmatched enum'],
     ['sever: {}', ' additionalProperties'],
-    ['server: { timeouts: { idle: 10 } }', '/server/timeouts/idle type'],
     ['server: { timeouts: { idle: 10 s } }', '/server/timeouts/idle pattern'],
     ['server: { workers: 0 }', '/server/workers minimum'],
-    ['anonymous: { perMinute: 1.5 }', '/anonymous/perMinute type'],
     ['clients: [{ id: a }]', '/clients/0 required'],
-    ['clients: [{ id: a b, plan: free }]', '/clients/0/id pattern'],
     ['plans: { 1st: { perMinute: 1, perDay: 2 } }', '/plans propertyNames'],
     ['upstream: { urls: [] }', '/upstream/urls minItems'],
-    ['upstream: { urls: ["http://a/b"] }', '/upstream/urls/0 pattern'],
     ['routes: [{ name: a, match: HEAD /a }]', '/routes/0/match pattern'],
-    ['log: { access: 1 }', '/log/access enum'],
     ['store: { redis: { url: "redis://a", pasword: b } }', '/store/redis/anyOf'],
   ])('refuses %s', (yaml, fault) => {
     expect(faults(yaml).join('\n')).toContain(fault.replace('/anyOf', ' anyOf'))

@@ -49,14 +49,8 @@ describe('a key more, in the text that is there', () => {
     ],
     ['in brackets', `- { id: acme, keys: [{ id: a }«, ${key}»] }\n`],
     ['in brackets with a comma at the end', `- { id: acme, keys: [ { id: a }«, ${key}», ] }`],
-    ['in empty brackets', `- { id: acme, keys: [«${key}»] }`],
     ['where there is no list', `- { id: acme, plan: pro«, keys: [${key}]» }`],
     ['where there is none yet', `- id: acme\n  keys:‹ []› # none\n«${item('    ')}»`],
-    ['as JSON', `[{"id": "acme", "keys": [{"id": "a"}«, {"id": "acme-new", "sha256": "${F}"}»]}]`],
-    [
-      'with the line breaks of the file, and none at its end',
-      `- id: acme\r\n  keys:\r\n  - id: a«\r\n  - id: acme-new\r\n    sha256: ${F}»`,
-    ],
     ['behind a byte order mark', `\uFEFFclients:\n- id: acme\n  keys:\n  - id: a\n«${item('  ')}»`],
   ])('goes %s', (_, text) => {
     const next = new ClientText(before(text), false).withKey(wish('acme'), entry)
@@ -73,7 +67,6 @@ describe('a key less', () => {
     ],
     ['that was the only one', '- id: acme\n  keys:« []» # of acme\n‹    - id: a\n›  plan: pro\n'],
     ['in brackets, the only one', '- { id: acme, keys: [ ‹{ id: a },› ] }'],
-    ['in brackets, the first', '[{"id":"acme","keys":[‹{"id":"a"},›{"id":"b"}]}]'],
     [
       'in brackets, below what is said of its neighbour',
       '- id: acme\n  keys: [\n    { id: b }‹,› # stays\n    ‹{ id: a }›\n  ]\n',

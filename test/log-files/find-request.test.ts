@@ -1,24 +1,15 @@
 /** One request in a log of ours: found as it is read, whatever else stands there. */
-import { writeFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { gzipSync, zstdCompressSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
 import { findRequests, MOST_FOUND } from '../../src/log-files/find-request.ts'
-import { temporaryFolder } from '../support/processes.ts'
+import { write } from './logs.ts'
 
-const folder = temporaryFolder()
 const time = (second: number): string =>
   new Date(Date.UTC(2026, 10, 3, 14, 0, second)).toISOString()
 const line = (second: number, fields: object): string =>
   JSON.stringify({ time: time(second), level: 'info', ...fields })
 const access = (second: number, id: string, more = {}): string =>
   line(second, { event: 'access', id, client: 'acme', key: 'acme-1', status: 200, ...more })
-let files = 0
-const written = (content: string | Buffer): string => {
-  const file = join(folder, `access-${++files}.log`)
-  writeFileSync(file, content)
-  return file
-}
 const until = time(600)
 const after = { since: time(7), until, reason: 'abuse', by: 'operator' }
 const log = [
@@ -38,9 +29,9 @@ const log = [
 
 describe('a request that is looked for in a log', () => {
   it.each([
-    ['plain', written(log)],
-    ['gzip', written(gzipSync(log))],
-    ['zstd', written(zstdCompressSync(log))],
+    ['plain', write(log)],
+    ['gzip', write(gzipSync(log))],
+    ['zstd', write(zstdCompressSync(log))],
   ])(
     'is found with its line, the revision and the ban that were told before: %s',
     async (_, file) => {
@@ -64,18 +55,18 @@ describe('a request that is looked for in a log', () => {
   it('is found before the place where compressed data breaks off, which is told', async () => {
     const more = Array.from({ length: 5_000 }, (_, at) => access(9, `x-${at}-${Math.sin(at)}`))
     const whole = gzipSync([log, ...more].join('\n'))
-    const cut = await findRequests(written(whole.subarray(0, whole.length / 2)), 'two')
+    const cut = await findRequests(write(whole.subarray(0, whole.length / 2)), 'two')
     expect([cut.found.length, cut.isCutOff]).toEqual([1, true])
   })
 
   it('is told as often as it is there, up to a bound', async () => {
     const many = Array.from({ length: 50 }, (_, at) => access(at, 'same')).join('\n')
-    expect((await findRequests(written(many), 'same')).found).toHaveLength(MOST_FOUND)
+    expect((await findRequests(write(many), 'same')).found).toHaveLength(MOST_FOUND)
   })
 
   it('is looked for in bounded memory: a line without an end, and a large file', async () => {
     const row = `${access(1, 'another', { path: `/v1/${'p'.repeat(300)}` })}\n`
-    const file = written(
+    const file = write(
       Buffer.concat([
         Buffer.alloc(24_000_000, 0x61),
         Buffer.from(`\n${row.repeat(40_000)}${access(2, 'last')}\n`),
@@ -90,6 +81,6 @@ describe('a request that is looked for in a log', () => {
   })
 
   it('is not looked for in a file that is not there', async () => {
-    await expect(findRequests(join(folder, 'none.log'), 'x')).rejects.toThrow(/cannot read the log/)
+    await expect(findRequests('/nowhere/none.log', 'x')).rejects.toThrow(/cannot read the log/)
   })
 })

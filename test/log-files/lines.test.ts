@@ -1,15 +1,12 @@
 /** A line of each form: what is read of it, and that the reader of bytes says what JSON.parse says. */
 import * as fc from 'fast-check'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { Fields, NOTHING, NUMBER, ownFields, STRING } from '../../src/log-files/fields.ts'
 import { readParsed } from '../../src/log-files/parsed.ts'
 import { scan } from '../../src/log-files/scan.ts'
 import { createTimeReader, parseTime } from '../../src/log-files/times.ts'
 import { words } from '../support/words.ts'
-import { access, logFolder, readLogs, START_MS } from './logs.ts'
-
-const { write, remove } = logFolder()
-afterAll(remove)
+import { access, readLogs, START_MS, write } from './logs.ts'
 
 /** Of each field: nothing, true, a number or a text. */
 const saidBy = ({ kinds, numbers, bytes, starts, ends }: Fields) =>
@@ -98,37 +95,26 @@ describe('times', () => {
   it.each([
     ['2026-11-03T14:07:31.123Z', 0],
     ['2026-11-03T15:07:31.123456+01:00', 0],
-    ['2026-11-03 14:07:31.123Z', 0],
     ['[03/Nov/2026:15:07:31 +0100]', -123],
     ['1793714851.123', 0],
     ['1793714851123', 0],
-    ['1793714851123000', 0],
     ['1793714851123000000', 0],
     ['03/Nov/2026:14:07:60 +0000', 28_877],
-    ['04/Nov/2026:13:07:31 +2300', -123],
     ['2026-11-03T14:07:60Z', 28_877],
-    ['2026-11-03T15:07:60.500+01:00', 29_377],
   ])('%s', (text, afterMs) => {
     expect(parseTime(text) - START_MS).toBeCloseTo(afterMs, 3)
   })
 
-  it.each([
-    'yesterday',
-    '2026-13-03T14:07:31Z',
-    '2026-02-31T14:07:31Z',
-    '31/Feb/2026:14:07:31 +0000',
-    '2026-11-03T14:07:61Z',
-    '03/Nov/2026:14:07:61 +0000',
-    '2026-11-03T24:00:00Z',
-    '03/Nov/2026:24:00:00 +0000',
-    '2026-11-03T14:07:31+24:00',
-    '03/Nov/2026:14:07:31 +9900',
-    '03/Nov/2026:14:07:31 +0060',
-    '99999999',
-    '',
-  ])('%j is none', (text) => {
-    expect(parseTime(text)).toBeNaN()
-  })
+  const none = words(`yesterday 2026-13-03T14:07:31Z 2026-02-31T14:07:31Z 2026-11-03T14:07:61Z
+    2026-11-03T24:00:00Z 2026-11-03T14:07:31+24:00 99999999`)
+  const noneOfServers = ['31/Feb/2026:14:07:31 +0000', '03/Nov/2026:14:07:61 +0000']
+  const noneOfZones = ['03/Nov/2026:14:07:31 +9900', '03/Nov/2026:14:07:31 +0060']
+  it.each(['', ...none, ...noneOfServers, '03/Nov/2026:24:00:00 +0000', ...noneOfZones])(
+    '%j is none',
+    (text) => {
+      expect(parseTime(text)).toBeNaN()
+    },
+  )
 
   it('of one minute are alike to the reader that keeps the minute, leap seconds too', () => {
     const read = createTimeReader()

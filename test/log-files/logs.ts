@@ -1,7 +1,4 @@
 /** Logs for tests, and what reading them gives. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { NOBODY, outcomes, type LogNote, type OpenedLogs } from '../../src/log-files/batch.ts'
 import { makeColumns } from '../../src/log-files/columns.ts'
 import { findLogs } from '../../src/log-files/input.ts'
@@ -9,22 +6,12 @@ import { merge } from '../../src/log-files/merge.ts'
 import { Names } from '../../src/log-files/names.ts'
 import { openLogs, type LogOptions } from '../../src/log-files/open.ts'
 import { noCounts } from '../../src/log-files/source.ts'
+import { temporaryFile } from '../support/processes.ts'
 
 export const START_MS = Date.parse('2026-11-03T14:07:31.123Z')
 
-export function logFolder() {
-  const folder = mkdtempSync(join(tmpdir(), 'tollgate-logs-'))
-  let written = 0
-  return {
-    folder,
-    remove: () => rmSync(folder, { recursive: true }),
-    write(content: string | Buffer): string {
-      const file = join(folder, `log-${written++}`)
-      writeFileSync(file, content)
-      return file
-    },
-  }
-}
+/** Content in a file, whose folder goes with the test file. */
+export const write = (content: string | Buffer): string => temporaryFile('access.log', content)
 
 /** A line of our own, written so long after the start; the writer's own order of fields. */
 export const access = (afterMs: number, fields: object = {}): string =>

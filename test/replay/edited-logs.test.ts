@@ -141,7 +141,6 @@ describe('a log that', () => {
     ['is right, of gateways', gateways, [], {}, { store }],
 
     ['has one more admitted', alone, [more(LIMIT + 2)], { unexplained: 1 }],
-    ['has one more admitted, of workers', workers, [more(LIMIT)], { unexplained: 1 }],
     ['has one more admitted, of gateways', gateways, [more(LIMIT)], { unexplained: 1 }, { store }],
     [
       'has one more admitted while lines are suppressed',
@@ -174,13 +173,6 @@ describe('a log that', () => {
     ['has one refused too early', alone, [more(10, refused)], { unexplained: 1 }],
     ['has a refusal counted', alone, [more(10, free), last(1)], { unexplained: 3 }],
     ['has a ban without strikes', alone, [bannedFrom(20)], { unexplained: 26 }, { notes: [] }],
-    [
-      'has a ban without strikes that is told',
-      workers,
-      [bannedFrom(20)],
-      { unexplained: 26 },
-      { notes: [bannedAt(20)] },
-    ],
 
     ['has the last refused, of workers', workers, [last(2)], { leases: 2 }],
     ['has the last refused, of gateways', gateways, [last(2)], { hosts: 2 }, { store }],
@@ -238,13 +230,6 @@ describe('a log that', () => {
 
     ['has a long one', alone, [refusedFrom(39), long(50)], { late: 2 }, { notes: [bannedAt(45)] }],
     [
-      'has two long ones',
-      alone,
-      [refusedFrom(38), long(50), long(250)],
-      { late: 4 },
-      { notes: [bannedAt(44)] },
-    ],
-    [
       'has one long one, and is refused as if there were two',
       alone,
       [last(2), long(50)],
@@ -259,13 +244,6 @@ describe('a log that', () => {
     ],
     ['has a long one of another client', alone, [last(1), long(50, bolt)], { unexplained: 1 }],
     ['has a long one of the minute before', alone, [last(1), long(-20_000)], { unexplained: 1 }],
-    ['is right, and has a long one of long before', alone, [long(-200_000, {}, 30)], {}],
-    [
-      'has one more admitted, and a long one of another client',
-      alone,
-      [more(LIMIT + 2), long(50, bolt)],
-      { unexplained: 1 },
-    ],
     ['has as many as the limit, and a long one', alone, [long(50)], { unexplained: 1 }],
     [
       'has a refusal that comes late',

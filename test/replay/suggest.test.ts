@@ -2,9 +2,8 @@ import { describe, expect, it } from 'vitest'
 import { remarks } from '../../src/cli/replay-text.ts'
 import type { Config, Limits } from '../../src/config/config.ts'
 import { Demand } from '../../src/replay/suggest/demand.ts'
-import { suggest, withSuggestions } from '../../src/replay/suggest/suggest.ts'
+import { suggest } from '../../src/replay/suggest/suggest.ts'
 import type { ReplayedClient, ReplayReport } from '../../src/replay/report.ts'
-import { suggestionLines } from '../../src/replay/suggest/table.ts'
 
 const DAY = Date.parse('2026-11-02T00:00:00Z')
 const MINUTE_MS = 60_000
@@ -136,7 +135,9 @@ describe('limits under which a share of the requests is refused', () => {
     })
     const peaks = { minute: { p50: 50, p95: 95, p99: 99 }, day: { p50: 51, p95: 96, p99: 100 } }
     const told = { plan: 'custom', limits: null, clients: 100, requests: 5_150 }
-    expect(asked(Object.fromEntries(own.entries()), 0.01).plans).toEqual([{ ...told, peaks, atShare: null }])
+    expect(asked(Object.fromEntries(own.entries()), 0.01).plans).toEqual([
+      { ...told, peaks, atShare: null },
+    ])
   })
 
   it('are of what fits into memory, whose end is told', () => {
@@ -170,55 +171,6 @@ describe('limits under which a share of the requests is refused', () => {
     }
     expect([...remarks(report as unknown as ReplayReport)]).toEqual([
       'suggestions: of the log up to 2026-11-02T00:15:00.000Z, more was too much to keep; none of who came later',
-    ])
-  })
-})
-
-describe('suggestions on a terminal', () => {
-  const peak = { minute: 12, day: 1_812 }
-  const refused = { minute: 0, day: 812, ban: 0 }
-  const rows = [
-    { client: 'bolt', plan: 'free', requests: 1_812, refused, peak, first: {}, admitted: 1_000 },
-    {
-      client: 'acme',
-      plan: 'free',
-      requests: 40,
-      refused: { minute: 0, day: 0, ban: 0 },
-      peak: { minute: 2, day: 40 },
-    },
-  ] as unknown as ReplayedClient[]
-  const demand = new Demand()
-  for (let nth = 0; nth < 1_812; nth++) demand.add(0, DAY + nth * 5_000)
-  for (let nth = 0; nth < 40; nth++) demand.add(1, DAY + 9_060_000 + nth * MINUTE_MS)
-  const report = withSuggestions({ clients: [...rows] } as unknown as ReplayReport, {
-    config,
-    demand,
-    clients: rows,
-    share: 0.01,
-  })
-  const linesOf = async (look: Parameters<typeof suggestionLines>[1]): Promise<string[]> => {
-    const lines: string[] = []
-    for await (const line of suggestionLines(report, look)) lines.push(line)
-    return lines
-  }
-
-  it('fit 80 columns, and name those whose plan does not fit', async () => {
-    const lines = await linesOf({ columns: 80, paint: (_colour, text) => text })
-    expect(lines).toEqual([
-      'Busiest minute and day of 2 clients, and limits at which 1% is refused:',
-      'PLAN  WINDOW  CLIENTS  P50    P95    P99  LIMIT  AT 1%  REFUSED',
-      'free  minute        2    2     12     12     10    361  0.38%',
-      'free  day           2   40  1,812  1,812     50  1,805  0.38%',
-      '1 of 2 clients would need another plan, or a smaller one would do:',
-      'CLIENT  PLAN  SUGGEST  REQUESTS  REFUSED  PEAK MINUTE  PEAK DAY',
-      'bolt    free  none        1,812      812           12     1,812',
-    ])
-  })
-
-  it('are a line of each client in a pipe', async () => {
-    expect(await linesOf(undefined)).toEqual([
-      'bolt\tfree\tnone\t1812\t812\t12\t1812',
-      'acme\tfree\tfree\t40\t0\t2\t40',
     ])
   })
 })

@@ -71,18 +71,14 @@ describe('a failed request may be repeated', () => {
     [false, 'POST PATCH', 'on it', stale],
     [false, 'get', 'on it, which is no known method', stale],
     [true, 'GET', 'whose fresh connection died', fresh],
-    [false, 'POST', 'whose fresh connection died', fresh],
     [false, 'PUT', 'whose body was touched', { ...stale, bodyTouched: true }],
     [false, 'GET', 'that has part of an answer', { ...stale, answerBegun: true }],
     [true, 'GET', 'that timed out', slow],
-    [false, 'POST', 'that timed out', slow],
-    [false, 'GET', 'that timed out in its answer', { ...slow, answerBegun: true }],
     [false, 'GET', 'whose body was too large', { ...stale, kind: 'body_too_large' }],
     [false, 'GET', 'whose client left', { ...stale, kind: 'client_gone' }],
     [true, 'POST', 'that could not be connected', unconnected],
     [true, 'POST', 'not connected in time', { ...unconnected, kind: 'connect_timeout' }],
     [false, 'POST', 'unconnected, its body touched', { ...unconnected, bodyTouched: true }],
-    [false, 'POST', 'unconnected, its client gone', { ...unconnected, kind: 'client_gone' }],
     [false, 'POST', 'unconnected, not to be written', { ...unconnected, kind: 'broken' }],
   ])('%s: a %s %s', (expected, methods, _, failed) => {
     for (const method of words(methods)) expect(mayRepeat(method, failed), method).toBe(expected)

@@ -43,7 +43,6 @@ describe('client headers', () => {
 
   it.each([
     [['Content-Length', '5'], '5'],
-    [['Content-Length', '0'], '0'],
     [['Content-Length', '12', 'content-length', '12'], '12'],
     [['Transfer-Encoding', 'Chunked'], undefined],
     [[], undefined],
@@ -60,7 +59,6 @@ describe('client headers', () => {
     'Content-Length: 5 | Content-Length: 05',
     ...['5, 5', '-1', '', '9'.repeat(16)].map((length) => `Content-Length: ${length}`),
     'Content_Length: 5 | Content-Length: 6',
-    'Content_Length: 5',
     'Transfer.Encoding: chunked',
     'Transfer-Encoding: gzip, chunked',
     'Transfer-Encoding: chunked | Transfer-Encoding: chunked',
@@ -84,7 +82,6 @@ describe('client headers', () => {
 
   it.each([
     ['GET', 200, true, true],
-    ['GET', 599, true, true],
     ['HEAD', 200, false, true],
     ['GET', 304, false, true],
     ['DELETE', 204, false, false],

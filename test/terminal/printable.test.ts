@@ -12,7 +12,6 @@ describe('what is printed', () => {
     ['our own colours', painted, painted],
     ['an escape sequence', 'a\x1b[2Jb', 'a\\u001b[2Jb'],
     ['a title for the window', '\x1b]0;x\x07', '\\u001b]0;x\\u0007'],
-    ['hidden text', '\x1b[8msecret', '\\u001b[8msecret'],
     ['a control sequence of eight bits', '\u009b2J', '\\u009b2J'],
     ['another direction of writing', 'a\u202eb', 'a\\u202eb'],
     ['nothing to see', 'a\u200b\u{e0041}', 'a\\u200b\\udb40\\udc41'],
