@@ -1,12 +1,13 @@
 /** The policy alone, on an engine that does as it is told; with real engines it is held by test/contract/. */
+import { IncomingMessage } from 'node:http'
+import { Socket } from 'node:net'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import type { Outcome } from '../../src/backends/outcomes.ts'
 import { Forwarder } from '../../src/forwarding/attempts.ts'
-import type { AttemptSink, UpgradeJob } from '../../src/forwarding/forwarder.ts'
+import type { AttemptSink, ForwardJob, UpgradeJob } from '../../src/forwarding/forwarder.ts'
 import { createUpgrader } from '../../src/forwarding/upgrades.ts'
 import type { BackendFailure, FailedAttempt } from '../../src/rules/backend-failure.ts'
-import { jobWith } from '../contract/forwarding.ts'
 import { balancerOf, retriesOf } from '../support/balancer.ts'
 
 const unconnected: FailedAttempt = {
@@ -57,8 +58,19 @@ function start(
     },
     close: async () => void (closed = true),
   })
+  const job: ForwardJob = {
+    clientId: 'acme',
+    startedMs: 0,
+    method,
+    target: '/',
+    headers: [],
+    request: new IncomingMessage(new Socket()),
+    hasBody: false,
+    bodyLimitBytes: 0,
+    responseTimeoutMs: 1_000,
+  }
   const forward = () =>
-    forwarder.forward(jobWith({ method }), {
+    forwarder.forward(job, {
       head: (status) => void told.push(String(status)),
       data: () => true,
       end: () => void told.push('end'),

@@ -178,6 +178,15 @@ describe('a connection whose answer has just come', () => {
     },
   )
 
+  it('and whose backend closes it does no harm to those that wait for it', async () => {
+    const backend = await startBackend({ respond: (request) => [soon(request), closeConnection] })
+    const gateway = await front(backend, { connections: 2 })
+    const outcomes = Array.from({ length: 50 }, (_, at) => forwardNow(gateway, 'POST', `/${at}`))
+    for (const outcome of outcomes) await forwarded(outcome)
+    expect(outcomes.map(({ body }) => body)).toEqual(outcomes.map((_each, at) => `/${at}`))
+    expect(backend.requests).toHaveLength(50)
+  })
+
   it('is met closed by few GETs, though its backend closes each one a moment after its answer', async () => {
     const backend = await startBackend({
       respond: (request) => [soon(request), 3, closeConnection],
@@ -203,6 +212,28 @@ describe('a connection whose answer has just come', () => {
 })
 
 describe('a connection', () => {
+  it('on which more came than the answer is closed', async () => {
+    const backend = await startBackend({
+      respond: () => `${String(answer(200, 'ok'))}${String(answer(200, 'evil'))}`,
+    })
+    const gateway = await front(backend, { connections: 1 })
+    for (let round = 1; round <= 3; round++) {
+      expect((await gateway.get('/')).body).toBe('ok')
+      expect(backend.connections).toHaveLength(round)
+    }
+    await until(() => backend.openConnections() === 0, 'all of them to close')
+  })
+
+  it('that the backend keeps for a second only is not used twice', async () => {
+    const backend = await startBackend({
+      respond: () => answer(200, 'ok', 'Keep-Alive: timeout=1'),
+    })
+    const gateway = await front(backend)
+    await gateway.get('/')
+    await gateway.get('/')
+    expect(backend.connections).toHaveLength(2)
+  })
+
   it('that ends makes room for the request that waits', async () => {
     const backend = await startBackend({
       respond: ({ target }) => (target === '/held' ? undefined : answer(200, target)),
@@ -244,6 +275,20 @@ describe('a body', () => {
     expect(outcome.failure?.kind).toBe('broken')
     await until(() => backend.openConnections() === 0, 'the connection to close')
     expect(backend.requests).toEqual([])
+  })
+})
+
+describe('a closed forwarder', () => {
+  it('takes nothing new', async () => {
+    const backend = await startBackend()
+    const gateway = await front(backend)
+    await gateway.get('/')
+    await gateway.forwarder.close()
+    const late = await gateway.get('/late')
+    expect(late.calls).toEqual(['fail'])
+    expect(late.failure?.kind).toBe('unreachable')
+    expect(late.calledEarly).toBe(false)
+    await until(() => backend.openConnections() === 0, 'the idle connection to close')
   })
 })
 
@@ -301,6 +346,15 @@ describe('a backend with TLS', () => {
     await until(() => sockets[0]?.destroyed === true, 'the end to be noticed')
     await gateway.get('/')
     expect(sockets[1]?.isSessionReused()).toBe(true)
+  })
+
+  it('that is not who its certificate says, or is nobody known, is unreachable', async () => {
+    for (const certificate of [certificates.misnamed, certificates.foreign]) {
+      const { gateway } = await startTlsFront(certificate)
+      const outcome = await gateway.get('/')
+      expect(outcome.calls).toEqual(['fail'])
+      expect(outcome.failure?.kind).toBe('unreachable')
+    }
   })
 })
 

@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, describe, expect, it } from 'vitest'
+import { WebSocket, WebSocketServer } from 'ws'
 import { createUpgradeEngine } from '../../src/forwarding/upgrader.ts'
 import { createUpgrader } from '../../src/forwarding/upgrades.ts'
 import type { BackendFailure } from '../../src/rules/backend-failure.ts'
@@ -138,6 +139,31 @@ async function openClient(port: number, bytes: string): Promise<RawClient> {
 }
 
 describe('an upgrade', () => {
+  it('carries WebSocket messages both ways until both sides are closed', async () => {
+    const server = new WebSocketServer({ port: 0, host: '127.0.0.1' })
+    toClose.push(() => new Promise((resolve) => server.close(resolve)))
+    await new Promise((resolve) => server.once('listening', resolve))
+    server.on('connection', (peer) => {
+      peer.send('welcome')
+      peer.on('message', (message: Buffer) => peer.send(`echo ${String(message)}`))
+    })
+    const { port } = server.address() as AddressInfo
+    const front = await startFront(`http://127.0.0.1:${port}`)
+    const client = new WebSocket(`ws://127.0.0.1:${front.port}/live`)
+    const messages: string[] = []
+    client.on('message', (message: Buffer) => messages.push(String(message)))
+    await new Promise((resolve) => client.once('open', resolve))
+    const large = 'x'.repeat(300_000)
+    client.send('one')
+    client.send(large)
+    await until(() => messages.length === 3, 'the echoes')
+    expect(messages).toEqual(['welcome', 'echo one', `echo ${large}`])
+    client.close()
+    await over(front)
+    expect(front.passages[0]).toMatchObject({ established: true, result: undefined })
+    expect(server.clients.size).toBe(0)
+  })
+
   it('sends the exact target and header fields, and answers with the gateway’s fields in place of the backend’s', async () => {
     const backend = await startBackend(() => switching)
     const front = await startFront(backend.url)
@@ -177,8 +203,10 @@ describe('an upgrade', () => {
 
   it.each<[string, Answer, BackendFailure['kind']]>([
     ['answers 200', answer(200, 'no socket here'), 'broken'],
+    ['answers 403', answer(403, 'no'), 'broken'],
     ['answers garbage', 'garbage\r\n\r\n', 'broken'],
     ['closes', closeConnection, 'broken'],
+    ['resets', resetConnection, 'broken'],
     ['is silent', undefined, 'response_timeout'],
   ])('fails with nothing written to the client when the backend %s', async (_, reply, kind) => {
     const backend = await startBackend(() => reply)
@@ -192,6 +220,13 @@ describe('an upgrade', () => {
     front.passages[0]?.socket.end('HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n')
     expect((await client.waitForResponses(1)).responses[0]?.status).toBe(502)
     await closedBy(backend)
+  })
+
+  it('fails as unreachable when nobody listens', async () => {
+    const front = await startFront(`http://127.0.0.1:${await freePort()}`)
+    await openClient(front.port, handshake)
+    await over(front)
+    expect(front.passages[0]?.result?.kind).toBe('unreachable')
   })
 
   it('goes to the next backend when nobody listens at the first, with all that the client sent at once', async () => {
@@ -255,6 +290,13 @@ describe('an upgrade', () => {
     client.end()
     await over(front)
   })
+
+  it('is cut by close', async () => {
+    const { backend, front, client } = await openTunnel()
+    await front.upgrader.close()
+    await client.waitFor(({ closed }) => closed)
+    await closedBy(backend)
+  })
 })
 
 /** RFC 6455 5.2, without a mask. */
@@ -279,6 +321,17 @@ describe('a tunnel that the gateway ends', () => {
     const payload = bytes.subarray(6).map((byte, at) => byte ^ (bytes[2 + (at % 4)] ?? 0))
     return `${String.fromCharCode(bytes[0] ?? 0, (bytes[1] ?? 0) ^ 0x80)}${Buffer.from(payload).toString('latin1')}`
   }
+
+  it("is idle for no longer than it may be, whatever the listener's time-out is", async () => {
+    const beforeMs = performance.now()
+    const { passage, client, atClient, atBackend } = await open({ tunnelIdleMs: 1_000 })
+    await until(() => passage?.end !== undefined, 'the end')
+    expect(performance.now() - beforeMs).toBeGreaterThan(900)
+    expect(passage?.end).toBe('idle')
+    await client.waitFor(() => atClient() === goodbye)
+    await until(() => atBackend().length === 12, 'the close frame at the backend')
+    expect(unmask(atBackend())).toBe(goodbye)
+  })
 
   it('takes no more from one side than the other takes from it', async () => {
     const { client, backend } = await open()
