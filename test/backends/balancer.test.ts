@@ -15,6 +15,8 @@ const unreachable = {
 const silent = { ...unreachable, kind: 'response_timeout', phase: 'sent' } as const
 const broken = { ...silent, kind: 'broken' } as const
 
+const times = <Each>(count: number, each: Each): Each[] => Array<Each>(count).fill(each)
+
 /** Of backends named by a letter each. */
 function start(letters: string, options: Partial<BalancerOptions> = {}) {
   const told: string[] = []
@@ -90,9 +92,12 @@ function waiters(balancer: Balancer) {
 afterEach(() => void vi.useRealTimers())
 
 describe('the choice of a backend', () => {
-  it('goes round where nothing is under way', () => {
-    expect(start('abc').inTurn(7)).toBe('abcabca')
-  })
+  it.each(['least-requests', 'round-robin'] as const)(
+    'goes round where nothing is under way (%s)',
+    (balance) => {
+      expect(start('abc', { balance }).inTurn(7)).toBe('abcabca')
+    },
+  )
 
   it('falls on the one with the fewest requests under way', () => {
     const { atOnce, report, take } = start('abc')
@@ -156,6 +161,24 @@ describe('the choice of a backend', () => {
     expect(take(undefined, 'POST')).toBe('b')
   })
 
+  it('leaves out one that fails, for a while that grows', () => {
+    vi.useFakeTimers()
+    const { inTurn, take, report, fail, told } = start('abc')
+    fail('b', 5)
+    vi.advanceTimersByTime(9_999)
+    expect(inTurn(4)).toBe('acac')
+    vi.advanceTimersByTime(1)
+    expect(take()).toBe('b')
+    report('b', silent)
+    vi.advanceTimersByTime(19_999)
+    expect(inTurn(4)).toBe('caca')
+    vi.advanceTimersByTime(1)
+    expect(take()).toBe('b')
+    report('b', 200)
+    expect(inTurn(3)).toBe('cab')
+    expect(told).toEqual(['http://b down, ECONNREFUSED, 10000', 'http://b up'])
+  })
+
   it.each([502, 503, 504])('leaves out one that answers %i time and again, too', (status) => {
     const { inTurn, fail, told } = start('abc')
     fail('b', 4, status)
@@ -192,20 +215,48 @@ describe('the choice of a backend', () => {
     expect(left()).toBe('b')
   })
 
-  // Clients: - is silence to them, ! is 503, + is 200.
-  it.each([
-    ['one client of several fails', 'x-', false],
-    ['the same client fails again', 'x- x-', false],
-    ['a second client fails', 'x- y-', true],
-    ['it answered between the two', 'x- z+ y-', false],
-    ['a second client has too few bad answers', 'x! y!', false],
-    ['two clients have many', 'x! x! x! x! y!', true],
+  it.each<[string, (readonly [outcome: Outcome, clientId: string])[], boolean]>([
+    ['one client of several fails', [[silent, 'x']], false],
+    [
+      'the same client fails again',
+      [
+        [silent, 'x'],
+        [silent, 'x'],
+      ],
+      false,
+    ],
+    [
+      'a second client fails',
+      [
+        [silent, 'x'],
+        [silent, 'y'],
+      ],
+      true,
+    ],
+    [
+      'it answered between the two',
+      [
+        [silent, 'x'],
+        [200, 'z'],
+        [silent, 'y'],
+      ],
+      false,
+    ],
+    [
+      'a second client has too few bad answers',
+      [
+        [503, 'x'],
+        [503, 'y'],
+      ],
+      false,
+    ],
+    ['two clients have many', [...times(4, [503, 'x'] as const), [503, 'y']], true],
   ])('spares a backend that has just served another for a second when %s: %#', (_, all, rests) => {
     vi.useFakeTimers()
     const { inTurn, get, report } = start('abc')
-    for (const [clientId = '', how = ''] of `z+ ${all}`.split(' ')) {
+    for (const [outcome, clientId] of [[200, 'z'] as const, ...all]) {
       get('b').inUse++
-      report('b', { '-': silent, '!': 503, '+': 200 }[how], clientId)
+      report('b', outcome, clientId)
       vi.advanceTimersByTime(1)
     }
     expect(inTurn(6)).toBe(rests ? 'acacac' : 'abcabc')
@@ -241,6 +292,16 @@ describe('the choice of a backend', () => {
     fail('a', 5)
     fail('b', 5)
     expect([inTurn(4), atOnce(2)]).toEqual(['abab', 'ab'])
+  })
+
+  it('has no choice with one backend', () => {
+    const { inTurn, fail } = start('a')
+    fail('a', 20)
+    expect(inTurn(3)).toBe('aaa')
+  })
+
+  it('cannot be made among none', () => {
+    expect(() => start('')).toThrow('at least one backend')
   })
 })
 
@@ -280,6 +341,17 @@ describe('permits', () => {
     expect([balancer.waiting, balancer.backends[0]?.inUse]).toEqual([0, 0])
   })
 
+  it('are not taken by who has left the line', () => {
+    const { balancer, take, report } = start('a', { connections: 1 })
+    const { told, wait } = waiters(balancer)
+    take()
+    const gone = wait('x1')
+    wait('y1')
+    balancer.leave(gone.place)
+    report('a')
+    expect(told).toEqual(['y1: a'])
+  })
+
   it('go to nobody who comes later than those who wait', () => {
     const { balancer, take, report } = start('a', { connections: 1 })
     const { told, wait } = waiters(balancer)
@@ -288,6 +360,16 @@ describe('permits', () => {
     expect(take()).toBe('-')
     report('a')
     expect([told, take()]).toEqual([['x1: a'], '-'])
+  })
+
+  it('are waited for by no more than may', () => {
+    const { balancer, take } = start('a', { connections: 1, breaker: { waiting: 2 } })
+    const { wait } = waiters(balancer)
+    take()
+    const first = wait('x1')
+    expect([first.isIn, wait('x2').isIn, wait('y1').isIn]).toEqual([true, true, false])
+    balancer.leave(first.place)
+    expect(wait('y2').isIn).toBe(true)
   })
 
   it('are waited for until a deadline, one for all waits of a request', () => {
@@ -343,6 +425,16 @@ describe('permits', () => {
     expect(takeAll('y') > 0).toBe(connections > got)
   })
 
+  it('are found by who holds none, however many others hold theirs', () => {
+    const { takeAll, report } = start('a', { connections: 128 })
+    const greedy = Array.from({ length: 12 }, (_, nth) => takeAll(`greedy${nth}`, 32))
+    expect(greedy).toEqual([32, 32, 32, 16, 4, 3, 2, 2, 1, 1, 1, 1])
+    expect([takeAll('newcomer'), takeAll('another')]).toEqual([1, 0])
+    // What comes back goes to the next who holds none.
+    report('a', 200, 'greedy0')
+    expect([takeAll('greedy1'), takeAll('newcomer'), takeAll('another')]).toEqual([0, 0, 1])
+  })
+
   it('go past those who wait and hold too many, to who holds few', () => {
     const { balancer, takeAll, report, get } = start('a', { connections: 16 })
     const { told, wait } = waiters(balancer)
@@ -366,5 +458,14 @@ describe('permits', () => {
     const { takeAll } = start('ab', { connections: 16 })
     expect([takeAll('x'), takeAll('y')]).toEqual([28, 1])
     expect([takeAll('z'), takeAll('w'), takeAll('v'), takeAll('u')]).toEqual([1, 1, 1, 0])
+  })
+
+  it('are kept by a tunnel that was opened, until it gives them back', () => {
+    const { balancer, take, get } = start('a', { connections: 1 })
+    take()
+    balancer.note(get('a'), 101, { clientId: 'acme', startedMs: 0 })
+    expect([get('a').outcomes['1xx'], take()]).toEqual([1, '-'])
+    balancer.giveBack(get('a'), 'acme')
+    expect(take()).toBe('a')
   })
 })

@@ -144,6 +144,36 @@ export function describeConnections(stage: Stage): void {
       // Where answers are slow the connection may be closed before the answer that is owed comes.
       expect(rows[0]?.surpluses).toBeGreaterThan(0)
     }, 60_000)
+
+    it('that nobody frees in time fails the request that waits for it as connect_timeout', async () => {
+      const backend = await startBackend({
+        respond: ({ target }) => (target === '/held' ? undefined : answer(200, 'ok')),
+      })
+      const front = await startFront([backend], { connections: 1 })
+      const { outcome: held } = await front.start('GET /held HTTP/1.1\r\n\r\n')
+      await until(() => backend.requests.length === 1, 'the request that holds the connection')
+      const late = await front.get('/late', { responseTimeoutMs: 200 })
+      expect(late.calls).toEqual(['fail'])
+      expect(late.failure?.kind).toBe('connect_timeout')
+      held.handle?.abort()
+      expect((await front.get('/next')).body).toBe('ok')
+      expect(targets(backend)).toEqual(['/held', '/next'])
+    })
+
+    it('that is waited for is not taken by a request that was aborted', async () => {
+      const backend = await startBackend({
+        respond: ({ target }) => (target === '/held' ? undefined : answer(200, 'ok')),
+      })
+      const front = await startFront([backend], { connections: 1 })
+      const { outcome: held } = await front.start('GET /held HTTP/1.1\r\n\r\n')
+      await until(() => backend.requests.length === 1, 'the request that holds the connection')
+      const { outcome: waiting } = await front.start('GET /never HTTP/1.1\r\n\r\n')
+      waiting.handle?.abort()
+      held.handle?.abort()
+      expect((await front.get('/next')).body).toBe('ok')
+      expect(targets(backend)).toEqual(['/held', '/next'])
+      expect(waiting.calls).toEqual([])
+    })
   })
 
   describe('a request', () => {
@@ -213,9 +243,28 @@ export function describeConnections(stage: Stage): void {
       expect(outcome.failure?.kind).toBe('broken')
       expect(targets(backend)).toEqual(['/', '/half'])
     })
+
+    it('is not repeated when a reused connection is silent', async () => {
+      const backend = await startBackend({
+        respond: (_, { requests }) => (requests.length === 2 ? undefined : answer(200, 'ok')),
+      })
+      const front = await startFront([backend])
+      await front.get('/')
+      const outcome = await front.get('/silent', { responseTimeoutMs: 300 })
+      expect(outcome.failure?.kind).toBe('response_timeout')
+      expect(targets(backend)).toEqual(['/', '/silent'])
+    })
   })
 
   describe('backends', () => {
+    it('are taken in turn', async () => {
+      const one = await startBackend()
+      const two = await startBackend()
+      const front = await startFront([one, two])
+      for (let count = 0; count < 6; count++) await front.get('/')
+      expect([one.requests.length, two.requests.length]).toEqual([3, 3])
+    })
+
     it('that refuse connections fail the request as unreachable', async () => {
       const front = await startFront([`http://127.0.0.1:${await freePort()}`])
       const outcome = await front.run('POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\nhi')
@@ -236,6 +285,14 @@ export function describeConnections(stage: Stage): void {
       expect(backend.requests.map(({ body }) => String(body))).toEqual(
         Array.from({ length: 6 }, () => 'hi'),
       )
+    })
+
+    it('that come back are used again', async () => {
+      const port = await freePort()
+      const front = await startFront([`http://127.0.0.1:${port}`])
+      expect((await front.get('/')).failure?.kind).toBe('unreachable')
+      await startBackend({ port })
+      expect((await front.get('/')).body).toBe('ok')
     })
 
     it('that do not take connections fail the request as connect_timeout, or pass it to the next', async () => {
@@ -262,6 +319,16 @@ export function describeConnections(stage: Stage): void {
       await front.forwarder.close()
       expect(outcome.calls).toEqual(['head', 'data', 'end'])
       await until(() => backend.openConnections() === 0, 'the connection to close')
+    })
+
+    it('does not wait for what was aborted', async () => {
+      const backend = await startBackend({ respond: () => undefined })
+      const front = await startFront([backend])
+      const { outcome } = await front.start('GET / HTTP/1.1\r\n\r\n')
+      await until(() => backend.requests.length === 1, 'the request')
+      outcome.handle?.abort()
+      await front.forwarder.close()
+      expect(outcome.calls).toEqual([])
     })
   })
 }
