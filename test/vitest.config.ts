@@ -1,10 +1,7 @@
 import { defineConfig } from 'vitest/config'
 import { BaseSequencer, type TestSpecification } from 'vitest/node'
 
-/**
- * What takes longest, in the order in which it begins, so that nothing waits for it alone at the end. Beside the proof of
- * leases, which offers a thousand requests a second, runs first what does no more than wait.
- */
+/** What takes longest, in the order in which it begins, so that nothing waits for it alone at the end. */
 const longest = [
   'process/page',
   'workers/crashes',
