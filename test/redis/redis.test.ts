@@ -41,8 +41,9 @@ describe('the Redis store', () => {
     await Promise.all(Array.from({ length: 10 }, late))
     expect(ownMs() - startedMs).toBeLessThan(TIMEOUT_MS + 500)
     expect(store.available).toBe(true)
-    await late()
-    expect(ownMs() - startedMs).toBeLessThan(2 * TIMEOUT_MS + 1000)
+    // Two of them are a second, less what a timer is early.
+    for (let calls = 0; store.available && calls < 2; calls++) await late()
+    expect(ownMs() - startedMs).toBeLessThan(3 * TIMEOUT_MS + 1000)
     expect(store.available).toBe(false)
     await expect(store.hgetall('hash')).rejects.toThrow(StoreUnavailable)
     server.thaw()
