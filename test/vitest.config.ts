@@ -39,6 +39,8 @@ export default defineConfig({
     experimental: { viteModuleRunner: false, nodeLoader: false },
     setupFiles: ['test/support/each-file.ts'],
     globalSetup: ['test/support/global-setup.ts'],
+    // A test that is red once is a defect, and red where people look. CI prints its name with `retry x1`, and does not let the rest wait for its mend.
+    retry: process.env['CI'] === 'true' ? 1 : 0,
     // What is waited for may take its time on a busy machine.
     testTimeout: 120_000,
     hookTimeout: 120_000,
