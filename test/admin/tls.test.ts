@@ -4,7 +4,7 @@ import { request } from 'node:https'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 import type { TLSSocket } from 'node:tls'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { configText, sha256, startTestGateway } from '../support/gateway.ts'
 import { makeCertificates, type Certificate } from '../support/redis-tls.ts'
 
@@ -30,10 +30,6 @@ const gateway = await startTestGateway({
   upstreams,
   blocks: blocks(admin),
   reload: () => configText({ upstreams, blocks: blocks(admin) }),
-})
-afterAll(async () => {
-  await gateway.stop()
-  certificates.remove()
 })
 
 interface Ask {

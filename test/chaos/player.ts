@@ -1,6 +1,6 @@
 /** One run, in a process whose group is all that it starts: `node player.ts MINUTES SEED`. Prints the report; exit 1: differences. */
 import { argv, exit, kill, pid } from 'node:process'
-import { endAll } from '../process/gateways.ts'
+import { endAll } from '../support/ending.ts'
 import { dayWithAtLeast } from '../support/utc-windows.ts'
 import type { Caller } from './callers.ts'
 import { compare } from './ledger.ts'

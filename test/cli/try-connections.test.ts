@@ -41,8 +41,6 @@ beforeAll(async () => {
 afterAll(async () => {
   backend.close()
   issuer.close()
-  await redis.stop()
-  certificates.remove()
 })
 
 const tls = (ca: string, own?: Certificate) =>

@@ -3,7 +3,6 @@ import { join } from 'node:path'
 import tls from 'node:tls'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Report } from '../../src/conformance/suite.ts'
-import { endAll } from '../process/gateways.ts'
 import { typed } from '../support/command-line.ts'
 import { startTestGateway, type TestGateway } from '../support/gateway.ts'
 import { temporaryFolder } from '../support/processes.ts'
@@ -26,9 +25,6 @@ beforeAll(async () => {
 })
 afterAll(async () => {
   tls.setDefaultCACertificates(trusted)
-  certificates.remove()
-  await Promise.all([plain.stop(), overTls.stop()])
-  await endAll()
 })
 
 describe('tollgate conformance', () => {

@@ -1,10 +1,8 @@
 /** The command against Tollgate, in real minutes that all of its forms share. */
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { Report } from '../../src/conformance/suite.ts'
-import { configFile, endAll, gatewayProcess, redisServer, tollgate } from '../process/gateways.ts'
+import { configFile, gatewayProcess, startRedisServer, startTollgate } from '../process/gateways.ts'
 import { backend, clients, commandFor, limits } from './tollgate.ts'
-
-afterAll(endAll)
 
 /** Of thirty: what a busy machine does not let it tell is no fault. */
 const LEAST_HOLDING = 23
@@ -26,10 +24,10 @@ describe.concurrent('tollgate conformance', () => {
     'finds nothing at Tollgate with %s',
     { timeout: 600_000 },
     async (name, { store, ...more }) => {
-      const url = name === 'Redis' ? (await redisServer()).url : ''
+      const url = name === 'Redis' ? (await startRedisServer()).url : ''
       const blocks = { clients, store: store.replace('REDIS', `"${url}"`), ...more }
       const { origin } = await gatewayProcess(configFile((await backend()).url, blocks))
-      const { code, stdout } = await tollgate(commandFor(origin, '--json')).finished
+      const { code, stdout } = await startTollgate(commandFor(origin, '--json')).finished
       const { checks, ...report } = JSON.parse(stdout) as Report
       expect([code, checks.filter(({ verdict }) => verdict === 'broken')]).toEqual([0, []])
       const holding = checks.filter(({ verdict }) => verdict === 'holds')

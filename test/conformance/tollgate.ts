@@ -1,5 +1,5 @@
 /** What the suite needs of Tollgate: twenty clients of one plan, and a backend for all methods. */
-import { clientsBlock, rawBackend } from '../process/gateways.ts'
+import { clientsBlock, startRawBackend } from '../process/gateways.ts'
 import { temporaryFile } from '../support/processes.ts'
 import { answer } from '../support/raw-backend.ts'
 
@@ -9,7 +9,7 @@ export const clients = clientsBlock(
   keys.map((key, at) => ({ id: `client-${at}`, keys: [key], ...limits })),
 )
 export const backend = () =>
-  rawBackend({ respond: ({ method }) => answer(200, method === 'HEAD' ? '' : '[]') })
+  startRawBackend({ respond: ({ method }) => answer(200, method === 'HEAD' ? '' : '[]') })
 export const commandFor = (origin: string, ...more: string[]): string[] => {
   const keyFile = temporaryFile('keys.txt', `${keys.join('\n')}\n`)
   return ['conformance', '--target', origin, '--keys', keyFile, '--limits', '20/1000', ...more]

@@ -6,8 +6,7 @@ import { createServer, type TlsOptions, type TLSSocket } from 'node:tls'
 import { afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
 import { readTlsFiles } from '../../src/gateway/tls-files.ts'
 import { answer } from '../support/raw-backend.ts'
-import type { Certificate, Certificates } from '../support/redis-tls.ts'
-import { certificates as shared } from '../wire/wire.ts'
+import { makeCertificates, type Certificate, type Certificates } from '../support/redis-tls.ts'
 import type { Stage } from './forwarder.ts'
 
 let certificates: Certificates
@@ -34,7 +33,7 @@ async function startTlsBackend({ cert, key }: Certificate, options: TlsOptions =
 
 export function describeTls({ engine, backend: startBackend, front: startFront }: Stage): void {
   describe('a backend with TLS', () => {
-    beforeAll(() => void (certificates = shared()))
+    beforeAll(() => void (certificates = makeCertificates()))
     afterEach(async () => {
       for (const stop of stops.splice(0)) await stop()
     })

@@ -9,8 +9,7 @@ import { forwardNow as forward, Outcome, startFront, type Front } from '../contr
 import { answer, closeConnection, startRawBackend, until } from '../support/raw-backend.ts'
 import { type BackendConnection, type RawBackend } from '../support/raw-backend.ts'
 import { type RecordedRequest } from '../support/raw-backend.ts'
-import type { Certificate, Certificates } from '../support/redis-tls.ts'
-import { certificates as shared } from '../wire/wire.ts'
+import { makeCertificates, type Certificate, type Certificates } from '../support/redis-tls.ts'
 
 const toClose: { close(): Promise<void> }[] = []
 afterEach(async () => {
@@ -296,7 +295,7 @@ describe('a backend with TLS', () => {
   let certificates: Certificates
   const trusted = tls.getCACertificates('default')
   beforeAll(() => {
-    certificates = shared()
+    certificates = makeCertificates()
     tls.setDefaultCACertificates([...trusted, readFileSync(certificates.ca, 'utf8')])
   })
   afterAll(() => {

@@ -29,7 +29,6 @@ const url = `https://127.0.0.1:${(backend.address() as AddressInfo).port}`
 afterAll(() => {
   backend.closeAllConnections()
   backend.close()
-  certificates.remove()
 })
 
 const start = (engine: string, tls: string) =>

@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { connect as connectPlain, type Socket } from 'node:net'
 import { connect } from 'node:tls'
 import { promisify } from 'node:util'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import { ensurePackage } from '../support/debian-package.ts'
 import { configText, keys, startTestGateway, type TestGateway } from '../support/gateway.ts'
 import { ended, openH2Client } from '../support/h2-client.ts'
@@ -37,12 +37,6 @@ function serverBlock(): string {
   const tls = `{ cert: "${cert}", key: "${key}"${ofTls} }`
   return `server: { listen: "127.0.0.1:0", tls: ${tls}, timeouts: { drain: 1s } }`
 }
-
-afterAll(async () => {
-  await gateway.stop()
-  await backend.close()
-  certificates.remove()
-})
 
 const url = (path: string): string => `https://127.0.0.1:${gateway.port}/v1/${path}`
 

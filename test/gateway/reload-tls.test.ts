@@ -1,7 +1,7 @@
 /** Certificates that are swapped while requests are served. */
 import { readFileSync, writeFileSync } from 'node:fs'
 import type { TLSSocket } from 'node:tls'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { keys } from '../support/gateway.ts'
 import { startRawBackend } from '../support/raw-backend.ts'
 import { openRawClient } from '../support/raw-client.ts'
@@ -9,7 +9,6 @@ import { makeCertificates } from '../support/redis-tls.ts'
 import { openServing } from '../support/serving.ts'
 
 const certificates = makeCertificates()
-afterAll(() => certificates.remove())
 // Whose name it bears is of no concern here: it changes.
 const tls = { ca: readFileSync(certificates.ca), checkServerIdentity: () => undefined }
 const asked = `GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${keys.enterprise}\r\n\r\n`

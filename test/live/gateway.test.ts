@@ -6,18 +6,14 @@ import {
   clientsBlock,
   configFile,
   decided,
-  endAll,
   eventually,
   gatewayProcess,
-  rawBackend,
+  startRawBackend,
   times,
   type GatewayProcess,
 } from '../process/gateways.ts'
 import { askAdmin } from '../support/admin-client.ts'
 import { startBacked } from '../support/backed.ts'
-
-const ends: (() => Promise<void>)[] = [endAll]
-afterAll(() => Promise.all(ends.map((end) => end())))
 
 interface Told extends Pick<GatewayProcess, 'adminOrigin' | 'logged'> {
   call(key: string): Promise<{ readonly code: string | undefined }>
@@ -30,10 +26,9 @@ async function open(workers: number): Promise<Told> {
   ]).replace('perMinute: 1000,', `perMinute: ${ALLOWED},`)
   if (workers > 1) {
     const server = `server: { listen: "127.0.0.1:0", workers: ${workers} }`
-    return gatewayProcess(configFile((await rawBackend()).url, { server, clients }))
+    return gatewayProcess(configFile((await startRawBackend()).url, { server, clients }))
   }
-  const { gateway, stop } = await startBacked({ blocks: { clients } })
-  ends.push(stop)
+  const { gateway } = await startBacked({ blocks: { clients } })
   return {
     adminOrigin: `http://127.0.0.1:${gateway.adminPort}`,
     call: (key) => gateway.ask('/v1/pets', { key }),

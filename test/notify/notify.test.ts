@@ -5,7 +5,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { Live } from '../../src/live/live.ts'
 import { Outbox } from '../../src/notify/outbox.ts'
 import { asSeen, QuotaMarks, type Found } from '../../src/notify/quota-marks.ts'
@@ -15,17 +15,9 @@ import { connectRedis } from '../../src/redis/redis.ts'
 import type { TallyRow } from '../../src/usage/tally.ts'
 import { row } from '../live/rows.ts'
 import { answer } from '../support/raw-backend.ts'
-import {
-  clientsBlock,
-  configFile,
-  endAll,
-  gatewayProcess,
-  rawBackend,
-} from '../process/gateways.ts'
+import { clientsBlock, configFile, gatewayProcess, startRawBackend } from '../process/gateways.ts'
 import { sharedRedis } from '../support/redis-server.ts'
 import { serversAt } from '../support/redis-servers.ts'
-
-afterAll(endAll)
 
 const KEY = 'tg_of_notify'
 const patience = { timeout: 30_000, interval: 50 }
@@ -76,7 +68,7 @@ async function startReceiver({ fails = 0 } = {}) {
 /** Gateways of so many workers, more than one of them on one Redis. */
 async function start(workers: readonly number[], fails: number) {
   const receiver = await startReceiver({ fails })
-  const backend = await rawBackend({ respond: () => answer(200, '[]') })
+  const backend = await startRawBackend({ respond: () => answer(200, '[]') })
   const { url, prefix } = sharedRedis()
   const clients = clientsBlock([
     { id: 'acme', keys: [KEY], perMinute: 10, perDay: 10 },

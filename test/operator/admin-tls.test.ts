@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { createServer as createTlsServer } from 'node:tls'
 import type { AddressInfo, Server } from 'node:net'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { topCommand } from '../../src/operator/top.ts'
 import { typed } from '../support/command-line.ts'
 import { startTestGateway } from '../support/gateway.ts'
@@ -25,10 +25,6 @@ const gateway = await startTestGateway({
   blocks: { admin: `admin: { listen: "127.0.0.1:0", tls: ${tls} }` },
 })
 const admin = `https://127.0.0.1:${gateway.adminPort}`
-afterAll(async () => {
-  await gateway.stop()
-  certificates.remove()
-})
 
 const asked = (env: Record<string, string>, at = admin, command = 'bans list') =>
   typed([...command.split(' '), '--admin', at], { env })

@@ -1,8 +1,5 @@
-import { afterAll, it } from 'vitest'
+import { it } from 'vitest'
 import { clients, comeToNoBan, twoASecondAreBanned } from './back-off-clients.ts'
-import { endAll } from './gateways.ts'
-
-afterAll(endAll)
 
 it.concurrent.each(Object.keys(clients))(
   'eight loops of %s come to fewer strikes than a minute may have, and to no ban, in real seconds',

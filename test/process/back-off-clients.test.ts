@@ -1,9 +1,6 @@
 /** The defaults, with seconds of 100 ms; back-off-clients.proof.ts has real ones. */
-import { afterAll, it } from 'vitest'
+import { it } from 'vitest'
 import { clients, comeToNoBan, twoASecondAreBanned } from './back-off-clients.ts'
-import { endAll } from './gateways.ts'
-
-afterAll(endAll)
 
 it.each(Object.keys(clients))(
   'eight loops of %s come to fewer strikes than a minute may have, and to no ban',

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import pRetry from 'p-retry'
 import { expect } from 'vitest'
 import { runTenacity } from '../support/tenacity.ts'
-import { call, clientsBlock, configFile, gatewayHere, rawBackend, times } from './gateways.ts'
+import { call, clientsBlock, configFile, gatewayHere, startRawBackend, times } from './gateways.ts'
 
 const loops = 8
 /** At 0, 1, 3, 7 and 15 s. */
@@ -69,7 +69,7 @@ export const clients: Record<
 
 /** A gateway with the default pace of bans, and a client that may ask once. */
 async function scene(secondMs: number) {
-  const [backend, key] = [await rawBackend(), 'tg_going_on']
+  const [backend, key] = [await startRawBackend(), 'tg_going_on']
   const block = clientsBlock([{ id: 'acme', keys: [key], perMinute: 1, perDay: 1 }])
   const bans = `bans: { strikes: 90, within: ${60 * secondMs}ms, grace: ${secondMs}ms }`
   const gateway = await gatewayHere(configFile(backend.url, { clients: block, bans }))

@@ -1,13 +1,12 @@
 /** Three backends under load, one of which freezes, dies and comes back: what clients feel, and where it is named. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { answer, startRawBackend } from '../support/raw-backend.ts'
 import { freePort } from '../support/redis-server.ts'
 import {
   atEnd,
   clientsBlock,
   configFile,
-  endAll,
   eventually,
   gatewayProcess,
   pick,
@@ -17,8 +16,6 @@ import {
   type GatewayProcess,
   gatewayHere,
 } from './gateways.ts'
-
-afterAll(endAll)
 
 /** One that takes requests and does not answer them while it is frozen, and goes and comes on one port. */
 async function startBackend() {

@@ -1,22 +1,19 @@
 /** By the clock on the wall and that of Redis: a client that asks two gateways, and waits for as long as it is told. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import {
   clientsBlock,
   configFile,
   decided,
-  endAll,
   gatewayProcess,
   pick,
-  rawBackend,
-  redisServer,
+  startRawBackend,
+  startRedisServer,
   storeOn,
 } from './gateways.ts'
 
-afterAll(endAll)
-
 it('a client that waits for Retry-After is admitted then, and never gets a strike', async () => {
-  const [redis, backend] = await Promise.all([redisServer(), rawBackend()])
+  const [redis, backend] = await Promise.all([startRedisServer(), startRawBackend()])
   const file = configFile(backend.url, {
     store: storeOn(redis),
     clients: clientsBlock([{ id: 'acme', keys: ['tg_acme'], perMinute: 3, perDay: 1000 }]),

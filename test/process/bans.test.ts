@@ -1,7 +1,7 @@
 /** Bans for strikes, with gateways on one Redis or on a file; operator-bans.test.ts has those of several processes. */
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, describe, expect, it, vi } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import { minuteWithAtLeast } from '../support/gateway.ts'
 import { temporaryFolder } from '../support/processes.ts'
 import { sharedRedis } from '../support/redis-server.ts'
@@ -9,18 +9,15 @@ import {
   clientsBlock,
   configFile,
   decided,
-  endAll,
   eventually,
   gatewayHere,
   quotaInRedis,
-  rawBackend,
-  redisServer,
+  startRawBackend,
+  startRedisServer,
   storeOn,
   type Answer,
   type Gateway,
 } from './gateways.ts'
-
-afterAll(endAll)
 
 const [hammering, calm] = ['tg_hammering_key', 'tg_calm_key']
 const strikes = 5
@@ -45,7 +42,7 @@ const isBanned = async (gateway: Gateway, key = hammering): Promise<boolean> =>
 
 describe('a key that goes on after its 429', () => {
   it('is banned, at every gateway, and hears for how long', async () => {
-    const [redis, backend] = await Promise.all([redisServer(), rawBackend()])
+    const [redis, backend] = await Promise.all([startRedisServer(), startRawBackend()])
     const store = storeOn(redis)
     const file = configFile(backend.url, { store, clients: clients(3), bans: bans('300s') })
     const [one, other] = [await gatewayHere(file), await gatewayHere(file)]
@@ -99,7 +96,7 @@ describe('a key that goes on after its 429', () => {
   })
 
   it('finds its quota untouched when the ban ends, and its sister key never was banned', async () => {
-    const [redis, backend] = [sharedRedis(), await rawBackend()]
+    const [redis, backend] = [sharedRedis(), await startRawBackend()]
     // Without leases Redis has every count to the very request; what a busy machine holds up is not admitted without it.
     const store = storeOn(redis, 'lease: off, onOutage: closed')
     const start = (perMinute: number) =>
@@ -126,7 +123,7 @@ describe('a key that goes on after its 429', () => {
   })
 
   it('stays banned over a restart without Redis, if store.file is given', async () => {
-    const backend = await rawBackend()
+    const backend = await startRawBackend()
     const config = configFile(backend.url, {
       store: `store: { redis: "", file: "${join(temporaryFolder(), 'state', 'bans.db')}" }`,
       clients: clients(3),
@@ -147,7 +144,7 @@ describe('a key that goes on after its 429', () => {
 })
 
 it('a client that waits for Retry-After is admitted then, and never gets a strike', async () => {
-  const backend = await rawBackend()
+  const backend = await startRawBackend()
   const gateway = await gatewayHere(
     configFile(backend.url, {
       clients: clients(3),

@@ -2,13 +2,14 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Browser, Page } from 'playwright-core'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { atEnd } from '../support/ending.ts'
 import { openBrowser, startSite, type Site } from '../support/browser.ts'
 import { runCatalogue } from '../catalogue/running-catalogue.ts'
 import { keys, sha256, startTestGateway } from '../support/gateway.ts'
 import { openRawClient } from '../support/raw-client.ts'
 import { minuteWithAtLeast } from '../support/utc-windows.ts'
-import { configFile, endAll, eventually, gatewayHere, type GatewayHere } from './gateways.ts'
+import { configFile, eventually, gatewayHere, type GatewayHere } from './gateways.ts'
 
 /** What the page was let know. */
 interface Seen {
@@ -23,7 +24,6 @@ const html = readFileSync(join(import.meta.dirname, '../support/quota-page.html'
 const single = 'tg_test_browser_single'
 
 describe('a page of another origin', () => {
-  const cleanups: (() => unknown)[] = [endAll]
   let browser: Browser
   let site: Site
   let foreignSite: Site
@@ -56,7 +56,8 @@ describe('a page of another origin', () => {
       startSite(html),
       startSite(html),
     ])
-    cleanups.push(() => browser.close(), site.close, foreignSite.close, service.remove)
+    for (const end of [() => browser.close(), site.close, foreignSite.close, service.remove])
+      atEnd(end)
     gateway = await gatewayHere(
       configFile(catalogue, {
         cors: `cors: { origins: ["${site.origin}"] }`,
@@ -67,9 +68,6 @@ describe('a page of another origin', () => {
       }),
     )
     page = await openPage(site)
-  })
-  afterAll(async () => {
-    for (const cleanup of cleanups) await cleanup()
   })
 
   it('reads and shows what is left of its quota, of which a preflight costs nothing', async () => {

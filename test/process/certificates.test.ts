@@ -1,15 +1,11 @@
 /** Certificates that have ended or soon will: said by check, at the start, by a reload, on the page and as a metric. */
 import { readFileSync, writeFileSync } from 'node:fs'
-import { afterAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { makeCertificates } from '../support/redis-tls.ts'
 import { typed } from '../support/command-line.ts'
-import { configFile, endAll, gatewayHere } from './gateways.ts'
+import { configFile, gatewayHere } from './gateways.ts'
 
 const certificates = makeCertificates()
-afterAll(async () => {
-  await endAll()
-  certificates.remove()
-})
 
 const METRIC = 'tollgate_tls_certificate_expiry_seconds'
 

@@ -1,20 +1,18 @@
 /** A running gateway takes other limits under load: no process admits one request more than the new ones allow, nor one fewer. */
 import { writeFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { configText } from '../support/gateway.ts'
 import { temporaryFile } from '../support/processes.ts'
-import { clientsBlock, decided, endAll, eventually } from './gateways.ts'
-import { gatewayProcess, rawBackend, times } from './gateways.ts'
-
-afterAll(endAll)
+import { clientsBlock, decided, eventually } from './gateways.ts'
+import { gatewayProcess, startRawBackend, times } from './gateways.ts'
 
 const KEY = 'tg_test_limits_0123456789abcdef'
 /** More than the callers can spend while a change is taken. */
 const FIRST = 20_000
 
 it('from many to 5 under load no worker admits one more, and by as many as it is raised again so many are admitted, from the next request on', async () => {
-  const backend = await rawBackend()
+  const backend = await startRawBackend()
   const text = (perMinute: number): string =>
     configText({
       upstreams: [backend.url],

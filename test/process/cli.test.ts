@@ -1,22 +1,19 @@
 import { readFileSync, readdirSync } from 'node:fs'
 import { createServer } from 'node:net'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { typed } from '../support/command-line.ts'
 import { configText, keys, sha256 } from '../support/gateway.ts'
 import { temporaryFile, temporaryFolder } from '../support/processes.ts'
 import { freePort } from '../support/redis-server.ts'
 import {
   configFile,
-  endAll,
   gatewayProcess,
   linesOf,
-  rawBackend,
+  startRawBackend,
   run,
-  tollgate,
+  startTollgate,
   gatewayHere,
 } from './gateways.ts'
-
-afterAll(endAll)
 
 const nowhere = 'http://127.0.0.1:1'
 const packageFile = new URL('../../package.json', import.meta.url)
@@ -297,7 +294,7 @@ describe.concurrent('tollgate start', () => {
 
 describe.concurrent('tollgate init', () => {
   it('writes a configuration that starts, and shows the key that it lets in', async () => {
-    const backend = await rawBackend()
+    const backend = await startRawBackend()
     const file = `${temporaryFolder()}/new.yaml`
     const { code, stdout, stderr } = await here('init', '--write', file, '--upstream', backend.url)
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
@@ -373,7 +370,7 @@ it('tollgate diff tells in a line each what changes, says that nothing does, and
 
 describe.concurrent('tollgate catalogue', () => {
   it('serves the operations on its own, and says what is wrong with its file', async () => {
-    const catalogue = tollgate(['catalogue', '--listen', '127.0.0.1:0', '--db', 'pets.db'])
+    const catalogue = startTollgate(['catalogue', '--listen', '127.0.0.1:0', '--db', 'pets.db'])
     const url = await catalogue.listening('catalogue')
     expect(await (await fetch(`${url}/pets`)).json()).toEqual([])
     catalogue.signal('SIGTERM')

@@ -10,10 +10,9 @@ import { ensurePackage } from '../support/debian-package.ts'
 import {
   clientsBlock,
   configFile,
-  endAll,
   eventually,
   gatewayHere,
-  rawBackend,
+  startRawBackend,
   type Gateway,
 } from './gateways.ts'
 
@@ -24,10 +23,7 @@ const folder = mkdtempSync(join(tmpdir(), 'tollgate-client-guide-'))
 // So that the examples find the libraries that they import.
 symlinkSync(join(import.meta.dirname, '../../node_modules'), join(folder, 'node_modules'))
 
-afterAll(async () => {
-  rmSync(folder, { recursive: true })
-  await endAll()
-})
+afterAll(() => rmSync(folder, { recursive: true }))
 
 /** The block of the language that holds the text, and it alone. */
 function example(language: string, holding: string): string {
@@ -62,7 +58,7 @@ let gateway: Gateway
 beforeAll(async () => {
   const ids = Object.keys(callers)
   const clients = ids.map((id) => ({ id, keys: [`tg_${id}`], perMinute: 500 }))
-  const { url } = await rawBackend()
+  const { url } = await startRawBackend()
   gateway = await gatewayHere(configFile(url, { clients: clientsBlock(clients) }))
 })
 

@@ -2,12 +2,12 @@ import { execFile } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { demoKeys, planDemoKeys } from '../../src/cli/demo-keys.ts'
 import { minuteWithAtLeast } from '../support/gateway.ts'
 import { temporaryFile, temporaryFolder, type TollgateProcess } from '../support/processes.ts'
 import { freePort } from '../support/redis-server.ts'
-import { call, endAll, eventually, tollgate, type Answer } from './gateways.ts'
+import { call, eventually, startTollgate, type Answer } from './gateways.ts'
 
 const exec = promisify(execFile)
 
@@ -31,15 +31,13 @@ async function demoConfig(): Promise<string> {
 }
 
 async function startDemo(config: string, cwd: string): Promise<Demo> {
-  const started = tollgate(['demo', '--config', config], { cwd })
+  const started = startTollgate(['demo', '--config', config], { cwd })
   const base = await started.listening('tollgate')
   await started.listening('admin')
   return { ...started, base, call: (key, path, init) => call(`${base}${path}`, key, init) }
 }
 
 const [, pro, business, enterprise] = demoKeys.map(({ key }) => key)
-afterAll(endAll)
-
 describe('tollgate demo', () => {
   const cwd = temporaryFolder()
   let config: string

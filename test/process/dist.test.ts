@@ -3,7 +3,7 @@ import { cpSync, existsSync, readFileSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { promisify } from 'node:util'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { pageFiles } from '../../src/admin/page-assets.ts'
 import { keys } from '../support/gateway.ts'
 import { temporaryFolder } from '../support/processes.ts'
@@ -12,11 +12,10 @@ import {
   call,
   configFile,
   decided,
-  endAll,
   eventually,
   quotaInRedis,
-  rawBackend,
-  tollgate,
+  startRawBackend,
+  startTollgate,
 } from './gateways.ts'
 
 const exec = promisify(execFile)
@@ -25,8 +24,6 @@ const { scripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
   readonly scripts: { readonly build: string }
 }
 type Output = { readonly stdout: string }
-
-afterAll(endAll)
 
 describe('the build', () => {
   // A copy, so that a dist folder in the tree is neither used nor touched.
@@ -73,12 +70,12 @@ describe('the build', () => {
   it.each(['a file, written by a thread of its own', 'Redis'])(
     'starts, counts in %s, forwards, and stops',
     async (where) => {
-      const [redis, backend] = [sharedRedis(), await rawBackend()]
+      const [redis, backend] = [sharedRedis(), await startRawBackend()]
       const path = join(temporaryFolder(), 'store.db')
       const store =
         where === 'Redis' ? `redis: "${redis.url}", prefix: ${redis.prefix}` : `file: "${path}"`
       const file = configFile(backend.url, { store: `store: { ${store} }` })
-      const started = tollgate(['start', '--config', file], { main })
+      const started = startTollgate(['start', '--config', file], { main })
       const origin = new URL(await started.listening('tollgate')).origin
       const admin = await started.listening('admin')
       await eventually('the store is in use', async () =>

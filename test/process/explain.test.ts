@@ -2,7 +2,7 @@
 import { appendFileSync, writeFileSync } from 'node:fs'
 import { get } from 'node:http'
 import { dirname, join } from 'node:path'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { ExplainAnswer, Explanation } from '../../src/api/explain.ts'
 import { askAdmin } from '../support/admin-client.ts'
 import { typed } from '../support/command-line.ts'
@@ -12,18 +12,15 @@ import { sharedRedis } from '../support/redis-server.ts'
 import {
   clientsBlock,
   configFile,
-  endAll,
   eventually,
   gatewayHere,
   gatewayProcess,
   quotaInRedis,
-  rawBackend,
+  startRawBackend,
   storeOn,
   times,
   type Gateway,
 } from './gateways.ts'
-
-afterAll(endAll)
 
 /** undefined: too many were asked for at once. */
 async function explained({ adminOrigin }: Gateway, keyId: string) {
@@ -36,7 +33,7 @@ const stageOf = ({ stages }: Explanation, name: string) =>
 const placesOf = ({ stages }: Explanation) => stages.map(({ stage, config }) => [stage, config])
 
 it('tells what the store knows of use, with the most by which that is behind, and charges nothing', async () => {
-  const [backend, redis] = [await rawBackend(), sharedRedis()]
+  const [backend, redis] = [await startRawBackend(), sharedRedis()]
   const limits = { perMinute: 100_000, perDay: 1_000_000 }
   const file = configFile(backend.url, {
     store: storeOn(redis, 'timeout: 110ms'),
@@ -67,7 +64,7 @@ it('tells what the store knows of use, with the most by which that is behind, an
 /** A backend that holds all answers, and a gateway in front of it that may hold two of a client in each worker. */
 async function scene(workers: number, { places = false } = {}) {
   const over = Promise.withResolvers<Buffer>()
-  const backend = await rawBackend({ respond: () => over.promise })
+  const backend = await startRawBackend({ respond: () => over.promise })
   const file = configFile(backend.url, {
     server: `server: { listen: "127.0.0.1:0", workers: ${workers} }`,
     plans: 'plans: { enterprise: { custom: true, concurrent: 2 } }',

@@ -9,16 +9,13 @@ import { temporaryFile } from '../support/processes.ts'
 import {
   call,
   configFile,
-  endAll,
   eventually,
   gatewayProcess,
-  rawBackend,
+  startRawBackend,
   tally,
   times,
   type GatewayProcess,
 } from './gateways.ts'
-
-afterAll(endAll)
 
 const residentMB = (pid: number): number =>
   Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024
@@ -78,7 +75,7 @@ describe.skipIf(process.platform !== 'linux')('a gateway under a flood', () => {
   beforeAll(async () => {
     bare.listen(0, '127.0.0.1')
     await once(bare, 'listening')
-    const backend = await rawBackend()
+    const backend = await startRawBackend()
     const file = configFile(backend.url, {
       // A machine that is busy with other things sheds nothing.
       server:
@@ -166,7 +163,7 @@ describe.skipIf(process.platform !== 'linux')('a gateway under a flood', () => {
 
 describe.skipIf(process.platform !== 'linux')('a process that may open few files', () => {
   it('keeps those that it needs: clients are served while 400 sockets are opened and left', async () => {
-    const backend = await rawBackend()
+    const backend = await startRawBackend()
     const gateway = await gatewayProcess(configFile(backend.url), { openFiles: 300 })
     expect(gateway.logged('filesAreFew')).toEqual([
       expect.objectContaining({

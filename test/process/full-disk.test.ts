@@ -3,23 +3,20 @@ import { execFile } from 'node:child_process'
 import { readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '../support/processes.ts'
 import {
   clientsBlock,
   configFile,
-  endAll,
   eventually,
   gatewayProcess,
-  rawBackend,
+  startRawBackend,
   type GatewayProcess,
 } from './gateways.ts'
 
 const exec = promisify(execFile)
 const key = 'tg_test_full_disk_0123456789'
 const REQUESTS = 15
-
-afterAll(endAll)
 
 async function logWarning({ adminOrigin }: GatewayProcess): Promise<unknown> {
   const response = await fetch(`${adminOrigin}/readyz`)
@@ -31,7 +28,7 @@ async function logWarning({ adminOrigin }: GatewayProcess): Promise<unknown> {
 describe('a log on a full disk', () => {
   // The limit of a process on the size of its files is what a full disk is to it: a part is written, then writes fail.
   it.each([1, 2])('is gone on with when there is room (%i processes)', async (workers) => {
-    const backend = await rawBackend()
+    const backend = await startRawBackend()
     const logFile = join(temporaryFolder(), 'log')
     const file = configFile(backend.url, {
       server: `server: { listen: "127.0.0.1:0", workers: ${workers} }`,

@@ -6,10 +6,14 @@ import { readPlacesAside } from '../../src/clients/places-aside.ts'
 import { createGateway } from '../../src/gateway/gateway.ts'
 import { createLog } from '../../src/observability/log.ts'
 import { quotaKey } from '../../src/quota/authorities/redis.ts'
+import { gatewayEnds } from '../support/ending.ts'
 import { configText, sha256, sumOf } from '../support/gateway.ts'
 import { startTollgate, temporaryFile, type TollgateProcess } from '../support/processes.ts'
-import { startRawBackend, type RawBackend } from '../support/raw-backend.ts'
+import { startRawBackend } from '../support/raw-backend.ts'
 import { startRedisServer, type RedisServer } from '../support/redis-server.ts'
+
+export { atEnd } from '../support/ending.ts'
+export { startRawBackend, startRedisServer, startTollgate }
 
 /** Wherever it runs. */
 export interface Gateway {
@@ -45,42 +49,8 @@ export interface Answer {
   readonly tookMs: number
 }
 
-/** Gateways before what they stand on. */
-const gateways: (() => Promise<void>)[] = []
-const cleanups: (() => Promise<void>)[] = []
-
-/** To be called once per test file, after all its tests: ends all that was started here. */
-export async function endAll(): Promise<void> {
-  for (const list of [gateways, cleanups])
-    await Promise.all(list.splice(0).map((cleanup) => cleanup()))
-}
-
-/** To be done by endAll. */
-export const atEnd = (cleanup: () => Promise<void>) => void cleanups.push(cleanup)
-
-/** A process that endAll ends. */
-export function tollgate(...args: Parameters<typeof startTollgate>): TollgateProcess {
-  const started = startTollgate(...args)
-  gateways.push(() => started.end())
-  return started
-}
-
-export async function redisServer(): Promise<RedisServer> {
-  const server = await startRedisServer()
-  cleanups.push(() => server.stop())
-  return server
-}
-
-export async function rawBackend(
-  ...options: Parameters<typeof startRawBackend>
-): Promise<RawBackend> {
-  const backend = await startRawBackend(...options)
-  cleanups.push(() => backend.close())
-  return backend
-}
-
 /** Runs `tollgate ARGS` to its end. */
-export const run = (...args: string[]) => tollgate(args).finished
+export const run = (...args: string[]) => startTollgate(args).finished
 
 /** The log as it stands on stderr; throws if a line is none of it. */
 export const linesOf = (stderr: string): Record<string, unknown>[] =>
@@ -102,7 +72,7 @@ export async function gatewayProcess(
     waitForStore?: boolean
   } = {},
 ): Promise<GatewayProcess> {
-  const gateway = await withOrigins(tollgate(['start', '--config', file], options))
+  const gateway = await withOrigins(startTollgate(['start', '--config', file], options))
   if (waitForStore) await storeInUse(gateway)
   return gateway
 }
@@ -125,7 +95,7 @@ export async function gatewayHere(
   const { listen, admin } = await gateway.listen()
   let stopped: Promise<void> | undefined
   const stop = (): Promise<void> => (stopped ??= gateway.drain())
-  gateways.push(stop)
+  gatewayEnds(stop)
   const [origin, adminOrigin] = [listen, admin].map(({ port }) => `http://127.0.0.1:${port}`)
   const here = {
     ...asked({ origin: String(origin), adminOrigin: String(adminOrigin), stderr: () => logged }),

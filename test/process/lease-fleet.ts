@@ -7,6 +7,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect } from 'vitest'
+import { atEnd } from '../support/ending.ts'
 import { quotaKey } from '../../src/quota/authorities/redis.ts'
 import {
   clientsBlock,
@@ -14,7 +15,7 @@ import {
   eventually,
   gatewayProcess,
   pick,
-  redisServer,
+  startRedisServer,
   storeOn,
   times,
   type GatewayProcess,
@@ -53,16 +54,13 @@ export const random = <Item>(list: readonly Item[]): Item =>
   pick(list, Math.floor(Math.random() * list.length))
 const isUp = (member: Member | undefined): member is Member => member !== undefined
 
-/** To be closed after endAll. */
-export const cleanups: (() => unknown)[] = []
-
 export async function fleet(
   backend: CountingBackend,
   { clients, size }: { clients: readonly OfferedClient[]; size: number },
 ) {
-  const redis = await redisServer()
+  const redis = await startRedisServer()
   const watch = await watchStoreCalls(redis.port)
-  cleanups.push(watch.close)
+  atEnd(watch.close)
   const file = configFile(backend.url, {
     store: storeOn(redis, 'timeout: 110ms, onOutage: closed, lease: auto'),
     // No strikes within a minute: bans are another matter.
@@ -77,7 +75,7 @@ export async function fleet(
     const gateway = await gatewayProcess(file)
     const door = openDoor(gateway.origin, backend.calls)
     doors.push(door)
-    cleanups.push(door.close)
+    atEnd(door.close)
     return { gateway, door }
   }
   /** undefined: killed, and the next one is not up yet. */

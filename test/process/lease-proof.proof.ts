@@ -4,11 +4,11 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { atEnd } from '../support/ending.ts'
 import { dayWithAtLeast } from '../support/utc-windows.ts'
-import { endAll, eventually, pick, times } from './gateways.ts'
+import { eventually, pick, times } from './gateways.ts'
 import {
   byMinute,
-  cleanups,
   columns,
   emptyRow,
   expectExact,
@@ -59,7 +59,7 @@ const callsOf = (client: string): Call[] => backend.calls.filter((call) => call.
 beforeAll(async () => {
   await dayWithAtLeast(4 * MINUTE_MS)
   backend = await startCountingBackend()
-  cleanups.push(backend.close)
+  atEnd(backend.close)
   fleets = {
     steady: await fleet(backend, { clients: steady, size: GATEWAYS }),
     faulted: await fleet(backend, { clients: faulted, size: GATEWAYS }),
@@ -89,11 +89,7 @@ beforeAll(async () => {
   exitCodes = { faulted: await fleets.faulted.drain(), steady: await fleets.steady.drain() }
 }, 500_000)
 
-afterAll(async () => {
-  console.log(table.join('\n'))
-  await endAll()
-  for (const cleanup of cleanups.splice(0)) await cleanup()
-})
+afterAll(() => console.log(table.join('\n')))
 
 /** Who has called Redis since the one after the last kill was up. */
 const survivors = (): Set<string> => fleets.faulted.heard(faults.overMs)

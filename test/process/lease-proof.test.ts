@@ -1,9 +1,9 @@
 /** A few seconds of lease-proof.proof.ts: gateways that hold leases are killed and stopped under load, and nothing is admitted twice or lost. */
-import { afterAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
+import { atEnd } from '../support/ending.ts'
 import { minuteWithAtLeast } from '../support/utc-windows.ts'
-import { endAll, eventually, times } from './gateways.ts'
+import { eventually, times } from './gateways.ts'
 import {
-  cleanups,
   expectExact,
   expectNothingHeld,
   expectTrueCounters,
@@ -14,11 +14,6 @@ import {
 } from './lease-fleet.ts'
 import { startCountingBackend } from './paced-callers.ts'
 
-afterAll(async () => {
-  await endAll()
-  for (const cleanup of cleanups.splice(0)) await cleanup()
-})
-
 it('gateways on one Redis that are killed and stopped admit no more than each limit, and leave nothing behind but what killed ones held', async () => {
   const [size, forMs] = [2, 2_500]
   const clients = [
@@ -27,7 +22,7 @@ it('gateways on one Redis that are killed and stopped admit no more than each li
     { id: 'goes-on', perMinute: 60_000, perSecond: 40 },
   ]
   const backend = await startCountingBackend()
-  cleanups.push(backend.close)
+  atEnd(backend.close)
   const asked = { id: 'asked-once', perMinute: 60, perSecond: 0 }
   const all = await fleet(backend, { clients: [...clients, asked], size })
   await minuteWithAtLeast()

@@ -12,21 +12,17 @@ import {
   call,
   configFile,
   decided,
-  endAll,
   eventually,
   gatewayProcess,
   isTaken,
   linesOf,
-  rawBackend,
-  tollgate,
+  startRawBackend,
+  startTollgate,
 } from './gateways.ts'
 
 const root = join(import.meta.dirname, '..', '..')
 const children: ReturnType<typeof spawn>[] = []
-afterAll(async () => {
-  for (const child of children) child.kill('SIGKILL')
-  await endAll()
-})
+afterAll(() => children.forEach((child) => child.kill('SIGKILL')))
 
 const SIGUSR2 = 12
 /** Whether the program's own handlers stand: Node.js has none for SIGUSR2. False of a process that is gone, too. */
@@ -91,7 +87,7 @@ describe.concurrent('SIGTERM early in a start', () => {
         demo: args,
         catalogue: ['--listen', '127.0.0.1:0', '--db', 'pets.db'],
       }
-      const started = tollgate([command, ...own[command]])
+      const started = startTollgate([command, ...own[command]])
       while (!hearsSignals(started.pid) && started.child.exitCode === null) await sleep(1)
       started.signal('SIGTERM')
       expect(await started.finished).toMatchObject({ code: 0 })
@@ -100,7 +96,7 @@ describe.concurrent('SIGTERM early in a start', () => {
 
   // Before that, while Node.js itself starts, a signal means what the system makes of it.
   it.each([0, 50, 150, 400])('ends it with 0 after %d ms, if it could hear', async (ms) => {
-    const started = tollgate(['start', '--config', file])
+    const started = startTollgate(['start', '--config', file])
     await sleep(ms)
     const couldHear = hearsSignals(started.pid)
     started.signal('SIGTERM')
@@ -113,7 +109,7 @@ describe.concurrent('SIGTERM early in a start', () => {
 
 describe('a supervisor and its workers', () => {
   it('open no debugger on SIGUSR1, and print and log the address that a name led to', async () => {
-    const backend = await rawBackend()
+    const backend = await startRawBackend()
     // A debugger that opened would take any port, and say so.
     const env = { NODE_OPTIONS: '--inspect-port=0' }
     const server = 'server: { listen: "localhost:0", workers: 2 }'
@@ -175,7 +171,7 @@ describe.concurrent('a terminal', () => {
   })
 
   it('shows the log as readable lines with colour, those of workers too', async () => {
-    const backend = await rawBackend()
+    const backend = await startRawBackend()
     const workers = { server: 'server: { listen: "127.0.0.1:0", workers: 2 }' }
     const terminal = onTerminal('start', '--config', configFile(backend.url, workers))
     const address = /^tollgate listening on (\S+)\r$/m
@@ -208,7 +204,7 @@ describe.concurrent('a terminal', () => {
 it('a start with room for hardly any open file is refused, with what to raise', async () => {
   const server = 'server: { listen: "127.0.0.1:0", workers: 2 }'
   const file = configFile('http://127.0.0.1:1', { server })
-  const started = tollgate(['start', '--config', file], { openFiles: 100 })
+  const started = startTollgate(['start', '--config', file], { openFiles: 100 })
   const { code, stderr, stdout } = await started.finished
   expect([code, stdout]).toEqual([1, ''])
   expect(linesOf(stderr)).toMatchObject([

@@ -1,6 +1,6 @@
 /** A ban that one gateway is told to impose or to lift, and all others, whatever their clocks say: on one Redis, and the workers of one machine. */
 import { join } from 'node:path'
-import { afterAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { askAdmin } from '../support/admin-client.ts'
 import { temporaryFile, temporaryFolder } from '../support/processes.ts'
 import { ask } from '../workers/workers.ts'
@@ -8,19 +8,16 @@ import {
   clientsBlock,
   configFile,
   decided,
-  endAll,
   eventually,
   gatewayHere,
   gatewayProcess,
   quotaInRedis,
-  rawBackend,
-  redisServer,
+  startRawBackend,
+  startRedisServer,
   storeOn,
   times,
   type Gateway,
 } from './gateways.ts'
-
-afterAll(endAll)
 
 const [banned, sister] = ['tg_banned_key', 'tg_sister_key']
 const clients = clientsBlock([
@@ -92,7 +89,7 @@ const clockOf = (aheadMs: number) => ({
 })
 
 it('is obeyed by all on one Redis, of workers or not, for as long as it lasts by the clock of the store, and costs no quota', async () => {
-  const [redis, backend] = await Promise.all([redisServer(), rawBackend()])
+  const [redis, backend] = await Promise.all([startRedisServer(), startRawBackend()])
   const store = storeOn(redis, 'lease: off, onOutage: closed')
   const fileOf = (workers: number): string => {
     const server = `server: { listen: "127.0.0.1:0", workers: ${workers} }`
@@ -168,7 +165,7 @@ it('is obeyed by all on one Redis, of workers or not, for as long as it lasts by
 })
 
 it('is obeyed by all workers, whose clocks are not that of their supervisor, and outlives a kill of all of them', async () => {
-  const backend = await rawBackend()
+  const backend = await startRawBackend()
   const folder = temporaryFolder()
   const config = configFile(backend.url, {
     server: 'server: { listen: "127.0.0.1:0", workers: 2 }',

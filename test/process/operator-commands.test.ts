@@ -6,7 +6,7 @@ import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { stripVTControlCharacters } from 'node:util'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { clock } from '../../src/admin/page/format.js'
 import { typed } from '../support/command-line.ts'
 import { configText, sha256 } from '../support/gateway.ts'
@@ -15,7 +15,7 @@ import { onTerminal } from '../support/pseudo-terminal.ts'
 import { freePort } from '../support/redis-server.ts'
 import { ensurePackage } from '../support/debian-package.ts'
 import { compileCache, sources } from '../support/sources.ts'
-import { decided, endAll, eventually, gatewayProcess, rawBackend, tollgate } from './gateways.ts'
+import { decided, eventually, gatewayProcess, startRawBackend, startTollgate } from './gateways.ts'
 import type { GatewayProcess } from './gateways.ts'
 
 const DAY_MS = 86_400_000
@@ -40,7 +40,7 @@ const shown = async (
 }
 
 beforeAll(async () => {
-  const backend = await rawBackend()
+  const backend = await startRawBackend()
   const upstream = `upstream: { urls: [${backend.url}, ${nowhere}], eject: { failures: 1, for: 5m } }`
   const server = 'server: { listen: "127.0.0.1:0", workers: 2 }'
   const store = `store: { file: ${join(temporaryFolder(), 'tollgate.db')} }`
@@ -61,8 +61,6 @@ beforeAll(async () => {
     return clients[0]?.refusedLately === 3
   })
 })
-afterAll(endAll)
-
 /** What is left of a page when all that differs from run to run is gone: its words, and how many numbers a line has. */
 const shape = (text: string): string[] =>
   text
@@ -261,7 +259,7 @@ describe('colour', () => {
     const all = [...list, '--admin', gateway.adminOrigin]
     const [{ shown: real }, { stdout }] = await Promise.all([
       onTerminal(all).finished,
-      tollgate(all).finished,
+      startTollgate(all).finished,
     ])
     expect(real.trimEnd().split('\n')).toEqual(coloured)
     expect(stdout).toBe(stripVTControlCharacters(stdout))
@@ -307,13 +305,13 @@ describe('top', () => {
   })
 
   it('writes a line a second into a pipe, or JSON, and ends with its reader', async () => {
-    const started = tollgate(['top', '--admin', gateway.adminOrigin])
+    const started = startTollgate(['top', '--admin', gateway.adminOrigin])
     await eventually('two lines', () => started.stdout().split('\n').length > 2)
     started.child.stdout?.destroy()
     expect((await started.finished).code).toBe(0)
     const [line] = started.stdout().split('\n')
     expect(line?.split('\t')).toHaveLength(9)
-    const json = tollgate(['top', '--json', '--admin', gateway.adminOrigin])
+    const json = startTollgate(['top', '--json', '--admin', gateway.adminOrigin])
     await eventually('a line', () => json.stdout().includes('\n'))
     json.signal('SIGTERM')
     await json.finished

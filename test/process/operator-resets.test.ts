@@ -1,23 +1,20 @@
 /** The use of a client that one gateway is told to set back, under load, where others on its Redis hold some of it; workers-as-one.test.ts has that of workers. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import type { ClientRow } from '../../src/api/usage.ts'
 import { askAdmin } from '../support/admin-client.ts'
 import {
   clientsBlock,
   configFile,
   decided,
-  endAll,
   eventually,
   gatewayHere,
-  rawBackend,
-  redisServer,
+  startRawBackend,
+  startRedisServer,
   storeOn,
   times,
   type Gateway,
 } from './gateways.ts'
-
-afterAll(endAll)
 
 const [busy, other] = ['tg_busy_key', 'tg_other_key']
 const LIMIT = 160
@@ -51,7 +48,7 @@ function load(gateways: readonly Gateway[]) {
 }
 
 it('a reset is obeyed by all gateways on one Redis: nothing beyond the limit, and the quota of others as it was', async () => {
-  const [redis, backend] = await Promise.all([redisServer(), rawBackend()])
+  const [redis, backend] = await Promise.all([startRedisServer(), startRawBackend()])
   const file = configFile(backend.url, {
     store: storeOn(redis, 'timeout: 110ms, onOutage: closed'),
     // Of the day too: who knows by heart that it is used up would not ask again before it ends.

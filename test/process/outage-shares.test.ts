@@ -1,24 +1,21 @@
-import { afterAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { minuteWithAtLeast } from '../support/gateway.ts'
 import {
   acquainted,
   clientsBlock,
   configFile,
-  endAll,
   gatewayHere,
   pick,
-  rawBackend,
-  redisServer,
+  startRawBackend,
+  startRedisServer,
   storeLost,
   storeOn,
   tally,
   times,
 } from './gateways.ts'
 
-afterAll(endAll)
-
 it('local: six gateways admit exactly each limit of clients that none of them has met', async () => {
-  const [redis, backend] = await Promise.all([redisServer(), rawBackend()])
+  const [redis, backend] = await Promise.all([startRedisServer(), startRawBackend()])
   const limits = [1, 2, 5, 6, 7, 20]
   const clients = limits.map((perMinute) => ({
     id: `client-${perMinute}`,

@@ -1,6 +1,6 @@
 /** What requests get while Redis is away, and that each admission is charged once all the same. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { OutageMode } from '../../src/config/config.ts'
 import type { RedisServer } from '../support/redis-server.ts'
 import {
@@ -8,13 +8,12 @@ import {
   clientsBlock,
   configFile,
   decided,
-  endAll,
   eventually,
   gatewayProcess,
   pick,
   quotaInRedis,
-  rawBackend,
-  redisServer,
+  startRawBackend,
+  startRedisServer,
   storeLost,
   tally,
   times,
@@ -29,8 +28,6 @@ import {
   tellsNothing,
   tellsQuota,
 } from './store-load.ts'
-
-afterAll(endAll)
 
 const keyOf = (client: string): string => `tg_outage_${client}`
 
@@ -49,7 +46,7 @@ async function scene(
   limits: Record<string, number>,
   { processes = 1, lease = 'auto' }: { processes?: number; lease?: 'auto' | 'off' } = {},
 ): Promise<Scene> {
-  const backend = await rawBackend()
+  const backend = await startRawBackend()
   // Those of another prefix are no processes of this scene.
   const prefix = processes > 1 ? 'tollgate' : `tollgate-${mode}`
   const clients = Object.entries(limits).map(([id, limit]) => ({
@@ -93,7 +90,7 @@ describe('while Redis is away under load', () => {
 
   // Without leases, so that each request asks.
   const begun = async (): Promise<void> => {
-    redis = await redisServer()
+    redis = await startRedisServer()
     scenes = await Promise.all(
       modes.map((mode) =>
         scene(redis, mode, { acme: 1e6 }, { processes: mode === 'local' ? 2 : 1, lease: 'off' }),
@@ -155,7 +152,7 @@ describe('while Redis is away under load', () => {
 describe.concurrent('what onOutage promises', () => {
   it('local: each process admits its share of the limit, the whole is never exceeded, and whoever is back first does not spend what another spent unheard', async () => {
     const limits = { acme: 100, unheard: 100 }
-    const stage = await scene(await redisServer(), 'local', limits, { processes: 2 })
+    const stage = await scene(await startRedisServer(), 'local', limits, { processes: 2 })
     const { redis, gateways, admitted } = stage
     const key = keyOf('acme')
     const [early, late] = [pick(gateways, 0), pick(gateways, 1)]
@@ -205,7 +202,7 @@ describe.concurrent('what onOutage promises', () => {
   })
 
   it('open: admits beyond the limit, and is back at the limit when Redis is', async () => {
-    const stage = await scene(await redisServer(), 'open', { acme: 20 })
+    const stage = await scene(await startRedisServer(), 'open', { acme: 20 })
     const gateway = pick(stage.gateways, 0)
     const ask = () => gateway.call(keyOf('acme'))
     expect((await decided(ask)).status).toBe(200)
@@ -221,7 +218,7 @@ describe.concurrent('what onOutage promises', () => {
 
 describe.concurrent('Redis that is not there at the start', () => {
   it('does not keep a gateway from starting; readiness tells, and it comes back by itself', async () => {
-    const [redis, backend] = await Promise.all([redisServer(), rawBackend()])
+    const [redis, backend] = await Promise.all([startRedisServer(), startRawBackend()])
     await redis.kill()
     const started = async (mode: OutageMode) => {
       const file = configFile(backend.url, {

@@ -1,6 +1,6 @@
 /** What a dry run says of clients that a reload would refuse at once, and what the reload then does. */
 import { writeFileSync } from 'node:fs'
-import { afterAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import type { OverNow } from '../../src/changes/reload-outcome.ts'
 import type { ClientsPage } from '../../src/api/usage.ts'
 import { askAdmin } from '../support/admin-client.ts'
@@ -11,17 +11,14 @@ import { dayWithAtLeast } from '../support/utc-windows.ts'
 import {
   clientsBlock,
   decided,
-  endAll,
   eventually,
   gatewayHere,
   pick,
-  rawBackend,
-  redisServer,
+  startRawBackend,
+  startRedisServer,
   storeOn,
   type Gateway,
 } from './gateways.ts'
-
-afterAll(endAll)
 
 /** How many each has used, and its limits before and after. */
 const uses = { above: 7, at: 5, below: 3, unused: 0, raised: 7 }
@@ -48,9 +45,9 @@ it.each([
 ])(
   'a dry run where the store is %s says whom the reload refuses at once, without charging anybody',
   async (_, count) => {
-    const redis = count === 1 ? undefined : await redisServer()
+    const redis = count === 1 ? undefined : await startRedisServer()
     const store = redis ? storeOn(redis, 'timeout: 110ms') : 'store: { file: "" }'
-    const backend = await rawBackend()
+    const backend = await startRawBackend()
     const textOf = (block: string): string =>
       configText({ upstreams: [backend.url], blocks: { store, clients: block } })
     const file = temporaryFile('gateway.yaml', textOf(clients(() => 100)))

@@ -2,7 +2,8 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Browser, Page } from 'playwright-core'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { atEnd, gatewayEnds } from '../support/ending.ts'
 import { openBrowser } from '../support/browser.ts'
 import { typed } from '../support/command-line.ts'
 import { sha256, startTestGateway } from '../support/gateway.ts'
@@ -11,9 +12,8 @@ import { freePort } from '../support/redis-server.ts'
 import {
   clientsBlock,
   configFile,
-  endAll,
   eventually,
-  rawBackend,
+  startRawBackend,
   gatewayHere,
   type GatewayHere,
 } from './gateways.ts'
@@ -39,7 +39,6 @@ const views = [
 ]
 
 describe("the operators' page", () => {
-  const cleanups: (() => unknown)[] = [endAll]
   let browser: Browser
   let gateway: GatewayHere
   let config: string
@@ -71,9 +70,13 @@ describe("the operators' page", () => {
   const code = async (key: string) => (await gateway.call(key)).code
 
   beforeAll(async () => {
-    const [opened, backend, dead] = await Promise.all([openBrowser(), rawBackend(), freePort()])
+    const [opened, backend, dead] = await Promise.all([
+      openBrowser(),
+      startRawBackend(),
+      freePort(),
+    ])
     browser = opened
-    cleanups.push(() => browser.close())
+    atEnd(() => browser.close())
     config = configFile(backend.url, {
       upstream: `upstream: { urls: [${backend.url}, "http://127.0.0.1:${dead}"], eject: { failures: 2, for: 30s } }`,
       store: `store: { file: "${join(temporaryFolder(), 'store.db')}" }`,
@@ -85,7 +88,7 @@ describe("the operators' page", () => {
       for (const key of ['tg_bolt_1', 'tg_acme_1'])
         gateway.call(key, key === 'tg_acme_1' ? '/v1/pets/1' : '/v1/pets').catch(() => {})
     }, 100)
-    cleanups.unshift(() => clearInterval(load))
+    gatewayEnds(() => clearInterval(load))
     const banned = await fetch(`${gateway.adminOrigin}/api/bans/acme-2`, {
       method: 'PUT',
       headers: { 'content-type': 'application/json' },
@@ -94,9 +97,6 @@ describe("the operators' page", () => {
     expect(await banned.text()).toContain('abuse report')
     page = await open()
     await page.goto(gateway.adminOrigin)
-  })
-  afterAll(async () => {
-    for (const cleanup of cleanups) await cleanup()
   })
 
   it('names first which client is limited and why, and which backend is dead', async () => {

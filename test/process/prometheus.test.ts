@@ -2,14 +2,15 @@
 import { spawn } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
+import { atEnd } from '../support/ending.ts'
 import { ensurePackage } from '../support/debian-package.ts'
 import { configText, keys } from '../support/gateway.ts'
 import { temporaryFile, temporaryFolder } from '../support/processes.ts'
 import { answer } from '../support/raw-backend.ts'
 import { freePort } from '../support/redis-server.ts'
-import { endAll, eventually, gatewayProcess, rawBackend, type GatewayProcess } from './gateways.ts'
+import { eventually, gatewayProcess, startRawBackend, type GatewayProcess } from './gateways.ts'
 
 const root = join(import.meta.dirname, '../..')
 const alertsFile = join(root, 'config/prometheus/alerts.yml')
@@ -40,13 +41,12 @@ const unfilled: readonly (readonly [RegExp, string])[] = [
   [/tollgate_tls_certificate_expiry_seconds/, 'nothing has a certificate'],
 ]
 
-const cleanups: (() => Promise<unknown>)[] = []
 let gateway: GatewayProcess
 let prometheus: string
 
 beforeAll(async () => {
   const respond = ({ target }: { target: string }) => answer(target.endsWith('/fail') ? 500 : 200)
-  const backend = await rawBackend({ respond })
+  const backend = await startRawBackend({ respond })
   const dead = `http://127.0.0.1:${await freePort()}`
   const blocks = {
     server: 'server: { listen: "127.0.0.1:0", workers: 2 }',
@@ -63,10 +63,6 @@ beforeAll(async () => {
     temporaryFile('gateway.yaml', configText({ upstreams: [], blocks })),
   )
   prometheus = await startPrometheus(new URL(gateway.adminOrigin).host)
-})
-afterAll(async () => {
-  for (const end of cleanups) await end()
-  await endAll()
 })
 
 async function startPrometheus(target: string): Promise<string> {
@@ -85,7 +81,7 @@ scrape_configs:
   const args = [`--config.file=${config}`, `--web.listen-address=${address}`, storage]
   const child = spawn('prometheus', args, { stdio: 'ignore' })
   const ended = new Promise((resolve) => child.once('close', resolve))
-  cleanups.push(() => (child.kill('SIGKILL'), ended))
+  atEnd(() => (child.kill('SIGKILL'), ended))
   await eventually('Prometheus is ready', () =>
     fetch(`http://${address}/-/ready`).then(
       ({ ok }) => ok,

@@ -1,6 +1,7 @@
 /** Gateways on Redis as it is run: behind sentinels, as a cluster, behind TLS with a user of its own. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
+import { atEnd } from '../support/ending.ts'
 import type { ConfigError } from '../../src/config/problems.ts'
 import { quotaKey } from '../../src/quota/authorities/redis.ts'
 import { isMaster } from '../support/redis-shared.ts'
@@ -11,12 +12,11 @@ import {
   acquainted,
   clientsBlock,
   configFile,
-  endAll,
   eventually,
   gatewayProcess,
   pick,
   quotaInRedis,
-  rawBackend,
+  startRawBackend,
   tally,
   times,
   type Answer,
@@ -27,18 +27,12 @@ import {
 } from './gateways.ts'
 import { expectDecidedInTime, expectRecovery, startLoad, tellsQuota } from './store-load.ts'
 
-const closing: (() => Promise<void> | void)[] = []
-afterAll(async () => {
-  await endAll()
-  for (const close of closing.splice(0)) await close()
-})
-
 async function gatewaysOn(
   store: string,
   clients: readonly TestClient[],
   start: typeof gatewayProcess | typeof gatewayHere,
 ) {
-  const backend = await rawBackend()
+  const backend = await startRawBackend()
   const file = configFile(backend.url, {
     store: `store: { redis: ${store}, onOutage: local, lease: ${start === gatewayHere ? 'off' : 'auto'} }`,
     clients: clientsBlock(clients),
@@ -96,7 +90,7 @@ const keyOf = ({ keys }: TestClient): string => pick(keys, 0)
 describe('behind sentinels', () => {
   it('a master that is killed with writes its replica lacks costs no decision its time, no limit its worth and no ban its hold', async () => {
     const group = await startSentinelGroup()
-    closing.push(() => group.stop())
+    atEnd(() => group.stop())
     const store = `{ sentinels: [${group.addresses.join(', ')}], name: ${group.name} }`
     const { backend, gateways } = await gatewaysOn(store, [big, small, naughty], gatewayProcess)
     await acquainted(group.master, gateways.length)
@@ -152,7 +146,7 @@ describe('behind sentinels', () => {
 describe('on a cluster', () => {
   it('a master that is killed costs its clients no more than an outage, is named, and its bans hold', async () => {
     const cluster = await startRedisCluster()
-    closing.push(() => cluster.stop())
+    atEnd(() => cluster.stop())
     const ids = times(40, (at) => `client-${at}`)
     const on = (master: number): TestClient => {
       const owner = cluster.masters[master]
@@ -202,13 +196,12 @@ type Since = () => Answer[]
 describe('behind TLS, with a certificate and a user of its own', () => {
   it('works, tells no secret, and does not start with a file that is missing', async () => {
     const certificates = makeCertificates()
-    closing.push(() => certificates.remove())
     const redis = await startTlsRedisServer(certificates, certificates.server)
-    closing.push(() => redis.stop())
+    atEnd(() => redis.stop())
     const rights = ['~tollgate:*', '&tollgate:*', '+@all', '-@dangerous', '-@admin']
     redis.cli('ACL', 'SETUSER', 'gate', 'on', '>hidden: @/', ...rights)
     const { ca, client } = certificates
-    const backend = await rawBackend()
+    const backend = await startRawBackend()
     const file = (caFile: string): string =>
       configFile(backend.url, {
         store: `store:

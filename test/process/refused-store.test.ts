@@ -1,5 +1,6 @@
 /** Gateways that Redis refuses, or whose Redis is not what the configuration takes it for: waiting would not help, and each would count for itself. */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { atEnd } from '../support/ending.ts'
 import { startRedisCluster } from '../support/redis-cluster.ts'
 import { freePort, startRedisServer, type RedisServer } from '../support/redis-server.ts'
 import { startSentinelGroup } from '../support/redis-sentinel.ts'
@@ -15,12 +16,11 @@ import {
   clientsBlock,
   configFile,
   decided,
-  endAll,
   eventually,
   gatewayHere,
   gatewayProcess,
   linesOf,
-  rawBackend,
+  startRawBackend,
   run,
 } from './gateways.ts'
 
@@ -28,7 +28,6 @@ let redis: RedisServer
 let secure: TlsRedisServer
 let misnamed: TlsRedisServer
 let certificates: Certificates
-const closing: (() => Promise<void> | void)[] = []
 beforeAll(async () => {
   certificates = makeCertificates()
   redis = await startRedisServer('--databases', '4')
@@ -38,12 +37,6 @@ beforeAll(async () => {
   redis.cli('ACL', 'SETUSER', 'default', 'resetpass', '>other')
   secure = await startTlsRedisServer(certificates, certificates.server)
   misnamed = await startTlsRedisServer(certificates, certificates.misnamed)
-  closing.push(...[redis, secure, misnamed].map((server) => () => server.stop()))
-})
-afterAll(async () => {
-  await endAll()
-  for (const close of closing.splice(0)) await close()
-  certificates.remove()
 })
 
 const file = (upstream: string, store: string, workers = 1): string =>
@@ -126,7 +119,7 @@ describe.concurrent('a start ends with server, fault and remedy', () => {
 
   it('for sentinels that know no such master, or whose master has another password', async () => {
     const group = await startSentinelGroup()
-    closing.push(() => group.stop())
+    atEnd(() => group.stop())
     const sentinels = group.addresses.join(', ')
     expect(await refusalOf(`{ sentinels: [${sentinels}], name: unheard }`)).toContain(
       `store.redis: master unheard of the sentinels ${sentinels}: NO_MASTER: no master of this name is known; `,
@@ -140,7 +133,7 @@ describe.concurrent('a start ends with server, fault and remedy', () => {
 
   it('for a cluster with another password, or with a certificate that is not trusted', async () => {
     const cluster = await startRedisCluster({ replicas: false })
-    closing.push(() => cluster.stop())
+    atEnd(() => cluster.stop())
     const login = 'username: gate, password: hidden'
     expect(await refusalOf(`{ cluster: [${cluster.nodes.join(', ')}], ${login} }`)).toMatch(
       /^store\.redis: .*127\.0\.0\.1:\d+.*: WRONGPASS: /,
@@ -151,7 +144,7 @@ describe.concurrent('a start ends with server, fault and remedy', () => {
       'tls-cluster': 'yes',
     }
     const node = await startTlsRedisServer(certificates, certificates.server, ...flags(options))
-    closing.push(() => node.stop())
+    atEnd(() => node.stop())
     const { cert, key } = certificates.client
     const tls = `tls: { ca: ${certificates.foreign.ca}, cert: ${cert}, key: ${key} }`
     expect(await refusalOf(`{ cluster: ["127.0.0.1:${node.tlsPort}"], ${tls} }`)).toContain(
@@ -176,7 +169,7 @@ describe.concurrent('a password that is changed later', () => {
   it.each([1, 2])(
     'makes readiness red until it fits again, and is logged (workers: %i)',
     async (workers) => {
-      const backend = await rawBackend()
+      const backend = await startRawBackend()
       const user = `later${workers}`
       const cli = (...args: string[]) => redis.cli('--no-auth-warning', '-a', 'other', ...args)
       const admin = (...rules: string[]): string => cli('ACL', 'SETUSER', user, ...rules)

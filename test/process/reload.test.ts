@@ -3,16 +3,14 @@ import { generateKeyPairSync } from 'node:crypto'
 import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { typed } from '../support/command-line.ts'
 import { sha256 } from '../support/gateway.ts'
 import { temporaryFolder } from '../support/processes.ts'
 import { freePort } from '../support/redis-server.ts'
 import { atRest, isAlive, thaw } from '../workers/workers.ts'
-import { endAll, eventually } from './gateways.ts'
+import { eventually } from './gateways.ts'
 import { keptConnections, LIMIT, marksOf, reloading, reloadingHere } from './reloads.ts'
-
-afterAll(endAll)
 
 describe('a gateway of two workers', () => {
   let reloaded: Awaited<ReturnType<typeof reloading>>

@@ -8,9 +8,9 @@ import {
   clientsBlock,
   eventually,
   pick,
-  rawBackend,
+  startRawBackend,
   times,
-  tollgate,
+  startTollgate,
   withOrigins,
   type GatewayProcess,
   gatewayHere,
@@ -26,7 +26,7 @@ type Started = Pick<GatewayProcess, 'adminOrigin' | 'logged'>
 
 /** Of each revision the client has limits of its own, which all its answers must agree with. */
 async function revisions(workers: number, place = inFolder) {
-  const backend = await rawBackend()
+  const backend = await startRawBackend()
   const server = `server: { listen: "127.0.0.1:0", workers: ${workers}, timeouts: { drain: 1s } }`
   const text = (mark: number, more: Blocks = {}) => {
     const [perMinute, perDay] = [LIMIT + mark, 10 * (LIMIT + mark)]
@@ -70,7 +70,7 @@ export async function reloading(
   { options = [], place }: { options?: string[]; place?: (text: string) => string } = {},
 ) {
   const revised = await revisions(workers, place)
-  const gateway = await withOrigins(tollgate(['start', '--config', revised.file, ...options]))
+  const gateway = await withOrigins(startTollgate(['start', '--config', revised.file, ...options]))
   return { gateway, ...revised, ...telling(gateway, () => gateway.signal('SIGHUP')) }
 }
 

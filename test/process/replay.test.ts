@@ -2,7 +2,7 @@
 import { appendFileSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { loadConfig } from '../../src/clients/load.ts'
 import { openLogs, type LogOptions } from '../../src/log-files/open.ts'
 import { replay } from '../../src/replay/replay.ts'
@@ -14,21 +14,18 @@ import { answer } from '../support/raw-backend.ts'
 import {
   clientsBlock,
   configFile,
-  endAll,
   eventually,
   gatewayHere,
   gatewayProcess,
   pick,
-  rawBackend,
-  redisServer,
+  startRawBackend,
+  startRedisServer,
   times,
   storeOn,
   type Gateway,
   type GatewayHere,
   type GatewayProcess,
 } from './gateways.ts'
-
-afterAll(endAll)
 
 const limits = [
   { perMinute: 40, perDay: 40 },
@@ -95,7 +92,7 @@ function expectExplained(report: ReplayReport & { logged: number }): void {
 
 describe('replayed, the log of', () => {
   it('one gateway gives back each of its decisions: limits, bans, refunds', async () => {
-    const backend = await rawBackend()
+    const backend = await startRawBackend()
     const file = configFile(backend.url, { clients: clients(), bans })
     const gateway = await gatewayHere(file)
     await rush([gateway], 60)
@@ -119,7 +116,7 @@ describe('replayed, the log of', () => {
   })
 
   it('two workers gives back its decisions, but for tokens and strikes of others of them', async () => {
-    const backend = await rawBackend()
+    const backend = await startRawBackend()
     const file = configFile(backend.url, {
       clients: clients(),
       bans,
@@ -138,7 +135,7 @@ describe('replayed, the log of', () => {
   })
 
   it('two gateways on Redis that is lost for a while gives back its decisions, or says why not', async () => {
-    const [redis, backend] = await Promise.all([redisServer(), rawBackend()])
+    const [redis, backend] = await Promise.all([startRedisServer(), startRawBackend()])
     const file = configFile(backend.url, { clients: clients(), bans, store: storeOn(redis) })
     // What tells processes apart in a log tells these.
     const gateways = await Promise.all([gatewayHere(file), gatewayProcess(file)])
@@ -152,7 +149,7 @@ describe('replayed, the log of', () => {
 
   it('a gateway with a request that lasts longer than the reading waits differs for that alone', async () => {
     const held = Promise.withResolvers<void>()
-    const backend = await rawBackend({
+    const backend = await startRawBackend({
       respond: async ({ target }) => {
         if (target.endsWith('/pets/1')) await held.promise
         return answer(200, 'ok')
@@ -181,7 +178,7 @@ describe('replayed, the log of', () => {
   })
 
   it('a gateway that took other limits meanwhile differs for that alone', async () => {
-    const backend = await rawBackend()
+    const backend = await startRawBackend()
     const file = configFile(backend.url, { clients: clients(), bans })
     const gateway = await gatewayHere(file)
     // Strikes of other limits are not followed into the minute after.

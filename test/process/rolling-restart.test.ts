@@ -8,8 +8,9 @@ import { connect, type AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { WebSocket, WebSocketServer } from 'ws'
+import { atEnd } from '../support/ending.ts'
 import { ensurePackage } from '../support/debian-package.ts'
 import { temporaryFile, temporaryFolder } from '../support/processes.ts'
 import { freePort, sharedRedis } from '../support/redis-server.ts'
@@ -17,18 +18,12 @@ import { makeCertificates } from '../support/redis-tls.ts'
 import {
   clientsBlock,
   configFile,
-  endAll,
   eventually,
   gatewayProcess,
   storeOn,
   times,
   type GatewayProcess,
 } from './gateways.ts'
-
-const cleanups: (() => unknown)[] = [endAll]
-afterAll(async () => {
-  for (const cleanup of cleanups) await cleanup()
-})
 
 const DRAIN_DELAY_MS = 3_000
 const key = 'tg_test_rolling'
@@ -46,7 +41,7 @@ async function startBackend(): Promise<string> {
   })
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
-  cleanups.push(() => server.close().closeAllConnections())
+  atEnd(() => server.close().closeAllConnections())
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
 }
 
@@ -59,7 +54,6 @@ interface GatewayPorts {
 async function startHaproxy(gateways: readonly GatewayPorts[]) {
   ensurePackage('haproxy', { probe: ['haproxy', '-v'] })
   const certificates = makeCertificates()
-  cleanups.push(certificates.remove)
   const { cert, key: certKey } = certificates.server
   const pem = temporaryFile('tollgate.pem', readFileSync(cert, 'utf8') + readFileSync(certKey))
   const port = await freePort()
@@ -80,7 +74,7 @@ async function startHaproxy(gateways: readonly GatewayPorts[]) {
   }
   const file = temporaryFile('haproxy.cfg', config)
   const child = spawn('haproxy', ['-db', '-f', file], { stdio: 'ignore' })
-  cleanups.push(() => child.kill('SIGKILL') && once(child, 'exit'))
+  atEnd(() => child.kill('SIGKILL') && once(child, 'exit'))
   const ask = async (command: string): Promise<string[][]> => {
     const asked = connect(socket)
     const answer = text(asked).catch(() => '')
@@ -147,7 +141,7 @@ async function openWebSocket(origin: string, ca: Buffer) {
   let end: { code: number; atMs: number } | undefined
   socket.on('error', () => {}).on('close', (code) => (end = { code, atMs: performance.now() }))
   await once(socket, 'open')
-  cleanups.push(() => socket.terminate())
+  atEnd(() => socket.terminate())
   return { socket, end: () => end }
 }
 

@@ -1,6 +1,6 @@
 /** Limits that are only tried, judged by several gateways beside the live ones: to the last request, and nobody feels it. */
 import { join } from 'node:path'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { Shadow } from '../../src/api/shadow.ts'
 import type { ClientsPage } from '../../src/api/usage.ts'
 import { shadowId } from '../../src/usage/shadow.ts'
@@ -10,20 +10,17 @@ import {
   clientsBlock,
   configFile,
   decided,
-  endAll,
   eventually,
   gatewayHere,
   pick,
   quotaInRedis,
-  rawBackend,
-  redisServer,
+  startRawBackend,
+  startRedisServer,
   storeOn,
   tally,
   times,
   type Gateway,
 } from './gateways.ts'
-
-afterAll(endAll)
 
 const TRIED = 20
 const LIVE = 5
@@ -91,7 +88,7 @@ async function triedByAll(gateways: readonly Gateway[]): Promise<void> {
 
 describe('limits that are only tried', () => {
   it('are counted exactly by two gateways on one Redis, and set back with the client', async () => {
-    const [redis, backend] = await Promise.all([redisServer(), rawBackend()])
+    const [redis, backend] = await Promise.all([startRedisServer(), startRawBackend()])
     const store = storeOn(redis, 'onOutage: closed')
     const file = configFile(backend.url, { ...blocks, store })
     const first = await gatewayHere(file)
@@ -112,7 +109,7 @@ describe('limits that are only tried', () => {
   })
 
   it('are counted exactly over a restart too, and are in no view of what is live', async () => {
-    const backend = await rawBackend()
+    const backend = await startRawBackend()
     const config = configFile(backend.url, {
       ...blocks,
       store: `store: { redis: "", file: "${join(temporaryFolder(), 'state.db')}" }`,
@@ -134,7 +131,7 @@ describe('limits that are only tried', () => {
   })
 
   it('are handed back what no backend has seen', async () => {
-    const backend = await rawBackend()
+    const backend = await startRawBackend()
     const gateway = await gatewayHere(configFile(backend.url, blocks))
     await backend.close()
     const answers = await callAll([gateway], wide)

@@ -1,20 +1,19 @@
 /** One quota over several gateways on one Redis: processes where the process is the subject, else gateways in this one. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { minuteWithAtLeast } from '../support/gateway.ts'
 import { sharedRedis, type RedisServer, type SharedRedis } from '../support/redis-server.ts'
 import {
   clientsBlock,
   configFile,
   decided,
-  endAll,
   eventually,
   gatewayHere,
   gatewayProcess,
   pick,
   quotaInRedis,
-  rawBackend,
-  redisServer,
+  startRawBackend,
+  startRedisServer,
   storeOn,
   tally,
   times,
@@ -23,8 +22,6 @@ import {
   type TestClient,
 } from './gateways.ts'
 import { ask, workerPids } from '../workers/workers.ts'
-
-afterAll(endAll)
 
 const client = (id: string, perMinute: number, keys = [`tg_${id}`]): TestClient => ({
   id,
@@ -47,7 +44,7 @@ const blocksOn = (
 
 /** A Redis, a backend, and the file of gateways between them. */
 async function scene(clients: readonly TestClient[], lease?: 'auto' | 'off') {
-  const [redis, backend] = [sharedRedis(), await rawBackend()]
+  const [redis, backend] = [sharedRedis(), await startRawBackend()]
   const file = configFile(backend.url, blocksOn(redis, clients, lease))
   return { redis, backend, file, start: () => gatewayHere(file) }
 }
@@ -158,7 +155,7 @@ describe('gateways on one Redis', () => {
   })
 
   it('say what is left to within a sixteenth, also one that holds a lease while another takes a burst', async () => {
-    const [redis, backend] = await Promise.all([redisServer(), rawBackend()])
+    const [redis, backend] = await Promise.all([startRedisServer(), startRawBackend()])
     const blocks = blocksOn(redis, [{ ...client('acme', 600), perDay: 10_000 }])
     const file = configFile(backend.url, blocks)
     const [one, other] = [await gatewayHere(file), await gatewayHere(file)]
@@ -186,7 +183,7 @@ describe('gateways on one Redis', () => {
   })
 
   it('say what is left in every answer again within a second, when a worker was replaced and when Redis is back', async () => {
-    const [redis, backend] = await Promise.all([redisServer(), rawBackend()])
+    const [redis, backend] = await Promise.all([startRedisServer(), startRawBackend()])
     const file = configFile(backend.url, {
       ...blocksOn(redis, [{ ...client('acme', 60_000), perDay: 1_000_000 }]),
       server: 'server: { listen: "127.0.0.1:0", workers: 2 }',

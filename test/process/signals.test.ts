@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { keys } from '../support/gateway.ts'
 import { temporaryFile } from '../support/processes.ts'
 import { answer } from '../support/raw-backend.ts'
@@ -8,26 +8,23 @@ import {
   call,
   configFile,
   decided,
-  endAll,
   eventually,
   gatewayProcess,
   isTaken,
-  rawBackend,
-  redisServer,
+  startRawBackend,
+  startRedisServer,
   quotaInRedis,
   tally,
   times,
-  tollgate,
+  startTollgate,
   type GatewayProcess,
   gatewayHere,
 } from './gateways.ts'
 
-afterAll(endAll)
-
 /** A backend that answers when told to. */
 async function slowBackend() {
   const waiting: (() => void)[] = []
-  const backend = await rawBackend({
+  const backend = await startRawBackend({
     respond: async () => {
       await new Promise<void>((resolve) => waiting.push(resolve))
       return answer(200, 'at last')
@@ -67,7 +64,7 @@ describe.concurrent('a stop', () => {
   it.each([1, 2])(
     'with a delay is not ready at once, and takes requests until it is over, with %i process(es)',
     async (workers) => {
-      const backend = await rawBackend()
+      const backend = await startRawBackend()
       // Longer than a busy machine takes to ask four times.
       const delay = `timeouts: { drainDelay: 8s }`
       const server = `server: { listen: "127.0.0.1:0", workers: ${workers}, ${delay} }`
@@ -91,7 +88,7 @@ describe.concurrent('a stop', () => {
   )
 
   it('closes connections that are kept alive but unused', async () => {
-    const backend = await rawBackend()
+    const backend = await startRawBackend()
     const gateway = await gatewayHere(configFile(backend.url, drain('10m')))
     await Promise.all(times(10, () => gateway.call(keys.pro)))
     await gateway.stop()
@@ -136,7 +133,7 @@ describe.concurrent('a stop', () => {
   })
 
   it('leaves no token behind in the store', async () => {
-    const [backend, redis] = [await rawBackend(), sharedRedis()]
+    const [backend, redis] = [await startRawBackend(), sharedRedis()]
     const store = `store: { redis: "${redis.url}", prefix: ${redis.prefix} }`
     const gateway = await gatewayHere(configFile(backend.url, { store }))
     // Of a plan that lets all of them run at once: a busy machine would let who waits for a turn wait too long.
@@ -149,10 +146,14 @@ describe.concurrent('a stop', () => {
   })
 
   it('also comes during the start, while the store is being waited for', async () => {
-    const redis = await redisServer()
+    const redis = await startRedisServer()
     redis.freeze()
     const store = `store: { redis: "${redis.url}" }`
-    const gateway = tollgate(['start', '--config', configFile('http://127.0.0.1:1', { store })])
+    const gateway = startTollgate([
+      'start',
+      '--config',
+      configFile('http://127.0.0.1:1', { store }),
+    ])
     // Early enough to fall into the start on a fast machine, late enough for the handlers on a slow one.
     await eventually('a connection to Redis', () => gateway.stderr().includes('storeLost'))
     gateway.signal('SIGTERM')
@@ -169,7 +170,7 @@ describe.concurrent('a fault that nobody handles', () => {
   const env = { NODE_OPTIONS: `--import=${preload}` }
 
   it('ends the gateway with 1 and one line that says why', async () => {
-    const backend = await rawBackend()
+    const backend = await startRawBackend()
     const gateway = await gatewayProcess(configFile(backend.url), { env })
     await gateway.call(keys.pro)
     gateway.signal('SIGURG')
@@ -182,7 +183,9 @@ describe.concurrent('a fault that nobody handles', () => {
   })
 
   it('ends the catalogue service likewise', async () => {
-    const catalogue = tollgate(['catalogue', '--listen', '127.0.0.1:0', '--db', 'pets.db'], { env })
+    const catalogue = startTollgate(['catalogue', '--listen', '127.0.0.1:0', '--db', 'pets.db'], {
+      env,
+    })
     await catalogue.listening('catalogue')
     catalogue.signal('SIGWINCH')
     const { code, stderr } = await catalogue.finished
@@ -198,7 +201,7 @@ describe.concurrent('output that nobody reads', () => {
       server: `server: { listen: "127.0.0.1:${port}" }`,
       admin: `admin: { listen: "127.0.0.1:${admin}" }`,
     })
-    const demo = tollgate(['demo', '--config', file])
+    const demo = startTollgate(['demo', '--config', file])
     demo.child.stdout?.destroy()
     demo.child.stderr?.destroy()
     const origin = `http://127.0.0.1:${port}`

@@ -1,17 +1,16 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, describe, expect, it } from 'vitest'
-import { startSlowLink, type SlowLink } from '../support/slow-link.ts'
+import { describe, expect, it } from 'vitest'
+import { startSlowLink } from '../support/slow-link.ts'
 import {
   acquainted,
   clientsBlock,
   configFile,
   decided,
-  endAll,
   eventually,
   gatewayHere,
   pick,
-  rawBackend,
-  redisServer,
+  startRawBackend,
+  startRedisServer,
   storeLost,
   tally,
   times,
@@ -25,20 +24,13 @@ import {
   tellsQuota,
 } from './store-load.ts'
 
-const links: SlowLink[] = []
-afterAll(async () => {
-  await endAll()
-  await Promise.all(links.map((link) => link.close()))
-})
-
 const key = 'tg_slow_store'
 const CALLERS = 4
 
 /** Two gateways whose calls to Redis take as long as the link says. */
 async function scene(limit: number, lease: 'auto' | 'off' = 'auto') {
-  const [redis, backend] = await Promise.all([redisServer(), rawBackend()])
+  const [redis, backend] = await Promise.all([startRedisServer(), startRawBackend()])
   const link = await startSlowLink(redis.port)
-  links.push(link)
   const file = configFile(backend.url, {
     store: `store: { redis: "redis://127.0.0.1:${link.port}", timeout: 110ms, lease: ${lease} }`,
     // Of the day, so that no minute ends meanwhile.

@@ -1,13 +1,11 @@
 /** slowhttptest (Debian), which holds what it can hold with slow heads, bodies, readers and ranges, with a key of its own. */
 import { spawn } from 'node:child_process'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { ensurePackage } from '../support/debian-package.ts'
 import { answer } from '../support/raw-backend.ts'
-import { clientsBlock, configFile, endAll, gatewayProcess, rawBackend, tally } from './gateways.ts'
+import { clientsBlock, configFile, gatewayProcess, startRawBackend, tally } from './gateways.ts'
 import type { Answer, GatewayProcess } from './gateways.ts'
-
-afterAll(endAll)
 
 const ATTACKER = 'tg_slow_attacker'
 const BYSTANDER = 'tg_slow_bystander'
@@ -34,7 +32,7 @@ describe('slowhttptest leaves the service available', () => {
 
   beforeAll(async () => {
     ensurePackage('slowhttptest', { probe: ['which', 'slowhttptest'] })
-    const backend = await rawBackend({
+    const backend = await startRawBackend({
       respond: ({ target }) => answer(200, target.includes('large') ? LARGE : 'ok'),
     })
     const client = { perMinute: 1_000_000 }

@@ -4,20 +4,19 @@ import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { minuteWithAtLeast } from '../support/gateway.ts'
 import { temporaryFolder } from '../support/processes.ts'
 import {
   clientsBlock,
   configFile,
   decided,
-  endAll,
   eventually,
   gatewayProcess,
-  rawBackend,
+  startRawBackend,
   tally,
   times,
-  tollgate,
+  startTollgate,
   type GatewayProcess,
   linesOf,
   gatewayHere,
@@ -26,8 +25,6 @@ import { atPace, openDoor, startCountingBackend } from './paced-callers.ts'
 
 const exec = promisify(execFile)
 const key = 'tg_test_remembered_0123456789'
-
-afterAll(endAll)
 
 const config = (upstream: string, file: string, workers = 1): string =>
   configFile(upstream, {
@@ -59,7 +56,7 @@ function dayTakenIn(path: string): unknown {
 
 describe.concurrent('what a gateway without Redis has counted', () => {
   it('is there after a restart, to the last request', async () => {
-    const backend = await rawBackend()
+    const backend = await startRawBackend()
     const file = config(backend.url, join(temporaryFolder(), 'made', 'store.db'))
     const first = await gatewayHere(file)
     await minuteWithAtLeast(25_000)
@@ -96,10 +93,10 @@ describe.concurrent('what a gateway without Redis has counted', () => {
   })
 
   it('is kept in data/tollgate.db below the working directory unless told otherwise', async () => {
-    const backend = await rawBackend()
+    const backend = await startRawBackend()
     const text = configFile(backend.url, { store: '' })
     const cwd = temporaryFolder()
-    const gateway = tollgate(['start', '--config', text], { cwd })
+    const gateway = startTollgate(['start', '--config', text], { cwd })
     await gateway.listening('admin')
     expect(readdirSync(join(cwd, 'data'))).toContain('tollgate.db')
     gateway.signal('SIGTERM')
@@ -115,7 +112,7 @@ describe.concurrent('a store.file', () => {
   it.each([1, 2])(
     'that is removed with its folder under a running gateway is written anew, and counts are there after a restart (%i processes)',
     async (workers) => {
-      const backend = await rawBackend()
+      const backend = await startRawBackend()
       const folder = join(temporaryFolder(), 'made')
       const path = join(folder, 'store.db')
       const file = config(backend.url, path, workers)
@@ -136,7 +133,7 @@ describe.concurrent('a store.file', () => {
   )
 
   it('that is damaged is set aside, which is logged, and the gateway starts', async () => {
-    const backend = await rawBackend()
+    const backend = await startRawBackend()
     const folder = temporaryFolder()
     const path = join(folder, 'store.db')
     await (await gatewayHere(config(backend.url, path))).stop()
@@ -149,7 +146,7 @@ describe.concurrent('a store.file', () => {
   })
 
   it('that another gateway uses keeps a second one from starting, until the first is gone', async () => {
-    const backend = await rawBackend()
+    const backend = await startRawBackend()
     const path = join(temporaryFolder(), 'store.db')
     const file = config(backend.url, path)
     const first = await gatewayProcess(file)
@@ -171,7 +168,7 @@ describe.concurrent('a store.file', () => {
       const message = `store.file ${file} is not an SQLite database; name another file, or move it away to begin with an empty one`
       if (workers === 1) await expect(gatewayHere(file, { env })).rejects.toThrow(message)
       else {
-        const { code, stderr } = await tollgate(['start', '--config', file], { env }).finished
+        const { code, stderr } = await startTollgate(['start', '--config', file], { env }).finished
         expect([code, ...linesOf(stderr)]).toMatchObject([1, { event: 'startFailed', message }])
       }
       expect(readFileSync(file)).toEqual(text)
@@ -191,7 +188,7 @@ describe.concurrent('a store.file that can no longer be written', () => {
   it.each([1, 2])(
     'is told, in the log once; counting goes on, and is kept when it can (%i processes)',
     async (workers) => {
-      const backend = await rawBackend()
+      const backend = await startRawBackend()
       const path = join(temporaryFolder(), 'store.db')
       const first = await gatewayProcess(config(backend.url, path, workers))
       await admit(first, 5)

@@ -1,20 +1,17 @@
-import { afterAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import {
   configFile,
-  endAll,
   eventually,
   gatewayProcess,
-  rawBackend,
-  redisServer,
+  startRawBackend,
+  startRedisServer,
   gatewayHere,
 } from './gateways.ts'
-
-afterAll(endAll)
 
 it.each([1, 2])(
   'a store that may lose counts is a warning in log and readiness, and no more (%i workers)',
   async (workers) => {
-    const [redis, backend] = await Promise.all([redisServer(), rawBackend()])
+    const [redis, backend] = await Promise.all([startRedisServer(), startRawBackend()])
     redis.cli('CONFIG', 'SET', 'maxmemory-policy', 'volatile-ttl')
     const file = configFile(backend.url, {
       server: `server: { listen: 127.0.0.1:0, workers: ${workers} }`,
@@ -49,7 +46,7 @@ it.each([
 ])(
   '%s whose name leads nowhere is named in log and readiness from the start',
   async (_, redis, cause) => {
-    const backend = await rawBackend()
+    const backend = await startRawBackend()
     const file = configFile(backend.url, { store: `store: { redis: ${redis} }` })
     const gateway = await gatewayHere(file, { waitForStore: false })
     await eventually('the line', () => gateway.logged('storeWarning').length === 1)

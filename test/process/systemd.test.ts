@@ -4,19 +4,15 @@ import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { hrtime } from 'node:process'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
+import { atEnd } from '../support/ending.ts'
 import { productionEnv } from '../config/examples.ts'
 import { loadConfig } from '../../src/clients/load.ts'
 import { roomForConnections } from '../../src/listeners/connection-limits.ts'
 import { typed } from '../support/command-line.ts'
 import { ensurePackage } from '../support/debian-package.ts'
 import { temporaryFile, temporaryFolder } from '../support/processes.ts'
-import { configFile, endAll, eventually, gatewayProcess, run } from './gateways.ts'
-
-const cleanups: (() => unknown)[] = [endAll]
-afterAll(async () => {
-  for (const cleanup of cleanups) await cleanup()
-})
+import { configFile, eventually, gatewayProcess, run } from './gateways.ts'
 
 /** Prints what comes on a datagram socket, one line each, as the service manager gets it. */
 const LISTENER = `
@@ -32,7 +28,7 @@ async function startManager() {
   ensurePackage('python3', { probe: ['python3', '--version'] })
   const socket = join(temporaryFolder(), 'notify')
   const child = spawn('python3', ['-c', LISTENER, socket], { stdio: ['ignore', 'pipe', 'inherit'] })
-  cleanups.push(() => child.kill('SIGKILL') && once(child, 'exit'))
+  atEnd(() => child.kill('SIGKILL') && once(child, 'exit'))
   let text = ''
   child.stdout.setEncoding('utf8').on('data', (more: string) => (text += more))
   /** systemd-notify asks that all before it was taken; of no interest here. */

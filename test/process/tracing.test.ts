@@ -1,15 +1,13 @@
 /** Workers trace for themselves, and a stop sends what they still have. */
 import { get } from 'node:http'
-import { afterAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { configText, keys } from '../support/gateway.ts'
 import { startCollector } from '../support/otlp.ts'
 import { temporaryFile } from '../support/processes.ts'
-import { endAll, eventually, gatewayProcess, rawBackend } from './gateways.ts'
-
-afterAll(endAll)
+import { eventually, gatewayProcess, startRawBackend } from './gateways.ts'
 
 it('each of two workers exports its own spans, the last ones as it ends', async () => {
-  const [collector, backend] = [await startCollector(), await rawBackend()]
+  const [collector, backend] = [await startCollector(), await startRawBackend()]
   const blocks = {
     server: 'server: { listen: "127.0.0.1:0", workers: 2 }',
     telemetry: `telemetry: { otlp: "${collector.url}", sample: 100% }`,

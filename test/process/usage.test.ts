@@ -2,7 +2,7 @@
 import { writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { usageCommand } from '../../src/operator/usage.ts'
 import type { ClientUsage, DayUsage } from '../../src/api/usage.ts'
 import { dayWithAtLeast } from '../support/utc-windows.ts'
@@ -15,18 +15,15 @@ import {
   clientsBlock,
   configFile,
   decided,
-  endAll,
   eventually,
   gatewayHere,
   gatewayProcess,
-  rawBackend,
-  redisServer,
+  startRawBackend,
+  startRedisServer,
   storeOn,
   times,
   type Gateway,
 } from './gateways.ts'
-
-afterAll(endAll)
 
 const names = ['acme', 'bolt', 'rook']
 const clients = clientsBlock([
@@ -109,7 +106,7 @@ const fileStore = (): string => `store: { file: "${temporaryFolder()}/store.db" 
 describe('the totals of a day', () => {
   it('are what the backend has counted of gateways on one Redis that freezes, and but for its latest second of a worker that is killed', async () => {
     await dayWithAtLeast(90_000)
-    const [redis, backend] = await Promise.all([redisServer(), rawBackend()])
+    const [redis, backend] = await Promise.all([startRedisServer(), startRawBackend()])
     const fileFor = (workers: number): string =>
       configFile(backend.url, {
         server: served(workers),
@@ -172,7 +169,7 @@ describe('the totals of a day', () => {
 
   it('are in store.file over a stop, and over a crash but for the latest seconds', async () => {
     await dayWithAtLeast(90_000)
-    const backend = await rawBackend()
+    const backend = await startRawBackend()
     const file = configFile(backend.url, { store: fileStore(), clients })
     const ask = (gateway: Gateway) =>
       Promise.all(times(20, () => decided(() => gateway.call('tg_acme'))))
@@ -198,7 +195,7 @@ describe('the totals of a day', () => {
     ['Redis', () => storeOn(sharedRedis(), 'timeout: 110ms')],
   ])('has a row for each plan that a client had, also after a restart (%s)', async (_, storeOf) => {
     await dayWithAtLeast(90_000)
-    const backend = await rawBackend()
+    const backend = await startRawBackend()
     const store = storeOf()
     const textWith = (plan: string): string => {
       const key = `{ id: mover-1, sha256: ${sha256('tg_mover')} }`

@@ -2,7 +2,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import type { Shadow } from '../../src/api/shadow.ts'
 import type { ClientRow } from '../../src/api/usage.ts'
 import { askAdmin } from '../support/admin-client.ts'
@@ -12,19 +12,16 @@ import { ask, codes } from '../workers/workers.ts'
 import {
   clientsBlock,
   decided,
-  endAll,
   eventually,
   gatewayProcess,
-  rawBackend,
+  startRawBackend,
   times,
 } from './gateways.ts'
-
-afterAll(endAll)
 
 const [TRIED, LIMIT] = [10, 20]
 
 it('use that is set back, limits that are only tried and a dry run of others are of all workers, and outlive a kill', async () => {
-  const backend = await rawBackend()
+  const backend = await startRawBackend()
   const textOf = (limit: number): string => {
     const shadow = `shadow: { perMinute: ${TRIED}, perDay: ${TRIED} }`
     const blocks = {

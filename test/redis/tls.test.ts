@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process'
 import { connect as connectTcp, createServer, type AddressInfo } from 'node:net'
 import { promisify } from 'node:util'
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { HostPort, RedisConfig, TlsFilesConfig } from '../../src/config/config.ts'
 import { connectRedis } from '../../src/redis/redis.ts'
 import type { RedisStore } from '../../src/redis/store.ts'
@@ -28,10 +28,6 @@ beforeAll(async () => {
 })
 afterEach(async () => {
   for (const store of open.splice(0)) await store.close()
-})
-afterAll(async () => {
-  await server.stop()
-  certificates.remove()
 })
 
 const none = { username: undefined, password: undefined }

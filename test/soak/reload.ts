@@ -5,7 +5,8 @@
 import { execFileSync } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { endAll, eventually } from '../process/gateways.ts'
+import { endAll } from '../support/ending.ts'
+import { eventually } from '../process/gateways.ts'
 import { keptConnections, marksOf, reloading } from '../process/reloads.ts'
 
 const RELOADS = 50

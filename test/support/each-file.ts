@@ -1,5 +1,6 @@
 /** Runs in every test file. */
 import { afterAll, beforeEach } from 'vitest'
+import { endAll } from './ending.ts'
 import { removeFolders } from './processes.ts'
 import { dayWithAtLeast } from './utc-windows.ts'
 
@@ -7,5 +8,8 @@ import { dayWithAtLeast } from './utc-windows.ts'
 const longestMs = 120_000
 beforeEach(() => dayWithAtLeast(longestMs), 2 * longestMs)
 
-// The first hook that is registered is the last that runs: by then the file has ended its processes.
-afterAll(removeFolders)
+// The first hook that is registered is the last that runs: by then the file has ended what it ends by itself.
+afterAll(async () => {
+  await endAll()
+  removeFolders()
+})

@@ -4,6 +4,8 @@ import { parseConfigText } from '../../src/clients/load.ts'
 import { createGateway } from '../../src/gateway/gateway.ts'
 import { createLog } from '../../src/observability/log.ts'
 
+import { gatewayEnds } from './ending.ts'
+
 export { minuteWithAtLeast } from './utc-windows.ts'
 
 /** Plain keys of the clients in baseConfig. */
@@ -104,6 +106,8 @@ export async function startTestGateway(options: GatewayOptions) {
   const origin = `http://127.0.0.1:${listen.port}`
   const adminOrigin = `http://127.0.0.1:${admin.port}`
   let stopped: Promise<void> | undefined
+  const stop = (): Promise<void> => (stopped ??= gateway.drain())
+  gatewayEnds(stop)
   const logLines = () =>
     logged
       .split('\n')
@@ -152,6 +156,6 @@ export async function startTestGateway(options: GatewayOptions) {
     /** With its body read. */
     ask: askAll,
     status: async (path: string, init?: GatewayInit) => (await askAll(path, init)).status,
-    stop: (): Promise<void> => (stopped ??= gateway.drain()),
+    stop,
   }
 }

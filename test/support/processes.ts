@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process'
 import { mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { gatewayEnds } from './ending.ts'
 import { compileCache, sources } from './sources.ts'
 
 export interface Finished {
@@ -62,6 +63,11 @@ export function startTollgate(
     }
     throw new Error(`no ${listener} listener; stdout: ${stdout}; stderr: ${readStderr()}`)
   }
+  const end = async (): Promise<void> => {
+    child.kill('SIGKILL')
+    await finished
+  }
+  gatewayEnds(end)
   return {
     child,
     pid: child.pid ?? 0,
@@ -71,10 +77,7 @@ export function startTollgate(
     signal: (name: NodeJS.Signals) => void child.kill(name),
     finished,
     /** kill -9 if it still runs. */
-    end: async (): Promise<void> => {
-      child.kill('SIGKILL')
-      await finished
-    },
+    end,
   }
 }
 

@@ -1,6 +1,7 @@
 /** A TCP backend that records every byte, reads requests with a strict HTTP/1.1 parser, and answers with scripted raw bytes. */
 import { createServer, type AddressInfo, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { atEnd } from './ending.ts'
 import { readRequests, type RequestReader } from './strict-request-reader.ts'
 import { until } from './until.ts'
 
@@ -78,6 +79,11 @@ export async function startRawBackend(
     server.listen(options.port ?? 0, options.host ?? '127.0.0.1', resolve)
   })
   const { port } = server.address() as AddressInfo
+  const close = async (): Promise<void> => {
+    for (const { socket } of connections) socket.destroy()
+    await new Promise<void>((resolve) => server.close(() => resolve()))
+  }
+  atEnd(close)
   return {
     port,
     url: `http://127.0.0.1:${port}`,
@@ -95,10 +101,7 @@ export async function startRawBackend(
       requests.length = 0
       does = next
     },
-    close: async () => {
-      for (const { socket } of connections) socket.destroy()
-      await new Promise<void>((resolve) => server.close(() => resolve()))
-    },
+    close,
   }
 }
 

@@ -3,6 +3,7 @@ import { randomInt } from 'node:crypto'
 import { createServer, connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { ensurePackage } from './debian-package.ts'
+import { atEnd } from './ending.ts'
 import { temporaryFolder } from './processes.ts'
 import { flags } from './redis-shared.ts'
 
@@ -29,6 +30,7 @@ export async function startRedisServer(...extra: string[]) {
   let child = await launch()
   const isRunning = (): boolean => child.exitCode === null && child.signalCode === null
   const end = (): Promise<void> => endOf(child)
+  atEnd(end)
   return {
     ...reached(port),
     get pid() {

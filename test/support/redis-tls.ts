@@ -31,12 +31,19 @@ export interface Certificates {
   readonly expired: Certificate
   /** Of another authority. */
   readonly foreign: Certificate & { readonly ca: string }
-  remove(): void
 }
 
+/** Made once for all files of a process, and kept until it ends: others may use them still. */
 export function makeCertificates(): Certificates {
+  return (made ??= make())
+}
+
+let made: Certificates | undefined
+
+function make(): Certificates {
   ensureOpenssl()
   const directory = mkdtempSync(join(tmpdir(), 'tollgate-tls-'))
+  process.once('exit', () => rmSync(directory, { recursive: true, force: true }))
   const path = (file: string): string => join(directory, file)
   const openssl = (...args: string[]): void =>
     void execFileSync('openssl', args, { stdio: ['ignore', 'ignore', 'pipe'] })
@@ -65,7 +72,6 @@ export function makeCertificates(): Certificates {
     client: issue('client', 'authority', 'DNS:gateway.internal'),
     expired: issue('expired', 'authority', 'IP:127.0.0.1', '-1'),
     foreign: { ...issue('foreign', 'stranger', 'IP:127.0.0.1'), ca: foreignCa },
-    remove: () => rmSync(directory, { recursive: true, force: true }),
   }
 }
 

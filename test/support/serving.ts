@@ -5,6 +5,7 @@ import { createServing, configNames } from '../../src/gateway/serving.ts'
 import { openStores } from '../../src/gateway/stores.ts'
 import { createLog } from '../../src/observability/log.ts'
 import { createMetrics } from '../../src/observability/metrics.ts'
+import { gatewayEnds } from './ending.ts'
 import { configText } from './gateway.ts'
 
 /** See configText. */
@@ -13,7 +14,7 @@ export type Blocks = Readonly<Record<string, string>>
 export const readBlocks = (upstreams: readonly string[], blocks: Blocks) =>
   parseConfigText(configText({ upstreams, blocks }), { file: 'test.yaml', env: {} })
 
-/** stop: closes it, to be called once; upstreams: where a changed configuration names no others. */
+/** upstreams: where a changed configuration names no others. */
 export async function openServing(upstreams: readonly string[], blocks: Blocks = {}) {
   const config = readBlocks(upstreams, blocks)
   const lines: string[] = []
@@ -32,6 +33,14 @@ export async function openServing(upstreams: readonly string[], blocks: Blocks =
   await serving.ready()
   const { port } = await serving.listen()
   const prepare = (changed: Blocks) => serving.prepare(readBlocks(upstreams, changed))
+  let stopped: Promise<void> | undefined
+  const end = async (): Promise<void> => {
+    await serving.drain({ idleMs: 0, atMostMs: 1_000 })
+    await serving.close()
+    await log.close()
+  }
+  const stop = (): Promise<void> => (stopped ??= end())
+  gatewayEnds(stop)
   return {
     serving,
     port,
@@ -49,10 +58,6 @@ export async function openServing(upstreams: readonly string[], blocks: Blocks =
         .map((line) => JSON.parse(line) as Record<string, unknown>),
     metrics: async () => (await metrics.render()).body.split('\n'),
     keySetFaults: faults,
-    stop: async (): Promise<void> => {
-      await serving.drain({ idleMs: 0, atMostMs: 1_000 })
-      await serving.close()
-      await log.close()
-    },
+    stop,
   }
 }

@@ -1,5 +1,6 @@
 /** A TCP link to a loopback port that holds back what comes through it, for as long as the test says. */
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
+import { atEnd } from './ending.ts'
 
 export type SlowLink = Awaited<ReturnType<typeof startSlowLink>>
 
@@ -31,11 +32,10 @@ export async function startSlowLink(toPort: number) {
     delayMs: 0,
     /** What comes back until then is held back until then, by performance.now(). */
     heldUntilMs: 0,
-    close: () =>
-      new Promise<void>((resolve) => {
-        server.close(() => resolve())
-        for (const socket of sockets) socket.destroy()
-      }),
   }
+  atEnd(() => {
+    server.close()
+    for (const socket of sockets) socket.destroy()
+  })
   return link
 }

@@ -4,7 +4,8 @@ import { connect, type ConnectionOptions } from 'node:tls'
 import { describe, expect, it } from 'vitest'
 import { ownMs } from '../support/own-time.ts'
 import { openRawClient } from '../support/raw-client.ts'
-import { certificates, request, serverBlock, trusting, withWire, type Wire } from './wire.ts'
+import { makeCertificates } from '../support/redis-tls.ts'
+import { request, serverBlock, trusting, withWire, type Wire } from './wire.ts'
 
 const over = (more = '', tlsKeys = '') => ({
   tls: trusting(),
@@ -94,8 +95,8 @@ describe('TLS', () => {
     }))
 
   it('asks for client certificates of its authority, which are a door and no credential', () =>
-    withWire(over('', `clientCa: ${certificates().ca}`), async (wire) => {
-      const { client, foreign } = certificates()
+    withWire(over('', `clientCa: ${makeCertificates().ca}`), async (wire) => {
+      const { client, foreign } = makeCertificates()
       const read = ({ cert, key }: { cert: string; key: string }) => ({
         ...trusting(),
         cert: readFileSync(cert),

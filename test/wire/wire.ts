@@ -6,7 +6,7 @@ import { keys, startTestGateway, sumOf, type TestGateway } from '../support/gate
 import { startRawBackend, until, type RawBackend } from '../support/raw-backend.ts'
 import type { RawBackendOptions } from '../support/raw-backend.ts'
 import { openRawClient, rawExchange, type ParsedResponse } from '../support/raw-client.ts'
-import { makeCertificates, type Certificates } from '../support/redis-tls.ts'
+import { makeCertificates } from '../support/redis-tls.ts'
 import type { RawClient, RawExchange, RawExchangeOptions } from '../support/raw-client.ts'
 
 export { keys, until }
@@ -83,20 +83,10 @@ export const plansBlock = (free = 'perMinute: 1, perDay: 1', pro = ''): string =
 export const serverBlock = (more = ''): string =>
   `server:\n  listen: "127.0.0.1:0"\n  ${more.includes('timeouts:') ? '' : 'timeouts: { drain: 1s }'}\n  ${more}`
 
-let made: Certificates | undefined
-
-/** Made once for all tests of a file. */
-export function certificates(): Certificates {
-  if (made !== undefined) return made
-  const fresh = (made = makeCertificates())
-  process.once('exit', () => fresh.remove())
-  return fresh
-}
-
-export const trusting = (): ConnectionOptions => ({ ca: readFileSync(certificates().ca) })
+export const trusting = (): ConnectionOptions => ({ ca: readFileSync(makeCertificates().ca) })
 
 function overTls(server: string, more = ''): string {
-  const { cert, key } = certificates().server
+  const { cert, key } = makeCertificates().server
   return server.replace(
     /^server:(?:\n {2}| \{ ?)/,
     (start) =>

@@ -1,12 +1,10 @@
 /** Many clients on their way to workers that stand still or die over it. */
 import { writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { sha256 } from '../support/gateway.ts'
-import { configFile, endAll, eventually, gatewayProcess, rawBackend } from '../process/gateways.ts'
+import { configFile, eventually, gatewayProcess, startRawBackend } from '../process/gateways.ts'
 import { ask, atRest, isAlive, thaw, workerBlocks, workerPids } from './workers.ts'
-
-afterAll(endAll)
 
 /** More than the pipe takes while nobody reads, and soon read: a worker that stands still for 10 s is killed. */
 const COUNT = 5_000
@@ -18,7 +16,7 @@ const lines = (round: number): string =>
 
 describe('workers and a file of many clients', () => {
   it('have all of them, from the start, through reloads, one that is given up, and the death of one that was being sent them', async () => {
-    const backend = await rawBackend()
+    const backend = await startRawBackend()
     const more = { clientFiles: 'clientFiles: [clients.jsonl]', clients: 'clients: []' }
     const file = configFile(backend.url, workerBlocks(2, [], { more }))
     const write = (round: number) =>

@@ -5,15 +5,13 @@ import { writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { Writable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { parseConfigText } from '../../src/clients/load.ts'
 import { borrowRing } from '../../src/clients/release.ts'
 import { RingReader, RingSender, START_RING } from '../../src/workers/ring-pipe.ts'
 import { sha256 } from '../support/gateway.ts'
-import { configFile, endAll, eventually, gatewayProcess, rawBackend } from '../process/gateways.ts'
+import { configFile, eventually, gatewayProcess, startRawBackend } from '../process/gateways.ts'
 import { ask, workerBlocks } from './workers.ts'
-
-afterAll(endAll)
 
 /** Both ends, with what was written in between; `hold` lets nothing more be taken until what it returns is called. */
 function ends() {
@@ -113,7 +111,7 @@ describe('the pipe for clients', () => {
 describe('workers and a file of many clients', () => {
   it('have all of them, from the start and through a reload', async () => {
     const more = { clientFiles: 'clientFiles: [clients.jsonl]', clients: 'clients: []' }
-    const file = configFile((await rawBackend()).url, workerBlocks(2, [], { more }))
+    const file = configFile((await startRawBackend()).url, workerBlocks(2, [], { more }))
     /** More than goes in one piece. */
     const write = (round: number) =>
       writeFileSync(

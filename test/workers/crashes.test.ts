@@ -1,14 +1,13 @@
 import { rmSync, writeFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { temporaryFile } from '../support/processes.ts'
 import {
   configFile,
   decided,
-  endAll,
   eventually,
   gatewayProcess,
-  rawBackend,
+  startRawBackend,
   times,
   type GatewayProcess,
 } from '../process/gateways.ts'
@@ -23,8 +22,6 @@ import {
   workerBlocks,
   workerPids,
 } from './workers.ts'
-
-afterAll(endAll)
 
 const wide = { id: 'wide', keys: ['tg_wide'], perMinute: 1_000_000, perDay: 1_000_000 }
 const LIMIT = 200
@@ -61,7 +58,7 @@ describe('a worker', () => {
       server: ', timeouts: { drain: 300ms }',
       more: { jwt: block },
     })
-    gateway = await gatewayProcess(configFile((await rawBackend()).url, blocks), {
+    gateway = await gatewayProcess(configFile((await startRawBackend()).url, blocks), {
       env: { NODE_OPTIONS: `--import ${bug}` },
     })
   })

@@ -9,11 +9,10 @@ import { answer } from '../support/raw-backend.ts'
 import {
   configFile,
   decided,
-  endAll,
   eventually,
   gatewayProcess,
   linesOf,
-  rawBackend,
+  startRawBackend,
   run,
   times,
   type GatewayProcess,
@@ -30,8 +29,6 @@ import {
   workerBlocks,
   workerPids,
 } from './workers.ts'
-
-afterAll(endAll)
 
 const wide = { id: 'wide', keys: ['tg_wide'], perMinute: 1_000_000, perDay: 1_000_000 }
 /** Of the day, so that no minute ends meanwhile. */
@@ -59,7 +56,7 @@ async function startBusy(
   drain = '30s',
 ): Promise<{ gateway: GatewayProcess; inFlight: ReturnType<typeof ask>[]; answerAll(): void }> {
   const waiting: (() => void)[] = []
-  const backend = await rawBackend({
+  const backend = await startRawBackend({
     respond: async () => {
       await new Promise<void>((resolve) => waiting.push(resolve))
       return answer(200, 'at last')

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { minuteWithAtLeast } from '../support/gateway.ts'
 import { temporaryFolder } from '../support/processes.ts'
 import { rawExchange } from '../support/raw-client.ts'
@@ -9,12 +9,11 @@ import { freePort } from '../support/redis-server.ts'
 import {
   configFile,
   decided,
-  endAll,
   eventually,
   gatewayProcess,
-  rawBackend,
+  startRawBackend,
   times,
-  tollgate,
+  startTollgate,
   type GatewayProcess,
 } from '../process/gateways.ts'
 import {
@@ -26,8 +25,6 @@ import {
   workersThatAnswered,
   type WorkerAnswer,
 } from './workers.ts'
-
-afterAll(endAll)
 
 const wide = { id: 'wide', keys: ['tg_wide'], perMinute: 100_000 }
 
@@ -76,7 +73,7 @@ describe('three workers on one port', () => {
   let config: string
 
   beforeAll(async () => {
-    backend = await rawBackend()
+    backend = await startRawBackend()
     const jwksUri = `http://127.0.0.1:${await freePort()}/jwks.json`
     const more = {
       // No admission but by the store.
@@ -242,7 +239,7 @@ describe('three workers on one port', () => {
 
 describe('one worker', () => {
   it('is the process itself, which a roll is refused with a word', async () => {
-    const { url } = await rawBackend()
+    const { url } = await startRawBackend()
     const gateway = await gatewayProcess(configFile(url, workerBlocks(1, [wide])))
     expect(workerPids(gateway).size).toBe(0)
     expect(await gateway.metric('tollgate_workers ')).toBe(1)
@@ -257,7 +254,7 @@ describe('one worker', () => {
 describe('workers whose event loops are late', () => {
   it('say so in the one readiness of all, which ends only when all refuse everything', async () => {
     const server = ', overload: { lag: 40ms }'
-    const backend = await rawBackend()
+    const backend = await startRawBackend()
     const gateway = await gatewayProcess(
       configFile(backend.url, workerBlocks(2, [wide], { server })),
     )
@@ -280,7 +277,7 @@ describe('the demonstration with workers', () => {
   it('has the catalogue in the process that looks after them', async () => {
     const port = await freePort()
     const file = configFile(`http://127.0.0.1:${port}`, workerBlocks(2, [wide]))
-    const demo = tollgate(['demo', '--config', file, '--db', 'pets.db'])
+    const demo = startTollgate(['demo', '--config', file, '--db', 'pets.db'])
     const origin = new URL(await demo.listening('tollgate')).origin
     const answers = await Promise.all(
       times(20, () => decided(() => ask(origin, { key: 'tg_wide' }))),

@@ -1,15 +1,14 @@
 /** A gateway of several workers on Redis: what it admits, and what it says of its backends, its store, its workers and routes. */
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { beforeAll, describe, expect, it, vi } from 'vitest'
 import type { Backends, Routes, Store, Workers } from '../../src/api/state.ts'
 import { answer, type RawBackend } from '../support/raw-backend.ts'
 import {
   configFile,
   decided,
-  endAll,
   gatewayProcess,
   quotaInRedis,
-  rawBackend,
-  redisServer,
+  startRawBackend,
+  startRedisServer,
   times,
   type GatewayProcess,
 } from '../process/gateways.ts'
@@ -18,12 +17,12 @@ import { ask, codes, workerBlocks } from './workers.ts'
 const patience = { timeout: 30_000, interval: 100 }
 const KEY = 'tg_of_the_states'
 let gateway: GatewayProcess
-let redis: Awaited<ReturnType<typeof redisServer>>
+let redis: Awaited<ReturnType<typeof startRedisServer>>
 let backend: RawBackend
 
 beforeAll(async () => {
-  redis = await redisServer()
-  backend = await rawBackend({ respond: () => answer(200, '[]') })
+  redis = await startRedisServer()
+  backend = await startRawBackend({ respond: () => answer(200, '[]') })
   const clients = [
     { id: 'acme', keys: [KEY], perMinute: 1_000_000 },
     { id: 'small', keys: ['tg_small'], perMinute: 100, perDay: 100 },
@@ -34,8 +33,6 @@ beforeAll(async () => {
   }
   gateway = await gatewayProcess(configFile(backend.url, workerBlocks(2, clients, { more })))
 })
-afterAll(endAll)
-
 const get = async <Shape>(path: string): Promise<Shape> =>
   (await (await fetch(`${gateway.adminOrigin}/api/${path}`)).json()) as Shape
 

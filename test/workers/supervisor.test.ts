@@ -1,17 +1,16 @@
 import { once } from 'node:events'
 import { createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { answer } from '../support/raw-backend.ts'
 import {
   configFile,
   decided,
-  endAll,
   eventually,
   gatewayProcess,
-  rawBackend,
+  startRawBackend,
   times,
-  tollgate,
+  startTollgate,
 } from '../process/gateways.ts'
 import {
   ask,
@@ -23,8 +22,6 @@ import {
   type WorkerAnswer,
 } from './workers.ts'
 
-afterAll(endAll)
-
 const wide = { id: 'wide', keys: ['tg_wide'], perMinute: 1_000_000, perDay: 1_000_000 }
 const LIMIT = 200
 /** Of the day, so that no minute ends meanwhile. */
@@ -34,7 +31,7 @@ describe('a supervisor', () => {
   it('that stands still is a store that is away; killed, it leaves no worker behind, and what was in flight is answered', async () => {
     const waiting: (() => void)[] = []
     let isHolding = false
-    const backend = await rawBackend({
+    const backend = await startRawBackend({
       respond: async () => {
         if (isHolding) await new Promise<void>((resolve) => waiting.push(resolve))
         return answer(200, 'at last')
@@ -88,7 +85,7 @@ describe('a supervisor', () => {
   })
 
   it('that is killed leaves none behind either while they start', async () => {
-    const gateway = tollgate([
+    const gateway = startTollgate([
       'start',
       '--config',
       configFile('http://127.0.0.1:1', workerBlocks(2)),

@@ -1,20 +1,17 @@
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { watchWorkers } from '../../src/workers/watchdog.ts'
 import { temporaryFile } from '../support/processes.ts'
 import {
   configFile,
-  endAll,
   eventually,
-  rawBackend,
-  tollgate,
+  startRawBackend,
+  startTollgate,
   withOrigins,
   type GatewayProcess,
 } from '../process/gateways.ts'
 import { expectServed, metricPage, startLoad, workerBlocks, workerPids } from './workers.ts'
-
-afterAll(endAll)
 
 const [EVERY_MS, BEATS] = [300, 5]
 const SILENT_MS = EVERY_MS * BEATS
@@ -40,14 +37,14 @@ async function watched(upstream: string): Promise<GatewayProcess> {
     console.log('tollgate listening on http://127.0.0.1:' + listen.port)
     console.log('admin listening on http://127.0.0.1:' + admin.port)`,
   )
-  return withOrigins(tollgate([], { main }))
+  return withOrigins(startTollgate([], { main }))
 }
 const pidOf = (gateway: GatewayProcess, number: number): number =>
   workerPids(gateway).get(number) ?? 0
 
 describe('a worker', () => {
   let gateway: GatewayProcess
-  beforeAll(async () => void (gateway = await watched((await rawBackend()).url)))
+  beforeAll(async () => void (gateway = await watched((await startRawBackend()).url)))
 
   it('that stood still together with its supervisor, or answers again in time, does not hang', async () => {
     const before = workerPids(gateway)
