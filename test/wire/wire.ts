@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs'
 import type { ConnectionOptions } from 'node:tls'
 import { expect } from 'vitest'
+import { gatewayEnds } from '../support/ending.ts'
 import { keys, startTestGateway, sumOf, type TestGateway } from '../support/gateway.ts'
 import { startRawBackend, until, type RawBackend } from '../support/raw-backend.ts'
 import type { RawBackendOptions } from '../support/raw-backend.ts'
@@ -104,13 +105,14 @@ interface Stand {
   lines: number
 }
 
-/** Waiting for a test of the same settings, which are their key; a moment later they are stopped. */
+/** Waiting for a test of the same settings, which are their key; a moment later, or with the file, they are stopped. */
 const resting = new Map<string, Stand[]>()
 const REST_MS = 500
 /** Of a stand that many tests had: the limits of a minute stay far, and so does the end of its log. */
 const MOST_USES = 25
 
 async function startStand(options: WireOptions, tls: ConnectionOptions | undefined) {
+  gatewayEnds(() => resting.clear())
   const backend = await startRawBackend(options)
   const { server = serverBlock(), ...blocks } = options.blocks ?? {}
   if (options.noBackend) await backend.close()
