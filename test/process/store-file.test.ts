@@ -21,7 +21,6 @@ import {
   linesOf,
   gatewayHere,
 } from './gateways.ts'
-import { atPace, openDoor, startCountingBackend } from './paced-callers.ts'
 
 const exec = promisify(execFile)
 const key = 'tg_test_remembered_0123456789'
@@ -70,26 +69,28 @@ describe.concurrent('what a gateway without Redis has counted', () => {
   it('admits nothing twice though it is killed again and again under load, and strands little', async () => {
     const limit = 240
     const clients = clientsBlock([{ id: 'acme', keys: [key], perMinute: limit, perDay: limit }])
-    const backend = await startCountingBackend()
+    const backend = await startRawBackend()
     const store = `store: { file: "${join(temporaryFolder(), 'store.db')}" }`
     const file = configFile(backend.url, { store, clients })
+    let [cutOff, refused] = [0, 0]
     const serveUntil = async (isEnough: () => boolean): Promise<void> => {
       const gateway = await gatewayProcess(file)
-      const door = openDoor(gateway.origin, backend.calls)
-      const stop = atPace(100, () => door.send('acme', key))
-      await eventually('enough of the load', isEnough, 60_000)
+      const isOver = new AbortController()
+      const callers = times(4, async () => {
+        for (; !isOver.signal.aborted; await sleep(40)) {
+          const answer = await gateway.call(key).catch(() => void (cutOff += 1))
+          if (answer?.status === 429) refused += 1
+        }
+      })
+      await eventually('enough of the load', isEnough)
+      isOver.abort()
       gateway.signal('SIGKILL')
-      await gateway.finished
-      stop()
-      door.close()
+      await Promise.all(callers)
     }
-    for (const count of [60, 120]) await serveUntil(() => backend.seen('acme') >= count)
-    await serveUntil(() => backend.calls.some(({ status }) => status === 429))
-    const answered = backend.calls.filter(({ status }) => status !== undefined).length
-    const cutOff = backend.calls.length - answered
-    expect(backend.seen('acme')).toBeLessThanOrEqual(limit)
-    expect(backend.seen('acme')).toBeGreaterThanOrEqual(limit - 2 * (limit / 16) - cutOff)
-    await backend.close()
+    for (const count of [60, 120]) await serveUntil(() => backend.requests.length >= count)
+    await serveUntil(() => refused > 0)
+    expect(backend.requests.length).toBeLessThanOrEqual(limit)
+    expect(backend.requests.length).toBeGreaterThanOrEqual(limit - 2 * (limit / 16) - cutOff)
   })
 
   it('is kept in data/tollgate.db below the working directory unless told otherwise', async () => {
