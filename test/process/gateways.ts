@@ -59,18 +59,12 @@ export const linesOf = (stderr: string): Record<string, unknown>[] =>
     .split('\n')
     .map((line) => JSON.parse(line) as Record<string, unknown>)
 
+type StartOptions = NonNullable<Parameters<typeof startTollgate>[1]>
+
 /** Starts a gateway with the configuration file and waits until both listeners are up and a store, if any, is in use. */
 export async function gatewayProcess(
   file: string,
-  {
-    waitForStore = true,
-    ...options
-  }: {
-    env?: Record<string, string>
-    openFiles?: number
-    logFile?: string
-    waitForStore?: boolean
-  } = {},
+  { waitForStore = true, ...options }: StartOptions & { waitForStore?: boolean } = {},
 ): Promise<GatewayProcess> {
   const gateway = await withOrigins(startTollgate(['start', '--config', file], options))
   if (waitForStore) await storeInUse(gateway)
