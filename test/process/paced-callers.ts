@@ -23,10 +23,8 @@ export async function countersInRedis(port: number, key: string) {
   const lines = stdout.trim().split('\n')
   const hash = new Map(lines.flatMap((name, at) => (at % 2 === 0 ? [[name, lines[at + 1]]] : [])))
   const number = (name: string): number => Number(hash.get(name) ?? 0)
-  const [minuteTaken, minuteUsed] = [number('minuteTaken'), number('minuteUsed')]
   return {
-    minuteTaken,
-    minuteUsed,
+    minuteTaken: number('minuteTaken'),
     dayTaken: number('dayTaken'),
     dayUsed: number('dayUsed'),
   }
