@@ -15,16 +15,13 @@ import {
   type Step,
 } from './grammar.ts'
 
-export const methods = ['GET', 'HEAD', 'POST'] as const
-export type Method = (typeof methods)[number]
+export type Method = 'GET' | 'HEAD' | 'POST'
 
 /** `TOKEN` in its bytes stands for what tells one answer from all others; EVIL behind it is nobody's to receive. */
 export interface Script {
   readonly method: Method
   readonly steps: readonly Step[]
   readonly end: BackendEnd
-  /** Names of the mutations in it: for statistics alone. */
-  readonly mutations: readonly string[]
 }
 
 interface Draft extends FramedDraft {
@@ -125,33 +122,24 @@ const drawn: fc.Arbitrary<Drawn> = fc.record({
 /** stalls: only such as the gateway must wait for in vain; else only such as come to an end. */
 export function scripts({ stalls }: { readonly stalls: boolean }): fc.Arbitrary<Script> {
   return drawn.map((draft): Script => {
-    const used = draft.mutations.map(([name]) => name)
     let text = answerText(draft)
-    if (draft.byte !== undefined) {
-      text = withByte(text, draft.byte)
-      used.push('byte')
-    }
+    if (draft.byte !== undefined) text = withByte(text, draft.byte)
     const isHead = draft.method === 'HEAD'
     if (stalls) {
       while (text !== '' && !readAnswer(text, isHead, 'keeps').isUnfinished)
         text = text.slice(0, -1 - (text.length >> 1))
-      return { method: draft.method, steps: [text], end: 'keeps', mutations: used }
+      return { method: draft.method, steps: [text], end: 'keeps' }
     }
-    return {
-      method: draft.method,
-      steps: cut(text, draft.cuts, 'TOKEN'),
-      end: draft.end,
-      mutations: used,
-    }
+    return { method: draft.method, steps: cut(text, draft.cuts, 'TOKEN'), end: draft.end }
   })
 }
 
 /** What nobody can tell to be at its end must come to one, or all would wait for the time-out of the gateway. */
-export function settled({ method, steps, end, mutations: used }: Script): Script {
+export function settled({ method, steps, end }: Script): Script {
   const text = steps.filter((step) => typeof step === 'string').join('')
   const { whole, isSound, isUnfinished } = readAnswer(text, method === 'HEAD', end)
   const isOpen = end === 'keeps' && (whole === undefined || !isSound || isUnfinished)
-  return { method, steps, end: isOpen ? 'closes' : end, mutations: used }
+  return { method, steps, end: isOpen ? 'closes' : end }
 }
 
 function answerText({ status, framing, content, fields, mutations: applied }: Drawn): string {

@@ -30,14 +30,11 @@ interface Draft extends FramedDraft {
 }
 
 /** patient: waits for all answers. halfClose: ends its side at once. leaves: destroys the connection at once. */
-export const endings = ['patient', 'halfClose', 'leaves'] as const
-export type Ending = (typeof endings)[number]
+export type Ending = 'patient' | 'halfClose' | 'leaves'
 
 export interface Conversation {
   readonly steps: readonly Step[]
   readonly ending: Ending
-  /** Names of the mutations in it: for statistics alone. */
-  readonly mutations: readonly string[]
 }
 
 export interface ClientKeys {
@@ -99,8 +96,6 @@ const byteMutations: Readonly<Record<string, (text: string, n: number) => string
 }
 const splice = (text: string, n: number, lost: number, put: string): string =>
   text.slice(0, at(n, text.length)) + put + text.slice(at(n, text.length) + lost)
-
-export const mutationNames = [...Object.keys(mutations), ...Object.keys(byteMutations)]
 
 interface DrawnRequest {
   readonly method: string
@@ -176,15 +171,11 @@ export function conversations(keys: ClientKeys): fc.Arbitrary<Conversation> {
 }
 
 function written(drawn: DrawnConversation, keys: ClientKeys): Conversation {
-  const used = drawn.requests.flatMap((request) => request.mutations.map(([name]) => name))
   let text = drawn.requests
     .map((request, index) => requestText(request, `${drawn.id}-${index}`, keys))
     .join('')
-  for (const [name, n] of drawn.bytes) {
-    text = byteMutations[name]?.(text, n) ?? text
-    used.push(name)
-  }
-  return { steps: cut(text, drawn.cuts), ending: drawn.ending, mutations: used }
+  for (const [name, n] of drawn.bytes) text = byteMutations[name]?.(text, n) ?? text
+  return { steps: cut(text, drawn.cuts), ending: drawn.ending }
 }
 
 function requestText(drawn: DrawnRequest, id: string, keys: ClientKeys): string {

@@ -1,6 +1,7 @@
 /** `npm run fuzz -- --requests 200000 --answers 50000 [--engine direct] [--seed N]`: as in the tests, for as long as one likes. */
 import { parseArgs } from 'node:util'
-import { randomSeed, report } from './explored.ts'
+import { endAll } from '../support/ending.ts'
+import { randomSeed } from './explored.ts'
 import { play, sides } from './sides.ts'
 
 const ENGINES = ['direct', 'undici', 'http-proxy-3']
@@ -26,7 +27,8 @@ for (const engine of values.engine) {
     console.log(`${side.unit}: ${all} in ${Math.round(seconds)} s, ${Math.round(all / seconds)}/s`)
     for (const line of explored.lines()) console.log(`  ${line}`)
     if (found === undefined) continue
-    console.log(report(found, seed))
+    console.log(found)
     process.exitCode = 1
   }
 }
+await endAll()

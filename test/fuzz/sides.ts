@@ -39,12 +39,12 @@ export const sides = { clients, backends } as unknown as Record<'clients' | 'bac
 export const play = (
   { start, scripts: drawn, unit }: Side,
   { engine, count, seed }: { engine: string; count: number; seed: number },
-): Promise<Fuzzed<Playable>> =>
+): Promise<Fuzzed> =>
   fuzz(() => start(engine), drawn, { seed, isEnough: (sofar) => sofar.count(unit) >= count })
 
 /** What goes wrong with what was found once, by name. */
 export const foundAgain = (
   { start, cases }: Side,
   engine: string,
-  many: { copies: number; times: number },
-): Promise<Record<string, string>> => violationsOf(() => start(engine), cases, many)
+  copies: number,
+): Promise<Record<string, string>> => violationsOf(() => start(engine), cases, copies)
