@@ -1,7 +1,7 @@
 /** What a run came to, in words. */
 import { faultKinds, type ChaosRequest, type Fault, type Run } from './events.ts'
 import type { Latency } from './latency.ts'
-import { groupBy, nameOf, type Difference } from './ledger.ts'
+import { nameOf, type Difference } from './ledger.ts'
 
 /** What a run must have shown to have shown anything. isShort: on a busy machine not everybody comes to his limit in it. */
 export function notShown({ clients, requests, faults }: Run, isShort = false): string[] {
@@ -51,12 +51,14 @@ export function describeFaults(faults: readonly Fault[], startMs: number): strin
 }
 
 export function describeOutcomes({ clients, requests }: Run): string {
-  const names = [...groupBy(requests, ({ outcomes: [outcome] }) => nameOf(outcome)).keys()].sort()
+  const names = [
+    ...Map.groupBy(requests, ({ outcomes: [outcome] }) => nameOf(outcome)).keys(),
+  ].sort()
   return table([
     ['client', 'sent', ...names],
     ...clients.map(({ id }) => {
       const own = requests.filter(({ client }) => client === id)
-      const by = groupBy(own, ({ outcomes: [outcome] }) => nameOf(outcome))
+      const by = Map.groupBy(own, ({ outcomes: [outcome] }) => nameOf(outcome))
       return [id, own.length, ...names.map((name) => by.get(name)?.length ?? 0)]
     }),
   ])

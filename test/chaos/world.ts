@@ -44,7 +44,6 @@ export interface World {
   start(place: Place): Promise<void>
   /** Log lines of all gateways there were. */
   logLines(): string[]
-  close(): Promise<void>
 }
 
 const BACKENDS = 3
@@ -75,10 +74,6 @@ export async function startWorld(
     store,
     start,
     logLines: () => all.flatMap((gateway) => gateway.stderr().split('\n')),
-    close: async () => {
-      await Promise.all([...backends, reference].map((backend) => backend.kill()))
-      await store.close()
-    },
   }
 }
 
