@@ -1,7 +1,8 @@
 /** A sample of what `npm run proof` and `npm run fuzz` draw without end, and all that they have found. */
 import { describe, expect, it } from 'vitest'
 import { engines } from '../wire/wire.ts'
-import { foundAgain, play, sides } from './sides.ts'
+import { foundAgain, fuzz } from './fuzzing.ts'
+import { sides } from './sides.ts'
 
 const seed = 1
 
@@ -10,7 +11,7 @@ describe.each(engines)('a gateway with %s', (engine) => {
     ['clients', 100],
     ['backends', 32],
   ] as const)('bears what %s like to send', async (side, count) => {
-    const { found, explored } = await play(sides[side], { engine, count, seed })
+    const { found, explored } = await fuzz(sides[side], { engine, count, seed })
     expect(found).toBeUndefined()
     for (const what of Object.keys(sides[side].shows))
       expect(explored.count(what)).toBeGreaterThan(0)

@@ -13,23 +13,29 @@ export interface World<Script extends Playable> {
   play(batch: readonly Script[], explored: Explored): Promise<void>
 }
 
-export interface Fuzzed {
-  readonly explored: Explored
-  /** What was found, and the script in which it showed; undefined: nothing was. */
-  readonly found: string | undefined
+/** One that may send a gateway what it likes. */
+export interface Side<Script extends Playable = Playable> {
+  /** What is counted. */
+  readonly unit: 'requests' | 'answers'
+  start(engine: string): Promise<World<Script>>
+  readonly scripts: fc.Arbitrary<Script>
+  /** What the fuzzer has found, by name. */
+  readonly cases: Readonly<Record<string, Script>>
+  /** It would prove little if hardly anything came through, or all did: at least such a part of the units each. */
+  readonly shows: Readonly<Record<string, number>>
 }
 
 /** Scripts at a time. */
 const BATCH = 32
 
-export async function fuzz<Script extends Playable>(
-  start: () => Promise<World<Script>>,
-  scripts: fc.Arbitrary<Script>,
-  { seed, isEnough }: { seed: number; isEnough: (explored: Explored) => boolean },
-): Promise<Fuzzed> {
+/** Plays so many, or all up to the first that breaks a property; found: what it is, and the script in which it showed. */
+export async function fuzz(
+  { start, scripts, unit }: Side,
+  { engine, count, seed }: { engine: string; count: number; seed: number },
+): Promise<{ explored: Explored; found: string | undefined }> {
   const explored = new Explored()
-  const world = await start()
-  for (let round = 0; !isEnough(explored); round++) {
+  const world = await start(engine)
+  for (let round = 0; explored.count(unit) < count; round++) {
     const batch = fc.sample(scripts, { seed: seed * 100_003 + round, numRuns: BATCH })
     try {
       await world.play(batch, explored)
@@ -42,22 +48,22 @@ export async function fuzz<Script extends Playable>(
   return { explored, found: undefined }
 }
 
-/** What goes wrong with each of these, by name: played one after the other in one world, until it is of no more use. */
-export async function violationsOf<Script extends Playable>(
-  start: () => Promise<World<Script>>,
-  scripts: Readonly<Record<string, Script>>,
+/** What goes wrong with what was found once, by name: played one after the other in one world, until it is of no more use. */
+export async function foundAgain(
+  { start, cases }: Side,
+  engine: string,
   copies: number,
 ): Promise<Record<string, string>> {
   const violations: Record<string, string> = {}
-  let world = await start()
-  for (const [name, script] of Object.entries(scripts))
+  let world = await start(engine)
+  for (const [name, script] of Object.entries(cases))
     try {
       // Many at once, since some things happen only to those who have to wait.
-      await world.play(Array<Script>(copies).fill(script), new Explored())
+      await world.play(Array<Playable>(copies).fill(script), new Explored())
     } catch (error) {
       if (!(error instanceof Violation)) throw error
       violations[name] = error.message
-      world = await start()
+      world = await start(engine)
     }
   return violations
 }
