@@ -72,9 +72,7 @@ interface Policy {
   readonly live: Limits
   readonly mode: OutageMode
   readonly tried?: Limits
-  /** Whose network it is that the live lessee has. */
-  readonly network: 'live' | 'tried'
-  /** Requests that are handed back; undefined: all that the schedule says and that were admitted by then. */
+  /** Tries alone what was tried beside others, on the same network: the requests that were handed back then. */
   readonly refunded?: ReadonlySet<number>
 }
 
@@ -95,7 +93,7 @@ interface Process {
 async function playShadow(schedule: ShadowSchedule, policy: Policy) {
   const { kind, seed, losesPerMille } = schedule
   let moments = 0
-  const time = createVirtualTime({ ...createChance(0), next: () => moments++ })
+  const time = createVirtualTime({ next: () => moments++ })
   const clock = { epochMs: () => START_MS + time.nowMs }
   const losesData = kind === 'hosts'
   let memory = shipped.createMemoryAuthority({ clock, losesData })
@@ -116,7 +114,8 @@ async function playShadow(schedule: ShadowSchedule, policy: Policy) {
   let asking = 0
 
   const latencyMs = kind === 'hosts' ? 20 : 2
-  const roleOf = (client: string) => (client.startsWith(shadowId('')) ? 'tried' : policy.network)
+  const roleOf = (client: string) =>
+    client.startsWith(shadowId('')) || policy.refunded !== undefined ? 'tried' : 'live'
   const announce = (client: string, notice: Notice, by = ''): void => {
     for (const [at, process] of slots.entries()) {
       const delayMs = stream(`${roleOf(client)} notice ${at}`).between(0, latencyMs)
@@ -313,11 +312,10 @@ export async function shadowsAgree(kind: Kind, schedules: number): Promise<void>
     const schedule = shadowSchedule(seed, kind, PER_SECOND)
     const live = seed % 2 === 0 ? wide : tighter
     const mode = modes[(seed >> 1) % 3] ?? 'local'
-    const without = await playShadow(schedule, { live, mode, network: 'live' })
-    const beside = await playShadow(schedule, { live, mode, tried: tight, network: 'live' })
+    const without = await playShadow(schedule, { live, mode })
+    const beside = await playShadow(schedule, { live, mode, tried: tight })
     const { refunded } = without
-    const judge = { live: tight, mode: 'closed', network: 'tried', refunded } as const
-    const alone = await playShadow(schedule, judge)
+    const alone = await playShadow(schedule, { live: tight, mode: 'closed', refunded })
     expect(beside.decisions.live, `live, seed ${seed}`).toEqual(without.decisions.live)
     expect(beside.decisions.tried, `tried, seed ${seed}`).toEqual(alone.decisions.live)
     const { requests, degraded, refusedMinute, refusedDay } = beside.counts.plan(PLAN, 0)
