@@ -1,5 +1,6 @@
 /** What a backend may send as its answer to one request: sound, nearly so, cut into packets, and how it leaves the connection. */
 import * as fc from 'fast-check'
+import { weighted, type Drawn } from '../support/drawn.ts'
 import { readAnswer, type BackendEnd } from './answer-oracle.ts'
 import * as words from './client-words.ts'
 import {
@@ -73,49 +74,25 @@ const mutations: Readonly<Record<string, Mutation<Draft>>> = {
 // prettier-ignore
 const contents = ['', 'TOKEN', 'TOKEN'.repeat(40), 'TOKEN\r\n\r\n', '0\r\n\r\n', EVIL, 'TOKEN'.repeat(5_000)]
 
-interface Drawn {
-  readonly method: Method
-  readonly status: string
-  readonly framing: 'length' | 'chunked' | 'close'
-  readonly content: string
-  readonly fields: readonly number[]
-  readonly mutations: readonly (readonly [name: string, n: number])[]
-  readonly byte: number | undefined
-  readonly cuts: readonly (readonly [at: number, pause: number])[]
-  readonly end: BackendEnd
-}
-
-const drawn: fc.Arbitrary<Drawn> = fc.record({
-  method: fc.oneof(
-    { weight: 3, arbitrary: fc.constant('GET' as const) },
-    { weight: 2, arbitrary: fc.constantFrom('HEAD' as const, 'POST' as const) },
+const drawn = fc.record({
+  method: weighted(
+    [3, fc.constant('GET' as const)],
+    [2, fc.constantFrom('HEAD' as const, 'POST' as const)],
   ),
-  status: fc.oneof(
-    { weight: 3, arbitrary: fc.constant('200') },
-    {
-      weight: 2,
-      arbitrary: fc.constantFrom(...'201 204 206 301 304 400 404 429 500 503'.split(' ')),
-    },
+  status: weighted(
+    [3, fc.constant('200')],
+    [2, fc.constantFrom(...'201 204 206 301 304 400 404 429 500 503'.split(' '))],
   ),
   framing: fc.constantFrom('length' as const, 'chunked' as const, 'close' as const),
   content: fc.constantFrom(...contents),
-  fields: fc.oneof(
-    { weight: 1, arbitrary: fc.constant([]) },
-    { weight: 1, arbitrary: fc.array(anyNumber, { maxLength: 3 }) },
-  ),
-  mutations: fc.oneof(
-    { weight: 3, arbitrary: fc.constant([]) },
-    { weight: 5, arbitrary: oneOrTwo(mutations) },
-  ),
-  byte: fc.oneof(
-    { weight: 9, arbitrary: fc.constant(undefined) },
-    { weight: 1, arbitrary: anyNumber },
-  ),
+  fields: weighted([1, fc.constant<number[]>([])], [1, fc.array(anyNumber, { maxLength: 3 })]),
+  mutations: weighted([3, fc.constant([])], [5, oneOrTwo(mutations)]),
+  byte: weighted([9, fc.constant(undefined)], [1, anyNumber]),
   cuts: cutsAtMost(8),
-  end: fc.oneof(
-    { weight: 4, arbitrary: fc.constant('keeps' as const) },
-    { weight: 2, arbitrary: fc.constant('closes' as const) },
-    { weight: 1, arbitrary: fc.constant('resets' as const) },
+  end: weighted(
+    [4, fc.constant('keeps' as const)],
+    [2, fc.constant('closes' as const)],
+    [1, fc.constant('resets' as const)],
   ),
 })
 
@@ -142,7 +119,13 @@ export function settled({ method, steps, end }: Script): Script {
   return { method, steps, end: isOpen ? 'closes' : end }
 }
 
-function answerText({ status, framing, content, fields, mutations: applied }: Drawn): string {
+function answerText({
+  status,
+  framing,
+  content,
+  fields,
+  mutations: applied,
+}: Drawn<typeof drawn>): string {
   const draft: Draft = {
     interim: '',
     version: 'HTTP/1.1',
