@@ -19,6 +19,7 @@ export type Kind = 'embedded' | 'workers' | 'hosts'
 const PLAN = 'plan'
 const CLIENTS = 2
 const LASTS_MS = 90_000
+const ANYBODY = { plan: PLAN, keyId: 'k', concurrent: 1, keyDigest: '', expiresAtMs: 0 }
 
 type Fault =
   | { readonly kind: 'crash' | 'restart' | 'data loss' }
@@ -174,16 +175,13 @@ async function playShadow(schedule: ShadowSchedule, policy: Policy) {
           return decision
         }
       }
-      const processId = `${role} ${boots}`
       const steady = shipped.createSteadyClock({ monotonicMs: nowMs, ...clock })
-      const clocks = { nowMs: steady, ...clock }
       return new Noting({
         authority,
-        processId,
-        clock: clocks,
+        processId: `${role} ${boots}`,
+        clock: { nowMs: steady, ...clock },
         timers,
         outage: mode,
-        lease: 'auto',
       })
     }
     host.deliver('io', () => {
@@ -207,34 +205,23 @@ async function playShadow(schedule: ShadowSchedule, policy: Policy) {
     const { lessee, host } = process
     asking = request
     const decision = lessee.take(clientId, policy.live)
-    const caller = createCaller(
-      {
-        clientId,
-        plan: PLAN,
-        keyId: 'k',
-        limits: policy.live,
-        concurrent: 1,
-        keyDigest: '',
-        expiresAtMs: 0,
-      },
-      false,
-    )
-    const charge = process.judge?.(caller, decision)
+    const caller = { ...ANYBODY, clientId, limits: policy.live }
+    const charge = process.judge?.(createCaller(caller, false), decision)
     let known: QuotaDecision | undefined
     const settled = (decided: QuotaDecision): void => void (known = decided)
     if (decision instanceof Promise) void decision.then(settled)
     else settled(decision)
     if (refundAtMs === undefined) return
     const handBack = (): void => {
-      if (policy.refunded?.has(request) === false) return
-      // Held against what was tried, a request may be handed back before it is decided.
-      if (policy.refunded !== undefined && known === undefined)
-        return void Promise.resolve(decision).then((late) => {
-          if (late.kind === 'admitted') lessee.refund(clientId, late)
-        })
-      if (known?.kind !== 'admitted' && policy.refunded === undefined) return
+      const isDue = policy.refunded?.has(request) ?? known?.kind === 'admitted'
+      if (!isDue) return
       refunded.add(request)
-      if (known?.kind === 'admitted') lessee.refund(clientId, known)
+      const back = (decided: QuotaDecision): void => {
+        if (decided.kind === 'admitted') lessee.refund(clientId, decided)
+      }
+      // Tried alone, a request may be handed back before it is decided.
+      if (known === undefined) void Promise.resolve(decision).then(back)
+      else back(known)
       charge?.refund()
     }
     time.at(refundAtMs, () => host.deliver('io', handBack))
