@@ -57,7 +57,7 @@ export async function playChaos({ minutes, seed }: { minutes: number; seed: numb
     words.describeFaults(run.faults, startMs),
     words.describeOutcomes(run),
     `flood: ${JSON.stringify(Object.fromEntries(flooded))}`,
-    words.describeLatencies(latency),
+    latency.map((one) => JSON.stringify(one)).join('\n'),
     `ledger differences: ${differences.length}`,
     words.describeDifferences(differences, run, { startMs, logLines: world.logLines() }),
     ...failures.map((failure) => `failed: ${failure}`),
