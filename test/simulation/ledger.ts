@@ -2,7 +2,6 @@
  * What truly happened, and the invariants. The ledger sees every call as the authority carries it out, every answer as it
  * reaches a process and every decision as a request gets it; it throws at the first that breaks the protocol.
  */
-import type { QuotaView } from '../../src/rules/quota-headers.ts'
 import type {
   Admission,
   Statement,
@@ -10,6 +9,7 @@ import type {
   TakeReply,
   TakeRequest,
   WindowReply,
+  QuotaView,
 } from '../../src/quota/protocol.ts'
 import { DAY_MS, MINUTE_MS } from '../../src/rules/time.ts'
 import type { Limits } from '../../src/config/config.ts'
