@@ -129,4 +129,16 @@ describe('limits that are only tried', () => {
     await callAll([after], wide)
     expectAdmitted(await judged([after], 'wide'), 0)
   })
+
+  it('are handed back what no backend has seen', async () => {
+    const backend = await startRawBackend()
+    const gateway = await gatewayHere(configFile(backend.url, blocks))
+    await backend.close()
+    const answers = await callAll([gateway], wide)
+    expect(answers.every(({ status }) => status >= 502)).toBe(true)
+    // One after the other, so that none is counted before the one before it was handed back.
+    for (const _ of times(TRIED + 5, String)) await gateway.call(wide)
+    const { refused } = await judged([gateway], 'wide')
+    expect(refused).toBeLessThanOrEqual(CALLS - TRIED)
+  })
 })
