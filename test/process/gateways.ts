@@ -266,7 +266,7 @@ export const times = <Value>(count: number, make: (at: number) => Value): Value[
   Array.from({ length: count }, (_, at) => make(at))
 
 /** How many answers have each status and code, such as { '200': 3, '429 rate_limit_exceeded': 1 }. */
-export function tally(answers: readonly Answer[]): Record<string, number> {
+export function tally(answers: readonly Pick<Answer, 'status' | 'code'>[]): Record<string, number> {
   const counts: Record<string, number> = {}
   for (const { status, code } of answers) {
     const name = code === undefined ? String(status) : `${status} ${code}`
