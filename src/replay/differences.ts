@@ -1,48 +1,61 @@
 /**
  * Where the log's own answers are not the replay's, and why: a cause is given only where facts in the log show it, of the client and
- * the windows that the answer depends on. What the log itself counts beyond a limit is never the work of leases.
+ * the windows that the answer depends on. What the log itself counts beyond a limit is never what others held of it.
  */
 import type { LogNote } from '../log-files/batch.ts'
 import { DAY_MS, MINUTE_MS } from '../rules/time.ts'
-import { Facts, NEWS_MS, pushTo, type BanSpan, type FactsOptions } from './facts.ts'
-import { decidedBy, isBeyond, newKnown, type Known } from './known-client.ts'
-import { LateLines } from './late.ts'
+import { Facts, NEWS_MS, type FactsOptions } from './facts.ts'
 import type { LoggedRequest } from './logged.ts'
 import type { Decided } from './policy.ts'
 import type { Cause, ReplayReport } from './report.ts'
-import type { Told, WindowCounts } from './window-counts.ts'
+import { WindowCounts } from './window-counts.ts'
 
-export interface DifferencesOptions extends FactsOptions {
-  readonly hasRedis: boolean
+type Log = NonNullable<ReplayReport['log']>
+
+/** Unexplained so far: a line that comes late may show what it has hung on since then. */
+interface Waiting {
+  readonly request: LoggedRequest
+  readonly replayed: Decided
+  readonly isBan: boolean
+  readonly sinceMs: number
 }
 
+interface Known {
+  readonly minute: WindowCounts
+  readonly day: WindowCounts
+  /** Who decided last. */
+  process: string
+  /** When it was last decided so, Unix time in ms. */
+  degradedMs: number
+  foreignRevisionMs: number
+  readonly waiting: Waiting[]
+}
+
+/** The latest difference of a key in its bans, or in the refusals that are its strikes: those that hang on it have its cause. */
+interface Latest {
+  readonly atMs: number
+  readonly cause: Cause
+}
+
+/** That wait, in all and of one client. Beyond that they are unexplained. */
+const MOST_WAITING = 50_000
+const MOST_OF_ONE = 1_000
+
 export class Differences {
-  readonly #options: DifferencesOptions
+  readonly #options: FactsOptions
   readonly #facts: Facts
   readonly #known = new Map<string, Known>()
-  readonly #late = new LateLines()
-  readonly #examples = new Map<Cause, Told['example']>()
-  readonly #differs: Record<Cause, number> = {
-    revision: 0,
-    outage: 0,
-    leases: 0,
-    hosts: 0,
-    strikes: 0,
-    incomplete: 0,
-    late: 0,
-    operator: 0,
-    unexplained: 0,
-  }
-  /** Keys that a line has let through, or refused for use. */
-  readonly #unbanned = new Set<string>()
-  /** Of a key: its latest refusals, as many as make a ban. Unix time in ms. */
-  readonly #strikes = new Map<string, number[]>()
+  readonly #strikes = new Map<string, Latest>()
+  readonly #bans = new Map<string, Latest>()
+  readonly #examples = new Map<Cause, Log['examples'][number]>()
+  readonly #differs = { limits: 0, strikes: 0, missing: 0, unexplained: 0 }
   /** Who had used something when the log begins, Unix time in ms. */
   readonly #usedBefore = new Map<string, number>()
   #firstMs = Infinity
   #same = 0
+  #waiting = 0
 
-  constructor(options: DifferencesOptions) {
+  constructor(options: FactsOptions) {
     this.#options = options
     this.#facts = new Facts(options)
   }
@@ -68,7 +81,7 @@ export class Differences {
 
   /** For each request of a known client, in order. */
   compare(request: LoggedRequest, replayed: Decided): void {
-    const { atMs, logged } = request
+    const { atMs, keyId, logged } = request
     this.#firstMs = Math.min(this.#firstMs, atMs)
     const known = this.#note(request)
     const beyondBy = isBeyond(request, known) ? this.#causeBeyond(request, known) : undefined
@@ -76,15 +89,23 @@ export class Differences {
       if (replayed !== 'free') this.#same++
       return
     }
-    const cause = beyondBy ?? this.#causeOf(request, replayed, known)
+    const isBan = logged === 'ban' || replayed === 'ban'
+    const sinceMs = isBan ? this.#strikesSinceMs(request) : windowSinceMs(request, replayed)
+    const cause =
+      beyondBy ??
+      (isBan
+        ? this.#causeOfBan(request, replayed, known, sinceMs)
+        : this.#causeOfUse(request, replayed, known, sinceMs))
+    const latest = isBan ? this.#bans : this.#strikes
+    latest.set(keyId, { atMs, cause })
     const ahead = Number(replayed === 'admitted') - Number(logged === 'admitted')
     known.minute.shift(ahead, cause)
     known.day.shift(ahead, cause)
-    const told = toldOf(request, replayed, cause)
-    const counts = logged === 'minute' || logged === 'day' ? known[logged] : undefined
-    if (counts === undefined || replayed !== 'admitted') this.#tellOrWait([told])
-    else if (cause === 'leases' || cause === 'hosts' || cause === 'strikes') counts.hold(told)
-    else this.#tellOrWait([{ ...told, missing: counts.missing(request) }])
+    const mayWait = beyondBy === undefined && this.#waiting < MOST_WAITING
+    if (cause === 'unexplained' && mayWait && known.waiting.length < MOST_OF_ONE) {
+      this.#waiting++
+      known.waiting.push({ request, replayed, isBan, sinceMs })
+    } else this.#tell(request, replayed, cause)
   }
 
   /** Of a line that came too late to be decided in its place. Whether the replay has let in another one for it. */
@@ -92,69 +113,68 @@ export class Differences {
     const { atMs, keyId, logged } = request
     const known = this.#known.get(request.client)
     if (known === undefined) return false
-    const { explained, isReplaced } = this.#late.come(request)
-    this.#tell(explained, 'late')
-    this.#unbanned.add(keyId)
     if (this.#isForeign(request)) known.foreignRevisionMs = Math.max(known.foreignRevisionMs, atMs)
+    if (logged === 'minute' || logged === 'day') this.#explainBans(known, keyId, atMs)
     if (logged !== 'admitted') return false
+    const refused = known.waiting.find(
+      (one) => !one.isBan && one.request.logged !== 'admitted' && isDuring(one, request),
+    )
+    if (refused !== undefined) {
+      this.#explain(known, refused)
+      this.#explainBans(known, refused.request.keyId, refused.request.atMs)
+    }
     for (const counts of [known.minute, known.day]) {
       if (!counts.isRunning(atMs)) continue
       counts.charge(request)
-      if (isReplaced) counts.replaced(request)
+      // The replay charged the other one in its stead.
+      if (refused) counts.shift(Number.isNaN(request.refundedAtMs) ? -1 : 0, 'missing')
     }
-    if (isBeyond(request, known))
-      this.#tell([toldOf(request, logged, this.#causeBeyond(request, known))])
-    return isReplaced
+    if (isBeyond(request, known)) this.#tell(request, logged, this.#causeBeyond(request, known))
+    return refused !== undefined
   }
 
-  #tell(told: readonly Told[], as?: Cause): void {
-    for (const { example, count } of told) {
-      const cause = as ?? example.cause
-      this.#differs[cause] += count
-      const known = this.#examples.get(cause)
-      if (known === undefined || example.at < known.at)
-        this.#examples.set(cause, { ...example, cause })
-    }
-  }
-
-  /** What nothing explains may be explained by a late line yet. */
-  #tellOrWait(all: readonly Told[]): void {
-    for (const told of all) {
-      const { example, request } = told
-      const { atMs, keyId, logged } = request
-      const { withinMs } = this.#options.bans
-      const sinceMs = (this.#facts.banOf(keyId, atMs, withinMs)?.fromMs ?? atMs) - withinMs
-      const isBan = logged === 'ban' || example.replayed === 'ban'
-      if (example.cause !== 'unexplained') this.#tell([told])
-      else if (isBan && this.#late.hasStruck(keyId, sinceMs, atMs)) this.#tell([told], 'late')
-      else if (isBan ? !this.#late.keepBan(told, sinceMs) : !this.#late.keepRefusal(told))
-        this.#tell([told])
+  /** What hangs on a strike that the replay lacks. */
+  #explainBans(known: Known, keyId: string, strikeMs: number): void {
+    this.#strikes.set(keyId, { atMs: strikeMs, cause: 'missing' })
+    for (const one of known.waiting.filter(({ isBan }) => isBan)) {
+      const { atMs, keyId: its } = one.request
+      if (its === keyId && strikeMs >= one.sinceMs && strikeMs <= atMs) this.#explain(known, one)
     }
   }
 
-  report(): NonNullable<ReplayReport['log']> {
-    for (const { minute, day } of this.#known.values())
-      this.#tell([...minute.settle(), ...day.settle()])
-    this.#tell(this.#late.left())
+  #explain({ waiting }: Known, one: Waiting): void {
+    this.#waiting--
+    waiting.splice(waiting.indexOf(one), 1)
+    this.#tell(one.request, one.replayed, 'missing')
+  }
+
+  #tell({ atMs, client, logged }: LoggedRequest, replayed: Decided, cause: Cause): void {
+    this.#differs[cause]++
+    const at = new Date(Math.floor(atMs)).toISOString()
+    const first = this.#examples.get(cause)
+    if (first === undefined || at < first.at)
+      this.#examples.set(cause, { cause, at, client, logged, replayed })
+  }
+
+  report(): Log {
+    for (const { waiting } of this.#known.values())
+      for (const { request, replayed } of waiting.splice(0))
+        this.#tell(request, replayed, 'unexplained')
     return { same: this.#same, differs: this.#differs, examples: [...this.#examples.values()] }
   }
 
   #note(request: LoggedRequest): Known {
-    const { atMs, client, keyId, process, logged, isDegraded } = request
+    const { atMs, client, process, logged, isDegraded } = request
     let known = this.#known.get(client)
     if (known === undefined) this.#known.set(client, (known = newKnown(process)))
-    this.#tellOrWait(known.minute.moveTo(atMs))
-    this.#tellOrWait(known.day.moveTo(atMs))
-    decidedBy(known, process)
-    if (logged === 'admitted') {
-      known.minute.charge(request)
-      known.day.charge(request)
+    for (const counts of [known.minute, known.day]) {
+      counts.moveTo(atMs)
+      if (known.process !== process) counts.isShared = true
+      if (logged === 'admitted') counts.charge(request)
     }
+    known.process = process
     if (isDegraded) known.degradedMs = atMs
     if (this.#isForeign(request)) known.foreignRevisionMs = atMs
-    if (logged !== 'ban') this.#unbanned.add(keyId)
-    if (logged === 'minute' || logged === 'day')
-      pushTo(this.#strikes, keyId, atMs, this.#options.bans.strikes)
     return known
   }
 
@@ -168,96 +188,92 @@ export class Differences {
     const { atMs, client, isDegraded } = request
     const window = known.day.isBeyond(request) ? 'day' : 'minute'
     const sinceMs = startOf(atMs, window === 'day' ? DAY_MS : MINUTE_MS)
-    if (known.foreignRevisionMs >= sinceMs) return 'revision'
-    if (this.#facts.isReset(client, window, sinceMs, atMs)) return 'operator'
-    if (isDegraded || !known[window].isBeyondStore(request)) return 'outage'
-    return this.#facts.hasForgotten(this.#firstMs, sinceMs, atMs) ? 'incomplete' : 'unexplained'
+    const isOther =
+      known.foreignRevisionMs >= sinceMs || this.#facts.isReset(client, window, sinceMs, atMs)
+    if (isOther || isDegraded || !known[window].isBeyondStore(request)) return 'limits'
+    return this.#facts.hasForgotten(this.#firstMs, sinceMs, atMs) ? 'missing' : 'unexplained'
   }
 
-  #causeOf(request: LoggedRequest, replayed: Decided, known: Known): Cause {
-    const { atMs, logged, client, keyId, isDegraded } = request
-    const isBan = logged === 'ban' || replayed === 'ban'
-    const isDay = logged === 'day' || replayed === 'day'
-    const ban = this.#facts.banOf(keyId, atMs)
-    // A ban depends on the strikes before it.
-    const strikesMs = Math.min(ban?.fromMs ?? atMs, atMs) - this.#options.bans.withinMs
-    const sinceMs = isBan ? strikesMs : startOf(atMs, isDay ? DAY_MS : MINUTE_MS)
-    if (known.foreignRevisionMs >= sinceMs) return 'revision'
-    const isOperator = isBan
-      ? this.#isBanOfOperator(request, ban, sinceMs)
-      : this.#isUseOfOperator(request, replayed)
-    if (isOperator) return 'operator'
+  #causeOfUse(request: LoggedRequest, replayed: Decided, known: Known, sinceMs: number): Cause {
+    const { atMs, client, logged, isDegraded, isUsedUp } = request
+    const isRefusedNow = replayed === 'minute' || replayed === 'day'
+    const isReset = isRefusedNow && this.#facts.isReset(client, replayed, sinceMs, atMs)
     const isLost = known.degradedMs >= sinceMs || this.#facts.wasLost(sinceMs, atMs)
-    if (isDegraded || isLost) return 'outage'
-    const hasForgotten = this.#facts.hasForgotten(this.#firstMs, sinceMs, atMs)
-    if (!this.#facts.isWhole(sinceMs, atMs) || hasForgotten) return 'incomplete'
-    const counts = isDay ? known.day : known.minute
-    const byOthers = isBan
-      ? this.#causeOfBan(request, ban, known.day)
-      : this.#causeOfUse(request, replayed, counts)
-    if (byOthers !== 'unexplained' && this.#isFromStart) return byOthers
-    // If the log begins with the start of all, what a first line says was used may be what others held, or the use of later lines.
-    const isSeeded = this.#usedBefore.has(client) && counts.others !== undefined
-    if (!isBan && isSeeded && this.#isFromStart) return this.#byProcesses(counts)
-    const firstMs = isBan && !this.#isFromStart ? this.#firstMs : this.#usedBefore.get(client)
-    if (firstMs !== undefined && firstMs > sinceMs) return 'incomplete'
-    if (logged === 'ban' && (!this.#unbanned.has(keyId) || ban?.hasOlder)) return 'incomplete'
-    return byOthers
-  }
-
-  /** A ban imposed or lifted, and fewer strikes for use set back: each explains what it leads to, and nothing else. */
-  #isBanOfOperator(request: LoggedRequest, ban: BanSpan | undefined, sinceMs: number): boolean {
-    const { atMs, logged, client, keyId } = request
-    const minuteMs = startOf(sinceMs, MINUTE_MS)
-    const isReset = (['minute', 'day'] as const).some((window) =>
-      this.#facts.isReset(client, window, minuteMs, atMs),
-    )
-    if (logged !== 'ban') return isReset || this.#facts.isLifted(keyId, sinceMs, atMs)
-    return this.#facts.isImposed(keyId, atMs) || (isReset && this.#isOfBan(request, ban))
-  }
-
-  /** What the replay refuses for use that was set back. */
-  #isUseOfOperator({ atMs, client }: LoggedRequest, replayed: Decided): boolean {
-    if (replayed !== 'minute' && replayed !== 'day') return false
-    const sinceMs = startOf(atMs, replayed === 'day' ? DAY_MS : MINUTE_MS)
-    return this.#facts.isReset(client, replayed, sinceMs, atMs)
-  }
-
-  /** Whether others may see this ban otherwise: in its midst they refuse the key too, and ever for refusals that the log has. */
-  #isOfBan({ logged, keyId, atMs }: LoggedRequest, ban: BanSpan | undefined): boolean {
-    if (ban === undefined) return false
-    if (logged !== 'ban')
-      return atMs <= ban.fromMs + 2 * NEWS_MS || atMs >= ban.untilMs - 2 * NEWS_MS
-    const { strikes, withinMs } = this.#options.bans
-    const struck = this.#strikes.get(keyId)?.filter((ms) => ms >= ban.fromMs - withinMs) ?? []
-    return struck.length >= strikes
-  }
-
-  #causeOfBan(request: LoggedRequest, ban: BanSpan | undefined, day: WindowCounts): Cause {
-    if (!this.#isOfBan(request, ban)) return 'unexplained'
-    const others = this.#byProcesses(day)
-    return others === 'leases' || others === 'hosts' ? 'strikes' : others
-  }
-
-  /** Others had what was left: the line says that nothing is, or the replay has charged what the log did not. */
-  #causeOfUse({ logged, isUsedUp }: LoggedRequest, replayed: Decided, counts: WindowCounts): Cause {
+    if (known.foreignRevisionMs >= sinceMs || isReset || isDegraded || isLost) return 'limits'
+    if (this.#hasHole(sinceMs, atMs)) return 'missing'
+    const counts = isOfDay(request, replayed) ? known.day : known.minute
+    const usedMs = this.#usedBefore.get(client) ?? -Infinity
     const isFollowing = logged === 'admitted' ? counts.ahead > 0 : counts.ahead < 0
-    if (isFollowing && counts.cause !== undefined) return counts.cause
-    const isOfUse = replayed === 'admitted' ? isUsedUp : logged !== 'admitted'
-    return isOfUse ? this.#byProcesses(counts) : 'unexplained'
+    const byOthers = counts.isShared && (replayed === 'admitted' ? isUsedUp : logged !== 'admitted')
+    // If the log begins with the start of all, what a first line says was used may be what others held, or the use of later lines.
+    const isHeld = counts.isShared && usedMs > -Infinity
+    if (this.#isFromStart && (byOthers || isHeld)) return counts.followed(isFollowing) ?? 'limits'
+    if (usedMs > sinceMs) return 'missing'
+    return counts.followed(isFollowing) ?? (byOthers ? 'limits' : 'unexplained')
   }
 
-  #byProcesses({ others }: WindowCounts): Cause {
-    // Without a shared store there is one gateway at a time: another one was started, and knows less.
-    if (others === 'hosts' && !this.#options.hasRedis) return 'incomplete'
-    return others ?? 'unexplained'
+  #causeOfBan(request: LoggedRequest, replayed: Decided, known: Known, sinceMs: number): Cause {
+    const { atMs, logged, keyId, isDegraded } = request
+    if (known.foreignRevisionMs >= sinceMs) return 'limits'
+    if (this.#facts.isActedOn(keyId, sinceMs, atMs)) return 'strikes'
+    const { forgetAfterMs } = this.#options.bans
+    const ban = this.#facts.banOf(keyId, atMs)
+    const strike = this.#strikes.get(keyId)
+    if (strike && strike.cause !== 'unexplained' && strike.atMs >= sinceMs) return strike.cause
+    // A ban for strikes is longer by those before it, until they are forgotten.
+    const before = replayed === 'ban' || ban !== undefined ? this.#bans.get(keyId) : undefined
+    if (before && before.cause !== 'unexplained' && before.atMs >= atMs - forgetAfterMs)
+      return before.cause
+    const isLost = known.degradedMs >= sinceMs || this.#facts.wasLost(sinceMs, atMs)
+    if (isDegraded || isLost) return 'strikes'
+    if (this.#hasHole(sinceMs, atMs)) return 'missing'
+    // In the midst of a ban others refuse the key too.
+    const isNews =
+      ban !== undefined &&
+      (logged === 'ban' || atMs <= ban.fromMs + 2 * NEWS_MS || atMs >= ban.untilMs - 2 * NEWS_MS)
+    if (isNews && known.day.isShared) return 'strikes'
+    const isCut =
+      logged === 'ban'
+        ? !this.isFromNothing && this.#firstMs > atMs - forgetAfterMs
+        : !this.#isFromStart && this.#firstMs > sinceMs
+    return isCut ? 'missing' : 'unexplained'
+  }
+
+  #hasHole(sinceMs: number, atMs: number): boolean {
+    const hasForgotten = this.#facts.hasForgotten(this.#firstMs, sinceMs, atMs)
+    return hasForgotten || !this.#facts.isWhole(sinceMs, atMs)
+  }
+
+  /** A ban depends on the strikes before it. */
+  #strikesSinceMs({ keyId, atMs }: LoggedRequest): number {
+    const ban = this.#facts.banOf(keyId, atMs)
+    return Math.min(ban?.fromMs ?? atMs, atMs) - this.#options.bans.withinMs
   }
 }
+
+const newKnown = (process: string): Known => ({
+  minute: new WindowCounts(MINUTE_MS),
+  day: new WindowCounts(DAY_MS),
+  process,
+  degradedMs: -Infinity,
+  foreignRevisionMs: -Infinity,
+  waiting: [],
+})
 
 const startOf = (atMs: number, lengthMs: number): number => Math.floor(atMs / lengthMs) * lengthMs
 
-function toldOf(request: LoggedRequest, replayed: Decided, cause: Cause): Told {
-  const { atMs, client, logged } = request
-  const at = new Date(Math.floor(atMs)).toISOString()
-  return { example: { cause, at, client, logged, replayed }, request, count: 1, missing: Infinity }
-}
+const isOfDay = ({ logged }: LoggedRequest, replayed: Decided): boolean =>
+  logged === 'day' || replayed === 'day'
+
+const windowSinceMs = (request: LoggedRequest, replayed: Decided): number =>
+  startOf(request.atMs, isOfDay(request, replayed) ? DAY_MS : MINUTE_MS)
+
+/** Whether the log itself counts more than a limit with this request. */
+const isBeyond = (request: LoggedRequest, { minute, day }: Known): boolean =>
+  request.logged === 'admitted' &&
+  Number.isNaN(request.refundedAtMs) &&
+  (day.isBeyond(request) || minute.isBeyond(request))
+
+/** Whether a late charge counted when this one was refused. */
+const isDuring = ({ request, sinceMs }: Waiting, late: LoggedRequest): boolean =>
+  late.atMs >= sinceMs && request.atMs >= late.atMs && !(request.atMs > late.refundedAtMs)

@@ -9,19 +9,12 @@ interface Span {
   untilMs: number
 }
 
-/** hasOlder: it is longer than those before it in the log would make it. */
-export type BanSpan = Span & { readonly hasOlder: boolean }
-
-const acts = ['resetUsage', 'ban', 'liftBan'] as const
-/** Until when a ban of an operator lasts. */
-type Act = Span & { readonly act: (typeof acts)[number]; readonly window: unknown }
-
 export interface FactsOptions {
   /** In short, as the lines have it. */
   readonly revision: string
   /** Over a restart. */
   readonly forgets: boolean
-  readonly bans: Pick<BansConfig, 'strikes' | 'withinMs' | 'durationMs' | 'growth'>
+  readonly bans: Pick<BansConfig, 'withinMs' | 'forgetAfterMs'>
 }
 
 /** News of a ban, and the use that is stated after an outage, are everywhere within a second; twice that on a machine that is busy. */
@@ -42,9 +35,12 @@ export class Facts {
   /** Revisions that gateways took, of which lines of before do not tell. */
   readonly taken = new Set<string>()
   readonly #options: FactsOptions
-  /** Of a client or a key: what operators have done to it. */
-  readonly #acts = new Map<string, Act[]>()
-  readonly #bans = new Map<string, BanSpan[]>()
+  /** Of a client and a window of it: when operators have set back its use. */
+  readonly #resets = new Map<string, number[]>()
+  /** Of a key: bans by operators, and lifts, which end at once. */
+  readonly #acts = new Map<string, Span[]>()
+  /** Of a key, for strikes. */
+  readonly #bans = new Map<string, Span[]>()
   readonly #outages: Span[] = []
   /** Those that go on: of a process, the store or that of bans. */
   readonly #lost = new Map<string, Span>()
@@ -75,14 +71,11 @@ export class Facts {
     if (event === 'listening') this.#starts.push(atMs)
     if (event === 'configTaken')
       this.taken.add(String(fields['revision']).slice(0, this.#options.revision.length))
-    if (event === 'audit') this.#acted(atMs, fields)
+    // What was refused has changed nothing.
+    if (event === 'audit' && fields['status'] === 200) this.#acted(atMs, fields)
     if (event === 'keyBanned') {
-      const key = String(fields['key'])
-      const forMs = Number(fields['forMs'])
-      const { durationMs, growth } = this.#options.bans
-      const hasOlder = forMs > durationMs * growth ** (this.#bans.get(key)?.length ?? 0)
-      const span = { fromMs: atMs - NEWS_MS, untilMs: atMs + forMs + NEWS_MS }
-      pushTo(this.#bans, key, { ...span, hasOlder })
+      const untilMs = atMs + Number(fields['forMs']) + NEWS_MS
+      pushTo(this.#bans, String(fields['key']), { fromMs: atMs - NEWS_MS, untilMs })
     }
   }
 
@@ -94,47 +87,37 @@ export class Facts {
     }
   }
 
-  #acted(atMs: number, fields: LogNote['fields']): void {
-    const act = acts.find((name) => name === fields['action'])
-    // What was refused has changed nothing.
-    if (act === undefined || fields['status'] !== 200) return
-    const { until = '' } = Object(fields['after']) as { until?: string }
-    const span = { fromMs: atMs, untilMs: Date.parse(until) || atMs }
-    const name = String(fields[act === 'resetUsage' ? 'id' : 'key'])
-    pushTo(this.#acts, name, { ...span, act, window: fields['window'] })
+  #acted(atMs: number, { action, id, key, window, after }: LogNote['fields']): void {
+    if (action === 'resetUsage')
+      for (const one of window === 'both' ? ['minute', 'day'] : [String(window)])
+        pushTo(this.#resets, `${one} ${String(id)}`, atMs)
+    if (action !== 'ban' && action !== 'liftBan') return
+    const { until = '' } = Object(after) as { until?: string }
+    const acts = this.#acts.get(String(key))?.at(-1)
+    // Another act on the key ends the ban before it.
+    if (acts !== undefined) acts.untilMs = Math.min(acts.untilMs, atMs)
+    pushTo(this.#acts, String(key), { fromMs: atMs, untilMs: Date.parse(until) || atMs })
   }
 
   hasStartedBy(atMs: number): boolean {
     return this.#starts.some((startMs) => startMs <= atMs)
   }
 
-  /** For strikes, at this time, or until so long before. */
-  banOf(keyId: string, atMs: number, agoMs = 0): BanSpan | undefined {
-    return this.#bans.get(keyId)?.find((one) => atMs >= one.fromMs && atMs <= one.untilMs + agoMs)
+  /** For strikes. */
+  banOf(keyId: string, atMs: number): Span | undefined {
+    return this.#bans.get(keyId)?.find((one) => atMs >= one.fromMs && atMs <= one.untilMs)
   }
 
   isReset(client: string, window: 'minute' | 'day', sinceMs: number, atMs: number): boolean {
-    return this.#actsOf(client, atMs).some(
-      (one) =>
-        one.act === 'resetUsage' &&
-        (one.window === window || one.window === 'both') &&
-        one.fromMs >= sinceMs,
-    )
+    const resets = this.#resets.get(`${window} ${client}`) ?? []
+    return resets.some((ms) => ms >= sinceMs && ms <= atMs + NEWS_MS)
   }
 
-  /** Whether an operator has banned the key: until that ends, and where he has ended it himself, until all know. */
-  isImposed(keyId: string, atMs: number): boolean {
-    const acts = this.#actsOf(keyId, atMs).filter(({ act }) => act !== 'resetUsage')
-    return acts.some(({ act, untilMs }, nth) => {
-      const next = acts[nth + 1]?.fromMs ?? Infinity
-      return act === 'ban' && atMs <= Math.min(untilMs, next) + NEWS_MS
-    })
-  }
-
-  /** Whether an operator has ended, or replaced, a ban of the key since. */
-  isLifted(keyId: string, sinceMs: number, atMs: number): boolean {
-    return this.#actsOf(keyId, atMs).some(
-      ({ act, fromMs }) => act !== 'resetUsage' && fromMs >= sinceMs,
+  /** Whether a ban of the key by an operator was in force since, or one ended. */
+  isActedOn(keyId: string, sinceMs: number, atMs: number): boolean {
+    const acts = this.#acts.get(keyId) ?? []
+    return acts.some(
+      ({ fromMs, untilMs }) => fromMs <= atMs + NEWS_MS && untilMs + NEWS_MS >= sinceMs,
     )
   }
 
@@ -158,16 +141,12 @@ export class Facts {
       this.#starts.some((ms) => ms > firstMs && ms >= sinceMs && ms <= atMs)
     )
   }
-
-  #actsOf(name: string, atMs: number): readonly Act[] {
-    return (this.#acts.get(name) ?? []).filter(({ fromMs }) => fromMs <= atMs + NEWS_MS)
-  }
 }
 
-export function pushTo<T>(lists: Map<string, T[]>, name: string, value: T, most = Infinity): void {
+function pushTo<T>(lists: Map<string, T[]>, name: string, value: T): void {
   const list = lists.get(name)
   if (list === undefined) lists.set(name, [value])
-  else if (list.push(value) > most) list.shift()
+  else list.push(value)
 }
 
 /** Whether a store is that of this process, or of a worker of it. */

@@ -91,9 +91,8 @@ class Replaying {
     this.#before = against && new ReplayedPolicy(against)
     // The log is that of the one in force.
     const { bans, revision, store } = against ?? config
-    const hasRedis = store.redis !== undefined
-    const forgets = !hasRedis && store.file === undefined
-    this.#differences = new Differences({ revision: shortOf(revision), hasRedis, forgets, bans })
+    const forgets = store.redis === undefined && store.file === undefined
+    this.#differences = new Differences({ revision: shortOf(revision), forgets, bans })
   }
 
   take(batch: LogBatch): void {

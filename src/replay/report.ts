@@ -59,22 +59,12 @@ export interface Suggestions {
 
 /** Why the log's own answer to a request is another than the replay's. */
 export type Cause =
-  /** It was decided under another revision, or in a window in which another one counted. */
-  | 'revision'
-  /** The store was away. */
-  | 'outage'
-  /** Another worker of the gateway held the tokens that were left. */
-  | 'leases'
-  /** Another gateway of the store did. */
-  | 'hosts'
-  /** A strike at another worker or gateway, or the ban for it, was known here a moment later. */
+  /** Another limit counted: of another revision, of a store that was away, of use set back, or what another worker or gateway left of it. */
+  | 'limits'
+  /** A strike, or the ban for it, was known here later or not at all: of another worker or gateway, of an outage, of an operator. */
   | 'strikes'
-  /** The log begins, or has a hole, within the window: what was used before is not known. */
-  | 'incomplete'
-  /** A request that was charged before lasted longer than the reading waits for: --window. */
-  | 'late'
-  /** An operator's act: usage reset, a ban imposed or lifted. */
-  | 'operator'
+  /** Lines are missing: the log begins, or has a hole, within the window, or a request lasted longer than the reading waits for. */
+  | 'missing'
   | 'unexplained'
 
 export interface ReplayReport extends Outcome {

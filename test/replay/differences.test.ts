@@ -8,7 +8,7 @@ const FROM = Date.parse('2026-11-02T10:00:00Z')
 const REVISION = 'abcdef'
 const BAN_MS = 60_000
 
-const bans = { strikes: 3, withinMs: 10_000, durationMs: BAN_MS, growth: 2 }
+const bans = { withinMs: 10_000, forgetAfterMs: 3_600_000 }
 const settings = { revision: REVISION, bans }
 const usual = {
   client: 'acme',
@@ -41,7 +41,7 @@ function causesOf(
 ): Record<string, number> {
   const { forgets = false, startedAt = -5, usedBefore = false, taken = REVISION } = around
   const { bannedAt, restartedAt } = around
-  const differences = new Differences({ ...settings, hasRedis: !forgets, forgets })
+  const differences = new Differences({ ...settings, forgets })
   const hear = (event: 'listening' | 'configTaken' | 'keyBanned', at: number, fields = {}): void =>
     differences.hear({ event, atMs: FROM + at, process: 'a.log', fields })
   hear('listening', startedAt)
@@ -71,17 +71,28 @@ describe('the cause of a difference', () => {
     expect(causesOf([...refused, through], { bannedAt: 3 })).toEqual({ [cause]: 1 })
   })
 
-  it.each([
-    ['banned for refusals that the log has', refused, 'strikes'],
-    ['banned without them', before, 'unexplained'],
-  ])('%s', (_, earlier, cause) => {
+  it('banned by strikes of another process', () => {
     const banned: Line = { at: 30_000, logged: 'ban', replayed: 'admitted' }
-    expect(causesOf([...earlier, banned], { bannedAt: 3 })).toEqual({ [cause]: 1 })
+    expect(causesOf([...before, banned], { bannedAt: 3 })).toEqual({ strikes: 1 })
   })
 
   it.each([
-    ['begins with the start of all', -5, { strikes: 1, hosts: 1 }],
-    ['begins later, so lines are missing', 1, { incomplete: 2 }],
+    ['that of another revision before it', 'fedcba', { limits: 4 }],
+    ['nothing without one', REVISION, { unexplained: 4 }],
+  ])('banned for longer, in the minute after: %s', (_, revision, causes) => {
+    const earlier = { logged: 'minute', replayed: 'admitted', revision } as const
+    const lines: Line[] = [
+      ...[0, 1].map((at) => ({ at, ...earlier })),
+      { at: 10, logged: 'ban', replayed: 'admitted', revision },
+      { at: BAN_MS + 40_000, logged: 'ban', replayed: 'admitted' },
+    ]
+    const alone = lines.map((line) => ({ ...line, process: 'host' }))
+    expect(causesOf(alone, { bannedAt: BAN_MS + 20_000, forgets: true })).toEqual(causes)
+  })
+
+  it.each([
+    ['begins with the start of all', -5, { strikes: 1, limits: 1 }],
+    ['begins later, so lines are missing', 1, { strikes: 1, missing: 1 }],
   ])(
     'is that of other processes, whatever a first line says was used, if the log %s',
     (...given) => {
@@ -97,8 +108,8 @@ describe('the cause of a difference', () => {
   )
 
   it.each([
-    ['more than one process decided', 'host 1', { hosts: 1 }],
-    ['one process decided alone', 'host 0', { incomplete: 1 }],
+    ['more than one process decided', 'host 1', { limits: 1 }],
+    ['one process decided alone', 'host 0', { missing: 1 }],
   ])('let through beyond what a first line left, when %s', (_, process, causes) => {
     const through: Line = { at: 1_501, logged: 'admitted', replayed: 'minute', process }
     const lines = [...before.map((line) => ({ ...line, process: 'host 0' })), through]
@@ -106,7 +117,7 @@ describe('the cause of a difference', () => {
   })
 
   it('refused half an hour after an operator has banned the key for an hour', () => {
-    const differences = new Differences({ ...settings, hasRedis: false, forgets: true })
+    const differences = new Differences({ ...settings, forgets: true })
     const after = { until: new Date(FROM + 3_600_000).toISOString() }
     const fields = { action: 'ban', status: 200, key: 'acme-1', after }
     differences.hear({ event: 'audit', atMs: FROM, process: 'a.log', fields })
@@ -116,11 +127,11 @@ describe('the cause of a difference', () => {
       [3_700_000, 'ban'],
     ] as const)
       differences.compare({ ...usual, process: 'host', atMs: FROM + at, logged }, 'admitted')
-    expect(differences.report().differs).toMatchObject({ operator: 1, unexplained: 1 })
+    expect(differences.report().differs).toMatchObject({ strikes: 1, unexplained: 1 })
   })
 
   it.each([
-    ['after a restart that forgets', { forgets: true, restartedAt: 100 }, 'incomplete'],
+    ['after a restart that forgets', { forgets: true, restartedAt: 100 }, 'missing'],
     ['after one that does not', { restartedAt: 100 }, 'unexplained'],
     ['without one', { forgets: true }, 'unexplained'],
   ])('one too many: %s', (_, options, cause) => {
@@ -130,7 +141,7 @@ describe('the cause of a difference', () => {
 
   it.each([
     ['of the revision that was taken', REVISION, 'unexplained'],
-    ['of another that was taken', 'fedcba', 'revision'],
+    ['of another that was taken', 'fedcba', 'limits'],
   ])('one too many, of a line that tells no revision: %s', (_, taken, cause) => {
     const tooMany: Line = { at: 200, logged: 'admitted', replayed: 'minute', revision: '' }
     expect(causesOf([...before, tooMany], { taken })).toEqual({ [cause]: 1 })

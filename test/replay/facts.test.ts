@@ -30,7 +30,7 @@ it.each<[string, number, [number, LogNote['event'], string][], boolean]>([
     false,
   ],
 ])('an outage of a worker: %s', (_, at, notes, isLost) => {
-  const bans = { strikes: 3, withinMs: 10_000, durationMs: 1_000, growth: 2 }
+  const bans = { withinMs: 10_000, forgetAfterMs: 1_000 }
   const facts = new Facts({ revision: 'abcdef', forgets: false, bans })
   const hear = (event: LogNote['event'], atMs: number, process: string): void =>
     facts.hear({ event, atMs: FROM + atMs, process, fields: {} })

@@ -43,9 +43,6 @@ const sumOf = (outcomes: readonly Outcome[]): Outcome => {
   )
 }
 
-const rare = { incomplete: 0, late: 0, operator: 0, unexplained: 0 }
-const noOther = { revision: 0, outage: 0, strikes: 0, ...rare }
-
 /** clients: how many; the later ones are refused nothing. */
 function madeReport(
   clients: number,
@@ -113,10 +110,16 @@ function madeReport(
     },
     log: {
       same: requests - 12,
-      differs: { ...noOther, leases: 9, hosts: 3 },
+      differs: { limits: 9, strikes: 3, missing: 0, unexplained: 0 },
       examples: [
-        { cause: 'leases', at: at(71), client: 'client-0', logged: 'minute', replayed: 'admitted' },
-        { cause: 'hosts', at: at(72), client: HOSTILE[0] ?? '', logged: 'ban', replayed: 'minute' },
+        { cause: 'limits', at: at(71), client: 'client-0', logged: 'minute', replayed: 'admitted' },
+        {
+          cause: 'strikes',
+          at: at(72),
+          client: HOSTILE[0] ?? '',
+          logged: 'ban',
+          replayed: 'minute',
+        },
       ],
     },
     suggestions: {

@@ -63,14 +63,10 @@ export function outcomeTable({ requests, before, ...now }: ReplayReport): Markup
 }
 
 const causes: Readonly<Record<Cause, string>> = {
-  revision: 'decided under another revision, or in a window in which another one counted',
-  outage: 'the store was away',
-  leases: 'another worker held the tokens that were left',
-  hosts: 'another gateway of the store held them',
-  strikes: 'a strike elsewhere, or the ban for it, was known here a moment later',
-  incomplete: 'the log begins, or has a hole, within the window',
-  late: 'a request charged before lasted too long to be read in its place: --window 10m',
-  operator: 'usage was reset, or a ban imposed or lifted',
+  limits:
+    'another limit counted: of another revision, without the store, set back by an operator, or what other workers and gateways held of it',
+  strikes: 'a strike or ban of another worker, gateway or operator, known here later or not at all',
+  missing: 'the log begins or has a hole within the window, or a request came late: --window 10m',
   unexplained: 'no cause was found',
 }
 
