@@ -383,6 +383,14 @@ describe('a key set from an address', () => {
     expect(await clientOf(verifier, await sign())).toBe('app-1')
   })
 
+  it('is waited for by tokens of a new key that come soon behind a fetch which a made-up one has caused', async () => {
+    const { verifier, server } = await openWithRsa({ timing: { renewMs: 300 } })
+    expect(await clientOf(verifier, forge({ kid: randomUUID() }))).toBeUndefined()
+    server.keys = [await publicJwk(ec, 'ec-2')]
+    const token = await sign({ key: ec, alg: 'ES256', header: { kid: 'ec-2' } })
+    expect([await clientOf(verifier, token), server.hits]).toEqual(['app-1', 3])
+  })
+
   it('has a new key with the next fetch beside a flood of made-up key ids of the same and of other addresses, and no token of that key is called invalid meanwhile', async () => {
     const timing = { renewMs: 200 }
     const { verifier, server } = await openWithRsa({ timing })
