@@ -74,11 +74,11 @@ function start(letters: string, options: Partial<BalancerOptions> = {}) {
 /** What becomes of those who wait, in this order. */
 function waiters(balancer: Balancer) {
   const told: string[] = []
-  const wait = (name: string, longestMs = 60_000) => {
+  const wait = (name: string, longestMs = 60_000, method = 'GET') => {
     const place = new Place(
       {
         clientId: name.slice(0, 1),
-        method: 'GET',
+        method,
         onPermit: ({ host }) => told.push(`${name}: ${host}`),
         onOverdue: () => told.push(`${name}: overdue`),
       },
@@ -360,6 +360,18 @@ describe('permits', () => {
     expect(take()).toBe('-')
     report('a')
     expect([told, take()]).toEqual([['x1: a'], '-'])
+  })
+
+  it('go to no later request of who waits, be it the better one to try a doubtful backend with', () => {
+    vi.useFakeTimers()
+    const { balancer, take, fail } = start('ab', { connections: 1 })
+    const { told, wait } = waiters(balancer)
+    fail('b', 1)
+    expect(take(undefined, 'GET', 'z')).toBe('a')
+    wait('x1', 60_000, 'POST')
+    vi.advanceTimersByTime(1_100)
+    expect(['x', 'y'].map((client) => take(undefined, 'GET', client))).toEqual(['-', 'b'])
+    expect(told).toEqual([])
   })
 
   it('are waited for by no more than may', () => {

@@ -3,7 +3,9 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { loadConfig, parseConfigText } from '../../src/clients/load.ts'
+import { readYaml } from '../../src/config/document.ts'
 import { ConfigError } from '../../src/config/problems.ts'
+import { readSchema } from '../../src/config/schema.ts'
 import { temporaryFolder } from '../support/processes.ts'
 
 const folder = temporaryFolder()
@@ -52,6 +54,17 @@ describe('reading a file', () => {
       `plans:\n${Array.from({ length: count }, (_, n) => `  p${n}: { perMinute: 1, perDay: 1 }\n`).join('')}`
     expect(parse(plans(1_000)).plans.size).toBe(1_000)
     expect((await complaints(() => parse(plans(1_001))))[0]).toMatch(/has more than 1000 plans/)
+  })
+
+  it('looks for no more than a hundred problems of a kind, and tells no more than a hundred in all', async () => {
+    const many = (each: string, count = 1_000): string => Array(count).fill(each).join(', ')
+    expect(readYaml(`a: [${many('"${NOTHING}"')}]`, {}).faults).toHaveLength(100)
+    expect(readSchema({ clients: Array(1_000).fill('a') }).problems).toHaveLength(100)
+    const lines = await complaints(() =>
+      parse(`trustedProxies: [${many('"${NOTHING}"', 60)}]\nclients: [${many('a', 60)}]`),
+    )
+    expect(lines).toHaveLength(101)
+    expect(lines.at(-1)).toMatch('the search ended at 100')
   })
 
   it('refuses nesting that would exhaust the stack', async () => {

@@ -11,11 +11,17 @@ import { createServer as createHttp2Server, type ServerHttp2Stream } from 'node:
 import { PassThrough } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, describe, expect, it } from 'vitest'
-import { endHandOver, endHasCome, endWithSocket, feed } from '../../src/listeners/node-internals.ts'
+import { endHasCome, endWithSocket, feed } from '../../src/listeners/node-internals.ts'
+import { parseConfigText } from '../../src/clients/load.ts'
+import { ConnectionLimits } from '../../src/listeners/connection-limits.ts'
+import { Connections } from '../../src/listeners/connections.ts'
+import { Http2Connection } from '../../src/listeners/h2-connections.ts'
+import { createHttp2Server as createOurHttp2Server } from '../../src/listeners/h2-server.ts'
 import { isHttp2Safe, isWriting, keepEveryField } from '../../src/listeners/node-internals.ts'
 import { readOn, restBetweenRequests, serveUnbound } from '../../src/listeners/node-internals.ts'
 import { stopReading, takenBytes, writeContinue } from '../../src/listeners/node-internals.ts'
 import { guardParser, type Intake } from '../../src/listeners/parser-internals.ts'
+import { configText } from '../support/gateway.ts'
 import { frame, headers, openH2Peer, settings } from '../support/h2-frames.ts'
 import { types, uint32 } from '../support/h2-frames.ts'
 
@@ -331,24 +337,37 @@ describe('isWriting', () => {
 
 describe('endHandOver', () => {
   it('lets a session end before http2 has read what was put back on its socket', async () => {
-    const http2 = createHttp2Server()
+    const limits = { connections: 9, connectionsPerAddress: 9, openFiles: undefined, isFar: false }
+    const connections = new Connections(new ConnectionLimits(limits, () => {}))
     let destroyed = 0
+    connections.turn.enter = (begun) => {
+      if (!(begun instanceof Http2Connection)) return
+      begun.session.destroy()
+      begun.socket.destroy()
+      destroyed += 1
+    }
+    const config = parseConfigText(configText({ upstreams: ['http://x'] }), { file: '', env: {} })
+    const events = { stream: () => {}, abuse: () => {}, inPieces: () => {} }
+    const http2 = createOurHttp2Server(config, connections, events)
+    const origin = {
+      address: '',
+      isNamed: false,
+      proto: 'http',
+      door: { isClosed: false },
+    } as const
     const server = createNetServer((socket) => {
+      const entry = connections.enter(socket, origin, 'x')
+      if (typeof entry === 'string') throw new Error(entry)
       socket.once('data', (bytes: Buffer) => {
         socket.pause()
         socket.unshift(bytes)
-        http2.once('session', (session) => {
-          endHandOver(session, socket)
-          session.destroy()
-          socket.destroy()
-          destroyed += 1
-        })
-        http2.emit('connection', socket)
+        http2.take(socket, entry)
       })
     })
     await listen(server)
     const peer = await openH2Peer((server.address() as AddressInfo).port)
     await expect.poll(() => [destroyed, peer.closed]).toEqual([1, true])
+    http2.close()
     server.close()
   })
 })

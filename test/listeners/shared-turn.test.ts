@@ -31,3 +31,19 @@ it.each([
   for (let piece = 0; piece < 1_000; piece++) shared.took(bytes)
   expect(other?.happened).toEqual(expected.length === 0 ? [] : ['stops', 'reads on'])
 })
+
+it('requests begin in one turn: eight of a connection, 64 of all, and the first of any where that is asked for', async () => {
+  const shared = new SharedTurn()
+  const shares = Array.from({ length: 10 }, () => new Share(shared))
+  const begun = (atLeast?: number): number[] =>
+    shares.map((share) => {
+      let count = 0
+      for (; shared.mayBegin(share, atLeast) && count < 100; count++) shared.began(share)
+      return count
+    })
+  const first = [8, 8, 8, 8, 8, 8, 8, 8, 0, 0]
+  expect(begun()).toEqual(first)
+  expect(begun(1)).toEqual([0, 0, 0, 0, 0, 0, 0, 0, 1, 1])
+  await turn()
+  expect(begun()).toEqual(first)
+})

@@ -2,6 +2,7 @@
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it, vi } from 'vitest'
+import { StoreClock } from '../../src/bans/store-clock.ts'
 import { minuteWithAtLeast } from '../support/gateway.ts'
 import { temporaryFolder } from '../support/processes.ts'
 import { sharedRedis } from '../support/redis-server.ts'
@@ -143,6 +144,21 @@ describe('a key that goes on after its 429', () => {
       ),
     )
   })
+})
+
+it('the time of the store, by which bans end, is learned with each call for quota', async () => {
+  const { url } = await startRawBackend()
+  const store = storeOn(sharedRedis(), 'lease: off')
+  const gateway = await gatewayHere(configFile(url, { store, clients: clients(100) }))
+  const learned = vi.spyOn(StoreClock.prototype, 'set')
+  try {
+    for (let calls = 0; calls < 9; calls++)
+      expect((await decided(() => gateway.call(calm))).status).toBe(200)
+    // It is learned with the bans as well, which are read twice a minute.
+    expect(learned.mock.calls.length).toBeGreaterThanOrEqual(9)
+  } finally {
+    learned.mockRestore()
+  }
 })
 
 it('a client that waits for Retry-After is admitted then, and never gets a strike', async () => {

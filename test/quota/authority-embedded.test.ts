@@ -284,7 +284,7 @@ describe('the counters of the embedded authority', () => {
 })
 
 /** The file as the journal sees it, which answers when it is told to. */
-function slowFile(timeoutMs: number, restored: readonly Row[] = []) {
+function slowFile(timeoutMs: number, restored: readonly Row[] = [], maxClients = 100) {
   const kept = new Map<string, Row>()
   let underway: { readonly rows: readonly Row[]; done(): void } | undefined
   const rows = {
@@ -300,7 +300,8 @@ function slowFile(timeoutMs: number, restored: readonly Row[] = []) {
   const timers = { every: (_: number, task: () => void) => ((begin = task), () => undefined) }
   const [onFault, onRecovered] = [unexpected, () => undefined]
   const journal = new Journal({ timeoutMs, rows, clock, timers, onFault, onRecovered })
-  const authority = createEmbeddedAuthority({ clock, keeper: { rows, journal, restored } })
+  const keeper = { rows, journal, restored }
+  const authority = createEmbeddedAuthority({ clock, maxClients, keeper })
   const answer = (): void => {
     for (const row of underway?.rows ?? []) kept.set(row.client, row)
     underway?.done()
@@ -375,6 +376,21 @@ describe('a file that answers late', () => {
     await taken
     const { minuteTaken = 0, ahead = 0 } = kept.get('acme') ?? {}
     expect(minuteTaken + ahead).toBeGreaterThanOrEqual(50)
+  })
+
+  it('has of a client what memory has, or a row that is under way: then it is not forgotten', async () => {
+    const { authority, answer } = slowFile(60_000, [], 1)
+    const ask = (client: string, process: string, need: number) =>
+      authority.take(call(client, { process, need }))
+    const first = ask('acme', 'one', 1)
+    await turn()
+    answer()
+    await first
+    // The row says as much and is soon too little; another client comes while the next one is written.
+    await ask('acme', 'two', 1)
+    await turn()
+    void ask('other', 'one', 0)
+    expect(await ask('acme', 'three', 0)).toMatchObject({ minute: { taken: 2 } })
   })
 
   it('has a reset before that is answered, so that a crash cannot undo it any more', async () => {

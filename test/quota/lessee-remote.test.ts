@@ -183,8 +183,11 @@ describe('a lessee of an authority behind a network', () => {
   })
 
   describe('when calls fail', () => {
-    it('decides all who wait at once, those who queued for the next call too', async () => {
-      const lessee = createTestLessee(network, timeline, { outage: 'closed' })
+    it.each([
+      ['they are lost', 'closed'],
+      ['spending no share, as the authority is not away', 'local'],
+    ] as const)('decides at once, %s: all who wait, also for the next call', async (_, outage) => {
+      const lessee = createTestLessee(network, timeline, { outage })
       network.delayMs = 100
       network.state = 'down'
       const decisions = Array.from({ length: 5 }, () => lessee.take('acme', limits))

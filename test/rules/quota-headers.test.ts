@@ -61,12 +61,14 @@ describe('quota headers', () => {
     expect(headers).toContain(policy)
   })
 
-  it.each([
+  it.each<[string, QuotaView, string[], number?]>([
     ['the minute', view(0, 940), ['60', '0', '660']],
     ['the day', view(0, 0), ['1000', '0', '5000']],
     ['the ban', view(12, 940), ['60', '0', '11']],
-  ])('of a ban speak of what ends last: %s', (_, standing, first) => {
-    const headers = banHeaders({ limits, policy, endsAtSeconds: 11, view: standing })
+    ['the ban, though the minute is used up', view(0, 940), ['60', '0', '661'], 661],
+    ['the ban, though the day is used up', view(0, 0, 660), ['60', '0', '661'], 661],
+  ])('of a ban speak of what ends last: %s', (_, standing, first, endsAtSeconds = 11) => {
+    const headers = banHeaders({ limits, policy, endsAtSeconds, view: standing })
     expect(told(headers).slice(0, 3)).toEqual(first)
   })
 

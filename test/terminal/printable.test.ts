@@ -1,6 +1,6 @@
 import { styleText } from 'node:util'
 import { describe, expect, it } from 'vitest'
-import { printable } from '../../src/terminal/printable.ts'
+import { printable, printingSafely } from '../../src/terminal/printable.ts'
 
 const painted = styleText('red', 'bad', { validateStream: false })
 
@@ -25,4 +25,12 @@ describe('what is printed', () => {
     expect(line).toMatch(/^[\x20-\x7e🐕]+$/u)
     expect(JSON.parse(line)).toEqual(value)
   })
+})
+
+it('of whatever is printed, complained of or told of progress nothing reaches a terminal as it came', () => {
+  const shown: string[] = []
+  const show = (line: string): unknown => shown.push(line)
+  const output = printingSafely({ print: show, complain: show, progress: show })
+  for (const say of [output.print, output.complain, output.progress]) say('a\x1b[2Jb')
+  expect(shown).toEqual(Array(3).fill('a\\u001b[2Jb'))
 })
