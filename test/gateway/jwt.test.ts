@@ -98,17 +98,11 @@ describe('a gateway that takes tokens', async () => {
     const unknownKey = await told(await gateway.fetch('/v1/pets', { key: 'nobody' }))
     expect(unknownKey).toMatchObject({ status: 401 })
     const good = await sign(signer)
-    const [head = '', claims = '', signature = ''] = good.split('.')
-    const payload = JSON.parse(Buffer.from(claims, 'base64url').toString()) as object
-    const bad: Record<string, string> = {
+    // All there are: test/credentials/jwt-verifier.test.ts.
+    const bad = {
       'signed by another': await sign(await createSigner()),
-      'of another issuer': await sign(signer, { iss: 'https://evil.example/' }),
-      'for another audience': await sign(signer, { aud: 'zoo' }),
       'that has expired': await sign(signer, { exp: inAnHour() - 3_601 }),
       'of a plan nobody knows': await sign(signer, { plan: 'gold' }),
-      'of a plan without limits of its own': await sign(signer, { plan: 'enterprise' }),
-      'without a signature': `${encode({ alg: 'none' })}.${claims}.`,
-      'with changed claims': `${head}.${encode({ ...payload, plan: 'business' })}.${signature}`,
     }
     for (const [which, token] of Object.entries(bad)) {
       const response = await gateway.fetch('/v1/pets', { key: token })
