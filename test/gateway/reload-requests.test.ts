@@ -57,8 +57,8 @@ describe('what serves requests, when it is given another configuration,', () => 
   })
 
   it('ends the tunnels of keys that it does not have, or that expire under it, and no others', async () => {
-    const server = createServer()
-    new WebSocketServer({ server })
+    const [server, sockets] = [createServer(), new WebSocketServer({ noServer: true })]
+    server.on('upgrade', (...asked) => sockets.handleUpgrade(...asked, () => undefined))
     const door = await openServing([`http://127.0.0.1:${await listening(server)}`])
     const ends: string[] = []
     for (const name of ['free', 'pro', 'business', 'enterprise'] as const) {
