@@ -1,7 +1,7 @@
 /** The admin API of a running gateway: what it says, what it does, and whom it refuses. All answers are held against docs/admin-openapi.yaml. */
 import { hostname } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, describe, expect, it, onTestFinished } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { getConfig } from '../../src/admin/config-operations.ts'
 import type { Config } from '../../src/config/config.ts'
 import { readApiDocument } from '../gateway/api-document.ts'
@@ -17,7 +17,6 @@ const text = (blocks: Record<string, string>): string =>
   configText({ upstreams: ['http://127.0.0.1:9'], blocks })
 
 const plain = await startTestGateway({ upstreams: ['http://127.0.0.1:9'] })
-afterAll(plain.stop)
 
 /** A gateway whose file can be changed. */
 async function gatewayWith(admin: string, more: Record<string, string> = {}) {
@@ -28,7 +27,6 @@ async function gatewayWith(admin: string, more: Record<string, string> = {}) {
     blocks: before,
     reload: () => file,
   })
-  onTestFinished(gateway.stop)
   return Object.assign(gateway, {
     change: (blocks: Record<string, string>) => (file = text({ ...before, ...blocks })),
   })

@@ -1,6 +1,6 @@
 /** What others may try on the admin listener of a running gateway: every operation that changes something is tried, whichever there are. */
 import { once } from 'node:events'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { operations } from '../../src/admin/operations.ts'
 import { sha256, startTestGateway } from '../support/gateway.ts'
 import { openRawClient, rawExchange, type ParsedResponse } from '../support/raw-client.ts'
@@ -10,7 +10,6 @@ const gateway = await startTestGateway({
   upstreams: ['http://127.0.0.1:9'],
   blocks: { admin: `admin: { listen: "127.0.0.1:0", tokenSha256: ${sha256(TOKEN)} }` },
 })
-afterAll(gateway.stop)
 
 const bearer = `Authorization: Bearer ${TOKEN}`
 

@@ -2,7 +2,7 @@
 import { generateKeyPairSync } from 'node:crypto'
 import { SignJWT } from 'jose'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { notDone } from '../../src/admin/answers.ts'
 import { liftBan } from '../../src/admin/ban-operations.ts'
 import { BanTable } from '../../src/bans/ban-table.ts'
@@ -18,7 +18,7 @@ const issuer = 'https://id.example/'
 
 const jwk = { ...publicKey.export({ format: 'jwk' }), alg: 'EdDSA', use: 'sig' }
 const jwksFile = temporaryFile('jwks.json', JSON.stringify({ keys: [jwk] }))
-const { gateway, stop } = await startBacked({
+const { gateway } = await startBacked({
   blocks: {
     plans:
       'plans: { free: { perMinute: 1, perDay: 1000 }, pro: { perMinute: 300, perDay: 10000 }, business: { perMinute: 1, perDay: 1000 }, enterprise: { custom: true } }',
@@ -26,7 +26,6 @@ const { gateway, stop } = await startBacked({
     jwt: `jwt: { issuer: "${issuer}", audience: pets, jwksFile: "${jwksFile}", algorithms: [EdDSA] }`,
   },
 })
-afterAll(stop)
 
 const ask = (call: string, body?: unknown) =>
   askAdmin(`http://127.0.0.1:${gateway.adminPort}`, call, body)

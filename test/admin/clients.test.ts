@@ -1,5 +1,5 @@
 /** Clients as operators see them, and the reset of one; that all gateways obey is shown by test/process/operator-resets.test.ts. */
-import { afterAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import type { Overview } from '../../src/api/live.ts'
 import type { ClientRow } from '../../src/api/usage.ts'
 import { askAdmin } from '../support/admin-client.ts'
@@ -12,13 +12,12 @@ const client = (id: string, plan: string, more = '') =>
 const expired = `, { id: old, sha256: "${sha256('tg_old')}", expires: 2020-01-01 }`
 
 const fillers = Array.from({ length: FILLERS }, (_, at) => client(`idle-${at}`, 'slow'))
-const { gateway, stop } = await startBacked({
+const { gateway } = await startBacked({
   blocks: {
     plans: 'plans: { fast: { perMinute: 10, perDay: 20 }, slow: { perMinute: 2, perDay: 5 } }',
     clients: `clients:\n${[...fillers, client('acme', 'fast', expired), client('zeta', 'slow')].join('\n')}`,
   },
 })
-afterAll(stop)
 
 const ask = (call: string, body?: unknown) =>
   askAdmin(`http://127.0.0.1:${gateway.adminPort}`, call, body)

@@ -1,5 +1,5 @@
 /** What a running gateway says of a request: by what it knows, without that anything changes. All answers are held against docs/admin-openapi.yaml. */
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { ExplainAnswer, Explanation } from '../../src/api/explain.ts'
 import { askAdmin } from '../support/admin-client.ts'
 import { gatewayTo, startBacked } from '../support/backed.ts'
@@ -17,11 +17,10 @@ const blocks = {
   routes: 'routes: [{ name: listPets, match: GET /pets }]',
 }
 const changed = { ...blocks, anonymous: 'anonymous: { perMinute: 4 }' }
-const { backend, gateway, stop } = await startBacked({
+const { backend, gateway } = await startBacked({
   blocks,
   reload: () => configText({ upstreams: [backend.url], blocks: changed }),
 })
-afterAll(stop)
 
 const ask = (call: string, body?: unknown) =>
   askAdmin(`http://127.0.0.1:${gateway.adminPort}`, call, body)

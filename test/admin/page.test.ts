@@ -1,7 +1,7 @@
 /** The files of the operators' page as they are served, and how it writes numbers and times. */
 import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { pageFiles } from '../../src/admin/page-assets.ts'
 import {
   bytes,
@@ -16,29 +16,23 @@ import {
   relative,
   usage,
 } from '../../src/admin/page/format.js'
-import { startTestGateway, type TestGateway } from '../support/gateway.ts'
+import { startTestGateway } from '../support/gateway.ts'
 
 const root = join(import.meta.dirname, '../..')
 const folder = join(root, 'src/admin/page')
 const inTree = (file: string): string => readFileSync(join(root, file), 'utf8')
 
-describe('the files of the page', () => {
-  let gateway: TestGateway
-  let origin: string
+describe('the files of the page', async () => {
+  const token = `admin: { listen: "127.0.0.1:0", tokenSha256: "${'a'.repeat(64)}" }`
+  const upstreams = ['http://127.0.0.1:1']
+  const { adminPort } = await startTestGateway({ upstreams, blocks: { admin: token } })
+  const origin = `http://127.0.0.1:${adminPort}`
   const served = new Map<string, string>()
-
-  beforeAll(async () => {
-    const token = `admin: { listen: "127.0.0.1:0", tokenSha256: "${'a'.repeat(64)}" }`
-    const upstreams = ['http://127.0.0.1:1']
-    gateway = await startTestGateway({ upstreams, blocks: { admin: token } })
-    origin = `http://127.0.0.1:${gateway.adminPort}`
-    for (const path of ['', ...pageFiles.map((file) => `page/${file}`)]) {
-      const answer = await fetch(`${origin}/${path}`)
-      expect(answer.status, path).toBe(200)
-      served.set(path, await answer.text())
-    }
-  })
-  afterAll(() => gateway.stop())
+  for (const path of ['', ...pageFiles.map((file) => `page/${file}`)]) {
+    const answer = await fetch(`${origin}/${path}`)
+    expect(answer.status, path).toBe(200)
+    served.set(path, await answer.text())
+  }
 
   it('are served without a token, which the data needs, and may use nothing but what is served here', async () => {
     expect((await fetch(`${origin}/api/config`)).status).toBe(401)

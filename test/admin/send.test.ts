@@ -1,15 +1,13 @@
 /** Large answers of the admin listener, and those without an end: what a reader costs that is slow, stalls or leaves. */
 import { once } from 'node:events'
 import { createServer, get } from 'node:http'
-import { connect, type AddressInfo } from 'node:net'
+import { connect } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { csv, wantsCsv, type Answer, type CsvRow } from '../../src/admin/answers.ts'
 import { send } from '../../src/admin/send.ts'
-
-const cleanUps: (() => unknown)[] = []
-afterEach(() => Promise.all(cleanUps.splice(0).map((cleanUp) => cleanUp())))
+import { listening } from '../support/listening.ts'
 
 /** A listener that answers with this, whatever is asked, and what became of the answers. */
 async function serve(made: Answer, stalledMs?: number) {
@@ -19,13 +17,7 @@ async function serve(made: Answer, stalledMs?: number) {
     const more = stalledMs === undefined ? {} : { stalledMs }
     void send(request, response, { made, onError, ...more }).then(() => ended.push('over'))
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  cleanUps.push(() => {
-    server.closeAllConnections()
-    server.close()
-  })
-  return { port: (server.address() as AddressInfo).port, ended }
+  return { port: await listening(server), ended }
 }
 
 const ask = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n'
@@ -65,7 +57,6 @@ describe('a body that is made as it is read', () => {
     }
     const { port, ended } = await serve(csv(['client', 'filler'], endless()), 300)
     const reader = connect(port, '127.0.0.1', () => reader.write(ask)).pause()
-    cleanUps.push(() => reader.destroy())
     await expect.poll(() => isReturned, { timeout: 15_000 }).toBe(true)
     // What the kernel and one piece hold: not what a minute of making would come to.
     expect(rows).toBeLessThan(20_000)

@@ -1,5 +1,5 @@
 /** What operators are told of the days, by a gateway in this process. All answers are held against docs/admin-openapi.yaml. */
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { ClientUsage, DayUsage } from '../../src/api/usage.ts'
 import { until } from '../support/controlled-authority.ts'
 import { askAdmin } from '../support/admin-client.ts'
@@ -11,7 +11,7 @@ const clientLine = (id: string, key: string, limits: string): string =>
   `  - { id: ${JSON.stringify(id)}, plan: enterprise, limits: ${limits}, keys: [{ id: ${key}, sha256: ${sha256(key)} }] }`
 
 const OK = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'
-const { backend, gateway, stop } = await startBacked({
+const { backend, gateway } = await startBacked({
   respond: ({ target }) => (target === '/v1/broken' ? 'HTTP/1.1 nonsense\r\n\r\n' : OK),
   blocks: {
     clients: [
@@ -23,7 +23,6 @@ const { backend, gateway, stop } = await startBacked({
     ].join('\n'),
   },
 })
-afterAll(stop)
 
 const iso = (ago = 0): string => new Date(Date.now() - ago * 86_400_000).toISOString().slice(0, 10)
 

@@ -1,26 +1,21 @@
-import { createServer, type Server } from 'node:net'
+import { createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { createBackendProbe } from '../../src/backends/probe.ts'
 import type { BackendHealth } from '../../src/backends/health.ts'
 import { balancerOf } from '../support/balancer.ts'
+import { listening } from '../support/listening.ts'
 import { rawBackend } from '../support/backed.ts'
 import { answer, type Answer } from '../support/raw-backend.ts'
 import { freePort } from '../support/redis-server.ts'
 
-const servers: Server[] = []
-afterEach(() => {
-  for (const server of servers.splice(0)) server.close()
-})
-
-async function listen(port: number): Promise<{ connections(): number }> {
+async function listen(at: number): Promise<{ connections(): number }> {
   let count = 0
   const server = createServer((socket) => {
     count++
     socket.on('error', () => {}).end()
   })
-  servers.push(server)
-  await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve))
+  await listening(server, at)
   return { connections: () => count }
 }
 

@@ -58,28 +58,6 @@ function open(store: BanStore, { clock = { nowMs: startMs }, loadTimeoutMs = 500
 }
 
 describe('a ban book', () => {
-  /** Sends a 429 at each time, counted from the start, and tells after which of them the key is banned. */
-  async function bannedAfter(timesMs: number[], windowEndMs = minute) {
-    const { book, settled, clock } = open(createMemoryBanStore())
-    for (const [index, atMs] of timesMs.entries()) {
-      clock.nowMs = startMs + atMs
-      book.refused('a', startMs + windowEndMs)
-      await settled()
-      if (book.check('a')) return index
-    }
-    return undefined
-  }
-
-  it.each([
-    ['the third request after the grace period', [0, 1001, 1002, 1003], 3],
-    ['no request within the grace period', [0, 1, 2, 3, 500, 999, 1000], undefined],
-    ['requests from then on, not those before', [0, 900, 1000, 1001, 2000, 3000], 5],
-    ['no client that comes once', [0], undefined],
-    ['no client that comes twice more', [0, 5000, 10_000], undefined],
-  ])('bans for %s', async (_, timesMs, expected) => {
-    expect(await bannedAfter(timesMs)).toBe(expected)
-  })
-
   it('grants a grace period in each window anew', async () => {
     const { book, settled, clock } = open(createMemoryBanStore())
     const refuse = (atMs: number, windowEndMs: number) => {

@@ -28,6 +28,7 @@ describe('/healthz and /readyz', () => {
     const { gateway, backend } = await backed()
     const health = await admin(gateway, '/healthz')
     expect([health.status, await health.json()]).toEqual([200, { status: 'alive' }])
+    expect(health.headers.get('cache-control')).toBe('no-store')
     expect(await gateway.readiness()).toEqual({
       status: 200,
       ready: true,

@@ -1,6 +1,6 @@
 /** What callers see, over real sockets: every refusal with its headers, and what the backend sees of them. */
 import { parseRateLimit } from 'ratelimit-header-parser'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { backed, startBacked } from '../support/backed.ts'
 import { keys, minuteWithAtLeast, sha256, type GatewayAnswer } from '../support/gateway.ts'
 import { answer } from '../support/raw-backend.ts'
@@ -28,8 +28,7 @@ function expectError({ status, header, body }: GatewayAnswer, expected: [number,
 
 const sunset = 'Thu, 05 Dec 2030 00:00:00 GMT'
 
-const { backend, gateway, stop } = await startBacked()
-afterAll(stop)
+const { backend, gateway } = await startBacked()
 const authorized = (authorization: string) => ({ headers: { authorization } })
 const lineOf = (id: string | null | undefined) =>
   gateway.logLines().find((line) => line['id'] === id)

@@ -1,13 +1,13 @@
 import { once } from 'node:events'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:https'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { WebSocket, WebSocketServer } from 'ws'
 import { readTlsFiles } from '../../src/gateway/tls-files.ts'
 import { gatewayTo } from '../support/backed.ts'
 import { keys } from '../support/gateway.ts'
+import { listening } from '../support/listening.ts'
 import { makeCertificates, type Certificate } from '../support/redis-tls.ts'
 
 const certificates = makeCertificates()
@@ -23,13 +23,7 @@ const backend = createServer(
   (_, response) => response.end('secret'),
 )
 new WebSocketServer({ server: backend }).on('connection', (socket) => socket.send('hello'))
-backend.listen(0, '127.0.0.1')
-await once(backend, 'listening')
-const url = `https://127.0.0.1:${(backend.address() as AddressInfo).port}`
-afterAll(() => {
-  backend.closeAllConnections()
-  backend.close()
-})
+const url = `https://127.0.0.1:${await listening(backend)}`
 
 const start = (engine: string, tls: string) =>
   gatewayTo([], { upstream: `upstream: { urls: ["${url}"], engine: ${engine}, tls: ${tls} }` })

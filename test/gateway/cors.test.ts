@@ -1,5 +1,5 @@
 /** Pages of other origins: what a browser asks before it sends, and what lets a page read the answer. */
-import { afterAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { gatewayTo, startBacked } from '../support/backed.ts'
 import { keys } from '../support/gateway.ts'
 import { rawExchange } from '../support/raw-client.ts'
@@ -13,7 +13,7 @@ const head = (start: string, ...fields: string[]): string =>
 const preflight = (path: string, method: string, origin = app): string =>
   head(`OPTIONS ${path}`, `Origin: ${origin}`, `Access-Control-Request-Method: ${method}`)
 
-const { backend, gateway, stop } = await startBacked({
+const { backend, gateway } = await startBacked({
   respond: () =>
     answer(
       200,
@@ -24,7 +24,6 @@ const { backend, gateway, stop } = await startBacked({
     ),
   blocks: { cors: `cors: { origins: ["${app}"] }` },
 })
-afterAll(stop)
 
 const corsOf = async (text: string, port = gateway.port) => {
   const { responses } = await rawExchange(port, text, { responses: 1 })

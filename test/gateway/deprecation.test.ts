@@ -1,5 +1,5 @@
 /** Operations that are to go: announced, switched off now and then for some, gone in the end, and who calls them still. */
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { isChosen } from '../../src/rules/deprecation.ts'
 import { askAdmin } from '../support/admin-client.ts'
 import { startBacked } from '../support/backed.ts'
@@ -29,8 +29,7 @@ const blocks = {
     .join(', ')}]`,
 }
 
-const { backend, gateway, stop } = await startBacked({ blocks })
-afterAll(stop)
+const { backend, gateway } = await startBacked({ blocks })
 
 const get = (path: string, key: string = keys.pro, agent = 'sdk/1') =>
   gateway.ask(`/v1/${path}`, { key, headers: { 'User-Agent': agent } })

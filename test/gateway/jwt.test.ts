@@ -2,11 +2,11 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { Agent, createServer, get, type IncomingMessage } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { exportJWK, generateKeyPair, SignJWT, type CryptoKey } from 'jose'
-import { afterAll, describe, expect, it, onTestFinished, vi } from 'vitest'
+import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { backed, startBacked } from '../support/backed.ts'
 import { keys, minuteWithAtLeast, type TestGateway } from '../support/gateway.ts'
+import { listening } from '../support/listening.ts'
 import { freePort } from '../support/redis-server.ts'
 
 const issuer = 'https://id.example/'
@@ -14,24 +14,21 @@ const audience = 'animal-store'
 const inAnHour = (): number => Math.floor(Date.now() / 1000) + 3_600
 const encode = (value: object): string => Buffer.from(JSON.stringify(value)).toString('base64url')
 
+const [alg, kid] = ['ES256', 'first']
+
 interface Signer {
-  readonly alg: string
   readonly key: CryptoKey
   readonly jwks: string
 }
 
-async function createSigner(kid = 'first', alg = 'ES256'): Promise<Signer> {
+async function createSigner(): Promise<Signer> {
   const { publicKey, privateKey } = await generateKeyPair(alg, { extractable: true })
   const jwk = { ...(await exportJWK(publicKey)), kid, alg, use: 'sig' }
-  return { key: privateKey, alg, jwks: JSON.stringify({ keys: [jwk] }) }
+  return { key: privateKey, jwks: JSON.stringify({ keys: [jwk] }) }
 }
 
 /** A token that is good for an hour unless its claims say otherwise; undefined leaves a claim out. */
-const sign = (
-  { key, alg }: Signer,
-  claims: Record<string, unknown> = {},
-  kid = 'first',
-): Promise<string> =>
+const sign = ({ key }: Signer, claims: Record<string, unknown> = {}): Promise<string> =>
   new SignJWT({
     iss: issuer,
     aud: audience,
@@ -43,27 +40,20 @@ const sign = (
     .setProtectedHeader({ alg, kid })
     .sign(key)
 
-/** Gives these keys until others are given it. */
-async function serveKeys(first: string, port = 0) {
+async function serveKeys(body: string, port = 0) {
   let requests = 0
-  let body = first
   const server = createServer((_, response) => {
     requests++
     response.setHeader('Content-Type', 'application/jwk-set+json').end(body)
   })
-  await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve))
   return {
-    uri: `http://127.0.0.1:${(server.address() as AddressInfo).port}/jwks.json`,
+    uri: `http://127.0.0.1:${await listening(server, port)}/jwks.json`,
     requests: () => requests,
-    rotate: (next: string) => void (body = next),
-    close: (): void => {
-      server.closeAllConnections()
-      server.close()
-    },
+    close: () => server.close(),
   }
 }
 
-const jwtBlocks = (uri: string, alg = 'ES256'): Record<string, string> => ({
+const jwtBlocks = (uri: string): Record<string, string> => ({
   jwt: `jwt: { issuer: "${issuer}", audience: ${audience}, jwksUri: "${uri}", algorithms: [${alg}] }`,
   anonymous: 'anonymous: { perMinute: 100000 }',
 })
@@ -79,11 +69,7 @@ async function told(response: Response): Promise<object> {
 describe('a gateway that takes tokens', async () => {
   const signer = await createSigner()
   const keyServer = await serveKeys(signer.jwks)
-  const { backend, gateway, stop } = await startBacked({ blocks: jwtBlocks(keyServer.uri) })
-  afterAll(async () => {
-    await stop()
-    keyServer.close()
-  })
+  const { backend, gateway } = await startBacked({ blocks: jwtBlocks(keyServer.uri) })
   const standing = async (key: string) => {
     const { status, left, header } = await gateway.ask('/v1/pets', { key })
     const seen = backend.requests.at(-1)
@@ -112,17 +98,11 @@ describe('a gateway that takes tokens', async () => {
     const unknownKey = await told(await gateway.fetch('/v1/pets', { key: 'nobody' }))
     expect(unknownKey).toMatchObject({ status: 401 })
     const good = await sign(signer)
-    const [head = '', claims = '', signature = ''] = good.split('.')
-    const payload = JSON.parse(Buffer.from(claims, 'base64url').toString()) as object
-    const bad: Record<string, string> = {
+    // All there are: test/credentials/jwt-verifier.test.ts.
+    const bad = {
       'signed by another': await sign(await createSigner()),
-      'of another issuer': await sign(signer, { iss: 'https://evil.example/' }),
-      'for another audience': await sign(signer, { aud: 'zoo' }),
       'that has expired': await sign(signer, { exp: inAnHour() - 3_601 }),
       'of a plan nobody knows': await sign(signer, { plan: 'gold' }),
-      'of a plan without limits of its own': await sign(signer, { plan: 'enterprise' }),
-      'without a signature': `${encode({ alg: 'none' })}.${claims}.`,
-      'with changed claims': `${head}.${encode({ ...payload, plan: 'business' })}.${signature}`,
     }
     for (const [which, token] of Object.entries(bad)) {
       const response = await gateway.fetch('/v1/pets', { key: token })
@@ -163,10 +143,9 @@ async function askFrom(localAddress: string, { port }: TestGateway, token: strin
 
 it('a gateway under a flood of tokens that somebody made up checks few signatures for an address over its anonymous limit, and serves who has shown his token there, or comes from elsewhere', async () => {
   const [attacker, victim] = ['127.0.0.2', '127.0.0.3']
-  const signer = await createSigner('first', 'ES512')
+  const signer = await createSigner()
   const keyServer = await serveKeys(signer.jwks)
-  onTestFinished(keyServer.close)
-  const blocks = jwtBlocks(keyServer.uri, signer.alg)
+  const blocks = jwtBlocks(keyServer.uri)
   const { gateway } = await backed({
     blocks: { ...blocks, anonymous: 'anonymous: { perMinute: 5 }' },
   })
@@ -174,15 +153,12 @@ it('a gateway under a flood of tokens that somebody made up checks few signature
   onTestFinished(() => agent.destroy())
   /** Nobody has signed it: random bytes that could be a signature. */
   const forge = (): string => {
-    const signature = randomBytes(132)
-    // Both numbers have 521 bits in 66 bytes; greater ones are refused without any arithmetic.
-    signature[0] = signature[66] = 0
     const claims = { iss: issuer, aud: audience, sub: 'nobody', plan: 'pro', exp: inAnHour() }
     const parts = [
-      { alg: 'ES512', kid: 'first' },
+      { alg, kid },
       { ...claims, jti: randomUUID() },
     ].map(encode)
-    return [...parts, signature.toString('base64url')].join('.')
+    return [...parts, randomBytes(64).toString('base64url')].join('.')
   }
   const [shown, fresh] = [await sign(signer), await sign(signer, { jti: 'x' })]
   expect(await askFrom(attacker, gateway, shown)).toBe(200)
@@ -247,7 +223,6 @@ describe('a gateway whose issuer is away', () => {
     const lines = gateway.logLines().filter(({ status }) => status === 503)
     expect(lines).toMatchObject(Array.from({ length: 5 }, () => line))
     const keyServer = await serveKeys(signer.jwks, port)
-    onTestFinished(keyServer.close)
     await expect.poll(async () => (await ask(token)).status, { interval: 100 }).toBe(200)
     expect(await credentials()).toBe('API keys and tokens')
     expect(await gateway.metric('tollgate_jwks_age_seconds')).toBeGreaterThan(0)

@@ -1,8 +1,9 @@
 /** docs/openapi.yaml is sound, says what the service document says, and is what a real gateway and catalogue answer. */
 import { join } from 'node:path'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { startCatalogue } from '../../src/catalogue/server.ts'
 import { gatewayTo, rawBackend } from '../support/backed.ts'
+import { atEnd } from '../support/ending.ts'
 import {
   keys,
   minuteWithAtLeast,
@@ -209,10 +210,7 @@ describe('the answers of a real gateway in front of a real catalogue are as docu
     upstreams,
     blocks: { anonymous: 'anonymous: { perMinute: 100000 }' },
   })
-  afterAll(async () => {
-    await gateway.stop()
-    await catalogue.close()
-  })
+  atEnd(() => catalogue.close())
   const { body: _, ...bodiless } = calls.createPet
   const each = (call: Call, status: number, code?: string): Row[] =>
     ids.map((id) => [id, call, status, code])

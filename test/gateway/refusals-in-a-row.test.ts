@@ -1,11 +1,11 @@
 /** Answers to a caller that goes on after its refusal: made once a second, and yet true at each moment and for each caller. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { startBacked } from '../support/backed.ts'
 import { minuteWithAtLeast, sha256 } from '../support/gateway.ts'
 
 const key = (id: string) => `{ id: ${id}, sha256: ${sha256(`tg_row_${id}`)} }`
-const { gateway, stop } = await startBacked({
+const { gateway } = await startBacked({
   blocks: {
     plans: 'plans: { a: { perMinute: 2, perDay: 50 }, b: { perMinute: 3, perDay: 50 } }',
     clients: `clients:
@@ -15,7 +15,6 @@ const { gateway, stop } = await startBacked({
     bans: 'bans: { strikes: 30, within: 1m, grace: 0s, duration: 20s, growth: 1 }',
   },
 })
-afterAll(stop)
 
 type Told = Exclude<Awaited<ReturnType<typeof ask>>, undefined>
 

@@ -1,18 +1,12 @@
 /** Another configuration for a front door that is open: requests that come then, and those that are under way. */
 import { once } from 'node:events'
-import type { AddressInfo } from 'node:net'
+import { createServer } from 'node:http'
 import { WebSocket, WebSocketServer } from 'ws'
-import { describe, expect, it, onTestFinished } from 'vitest'
-import { rawBackend } from '../support/backed.ts'
+import { describe, expect, it } from 'vitest'
 import { keys, minuteWithAtLeast, sha256 } from '../support/gateway.ts'
-import { answer, until, type RawBackend } from '../support/raw-backend.ts'
+import { listening } from '../support/listening.ts'
+import { answer, startRawBackend, until } from '../support/raw-backend.ts'
 import { openServing } from '../support/serving.ts'
-
-async function openDoor(backend: Pick<RawBackend, 'url'>) {
-  const door = await openServing([backend.url])
-  onTestFinished(door.stop)
-  return door
-}
 
 /** What its sender can tell answers by. */
 const told = async (response: Response) => ({
@@ -24,13 +18,13 @@ const told = async (response: Response) => ({
 describe('what serves requests, when it is given another configuration,', () => {
   it('serves the next request under it, and finishes the one under way under the old', async () => {
     const held = Promise.withResolvers<void>()
-    const backend = await rawBackend({
+    const backend = await startRawBackend({
       respond: async ({ target }) => {
         if (target === '/v1/pets') await held.promise
         return answer(200, 'ok')
       },
     })
-    const door = await openDoor(backend)
+    const door = await openServing([backend.url])
     await minuteWithAtLeast()
     const underWay = door.get('/v1/pets', keys.free)
     await until(() => backend.requests.length === 1, 'the request that is held')
@@ -63,11 +57,9 @@ describe('what serves requests, when it is given another configuration,', () => 
   })
 
   it('ends the tunnels of keys that it does not have, or that expire under it, and no others', async () => {
-    const server = new WebSocketServer({ port: 0, host: '127.0.0.1' })
-    onTestFinished(() => server.close())
-    await once(server, 'listening')
-    const { port } = server.address() as AddressInfo
-    const door = await openDoor({ url: `http://127.0.0.1:${port}` })
+    const [server, sockets] = [createServer(), new WebSocketServer({ noServer: true })]
+    server.on('upgrade', (...asked) => sockets.handleUpgrade(...asked, () => undefined))
+    const door = await openServing([`http://127.0.0.1:${await listening(server)}`])
     const ends: string[] = []
     for (const name of ['free', 'pro', 'business', 'enterprise'] as const) {
       const authorization = `Bearer ${keys[name]}`
@@ -76,7 +68,6 @@ describe('what serves requests, when it is given another configuration,', () => 
       })
       socket.on('close', (code) => ends.push(`${name} ${code}`))
       await once(socket, 'open')
-      onTestFinished(() => socket.terminate())
     }
     await door.take({
       clients: `clients:

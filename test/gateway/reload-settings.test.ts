@@ -1,9 +1,9 @@
 /** What is counted, known and measured goes on under another configuration, by its settings. */
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { exportJWK, generateKeyPair, SignJWT } from 'jose'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { keys, minuteWithAtLeast, sha256 } from '../support/gateway.ts'
+import { listening } from '../support/listening.ts'
 import { answer, startRawBackend, until } from '../support/raw-backend.ts'
 import { openRawClient } from '../support/raw-client.ts'
 import { openServing, type Blocks } from '../support/serving.ts'
@@ -16,10 +16,6 @@ const backend = await startRawBackend({
   },
 })
 const door = await openServing([backend.url])
-afterAll(async () => {
-  await door.stop()
-  await backend.close()
-})
 
 const status = async (key?: string, path = '/v1/pets'): Promise<number> => {
   const response = await door.get(path, key)
@@ -92,7 +88,6 @@ describe('under another configuration', () => {
     held.resolve()
     const { responses } = await client.waitForResponses(2)
     expect(responses.map((response) => response.status)).toEqual([200, 404])
-    client.destroy()
   })
 
   it('heads may be as long as it says on new connections, and time-outs are its own', async () => {
@@ -128,7 +123,6 @@ describe('under another configuration', () => {
     expect((await late.waitForResponses(1)).responses[0]?.status).toBe(200)
     expect(await displaced()).toBe(1)
     await door.take({})
-    for (const client of [early, late]) client.destroy()
   })
 
   it('log lines are of its level and kind', async () => {
@@ -154,9 +148,8 @@ describe('under another configuration', () => {
     const issuer = createServer((_, response) => {
       fetched++
       response.end(JSON.stringify({ keys: [jwk] }))
-    }).listen(0, '127.0.0.1')
-    await expect.poll(() => issuer.listening).toBe(true)
-    const uri = `http://127.0.0.1:${(issuer.address() as AddressInfo).port}/keys`
+    })
+    const uri = `http://127.0.0.1:${await listening(issuer)}/keys`
     const jwt = (more = '') => ({
       jwt: `jwt: { issuer: "https://id.example/", audience: us, algorithms: [ES256], jwksUri: "${uri}"${more} }`,
     })
@@ -178,7 +171,6 @@ describe('under another configuration', () => {
     expect([await limit(), fetched]).toEqual(['300', 2])
     await door.take({})
     expect(await status(token)).toBe(401)
-    issuer.close()
   })
 
   it('the last one decides how long a drain may last', async () => {

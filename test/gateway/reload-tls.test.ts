@@ -52,8 +52,5 @@ describe('certificates', () => {
     writeFileSync(authority, tls.ca)
     await gateway.take(blocks(server, `clientCa: ${authority}`))
     expect((await ask())?.header('connection')).toBe('close')
-    kept.destroy()
-    await gateway.stop()
-    await backend.close()
   })
 })

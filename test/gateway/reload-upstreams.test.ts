@@ -1,13 +1,14 @@
 /** Backends under another configuration: what is kept, what drains, what never begins. */
 import { once } from 'node:events'
 import { createServer } from 'node:http'
-import type { AddressInfo, Socket } from 'node:net'
+import type { Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { WebSocket, WebSocketServer } from 'ws'
-import { describe, expect, it, onTestFinished } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { keys, sha256 } from '../support/gateway.ts'
+import { listening } from '../support/listening.ts'
 import { temporaryFile } from '../support/processes.ts'
 import { until } from '../support/raw-backend.ts'
 import { openServing, readBlocks } from '../support/serving.ts'
@@ -32,20 +33,8 @@ async function startNamed(name: string, held = '/v1/pets') {
       socket.send(Buffer.concat([Buffer.from(`${name} `), data as Buffer])),
     ),
   )
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  onTestFinished(() => {
-    for (const socket of open) socket.destroy()
-    server.close()
-  })
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const url = `http://127.0.0.1:${await listening(server)}`
   return { url, open, seen, release: () => released.resolve() }
-}
-
-async function openOn(...parameters: Parameters<typeof openServing>) {
-  const serving = await openServing(...parameters)
-  onTestFinished(serving.stop)
-  return serving
 }
 
 const upstream = (url: string, more = '') => ({ upstream: `upstream: { urls: ["${url}"]${more} }` })
@@ -58,7 +47,6 @@ const ask = async (door: Door, path = '/v1/pets/1') => (await door.get(path, key
 async function openTunnel(door: Door) {
   const headers = { authorization: `Bearer ${keys.free}` }
   const socket = new WebSocket(`ws://127.0.0.1:${door.port}/v1/live`, { headers })
-  onTestFinished(() => socket.terminate())
   await once(socket, 'open')
   return {
     socket,
@@ -72,7 +60,7 @@ async function openTunnel(door: Door) {
 describe('backends under another configuration', () => {
   it('keep their connections and standing where nothing is said otherwise of them', async () => {
     const a = await startNamed('a')
-    const door = await openOn([a.url])
+    const door = await openServing([a.url])
     const { balancer } = door.serving
     expect(await ask(door)).toBe('a')
     await door.take({ ...onlyPro, unmatched: 'unmatched: forward' })
@@ -88,7 +76,7 @@ describe('backends under another configuration', () => {
 
   it('get all new requests; the old ones keep what has begun, revoked keys excepted, and their connections close behind the last', async () => {
     const [a, b] = [await startNamed('a'), await startNamed('b')]
-    const door = await openOn([a.url])
+    const door = await openServing([a.url])
     const tunnel = await openTunnel(door)
     const held = ask(door, '/v1/pets')
     await until(() => a.open.size === 2, 'a request that is held, and a tunnel')
@@ -114,7 +102,7 @@ describe('backends under another configuration', () => {
     const settings = (urls: readonly string[], connections: number) => ({
       upstream: `upstream: { urls: [${urls.map((url) => `"${url}"`).join()}], connections: ${connections}, balance: round-robin, timeouts: { response: 1s }, eject: { failures: 1, for: 10m, maxFor: 1h } }`,
     })
-    const door = await openOn([], settings([a.url, b.url], 128))
+    const door = await openServing([], settings([a.url, b.url], 128))
     const knownOf = (url: string) => {
       const backend = door.serving.balancer.backends.find(({ name }) => name === url)
       const { fault, faultSinceMs, ejectedUntilMs = 0 } = backend?.standing ?? {}
@@ -142,7 +130,7 @@ describe('backends under another configuration', () => {
   it('are usable at once, checked or not, where they were before, or answer a first check; those that do not are taken all the same', async () => {
     const [a, b] = [await startNamed('a'), await startNamed('b')]
     const [c, silent] = [await startNamed('c'), await startNamed('silent', '/health')]
-    const door = await openOn([silent.url])
+    const door = await openServing([silent.url])
     const rows: [urls: string[], timeout: string, usable: string[]][] = [
       [[silent.url], '2s', [silent.url]],
       [[a.url, silent.url], '1900ms', [a.url, silent.url]],
@@ -167,7 +155,7 @@ describe('backends under another configuration', () => {
   it('are checked for their health, but for a first check, from the moment they get requests, and no longer', async () => {
     const [a, b] = [await startNamed('a'), await startNamed('b')]
     const checked = (url: string) => upstream(url, ', health: { path: /health, every: 100ms }')
-    const door = await openOn([], checked(a.url))
+    const door = await openServing([], checked(a.url))
     await until(() => a.seen.checks > 1, 'checks')
     const prepared = await door.prepare(checked(b.url))
     await sleep(250)
@@ -181,7 +169,7 @@ describe('backends under another configuration', () => {
 
   it('stay as they were, and nothing is left running, where the new ones cannot be prepared or are given up', async () => {
     const [a, b] = [await startNamed('a'), await startNamed('b')]
-    const door = await openOn([a.url])
+    const door = await openServing([a.url])
     const garbage = temporaryFile('garbage.pem', 'garbage')
     const jwt = (keySet: string) => ({
       ...upstream(b.url),
@@ -223,7 +211,7 @@ describe('backends under another configuration', () => {
     setFlagsFromString('--expose-gc')
     const collect = runInNewContext('gc') as () => void
     const [a, b] = [await startNamed('a'), await startNamed('b')]
-    const door = await openOn([a.url])
+    const door = await openServing([a.url])
     const held: WeakRef<object>[] = []
     const take = async (round: number): Promise<void> => {
       const config = readBlocks([], {

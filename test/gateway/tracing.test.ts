@@ -2,22 +2,18 @@
 import { once } from 'node:events'
 import { createServer, get, type IncomingHttpHeaders, type IncomingMessage } from 'node:http'
 import { connect } from 'node:http2'
-import type { AddressInfo } from 'node:net'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished } from 'vitest'
 import { WebSocket, WebSocketServer } from 'ws'
 import { gatewayTo } from '../support/backed.ts'
+import { atEnd } from '../support/ending.ts'
 import { keys, startTestGateway, type GatewayInit, type TestGateway } from '../support/gateway.ts'
+import { listening } from '../support/listening.ts'
 import { startCollector, type CollectedSpan } from '../support/otlp.ts'
 import { sharedRedis } from '../support/redis-server.ts'
 
 const traceId = '0af7651916cd43dd8448eb211c80319c'
 const spanId = 'b7ad6b7169203331'
 const sampled = `00-${traceId}-${spanId}-01`
-
-const toClose: (() => unknown)[] = []
-afterAll(async () => {
-  for (const close of toClose.splice(0).toReversed()) await close()
-})
 
 interface Heard {
   readonly url: string
@@ -35,21 +31,17 @@ async function startBackend(heard: Heard[], isFlaky: boolean): Promise<string> {
     heard.push({ url, headers })
     socket.close(1000)
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  toClose.push(() => server.close())
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  return `http://127.0.0.1:${await listening(server)}`
 }
 
 const heard: Heard[] = []
 const collector = await startCollector()
-toClose.push(collector.close)
+atEnd(collector.close)
 const backends = [await startBackend(heard, false), await startBackend(heard, true)]
 
 const start = async (sample: string, more: Record<string, string> = {}): Promise<TestGateway> => {
   const telemetry = `telemetry: { otlp: "${collector.url}", sample: ${sample} }`
-  const gateway = await startTestGateway({ upstreams: backends, blocks: { telemetry, ...more } })
-  toClose.push(gateway.stop)
-  return gateway
+  return startTestGateway({ upstreams: backends, blocks: { telemetry, ...more } })
 }
 const { url, prefix } = sharedRedis()
 /** Traces all. */
@@ -277,7 +269,7 @@ describe('the trace of a client', () => {
 
   it('is read on HTTP/2 too', async () => {
     const session = connect(told.origin, { localAddress: '127.0.0.2' } as object)
-    toClose.push(() => session.destroy())
+    onTestFinished(() => session.destroy())
     const stream = session.request({
       ':path': '/v1/pets',
       authorization: `Bearer ${keys.pro}`,

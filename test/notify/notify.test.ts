@@ -2,7 +2,6 @@
 import { once } from 'node:events'
 import { createHmac } from 'node:crypto'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
@@ -11,13 +10,13 @@ import { Outbox } from '../../src/notify/outbox.ts'
 import { asSeen, QuotaMarks, type Found } from '../../src/notify/quota-marks.ts'
 import { post } from '../../src/notify/webhook.ts'
 import { noClaims, redisClaims } from '../../src/notify/claims.ts'
-import { connectRedis } from '../../src/redis/redis.ts'
 import type { TallyRow } from '../../src/usage/tally.ts'
 import { row } from '../live/rows.ts'
 import { answer } from '../support/raw-backend.ts'
 import { clientsBlock, configFile, gatewayProcess, startRawBackend } from '../process/gateways.ts'
 import { sharedRedis } from '../support/redis-server.ts'
-import { serversAt } from '../support/redis-servers.ts'
+import { listening } from '../support/listening.ts'
+import { redisAt } from '../support/redis-servers.ts'
 
 const KEY = 'tg_of_notify'
 const patience = { timeout: 30_000, interval: 50 }
@@ -52,16 +51,10 @@ async function startReceiver({ fails = 0 } = {}) {
       response.writeHead(status).end()
     })
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/hook`,
+    url: `http://127.0.0.1:${await listening(server)}/hook`,
     received,
     taken: () => received.filter(({ status }) => status === 204),
-    close: () => {
-      server.closeAllConnections()
-      server.close()
-    },
   }
 }
 
@@ -137,12 +130,11 @@ describe('webhooks', () => {
     // Where a busy machine lets the store be late, both gateways tell, twice rather than never; without claims they always would.
     const tellings = receiver.taken().map(({ id }) => id)
     expect(tellings.length - new Set(tellings).size).toBeLessThan(3)
-    receiver.close()
   })
 
   it('are told by another gateway where the one that has claimed them is gone', async () => {
     const { url, prefix, cli } = sharedRedis()
-    const store = connectRedis({ servers: serversAt(url), timeoutMs: 1_000 })
+    const store = redisAt(url, { timeoutMs: 1_000 })
     await store.ready()
     const [one, other] = [redisClaims(store, prefix), redisClaims(store, prefix)]
     expect([await one.take('a'), await one.take('a'), await other.take('a')]).toEqual([
@@ -265,10 +257,9 @@ describe('webhooks', () => {
   })
 
   it('are given up at once with the gateway, and where they are switched off, with no word of it', async () => {
-    const receiver = createServer().listen(0, '127.0.0.1')
-    await once(receiver, 'listening')
-    const { port } = receiver.address() as AddressInfo
-    const notify = { url: `http://127.0.0.1:${port}/`, secret: SECRET, at: [1], events: [] }
+    const receiver = createServer()
+    const url = `http://127.0.0.1:${await listening(receiver)}/`
+    const notify = { url, secret: SECRET, at: [1], events: [] }
     const live = new Live()
     let isOn = false
     const said: string[] = []
@@ -298,6 +289,5 @@ describe('webhooks', () => {
     add('late')
     await once(response, 'close')
     expect(said).toEqual(['post off', 'post hung'])
-    receiver.close()
   })
 })

@@ -1,10 +1,9 @@
 import { spawn } from 'node:child_process'
-import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { afterEach, describe, expect, it } from 'vitest'
+import { closeSync, openSync, readFileSync } from 'node:fs'
+import { describe, expect, it } from 'vitest'
 import { createLog, type Log, type LogOptions } from '../../src/observability/log.ts'
 import type { AccessRecord } from '../../src/observability/access-record.ts'
+import { temporaryFile } from '../support/processes.ts'
 
 type Line = Record<string, unknown>
 
@@ -345,11 +344,8 @@ describe('text for reading along', () => {
 })
 
 describe('writing to a descriptor', () => {
-  const directory = mkdtempSync(join(tmpdir(), 'tollgate-log-'))
-  const file = join(directory, 'log')
-  afterEach(() => rmSync(file, { force: true }))
-
   it('shows a lone access line soon, and a crash at once', async () => {
+    const file = temporaryFile('log', '')
     const fd = openSync(file, 'w')
     const log = createLog({ level: 'info', access: true, destination: fd })
     log.access(exchange(), times)

@@ -1,21 +1,17 @@
 /** Spans on their way to a real collector, which is well, refuses, or hangs; and what becomes of them by reloads. */
 import { globSync, readFileSync } from 'node:fs'
-import { afterEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { createLog } from '../../src/observability/log.ts'
 import { createMetrics } from '../../src/observability/metrics.ts'
 import type { TracedRequest } from '../../src/observability/trace.ts'
 import { Tracing } from '../../src/observability/tracing.ts'
+import { atEnd } from '../support/ending.ts'
 import { sumOf } from '../support/gateway.ts'
 import { startCollector } from '../support/otlp.ts'
 
-const toClose: (() => unknown)[] = []
-afterEach(async () => {
-  for (const close of toClose.splice(0).toReversed()) await close()
-})
-
 const collectorOf = async () => {
   const collector = await startCollector()
-  toClose.push(collector.close)
+  atEnd(collector.close)
   return collector
 }
 

@@ -1,7 +1,7 @@
 /** Users of Redis with few rights: what the documentation lists is enough, and what is missing is an outage at most. */
 import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { createCounter } from '../../src/counters/counter.ts'
 import { serversAt } from '../support/redis-servers.ts'
 import { storeClock } from '../support/store-clock.ts'
@@ -35,7 +35,6 @@ describe('a user with the rights that the configuration file lists', () => {
     server.cli('ACL', 'SETUSER', 'admin', 'on', '>admin', '~*', '&*', '+@all')
     admin('ACL', 'SETUSER', 'default', 'off')
   })
-  afterAll(() => server.stop())
 
   const admin = (...args: string[]): string =>
     server.cli('--no-auth-warning', '--user', 'admin', '--pass', 'admin', ...args)

@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { connectRedis } from '../../src/redis/redis.ts'
 import { StoreUnavailable } from '../../src/rules/store-unavailable.ts'
 import type { RedisScript, RedisStore } from '../../src/redis/store.ts'
 import { createRedisUsageStore } from '../../src/usage/usage-store-redis.ts'
@@ -9,6 +8,7 @@ import { until } from '../support/controlled-authority.ts'
 import { ownMs } from '../support/own-time.ts'
 import { isMaster } from '../support/redis-shared.ts'
 import { startRedisCluster, type RedisCluster } from '../support/redis-cluster.ts'
+import { redisAt } from '../support/redis-servers.ts'
 
 const TIMEOUT_MS = 100
 /** For what must not fail only because the machine is busy with other tests. */
@@ -25,24 +25,21 @@ interface Connected {
   recoveries: number
 }
 
-const open: RedisStore[] = []
-afterEach(async () => {
-  for (const store of open.splice(0)) await store.close()
-})
-
 function connect(cluster: RedisCluster, timeoutMs = TIMEOUT_MS): Connected {
   const states: boolean[] = []
   const causes: string[] = []
   const nodes = cluster.masters.map(({ port }) => ({ host: '127.0.0.1', port }))
-  const store = connectRedis({
-    servers: { kind: 'cluster', nodes, username: undefined, password: undefined, tls: undefined },
-    timeoutMs,
-    onState: (available, cause) => {
-      states.push(available)
-      causes.push(cause)
+  const own = { username: undefined, password: undefined, tls: undefined }
+  const store = redisAt(
+    { kind: 'cluster', nodes, ...own },
+    {
+      timeoutMs,
+      onState: (available, cause) => {
+        states.push(available)
+        causes.push(cause)
+      },
     },
-  })
-  open.push(store)
+  )
   const text = "return { redis.call('HINCRBY', KEYS[1], 'n', 1) }"
   const count = store.script({ name: 'count', text, keyCount: 1 })
   const connected = { store, count, states, causes, timeoutMs, recoveries: 0 }

@@ -1,8 +1,8 @@
-import { connect, createServer, type AddressInfo } from 'node:net'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { connect, createServer } from 'node:net'
+import { beforeEach, describe, expect, it } from 'vitest'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { serversAt } from '../support/redis-servers.ts'
-import { connectRedis } from '../../src/redis/redis.ts'
+import { redisAt } from '../support/redis-servers.ts'
+import { listening } from '../support/listening.ts'
 import { StoreUnavailable } from '../../src/rules/store-unavailable.ts'
 import type { RedisStore } from '../../src/redis/store.ts'
 import { hset, publish } from '../support/redis-commands.ts'
@@ -20,17 +20,9 @@ describe('the Redis store', () => {
   beforeEach(async () => {
     server = await startRedisServer()
     states = []
-    store = connectRedis({
-      servers: serversAt(server.url),
-      timeoutMs: TIMEOUT_MS,
-      onState: (available) => states.push(available),
-    })
+    const onState = (available: boolean) => void states.push(available)
+    store = redisAt(server.url, { timeoutMs: TIMEOUT_MS, onState })
     await until(() => store.available)
-  })
-  afterEach(async () => {
-    await store.close()
-    server.thaw()
-    await server.stop()
   })
 
   it('bounds every call, and stops calling after a second of silence', async () => {
@@ -90,9 +82,9 @@ describe('the Redis store', () => {
       near.on('error', () => far.destroy())
       far.on('error', () => near.destroy())
     })
-    await new Promise<void>((resolve) => address.listen(0, '127.0.0.1', resolve))
-    const url = `redis://127.0.0.1:${(address.address() as AddressInfo).port}`
-    const moved = connectRedis({ servers: serversAt(url), timeoutMs: TIMEOUT_MS })
+    const moved = redisAt(`redis://127.0.0.1:${await listening(address)}`, {
+      timeoutMs: TIMEOUT_MS,
+    })
     await until(() => moved.available)
     await hset(moved, 'hash', 'where', 'old')
     server.cli('REPLICAOF', '127.0.0.1', String(master.port))
@@ -101,30 +93,20 @@ describe('the Redis store', () => {
       async () => (await hset(moved, 'hash', 'where', 'new').catch(() => 0)) === undefined,
     )
     expect(master.cli('HGET', 'hash', 'where')).toBe('new')
-    await moved.close()
-    address.close()
-    await master.stop()
   })
 
   it('never shows the password of its address', async () => {
     const locked = await startRedisServer('--requirepass', 'correct-horse')
-    const wrong = connectRedis({
-      servers: serversAt(`redis://:wrong-horse@127.0.0.1:${locked.port}`),
-      timeoutMs: 150,
-    })
+    const as = (password: string) =>
+      redisAt(`redis://:${password}@127.0.0.1:${locked.port}/2`, { timeoutMs: 150 })
+    const wrong = as('wrong-horse')
     await sleep(300)
     expect(wrong.available).toBe(false)
     const fault = await wrong.hgetall('hash').catch((error: unknown) => error)
     expect(fault).toBeInstanceOf(StoreUnavailable)
     expect(String(fault) + JSON.stringify(fault)).not.toContain('horse')
-    await wrong.close()
-    const right = connectRedis({
-      servers: serversAt(`redis://:correct-horse@127.0.0.1:${locked.port}/2`),
-      timeoutMs: 150,
-    })
+    const right = as('correct-horse')
     await until(() => right.available)
-    await right.close()
-    await locked.stop()
   })
 
   it('is quiet after close', async () => {

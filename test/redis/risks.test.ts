@@ -1,9 +1,8 @@
 /** Settings of a server that may lose counts are told, where the server tells them. */
-import { describe, expect, it, onTestFinished } from 'vitest'
-import { connectRedis } from '../../src/redis/redis.ts'
+import { describe, expect, it } from 'vitest'
 import { until } from '../support/controlled-authority.ts'
 import { startRedisServer } from '../support/redis-server.ts'
-import { serversAt } from '../support/redis-servers.ts'
+import { redisAt } from '../support/redis-servers.ts'
 
 const kept = ['--appendonly', 'yes']
 const EVICTS = /^127\.0\.0\.1:\d+: maxmemory-policy is allkeys-lru: .*; set noeviction$/
@@ -29,16 +28,11 @@ describe('the warning of a store', () => {
     { what: 'that hides everything', settings: [], rights: [...everything, '-info', '-config'] },
   ])('$what', async ({ settings, rights, warning }) => {
     const server = await startRedisServer(...settings)
-    onTestFinished(server.stop)
     if (rights !== undefined)
       server.cli('ACL', 'SETUSER', 'default', 'reset', 'on', 'nopass', ...rights)
     const told: (string | undefined)[] = []
-    const store = connectRedis({
-      servers: serversAt(server.url),
-      timeoutMs: 1_000,
-      onWarning: (text) => told.push(text),
-    })
-    onTestFinished(() => store.close())
+    const onWarning = (text: string | undefined) => void told.push(text)
+    const store = redisAt(server.url, { timeoutMs: 1_000, onWarning })
     await until(() => store.available)
     if (warning === undefined) await new Promise((resolve) => setTimeout(resolve, 300))
     else await until(() => told.length > 0)

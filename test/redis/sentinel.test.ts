@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { RedisConfig } from '../../src/config/config.ts'
-import { connectRedis } from '../../src/redis/redis.ts'
-import type { RedisStore } from '../../src/redis/store.ts'
 import { hset, publish } from '../support/redis-commands.ts'
 import { until } from '../support/controlled-authority.ts'
 import { ownMs } from '../support/own-time.ts'
+import { atEnd } from '../support/ending.ts'
+import { redisAt } from '../support/redis-servers.ts'
 import { askRedis } from '../support/redis-shared.ts'
 import { startSentinelGroup, type SentinelGroup } from '../support/redis-sentinel.ts'
 
@@ -26,14 +26,9 @@ const serversOf = (group: SentinelGroup): RedisConfig & { kind: 'sentinels' } =>
   tls: undefined,
 })
 
-const cleanups: (() => Promise<void>)[] = []
-afterAll(async () => {
-  for (const cleanup of cleanups.splice(0).toReversed()) await cleanup()
-})
-
 async function startGroup(): Promise<SentinelGroup> {
   const group = await startSentinelGroup()
-  cleanups.push(() => group.stop())
+  atEnd(() => group.stop())
   return group
 }
 
@@ -41,12 +36,8 @@ async function startGroup(): Promise<SentinelGroup> {
 async function connected(servers: RedisConfig) {
   const states: boolean[] = []
   const heard: string[] = []
-  const store = connectRedis({
-    servers,
-    timeoutMs: TIMEOUT_MS,
-    onState: (available) => states.push(available),
-  })
-  cleanups.push(() => store.close())
+  const onState = (available: boolean) => void states.push(available)
+  const store = redisAt(servers, { timeoutMs: TIMEOUT_MS, onState })
   store.subscribe('news', { message: (text) => heard.push(text), subscribed: () => undefined })
   /** Until a message gets through from one end to the other. */
   const untilHeard = (text: string): Promise<void> =>
@@ -126,15 +117,11 @@ describe.concurrent('the master that sentinels name', { timeout: 90_000 }, () =>
     for (const { cli } of [master, replica])
       cli('CONFIG', 'SET', 'masterauth', PASSWORD, 'requirepass', PASSWORD)
     const causes: string[] = []
-    const connect = (over: Partial<RedisConfig & { kind: 'sentinels' }>): RedisStore => {
-      const store = connectRedis({
-        servers: { ...serversOf(group), password: PASSWORD, ...over },
-        timeoutMs: TIMEOUT_MS,
-        onState: (_, cause) => causes.push(cause),
-      })
-      cleanups.push(() => store.close())
-      return store
-    }
+    const connect = (over: Partial<RedisConfig & { kind: 'sentinels' }>) =>
+      redisAt(
+        { ...serversOf(group), password: PASSWORD, ...over },
+        { timeoutMs: TIMEOUT_MS, onState: (_, cause) => void causes.push(cause) },
+      )
     const stranger = connect({})
     await until(() => causes.length > 0)
     expect([stranger.available, causes]).toEqual([false, ['NOAUTH']])

@@ -1,34 +1,22 @@
 import { execFile } from 'node:child_process'
-import { connect as connectTcp, createServer, type AddressInfo } from 'node:net'
+import { connect as connectTcp, createServer } from 'node:net'
 import { promisify } from 'node:util'
-import { afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { HostPort, RedisConfig, TlsFilesConfig } from '../../src/config/config.ts'
-import { connectRedis } from '../../src/redis/redis.ts'
 import type { RedisStore } from '../../src/redis/store.ts'
 import { readTlsFiles } from '../../src/gateway/tls-files.ts'
 import { hset, publish } from '../support/redis-commands.ts'
+import { atEnd } from '../support/ending.ts'
+import { listening } from '../support/listening.ts'
+import { redisAt } from '../support/redis-servers.ts'
 import { until } from '../support/controlled-authority.ts'
 import { startSentinel } from '../support/redis-sentinel.ts'
 import { freePort } from '../support/redis-server.ts'
 import { flags } from '../support/redis-shared.ts'
-import {
-  makeCertificates,
-  startTlsRedisServer,
-  type Certificate,
-  type Certificates,
-  type TlsRedisServer,
-} from '../support/redis-tls.ts'
+import { makeCertificates, startTlsRedisServer, type Certificate } from '../support/redis-tls.ts'
 
-let certificates: Certificates
-let server: TlsRedisServer
-const open: RedisStore[] = []
-beforeAll(async () => {
-  certificates = makeCertificates()
-  server = await startTlsRedisServer(certificates, certificates.server)
-})
-afterEach(async () => {
-  for (const store of open.splice(0)) await store.close()
-})
+const certificates = makeCertificates()
+const server = await startTlsRedisServer(certificates, certificates.server)
 
 const none = { username: undefined, password: undefined }
 const files = (
@@ -53,13 +41,11 @@ const serverAt = (port: number, tls: TlsFilesConfig): RedisConfig => ({
 /** Connects and waits for the first state; the cause tells why, if it is not available. */
 async function connect(servers: RedisConfig): Promise<{ store: RedisStore; cause: string }> {
   const told: { available: boolean; cause: string }[] = []
-  const store = connectRedis({
-    servers,
+  const store = redisAt(servers, {
     tls: servers.tls && readTlsFiles('store.redis.tls', servers.tls),
     timeoutMs: 5_000,
-    onState: (available, cause) => told.push({ available, cause }),
+    onState: (available, cause) => void told.push({ available, cause }),
   })
-  open.push(store)
   await until(() => told.length > 0)
   return { store, cause: told[0]?.available === true ? '' : (told[0]?.cause ?? '') }
 }
@@ -111,16 +97,12 @@ describe('Redis behind TLS', () => {
   it('is held to the name given, where that is not the host', async () => {
     const { ca, client, misnamed } = certificates
     const other = await startTlsRedisServer(certificates, misnamed)
-    try {
-      const plain = await connect(serverAt(other.tlsPort, files(ca, client)))
-      expect(plain.cause).toBe('ERR_TLS_CERT_ALTNAME_INVALID')
-      const wrong = await connect(serverAt(other.tlsPort, files(ca, client, 'redis.internal')))
-      expect(wrong.cause).toBe('ERR_TLS_CERT_ALTNAME_INVALID')
-      const named = await connect(serverAt(other.tlsPort, files(ca, client, 'other.internal')))
-      await expectServed(named.store)
-    } finally {
-      await other.stop()
-    }
+    const plain = await connect(serverAt(other.tlsPort, files(ca, client)))
+    expect(plain.cause).toBe('ERR_TLS_CERT_ALTNAME_INVALID')
+    const wrong = await connect(serverAt(other.tlsPort, files(ca, client, 'redis.internal')))
+    expect(wrong.cause).toBe('ERR_TLS_CERT_ALTNAME_INVALID')
+    const named = await connect(serverAt(other.tlsPort, files(ca, client, 'other.internal')))
+    await expectServed(named.store)
   })
 
   it('is served as a cluster', async () => {
@@ -133,18 +115,14 @@ describe('Redis behind TLS', () => {
       'cluster-announce-ip': '127.0.0.1',
     })
     const node = await startTlsRedisServer(certificates, certificates.server, ...options)
-    try {
-      node.cli('CLUSTER', 'ADDSLOTSRANGE', '0', '16383')
-      const { store } = await connect({
-        kind: 'cluster',
-        nodes: [{ host: '127.0.0.1', port: node.tlsPort }],
-        ...none,
-        tls: files(ca, client, 'redis.internal'),
-      })
-      await expectServed(store)
-    } finally {
-      await node.stop()
-    }
+    node.cli('CLUSTER', 'ADDSLOTSRANGE', '0', '16383')
+    const { store } = await connect({
+      kind: 'cluster',
+      nodes: [{ host: '127.0.0.1', port: node.tlsPort }],
+      ...none,
+      tls: files(ca, client, 'redis.internal'),
+    })
+    await expectServed(store)
   })
 
   it('is found through a sentinel behind TLS', async () => {
@@ -158,21 +136,18 @@ describe('Redis behind TLS', () => {
       'tls-replication yes',
       `sentinel monitor quota 127.0.0.1 ${server.tlsPort} 1`,
     )
-    try {
-      const { store } = await connect({
-        kind: 'sentinels',
-        sentinels: [{ host: '127.0.0.1', port: tlsPort }],
-        name: 'quota',
-        db: 0,
-        ...none,
-        sentinelUsername: undefined,
-        sentinelPassword: undefined,
-        tls: files(ca, client),
-      })
-      await expectServed(store)
-    } finally {
-      await sentinel.kill()
-    }
+    atEnd(() => sentinel.kill())
+    const { store } = await connect({
+      kind: 'sentinels',
+      sentinels: [{ host: '127.0.0.1', port: tlsPort }],
+      name: 'quota',
+      db: 0,
+      ...none,
+      sentinelUsername: undefined,
+      sentinelPassword: undefined,
+      tls: files(ca, client),
+    })
+    await expectServed(store)
   })
 })
 
@@ -190,9 +165,7 @@ async function startHoldingLink(toPort: number) {
       near.end(Buffer.concat(held))
     })
   })
-  await new Promise<void>((resolve) => link.listen(0, '127.0.0.1', resolve))
-  const { port } = link.address() as AddressInfo
-  return { address: { host: '127.0.0.1', port }, delivered: () => delivered, link }
+  return { address: { host: '127.0.0.1', port: await listening(link) }, delivered: () => delivered }
 }
 
 describe('a handshake that is given up before a certificate is shown that is not trusted', () => {
@@ -227,9 +200,6 @@ describe('a handshake that is given up before a certificate is shown that is not
     `
     const run = promisify(execFile)(process.execPath, ['--input-type=module', '--eval', script])
     expect(await run).toEqual({ stdout: '', stderr: '' })
-    for (const { delivered, link } of links) {
-      expect(delivered()).toBeGreaterThan(0)
-      link.close()
-    }
+    for (const { delivered } of links) expect(delivered()).toBeGreaterThan(0)
   })
 })

@@ -1,6 +1,9 @@
 /** One server as the configuration has it, from the URL that a test's own redis-server is reached by. */
 import type { RedisConfig } from '../../src/config/config.ts'
 import { parseRedisUrl } from '../../src/config/redis-url.ts'
+import { connectRedis, type RedisOptions } from '../../src/redis/redis.ts'
+import type { RedisStore } from '../../src/redis/store.ts'
+import { gatewayEnds } from './ending.ts'
 
 const systemTrust = {
   caFile: undefined,
@@ -15,4 +18,17 @@ export function serversAt(url: string): RedisConfig {
   const { host, port, db, username, password, tls } = read
   const address = { host, port }
   return { kind: 'server', address, db, username, password, tls: tls ? systemTrust : undefined }
+}
+
+/** Closed at the end of the file, before what it is connected to. */
+export function redisAt(
+  servers: string | RedisConfig,
+  options: Omit<RedisOptions, 'servers'>,
+): RedisStore {
+  const store = connectRedis({
+    ...options,
+    servers: typeof servers === 'string' ? serversAt(servers) : servers,
+  })
+  gatewayEnds(() => store.close())
+  return store
 }

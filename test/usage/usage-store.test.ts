@@ -1,25 +1,18 @@
 /** One suite for all places where the totals of days are kept, and what only one of them can do. */
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { connectRedis } from '../../src/redis/redis.ts'
-import type { RedisStore } from '../../src/redis/store.ts'
+import { describe, expect, it } from 'vitest'
 import type { DayRow } from '../../src/usage/day-totals.ts'
 import { createMemoryUsageStore, type Batch, type UsageStore } from '../../src/usage/usage-store.ts'
 import { createRedisUsageStore } from '../../src/usage/usage-store-redis.ts'
 import { createSqliteUsageStore } from '../../src/usage/usage-store-sqlite.ts'
-import { until } from '../support/controlled-authority.ts'
 import { temporaryFolder } from '../support/processes.ts'
-import { serversAt } from '../support/redis-servers.ts'
 import { sharedRedis } from '../support/redis-server.ts'
+import { redisAt } from '../support/redis-servers.ts'
 
 const server = sharedRedis()
-let redis: RedisStore
-beforeAll(async () => {
-  redis = connectRedis({ servers: serversAt(server.url), timeoutMs: 5_000 })
-  await until(() => redis.available)
-})
-afterAll(() => redis.close())
+const redis = redisAt(server.url, { timeoutMs: 5_000 })
+await redis.ready()
 
 const TODAY = Math.floor(Date.now() / 86_400_000)
 const row = (client: string, admitted: number, more: Partial<DayRow> = {}): DayRow => ({
