@@ -23,6 +23,8 @@ export interface ParsedResponse {
 export interface RawExchange {
   /** Interim (1xx) answers included. */
   readonly responses: ParsedResponse[]
+  /** Those of the answers. */
+  readonly statuses: number[]
   /** Every byte received. */
   readonly raw: Buffer
   /** The server closed (or reset) the connection. */
@@ -69,7 +71,8 @@ export async function openRawClient(port: number, options: ParseOptions = {}) {
   /** What has arrived up to now. */
   const received = (): RawExchange => {
     const raw = Buffer.concat(chunks)
-    return { ...parseResponses(raw, { ...options, closed }), raw, closed }
+    const parsed = parseResponses(raw, { ...options, closed })
+    return { ...parsed, statuses: parsed.responses.map(({ status }) => status), raw, closed }
   }
   /** Waits for a state of affairs; returns it, or throws after timeoutMs. */
   const waitFor = async (condition: (exchange: RawExchange) => boolean, timeoutMs = 30_000) => {

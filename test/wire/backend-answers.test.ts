@@ -57,11 +57,10 @@ describe('a backend', () => {
       const respond = ({ target }: { target: string }) =>
         target.endsWith('odd') ? sent : answer(200, target)
       const { exchange, ask, charged, accessLines, settled } = await openWire({ respond })
-      const { responses, problem, raw } = await exchange(get('odd') + get('good'), {
+      const { responses, raw, statuses } = await exchange(get('odd') + get('good'), {
         responses: 2,
       })
-      expect(problem).toBeUndefined()
-      expect(responses.map((each) => each.status)).toEqual([status, 200])
+      expect(statuses).toEqual([status, 200])
       if (status === 502) expectRefusal(responses[0], 502, { code: 'bad_gateway', closes: false })
       else expect(responses[0]?.body.toString()).toBe(body)
       expectGatewayFields(responses[0])
@@ -142,8 +141,7 @@ describe('a backend', () => {
       expect(got?.header('connection')).toBe('close')
       client.send(get('smuggled'))
       await client.waitFor(({ closed }) => closed)
-      expect(served()).toEqual([])
-      expect(await charged()).toBe(1)
+      expect([served(), await charged()]).toEqual([[], 1])
     },
   )
 })

@@ -41,15 +41,13 @@ describe('pipelined requests', () => {
     ['a bad target', get('..')],
   ])('are answered before the 400 for %s, which ends the connection', async (_, bad) => {
     const { exchange, charged, served } = await openWire({ respond })
-    const { responses, closed, problem } = await exchange(
+    const { responses, closed, statuses } = await exchange(
       get('slow') + get('fast') + bad + SMUGGLED,
     )
-    expect(problem).toBeUndefined()
-    expect(responses.map(({ status }) => status)).toEqual([200, 200, 400])
+    expect(statuses).toEqual([200, 200, 400])
     expect(bodies(responses).slice(0, 2)).toEqual(['/v1/pets/slow', '/v1/pets/fast'])
     expectRefusal(responses[2], 400, { code: 'invalid_request', closes: true })
-    expect(closed).toBe(true)
-    expect(served().sort()).toEqual(['GET /v1/pets/fast', 'GET /v1/pets/slow'])
+    expect([closed, served().sort()]).toEqual([true, ['GET /v1/pets/fast', 'GET /v1/pets/slow']])
     expect(await charged()).toBe(2)
   })
 
@@ -57,15 +55,12 @@ describe('pipelined requests', () => {
     const { exchange, charged, served, accessLines, gateway } = await openWire({
       respond: () => answer(200, Buffer.alloc(3_000_000, 'x')),
     })
-    const { responses, closed, problem } = await exchange(
+    const { responses, closed } = await exchange(
       request('GET', '/v1/pets', { fields: ['Connection: close'] }) + SMUGGLED + GARBAGE,
     )
-    expect(problem).toBeUndefined()
-    expect(responses).toHaveLength(1)
-    expect(responses[0]?.complete).toBe(true)
+    expect([responses.length, responses[0]?.complete]).toEqual([1, true])
     expect(responses[0]?.body.length).toBe(3_000_000)
-    expect(closed).toBe(true)
-    expect([served(), await charged()]).toEqual([['GET /v1/pets'], 1])
+    expect([closed, served(), await charged()]).toEqual([true, ['GET /v1/pets'], 1])
     expect(await accessLines(1)).toHaveLength(1)
     expect(await gateway.metric('tollgate_refusals_total{code="invalid_request"')).toBe(0)
   })
@@ -73,10 +68,10 @@ describe('pipelined requests', () => {
   it('are not served after one of HTTP/1.0 that says close and keep-alive both', async () => {
     const { exchange, charged, served } = await openWire({ respond })
     const fields = ['Connection: close, X-Probe', 'Connection: keep-alive']
-    const { responses, closed } = await exchange(
+    const { responses, closed, statuses } = await exchange(
       request('GET', '/v1/pets/slow', { version: '1.0', fields }) + SMUGGLED,
     )
-    expect(responses.map(({ status }) => status)).toEqual([200])
+    expect(statuses).toEqual([200])
     expect([responses[0]?.header('connection'), closed]).toEqual(['close', true])
     expect([served(), await charged()]).toEqual([['GET /v1/pets/slow'], 1])
   })
@@ -110,9 +105,8 @@ describe('a refused request with a body', () => {
     client.send(SMUGGLED.slice(0, 10))
     await sleep(20)
     client.send(SMUGGLED.slice(10) + get('after'))
-    const { responses } = await client.waitForResponses(2)
-    expect(responses.map(({ status }) => status)).toEqual([401, 200])
-    expect(served()).toEqual(['GET /v1/pets/after'])
+    const { statuses } = await client.waitForResponses(2)
+    expect([statuses, served()]).toEqual([[401, 200], ['GET /v1/pets/after']])
   })
 
   it('ends the connection when it is large, and the answer arrives all the same', async () => {
@@ -149,8 +143,7 @@ describe('a refused request with a body', () => {
     expectRefusal(first.responses[0], 401, { code: 'missing_api_key', closes: true })
     client.send(`0\r\n\r\n${SMUGGLED}`)
     const { responses } = await client.waitFor(({ closed }) => closed)
-    expect(responses).toHaveLength(1)
-    expect(served()).toEqual([])
+    expect([responses.length, served()]).toEqual([1, []])
   })
 
   it('is answered though the client goes on sending for as long as it may', async () => {
@@ -180,12 +173,10 @@ describe('a client of HTTP/1.0', () => {
     const { responses, closed } = await exchange(
       request('GET', '/v1/pets', { version: '1.0' }) + SMUGGLED,
     )
-    expect(responses).toHaveLength(1)
-    expect(responses[0]?.status).toBe(200)
+    expect([responses.length, responses[0]?.status]).toEqual([1, 200])
     expect(responses[0]?.header('transfer-encoding')).toBeUndefined()
     expect(responses[0]?.body.toString()).toBe('ok')
-    expect(closed).toBe(true)
-    expect(backend.requests).toHaveLength(1)
+    expect([closed, backend.requests.length]).toEqual([true, 1])
     expect(backend.requests[0]?.version).toBe('1.1')
   })
 
@@ -195,8 +186,7 @@ describe('a client of HTTP/1.0', () => {
       version: '1.0',
       fields: ['Connection: keep-alive'],
     })
-    const { responses } = await exchange(bytes + bytes, { responses: 2 })
-    expect(responses.map(({ status }) => status)).toEqual([200, 200])
-    expect(served()).toHaveLength(2)
+    const { statuses } = await exchange(bytes + bytes, { responses: 2 })
+    expect([statuses, served().length]).toEqual([[200, 200], 2])
   })
 })
