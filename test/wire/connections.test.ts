@@ -109,7 +109,7 @@ describe('connections', () => {
     const wire = await openWire(
       limited('connectionsPerAddress: 5', 'trustedProxies: ["127.0.0.0/8"]'),
     )
-    expectServed(await openMany(wire, 12))
+    await expectServed(await openMany(wire, 12))
   })
 
   it('that carried a valid key stay where silent ones can go, whatever they speak', async () => {
