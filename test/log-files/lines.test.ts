@@ -32,7 +32,11 @@ describe('the reader of bytes', () => {
     fc.maxSafeInteger(),
     fc.integer({ min: -(2 ** 31), max: 2 ** 31 - 1 }).map((micros) => micros / 1_000),
   )
-  const texts = fc.oneof(fc.string(), fc.string({ unit: anyCharacter }), fc.constantFrom('access', ''))
+  const texts = fc.oneof(
+    fc.string(),
+    fc.string({ unit: anyCharacter }),
+    fc.constantFrom('access', ''),
+  )
   const values = fc.oneof(numbers, numbers, texts, texts, fc.boolean(), fc.jsonValue())
 
   it('says what JSON.parse says, or leaves the line to it', () => {
