@@ -2,7 +2,8 @@
 import { Agent, request, type IncomingHttpHeaders } from 'node:http'
 import { connect, type Socket } from 'node:net'
 import { join } from 'node:path'
-import { startCatalogue, type Catalogue } from '../../src/catalogue/server.ts'
+import { startCatalogue } from '../../src/catalogue/server.ts'
+import { atEnd } from '../support/ending.ts'
 import { temporaryFolder } from '../support/processes.ts'
 
 export interface Reply {
@@ -18,32 +19,21 @@ interface Message {
   readonly chunked?: boolean
 }
 
-export interface RunningCatalogue {
-  readonly catalogue: Catalogue
-  readonly file: string
-  readonly folder: string
-  readonly logged: string[]
-  send(method: string, path: string, message?: Message): Promise<Reply>
-  create(json: string): Promise<Reply>
-  /** A bare connection, for what no client library would send. */
-  socket(): Promise<Socket>
-  /** Closes the service and opens it again on the same file. */
-  restart(): Promise<RunningCatalogue>
-  /** Closes the service; its folder goes with the test file. */
-  remove(): Promise<void>
-}
+export type RunningCatalogue = Awaited<ReturnType<typeof runCatalogue>>
 
-export async function runCatalogue({
-  folder = temporaryFolder(),
-  seed = false,
-} = {}): Promise<RunningCatalogue> {
+/** It ends with the test file, if not before. */
+export async function runCatalogue({ folder = temporaryFolder(), seed = false } = {}) {
   const file = join(folder, 'pets.db')
   const logged: string[] = []
   const log = (line: string): void => void logged.push(line)
   const catalogue = await startCatalogue({ host: '127.0.0.1', port: 0, file, seed, log })
   const { port } = catalogue.address
   const agent = new Agent({ keepAlive: true })
-  const send: RunningCatalogue['send'] = (method, path, { body, headers = {}, chunked } = {}) =>
+  const send = (
+    method: string,
+    path: string,
+    { body, headers = {}, chunked }: Message = {},
+  ): Promise<Reply> =>
     new Promise((resolve, reject) => {
       const length =
         body === undefined || chunked ? {} : { 'content-length': Buffer.byteLength(body) }
@@ -67,25 +57,32 @@ export async function runCatalogue({
     agent.destroy()
     await catalogue.close()
   }
+  atEnd(stop)
   return {
     catalogue,
     file,
     folder,
     logged,
     send,
-    create: (json) =>
+    create: (json: string) =>
       send('POST', '/v1/pets', { body: json, headers: { 'content-type': 'application/json' } }),
+    /** A bare connection, for what no client library would send. */
     socket: () =>
-      new Promise((resolve, reject) => {
+      new Promise<Socket>((resolve, reject) => {
         const socket = connect(port, '127.0.0.1', () => resolve(socket))
         socket.once('error', reject)
       }),
-    async restart() {
-      await stop()
-      return runCatalogue({ folder })
-    },
     remove: stop,
   }
+}
+
+/** The same service, closed and opened again on the same file. */
+export async function restarted(
+  { folder, remove }: RunningCatalogue,
+  seed = false,
+): Promise<RunningCatalogue> {
+  await remove()
+  return runCatalogue({ folder, seed })
 }
 
 /** Everything the peer sends until it closes. */

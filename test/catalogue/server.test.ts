@@ -2,20 +2,15 @@ import { existsSync, mkdirSync, readFileSync, truncateSync, writeFileSync } from
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { beforeEach, describe, expect, it } from 'vitest'
 import { startCatalogue } from '../../src/catalogue/server.ts'
-import {
-  runCatalogue,
-  textUntilClose,
-  type Reply,
-  type RunningCatalogue,
-} from './running-catalogue.ts'
+import { restarted, runCatalogue, textUntilClose } from './running-catalogue.ts'
+import type { Reply, RunningCatalogue } from './running-catalogue.ts'
 
 let service: RunningCatalogue
 beforeEach(async () => {
   service = await runCatalogue()
 })
-afterEach(() => service.remove())
 
 const get = (path: string): Promise<Reply> => service.send('GET', path)
 const pet = '{"name":"Bella","categoryId":1}'
@@ -44,7 +39,7 @@ describe('data', () => {
     await service.create('{"name":"A","categoryId":9007199254740993,"status":"sold"}')
     await service.create('{"name":"B","categoryId":1}')
     const before = (await get('/v1/pets')).text
-    service = await service.restart()
+    service = await restarted(service)
     expect((await get('/v1/pets')).text).toBe(before)
     expect(JSON.parse((await service.create(pet)).text)).toMatchObject({ id: 3 })
   })
@@ -73,13 +68,10 @@ describe('data', () => {
 
   it('is seeded once, only when asked and only when there is nothing', async () => {
     expect((await get('/v1/pets')).text).toBe('[]')
-    const { folder } = service
-    await service.catalogue.close()
-    service = await runCatalogue({ folder, seed: true })
+    service = await restarted(service, true)
     const seeded = (await get('/v1/pets')).text
     expect((JSON.parse(seeded) as unknown[]).length).toBeGreaterThan(2)
-    await service.catalogue.close()
-    service = await runCatalogue({ folder, seed: true })
+    service = await restarted(service, true)
     expect((await get('/v1/pets')).text).toBe(seeded)
   })
 })
@@ -173,7 +165,7 @@ describe('close', () => {
     socket.write(pet.slice(5))
     expect(await answer).toMatch(/^HTTP\/1\.1 201 .*connection: close.*"name":"Bella"/is)
     await closing
-    service = await service.restart()
+    service = await restarted(service)
     expect((await get('/v1/pets/1')).status).toBe(200)
   })
 
@@ -219,7 +211,7 @@ describe('connections', () => {
     socket.destroy()
     await service.catalogue.close()
     expect(service.logged).toEqual([])
-    service = await service.restart()
+    service = await restarted(service)
     expect((await get('/v1/pets')).text).toBe('[]')
   })
 

@@ -1,9 +1,9 @@
 /** Commands that ask a running gateway for its keys. */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { checkCommand } from '../../src/cli/check.ts'
 import { keysListCommand } from '../../src/cli/keys-list.ts'
 import { listener } from '../support/command-line.ts'
-import { configText, sha256, startTestGateway, type TestGateway } from '../support/gateway.ts'
+import { configText, sha256, startTestGateway } from '../support/gateway.ts'
 import { temporaryFile } from '../support/processes.ts'
 
 const upstreams = ['http://127.0.0.1:9']
@@ -21,17 +21,13 @@ const blocks = {
 }
 const text = configText({ upstreams, blocks })
 
-let gateway: TestGateway
-beforeAll(async () => {
-  gateway = await startTestGateway({ upstreams, blocks })
-})
-afterAll(() => gateway.stop())
+const gateway = await startTestGateway({ upstreams, blocks })
+const admin = `http://127.0.0.1:${gateway.adminPort}`
 
 const run = async (command: (edge: ReturnType<typeof listener>['edge']) => Promise<number>) => {
   const { edge, out, said } = listener({ TOLLGATE_ADMIN_TOKEN: TOKEN })
   return { code: await command(edge), out, said }
 }
-const admin = () => `http://127.0.0.1:${gateway.adminPort}`
 
 describe('tollgate keys list --admin', () => {
   it.each<[object, number, string]>([
@@ -40,7 +36,7 @@ describe('tollgate keys list --admin', () => {
     [{ client: 'c1050', expiring: '30d' }, 1, 'k1050'],
   ])('lists of %j %d keys over all pages', async (options, count, first) => {
     const { code, out, said } = await run((output) =>
-      keysListCommand(output, { admin: admin(), json: true, ...options }),
+      keysListCommand(output, { admin, json: true, ...options }),
     )
     const keys = JSON.parse(out.join('')) as { keyId: string; client: string; plan: string }[]
     expect([code, keys.length, said]).toEqual([0, count, []])
@@ -50,21 +46,21 @@ describe('tollgate keys list --admin', () => {
 
   it('says that there is no such client, and not so of one whose keys do not end', async () => {
     const of = (client: string) =>
-      run((output) => keysListCommand(output, { admin: admin(), client, expiring: '30d' }))
+      run((output) => keysListCommand(output, { admin, client, expiring: '30d' }))
     expect(await of('zz')).toEqual({ code: 0, out: [], said: ['# There is no client zz.'] })
     expect(await of('c1')).toEqual({ code: 0, out: [], said: [] })
   })
 
   it('is refused with both of a file and a gateway, or none', async () => {
     const refused = { code: 2, said: ['tollgate: --config and --admin: give one of them'] }
-    for (const options of [{}, { admin: admin(), config: 'a.yaml' }])
+    for (const options of [{}, { admin, config: 'a.yaml' }])
       expect(await run((output) => keysListCommand(output, options))).toMatchObject(refused)
   })
 
   it('fails where the gateway does not let it in', async () => {
     const remedy = expect.stringContaining('environment variable TOLLGATE_ADMIN_TOKEN') as string
     await expect(
-      run((output) => keysListCommand({ ...output, env: {} }, { admin: admin() })),
+      run((output) => keysListCommand({ ...output, env: {} }, { admin })),
     ).rejects.toMatchObject({
       code: 'invalid_token',
       why: { reason: expect.stringMatching(/ answers 401$/) as string, remedy },
@@ -75,7 +71,7 @@ describe('tollgate keys list --admin', () => {
 describe('tollgate check --against', () => {
   const against = async (changed: string, expected = 0) => {
     const config = temporaryFile('new.yaml', changed)
-    const { code, out } = await run((output) => checkCommand(output, { config, against: admin() }))
+    const { code, out } = await run((output) => checkCommand(output, { config, against: admin }))
     expect([code, out[1]]).toEqual([expected, expect.stringMatching(/: ok, revision /)])
     return out.slice(2).map((line) => line.replace(/^\w{12} to \w{12}/, 'A to B'))
   }

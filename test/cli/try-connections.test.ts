@@ -6,42 +6,28 @@ import { createServer, type Server } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { generateKeyPair, exportJWK } from 'jose'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { checkCommand } from '../../src/cli/check.ts'
+import { atEnd } from '../support/ending.ts'
 import { temporaryFile } from '../support/processes.ts'
 import { freePort } from '../support/redis-server.ts'
-import {
-  makeCertificates,
-  startTlsRedisServer,
-  type Certificate,
-  type Certificates,
-  type TlsRedisServer,
-} from '../support/redis-tls.ts'
+import { makeCertificates, startTlsRedisServer, type Certificate } from '../support/redis-tls.ts'
 
-let certificates: Certificates
-let redis: TlsRedisServer
-let backend: Server
-let issuer: Server
-let closed: number
+const certificates = makeCertificates()
+const redis = await startTlsRedisServer(certificates, certificates.server)
 const portOf = (server: Server): number => (server.address() as AddressInfo).port
-
-beforeAll(async () => {
-  certificates = makeCertificates()
-  redis = await startTlsRedisServer(certificates, certificates.server)
-  const { cert, key } = certificates.server
-  backend = createTlsServer({ cert: readFileSync(cert), key: readFileSync(key) })
-  const keys = [await exportJWK((await generateKeyPair('ES256')).publicKey)]
-  issuer = createServer((request, response) => {
-    response.statusCode = request.url === '/keys' ? 200 : 404
-    response.end(JSON.stringify({ keys }))
-  })
-  for (const server of [backend, issuer]) await once(server.listen(0, '127.0.0.1'), 'listening')
-  closed = await freePort()
+const { cert, key } = certificates.server
+const backend = createTlsServer({ cert: readFileSync(cert), key: readFileSync(key) })
+const keys = [await exportJWK((await generateKeyPair('ES256')).publicKey)]
+const issuer = createServer((request, response) => {
+  response.statusCode = request.url === '/keys' ? 200 : 404
+  response.end(JSON.stringify({ keys }))
 })
-afterAll(async () => {
-  backend.close()
-  issuer.close()
-})
+for (const server of [backend, issuer]) {
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  atEnd(() => server.close())
+}
+const closed = await freePort()
 
 const tls = (ca: string, own?: Certificate) =>
   `{ ca: ${ca}${own === undefined ? '' : `, cert: ${own.cert}, key: ${own.key}`} }`

@@ -3,6 +3,7 @@ import * as fc from 'fast-check'
 import { expect } from 'vitest'
 import { parseConfigText } from '../../src/clients/load.ts'
 import { ConfigError } from '../../src/config/problems.ts'
+import { anyCharacter } from '../support/any-character.ts'
 import { words as wordsOf } from '../support/words.ts'
 import { gatewayYaml } from './examples.ts'
 
@@ -38,7 +39,7 @@ const words = [...keys, ...values, ...marks, ...quotes]
 const texts = {
   ofPieces: fc.oneof(
     fc.array(fc.constantFrom(...words), { maxLength: 40 }).map((parts) => parts.join('')),
-    fc.string({ unit: 'binary', maxLength: 80 }),
+    fc.string({ unit: anyCharacter, maxLength: 80 }),
     fc.jsonValue({ maxDepth: 4 }).map((value) => JSON.stringify(value)),
   ),
   damaged: fc

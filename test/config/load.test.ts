@@ -68,8 +68,8 @@ describe('reading a file', () => {
   })
 
   it('refuses nesting that would exhaust the stack', async () => {
-    expect(await complaints(() => parse('['.repeat(200_000)))).not.toEqual([])
-    expect(await complaints(() => parse('a:\n' + ' - '.repeat(50_000)))).not.toEqual([])
+    expect(await complaints(() => parse('['.repeat(20_000)))).not.toEqual([])
+    expect(await complaints(() => parse('a:\n' + ' - '.repeat(5_000)))).not.toEqual([])
   })
 })
 

@@ -1,31 +1,25 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import tls from 'node:tls'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, describe, expect, it } from 'vitest'
 import type { Report } from '../../src/conformance/suite.ts'
 import { typed } from '../support/command-line.ts'
-import { startTestGateway, type TestGateway } from '../support/gateway.ts'
+import { startTestGateway } from '../support/gateway.ts'
 import { temporaryFolder } from '../support/processes.ts'
 import { makeCertificates } from '../support/redis-tls.ts'
 import { backend, clients, commandFor, limits } from './tollgate.ts'
 
 const certificates = makeCertificates()
 const trusted = tls.getCACertificates('default')
-let plain: TestGateway
-let overTls: TestGateway
 const responses = ['on-401', 'same-401', 'error-body', 'request-id', 'lifecycle']
 
-beforeAll(async () => {
-  const upstreams = [(await backend()).url]
-  const { cert, key } = certificates.server
-  const server = `server: { listen: "127.0.0.1:0", tls: { cert: ${cert}, key: ${key} } }`
-  plain = await startTestGateway({ upstreams, blocks: { clients } })
-  overTls = await startTestGateway({ upstreams, blocks: { clients, server } })
-  tls.setDefaultCACertificates([...trusted, readFileSync(certificates.ca, 'utf8')])
-})
-afterAll(async () => {
-  tls.setDefaultCACertificates(trusted)
-})
+const upstreams = [(await backend()).url]
+const { cert, key } = certificates.server
+const server = `server: { listen: "127.0.0.1:0", tls: { cert: ${cert}, key: ${key} } }`
+const plain = await startTestGateway({ upstreams, blocks: { clients } })
+const overTls = await startTestGateway({ upstreams, blocks: { clients, server } })
+tls.setDefaultCACertificates([...trusted, readFileSync(certificates.ca, 'utf8')])
+afterAll(() => tls.setDefaultCACertificates(trusted))
 
 describe('tollgate conformance', () => {
   it('asks by HTTPS; in a pipe each check is a line, and its page needs nothing else', async () => {

@@ -1,19 +1,17 @@
 import { array, assert, asyncProperty, integer, nat, record } from 'fast-check'
-import { afterAll, beforeAll, expect, it, vi } from 'vitest'
+import { expect, it } from 'vitest'
 import { ADD_SCRIPT } from '../../src/counters/counter.ts'
 import { createMemoryCounter } from '../../src/counters/memory-counter.ts'
 import { connectRedis } from '../../src/redis/redis.ts'
-import type { RedisStore } from '../../src/redis/store.ts'
+import { atEnd } from '../support/ending.ts'
 import { sharedRedis } from '../support/redis-server.ts'
 import { serversAt } from '../support/redis-servers.ts'
+import { until } from '../support/until.ts'
 
 const { url, prefix } = sharedRedis()
-let redis: RedisStore
-beforeAll(async () => {
-  redis = connectRedis({ servers: serversAt(url), timeoutMs: 5_000 })
-  await vi.waitFor(() => expect(redis.available).toBe(true), 20_000)
-})
-afterAll(() => redis.close())
+const redis = connectRedis({ servers: serversAt(url), timeoutMs: 5_000 })
+await until(() => redis.available)
+atEnd(() => redis.close())
 
 it('counts in Redis as in memory, whatever the gaps, and through clocks that are set', async () => {
   const text = ADD_SCRIPT.replace("redis.call('TIME')", '{ ARGV[5], ARGV[6] }')

@@ -198,7 +198,8 @@ describe('keepEveryField', () => {
 
 describe('serveUnbound and feed', () => {
   it('leave idle connections open and time-outs running when nobody listens any more, and tell when the last has gone', async () => {
-    const options = { headersTimeout: 300, requestTimeout: 300, connectionsCheckingInterval: 50 }
+    const times = { headersTimeout: 300, requestTimeout: 300, keepAliveTimeout: 60_000 }
+    const options = { ...times, connectionsCheckingInterval: 50 }
     const server = createServer(options, (_, response) => response.end('ok'))
     servers.push(server)
     serveUnbound(server)

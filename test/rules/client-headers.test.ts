@@ -3,6 +3,7 @@ import { Socket } from 'node:net'
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { clientHeaders, type BackendAnswer } from '../../src/rules/client-headers.ts'
+import { anyCharacter } from '../support/any-character.ts'
 import { fields, words } from '../support/words.ts'
 
 const OURS = fields('X-Request-Id: r-1 | X-RateLimit-Limit: 60 | Link: </v1/pets>; rel="x"')
@@ -95,7 +96,7 @@ describe('client headers', () => {
   it('never gives Node a head that it throws on', () => {
     const text = fc.oneof(
       fc.string({ maxLength: 6 }),
-      fc.string({ unit: 'binary', maxLength: 6 }),
+      fc.string({ unit: anyCharacter, maxLength: 6 }),
       fc.constantFrom(...REMOVED, 'Content-Length', '5', 'Transfer-Encoding', 'chunked', 'X-Own'),
     )
     const field = fc.tuple(text, text)

@@ -23,6 +23,8 @@ export interface ParsedResponse {
 export interface RawExchange {
   /** Interim (1xx) answers included. */
   readonly responses: ParsedResponse[]
+  /** Those of the answers. */
+  readonly statuses: number[]
   /** Every byte received. */
   readonly raw: Buffer
   /** The server closed (or reset) the connection. */
@@ -69,7 +71,8 @@ export async function openRawClient(port: number, options: ParseOptions = {}) {
   /** What has arrived up to now. */
   const received = (): RawExchange => {
     const raw = Buffer.concat(chunks)
-    return { ...parseResponses(raw, { ...options, closed }), raw, closed }
+    const parsed = parseResponses(raw, { ...options, closed })
+    return { ...parsed, statuses: parsed.responses.map(({ status }) => status), raw, closed }
   }
   /** Waits for a state of affairs; returns it, or throws after timeoutMs. */
   const waitFor = async (condition: (exchange: RawExchange) => boolean, timeoutMs = 30_000) => {
@@ -77,6 +80,7 @@ export async function openRawClient(port: number, options: ParseOptions = {}) {
     let seenChunks = -1
     let seenClosed = false
     for (;;) {
+      const startedMs = performance.now()
       if (chunks.length !== seenChunks || closed !== seenClosed) {
         seenChunks = chunks.length
         seenClosed = closed
@@ -85,7 +89,8 @@ export async function openRawClient(port: number, options: ParseOptions = {}) {
       }
       if (Date.now() > deadline)
         throw new Error(`waited ${timeoutMs} ms in vain; received: ${excerpt(chunks)}`)
-      await sleep(5)
+      // To read much again and again leaves the others their time.
+      await sleep(Math.max(5, 2 * (performance.now() - startedMs)))
     }
   }
   return {

@@ -5,7 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { answer, closeConnection, resetConnection, type Answer } from '../support/raw-backend.ts'
-import { engines, expectGatewayFields, expectRefusal, request, withWire } from './wire.ts'
+import { engines, expectGatewayFields, expectRefusal, request, openWire } from './wire.ts'
 
 const get = (id: string): string => request('GET', `/v1/pets/${id}`)
 const ok = 'HTTP/1.1 200 OK\r\n'
@@ -52,28 +52,26 @@ const cutOff: [what: string, sent: Answer][] = [
 describe('a backend', () => {
   it.each([...unusable.map(([what, sent]) => [what, sent, 502, ''] as const), ...usable])(
     'that answers with %s is understood or refused, and the next request is sound',
-    (...row) => {
+    async (...row) => {
       const [, sent, status, body] = row
       const respond = ({ target }: { target: string }) =>
         target.endsWith('odd') ? sent : answer(200, target)
-      return withWire({ respond }, async ({ exchange, ask, charged, accessLines, settled }) => {
-        const { responses, problem, raw } = await exchange(get('odd') + get('good'), {
-          responses: 2,
-        })
-        expect(problem).toBeUndefined()
-        expect(responses.map((each) => each.status)).toEqual([status, 200])
-        if (status === 502) expectRefusal(responses[0], 502, { code: 'bad_gateway', closes: false })
-        else expect(responses[0]?.body.toString()).toBe(body)
-        expectGatewayFields(responses[0])
-        expect(responses[1]?.body.toString()).toBe('/v1/pets/good')
-        expect(raw.toString('latin1')).not.toMatch(/leaked|evil/i)
-        await sleep(20)
-        expect((await ask(get('later'))).body.toString()).toBe('/v1/pets/later')
-        expect(await accessLines(3)).toHaveLength(3)
-        await settled()
-        // The request had reached the backend: it stays charged.
-        expect(await charged()).toBe(3)
+      const { exchange, ask, charged, accessLines, settled } = await openWire({ respond })
+      const { responses, raw, statuses } = await exchange(get('odd') + get('good'), {
+        responses: 2,
       })
+      expect(statuses).toEqual([status, 200])
+      if (status === 502) expectRefusal(responses[0], 502, { code: 'bad_gateway', closes: false })
+      else expect(responses[0]?.body.toString()).toBe(body)
+      expectGatewayFields(responses[0])
+      expect(responses[1]?.body.toString()).toBe('/v1/pets/good')
+      expect(raw.toString('latin1')).not.toMatch(/leaked|evil/i)
+      await sleep(20)
+      expect((await ask(get('later'))).body.toString()).toBe('/v1/pets/later')
+      expect(await accessLines(3)).toHaveLength(3)
+      await settled()
+      // The request had reached the backend: it stays charged.
+      expect(await charged()).toBe(3)
     },
   )
 
@@ -81,34 +79,32 @@ describe('a backend', () => {
     ['at once', engine, `${okTwo}${LEAKED}`] as const,
     ['a little later', engine, [okTwo, 40, LEAKED]] as const,
   ])
-  it.each(ENGINES)('that answers twice, %s, is counted, and named once: %s', (...row) =>
-    withWire(
-      { engine: row[1], respond: () => row[2] },
-      async ({ ask, gateway, backend }) => {
-        for (let times = 1; times <= 2; times++) {
-          await ask(get('1'))
-          await backend.waitFor(() => backend.openConnections() === 0, 'the end of the connection')
-          const counted = `tollgate_backend_surplus_total{backend="${backend.url}"}`
-          await expect.poll(() => gateway.metric(counted), { interval: 10 }).toBe(times)
-        }
-        const named = gateway.logLines().filter(({ event }) => event === 'backendSurplus')
-        expect(named).toMatchObject([{ level: 'error', backend: backend.url }])
-      },
-      { fresh: true },
-    ),
-  )
+  it.each(ENGINES)('that answers twice, %s, is counted, and named once: %s', async (...row) => {
+    const { ask, gateway, backend } = await openWire({
+      engine: row[1],
+      respond: () => row[2],
+      fresh: true,
+    })
+    for (let times = 1; times <= 2; times++) {
+      await ask(get('1'))
+      await backend.waitFor(() => backend.openConnections() === 0, 'the end of the connection')
+      const counted = `tollgate_backend_surplus_total{backend="${backend.url}"}`
+      await expect.poll(() => gateway.metric(counted), { interval: 10 }).toBe(times)
+    }
+    const named = gateway.logLines().filter(({ event }) => event === 'backendSurplus')
+    expect(named).toMatchObject([{ level: 'error', backend: backend.url }])
+  })
 
-  it.each(cutOff)('that breaks off never looks complete: %s', (_, sent) =>
-    withWire({ respond: () => sent }, async ({ exchange, charged, accessLines }) => {
-      const { responses, closed } = await exchange(get('1'))
-      // A body that ends with the connection would look complete to its reader: it is sent in chunks.
-      expect([closed, responses[0]?.complete]).toEqual([true, false])
-      expect(responses[0]?.framing).not.toBe('close')
-      expect(responses[0]?.body.toString()).toBe('half')
-      expect((await accessLines(1))[0]?.cause).toBeTypeOf('string')
-      expect(await charged()).toBe(1)
-    }),
-  )
+  it.each(cutOff)('that breaks off never looks complete: %s', async (_, sent) => {
+    const { exchange, charged, accessLines } = await openWire({ respond: () => sent })
+    const { responses, closed } = await exchange(get('1'))
+    // A body that ends with the connection would look complete to its reader: it is sent in chunks.
+    expect([closed, responses[0]?.complete]).toEqual([true, false])
+    expect(responses[0]?.framing).not.toBe('close')
+    expect(responses[0]?.body.toString()).toBe('half')
+    expect((await accessLines(1))[0]?.cause).toBeTypeOf('string')
+    expect(await charged()).toBe(1)
+  })
 
   it.each([
     ['never answers', undefined],
@@ -116,39 +112,36 @@ describe('a backend', () => {
       'sends interim answers for ever',
       Array.from({ length: 200 }, () => ['HTTP/1.1 102 Wait\r\n\r\n', 20]).flat(),
     ],
-  ])('that %s is a 504', (_, sent) =>
-    withWire(
-      { upstream: 'timeouts: { response: 300ms }', respond: () => sent },
-      async ({ ask, charged, backend }) => {
-        expectRefusal(await ask(get('1')), 504, { code: 'gateway_timeout', closes: false })
-        expect(await charged()).toBe(1)
-        await backend.waitFor(() => backend.openConnections() === 0, 'the dead request')
-      },
-    ),
-  )
+  ])('that %s is a 504', async (_, sent) => {
+    const { ask, charged, backend } = await openWire({
+      upstream: 'timeouts: { response: 300ms }',
+      respond: () => sent,
+    })
+    expectRefusal(await ask(get('1')), 504, { code: 'gateway_timeout', closes: false })
+    expect(await charged()).toBe(1)
+    await backend.waitFor(() => backend.openConnections() === 0, 'the dead request')
+  })
 
   it.each([
     ['', []],
     [', to who would wait for a 100', ['Expect: 100-continue']],
-  ])('that answers before the body has come ends the connection with its answer%s', (_, more) =>
-    withWire(
-      {
+  ])(
+    'that answers before the body has come ends the connection with its answer%s',
+    async (_, more) => {
+      const { connect, served, charged } = await openWire({
         requestsMayBreakOff: true,
         onHead: (_request, { play }) => void play(answer(403, 'no')),
         respond: () => undefined,
-      },
-      async ({ connect, served, charged }) => {
-        const client = await connect()
-        const fields = ['Content-Length: 1000000', ...more]
-        client.send(request('POST', '/v1/pets', { fields, body: 'x'.repeat(100_000) }))
-        const got = (await client.waitForResponses(1)).responses.at(-1)
-        expect(got).toMatchObject({ status: 403, body: Buffer.from('no') })
-        expect(got?.header('connection')).toBe('close')
-        client.send(get('smuggled'))
-        await client.waitFor(({ closed }) => closed)
-        expect(served()).toEqual([])
-        expect(await charged()).toBe(1)
-      },
-    ),
+      })
+      const client = await connect()
+      const fields = ['Content-Length: 1000000', ...more]
+      client.send(request('POST', '/v1/pets', { fields, body: 'x'.repeat(100_000) }))
+      const got = (await client.waitForResponses(1)).responses.at(-1)
+      expect(got).toMatchObject({ status: 403, body: Buffer.from('no') })
+      expect(got?.header('connection')).toBe('close')
+      client.send(get('smuggled'))
+      await client.waitFor(({ closed }) => closed)
+      expect([served(), await charged()]).toEqual([[], 1])
+    },
   )
 })

@@ -4,11 +4,11 @@ import { describe, expect, it } from 'vitest'
 import { keys } from '../support/gateway.ts'
 import { openH2Client } from '../support/h2-client.ts'
 import { answer } from '../support/raw-backend.ts'
-import { handshake, request, serverBlock, switched, trusting } from './wire.ts'
-import { until, withWire, type Wire } from './wire.ts'
+import { handshake, request, switched, trusting } from './wire.ts'
+import { until, openWire, type Wire } from './wire.ts'
 
 const limited = (limits: string, more = '') => ({
-  blocks: { server: serverBlock(`limits: { ${limits} }\n  ${more}`) },
+  server: `limits: { ${limits} }\n  ${more}`,
 })
 
 /** A backend whose answers, but to handshakes, wait until they are called for. */
@@ -44,83 +44,81 @@ const counted = ({ gateway }: Wire, what: string, reason: string): Promise<numbe
   gateway.metric(`tollgate_connections_${what}_total{reason="${reason}"}`)
 
 describe('connections', () => {
-  it('of one address make room for its next one: those without a valid key first, those at work never', () => {
+  it('of one address make room for its next one: those without a valid key first, those at work never', async () => {
     const { waiting, respond } = holding()
-    return withWire({ ...limited('connectionsPerAddress: 6'), respond }, async (wire) => {
-      const ask = async (key: string | null = keys.pro) => {
-        const client = await wire.connect()
-        client.send(request('GET', '/v1/pets', { key }))
-        return client
-      }
-      const askAndWork = async () => {
-        const before = waiting.length
-        const client = await ask()
-        await until(() => waiting.length > before, 'a request at work')
-        return client
-      }
-      const live = await wire.connect()
-      live.send(request('GET', '/v1/live', { fields: handshake }))
-      await live.waitFor(({ raw }) => String(raw).startsWith('HTTP/1.1 101'))
-      const keyed = await askAndWork()
-      waiting.pop()?.()
-      const busy = await askAndWork()
-      const silent = await wire.connect()
-      const keyless = await ask(null)
-      const slow = await ask('tg_nobody')
-      for (const client of [keyed, keyless, slow]) await client.waitForResponses(1)
-      slow.send('GET /v1/pets HTTP/1.1\r\nHost: a')
-      const named = { silent, keyless, slow, keyed, busy, live }
-      const gone = () =>
-        Object.entries(named).flatMap(([name, { received }]) => (received().closed ? [name] : []))
-      const served = [busy]
-      for (const name of ['silent', 'keyless', 'slow', 'keyed']) {
-        // Who has just come is given time to show a key.
-        if (name === 'slow') await sleep(1_000)
-        served.push(await askAndWork())
-        await until(() => gone().includes(name), `${name} gone`)
-      }
-      expect(gone()).toEqual(['silent', 'keyless', 'slow', 'keyed'])
-      expect(await counted(wire, 'displaced', 'address')).toBe(4)
-      await openMany(wire, 3, 0)
-      expect(await counted(wire, 'refused', 'address')).toBe(3)
-      const said = () =>
-        wire.gateway.logLines().filter(({ event }) => event === 'connectionsRefused')
-      await until(() => said().length > 0, 'a line about connections')
-      expect(said()).toMatchObject([
-        { level: 'warn', count: 3, reason: 'address', address: '127.0.0.1' },
-      ])
-      waiting.forEach((go) => go())
-      for (const client of served)
-        expect((await client.waitForResponses(1)).responses[0]?.status).toBe(200)
-      expect(await wire.gateway.metric('tollgate_connections ')).toBe(6)
-      live.destroy()
-    })
+    const wire = await openWire({ ...limited('connectionsPerAddress: 6'), respond })
+    const ask = async (key: string | null = keys.pro) => {
+      const client = await wire.connect(request('GET', '/v1/pets', { key }))
+      return client
+    }
+    const askAndWork = async () => {
+      const before = waiting.length
+      const client = await ask()
+      await until(() => waiting.length > before, 'a request at work')
+      return client
+    }
+    const live = await wire.connect(request('GET', '/v1/live', { fields: handshake }))
+    await live.waitFor(({ raw }) => String(raw).startsWith('HTTP/1.1 101'))
+    const keyed = await askAndWork()
+    waiting.pop()?.()
+    const busy = await askAndWork()
+    const silent = await wire.connect()
+    const keyless = await ask(null)
+    const slow = await ask('tg_nobody')
+    for (const client of [keyed, keyless, slow]) await client.waitForResponses(1)
+    slow.send('GET /v1/pets HTTP/1.1\r\nHost: a')
+    const named = { silent, keyless, slow, keyed, busy, live }
+    const gone = () =>
+      Object.entries(named).flatMap(([name, { received }]) => (received().closed ? [name] : []))
+    const served = [busy]
+    for (const name of ['silent', 'keyless', 'slow', 'keyed']) {
+      // Who has just come is given time to show a key.
+      if (name === 'slow') await sleep(1_000)
+      served.push(await askAndWork())
+      await until(() => gone().includes(name), `${name} gone`)
+    }
+    expect(gone()).toEqual(['silent', 'keyless', 'slow', 'keyed'])
+    expect(await counted(wire, 'displaced', 'address')).toBe(4)
+    await openMany(wire, 3, 0)
+    expect(await counted(wire, 'refused', 'address')).toBe(3)
+    const said = () => wire.gateway.logLines().filter(({ event }) => event === 'connectionsRefused')
+    await until(() => said().length > 0, 'a line about connections')
+    expect(said()).toMatchObject([
+      { level: 'warn', count: 3, reason: 'address', address: '127.0.0.1' },
+    ])
+    waiting.forEach((go) => go())
+    for (const client of served)
+      expect((await client.waitForResponses(1)).responses[0]?.status).toBe(200)
+    expect(await wire.gateway.metric('tollgate_connections ')).toBe(6)
+    live.destroy()
   })
 
-  it('that are idle, as many as one address may have, keep no neighbour with a key out', () =>
-    withWire(limited('connectionsPerAddress: 50'), async (wire) => {
-      const held = await openMany(wire, 50)
-      for (let at = 0; at < 100; at++) {
-        const [client] = await Promise.all([wire.connect(), wire.connect()])
-        client.send(request('GET', '/v1/pets', { key: keys.enterprise }))
-        expect((await client.waitForResponses(1)).responses[0]?.status).toBe(200)
-        client.destroy()
-      }
-      expect(held.every(({ received }) => received().closed)).toBe(true)
-    }))
+  it('that are idle, as many as one address may have, keep no neighbour with a key out', async () => {
+    const wire = await openWire(limited('connectionsPerAddress: 50'))
+    const held = await openMany(wire, 50)
+    for (let at = 0; at < 100; at++) {
+      const [client] = await Promise.all([wire.connect(), wire.connect()])
+      client.send(request('GET', '/v1/pets', { key: keys.enterprise }))
+      expect((await client.waitForResponses(1)).responses[0]?.status).toBe(200)
+      client.destroy()
+    }
+    expect(held.every(({ received }) => received().closed)).toBe(true)
+  })
 
-  it('of trusted proxies are not, as they are those of many', () =>
-    withWire(limited('connectionsPerAddress: 5', 'trustedProxies: ["127.0.0.0/8"]'), async (wire) =>
-      expectServed(await openMany(wire, 12)),
-    ))
+  it('of trusted proxies are not, as they are those of many', async () => {
+    const wire = await openWire(
+      limited('connectionsPerAddress: 5', 'trustedProxies: ["127.0.0.0/8"]'),
+    )
+    await expectServed(await openMany(wire, 12))
+  })
 
-  it('that carried a valid key stay where silent ones can go, whatever they speak', () =>
-    withWire({ ...limited('connections: 10'), tls: trusting() }, async (wire) => {
-      const client = await openH2Client(wire.gateway.port, { secure: true })
-      expect((await client.request()).status).toBe(200)
-      await openMany(wire, 30, 9)
-      expect((await client.request()).status).toBe(200)
-      expect(await counted(wire, 'displaced', 'total')).toBe(21)
-      client.close()
-    }))
+  it('that carried a valid key stay where silent ones can go, whatever they speak', async () => {
+    const wire = await openWire({ ...limited('connections: 10'), tls: trusting() })
+    const client = await openH2Client(wire.gateway.port, { secure: true })
+    expect((await client.request()).status).toBe(200)
+    await openMany(wire, 30, 9)
+    expect((await client.request()).status).toBe(200)
+    expect(await counted(wire, 'displaced', 'total')).toBe(21)
+    client.close()
+  })
 })

@@ -1,7 +1,7 @@
 /** One request is one request, for us and for the backend: what two readers could frame differently never reaches a backend. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { expectOnlyRefusal, request, withWire } from './wire.ts'
+import { expectOnlyRefusal, request, openWire } from './wire.ts'
 
 const SMUGGLED = request('GET', '/v1/pets/smuggled')
 const CHUNKED = 'Transfer-Encoding: chunked'
@@ -45,44 +45,43 @@ const ambiguous: [what: string, bytes: string][] = [
 ]
 
 describe('a request that two parsers could frame differently', () => {
-  it.each(ambiguous)('is refused with 400 and closed: %s', (_, bytes) =>
-    withWire({}, async (wire) => void (await expectOnlyRefusal(wire, bytes + SMUGGLED, invalid))),
-  )
+  it.each(ambiguous)('is refused with 400 and closed: %s', async (_, bytes) => {
+    const wire = await openWire()
+    void (await expectOnlyRefusal(wire, bytes + SMUGGLED, invalid))
+  })
 
-  it('serves nothing of what follows in later packets either', () =>
-    withWire({}, async ({ connect, served, charged, settled, accessLines }) => {
-      const client = await connect()
-      client.send(get('Host: api.example'))
-      await client.waitForResponses(1)
-      for (let packet = 0; packet < 5; packet++) {
-        client.send(SMUGGLED)
-        await sleep(5)
-      }
-      const { responses } = await client.waitFor(({ closed }) => closed)
-      await settled()
-      expect([responses.length, served(), await charged()]).toEqual([1, [], 0])
-      expect(await accessLines(1)).toHaveLength(1)
-    }))
+  it('serves nothing of what follows in later packets either', async () => {
+    const { connect, served, charged, settled, accessLines } = await openWire()
+    const client = await connect(get('Host: api.example'))
+    await client.waitForResponses(1)
+    for (let packet = 0; packet < 5; packet++) {
+      client.send(SMUGGLED)
+      await sleep(5)
+    }
+    const { responses } = await client.waitFor(({ closed }) => closed)
+    await settled()
+    expect([responses.length, served(), await charged()]).toEqual([1, [], 0])
+    expect(await accessLines(1)).toHaveLength(1)
+  })
 })
 
 /** What each engine makes of framings is in test/contract. */
 describe('a body', () => {
-  it('loses chunk extensions and trailer fields on the way', () =>
-    withWire({}, async ({ ask, backend }) => {
-      const body = '3;name=value\r\nabc\r\n0\r\nX-Client-Id: evil\r\n\r\n'
-      expect((await ask(post(CHUNKED, 'Trailer: X-Client-Id') + body)).status).toBe(200)
-      expect(backend.requests[0]?.body.toString()).toBe('abc')
-      expect(backend.connections[0]?.raw().includes('evil')).toBe(false)
-      expect(backend.requests[0]?.header('trailer')).toBeUndefined()
-    }))
+  it('loses chunk extensions and trailer fields on the way', async () => {
+    const { ask, backend } = await openWire()
+    const body = '3;name=value\r\nabc\r\n0\r\nX-Client-Id: evil\r\n\r\n'
+    expect((await ask(post(CHUNKED, 'Trailer: X-Client-Id') + body)).status).toBe(200)
+    expect(backend.requests[0]?.body.toString()).toBe('abc')
+    expect(backend.connections[0]?.raw().includes('evil')).toBe(false)
+    expect(backend.requests[0]?.header('trailer')).toBeUndefined()
+  })
 
   it.each([
     ['a chunk longer than its size', '3\r\nabcdef\r\n0\r\n\r\n'],
     ['a chunk size that overflows', '10000000000000003\r\nabc\r\n0\r\n\r\n'],
     ['a bare LF after the size', '3\nabc\r\n0\r\n\r\n'],
-  ])('is never passed on as whole with %s, and its charge is handed back', (_, body) =>
-    withWire({ requestsMayBreakOff: true }, async (wire) => {
-      await expectOnlyRefusal(wire, post(CHUNKED) + body + SMUGGLED, invalid)
-    }),
-  )
+  ])('is never passed on as whole with %s, and its charge is handed back', async (_, body) => {
+    const wire = await openWire({ requestsMayBreakOff: true })
+    await expectOnlyRefusal(wire, post(CHUNKED) + body + SMUGGLED, invalid)
+  })
 })

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import { answer } from '../support/raw-backend.ts'
 import { sha256 } from '../support/gateway.ts'
-import { handshake, keys, request, switched, until, withWire } from './wire.ts'
+import { handshake, keys, request, switched, until, openWire } from './wire.ts'
 
 const CLIENTS = 128
 const LARGE = Buffer.alloc(6 * 1024 * 1024)
@@ -19,32 +19,28 @@ describe(`one key with ${CLIENTS} connections`, () => {
       bytes: request('GET', '/v1/pets/large'),
       atBackend: 32,
     },
-  ])('$what, and others are served', ({ bytes, atBackend }) => {
+  ])('$what, and others are served', async ({ bytes, atBackend }) => {
     const seen = new Set<number>()
-    return withWire(
-      {
-        requestsMayBreakOff: true,
-        onHead: ({ header, connection }) => {
-          if (header('x-client-id') === 'pro-client') seen.add(connection)
-        },
-        respond: ({ target }) => answer(200, target.endsWith('large') ? LARGE : 'ok'),
+    const { connect, ask, backend } = await openWire({
+      requestsMayBreakOff: true,
+      onHead: ({ header, connection }) => {
+        if (header('x-client-id') === 'pro-client') seen.add(connection)
       },
-      async ({ connect, ask, backend }) => {
-        const greedy = await Promise.all(Array.from({ length: CLIENTS }, connect))
-        for (const client of greedy) {
-          client.socket.pause()
-          client.send(bytes)
-        }
-        await until(() => seen.size >= atBackend, 'what it gets')
-        for (let sent = 0; sent < 20; sent++)
-          expect((await ask(request('GET', '/v1/pets', { key: keys.business }))).status).toBe(200)
-        // A few more where the kernel took all of an answer, and the next one had its turn.
-        if (atBackend === 0) expect(seen.size).toBe(0)
-        else expect(backend.openConnections()).toBeLessThan(CLIENTS / 2)
-        for (const client of greedy) client.reset()
-      },
-      { fresh: true },
-    )
+      respond: ({ target }) => answer(200, target.endsWith('large') ? LARGE : 'ok'),
+      fresh: true,
+    })
+    const greedy = await Promise.all(Array.from({ length: CLIENTS }, connect))
+    for (const client of greedy) {
+      client.socket.pause()
+      client.send(bytes)
+    }
+    await until(() => seen.size >= atBackend, 'what it gets')
+    for (let sent = 0; sent < 20; sent++)
+      expect((await ask(request('GET', '/v1/pets', { key: keys.business }))).status).toBe(200)
+    // A few more where the kernel took all of an answer, and the next one had its turn.
+    if (atBackend === 0) expect(seen.size).toBe(0)
+    else expect(backend.openConnections()).toBeLessThan(CLIENTS / 2)
+    for (const client of greedy) client.reset()
   })
 })
 
@@ -61,34 +57,26 @@ describe('four clients that hold all they can get', () => {
   it.each([
     ['slow answers', '/v1/pets/slow', []],
     ['WebSockets', '/v1/live', handshake],
-  ])('of %s leave connections for a fifth', (_, target, fields) => {
+  ])('of %s leave connections for a fifth', async (_, target, fields) => {
     let held = 0
-    return withWire(
-      {
-        blocks,
-        // They wait for their turn as long as the fifth needs, however busy the machine.
-        upstream: 'connections: 32, timeouts: { response: 120s }',
-        onHead: ({ header }) => void (held += header('x-client-id') === 'fifth' ? 0 : 1),
-        respond: ({ target: asked }) =>
-          asked.endsWith('slow')
-            ? undefined
-            : asked.endsWith('live')
-              ? switched
-              : answer(200, 'ok'),
-      },
-      async ({ connect, ask }) => {
-        for (const key of GREEDY) {
-          const greedy = await Promise.all(Array.from({ length: 8 }, connect))
-          for (const client of greedy) client.send(request('GET', target, { key, fields }))
-        }
-        await until(() => held >= 28, 'what they get')
-        const asked = () => ask(request('GET', '/v1/pets', { key: 'fifth' }))
-        const answers = await Promise.all(Array.from({ length: 20 }, asked))
-        expect(answers.map(({ status }) => status)).toEqual(Array(20).fill(200))
-        const fifth = await ask(request('GET', '/v1/live', { key: 'fifth', fields: handshake }))
-        expect([fifth.status, held]).toEqual([101, 28])
-      },
-      { fresh: true },
-    )
+    const { connect, ask } = await openWire({
+      blocks,
+      // They wait for their turn as long as the fifth needs, however busy the machine.
+      upstream: 'connections: 32, timeouts: { response: 120s }',
+      onHead: ({ header }) => void (held += header('x-client-id') === 'fifth' ? 0 : 1),
+      respond: ({ target: asked }) =>
+        asked.endsWith('slow') ? undefined : asked.endsWith('live') ? switched : answer(200, 'ok'),
+      fresh: true,
+    })
+    for (const key of GREEDY) {
+      const greedy = await Promise.all(Array.from({ length: 8 }, connect))
+      for (const client of greedy) client.send(request('GET', target, { key, fields }))
+    }
+    await until(() => held >= 28, 'what they get')
+    const asked = () => ask(request('GET', '/v1/pets', { key: 'fifth' }))
+    const answers = await Promise.all(Array.from({ length: 20 }, asked))
+    expect(answers.map(({ status }) => status)).toEqual(Array(20).fill(200))
+    const fifth = await ask(request('GET', '/v1/live', { key: 'fifth', fields: handshake }))
+    expect([fifth.status, held]).toEqual([101, 28])
   })
 })

@@ -1,5 +1,5 @@
 /** What clients of HTTP/2 may hold, and at whose cost: each attack is ended and counted, takes no memory, and a bystander is answered. */
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, onTestFinished, test } from 'vitest'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { startTestGateway, keys, type TestGateway } from '../support/gateway.ts'
 import { openH2Client } from '../support/h2-client.ts'
@@ -7,11 +7,16 @@ import { END_HEADERS, END_STREAM, frame, headers, hpack } from '../support/h2-fr
 import { openH2Peer, settings, types, uint32, type H2Peer } from '../support/h2-frames.ts'
 import type { Http2Abuse } from '../../src/rules/http2-abuse.ts'
 import { answer, closeConnection, startRawBackend } from '../support/raw-backend.ts'
-import type { Answer, RawBackend } from '../support/raw-backend.ts'
+import type { Answer } from '../support/raw-backend.ts'
 import { serverBlock } from './wire.ts'
 
-let gateway: TestGateway
-let backend: RawBackend
+const answers: Record<string, Answer> = {
+  '/v1/pets/large': answer(200, Buffer.alloc(600_000)),
+  '/v1/pets/cut': ['HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf', 20, closeConnection],
+}
+const backend = await startRawBackend({
+  respond: ({ target }) => answers[target] ?? answer(200, 'ok'),
+})
 
 /** headers: how long it waits for a request; limits: further keys of `server`. */
 function startGateway({ headers: waits = '20s', limits = '' } = {}): Promise<TestGateway> {
@@ -22,26 +27,24 @@ function startGateway({ headers: waits = '20s', limits = '' } = {}): Promise<Tes
   return startTestGateway({ upstreams: [], blocks: { server, upstream } })
 }
 
-beforeAll(async () => {
-  backend = await startRawBackend({ respond: ({ target }) => answers[target] ?? answer(200, 'ok') })
-  gateway = await startGateway()
-})
-
-afterAll(async () => {
-  await gateway.stop()
-  await backend.close()
-})
+const gateway = await startGateway()
 
 let peers = 0
 /** Each from another address: that of one who was ended now and then gets no more connections. */
 const openPeer = (of = gateway, options = {}): Promise<H2Peer> =>
-  openH2Peer(of.port, { ...options, from: `192.0.2.${++peers}` })
-const openBystander = () => openH2Client(gateway.port, { from: '198.51.100.1' })
-
-const answers: Record<string, Answer> = {
-  '/v1/pets/large': answer(200, Buffer.alloc(600_000)),
-  '/v1/pets/cut': ['HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf', 20, closeConnection],
+  open(of, { ...options, from: `192.0.2.${++peers}` })
+/** It ends with the test. */
+async function open(of: TestGateway, options: Parameters<typeof openH2Peer>[1]): Promise<H2Peer> {
+  const peer = await openH2Peer(of.port, options)
+  onTestFinished(peer.destroy)
+  return peer
 }
+async function openBystander() {
+  const client = await openH2Client(gateway.port, { from: '198.51.100.1' })
+  onTestFinished(client.close)
+  return client
+}
+
 const ROUNDS = 200
 
 const request = (path = '/v1/pets', method = 'GET', key: string = keys.enterprise) => {
@@ -161,7 +164,6 @@ test.each([
   expect([client.goaway, await counted(...ends)]).toEqual([undefined, before])
   const lines = gateway.logLines().slice(linesBefore)
   expect(lines.filter(({ cause }) => /client left/.test(String(cause)))).toEqual([])
-  client.close()
 })
 
 test('a request that is taken back in the same breath is counted, and not begun', async () => {
@@ -171,7 +173,6 @@ test('a request that is taken back in the same breath is counted, and not begun'
   peer.send(headers(1, request()), frame(types.rst, 0, 1, uint32(8)))
   await expect.poll(() => counted('reset')).toBe(before + 1)
   expect(backend.requests).toHaveLength(seen)
-  peer.destroy()
 })
 
 test('answers that nobody reads hold no more than a client may hold, and not for long', async () => {
@@ -184,8 +185,6 @@ test('answers that nobody reads hold no more than a client may hold, and not for
   for (let at = 0; at < 10; at++)
     expect((await bystander.request({ key: keys.business })).status).toBe(200)
   await expect.poll(() => counted('stalled'), { interval: 100 }).toBeGreaterThanOrEqual(30)
-  for (const peer of peers) peer.destroy()
-  bystander.close()
 })
 
 test('what waits for all clients together is bounded: who holds most has to go', async () => {
@@ -203,7 +202,7 @@ test('what waits for all clients together is bounded: who holds most has to go',
 })
 
 /** A connection of a trusted proxy, and what comes on it for somebody. */
-const openShared = (of = gateway): Promise<H2Peer> => openH2Peer(of.port, { from: '127.0.0.1' })
+const openShared = (of = gateway): Promise<H2Peer> => open(of, { from: '127.0.0.1' })
 const forwarded = (fields: readonly string[], address: string): string[] => [
   ...fields,
   'x-forwarded-for',
@@ -244,7 +243,6 @@ test('silence, half a preface, an open header block and a SETTINGS a second are 
       await untilClosed(peer, (at) => (at % 100 === 0 ? every : undefined))
     }),
   )
-  await quick.stop()
 })
 
 /** On each connection 30 bodies, a byte a frame, their frames in turn. */
@@ -279,7 +277,6 @@ test.each([
     expect(peer.find(types.goaway)?.payload.readUInt32BE(4)).toBe(11)
   }
   expect(await counted('flood')).toBe(before + peers.length)
-  bystander.close()
 })
 
 /** The most that a count has grown by in one turn of the event loop, until `work` is done. */
@@ -319,8 +316,6 @@ test('streams that come all at once begin a few a turn, and who is known does no
   })
   // As many in the poll as in the line that follows.
   expect(most).toBeLessThanOrEqual(128)
-  for (const peer of peers) peer.destroy()
-  bystander.close()
 })
 
 const faults: Record<string, (on: number) => Buffer[]> = {
@@ -363,7 +358,6 @@ test.each(Object.entries(faults))(
     const all = honest.map((on, at) => (at < 10 ? on : on + 10_000))
     await peer.waitFor(() => all.every(isServed) || peer.closed, 'answers for the others')
     expect([peer.closed, peer.find(types.goaway)]).toEqual([false, undefined])
-    peer.destroy()
   },
 )
 
@@ -404,7 +398,6 @@ test('random frames end their own connection at most', async () => {
   }
   const bystander = await openBystander()
   expect((await bystander.request({ key: keys.business })).status).toBe(200)
-  bystander.close()
   await expect.poll(() => gateway.metric('tollgate_requests_in_flight')).toBe(0)
   expect(gateway.logLines().filter(({ event }) => event === 'internalError')).toEqual([])
 })

@@ -1,27 +1,17 @@
 /** What RFC 9113 calls malformed never comes to the pipeline; what the gateway itself forbids is refused as over HTTP/1.1. */
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import { keys, type TestGateway, startTestGateway } from '../support/gateway.ts'
+import { expect, test } from 'vitest'
+import { keys, startTestGateway } from '../support/gateway.ts'
 import { END_HEADERS, END_STREAM, frame, headers, openH2Peer } from '../support/h2-frames.ts'
 import { PADDED } from '../support/h2-frames.ts'
 import { settings, types, uint32, type H2Peer } from '../support/h2-frames.ts'
-import { startRawBackend, type RawBackend } from '../support/raw-backend.ts'
+import { startRawBackend } from '../support/raw-backend.ts'
 import { SMALL_LIMITS, serverBlock } from './wire.ts'
 
-let gateway: TestGateway
-let backend: RawBackend
-
-beforeAll(async () => {
-  backend = await startRawBackend()
-  const server = serverBlock(
-    `http2: clear\n  proxyProtocol: true\n  trustedProxies: [127.0.0.1]\n  ${SMALL_LIMITS}`,
-  )
-  gateway = await startTestGateway({ upstreams: [backend.url], blocks: { server } })
-})
-
-afterAll(async () => {
-  await gateway.stop()
-  await backend.close()
-})
+const backend = await startRawBackend()
+const server = serverBlock(
+  `http2: clear\n  proxyProtocol: true\n  trustedProxies: [127.0.0.1]\n  ${SMALL_LIMITS}`,
+)
+const gateway = await startTestGateway({ upstreams: [backend.url], blocks: { server } })
 
 const METHOD = [':method', 'GET']
 const PATH = [':path', '/v1/pets']

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import { answer } from '../support/raw-backend.ts'
 import { fields, words } from '../support/words.ts'
-import { engines, handshake, keys, request, switched, withWire } from './wire.ts'
+import { engines, handshake, keys, request, switched, openWire } from './wire.ts'
 
 /** Where evil is no value that could be believed, another one, that is found again too. */
 const believable =
@@ -44,24 +44,24 @@ const rows = variants.flatMap(([how, fields], at) =>
 describe('the backend', () => {
   it.each(rows)(
     'is told who asks by the gateway alone, whatever a client does by %s (%s)',
-    (...row) =>
-      withWire({ engine: row[1] }, async ({ ask, backend, charged, accessLines }) => {
-        const got = await ask(request('GET', '/v1/pets', { fields: row[2] }))
-        expect(got.status).toBe(200)
-        const [received] = backend.requests
-        for (const [name, values] of Object.entries(exactly))
-          expect(received?.all(name), name).toEqual(values)
-        expect(received?.all('x-request-id')).toEqual(got.all('x-request-id'))
-        const bytes = backend.connections[0]?.raw().toString('latin1') ?? ''
-        // The gateway's own id is random and may hold any digits.
-        const raw = bytes.replace(received?.header('x-request-id') ?? '', '')
-        expect(raw).not.toMatch(/evil|666|6\.6\.6|expect|upgrade|x_|\btrailers?\b/i)
-        expect(raw).not.toContain(keys.pro)
-        expect(received?.header('authorization')).toBeUndefined()
-        expect(await charged()).toBe(1)
-        const [line] = await accessLines(1)
-        expect(line?.id).toBe(got.header('x-request-id'))
-      }),
+    async (...row) => {
+      const { ask, backend, charged, accessLines } = await openWire({ engine: row[1] })
+      const got = await ask(request('GET', '/v1/pets', { fields: row[2] }))
+      expect(got.status).toBe(200)
+      const [received] = backend.requests
+      for (const [name, values] of Object.entries(exactly))
+        expect(received?.all(name), name).toEqual(values)
+      expect(received?.all('x-request-id')).toEqual(got.all('x-request-id'))
+      const bytes = backend.connections[0]?.raw().toString('latin1') ?? ''
+      // The gateway's own id is random and may hold any digits.
+      const raw = bytes.replace(received?.header('x-request-id') ?? '', '')
+      expect(raw).not.toMatch(/evil|666|6\.6\.6|expect|upgrade|x_|\btrailers?\b/i)
+      expect(raw).not.toContain(keys.pro)
+      expect(received?.header('authorization')).toBeUndefined()
+      expect(await charged()).toBe(1)
+      const [line] = await accessLines(1)
+      expect(line?.id).toBe(got.header('x-request-id'))
+    },
   )
 })
 
@@ -71,11 +71,13 @@ describe('Host', () => {
     ['host: preserve', 'the client’s', () => 'animals.example:8080'],
     ['host: upstream', 'that of the backend', (backend: string) => new URL(backend).host],
     ['host: "api.internal:8443"', 'a fixed one', () => 'api.internal:8443'],
-  ])('with "%s" is %s, for requests and upgrades; X-Forwarded-Host is the client’s', (...row) => {
-    const [upstream, , expected] = row
-    const respond = ({ target }: { target: string }) =>
-      target === '/v1/live' ? switched : answer(200, 'ok')
-    return withWire({ upstream, respond }, async ({ ask, backend }) => {
+  ])(
+    'with "%s" is %s, for requests and upgrades; X-Forwarded-Host is the client’s',
+    async (...row) => {
+      const [upstream, , expected] = row
+      const respond = ({ target }: { target: string }) =>
+        target === '/v1/live' ? switched : answer(200, 'ok')
+      const { ask, backend } = await openWire({ upstream, respond })
       const host = 'animals.example:8080'
       await ask(request('GET', '/v1/pets', { host }))
       const fields = [...handshake, 'X-Client-Id: evil']
@@ -89,35 +91,33 @@ describe('Host', () => {
       const hosts = backend.requests.map((each) => [each.all('host'), each.all('x-forwarded-host')])
       const both = [[expected(backend.url)], [host]]
       expect(hosts).toEqual([both, both])
-    })
-  })
+    },
+  )
 })
 
 describe('the access line', () => {
-  it('names the backend that answered, and none where none was asked', () =>
-    withWire({}, async ({ ask, accessLines, backend }) => {
-      await ask(request('GET', '/v1/pets'))
-      await ask(request('GET', '/v1/pets', { key: null }))
-      const lines = await accessLines(2)
-      expect(lines.map((line) => line['backend'])).toEqual([backend.url, undefined])
-    }))
+  it('names the backend that answered, and none where none was asked', async () => {
+    const { ask, accessLines, backend } = await openWire()
+    await ask(request('GET', '/v1/pets'))
+    await ask(request('GET', '/v1/pets', { key: null }))
+    const lines = await accessLines(2)
+    expect(lines.map((line) => line['backend'])).toEqual([backend.url, undefined])
+  })
 })
 
-it('an address from a trusted proxy is believed, and so is its request id', () =>
-  withWire(
-    { blocks: { server: 'server: { listen: "127.0.0.1:0", trustedProxies: [127.0.0.0/8] }' } },
-    async ({ ask, backend, accessLines }) => {
-      const fields = [
-        'X-Forwarded-For: 6.6.6.6, 203.0.113.9',
-        'X-Forwarded-Proto: https',
-        'X-Request-Id: from-the-proxy',
-      ]
-      const got = await ask(request('GET', '/v1/pets', { fields }))
-      const [received] = backend.requests
-      for (const each of [got, received])
-        expect(each?.all('x-request-id')).toEqual(['from-the-proxy'])
-      expect(received?.all('x-forwarded-for')).toEqual(['203.0.113.9, 127.0.0.1'])
-      expect(received?.all('x-forwarded-proto')).toEqual(['https'])
-      expect(await accessLines(1)).toMatchObject([{ address: '203.0.113.9' }])
-    },
-  ))
+it('an address from a trusted proxy is believed, and so is its request id', async () => {
+  const { ask, backend, accessLines } = await openWire({
+    server: 'trustedProxies: [127.0.0.0/8]',
+  })
+  const fields = [
+    'X-Forwarded-For: 6.6.6.6, 203.0.113.9',
+    'X-Forwarded-Proto: https',
+    'X-Request-Id: from-the-proxy',
+  ]
+  const got = await ask(request('GET', '/v1/pets', { fields }))
+  const [received] = backend.requests
+  for (const each of [got, received]) expect(each?.all('x-request-id')).toEqual(['from-the-proxy'])
+  expect(received?.all('x-forwarded-for')).toEqual(['203.0.113.9, 127.0.0.1'])
+  expect(received?.all('x-forwarded-proto')).toEqual(['https'])
+  expect(await accessLines(1)).toMatchObject([{ address: '203.0.113.9' }])
+})

@@ -1,7 +1,7 @@
 /** Methods that the gateway does not take, and those it answers itself, never reach the backend; others do, body or none. */
 import { describe, expect, it } from 'vitest'
 import { engines, expectGatewayFields, expectOnlyRefusal } from './wire.ts'
-import { request, withWire } from './wire.ts'
+import { request, openWire } from './wire.ts'
 
 const SMUGGLED = request('GET', '/v1/pets/smuggled')
 const FORWARD = { unmatched: 'unmatched: forward' }
@@ -14,61 +14,63 @@ describe('a method that is not supported', () => {
     ...['api.example:443', '127.0.0.1:9090', '/v1/pets', '*'].map(
       (target) => ['CONNECT', target] as const,
     ),
-  ])('is refused with 501 and no tunnel, and nothing behind it is served: %s %s', (...row) =>
-    withWire({ blocks: FORWARD }, async (wire) => {
+  ])(
+    'is refused with 501 and no tunnel, and nothing behind it is served: %s %s',
+    async (...row) => {
+      const wire = await openWire({ blocks: FORWARD })
       await expectOnlyRefusal(wire, request(...row) + SMUGGLED, [501, 'method_not_implemented'])
       if (row[0] === 'CONNECT') expect(await wire.accessLines(1)).toHaveLength(1)
-    }),
+    },
   )
 
-  it('is refused without a key too, and its body is not read as a request', () =>
-    withWire({}, async (wire) => {
-      const fields = [`Content-Length: ${SMUGGLED.length}`]
-      const bytes = request('TRACE', '/v1/pets', { key: null, fields, body: SMUGGLED })
-      await expectOnlyRefusal(wire, bytes, [501, 'method_not_implemented'])
-    }))
+  it('is refused without a key too, and its body is not read as a request', async () => {
+    const wire = await openWire()
+    const fields = [`Content-Length: ${SMUGGLED.length}`]
+    const bytes = request('TRACE', '/v1/pets', { key: null, fields, body: SMUGGLED })
+    await expectOnlyRefusal(wire, bytes, [501, 'method_not_implemented'])
+  })
 })
 
 describe('OPTIONS *', () => {
-  it('is answered here, for free, and the connection goes on', () =>
-    withWire({}, async ({ exchange, served, charged }) => {
-      const { responses } = await exchange(
-        request('OPTIONS', '*', { key: null }) + request('GET', '/v1/pets'),
-        { responses: 2 },
-      )
-      expect(responses.map(({ status }) => status)).toEqual([200, 200])
-      expect(responses[0]?.header('allow')).toContain('GET')
-      expect(responses[0]?.header('content-length')).toBe('0')
-      expectGatewayFields(responses[0])
-      expect([served(), await charged()]).toEqual([['GET /v1/pets'], 1])
-    }))
+  it('is answered here, for free, and the connection goes on', async () => {
+    const { exchange, served, charged } = await openWire()
+    const { responses, statuses } = await exchange(
+      request('OPTIONS', '*', { key: null }) + request('GET', '/v1/pets'),
+      { responses: 2 },
+    )
+    expect(statuses).toEqual([200, 200])
+    expect(responses[0]?.header('allow')).toContain('GET')
+    expect(responses[0]?.header('content-length')).toBe('0')
+    expectGatewayFields(responses[0])
+    expect([served(), await charged()]).toEqual([['GET /v1/pets'], 1])
+  })
 
-  it('does not let its unread body pass for a request', () =>
-    withWire({}, async ({ exchange, served }) => {
-      const body = `${SMUGGLED.length.toString(16)}\r\n${SMUGGLED}\r\n`
-      const fields = ['Transfer-Encoding: chunked']
-      const { responses } = await exchange(request('OPTIONS', '*', { fields, body }), {
-        responses: 1,
-      })
-      expect([responses.length, served()]).toEqual([1, []])
-    }))
+  it('does not let its unread body pass for a request', async () => {
+    const { exchange, served } = await openWire()
+    const body = `${SMUGGLED.length.toString(16)}\r\n${SMUGGLED}\r\n`
+    const fields = ['Transfer-Encoding: chunked']
+    const { responses } = await exchange(request('OPTIONS', '*', { fields, body }), {
+      responses: 1,
+    })
+    expect([responses.length, served()]).toEqual([1, []])
+  })
 
-  it('is refused for any other method', () =>
-    withWire({}, async (wire) => {
-      await expectOnlyRefusal(wire, request('GET', '*'), [400, 'invalid_request'])
-    }))
+  it('is refused for any other method', async () => {
+    const wire = await openWire()
+    await expectOnlyRefusal(wire, request('GET', '*'), [400, 'invalid_request'])
+  })
 })
 
-it('the refusal of a HEAD has the headers of its body and no body', () =>
-  withWire({}, async ({ exchange }) => {
-    const { responses, raw } = await exchange(
-      request('HEAD', '/v1/pets', { key: null }) + request('GET', '/v1/pets'),
-      { responses: 2, methods: ['HEAD', 'GET'] },
-    )
-    expect(responses.map(({ status }) => status)).toEqual([401, 200])
-    expect(Number(responses[0]?.header('content-length'))).toBeGreaterThan(0)
-    expect(raw.includes('missing_api_key')).toBe(false)
-  }))
+it('the refusal of a HEAD has the headers of its body and no body', async () => {
+  const { exchange } = await openWire()
+  const { responses, raw, statuses } = await exchange(
+    request('HEAD', '/v1/pets', { key: null }) + request('GET', '/v1/pets'),
+    { responses: 2, methods: ['HEAD', 'GET'] },
+  )
+  expect(statuses).toEqual([401, 200])
+  expect(Number(responses[0]?.header('content-length'))).toBeGreaterThan(0)
+  expect(raw.includes('missing_api_key')).toBe(false)
+})
 
 describe.each(engines)('a request without length and coding through %s', (engine) => {
   it.each([
@@ -77,18 +79,19 @@ describe.each(engines)('a request without length and coding through %s', (engine
     ['PATCH', '/v1/pets/1', '1.1', ['0']],
     ['DELETE', '/v1/pets/1', '1.1', []],
     ['POST', '/v1/pets', '1.0', ['0']],
-  ])('is forwarded as one without a body, and what follows is a request: %s', (...row) =>
-    withWire({ engine }, async ({ exchange, backend, served, charged }) => {
-      const [method, target, version, lengths] = row
-      const bytes = request(method, target, { version, fields: ['Connection: keep-alive'] })
-      const { responses } = await exchange(bytes + request('GET', '/v1/pets/next'), {
-        responses: 2,
-      })
-      expect(responses.map(({ status }) => status)).toEqual([200, 200])
-      expect(served()).toEqual([`${method} ${target}`, 'GET /v1/pets/next'])
-      expect(backend.requests.map((each) => each.all('content-length'))).toEqual([lengths, []])
-      expect(backend.requests.flatMap((each) => each.all('transfer-encoding'))).toEqual([])
-      expect(await charged()).toBe(2)
-    }),
-  )
+  ])('is forwarded as one without a body, and what follows is a request: %s', async (...row) => {
+    const { exchange, backend, served, charged } = await openWire({ engine })
+    const [method, target, version, lengths] = row
+    const bytes = request(method, target, { version, fields: ['Connection: keep-alive'] })
+    const { statuses } = await exchange(bytes + request('GET', '/v1/pets/next'), {
+      responses: 2,
+    })
+    expect([statuses, served()]).toEqual([
+      [200, 200],
+      [`${method} ${target}`, 'GET /v1/pets/next'],
+    ])
+    expect(backend.requests.map((each) => each.all('content-length'))).toEqual([lengths, []])
+    expect(backend.requests.flatMap((each) => each.all('transfer-encoding'))).toEqual([])
+    expect(await charged()).toBe(2)
+  })
 })

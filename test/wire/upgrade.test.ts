@@ -4,8 +4,8 @@ import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { answer } from '../support/raw-backend.ts'
-import { expectRefusal, handshake as WEBSOCKET, keys } from './wire.ts'
-import { plansBlock, request, switched, until, withWire } from './wire.ts'
+import { expectOnlyRefusal, expectRefusal, handshake as WEBSOCKET, keys } from './wire.ts'
+import { plansBlock, request, switched, until, openWire } from './wire.ts'
 
 const handshake = (key: string | null = keys.pro): string =>
   request('GET', '/v1/live', { key, fields: WEBSOCKET })
@@ -15,136 +15,117 @@ describe('a WebSocket', () => {
   it.each(['CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n', handshake(), handshake(null)])(
     'or CONNECT behind a request whose client resets ends nothing but that connection',
     async (behind) => {
-      await withWire(
-        { respond: () => [50, answer(200, 'ok')], requestsMayBreakOff: true },
-        async ({ gateway }) => {
-          for (let attempt = 0; attempt < 10; attempt++) {
-            for (const key of [keys.pro, null]) {
-              const socket = connect(gateway.port, '127.0.0.1')
-              socket.on('error', () => {})
-              await once(socket, 'connect')
-              socket.write(request('GET', '/v1/pets', { key }) + behind)
-              if (attempt % 2 === 0) await sleep(5)
-              socket.resetAndDestroy()
-            }
-          }
-          const response = await gateway.fetch('/v1/pets', { key: keys.business })
-          expect(response.status).toBe(200)
-        },
-      )
+      const { gateway } = await openWire({
+        respond: () => [50, answer(200, 'ok')],
+        requestsMayBreakOff: true,
+      })
+      for (let attempt = 0; attempt < 10; attempt++) {
+        for (const key of [keys.pro, null]) {
+          const socket = connect(gateway.port, '127.0.0.1')
+          socket.on('error', () => {})
+          await once(socket, 'connect')
+          socket.write(request('GET', '/v1/pets', { key }) + behind)
+          if (attempt % 2 === 0) await sleep(5)
+          socket.resetAndDestroy()
+        }
+      }
+      const response = await gateway.fetch('/v1/pets', { key: keys.business })
+      expect(response.status).toBe(200)
     },
   )
 
-  it('is refused before the upgrade: no key, a wrong key, quota used up, key banned', () =>
-    withWire(
-      {
-        blocks: {
-          bans: 'bans: { strikes: 1, within: 1m, grace: 1ms, duration: 1m }',
-          plans: plansBlock(),
-        },
+  it('is refused before the upgrade: no key, a wrong key, quota used up, key banned', async () => {
+    const { exchange, served, backend, accessLines } = await openWire({
+      blocks: {
+        bans: 'bans: { strikes: 1, within: 1m, grace: 1ms, duration: 1m }',
+        plans: plansBlock(),
       },
-      async ({ exchange, served, backend, accessLines }) => {
-        const missing = await exchange(handshake(null) + SMUGGLED)
-        expectRefusal(missing.responses[0], 401, { code: 'missing_api_key', closes: true })
-        expect(missing.responses).toHaveLength(1)
-        expect(missing.closed).toBe(true)
-        const wrong = await exchange(handshake('tg_wrong'))
-        expectRefusal(wrong.responses[0], 401, { code: 'invalid_api_key', closes: true })
-        await exchange(request('GET', '/v1/pets', { key: keys.free }), { responses: 1 })
-        const over = await exchange(handshake(keys.free))
-        expectRefusal(over.responses[0], 429, { code: 'rate_limit_exceeded', closes: true })
-        expect(over.responses[0]?.header('retry-after')).toMatch(/^\d+$/)
-        const deadline = Date.now() + 10_000
-        let banned = over
-        do {
-          await sleep(20)
-          banned = await exchange(handshake(keys.free))
-        } while (!banned.raw.includes('api_key_banned') && Date.now() < deadline)
-        expectRefusal(banned.responses[0], 429, { code: 'api_key_banned', closes: true })
-        expect(served()).toEqual(['GET /v1/pets'])
-        expect(backend.connections).toHaveLength(1)
-        expect((await accessLines(5)).every(({ status }) => status !== 101)).toBe(true)
-      },
-    ))
+    })
+    const missing = await exchange(handshake(null) + SMUGGLED)
+    expectRefusal(missing.responses[0], 401, { code: 'missing_api_key', closes: true })
+    expect(missing.responses).toHaveLength(1)
+    expect(missing.closed).toBe(true)
+    const wrong = await exchange(handshake('tg_wrong'))
+    expectRefusal(wrong.responses[0], 401, { code: 'invalid_api_key', closes: true })
+    await exchange(request('GET', '/v1/pets', { key: keys.free }), { responses: 1 })
+    const over = await exchange(handshake(keys.free))
+    expectRefusal(over.responses[0], 429, { code: 'rate_limit_exceeded', closes: true })
+    expect(over.responses[0]?.header('retry-after')).toMatch(/^\d+$/)
+    const deadline = Date.now() + 10_000
+    let banned = over
+    do {
+      await sleep(20)
+      banned = await exchange(handshake(keys.free))
+    } while (!banned.raw.includes('api_key_banned') && Date.now() < deadline)
+    expectRefusal(banned.responses[0], 429, { code: 'api_key_banned', closes: true })
+    expect([served(), backend.connections.length]).toEqual([['GET /v1/pets'], 1])
+    expect((await accessLines(5)).every(({ status }) => status !== 101)).toBe(true)
+  })
 
-  it('that is refused is closed even if the client stays', () =>
-    withWire({}, async ({ connect, settled, accessLines }) => {
-      const client = await connect()
-      client.send(handshake(null))
-      await client.waitFor(({ closed }) => closed)
-      // The client does not close its side: its bytes go nowhere, and the connection ends.
-      const trickle = (async () => {
-        while (!client.socket.destroyed) {
-          client.send('x')
-          await sleep(50)
-        }
-      })()
-      await until(() => client.socket.destroyed, 'the end of the connection')
-      await trickle
-      await settled()
-      expect(await accessLines(1)).toMatchObject([{ status: 401 }])
-    }))
+  it('that is refused is closed even if the client stays', async () => {
+    const { connect, settled, accessLines } = await openWire()
+    const client = await connect(handshake(null))
+    await client.waitFor(({ closed }) => closed)
+    // The client does not close its side: its bytes go nowhere, and the connection ends.
+    const trickle = (async () => {
+      while (!client.socket.destroyed) {
+        client.send('x')
+        await sleep(50)
+      }
+    })()
+    await until(() => client.socket.destroyed, 'the end of the connection')
+    await trickle
+    await settled()
+    expect(await accessLines(1)).toMatchObject([{ status: 401 }])
+  })
 
   // What else it may answer is in test/forwarding/upgrader.test.ts.
-  it.each([['silence', undefined, 504, 'gateway_timeout']])(
-    'that the backend answers with %s is refused',
-    (_, sent, status, code) =>
-      withWire(
-        { respond: () => sent, upstream: 'timeouts: { response: 300ms }' },
-        async ({ exchange, charged, backend, accessLines }) => {
-          const { responses, closed } = await exchange(handshake())
-          expectRefusal(responses[0], status, { code, closes: true })
-          expect([responses.length, closed]).toEqual([1, true])
-          await backend.waitFor(() => backend.openConnections() === 0, 'the end')
-          expect(await accessLines(1)).toMatchObject([{ status }])
-          expect(await charged()).toBe(1)
-        },
-      ),
-  )
+  it('that the backend does not answer is refused', async () => {
+    const { exchange, charged, backend, accessLines } = await openWire({
+      respond: () => undefined,
+      upstream: 'timeouts: { response: 300ms }',
+    })
+    const { responses, closed } = await exchange(handshake())
+    expectRefusal(responses[0], 504, { code: 'gateway_timeout', closes: true })
+    expect([responses.length, closed]).toEqual([1, true])
+    await backend.waitFor(() => backend.openConnections() === 0, 'the end')
+    expect(await accessLines(1)).toMatchObject([{ status: 504 }])
+    expect(await charged()).toBe(1)
+  })
 
-  it.each([['an unsound version', WEBSOCKET.with(2, 'Sec-WebSocket-Version: 12'), '13']])(
-    'with %s is refused for free, and no backend hears of it',
-    (_, fields, version) =>
-      withWire({}, async ({ exchange, charged, served, accessLines }) => {
-        const { responses, closed } = await exchange(
-          request('GET', '/v1/live', { fields }) + SMUGGLED,
-        )
-        expectRefusal(responses[0], 400, { code: 'invalid_request', closes: true })
-        expect(responses[0]?.header('sec-websocket-version')).toBe(version)
-        expect(responses[0]?.header('x-ratelimit-limit')).toBe('300')
-        expect(closed).toBe(true)
-        expect(served()).toEqual([])
-        expect(await accessLines(1)).toMatchObject([{ status: 400, client: 'pro-client' }])
-        expect(await charged()).toBe(0)
-      }),
-  )
+  it('with an unsound version is refused for free, and no backend hears of it', async () => {
+    const wire = await openWire()
+    const fields = WEBSOCKET.with(2, 'Sec-WebSocket-Version: 12')
+    const bytes = request('GET', '/v1/live', { fields }) + SMUGGLED
+    const got = await expectOnlyRefusal(wire, bytes, [400, 'invalid_request'])
+    expect(got?.header('sec-websocket-version')).toBe('13')
+    expect(got?.header('x-ratelimit-limit')).toBe('300')
+    expect(await wire.accessLines(1)).toMatchObject([{ status: 400, client: 'pro-client' }])
+  })
 
   // What else is unsound is in test/rules/websocket.test.ts.
   it.each([
     ['to another protocol', switched.replace('Upgrade: websocket', 'Upgrade: h2c')],
     ['with another Accept', switched.replace('Accept: s', 'Accept: t')],
-  ])('whose 101 comes %s is a 502 with nothing of it, and charged', (_, sent) =>
-    withWire(
-      { respond: () => [sent, 'tunnel'] },
-      async ({ exchange, charged, backend, accessLines }) => {
-        const { responses, raw, problem } = await exchange(handshake() + SMUGGLED)
-        expect(problem).toBeUndefined()
-        expectRefusal(responses[0], 502, { code: 'bad_gateway', closes: true })
-        expect(String(raw)).not.toMatch(/HTTP\/1.1 101|tunnel|h2c|Sec-WebSocket/)
-        await backend.waitFor(() => backend.openConnections() === 0, 'the end')
-        expect(backend.requests).toHaveLength(1)
-        expect(await accessLines(1)).toMatchObject([{ status: 502 }])
-        expect(await charged()).toBe(1)
-      },
-    ),
-  )
+  ])('whose 101 comes %s is a 502 with nothing of it, and charged', async (_, sent) => {
+    const { exchange, charged, backend, accessLines } = await openWire({
+      respond: () => [sent, 'tunnel'],
+    })
+    const { responses, raw } = await exchange(handshake() + SMUGGLED)
+    expectRefusal(responses[0], 502, { code: 'bad_gateway', closes: true })
+    expect(String(raw)).not.toMatch(/HTTP\/1.1 101|tunnel|h2c|Sec-WebSocket/)
+    await backend.waitFor(() => backend.openConnections() === 0, 'the end')
+    expect(backend.requests).toHaveLength(1)
+    expect(await accessLines(1)).toMatchObject([{ status: 502 }])
+    expect(await charged()).toBe(1)
+  })
 
-  it('to a backend that is not there is a 502, for free', () =>
-    withWire({ noBackend: true }, async ({ exchange, charged }) => {
-      const { responses } = await exchange(handshake())
-      expectRefusal(responses[0], 502, { code: 'bad_gateway', closes: true })
-      expect(await charged()).toBe(0)
-    }))
+  it('to a backend that is not there is a 502, for free', async () => {
+    const { exchange, charged } = await openWire({ noBackend: true })
+    const { responses } = await exchange(handshake())
+    expectRefusal(responses[0], 502, { code: 'bad_gateway', closes: true })
+    expect(await charged()).toBe(0)
+  })
 })
 
 const get = (...fields: string[]): string => request('GET', '/v1/pets', { fields })
@@ -160,36 +141,30 @@ describe('an upgrade that is not carried', () => {
     ['to a WebSocket, without Connection', live(...WEBSOCKET.slice(1))],
     ['to a WebSocket, with a body', request('GET', '/v1/live', withBody)],
     ['to a WebSocket, by POST', request('POST', '/v1/pets', withBody)],
-  ])('is served as a plain request, and nothing behind it is: %s', (_, bytes) =>
-    withWire({}, async ({ exchange, backend, charged, accessLines, settled }) => {
-      const { responses, problem, closed } = await exchange(bytes + SMUGGLED)
-      expect(problem).toBeUndefined()
-      expect(responses.map(({ status }) => status)).toEqual([200])
-      expect([responses[0]?.header('connection'), closed]).toEqual(['close', true])
-      expect(backend.requests).toHaveLength(1)
-      const [received] = backend.requests
-      expect(received?.header('upgrade')).toBeUndefined()
-      expect(received?.header('http2-settings')).toBeUndefined()
-      expect(received?.all('connection').join()).not.toMatch(/upgrade/i)
-      expect(received?.body.toString()).toBe(bytes.endsWith('{}') ? '{}' : '')
-      await settled()
-      expect(await accessLines(1)).toHaveLength(1)
-      expect(await charged()).toBe(1)
-    }),
-  )
+  ])('is served as a plain request, and nothing behind it is: %s', async (_, bytes) => {
+    const { exchange, backend, charged, accessLines, settled } = await openWire()
+    const { responses, closed, statuses } = await exchange(bytes + SMUGGLED)
+    expect(statuses).toEqual([200])
+    expect([responses[0]?.header('connection'), closed]).toEqual(['close', true])
+    expect(backend.requests).toHaveLength(1)
+    const [received] = backend.requests
+    expect(received?.header('upgrade')).toBeUndefined()
+    expect(received?.header('http2-settings')).toBeUndefined()
+    expect(received?.all('connection').join()).not.toMatch(/upgrade/i)
+    expect(received?.body.toString()).toBe(bytes.endsWith('{}') ? '{}' : '')
+    await settled()
+    expect([(await accessLines(1)).length, await charged()]).toEqual([1, 1])
+  })
 })
 
 describe('a CONNECT', () => {
-  it('behind a pipelined request is refused after its answer', () =>
-    withWire(
-      { respond: async ({ target }) => (await sleep(100), answer(200, target)) },
-      async ({ exchange, served }) => {
-        const { responses, closed } = await exchange(
-          request('GET', '/v1/pets/slow') + request('CONNECT', 'api.example:443') + SMUGGLED,
-        )
-        expect(responses.map(({ status }) => status)).toEqual([200, 501])
-        expect(closed).toBe(true)
-        expect(served()).toEqual(['GET /v1/pets/slow'])
-      },
-    ))
+  it('behind a pipelined request is refused after its answer', async () => {
+    const { exchange, served } = await openWire({
+      respond: async ({ target }) => (await sleep(100), answer(200, target)),
+    })
+    const { closed, statuses } = await exchange(
+      request('GET', '/v1/pets/slow') + request('CONNECT', 'api.example:443') + SMUGGLED,
+    )
+    expect([statuses, closed, served()]).toEqual([[200, 501], true, ['GET /v1/pets/slow']])
+  })
 })

@@ -1,7 +1,7 @@
 /** One gateway between raw clients and a raw recording backend, with the counters that tell what was charged. */
 import { readFileSync } from 'node:fs'
 import type { ConnectionOptions } from 'node:tls'
-import { expect } from 'vitest'
+import { expect, onTestFinished } from 'vitest'
 import { gatewayEnds } from '../support/ending.ts'
 import { keys, startTestGateway, sumOf, type TestGateway } from '../support/gateway.ts'
 import { startRawBackend, until, type RawBackend } from '../support/raw-backend.ts'
@@ -19,6 +19,8 @@ export interface WireOptions extends RawBackendOptions {
   readonly engine?: Engine
   /** YAML blocks of the configuration, by their first key. */
   readonly blocks?: Readonly<Record<string, string>>
+  /** Further keys of the server block, such as `hsts: 1y`. */
+  readonly server?: string
   /** Further keys of the upstream block, such as `timeouts: { response: 1s }`. */
   readonly upstream?: string
   /** The backend is expected to see a request that broke off. */
@@ -31,6 +33,12 @@ export interface WireOptions extends RawBackendOptions {
   readonly tlsKeys?: string
   /** Nothing listens where the backend should be. */
   readonly noBackend?: boolean
+  /** The test stops the gateway. */
+  readonly stopsItself?: boolean
+  /** The gateway and the backend have to be new, as what the gateway remembers matters. */
+  readonly fresh?: boolean
+  /** That of a test among concurrent ones. */
+  readonly onTestFinished?: typeof onTestFinished
 }
 
 export interface AccessLine {
@@ -42,8 +50,9 @@ export interface AccessLine {
 export interface Wire {
   readonly gateway: TestGateway
   readonly backend: RawBackend
-  /** A client that is closed with the wire. */
-  connect(): Promise<RawClient>
+  /** A client that has sent these bytes, and is closed with the test. */
+  connect(bytes?: string | Buffer): Promise<RawClient>
+  /** All that comes back can be read as HTTP/1.1. */
   exchange(bytes: string | Buffer, options?: RawExchangeOptions): Promise<RawExchange>
   /** The first answer to these bytes, on a connection of its own. */
   ask(bytes: string): Promise<ParsedResponse>
@@ -105,16 +114,15 @@ interface Stand {
   lines: number
 }
 
-/** Waiting for a test of the same settings, which are their key; a moment later, or with the file, they are stopped. */
+/** Waiting for a test of the same file and settings, which are their key. */
 const resting = new Map<string, Stand[]>()
-const REST_MS = 500
 /** Of a stand that many tests had: the limits of a minute stay far, and so does the end of its log. */
 const MOST_USES = 25
 
 async function startStand(options: WireOptions, tls: ConnectionOptions | undefined) {
   gatewayEnds(() => resting.clear())
   const backend = await startRawBackend(options)
-  const { server = serverBlock(), ...blocks } = options.blocks ?? {}
+  const { server = serverBlock(options.server), ...blocks } = options.blocks ?? {}
   if (options.noBackend) await backend.close()
   const gateway = await startTestGateway({
     upstreams: [],
@@ -167,46 +175,36 @@ function isAsNew({ gateway, uses }: Stand): boolean {
 }
 
 /**
- * Runs the work with a gateway and a backend that it has for itself, and holds both to what is true of every exchange.
- * Where the settings are those of an earlier test, they may be the same ones: what is counted begins at nothing.
- * fresh: they have to be new, as what the gateway remembers matters.
+ * A gateway and a backend that the test has for itself, held at its end to what is true of every exchange. Where the settings
+ * are those of an earlier test, they may be the same ones: what is counted begins at nothing.
  */
-export async function withWire(
-  options: WireOptions,
-  work: (wire: Wire) => Promise<void>,
-  { stopsItself = false, fresh = false } = {},
-): Promise<void> {
-  const { tls, engine, blocks, upstream } = options
+export async function openWire(options: WireOptions = {}): Promise<Wire> {
+  const { tls, engine, blocks, server, upstream, stopsItself } = options
   // What is asked of a shared one names no address in front, as a balancer would.
-  const isBehind = blocks?.['server']?.includes('proxyProtocol')
-  const isOwn = stopsItself || fresh || tls || isBehind || options.noBackend || options.origin
-  const isShared = !isOwn
-  const settings = JSON.stringify([engine ?? 'direct', blocks, upstream])
-  const rested = isShared ? resting.get(settings)?.pop() : undefined
+  const isBehind = server?.includes('proxyProtocol')
+  const isOwn =
+    stopsItself || options.fresh || tls || isBehind || options.noBackend || options.origin
+  const settings = JSON.stringify([engine ?? 'direct', blocks, server, upstream])
+  const rested = isOwn ? undefined : resting.get(settings)?.pop()
   const stand = rested ?? (await startStand(options, tls))
-  const { gateway, backend } = stand
-  const clients: RawClient[] = []
   const chargedBefore = rested ? (await dayOf(stand)).used : 0
   if (rested) {
-    stand.lines = gateway.logLines().length
-    backend.restart(options)
+    stand.lines = stand.gateway.logLines().length
+    stand.backend.restart(options)
   }
+  const clients: RawClient[] = []
   const wire = wireOf(stand, { clients, tls, chargedBefore })
-  let failed = true
-  try {
-    await work(wire)
-    failed = false
-  } finally {
+  const atTestEnd = options.onTestFinished ?? onTestFinished
+  atTestEnd(async ({ task }) => {
     for (const client of clients) client.destroy()
+    const failed = task.result?.state === 'fail'
     if (!failed && !stopsItself) await wire.settled()
-    if (failed || !isShared) {
-      await gateway.stop()
-      if (!options.noBackend) await backend.close()
-    }
-  }
-  const problems = options.requestsMayBreakOff ? [] : backend.problems()
-  if (isShared) rest(stand, settings, chargedBefore)
-  expect(problems).toEqual([])
+    if (failed || isOwn) await stopStand(stand)
+    const problems = options.requestsMayBreakOff ? [] : stand.backend.problems()
+    if (!failed && !isOwn) rest(stand, settings, chargedBefore)
+    expect(problems).toEqual([])
+  })
+  return wire
 }
 
 function rest(stand: Stand, settings: string, chargedBefore: number): void {
@@ -216,11 +214,6 @@ function rest(stand: Stand, settings: string, chargedBefore: number): void {
   const others = resting.get(settings) ?? []
   resting.set(settings, others)
   others.push(stand)
-  const { uses } = stand
-  setTimeout(() => {
-    const at = stand.uses === uses ? others.indexOf(stand) : -1
-    if (at >= 0) void stopStand(...(others.splice(at, 1) as [Stand]))
-  }, REST_MS).unref()
 }
 
 const isCounter = (start: string): boolean => /^\w+_(total|count|sum|bucket)\b/.test(start)
@@ -248,12 +241,17 @@ function wireOf(
   const wire: Wire = {
     gateway,
     backend,
-    connect: async () => {
+    connect: async (bytes) => {
       const client = await openRawClient(gateway.port, { tls })
+      if (bytes !== undefined) client.send(bytes)
       clients.push(client)
       return client
     },
-    exchange: (bytes, more) => rawExchange(gateway.port, bytes, { tls, ...more }),
+    exchange: async (bytes, more) => {
+      const exchanged = await rawExchange(gateway.port, bytes, { tls, ...more })
+      expect(exchanged.problem).toBeUndefined()
+      return exchanged
+    },
     ask: async (bytes) => {
       const { responses, raw } = await wire.exchange(bytes, { responses: 1 })
       const final = responses.find(({ status }) => status >= 200 || status === 101)
