@@ -32,9 +32,11 @@ export class Choice {
   next(asker: Asker, permits: number, avoid: Backend | undefined): Backend | undefined {
     const backends = this.#backends
     const { connections, balance } = this.#options
-    const nowMs = backends.every(isWell) ? 0 : performance.now()
-    const level =
-      nowMs === 0 ? 0 : Math.min(...backends.map(({ standing }) => levelOf(standing, nowMs)))
+    const areWell = backends.every(isWell)
+    const nowMs = areWell ? 0 : performance.now()
+    const level = areWell
+      ? 0
+      : Math.min(...backends.map(({ standing }) => levelOf(standing, nowMs)))
     let best: Backend | undefined
     let bestRank = Infinity
     const turn = this.#turn

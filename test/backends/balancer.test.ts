@@ -288,6 +288,8 @@ describe('the choice of a backend', () => {
   })
 
   it('tries all when all fail', () => {
+    // At 0, where a clock stands still.
+    vi.useFakeTimers()
     const { inTurn, fail, atOnce } = start('ab', { eject: { ...eject, atMost: 1 } })
     fail('a', 5)
     fail('b', 5)
