@@ -1,5 +1,5 @@
 /**
- * How long a connection to a backend is used, and when it rests; the same for all engines. An answer that nobody asked for
+ * How long a connection to a backend is used, and when it rests; the same for both engines. An answer that nobody asked for
  * is taken for that of the next request, and so on for ever: it shows only while no request is under way.
  */
 import type { Backend } from '../backends/backend.ts'
@@ -90,11 +90,6 @@ export class ConnectionLife {
     this.retiresMs = retirementMs(nowMs, rests.options)
     this.freeSinceMs = nowMs
     this.#hasRested(nowMs)
-  }
-
-  /** The next request is the last that it may carry. */
-  isNearEnd(nowMs = performance.now()): boolean {
-    return this.uses + 1 >= this.#rests.options.connectionUses || nowMs >= this.retiresMs
   }
 
   /** A request goes out on it. */

@@ -9,17 +9,7 @@ import { describeRequests } from './forwarder-requests.ts'
 import { describeTls } from './forwarder-tls.ts'
 import { startFront, type CreateEngine, type Front } from './forwarding.ts'
 
-export interface ForwarderUnderTest {
-  readonly name: string
-  readonly create: CreateEngine
-  /** What the engine makes of an interim 100 that nobody asked for. */
-  readonly unaskedContinue: 'ignored' | 'broken'
-  /** Whether it hears why a backend ends the connection behind a handshake of TLS 1.3. */
-  readonly lateAlert: 'heard' | 'missed'
-}
-
 export interface Stage {
-  readonly engine: ForwarderUnderTest
   backend(options?: Parameters<typeof startRawBackend>[0]): Promise<RawBackend>
   front(
     backends: readonly (RawBackend | string)[],
@@ -28,8 +18,8 @@ export interface Stage {
 }
 
 /** Runs the whole contract against one engine. */
-export function describeForwarder(engine: ForwarderUnderTest): void {
-  describe(`the ${engine.name} engine`, () => {
+export function describeForwarder(name: string, create: CreateEngine): void {
+  describe(`the ${name} engine`, () => {
     const toClose: { close(): Promise<void> }[] = []
     afterEach(async () => {
       for (const each of toClose.splice(0).toReversed()) await each.close()
@@ -39,11 +29,10 @@ export function describeForwarder(engine: ForwarderUnderTest): void {
       return each
     }
     const stage: Stage = {
-      engine,
       backend: async (options) => keep(await startRawBackend(options)),
       front: async (backends, options) => {
         const urls = backends.map((each) => (typeof each === 'string' ? each : each.url))
-        return keep(await startFront(engine.create, urls, options))
+        return keep(await startFront(create, urls, options))
       },
     }
     describeRequests(stage)

@@ -3,7 +3,7 @@ import { parseArgs } from 'node:util'
 import { randomSeed, report } from './explored.ts'
 import { play, sides } from './sides.ts'
 
-const ENGINES = ['direct', 'undici', 'http-proxy-3']
+const ENGINES = ['direct', 'http-proxy-3']
 const { values } = parseArgs({
   options: {
     requests: { type: 'string', default: '20000' },

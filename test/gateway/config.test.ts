@@ -49,7 +49,7 @@ it('basePath: / puts every operation at the root, and the links of a deprecated 
   expect(backend.requests.map(({ target }) => target)).toEqual(['/pets', '/pets/1?a=b'])
 })
 
-it.each(['direct', 'undici', 'http-proxy-3'])(
+it.each(['direct', 'http-proxy-3'])(
   'upstream with engine %s gives each route its own time, and the others the general one',
   async (engine) => {
     const backend = await rawBackend({
