@@ -3,7 +3,7 @@
  * is taken for that of the next request, and so on for ever: it shows only while no request is under way.
  */
 import type { Backend } from '../backends/backend.ts'
-import { retirementMs, type EngineOptions } from './engine.ts'
+import type { EngineOptions } from './engine.ts'
 
 /** A connection that is never idle rests once in this time. */
 const REST_EVERY_MS = 500
@@ -87,7 +87,8 @@ export class ConnectionLife {
 
   constructor(rests: Rests, nowMs = performance.now()) {
     this.#rests = rests
-    this.retiresMs = retirementMs(nowMs, rests.options)
+    // Up to a tenth earlier, so that those opened together do not go together.
+    this.retiresMs = nowMs + rests.options.connectionAgeMs * (1 - Math.random() / 10)
     this.freeSinceMs = nowMs
     this.#hasRested(nowMs)
   }
