@@ -151,7 +151,10 @@ export function describeConnections(stage: Stage): void {
             `${method} /again`,
             `${method} /again`,
           ]),
-          ...['POST /once', 'GET /first', 'PATCH /once', 'GET /first'],
+          'POST /once',
+          'GET /first',
+          'PATCH /once',
+          'GET /first',
         ])
       },
     )
@@ -168,7 +171,8 @@ export function describeConnections(stage: Stage): void {
         'PUT / HTTP/1.1\r\nContent-Length: 2\r\n\r\nhi',
         'broken',
       ],
-    ])('is not repeated when its connection %s', async (_, nth, reply, bytes, kind) => {
+    ])('is not repeated when its connection %s', async (_, nth, ...row) => {
+      const [reply, bytes, kind] = row
       const { backend, front } = await open(
         (__, { requests }) => (requests.length === nth ? reply : answer(200, 'ok')),
         { connections: 1 },
