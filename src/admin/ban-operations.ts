@@ -3,12 +3,8 @@ import type { Ban, BanChange, Bans } from '../api/state.ts'
 import type { BanAct, OperatorBans } from '../bans/operator-bans.ts'
 import type { Config } from '../config/config.ts'
 import { duration, faultIn } from '../config/scalars.ts'
-import {
-  endsAtSeconds,
-  MAX_IMPOSED_MS,
-  MAX_REASON_LENGTH,
-  type BanRecord,
-} from '../rules/ban-policy.ts'
+import { endsAtSeconds, MAX_IMPOSED_MS } from '../rules/ban-policy.ts'
+import { MAX_REASON_LENGTH, type BanRecord } from '../bans/ban-store.ts'
 import { fault, invalidRequest, json, notDone, type Answer } from './answers.ts'
 import type { ConfigNeeds } from './config-operations.ts'
 import type { Call, Changed } from './operation.ts'

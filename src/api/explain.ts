@@ -1,6 +1,7 @@
 /** Why a request was answered as it was, or would be: the verdicts of the stages themselves, in their order. Times are RFC 3339 in UTC. */
 import type { RefusalCode } from '../rules/refusals.ts'
-import type { Seen, SeenUse } from './live.ts'
+import type { Seen } from './live.ts'
+import type { SeenUse } from '../usage/tally.ts'
 
 /** As ARCHITECTURE.md names them. */
 export type StageName =

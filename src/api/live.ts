@@ -1,5 +1,6 @@
 /** What the gateway says of the moment: its latest seconds, its busiest clients, its recent decisions. Times are RFC 3339 in UTC. */
-import type { RefusalCode } from '../rules/refusals.ts'
+import type { Decision } from '../live/recent.ts'
+import type { SeenUse } from '../usage/tally.ts'
 
 /** How far an answer sees: all gateways of the store, this gateway with all its workers, or the one process that answers. */
 export type Scope = 'store' | 'gateway' | 'process'
@@ -118,42 +119,6 @@ export interface TopClient {
   /** As this gateway saw it last; null: it has not. */
   readonly minute: SeenUse | null
   readonly day: SeenUse | null
-}
-
-export interface SeenUse {
-  /** With what other processes were handed, spent or not. */
-  readonly used: number
-  readonly limit: number
-}
-
-/** One recent decision. Event `decision`. */
-export interface Decision {
-  readonly id: string
-  readonly at: string
-  readonly worker: number
-  readonly method: string
-  readonly path: string | null
-  readonly route: string | null
-  readonly client: string | null
-  readonly key: string | null
-  readonly plan: string | null
-  /** 0: the client left before. */
-  readonly status: number
-  readonly refusal: RefusalCode | null
-  /** That refused it. */
-  readonly window: 'minute' | 'day' | null
-  readonly retryAfterSeconds: number | null
-  readonly minute: SeenUse | null
-  readonly day: SeenUse | null
-  readonly backend: string | null
-  readonly gatewayMs: number
-  readonly backendMs: number | null
-  /** Of one in each window; refunded: no backend has seen the request; null: none was made. */
-  readonly charge: 'stands' | 'refunded' | null
-  readonly degraded: boolean
-  readonly cause: string | null
-  /** Under which it was decided: how it begins. */
-  readonly revision: string
 }
 
 /** GET /api/requests?client=&refused=true, newest first; GET /api/requests/ID is `{...Seen, request: Decision}`. */

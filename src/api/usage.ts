@@ -1,6 +1,7 @@
 /** What the admin API says of clients and what they have used. Times are RFC 3339 in UTC; days are those of UTC, as 2026-11-03. */
 import type { Limits } from '../config/config.ts'
-import type { Decision, Seen } from './live.ts'
+import type { Seen } from './live.ts'
+import type { Decision } from '../live/recent.ts'
 
 /** One window now, by the store. */
 export interface WindowUse {

@@ -1,8 +1,8 @@
 /** The bans known to this process: answers from memory, keeps them in a store, and makes new ones from strikes. */
 import type { BansConfig } from '../config/config.ts'
 import type { Count, Counter } from '../counters/counter.ts'
-import { isBanned, isSameWindow, isStrike, nextBan, type BanRecord } from '../rules/ban-policy.ts'
-import type { BanStore } from './ban-store.ts'
+import { isBanned, isSameWindow, isStrike, nextBan } from '../rules/ban-policy.ts'
+import type { BanStore, BanRecord } from './ban-store.ts'
 import { BanTable, setBounded } from './ban-table.ts'
 import { OperatorBans } from './operator-bans.ts'
 import { Strikes } from './strikes.ts'

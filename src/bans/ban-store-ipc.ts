@@ -1,6 +1,5 @@
 /** The ban store of the supervisor, as its workers reach it. */
-import type { BanRecord } from '../rules/ban-policy.ts'
-import type { BanStore, BanStoreListener } from './ban-store.ts'
+import type { BanStore, BanStoreListener, BanRecord } from './ban-store.ts'
 import type { IpcCalls } from '../ipc/calls.ts'
 import type { StoreClock } from './store-clock.ts'
 

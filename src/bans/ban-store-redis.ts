@@ -1,6 +1,5 @@
 /** Keeps bans in one Redis hash, and tells all processes of new ones over a channel of the same name. */
-import type { BanRecord } from '../rules/ban-policy.ts'
-import type { BanStore, BanStoreListener } from './ban-store.ts'
+import type { BanStore, BanStoreListener, BanRecord } from './ban-store.ts'
 import type { RedisStore } from '../redis/store.ts'
 import type { StoreClock } from './store-clock.ts'
 import { formatBan, parseBan, toBan } from './stored-ban.ts'

@@ -1,6 +1,5 @@
 /** Keeps bans in store.file, so that they survive a restart of a gateway without Redis. */
-import type { BanRecord } from '../rules/ban-policy.ts'
-import type { BanStore, BanStoreListener } from './ban-store.ts'
+import type { BanStore, BanStoreListener, BanRecord } from './ban-store.ts'
 import { openSqliteFile, type OnFileEvent } from '../sqlite/file.ts'
 import { toBan } from './stored-ban.ts'
 

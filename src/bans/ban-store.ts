@@ -1,5 +1,21 @@
 /** Where bans are kept beyond the memory of one process: the seam, and the store that keeps nothing. */
-import type { BanRecord } from '../rules/ban-policy.ts'
+
+/** The last ban of a key; kept after its end, until it is forgotten, as the next one depends on it. */
+export interface BanRecord {
+  /** Unix time in ms at which the ban ends. */
+  readonly untilMs: number
+  /** Bans for strikes, this one included: 1 for a first, 2 for the next within forgetAfter, and so on. */
+  readonly count: number
+  readonly startedMs: number
+  /** Unix time in ms of the latest act of an operator on this key that the author of the record knew of; undefined: of none. */
+  readonly epochMs?: number | undefined
+  /** Who banned; undefined: strikes. */
+  readonly by?: 'operator' | undefined
+  readonly reason?: string | undefined
+}
+
+/** In characters. */
+export const MAX_REASON_LENGTH = 200
 
 export interface BanStoreListener {
   /** Another process banned a key. */

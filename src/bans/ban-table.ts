@@ -1,12 +1,6 @@
 /** The bans that a process knows, in memory: how news of a ban is merged, how many are kept, and when one is forgotten. */
-import {
-  isBanned,
-  isForgotten,
-  isLift,
-  isSameBan,
-  mergeBans,
-  type BanRecord,
-} from '../rules/ban-policy.ts'
+import { isBanned, isForgotten, isLift, isSameBan, mergeBans } from '../rules/ban-policy.ts'
+import type { BanRecord } from './ban-store.ts'
 
 /** Keys remembered: the oldest goes when a new one comes. Keys are issued, so this is far away. */
 const MAX_KEYS = 100_000

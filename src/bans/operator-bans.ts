@@ -1,7 +1,7 @@
 /** What operators ask and do about bans: the store is asked first and told first, so that what they hear is true for all who share it. */
-import { imposedBan, liftOf, type BanRecord } from '../rules/ban-policy.ts'
+import { imposedBan, liftOf } from '../rules/ban-policy.ts'
 import { mayBeDone } from '../rules/store-unavailable.ts'
-import type { BanStore } from './ban-store.ts'
+import type { BanStore, BanRecord } from './ban-store.ts'
 import type { BanTable } from './ban-table.ts'
 
 export interface OperatorBansParts {

@@ -1,8 +1,8 @@
 /** The bans of all workers of the machine, as their supervisor keeps them and answers for them. */
-import { isSameBan, type BanRecord } from '../rules/ban-policy.ts'
+import { isSameBan } from '../rules/ban-policy.ts'
 import type { CallHandlers } from '../ipc/calls.ts'
 import type { BanCalls } from './ban-store-ipc.ts'
-import type { BanStore } from './ban-store.ts'
+import type { BanStore, BanRecord } from './ban-store.ts'
 import { BanTable } from './ban-table.ts'
 import { OperatorBans } from './operator-bans.ts'
 

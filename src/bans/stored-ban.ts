@@ -1,5 +1,5 @@
 /** A ban as stores keep it and processes tell each other of it. */
-import { MAX_REASON_LENGTH, type BanRecord } from '../rules/ban-policy.ts'
+import { MAX_REASON_LENGTH, type BanRecord } from './ban-store.ts'
 
 /** The stored form: compact JSON, without what is undefined, as releases before there were acts of operators wrote it. */
 export function formatBan({ untilMs, count, startedMs, epochMs, by, reason }: BanRecord): string {

@@ -1,6 +1,6 @@
 /** Makes the bans in memory and those in the store agree, both ways, whenever the store can be reached. */
-import { isSameBan, type BanRecord } from '../rules/ban-policy.ts'
-import type { BanStore } from './ban-store.ts'
+import { isSameBan } from '../rules/ban-policy.ts'
+import type { BanStore, BanRecord } from './ban-store.ts'
 import type { BanTable } from './ban-table.ts'
 
 export interface SyncObserver {

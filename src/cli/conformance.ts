@@ -1,10 +1,10 @@
 /** `tollgate conformance`: holds any rate-limiting gateway, from outside, against what it is to promise. */
 import { readFileSync } from 'node:fs'
 import { reportPage } from '../conformance/html.ts'
-import { countOf, inOneLine, reportLines } from '../conformance/report.ts'
+import { reportLines } from './conformance-report.ts'
 import { groupNames } from '../conformance/rules.ts'
-import { runSuite } from '../conformance/suite.ts'
-import { usageFault } from '../terminal/fault.ts'
+import { countOf, inOneLine, runSuite, UnusableTarget } from '../conformance/suite.ts'
+import { Fault, usageFault } from '../terminal/fault.ts'
 import { lookOf } from '../terminal/look.ts'
 import { writePage } from '../terminal/page-file.ts'
 import { FAILED, OK, type Edge } from './edge.ts'
@@ -36,7 +36,12 @@ export async function conformanceCommand(
   if (unknown !== undefined)
     throw usageFault(`--only ${unknown}: there are ${groupNames.join(', ')}`)
   edge.complain(`${target}: this takes up to three minutes, most of it waiting`)
-  const report = await runSuite({ url: new URL(target), path, limits, keys, only: groups })
+  const order = { url: new URL(target), path, limits, keys, only: groups }
+  const report = await runSuite(order).catch((error: unknown) => {
+    if (!(error instanceof UnusableTarget)) throw error
+    const { message, remedy, cause } = error
+    throw new Fault('unusable_target', message, { reason: (cause as Error).message, remedy, cause })
+  })
   if (json === true) edge.print(JSON.stringify(report, undefined, 2))
   else {
     const look = lookOf(edge)

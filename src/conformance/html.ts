@@ -1,6 +1,6 @@
 /** The report as one page that needs nothing else, neither scripts nor the network. */
 import { createHash } from 'node:crypto'
-import { inOneLine } from './report.ts'
+import { inOneLine } from './suite.ts'
 import type { Report } from './suite.ts'
 
 const escaped = (text: string): string =>

@@ -1,8 +1,15 @@
 /** Runs the checks against a gateway, all at the same time, so that they share its minutes. */
-import { Fault } from '../terminal/fault.ts'
 import { admission, isolation } from './admission.ts'
 import { Caller } from './caller.ts'
-import { cannotTell, type Check, type Checks, type Finding, type Stage } from './check.ts'
+import {
+  cannotTell,
+  verdicts,
+  type Check,
+  type Checks,
+  type Finding,
+  type Stage,
+  type Verdict,
+} from './check.ts'
 import { GatewayClock } from './clock.ts'
 import { Unexpected } from './connection.ts'
 import { framing } from './framing.ts'
@@ -37,7 +44,25 @@ export interface Report {
   readonly checks: readonly Row[]
 }
 
-/** Throws a Fault where the gateway is not there, or does not let the keys in. */
+export const countOf = ({ checks }: Report, verdict: Verdict): number =>
+  checks.filter((row) => row.verdict === verdict).length
+
+export const inOneLine = (report: Report): string => {
+  const counts = verdicts.map((verdict) => `${countOf(report, verdict)} ${verdict}`).join(', ')
+  return `${counts}; ${report.requests} requests in ${report.seconds} s`
+}
+
+/** The gateway is not there, or does not let the keys in. */
+export class UnusableTarget extends Error {
+  readonly remedy: string
+
+  constructor(origin: string, { remedy, cause }: { remedy: string; cause: Error }) {
+    super(`the first request to ${origin} failed`, { cause })
+    this.remedy = remedy
+  }
+}
+
+/** Throws UnusableTarget. */
 export async function runSuite(order: Order, machine: Machine = thisMachine): Promise<Report> {
   const { url, path, limits } = order
   const startedMs = machine.now()
@@ -58,8 +83,7 @@ export async function runSuite(order: Order, machine: Machine = thisMachine): Pr
         error.cause instanceof Error // Nothing was connected.
           ? 'start the gateway, or correct --target'
           : 'give a --path that it answers below 400, and keys that it knows'
-      const why = { reason: error.message, remedy, cause: error }
-      throw new Fault('unusable_target', `the first request to ${url.origin}${path} failed`, why)
+      throw new UnusableTarget(url.origin + path, { remedy, cause: error })
     })
     const stage = { ...target, spare, stranger, sampleKey, journals }
     const found = await play(stage, nextCaller, order.only, tooLate)

@@ -2,7 +2,7 @@
 
 import type { IpcCalls } from '../ipc/calls.ts'
 import { MINUTE_MS } from '../rules/time.ts'
-import type { AddressCount, AddressCounter, CountedAddress } from './anonymous-limiter.ts'
+import type { AddressCount, AddressCounter, CountedAddress } from './address-counter.ts'
 import type { Count, Counter } from './counter.ts'
 
 /** What the counters of a worker ask of the supervisor. */

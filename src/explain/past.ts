@@ -1,10 +1,10 @@
 /** A request that is over: what was the case before it, by its record, and what of its record does not follow from the rules. */
 import { count, duration } from '../admin/page/format.js'
 import type { ExplainedStage, Explanation, StageName } from '../api/explain.ts'
-import type { Decision } from '../api/live.ts'
+import type { Decision } from '../live/recent.ts'
 import type { Config } from '../config/config.ts'
 import { STORE_LOST } from '../pipeline/take-quota.ts'
-import type { BanRecord } from '../rules/ban-policy.ts'
+import type { BanRecord } from '../bans/ban-store.ts'
 import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
 import { NOT_REACHED, stageNames } from './explanation.ts'
 import type { Known, Question } from './question.ts'

@@ -1,6 +1,6 @@
 /** What is to be explained, and what is known of the moment: plain data, so that whoever asks may have it from anywhere. */
 import type { Backends } from '../api/state.ts'
-import type { BanRecord } from '../rules/ban-policy.ts'
+import type { BanRecord } from '../bans/ban-store.ts'
 import type { Caller } from '../rules/credentials.ts'
 import type { Shed } from '../rules/overload.ts'
 

@@ -1,7 +1,8 @@
 /** Times and places in a row, as explanations write them. */
 import { clock, count, duration } from '../admin/page/format.js'
 import { LONGEST_WAIT_MS } from '../counters/client-turns.ts'
-import { endsAtSeconds, type BanRecord } from '../rules/ban-policy.ts'
+import { endsAtSeconds } from '../rules/ban-policy.ts'
+import type { BanRecord } from '../bans/ban-store.ts'
 import type { Standing } from './question.ts'
 
 export const isoOf = (ms: number): string => new Date(ms).toISOString()

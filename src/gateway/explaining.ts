@@ -8,7 +8,7 @@ import { knownThen, questionThen, withRecord, type PastRequest } from '../explai
 import { withPlaces, type FindPlaces } from '../explain/places.ts'
 import type { CallerKnown, Known, Question } from '../explain/question.ts'
 import { STAND_IN, walkThrough } from '../explain/walk.ts'
-import type { BanRecord } from '../rules/ban-policy.ts'
+import type { BanRecord } from '../bans/ban-store.ts'
 import type { Caller } from '../rules/credentials.ts'
 import { tokenVerifier } from './read-token.ts'
 import { createScratch } from './scratch.ts'

@@ -1,7 +1,7 @@
 /** The composition root of a gateway of one process; src/workers/ has those of several. */
 import { startAdminServer, type AdminServer } from '../admin/server.ts'
 import type { ReadPlaces } from '../clients/places-aside.ts'
-import { createAddressCounter } from '../counters/anonymous-limiter.ts'
+import { createAddressCounter } from '../counters/address-counter.ts'
 import type { KeySetFault } from '../credentials/jwt-verifier.ts'
 import type { Log } from '../observability/log.ts'
 import { createMetrics, type Metrics } from '../observability/metrics.ts'

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import { BanBook } from '../bans/ban-book.ts'
 import type { Config } from '../config/config.ts'
-import type { AddressCounter } from '../counters/anonymous-limiter.ts'
+import type { AddressCounter } from '../counters/address-counter.ts'
 import { TurnsOfClients } from '../counters/client-turns.ts'
 import { createCounter, type Counter } from '../counters/counter.ts'
 import { UsedKeys } from '../credentials/key-ring.ts'

@@ -3,9 +3,14 @@
  * them or tried on them is decided by the code that decides, and changes nothing. No sockets, no files, no timers that last.
  */
 import { BanBook } from '../bans/ban-book.ts'
-import { createMemoryBanStore, type BanStore, type BanStoreListener } from '../bans/ban-store.ts'
+import {
+  createMemoryBanStore,
+  type BanStore,
+  type BanStoreListener,
+  type BanRecord,
+} from '../bans/ban-store.ts'
 import type { Config, Limits } from '../config/config.ts'
-import { createAddressCounter } from '../counters/anonymous-limiter.ts'
+import { createAddressCounter } from '../counters/address-counter.ts'
 import { ClientTurns } from '../counters/client-turns.ts'
 import { createCounter } from '../counters/counter.ts'
 import type { JwtVerifier } from '../credentials/jwt-verifier.ts'
@@ -15,7 +20,6 @@ import { createMemoryAuthority } from '../quota/authorities/memory.ts'
 import { Lessee } from '../quota/lessee/lessee.ts'
 import type { Authority } from '../quota/protocol.ts'
 import type { Timers } from '../quota/timers.ts'
-import type { BanRecord } from '../rules/ban-policy.ts'
 import type { Shed } from '../rules/overload.ts'
 import { DAY_MS, MINUTE_MS } from '../rules/time.ts'
 import { createDecidingStages } from './request-policy.ts'

@@ -2,7 +2,8 @@
 import type { Overview } from '../api/live.ts'
 import type { Ban } from '../api/state.ts'
 import type { Config } from '../config/config.ts'
-import { isBanned, type BanRecord } from '../rules/ban-policy.ts'
+import { isBanned } from '../rules/ban-policy.ts'
+import type { BanRecord } from '../bans/ban-store.ts'
 import type { Events } from './events.ts'
 import type { BackendHealth } from '../backends/health.ts'
 

@@ -1,5 +1,6 @@
 /** What is told to those who listen, as server-sent events. Nobody is waited for: who reads too slowly is let go. */
-import type { Changes, Decision, Tick } from '../api/live.ts'
+import type { Changes, Tick } from '../api/live.ts'
+import type { Decision } from './recent.ts'
 import type { Ban } from '../api/state.ts'
 
 export interface EventTypes extends Changes {

@@ -1,6 +1,5 @@
 /** A second as it travels between processes: rows of strings and numbers apart, which costs a tenth of what objects do. */
-import type { SeenUse } from '../api/live.ts'
-import type { TallyRow } from '../usage/tally.ts'
+import type { TallyRow, SeenUse } from '../usage/tally.ts'
 import type { Second } from './second.ts'
 
 /** Plain data. */

@@ -2,11 +2,11 @@
  * The latest decisions of one process. Those refused, those refused without a valid credential and the others have rings of
  * their own, so that none displaces another; refused keys have several, so that one key displaces those of few others.
  */
-import type { Decision, SeenUse } from '../api/live.ts'
+import type { SeenUse } from '../usage/tally.ts'
 import { loggedPath, type AccessRecord } from '../observability/access-record.ts'
 import { plainText } from '../observability/log-text.ts'
-import type { QuotaView, WindowView } from '../rules/quota-headers.ts'
-import type { Refusal } from '../rules/refusals.ts'
+import type { QuotaView, WindowView } from '../quota/protocol.ts'
+import type { Refusal, RefusalCode } from '../rules/refusals.ts'
 
 /** In each ring. */
 export const KEPT_DECISIONS = 1_000
@@ -27,6 +27,36 @@ export interface Decided extends AccessRecord {
   readonly refusedWith: Refusal | undefined
   /** That stands; undefined: none was made, or it was handed back. */
   readonly admission: object | undefined
+}
+
+/** One recent decision. Event `decision`. */
+export interface Decision {
+  readonly id: string
+  readonly at: string
+  readonly worker: number
+  readonly method: string
+  readonly path: string | null
+  readonly route: string | null
+  readonly client: string | null
+  readonly key: string | null
+  readonly plan: string | null
+  /** 0: the client left before. */
+  readonly status: number
+  readonly refusal: RefusalCode | null
+  /** That refused it. */
+  readonly window: 'minute' | 'day' | null
+  readonly retryAfterSeconds: number | null
+  readonly minute: SeenUse | null
+  readonly day: SeenUse | null
+  readonly backend: string | null
+  readonly gatewayMs: number
+  readonly backendMs: number | null
+  /** Of one in each window; refunded: no backend has seen the request; null: none was made. */
+  readonly charge: 'stands' | 'refunded' | null
+  readonly degraded: boolean
+  readonly cause: string | null
+  /** Under which it was decided: how it begins. */
+  readonly revision: string
 }
 
 /** Made once and written again and again: what is noted of a request costs no memory of its own. */

@@ -1,6 +1,5 @@
 /** What this gateway has seen of clients: where they stand in their windows, how often they were refused lately, when each key was used last. Time is an argument, in Unix seconds. */
-import type { SeenUse } from '../api/live.ts'
-import type { TallyRow } from '../usage/tally.ts'
+import type { TallyRow, SeenUse } from '../usage/tally.ts'
 import { Lately } from './lately.ts'
 import type { PlanOf } from './plan-in-force.ts'
 

@@ -2,8 +2,8 @@
  * Who asks most: sums by client in slices of five seconds, each bounded as by Space-Saving (Metwally et al. 2005), but many
  * clients are let go at a time, and those that remain count from where they came in. Time is an argument.
  */
-import type { Refused, SeenUse, Top, TopClient } from '../api/live.ts'
-import type { TallyRow } from '../usage/tally.ts'
+import type { Refused, Top, TopClient } from '../api/live.ts'
+import type { TallyRow, SeenUse } from '../usage/tally.ts'
 import { BACK_SECONDS, plusRefused } from './seconds.ts'
 
 const SLICE_SECONDS = 5

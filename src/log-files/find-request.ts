@@ -1,5 +1,5 @@
 /** Finds a request in access logs of ours by its id: a file is read as a stream, and nothing of it is kept but what is asked for. */
-import type { BanRecord } from '../rules/ban-policy.ts'
+import type { BanRecord } from '../bans/ban-store.ts'
 import { findLogs, Input } from './input.ts'
 import { MAX_LINE_BYTES } from './line-reader.ts'
 import { Lines } from './lines.ts'

@@ -3,11 +3,10 @@
  * handed as used: no less than is true, so that it tells whom to look at. Time is that of the rows.
  */
 import type { Limits } from '../config/config.ts'
-import type { SeenUse } from '../api/live.ts'
 import type { Second } from '../live/second.ts'
 import { DAY_MS, MINUTE_MS } from '../rules/time.ts'
 import type { ClientCounters } from '../usage/client-counters.ts'
-import type { TallyRow } from '../usage/tally.ts'
+import type { TallyRow, SeenUse } from '../usage/tally.ts'
 
 export interface Reached {
   readonly client: string

@@ -1,6 +1,6 @@
 /** What the log is given of one request, and what its line says of it. */
 import type { IncomingMessage } from 'node:http'
-import type { QuotaView } from '../rules/quota-headers.ts'
+import type { QuotaView } from '../quota/protocol.ts'
 import type { RefusalCode } from '../rules/refusals.ts'
 import type { TunnelEnd } from '../rules/websocket.ts'
 import { plainText } from './log-text.ts'

@@ -1,5 +1,6 @@
 /** What `tollgate top` shows at a time. */
-import type { Overview, SeenUse, Tick, Top, TopClient } from '../api/live.ts'
+import type { Overview, Tick, Top, TopClient } from '../api/live.ts'
+import type { SeenUse } from '../usage/tally.ts'
 import type { Store } from '../api/state.ts'
 import type { Look } from '../terminal/look.ts'
 import { id, number, table, text, type Column } from '../terminal/table.ts'

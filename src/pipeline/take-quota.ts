@@ -1,9 +1,8 @@
 /** Charges a request in both windows or in neither, and says in the headers where the client stands. */
 import type { BanBook } from '../bans/ban-book.ts'
 import type { Exchange, Judged } from './exchange.ts'
-import type { QuotaView } from '../rules/quota-headers.ts'
 import type { Lessee } from '../quota/lessee/lessee.ts'
-import type { Admission, QuotaDecision } from '../quota/protocol.ts'
+import type { Admission, QuotaDecision, QuotaView } from '../quota/protocol.ts'
 import { DAY_MS, MINUTE_MS } from '../rules/time.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
 import type { Caller } from '../rules/credentials.ts'

@@ -1,6 +1,20 @@
 /** The words that a lessee (a gateway process) and the authority (Redis, or this process) speak: one atomic call, `take`. */
 import type { Limits } from '../config/config.ts'
-import type { QuotaView } from '../rules/quota-headers.ts'
+
+/** Where a client stands in one window, as the headers tell it. */
+export interface WindowView {
+  readonly limit: number
+  readonly remaining: number
+  /** Unix time in seconds at which the window ends, on the store's clock. */
+  readonly resetAtSeconds: number
+  /** Whole seconds until then, rounded up, at least 1. */
+  readonly resetAfterSeconds: number
+}
+
+export interface QuotaView {
+  readonly minute: WindowView
+  readonly day: WindowView
+}
 
 /** What one process states that it holds of one window: absolute and cumulative within that window. */
 export interface Statement {

@@ -1,22 +1,8 @@
 /** When going on after a 429 is a strike, how many strikes ban, how long a ban lasts, what operators change of it, and which of two bans of one key holds. */
+import type { BanRecord } from '../bans/ban-store.ts'
 import type { BansConfig } from '../config/config.ts'
 import { DAY_MS } from './time.ts'
 
-/** The last ban of a key; kept after its end, until it is forgotten, as the next one depends on it. */
-export interface BanRecord {
-  /** Unix time in ms at which the ban ends. */
-  readonly untilMs: number
-  /** Bans for strikes, this one included: 1 for a first, 2 for the next within forgetAfter, and so on. */
-  readonly count: number
-  readonly startedMs: number
-  /** Unix time in ms of the latest act of an operator on this key that the author of the record knew of; undefined: of none. */
-  readonly epochMs?: number | undefined
-  /** Who banned; undefined: strikes. */
-  readonly by?: 'operator' | undefined
-  readonly reason?: string | undefined
-}
-
-/** In characters. */
 export const MAX_REASON_LENGTH = 200
 /** The longest that an operator may ask for. */
 export const MAX_IMPOSED_MS = 400 * DAY_MS

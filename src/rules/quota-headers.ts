@@ -1,20 +1,6 @@
 /** Tells a client where it stands: X-RateLimit-* for the window that counts, RateLimit and RateLimit-Policy for all. */
 import type { Limits } from '../config/config.ts'
-
-/** Where a client stands in one window, as the headers tell it. */
-export interface WindowView {
-  readonly limit: number
-  readonly remaining: number
-  /** Unix time in seconds at which the window ends, on the store's clock. */
-  readonly resetAtSeconds: number
-  /** Whole seconds until then, rounded up, at least 1. */
-  readonly resetAfterSeconds: number
-}
-
-export interface QuotaView {
-  readonly minute: WindowView
-  readonly day: WindowView
-}
+import type { QuotaView, WindowView } from '../quota/protocol.ts'
 
 /** RateLimit-Policy of a client (draft-ietf-httpapi-ratelimit-headers): quota and length in seconds of each window. */
 export function policyHeader({ perMinute, perDay }: Limits): string {

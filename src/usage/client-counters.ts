@@ -1,6 +1,9 @@
 /** What the authority knows of one client, for operators: looked at, and set back to 0. counters.lua is this file's twin. */
 import { rollOver, type ClientState } from '../quota/authorities/transition.ts'
 
+/** Id by which the authority counts a client's tried limits. Neither a configuration nor a token can name a client with a space in it. */
+export const shadowId = (client: string): string => `shadow ${client}`
+
 export type Window = 'minute' | 'day'
 
 /** One window of a client, by the authority. */

@@ -2,8 +2,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Limits } from '../config/config.ts'
 import { mayBeDone } from '../rules/store-unavailable.ts'
-import { shadowId } from './shadow.ts'
-import type { ClientCounters, Window } from './client-counters.ts'
+import { type ClientCounters, type Window, shadowId } from './client-counters.ts'
 
 export interface CountedClient {
   readonly id: string

@@ -6,13 +6,11 @@ import type { PlanConfig } from '../config/config.ts'
 import type { Lessee, LesseeOptions } from '../quota/lessee/lessee.ts'
 import type { Admission, Authority, QuotaDecision } from '../quota/protocol.ts'
 import type { Caller } from '../rules/credentials.ts'
+import { shadowId } from './client-counters.ts'
 import type { ShadowCounts } from './shadow-counts.ts'
 
 /** Requests whose judgement is awaited; those beyond are not judged. */
 const PENDING_AT_MOST = 1_000
-
-/** Neither a configuration nor a token can name a client with a space in it. */
-export const shadowId = (client: string): string => `shadow ${client}`
 
 type Decision = QuotaDecision | Promise<QuotaDecision>
 

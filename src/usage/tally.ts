@@ -1,12 +1,17 @@
 /** What this process counts of each key, second by second: all that is said of clients' use, now or later, is summed up from it. */
-import type { SeenUse } from '../api/live.ts'
-import type { Admission } from '../quota/protocol.ts'
+import type { Admission, QuotaView, WindowView } from '../quota/protocol.ts'
 import { DAY_MS } from '../rules/time.ts'
 import type { Caller } from '../rules/credentials.ts'
-import type { QuotaView, WindowView } from '../rules/quota-headers.ts'
 import type { RefusalCode } from '../rules/refusals.ts'
 import { DeprecatedCallers } from './deprecated-callers.ts'
 import { ShadowCounts } from './shadow-counts.ts'
+
+/** What a client has used of one window. */
+export interface SeenUse {
+  /** With what other processes were handed, spent or not. */
+  readonly used: number
+  readonly limit: number
+}
 
 /** What one key did in one second, in one process. Plain data. */
 export interface TallyRow {

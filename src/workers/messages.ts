@@ -1,5 +1,5 @@
 /** What a supervisor and its workers say to each other over IPC. Types only; plain data, cloned on the way. */
-import type { Decision } from '../api/live.ts'
+import type { Decision } from '../live/recent.ts'
 import type { StoreHealth } from '../admin/readiness.ts'
 import type { BackendHealth } from '../backends/health.ts'
 import type { BanCalls } from '../bans/ban-store-ipc.ts'
@@ -13,7 +13,7 @@ import type { PlainConfig } from '../clients/plain-config.ts'
 import type { SecretOfDay } from '../listeners/ticket-secret.ts'
 import type { PackedSecond } from '../live/packed-second.ts'
 import type { ProcessNow } from '../live/second.ts'
-import type { BanRecord } from '../rules/ban-policy.ts'
+import type { BanRecord } from '../bans/ban-store.ts'
 import type { Shed } from '../rules/overload.ts'
 
 /** All that a worker asks of its supervisor. */

@@ -1,9 +1,9 @@
 /** What a supervisor asks its workers, and how their answers come together. */
-import type { Decision, Requests } from '../api/live.ts'
+import type { Requests } from '../api/live.ts'
 import { createIpcCalls, type AnswerBatch, type IpcCalls } from '../ipc/calls.ts'
 import type { ReadToken } from '../gateway/read-token.ts'
 import type { CallerIds, Standing } from '../explain/question.ts'
-import { LISTED_DECISIONS, type RequestQuery } from '../live/recent.ts'
+import { LISTED_DECISIONS, type RequestQuery, type Decision } from '../live/recent.ts'
 import type { WorkerProcess } from './worker-process.ts'
 
 /** All that can be asked. */

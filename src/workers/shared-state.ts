@@ -1,5 +1,5 @@
 /** What the supervisor keeps for all workers of the machine, and how it answers their calls. */
-import { createAddressCounter } from '../counters/anonymous-limiter.ts'
+import { createAddressCounter } from '../counters/address-counter.ts'
 import { createMemoryBanStore, type BanStore } from '../bans/ban-store.ts'
 import { BanTable } from '../bans/ban-table.ts'
 import { OperatorBans } from '../bans/operator-bans.ts'

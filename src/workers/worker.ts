@@ -1,5 +1,5 @@
 /** The composition root of a worker: serves requests on a socket of its supervisor, and asks it for what they share. */
-import { createAddressCounter } from '../counters/anonymous-limiter.ts'
+import { createAddressCounter } from '../counters/address-counter.ts'
 import { healthOf } from '../backends/health.ts'
 import { createIpcBanStore, type BanCalls } from '../bans/ban-store-ipc.ts'
 import { createIpcCalls, type CallBatch, type IpcCalls } from '../ipc/calls.ts'

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { formatBan, parseBan } from '../../src/bans/stored-ban.ts'
-import type { BanRecord } from '../../src/rules/ban-policy.ts'
+import type { BanRecord } from '../../src/bans/ban-store.ts'
 
 describe('parseBan', () => {
   it('reads what formatBan writes', () => {

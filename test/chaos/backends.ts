@@ -3,7 +3,8 @@ import { fork, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { openSync, readSync } from 'node:fs'
 import { join } from 'node:path'
-import { freePort } from '../support/redis-server.ts'
+import { atEnd } from '../support/ending.ts'
+import { endOf, freePort } from '../support/redis-server.ts'
 import { temporaryFile } from '../support/processes.ts'
 import type { Line, Mood } from './backend.ts'
 import type { Sighting } from './events.ts'
@@ -25,22 +26,24 @@ export async function startBackend(name: string): Promise<ChaosBackend> {
   const port = await freePort()
   const book = temporaryFile(`${name}.jsonl`, '')
   const launch = async (): Promise<ChildProcess> => {
-    const started = fork(join(import.meta.dirname, 'backend.ts'), [String(port), book])
+    const started = fork(join(import.meta.dirname, 'backend.ts'), [String(port), book], {
+      // Started by a test it is none itself.
+      env: { PATH: process.env['PATH'] },
+      execArgv: [],
+    })
     await once(started, 'message')
     return started
   }
   let child = await launch()
+  const kill = (): Promise<void> => endOf(child)
+  atEnd(kill)
   return {
     name,
     url: `http://127.0.0.1:${port}`,
     be: (mood) => void child.send(mood),
     freeze: () => void child.kill('SIGSTOP'),
     thaw: () => void child.kill('SIGCONT'),
-    kill: async () => {
-      const ended = once(child, 'exit')
-      child.kill('SIGKILL')
-      await ended
-    },
+    kill,
     restart: async () => {
       child = await launch()
     },

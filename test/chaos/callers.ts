@@ -28,15 +28,7 @@ export interface Slowness {
   readonly leaving: AbortSignal
 }
 
-export interface Callers {
-  readonly requests: ChaosRequest[]
-  call(client: string, sizes: Sizes, slowness?: Slowness): Promise<ChaosRequest>
-  /** From now on these send at their pace. The result stops them. */
-  start(callers: readonly Caller[]): () => void
-  /** Until all have an outcome, or nobody would wait longer. */
-  settled(): Promise<void>
-  close(): void
-}
+export type Callers = ReturnType<typeof createCallers>
 
 /** Longer than anything the gateway has a limit for: who hears nothing for so long never will. */
 const PATIENCE_MS = 25_000
@@ -45,7 +37,7 @@ const PIECES = 16
 export function createCallers(
   { places, clients }: { places: readonly Place[]; clients: readonly ChaosClient[] },
   chance: Chance,
-): Callers {
+) {
   const careful = new Set(clients.filter((client) => client.meetsNoKill).map(({ id }) => id))
   const reachable = (client: string): Running[] =>
     places.filter(isUp).filter((place) => place.isNeverKilled || !careful.has(client))
@@ -71,7 +63,7 @@ export function createCallers(
     requests.push(sent)
     return { sent, gateway }
   }
-  const call: Callers['call'] = (client, sizes, slowness) => {
+  const call = (client: string, sizes: Sizes, slowness?: Slowness): Promise<ChaosRequest> => {
     const method = sizes.sends === 0 ? 'GET' : 'POST'
     const begun = begin(client, { method, manner: slowness === undefined ? 'plain' : 'slow' })
     const agent = slowness === undefined && agentOf(begun.gateway)
@@ -98,12 +90,12 @@ export function createCallers(
   return {
     requests,
     call,
-    start: (callers) => {
+    /** From now on these send at their pace. The result stops them. */
+    start: (callers: readonly Caller[]) => {
       const stops = callers.map(startOne)
-      return () => {
-        for (const stop of stops) stop()
-      }
+      return () => stops.forEach((stop) => stop())
     },
+    /** Until all have an outcome, or nobody would wait longer. */
     settled: async () => {
       const areSettled = (): boolean => requests.every(({ outcomes }) => outcomes.length > 0)
       await eventually('all answered', areSettled, PATIENCE_MS).catch(() => undefined)

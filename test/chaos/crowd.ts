@@ -6,21 +6,14 @@ import { pick, times } from '../process/gateways.ts'
 import type { Callers } from './callers.ts'
 import type { Place } from './world.ts'
 
-export interface Crowd {
-  /** Answers to the flood, by status. */
-  readonly flooded: ReadonlyMap<string, number>
-  /** Requests with a wrong key, without end, in pipelines. */
-  flood(forMs: number): Promise<void>
-  /** One client's many calls that send, or read, as slowly as they may; some leave in the middle. */
-  slow(forMs: number): Promise<void>
-}
+export type Crowd = ReturnType<typeof createCrowd>
 
 const FLOODERS = 4
 const BURST = 32
 const SENDERS = 40
 const READERS = 12
 
-export function createCrowd(places: readonly Place[], { call }: Callers, client: string): Crowd {
+export function createCrowd(places: readonly Place[], { call }: Callers, client: string) {
   const flooded = new Map<string, number>()
   const burst =
     'GET /v1/pets HTTP/1.1\r\nHost: chaos\r\nAuthorization: Bearer tg_wrong\r\n\r\n'.repeat(BURST)
@@ -55,8 +48,10 @@ export function createCrowd(places: readonly Place[], { call }: Callers, client:
     })
 
   return {
+    /** Answers to the flood, by status. */
     flooded,
-    flood: async (forMs) => {
+    /** Requests with a wrong key, without end, in pipelines. */
+    flood: async (forMs: number): Promise<void> => {
       const untilMs = Date.now() + forMs
       const floodOn = async (at: number): Promise<void> => {
         while (Date.now() < untilMs) {
@@ -67,7 +62,8 @@ export function createCrowd(places: readonly Place[], { call }: Callers, client:
       }
       await Promise.all(times(FLOODERS, floodOn))
     },
-    slow: async (forMs) => {
+    /** One client's many calls that send, or read, as slowly as they may; some leave in the middle. */
+    slow: async (forMs: number): Promise<void> => {
       const over = new AbortController()
       const leaving = over.signal
       setMaxListeners(SENDERS + READERS, leaving)

@@ -18,12 +18,22 @@ export interface Stage {
 /** Does it, waits so long, undoes it, and waits until the part is whole; begins when it knows the part. */
 type Play = (stage: Stage, forMs: number, begin: (part?: string) => void) => Promise<void>
 
-/** A gateway that was told to stop and ended with another code than 0. */
-export class UncleanStop extends Error {}
-
 const plays: Readonly<Record<FaultKind, Play>> = {
-  'store frozen': ({ world }, forMs, begin) => (begin(), world.store.freeze(forMs)),
-  'store restarted': ({ world }, forMs, begin) => (begin(), world.store.restart(forMs)),
+  // Away for so long, and back with its data, before anyone thinks of a failover.
+  'store frozen': async ({ world: { store } }, forMs, begin) => {
+    begin()
+    store.master.freeze()
+    await sleep(forMs)
+    store.master.thaw()
+    await store.isBack()
+  },
+  'store restarted': async ({ world: { store } }, forMs, begin) => {
+    begin()
+    await store.master.kill()
+    await sleep(forMs)
+    await store.master.restart()
+    await store.isBack()
+  },
   'store failed over': ({ world }, _, begin) => (begin(), world.store.failOver()),
   'gateway frozen': async (stage, forMs, begin) => {
     const { place, gateway } = pickGateway(stage, ({ workers }) => workers === 1)
@@ -110,7 +120,7 @@ export async function stop(place: Place): Promise<void> {
   place.gateway = undefined
   gateway.signal('SIGTERM')
   const { code } = await gateway.finished
-  if (code !== 0) throw new UncleanStop(`${place.name} ended with ${code} after SIGTERM`)
+  if (code !== 0) throw new Error(`${place.name} ended with ${code} after SIGTERM`)
 }
 
 /** Plays a line of faults; each is in the list from its beginning on, without an end until it is over. */

@@ -1,10 +1,10 @@
 /** The parts of a world that are started within this process, for a run of a few seconds; nothing of it can be killed or frozen but the store. */
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { setTimeout as sleep } from 'node:timers/promises'
-import { quotaKey } from '../../src/quota/authorities/redis.ts'
-import { countersInRedis } from '../process/paced-callers.ts'
-import { startTestGateway } from '../support/gateway.ts'
+import { gatewayHere } from '../process/gateways.ts'
+import { atEnd } from '../support/ending.ts'
+import { configText, type GatewayOptions } from '../support/gateway.ts'
+import { temporaryFile, type Finished } from '../support/processes.ts'
 import { startRedisServer } from '../support/redis-server.ts'
 import { createBackend, type Mood } from './backend.ts'
 import { createBook, type ChaosBackend } from './backends.ts'
@@ -17,23 +17,7 @@ const never = (): never => {
 
 async function startStore(): Promise<ChaosStore> {
   const server = await startRedisServer('--appendonly', 'yes')
-  return {
-    servers: server.url,
-    master: server,
-    freeze: async (forMs) => {
-      server.freeze()
-      await sleep(forMs)
-      server.thaw()
-    },
-    restart: async (forMs) => {
-      await server.kill()
-      await sleep(forMs)
-      await server.restart()
-    },
-    failOver: never,
-    counted: (client) => countersInRedis(server.port, quotaKey('tollgate', client)),
-    close: () => server.stop(),
-  }
+  return { servers: server.url, master: server, isBack: async () => undefined, failOver: never }
 }
 
 async function startBackend(name: string): Promise<ChaosBackend> {
@@ -49,6 +33,7 @@ async function startBackend(name: string): Promise<ChaosBackend> {
     await new Promise((resolve) => server.close(resolve))
   }
   await listen(0)
+  atEnd(end)
   const { port } = server.address() as AddressInfo
   return {
     name,
@@ -62,25 +47,16 @@ async function startBackend(name: string): Promise<ChaosBackend> {
   }
 }
 
-async function startGateway(options: Parameters<Parts['gateway']>[0]): Promise<ChaosGateway> {
-  const gateway = await startTestGateway(options)
-  const ended = Promise.withResolvers<Awaited<ChaosGateway['finished']>>()
-  const stderr = (): string =>
-    gateway
-      .logLines()
-      .map((line) => JSON.stringify(line))
-      .join('\n')
-  return {
-    origin: gateway.origin,
-    finished: ended.promise,
-    signal: () =>
-      void gateway.stop().then(
-        () => ended.resolve({ code: 0, stdout: '', stderr: '' }),
-        (error: unknown) => ended.resolve({ code: 1, stdout: '', stderr: String(error) }),
-      ),
-    stderr,
-    logged: never,
-  }
+async function startGateway(options: GatewayOptions): Promise<ChaosGateway> {
+  const gateway = await gatewayHere(temporaryFile('gateway.yaml', configText(options)))
+  const ended = Promise.withResolvers<Finished>()
+  const end = (code: number, stderr = ''): void => ended.resolve({ code, stdout: '', stderr })
+  const signal = (): undefined =>
+    void gateway.stop().then(
+      () => end(0),
+      (error: unknown) => end(1, String(error)),
+    )
+  return { ...gateway, finished: ended.promise, signal }
 }
 
 export const inProcess: Parts = { store: startStore, backend: startBackend, gateway: startGateway }

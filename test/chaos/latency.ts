@@ -1,6 +1,6 @@
 /** Whether those felt anything who had nothing to do with it. */
 import { faultKinds, type ChaosRequest, type Fault, type FaultKind, type Run } from './events.ts'
-import { groupBy, overlaps } from './ledger.ts'
+import { overlaps } from './ledger.ts'
 
 export interface Latency {
   /** 'calm', or the fault while which these were under way. */
@@ -66,7 +66,7 @@ const quantile = (sorted: readonly number[], share: number): number =>
 
 /** Whether a request went by way of a part that had failed, or needed a store that was away because of another fault. */
 function touchedIn({ sightings, faults }: Run) {
-  const seen = groupBy(sightings, ({ number }) => number)
+  const seen = Map.groupBy(sightings, ({ number }) => number)
   return ({ number, gateway, sentMs, endMs }: ChaosRequest & Span, kind: FaultKind): boolean =>
     faults.some(
       (fault: Fault) =>

@@ -59,7 +59,7 @@ const explains: Readonly<Record<string, readonly FaultKind[]>> = {
 const mayBeCharged = ['502 bad_gateway', '504 gateway_timeout', 'cut before an answer', 'left']
 
 export function compare(run: Run): Difference[] {
-  const seen = groupBy(run.sightings, ({ number }) => number)
+  const seen = Map.groupBy(run.sightings, ({ number }) => number)
   return [
     ...strays(run, seen),
     ...run.requests.flatMap((request) => judge(request, seen.get(request.number) ?? [], run)),
@@ -229,7 +229,7 @@ function judgeClient(
   run: Run,
 ): Difference[] {
   const own = run.requests.filter(({ client }) => client === id)
-  const charged = groupBy(own, (request) => chargedIn(request, seen.get(request.number) ?? []))
+  const charged = Map.groupBy(own, (request) => chargedIn(request, seen.get(request.number) ?? []))
   const overs = [...charged].flatMap(([minute, requests]): Difference[] => {
     if (minute === undefined) return []
     const over = requests.length - allowedIn(minute, perMinute, run.faults)
@@ -320,7 +320,7 @@ function sampleFaults(sample: Sample, perMinute: number, faults: readonly Fault[
 
 /** An id names one request. */
 function sameIds(requests: readonly ChaosRequest[]): Difference[] {
-  const ids = groupBy(requests, ({ outcomes: [outcome] }) =>
+  const ids = Map.groupBy(requests, ({ outcomes: [outcome] }) =>
     outcome?.kind === 'answered' ? outcome.requestId : undefined,
   )
   return [...ids].flatMap(([id, same]): Difference[] => {
@@ -328,17 +328,4 @@ function sameIds(requests: readonly ChaosRequest[]): Difference[] {
     const numbers = same.map(({ number }) => number)
     return [{ rule: 'wrong answer', detail: `one id for several: ${id}`, client: 'all', numbers }]
   })
-}
-
-export function groupBy<Item, Key>(
-  items: Iterable<Item>,
-  keyOf: (item: Item) => Key,
-): Map<Key, Item[]> {
-  const groups = new Map<Key, Item[]>()
-  for (const item of items) {
-    const group = groups.get(keyOf(item))
-    if (group === undefined) groups.set(keyOf(item), [item])
-    else group.push(item)
-  }
-  return groups
 }

@@ -1,12 +1,13 @@
 /** Plays faults while clients call, and keeps what all of them have seen. */
 import { setTimeout as sleep } from 'node:timers/promises'
+import { quotaKey } from '../../src/quota/authorities/redis.ts'
+import { countersInRedis } from '../process/paced-callers.ts'
 import { createChance } from '../simulation/virtual-time.ts'
 import { targetOf } from './bodies.ts'
 import { createCallers, type Caller } from './callers.ts'
 import { createCrowd } from './crowd.ts'
-import type { Fault, Run, Sample, Sighting } from './events.ts'
+import type { Fault, Run, Sample } from './events.ts'
 import { playLine, stop } from './faults.ts'
-import { compare, groupBy } from './ledger.ts'
 import type { Planned } from './schedule.ts'
 import type { World } from './world.ts'
 
@@ -38,7 +39,18 @@ export async function play(
     past: past.spans,
   })
   const past = callPast(world)
-  const after = checkSettled(world, read, samples)
+  const after = async (): Promise<void> => {
+    const { sightings, requests } = read()
+    const seen = Map.groupBy(
+      new Set(sightings.map(({ number }) => number)),
+      (number) => requests[number]?.client,
+    )
+    for (const { id } of callers) {
+      // Nothing is read of a store that is away just now.
+      const taken = await sample(world, id, seen.get(id)?.length ?? 0).catch(() => undefined)
+      if (taken !== undefined) samples.push(taken)
+    }
+  }
 
   const startMs = Date.now()
   const untilMs = startMs + forMs
@@ -84,43 +96,7 @@ function callPast({ reference }: World) {
 }
 
 async function sample({ store }: World, client: string, seen: number): Promise<Sample> {
-  const { dayTaken, dayUsed, minuteTaken } = await store.counted(client)
+  const counters = await countersInRedis(store.master.port, quotaKey('tollgate', client))
+  const { dayTaken, dayUsed, minuteTaken } = counters
   return { client, seen, atMs: Date.now(), dayTaken, dayUsed, minuteTaken }
-}
-
-/** After each fault: reads the counters, and tells what differs in what has settled since the last time. */
-function checkSettled(world: World, read: () => Run, samples: Sample[]): () => Promise<void> {
-  let from = 0
-  return async () => {
-    const { clients, requests, sightings, faults } = read()
-    const running = faults.filter(({ untilMs }) => untilMs === Infinity)
-    const beforeMs = Math.min(...running.map(({ fromMs }) => fromMs), Date.now())
-    const open = requests.findIndex(({ endMs = Infinity }, at) => at >= from && endMs >= beforeMs)
-    const settled = requests.slice(from, open < 0 ? undefined : open)
-    const isSettled = ({ number }: Sighting): boolean =>
-      number >= from && number < from + settled.length
-    const differences = compare({
-      clients,
-      requests: settled,
-      sightings: sightings.filter(isSettled),
-      faults,
-      samples: [],
-      past: [],
-    })
-    from += settled.length
-    const latest = faults.findLast(({ untilMs }) => untilMs < Infinity)
-    // What is a share of all can be told at the end only.
-    for (const { rule, client, detail } of differences.filter(({ client }) => client !== 'all'))
-      console.log(`after ${latest?.kind ?? 'the calm'}: ${rule}: ${client}: ${detail}`)
-
-    const seen = groupBy(
-      new Set(sightings.map(({ number }) => number)),
-      (number) => requests[number]?.client,
-    )
-    for (const { id } of clients) {
-      // Nothing is read of a store that is away just now.
-      const taken = await sample(world, id, seen.get(id)?.length ?? 0).catch(() => undefined)
-      if (taken !== undefined) samples.push(taken)
-    }
-  }
 }

@@ -1,7 +1,6 @@
 /** What a run came to, in words. */
 import { faultKinds, type ChaosRequest, type Fault, type Run } from './events.ts'
-import type { Latency } from './latency.ts'
-import { groupBy, nameOf, type Difference } from './ledger.ts'
+import { nameOf, type Difference } from './ledger.ts'
 
 /** What a run must have shown to have shown anything. isShort: on a busy machine not everybody comes to his limit in it. */
 export function notShown({ clients, requests, faults }: Run, isShort = false): string[] {
@@ -31,42 +30,22 @@ export function notShown({ clients, requests, faults }: Run, isShort = false): s
 }
 
 const seconds = (ms: number): string => (ms / 1_000).toFixed(1)
-const table = (rows: readonly (readonly (string | number)[])[]): string => {
-  const [head = []] = rows
-  return [head, head.map(() => '---'), ...rows.slice(1)]
-    .map((row) => `| ${row.join(' | ')} |`)
+export const describeFaults = (faults: readonly Fault[], startMs: number): string =>
+  faults
+    .map(
+      ({ kind, part, fromMs, untilMs }) =>
+        `${seconds(fromMs - startMs)} s: ${kind} ${part} for ${seconds(untilMs - fromMs)} s`,
+    )
     .join('\n')
-}
 
-export function describeFaults(faults: readonly Fault[], startMs: number): string {
-  return table([
-    ['fault', 'part', 'from, s', 'for, s'],
-    ...faults.map(({ kind, part, fromMs, untilMs }) => [
-      kind,
-      part,
-      seconds(fromMs - startMs),
-      seconds(untilMs - fromMs),
-    ]),
-  ])
-}
-
-export function describeOutcomes({ clients, requests }: Run): string {
-  const names = [...groupBy(requests, ({ outcomes: [outcome] }) => nameOf(outcome)).keys()].sort()
-  return table([
-    ['client', 'sent', ...names],
-    ...clients.map(({ id }) => {
+export const describeOutcomes = ({ clients, requests }: Run): string =>
+  clients
+    .map(({ id }) => {
       const own = requests.filter(({ client }) => client === id)
-      const by = groupBy(own, ({ outcomes: [outcome] }) => nameOf(outcome))
-      return [id, own.length, ...names.map((name) => by.get(name)?.length ?? 0)]
-    }),
-  ])
-}
-
-export const describeLatencies = (found: readonly Latency[]): string =>
-  table([
-    ['bystanders while', 'requests', 'p50, ms', 'p99, ms', 'p99 past the gateways, ms'],
-    ...found.map((one) => [one.during, one.requests, one.p50Ms, one.p99Ms, one.machineP99Ms]),
-  ])
+      const byName = Map.groupBy(own, ({ outcomes: [outcome] }) => nameOf(outcome))
+      return `${id}: ${Array.from(byName, ([name, { length }]) => `${length} ${name}`).join(', ')}`
+    })
+    .join('\n')
 
 const SHOWN = 40
 /** Each with what client, backends and log have of its requests. */

@@ -36,7 +36,6 @@ it('whatever fails for a moment, nothing is charged twice, lost, over a limit or
     lines: () =>
       lines.map((kinds) => kinds.map((kind) => ({ kind, atMs: 0, forMs: 250, mustCome: true }))),
   })
-  await world.close()
   const differences = compare(run).filter(({ detail }) => !ofBusyMachine.test(detail))
   expect(describeDifferences(differences, run, { startMs, logLines: world.logLines() })).toBe('')
   expect(run.faults.map(({ kind }) => kind).toSorted()).toEqual(lines.flat().toSorted())

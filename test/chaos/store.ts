@@ -1,8 +1,5 @@
-/** Redis with a replica and sentinels: which server is the master changes, and what clients have used is read from it. */
-import { quotaKey } from '../../src/quota/authorities/redis.ts'
-import { setTimeout as sleep } from 'node:timers/promises'
+/** Redis with a replica and sentinels: which server is the master changes. */
 import { eventually } from '../process/gateways.ts'
-import { countersInRedis, type CountersInRedis } from '../process/paced-callers.ts'
 import { startSentinelGroup } from '../support/redis-sentinel.ts'
 import type { RedisServer } from '../support/redis-server.ts'
 import { askRedis } from '../support/redis-shared.ts'
@@ -11,13 +8,10 @@ export interface ChaosStore {
   /** As it stands in a configuration. */
   readonly servers: string
   readonly master: RedisServer
-  /** Away for so long, and back with its data, before anyone thinks of a failover. */
-  freeze(forMs: number): Promise<void>
-  restart(forMs: number): Promise<void>
+  /** Resolves when a master that was away is the master again. */
+  isBack(): Promise<void>
   /** Kills the master; resolves when the replica is master, and the old master its replica. */
   failOver(): Promise<void>
-  counted(client: string): Promise<CountersInRedis>
-  close(): Promise<void>
 }
 
 /** A master that is away for less is not failed over. */
@@ -35,18 +29,7 @@ export async function startStore(): Promise<ChaosStore> {
     get master() {
       return master
     },
-    freeze: async (forMs) => {
-      master.freeze()
-      await sleep(forMs)
-      master.thaw()
-      await group.untilMaster(master)
-    },
-    restart: async (forMs) => {
-      await master.kill()
-      await sleep(forMs)
-      await master.restart()
-      await group.untilMaster(master)
-    },
+    isBack: () => group.untilMaster(master),
     failOver: async () => {
       await master.kill()
       await group.untilMaster(replica)
@@ -58,7 +41,5 @@ export async function startStore(): Promise<ChaosStore> {
         (await askRedis(replica.port, 'INFO replication')).includes('master_link_status:up')
       await eventually('the old master follows the new one', isInStep, 30_000)
     },
-    counted: (client) => countersInRedis(master.port, quotaKey('tollgate', client)),
-    close: () => group.stop(),
   }
 }

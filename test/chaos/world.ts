@@ -35,17 +35,7 @@ export interface Place {
   gateway: ChaosGateway | undefined
 }
 
-export interface World {
-  readonly places: readonly Place[]
-  readonly backends: readonly ChaosBackend[]
-  /** Behind no gateway, and always well: what it takes to call it is the machine's. */
-  readonly reference: ChaosBackend
-  readonly store: ChaosStore
-  start(place: Place): Promise<void>
-  /** Log lines of all gateways there were. */
-  logLines(): string[]
-  close(): Promise<void>
-}
+export type World = Awaited<ReturnType<typeof startWorld>>
 
 const BACKENDS = 3
 export const keyOf = (client: string): string => `tg_chaos_${client}`
@@ -54,7 +44,7 @@ export async function startWorld(
   clients: readonly ChaosClient[],
   gateways: readonly Omit<Place, 'name' | 'gateway'>[],
   parts = processes,
-): Promise<World> {
+) {
   const store = await parts.store()
   const backends = await Promise.all(times(BACKENDS, (at) => parts.backend(`backend ${at + 1}`)))
   const reference = await parts.backend('reference')
@@ -71,14 +61,12 @@ export async function startWorld(
   return {
     places,
     backends,
+    /** Behind no gateway, and always well: what it takes to call it is the machine's. */
     reference,
     store,
     start,
+    /** Log lines of all gateways there were. */
     logLines: () => all.flatMap((gateway) => gateway.stderr().split('\n')),
-    close: async () => {
-      await Promise.all([...backends, reference].map((backend) => backend.kill()))
-      await store.close()
-    },
   }
 }
 

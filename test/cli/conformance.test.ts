@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { conformanceCommand } from '../../src/cli/conformance.ts'
-import { reportLines } from '../../src/conformance/report.ts'
+import { reportLines } from '../../src/cli/conformance-report.ts'
 import type { Report } from '../../src/conformance/suite.ts'
 import { lookOf } from '../../src/terminal/look.ts'
 import { all } from '../support/all.ts'

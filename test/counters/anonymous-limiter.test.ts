@@ -1,10 +1,8 @@
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { describe, expect, it } from 'vitest'
-import {
-  createAddressCounter,
-  createAnonymousLimiter as createLimiter,
-} from '../../src/counters/anonymous-limiter.ts'
+import { createAnonymousLimiter as createLimiter } from '../../src/counters/anonymous-limiter.ts'
+import { createAddressCounter } from '../../src/counters/address-counter.ts'
 
 const createAnonymousLimiter = (options: { perMinute: number; now: () => number }) =>
   createLimiter({ ...options, counter: createAddressCounter(options) })

@@ -7,7 +7,7 @@ import type { CallerKnown, Known, Question, Standing } from '../../src/explain/q
 import type { AdminSources } from '../../src/gateway/admin-parts.ts'
 import { explain } from '../../src/gateway/explaining.ts'
 import { createLiveExplainer } from '../../src/gateway/live-explainer.ts'
-import type { BanRecord } from '../../src/rules/ban-policy.ts'
+import type { BanRecord } from '../../src/bans/ban-store.ts'
 import { keys } from '../support/gateway.ts'
 import { readBlocks, type Blocks } from '../support/serving.ts'
 

@@ -26,6 +26,6 @@ const cases: Readonly<Record<string, Pick<Script, 'steps' | 'end'>>> = {
 
 export const answerCases = Object.fromEntries(
   Object.entries(cases).map(([name, given]): [string, Script] => {
-    return [name, { method: 'GET', mutations: [], ...given }]
+    return [name, { method: 'GET', ...given }]
   }),
 )

@@ -1,5 +1,6 @@
 /** What a backend may send as its answer to one request: sound, nearly so, cut into packets, and how it leaves the connection. */
 import * as fc from 'fast-check'
+import { weighted, type Drawn } from '../support/drawn.ts'
 import { readAnswer, type BackendEnd } from './answer-oracle.ts'
 import * as words from './client-words.ts'
 import {
@@ -15,16 +16,13 @@ import {
   type Step,
 } from './grammar.ts'
 
-export const methods = ['GET', 'HEAD', 'POST'] as const
-export type Method = (typeof methods)[number]
+export type Method = 'GET' | 'HEAD' | 'POST'
 
 /** `TOKEN` in its bytes stands for what tells one answer from all others; EVIL behind it is nobody's to receive. */
 export interface Script {
   readonly method: Method
   readonly steps: readonly Step[]
   readonly end: BackendEnd
-  /** Names of the mutations in it: for statistics alone. */
-  readonly mutations: readonly string[]
 }
 
 interface Draft extends FramedDraft {
@@ -76,85 +74,58 @@ const mutations: Readonly<Record<string, Mutation<Draft>>> = {
 // prettier-ignore
 const contents = ['', 'TOKEN', 'TOKEN'.repeat(40), 'TOKEN\r\n\r\n', '0\r\n\r\n', EVIL, 'TOKEN'.repeat(5_000)]
 
-interface Drawn {
-  readonly method: Method
-  readonly status: string
-  readonly framing: 'length' | 'chunked' | 'close'
-  readonly content: string
-  readonly fields: readonly number[]
-  readonly mutations: readonly (readonly [name: string, n: number])[]
-  readonly byte: number | undefined
-  readonly cuts: readonly (readonly [at: number, pause: number])[]
-  readonly end: BackendEnd
-}
-
-const drawn: fc.Arbitrary<Drawn> = fc.record({
-  method: fc.oneof(
-    { weight: 3, arbitrary: fc.constant('GET' as const) },
-    { weight: 2, arbitrary: fc.constantFrom('HEAD' as const, 'POST' as const) },
+const drawn = fc.record({
+  method: weighted(
+    [3, fc.constant('GET' as const)],
+    [2, fc.constantFrom('HEAD' as const, 'POST' as const)],
   ),
-  status: fc.oneof(
-    { weight: 3, arbitrary: fc.constant('200') },
-    {
-      weight: 2,
-      arbitrary: fc.constantFrom(...'201 204 206 301 304 400 404 429 500 503'.split(' ')),
-    },
+  status: weighted(
+    [3, fc.constant('200')],
+    [2, fc.constantFrom(...'201 204 206 301 304 400 404 429 500 503'.split(' '))],
   ),
   framing: fc.constantFrom('length' as const, 'chunked' as const, 'close' as const),
   content: fc.constantFrom(...contents),
-  fields: fc.oneof(
-    { weight: 1, arbitrary: fc.constant([]) },
-    { weight: 1, arbitrary: fc.array(anyNumber, { maxLength: 3 }) },
-  ),
-  mutations: fc.oneof(
-    { weight: 3, arbitrary: fc.constant([]) },
-    { weight: 5, arbitrary: oneOrTwo(mutations) },
-  ),
-  byte: fc.oneof(
-    { weight: 9, arbitrary: fc.constant(undefined) },
-    { weight: 1, arbitrary: anyNumber },
-  ),
+  fields: weighted([1, fc.constant<number[]>([])], [1, fc.array(anyNumber, { maxLength: 3 })]),
+  mutations: weighted([3, fc.constant([])], [5, oneOrTwo(mutations)]),
+  byte: weighted([9, fc.constant(undefined)], [1, anyNumber]),
   cuts: cutsAtMost(8),
-  end: fc.oneof(
-    { weight: 4, arbitrary: fc.constant('keeps' as const) },
-    { weight: 2, arbitrary: fc.constant('closes' as const) },
-    { weight: 1, arbitrary: fc.constant('resets' as const) },
+  end: weighted(
+    [4, fc.constant('keeps' as const)],
+    [2, fc.constant('closes' as const)],
+    [1, fc.constant('resets' as const)],
   ),
 })
 
 /** stalls: only such as the gateway must wait for in vain; else only such as come to an end. */
 export function scripts({ stalls }: { readonly stalls: boolean }): fc.Arbitrary<Script> {
   return drawn.map((draft): Script => {
-    const used = draft.mutations.map(([name]) => name)
     let text = answerText(draft)
-    if (draft.byte !== undefined) {
-      text = withByte(text, draft.byte)
-      used.push('byte')
-    }
+    if (draft.byte !== undefined) text = withByte(text, draft.byte)
     const isHead = draft.method === 'HEAD'
     if (stalls) {
       while (text !== '' && !readAnswer(text, isHead, 'keeps').isUnfinished)
         text = text.slice(0, -1 - (text.length >> 1))
-      return { method: draft.method, steps: [text], end: 'keeps', mutations: used }
+      return { method: draft.method, steps: [text], end: 'keeps' }
     }
-    return {
-      method: draft.method,
-      steps: cut(text, draft.cuts, 'TOKEN'),
-      end: draft.end,
-      mutations: used,
-    }
+    return { method: draft.method, steps: cut(text, draft.cuts, 'TOKEN'), end: draft.end }
   })
 }
 
 /** What nobody can tell to be at its end must come to one, or all would wait for the time-out of the gateway. */
-export function settled({ method, steps, end, mutations: used }: Script): Script {
+export function settled({ method, steps, end }: Script): Script {
   const text = steps.filter((step) => typeof step === 'string').join('')
   const { whole, isSound, isUnfinished } = readAnswer(text, method === 'HEAD', end)
   const isOpen = end === 'keeps' && (whole === undefined || !isSound || isUnfinished)
-  return { method, steps, end: isOpen ? 'closes' : end, mutations: used }
+  return { method, steps, end: isOpen ? 'closes' : end }
 }
 
-function answerText({ status, framing, content, fields, mutations: applied }: Drawn): string {
+function answerText({
+  status,
+  framing,
+  content,
+  fields,
+  mutations: applied,
+}: Drawn<typeof drawn>): string {
   const draft: Draft = {
     interim: '',
     version: 'HTTP/1.1',

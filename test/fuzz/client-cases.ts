@@ -54,6 +54,6 @@ const cases: Readonly<Record<string, Conversation['steps']>> = {
 
 export const clientCases = Object.fromEntries(
   Object.entries(cases).map(([name, steps]): [string, Conversation] => {
-    return [name, { steps, ending: 'patient', mutations: [] }]
+    return [name, { steps, ending: 'patient' }]
   }),
 )

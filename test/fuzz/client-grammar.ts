@@ -1,5 +1,6 @@
 /** What a client may say on one connection: requests, well formed and nearly so, cut into packets, and how it ends. */
 import * as fc from 'fast-check'
+import { weighted, type Drawn } from '../support/drawn.ts'
 import * as words from './client-words.ts'
 import {
   anyNumber,
@@ -30,14 +31,11 @@ interface Draft extends FramedDraft {
 }
 
 /** patient: waits for all answers. halfClose: ends its side at once. leaves: destroys the connection at once. */
-export const endings = ['patient', 'halfClose', 'leaves'] as const
-export type Ending = (typeof endings)[number]
+export type Ending = 'patient' | 'halfClose' | 'leaves'
 
 export interface Conversation {
   readonly steps: readonly Step[]
   readonly ending: Ending
-  /** Names of the mutations in it: for statistics alone. */
-  readonly mutations: readonly string[]
 }
 
 export interface ClientKeys {
@@ -100,25 +98,13 @@ const byteMutations: Readonly<Record<string, (text: string, n: number) => string
 const splice = (text: string, n: number, lost: number, put: string): string =>
   text.slice(0, at(n, text.length)) + put + text.slice(at(n, text.length) + lost)
 
-export const mutationNames = [...Object.keys(mutations), ...Object.keys(byteMutations)]
-
-interface DrawnRequest {
-  readonly method: string
-  readonly target: string
-  readonly keyAt: number
-  readonly credential: number | undefined
-  readonly words: readonly number[]
-  readonly body: { readonly kind: 'none' | 'length' | 'chunked'; readonly content: string }
-  readonly mutations: readonly (readonly [name: string, n: number])[]
-}
-
 // prettier-ignore
 const contents = ['', '{}', 'abc', 'GET /v1/pets/inner HTTP/1.1\r\nHost: x\r\n\r\n', '0\r\n\r\n', '\r\n\r\n', '\0\xff\x80', 'z'.repeat(300)]
 
-const drawnRequest: fc.Arbitrary<DrawnRequest> = fc.record({
-  method: fc.oneof(
-    { weight: 4, arbitrary: fc.constantFrom('GET', 'POST') },
-    { weight: 2, arbitrary: fc.constantFrom('HEAD', 'PUT', 'PATCH', 'DELETE', 'OPTIONS') },
+const drawnRequest = fc.record({
+  method: weighted(
+    [4, fc.constantFrom('GET', 'POST')],
+    [2, fc.constantFrom('HEAD', 'PUT', 'PATCH', 'DELETE', 'OPTIONS')],
   ),
   target: fc.constantFrom(
     '/v1/pets/ID',
@@ -128,66 +114,45 @@ const drawnRequest: fc.Arbitrary<DrawnRequest> = fc.record({
     '/v1/pets/ID',
   ),
   keyAt: fc.nat(3),
-  credential: fc.oneof(
-    { weight: 6, arbitrary: fc.constant(undefined) },
-    { weight: 1, arbitrary: anyNumber },
-  ),
-  words: fc.oneof(
-    { weight: 5, arbitrary: fc.constant([]) },
-    { weight: 4, arbitrary: fc.array(anyNumber, { minLength: 1, maxLength: 2 }) },
+  credential: weighted([6, fc.constant(undefined)], [1, anyNumber]),
+  words: weighted(
+    [5, fc.constant<number[]>([])],
+    [4, fc.array(anyNumber, { minLength: 1, maxLength: 2 })],
   ),
   body: fc.record({
     kind: fc.constantFrom('none', 'length', 'chunked'),
     content: fc.constantFrom(...contents),
   }),
-  mutations: fc.oneof(
-    { weight: 6, arbitrary: fc.constant([]) },
-    { weight: 4, arbitrary: oneOrTwo(mutations) },
+  mutations: weighted([6, fc.constant([])], [4, oneOrTwo(mutations)]),
+})
+
+const drawnConversation = fc.record({
+  id: fc.nat(0xffffff),
+  requests: fc.array(drawnRequest, { minLength: 1, maxLength: 8 }),
+  bytes: weighted(
+    [8, fc.constant([])],
+    [1, fc.tuple(fc.tuple(fc.constantFrom(...Object.keys(byteMutations)), anyNumber))],
+  ),
+  cuts: cutsAtMost(12),
+  ending: weighted(
+    [12, fc.constant('patient' as const)],
+    [1, fc.constantFrom('halfClose' as const, 'leaves' as const)],
   ),
 })
 
-interface DrawnConversation {
-  readonly id: number
-  readonly requests: readonly DrawnRequest[]
-  readonly bytes: readonly (readonly [name: string, n: number])[]
-  readonly cuts: readonly (readonly [at: number, pause: number])[]
-  readonly ending: Ending
-}
-
 /** Requests carry their own numbers, so that no two of them ask for the same. */
-export function conversations(keys: ClientKeys): fc.Arbitrary<Conversation> {
-  const drawn: fc.Arbitrary<DrawnConversation> = fc.record({
-    id: fc.nat(0xffffff),
-    requests: fc.array(drawnRequest, { minLength: 1, maxLength: 8 }),
-    bytes: fc.oneof(
-      { weight: 8, arbitrary: fc.constant([]) },
-      {
-        weight: 1,
-        arbitrary: fc.tuple(fc.tuple(fc.constantFrom(...Object.keys(byteMutations)), anyNumber)),
-      },
-    ),
-    cuts: cutsAtMost(12),
-    ending: fc.oneof(
-      { weight: 12, arbitrary: fc.constant('patient' as const) },
-      { weight: 1, arbitrary: fc.constantFrom('halfClose' as const, 'leaves' as const) },
-    ),
-  })
-  return drawn.map((conversation) => written(conversation, keys))
-}
+export const conversations = (keys: ClientKeys): fc.Arbitrary<Conversation> =>
+  drawnConversation.map((conversation) => written(conversation, keys))
 
-function written(drawn: DrawnConversation, keys: ClientKeys): Conversation {
-  const used = drawn.requests.flatMap((request) => request.mutations.map(([name]) => name))
+function written(drawn: Drawn<typeof drawnConversation>, keys: ClientKeys): Conversation {
   let text = drawn.requests
     .map((request, index) => requestText(request, `${drawn.id}-${index}`, keys))
     .join('')
-  for (const [name, n] of drawn.bytes) {
-    text = byteMutations[name]?.(text, n) ?? text
-    used.push(name)
-  }
-  return { steps: cut(text, drawn.cuts), ending: drawn.ending, mutations: used }
+  for (const [name, n] of drawn.bytes) text = byteMutations[name]?.(text, n) ?? text
+  return { steps: cut(text, drawn.cuts), ending: drawn.ending }
 }
 
-function requestText(drawn: DrawnRequest, id: string, keys: ClientKeys): string {
+function requestText(drawn: Drawn<typeof drawnRequest>, id: string, keys: ClientKeys): string {
   const key = pick(keys.valid, drawn.keyAt)
   const fill = (text: string): string =>
     text.replaceAll('KEY', key).replaceAll('EXPIRED', keys.expired)

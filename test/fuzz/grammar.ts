@@ -1,5 +1,6 @@
 /** What the grammars of requests and of answers have in common. */
 import * as fc from 'fast-check'
+import { weighted } from '../support/drawn.ts'
 import * as words from './client-words.ts'
 
 /** Bytes as latin1, a number of turns of the event loop, or ms below zero. */
@@ -41,14 +42,14 @@ export const oneOrTwo = (mutations: object) =>
 
 /** Where bytes are cut into packets, and the step that follows. */
 export const cutsAtMost = (maxLength: number) =>
-  fc.oneof(
-    { weight: 2, arbitrary: fc.constant([]) },
-    {
-      weight: 1,
-      arbitrary: fc.array(fc.tuple(anyNumber, fc.constantFrom(0, 0, 1, 1, 2, 3, 5, -1, -2)), {
+  weighted(
+    [2, fc.constant([])],
+    [
+      1,
+      fc.array(fc.tuple(anyNumber, fc.constantFrom(0, 0, 1, 1, 2, 3, 5, -1, -2)), {
         maxLength,
       }),
-    },
+    ],
   )
 
 /** In two chunks. */

@@ -1,7 +1,7 @@
 /** A backend that reads every request strictly, remembers it by its X-Request-Id, and answers with what it was asked for. */
-import { createServer, type AddressInfo, type Socket } from 'node:net'
 import type { RecordedRequest } from '../support/raw-backend.ts'
 import { readRequests } from '../support/strict-request-reader.ts'
+import { startStrictBackend } from './strict-backend.ts'
 
 export interface Seen {
   readonly request: RecordedRequest
@@ -9,22 +9,13 @@ export interface Seen {
   whole: boolean
 }
 
-export interface RecordingBackend {
-  readonly url: string
-  /** What has come since the last call, by request id; heads without an end included. */
-  take(): { seen: Map<string, Seen>; problems: string[] }
-  close(): Promise<void>
-}
-
 /** What the backend says of the target of a request, in every answer to it. */
 export const ECHO = 'X-Echo'
 
-export async function startRecordingBackend(): Promise<RecordingBackend> {
+export async function startRecordingBackend() {
   let seen = new Map<string, Seen>()
   let problems: string[] = []
-  const sockets = new Set<Socket>()
-  const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
-    sockets.add(socket)
+  const url = await startStrictBackend((socket) => {
     let head: Seen | undefined
     const reader = readRequests(0, {
       head: (request) => {
@@ -43,33 +34,26 @@ export async function startRecordingBackend(): Promise<RecordingBackend> {
       // A request that breaks off is the client's doing; all else would be the gateway's.
       if (reader.problem !== undefined && head === undefined) problems.push(reader.problem)
     }
-    socket.on('data', (chunk: Buffer) => {
-      reader.push(chunk)
-      if (reader.problem !== undefined) socket.destroy()
-      look()
-    })
-    socket.on('end', () => {
-      reader.end()
-      look()
-      socket.end()
-    })
-    socket.on('error', () => {})
-    socket.on('close', () => sockets.delete(socket))
+    return {
+      push: (chunk) => {
+        reader.push(chunk)
+        if (reader.problem !== undefined) socket.destroy()
+        look()
+      },
+      end: () => {
+        reader.end()
+        look()
+      },
+    }
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    take: () => {
-      const taken = { seen, problems }
-      seen = new Map()
-      problems = []
-      return taken
-    },
-    close: async () => {
-      for (const socket of sockets) socket.destroy()
-      await new Promise((resolve) => server.close(resolve))
-    },
+  /** What has come since the last call, by request id; heads without an end included. */
+  const take = () => {
+    const taken = { seen, problems }
+    seen = new Map()
+    problems = []
+    return taken
   }
+  return { url, take }
 }
 
 /** In chunks or with a length, by turns of the target's length. */

@@ -1,30 +1,16 @@
 /** A backend that answers each request as its script says, and every other one with the token in its path. */
-import { createServer, type AddressInfo, type Socket } from 'node:net'
+import type { Socket } from 'node:net'
 import { setImmediate as turn, setTimeout as sleep } from 'node:timers/promises'
 import { readRequests } from '../support/strict-request-reader.ts'
 import type { Script } from './answer-grammar.ts'
+import { startStrictBackend } from './strict-backend.ts'
 
-export interface ScriptedBackend {
-  readonly url: string
-  /** By the last part of the path. */
-  readonly scripts: Map<string, Script>
-  /** Ids of the scripts that are played on a connection of their own; to be emptied by whoever reads it. */
-  readonly received: Set<string>
-  /** No script is being played. */
-  atRest(): boolean
-  /** What was wrong with what the gateway sent, since the last call. */
-  takeProblems(): string[]
-  close(): Promise<void>
-}
-
-export async function startScriptedBackend(): Promise<ScriptedBackend> {
+export async function startScriptedBackend() {
   const scripts = new Map<string, Script>()
   const received = new Set<string>()
-  const sockets = new Set<Socket>()
   const problems: string[] = []
   let playing = 0
-  const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
-    sockets.add(socket)
+  const url = await startStrictBackend((socket) => {
     let last = ''
     const reader = readRequests(0, {
       head: () => {},
@@ -45,25 +31,24 @@ export async function startScriptedBackend(): Promise<ScriptedBackend> {
         void play(socket, script, id).finally(() => (playing -= 1))
       },
     })
-    socket.on('data', (chunk: Buffer) => {
-      reader.push(chunk)
-      if (reader.problem !== undefined) problems.push(reader.problem)
-    })
-    socket.on('end', () => socket.end())
-    socket.on('error', () => {})
-    socket.on('close', () => sockets.delete(socket))
+    return {
+      push: (chunk) => {
+        reader.push(chunk)
+        if (reader.problem !== undefined) problems.push(reader.problem)
+      },
+      end: () => {},
+    }
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url,
+    /** By the last part of the path. */
     scripts,
+    /** Ids of the scripts that are played on a connection of their own; to be emptied by whoever reads it. */
     received,
+    /** No script is being played. */
     atRest: () => playing === 0,
+    /** What was wrong with what the gateway sent, since the last call. */
     takeProblems: () => problems.splice(0),
-    close: async () => {
-      for (const socket of sockets) socket.destroy()
-      await new Promise((resolve) => server.close(resolve))
-    },
   }
 }
 

@@ -1,23 +1,11 @@
-/** The two sides of a gateway that may send it what they like: what is drawn for each, and what has to come of it to prove anything. */
-import type * as fc from 'fast-check'
+/** The sides of a gateway that may send it what they like: what is drawn for each, and what has to come of it to prove anything. */
 import { answerCases } from './answer-cases.ts'
 import { scripts, type Script } from './answer-grammar.ts'
 import { startAnswerWorld } from './answer-world.ts'
 import { clientCases } from './client-cases.ts'
 import { conversations, type Conversation } from './client-grammar.ts'
 import { clientKeys, startClientWorld } from './client-world.ts'
-import { fuzz, violationsOf, type Fuzzed, type Playable, type World } from './fuzzing.ts'
-
-export interface Side<Played extends Playable = Playable> {
-  /** What is counted. */
-  readonly unit: 'requests' | 'answers'
-  start(engine: string): Promise<World<Played>>
-  readonly scripts: fc.Arbitrary<Played>
-  /** What the fuzzer has found, by name. */
-  readonly cases: Readonly<Record<string, Played>>
-  /** It would prove little if hardly anything came through, or all did: at least such a part of the units each. */
-  readonly shows: Readonly<Record<string, number>>
-}
+import type { Side } from './fuzzing.ts'
 
 const clients: Side<Conversation> = {
   unit: 'requests',
@@ -33,18 +21,15 @@ const backends: Side<Script> = {
   cases: answerCases,
   shows: { 'heard 200': 1 / 50, 'heard 502': 1 / 50, 'heard cut off': 1 / 50, judged: 4 / 5 },
 }
-export const sides = { clients, backends } as unknown as Record<'clients' | 'backends', Side>
-
-/** Plays so many, or all up to the first that breaks a property. */
-export const play = (
-  { start, scripts: drawn, unit }: Side,
-  { engine, count, seed }: { engine: string; count: number; seed: number },
-): Promise<Fuzzed<Playable>> =>
-  fuzz(() => start(engine), drawn, { seed, isEnough: (sofar) => sofar.count(unit) >= count })
-
-/** What goes wrong with what was found once, by name. */
-export const foundAgain = (
-  { start, cases }: Side,
-  engine: string,
-  many: { copies: number; times: number },
-): Promise<Record<string, string>> => violationsOf(() => start(engine), cases, many)
+/** In the midst of an answer they stop. */
+const stalling: Side<Script> = {
+  unit: 'answers',
+  start: (engine) => startAnswerWorld(engine, { stalls: true }),
+  scripts: scripts({ stalls: true }),
+  cases: {},
+  shows: {},
+}
+export const sides = { clients, backends, 'stalling backends': stalling } as unknown as Record<
+  'clients' | 'backends' | 'stalling backends',
+  Side
+>

@@ -1,11 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { MessageChannel, type MessagePort } from 'node:worker_threads'
 import { afterEach, describe, expect, it } from 'vitest'
-import {
-  createAddressCounter,
-  createAnonymousLimiter,
-  type AddressCounter,
-} from '../../src/counters/anonymous-limiter.ts'
+import { createAnonymousLimiter } from '../../src/counters/anonymous-limiter.ts'
+import { createAddressCounter, type AddressCounter } from '../../src/counters/address-counter.ts'
 import {
   answerCalls,
   createIpcCalls,
@@ -14,7 +11,7 @@ import {
   type CallHandlers,
   type IpcCalls,
 } from '../../src/ipc/calls.ts'
-import type { BanRecord } from '../../src/rules/ban-policy.ts'
+import type { BanRecord } from '../../src/bans/ban-store.ts'
 import type { SharedCalls } from '../../src/workers/messages.ts'
 import { createCounter } from '../../src/counters/counter.ts'
 import { StoreUnavailable } from '../../src/rules/store-unavailable.ts'

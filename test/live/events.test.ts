@@ -2,9 +2,9 @@
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { describe, expect, it } from 'vitest'
-import type { Decision, Tick } from '../../src/api/live.ts'
+import type { Tick } from '../../src/api/live.ts'
 import { Events, eventTypes, type EventType } from '../../src/live/events.ts'
-import { RecentDecisions, type Decided } from '../../src/live/recent.ts'
+import { RecentDecisions, type Decided, type Decision } from '../../src/live/recent.ts'
 
 const tick = { at: 'now' } as Tick
 const decision = (client: string) => ({ client }) as Decision

@@ -1,7 +1,8 @@
 /** What a gateway in this process and one of two workers say of the moment, held against what they were sent. */
 import { isDeepStrictEqual } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { Decision, Overview, Requests, Tick, Top } from '../../src/api/live.ts'
+import type { Overview, Requests, Tick, Top } from '../../src/api/live.ts'
+import type { Decision } from '../../src/live/recent.ts'
 import {
   clientsBlock,
   configFile,

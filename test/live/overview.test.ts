@@ -1,7 +1,7 @@
 /** What needs attention, in which order and words, and what has changed since the second before. */
 import { describe, expect, it } from 'vitest'
 import type { Ban } from '../../src/api/state.ts'
-import type { BanRecord } from '../../src/rules/ban-policy.ts'
+import type { BanRecord } from '../../src/bans/ban-store.ts'
 import type { BackendHealth } from '../../src/backends/health.ts'
 import { parseConfigText } from '../../src/clients/load.ts'
 import { createAdmittedToday } from '../../src/live/admitted-today.ts'

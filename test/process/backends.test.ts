@@ -4,17 +4,16 @@ import { expect, it } from 'vitest'
 import { answer, startRawBackend } from '../support/raw-backend.ts'
 import { freePort } from '../support/redis-server.ts'
 import {
-  atEnd,
   clientsBlock,
   configFile,
   eventually,
+  gatewayHere,
   gatewayProcess,
   pick,
   tally,
   times,
   type Answer,
-  type GatewayProcess,
-  gatewayHere,
+  type Gateway,
 } from './gateways.ts'
 
 /** One that takes requests and does not answer them while it is frozen, and goes and comes on one port. */
@@ -24,7 +23,6 @@ async function startBackend() {
   const respond = () => (state.isFrozen ? undefined : answer(200, 'ok'))
   const start = () => startRawBackend({ port, respond })
   let running = await start()
-  atEnd(() => running.close())
   return {
     url: `http://127.0.0.1:${port}`,
     freeze: (isFrozen: boolean) => void (state.isFrozen = isFrozen),
@@ -34,7 +32,7 @@ async function startBackend() {
 }
 
 /** Clients that send a GET soon after the last one is answered. */
-function startLoad({ call }: Pick<GatewayProcess, 'call'>, keys: readonly string[]) {
+function startLoad({ call }: Gateway, keys: readonly string[]) {
   const answers: Answer[] = []
   const over = new AbortController()
   const clients = keys.map(async (key) => {
@@ -63,40 +61,32 @@ const failed = (answers: readonly Answer[]) => answers.filter(({ status }) => st
 interface Check {
   readonly name: string
   readonly reason: string
-  readonly backends?: readonly {
-    readonly name: string
-    readonly state: string
-    readonly cause?: string
-    readonly since?: string
-  }[]
+  readonly backends?: readonly Readonly<
+    Partial<Record<'name' | 'state' | 'cause' | 'since', string>>
+  >[]
 }
-async function readiness({ adminOrigin }: Pick<GatewayProcess, 'adminOrigin'>) {
+async function readiness({ adminOrigin }: Gateway) {
   const response = await fetch(`${adminOrigin}/readyz`)
   const { checks } = (await response.json()) as { checks: Check[] }
   const check = checks.find(({ name }) => name === 'backend')
   return { status: response.status, reason: check?.reason, backends: check?.backends ?? [] }
 }
 
-it.concurrent.each(['direct', 'http-proxy-3'])(
-  'one of three backends that freezes or dies costs hardly a request, is named, and comes back (engine %s)',
-  async (engine) => {
+it.concurrent(
+  'one of three backends that freezes or dies costs hardly a request, is named, and comes back',
+  async () => {
     const backends = await Promise.all(times(3, startBackend))
     const [one, two] = [pick(backends, 0), pick(backends, 1)]
     const [first, second] = [one.url, two.url]
-    const clients = times(12, (at) => ({
-      id: `c${at}`,
-      keys: [`tg_test_backends_${at}`],
-      perMinute: 1_000_000,
-    }))
+    const keys = times(12, (at) => `tg_test_backends_${at}`)
+    const clients = keys.map((key, at) => ({ id: `c${at}`, keys: [key], perMinute: 1_000_000 }))
+    const urls = backends.map(({ url }) => url).join(', ')
     const gateway = await gatewayHere(
       configFile('', {
-        upstream: `upstream:
-  urls: [${backends.map(({ url }) => url).join(', ')}]
-  engine: ${engine}
-  timeouts: { response: 2s }
-  eject: { for: 2s }`,
+        upstream: `upstream: { urls: [${urls}], timeouts: { response: 2s }, eject: { for: 2s } }`,
         clients: clientsBlock(clients),
-        // A store that is late on a busy machine is no failure of a backend.
+        // A busy machine is no failure of a backend, neither by its store nor by itself.
+        server: 'server: { listen: "127.0.0.1:0", overload: { lag: 10s } }',
         store: 'store: { file: "", onOutage: open }',
         log: 'log: { access: false }',
       }),
@@ -104,14 +94,9 @@ it.concurrent.each(['direct', 'http-proxy-3'])(
     const named = (event: string, backend: string) =>
       gateway.logged(event).filter((line) => line['backend'] === backend)
     const isUp = (backend: string) => gateway.metric(`tollgate_backend_up{backend="${backend}"}`)
-    const timeouts = () =>
-      gateway.metric(
-        `tollgate_backend_requests_total{backend="${first}",outcome="response_timeout"}`,
-      )
-    const load = startLoad(
-      gateway,
-      clients.flatMap(({ keys }) => keys),
-    )
+    const outcome = `{backend="${first}",outcome="response_timeout"}`
+    const timeouts = () => gateway.metric(`tollgate_backend_requests_total${outcome}`)
+    const load = startLoad(gateway, keys)
     expect(failed(await load.next(36))).toBe(0)
 
     one.freeze(true)
@@ -124,10 +109,8 @@ it.concurrent.each(['direct', 'http-proxy-3'])(
     expect((await timeouts()) - before).toBeLessThanOrEqual(20)
     // GETs that it swallowed were sent to another.
     expect(failed(load.answers)).toBeLessThanOrEqual(load.answers.length / 100)
-    expect(named('backendDown', first)[0]).toMatchObject({
-      level: 'error',
-      cause: expect.stringMatching(/no answer|HEADERS_TIMEOUT|Headers Timeout/i) as string,
-    })
+    const cause = expect.stringContaining('no answer') as string
+    expect(named('backendDown', first)[0]).toMatchObject({ level: 'error', cause })
     const ill = await readiness(gateway)
     expect([ill.status, ill.reason]).toEqual([200, expect.stringContaining(`${first}: `)])
     expect(ill.backends.map(({ state }) => state === 'up')).toEqual([false, true, true])
@@ -148,7 +131,8 @@ it.concurrent.each(['direct', 'http-proxy-3'])(
     await two.comeBack()
     await eventually('it is back', async () => (await isUp(second)) === 1)
     await load.stop()
-    expect(failed(load.answers.slice(whole))).toBe(0)
+    const meanwhile = load.answers.slice(whole)
+    expect(failed(meanwhile), JSON.stringify(tally(meanwhile))).toBe(0)
   },
 )
 
@@ -165,7 +149,7 @@ it.concurrent.each([1, 2])(
       return workers === 1 ? gatewayHere(file) : gatewayProcess(file)
     }
     const fromMs = Date.now()
-    const isNamed = async (gateway: Awaited<ReturnType<typeof start>>): Promise<void> => {
+    const isNamed = async (gateway: Gateway): Promise<void> => {
       await eventually('the first check', async () => {
         const [backend] = (await readiness(gateway)).backends
         return backend?.cause?.includes('ECONNREFUSED') ?? false

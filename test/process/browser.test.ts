@@ -176,7 +176,6 @@ describe('a page of another origin', () => {
       const [without] = await ask('once', '/v1/pets', given)
       const [included] = await ask('once', '/v1/pets', { ...given, credentials: 'include' })
       expect([without?.status, included?.status]).toEqual(statuses)
-      await other.stop()
     },
   )
 })

@@ -3,14 +3,16 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { expect, it } from 'vitest'
 import { makeCertificates } from '../support/redis-tls.ts'
 import { typed } from '../support/command-line.ts'
+import { temporaryFile } from '../support/processes.ts'
 import { configFile, gatewayHere } from './gateways.ts'
-
-const certificates = makeCertificates()
 
 const METRIC = 'tollgate_tls_certificate_expiry_seconds'
 
 it('are those of the listener and of the calls to backends', async () => {
-  const { expired, server, client, ca } = certificates
+  const { expired: ended, server, client, ca } = makeCertificates()
+  // A copy, as it is renewed here.
+  const copy = (file: string): string => temporaryFile('copy.pem', readFileSync(file))
+  const expired = { cert: copy(ended.cert), key: copy(ended.key) }
   const pair = ({ cert, key }: typeof server) => `tls: { cert: ${cert}, key: ${key} }`
   const file = configFile('https://127.0.0.1:9', {
     server: `server: { listen: "127.0.0.1:0", ${pair(expired)} }`,

@@ -2,7 +2,7 @@ import { readFileSync, readdirSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { describe, expect, it } from 'vitest'
 import { typed } from '../support/command-line.ts'
-import { configText, keys, sha256 } from '../support/gateway.ts'
+import { configText, sha256 } from '../support/gateway.ts'
 import { temporaryFile, temporaryFolder } from '../support/processes.ts'
 import { freePort } from '../support/redis-server.ts'
 import {
@@ -172,16 +172,19 @@ describe.concurrent('the command line', () => {
 
 describe.concurrent('a configuration that is refused', () => {
   const bad = temporaryFile('bad.yaml', 'unmatched: perhaps\nserver:\n  workers: many\nfoo: 1\n')
-  const problems = ['1:12 unmatched', '3:12 server.workers', '4:1 foo'].map(
-    (place) => expect.stringMatching(`^${bad}:${place}: .*; `) as unknown,
-  )
+  const problems = ['1:12 unmatched', '3:12 server.workers', '4:1 foo'].map((at) => `${at}: .*; `)
+  const text = readFileSync(example, 'utf8').replace('127.0.0.1:8080', '0.0.0.0:0')
+  const open = temporaryFile('open.yaml', text)
 
-  it('keeps start and demo from starting: exit code 2, every problem in one log line', async () => {
-    for (const command of ['start', 'demo']) {
-      const { code, stdout, stderr } = await run(command, '--config', bad)
-      expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
-      expect(linesOf(stderr)).toMatchObject([{ level: 'error', event: 'configRefused', problems }])
-    }
+  it.each([
+    ['start', open, ['1:1 server.listen: opens public demo keys .*; ']],
+    ['demo', bad, problems],
+  ])('keeps %s from starting: every problem in one log line', async (command, file, faults) => {
+    const { code, stdout, stderr } = await run(command, '--config', file)
+    expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
+    const said = faults.map((fault) => expect.stringMatching(`^${file}:${fault}`) as string)
+    const line = { level: 'error', event: 'configRefused', problems: said }
+    expect(linesOf(stderr)).toMatchObject([line])
   })
 
   it.each([
@@ -192,70 +195,41 @@ describe.concurrent('a configuration that is refused', () => {
     const checked = await here('check', '--config', file)
     expect(checked).toEqual({ code: 2, stdout: `${problem}\n`, stderr: '' })
   })
-
-  it('is also one that opens the public demo keys to the network', async () => {
-    const open = readFileSync(example, 'utf8').replace('127.0.0.1:8080', '0.0.0.0:0')
-    const file = temporaryFile('open.yaml', open)
-    const fault = 'server.listen: opens public demo keys'
-    const { code, problems: [problem] = [] } = (await start('start', '--config', file)) as {
-      code: number
-      problems?: string[]
-    }
-    expect([code, problem]).toEqual([2, expect.stringContaining(fault)])
-  })
 })
 
-describe.concurrent('an address that cannot be had', () => {
-  it('of the public listener: exit code 1, and the setting to change, though the log is to be silent', async () => {
-    const port = await takenPort()
-    const server = `server: { listen: "127.0.0.1:${port}" }\nlog: { level: silent }`
-    expect(await start('start', '--config', configFile(nowhere, { server }))).toMatchObject({
+const server = 'server: { listen: "127.0.0.1:PORT" }'
+const admin = 'admin: { listen: "127.0.0.1:PORT" }'
+it.concurrent.each([
+  ['start', 'public listener', 'server.listen', { server, log: 'log: { level: silent }' }],
+  // It keeps trying to reach Redis.
+  [
+    'start',
+    'admin listener',
+    'admin.listen',
+    { admin, store: 'store: { redis: "redis://[::1]:1" }' },
+  ],
+  [
+    'demo',
+    'catalogue service',
+    'upstream.urls',
+    { upstream: 'upstream: { urls: ["http://127.0.0.1:PORT"] }' },
+  ],
+  // The catalogue, which was up already, is closed again.
+  ['demo', 'public listener', 'server.listen', { server }],
+])(
+  'tollgate %s ends with 1 where the address of the %s cannot be had, and names %s',
+  async (command, listener, setting, blocks) => {
+    const [port, free] = [await takenPort(), await freePort()]
+    const text = configText({ upstreams: [`http://127.0.0.1:${free}`], blocks })
+    const file = temporaryFile('gateway.yaml', text.replace('PORT', String(port)))
+    expect(await start(command, '--config', file)).toMatchObject({
       code: 1,
       level: 'fatal',
       event: 'startFailed',
-      message: `the public listener cannot listen on 127.0.0.1:${port}: the address is in use; stop what uses it, or change server.listen in the config (EADDRINUSE)`,
+      message: `the ${listener} cannot listen on 127.0.0.1:${port}: the address is in use; stop what uses it, or change ${setting} in the config (EADDRINUSE)`,
     })
-  })
-
-  it('of the admin listener: likewise, and the process ends though it keeps trying to reach Redis', async () => {
-    const port = await takenPort()
-    const file = configFile(nowhere, {
-      admin: `admin: { listen: "127.0.0.1:${port}" }`,
-      store: 'store: { redis: "redis://127.0.0.1:1" }',
-    })
-    const { code, message } = (await start('start', '--config', file)) as Failed
-    expect(code).toBe(1)
-    expect(message).toContain(`the admin listener cannot listen on 127.0.0.1:${port}: `)
-    expect(message).toContain('change admin.listen in the config (EADDRINUSE)')
-  })
-
-  it('of the catalogue service: likewise, in the demo and on its own', async () => {
-    const port = await takenPort()
-    const demo = (await start('demo', '--config', configFile(`http://127.0.0.1:${port}`))) as Failed
-    expect(demo.code).toBe(1)
-    expect(demo.message).toContain(`the catalogue service cannot listen on 127.0.0.1:${port}: `)
-    expect(demo.message).toContain('change upstream.urls in the config (EADDRINUSE)')
-    const address = ['--listen', `127.0.0.1:${port}`]
-    const alone = (await start('catalogue', ...address, '--db', 'pets.db')) as Failed
-    expect(alone.code).toBe(1)
-    expect(alone.message).toContain('or change --listen (EADDRINUSE)')
-  })
-
-  it('of the public listener in the demo: the catalogue is closed again and the process ends', async () => {
-    const [port, upstream] = [await takenPort(), await freePort()]
-    const file = configFile(`http://127.0.0.1:${upstream}`, {
-      server: `server: { listen: "127.0.0.1:${port}" }`,
-    })
-    const { code, message } = (await start('demo', '--config', file)) as Failed
-    expect(code).toBe(1)
-    expect(message).toContain('change server.listen in the config')
-  })
-})
-
-interface Failed {
-  readonly code: number
-  readonly message: string
-}
+  },
+)
 
 describe.concurrent('tollgate start', () => {
   it('takes values from the environment, prints one line per listener with its real address, and nothing else on stdout', async () => {
@@ -279,16 +253,6 @@ describe.concurrent('tollgate start', () => {
     expect((await typed(['check', '--config', file])).code).toBe(2)
     const env = { PUBLIC_PORT: String(port) }
     expect((await typed(['check', '--config', file], { env })).code).toBe(0)
-  })
-
-  it('starts although no backend can be reached, and says so in its answers', async () => {
-    const gateway = await gatewayHere(configFile(nowhere))
-    const answer = await gateway.call(keys.pro)
-    expect([answer.status, answer.code]).toEqual([502, 'bad_gateway'])
-    const ready = await fetch(`${gateway.adminOrigin}/readyz`)
-    expect(ready.status).toBe(503)
-    expect(await ready.text()).toContain('ECONNREFUSED')
-    expect((await fetch(`${gateway.adminOrigin}/healthz`)).status).toBe(200)
   })
 })
 
@@ -369,16 +333,20 @@ it('tollgate diff tells in a line each what changes, says that nothing does, and
 })
 
 describe.concurrent('tollgate catalogue', () => {
-  it('serves the operations on its own, and says what is wrong with its file', async () => {
+  it('serves the operations on its own, and says what is wrong with its address and its file', async () => {
     const catalogue = startTollgate(['catalogue', '--listen', '127.0.0.1:0', '--db', 'pets.db'])
     const url = await catalogue.listening('catalogue')
     expect(await (await fetch(`${url}/pets`)).json()).toEqual([])
+    for (const [address, db, fault] of [
+      [new URL(url).host, 'pets.db', 'or change --listen (EADDRINUSE)'],
+      ['127.0.0.1:0', '/nowhere/pets.db', 'create it, or name a file in an existing folder'],
+    ] as const)
+      expect(await start('catalogue', '--listen', address, '--db', db)).toMatchObject({
+        code: 1,
+        message: expect.stringContaining(fault) as string,
+      })
     catalogue.signal('SIGTERM')
     expect((await catalogue.finished).code).toBe(0)
-    const db = '/nowhere/pets.db'
-    const absent = (await start('catalogue', '--listen', '127.0.0.1:0', '--db', db)) as Failed
-    expect(absent.code).toBe(1)
-    expect(absent.message).toContain('create it, or name a file in an existing folder')
   })
 })
 

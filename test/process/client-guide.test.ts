@@ -1,12 +1,12 @@
 /** The retry loops that docs/clients.md shows, taken from the page and run as they stand against a real gateway: a banned key waits and gets through. */
 import { execFile } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { beforeAll, expect, it } from 'vitest'
 import { askAdmin } from '../support/admin-client.ts'
 import { ensurePackage } from '../support/debian-package.ts'
+import { temporaryFolder } from '../support/processes.ts'
 import {
   clientsBlock,
   configFile,
@@ -19,11 +19,9 @@ import {
 /** Debian's own, which sees Debian's packages; another on PATH may not. */
 const PYTHON = '/usr/bin/python3'
 const guide = readFileSync(new URL('../../docs/clients.md', import.meta.url), 'utf8')
-const folder = mkdtempSync(join(tmpdir(), 'tollgate-client-guide-'))
+const folder = temporaryFolder()
 // So that the examples find the libraries that they import.
 symlinkSync(join(import.meta.dirname, '../../node_modules'), join(folder, 'node_modules'))
-
-afterAll(() => rmSync(folder, { recursive: true }))
 
 /** The block of the language that holds the text, and it alone. */
 function example(language: string, holding: string): string {
@@ -71,9 +69,8 @@ it.concurrent.each(Object.entries(callers))(
     // One that starts later than its ban ends has shown nothing.
     for (let seconds = 3; logged.at(-2) !== '429'; seconds *= 2) {
       const ban = { for: `${seconds}s`, reason: 'to be waited for' }
-      expect((await askAdmin(gateway.adminOrigin, `PUT /api/bans/${client}-1`, ban)).status).toBe(
-        200,
-      )
+      const banned = await askAdmin(gateway.adminOrigin, `PUT /api/bans/${client}-1`, ban)
+      expect(banned.status).toBe(200)
       const before = logged.length
       const url = `${gateway.origin}/v1/pets`
       const { stdout } = await promisify(execFile)(command, [...args, url], { env })

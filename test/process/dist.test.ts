@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process'
-import { cpSync, existsSync, readFileSync, symlinkSync } from 'node:fs'
+import { cpSync, readFileSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { promisify } from 'node:util'
@@ -8,15 +8,7 @@ import { pageFiles } from '../../src/admin/page-assets.ts'
 import { keys } from '../support/gateway.ts'
 import { temporaryFolder } from '../support/processes.ts'
 import { sharedRedis } from '../support/redis-server.ts'
-import {
-  call,
-  configFile,
-  decided,
-  eventually,
-  quotaInRedis,
-  startRawBackend,
-  startTollgate,
-} from './gateways.ts'
+import { configFile, decided, quotaInRedis, startRawBackend, gatewayProcess } from './gateways.ts'
 
 const exec = promisify(execFile)
 const root = join(import.meta.dirname, '..', '..')
@@ -46,25 +38,12 @@ describe('the build', () => {
     })
   })
 
-  it('holds the scripts that Redis runs beside the program that sends them', () => {
-    for (const name of ['take.lua', 'beat.lua'])
-      expect(existsSync(join(copy, 'dist', 'quota', 'authorities', name))).toBe(true)
-  })
-
   it('holds the files of the pages just as they are written', () => {
     const files = ['index.html', ...pageFiles].map((file) => `admin/page/${file}`)
     for (const file of [...files, 'replay/html/page/report.js', 'replay/html/page/report.css'])
       expect(readFileSync(join(copy, 'dist', file), 'utf8'), file).toBe(
         readFileSync(join(root, 'src', file), 'utf8'),
       )
-  })
-
-  it('tells its version and takes the example configuration', async () => {
-    const version = await exec(process.execPath, [main, '--version'])
-    expect(version.stdout).toMatch(/^\d+\.\d+\.\d+\n$/)
-    const example = join(copy, 'config', 'gateway.yaml')
-    const { stdout } = await exec(process.execPath, [main, 'check', '--config', example])
-    expect(stdout).toContain('gateway.yaml: ok')
   })
 
   it.each(['a file, written by a thread of its own', 'Redis'])(
@@ -75,17 +54,12 @@ describe('the build', () => {
       const store =
         where === 'Redis' ? `redis: "${redis.url}", prefix: ${redis.prefix}` : `file: "${path}"`
       const file = configFile(backend.url, { store: `store: { ${store} }` })
-      const started = startTollgate(['start', '--config', file], { main })
-      const origin = new URL(await started.listening('tollgate')).origin
-      const admin = await started.listening('admin')
-      await eventually('the store is in use', async () =>
-        /"(?:available|embedded)"/.test(await (await fetch(`${admin}/readyz`)).text()),
-      )
-      const answer = await decided(() => call(`${origin}/v1/pets`, keys.pro))
+      const gateway = await gatewayProcess(file, { main })
+      const answer = await decided(() => gateway.call(keys.pro))
       expect([answer.status, answer.body]).toEqual([200, 'ok'])
       expect(answer.headers.get('x-ratelimit-remaining')).toBe('299')
-      started.signal('SIGTERM')
-      expect((await started.finished).code).toBe(0)
+      gateway.signal('SIGTERM')
+      expect((await gateway.finished).code).toBe(0)
       if (where === 'Redis')
         expect(quotaInRedis(redis, 'pro-client', redis.prefix)).toMatchObject({ dayUsed: 1 })
       else {

@@ -1,11 +1,10 @@
 /** What a client feels while others, without a credential, send all they can, and what that costs in memory. */
-import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
-import { createServer } from 'node:http'
-import { connect, type AddressInfo } from 'node:net'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { connect } from 'node:net'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { keys } from '../support/gateway.ts'
 import { temporaryFile } from '../support/processes.ts'
+import type { RawBackend } from '../support/raw-backend.ts'
 import {
   call,
   configFile,
@@ -70,11 +69,10 @@ describe.skipIf(process.platform !== 'linux')('a gateway under a flood', () => {
   let gateway: GatewayProcess
   let port: number
   /** What answers in this process, which nobody floods: how busy the machine is. */
-  const bare = createServer((_, response) => response.end('ok'))
+  let bare: RawBackend
 
   beforeAll(async () => {
-    bare.listen(0, '127.0.0.1')
-    await once(bare, 'listening')
+    bare = await startRawBackend()
     const backend = await startRawBackend()
     const file = configFile(backend.url, {
       // A machine that is busy with other things sheds nothing.
@@ -100,7 +98,6 @@ describe.skipIf(process.platform !== 'linux')('a gateway under a flood', () => {
     port = Number(new URL(gateway.origin).port)
     for (let warm = 0; warm < 100; warm++) await gateway.call(keys.enterprise)
   })
-  afterAll(() => bare.close())
 
   it.each([
     {
@@ -119,7 +116,6 @@ describe.skipIf(process.platform !== 'linux')('a gateway under a flood', () => {
       request: `POST /v1/pets HTTP/1.1\r\nHost: x\r\nContent-Length: 9000000\r\n\r\n${'x'.repeat(60_000)}`,
     },
   ])('serves a client with a key while $while', async ({ connections, request }) => {
-    const bareUrl = `http://127.0.0.1:${(bare.address() as AddressInfo).port}`
     const beforeMB = residentMB(gateway.pid)
     const floods = times(connections, () => flood(port, request))
     const tookMs: number[] = []
@@ -134,7 +130,7 @@ describe.skipIf(process.platform !== 'linux')('a gateway under a flood', () => {
       const answer = await gateway.call(keys.enterprise)
       expect(answer.status).toBe(200)
       tookMs.push(answer.tookMs)
-      bareMs.push((await call(bareUrl, undefined)).tookMs)
+      bareMs.push((await call(bare.url, undefined)).tookMs)
       mostMB = Math.max(mostMB, residentMB(gateway.pid))
     }
     floods.forEach(({ stop }) => stop())

@@ -59,18 +59,12 @@ export const linesOf = (stderr: string): Record<string, unknown>[] =>
     .split('\n')
     .map((line) => JSON.parse(line) as Record<string, unknown>)
 
+type StartOptions = NonNullable<Parameters<typeof startTollgate>[1]>
+
 /** Starts a gateway with the configuration file and waits until both listeners are up and a store, if any, is in use. */
 export async function gatewayProcess(
   file: string,
-  {
-    waitForStore = true,
-    ...options
-  }: {
-    env?: Record<string, string>
-    openFiles?: number
-    logFile?: string
-    waitForStore?: boolean
-  } = {},
+  { waitForStore = true, ...options }: StartOptions & { waitForStore?: boolean } = {},
 ): Promise<GatewayProcess> {
   const gateway = await withOrigins(startTollgate(['start', '--config', file], options))
   if (waitForStore) await storeInUse(gateway)
@@ -272,7 +266,7 @@ export const times = <Value>(count: number, make: (at: number) => Value): Value[
   Array.from({ length: count }, (_, at) => make(at))
 
 /** How many answers have each status and code, such as { '200': 3, '429 rate_limit_exceeded': 1 }. */
-export function tally(answers: readonly Answer[]): Record<string, number> {
+export function tally(answers: readonly Pick<Answer, 'status' | 'code'>[]): Record<string, number> {
   const counts: Record<string, number> = {}
   for (const { status, code } of answers) {
     const name = code === undefined ? String(status) : `${status} ${code}`

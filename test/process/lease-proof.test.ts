@@ -1,52 +1,48 @@
-/** A few seconds of lease-proof.proof.ts: gateways that hold leases are killed and stopped under load, and nothing is admitted twice or lost. */
+/** Gateways as processes of their own that hold leases of one Redis, killed and stopped under load; chaos.proof.ts does it for longer. */
 import { expect, it } from 'vitest'
-import { atEnd } from '../support/ending.ts'
-import { minuteWithAtLeast } from '../support/utc-windows.ts'
-import { eventually, times } from './gateways.ts'
-import {
-  expectExact,
-  expectNothingHeld,
-  expectTrueCounters,
-  fleet,
-  playFaults,
-  random,
-  sampleCounters,
-} from './lease-fleet.ts'
-import { startCountingBackend } from './paced-callers.ts'
+import { inProcess } from '../chaos/in-process.ts'
+import { compare, nameOf } from '../chaos/ledger.ts'
+import { play } from '../chaos/play.ts'
+import { describeDifferences } from '../chaos/report.ts'
+import { startWorld, type Parts } from '../chaos/world.ts'
+import { configText, minuteWithAtLeast } from '../support/gateway.ts'
+import { temporaryFile } from '../support/processes.ts'
+import { gatewayProcess } from './gateways.ts'
+
+const plain = { obeys: false, isBystander: false, meetsNoKill: false }
+const callers = [
+  { ...plain, id: 'soon-used-up', perMinute: 90, perSecond: 60 },
+  // Go on to the end, from one lease to the next.
+  { ...plain, id: 'goes-on', perMinute: 60_000, perSecond: 40 },
+  // Of these, which come to no gateway that is killed, nothing at all is left behind.
+  { ...plain, id: 'careful', perMinute: 60_000, perSecond: 40, meetsNoKill: true },
+  { ...plain, id: 'crowd', perMinute: 60, perSecond: 0 },
+]
+const place = { workers: 1, engine: 'direct' } as const
+const places = [
+  { ...place, isNeverKilled: false },
+  { ...place, isNeverKilled: true },
+]
+const faults = ['gateway killed', 'gateway frozen', 'gateway killed'] as const
+const gateway: Parts['gateway'] = (options) =>
+  gatewayProcess(temporaryFile('gateway.yaml', configText(options)))
 
 it('gateways on one Redis that are killed and stopped admit no more than each limit, and leave nothing behind but what killed ones held', async () => {
-  const [size, forMs] = [2, 2_500]
-  const clients = [
-    { id: 'soon-used-up', perMinute: 90, perSecond: 60 },
-    // Goes on to the end, from one lease to the next.
-    { id: 'goes-on', perMinute: 60_000, perSecond: 40 },
-  ]
-  const backend = await startCountingBackend()
-  atEnd(backend.close)
-  const asked = { id: 'asked-once', perMinute: 60, perSecond: 0 }
-  const all = await fleet(backend, { clients: [...clients, asked], size })
-  await minuteWithAtLeast()
-  const stopOffer = all.offer(clients, random)
-  const untilMs = Date.now() + forMs
-  const [faults, samples] = await Promise.all([
-    playFaults(all, { stops: [untilMs - 1_000], untilMs, pauseMs: forMs / 2 }),
-    sampleCounters(all, { untilMs, pauseMs: 300 }),
-  ])
-  const survivors = () => all.heard(faults.overMs)
-  for (const { door } of all.up()) door.send(asked.id, `tg_${asked.id}`)
-  await eventually('all gateways call Redis', () => survivors().size === size)
-  await stopOffer()
-  expect(await all.drain()).toEqual(times(size, () => 0))
-  expect(faults.kills).toBeGreaterThan(0)
-  expect(backend.strays).toEqual([])
-  expectTrueCounters(samples)
-  for (const client of clients) {
-    const calls = backend.calls.filter((call) => call.client === client.id)
-    expectExact(client, calls)
-    const counters = await all.counters(client.id)
-    expectNothingHeld(client, { counters, calls, survivors: survivors() })
-  }
-  const codes = new Set(backend.calls.map(({ client, status }) => `${client} ${status}`))
-  for (const one of ['soon-used-up 200', 'soon-used-up 429', 'goes-on 200'])
-    expect(codes).toContain(one)
+  const world = await startWorld(callers, places, { ...inProcess, gateway })
+  await minuteWithAtLeast(30_000)
+  const { run, startMs } = await play(world, callers, {
+    seed: 1,
+    // A second after a client was met tokens are leased.
+    calmMs: 1_500,
+    forMs: 4_000,
+    pauseMs: 300,
+    lines: () => [faults.map((kind) => ({ kind, atMs: 0, forMs: 300, mustCome: true }))],
+  })
+  // The backends and all clients are in this one process: a machine that is busy may leave them too late.
+  const differences = compare(run).filter(({ rule }) => rule !== 'unexplained')
+  expect(describeDifferences(differences, run, { startMs, logLines: world.logLines() })).toBe('')
+  expect(run.faults.map(({ kind }) => kind)).toEqual(faults)
+  const outcomes = run.requests.map(({ client, outcomes: [first] }) => `${client} ${nameOf(first)}`)
+  for (const one of ['soon-used-up 200', 'soon-used-up 429 rate_limit_exceeded', 'goes-on 200'])
+    expect(outcomes).toContain(one)
 })

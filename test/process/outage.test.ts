@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import type { OutageMode } from '../../src/config/config.ts'
 import type { RedisServer } from '../support/redis-server.ts'
+import { startSlowLink } from '../support/slow-link.ts'
 import {
   acquainted,
   clientsBlock,
@@ -31,21 +32,13 @@ import {
 
 const keyOf = (client: string): string => `tg_outage_${client}`
 
-interface Scene {
-  readonly redis: RedisServer
-  readonly gateways: readonly GatewayHere[]
-  admitted(client?: string): number
-  /** Every admission is known to Redis, once. */
-  expectChargedOnce(client?: string): Promise<void>
-}
-
-/** Gateways of clients that have a limit of the day each, so that no minute ends meanwhile. */
+/** Gateways of clients that have a limit of the day each, so that no minute ends meanwhile. port: of a link to that Redis. */
 async function scene(
   redis: RedisServer,
   mode: OutageMode,
   limits: Record<string, number>,
-  { processes = 1, lease = 'auto' }: { processes?: number; lease?: 'auto' | 'off' } = {},
-): Promise<Scene> {
+  { processes = 1, more = 'lease: auto', port = redis.port } = {},
+) {
   const backend = await startRawBackend()
   // Those of another prefix are no processes of this scene.
   const prefix = processes > 1 ? 'tollgate' : `tollgate-${mode}`
@@ -56,7 +49,7 @@ async function scene(
     perDay: limit,
   }))
   const file = configFile(backend.url, {
-    store: `store: { redis: "${redis.url}", prefix: ${prefix}, onOutage: ${mode}, lease: ${lease} }`,
+    store: `store: { redis: "redis://127.0.0.1:${port}", prefix: ${prefix}, onOutage: ${mode}, ${more} }`,
     clients: clientsBlock(clients),
     bans: 'bans: { grace: 0s }',
   })
@@ -65,9 +58,9 @@ async function scene(
   const admitted = (client = 'acme') =>
     backend.requests.filter((request) => request.header('x-client-id') === client).length
   return {
-    redis,
     gateways,
     admitted,
+    /** Every admission is known to Redis, once. */
     async expectChargedOnce(client = 'acme') {
       const [charged, quota] = [admitted(client), () => quotaInRedis(redis, client, prefix)]
       await eventually('the charges in Redis', () => quota().dayUsed === charged)
@@ -86,14 +79,19 @@ const degraded = (gateway: GatewayHere, mode: OutageMode): Promise<number> =>
 describe('while Redis is away under load', () => {
   const modes = ['local', 'open', 'closed'] as const
   let redis: RedisServer
-  let scenes: readonly Scene[] = []
+  let scenes: readonly Awaited<ReturnType<typeof scene>>[] = []
 
   // Without leases, so that each request asks.
   const begun = async (): Promise<void> => {
     redis = await startRedisServer()
     scenes = await Promise.all(
       modes.map((mode) =>
-        scene(redis, mode, { acme: 1e6 }, { processes: mode === 'local' ? 2 : 1, lease: 'off' }),
+        scene(
+          redis,
+          mode,
+          { acme: 1e6 },
+          { processes: mode === 'local' ? 2 : 1, more: 'lease: off' },
+        ),
       ),
     )
   }
@@ -104,39 +102,36 @@ describe('while Redis is away under load', () => {
       if (scenes.length === 0) await begun()
       const loads = scenes.map(({ gateways }) => startLoad(gateways, { key: keyOf('acme') }))
       const last = (count: number) => loads.map(({ answers }) => answers.slice(-count))
-      try {
-        await eventually('answers with the store', () =>
-          loads.every(({ answers }) => answers.filter(tellsQuota).length > 20),
-        )
-        const whole = loads.map((load) => load.since())
-        await (kind === 'frozen' ? redis.freeze() : redis.kill())
-        for (const { gateways } of scenes) await storeLost(gateways)
-        // Those under way then have been decided by now.
-        await sleep(300)
-        const without = loads.map((load) => load.since())
-        await eventually('answers without it', () => without.every((seen) => seen().length > 40))
-        const during = without.map((seen) => seen())
-        await (kind === 'frozen' ? redis.thaw() : redis.restart())
-        await Promise.all(loads.map((load) => expectRecovery(load)))
-        await eventually('answers with the store only', () =>
-          last(20).every((answers) =>
-            answers.every((each) => each.status === 200 && tellsQuota(each)),
-          ),
-        )
-        for (const [at, mode] of modes.entries()) {
-          const answers = during[at] ?? []
-          const expected = mode === 'closed' ? '503 service_unavailable' : '200'
-          expect(tally(answers), mode).toEqual({ [expected]: answers.length })
-          expect(answers.every(tellsNothing), mode).toBe(true)
-          expectDecidedInTime(pick(whole, at)(), pick(loads, at).undecidedMs)
-          const { gateways } = pick(scenes, at)
-          const counts = await Promise.all(gateways.map((gateway) => degraded(gateway, mode)))
-          const sum = counts.reduce((total, count) => total + count, 0)
-          expect(sum).toBeGreaterThanOrEqual(answers.length)
-        }
-      } finally {
-        await Promise.all(loads.map((load) => load.stop()))
+      await eventually('answers with the store', () =>
+        loads.every(({ answers }) => answers.filter(tellsQuota).length > 20),
+      )
+      const whole = loads.map((load) => load.since())
+      await (kind === 'frozen' ? redis.freeze() : redis.kill())
+      for (const { gateways } of scenes) await storeLost(gateways)
+      // Those under way then have been decided by now.
+      await sleep(300)
+      const without = loads.map((load) => load.since())
+      await eventually('answers without it', () => without.every((seen) => seen().length > 40))
+      const during = without.map((seen) => seen())
+      await (kind === 'frozen' ? redis.thaw() : redis.restart())
+      await Promise.all(loads.map((load) => expectRecovery(load)))
+      await eventually('answers with the store only', () =>
+        last(20).every((answers) =>
+          answers.every((each) => each.status === 200 && tellsQuota(each)),
+        ),
+      )
+      for (const [at, mode] of modes.entries()) {
+        const answers = during[at] ?? []
+        const expected = mode === 'closed' ? '503 service_unavailable' : '200'
+        expect(tally(answers), mode).toEqual({ [expected]: answers.length })
+        expect(answers.every(tellsNothing), mode).toBe(true)
+        expectDecidedInTime(pick(whole, at)(), pick(loads, at).undecidedMs)
+        const { gateways } = pick(scenes, at)
+        const counts = await Promise.all(gateways.map((gateway) => degraded(gateway, mode)))
+        const sum = counts.reduce((total, count) => total + count, 0)
+        expect(sum).toBeGreaterThanOrEqual(answers.length)
       }
+      await Promise.all(loads.map((load) => load.stop()))
       const outages = kind === 'frozen' ? 1 : 2
       for (const gateway of scenes.flatMap(({ gateways }) => gateways)) {
         expect(gateway.logged('storeLost').length).toBeGreaterThanOrEqual(outages)
@@ -149,111 +144,143 @@ describe('while Redis is away under load', () => {
   )
 })
 
-describe.concurrent('what onOutage promises', () => {
-  it('local: each process admits its share of the limit, the whole is never exceeded, and whoever is back first does not spend what another spent unheard', async () => {
-    const limits = { acme: 100, unheard: 100 }
-    const stage = await scene(await startRedisServer(), 'local', limits, { processes: 2 })
-    const { redis, gateways, admitted } = stage
-    const key = keyOf('acme')
-    const [early, late] = [pick(gateways, 0), pick(gateways, 1)]
-    const send = (count: number): Promise<Answer[]> =>
-      Promise.all(times(count, (at) => pick(gateways, at).call(key)))
-    // One after the other, so that each process has heard of the other.
-    for (let at = 0; at < 20; at++)
-      for (const client of Object.keys(limits))
-        await decided(() => pick(gateways, at).call(keyOf(client)))
-    redis.freeze()
-    await storeLost(gateways)
-    const without = await send(200)
-    // The limit is used up, but neither can know that of the other.
-    const { '200': shares = 0, ...counts } = tally(without)
-    expect(counts).toEqual({ '503 service_unavailable': 200 - shares })
-    // Tokens in hand may lie where nobody needs them.
-    expect(shares).toBeLessThanOrEqual(80)
-    expect(shares).toBeGreaterThan(70)
-    const refused = without.filter(({ status }) => status === 503)
-    for (const { headers } of refused)
-      expect(Number(headers.get('retry-after'))).toBeGreaterThanOrEqual(1)
-    expect(refused.every(tellsNothing)).toBe(true)
-    expect(admitted()).toBe(20 + shares)
-    // A refusal without the store may be unjust, so it is no strike.
-    expect(await early.metric('tollgate_strikes_total')).toBe(0)
-    // The share of the late one is spent where nobody hears of it.
+it('local: each process admits its share of the limit, the whole is never exceeded, and whoever is back first does not spend what another spent unheard', async () => {
+  const limits = { acme: 100, unheard: 100 }
+  const redis = await startRedisServer()
+  const { gateways, admitted, expectChargedOnce } = await scene(redis, 'local', limits, {
+    processes: 2,
+  })
+  const key = keyOf('acme')
+  const [early, late] = [pick(gateways, 0), pick(gateways, 1)]
+  const send = (count: number): Promise<Answer[]> =>
+    Promise.all(times(count, (at) => pick(gateways, at).call(key)))
+  // One after the other, so that each process has heard of the other.
+  for (let at = 0; at < 20; at++)
+    for (const client of Object.keys(limits))
+      await decided(() => pick(gateways, at).call(keyOf(client)))
+  redis.freeze()
+  await storeLost(gateways)
+  const without = await send(200)
+  // The limit is used up, but neither can know that of the other.
+  const { '200': shares = 0, ...counts } = tally(without)
+  expect(counts).toEqual({ '503 service_unavailable': 200 - shares })
+  // Tokens in hand may lie where nobody needs them.
+  expect(shares).toBeLessThanOrEqual(80)
+  expect(shares).toBeGreaterThan(70)
+  const refused = without.filter(({ status }) => status === 503)
+  for (const { headers } of refused)
+    expect(Number(headers.get('retry-after'))).toBeGreaterThanOrEqual(1)
+  expect(refused.every(tellsNothing)).toBe(true)
+  expect(admitted()).toBe(20 + shares)
+  // A refusal without the store may be unjust, so it is no strike.
+  expect(await early.metric('tollgate_strikes_total')).toBe(0)
+  // The share of the late one is spent where nobody hears of it.
+  await Promise.all(times(10, () => early.call(keyOf('unheard'))))
+  await Promise.all(times(60, () => late.call(keyOf('unheard'))))
+  expect(admitted('unheard')).toBeLessThanOrEqual(20 + 10 + 40)
+  expect(admitted('unheard')).toBeGreaterThan(20 + 10 + 30)
+  redis.thaw()
+  await eventually('all of the other limit', async () => {
     await Promise.all(times(10, () => early.call(keyOf('unheard'))))
-    await Promise.all(times(60, () => late.call(keyOf('unheard'))))
-    expect(admitted('unheard')).toBeLessThanOrEqual(20 + 10 + 40)
-    expect(admitted('unheard')).toBeGreaterThan(20 + 10 + 30)
-    redis.thaw()
-    await eventually('all of the other limit', async () => {
-      await Promise.all(times(10, () => early.call(keyOf('unheard'))))
-      return admitted('unheard') >= 100
+    return admitted('unheard') >= 100
+  })
+  // Until every process has stated what it admitted, the first to be back cannot know.
+  await expectChargedOnce()
+  // For a second each goes on within its share, so that all have been heard.
+  for (const gateway of gateways)
+    await eventually('quota headers again', async () => tellsQuota(await gateway.call(key)))
+  const after = await send(30)
+  expect(tally(after)).toMatchObject({ '429 rate_limit_exceeded': expect.any(Number) as number })
+  expect(after.every(tellsQuota)).toBe(true)
+  await Promise.all(times(20, () => early.call(keyOf('unheard'))))
+  expect([admitted(), admitted('unheard')]).toEqual([100, 100])
+  for (const client of Object.keys(limits)) await expectChargedOnce(client)
+})
+
+describe('a Redis that is slow', () => {
+  const slow = async (limit: number) => {
+    const redis = await startRedisServer()
+    const link = await startSlowLink(redis.port)
+    const options = { processes: 2, port: link.port, more: 'timeout: 110ms' }
+    return { link, ...(await scene(redis, 'local', { acme: limit }, options)) }
+  }
+  const key = keyOf('acme')
+
+  it('within store.timeout: keeps the limit exactly, with true headers', async () => {
+    const { link, admitted, gateways } = await slow(100)
+    // The first ones while it is quick, so that each process has heard of the other.
+    for (let at = 0; at < 4; at++) await decided(() => pick(gateways, at).call(key))
+    link.delayMs = 40
+    const answers: Answer[] = []
+    // A few at a time: a machine that is busy with hundreds would make the calls slower still.
+    for (let round = 0; round < 37; round++)
+      answers.push(...(await Promise.all(times(8, (at) => pick(gateways, at).call(key)))))
+    const { '200': served = 0 } = tally(answers)
+    expect(4 + served).toBeLessThanOrEqual(100)
+    expect(admitted()).toBe(4 + served)
+    // A refusal that others could undo by giving tokens back is asked again a little later.
+    await eventually('the whole limit', async () => {
+      await Promise.all(gateways.map((gateway) => gateway.call(key)))
+      return admitted() === 100
     })
-    // Until every process has stated what it admitted, the first to be back cannot know.
-    await stage.expectChargedOnce()
-    // For a second each goes on within its share, so that all have been heard.
-    for (const gateway of gateways)
-      await eventually('quota headers again', async () => tellsQuota(await gateway.call(key)))
-    const after = await send(30)
-    expect(tally(after)).toMatchObject({ '429 rate_limit_exceeded': expect.any(Number) as number })
-    expect(after.every(tellsQuota)).toBe(true)
-    await Promise.all(times(20, () => early.call(keyOf('unheard'))))
-    expect([admitted(), admitted('unheard')]).toEqual([100, 100])
-    for (const client of Object.keys(limits)) await stage.expectChargedOnce(client)
+    expect(answers.filter(tellsQuota).length).toBeGreaterThan(answers.length / 4)
   })
 
-  it('open: admits beyond the limit, and is back at the limit when Redis is', async () => {
-    const stage = await scene(await startRedisServer(), 'open', { acme: 20 })
-    const gateway = pick(stage.gateways, 0)
-    const ask = () => gateway.call(keyOf('acme'))
-    expect((await decided(ask)).status).toBe(200)
-    stage.redis.freeze()
-    const without = await Promise.all(times(60, ask))
-    expect(tally(without)).toEqual({ '200': 60 })
-    expect(await degraded(gateway, 'open')).toBe(60)
-    stage.redis.thaw()
-    await eventually('the limit again', async () => (await ask()).status === 429)
-    await stage.expectChargedOnce()
+  it('beyond it: decides in time without it, and goes back to it as soon as it is quick', async () => {
+    const { link, gateways } = await slow(1_000_000)
+    const load = startLoad(gateways, { key })
+    await eventually('answers with the store', () => load.answers.filter(tellsQuota).length > 40)
+    const whole = load.since()
+    link.delayMs = 400
+    await eventually('an answer without the store', () => whole().some(tellsNothing))
+    await storeLost(gateways)
+    await sleep(300)
+    const without = load.since()
+    await sleep(300)
+    expect(tally(without())).toEqual({ '200': without().length })
+    link.delayMs = 0
+    await expectRecovery(load)
+    expectDecidedInTime(whole(), load.undecidedMs)
+    await load.stop()
   })
 })
 
-describe.concurrent('Redis that is not there at the start', () => {
-  it('does not keep a gateway from starting; readiness tells, and it comes back by itself', async () => {
-    const [redis, backend] = await Promise.all([startRedisServer(), startRawBackend()])
-    await redis.kill()
-    const started = async (mode: OutageMode) => {
-      const file = configFile(backend.url, {
-        store: `store: { redis: "${redis.url}", prefix: at-start-${mode}, onOutage: ${mode} }`,
-        clients: clientsBlock([{ id: 'acme', keys: [keyOf('acme')], perMinute: 100 }]),
-      })
-      // One that needs its store is a process, as it must not end.
-      const start = mode === 'closed' ? gatewayProcess : gatewayHere
-      return { mode, gateway: await start(file, { waitForStore: false }) }
-    }
-    const all = await Promise.all((['local', 'open', 'closed'] as const).map(started))
-    const ready = async ({ adminOrigin }: { adminOrigin: string }) => {
-      const response = await fetch(`${adminOrigin}/readyz`)
-      return { status: response.status, body: await response.text() }
-    }
-    for (const { mode, gateway } of all) {
-      const status = mode === 'closed' ? 503 : 200
-      const away = expect.stringContaining(`); onOutage is ${mode}`) as string
-      expect(await ready(gateway)).toEqual({ status, body: away })
-      const without = await gateway.call(keyOf('acme'))
-      expect([without.status, tellsNothing(without)]).toEqual([status, true])
-      expect(await gateway.metric('tollgate_store_up')).toBe(0)
-    }
-    await redis.restart()
-    for (const { gateway } of all) {
-      const ask = () => gateway.call(keyOf('acme'))
-      await eventually('the store in use', async () => tellsQuota(await ask()))
-      const back = expect.stringContaining('"available"') as string
-      expect(await ready(gateway)).toEqual({ status: 200, body: back })
-    }
-    const charged = () =>
-      all.map(({ mode }) => quotaInRedis(redis, 'acme', `at-start-${mode}`).dayUsed)
-    await eventually(
-      'charges',
-      () => charged().reduce((sum, used) => sum + used, 0) === backend.requests.length,
-    )
-  })
+it('a Redis that is not there does not keep a gateway from starting; readiness tells, and it comes back by itself', async () => {
+  const [redis, backend] = await Promise.all([startRedisServer(), startRawBackend()])
+  await redis.kill()
+  const started = async (mode: OutageMode) => {
+    const file = configFile(backend.url, {
+      store: `store: { redis: "${redis.url}", prefix: at-start-${mode}, onOutage: ${mode} }`,
+      clients: clientsBlock([{ id: 'acme', keys: [keyOf('acme')], perMinute: 100 }]),
+    })
+    // One that needs its store is a process, as it must not end.
+    const start = mode === 'closed' ? gatewayProcess : gatewayHere
+    return { mode, gateway: await start(file, { waitForStore: false }) }
+  }
+  const all = await Promise.all((['local', 'open', 'closed'] as const).map(started))
+  const ready = async ({ adminOrigin }: { adminOrigin: string }) => {
+    const response = await fetch(`${adminOrigin}/readyz`)
+    return { status: response.status, body: await response.text() }
+  }
+  for (const { mode, gateway } of all) {
+    const status = mode === 'closed' ? 503 : 200
+    const away = expect.stringContaining(`); onOutage is ${mode}`) as string
+    expect(await ready(gateway)).toEqual({ status, body: away })
+    const without = await gateway.call(keyOf('acme'))
+    expect([without.status, tellsNothing(without)]).toEqual([status, true])
+    expect(await gateway.metric('tollgate_store_up')).toBe(0)
+  }
+  await redis.restart()
+  for (const { gateway } of all) {
+    const ask = () => gateway.call(keyOf('acme'))
+    await eventually('the store in use', async () => tellsQuota(await ask()))
+    const back = expect.stringContaining('"available"') as string
+    expect(await ready(gateway)).toEqual({ status: 200, body: back })
+  }
+  const charged = () =>
+    all.map(({ mode }) => quotaInRedis(redis, 'acme', `at-start-${mode}`).dayUsed)
+  await eventually(
+    'charges',
+    () => charged().reduce((sum, used) => sum + used, 0) === backend.requests.length,
+  )
 })

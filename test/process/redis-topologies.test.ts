@@ -1,13 +1,10 @@
-/** Gateways on Redis as it is run: behind sentinels, as a cluster, behind TLS with a user of its own. */
+/** Gateways on Redis as it is run: behind sentinels, and as a cluster. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { atEnd } from '../support/ending.ts'
-import type { ConfigError } from '../../src/config/problems.ts'
 import { quotaKey } from '../../src/quota/authorities/redis.ts'
 import { isMaster } from '../support/redis-shared.ts'
 import { startRedisCluster } from '../support/redis-cluster.ts'
 import { startSentinelGroup } from '../support/redis-sentinel.ts'
-import { makeCertificates, startTlsRedisServer } from '../support/redis-tls.ts'
 import {
   acquainted,
   clientsBlock,
@@ -90,7 +87,6 @@ const keyOf = ({ keys }: TestClient): string => pick(keys, 0)
 describe('behind sentinels', () => {
   it('a master that is killed with writes its replica lacks costs no decision its time, no limit its worth and no ban its hold', async () => {
     const group = await startSentinelGroup()
-    atEnd(() => group.stop())
     const store = `{ sentinels: [${group.addresses.join(', ')}], name: ${group.name} }`
     const { backend, gateways } = await gatewaysOn(store, [big, small, naughty], gatewayProcess)
     await acquainted(group.master, gateways.length)
@@ -146,7 +142,6 @@ describe('behind sentinels', () => {
 describe('on a cluster', () => {
   it('a master that is killed costs its clients no more than an outage, is named, and its bans hold', async () => {
     const cluster = await startRedisCluster()
-    atEnd(() => cluster.stop())
     const ids = times(40, (at) => `client-${at}`)
     const on = (master: number): TestClient => {
       const owner = cluster.masters[master]
@@ -167,7 +162,7 @@ describe('on a cluster', () => {
     await eventually('answers with the store', () =>
       loads.every(({ answers }) => answers.filter(tellsQuota).length > 20),
     )
-    const [ofFirst, ofOther] = loads.map((load) => load.since()) as [Since, Since]
+    const [ofFirst, ofOther] = loads.map((load) => load.since()) as [() => Answer[], () => Answer[]]
     await cluster.masters[0]?.kill()
     await eventually('an answer without the store', () => !ofFirst().every(tellsQuota))
     expect(await bannedEverywhere(gateways, keyOf(naughty))).toBe(true)
@@ -189,45 +184,5 @@ describe('on a cluster', () => {
       await eventually('a whole store', async () => (await metric('tollgate_store_up')) === 1)
     }
     await expectCleanStop(gateways, () => cluster.stop())
-  })
-})
-type Since = () => Answer[]
-
-describe('behind TLS, with a certificate and a user of its own', () => {
-  it('works, tells no secret, and does not start with a file that is missing', async () => {
-    const certificates = makeCertificates()
-    const redis = await startTlsRedisServer(certificates, certificates.server)
-    atEnd(() => redis.stop())
-    const rights = ['~tollgate:*', '&tollgate:*', '+@all', '-@dangerous', '-@admin']
-    redis.cli('ACL', 'SETUSER', 'gate', 'on', '>hidden: @/', ...rights)
-    const { ca, client } = certificates
-    const backend = await startRawBackend()
-    const file = (caFile: string): string =>
-      configFile(backend.url, {
-        store: `store:
-  redis:
-    url: "rediss://127.0.0.1:${redis.tlsPort}"
-    username: gate
-    password: "\${GATE_PASSWORD}"
-    tls: { ca: ${caFile}, cert: ${client.cert}, key: ${client.key} }`,
-        clients: clientsBlock([big]),
-      })
-    const env = { GATE_PASSWORD: 'hidden: @/' }
-    const gateway = await gatewayHere(file(ca), { env })
-    const answers = await Promise.all(times(10, () => gateway.call(keyOf(big))))
-    expect(tally(answers)).toEqual({ '200': 10 })
-    expect(answers.every(tellsQuota)).toBe(true)
-    await eventually('the charges', () => quotaInRedis(redis, 'big').dayUsed === 10)
-    const metrics = await (await fetch(`${gateway.adminOrigin}/metrics`)).text()
-    expect(gateway.stderr() + metrics).not.toContain('hidden')
-
-    const refused: unknown = await gatewayHere(file('/nowhere/ca.pem'), { env }).catch(
-      (error: unknown) => error,
-    )
-    expect((refused as ConfigError).format()).toEqual([
-      expect.stringMatching(
-        /^\S+:\d+:\d+ store\.redis\.tls\.ca: "\/nowhere\/ca\.pem" cannot be read \(ENOENT\); check its name and permissions$/,
-      ),
-    ])
   })
 })

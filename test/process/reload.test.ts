@@ -7,7 +7,6 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { typed } from '../support/command-line.ts'
 import { sha256 } from '../support/gateway.ts'
 import { temporaryFolder } from '../support/processes.ts'
-import { freePort } from '../support/redis-server.ts'
 import { atRest, isAlive, thaw } from '../workers/workers.ts'
 import { eventually } from './gateways.ts'
 import { keptConnections, LIMIT, marksOf, reloading, reloadingHere } from './reloads.ts'
@@ -145,130 +144,85 @@ describe('a gateway of two workers', () => {
     const refused = await reload([], { TOLLGATE_ADMIN_TOKEN: token })
     expect(refused.code).toBe(2)
     expect(refused.stdout).toContain(`${file}:1:10 clients: "none" is not a list`)
-    const nowhere = `http://127.0.0.1:${await freePort()}`
-    const away = await typed(['reload', '--admin', nowhere])
-    expect(away.code).toBe(1)
-    expect(away.stderr).toContain(
-      `cannot reach the gateway at ${nowhere}\n  cause   connection refused\n`,
-    )
   })
 })
 
-describe('a reload is refused', () => {
-  let reloaded: Awaited<ReturnType<typeof reloadingHere>>
-  beforeAll(async () => {
-    reloaded = await reloadingHere()
-  })
-  const marks = () => marksOf(reloaded.gateway.origin, 1)
-
-  it('whole, each key named, where some of it needs a restart', async () => {
-    const { write, hangUp, config } = reloaded
-    write(1, {
-      admin: 'admin: { listen: "127.0.0.1:1" }',
-      store: 'store: { file: "", timeout: 90ms }',
-    })
-    const problems = ['admin.listen', 'store.timeout'].map(
-      (key) => `${key}: needs a restart; put it back as it was, or restart the gateway`,
-    )
-    expect(await hangUp('configRefused')).toMatchObject({ level: 'error', problems })
-    expect(await config()).toMatchObject({
-      ok: true,
-      warning: `a reload was refused: ${problems[0]}, and 1 more`,
-    })
-    expect(await marks()).toEqual(new Set([0]))
-    write(1)
-    expect(await hangUp('configTaken')).toMatchObject({
-      blastRadius: {
-        counts: { 'limits.raised': 1 },
-        limits: { raised: [{ client: 'caller' }], lowered: [] },
-      },
-    })
-    expect(await config()).not.toHaveProperty('warning')
-    expect(await marks()).toEqual(new Set([1]))
-  })
-
-  it('beside the requests, with the first hundred of its problems, where fifty thousand places are unsound', async () => {
-    const { file, hangUp } = reloaded
-    writeFileSync(file, `clients: [${'a,'.repeat(50_000)}]`)
-    let answers = 0
-    const reload = { isOver: false }
-    const line = hangUp('configRefused').finally(() => (reload.isOver = true))
-    while (!reload.isOver) {
-      await marks()
-      answers += 1
-      // The thread that reads needs the processor as well.
-      await sleep(2)
-    }
-    expect((await line)['problems']).toHaveLength(101)
-    // One that is read by the thread that serves lets a few of them through.
-    expect(answers).toBeGreaterThan(20)
-    expect(await marks()).toEqual(new Set([1]))
-  })
-
-  it('for its size alone, unread', async () => {
-    const { file, hangUp } = reloaded
-    writeFileSync(file, `# ${'x'.repeat(5 * 2 ** 20)}`)
-    expect((await hangUp('configRefused'))['problems']).toEqual([
-      expect.stringMatching(/:1:1 \(file\): has more than 4MiB; write its clients into files/),
-    ])
-  })
+it('a reload is refused beside the requests, with the first hundred of its problems, and for its size alone', async () => {
+  const { gateway, file, hangUp } = await reloadingHere()
+  const marks = () => marksOf(gateway.origin, 1)
+  writeFileSync(file, `clients: [${'a,'.repeat(50_000)}]`)
+  let answers = 0
+  const reload = { isOver: false }
+  const line = hangUp('configRefused').finally(() => (reload.isOver = true))
+  while (!reload.isOver) {
+    await marks()
+    answers += 1
+    // The thread that reads needs the processor as well.
+    await sleep(2)
+  }
+  expect((await line)['problems']).toHaveLength(101)
+  // One that is read by the thread that serves lets a few of them through.
+  expect(answers).toBeGreaterThan(20)
+  writeFileSync(file, `# ${'x'.repeat(5 * 2 ** 20)}`)
+  expect((await hangUp('configRefused'))['problems']).toEqual([
+    expect.stringMatching(/:1:1 \(file\): has more than 4MiB; write its clients into files/),
+  ])
+  expect(await marks()).toEqual(new Set([0]))
 })
 
-describe('a gateway that watches its files', () => {
-  it('takes what comes by links that are swapped, by renaming, and after a deletion', async () => {
-    const folder = temporaryFolder()
-    const at = (name: string): string => join(folder, name)
-    // As Kubernetes mounts a ConfigMap.
-    const { gateway, text } = await reloading(1, {
-      options: ['--watch'],
-      place: (first) => {
-        mkdirSync(at('..1'))
-        writeFileSync(at('..1/gateway.yaml'), first)
-        symlinkSync('..1', at('..data'))
-        symlinkSync('..data/gateway.yaml', at('gateway.yaml'))
-        return at('gateway.yaml')
-      },
-    })
-    const taken = async (change: () => void, mark: number): Promise<void> => {
-      change()
-      await eventually(`mark ${mark}`, async () => (await marksOf(gateway.origin, 1)).has(mark))
-    }
-    await taken(() => {
-      mkdirSync(at('..2'))
-      writeFileSync(at('..2/gateway.yaml'), text(1))
-      symlinkSync('..2', at('..tmp'))
-      renameSync(at('..tmp'), at('..data'))
-      rmSync(at('..1'), { recursive: true })
-    }, 1)
-    await taken(() => writeFileSync(at('..2/gateway.yaml'), text(2)), 2)
-    await taken(() => {
-      writeFileSync(at('.gateway.yaml.swp'), text(3))
-      renameSync(at('.gateway.yaml.swp'), at('gateway.yaml'))
-    }, 3)
-    rmSync(at('gateway.yaml'))
-    await eventually('a word on it', () => gateway.logged('configRefused').length === 1)
-    expect(await marksOf(gateway.origin, 1)).toEqual(new Set([3]))
-    await taken(() => writeFileSync(at('gateway.yaml'), text(4)), 4)
-    // A file that the configuration names; it is refused as long as it is not there, and taken as soon as it is.
-    const keySet = at('keys.json')
-    const jwt = `jwt: { issuer: i, audience: a, algorithms: [ES256], jwksFile: keys.json }`
-    writeFileSync(at('gateway.yaml'), text(5, { jwt }))
-    await eventually('another word', () => gateway.logged('configRefused').length === 2)
-    await taken(() => writeFileSync(keySet, newKeySet()), 5)
-    const before = gateway.logged('configTaken').length
-    writeFileSync(keySet, newKeySet())
-    await eventually('the other keys', () => gateway.logged('configTaken').length > before)
-    // Where other files are looked at after a change, it is told once more.
-    let told = 0
-    while (told < gateway.logged('configTaken').length) {
-      told = gateway.logged('configTaken').length
-      await sleep(2_500)
-    }
-    writeFileSync(at('gateway.yaml'), text(5, { jwt }))
+it('a gateway that watches its files takes what comes by links that are swapped, by renaming, and after a deletion', async () => {
+  const folder = temporaryFolder()
+  const at = (name: string): string => join(folder, name)
+  // As Kubernetes mounts a ConfigMap.
+  const { gateway, text } = await reloading(1, {
+    options: ['--watch'],
+    place: (first) => {
+      mkdirSync(at('..1'))
+      writeFileSync(at('..1/gateway.yaml'), first)
+      symlinkSync('..1', at('..data'))
+      symlinkSync('..data/gateway.yaml', at('gateway.yaml'))
+      return at('gateway.yaml')
+    },
+  })
+  const taken = async (change: () => void, mark: number): Promise<void> => {
+    change()
+    await eventually(`mark ${mark}`, async () => (await marksOf(gateway.origin, 1)).has(mark))
+  }
+  await taken(() => {
+    mkdirSync(at('..2'))
+    writeFileSync(at('..2/gateway.yaml'), text(1))
+    symlinkSync('..2', at('..tmp'))
+    renameSync(at('..tmp'), at('..data'))
+    rmSync(at('..1'), { recursive: true })
+  }, 1)
+  await taken(() => writeFileSync(at('..2/gateway.yaml'), text(2)), 2)
+  await taken(() => {
+    writeFileSync(at('.gateway.yaml.swp'), text(3))
+    renameSync(at('.gateway.yaml.swp'), at('gateway.yaml'))
+  }, 3)
+  rmSync(at('gateway.yaml'))
+  await eventually('a word on it', () => gateway.logged('configRefused').length === 1)
+  expect(await marksOf(gateway.origin, 1)).toEqual(new Set([3]))
+  await taken(() => writeFileSync(at('gateway.yaml'), text(4)), 4)
+  // A file that the configuration names; it is refused as long as it is not there, and taken as soon as it is.
+  const keySet = at('keys.json')
+  const jwt = `jwt: { issuer: i, audience: a, algorithms: [ES256], jwksFile: keys.json }`
+  writeFileSync(at('gateway.yaml'), text(5, { jwt }))
+  await eventually('another word', () => gateway.logged('configRefused').length === 2)
+  await taken(() => writeFileSync(keySet, newKeySet()), 5)
+  const before = gateway.logged('configTaken').length
+  writeFileSync(keySet, newKeySet())
+  await eventually('the other keys', () => gateway.logged('configTaken').length > before)
+  // Where other files are looked at after a change, it is told once more.
+  let told = 0
+  while (told < gateway.logged('configTaken').length) {
+    told = gateway.logged('configTaken').length
     await sleep(2_500)
-    // The same once more is no change.
-    expect(gateway.logged('configTaken')).toHaveLength(told)
-  })
+  }
+  writeFileSync(at('gateway.yaml'), text(5, { jwt }))
+  await sleep(2_500)
+  // The same once more is no change.
+  expect(gateway.logged('configTaken')).toHaveLength(told)
 })
 
 function newKeySet(): string {

@@ -150,8 +150,9 @@ function faultOf({ statusCode, headers }: IncomingMessage): string | undefined {
 /** All marks that answers on as many new connections have. A worker that stood still may have been killed for it, with what it had accepted. */
 export async function marksOf(origin: string, count: number): Promise<Set<number>> {
   const decided = async (attempt = 0): Promise<number> =>
-    ask(origin).catch(async (error: Error) => {
-      if (![LATE, 'read ECONNRESET'].includes(error.message) || attempt > 40) throw error
+    ask(origin).catch(async (error: NodeJS.ErrnoException) => {
+      const isLost = error.message === LATE || error.code === 'ECONNRESET'
+      if (!isLost || attempt > 40) throw error
       await sleep(250)
       return decided(attempt + 1)
     })

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import type { Shadow } from '../../src/api/shadow.ts'
 import type { ClientsPage } from '../../src/api/usage.ts'
-import { shadowId } from '../../src/usage/shadow.ts'
+import { shadowId } from '../../src/usage/client-counters.ts'
 import { askAdmin } from '../support/admin-client.ts'
 import { temporaryFolder } from '../support/processes.ts'
 import {

@@ -1,8 +1,7 @@
 /** One quota over several gateways on one Redis: processes where the process is the subject, else gateways in this one. */
-import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { minuteWithAtLeast } from '../support/gateway.ts'
-import { sharedRedis, type RedisServer, type SharedRedis } from '../support/redis-server.ts'
+import { sharedRedis, type SharedRedis } from '../support/redis-server.ts'
 import {
   clientsBlock,
   configFile,
@@ -13,7 +12,6 @@ import {
   pick,
   quotaInRedis,
   startRawBackend,
-  startRedisServer,
   storeOn,
   tally,
   times,
@@ -21,7 +19,6 @@ import {
   type Gateway,
   type TestClient,
 } from './gateways.ts'
-import { ask, workerPids } from '../workers/workers.ts'
 
 const client = (id: string, perMinute: number, keys = [`tg_${id}`]): TestClient => ({
   id,
@@ -32,7 +29,7 @@ const client = (id: string, perMinute: number, keys = [`tg_${id}`]): TestClient 
 
 /** No call here comes late enough after a 429 to be a strike: bans are another matter. */
 const blocksOn = (
-  redis: RedisServer | SharedRedis,
+  redis: SharedRedis,
   clients: readonly TestClient[],
   lease: 'auto' | 'off' = 'auto',
 ) => ({
@@ -57,8 +54,11 @@ const dayLeft = ({ headers }: Answer): number =>
 
 describe('gateways on one Redis', () => {
   it('admit exactly the limit between them, and charge nothing for what they refuse', async () => {
-    const { redis, backend, file, start } = await scene([client('acme', 100)])
-    const gateways = await Promise.all([gatewayProcess(file), gatewayProcess(file), start()])
+    const acmeOnly = [client('acme', 100)]
+    const { redis, backend, file, start } = await scene(acmeOnly)
+    const workers = { server: 'server: { listen: "127.0.0.1:0", workers: 2 }' }
+    const ofWorkers = configFile(backend.url, { ...blocksOn(redis, acmeOnly), ...workers })
+    const gateways = await Promise.all([gatewayProcess(ofWorkers), gatewayProcess(file), start()])
     await minuteWithAtLeast()
     // The first one after the other, so that each process is warm and has heard of the others.
     const answers: Answer[] = []
@@ -121,101 +121,5 @@ describe('gateways on one Redis', () => {
     expect(backend.requests).toHaveLength(calls)
     expect(quotaInRedis(redis, 'two')).toMatchObject({ minuteUsed: calls, dayUsed: calls })
     expect(left(await decided(() => gateway.call('tg_b')))).toBe(49)
-  })
-
-  it('keep the count over a restart of each, in order or by kill -9', async () => {
-    const { redis, file, start } = await scene([client('acme', 16)], 'off')
-    const [first, second] = [await start(), await gatewayProcess(file)]
-    await minuteWithAtLeast(15_000)
-    const spend = async (gateway: Gateway, before: number): Promise<void> => {
-      for (let at = 1; at <= 4; at++) {
-        const answer = await acme(gateway)
-        expect([answer.status, left(answer)]).toEqual([200, before - at])
-      }
-    }
-    await spend(first, 16)
-    await first.stop()
-    await spend(second, 12)
-    second.signal('SIGKILL')
-    await second.finished
-    const [third, fourth] = [await start(), await start()]
-    await spend(third, 8)
-    await spend(fourth, 4)
-    expect([(await acme(third)).status, (await acme(fourth)).status]).toEqual([429, 429])
-    expect(quotaInRedis(redis, 'acme')).toMatchObject({ minuteUsed: 16, dayUsed: 16 })
-  })
-
-  it('hand back what never reached a backend', async () => {
-    const redis = sharedRedis()
-    const blocks = blocksOn(redis, [client('acme', 10)])
-    const gateway = await gatewayHere(configFile('http://127.0.0.1:1', blocks))
-    const answers = await Promise.all(times(30, () => gateway.call('tg_acme')))
-    expect(Object.keys(tally(answers))).toContain('502 bad_gateway')
-    await eventually('nothing charged', () => quotaInRedis(redis, 'acme').dayTaken === 0)
-  })
-
-  it('say what is left to within a sixteenth, also one that holds a lease while another takes a burst', async () => {
-    const [redis, backend] = await Promise.all([startRedisServer(), startRawBackend()])
-    const blocks = blocksOn(redis, [{ ...client('acme', 600), perDay: 10_000 }])
-    const file = configFile(backend.url, blocks)
-    const [one, other] = [await gatewayHere(file), await gatewayHere(file)]
-    await minuteWithAtLeast(40_000)
-    // After a second tokens are held ahead, so that the next request asks nobody.
-    for (let at = 0; at < 20; at++) {
-      await acme(one)
-      await sleep(100)
-    }
-    const calls = 'tollgate_store_calls_total{outcome="ok"}'
-    const before = await one.metric(calls)
-    const published = (): number =>
-      Number(/cmdstat_publish:calls=(\d+)/.exec(redis.cli('INFO', 'commandstats'))?.[1] ?? 0)
-    const publishedBefore = published()
-    const burst: Answer[] = []
-    for (let at = 0; at < 10; at++) burst.push(...(await Promise.all(times(50, () => acme(other)))))
-    expect(tally(burst)).toEqual({ '200': 500 })
-    const answer = await acme(one)
-    expect(left(answer)).toBeLessThanOrEqual(600 - 521 + 37)
-    expect(answer.headers.get('ratelimit')).toMatch(/^"minute";r=\d+;t=\d+, "day";r=\d+;t=\d+$/)
-    expect(dayLeft(answer)).toBeLessThanOrEqual(10_000 - 521 + 37)
-    // The news costs no call, and is rare.
-    expect((await one.metric(calls)) - before).toBeLessThanOrEqual(2)
-    expect(published() - publishedBefore).toBeLessThan(32)
-  })
-
-  it('say what is left in every answer again within a second, when a worker was replaced and when Redis is back', async () => {
-    const [redis, backend] = await Promise.all([startRedisServer(), startRawBackend()])
-    const file = configFile(backend.url, {
-      ...blocksOn(redis, [{ ...client('acme', 60_000), perDay: 1_000_000 }]),
-      server: 'server: { listen: "127.0.0.1:0", workers: 2 }',
-    })
-    const gateway = await gatewayProcess(file)
-    /** 200s that say nothing of the quota, while it is asked for so long. */
-    const silentFor = async (forMs: number): Promise<number> => {
-      let silent = 0
-      const untilMs = performance.now() + forMs
-      while (performance.now() < untilMs) {
-        // Each on a connection of its own, so that both workers serve.
-        const { status, headers } = await ask(gateway.origin, { key: 'tg_acme' })
-        if (status === 200 && headers['x-ratelimit-remaining'] === undefined) silent += 1
-        await sleep(10)
-      }
-      return silent
-    }
-    expect(await silentFor(600)).toBe(0)
-    const [, pid] = pick([...workerPids(gateway)], 0)
-    const started = (): number => gateway.logged('workerStarted').length
-    const before = started()
-    process.kill(pid, 'SIGKILL')
-    await eventually('another worker', () => started() > before)
-    expect(await silentFor(1_200)).toBe(0)
-
-    const isBack = (): Promise<boolean> =>
-      ask(gateway.origin, { key: 'tg_acme' }).then(({ status }) => status === 200)
-    await redis.kill()
-    await sleep(600)
-    await redis.restart()
-    await eventually('answers', isBack)
-    await silentFor(1_000)
-    expect(await silentFor(500)).toBe(0)
   })
 })

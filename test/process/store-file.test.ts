@@ -18,10 +18,8 @@ import {
   times,
   startTollgate,
   type GatewayProcess,
-  linesOf,
   gatewayHere,
 } from './gateways.ts'
-import { atPace, openDoor, startCountingBackend } from './paced-callers.ts'
 
 const exec = promisify(execFile)
 const key = 'tg_test_remembered_0123456789'
@@ -70,26 +68,28 @@ describe.concurrent('what a gateway without Redis has counted', () => {
   it('admits nothing twice though it is killed again and again under load, and strands little', async () => {
     const limit = 240
     const clients = clientsBlock([{ id: 'acme', keys: [key], perMinute: limit, perDay: limit }])
-    const backend = await startCountingBackend()
+    const backend = await startRawBackend()
     const store = `store: { file: "${join(temporaryFolder(), 'store.db')}" }`
     const file = configFile(backend.url, { store, clients })
+    let [cutOff, refused] = [0, 0]
     const serveUntil = async (isEnough: () => boolean): Promise<void> => {
       const gateway = await gatewayProcess(file)
-      const door = openDoor(gateway.origin, backend.calls)
-      const stop = atPace(100, () => door.send('acme', key))
-      await eventually('enough of the load', isEnough, 60_000)
+      const isOver = new AbortController()
+      const callers = times(4, async () => {
+        for (; !isOver.signal.aborted; await sleep(40)) {
+          const answer = await gateway.call(key).catch(() => void (cutOff += 1))
+          if (answer?.status === 429) refused += 1
+        }
+      })
+      await eventually('enough of the load', isEnough)
+      isOver.abort()
       gateway.signal('SIGKILL')
-      await gateway.finished
-      stop()
-      door.close()
+      await Promise.all(callers)
     }
-    for (const count of [60, 120]) await serveUntil(() => backend.seen('acme') >= count)
-    await serveUntil(() => backend.calls.some(({ status }) => status === 429))
-    const answered = backend.calls.filter(({ status }) => status !== undefined).length
-    const cutOff = backend.calls.length - answered
-    expect(backend.seen('acme')).toBeLessThanOrEqual(limit)
-    expect(backend.seen('acme')).toBeGreaterThanOrEqual(limit - 2 * (limit / 16) - cutOff)
-    await backend.close()
+    for (const count of [60, 120]) await serveUntil(() => backend.requests.length >= count)
+    await serveUntil(() => refused > 0)
+    expect(backend.requests.length).toBeLessThanOrEqual(limit)
+    expect(backend.requests.length).toBeGreaterThanOrEqual(limit - 2 * (limit / 16) - cutOff)
   })
 
   it('is kept in data/tollgate.db below the working directory unless told otherwise', async () => {
@@ -121,6 +121,9 @@ describe.concurrent('a store.file', () => {
       rmSync(folder, { recursive: true })
       await eventually('the line', () => first.logged('storeFileRestored').length === 1)
       await admit(first, 20)
+      // What a store on a busy machine granted too late is nobody's until the window ends: a lease of a worker each time.
+      const timeouts = 'tollgate_store_calls_total{outcome="timeout"}'
+      const late = workers === 1 ? 0 : await first.metric(timeouts)
       // Removed again: nothing comes between that and the stop.
       rmSync(path)
       if ('stop' in first) await first.stop()
@@ -128,7 +131,9 @@ describe.concurrent('a store.file', () => {
         first.signal('SIGTERM')
         expect((await first.finished).code).toBe(0)
       }
-      expect(await left(await gatewayHere(config(backend.url, path)))).toBe(959)
+      const rest = await left(await gatewayHere(config(backend.url, path)))
+      expect(rest).toBeLessThanOrEqual(959)
+      expect(rest).toBeGreaterThanOrEqual(959 - late * (500 / 16))
     },
   )
 
@@ -159,21 +164,14 @@ describe.concurrent('a store.file', () => {
     await admit(await gatewayHere(file), 3)
   })
 
-  it.each([1, 2])(
-    'that is the configuration itself is refused and left as it is (%i processes)',
-    async (workers) => {
-      const file = config('http://127.0.0.1:1', '${CONFIG}', workers)
-      const text = readFileSync(file)
-      const env = { CONFIG: file }
-      const message = `store.file ${file} is not an SQLite database; name another file, or move it away to begin with an empty one`
-      if (workers === 1) await expect(gatewayHere(file, { env })).rejects.toThrow(message)
-      else {
-        const { code, stderr } = await startTollgate(['start', '--config', file], { env }).finished
-        expect([code, ...linesOf(stderr)]).toMatchObject([1, { event: 'startFailed', message }])
-      }
-      expect(readFileSync(file)).toEqual(text)
-    },
-  )
+  it('that is the configuration itself is refused and left as it is', async () => {
+    const file = config('http://127.0.0.1:1', '${CONFIG}')
+    const text = readFileSync(file)
+    await expect(gatewayHere(file, { env: { CONFIG: file } })).rejects.toThrow(
+      `store.file ${file} is not an SQLite database; name another file, or move it away to begin with an empty one`,
+    )
+    expect(readFileSync(file)).toEqual(text)
+  })
 })
 
 describe.concurrent('a store.file that can no longer be written', () => {

@@ -50,11 +50,12 @@ async function today({ adminOrigin }: Gateway): Promise<DayUsage | undefined> {
     : undefined
 }
 
+/** When its store is in time. */
 async function admitted(gateway: Gateway): Promise<Counts> {
-  const told = (await today(gateway))?.clients ?? []
-  return Object.fromEntries(
-    told.filter((one) => one.admitted !== 0).map((one) => [one.client, one.admitted]),
-  )
+  let told: DayUsage | undefined
+  await eventually('an answer', async () => (told = await today(gateway)) !== undefined)
+  const counts = told?.clients.map((one): [string, number] => [one.client, one.admitted])
+  return Object.fromEntries(counts?.filter(([, count]) => count !== 0) ?? [])
 }
 
 /** Until what is told is exactly what the backend has counted. */

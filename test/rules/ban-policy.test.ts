@@ -12,8 +12,8 @@ import {
   liftOf,
   mergeBans,
   nextBan,
-  type BanRecord,
 } from '../../src/rules/ban-policy.ts'
+import type { BanRecord } from '../../src/bans/ban-store.ts'
 
 const minute = 60_000
 const hour = 60 * minute

@@ -5,8 +5,8 @@ import {
   policyHeader,
   quotaHeaders,
   refusedHeaders,
-  type QuotaView,
 } from '../../src/rules/quota-headers.ts'
+import type { QuotaView } from '../../src/quota/protocol.ts'
 import { fields, words } from '../support/words.ts'
 
 const limits = { perMinute: 60, perDay: 1000 }

@@ -15,9 +15,6 @@ export interface Exploration {
   readonly states: number
   /** Steps from a state to another. */
   readonly steps: number
-  /** Different orders of events, from the start to an end. */
-  readonly interleavings: number
-  readonly ends: number
   /** By what the world ended with. */
   readonly violation: Violation | undefined
   /** The choices that led to it. */
@@ -27,22 +24,19 @@ export interface Exploration {
 }
 
 interface Frame {
-  readonly key: string
   readonly choices: number
   next: number
-  interleavings: number
 }
 
 export async function explore(
   quota: Quota,
   options: SmallWorldOptions,
-  { mostStates = Infinity, isOver = (): boolean => false } = {},
+  isOver: (states: number) => boolean = () => false,
 ): Promise<Exploration> {
-  const interleavingsFrom = new Map<string, number>()
+  const known = new Set<string>()
   const path: number[] = []
   const frames: Frame[] = []
   let steps = 0
-  let ends = 0
 
   const begun = async (): Promise<SmallWorld> => {
     const world = createSmallWorld(quota, options)
@@ -50,9 +44,9 @@ export async function explore(
     return world
   }
   const at = (choices: readonly Choice[], index: number): Choice => choices[index] as Choice
-  const replayed = async (choices: readonly number[]): Promise<SmallWorld> => {
+  const replayed = async (): Promise<SmallWorld> => {
     const world = await begun()
-    for (const index of choices) await world.make(at(world.choices(), index))
+    for (const index of path) await world.make(at(world.choices(), index))
     return world
   }
   const labelled = async (): Promise<string[]> => {
@@ -65,63 +59,43 @@ export async function explore(
     }
     return labels
   }
-  const result = (rest: Partial<Exploration>): Exploration => ({
-    states: interleavingsFrom.size,
-    steps,
-    ends,
-    interleavings: 0,
-    violation: undefined,
-    schedule: [],
-    isComplete: true,
-    ...rest,
-  })
+  /** False: it was met before. */
+  const isNew = (world: SmallWorld): boolean => {
+    const key = world.key()
+    if (known.has(key)) return false
+    known.add(key)
+    frames.push({ choices: world.choices().length, next: 0 })
+    return true
+  }
+  const result = (isComplete: boolean): Exploration => {
+    return { states: known.size, steps, violation: undefined, schedule: [], isComplete }
+  }
 
   /** undefined: the frames are at another state, to be replayed. */
   let world: SmallWorld | undefined
   try {
     world = await begun()
-    const first = world.key()
-    frames.push({ key: first, choices: world.choices().length, next: 0, interleavings: 0 })
-    interleavingsFrom.set(first, 0)
+    isNew(world)
     for (;;) {
       const frame = frames.at(-1)
-      if (frame === undefined) break
-      if (interleavingsFrom.size >= mostStates || isOver()) return result({ isComplete: false })
-      if (frame.next === frame.choices) {
-        if (frame.choices === 0) {
-          frame.interleavings = 1
-          ends += 1
-          await (world ?? (await replayed(path))).finish()
-        }
-        interleavingsFrom.set(frame.key, frame.interleavings)
+      if (frame === undefined) return result(true)
+      if (isOver(known.size)) return result(false)
+      if (frame.next < frame.choices) {
+        world ??= await replayed()
+        path.push(frame.next)
+        frame.next += 1
+        steps += 1
+        await world.make(at(world.choices(), frame.next - 1))
+        if (isNew(world)) continue
+      } else {
+        if (frame.choices === 0) await (world ?? (await replayed())).finish()
         frames.pop()
-        path.pop()
-        const parent = frames.at(-1)
-        if (parent === undefined) return result({ interleavings: frame.interleavings })
-        parent.interleavings += frame.interleavings
-        world = undefined
-        continue
       }
-      world ??= await replayed(path)
-      path.push(frame.next)
-      frame.next += 1
-      steps += 1
-      await world.make(at(world.choices(), frame.next - 1))
-      const key = world.key()
-      const known = interleavingsFrom.get(key)
-      if (known === undefined) {
-        interleavingsFrom.set(key, 0)
-        frames.push({ key, choices: world.choices().length, next: 0, interleavings: 0 })
-        continue
-      }
-      frame.interleavings += known
       path.pop()
       world = undefined
     }
-    return result({})
   } catch (error) {
-    if (!(error instanceof Violation) && !(error instanceof Error && error.name === 'Violation'))
-      throw error
-    return result({ violation: error as Violation, schedule: await labelled(), isComplete: false })
+    if (!(error instanceof Violation)) throw error
+    return { ...result(false), violation: error, schedule: await labelled() }
   }
 }

@@ -2,7 +2,6 @@
  * What truly happened, and the invariants. The ledger sees every call as the authority carries it out, every answer as it
  * reaches a process and every decision as a request gets it; it throws at the first that breaks the protocol.
  */
-import type { QuotaView } from '../../src/rules/quota-headers.ts'
 import type {
   Admission,
   Statement,
@@ -10,6 +9,7 @@ import type {
   TakeReply,
   TakeRequest,
   WindowReply,
+  QuotaView,
 } from '../../src/quota/protocol.ts'
 import { DAY_MS, MINUTE_MS } from '../../src/rules/time.ts'
 import type { Limits } from '../../src/config/config.ts'
@@ -177,33 +177,26 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
   const askedFor = new WeakMap<TakeReply, Asked>()
 
   const accountOf = (client: string): Account => {
-    let account = accounts.get(client)
-    if (account === undefined) {
-      account = {
-        admitted: { minute: new Map(), day: new Map() },
-        admissions: [],
-        waiting: 0,
-        book: new Map(),
-        current: { minute: { ...UNUSED }, day: { ...UNUSED } },
-        resets: { minute: 0, day: 0 },
-        resetsBefore: new WeakMap(),
-      }
-      accounts.set(client, account)
+    const account = accounts.get(client) ?? {
+      admitted: { minute: new Map(), day: new Map() },
+      admissions: [],
+      waiting: 0,
+      book: new Map(),
+      current: { minute: { ...UNUSED }, day: { ...UNUSED } },
+      resets: { minute: 0, day: 0 },
+      resetsBefore: new WeakMap(),
     }
+    accounts.set(client, account)
     return account
   }
-  /** about: an object, or what makes one. */
-  const demand = (
-    about: object | (() => object),
-    holds: Readonly<Record<string, boolean>>,
-  ): void => {
-    for (const invariant in holds) if (holds[invariant] !== true) broken(invariant, about)
-  }
-  const broken = (invariant: string, about: object | (() => object)): never => {
-    const detail = JSON.stringify(typeof about === 'function' ? about() : about)
-    const violation = new Violation(invariant, `${detail} (at ${time.nowMs.toFixed(3)} ms)`)
-    ledger.violation ??= violation
-    throw violation
+  const demand = (about: object, holds: Readonly<Record<string, boolean>>): void => {
+    for (const invariant in holds)
+      if (holds[invariant] !== true) {
+        const detail = `${JSON.stringify(about)} (at ${time.nowMs.toFixed(3)} ms)`
+        const violation = new Violation(invariant, detail)
+        ledger.violation ??= violation
+        throw violation
+      }
   }
 
   /** What the dead have taken goes with the data, as far as no living process was told of it. */
@@ -303,9 +296,8 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
         demand(request, { 'a call states whole and possible numbers': isPossible })
         if (!rules.isExact) continue
         const granted = latest?.[window].index === index ? latest[window].held : 0
-        demand(() => ({ window, granted, request }), {
-          'nobody claims what he was not granted': held <= granted,
-        })
+        const about = { window, granted, request }
+        demand(about, { 'nobody claims what he was not granted': held <= granted })
       }
     },
 
@@ -325,9 +317,8 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
     heard: (
       witness: Witness,
       client: string,
-      answer: { reply: TakeReply; clockMs: number },
+      { reply, clockMs }: { reply: TakeReply; clockMs: number },
     ): void => {
-      const { reply, clockMs } = answer
       if (reply.status === 'stale') return
       const { minute, day } = reply
       witness.known.set(client, { minute, day, clockMs, asked: askedFor.get(reply) })
@@ -360,26 +351,23 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
         const now = current[window]
         const answer = reply[window]
         const { index } = answer
-        demand(() => ({ request, reply }), {
-          'a window that has ended is never opened again': index >= now.index,
-        })
+        const about = { window, isRepeat, books: now, request, reply }
+        demand(about, { 'a window that has ended is never opened again': index >= now.index })
         if (!isRepeat) {
           const stated = statedIn(request, window, answer)
           const before = entry?.[window].index === index ? entry[window] : { held: 0, used: 0 }
           const after = { index, held: answer.held, used: stated.used + spent }
           const granted = answer.held - stated.held
-          demand(() => ({ request, reply }), { 'a call never takes tokens away': granted >= 0 })
+          demand(about, { 'a call never takes tokens away': granted >= 0 })
           now.taken += after.held - before.held
           now.used += after.used - before.used
           now.limit = Math.max(now.limit, limitOf(request.limits, window))
           const limit = limitOf(request.limits, window)
-          demand(() => ({ window, request, reply, taken: now.taken }), {
-            'no grant beyond the limit': granted === 0 || now.taken <= limit,
-          })
+          demand(about, { 'no grant beyond the limit': granted === 0 || now.taken <= limit })
           holds[window] = after
         }
         const { taken, used } = isRepeat && index > now.index ? UNUSED : now
-        demand(() => ({ window, isRepeat, books: now, request, reply }), {
+        demand(about, {
           'taken and used are the sums of what the processes hold and have spent': rules.isExact
             ? answer.taken === taken && answer.used === used
             : answer.taken >= taken && answer.used >= used,
@@ -483,6 +471,7 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
       const storeNowMs = time.nowMs + (latest?.clockMs ?? 0)
       if (decision.kind === 'refused') {
         totals.refused += 1
+        const about = { decision, atMs, latest, storeNowMs }
         if (decision.degraded) {
           // Windows in which the authority has not spoken end as the process reckons.
           const endsAfterAsking = (index: number): boolean =>
@@ -492,14 +481,13 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
             ([own, count]) =>
               own.startsWith(`${client} ${decision.window} `) && count >= decision.limit,
           )
-          demand(() => ({ decision, atMs, latest, full }), {
+          demand(about, {
             'without the store only who has admitted all of a limit refuses': full.length > 0,
             'without the store nobody is refused by a window that may be over': full.some(([own]) =>
               endsAfterAsking(Number(own.split(' ').at(-1))),
             ),
           })
         }
-        const about = () => ({ decision, atMs, latest, storeNowMs })
         if (rules.isExact)
           demand(about, {
             'only who was told that all is taken refuses':
@@ -542,20 +530,11 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
         }
         const now = account.current[window]
         const limit = limitOf(limits, window)
-        const about = () => ({
-          client,
-          process: witness.id,
-          window,
-          index,
-          count,
-          limits,
-          now,
-          storeNowMs,
-        })
         if (!rules.isExact) {
           if (count > limit) excess.set(own, { count: count - limit, limit })
           continue
         }
+        const about = { client, process: witness.id, window, index, count, limits, now, storeNowMs }
         demand(about, {
           'nobody decides without the authority': !decision.degraded,
           'admitted at most the limit':
@@ -593,7 +572,8 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
         const { limit, remaining, resetAtSeconds } = view[window]
         const index = (resetAtSeconds * 1000) / lengthMs[window] - 1
         const count = account.admitted[window].get(index) ?? 0
-        demand(view, {
+        const about = { window, view, count, waiting }
+        demand(about, {
           'remaining is a whole number from 0 to the limit':
             limit === limitOf(limits, window) &&
             Number.isSafeInteger(remaining) &&
@@ -601,7 +581,7 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
             remaining <= limit,
         })
         if (rules.isAlone && rules.isExact)
-          demand(() => ({ window, view, count, waiting }), {
+          demand(about, {
             'one process tells exactly what remains':
               remaining <= Math.max(0, limit - count) &&
               remaining >= Math.max(0, limit - count - waiting),
@@ -678,7 +658,7 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
             isOfYesterday ||= entry.isOfYesterday
           }
           const spent = witness.admitted.get(`${client} ${window} ${index}`) ?? 0
-          const about = () => ({ client, process: witness.id, window, index, held, used, spent })
+          const about = { client, process: witness.id, window, index, held, used, spent }
           if (isGone) {
             demand(about, {
               'the holds of a dead process stay taken': !rules.isExact || spent <= held,

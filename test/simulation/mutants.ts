@@ -4,33 +4,37 @@ import { join } from 'node:path'
 import type { Replacement } from './copies.ts'
 import type { PropertyName } from './properties.ts'
 
-interface Sampled extends Replacement {
-  /** npm test hunts it too. */
-  readonly isSampled: boolean
-}
-export interface Mutant extends Sampled {
+export interface Mutant extends Replacement {
   /** Shows it: a property, or a small world by its title. */
   readonly breaks: PropertyName | { readonly world: string }
+  /** npm test hunts it too. */
+  readonly isSampled: boolean
 }
 
 const line = /^(\* )?(.+) \((\S+)\)\n- (.*)\n\+ ?(.*)$/gm
 const plain = (text: string): string => text.replaceAll('\\n', '\n')
-const read = (section: string): Sampled[] =>
-  Array.from(section.matchAll(line), ([, star, name = '', file = '', from = '', to = '']) => {
-    return { name, file, from: plain(from), to: plain(to), isSampled: star !== undefined }
-  })
 
 const WORLD = 'small world: '
 const text = readFileSync(join(import.meta.dirname, 'mutants.txt'), 'utf8')
-const sections = text.split('\n== ').slice(1)
-const shownBy = (section: string): string => section.slice(0, section.indexOf('\n'))
 
-export const mutants: readonly Mutant[] = sections.flatMap((section) => {
-  const where = shownBy(section)
-  if (where === 'script') return []
-  const isWorld = where.startsWith(WORLD)
-  const breaks = isWorld ? { world: where.slice(WORLD.length) } : (where as PropertyName)
-  return read(section).map((sampled) => ({ ...sampled, breaks }))
-})
-/** The same in the script that Redis runs. */
-export const scriptMutants = sections.filter((one) => shownBy(one) === 'script').flatMap(read)
+export const mutants: readonly Mutant[] = text
+  .split('\n== ')
+  .slice(1)
+  .flatMap((section) => {
+    const where = section.slice(0, section.indexOf('\n'))
+    const isWorld = where.startsWith(WORLD)
+    const breaks = isWorld ? { world: where.slice(WORLD.length) } : (where as PropertyName)
+    return Array.from(
+      section.matchAll(line),
+      ([, star, name = '', file = '', from = '', to = '']): Mutant => {
+        return {
+          name,
+          file,
+          from: plain(from),
+          to: plain(to),
+          isSampled: star !== undefined,
+          breaks,
+        }
+      },
+    )
+  })

@@ -4,23 +4,7 @@ import type { Limits } from '../../src/config/config.ts'
 import { DAY_MS, MINUTE_MS } from '../../src/rules/time.ts'
 import { Violation } from './ledger.ts'
 import { play, playAndEnd, playWorkers, type Played } from './play.ts'
-import {
-  changedLimitsSchedule,
-  crashSchedule,
-  dataLossSchedule,
-  faultySchedule,
-  lateSchedule,
-  lateWorkersSchedule,
-  liveSchedule,
-  outageSchedule,
-  remainingSchedule,
-  resetSchedule,
-  singleSchedule,
-  stormSchedule,
-  workerResetsSchedule,
-  workersSchedule,
-  type Schedule,
-} from './schedule.ts'
+import * as schedules from './schedule.ts'
 import { playRemaining } from './remaining.ts'
 import type { Quota } from './shipped.ts'
 import { createWorld } from './world.ts'
@@ -39,15 +23,18 @@ export interface Outcome extends Played {
 
 const MOST_OF_A_LIMIT = 0.995
 
-const exact = (title: string, schedule: fc.Arbitrary<Schedule>): Property<Schedule> => ({
+const exact = (
+  title: string,
+  schedule: fc.Arbitrary<schedules.Schedule>,
+): Property<schedules.Schedule> => ({
   title,
   schedule,
   run: (quota, drawn) => play(quota, drawn, { isExact: true }),
 })
 
-const live: Property<Schedule> = {
+const live: Property<schedules.Schedule> = {
   title: 'admits at least 99.5 % of every limit that is asked for, and all of it with one process',
-  schedule: liveSchedule,
+  schedule: schedules.liveSchedule,
   run: async (quota, drawn) => {
     const world = createWorld(quota, drawn, { isExact: true })
     const firstMinute = Math.floor(world.storeNowMs() / MINUTE_MS) + 1
@@ -68,10 +55,10 @@ const live: Property<Schedule> = {
 
 const VAIN_CALLS = { each: 6, ofRefusals: 0.02 }
 
-const storms: Property<Schedule> = {
+const storms: Property<schedules.Schedule> = {
   title:
     'refuses nobody while tokens are left, and almost for free, with processes that crash and without',
-  schedule: stormSchedule,
+  schedule: schedules.stormSchedule,
   run: async (quota, drawn) => {
     const played = await play(quota, drawn, { isExact: true, isPrompt: true })
     const { refused, vain, notices, minutes } = played.totals
@@ -92,9 +79,9 @@ const storms: Property<Schedule> = {
 /** Plays it in mode local, where it must be as good as in mode closed. */
 const late = (
   title: string,
-  schedule: fc.Arbitrary<Schedule>,
+  schedule: fc.Arbitrary<schedules.Schedule>,
   playOne: typeof playWorkers,
-): Property<Schedule> => ({
+): Property<schedules.Schedule> => ({
   title,
   schedule,
   run: async (quota, drawn) => {
@@ -115,9 +102,9 @@ const late = (
   },
 })
 
-const outages: Property<Schedule> = {
+const outages: Property<schedules.Schedule> = {
   title: 'admits at most the limit once per process while the store is away, in mode local',
-  schedule: outageSchedule,
+  schedule: schedules.outageSchedule,
   run: async (quota, drawn) => {
     const played = await play(quota, drawn, { isExact: false })
     if (drawn.mode === 'open') return played
@@ -177,10 +164,10 @@ const LOSSES_IN_A_ROW = 3
  * is admitted, and no other before all have stated again what they hold and have used: one beyond the limit for each loss. Two
  * exceptions: an old copy is not found out by who was told nothing, and a network that is not quick is not waited for.
  */
-const dataLoss: Property<Schedule> = {
+const dataLoss: Property<schedules.Schedule> = {
   title:
     'admits one request beyond a limit for each loss of data, at most what is granted before all have spoken again',
-  schedule: dataLossSchedule,
+  schedule: schedules.dataLossSchedule,
   run: async (quota, drawn) => {
     const played = await play(quota, drawn, { isExact: false })
     const isFound = !drawn.steps.some(({ event }) => event.kind === 'old copy')
@@ -207,9 +194,9 @@ const dataLoss: Property<Schedule> = {
 /** Of a client in a minute. */
 const MOST_NOTICES = 32
 
-const remaining: Property<Schedule> = {
+const remaining: Property<schedules.Schedule> = {
   title: 'says of no window that more is left than is true by a sixteenth of the limit',
-  schedule: remainingSchedule,
+  schedule: schedules.remainingSchedule,
   run: async (quota, drawn) => {
     const said = await playRemaining(quota, drawn)
     const { above, notices, absent } = said
@@ -231,30 +218,30 @@ const remaining: Property<Schedule> = {
 export const properties = {
   faults: exact(
     'never admits more than a limit, whatever crashes, is lost, late, repeated or stopped',
-    faultySchedule,
+    schedules.faultySchedule,
   ),
   crashes: exact(
     'never admits more than a limit in any mode while the store answers',
-    crashSchedule,
+    schedules.crashSchedule,
   ),
   resets: exact(
     'never admits more than a limit between two resets, whatever is under way or goes wrong',
-    resetSchedule,
+    schedules.resetSchedule,
   ),
   late: late(
     'loses nothing but those who wait, and never admits more than a limit, while the store is late',
-    lateSchedule,
+    schedules.lateSchedule,
     (quota, drawn) => play(quota, drawn, { isExact: true }),
   ),
   'late workers': late(
     'loses nothing but those who wait, and never admits more than a limit, while the supervisor is late',
-    lateWorkersSchedule,
+    schedules.lateWorkersSchedule,
     playWorkers,
   ),
   'changed limits': {
     title:
       'counts under changed limits from the next request of each process on, and refuses nobody while tokens are left',
-    schedule: changedLimitsSchedule,
+    schedule: schedules.changedLimitsSchedule,
     run: (quota, drawn) => {
       // While limits differ, who has the higher may hold ahead what is left under the lower.
       const isPrompt =
@@ -262,8 +249,11 @@ export const properties = {
         !drawn.steps.some(({ event }) => 'process' in event && event.process !== undefined)
       return play(quota, drawn, { isExact: true, isPrompt })
     },
-  } satisfies Property<Schedule>,
-  'one process': exact('is exact in every number it tells with one process', singleSchedule),
+  } satisfies Property<schedules.Schedule>,
+  'one process': exact(
+    'is exact in every number it tells with one process',
+    schedules.singleSchedule,
+  ),
   'load above the limit': live,
   storms,
   outages,
@@ -272,15 +262,15 @@ export const properties = {
   'data loss': dataLoss,
   workers: {
     title: 'never admits more than a limit with workers, whatever dies, stops or hangs',
-    schedule: workersSchedule,
+    schedule: schedules.workersSchedule,
     run: playWorkers,
-  } satisfies Property<Schedule>,
+  } satisfies Property<schedules.Schedule>,
   'worker resets': {
     title:
       'never admits more than a limit with workers between two resets, whatever dies, stops or hangs',
-    schedule: workerResetsSchedule,
+    schedule: schedules.workerResetsSchedule,
     run: playWorkers,
-  } satisfies Property<Schedule>,
+  } satisfies Property<schedules.Schedule>,
 }
 
 export type PropertyName = keyof typeof properties

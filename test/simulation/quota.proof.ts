@@ -33,13 +33,6 @@ const schedules: Record<PropertyName, number> = {
   'worker resets': 18,
 }
 
-/** Adds up what happened in all schedules of a kind, or keeps the most of it. */
-const sums = () => {
-  const numbers = new Map<string, number>()
-  const note = (key: string, value: (before: number) => number): void =>
-    void numbers.set(key, value(numbers.get(key) ?? 0))
-  return { numbers, note }
-}
 const lines: string[] = []
 afterAll(() => console.log(lines.join('\n')))
 
@@ -48,24 +41,22 @@ describe('quota, simulated', () => {
     '%s',
     async (name, usual) => {
       const { schedule, run } = properties[name as PropertyName] as Property<unknown>
-      const [total, worst] = [sums(), sums()]
+      const all: Record<string, number> = {}
+      const most: Record<string, number> = {}
       const one = fc.asyncProperty(schedule, async (drawn) => {
-        const { totals, faults, worst: found = {} } = await run(shipped, drawn)
+        const { totals, faults, worst = {} } = await run(shipped, drawn)
         const { longestWaitMs, ...counts } = totals
-        total.note('schedules', (sum) => sum + 1)
-        for (const [what, count] of [...Object.entries(counts), ...faults])
-          total.note(what, (sum) => sum + count)
-        for (const [what, much] of Object.entries({ ...found, 'ms waited': longestWaitMs }))
-          worst.note(what, (most) => Math.max(most, much))
+        for (const [what, count] of [...Object.entries({ schedules: 1, ...counts }), ...faults])
+          all[what] = (all[what] ?? 0) + count
+        for (const [what, much] of Object.entries({ ...worst, 'ms waited': longestWaitMs }))
+          most[what] = Math.max(most[what] ?? 0, much)
       })
       await fc.assert(one, {
         numRuns: Math.ceil(usual * factor),
         ...(seed === undefined ? {} : { seed: Number(seed) }),
         ...(path === undefined ? {} : { path, endOnFailure: true }),
       })
-      const list = ({ numbers }: typeof total): string =>
-        Array.from(numbers, ([what, count]) => `${what} ${Math.round(count * 1000) / 1000}`).join()
-      lines.push(`${name}: ${list(total)}`, `  at most: ${list(worst)}`)
+      lines.push(`${name}: ${JSON.stringify(all)}`, `  at most: ${JSON.stringify(most)}`)
     },
     300_000 * Math.max(1, factor),
   )

@@ -1,6 +1,7 @@
 /** What may happen in a simulation, as values that fast-check makes and shrinks. */
 import * as fc from 'fast-check'
 import type { Limits, OutageMode } from '../../src/config/config.ts'
+import { weighted, type Drawn } from '../support/drawn.ts'
 
 export interface Schedule {
   /** Of delays, arrivals, losses and of the order of what happens at once. */
@@ -24,20 +25,7 @@ export interface Schedule {
 }
 
 /** Rates are of a thousand. */
-export interface Network {
-  /** Each way. */
-  readonly latencyMs: { readonly min: number; readonly max: number }
-  readonly losesRequest: number
-  readonly losesReply: number
-  /** The request is carried out up to lateMs after it was sent, beyond the time-out. */
-  readonly delaysRequest: number
-  readonly delaysReply: number
-  readonly lateMs: number
-  /** The request is carried out once more, up to lateMs later. */
-  readonly repeatsRequest: number
-  readonly losesReclaim: number
-  readonly repeatsReclaim: number
-}
+export type Network = Readonly<typeof perfectNetwork>
 
 export interface Step {
   readonly load: Load
@@ -58,7 +46,6 @@ export interface Load {
   readonly process: number | undefined
 }
 
-type Drawn<Of> = Of extends fc.Arbitrary<infer Value> ? Value : never
 export type Event = Drawn<(typeof fault)[keyof typeof fault]> | { readonly kind: 'none' }
 
 export const ms = (min: number, max: number) => fc.integer({ min, max })
@@ -69,11 +56,11 @@ const list = <Item>(item: fc.Arbitrary<Item>, minLength: number, maxLength: numb
 const index = fc.nat({ max: 7 })
 const someOrAll = fc.option(index, { nil: undefined })
 
-const perMinute = fc.oneof(
-  { weight: 2, arbitrary: ms(1, 12) },
-  { weight: 3, arbitrary: fc.constantFrom(20, 48, 60, 240, 300) },
-  { weight: 2, arbitrary: fc.constantFrom(1000, 3000) },
-  { weight: 1, arbitrary: fc.constantFrom(10_000) },
+const perMinute = weighted(
+  [2, ms(1, 12)],
+  [3, fc.constantFrom(20, 48, 60, 240, 300)],
+  [2, fc.constantFrom(1000, 3000)],
+  [1, fc.constantFrom(10_000)],
 )
 /** The day may be the tighter window: just over one minute's worth, or out of reach. */
 export const limitsOf = (
@@ -86,38 +73,34 @@ export const limitsOf = (
 const limits = limitsOf(perMinute, 1, 1.2, 2.5, 1000)
 
 const load: fc.Arbitrary<Load> = fc.record({
-  perSecond: fc.oneof(
-    { weight: 3, arbitrary: fc.constantFrom(0, 1, 8) },
-    { weight: 3, arbitrary: fc.constantFrom(30, 120, 500) },
-    { weight: 1, arbitrary: fc.constantFrom(2000) },
+  perSecond: weighted(
+    [3, fc.constantFrom(0, 1, 8)],
+    [3, fc.constantFrom(30, 120, 500)],
+    [1, fc.constantFrom(2000)],
   ),
-  burst: fc.oneof(
-    { weight: 3, arbitrary: fc.constant(0) },
-    { weight: 2, arbitrary: ms(1, 60) },
-    { weight: 1, arbitrary: ms(60, 1500) },
-  ),
+  burst: weighted([3, fc.constant(0)], [2, ms(1, 60)], [1, ms(60, 1500)]),
   client: someOrAll,
   process: someOrAll,
 })
 
 const forSoMany = (lasting: fc.Arbitrary<number>) =>
   fc.record({ kind: fc.constant('ms'), ms: lasting })
-const lasts: fc.Arbitrary<Step['lasts']> = fc.oneof(
-  { weight: 5, arbitrary: forSoMany(ms(0, 400)) },
-  { weight: 4, arbitrary: forSoMany(ms(400, 8000)) },
-  {
-    weight: 3,
-    arbitrary: fc.record({
+const lasts: fc.Arbitrary<Step['lasts']> = weighted(
+  [5, forSoMany(ms(0, 400))],
+  [4, forSoMany(ms(400, 8000))],
+  [
+    3,
+    fc.record({
       kind: fc.constant('to the end of a minute'),
       plusMs: fc.oneof(ms(-120, 20), ms(-3, 3)),
     }),
-  },
+  ],
 )
 
-const clockStep = fc.oneof(
-  { weight: 4, arbitrary: ms(-2000, 2000) },
-  { weight: 2, arbitrary: ms(-150_000, 150_000) },
-  { weight: 1, arbitrary: fc.constantFrom(-86_400_000, 86_400_000, 3_600_000) },
+const clockStep = weighted(
+  [4, ms(-2000, 2000)],
+  [2, ms(-150_000, 150_000)],
+  [1, fc.constantFrom(-86_400_000, 86_400_000, 3_600_000)],
 )
 
 const event = <const Kind extends string, Fields extends object = object>(
@@ -184,25 +167,24 @@ interface Pause {
 const none = event('none')
 
 const events = (...faults: fc.Arbitrary<Event>[]): fc.Arbitrary<Event> =>
-  fc.oneof({ weight: 3, arbitrary: none }, { weight: 4, arbitrary: fc.oneof(...faults) })
+  weighted([3, none], [4, fc.oneof(...faults)])
 
-const rate = fc.oneof(
-  { weight: 3, arbitrary: fc.constant(0) },
-  { weight: 2, arbitrary: ms(1, 60) },
-  { weight: 1, arbitrary: ms(60, 400) },
-)
+const rate = weighted([3, fc.constant(0)], [2, ms(1, 60)], [1, ms(60, 400)])
 const latencyMs = fc.oneof(
   fc.constant({ min: 0.15, max: 0.6 }),
   fc.constant({ min: 0.3, max: 8 }),
   fc.constant({ min: 1, max: 45 }),
 )
-export const perfectNetwork: Network = {
+export const perfectNetwork = {
+  /** Each way. */
   latencyMs: { min: 0.2, max: 0.4 },
   losesRequest: 0,
   losesReply: 0,
+  /** The request is carried out up to lateMs after it was sent, beyond the time-out. */
   delaysRequest: 0,
   delaysReply: 0,
   lateMs: 0,
+  /** The request is carried out once more, up to lateMs later. */
   repeatsRequest: 0,
   losesReclaim: 0,
   repeatsReclaim: 0,
@@ -230,23 +212,26 @@ const startsBefore = fc.oneof(
 const clients = (maxLength: number): fc.Arbitrary<Limits[]> =>
   fc.array(limits, { minLength: 1, maxLength })
 
+const one = (limits: fc.Arbitrary<Limits>): fc.Arbitrary<Limits[]> =>
+  fc.array(limits, { minLength: 1, maxLength: 1 })
+
 const steps = (event: fc.Arbitrary<Event>): fc.Arbitrary<Step[]> =>
   list(fc.record({ load, lasts, event }), 1, 14)
 
 export const common = {
   seed,
   clients: clients(4),
-  lease: fc.oneof(
-    { weight: 6, arbitrary: fc.constant('auto') },
-    { weight: 1, arbitrary: fc.constant('off') },
-  ),
+  lease: weighted([6, fc.constant('auto')], [1, fc.constant('off')]),
   maxClients: fc.constantFrom(100_000, 100_000, 2),
   startsBefore,
   clockErrorMs: fc.oneof(fc.constant(0), ms(-90_000_000, 90_000_000)),
   refund: rate,
 }
 
+const remembering = { maxClients: fc.constant(100_000) }
+const leasing = { lease: fc.constant('auto'), ...remembering }
 const remote = { authority: fc.constant('remote') }
+const localOrClosed = { mode: fc.constantFrom('local', 'closed'), ...remote }
 const closed = { mode: fc.constant('closed'), ...remote }
 export const local = { mode: fc.constant('local'), ...remote }
 
@@ -305,10 +290,10 @@ export const resetSchedule: fc.Arbitrary<Schedule> = fc.record({
   network: fc.oneof(goodNetwork, badNetwork),
   refund: fc.constantFrom(0, 60, 120),
   steps: steps(
-    fc.oneof(
-      { weight: 2, arbitrary: none },
-      { weight: 3, arbitrary: fault.reset },
-      { weight: 2, arbitrary: fc.oneof(fault.crash, fault.pause, fault.limits, fault.partition) },
+    weighted(
+      [2, none],
+      [3, fault.reset],
+      [2, fc.oneof(fault.crash, fault.pause, fault.limits, fault.partition)],
     ),
   ),
 })
@@ -326,33 +311,27 @@ const ofOne = (perSecond: readonly number[], bursts: readonly number[]) =>
 export const remainingSchedule: fc.Arbitrary<Schedule> = fc
   .record({
     ...common,
-    clients: fc.array(limitsOf(fc.constantFrom(20, 48, 240, 600, 1000, 3000), 1, 1.2, 1000), {
-      minLength: 1,
-      maxLength: 1,
-    }),
-    maxClients: fc.constant(100_000),
+    clients: one(limitsOf(fc.constantFrom(20, 48, 240, 600, 1000, 3000), 1, 1.2, 1000)),
+    ...remembering,
     startsBefore: fc.record({
       window: fc.constantFrom('minute', 'day'),
       ms: fc.constantFrom(4000, 58_000),
     }),
     processes: ms(2, 5),
     ...closed,
-    network: fc.oneof(
-      { weight: 2, arbitrary: goodNetwork },
-      { weight: 1, arbitrary: badNetwork.map((network) => ({ ...network, losesReclaim: 0 })) },
+    network: weighted(
+      [2, goodNetwork],
+      [1, badNetwork.map((network) => ({ ...network, losesReclaim: 0 }))],
     ),
     refund: fc.constantFrom(0, 0, 60),
     rest: list(
       fc.record({
         load: ofOne([0, 8, 30, 120], [0, 0, 7, 60, 300]),
         lasts: forSoMany(fc.oneof(ms(0, 400), ms(400, 3000), ms(6000, 7500))),
-        event: fc.oneof(
-          { weight: 4, arbitrary: none },
-          { weight: 3, arbitrary: fault.noticesMissed },
-          {
-            weight: 1,
-            arbitrary: fc.oneof(fault.crash, fault.restart, fault.partition, fault.reset),
-          },
+        event: weighted(
+          [4, none],
+          [3, fault.noticesMissed],
+          [1, fc.oneof(fault.crash, fault.restart, fault.partition, fault.reset)],
         ),
       }),
       2,
@@ -365,11 +344,9 @@ export const remainingSchedule: fc.Arbitrary<Schedule> = fc
 export const stormSchedule: fc.Arbitrary<Schedule> = fc.record({
   ...common,
   clients: clients(1),
-  lease: fc.constant('auto'),
-  maxClients: fc.constant(100_000),
+  ...leasing,
   processes: ms(2, 6),
-  mode: fc.constantFrom('local', 'closed'),
-  ...remote,
+  ...localOrClosed,
   network: fc.constant(perfectNetwork),
   refund: fc.constant(0),
   steps: list(
@@ -379,7 +356,7 @@ export const stormSchedule: fc.Arbitrary<Schedule> = fc.record({
         forSoMany(ms(50, 9000)),
         fc.constant({ kind: 'to the end of a minute', plusMs: 20 }),
       ),
-      event: fc.oneof({ weight: 4, arbitrary: none }, { weight: 1, arbitrary: fault.crash }),
+      event: weighted([4, none], [1, fault.crash]),
     }),
     1,
     8,
@@ -406,13 +383,11 @@ function onceForAll(steps: readonly Step[]): Step[] {
 export const changedLimitsSchedule: fc.Arbitrary<Schedule> = fc
   .record({
     ...common,
-    clients: fc.array(fewOrMany, { minLength: 1, maxLength: 1 }),
-    lease: fc.constant('auto'),
-    maxClients: fc.constant(100_000),
+    clients: one(fewOrMany),
+    ...leasing,
     startsBefore: fc.record({ window: fc.constant('minute'), ms: fc.constantFrom(8000, 40_000) }),
     processes: ms(2, 4),
-    mode: fc.constantFrom('local', 'closed'),
-    ...remote,
+    ...localOrClosed,
     network: fc.constant(perfectNetwork),
     refund: fc.constantFrom(0, 0, 200),
     isAtOnce: fc.boolean(),
@@ -420,14 +395,9 @@ export const changedLimitsSchedule: fc.Arbitrary<Schedule> = fc
       fc.record({
         load: ofOne([0, 8, 60], [0, 1, 3, 20]),
         lasts: forSoMany(fc.oneof(ms(0, 50), ms(50, 2500))),
-        event: fc.oneof(
-          { weight: 1, arbitrary: none },
-          {
-            weight: 2,
-            arbitrary: fault.limits.chain((event) =>
-              fewOrMany.map((limits) => ({ ...event, limits })),
-            ),
-          },
+        event: weighted(
+          [1, none],
+          [2, fault.limits.chain((event) => fewOrMany.map((limits) => ({ ...event, limits })))],
         ),
       }),
       2,
@@ -445,7 +415,7 @@ export const singleSchedule: fc.Arbitrary<Schedule> = fc.record({
   processes: fc.constant(1),
   mode: fc.constantFrom('local', 'closed'),
   authority: fc.constantFrom('remote', 'embedded'),
-  maxClients: fc.constant(100_000),
+  ...remembering,
   network: goodNetwork,
   steps: steps(events(fault.limits)),
 })
@@ -457,7 +427,7 @@ export const outageSchedule: fc.Arbitrary<Schedule> = fc.record({
   mode: fc.constantFrom('local', 'open'),
   ...remote,
   // Of a client that it has forgotten a process does not know any more what it may admit on its own.
-  maxClients: fc.constant(100_000),
+  ...remembering,
   // Until it has heard the store a process goes by its own clock, so its windows may be others than the store's.
   clockErrorMs: fc.constant(0),
   network: fc.oneof(goodNetwork, badNetwork),
@@ -467,9 +437,8 @@ export const outageSchedule: fc.Arbitrary<Schedule> = fc.record({
 const losses = [fault.dataLoss, fault.eviction, fault.oldCopy] as const
 const lossy = {
   ...common,
-  mode: fc.constantFrom('local', 'closed'),
-  ...remote,
-  maxClients: fc.constant(100_000),
+  ...localOrClosed,
+  ...remembering,
 }
 const lossesAtTimes: fc.Arbitrary<Schedule> = fc.record({
   ...lossy,
@@ -519,14 +488,17 @@ export const dataLossSchedule: fc.Arbitrary<Schedule> = fc.oneof(lossesAtTimes, 
   arbitrary: lossAtTheLimit,
 })
 
+const embedded = {
+  authority: fc.constant('embedded'),
+  ...remembering,
+  network: fc.constant(perfectNetwork),
+}
 /** One machine without Redis: see workers-world.ts. */
 export const workersSchedule: fc.Arbitrary<Schedule> = fc.record({
   ...common,
   processes: ms(1, 4),
   mode: fc.constant('closed'),
-  authority: fc.constant('embedded'),
-  maxClients: fc.constant(100_000),
-  network: fc.constant(perfectNetwork),
+  ...embedded,
   steps: steps(
     events(
       fault.crash,
@@ -545,9 +517,7 @@ export const lateWorkersSchedule: fc.Arbitrary<Schedule> = fc.record({
   ...common,
   processes: ms(2, 4),
   mode: fc.constant('local'),
-  authority: fc.constant('embedded'),
-  maxClients: fc.constant(100_000),
-  network: fc.constant(perfectNetwork),
+  ...embedded,
   steps: steps(
     events(
       fault.late,
@@ -573,18 +543,10 @@ export const workerResetsSchedule: fc.Arbitrary<Schedule> = fc
 export const liveSchedule: fc.Arbitrary<Schedule> = fc
   .record({
     ...common,
-    clients: fc.array(
-      limitsOf(fc.oneof(ms(1, 12), fc.constantFrom(20, 60, 240, 600)), 1, 2.5, 1000),
-      {
-        minLength: 1,
-        maxLength: 1,
-      },
-    ),
-    lease: fc.constant('auto'),
-    maxClients: fc.constant(100_000),
+    clients: one(limitsOf(fc.oneof(ms(1, 12), fc.constantFrom(20, 60, 240, 600)), 1, 2.5, 1000)),
+    ...leasing,
     processes: ms(1, 6),
-    mode: fc.constantFrom('local', 'closed'),
-    ...remote,
+    ...localOrClosed,
     network: goodNetwork,
     refund: fc.constant(0),
     startsBefore: fc.record({ window: fc.constantFrom('minute', 'day'), ms: ms(0, 20_000) }),
@@ -611,10 +573,11 @@ export const liveSchedule: fc.Arbitrary<Schedule> = fc
 
 /** Many wait while charges are handed back. */
 export function handedBack(seed: number): Schedule {
-  const step = (burst: number, ms: number): Step => {
-    const load = { client: 0, process: 0, perSecond: 0, burst }
-    return { load, lasts: { kind: 'ms', ms }, event: { kind: 'none' } }
-  }
+  const step = (burst: number, ms: number): Step => ({
+    load: { client: 0, process: 0, perSecond: 0, burst },
+    lasts: { kind: 'ms', ms },
+    event: { kind: 'none' },
+  })
   return {
     seed,
     processes: 1,

@@ -6,7 +6,8 @@ import { expect } from 'vitest'
 import type { Limits, OutageMode } from '../../src/config/config.ts'
 import type { Authority, Notice, NoticeListener, QuotaDecision } from '../../src/quota/protocol.ts'
 import { createCaller } from '../../src/rules/credentials.ts'
-import { Shadow, shadowId, type JudgeByShadow } from '../../src/usage/shadow.ts'
+import { Shadow, type JudgeByShadow } from '../../src/usage/shadow.ts'
+import { shadowId } from '../../src/usage/client-counters.ts'
 import { ShadowCounts } from '../../src/usage/shadow-counts.ts'
 import { START_MS } from '../support/controlled-authority.ts'
 import { createHost, type Host } from './host.ts'
@@ -19,6 +20,7 @@ export type Kind = 'embedded' | 'workers' | 'hosts'
 const PLAN = 'plan'
 const CLIENTS = 2
 const LASTS_MS = 90_000
+const ANYBODY = { plan: PLAN, keyId: 'k', concurrent: 1, keyDigest: '', expiresAtMs: 0 }
 
 type Fault =
   | { readonly kind: 'crash' | 'restart' | 'data loss' }
@@ -72,9 +74,7 @@ interface Policy {
   readonly live: Limits
   readonly mode: OutageMode
   readonly tried?: Limits
-  /** Whose network it is that the live lessee has. */
-  readonly network: 'live' | 'tried'
-  /** Requests that are handed back; undefined: all that the schedule says and that were admitted by then. */
+  /** Tries alone what was tried beside others, on the same network: the requests that were handed back then. */
   readonly refunded?: ReadonlySet<number>
 }
 
@@ -95,7 +95,7 @@ interface Process {
 async function playShadow(schedule: ShadowSchedule, policy: Policy) {
   const { kind, seed, losesPerMille } = schedule
   let moments = 0
-  const time = createVirtualTime({ ...createChance(0), next: () => moments++ })
+  const time = createVirtualTime({ next: () => moments++ })
   const clock = { epochMs: () => START_MS + time.nowMs }
   const losesData = kind === 'hosts'
   let memory = shipped.createMemoryAuthority({ clock, losesData })
@@ -116,7 +116,8 @@ async function playShadow(schedule: ShadowSchedule, policy: Policy) {
   let asking = 0
 
   const latencyMs = kind === 'hosts' ? 20 : 2
-  const roleOf = (client: string) => (client.startsWith(shadowId('')) ? 'tried' : policy.network)
+  const roleOf = (client: string) =>
+    client.startsWith(shadowId('')) || policy.refunded !== undefined ? 'tried' : 'live'
   const announce = (client: string, notice: Notice, by = ''): void => {
     for (const [at, process] of slots.entries()) {
       const delayMs = stream(`${roleOf(client)} notice ${at}`).between(0, latencyMs)
@@ -175,16 +176,13 @@ async function playShadow(schedule: ShadowSchedule, policy: Policy) {
           return decision
         }
       }
-      const processId = `${role} ${boots}`
       const steady = shipped.createSteadyClock({ monotonicMs: nowMs, ...clock })
-      const clocks = { nowMs: steady, ...clock }
       return new Noting({
         authority,
-        processId,
-        clock: clocks,
+        processId: `${role} ${boots}`,
+        clock: { nowMs: steady, ...clock },
         timers,
         outage: mode,
-        lease: 'auto',
       })
     }
     host.deliver('io', () => {
@@ -208,34 +206,23 @@ async function playShadow(schedule: ShadowSchedule, policy: Policy) {
     const { lessee, host } = process
     asking = request
     const decision = lessee.take(clientId, policy.live)
-    const caller = createCaller(
-      {
-        clientId,
-        plan: PLAN,
-        keyId: 'k',
-        limits: policy.live,
-        concurrent: 1,
-        keyDigest: '',
-        expiresAtMs: 0,
-      },
-      false,
-    )
-    const charge = process.judge?.(caller, decision)
+    const caller = { ...ANYBODY, clientId, limits: policy.live }
+    const charge = process.judge?.(createCaller(caller, false), decision)
     let known: QuotaDecision | undefined
     const settled = (decided: QuotaDecision): void => void (known = decided)
     if (decision instanceof Promise) void decision.then(settled)
     else settled(decision)
     if (refundAtMs === undefined) return
     const handBack = (): void => {
-      if (policy.refunded?.has(request) === false) return
-      // Held against what was tried, a request may be handed back before it is decided.
-      if (policy.refunded !== undefined && known === undefined)
-        return void Promise.resolve(decision).then((late) => {
-          if (late.kind === 'admitted') lessee.refund(clientId, late)
-        })
-      if (known?.kind !== 'admitted' && policy.refunded === undefined) return
+      const isDue = policy.refunded?.has(request) ?? known?.kind === 'admitted'
+      if (!isDue) return
       refunded.add(request)
-      if (known?.kind === 'admitted') lessee.refund(clientId, known)
+      const back = (decided: QuotaDecision): void => {
+        if (decided.kind === 'admitted') lessee.refund(clientId, decided)
+      }
+      // Tried alone, a request may be handed back before it is decided.
+      if (known === undefined) void Promise.resolve(decision).then(back)
+      else back(known)
       charge?.refund()
     }
     time.at(refundAtMs, () => host.deliver('io', handBack))
@@ -313,11 +300,10 @@ export async function shadowsAgree(kind: Kind, schedules: number): Promise<void>
     const schedule = shadowSchedule(seed, kind, PER_SECOND)
     const live = seed % 2 === 0 ? wide : tighter
     const mode = modes[(seed >> 1) % 3] ?? 'local'
-    const without = await playShadow(schedule, { live, mode, network: 'live' })
-    const beside = await playShadow(schedule, { live, mode, tried: tight, network: 'live' })
+    const without = await playShadow(schedule, { live, mode })
+    const beside = await playShadow(schedule, { live, mode, tried: tight })
     const { refunded } = without
-    const judge = { live: tight, mode: 'closed', network: 'tried', refunded } as const
-    const alone = await playShadow(schedule, judge)
+    const alone = await playShadow(schedule, { live: tight, mode: 'closed', refunded })
     expect(beside.decisions.live, `live, seed ${seed}`).toEqual(without.decisions.live)
     expect(beside.decisions.tried, `tried, seed ${seed}`).toEqual(alone.decisions.live)
     const { requests, degraded, refusedMinute, refusedDay } = beside.counts.plan(PLAN, 0)

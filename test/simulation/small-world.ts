@@ -180,14 +180,9 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
       timers: {
         every,
         after: (delayMs) =>
-          new Promise((resolve) =>
-            timers.push({
-              slot: process,
-              atMs: time.nowMs + delayMs,
-              everyMs: undefined,
-              run: resolve,
-            }),
-          ),
+          new Promise((run) => {
+            timers.push({ slot: process, atMs: time.nowMs + delayMs, everyMs: undefined, run })
+          }),
       },
       outage: 'closed',
     })
@@ -198,14 +193,8 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
     ledger.sent(from.witness, request)
     isTouched = true
     return new Promise((resolve, reject) => {
-      const made: Call = {
-        from,
-        request,
-        deadlineMs: time.nowMs + TIMEOUT_MS,
-        isOpen: true,
-        resolve,
-        reject,
-      }
+      const deadlineMs = time.nowMs + TIMEOUT_MS
+      const made: Call = { from, request, deadlineMs, isOpen: true, resolve, reject }
       calls.push(made)
       wire.push({ kind: 'request', call: made, isHeld: false })
     })
@@ -345,36 +334,31 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
     oldCopy = copied(state)
     oldBooks = ledger.copied()
   }
-  const trouble = (run: Choice['run']) => (): void | Promise<void> => {
-    faultsLeft -= 1
-    troubleMs = time.nowMs
-    return run()
+  /** A choice, if it may happen in this world. */
+  const fault = (kind: Fault, to: string, run: Choice['run']): Choice[] => {
+    const happen = (): void | Promise<void> => {
+      faultsLeft -= 1
+      troubleMs = time.nowMs
+      return run()
+    }
+    return faults.kinds.includes(kind) ? [{ label: `${kind} ${to}`, run: happen }] : []
   }
   const messageFaults = (message: Message, at: string): Choice[] => {
-    const list: Choice[] = []
-    const add = (kind: Fault, label: string, run: () => void): void => {
-      if (faults.kinds.includes(kind)) list.push({ label: `${label} ${at}`, run: trouble(run) })
-    }
-    add(
-      `${message.kind} lost`,
-      'lose',
-      () => void (wire = wire.filter((other) => other !== message)),
-    )
-    if (!message.isHeld) add('late', 'hold', () => void (message.isHeld = true))
-    if (message.kind === 'request')
-      add('repeat', 'repeat', () => {
-        deliver(message)
+    const lost = (): void => void (wire = wire.filter((other) => other !== message))
+    const held = (): void => void (message.isHeld = true)
+    const repeated = (): void => {
+      deliver(message)
+      if (message.kind === 'request')
         wire.push({ kind: 'request', call: message.call, isHeld: true })
-      })
-    return list
+    }
+    return [
+      ...fault(`${message.kind} lost`, at, lost),
+      ...(message.isHeld ? [] : fault('late', at, held)),
+      ...(message.kind === 'request' ? fault('repeat', at, repeated) : []),
+    ]
   }
   const processFaults = (process: Process, slot: number): Choice[] => {
-    const list: Choice[] = []
-    const add = (kind: Fault, run: Choice['run']): void => {
-      if (faults.kinds.includes(kind))
-        list.push({ label: `${kind} ${process.name}`, run: trouble(run) })
-    }
-    add('crash', () => {
+    const crash = (): void => {
       process.isDead = true
       process.admissions = []
       wire = wire.filter((message) => message.kind !== 'notice' || message.to !== process)
@@ -383,9 +367,9 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
       // It died of nothing else: only what it held is gone.
       troubleMs = -Infinity
       boot(slot)
-    })
+    }
     // Its clock and its timers stand still, and what comes waits, while the world goes on.
-    add('suspend', async () => {
+    const suspend = async (): Promise<void> => {
       process.isAsleep = true
       process.stoodStillMs += MINUTE_MS
       for (const timer of timers) if (timer.slot === process) timer.atMs += MINUTE_MS
@@ -393,8 +377,8 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
       await passTo(time.nowMs + MINUTE_MS)
       process.isAsleep = false
       troubleMs = time.nowMs
-    })
-    return list
+    }
+    return [...fault('crash', process.name, crash), ...fault('suspend', process.name, suspend)]
   }
   const label = (message: Message): string =>
     message.kind === 'notice'
@@ -405,6 +389,7 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
     /** All that may happen now. */
     choices: (): Choice[] => {
       const list: Choice[] = []
+      const may = (label: string, run: Choice['run']): void => void list.push({ label, run })
       const canFail = faultsLeft > 0
       const noticed = new Set<Process>()
       for (const message of wire) {
@@ -412,88 +397,66 @@ export function createSmallWorld(quota: Quota, options: SmallWorldOptions) {
         if (message.kind === 'notice' && noticed.has(message.to)) continue
         if (message.kind === 'notice') noticed.add(message.to)
         const at = label(message)
-        list.push({ label: `deliver ${at}`, run: () => deliver(message) })
+        may(`deliver ${at}`, () => deliver(message))
         if (canFail) list.push(...messageFaults(message, at))
       }
       slots.forEach((process, slot) => {
         // Processes that have done nothing yet are alike.
         const isAlike = slot > 0 && slots[slot - 1]?.witness.newest.size === 0
         if (asksLeft > 0 && !(isAlike && process.witness.newest.size === 0))
-          list.push({
-            label: `ask ${process.name}`,
-            run: () => {
-              asksLeft -= 1
-              ask(process)
-            },
+          may(`ask ${process.name}`, () => {
+            asksLeft -= 1
+            ask(process)
           })
         if (newLimits !== undefined && process.limits !== newLimits)
-          list.push({
-            label: `new limits at ${process.name}`,
-            run: () => {
-              process.limits = newLimits
-              troubleMs = time.nowMs
-            },
+          may(`new limits at ${process.name}`, () => {
+            process.limits = newLimits
+            troubleMs = time.nowMs
           })
         const [admission] = process.admissions
         if (refundsLeft > 0 && admission !== undefined)
-          list.push({
-            label: `refund ${process.name}`,
-            run: () => {
-              refundsLeft -= 1
-              process.admissions.shift()
-              refundedMs = time.nowMs
-              ledger.givenBack(process.witness, CLIENT, admission)
-              process.lessee.refund(CLIENT, admission)
-              isTouched = true
-            },
+          may(`refund ${process.name}`, () => {
+            refundsLeft -= 1
+            process.admissions.shift()
+            refundedMs = time.nowMs
+            ledger.givenBack(process.witness, CLIENT, admission)
+            process.lessee.refund(CLIENT, admission)
+            isTouched = true
           })
         if (canFail) list.push(...processFaults(process, slot))
       })
       if (resetsLeft > 0 && state.isKnown)
-        list.push({
-          label: 'reset',
-          run: () => {
-            resetsLeft -= 1
-            troubleMs = time.nowMs
-            const reset = ['minute', 'day'] as const
-            quota.reset(state, reset, epochMs())
-            const witnesses = everyone.map(({ witness }) => witness)
-            ledger.reset(CLIENT, reset, { state, witnesses })
-            for (const to of slots)
-              wire.push({ kind: 'notice', to, notice: 'reset', isHeld: false })
-          },
+        may('reset', () => {
+          resetsLeft -= 1
+          troubleMs = time.nowMs
+          const reset = ['minute', 'day'] as const
+          quota.reset(state, reset, epochMs())
+          const witnesses = everyone.map(({ witness }) => witness)
+          ledger.reset(CLIENT, reset, { state, witnesses })
+          for (const to of slots) wire.push({ kind: 'notice', to, notice: 'reset', isHeld: false })
         })
-      if (canFail && faults.kinds.includes('loss') && state.isKnown)
-        list.push({
-          label: 'loss',
-          run: trouble(() => {
+      if (canFail && state.isKnown)
+        list.push(
+          ...fault('loss', '', () => {
             state = new quota.ClientState()
             ledger.dataLost([CLIENT])
           }),
-        })
-      if (canFail && hasCopies) {
-        list.push({
-          label: 'copy',
-          run: copy,
-        })
-        list.push({
-          label: 'old copy',
-          run: trouble(() => {
+        )
+      if (canFail && hasCopies) may('copy', copy)
+      if (canFail)
+        list.push(
+          ...fault('old copy', '', () => {
             state = copied(oldCopy)
             ledger.dataLost([CLIENT], oldBooks)
           }),
-        })
-      }
+        )
       if (wire.some(({ isHeld }) => !isHeld)) return list
       passes.forEach(({ ms }, at) => {
         const oneShot = oneShotMs()
         if ((passesLeft[at] ?? 0) === 0 || (ms === 'timer' && oneShot === Infinity)) return
-        list.push({
-          label: `pass ${ms}`,
-          run: () => {
-            if (ms !== 'timer') passesLeft[at] = (passesLeft[at] ?? 0) - 1
-            return passTo(ms === 'timer' ? oneShot : time.nowMs + ms)
-          },
+        may(`pass ${ms}`, () => {
+          if (ms !== 'timer') passesLeft[at] = (passesLeft[at] ?? 0) - 1
+          return passTo(ms === 'timer' ? oneShot : time.nowMs + ms)
         })
       })
       return list

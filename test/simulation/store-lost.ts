@@ -4,29 +4,13 @@
  */
 import * as fc from 'fast-check'
 import { DAY_MS, MINUTE_MS } from '../../src/rules/time.ts'
+import type { Drawn } from '../support/drawn.ts'
 import { played, type Played } from './play.ts'
-import { common, goodNetwork, limitsOf, local, ms, type Schedule, type Step } from './schedule.ts'
+import { common, goodNetwork, limitsOf, local, ms, type Step } from './schedule.ts'
 import type { Quota } from './shipped.ts'
 import { createWorld, type World } from './world.ts'
 
-export interface StoreLostSchedule {
-  readonly base: Schedule
-  /** So many processes lose it, at most all. */
-  readonly lost: number
-  readonly how: 'away' | 'refused' | 'silent'
-  readonly lastsMs: number
-  /** All are back within this. */
-  readonly returnMs: number
-  /** Of the clients so many, and at so many processes, are served before. */
-  readonly met: { readonly clients: number; readonly processes: number; readonly perSecond: number }
-  /** Processes of which all of the limit is asked while the store is lost. */
-  readonly asked: number
-  /** So long before the store is lost a process was killed, replaced by a new one, or has come. */
-  readonly change: {
-    readonly kind: 'none' | 'crash' | 'restart' | 'join'
-    readonly beforeMs: number
-  }
-}
+export type StoreLostSchedule = Drawn<typeof storeLostSchedule>
 
 /** Then all know each other, and of a process that is gone or new. */
 const CALM_MS = 8_500
@@ -41,7 +25,7 @@ const NEVER_MS = 1e9
 /** A limit of which nothing is held ahead is asked for one by one. */
 const limits = limitsOf(fc.oneof(ms(1, 12), fc.constantFrom(20, 48, 100)), 1.5, 1000, 1000)
 
-export const storeLostSchedule: fc.Arbitrary<StoreLostSchedule> = fc.record({
+export const storeLostSchedule = fc.record({
   base: fc.record({
     ...common,
     clients: fc.array(limits, { minLength: 1, maxLength: 3 }),
@@ -51,22 +35,27 @@ export const storeLostSchedule: fc.Arbitrary<StoreLostSchedule> = fc.record({
     clockErrorMs: fc.constant(0),
     network: goodNetwork,
     refund: fc.constant(0),
-    steps: fc.constant([] as Step[]),
+    steps: fc.constant<Step[]>([]),
   }),
+  /** So many processes lose it, at most all. */
   lost: fc.oneof(fc.constant(6), ms(1, 6)),
   how: fc.constantFrom('away', 'refused', 'silent'),
   lastsMs: ms(500, 130_000),
+  /** All are back within this. */
   returnMs: fc.constantFrom(0, RETURN_MS),
+  /** Of the clients so many, and at so many processes, are served before. */
   met: fc.record({
     clients: fc.nat({ max: 3 }),
     processes: ms(1, 6),
     perSecond: fc.constantFrom(1, 8, 30),
   }),
+  /** So long before the store is lost a process was killed, replaced by a new one, or has come. */
   change: fc.record({
     kind: fc.constantFrom('none', 'crash', 'restart', 'join'),
     // Who has not been answered once knows of nobody.
-    beforeMs: fc.oneof(ms(250, HEARD_MS), fc.integer({ min: HEARD_MS, max: 12_000 })),
+    beforeMs: fc.oneof(ms(250, HEARD_MS), ms(HEARD_MS, 12_000)),
   }),
+  /** Processes of which all of the limit is asked while the store is lost. */
   asked: fc.oneof(fc.constant(6), ms(1, 6)),
 })
 

@@ -1,17 +1,9 @@
 /** Virtual time: a queue of moments, played in order, moments at the same time in an order of chance; and the chance itself. */
 
-export interface Chance {
-  /** In [0, 1). */
-  next(): number
-  /** In [min, max). */
-  between(min: number, max: number): number
-  /** True in so many of a thousand cases. */
-  perMille(rate: number): boolean
-  pick<Member>(list: readonly Member[]): Member
-}
+export type Chance = ReturnType<typeof createChance>
 
 /** mulberry32: small, fast, and the same on every machine. */
-export function createChance(seed: number): Chance {
+export function createChance(seed: number) {
   let state = seed | 0
   const next = (): number => {
     state = (state + 0x6d2b79f5) | 0
@@ -20,10 +12,13 @@ export function createChance(seed: number): Chance {
     return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296
   }
   return {
+    /** In [0, 1). */
     next,
-    between: (min, max) => min + next() * (max - min),
-    perMille: (rate) => rate > 0 && next() * 1000 < rate,
-    pick: (list) => {
+    /** In [min, max). */
+    between: (min: number, max: number): number => min + next() * (max - min),
+    /** True in so many of a thousand cases. */
+    perMille: (rate: number): boolean => rate > 0 && next() * 1000 < rate,
+    pick: <Member>(list: readonly Member[]): Member => {
       const member = list[Math.floor(next() * list.length)]
       if (member === undefined) throw new Error('nothing to pick from')
       return member
@@ -37,29 +32,21 @@ interface Moment {
   run(): void
 }
 
-export interface VirtualTime {
-  /** True time in ms since the schedule began; nobody in the simulation reads it but through a clock of his own. */
-  nowMs: number
-  /** Something has run that may have settled promises. */
-  isTouched: boolean
-  /** Runs the task then, or at once if that is past, but never within the caller's turn. */
-  at(atMs: number, run: () => void): void
-  /** When the next moment is due; Infinity if none is. */
-  nextAtMs(): number
-  /** Moves time to the next moment and runs it. */
-  step(): void
-}
+export type VirtualTime = ReturnType<typeof createVirtualTime>
 
-export function createVirtualTime(chance: Chance): VirtualTime {
+export function createVirtualTime(chance: Pick<Chance, 'next'>) {
   /** The next one last. */
   const moments: Moment[] = []
   const isBefore = (one: Moment, other: Moment): boolean =>
     one.atMs === other.atMs ? one.order < other.order : one.atMs < other.atMs
 
-  const time: VirtualTime = {
+  const time = {
+    /** True time in ms since the schedule began; nobody in the simulation reads it but through a clock of his own. */
     nowMs: 0,
+    /** Something has run that may have settled promises. */
     isTouched: false,
-    at: (atMs, run) => {
+    /** Runs the task then, or at once if that is past, but never within the caller's turn. */
+    at: (atMs: number, run: () => void): void => {
       const moment = { atMs: Math.max(atMs, time.nowMs), order: chance.next(), run }
       let [from, to] = [0, moments.length]
       while (from < to) {
@@ -69,8 +56,10 @@ export function createVirtualTime(chance: Chance): VirtualTime {
       }
       moments.splice(from, 0, moment)
     },
-    nextAtMs: () => moments.at(-1)?.atMs ?? Infinity,
-    step: () => {
+    /** When the next moment is due; Infinity if none is. */
+    nextAtMs: (): number => moments.at(-1)?.atMs ?? Infinity,
+    /** Moves time to the next moment and runs it. */
+    step: (): void => {
       const next = moments.pop()
       if (next === undefined) throw new Error('nothing is due')
       time.nowMs = next.atMs
@@ -94,10 +83,7 @@ export interface Arrivals {
 export async function passUntil(
   time: VirtualTime,
   endMs: number,
-  world: {
-    readonly load?: Arrivals | undefined
-    violation?(): Error | undefined
-  } = {},
+  world: { readonly load?: Arrivals | undefined; violation?(): Error | undefined } = {},
 ): Promise<void> {
   const { load } = world
   for (;;) {

@@ -388,14 +388,7 @@ export function createWorkersWorld(quota: Quota, schedule: Schedule) {
             }),
           )
         }
-        case 'limits':
-        case 'restart':
-        case 'authority clock':
-        case 'partition':
-        case 'notices missed':
-        case 'data loss':
-        case 'eviction':
-        case 'old copy':
+        default:
           throw new Error(`no machine has this: ${event.kind}`)
       }
     },

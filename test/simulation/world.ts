@@ -455,11 +455,6 @@ export function createWorld(
             }),
           )
         }
-        case 'supervisor crash':
-        case 'supervisor stop':
-        case 'supervisor stands still':
-        case 'disk':
-          throw new Error(`only a machine has this: ${event.kind}`)
         case 'data loss':
           stores.clear()
           members = quota.createMemoryAuthority({ clock })
@@ -485,6 +480,8 @@ export function createWorld(
             living(),
           )
         }
+        default:
+          throw new Error(`only a machine has this: ${event.kind}`)
       }
     },
 

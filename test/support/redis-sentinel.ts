@@ -2,6 +2,7 @@
 import { execFileSync, spawn } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { atEnd } from './ending.ts'
 import { temporaryFolder } from './processes.ts'
 import { askRedis, isMaster } from './redis-shared.ts'
 import { endOf, freePort, startRedisServer, waitForPort, type RedisServer } from './redis-server.ts'
@@ -80,6 +81,7 @@ export async function startSentinel(...lines: string[]) {
   const child = spawn('redis-server', [file, '--sentinel'], { stdio: 'ignore' })
   await waitForPort(port, child)
   const kill = (): Promise<void> => endOf(child)
+  atEnd(kill)
   return {
     port,
     freeze: () => void child.kill('SIGSTOP'),

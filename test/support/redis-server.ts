@@ -118,7 +118,12 @@ export function sharedRedis() {
 const reached = (port: number) => ({
   port,
   url: `redis://127.0.0.1:${port}`,
-  /** Runs redis-cli with the arguments and returns what it prints. */
-  cli: (...args: string[]): string =>
-    execFileSync('redis-cli', ['-p', String(port), ...args], { encoding: 'utf8' }).trim(),
+  /** Runs redis-cli with the arguments and returns what it prints; of a server that loads its data when it has it. */
+  cli: (...args: string[]): string => {
+    for (;;) {
+      const all = ['-p', String(port), ...args]
+      const printed = execFileSync('redis-cli', all, { encoding: 'utf8' }).trim()
+      if (!printed.startsWith('LOADING ')) return printed
+    }
+  },
 })

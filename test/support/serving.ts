@@ -1,6 +1,6 @@
 /** What serves requests, in this process on a free port, to be given one configuration after the other. */
 import { parseConfigText } from '../../src/clients/load.ts'
-import { createAddressCounter } from '../../src/counters/anonymous-limiter.ts'
+import { createAddressCounter } from '../../src/counters/address-counter.ts'
 import { createServing, configNames } from '../../src/gateway/serving.ts'
 import { openStores } from '../../src/gateway/stores.ts'
 import { createLog } from '../../src/observability/log.ts'

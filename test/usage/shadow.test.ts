@@ -5,7 +5,8 @@ import { createMemoryAuthority } from '../../src/quota/authorities/memory.ts'
 import { Lessee } from '../../src/quota/lessee/lessee.ts'
 import { createCaller } from '../../src/rules/credentials.ts'
 import { DAY_MS } from '../../src/rules/time.ts'
-import { Shadow, shadowId } from '../../src/usage/shadow.ts'
+import { Shadow } from '../../src/usage/shadow.ts'
+import { shadowId } from '../../src/usage/client-counters.ts'
 import { ShadowCounts } from '../../src/usage/shadow-counts.ts'
 
 const NOON_MS = Date.UTC(2030, 0, 1, 12)

@@ -11,7 +11,7 @@ import { borrowRing } from '../../src/clients/release.ts'
 import { RingReader, RingSender, START_RING } from '../../src/workers/ring-pipe.ts'
 import { sha256 } from '../support/gateway.ts'
 import { configFile, eventually, gatewayProcess, startRawBackend } from '../process/gateways.ts'
-import { ask, workerBlocks } from './workers.ts'
+import { ask, atRest, isAlive, thaw, workerBlocks, workerPids } from './workers.ts'
 
 /** Both ends, with what was written in between; `hold` lets nothing more be taken until what it returns is called. */
 function ends() {
@@ -108,39 +108,53 @@ describe('the pipe for clients', () => {
   })
 })
 
-describe('workers and a file of many clients', () => {
-  it('have all of them, from the start and through a reload', async () => {
-    const more = { clientFiles: 'clientFiles: [clients.jsonl]', clients: 'clients: []' }
-    const file = configFile((await startRawBackend()).url, workerBlocks(2, [], { more }))
-    /** More than goes in one piece. */
-    const write = (round: number) =>
-      writeFileSync(
-        join(dirname(file), 'clients.jsonl'),
-        Array.from({ length: 5_000 }, (_, n) => {
-          const [id, key] = [`customer-${n}`, sha256(`tg_${n}_${round}`)]
-          return `${JSON.stringify({ id, plan: 'pro', keys: [{ id: `${id}-1`, sha256: key }] })}\n`
-        }).join(''),
-      )
-    write(0)
-    const gateway = await gatewayProcess(file)
-    for (const round of [0, 1]) {
-      const statuses = new Set<unknown>()
-      await eventually('an answer of both', async () => {
-        const last = await ask(gateway.origin, { key: `tg_4999_${round}` })
-        const other = await ask(gateway.origin, { key: `tg_4999_${1 - round}` })
-        expect([last.status, other.status]).toEqual([200, 401])
-        const seen = gateway.logged('access').filter(({ status }) => status === 200)
-        for (const { worker, rev } of seen) statuses.add(`${String(worker)} ${String(rev)}`)
-        return statuses.size === 2 * (round + 1)
-      })
-      if (round === 1) break
-      const taken = () => gateway.logged('configTaken').length
-      const before = taken()
-      write(1)
-      gateway.signal('SIGHUP')
-      await eventually('the reload', () => taken() > before)
-    }
-    gateway.signal('SIGTERM')
-    expect((await gateway.finished).code).toBe(0)
-  })
+it('workers have all clients of a file: from the start, through a reload, and one that is given up over the death of one of them', async () => {
+  const more = { clientFiles: 'clientFiles: [clients.jsonl]', clients: 'clients: []' }
+  const file = configFile((await startRawBackend()).url, workerBlocks(2, [], { more }))
+  /** More than the pipe takes while nobody reads, and soon read. */
+  const write = (round: number) =>
+    writeFileSync(
+      join(dirname(file), 'clients.jsonl'),
+      Array.from({ length: 5_000 }, (_, n) => {
+        const [id, key] = [`customer-${n}`, sha256(`tg_${n}_${round}`)]
+        return `${JSON.stringify({ id, plan: 'pro', keys: [{ id: `${id}-1`, sha256: key }] })}\n`
+      }).join(''),
+    )
+  write(0)
+  const gateway = await gatewayProcess(file)
+  const count = (event: string) => gateway.logged(event).length
+  /** Each worker has the clients of this round, and not those of the other. */
+  const hold = async (round: number, otherRound: number): Promise<void> => {
+    const seen = count('access')
+    const last = (of: number) => ask(gateway.origin, { key: `tg_4999_${of}` })
+    await eventually('an answer of both', async () => {
+      expect([(await last(round)).status, (await last(otherRound)).status]).toEqual([200, 401])
+      const served = gateway.logged('access').slice(seen)
+      return new Set(served.map(({ worker }) => worker)).size === 2
+    })
+  }
+  await hold(0, 1)
+
+  const [frozen = 0, dead = 0] = workerPids(gateway).values()
+  write(1)
+  for (const pid of [frozen, dead]) process.kill(pid, 'SIGSTOP')
+  gateway.signal('SIGHUP')
+  // The supervisor has read all files then, and waits for both, which have half of it.
+  await atRest(gateway.pid)
+  // On a machine that is busy for so long the supervisor has done it.
+  if (isAlive(dead)) process.kill(dead, 'SIGKILL')
+  await eventually('a refusal', () => count('configRefused') === 1)
+  thaw(frozen)
+  expect(gateway.logged('configRefused')[0]?.['problems']).toEqual([
+    expect.stringMatching(/^worker \d: has ended: signal SIGKILL$/),
+  ])
+  await eventually('the other again', () => count('workerStarted') >= 3)
+  await hold(0, 1)
+
+  const before = count('configTaken')
+  write(2)
+  gateway.signal('SIGHUP')
+  await eventually('a reload', () => count('configTaken') > before)
+  await hold(2, 1)
+  expect(gateway.logged('crash')).toEqual([])
 })

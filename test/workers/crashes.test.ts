@@ -1,14 +1,22 @@
+/** Workers and supervisors that die or stand still: what it costs, and how it is found. */
+import { once } from 'node:events'
 import { rmSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { beforeAll, describe, expect, it } from 'vitest'
+import { watchWorkers } from '../../src/workers/watchdog.ts'
 import { temporaryFile } from '../support/processes.ts'
+import { answer } from '../support/raw-backend.ts'
 import {
   configFile,
   decided,
   eventually,
   gatewayProcess,
   startRawBackend,
+  startTollgate,
   times,
+  withOrigins,
   type GatewayProcess,
 } from '../process/gateways.ts'
 import {
@@ -16,11 +24,13 @@ import {
   codes,
   expectServed,
   gone,
+  isAlive,
   jwtBlock,
   metricPage,
   startLoad,
   workerBlocks,
   workerPids,
+  type WorkerAnswer,
 } from './workers.ts'
 
 const wide = { id: 'wide', keys: ['tg_wide'], perMinute: 1_000_000, perDay: 1_000_000 }
@@ -155,5 +165,180 @@ describe('a worker', () => {
     gateway.signal('SIGTERM')
     expect((await gateway.finished).code).toBe(0)
     await gone(workerPids(gateway).values())
+  })
+})
+
+const [EVERY_MS, BEATS] = [300, 5]
+const SILENT_MS = EVERY_MS * BEATS
+const sources = join(import.meta.dirname, '..', '..', 'src')
+
+/** A gateway of two workers whose watchdog has shorter bounds than `tollgate start` gives it. */
+async function watched(upstream: string): Promise<GatewayProcess> {
+  const file = configFile(upstream, workerBlocks(2, [wide]))
+  const main = temporaryFile(
+    'main.mjs',
+    `import { loadConfig } from '${sources}/clients/load.ts'
+    import { createSupervisor } from '${sources}/workers/supervisor.ts'
+    import { createLog } from '${sources}/observability/log.ts'
+    const config = await loadConfig('${file}', process.env)
+    const supervisor = createSupervisor(config, {
+      log: createLog(config.log),
+      version: '1',
+      entry: '${sources}/main.ts',
+      watchdog: { everyMs: ${EVERY_MS}, silentBeats: ${BEATS} },
+    })
+    const { listen, admin } = await supervisor.listen()
+    console.log('tollgate listening on http://127.0.0.1:' + listen.port)
+    console.log('admin listening on http://127.0.0.1:' + admin.port)`,
+  )
+  return withOrigins(startTollgate([], { main }))
+}
+
+it('a worker whose event loop hangs is killed and started again, while the others serve', async () => {
+  const gateway = await watched((await startRawBackend()).url)
+  const pidOf = (number: number): number => workerPids(gateway).get(number) ?? 0
+  const [pid, other] = [pidOf(1), pidOf(2)]
+  // Kept-alive connections, so that callers stay with the worker they have.
+  const load = startLoad(gateway.origin, { key: 'tg_wide', callers: 0, keepAlive: 6 })
+  await eventually('load', () => load.answers.length > 100)
+  process.kill(pid, 'SIGSTOP')
+  await eventually('the finding', () => gateway.logged('workerHung').length === 1)
+  expect(gateway.logged('workerHung')).toMatchObject([
+    { level: 'error', worker: 1, pid, silentMs: SILENT_MS },
+  ])
+  await eventually('worker 1 again', () => pidOf(1) !== pid)
+  expect(gateway.logged('workerCrashed')).toMatchObject([
+    { worker: 1, pid, cause: 'signal SIGKILL' },
+  ])
+  const answered = load.answers.length
+  await eventually('more answers', () => load.answers.length > answered + 100)
+  await load.stop()
+  // Of each caller of that worker the request under way, and at most one on a connection that the kernel still put into its queue.
+  expect(load.errors.length).toBeLessThanOrEqual(12)
+  expectServed(load.answers)
+  const page = await metricPage(gateway)
+  expect(page.get('tollgate_worker_restarts_total')).toBe(1)
+  expect(page.get('tollgate_workers')).toBe(2)
+  expect(pidOf(2)).toBe(other)
+  expect(gateway.logged('workerHung')).toHaveLength(1)
+})
+
+describe('the watchdog', () => {
+  /** Answers to no beat. */
+  class Silent {
+    beats = 0
+    pardons = 0
+    beat = (): number => this.beats++
+    pardon = (): void => {
+      this.beats = Math.min(this.beats, 1)
+      this.pardons += 1
+    }
+  }
+
+  it('tells once of a worker that is silent for so many beats', async () => {
+    const silent = new Silent()
+    const hung: Silent[] = []
+    const stop = watchWorkers(
+      { everyMs: 50, silentBeats: 5 },
+      () => [silent],
+      (worker) => hung.push(worker),
+    )
+    await expect.poll(() => silent.beats, { timeout: 10_000 }).toBeGreaterThan(10)
+    stop()
+    // Once more each time that it was late itself, as a busy machine makes it.
+    expect(hung).toContain(silent)
+    expect(hung.length).toBeLessThanOrEqual(1 + silent.pardons)
+  })
+
+  it('tells of nobody while it is late itself', async () => {
+    const silent = new Silent()
+    const hung: Silent[] = []
+    let beats = 0
+    const stop = watchWorkers(
+      { everyMs: 20, silentBeats: 5 },
+      () => {
+        beats++
+        // Holds up the event loop beyond the next beat.
+        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 60)
+        return [silent]
+      },
+      (worker) => hung.push(worker),
+    )
+    await expect.poll(() => beats, { timeout: 10_000 }).toBeGreaterThan(15)
+    stop()
+    expect(hung).toEqual([])
+  })
+})
+
+describe('a supervisor', () => {
+  it('that stands still is a store that is away; killed, it leaves no worker behind, and what was in flight is answered', async () => {
+    const waiting: (() => void)[] = []
+    let isHolding = false
+    const backend = await startRawBackend({
+      respond: async () => {
+        if (isHolding) await new Promise<void>((resolve) => waiting.push(resolve))
+        return answer(200, 'at last')
+      },
+    })
+    const gateway = await gatewayProcess(configFile(backend.url, workerBlocks(2, [wide, acme])))
+    // Until the workers know each other, and with them their shares.
+    await sleep(4_000)
+    const acmeServed = () => decided(() => ask(gateway.origin, { key: 'tg_acme' }))
+    const warm = await Promise.all(times(40, acmeServed))
+    expect(codes(warm)).toEqual({ '200': 40 })
+    process.kill(gateway.pid, 'SIGSTOP')
+    // For a second it may be no more than busy: what is not in hand is refused then, since shares could admit too many.
+    const early: WorkerAnswer[] = []
+    await eventually('both decide without it', async () => {
+      early.push(await ask(gateway.origin, { key: 'tg_wide' }))
+      return early.length > 20 && early.slice(-20).every(({ status }) => status === 200)
+    })
+    for (const { status } of early) expect([200, 503]).toContain(status)
+    const frozen = []
+    for (const key of times(40, (at) => (at % 2 === 0 ? 'tg_acme' : 'tg_wide')))
+      frozen.push(await ask(gateway.origin, { key }), await ask(gateway.origin))
+    process.kill(gateway.pid, 'SIGCONT')
+    expect(codes(frozen)).toEqual({ '200': 40, '401 missing_api_key': 40 })
+    await eventually('the store is back', () => gateway.logged('storeBack').length > 0)
+    // What was admitted meanwhile is stated: the limit holds.
+    await eventually('the end of the quota', async () => {
+      const row = await Promise.all(times(40, () => ask(gateway.origin, { key: 'tg_acme' })))
+      return row.every(({ status }) => status === 429)
+    })
+    const wideCalls = 20 + early.filter(({ status }) => status === 200).length
+    const admitted = backend.requests.length - wideCalls
+    expect(admitted).toBeGreaterThan(LIMIT / 2)
+    expect(admitted).toBeLessThanOrEqual(LIMIT)
+
+    isHolding = true
+    const inFlight = times(6, () => decided(() => ask(gateway.origin, { key: 'tg_wide' })))
+    await eventually('requests at the backend', () => waiting.length === 6)
+    const pids = [...workerPids(gateway).values()]
+    expect(pids.every(isAlive)).toBe(true)
+    gateway.child.kill('SIGKILL')
+    await sleep(300)
+    for (const go of waiting) go()
+    for (const { status, body } of await Promise.all(inFlight))
+      expect([status, body]).toEqual([200, 'at last'])
+    await gone(pids)
+    // The port is free again for the next one.
+    const next = createServer().listen(Number(new URL(gateway.origin).port), '127.0.0.1')
+    await once(next, 'listening')
+    next.close()
+  })
+
+  it('that is killed leaves none behind either while they start', async () => {
+    const gateway = startTollgate([
+      'start',
+      '--config',
+      configFile('http://127.0.0.1:1', workerBlocks(2)),
+    ])
+    await gateway.listening('tollgate')
+    const pids = [...gateway.stderr().matchAll(/"workerStarted".*?"pid":(\d+)/g)].map(([, pid]) =>
+      Number(pid),
+    )
+    gateway.child.kill('SIGKILL')
+    await gateway.finished
+    await gone(pids)
   })
 })

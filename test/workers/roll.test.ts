@@ -5,6 +5,7 @@ import { rmSync, writeFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { WebSocket, WebSocketServer } from 'ws'
+import { startCollector } from '../support/otlp.ts'
 import { answer } from '../support/raw-backend.ts'
 import {
   configFile,
@@ -53,7 +54,7 @@ async function opened(tunnel: () => Promise<number>): Promise<number> {
 async function startBusy(
   workers: number,
   requests: number,
-  drain = '30s',
+  { drain = '30s', more = {} }: { drain?: string; more?: Record<string, string> } = {},
 ): Promise<{ gateway: GatewayProcess; inFlight: ReturnType<typeof ask>[]; answerAll(): void }> {
   const waiting: (() => void)[] = []
   const backend = await startRawBackend({
@@ -62,7 +63,10 @@ async function startBusy(
       return answer(200, 'at last')
     },
   })
-  const blocks = workerBlocks(workers, [wide], { server: `, timeouts: { drain: ${drain} }` })
+  const blocks = workerBlocks(workers, [wide], {
+    server: `, timeouts: { drain: ${drain} }`,
+    more,
+  })
   const gateway = await gatewayProcess(configFile(backend.url, blocks))
   const inFlight = times(requests, () => askServed(gateway))
   await eventually('requests at the backend', () => waiting.length === requests)
@@ -164,8 +168,10 @@ describe('a roll', () => {
 })
 
 describe('a stop with workers', () => {
-  it('that reaches every process, as a key press does, is one stop: what is in flight ends, exit 0', async () => {
-    const { gateway, inFlight, answerAll } = await startBusy(3, 12)
+  it('that reaches every process, as a key press does, is one stop: what is in flight ends and is traced, exit 0', async () => {
+    const collector = await startCollector()
+    const more = { telemetry: `telemetry: { otlp: "${collector.url}", sample: 100% }` }
+    const { gateway, inFlight, answerAll } = await startBusy(3, 12, { more })
     for (const pid of workerPids(gateway).values()) process.kill(pid, 'SIGINT')
     gateway.signal('SIGINT')
     await eventually('draining', () => gateway.logged('draining').length === 3)
@@ -183,10 +189,20 @@ describe('a stop with workers', () => {
     const told = gateway.logged('draining').map((line) => Number(line['inFlight']))
     expect(told.reduce((sum, each) => sum + each, 0)).toBe(12)
     await gone(workerPids(gateway).values())
+    const spans = collector.spans.filter(({ kind }) => kind === 'server')
+    // And what a busy machine answered 503 before.
+    expect(spans).toHaveLength(gateway.logged('access').length)
+    const own = (name: string) => new Set(spans.map(({ resource }) => resource[name]))
+    expect([...workerPids(gateway).values()]).toEqual(
+      expect.arrayContaining([...own('process.pid')]),
+    )
+    expect(own('service.instance.id').size).toBe(own('process.pid').size)
+    expect(collector.problems).toEqual([])
+    await collector.close()
   })
 
   it('comes to an end at once with a second signal, for the workers too', async () => {
-    const { gateway, inFlight } = await startBusy(2, 1, '10m')
+    const { gateway, inFlight } = await startBusy(2, 1, { drain: '10m' })
     const cut = inFlight[0]?.catch(() => 'cut off')
     gateway.signal('SIGTERM')
     await eventually('draining', () => gateway.logged('draining').length === 2)

@@ -8,6 +8,7 @@ import { temporaryFile } from '../support/processes.ts'
 import {
   clientsBlock,
   eventually,
+  tally,
   type GatewayProcess,
   type TestClient,
 } from '../process/gateways.ts'
@@ -169,14 +170,7 @@ export function expectServed(answers: readonly WorkerAnswer[]): number {
   return served
 }
 
-export const codes = (answers: readonly WorkerAnswer[]): Record<string, number> => {
-  const counts: Record<string, number> = {}
-  for (const { status, code } of answers) {
-    const name = code === undefined ? String(status) : `${status} ${code}`
-    counts[name] = (counts[name] ?? 0) + 1
-  }
-  return counts
-}
+export const codes: (answers: readonly WorkerAnswer[]) => Record<string, number> = tally
 
 /** A jwt block on a key file; a worker cannot begin while the file is gone. */
 export function jwtBlock(): {

@@ -1,7 +1,6 @@
 /** One window of a lease. Its methods alone write its fields; time is an argument, on this process's monotonic clock in ms. */
 import type { Limits } from '../../config/config.ts'
-import type { Statement, TakeReply, Totals } from '../protocol.ts'
-import type { WindowView } from '../../rules/quota-headers.ts'
+import type { Statement, TakeReply, Totals, WindowView } from '../protocol.ts'
 
 /** Spending stops this long before the window can end, as timers and clocks are not exact. */
 const SPEND_GUARD_MS = 5

@@ -6,9 +6,15 @@ import type { Limits } from '../../config/config.ts'
 import { createPace, prefetchLevel, type Pace } from './lease-size.ts'
 import { LeaseWindow } from './lease-window.ts'
 import { statedOf } from '../authorities/statements.ts'
-import type { Admission, QuotaDecision, TakeReply, TakeRequest, Totals } from '../protocol.ts'
+import type {
+  Admission,
+  QuotaDecision,
+  TakeReply,
+  TakeRequest,
+  Totals,
+  QuotaView,
+} from '../protocol.ts'
 import { DAY_MS, MINUTE_MS } from '../../rules/time.ts'
-import type { QuotaView } from '../../rules/quota-headers.ts'
 
 /**
  * A refusal that others may undo by returning tokens is remembered until they do, as a notice tells; in case that is lost, for so

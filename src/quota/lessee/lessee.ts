@@ -8,9 +8,8 @@ import { Lease } from './lease.ts'
 import { Membership } from './membership.ts'
 import type { QuotaObserver } from '../observer.ts'
 import { Outage } from './outage.ts'
-import type { Admission, Authority, QuotaDecision } from '../protocol.ts'
+import type { Admission, Authority, QuotaDecision, QuotaView } from '../protocol.ts'
 import { RecencyTable } from '../../rules/recency-table.ts'
-import type { QuotaView } from '../../rules/quota-headers.ts'
 import { systemTimers, type Timers } from '../timers.ts'
 
 /** A client that is idle for so long is forgotten; the authority keeps its counts. */

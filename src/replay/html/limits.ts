@@ -1,7 +1,7 @@
 /** What clients of each plan use at their busiest, and limits under which a share of it is refused. */
 import { count } from '../../admin/page/format.js'
 import type { Suggestions } from '../report.ts'
-import { percentOf, windowsOf, type WindowOfPlan } from '../suggest/table.ts'
+import { percentOf, windowsOf, type WindowOfPlan } from '../suggest/windows.ts'
 import { markup, named, table, type Column, type Content } from './markup.ts'
 import { moment } from './sections.ts'
 

@@ -10,7 +10,7 @@ import { explainLink, shareOf, stateOf, whyOf } from './parts.js'
 
 /** @import { Place, View } from '../main.js' */
 /** @import { ClientDetail, ClientKey, ClientRow, WindowUse } from '../../../api/usage.ts' */
-/** @import { Decision } from '../../../api/live.ts' */
+/** @import { Decision } from '../../../live/recent.ts' */
 /** @import { Bans } from '../../../api/state.ts' */
 
 /** What holds it up, in a sentence. @param {ClientRow} row */

@@ -5,7 +5,7 @@ import { bar, h, state } from '../ui.js'
 
 /** @import { ClientRow, WindowUse } from '../../../api/usage.ts' */
 /** @import { Column } from '../table.js' */
-/** @import { Decision } from '../../../api/live.ts' */
+/** @import { Decision } from '../../../live/recent.ts' */
 
 const NEAR = 0.8
 

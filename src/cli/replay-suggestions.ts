@@ -1,35 +1,13 @@
 /** Suggestions for a person or a program: the limits of plans, and the plan of each client. */
-import { count, plural } from '../../admin/page/format.js'
-import type { Look } from '../../terminal/look.ts'
-import { id, number, table, text, type Column } from '../../terminal/table.ts'
-import type { ReplayedClient, ReplayReport, SuggestedPlan } from '../report.ts'
-import { refusedOf } from '../totals.ts'
+import { count, plural } from '../admin/page/format.js'
+import type { Look } from '../terminal/look.ts'
+import { id, number, table, text, type Column } from '../terminal/table.ts'
+import type { ReplayedClient, ReplayReport } from '../replay/report.ts'
+import { percentOf, windowsOf, type WindowOfPlan } from '../replay/suggest/windows.ts'
+import { refusedOf } from '../replay/totals.ts'
 
 const MOST_SHOWN = 20
 const NO_PLAN = 'none'
-
-/** One of the two windows of a plan. */
-export interface WindowOfPlan {
-  readonly plan: string
-  readonly window: 'minute' | 'day'
-  readonly clients: number
-  readonly peaks: SuggestedPlan['peaks']['minute']
-  readonly limit: number | undefined
-  readonly atShare: number | undefined
-  readonly refused: number | undefined
-}
-
-/** 0.98% */
-export const percentOf = (share: number | undefined): string =>
-  share === undefined ? '–' : `${Number((share * 100).toPrecision(2))}%`
-
-export const windowsOf = ({ plan, clients, peaks, ...rest }: SuggestedPlan): WindowOfPlan[] =>
-  (['minute', 'day'] as const).map((window) => {
-    const of = window === 'minute' ? 'perMinute' : 'perDay'
-    const { limits, atShare } = rest
-    const found = { limit: limits?.[of], atShare: atShare?.[of], refused: atShare?.share }
-    return { plan, window, clients, peaks: peaks[window], ...found }
-  })
 
 /** look: undefined is for a program, which gets a line of each client. */
 export async function* suggestionLines(

@@ -1,8 +1,8 @@
 /** The report as lines: for a person a table and what is broken in full, for a program a line for each check. */
 import { safe, type Colour, type Look } from '../terminal/look.ts'
 import { id, table, text, type Column } from '../terminal/table.ts'
-import { verdicts, type Verdict } from './check.ts'
-import type { Report, Row } from './suite.ts'
+import type { Verdict } from '../conformance/check.ts'
+import { inOneLine, type Report, type Row } from '../conformance/suite.ts'
 
 const colours: Record<Verdict, Colour | undefined> = {
   holds: 'green',
@@ -18,14 +18,6 @@ const columns: readonly Column<Row>[] = [
 ]
 /** A program has the width for it. */
 const more = [text<Row>('RULE', ({ rule }) => rule), text<Row>('SOURCE', ({ source }) => source)]
-
-export const countOf = ({ checks }: Report, verdict: Verdict): number =>
-  checks.filter((row) => row.verdict === verdict).length
-
-export const inOneLine = (report: Report): string => {
-  const counts = verdicts.map((verdict) => `${countOf(report, verdict)} ${verdict}`).join(', ')
-  return `${counts}; ${report.requests} requests in ${report.seconds} s`
-}
 
 /** look: undefined for a program. */
 export async function* reportLines(report: Report, look: Look | undefined): AsyncGenerator<string> {
