@@ -55,16 +55,6 @@ const ratios: readonly Omit<Comparison, 'kind'>[] = [
     atMost: 0.55,
   },
   {
-    label: 'gateway (undici, Redis, leases) / nginx + Lua + Redis',
-    of: 'gateway-undici-redis',
-    to: 'nginx-lua',
-  },
-  {
-    label: 'gateway (undici, Redis, leases) / plain http-proxy-3 wiring',
-    of: 'gateway-undici-redis',
-    to: 'plain',
-  },
-  {
     label: 'gateway (http-proxy-3, Redis, leases) / plain http-proxy-3 wiring',
     of: 'gateway-http-proxy-3-redis',
     to: 'plain',

@@ -8,7 +8,7 @@ import {
 } from './workload.ts'
 
 export interface GatewayVariant {
-  readonly engine: 'direct' | 'undici' | 'http-proxy-3'
+  readonly engine: 'direct' | 'http-proxy-3'
   /** undefined: the embedded store. */
   readonly redis: string | undefined
   readonly backend: string

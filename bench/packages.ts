@@ -1,5 +1,5 @@
 /** Whose versions the report states: packages that package.json or bench/package.json names. */
-export const measured = ['undici', 'http-proxy-3', 'ioredis', 'autocannon']
+export const measured = ['http-proxy-3', 'ioredis', 'autocannon']
 export const peers = [
   'rate-limiter-flexible',
   'prom-client',

@@ -96,13 +96,6 @@ const gateways = [
     store: 'embedded',
   }),
   gateway({
-    name: 'gateway-undici-redis',
-    label: 'gateway, undici, Redis with leases',
-    load: 'served',
-    engine: 'undici',
-    store: 'redis',
-  }),
-  gateway({
     name: 'gateway-http-proxy-3-redis',
     label: 'gateway, http-proxy-3, Redis with leases',
     load: 'served',

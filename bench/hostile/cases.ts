@@ -26,7 +26,7 @@ export interface HostileCase {
   isMet(line: Line, all: readonly Line[]): boolean
 }
 
-const [direct, undici, httpProxy] = [gateway('direct'), gateway('undici'), gateway('http-proxy-3')]
+const [direct, httpProxy] = [gateway('direct'), gateway('http-proxy-3')]
 const all = [direct, nginx, haproxy]
 const { victim, greedy, greedy2, greedy3, greedy4, metered } = clients
 const GROWTH_MB = 64
@@ -156,7 +156,7 @@ const closing = (connections: number): HostileCase => ({
   name: `11-${connections}`,
   title: `POST, the backend closes after each answer, ${connections} connection${connections > 1 ? 's' : ''}`,
   wanted: 'share of 502 below nginx',
-  servers: [direct, undici, httpProxy, nginx, haproxy],
+  servers: [direct, httpProxy, nginx, haproxy],
   run: once(
     {
       ms: 4_000,
@@ -291,7 +291,7 @@ export const cases: readonly HostileCase[] = [
     name: '8',
     title: '720 runs of GET, then POST with `Expect: 100-continue`',
     wanted: '0 broken',
-    servers: [direct, undici, httpProxy, nginx, haproxy],
+    servers: [direct, httpProxy, nginx, haproxy],
     run: once(
       {
         ms: 10_000,
@@ -370,7 +370,7 @@ export const cases: readonly HostileCase[] = [
     name: 'greedy',
     title: 'four keys with 32 requests each that take 25 s',
     wanted: 'a fifth key is served, all within 5 s',
-    servers: [direct, undici, httpProxy, nginx, haproxy],
+    servers: [direct, httpProxy, nginx, haproxy],
     run: once(
       {
         ms: 3_000,
@@ -392,7 +392,7 @@ export const cases: readonly HostileCase[] = [
     name: 'surplus',
     title: '16 callers on 4 connections to a backend that, once, answers twice',
     wanted: 'the last wrong answer within 1 s',
-    servers: [direct, undici, httpProxy, nginx, haproxy],
+    servers: [direct, httpProxy, nginx, haproxy],
     run: once(
       {
         ms: 4_000,

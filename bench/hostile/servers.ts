@@ -18,7 +18,7 @@ export interface Server {
 }
 
 /** Each Node.js engine of the gateway is a server of its own. */
-export const gateway = (engine: 'direct' | 'undici' | 'http-proxy-3'): Server => ({
+export const gateway = (engine: 'direct' | 'http-proxy-3'): Server => ({
   name: `gateway, ${engine}`,
   kind: 'gateway',
   start: async ({ directory, launch }, setup) => {

@@ -103,11 +103,16 @@ export const size = (bounds: Bounds) => {
   )
 }
 
-export const choice = <const T extends string>(options: readonly T[]) =>
+/** gone: what was a choice once, and which one takes its place. */
+export const choice = <const T extends string>(
+  options: readonly T[],
+  gone: Readonly<Record<string, T>> = {},
+) =>
   z.enum(options, {
     error: ({ input }) => {
       const all = `write one of ${options.join(', ')}`
       if (typeof input !== 'string') return faultOr(notSingle).error({ input })
+      if (Object.hasOwn(gone, input)) return `is gone; write ${gone[input]}, which takes its place`
       return `is not a known choice; ${suggest(input, options)}${all}`
     },
   })

@@ -21,7 +21,7 @@ export const upstream = group({
   connections: integer({ min: 1, max: 65_535 }),
   connectionUses: integer({ min: 1, max: 1_000_000_000 }),
   connectionAge: duration({ min: second, max: 30 * day }),
-  engine: choice(['direct', 'undici', 'http-proxy-3']),
+  engine: choice(['direct', 'http-proxy-3'], { undici: 'direct' }),
   balance: choice(['least-requests', 'round-robin']),
   eject: group({
     failures: integer({ min: 1, max: 1_000_000 }),

@@ -1,4 +1,4 @@
-/** What the attempts of all engines have in common: each ends once, with one word to its sink. */
+/** What the attempts of both engines have in common: each ends once, with one word to its sink. */
 import { backendFailureKind, type FailedAttempt } from '../rules/backend-failure.ts'
 import { isTlsRefusal } from '../rules/tls-faults.ts'
 import { backendErrorCode, errorText } from './engine.ts'
@@ -34,25 +34,19 @@ export abstract class Attempt implements ForwardHandle {
   onError(error: Error): void {
     if (this.settled) return
     const cause = errorText(error)
-    if (isTlsRefusal(cause)) return this.fail('unreachable', cause, 'connecting')
-    const kind = backendFailureKind(backendErrorCode(error), this.sent)
-    if (kind === 'response_timeout') this.failLate(this.connectionFacts().answerBegun)
-    else this.fail(kind, cause)
+    if (isTlsRefusal(cause)) this.fail('unreachable', cause, 'connecting')
+    else this.fail(backendFailureKind(backendErrorCode(error), this.sent), cause)
   }
 
   /** The response timeout is over; answers whether the attempt is, too. */
   protected isOverdue(hasAnswer: boolean): boolean {
     // The backend waits for the client's body; how long that may take is the public listener's to say.
     if (this.sent && !hasAnswer && this.body?.waitsForClient) return false
-    this.failLate(hasAnswer)
-    return true
-  }
-
-  private failLate(hasAnswer: boolean): void {
     const limit = `within ${this.job.responseTimeoutMs} ms (upstream.timeouts.response or the route's)`
     if (this.sent)
       this.fail('response_timeout', `no ${hasAnswer ? 'more of the ' : ''}answer ${limit}`)
     else this.fail('connect_timeout', `no connection ${limit}`)
+    return true
   }
 
   protected fail(

@@ -1,9 +1,9 @@
 /**
- * How long a connection to a backend is used, and when it rests; the same for all engines. An answer that nobody asked for
+ * How long a connection to a backend is used, and when it rests; the same for both engines. An answer that nobody asked for
  * is taken for that of the next request, and so on for ever: it shows only while no request is under way.
  */
 import type { Backend } from '../backends/backend.ts'
-import { retirementMs, type EngineOptions } from './engine.ts'
+import type { EngineOptions } from './engine.ts'
 
 /** A connection that is never idle rests once in this time. */
 const REST_EVERY_MS = 500
@@ -87,14 +87,10 @@ export class ConnectionLife {
 
   constructor(rests: Rests, nowMs = performance.now()) {
     this.#rests = rests
-    this.retiresMs = retirementMs(nowMs, rests.options)
+    // Up to a tenth earlier, so that those opened together do not go together.
+    this.retiresMs = nowMs + rests.options.connectionAgeMs * (1 - Math.random() / 10)
     this.freeSinceMs = nowMs
     this.#hasRested(nowMs)
-  }
-
-  /** The next request is the last that it may carry. */
-  isNearEnd(nowMs = performance.now()): boolean {
-    return this.uses + 1 >= this.#rests.options.connectionUses || nowMs >= this.retiresMs
   }
 
   /** A request goes out on it. */

@@ -15,14 +15,6 @@ export interface EngineOptions extends Pick<
   readonly onSurplus: (backend: Backend) => void
 }
 
-/** When a connection opened now has reached its age: at up to a tenth less of it, so that those opened together do not go together. */
-export function retirementMs(
-  nowMs: number,
-  { connectionAgeMs }: Pick<EngineOptions, 'connectionAgeMs'>,
-): number {
-  return nowMs + connectionAgeMs * (1 - Math.random() / 10)
-}
-
 /** Of one answer's head, and of its trailer section. */
 export const maxAnswerHeadBytes = 32 * 1024
 

@@ -74,7 +74,7 @@ export class RequestBody extends Readable {
     request.resume()
   }
 
-  /** Its end follows when more is asked for: undici declares the length of a stream that has ended, and framing stays as it came. */
+  /** Its end follows when more is asked for. */
   #replay({ bytes }: ReceivedBody): void {
     this.#received = undefined
     this.#wanted = false

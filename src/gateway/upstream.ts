@@ -8,17 +8,12 @@ import { Forwarder } from '../forwarding/attempts.ts'
 import { createDirectEngine } from '../forwarding/direct/forwarder.ts'
 import { createHttpProxyEngine } from '../forwarding/http-proxy-3/forwarder.ts'
 import { Retries } from '../forwarding/retries.ts'
-import { createUndiciEngine } from '../forwarding/undici/forwarder.ts'
 import { createUpgradeEngine } from '../forwarding/upgrader.ts'
 import { createUpgrader, type Upgrader } from '../forwarding/upgrades.ts'
 import type { Log } from '../observability/log.ts'
 import { createBackends, readBackendTls } from './backends.ts'
 
-const engines = {
-  direct: createDirectEngine,
-  undici: createUndiciEngine,
-  'http-proxy-3': createHttpProxyEngine,
-}
+const engines = { direct: createDirectEngine, 'http-proxy-3': createHttpProxyEngine }
 
 export interface UpstreamParts {
   readonly log: Log

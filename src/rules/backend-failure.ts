@@ -28,8 +28,7 @@ export const ownFailureCodes = {
   clientGone: 'TOLLGATE_CLIENT_GONE',
 } as const
 
-const connectTimeoutCodes = new Set(['UND_ERR_CONNECT_TIMEOUT', 'ECONNECT_TIMEOUT', 'ETIMEDOUT'])
-const responseTimeoutCodes = new Set(['UND_ERR_HEADERS_TIMEOUT', 'UND_ERR_BODY_TIMEOUT'])
+const connectTimeoutCodes = new Set(['ECONNECT_TIMEOUT', 'ETIMEDOUT'])
 
 /**
  * The kind of a failure, from the error's code (or name, where it has no code).
@@ -39,7 +38,7 @@ export function backendFailureKind(code: string, sent: boolean): BackendFailureK
   if (code === ownFailureCodes.bodyTooLarge) return 'body_too_large'
   if (code === ownFailureCodes.clientGone) return 'client_gone'
   if (!sent) return connectTimeoutCodes.has(code) ? 'connect_timeout' : 'unreachable'
-  return responseTimeoutCodes.has(code) ? 'response_timeout' : 'broken'
+  return 'broken'
 }
 
 export function backendFailureCode<Kind extends BackendFailureKind>(
@@ -140,7 +139,7 @@ export function moreMayCome(method: string, status: number, headers: readonly st
 }
 
 /** The body ends where the connection does (RFC 9112 section 6.3), so a reset cuts it off without a trace. */
-export function endsWithConnection(headers: readonly string[]): boolean {
+function endsWithConnection(headers: readonly string[]): boolean {
   for (let at = 0; at < headers.length; at += 2) {
     const name = (headers[at] ?? '').toLowerCase()
     if (name === 'content-length' || name === 'transfer-encoding') return false

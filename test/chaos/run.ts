@@ -29,10 +29,7 @@ const gateways = [
   { workers: 1, engine: 'direct', isNeverKilled: true },
 ] as const
 /** In runs of more than a minute. */
-const others = [
-  { workers: 1, engine: 'undici', isNeverKilled: true },
-  { workers: 1, engine: 'http-proxy-3', isNeverKilled: true },
-] as const
+const others = [{ workers: 1, engine: 'http-proxy-3', isNeverKilled: true }] as const
 /** Latency is judged in runs that are long enough to tell. */
 const JUDGES_LATENCY_FROM_MINUTES = 3
 const CALM_SHARE = 0.12

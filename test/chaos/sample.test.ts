@@ -25,7 +25,7 @@ const ofBusyMachine = /^(?:503|504|cut before|tunnel cut)|: 503|no X-RateLimit-/
 it('whatever fails for a moment, nothing is charged twice, lost, over a limit or answered wrongly', async () => {
   const gateways = [
     { ...place, engine: 'direct' },
-    { ...place, engine: 'undici' },
+    { ...place, engine: 'http-proxy-3' },
   ] as const
   const world = await startWorld(callers, gateways, inProcess)
   const { run, startMs } = await play(world, callers, {

@@ -28,7 +28,7 @@ const processes: Parts = {
 export interface Place {
   readonly name: string
   readonly workers: number
-  readonly engine: 'direct' | 'undici' | 'http-proxy-3'
+  readonly engine: 'direct' | 'http-proxy-3'
   /** Neither it nor a worker of it is ever killed. */
   readonly isNeverKilled: boolean
   /** undefined: nobody, and nothing should be sent there. */

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { answer, closeConnection, resetConnection, until } from '../support/raw-backend.ts'
 import { type Answer } from '../support/raw-backend.ts'
-import type { Stage } from './forwarder.ts'
+import type { Stage } from './forwarding.ts'
 
 const ok = 'HTTP/1.1 200 OK\r\n'
 const brokenHeads: [string, Answer][] = [
@@ -69,17 +69,15 @@ const poison: [string, string, Answer][] = [
   ],
 ]
 
-export function describeHostileAnswers(stage: Stage): void {
-  const { backend: startBackend, front: startFront } = stage
-  const backendThatSays = (hostile: Answer) =>
-    startBackend({ respond: ({ target }) => (target === '/next' ? answer(200, 'next') : hostile) })
+export function describeHostileAnswers({ open }: Stage): void {
+  const openHostile = (hostile: Answer, connections = 8) =>
+    open(({ target }) => (target === '/next' ? answer(200, 'next') : hostile), { connections })
 
   describe('a hostile answer', () => {
     it.each(brokenHeads)(
       'is broken when it is %s, and its connection is given up',
       async (_, hostile) => {
-        const backend = await backendThatSays(hostile)
-        const front = await startFront([backend])
+        const { backend, front } = await openHostile(hostile)
         const outcome = await front.get('/')
         expect(outcome.calls).toEqual(['fail'])
         expect(outcome.failure?.kind).toBe('broken')
@@ -90,8 +88,7 @@ export function describeHostileAnswers(stage: Stage): void {
     )
 
     it.each(cutOff)('that is cut off does not look complete: %s', async (_, hostile) => {
-      const backend = await backendThatSays(hostile)
-      const front = await startFront([backend])
+      const { backend, front } = await openHostile(hostile)
       const outcome = await front.get('/')
       expect(outcome.status).toBe(200)
       expect(outcome.calls.at(-1)).toBe('fail')
@@ -101,29 +98,23 @@ export function describeHostileAnswers(stage: Stage): void {
     })
 
     it.each(poison)('does not become the next answer: %s', async (_, method, hostile) => {
-      const backend = await backendThatSays(hostile)
-      const front = await startFront([backend], { connections: 1 })
-      await front.run(`${method} / HTTP/1.1\r\n\r\n`)
+      const { backend, front } = await openHostile(hostile, 1)
+      await front.get('/', { method })
       if (Array.isArray(hostile)) await sleep(100)
-      const next = await front.get('/next')
-      expect(next).toMatchObject({ status: 200, body: 'next' })
+      expect(await front.get('/next')).toMatchObject({ status: 200, body: 'next' })
+      expect(backend.connections).toHaveLength(2)
       expect(backend.problems()).toEqual([])
     })
 
     it('of control bytes in the reason phrase does no harm', async () => {
-      const backend = await backendThatSays(
-        'HTTP/1.1 200 O\x07K\x1b\r\nContent-Length: 2\r\n\r\nok',
-      )
-      const front = await startFront([backend])
-      const outcome = await front.get('/')
-      expect(outcome.calls.at(-1)).toMatch(/^(end|fail)$/)
+      const { front } = await openHostile('HTTP/1.1 200 O\x07K\x1b\r\nContent-Length: 2\r\n\r\nok')
+      expect((await front.get('/')).calls.at(-1)).toMatch(/^(end|fail)$/)
       expect((await front.get('/next')).body).toBe('next')
     })
 
     it('of interim answers without end fails as response_timeout', async () => {
       const drip = ['HTTP/1.1 102 Processing\r\n\r\n', 50] as const
-      const backend = await backendThatSays(Array.from({ length: 200 }, () => drip).flat())
-      const front = await startFront([backend])
+      const { backend, front } = await openHostile(Array.from({ length: 200 }, () => drip).flat())
       const outcome = await front.get('/', { responseTimeoutMs: 400 })
       expect(outcome.calls).toEqual(['fail'])
       expect(outcome.failure?.kind).toBe('response_timeout')

@@ -1,9 +1,9 @@
 /** Backends given by name: each new connection asks for the addresses anew, and tries them all. */
 import dns from 'node:dns'
 import { afterEach, describe, expect, it, vi } from 'vitest'
-import { answer } from '../support/raw-backend.ts'
+import { answer, startRawBackend } from '../support/raw-backend.ts'
 import { freePort } from '../support/redis-server.ts'
-import type { Stage } from './forwarder.ts'
+import type { Stage } from './forwarding.ts'
 
 const name = 'api.internal'
 const realLookup = dns.lookup as (...args: unknown[]) => void
@@ -22,17 +22,17 @@ function resolveTo(addresses: () => readonly string[]): () => number {
   return () => asked
 }
 
-export function describeNames({ backend: startBackend, front: startFront }: Stage): void {
+export function describeNames({ front: startFront }: Stage): void {
   describe('a backend given by its name', () => {
     afterEach(() => void vi.restoreAllMocks())
 
     it('is followed to its new address by every new connection', async () => {
       const port = await freePort()
-      const at = (host: string) => startBackend({ host, port, respond: () => answer(200, host) })
+      const at = (host: string) => startRawBackend({ host, port, respond: () => answer(200, host) })
       await Promise.all(['127.0.0.1', '127.0.0.2'].map(at))
       let address = '127.0.0.1'
       const asked = resolveTo(() => [address])
-      const front = await startFront([`http://${name}:${port}`], { connectionUses: 2 })
+      const front = startFront([`http://${name}:${port}`], { connectionUses: 2 })
       const bodies: string[] = []
       for (let count = 0; count < 6; count++) {
         bodies.push((await front.get('/')).body)
@@ -45,9 +45,9 @@ export function describeNames({ backend: startBackend, front: startFront }: Stag
     })
 
     it('is reached at another of its addresses where nobody listens at the first', async () => {
-      const backend = await startBackend()
+      const backend = await startRawBackend()
       resolveTo(() => ['127.0.0.3', '127.0.0.1'])
-      const front = await startFront([`http://${name}:${backend.port}`])
+      const front = startFront([`http://${name}:${backend.port}`])
       expect(await front.get('/')).toMatchObject({ status: 200, body: 'ok' })
     })
   })

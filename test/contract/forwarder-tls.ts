@@ -2,42 +2,40 @@
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import type { AddressInfo } from 'node:net'
-import { createServer, type TlsOptions, type TLSSocket } from 'node:tls'
-import { afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
+import * as tls from 'node:tls'
+import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { readTlsFiles } from '../../src/gateway/tls-files.ts'
-import { answer } from '../support/raw-backend.ts'
-import { makeCertificates, type Certificate, type Certificates } from '../support/redis-tls.ts'
-import type { Stage } from './forwarder.ts'
+import { atEnd } from '../support/ending.ts'
+import { answer, startRawBackend, until } from '../support/raw-backend.ts'
+import { makeCertificates, type Certificate } from '../support/redis-tls.ts'
+import type { Stage } from './forwarding.ts'
 
-let certificates: Certificates
-const stops: (() => Promise<void>)[] = []
-
-/** Answers every request with the name that it was asked for in the handshake. */
-async function startTlsBackend({ cert, key }: Certificate, options: TlsOptions = {}) {
-  const sockets: TLSSocket[] = []
-  const files = { cert: readFileSync(cert), key: readFileSync(key) }
-  const server = createServer({ ...files, ...options }, (socket) => {
+/** Answers with the name that it was asked for in the handshake, in more bytes than one TLS record takes. */
+async function startTlsBackend({ cert, key }: Certificate, options: tls.TlsOptions = {}) {
+  const sockets: tls.TLSSocket[] = []
+  const own = {
+    cert: readFileSync(cert),
+    key: readFileSync(key),
+    ALPNProtocols: ['h2', 'http/1.1'],
+  }
+  const server = tls.createServer({ ...own, ...options }, (socket) => {
     sockets.push(socket)
     socket.on('error', () => {})
-    socket.on('data', () => socket.write(answer(200, String(socket.servername))))
+    socket.on('data', () => socket.write(answer(200, String(socket.servername).padEnd(100_000))))
   })
   server.on('tlsClientError', () => {})
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
-  stops.push(async () => {
+  atEnd(() => {
     for (const socket of sockets) socket.destroy()
-    await new Promise((resolve) => server.close(resolve))
+    server.close()
   })
-  return { port: (server.address() as AddressInfo).port, sockets }
+  return { url: `https://127.0.0.1:${(server.address() as AddressInfo).port}`, sockets }
 }
 
-export function describeTls({ engine, backend: startBackend, front: startFront }: Stage): void {
+export function describeTls({ front: startFront }: Stage): void {
   describe('a backend with TLS', () => {
-    beforeAll(() => void (certificates = makeCertificates()))
-    afterEach(async () => {
-      for (const stop of stops.splice(0)) await stop()
-    })
-
+    const certificates = makeCertificates()
     const trusting = (own?: Certificate) =>
       readTlsFiles('upstream.tls', {
         caFile: certificates.ca,
@@ -45,56 +43,77 @@ export function describeTls({ engine, backend: startBackend, front: startFront }
         keyFile: own?.key,
         serverName: undefined,
       })
-    const asking = (): TlsOptions => ({ requestCert: true, ca: readFileSync(certificates.ca) })
+    const asking = { requestCert: true, ca: readFileSync(certificates.ca) }
 
-    it('is served with the right authority and our certificate, over one connection', async () => {
-      const { port, sockets } = await startTlsBackend(certificates.server, asking())
-      const tls = trusting(certificates.client)
-      const front = await startFront([`https://127.0.0.1:${port}`], { tls })
-      for (let count = 0; count < 3; count++) {
+    it('is served with the right authority and our certificate, in HTTP/1.1 over one connection, paused or not', async () => {
+      const { url, sockets } = await startTlsBackend(certificates.server, asking)
+      const front = startFront([url], { tls: trusting(certificates.client), connections: 1 })
+      for (const accepts of [true, false, true]) {
+        const outcome = front.send('/')
+        outcome.accepts = accepts
+        await until(() => {
+          outcome.handle?.resume()
+          return outcome.settled
+        })
         // An address is no name to ask for, and the client's Host is not the backend's name.
-        expect(await front.get('/')).toMatchObject({ status: 200, body: 'false' })
+        expect(outcome.body).toBe('false'.padEnd(100_000))
       }
-      expect(sockets.map((socket) => socket.authorized)).toEqual([true])
+      const [socket] = sockets
+      expect(sockets).toHaveLength(1)
+      expect(socket?.authorized).toBe(true)
+      expect(socket?.alpnProtocol).not.toBe('h2')
+      expect(socket?.isSessionReused()).toBe(false)
+      socket?.end()
+      await until(() => socket?.destroyed === true, 'the end to be noticed')
+      await front.get('/')
+      expect(sockets[1]?.isSessionReused()).toBe(true)
     })
 
-    // Which faults it finds in a certificate is in test/gateway/backend-tls.test.ts.
-    it('whose certificate has expired is unreachable, whatever the environment says', async () => {
-      const { port } = await startTlsBackend(certificates.expired)
-      vi.stubEnv('NODE_TLS_REJECT_UNAUTHORIZED', '0')
-      const front = await startFront([`https://127.0.0.1:${port}`], { tls: trusting() })
-      const outcome = await front.get('/')
-      vi.unstubAllEnvs()
-      expect(outcome.calls).toEqual(['fail'])
-      const cause = expect.stringMatching(
-        /^its certificate has expired; CERT_HAS_EXPIRED/,
-      ) as string
-      expect(outcome.failure).toMatchObject({ kind: 'unreachable', cause })
+    it('is believed by the authorities of Node.js where no other is named', async () => {
+      const trusted = tls.getCACertificates('default')
+      onTestFinished(() => tls.setDefaultCACertificates(trusted))
+      tls.setDefaultCACertificates([...trusted, readFileSync(certificates.ca, 'utf8')])
+      const { url } = await startTlsBackend(certificates.server)
+      expect((await startFront([url]).get('/')).status).toBe(200)
     })
+
+    it.each([
+      ['expired', /^its certificate has expired; CERT_HAS_EXPIRED/],
+      ['misnamed', /^its certificate is for another name/],
+      ['foreign', /^its certificate is of no authority that is trusted here/],
+    ] as const)(
+      'whose certificate is %s is unreachable, whatever the environment says',
+      async (which, cause) => {
+        const { url } = await startTlsBackend(certificates[which])
+        vi.stubEnv('NODE_TLS_REJECT_UNAUTHORIZED', '0')
+        const outcome = await startFront([url], { tls: trusting() }).get('/')
+        vi.unstubAllEnvs()
+        expect(outcome.calls).toEqual(['fail'])
+        expect(outcome.failure?.kind).toBe('unreachable')
+        expect(outcome.failure?.cause).toMatch(cause)
+      },
+    )
 
     it.each([
       ['asks for a certificate of ours', 'TLSv1.3'],
       ['refuses the handshake; it may ask for a certificate of ours', 'TLSv1.2'],
     ] as const)('that %s (%s) is unreachable, and says why', async (cause, maxVersion) => {
-      const { port } = await startTlsBackend(certificates.server, { ...asking(), maxVersion })
-      const front = await startFront([`https://127.0.0.1:${port}`], { tls: trusting() })
-      const outcome = await front.get('/')
+      const { url } = await startTlsBackend(certificates.server, { ...asking, maxVersion })
+      const outcome = await startFront([url], { tls: trusting() }).get('/')
       expect(outcome.calls).toEqual(['fail'])
-      if (maxVersion === 'TLSv1.3' && engine.lateAlert === 'missed') return
-      expect(outcome.failure).toMatchObject({
-        kind: 'unreachable',
-        cause: expect.stringContaining(`it ${cause}`) as string,
-      })
+      expect(outcome.failure?.kind).toBe('unreachable')
+      expect(outcome.failure?.cause).toContain(`it ${cause}`)
     })
 
     it('that speaks no TLS is unreachable', async () => {
-      const plain = await startBackend({
+      const { port } = await startRawBackend({
         onConnection: ({ socket }) => socket.write('HTTP/1.1 400 Bad Request\r\n\r\n'),
       })
-      const front = await startFront([`https://127.0.0.1:${plain.port}`], { tls: trusting() })
-      const outcome = await front.get('/')
-      const cause = expect.stringMatching(/^it speaks no TLS .*; /) as string
-      expect(outcome.failure).toMatchObject({ kind: 'unreachable', cause })
+      const { failure } = await startFront([`https://127.0.0.1:${port}`], { tls: trusting() }).get(
+        '/',
+      )
+      expect(failure?.kind).toBe('unreachable')
+      expect(failure?.cause).toMatch(/^it speaks no TLS .*; /)
     })
   })
 }

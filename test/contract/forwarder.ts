@@ -1,51 +1,17 @@
 /** The behaviour every forwarding engine owes the pipeline, over real sockets against a backend that may be hostile. */
-import { afterEach, describe } from 'vitest'
-import { startRawBackend, type RawBackend } from '../support/raw-backend.ts'
+import { describe } from 'vitest'
 import { describeAnswers } from './forwarder-answers.ts'
 import { describeConnections } from './forwarder-connections.ts'
 import { describeHostileAnswers } from './forwarder-hostile-answers.ts'
 import { describeNames } from './forwarder-names.ts'
 import { describeRequests } from './forwarder-requests.ts'
 import { describeTls } from './forwarder-tls.ts'
-import { startFront, type CreateEngine, type Front } from './forwarding.ts'
-
-export interface ForwarderUnderTest {
-  readonly name: string
-  readonly create: CreateEngine
-  /** What the engine makes of an interim 100 that nobody asked for. */
-  readonly unaskedContinue: 'ignored' | 'broken'
-  /** Whether it hears why a backend ends the connection behind a handshake of TLS 1.3. */
-  readonly lateAlert: 'heard' | 'missed'
-}
-
-export interface Stage {
-  readonly engine: ForwarderUnderTest
-  backend(options?: Parameters<typeof startRawBackend>[0]): Promise<RawBackend>
-  front(
-    backends: readonly (RawBackend | string)[],
-    options?: Parameters<typeof startFront>[2],
-  ): Promise<Front>
-}
+import { stageOf } from './forwarding.ts'
 
 /** Runs the whole contract against one engine. */
-export function describeForwarder(engine: ForwarderUnderTest): void {
-  describe(`the ${engine.name} engine`, () => {
-    const toClose: { close(): Promise<void> }[] = []
-    afterEach(async () => {
-      for (const each of toClose.splice(0).toReversed()) await each.close()
-    })
-    const keep = <Closable extends { close(): Promise<void> }>(each: Closable): Closable => {
-      toClose.push(each)
-      return each
-    }
-    const stage: Stage = {
-      engine,
-      backend: async (options) => keep(await startRawBackend(options)),
-      front: async (backends, options) => {
-        const urls = backends.map((each) => (typeof each === 'string' ? each : each.url))
-        return keep(await startFront(engine.create, urls, options))
-      },
-    }
+export function describeForwarder(name: string, create: Parameters<typeof stageOf>[0]): void {
+  const stage = stageOf(create)
+  describe(`the ${name} engine`, () => {
     describeRequests(stage)
     describeAnswers(stage)
     describeHostileAnswers(stage)

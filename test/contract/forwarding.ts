@@ -1,6 +1,8 @@
-/** A front server that forwards each request with the engine under test and records what its sink is told. */
-import { createServer, IncomingMessage, type ServerResponse } from 'node:http'
+/** Forwards requests with the engine under test and records what its sink is told. */
+import { once } from 'node:events'
+import { createServer, IncomingMessage } from 'node:http'
 import { Socket, type AddressInfo } from 'node:net'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { ConnectionOptions } from 'node:tls'
 import type { Engine, ForwardHandle, ForwardJob } from '../../src/forwarding/forwarder.ts'
 import type { ForwardSink } from '../../src/forwarding/forwarder.ts'
@@ -9,8 +11,11 @@ import type { Backend } from '../../src/backends/backend.ts'
 import { Forwarder } from '../../src/forwarding/attempts.ts'
 import type { BackendFailure } from '../../src/rules/backend-failure.ts'
 import { balancerOf, retriesOf } from '../support/balancer.ts'
-import { until } from '../support/raw-backend.ts'
+import { atEnd, gatewayEnds } from '../support/ending.ts'
+import { startRawBackend, type RawBackendOptions } from '../support/raw-backend.ts'
 import { openRawClient, type RawClient } from '../support/raw-client.ts'
+
+const nobody = new IncomingMessage(new Socket())
 
 /** A GET that belongs to no connection, and what is different of it. */
 export const jobWith = (job: Partial<ForwardJob>): ForwardJob => ({
@@ -19,7 +24,7 @@ export const jobWith = (job: Partial<ForwardJob>): ForwardJob => ({
   method: 'GET',
   target: '/',
   headers: ['Host', 'animals.example'],
-  request: new IncomingMessage(new Socket()),
+  request: nobody,
   hasBody: false,
   bodyLimitBytes: 0,
   responseTimeoutMs: 10_000,
@@ -37,24 +42,6 @@ export function forwardNow(
   return outcome
 }
 
-type Optional = 'connectionUses' | 'connectionAgeMs' | 'onSurplus'
-
-export interface FrontOptions
-  extends Omit<EngineOptions, Optional>, Partial<Pick<EngineOptions, Optional>> {
-  readonly urls: readonly string[]
-  readonly tls?: ConnectionOptions
-}
-
-export type CreateEngine = (options: EngineOptions) => Engine
-
-/** The engine behind a balancer and the policy of attempts, as a gateway has it. */
-export function forwarderOn(create: CreateEngine, { urls, ...rest }: FrontOptions): Forwarder {
-  const onSurplus = (backend: Backend): void => balancer.surplus(backend)
-  const options = { connectionUses: 1_000_000, connectionAgeMs: 600_000, onSurplus, ...rest }
-  const balancer = balancerOf(urls, options)
-  return new Forwarder(balancer, retriesOf(balancer), create(options))
-}
-
 /** The sink of one exchange: what it was told, in order. */
 export class Outcome implements ForwardSink {
   readonly calls: string[] = []
@@ -67,17 +54,13 @@ export class Outcome implements ForwardSink {
   calledEarly = false
   forwardReturned = false
   handle: ForwardHandle | undefined
-  /** Names of the backends, in the order they were tried. */
-  readonly backends: string[] = []
   request: IncomingMessage | undefined
   readonly #chunks: Buffer[] = []
   readonly #over = Promise.withResolvers<void>()
   /** Resolves behind end or fail. */
   readonly over = this.#over.promise
 
-  sentTo(backend: string): void {
-    this.backends.push(backend)
-  }
+  sentTo(): void {}
   head(status: number, headers: string[]): void {
     this.#note('head')
     this.status = status
@@ -113,102 +96,100 @@ export class Outcome implements ForwardSink {
   }
 }
 
-export interface Front {
-  readonly port: number
-  readonly forwarder: Forwarder
-  /** Sends the bytes as one client request and returns once the engine has been started with it. */
-  start(
-    bytes: string | Buffer,
-    job?: Partial<ForwardJob>,
-  ): Promise<{ outcome: Outcome; client: RawClient }>
-  /** Sends the request and waits for end or fail. */
-  run(bytes: string | Buffer, job?: Partial<ForwardJob>): Promise<Outcome>
-  get(target: string, job?: Partial<ForwardJob>): Promise<Outcome>
-  close(): Promise<void>
+interface Settings extends Partial<Omit<EngineOptions, 'timeouts'>> {
+  readonly timeouts?: Partial<EngineOptions['timeouts']>
+  readonly tls?: ConnectionOptions
+}
+type CreateEngine = (options: EngineOptions) => Engine
+
+export type Front = ReturnType<typeof startFront>
+export type Stage = ReturnType<typeof stageOf>
+
+/** What the tests of an engine stand on, all of which ends with the file. */
+export function stageOf(create: CreateEngine) {
+  const front = (urls: string[], settings?: Settings) => startFront(create, urls, settings)
+  return {
+    front,
+    /** A front before one backend, which answers so. */
+    open: async (respond?: RawBackendOptions['respond'], settings?: Settings) => {
+      const backend = await startRawBackend(respond && { respond })
+      return { backend, front: front([backend.url], settings) }
+    },
+  }
 }
 
-const ownFields = new Set(['connection', 'transfer-encoding', 'keep-alive', 'expect'])
-
-export async function startFront(
-  create: CreateEngine,
-  urls: readonly string[],
-  {
-    timeouts,
-    ...options
-  }: Partial<Omit<FrontOptions, 'urls' | 'timeouts'>> & {
-    timeouts?: Partial<FrontOptions['timeouts']>
-  } = {},
-): Promise<Front> {
-  const forwarder = forwarderOn(create, {
-    urls,
+/** The engine behind a balancer and the policy of attempts, as a gateway has it. */
+function startFront(create: CreateEngine, urls: string[], { timeouts, ...rest }: Settings = {}) {
+  const options = {
     connections: 8,
+    connectionUses: 1_000_000,
+    connectionAgeMs: 600_000,
     timeouts: { connectMs: 2_000, responseMs: 10_000, idleMs: 10_000, ...timeouts },
-    ...options,
-  })
-  const clients: RawClient[] = []
-  const waiting = new Map<string, { outcome: Outcome; job: Partial<ForwardJob> }>()
-  const server = createServer({ keepAliveTimeout: 60_000, requestTimeout: 0 })
-  const onRequest = (request: IncomingMessage, response: ServerResponse): void => {
-    const id = String(request.headers['x-test-id'])
-    const { outcome, job } = waiting.get(id) ?? { outcome: new Outcome(), job: {} }
-    response.on('error', () => {})
-    request.on('error', () => {})
-    outcome.request = request
-    outcome.handle = forwarder.forward(jobOf(request, job), outcome)
-    outcome.forwardReturned = true
+    onSurplus: (backend: Backend): void => balancer.surplus(backend),
+    ...rest,
   }
-  server.on('request', onRequest)
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
-  let count = 0
-  const front: Front = {
-    port,
+  const balancer = balancerOf(urls, options)
+  const forwarder = new Forwarder(balancer, retriesOf(balancer), create(options))
+  const outcomes: Outcome[] = []
+  const keep = (outcome: Outcome): Outcome => {
+    outcomes.push(outcome)
+    return outcome
+  }
+  gatewayEnds(async () => {
+    for (const { handle } of outcomes) handle?.abort()
+    await forwarder.close()
+  })
+  const front = {
     forwarder,
-    start: async (bytes, job = {}) => {
-      const id = String(++count)
-      const outcome = new Outcome()
-      waiting.set(id, { outcome, job })
-      const client = await openRawClient(port)
-      clients.push(client)
-      const text = Buffer.isBuffer(bytes) ? bytes.toString('latin1') : bytes
-      client.send(text.replace('\r\n', `\r\nHost: animals.example\r\nX-Test-Id: ${id}\r\n`))
-      await until(() => outcome.forwardReturned, 'forward to be called')
-      return { outcome, client }
-    },
-    run: async (bytes, job) => {
-      const { outcome } = await front.start(bytes, job)
-      await until(() => outcome.settled, 'end or fail')
+    /** A GET of no client, forwarded in this very turn of the event loop. */
+    send: (target: string, job?: Partial<ForwardJob>, outcome?: Outcome) =>
+      keep(forwardNow(forwarder, { target, ...job }, outcome)),
+    /** The same, behind end or fail, when its connection has rested for the turns of the event loop that each engine gives it. */
+    get: async (target: string, job?: Partial<ForwardJob>): Promise<Outcome> => {
+      const outcome = front.send(target, job)
+      await outcome.over
+      for (let turns = 0; turns < 5; turns++) await nextTurn()
       return outcome
     },
-    get: (target, job) => front.run(`GET ${target} HTTP/1.1\r\n\r\n`, job),
-    close: async () => {
-      for (const { outcome } of waiting.values()) outcome.handle?.abort()
-      for (const client of clients) client.destroy()
-      server.closeAllConnections()
-      await new Promise((resolve) => server.close(resolve))
-      await forwarder.close()
+    /** Sends the bytes as one client request and returns once the engine has been started with it. */
+    start: async (bytes: string, job?: Partial<ForwardJob>) => {
+      const { client, request } = await receive(bytes)
+      const outcome = keep(new Outcome())
+      outcome.request = request
+      forwardNow(forwarder, { ...jobOf(request), ...job }, outcome)
+      return { client, outcome }
+    },
+    /** The same, behind end or fail. */
+    run: async (bytes: string, job?: Partial<ForwardJob>): Promise<Outcome> => {
+      const { outcome } = await front.start(bytes, job)
+      await outcome.over
+      return outcome
     },
   }
   return front
 }
 
-function jobOf(request: IncomingMessage, overrides: Partial<ForwardJob>): ForwardJob {
-  const headers: string[] = []
-  for (let at = 0; at < request.rawHeaders.length; at += 2) {
-    const name = request.rawHeaders[at] ?? ''
-    if (!ownFields.has(name.toLowerCase())) headers.push(name, request.rawHeaders[at + 1] ?? '')
-  }
-  const length = request.headers['content-length']
-  return {
-    clientId: request.headers['x-client']?.toString() ?? 'acme',
-    startedMs: 0,
-    method: request.method ?? '',
-    target: request.url ?? '',
-    headers,
-    request,
-    hasBody: request.headers['transfer-encoding'] !== undefined || Number(length ?? 0) > 0,
-    bodyLimitBytes: 128 * 1024 * 1024,
-    responseTimeoutMs: 10_000,
-    ...overrides,
-  }
+/** A client, and its request as a server reads it. */
+async function receive(bytes: string): Promise<{ client: RawClient; request: IncomingMessage }> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const client = await openRawClient((server.address() as AddressInfo).port)
+  atEnd(() => {
+    client.destroy()
+    server.close()
+  })
+  client.send(bytes.replace('\r\n', '\r\nHost: animals.example\r\n'))
+  const [request] = (await once(server, 'request')) as [IncomingMessage]
+  return { client, request }
+}
+
+const ownFields = new Set(['connection', 'transfer-encoding', 'keep-alive', 'expect'])
+
+function jobOf(request: IncomingMessage): Partial<ForwardJob> {
+  const { method = '', url: target = '', rawHeaders } = request
+  const { 'content-length': length = '0', 'transfer-encoding': coding } = request.headers
+  const isPassed = (name = ''): boolean => !ownFields.has(name.toLowerCase())
+  const headers = rawHeaders.filter((_, at) => isPassed(rawHeaders[at - (at % 2)]))
+  const hasBody = coding !== undefined || Number(length) > 0
+  return { method, target, headers, request, hasBody, bodyLimitBytes: 128 * 1024 * 1024 }
 }

@@ -1,6 +1,4 @@
 /** The policy alone, on an engine that does as it is told; with real engines it is held by test/contract/. */
-import { IncomingMessage } from 'node:http'
-import { Socket } from 'node:net'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import type { Outcome } from '../../src/backends/outcomes.ts'
@@ -8,7 +6,9 @@ import { Forwarder } from '../../src/forwarding/attempts.ts'
 import type { AttemptSink, ForwardJob, UpgradeJob } from '../../src/forwarding/forwarder.ts'
 import { createUpgrader } from '../../src/forwarding/upgrades.ts'
 import type { BackendFailure, FailedAttempt } from '../../src/rules/backend-failure.ts'
+import { jobWith } from '../contract/forwarding.ts'
 import { balancerOf, retriesOf } from '../support/balancer.ts'
+import { until } from '../support/until.ts'
 
 const unconnected: FailedAttempt = {
   kind: 'unreachable',
@@ -32,16 +32,21 @@ const answer = (status: number) => (sink: AttemptSink) => {
 }
 const fail = (failed: FailedAttempt) => (sink: AttemptSink) => sink.fail(failed)
 
+interface Options extends Partial<ForwardJob> {
+  readonly retry?: Parameters<typeof retriesOf>[1]
+  readonly connections?: number
+}
+
 /** Backends by letter; records which were tried, what the balancer heard and what the pipeline was told. */
 function start(
   letters: string,
   steps: ((sink: AttemptSink) => void)[],
-  { method = 'GET', retry }: { method?: string; retry?: Parameters<typeof retriesOf>[1] } = {},
+  { retry, connections = 8, ...job }: Options = {},
 ) {
   const heard: [string, Outcome][] = []
   const told: string[] = []
   const aborted: string[] = []
-  const balancer = balancerOf(named(letters))
+  const balancer = balancerOf(named(letters), { connections })
   const report = balancer.report.bind(balancer)
   balancer.report = (backend, outcome, sender) => {
     heard.push([backend.host, outcome])
@@ -58,19 +63,8 @@ function start(
     },
     close: async () => void (closed = true),
   })
-  const job: ForwardJob = {
-    clientId: 'acme',
-    startedMs: 0,
-    method,
-    target: '/',
-    headers: [],
-    request: new IncomingMessage(new Socket()),
-    hasBody: false,
-    bodyLimitBytes: 0,
-    responseTimeoutMs: 1_000,
-  }
-  const forward = () =>
-    forwarder.forward(job, {
+  const forward = (more?: Partial<ForwardJob>) =>
+    forwarder.forward(jobWith({ ...job, ...more }), {
       head: (status) => void told.push(String(status)),
       data: () => true,
       end: () => void told.push('end'),
@@ -192,11 +186,33 @@ describe('a request', () => {
     const { handle, forward, forwarder, told, tried, closed } = start('a', [])
     const ended = forwarder.close()
     forward()
+    // Whoever forwards has the handle before any news.
+    expect(told).toEqual(['http://a'])
     await settle()
     expect([closed(), tried(), told]).toEqual([false, 'a', ['http://a', 'unreachable']])
     handle.abort()
     await ended
     expect(closed()).toBe(true)
+  })
+})
+
+describe('a request in line', () => {
+  it('that is given up takes no place, and the next is sent', async () => {
+    const { handle, forward, tried } = start('a', [], { connections: 1 })
+    expect(forward().abort()).toBe(false)
+    const next = forward()
+    handle.abort()
+    await settle()
+    expect([tried(), next.abort()]).toEqual(['aa', true])
+  })
+
+  it('is refused when its time is over', async () => {
+    const { handle, forward, tried, told } = start('a', [], { connections: 1 })
+    forward({ responseTimeoutMs: 20 })
+    await until(() => told.includes('connect_timeout'))
+    handle.abort()
+    await settle()
+    expect(tried()).toBe('a')
   })
 })
 

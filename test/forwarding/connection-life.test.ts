@@ -120,4 +120,12 @@ describe('a connection', () => {
     expect(carry(uses, 2)).toBe(Infinity)
     expect(life.uses).toBeLessThanOrEqual(uses)
   })
+
+  it('retires at up to a tenth below the configured age, and not with those opened together', () => {
+    const rests = restsOf()
+    const ages = Array.from({ length: 1_000 }, () => new ConnectionLife(rests, 0).retiresMs / 1_000)
+    expect(Math.min(...ages)).toBeGreaterThanOrEqual(540)
+    expect(Math.max(...ages)).toBeLessThanOrEqual(600)
+    expect(Math.max(...ages) - Math.min(...ages)).toBeGreaterThan(30)
+  })
 })

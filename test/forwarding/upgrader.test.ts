@@ -3,7 +3,7 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { WebSocket, WebSocketServer } from 'ws'
 import { createUpgradeEngine } from '../../src/forwarding/upgrader.ts'
 import { createUpgrader } from '../../src/forwarding/upgrades.ts'
@@ -12,6 +12,7 @@ import { createCaller } from '../../src/rules/credentials.ts'
 import { isRefusal } from '../../src/rules/refusals.ts'
 import { readOffer, type OwnEnd, type TunnelEnd } from '../../src/rules/websocket.ts'
 import { balancerOf, retriesOf } from '../support/balancer.ts'
+import { atEnd, gatewayEnds } from '../support/ending.ts'
 import { answer, closeConnection, resetConnection } from '../support/raw-backend.ts'
 import { startRawBackend, until, type Answer, type RawBackend } from '../support/raw-backend.ts'
 import { openRawClient, type RawClient } from '../support/raw-client.ts'
@@ -30,11 +31,6 @@ interface Passage {
 
 const lines = (headers: readonly string[] = []): string[] =>
   headers.flatMap((name, at) => (at % 2 === 0 ? [`${name}: ${headers[at + 1]}`] : []))
-
-const toClose: (() => unknown)[] = []
-afterEach(async () => {
-  for (const close of toClose.splice(0).toReversed()) await close()
-})
 
 const switching = switched.replace('\r\n\r\n', '\r\nX-RateLimit-Limit: 1\r\n\r\n')
 const handshake =
@@ -59,11 +55,7 @@ const offerOf = (rawHeaders: readonly string[]) => {
   return offer
 }
 
-async function startBackend(respond: () => Answer): Promise<RawBackend> {
-  const backend = await startRawBackend({ respond })
-  toClose.push(() => backend.close())
-  return backend
-}
+const startBackend = (respond: () => Answer): Promise<RawBackend> => startRawBackend({ respond })
 
 /** A front server whose every upgrade goes through the upgrader. */
 async function startFront(
@@ -107,11 +99,11 @@ async function startFront(
   const reviews = setInterval(() => upgrader.review(() => front.judge()), 20)
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const { port } = server.address() as AddressInfo
-  toClose.push(async () => {
+  gatewayEnds(async () => {
     clearInterval(reviews)
     await upgrader.close()
     for (const { socket } of passages) socket.destroy()
-    await new Promise((resolve) => server.close(resolve))
+    server.close()
   })
   return Object.assign(front, { port, passages, upgrader })
 }
@@ -133,7 +125,7 @@ async function openTunnel(options?: Parameters<typeof startFront>[1]) {
 
 async function openClient(port: number, bytes: string): Promise<RawClient> {
   const client = await openRawClient(port)
-  toClose.push(() => client.destroy())
+  atEnd(() => client.destroy())
   client.send(bytes)
   return client
 }
@@ -141,7 +133,7 @@ async function openClient(port: number, bytes: string): Promise<RawClient> {
 describe('an upgrade', () => {
   it('carries WebSocket messages both ways until both sides are closed', async () => {
     const server = new WebSocketServer({ port: 0, host: '127.0.0.1' })
-    toClose.push(() => new Promise((resolve) => server.close(resolve)))
+    atEnd(() => server.close())
     await new Promise((resolve) => server.once('listening', resolve))
     server.on('connection', (peer) => {
       peer.send('welcome')
@@ -283,7 +275,6 @@ describe('an upgrade', () => {
       respond: () => switching,
       onConnection: ({ socket }) => void socket.removeAllListeners('end'),
     })
-    toClose.push(() => backend.close())
     const front = await startFront(backend.url)
     const client = await openClient(front.port, handshake)
     await client.waitForResponses(1)

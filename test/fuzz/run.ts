@@ -5,7 +5,7 @@ import { randomSeed } from './explored.ts'
 import { fuzz } from './fuzzing.ts'
 import { sides } from './sides.ts'
 
-const ENGINES = ['direct', 'undici', 'http-proxy-3']
+const ENGINES = ['direct', 'http-proxy-3']
 const { values } = parseArgs({
   options: {
     requests: { type: 'string', default: '20000' },

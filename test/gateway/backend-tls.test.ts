@@ -33,7 +33,7 @@ const openWebSocket = (port: number): WebSocket =>
     headers: { authorization: `Bearer ${keys.pro}` },
   })
 
-describe.each(['direct', 'undici', 'http-proxy-3'])('upstream.tls with %s', (engine) => {
+describe.each(['direct', 'http-proxy-3'])('upstream.tls with %s', (engine) => {
   it('is what requests and WebSockets are carried with', async () => {
     const { ca, client } = certificates
     const tls = `{ ca: ${ca}, cert: ${client.cert}, key: ${client.key}, serverName: redis.internal }`

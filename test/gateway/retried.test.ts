@@ -31,7 +31,7 @@ const backendOf = async (reply: Answer) => (await rawBackend({ respond: () => re
 
 const late = "no answer within 300 ms (upstream.timeouts.response or the route's)"
 
-describe.each(['direct', 'undici', 'http-proxy-3'])('with %s', (engine) => {
+describe.each(['direct', 'http-proxy-3'])('with %s', (engine) => {
   it('a request that was repeated tells which backend failed it first, and why; each attempt is timed for the backend that had it', async () => {
     const [silent, well] = [await backendOf(undefined), await backendOf(answer(200, 'ok'))]
     const { status, line, outcome, p99, attemptSeconds } = await start(engine, [silent, well])

@@ -63,7 +63,7 @@ async function warmCompileCache(folder: string): Promise<void> {
     config,
     `server: { listen: "127.0.0.1:0", workers: 2 }
 admin: { listen: "127.0.0.1:0" }
-upstream: { urls: ["http://127.0.0.1:1"], engine: undici }
+upstream: { urls: ["http://127.0.0.1:1"] }
 store: { file: ${join(folder, 'tollgate.db')} }
 `,
   )

@@ -12,7 +12,7 @@ import type { RawClient, RawExchange, RawExchangeOptions } from '../support/raw-
 
 export { keys, until }
 
-export const engines = ['direct', 'undici', 'http-proxy-3'] as const
+export const engines = ['direct', 'http-proxy-3'] as const
 export type Engine = (typeof engines)[number]
 
 export interface WireOptions extends RawBackendOptions {

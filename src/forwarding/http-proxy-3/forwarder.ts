@@ -1,4 +1,4 @@
-/** The forwarding engine on http-proxy-3: the same behaviour as the undici engine, on Node's own client and agents. */
+/** The forwarding engine on http-proxy-3: the same behaviour as the direct one, on Node's own client and agents. */
 import { Agent as HttpAgent, type ClientRequest, type IncomingMessage } from 'node:http'
 import { Agent as HttpsAgent } from 'node:https'
 import type { Socket } from 'node:net'
