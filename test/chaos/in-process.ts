@@ -16,7 +16,7 @@ const never = (): never => {
 }
 
 async function startStore(): Promise<ChaosStore> {
-  const server = await startRedisServer('--appendonly', 'yes')
+  const server = await startRedisServer('--appendonly', 'yes', '--appendfsync', 'no')
   return { servers: server.url, master: server, isBack: async () => undefined, failOver: never }
 }
 
