@@ -1,7 +1,7 @@
 import { once } from 'node:events'
-import { connect, type Socket } from 'node:net'
+import { connect } from 'node:net'
 import { hostname } from 'node:os'
-import { afterEach, describe, expect, it } from 'vitest'
+import { afterEach, describe, expect, it, onTestFinished } from 'vitest'
 import {
   startAdminServer,
   type AdminServer,
@@ -199,15 +199,11 @@ describe('the Host of a request to the admin listener', () => {
 })
 
 describe('an admin listener with all its connections taken', () => {
-  const sockets: Socket[] = []
-  afterEach(() => {
-    for (const socket of sockets.splice(0)) socket.destroy()
-  })
   /** Opens more connections than there may be, that send this and read nothing. */
   const crowd = async (url: string, bytes: string): Promise<void> => {
     for (let at = 0; at < 140; at++) {
       const socket = connect(Number(new URL(url).port), '127.0.0.1').on('error', () => undefined)
-      sockets.push(socket)
+      onTestFinished(() => void socket.destroy())
       await once(socket, 'connect')
       socket.pause()
       if (bytes !== '') socket.write(bytes)

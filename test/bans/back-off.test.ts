@@ -1,9 +1,8 @@
-import { beforeAll, describe, expect, it } from 'vitest'
-import { expectNeverBanned, names, play, recordSchedules, type Schedules } from './back-off.ts'
+import { describe, expect, it } from 'vitest'
+import { expectNeverBanned, names, play, recordSchedules } from './back-off.ts'
 
-describe('eight loops that back off from one second', () => {
-  let recorded: ReadonlyMap<string, Schedules>
-  beforeAll(async () => void (recorded = await recordSchedules()))
+describe('eight loops that back off from one second', async () => {
+  const recorded = await recordSchedules()
 
   it('wait as is said of them', () => {
     const [first, second] = ['p-retry', 'wait_exponential'].map((name) => recorded.get(name)?.[0])

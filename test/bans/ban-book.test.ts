@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
+import { afterEach, describe, expect, it, vi } from 'vitest'
 import { BanBook } from '../../src/bans/ban-book.ts'
 import { createRedisBanStore } from '../../src/bans/ban-store-redis.ts'
 import {
@@ -11,7 +11,7 @@ import { connectRedis } from '../../src/redis/redis.ts'
 import type { RedisStore } from '../../src/redis/store.ts'
 import { storeClock } from '../support/store-clock.ts'
 import { strikeCounter } from '../support/strike-counter.ts'
-import { startRedisServer, type RedisServer } from '../support/redis-server.ts'
+import { startRedisServer } from '../support/redis-server.ts'
 
 const minute = 60_000
 const hour = 60 * minute
@@ -133,17 +133,13 @@ describe('a ban book whose store cannot be read at first', () => {
   })
 })
 
-describe('ban books on one Redis', () => {
-  let server: RedisServer
-  beforeAll(async () => {
-    server = await startRedisServer()
-  })
+describe('ban books on one Redis', async () => {
+  const server = await startRedisServer()
   afterEach(async () => {
     // Before the server is another: a book of the last test must not write into that of the next.
     await closeAll()
     await server.restart()
   })
-  afterAll(() => server.stop())
 
   const gateway = async ({ clock = { nowMs: startMs }, reloadMs = 30_000 } = {}) => {
     const redis: RedisStore = connectRedis({ servers: serversAt(server.url), timeoutMs: 200 })

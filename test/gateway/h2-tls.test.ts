@@ -4,30 +4,18 @@ import { once } from 'node:events'
 import { connect as connectPlain, type Socket } from 'node:net'
 import { connect } from 'node:tls'
 import { promisify } from 'node:util'
-import { beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { ensurePackage } from '../support/debian-package.ts'
-import { configText, keys, startTestGateway, type TestGateway } from '../support/gateway.ts'
+import { configText, keys, startTestGateway } from '../support/gateway.ts'
 import { ended, openH2Client } from '../support/h2-client.ts'
 import { frame, openH2Peer, types } from '../support/h2-frames.ts'
-import { startRawBackend, type RawBackend } from '../support/raw-backend.ts'
-import { makeCertificates, type Certificates } from '../support/redis-tls.ts'
+import { startRawBackend } from '../support/raw-backend.ts'
+import { makeCertificates } from '../support/redis-tls.ts'
 
 const run = promisify(execFile)
-let certificates: Certificates
-let backend: RawBackend
-let gateway: TestGateway
-
-beforeAll(async () => {
-  ensurePackage('nghttp2-client', {
-    probe: ['h2load', '--version'],
-    elsewhere: 'brew install nghttp2',
-  })
-  ensurePackage('curl', { probe: ['curl', '--version'] })
-  certificates = makeCertificates()
-  backend = await startRawBackend()
-  const options = () => ({ upstreams: [backend.url], blocks: { server: serverBlock() } })
-  gateway = await startTestGateway({ ...options(), reload: () => configText(options()) })
-})
+ensurePackage('curl', { probe: ['curl', '--version'] })
+const certificates = makeCertificates()
+const backend = await startRawBackend()
 
 /** More of tls, as of the next reload. */
 let ofTls = ''
@@ -37,6 +25,9 @@ function serverBlock(): string {
   const tls = `{ cert: "${cert}", key: "${key}"${ofTls} }`
   return `server: { listen: "127.0.0.1:0", tls: ${tls}, timeouts: { drain: 1s } }`
 }
+
+const options = () => ({ upstreams: [backend.url], blocks: { server: serverBlock() } })
+const gateway = await startTestGateway({ ...options(), reload: () => configText(options()) })
 
 const url = (path: string): string => `https://127.0.0.1:${gateway.port}/v1/${path}`
 

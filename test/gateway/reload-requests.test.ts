@@ -1,11 +1,15 @@
-/** Another configuration for a front door that is open: requests that come then, and those that are under way. */
+/** Another configuration for a front door that is open: requests that come then, and those that are under way, over certificates that are swapped. */
 import { once } from 'node:events'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
+import type { TLSSocket } from 'node:tls'
 import { WebSocket, WebSocketServer } from 'ws'
 import { describe, expect, it } from 'vitest'
 import { keys, minuteWithAtLeast, sha256 } from '../support/gateway.ts'
 import { listening } from '../support/listening.ts'
 import { answer, startRawBackend, until } from '../support/raw-backend.ts'
+import { openRawClient } from '../support/raw-client.ts'
+import { makeCertificates } from '../support/redis-tls.ts'
 import { openServing } from '../support/serving.ts'
 
 /** What its sender can tell answers by. */
@@ -86,4 +90,49 @@ describe('what serves requests, when it is given another configuration,', () => 
       )
       .toEqual(['business-1 expired', 'enterprise-1 revoked', 'free-1 revoked'])
   })
+})
+
+const certificates = makeCertificates()
+// Whose name it bears is of no concern here: it changes.
+const tls = { ca: readFileSync(certificates.ca), checkServerIdentity: () => undefined }
+const asked = `GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${keys.enterprise}\r\n\r\n`
+
+const blocks = ({ cert, key }: { cert: string; key: string }, more = '') => ({
+  server: `server: { listen: "127.0.0.1:0", tls: { cert: ${cert}, key: ${key}, ${more} } }`,
+})
+
+it('certificates are swapped under load without a failed request or a closed connection, and bad ones are refused', async () => {
+  const backend = await startRawBackend()
+  const { server, misnamed } = certificates
+  const gateway = await openServing([backend.url], blocks(server))
+  const kept = await openRawClient(gateway.port, { tls })
+  let answered = 0
+  const ask = async () => {
+    kept.send(asked)
+    return (await kept.waitForResponses(++answered)).responses.at(-1)
+  }
+  const subjects = new Set<unknown>()
+  for (let round = 0; round < 6; round++) {
+    const running = ask()
+    await gateway.take(blocks(round % 2 === 0 ? misnamed : server))
+    await expect(gateway.prepare(blocks({ ...server, key: misnamed.key }))).rejects.toThrow(
+      /^server\.tls\.key: \S+ cannot be used \(\w+\); give the PEM private key/,
+    )
+    const fresh = await openRawClient(gateway.port, { tls })
+    fresh.send(asked)
+    for (const answer of [await running, (await fresh.waitForResponses(1)).responses[0]]) {
+      expect(answer?.status).toBe(200)
+      expect(answer?.header('connection')).not.toBe('close')
+    }
+    const { socket } = fresh
+    if ('getPeerCertificate' in socket)
+      subjects.add((socket as TLSSocket).getPeerCertificate().subject.CN)
+    fresh.destroy()
+  }
+  expect(subjects).toEqual(new Set(['misnamed', 'server']))
+  // A changed authority: who came in under the old one has one more answer.
+  const authority = `${certificates.ca}.changed`
+  writeFileSync(authority, tls.ca)
+  await gateway.take(blocks(server, `clientCa: ${authority}`))
+  expect((await ask())?.header('connection')).toBe('close')
 })

@@ -2,11 +2,11 @@
 import { readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { createServer as createTlsServer } from 'node:tls'
-import type { AddressInfo, Server } from 'node:net'
 import { describe, expect, it } from 'vitest'
 import { topCommand } from '../../src/operator/top.ts'
 import { typed } from '../support/command-line.ts'
 import { startTestGateway } from '../support/gateway.ts'
+import { listening } from '../support/listening.ts'
 import { temporaryFile } from '../support/processes.ts'
 import { makeCertificates, type Certificate } from '../support/redis-tls.ts'
 
@@ -28,12 +28,6 @@ const admin = `https://127.0.0.1:${gateway.adminPort}`
 
 const asked = (env: Record<string, string>, at = admin, command = 'bans list') =>
   typed([...command.split(' '), '--admin', at], { env })
-
-/** Ends with the test. */
-async function listening(listener: Server): Promise<number> {
-  await new Promise<void>((resolve) => listener.listen(0, '127.0.0.1', resolve))
-  return (listener.address() as AddressInfo).port
-}
 
 describe('a command that asks an admin listener over TLS', () => {
   it.each([
@@ -100,10 +94,8 @@ describe('a command that asks an admin listener over TLS', () => {
     expect((await asked(known, admin.replace('127.0.0.1', 'localhost'))).stderr).toContain(
       'ERR_TLS_CERT_ALTNAME_INVALID',
     )
-    const plain = createServer()
-    const port = await listening(plain)
+    const port = await listening(createServer())
     expect((await asked(known, `https://127.0.0.1:${port}`)).stderr).toContain('it speaks no TLS')
-    plain.close()
   })
 
   it.each(['TLSv1.2', 'TLSv1.3'] as const)(
@@ -111,11 +103,9 @@ describe('a command that asks an admin listener over TLS', () => {
     async (maxVersion) => {
       const [cert, key] = [readFileSync(server.cert), readFileSync(server.key)]
       const options = { cert, key, ca: readFileSync(ca), requestCert: true, maxVersion }
-      const strict = createTlsServer(options)
-      const port = await listening(strict)
+      const port = await listening(createTlsServer(options))
       const { code, stderr } = await asked(believes, `https://127.0.0.1:${port}`)
       expect([code, stderr]).toEqual([1, expect.stringContaining('TOLLGATE_ADMIN_CERT')])
-      strict.close()
     },
   )
 
@@ -139,6 +129,4 @@ it('a token never follows a redirect', async () => {
     expect([code, stderr]).toEqual([1, expect.stringContaining('answers 302')])
   }
   expect(seen).toEqual([])
-  elsewhere.close()
-  redirecting.close()
 })

@@ -13,7 +13,7 @@ import type {
   TakeRequest,
 } from '../../src/quota/protocol.ts'
 import type { Timers } from '../../src/quota/timers.ts'
-import { START_MS } from '../support/controlled-authority.ts'
+import { controlledMemoryAuthority, START_MS } from '../support/controlled-authority.ts'
 
 /** Time that passes when the test says so; the epoch and the monotonic clock run in step. */
 export function createTimeline(startMs = START_MS) {
@@ -110,6 +110,13 @@ export function createNetwork(authority: Authority, timeline: Timeline) {
     close: async () => undefined,
   }
   return network
+}
+
+/** An embedded authority behind a network, both with a time of their own. */
+export function behindNetwork() {
+  const timeline = createTimeline()
+  const authority = controlledMemoryAuthority(timeline.time)
+  return { timeline, authority, network: createNetwork(authority, timeline) }
 }
 
 export function createTestLessee(

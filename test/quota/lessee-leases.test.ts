@@ -1,31 +1,15 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import type { Lessee } from '../../src/quota/lessee/lessee.ts'
 import type { QuotaDecision } from '../../src/quota/protocol.ts'
-import { controlledMemoryAuthority } from '../support/controlled-authority.ts'
-import {
-  admitted,
-  all,
-  callOf,
-  createNetwork,
-  createTestLessee,
-  createTimeline,
-  type Timeline,
-} from './lessee-harness.ts'
+import { admitted, all, behindNetwork, callOf, createTestLessee } from './lessee-harness.ts'
 
 const limits = { perMinute: 1600, perDay: 100_000 }
 /** floor(perMinute / 16) */
 const MOST_AHEAD = 100
 
 describe('a lessee that holds tokens ahead', () => {
-  let timeline: Timeline
-  let authority: ReturnType<typeof controlledMemoryAuthority>
-  let network: ReturnType<typeof createNetwork>
-
-  beforeEach(() => {
-    timeline = createTimeline()
-    authority = controlledMemoryAuthority(timeline.time)
-    network = createNetwork(authority, timeline)
-  })
+  let { timeline, authority, network } = behindNetwork()
+  beforeEach(() => void ({ timeline, authority, network } = behindNetwork()))
 
   /** Requests at an even pace; resolves with their decisions. */
   const steady = async (

@@ -2,32 +2,21 @@
 import { beforeEach, expect, it } from 'vitest'
 import type { Lessee } from '../../src/quota/lessee/lessee.ts'
 import type { Notice, QuotaDecision } from '../../src/quota/protocol.ts'
-import { controlledMemoryAuthority } from '../support/controlled-authority.ts'
-import {
-  admitted,
-  all,
-  atOnce,
-  createNetwork,
-  createTestLessee,
-  createTimeline,
-  type Timeline,
-} from './lessee-harness.ts'
+import { admitted, all, atOnce, behindNetwork, createTestLessee } from './lessee-harness.ts'
 
 const limits = { perMinute: 600, perDay: 100_000 }
 const SIXTEENTH = 37
 /** All calls are answered and all notices have come. */
 const SETTLED_MS = 300
 
-let timeline: Timeline
-let network: ReturnType<typeof createNetwork>
+let { timeline, network } = behindNetwork()
 let one: Lessee
 let other: Lessee
 const notices: Notice[] = []
 /** Says to the first whether notices come; messages go on as they are. */
 let say: (isFlowing: boolean) => void
 beforeEach(() => {
-  timeline = createTimeline()
-  network = createNetwork(controlledMemoryAuthority(timeline.time), timeline)
+  ;({ timeline, network } = behindNetwork())
   network.delayMs = 2
   notices.length = 0
   const { onNotice } = network

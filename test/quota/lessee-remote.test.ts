@@ -6,26 +6,18 @@ import {
   admitted,
   all,
   atOnce,
+  behindNetwork,
   callOf,
   createNetwork,
   createTestLessee,
-  createTimeline,
   refused,
-  type Timeline,
 } from './lessee-harness.ts'
 
 const limits = { perMinute: 10, perDay: 100 }
 
 describe('a lessee of an authority behind a network', () => {
-  let timeline: Timeline
-  let network: ReturnType<typeof createNetwork>
-  let authority: ReturnType<typeof controlledMemoryAuthority>
-
-  beforeEach(() => {
-    timeline = createTimeline()
-    authority = controlledMemoryAuthority(timeline.time)
-    network = createNetwork(authority, timeline)
-  })
+  let { timeline, authority, network } = behindNetwork()
+  beforeEach(() => void ({ timeline, authority, network } = behindNetwork()))
 
   /** What the authority believes, asked by a process that holds nothing. */
   const truth = async (client = 'acme') => {

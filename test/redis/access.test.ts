@@ -1,7 +1,7 @@
 /** Users of Redis with few rights: what the documentation lists is enough, and what is missing is an outage at most. */
 import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createCounter } from '../../src/counters/counter.ts'
 import { serversAt } from '../support/redis-servers.ts'
 import { storeClock } from '../support/store-clock.ts'
@@ -14,7 +14,7 @@ import { createRedisUsageStore } from '../../src/usage/usage-store-redis.ts'
 import { createRedisAuthority } from '../../src/quota/authorities/redis.ts'
 import { until } from '../support/controlled-authority.ts'
 import { ownMs } from '../support/own-time.ts'
-import { startRedisServer, type RedisServer } from '../support/redis-server.ts'
+import { startRedisServer } from '../support/redis-server.ts'
 
 const USER = 'gate:way'
 const PASSWORD = 'p@ss /:%#?'
@@ -26,18 +26,15 @@ const rights = (): string[] => {
   return `${first} ${second}`.trim().split(/\s+/)
 }
 
-describe('a user with the rights that the configuration file lists', () => {
-  let server: RedisServer
+describe('a user with the rights that the configuration file lists', async () => {
+  const server = await startRedisServer()
   let store: RedisStore
   let states: string[]
-  beforeAll(async () => {
-    server = await startRedisServer()
-    server.cli('ACL', 'SETUSER', 'admin', 'on', '>admin', '~*', '&*', '+@all')
-    admin('ACL', 'SETUSER', 'default', 'off')
-  })
 
+  server.cli('ACL', 'SETUSER', 'admin', 'on', '>admin', '~*', '&*', '+@all')
   const admin = (...args: string[]): string =>
     server.cli('--no-auth-warning', '--user', 'admin', '--pass', 'admin', ...args)
+  admin('ACL', 'SETUSER', 'default', 'off')
   const grant = (...rules: string[]): string => admin('ACL', 'SETUSER', USER, ...rules)
 
   beforeEach(() => {

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { afterEach, describe, expect, it } from 'vitest'
 import { StoreUnavailable } from '../../src/rules/store-unavailable.ts'
 import type { RedisScript, RedisStore } from '../../src/redis/store.ts'
 import { createRedisUsageStore } from '../../src/usage/usage-store-redis.ts'
@@ -79,12 +79,8 @@ async function served(connected: Connected, key: string): Promise<void> {
   expect(total).toBeDefined()
 }
 
-describe('a cluster of three masters, of which one has a replica', () => {
-  let cluster: RedisCluster
-  beforeAll(async () => {
-    cluster = await startRedisCluster({ replicas: [1] })
-  })
-  afterAll(() => cluster.stop())
+describe('a cluster of three masters, of which one has a replica', async () => {
+  const cluster = await startRedisCluster({ replicas: [1] })
   const all = () => [...cluster.masters, ...cluster.replicas]
   // A test that failed while nodes were away leaves them to the next one.
   afterEach(async () => {

@@ -30,12 +30,12 @@ const files = (
   serverName,
 })
 
-const serverAt = (port: number, tls: TlsFilesConfig): RedisConfig => ({
+const serverAt = (port: number, ...tls: Parameters<typeof files>): RedisConfig => ({
   kind: 'server',
   address: { host: '127.0.0.1', port },
   db: 0,
   ...none,
-  tls,
+  tls: files(...tls),
 })
 
 /** Connects and waits for the first state; the cause tells why, if it is not available. */
@@ -64,9 +64,7 @@ async function expectServed(store: RedisStore): Promise<void> {
 
 describe('Redis behind TLS', () => {
   it('is served with the right authority and the certificate of the client', async () => {
-    const { store } = await connect(
-      serverAt(server.tlsPort, files(certificates.ca, certificates.client)),
-    )
+    const { store } = await connect(serverAt(server.tlsPort, certificates.ca, certificates.client))
     await expectServed(store)
   })
 
@@ -75,11 +73,9 @@ describe('Redis behind TLS', () => {
     process.env['NODE_TLS_REJECT_UNAUTHORIZED'] = '0'
     try {
       const { foreign, client } = certificates
-      const { store, cause } = await connect(serverAt(server.tlsPort, files(foreign.ca, client)))
+      const { store, cause } = await connect(serverAt(server.tlsPort, foreign.ca, client))
       expect([store.available, cause]).toEqual([false, 'SELF_SIGNED_CERT_IN_CHAIN'])
-      const { cause: standard } = await connect(
-        serverAt(server.tlsPort, files(undefined, undefined)),
-      )
+      const { cause: standard } = await connect(serverAt(server.tlsPort, undefined, undefined))
       expect(standard).toBe('SELF_SIGNED_CERT_IN_CHAIN')
     } finally {
       if (environment === undefined) delete process.env['NODE_TLS_REJECT_UNAUTHORIZED']
@@ -89,7 +85,7 @@ describe('Redis behind TLS', () => {
 
   it('is not served without a certificate of its authority, which the server asks for', async () => {
     for (const own of [undefined, certificates.foreign]) {
-      const { store, cause } = await connect(serverAt(server.tlsPort, files(certificates.ca, own)))
+      const { store, cause } = await connect(serverAt(server.tlsPort, certificates.ca, own))
       expect([store.available, cause]).toEqual([false, expect.stringMatching(/^ERR_SSL_|^ECONN/)])
     }
   })
@@ -97,11 +93,11 @@ describe('Redis behind TLS', () => {
   it('is held to the name given, where that is not the host', async () => {
     const { ca, client, misnamed } = certificates
     const other = await startTlsRedisServer(certificates, misnamed)
-    const plain = await connect(serverAt(other.tlsPort, files(ca, client)))
+    const plain = await connect(serverAt(other.tlsPort, ca, client))
     expect(plain.cause).toBe('ERR_TLS_CERT_ALTNAME_INVALID')
-    const wrong = await connect(serverAt(other.tlsPort, files(ca, client, 'redis.internal')))
+    const wrong = await connect(serverAt(other.tlsPort, ca, client, 'redis.internal'))
     expect(wrong.cause).toBe('ERR_TLS_CERT_ALTNAME_INVALID')
-    const named = await connect(serverAt(other.tlsPort, files(ca, client, 'other.internal')))
+    const named = await connect(serverAt(other.tlsPort, ca, client, 'other.internal'))
     await expectServed(named.store)
   })
 

@@ -1,29 +1,13 @@
 /** What is written behind, when, how often it is sent, and what is told of it, with a store that does as a test says. */
 import { expect, it, vi } from 'vitest'
 import { StoreUnavailable } from '../../src/rules/store-unavailable.ts'
-import type { TallyRow } from '../../src/usage/tally.ts'
 import { UsageHistory } from '../../src/usage/usage-history.ts'
 import { createMemoryUsageStore, type Batch } from '../../src/usage/usage-store.ts'
+import { row } from '../live/rows.ts'
 
 const TODAY = Math.floor(Date.now() / 86_400_000)
-const tallied = (client: string, admitted: number, dayIndex = TODAY): TallyRow => ({
-  client,
-  key: `${client}-1`,
-  plan: 'free',
-  dayIndex,
-  admitted,
-  refusedMinute: 0,
-  refusedDay: 0,
-  refusedBan: 0,
-  refusedOther: 0,
-  requests: 1,
-  answered: 1,
-  totalMsSum: 1,
-  totalMsMax: 1,
-  minute: undefined,
-  day: undefined,
-  lastUsedMs: 0,
-})
+const tallied = (client: string, admitted: number, dayIndex = TODAY) =>
+  row(client, { admitted, dayIndex })
 
 /** does: what becomes of each call; `late`: it is kept, and the answer comes too late. */
 function historyWith(does: (call: number) => 'keep' | 'late' | 'away') {
@@ -110,29 +94,15 @@ it('waits for a store that is away in bounded memory, and says what it drops', a
 })
 
 it('lets requests have their turn between the pieces of all readings', async () => {
-  const store = createMemoryUsageStore()
-  const rows = Array.from({ length: 20_000 }, (_, at) => ({
-    client: `c${at}`,
-    plan: 'free',
-    admitted: 1,
-    refusedMinute: 0,
-    refusedDay: 0,
-    refusedBan: 0,
-  }))
-  await store.add({ process: 'p', sequence: 1, day: 7, rows })
-  const nothing = (): void => undefined
-  const history = new UsageHistory({
-    store,
-    onFault: nothing,
-    onRecovered: nothing,
-    onDropped: nothing,
-  })
+  const { history, dayOf } = historyWith(() => 'keep')
+  history.add(Array.from({ length: 20_000 }, (_, at) => tallied(`c${at}`, 1)))
+  await dayOf()
   let turns = 0
   const count = (): void => void (turns++, setImmediate(count).unref())
   count()
   const read = async (): Promise<number> => {
     let pieces = 0
-    for await (const _ of history.day(7)) pieces += 1
+    for await (const _ of history.day(TODAY)) pieces += 1
     return pieces
   }
   const pieces = await Promise.all([read(), read()])
