@@ -47,7 +47,6 @@ export async function startWorld(
 ) {
   const store = await parts.store()
   const backends = await Promise.all(times(BACKENDS, (at) => parts.backend(`backend ${at + 1}`)))
-  const reference = await parts.backend('reference')
   const config = { clients, urls: backends.map(({ url }) => url), redis: store.servers }
   const places = gateways.map((each, at): Place => {
     return { ...each, name: `gateway ${at + 1}`, gateway: undefined }
@@ -61,8 +60,6 @@ export async function startWorld(
   return {
     places,
     backends,
-    /** Behind no gateway, and always well: what it takes to call it is the machine's. */
-    reference,
     store,
     start,
     /** Log lines of all gateways there were. */
