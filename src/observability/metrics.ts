@@ -188,9 +188,23 @@ async function snapshot(registry: Registry): Promise<MetricsSnapshot> {
   const metrics = await registry.getMetricsAsJSON()
   return metrics.map((metric) => {
     const { aggregator } = metric
-    return { ...metric, aggregator: betterAggregator[aggregator] ?? aggregator }
+    const values = isCounted(metric) ? metric.values.map(exact) : metric.values
+    return { ...metric, values, aggregator: betterAggregator[aggregator] ?? aggregator }
   }) as unknown as MetricsSnapshot
 }
+
+const isCounted = ({ type }: { readonly type: unknown }): boolean =>
+  ['counter', 'histogram'].includes(String(type))
+
+/**
+ * Rounded to about a microsecond, so that sums are exact whatever the order of processes. Without it the sum of a family falls by
+ * a last digit when a worker is replaced, which Prometheus takes for a restart.
+ */
+const exact = <One extends { readonly value: number }>(one: One): One => ({
+  ...one,
+  value: Math.round(one.value * PARTS_OF_A_SECOND) / PARTS_OF_A_SECOND,
+})
+const PARTS_OF_A_SECOND = 2 ** 20
 
 /** What a supervisor adds to the values of its workers: how many there are, what it keeps for them, and its own Node.js values. */
 export function createSupervisorMetrics(whole: WholeGateway, losses: Losses) {
@@ -224,8 +238,7 @@ export async function sumSnapshots(
 }
 
 /** Without the gauges. */
-export const countersOf = (all: MetricsSnapshot): MetricsSnapshot =>
-  all.filter(({ type }) => ['counter', 'histogram'].includes(String(type)))
+export const countersOf = (all: MetricsSnapshot): MetricsSnapshot => all.filter(isCounted)
 
 /**
  * prom-client asks a metric for nothing but its name and get() (its own AggregatorRegistry registers

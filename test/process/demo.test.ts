@@ -7,7 +7,7 @@ import { demoKeys, planDemoKeys } from '../../src/cli/demo-keys.ts'
 import { minuteWithAtLeast } from '../support/gateway.ts'
 import { temporaryFile, temporaryFolder, type TollgateProcess } from '../support/processes.ts'
 import { freePort } from '../support/redis-server.ts'
-import { call, eventually, startTollgate, type Answer } from './gateways.ts'
+import { decided, call, eventually, startTollgate, type Answer } from './gateways.ts'
 
 const exec = promisify(execFile)
 
@@ -34,7 +34,8 @@ async function startDemo(config: string, cwd: string): Promise<Demo> {
   const started = startTollgate(['demo', '--config', config], { cwd })
   const base = await started.listening('tollgate')
   await started.listening('admin')
-  return { ...started, base, call: (key, path, init) => call(`${base}${path}`, key, init) }
+  const asked: Demo['call'] = (key, path, init) => decided(() => call(`${base}${path}`, key, init))
+  return { ...started, base, call: asked }
 }
 
 const [, pro, business, enterprise] = demoKeys.map(({ key }) => key)

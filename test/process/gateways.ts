@@ -131,7 +131,7 @@ const asked = (at: Pick<Gateway, 'origin' | 'adminOrigin' | 'stderr'>): Gateway 
 })
 
 /**
- * As a client that comes back: on a machine whose every core is busy a store may be late, and answers 503, which admits
+ * As a client that comes back: on a machine whose every core is busy a store, or the gateway itself, may be late, and answers 503, which admits
  * and charges nothing. After ten seconds of that it is the answer.
  */
 export async function decided<Given extends Pick<Answer, 'code'>>(
@@ -139,7 +139,7 @@ export async function decided<Given extends Pick<Answer, 'code'>>(
 ): Promise<Given> {
   for (let attempt = 0; attempt < 40; attempt++) {
     const answer = await ask()
-    if (answer.code !== 'service_unavailable') return answer
+    if (answer.code !== 'service_unavailable' && answer.code !== 'overloaded') return answer
     await sleep(250)
   }
   return ask()

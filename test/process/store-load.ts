@@ -1,6 +1,6 @@
 /** Load on gateways whose store comes and goes, and what is expected of the answers. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { expect } from 'vitest'
+import { expect, onTestFinished } from 'vitest'
 import { call, eventually, pick, times, type Answer, type Gateway } from './gateways.ts'
 
 export interface Load {
@@ -39,6 +39,12 @@ export function startLoad(
       }),
     ),
   ])
+  const stop = async (): Promise<void> => {
+    over.abort()
+    await running
+  }
+  // A test that has failed leaves no callers to the next.
+  onTestFinished(stop)
   return {
     answers,
     undecidedMs,
@@ -46,10 +52,7 @@ export function startLoad(
       const from = answers.length
       return () => answers.slice(from)
     },
-    stop: async () => {
-      over.abort()
-      await running
-    },
+    stop,
   }
 }
 
@@ -73,8 +76,8 @@ export function expectDecidedInTime(
   expect(undecidedMs.length).toBeGreaterThan(5)
   const tookMs = answers.map((answer) => answer.tookMs)
   expect(quantile(tookMs, 0.5)).toBeLessThan(250 + 4 * quantile(undecidedMs, 0.5))
-  // Four turns of the loop: a request goes by way of a store, a backend, and back.
-  expect(quantile(tookMs, 0.99)).toBeLessThan(250 + 4 * quantile(undecidedMs, 0.99))
+  // Four turns of the loop: a request goes by way of a store, a backend, and back. Of the few calls that need no decision the slowest counts.
+  expect(quantile(tookMs, 0.99)).toBeLessThan(250 + 4 * quantile(undecidedMs, 1))
   expect(quantile(tookMs, 1)).toBeLessThan(1_000 + 5 * quantile(undecidedMs, 1))
 }
 

@@ -152,20 +152,33 @@ describe('the metrics of several workers', () => {
       values.map((line) => [line.slice(0, line.lastIndexOf(' ')), Number(line.split(' ').at(-1))]),
     )
   }
-  const serve = (metrics: ReturnType<typeof worker>): void => {
+  const serve = (metrics: ReturnType<typeof worker>, gatewaySeconds = 0.0003): void => {
     metrics.requestStarted()
     metrics.requestDone({
       route: 'listPets',
       plan: 'pro',
       method: 'GET',
       status: 200,
-      gatewaySeconds: 0.0003,
+      gatewaySeconds,
       backendSeconds: 0.004,
       refusal: undefined,
       deprecated: false,
     })
   }
   const requests = 'tollgate_requests_total{route="listPets",plan="pro",method="GET",status="2xx"}'
+
+  it('are summed to the same last digit in whatever order, so that none falls when one is replaced', async () => {
+    const all = [0.1, 0.2, 0.3].map((seconds) => {
+      const metrics = worker()
+      serve(metrics, seconds)
+      return metrics.snapshot()
+    })
+    const [one, two, three] = await Promise.all(all)
+    const sum = 'tollgate_request_duration_seconds_sum{route="listPets"}'
+    const inOrder = await lines(one ?? [], two ?? [], three ?? [])
+    expect(inOrder.get(sum)).toBeCloseTo(0.6, 5)
+    expect((await lines(three ?? [], two ?? [], one ?? [])).get(sum)).toBe(inOrder.get(sum))
+  })
 
   it('are summed, or one of them by its meaning', async () => {
     const [one, other] = [worker(), worker()]
