@@ -1,9 +1,9 @@
 /**
- * A backend: it writes down each request it sees before it answers. As a process of its own, `node backend.ts PORT FILE`, one JSON
- * line each into the file, so that the book outlives a kill; its moods come over the channel.
+ * A backend, `node backend.ts PORT FILE`: it writes down each request it sees before it answers, one JSON line each into the file,
+ * so that the book outlives a kill; its moods come over the channel.
  */
 import { openSync, writeSync } from 'node:fs'
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { argv, exit } from 'node:process'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { WebSocketServer } from 'ws'
@@ -21,46 +21,42 @@ export type Line =
 
 const SLOW_MS = 300
 
-export function createBackend(note: (line: Line) => void, mood: () => Mood): Server {
-  const saw = ({ headers, method = '' }: IncomingMessage, number: number): void =>
-    note({ saw: number, method, client: String(headers['x-client-id']), atMs: Date.now() })
-  // A connection that is closed while idle may cost a POST, which is no fault of anyone here.
-  const options = { keepAliveTimeout: 600_000, requestTimeout: 0 }
-  const server = createServer(options, (request, response) => {
+const [, , port, file = ''] = argv
+const book = openSync(file, 'a')
+const note = (line: Line): void => void writeSync(book, `${JSON.stringify(line)}\n`)
+const saw = ({ headers, method = '' }: IncomingMessage, number: number): void =>
+  note({ saw: number, method, client: String(headers['x-client-id']), atMs: Date.now() })
+let mood: Mood = 'well'
+process.on('message', (told) => void (mood = told as Mood))
+process.once('disconnect', () => exit(0))
+
+// A connection that is closed while idle may cost a POST, which is no fault of anyone here.
+const server = createServer(
+  { keepAliveTimeout: 600_000, requestTimeout: 0 },
+  (request, response) => {
     const { number, sends, gets } = readTarget(request.url ?? '')
     saw(request, number)
     void readWhole(request).then(async (body) => {
       if (body === undefined) return
       const isWhole = body === (sends === 0 ? '' : bodyOf(number, sends))
       note({ read: number, body: isWhole ? 'whole' : 'wrong' })
-      if (mood() === 'slow') await sleep(SLOW_MS)
-      if (mood() === 'breaking') return breakOff(response, number)
-      response.writeHead(mood() === 'busy' ? 503 : 200, { 'x-backend': 'true' })
+      if (mood === 'slow') await sleep(SLOW_MS)
+      if (mood === 'breaking') return breakOff(response, number)
+      response.writeHead(mood === 'busy' ? 503 : 200, { 'x-backend': 'true' })
       response.end(bodyOf(number, gets))
     })
+  },
+)
+const echo = new WebSocketServer({ noServer: true })
+server.on('upgrade', (request, socket, head) => {
+  saw(request, readTarget(request.url ?? '').number)
+  echo.handleUpgrade(request, socket, head, (tunnel) => {
+    tunnel.on('message', (data: Buffer) => tunnel.send(data, { binary: false }))
+    tunnel.on('error', () => undefined)
   })
-  const echo = new WebSocketServer({ noServer: true })
-  server.on('upgrade', (request, socket, head) => {
-    saw(request, readTarget(request.url ?? '').number)
-    echo.handleUpgrade(request, socket, head, (tunnel) => {
-      tunnel.on('message', (data: Buffer) => tunnel.send(data, { binary: false }))
-      tunnel.on('error', () => undefined)
-    })
-  })
-  return server.on('clientError', (_, socket) => socket.destroy())
-}
-
-if (import.meta.main) {
-  const [, , port, file = ''] = argv
-  const book = openSync(file, 'a')
-  let mood: Mood = 'well'
-  process.on('message', (told) => void (mood = told as Mood))
-  process.once('disconnect', () => exit(0))
-  createBackend(
-    (line) => void writeSync(book, `${JSON.stringify(line)}\n`),
-    () => mood,
-  ).listen(Number(port), '127.0.0.1', () => process.send?.('listening'))
-}
+})
+server.on('clientError', (_, socket) => socket.destroy())
+server.listen(Number(port), '127.0.0.1', () => process.send?.('listening'))
 
 /** undefined: it did not come to its end. */
 async function readWhole(request: IncomingMessage): Promise<string | undefined> {

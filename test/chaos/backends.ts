@@ -9,20 +9,9 @@ import { temporaryFile } from '../support/processes.ts'
 import type { Line, Mood } from './backend.ts'
 import type { Sighting } from './events.ts'
 
-export interface ChaosBackend {
-  readonly name: string
-  readonly url: string
-  be(mood: Mood): void
-  /** SIGSTOP: connections stay open, nothing is answered. */
-  freeze(): void
-  thaw(): void
-  kill(): Promise<void>
-  restart(): Promise<void>
-  /** All so far. */
-  sightings(): readonly Sighting[]
-}
+export type ChaosBackend = Awaited<ReturnType<typeof startBackend>>
 
-export async function startBackend(name: string): Promise<ChaosBackend> {
+export async function startBackend(name: string) {
   const port = await freePort()
   const book = temporaryFile(`${name}.jsonl`, '')
   const launch = async (): Promise<ChildProcess> => {
@@ -40,41 +29,33 @@ export async function startBackend(name: string): Promise<ChaosBackend> {
   return {
     name,
     url: `http://127.0.0.1:${port}`,
-    be: (mood) => void child.send(mood),
+    be: (mood: Mood) => void child.send(mood),
+    /** SIGSTOP: connections stay open, nothing is answered. */
     freeze: () => void child.kill('SIGSTOP'),
     thaw: () => void child.kill('SIGCONT'),
     kill,
-    restart: async () => {
+    restart: async (): Promise<void> => {
       child = await launch()
     },
+    /** All so far. */
     sightings: openBook(name, book),
   }
 }
 
-/** What a backend has said that it saw. */
-export function createBook(backend: string) {
+/** What a backend has said that it saw; reads on from where it was last time. */
+function openBook(backend: string, path: string): () => readonly Sighting[] {
+  const file = openSync(path, 'r')
+  const buffer = Buffer.alloc(1_000_000)
   const sightings: Sighting[] = []
   // A retry may bring a number here once more: a body belongs to the last head of its number.
   const latest = new Map<number, Sighting>()
   const take = (line: Line): void => {
-    if ('saw' in line) {
-      const { saw: number, method, client, atMs } = line
-      const sighting: Sighting = { number, backend, method, client, atMs, body: undefined }
-      sightings.push(sighting)
-      latest.set(number, sighting)
-      return
-    }
-    const sighting = latest.get(line.read)
-    if (sighting !== undefined) sighting.body = line.body
+    if ('read' in line) return void Object.assign(latest.get(line.read) ?? {}, { body: line.body })
+    const { saw: number, method, client, atMs } = line
+    const sighting: Sighting = { number, backend, method, client, atMs, body: undefined }
+    sightings.push(sighting)
+    latest.set(number, sighting)
   }
-  return { sightings, take }
-}
-
-/** Reads on from where it was last time. */
-function openBook(backend: string, path: string): () => readonly Sighting[] {
-  const file = openSync(path, 'r')
-  const buffer = Buffer.alloc(1_000_000)
-  const { sightings, take } = createBook(backend)
   let rest = ''
   return () => {
     for (;;) {

@@ -1,11 +1,14 @@
-/** A few seconds of what `npm run proof` and `npm run chaos` do for longer, with real processes and all faults. */
+/** A few seconds of what `npm run proof` and `npm run chaos` do for longer, with more processes and all faults. */
 import { expect, it } from 'vitest'
+import { gatewayHere } from '../process/gateways.ts'
+import { configText } from '../support/gateway.ts'
+import { temporaryFile, type Finished } from '../support/processes.ts'
 import type { FaultKind } from './events.ts'
-import { inProcess } from './in-process.ts'
 import { compare, nameOf } from './ledger.ts'
 import { play } from './play.ts'
 import { describeDifferences } from './report.ts'
-import { startWorld } from './world.ts'
+import { oneRedis } from './store.ts'
+import { startWorld, type Parts } from './world.ts'
 
 const plain = { obeys: true, isBystander: false, meetsNoKill: true }
 const callers = [
@@ -19,7 +22,19 @@ const lines: readonly (readonly FaultKind[])[] = [
   ['store restarted', 'gateway restarted'],
   ['backend breaks', 'backend busy', 'backend dies'],
 ]
-/** What clients and backends in one process may be too late for, where it has no processor. */
+/** In this process they start sooner, and can be stopped but not killed. */
+const startGateway: Parts['gateway'] = async (options) => {
+  const gateway = await gatewayHere(temporaryFile('gateway.yaml', configText(options)))
+  const ended = Promise.withResolvers<Finished>()
+  const end = (code: number, stderr = ''): void => ended.resolve({ code, stdout: '', stderr })
+  const signal = (): undefined =>
+    void gateway.stop().then(
+      () => end(0),
+      (error: unknown) => end(1, String(error)),
+    )
+  return { ...gateway, finished: ended.promise, signal }
+}
+/** What clients and gateways in one process may be too late for, where it has no processor. */
 const ofBusyMachine = /^(?:503|504|cut before|tunnel cut)|: 503|no X-RateLimit-/
 
 it('whatever fails for a moment, nothing is charged twice, lost, over a limit or answered wrongly', async () => {
@@ -27,7 +42,10 @@ it('whatever fails for a moment, nothing is charged twice, lost, over a limit or
     { ...place, engine: 'direct' },
     { ...place, engine: 'http-proxy-3' },
   ] as const
-  const world = await startWorld(callers, gateways, inProcess)
+  const world = await startWorld(callers, gateways, {
+    store: oneRedis,
+    gateway: startGateway,
+  })
   const { run, startMs } = await play(world, callers, {
     seed: 1,
     calmMs: 300,

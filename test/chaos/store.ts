@@ -1,7 +1,7 @@
 /** Redis with a replica and sentinels: which server is the master changes. */
 import { eventually } from '../process/gateways.ts'
 import { startSentinelGroup } from '../support/redis-sentinel.ts'
-import type { RedisServer } from '../support/redis-server.ts'
+import { startRedisServer, type RedisServer } from '../support/redis-server.ts'
 import { askRedis } from '../support/redis-shared.ts'
 
 export interface ChaosStore {
@@ -12,6 +12,13 @@ export interface ChaosStore {
   isBack(): Promise<void>
   /** Kills the master; resolves when the replica is master, and the old master its replica. */
   failOver(): Promise<void>
+}
+
+/** Without a replica, where no fault is a failover. */
+export async function oneRedis(): Promise<ChaosStore> {
+  const master = await startRedisServer('--appendonly', 'yes', '--appendfsync', 'no')
+  const failOver = () => Promise.reject(new Error('it has no replica'))
+  return { servers: master.url, master, isBack: async () => undefined, failOver }
 }
 
 /** A master that is away for less is not failed over. */

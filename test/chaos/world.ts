@@ -1,8 +1,8 @@
-/** Everything that takes part: the store, backends, gateways; as real processes, unless its parts are others. */
+/** Everything that takes part: the store, backends, gateways; as real processes, unless store and gateways are others. */
 import { clientsBlock, gatewayProcess, times, type GatewayProcess } from '../process/gateways.ts'
 import { configText, type GatewayOptions } from '../support/gateway.ts'
 import { temporaryFile } from '../support/processes.ts'
-import { startBackend, type ChaosBackend } from './backends.ts'
+import { startBackend } from './backends.ts'
 import type { ChaosClient } from './events.ts'
 import { startStore, type ChaosStore } from './store.ts'
 
@@ -14,13 +14,11 @@ export type ChaosGateway = Pick<
 /** How each is started. */
 export interface Parts {
   store(): Promise<ChaosStore>
-  backend(name: string): Promise<ChaosBackend>
   gateway(options: GatewayOptions): Promise<ChaosGateway>
 }
 
 const processes: Parts = {
   store: startStore,
-  backend: startBackend,
   gateway: (options) => gatewayProcess(temporaryFile('gateway.yaml', configText(options))),
 }
 
@@ -43,26 +41,24 @@ export const keyOf = (client: string): string => `tg_chaos_${client}`
 export async function startWorld(
   clients: readonly ChaosClient[],
   gateways: readonly Omit<Place, 'name' | 'gateway'>[],
-  parts = processes,
+  parts: Partial<Parts> = {},
 ) {
-  const store = await parts.store()
-  const backends = await Promise.all(times(BACKENDS, (at) => parts.backend(`backend ${at + 1}`)))
-  const reference = await parts.backend('reference')
+  const { store: openStore, gateway: openGateway } = { ...processes, ...parts }
+  const store = await openStore()
+  const backends = await Promise.all(times(BACKENDS, (at) => startBackend(`backend ${at + 1}`)))
   const config = { clients, urls: backends.map(({ url }) => url), redis: store.servers }
   const places = gateways.map((each, at): Place => {
     return { ...each, name: `gateway ${at + 1}`, gateway: undefined }
   })
   const all: ChaosGateway[] = []
   const start = async (place: Place): Promise<void> => {
-    place.gateway = await parts.gateway(optionsOf(place, config))
+    place.gateway = await openGateway(optionsOf(place, config))
     all.push(place.gateway)
   }
   await Promise.all(places.map(start))
   return {
     places,
     backends,
-    /** Behind no gateway, and always well: what it takes to call it is the machine's. */
-    reference,
     store,
     start,
     /** Log lines of all gateways there were. */

@@ -1,14 +1,13 @@
 /** Both authorities, asked the same at the same times: a sample in `npm test`, many in `npm run proof`. */
 import * as fc from 'fast-check'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { serversAt } from '../support/redis-servers.ts'
-import { connectRedis } from '../../src/redis/redis.ts'
+import { beforeAll, describe, expect, it } from 'vitest'
 import type { RedisStore } from '../../src/redis/store.ts'
 import type { Statement, TakeReply, TakeRequest } from '../../src/quota/protocol.ts'
 import { ClientState, transition } from '../../src/quota/authorities/transition.ts'
 import { quotaKey } from '../../src/quota/authorities/redis.ts'
 import { controlledRedisAuthority, controlledStore } from '../support/controlled-authority.ts'
-import { START_MS, until } from '../support/controlled-authority.ts'
+import { connectedStore, START_MS } from '../support/controlled-authority.ts'
+import { weighted, type Drawn } from '../support/drawn.ts'
 import { look, reset } from '../../src/usage/client-counters.ts'
 import { createRedisCounters } from '../../src/usage/counters-redis.ts'
 import { sharedRedis } from '../support/redis-server.ts'
@@ -28,11 +27,11 @@ const none: Statement = { index: -1, used: 0, held: 0 }
 const small = fc.integer({ min: 0, max: 12 })
 
 /** Steps of time that stay, cross into the next minute or day, and go back. */
-const passed = fc.oneof(
-  { weight: 6, arbitrary: fc.integer({ min: 0, max: 4_000_000 }).map((us) => us / 1000) },
-  { weight: 3, arbitrary: fc.integer({ min: 0, max: 150_000 }) },
-  { weight: 1, arbitrary: fc.integer({ min: -180_000, max: 0 }) },
-  { weight: 1, arbitrary: fc.constantFrom(86_400_000, 5 * 3_600_000, -86_400_000) },
+const passed = weighted(
+  [6, fc.integer({ min: 0, max: 4_000_000 }).map((us) => us / 1000)],
+  [3, fc.integer({ min: 0, max: 150_000 })],
+  [1, fc.integer({ min: -180_000, max: 0 })],
+  [1, fc.constantFrom(86_400_000, 5 * 3_600_000, -86_400_000)],
 )
 const limits = fc.constantFrom(
   { perMinute: 1, perDay: 1 },
@@ -41,6 +40,10 @@ const limits = fc.constantFrom(
   { perMinute: 60, perDay: 1000 },
   { perMinute: 30_000, perDay: 9_000_000_000_000 },
 )
+const mishaps = [
+  ...(['reply is lost', 'crash', 'repeat', 'late repeat', 'restart', 'forget'] as const),
+  ...(['nonsense', 'data loss', 'old copy', 'reset the minute', 'reset both'] as const),
+]
 const step = fc.record({
   player: fc.integer({ min: 0, max: 2 }),
   passedMs: passed,
@@ -49,34 +52,13 @@ const step = fc.record({
   ahead: fc.oneof(fc.constant(0), fc.integer({ min: 0, max: 500 })),
   /** Spent of what is in hand, and beyond it. */
   spends: small,
-  overspends: fc.oneof({ weight: 5, arbitrary: fc.constant(0) }, { weight: 1, arbitrary: small }),
+  overspends: weighted([5, fc.constant(0)], [1, small]),
   returns: fc.boolean(),
-  isCopied: fc.oneof(
-    { weight: 5, arbitrary: fc.constant(false) },
-    { weight: 1, arbitrary: fc.constant(true) },
-  ),
-  event: fc.oneof(
-    { weight: 8, arbitrary: fc.constant('call' as const) },
-    {
-      weight: 4,
-      arbitrary: fc.constantFrom(
-        'reply is lost',
-        'crash',
-        'repeat',
-        'late repeat',
-        'restart',
-        'forget',
-        'nonsense',
-        'data loss',
-        'old copy',
-        'reset the minute',
-        'reset both',
-      ),
-    },
-  ),
+  isCopied: weighted([5, fc.constant(false)], [1, fc.constant(true)]),
+  event: weighted([8, fc.constant('call' as const)], [4, fc.constantFrom(...mishaps)]),
 })
 
-type Move = typeof step extends fc.Arbitrary<infer Value> ? Value : never
+type Move = Drawn<typeof step>
 
 const move = (player: number, event: Move['event'], more: Partial<Move> = {}): Move => ({
   player,
@@ -124,11 +106,7 @@ export function compareAuthorities(runs: number, seed?: number): void {
     let store: RedisStore
     const { url, prefix } = sharedRedis()
     let run = 0
-    beforeAll(async () => {
-      store = connectRedis({ servers: serversAt(url), timeoutMs: 20_000 })
-      await until(() => store.available)
-    })
-    afterAll(() => store.close())
+    beforeAll(async () => (store = await connectedStore(url)))
 
     it('answer every sequence of calls alike, from several processes, through crashes, repeats and rollovers', async () => {
       const seen = new Set<string>()

@@ -3,14 +3,9 @@ import { createMemoryAuthority } from '../../src/quota/authorities/memory.ts'
 import { controlledMemoryAuthority, START_MS } from '../support/controlled-authority.ts'
 import { authorityContract, call } from './authority.ts'
 
-authorityContract(
-  'memory',
-  async () => ({
-    create: (time) => controlledMemoryAuthority(time, true),
-    stop: async () => undefined,
-  }),
-  { losesData: true },
-)
+authorityContract('memory', (time) => controlledMemoryAuthority(time, true), {
+  losesData: true,
+})
 
 describe('the memory of the embedded authority', () => {
   it('forgets clients an hour after their day', () => {

@@ -1,24 +1,22 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { serversAt } from '../support/redis-servers.ts'
-import { connectRedis } from '../../src/redis/redis.ts'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { StoreUnavailable } from '../../src/rules/store-unavailable.ts'
 import type { RedisStore } from '../../src/redis/store.ts'
 import { createRedisAuthority, quotaKey } from '../../src/quota/authorities/redis.ts'
 import type { Authority } from '../../src/quota/protocol.ts'
-import { controlledRedisAuthority, START_MS, until } from '../support/controlled-authority.ts'
+import {
+  connectedStore,
+  controlledRedisAuthority,
+  START_MS,
+} from '../support/controlled-authority.ts'
 import { sharedRedis, startRedisServer, type RedisServer } from '../support/redis-server.ts'
 import { authorityContract, call } from './authority.ts'
 
 authorityContract(
   'Redis',
-  async () => {
+  async (time) => {
     const { url, prefix } = sharedRedis()
-    const store = connectRedis({ servers: serversAt(url), timeoutMs: 20_000 })
-    await until(() => store.available)
-    return {
-      create: (time) => controlledRedisAuthority(store, { time, prefix }),
-      stop: () => store.close(),
-    }
+    const store = await connectedStore(url)
+    return controlledRedisAuthority(store, { time, prefix })
   },
   { losesData: true },
 )
@@ -31,13 +29,8 @@ describe('the hash of a client in Redis', () => {
 
   beforeAll(async () => {
     server = await startRedisServer()
-    store = connectRedis({ servers: serversAt(server.url), timeoutMs: 20_000 })
-    await until(() => store.available)
+    store = await connectedStore(server.url)
     authority = controlledRedisAuthority(store, { time, prefix: 'hash' })
-  })
-  afterAll(async () => {
-    await store.close()
-    await server.stop()
   })
 
   it('is tagged with the client, so that one client is one slot', () => {

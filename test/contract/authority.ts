@@ -1,5 +1,5 @@
 /** What every authority must do; each authority's own test file runs this suite. */
-import { beforeAll, afterAll, beforeEach, describe, expect, it } from 'vitest'
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { Authority, TakeReply, TakeRequest } from '../../src/quota/protocol.ts'
 import { START_MS, type Time } from '../support/controlled-authority.ts'
 
@@ -21,11 +21,10 @@ export const call = (client: string, sequence = 1) => ({
 
 export function authorityContract(
   name: string,
-  start: () => Promise<{ create(time: Time): Authority; stop(): Promise<void> }>,
+  start: (time: Time) => Authority | Promise<Authority>,
   { losesData }: { losesData: boolean } = { losesData: false },
 ): void {
   describe(`the authority in ${name}`, () => {
-    let host: Awaited<ReturnType<typeof start>>
     let authority: Authority
     let clients = 0
     let client = ''
@@ -33,10 +32,8 @@ export function authorityContract(
     const sequences = new Map<string, number>()
 
     beforeAll(async () => {
-      host = await start()
-      authority = host.create(time)
+      authority = await start(time)
     })
-    afterAll(() => host.stop())
     beforeEach(async () => {
       client = `client-${clients++}`
       sequences.clear()

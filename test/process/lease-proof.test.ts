@@ -1,13 +1,11 @@
 /** Gateways as processes of their own that hold leases of one Redis, killed and stopped under load; chaos.proof.ts does it for longer. */
 import { expect, it } from 'vitest'
-import { inProcess } from '../chaos/in-process.ts'
 import { compare, nameOf } from '../chaos/ledger.ts'
 import { play } from '../chaos/play.ts'
 import { describeDifferences } from '../chaos/report.ts'
-import { startWorld, type Parts } from '../chaos/world.ts'
-import { configText, minuteWithAtLeast } from '../support/gateway.ts'
-import { temporaryFile } from '../support/processes.ts'
-import { gatewayProcess } from './gateways.ts'
+import { oneRedis } from '../chaos/store.ts'
+import { startWorld } from '../chaos/world.ts'
+import { minuteWithAtLeast } from '../support/gateway.ts'
 
 const plain = { obeys: false, isBystander: false, meetsNoKill: false }
 const callers = [
@@ -24,11 +22,9 @@ const places = [
   { ...place, isNeverKilled: true },
 ]
 const faults = ['gateway killed', 'gateway frozen', 'gateway killed'] as const
-const gateway: Parts['gateway'] = (options) =>
-  gatewayProcess(temporaryFile('gateway.yaml', configText(options)))
 
 it('gateways on one Redis that are killed and stopped admit no more than each limit, and leave nothing behind but what killed ones held', async () => {
-  const world = await startWorld(callers, places, { ...inProcess, gateway })
+  const world = await startWorld(callers, places, { store: oneRedis })
   await minuteWithAtLeast(30_000)
   const { run, startMs } = await play(world, callers, {
     seed: 1,
@@ -38,7 +34,7 @@ it('gateways on one Redis that are killed and stopped admit no more than each li
     pauseMs: 300,
     lines: () => [faults.map((kind) => ({ kind, atMs: 0, forMs: 300, mustCome: true }))],
   })
-  // The backends and all clients are in this one process: a machine that is busy may leave them too late.
+  // All clients are in this one process: a machine that is busy may leave them too late.
   const differences = compare(run).filter(({ rule }) => rule !== 'unexplained')
   expect(describeDifferences(differences, run, { startMs, logLines: world.logLines() })).toBe('')
   expect(run.faults.map(({ kind }) => kind)).toEqual(faults)

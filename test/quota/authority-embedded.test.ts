@@ -12,6 +12,7 @@ import type { Statement, TakeRequest } from '../../src/quota/protocol.ts'
 import { createEmbeddedCounters } from '../../src/usage/counters-embedded.ts'
 import { authorityContract } from '../contract/authority.ts'
 import { START_MS, until } from '../support/controlled-authority.ts'
+import { gatewayEnds } from '../support/ending.ts'
 import { temporaryFolder } from '../support/processes.ts'
 import { callOf } from './lessee-harness.ts'
 
@@ -32,23 +33,16 @@ const unexpected = (reported: unknown): void => {
   throw new Error(`unexpected: ${String(reported)}`)
 }
 
-authorityContract('a file', async () => {
-  const opened: EmbeddedAuthority[] = []
-  return {
-    create: (time) => {
-      const file = join(directory, 'contract.db')
-      const authority = openEmbeddedAuthority({
-        file,
-        timeoutMs: 100,
-        clock: { epochMs: () => time.ms },
-        onFileEvent: unexpected,
-        onFault: unexpected,
-      })
-      opened.push(authority)
-      return authority
-    },
-    stop: async () => void (await Promise.all(opened.map((authority) => authority.close()))),
-  }
+authorityContract('a file', (time) => {
+  const authority = openEmbeddedAuthority({
+    file: join(directory, 'contract.db'),
+    timeoutMs: 100,
+    clock: { epochMs: () => time.ms },
+    onFileEvent: unexpected,
+    onFault: unexpected,
+  })
+  gatewayEnds(() => authority.close())
+  return authority
 })
 
 describe('the counters of the embedded authority', () => {

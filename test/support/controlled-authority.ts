@@ -1,11 +1,16 @@
 /** Authorities whose time is set by the test: the embedded one, and the Redis one with the script's TIME line replaced. */
+import { connectRedis } from '../../src/redis/redis.ts'
 import type { RedisStore, ScriptCall } from '../../src/redis/store.ts'
 import { createMemoryAuthority } from '../../src/quota/authorities/memory.ts'
 import { createRedisAuthority } from '../../src/quota/authorities/redis.ts'
 import type { QuotaObserver } from '../../src/quota/observer.ts'
 import type { Authority } from '../../src/quota/protocol.ts'
 
-export { until } from './until.ts'
+import { gatewayEnds } from './ending.ts'
+import { serversAt } from './redis-servers.ts'
+import { until } from './until.ts'
+
+export { until }
 
 /** A Thursday morning in 2100, 10 s into a minute: far enough ahead that no key of it has expired. */
 export const START_MS = Date.UTC(2100, 6, 1, 8, 30, 10)
@@ -17,6 +22,14 @@ export interface Time {
 
 export function controlledMemoryAuthority(time: Time, losesData = false): Authority {
   return createMemoryAuthority({ clock: { epochMs: () => time.ms }, losesData })
+}
+
+/** In use, and closed with the file. */
+export async function connectedStore(url: string): Promise<RedisStore> {
+  const store = connectRedis({ servers: serversAt(url), timeoutMs: 20_000 })
+  gatewayEnds(() => store.close())
+  await until(() => store.available)
+  return store
 }
 
 const TIME_LINE = "local time = redis.call('TIME')"
