@@ -21,7 +21,7 @@ export interface Fault {
 export interface ChaosClient {
   readonly id: string
   readonly perMinute: number
-  /** Far below its limit, at a steady pace, obeying all it is told: its limit refuses it nothing, whatever others do. */
+  /** Far below its limit, at a steady pace, obeying all it is told: nothing that others do may be felt by it. */
   readonly isBystander: boolean
   /** Calls no gateway that is ever killed: its counters leave no room. */
   readonly meetsNoKill: boolean
@@ -93,6 +93,8 @@ export interface Run {
   readonly sightings: readonly Sighting[]
   readonly faults: readonly Fault[]
   readonly samples: readonly Sample[]
+  /** Calls past the gateways, to a backend that nobody else calls. */
+  readonly past: readonly { readonly sentMs: number; readonly endMs: number }[]
   /** By client, when all gateways have stopped. */
   readonly counted?: ReadonlyMap<string, Counted>
 }

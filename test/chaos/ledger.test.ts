@@ -1,5 +1,5 @@
 /** A run in which all is right, and what is planted into it must be found; and what a run plans. */
-import { expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import {
   faultKinds,
   type Answered,
@@ -12,6 +12,7 @@ import {
   type Sighting,
 } from './events.ts'
 import { chargedIn, compare } from './ledger.ts'
+import { felt, latencies } from './latency.ts'
 import { notShown } from './report.ts'
 import { planFaults } from './schedule.ts'
 
@@ -80,6 +81,7 @@ const calm: Run = {
   sightings: [sighting(0), sighting(1, { method: 'POST' })],
   faults: [],
   samples: [],
+  past: [],
   counted: new Map([['a', counted(2)]]),
 }
 /** The run with these in place of those of their number, and counters as they then are. */
@@ -99,6 +101,7 @@ function withChanged(
   }
 }
 const found = (run: Run): string[] => compare(run).map(({ rule, detail }) => `${rule}: ${detail}`)
+const [first = request(0)] = calm.requests
 /** The first request with another answer, and what backends saw of it. */
 const answered = (outcome: Outcome, seen = [sighting(0)], more: Partial<Run> = {}): Run =>
   withChanged(request(0, { outcomes: [outcome] }), seen, more)
@@ -252,8 +255,48 @@ it('a request is charged to the minute its answer tells, else to the one it was 
   expect(chargedIn(later, [])).toBeUndefined()
 })
 
+describe('bystanders', () => {
+  const clients = [{ ...client, isBystander: true }]
+  const slow = request(5, { endMs: START_MS + 500 + 900 })
+  const run = (faults: readonly Fault[], seenAt: string): Run => ({
+    ...calm,
+    clients,
+    requests: [first, slow],
+    sightings: [sighting(0), sighting(5, { backend: seenAt })],
+    faults,
+  })
+  const later = { fromMs: START_MS + 400 }
+
+  it('feel it when they take far longer than in calm', () => {
+    const flood = run([fault('flood', '', later)], 'backend 1')
+    expect(felt(latencies(flood, START_MS + 400))).toEqual([
+      "bystanders' p99 900 ms while: flood (calm: 10 ms)",
+    ])
+  })
+
+  it.each<[string, Run]>([
+    [
+      'what any process of this machine would have taken as long for',
+      {
+        ...run([fault('flood', '', later)], 'backend 1'),
+        past: [{ sentMs: START_MS + 450, endMs: START_MS + 700 }],
+      },
+    ],
+    [
+      'what went to the failed part',
+      run([fault('backend hangs', 'backend 1', later)], 'backend 1'),
+    ],
+    [
+      'what was decided while the store was away',
+      run([fault('store frozen', '', later)], 'backend 1'),
+    ],
+  ])('are not those: %s', (_, each) => {
+    expect(felt(latencies(each, START_MS + 400))).toEqual([])
+  })
+})
+
 it('a run that showed nothing says so', () => {
-  const missing = notShown({ ...calm, faults: [fault('flood')], requests: [request(0)] })
+  const missing = notShown({ ...calm, faults: [fault('flood')], requests: [first] })
   expect(missing).toContain('never: store frozen')
   expect(missing).not.toContain('never: flood')
   expect(missing).toContain('a was never refused by its limit')

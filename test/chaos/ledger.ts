@@ -165,7 +165,7 @@ function faultsOf(answer: Answered, perMinute: number | undefined): string[] {
   ].filter((fault) => fault !== false)
 }
 
-const overlaps = (
+export const overlaps = (
   { fromMs, untilMs }: Fault,
   startMs: number,
   endMs: number,

@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { quotaKey } from '../../src/quota/authorities/redis.ts'
 import { countersInRedis } from '../process/paced-callers.ts'
 import { createChance } from '../simulation/virtual-time.ts'
+import { targetOf } from './bodies.ts'
 import { createCallers, type Caller } from './callers.ts'
 import { createCrowd } from './crowd.ts'
 import type { Fault, Run, Sample } from './events.ts'
@@ -35,7 +36,9 @@ export async function play(
     sightings: world.backends.flatMap((backend) => backend.sightings()),
     faults,
     samples,
+    past: past.spans,
   })
+  const past = callPast(world)
   const after = async (): Promise<void> => {
     const { sightings, requests } = read()
     const seen = Map.groupBy(
@@ -53,9 +56,10 @@ export async function play(
   const untilMs = startMs + forMs
   const stopLoad = load.start(callers)
   await sleep(calmMs)
+  const calmUntilMs = Date.now()
   await after()
   await Promise.all(
-    lines(untilMs - Date.now()).map((planned, at) => {
+    lines(untilMs - calmUntilMs).map((planned, at) => {
       const stage = { world, crowd, chance: createChance(seed * 11 + at) }
       return playLine(planned, stage, {
         faults,
@@ -67,6 +71,7 @@ export async function play(
   )
   await sleep(Math.max(0, untilMs - Date.now()))
   stopLoad()
+  past.stop()
   await load.settled()
   load.close()
   for (const place of world.places) await stop(place)
@@ -74,7 +79,20 @@ export async function play(
   for (const { id } of callers) counted.set(id, await sample(world, id, 0))
 
   const run: Run = { ...read(), counted }
-  return { run, startMs, flooded: crowd.flooded }
+  return { run, startMs, calmUntilMs, flooded: crowd.flooded }
+}
+
+/** Ten times a second, as the bystanders do by way of a gateway. */
+function callPast({ reference }: World) {
+  const spans: { sentMs: number; endMs: number }[] = []
+  const url = reference.url + targetOf(0, { sends: 0, gets: 1_000 })
+  const timer = setInterval(() => {
+    const sentMs = Date.now()
+    void fetch(url)
+      .then((answer) => answer.text())
+      .then(() => spans.push({ sentMs, endMs: Date.now() }))
+  }, 100)
+  return { spans, stop: () => clearInterval(timer) }
 }
 
 async function sample({ store }: World, client: string, seen: number): Promise<Sample> {

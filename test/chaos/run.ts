@@ -6,6 +6,7 @@ import { endAll } from '../support/ending.ts'
 import { dayWithAtLeast } from '../support/utc-windows.ts'
 import type { Caller } from './callers.ts'
 import { compare } from './ledger.ts'
+import { felt, latencies } from './latency.ts'
 import { play } from './play.ts'
 import * as words from './report.ts'
 import { planFaults } from './schedule.ts'
@@ -29,8 +30,8 @@ const gateways = [
 ] as const
 /** In runs of more than a minute. */
 const others = [{ workers: 1, engine: 'http-proxy-3', isNeverKilled: true }] as const
-/** From then on everybody has come to his limit. */
-const SHORT_MINUTES = 3
+/** Latency is judged in runs that are long enough to tell. */
+const JUDGES_LATENCY_FROM_MINUTES = 3
 const CALM_SHARE = 0.12
 
 /** What faults and clients do follows from the seed; when each comes about is the machine's. */
@@ -38,19 +39,22 @@ export async function playChaos({ minutes, seed }: { minutes: number; seed: numb
   const forMs = minutes * 60_000
   await dayWithAtLeast(forMs + 60_000)
   const world = await startWorld(callers, minutes > 1 ? [...gateways, ...others] : gateways)
-  const { run, startMs, flooded } = await play(world, callers, {
+  const { run, startMs, calmUntilMs, flooded } = await play(world, callers, {
     seed,
     calmMs: CALM_SHARE * forMs,
     forMs,
     lines: (leftMs) => planFaults(seed, leftMs),
   })
   const differences = compare(run)
-  const failures = words.notShown(run, minutes < SHORT_MINUTES)
+  const latency = latencies(run, calmUntilMs)
+  const isShort = minutes < JUDGES_LATENCY_FROM_MINUTES
+  const failures = [...(isShort ? [] : felt(latency)), ...words.notShown(run, isShort)]
   const parts = [
     `chaos: ${minutes} min, seed ${seed}; ${run.requests.length} requests, ${run.sightings.length} seen by backends`,
     words.describeFaults(run.faults, startMs),
     words.describeOutcomes(run),
     `flood: ${JSON.stringify(Object.fromEntries(flooded))}`,
+    latency.map((one) => JSON.stringify(one)).join('\n'),
     `ledger differences: ${differences.length}`,
     words.describeDifferences(differences, run, { startMs, logLines: world.logLines() }),
     ...failures.map((failure) => `failed: ${failure}`),

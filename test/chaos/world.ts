@@ -46,6 +46,7 @@ export async function startWorld(
   const { store: openStore, gateway: openGateway } = { ...processes, ...parts }
   const store = await openStore()
   const backends = await Promise.all(times(BACKENDS, (at) => startBackend(`backend ${at + 1}`)))
+  const reference = await startBackend('reference')
   const config = { clients, urls: backends.map(({ url }) => url), redis: store.servers }
   const places = gateways.map((each, at): Place => {
     return { ...each, name: `gateway ${at + 1}`, gateway: undefined }
@@ -59,6 +60,8 @@ export async function startWorld(
   return {
     places,
     backends,
+    /** Behind no gateway, and always well: what it takes to call it is the machine's. */
+    reference,
     store,
     start,
     /** Log lines of all gateways there were. */
