@@ -1,12 +1,14 @@
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { runCatalogue, type Reply, type RunningCatalogue } from './running-catalogue.ts'
+import { beforeEach, describe, expect, it } from 'vitest'
+import { runCatalogue, type Reply } from './running-catalogue.ts'
 import { words } from '../support/words.ts'
 
-let service: RunningCatalogue
+let service = await runCatalogue()
+/** Behind a test that has stored an animal, a new one. */
 beforeEach(async () => {
+  if ((await get('/v1/pets')).text === '[]') return
+  await service.remove()
   service = await runCatalogue()
 })
-afterEach(() => service.remove())
 
 const json = { 'content-type': 'application/json' }
 const get = (path: string): Promise<Reply> => service.send('GET', path)
@@ -43,33 +45,35 @@ describe('createPet', () => {
     expect((await get('/v1/pets')).text).toBe(`[${pet}]`)
   })
 
-  const exact = '9007199254740993 -9007199254740993 9223372036854775807 -9223372036854775808 0'
+  const exact = '9007199254740993 -9007199254740993 9223372036854775807 -9223372036854775808 0 -0'
   it.each(words(exact))('keeps every digit of categoryId %s', async (digits) => {
     const reply = await service.create(`{"name":"Bella","categoryId":${digits}}`)
-    expect(reply.text).toBe(`{"id":1,"name":"Bella","categoryId":${digits}}`)
+    const kept = digits === '-0' ? '0' : digits
+    expect(reply.text).toBe(`{"id":1,"name":"Bella","categoryId":${kept}}`)
     expect((await get('/v1/pets/1')).text).toBe(reply.text)
     expect((await get('/v1/pets')).text).toBe(`[${reply.text}]`)
   })
 
-  it('takes -0 for 0', async () => {
-    const reply = await service.create('{"name":"Bella","categoryId":-0}')
-    expect(reply.text).toBe('{"id":1,"name":"Bella","categoryId":0}')
-  })
-
   const noInt64 = '9223372036854775808 -9223372036854775809 1.0 1.5 1e3 1E400 "1" true null [1] {}'
-  it.each([...words(noInt64), '9'.repeat(100_000)])(
-    'refuses categoryId %.30s, which is no int64',
-    async (text) => {
-      const reply = await service.create(`{"name":"Bella","categoryId":${text}}`)
-      expectError(reply, { status: 400, code: 'invalid_body', naming: 'categoryId' })
-      expect((await get('/v1/pets')).text).toBe('[]')
-    },
-  )
-
   const noNames = words(String.raw`1 "" null true ["x"] {"a":1} "\ud800" "\udc00x" "a\u0000b"`)
-  it.each(noNames)('refuses name %s', async (text) => {
-    const reply = await service.create(`{"name":${text},"categoryId":1}`)
-    expectError(reply, { status: 400, code: 'invalid_body', naming: 'name' })
+  const noStatuses = words('"gone" "Available" "" null 1 ["sold"]')
+  const nested = '['.repeat(500_000)
+  it.each([
+    ...[...words(noInt64), '9'.repeat(100_000)].map((it) => [
+      'categoryId',
+      `{"name":"A","categoryId":${it}}`,
+    ]),
+    ...noNames.map((it) => ['name', `{"categoryId":1,"name":${it}}`]),
+    ...noStatuses.map((it) => ['status', `{"name":"A","categoryId":1,"status":${it}}`]),
+    ...['{"name":"A"', '{"name":"A","categoryId":01}', '[]', 'null', '  ', '', nested].map((it) => [
+      '',
+      it,
+    ]),
+    ['', nested + nested.replaceAll('[', ']')],
+  ])('answers 400, naming "%s", to %.60s', async (naming = '', body = '') => {
+    expectError(await service.create(body), { status: 400, code: 'invalid_body', naming })
+    expect((await get('/v1/pets')).text).toBe('[]')
+    expect(service.logged).toEqual([])
   })
 
   it('bounds the name at 200 code points', async () => {
@@ -87,14 +91,6 @@ describe('createPet', () => {
     async (name) => {
       await service.create(JSON.stringify({ name, categoryId: 1 }))
       expect(JSON.parse((await get('/v1/pets/1')).text)).toEqual({ id: 1, name, categoryId: 1 })
-    },
-  )
-
-  it.each(['"gone"', '"Available"', '""', 'null', '1', '["sold"]'])(
-    'refuses status %s',
-    async (text) => {
-      const reply = await service.create(`{"name":"Bella","categoryId":1,"status":${text}}`)
-      expectError(reply, { status: 400, code: 'invalid_body', naming: 'status' })
     },
   )
 
@@ -118,31 +114,15 @@ describe('createPet', () => {
     expect(reply.text).toBe('{"id":1,"name":"B","categoryId":2}')
   })
 
-  it.each([
-    ['cut-off JSON', '{"name":"Bella"'],
-    ['a leading zero', '{"name":"Bella","categoryId":01}'],
-    ['an array', '[]'],
-    ['null', 'null'],
-    ['white space only', '  '],
-    ['nesting without end', '['.repeat(500_000)],
-    ['nesting that is closed', `${'['.repeat(500_000)}${']'.repeat(500_000)}`],
-  ])('answers 400 to %s', async (_what, body) => {
-    expectError(await service.create(body), { status: 400, code: 'invalid_body' })
-    expect((await get('/v1/pets')).text).toBe('[]')
-    expect(service.logged).toEqual([])
-  })
-
   it('answers 400 to a body that is not UTF-8', async () => {
     const body = Buffer.from('{"name":"Zo\xeb","categoryId":1}', 'latin1')
     const reply = await service.send('POST', '/v1/pets', { body, headers: json })
     expectError(reply, { status: 400, code: 'invalid_body', naming: 'UTF-8' })
   })
 
-  it('answers 400 to no body, with and without a media type', async () => {
-    for (const headers of [json, {}]) {
-      const reply = await service.send('POST', '/v1/pets', { body: '', headers })
-      expectError(reply, { status: 400, code: 'invalid_body' })
-    }
+  it('answers 400 to no body without a media type', async () => {
+    const reply = await service.send('POST', '/v1/pets', { body: '' })
+    expectError(reply, { status: 400, code: 'invalid_body' })
   })
 
   it.each([

@@ -1,21 +1,18 @@
 /** `tollgate check --connect`, against servers that are well and servers that are not. */
 import { createPrivateKey } from 'node:crypto'
-import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
-import { createServer, type Server } from 'node:http'
+import { createServer } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
-import type { AddressInfo } from 'node:net'
 import { generateKeyPair, exportJWK } from 'jose'
 import { describe, expect, it } from 'vitest'
 import { checkCommand } from '../../src/cli/check.ts'
-import { atEnd } from '../support/ending.ts'
+import { listening } from '../support/listening.ts'
 import { temporaryFile } from '../support/processes.ts'
 import { freePort } from '../support/redis-server.ts'
 import { makeCertificates, startTlsRedisServer, type Certificate } from '../support/redis-tls.ts'
 
 const certificates = makeCertificates()
 const redis = await startTlsRedisServer(certificates, certificates.server)
-const portOf = (server: Server): number => (server.address() as AddressInfo).port
 const { cert, key } = certificates.server
 const backend = createTlsServer({ cert: readFileSync(cert), key: readFileSync(key) })
 const keys = [await exportJWK((await generateKeyPair('ES256')).publicKey)]
@@ -23,10 +20,7 @@ const issuer = createServer((request, response) => {
   response.statusCode = request.url === '/keys' ? 200 : 404
   response.end(JSON.stringify({ keys }))
 })
-for (const server of [backend, issuer]) {
-  await once(server.listen(0, '127.0.0.1'), 'listening')
-  atEnd(() => server.close())
-}
+const [backendPort, issuerPort] = [await listening(backend), await listening(issuer)]
 const closed = await freePort()
 
 const tls = (ca: string, own?: Certificate) =>
@@ -47,9 +41,9 @@ async function check(parts: Parts, connect = true) {
     'gateway.yaml',
     `clients: [{ id: a, plan: free }]
 server: { tls: { cert: ${own.cert}, key: ${own.key} } }
-upstream: { urls: ['${parts.upstream ?? `https://127.0.0.1:${portOf(backend)}`}'], tls: ${parts.upstreamTls ?? tls(ca)} }
+upstream: { urls: ['${parts.upstream ?? `https://127.0.0.1:${backendPort}`}'], tls: ${parts.upstreamTls ?? tls(ca)} }
 store: { redis: { url: 'rediss://127.0.0.1:${redis.tlsPort}', tls: ${parts.redisTls ?? tls(ca, client)} } }
-jwt: { issuer: a, audience: b, algorithms: [ES256], jwksUri: 'http://127.0.0.1:${portOf(issuer)}${parts.jwks ?? '/keys'}' }
+jwt: { issuer: a, audience: b, algorithms: [ES256], jwksUri: 'http://127.0.0.1:${issuerPort}${parts.jwks ?? '/keys'}' }
 `,
   )
   const lines: string[] = []
@@ -71,8 +65,8 @@ describe('tollgate check --connect', () => {
       expect.stringMatching(/^store\.redis\.tls\.cert \S+: ok, \d+ days left$/),
       `store.redis 127.0.0.1:${redis.tlsPort}: ok`,
       expect.stringMatching(/^store 127\.0\.0\.1:\d+: ok/),
-      `upstream https://127.0.0.1:${portOf(backend)}: ok`,
-      `jwt http://127.0.0.1:${portOf(issuer)}/keys: ok`,
+      `upstream https://127.0.0.1:${backendPort}: ok`,
+      `jwt http://127.0.0.1:${issuerPort}/keys: ok`,
     ])
     expect(code).toBe(0)
   })

@@ -32,7 +32,8 @@ export function describeRequests({ open, front: startFront }: Stage): void {
       }
       for (const method of ['GET', 'HEAD', 'DELETE', 'OPTIONS']) await send(method, '\r\n', 'none')
       for (const method of ['POST', 'PUT', 'PATCH'])
-        await send(method, 'Content-Length: 0\r\n\r\n', 'length 0')
+        for (const rest of ['\r\n', 'Content-Length: 0\r\n\r\n'])
+          await send(method, rest, 'length 0')
       for (const method of ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']) {
         await send(method, 'Content-Length: 5\r\n\r\nhello', 'length 5', 'hello')
         await send(method, `Transfer-Encoding: chunked\r\n\r\n${chunked(hidden)}`, 'framed', hidden)

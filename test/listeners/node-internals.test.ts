@@ -10,7 +10,7 @@ import { type Server as NetServer, type Socket } from 'node:net'
 import { createServer as createHttp2Server, type ServerHttp2Stream } from 'node:http2'
 import { PassThrough } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { endHasCome, endWithSocket, feed } from '../../src/listeners/node-internals.ts'
 import { parseConfigText } from '../../src/clients/load.ts'
 import { ConnectionLimits } from '../../src/listeners/connection-limits.ts'
@@ -24,27 +24,13 @@ import { guardParser, type Intake } from '../../src/listeners/parser-internals.t
 import { configText } from '../support/gateway.ts'
 import { frame, headers, openH2Peer, settings } from '../support/h2-frames.ts'
 import { types, uint32 } from '../support/h2-frames.ts'
-
-const servers: Server[] = []
-afterEach(() => {
-  for (const server of servers.splice(0)) {
-    server.closeAllConnections()
-    server.close()
-  }
-})
-
-/** On a free port. */
-async function listen(server: NetServer): Promise<number> {
-  await once(server.listen(0, '127.0.0.1'), 'listening')
-  return (server.address() as AddressInfo).port
-}
+import { listening } from '../support/listening.ts'
 
 type Listener = (request: IncomingMessage, response: ServerResponse) => void
 
 async function serve(listener: Listener, options = {}): Promise<Server> {
   const server = createServer(options, listener)
-  servers.push(server)
-  await listen(server)
+  await listening(server)
   return server
 }
 
@@ -201,11 +187,10 @@ describe('serveUnbound and feed', () => {
     const times = { headersTimeout: 300, requestTimeout: 300, keepAliveTimeout: 60_000 }
     const options = { ...times, connectionsCheckingInterval: 50 }
     const server = createServer(options, (_, response) => response.end('ok'))
-    servers.push(server)
     serveUnbound(server)
-    const listening = { allowHalfOpen: true, noDelay: true }
-    const listener = createNetServer(listening, (socket) => feed(server, socket))
-    await listen(listener)
+    const halfOpen = { allowHalfOpen: true, noDelay: true }
+    const listener = createNetServer(halfOpen, (socket) => feed(server, socket))
+    await listening(listener)
     const [idle, slow, last] = [await open(listener), await open(listener), await open(listener)]
     for (const { socket } of [idle, last]) socket.write(request())
     await expect.poll(idle.text).toMatch(/ok$/)
@@ -245,7 +230,7 @@ describe('restBetweenRequests', () => {
         behind(socket)
       })
     })
-    const port = await listen(server)
+    const port = await listening(server)
     for (let sent = 0; sent < 20; sent++) {
       const asked = once(get({ port, agent, host: '127.0.0.1' }), 'response')
       const [response] = (await asked) as [IncomingMessage]
@@ -254,7 +239,6 @@ describe('restBetweenRequests', () => {
     }
     expect(connections).toBe(20)
     agent.destroy()
-    server.close()
   })
 })
 
@@ -279,17 +263,13 @@ async function serveHttp2(onStream: (stream: ServerHttp2Stream) => void) {
     sockets.push(socket)
     http2.emit('connection', socket)
   })
-  const port = await listen(server)
+  const port = await listening(server)
   const open = async () => {
     const peer = await openH2Peer(port)
     await peer.waitFor(() => peer.find(types.settings) !== undefined, 'SETTINGS')
     return peer
   }
-  const close = (): void => {
-    for (const socket of sockets) socket.destroy()
-    server.close()
-  }
-  return { sockets, open, close }
+  return { sockets, open }
 }
 
 const MAX_WINDOW = 2 ** 31 - 1
@@ -309,7 +289,6 @@ describe('stopReading and readOn', () => {
     expect(seen).toHaveLength(1)
     for (const socket of server.sockets) readOn(socket)
     await expect.poll(() => seen).toHaveLength(2)
-    server.close()
   })
 })
 
@@ -332,7 +311,6 @@ describe('isWriting', () => {
     stream.respond()
     stream.write(Buffer.alloc(64 * 1024 * 1024))
     await expect.poll(() => isWriting(socket)).toBe(true)
-    server.close()
   })
 })
 
@@ -365,11 +343,10 @@ describe('endHandOver', () => {
         http2.take(socket, entry)
       })
     })
-    await listen(server)
-    const peer = await openH2Peer((server.address() as AddressInfo).port)
+    const port = await listening(server)
+    const peer = await openH2Peer(port)
     await expect.poll(() => [destroyed, peer.closed]).toEqual([1, true])
     http2.close()
-    server.close()
   })
 })
 

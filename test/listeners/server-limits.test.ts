@@ -1,11 +1,11 @@
-import { once } from 'node:events'
 import { createServer } from 'node:http'
-import { createServer as createNetServer, type AddressInfo, type Socket } from 'node:net'
+import { createServer as createNetServer, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, it } from 'vitest'
 import { createHttp1Server, type Http1Events } from '../../src/listeners/http1-server.ts'
 import type { Entry } from '../../src/listeners/connections.ts'
 import { ServerLimits } from '../../src/listeners/server-limits.ts'
+import { listening } from '../support/listening.ts'
 import { openRawClient } from '../support/raw-client.ts'
 import { readBlocks } from '../support/serving.ts'
 
@@ -30,8 +30,7 @@ it('A request has the time-outs in force as it begins, also the first on a conne
   }
   const http1 = createHttp1Server(config('request: 100s'), events)
   const server = createNetServer((socket: Socket) => http1.take(socket, {} as Entry))
-  await once(server.listen(0, '127.0.0.1'), 'listening')
-  const { port } = server.address() as AddressInfo
+  const port = await listening(server)
   const ask = async (client: Awaited<ReturnType<typeof openRawClient>>, count: number) => {
     client.send('GET / HTTP/1.1\r\nHost: a\r\n\r\n')
     await client.waitForResponses(count)
@@ -45,15 +44,12 @@ it('A request has the time-outs in force as it begins, also the first on a conne
   const slackMs = 10_000
   expect(seen).toEqual([100_000, 300_000, 300_000, 300_000].map((ms) => ms + slackMs))
   http1.destroy()
-  server.close()
 })
 
 it('A shorter time-out of a changed configuration ends no request that began before, and each one later', async () => {
   const server = createServer({ connectionsCheckingInterval: 20 }, (_, response) => response.end())
   const limits = new ServerLimits(server, config('headers: 1s, request: 1s'))
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
+  const port = await listening(server)
   const early = await openRawClient(port)
   early.send('GET / HTTP/1.1\r\n')
   limits.use(config('headers: 20ms, request: 20ms'))
@@ -69,6 +65,4 @@ it('A shorter time-out of a changed configuration ends no request that began bef
   expect((await late.waitForResponses(1)).responses[0]?.status).toBe(408)
   limits.use(config('headers: 5s, request: 6s'))
   expect([server.headersTimeout, server.requestTimeout]).toEqual([5_000, 6_000])
-  server.closeAllConnections()
-  server.close()
 })

@@ -83,6 +83,7 @@ describe('client headers', () => {
 
   it.each([
     ['GET', 200, true, true],
+    ['GET', 299, true, true],
     ['HEAD', 200, false, true],
     ['GET', 304, false, true],
     ['DELETE', 204, false, false],

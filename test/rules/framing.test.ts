@@ -144,10 +144,11 @@ describe('framing', () => {
   it.each([
     ['GET', 'Connection: keep-alive, Upgrade | Upgrade: WebSocket', '1.1', true],
     ['GET', 'Upgrade: websocket | Connection: Upgrade', '1.0', false],
-    ['POST', 'Upgrade: websocket | Connection: Upgrade | Content-Length: 0', '1.1', false],
+    ['POST', 'Upgrade: websocket | Connection: Upgrade', '1.1', false],
     ['GET', 'Upgrade: websocket | Connection: Upgrade | Content-Length: 0', '1.1', false],
     ['GET', 'Upgrade: websocket', '1.1', false],
     ['GET', 'Upgrade: h2c | Connection: Upgrade', '1.1', false],
+    ['GET', 'Upgrade: websocket, h2c | Connection: Upgrade', '1.1', false],
     ['GET', 'Upgrade: websocket | Upgrade: h2c | Connection: Upgrade', '1.1', false],
   ])('%s with %s in %s wants a WebSocket: %s', (method, headers, version, websocket) => {
     expect(sound(method, [...host, ...fields(headers)], version).websocket).toBe(websocket)

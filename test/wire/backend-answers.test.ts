@@ -18,35 +18,25 @@ const unusable: [what: string, sent: Answer][] = [
     'a 101 that nobody asked for',
     `HTTP/1.1 101 Switching\r\nConnection: Upgrade\r\nUpgrade: evil\r\n\r\n${LEAKED}`,
   ],
-  ['both framings', `${ok}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`],
   // The head was good, but nothing of it has been passed on yet.
   ['a first chunk that is none', `${ok}Transfer-Encoding: chunked\r\n\r\nxyz\r\nok`],
-  ['an interim answer and a close', ['HTTP/1.1 100 Continue\r\n\r\n', closeConnection]],
 ]
 
 /** Answers that are good, or can be made good. */
 const usable: [what: string, sent: Answer, status: number, body: string][] = [
-  ...[204, 304].map((status): [string, Answer, number, string] => [
-    `a body on a ${status}`,
-    `HTTP/1.1 ${status} None\r\nContent-Length: ${LEAKED.length}\r\n\r\n${LEAKED}`,
-    status,
+  [
+    'a body on a 304',
+    `HTTP/1.1 304 None\r\nContent-Length: ${LEAKED.length}\r\n\r\n${LEAKED}`,
+    304,
     '',
-  ]),
-  ['a second answer nobody asked for', `${okTwo}${LEAKED}`, 200, 'ok'],
+  ],
   [
     'a body that ends with the connection',
     [`${ok}\r\n`, 'ok', 20, 'ok', closeConnection],
     200,
     'okok',
   ],
-  ['an unknown but valid status', 'HTTP/1.1 299 Evil\r\nContent-Length: 2\r\n\r\nok', 299, 'ok'],
   ['its own 429', answer(429, 'oh', 'Retry-After: 7'), 429, 'oh'],
-]
-
-const declared = `${ok}Content-Length: 10\r\n\r\nhalf`
-const cutOff: [what: string, sent: Answer][] = [
-  ['a declared body, closed', [declared, 40, closeConnection]],
-  ['a body without a length, reset', [`${ok}\r\nhalf`, 40, resetConnection]],
 ]
 
 describe('a backend', () => {
@@ -95,8 +85,9 @@ describe('a backend', () => {
     expect(named).toMatchObject([{ level: 'error', backend: backend.url }])
   })
 
-  it.each(cutOff)('that breaks off never looks complete: %s', async (_, sent) => {
-    const { exchange, charged, accessLines } = await openWire({ respond: () => sent })
+  it('that breaks off never looks complete', async () => {
+    const respond = (): Answer => [`${ok}\r\nhalf`, 40, resetConnection]
+    const { exchange, charged, accessLines } = await openWire({ respond })
     const { responses, closed } = await exchange(get('1'))
     // A body that ends with the connection would look complete to its reader: it is sent in chunks.
     expect([closed, responses[0]?.complete]).toEqual([true, false])
@@ -106,16 +97,10 @@ describe('a backend', () => {
     expect(await charged()).toBe(1)
   })
 
-  it.each([
-    ['never answers', undefined],
-    [
-      'sends interim answers for ever',
-      Array.from({ length: 200 }, () => ['HTTP/1.1 102 Wait\r\n\r\n', 20]).flat(),
-    ],
-  ])('that %s is a 504', async (_, sent) => {
+  it('that never answers is a 504', async () => {
     const { ask, charged, backend } = await openWire({
       upstream: 'timeouts: { response: 300ms }',
-      respond: () => sent,
+      respond: () => undefined,
     })
     expectRefusal(await ask(get('1')), 504, { code: 'gateway_timeout', closes: false })
     expect(await charged()).toBe(1)

@@ -93,18 +93,6 @@ describe('connections', () => {
     live.destroy()
   })
 
-  it('that are idle, as many as one address may have, keep no neighbour with a key out', async () => {
-    const wire = await openWire(limited('connectionsPerAddress: 50'))
-    const held = await openMany(wire, 50)
-    for (let at = 0; at < 100; at++) {
-      const [client] = await Promise.all([wire.connect(), wire.connect()])
-      client.send(request('GET', '/v1/pets', { key: keys.enterprise }))
-      expect((await client.waitForResponses(1)).responses[0]?.status).toBe(200)
-      client.destroy()
-    }
-    expect(held.every(({ received }) => received().closed)).toBe(true)
-  })
-
   it('of trusted proxies are not, as they are those of many', async () => {
     const wire = await openWire(
       limited('connectionsPerAddress: 5', 'trustedProxies: ["127.0.0.0/8"]'),

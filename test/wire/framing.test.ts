@@ -14,7 +14,6 @@ const invalid = [400, 'invalid_request'] as const
 const ambiguous: [what: string, bytes: string][] = [
   ['both Content-Length and Transfer-Encoding', chunks('Content-Length: 6', CHUNKED)],
   ['two Content-Length fields', post('Content-Length: 0', 'Content-Length: 5')],
-  ['the same Content-Length twice', post('Content-Length: 0', 'Content-Length: 0')],
   ['a signed length', post('Content-Length: +0')],
   ['a length beyond all numbers', post('Content-Length: 18446744073709551616')],
   ['a coding list that does not end in chunked', chunks('Transfer-Encoding: chunked, identity')],
@@ -26,11 +25,6 @@ const ambiguous: [what: string, bytes: string][] = [
   ['a folded field', get('X-One: a', ' b')],
   ['no Host', request('GET', '/v1/pets', { host: null })],
   ['two Hosts', get('Host: api.example')],
-  ['a Host with a user', request('GET', '/v1/pets', { host: 'user@a.example' })],
-  [
-    'a look-alike of Host',
-    request('GET', '/v1/pets', { host: null, fields: ['Host : a.example'] }),
-  ],
   ['a NUL in a field', get('X-One: a\0b')],
   ['a control byte in a field', get('X-One: a\x01b')],
   ['a bare CR in a field', get('X-One: a\rb')],

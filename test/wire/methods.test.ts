@@ -1,6 +1,6 @@
 /** Methods that the gateway does not take, and those it answers itself, never reach the backend; others do, body or none. */
 import { describe, expect, it } from 'vitest'
-import { engines, expectGatewayFields, expectOnlyRefusal } from './wire.ts'
+import { expectGatewayFields, expectOnlyRefusal } from './wire.ts'
 import { request, openWire } from './wire.ts'
 
 const SMUGGLED = request('GET', '/v1/pets/smuggled')
@@ -8,12 +8,11 @@ const FORWARD = { unmatched: 'unmatched: forward' }
 
 describe('a method that is not supported', () => {
   it.each([
-    ...['TRACE', 'PROPFIND', 'LINK', 'PURGE', 'M-SEARCH', 'FOO', 'get', 'Post'].map(
-      (method) => [method, '/v1/pets'] as const,
-    ),
-    ...['api.example:443', '127.0.0.1:9090', '/v1/pets', '*'].map(
-      (target) => ['CONNECT', target] as const,
-    ),
+    ['PROPFIND', '/v1/pets'],
+    ['FOO', '/v1/pets'],
+    ['get', '/v1/pets'],
+    ['CONNECT', 'api.example:443'],
+    ['CONNECT', '*'],
   ])(
     'is refused with 501 and no tunnel, and nothing behind it is served: %s %s',
     async (...row) => {
@@ -54,11 +53,6 @@ describe('OPTIONS *', () => {
     })
     expect([responses.length, served()]).toEqual([1, []])
   })
-
-  it('is refused for any other method', async () => {
-    const wire = await openWire()
-    await expectOnlyRefusal(wire, request('GET', '*'), [400, 'invalid_request'])
-  })
 })
 
 it('the refusal of a HEAD has the headers of its body and no body', async () => {
@@ -72,26 +66,17 @@ it('the refusal of a HEAD has the headers of its body and no body', async () => 
   expect(raw.includes('missing_api_key')).toBe(false)
 })
 
-describe.each(engines)('a request without length and coding through %s', (engine) => {
-  it.each([
-    ['POST', '/v1/pets', '1.1', ['0']],
-    ['PUT', '/v1/pets/1', '1.1', ['0']],
-    ['PATCH', '/v1/pets/1', '1.1', ['0']],
-    ['DELETE', '/v1/pets/1', '1.1', []],
-    ['POST', '/v1/pets', '1.0', ['0']],
-  ])('is forwarded as one without a body, and what follows is a request: %s', async (...row) => {
-    const { exchange, backend, served, charged } = await openWire({ engine })
-    const [method, target, version, lengths] = row
-    const bytes = request(method, target, { version, fields: ['Connection: keep-alive'] })
-    const { statuses } = await exchange(bytes + request('GET', '/v1/pets/next'), {
-      responses: 2,
-    })
-    expect([statuses, served()]).toEqual([
-      [200, 200],
-      [`${method} ${target}`, 'GET /v1/pets/next'],
-    ])
-    expect(backend.requests.map((each) => each.all('content-length'))).toEqual([lengths, []])
-    expect(backend.requests.flatMap((each) => each.all('transfer-encoding'))).toEqual([])
-    expect(await charged()).toBe(2)
-  })
+// What each engine makes of one is in test/contract.
+it.each([
+  ['PATCH', '/v1/pets/1', '1.1', ['0']],
+  ['DELETE', '/v1/pets/1', '1.1', []],
+  ['POST', '/v1/pets', '1.0', ['0']],
+])('%s without length and coding has no body, and what follows is a request', async (...row) => {
+  const { exchange, backend, served, charged } = await openWire()
+  const [method, target, version, lengths] = row
+  const bytes = request(method, target, { version, fields: ['Connection: keep-alive'] })
+  const { statuses } = await exchange(bytes + request('GET', '/v1/pets/next'), { responses: 2 })
+  const both = [`${method} ${target}`, 'GET /v1/pets/next']
+  expect([statuses, served(), await charged()]).toEqual([[200, 200], both, 2])
+  expect(backend.requests[0]?.all('content-length')).toEqual(lengths)
 })

@@ -1,13 +1,14 @@
 /** WebSockets while they last: how long they may, who may still have them, and what they leave in log and metrics. */
 import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
-import { createServer, type AddressInfo } from 'node:net'
+import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { exportJWK, generateKeyPair, SignJWT } from 'jose'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { WebSocket, WebSocketServer } from 'ws'
 import { minuteWithAtLeast, sha256 } from '../support/gateway.ts'
+import { listening } from '../support/listening.ts'
 import { ownMs } from '../support/own-time.ts'
 import { temporaryFolder } from '../support/processes.ts'
 import { handshake, keys, request, switched, until } from './wire.ts'
@@ -110,8 +111,7 @@ describe('a tunnel', () => {
         ended.push([path, ownMs()])
       })
     })
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-    const { port } = server.address() as AddressInfo
+    const port = await listening(server)
     const { connect } = await openWire({ origin: `http://127.0.0.1:${port}` })
     const [ends, resets] = [await connect(), await connect()]
     for (const [client, path] of [
@@ -129,8 +129,6 @@ describe('a tunnel', () => {
     expect(ended.map(([path]) => path)).toEqual(['resets', 'ends'])
     // What has a word left gets 5 s.
     expect((ended[1]?.[1] ?? Infinity) - leftMs).toBeLessThan(4_500)
-
-    server.close()
   })
 
   it('ends with 1008 within a second when its key or token expires', async () => {

@@ -104,12 +104,9 @@ describe('a WebSocket', () => {
   })
 
   // What else is unsound is in test/rules/websocket.test.ts.
-  it.each([
-    ['to another protocol', switched.replace('Upgrade: websocket', 'Upgrade: h2c')],
-    ['with another Accept', switched.replace('Accept: s', 'Accept: t')],
-  ])('whose 101 comes %s is a 502 with nothing of it, and charged', async (_, sent) => {
+  it('whose 101 comes to another protocol is a 502 with nothing of it, and charged', async () => {
     const { exchange, charged, backend, accessLines } = await openWire({
-      respond: () => [sent, 'tunnel'],
+      respond: () => [switched.replace('Upgrade: websocket', 'Upgrade: h2c'), 'tunnel'],
     })
     const { responses, raw } = await exchange(handshake() + SMUGGLED)
     expectRefusal(responses[0], 502, { code: 'bad_gateway', closes: true })
@@ -129,18 +126,12 @@ describe('a WebSocket', () => {
 })
 
 const get = (...fields: string[]): string => request('GET', '/v1/pets', { fields })
-const live = (...fields: string[]): string => request('GET', '/v1/live', { fields })
-const withBody = { fields: [...WEBSOCKET, 'Content-Length: 2'], body: '{}' }
 
 describe('an upgrade that is not carried', () => {
   it.each([
     ['to h2c', get('Connection: Upgrade, HTTP2-Settings', 'Upgrade: h2c', 'HTTP2-Settings: AAMAA')],
     ['to something unknown', get('Connection: upgrade', 'Upgrade: tunnel/9')],
     ['to a WebSocket where the route takes none', get(...WEBSOCKET)],
-    ['to a list of protocols', live('Connection: Upgrade', 'Upgrade: websocket, h2c')],
-    ['to a WebSocket, without Connection', live(...WEBSOCKET.slice(1))],
-    ['to a WebSocket, with a body', request('GET', '/v1/live', withBody)],
-    ['to a WebSocket, by POST', request('POST', '/v1/pets', withBody)],
   ])('is served as a plain request, and nothing behind it is: %s', async (_, bytes) => {
     const { exchange, backend, charged, accessLines, settled } = await openWire()
     const { responses, closed, statuses } = await exchange(bytes + SMUGGLED)
@@ -151,7 +142,6 @@ describe('an upgrade that is not carried', () => {
     expect(received?.header('upgrade')).toBeUndefined()
     expect(received?.header('http2-settings')).toBeUndefined()
     expect(received?.all('connection').join()).not.toMatch(/upgrade/i)
-    expect(received?.body.toString()).toBe(bytes.endsWith('{}') ? '{}' : '')
     await settled()
     expect([(await accessLines(1)).length, await charged()]).toEqual([1, 1])
   })
