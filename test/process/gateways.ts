@@ -262,6 +262,22 @@ export function pick<Member>(list: readonly Member[], at: number): Member {
   return member
 }
 
+/** So many callers, each of whom begins again after a rest; the result ends that, and waits for what is under way. */
+export function again(
+  callers: number,
+  work: (at: number) => Promise<unknown>,
+  restMs = 40,
+): () => Promise<void> {
+  const over = new AbortController()
+  const all = times(callers, async (at) => {
+    for (; !over.signal.aborted; await sleep(restMs)) await work(at)
+  })
+  return async () => {
+    over.abort()
+    await Promise.all(all)
+  }
+}
+
 export const times = <Value>(count: number, make: (at: number) => Value): Value[] =>
   Array.from({ length: count }, (_, at) => make(at))
 

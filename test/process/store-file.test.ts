@@ -8,6 +8,7 @@ import { describe, expect, it } from 'vitest'
 import { minuteWithAtLeast } from '../support/gateway.ts'
 import { temporaryFolder } from '../support/processes.ts'
 import {
+  again,
   clientsBlock,
   configFile,
   decided,
@@ -74,17 +75,14 @@ describe.concurrent('what a gateway without Redis has counted', () => {
     let [cutOff, refused] = [0, 0]
     const serveUntil = async (isEnough: () => boolean): Promise<void> => {
       const gateway = await gatewayProcess(file)
-      const isOver = new AbortController()
-      const callers = times(4, async () => {
-        for (; !isOver.signal.aborted; await sleep(40)) {
-          const answer = await gateway.call(key).catch(() => void (cutOff += 1))
-          if (answer?.status === 429) refused += 1
-        }
+      const stop = again(4, async () => {
+        const answer = await gateway.call(key).catch(() => void (cutOff += 1))
+        if (answer?.status === 429) refused += 1
       })
       await eventually('enough of the load', isEnough)
-      isOver.abort()
+      const stopped = stop()
       gateway.signal('SIGKILL')
-      await Promise.all(callers)
+      await stopped
     }
     for (const count of [60, 120]) await serveUntil(() => backend.requests.length >= count)
     await serveUntil(() => refused > 0)
