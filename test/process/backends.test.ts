@@ -49,18 +49,10 @@ function startLoad({ call }: Gateway, keys: readonly string[]) {
 
 const failed = (answers: readonly Answer[]) => answers.filter(({ status }) => status !== 200).length
 
-interface Check {
-  readonly name: string
-  readonly reason: string
-  readonly backends?: readonly Readonly<
-    Partial<Record<'name' | 'state' | 'cause' | 'since', string>>
-  >[]
-}
-async function readiness({ adminOrigin }: Gateway) {
-  const response = await fetch(`${adminOrigin}/readyz`)
-  const { checks } = (await response.json()) as { checks: Check[] }
-  const check = checks.find(({ name }) => name === 'backend')
-  return { status: response.status, reason: check?.reason, backends: check?.backends ?? [] }
+/** As it says it of its backends. */
+const readiness = async ({ check }: Gateway) => {
+  const { backends = [], ...told } = await check('backend')
+  return { ...told, backends }
 }
 
 it.concurrent(

@@ -27,7 +27,7 @@ describe('a gateway of two workers', () => {
   })
 
   it('fails no request under load, closes no connection and never shows what it refuses', async () => {
-    const { gateway, file, write, hangUp, config } = reloaded
+    const { gateway, file, write, hangUp } = reloaded
     const load = startLoad(gateway.origin, { key: KEY, callers: 0, keepAlive: 8 })
     const answered = async (): Promise<void> => {
       const before = load.answers.length
@@ -40,8 +40,9 @@ describe('a gateway of two workers', () => {
       else if (step % 3 === 1) write((mark = step))
       const line = await hangUp(refused ? 'configRefused' : 'configTaken')
       expect(line['problems'] !== undefined).toBe(refused)
-      if (!refused) expect((await config()).reason).toBe(`revision ${String(line['revision'])}`)
-      expect((await config()).warning !== undefined).toBe(refused)
+      const { reason, warning } = await gateway.check('config')
+      if (!refused) expect(reason).toBe(`revision ${String(line['revision'])}`)
+      expect(warning !== undefined).toBe(refused)
       expect(await gateway.metric('tollgate_config_last_reload_successful')).toBe(refused ? 0 : 1)
       await answered()
     }

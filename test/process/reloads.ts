@@ -8,7 +8,6 @@ import {
   clientsBlock,
   decided,
   eventually,
-  pick,
   startRawBackend,
   times,
   startTollgate,
@@ -24,7 +23,6 @@ export const LIMIT = 1_000_000
 const LATE = /^worker \d: (?:has not answered for|has ended)/
 
 type Blocks = Record<string, string>
-type Started = Pick<GatewayProcess, 'adminOrigin' | 'logged'>
 
 /** Of each revision the client has limits of its own, which all its answers must agree with. */
 async function revisions(workers: number, place = inFolder) {
@@ -48,8 +46,8 @@ async function revisions(workers: number, place = inFolder) {
 }
 const inFolder = (text: string): string => temporaryFile('gateway.yaml', text)
 
-/** How it is told to reload, what its log says of that, and its readiness. */
-const telling = ({ adminOrigin, logged }: Started, reload: () => unknown) => ({
+/** How it is told to reload, and what its log says of that. */
+const telling = ({ logged }: Pick<GatewayProcess, 'logged'>, reload: () => unknown) => ({
   async hangUp(event: 'configTaken' | 'configRefused'): Promise<Record<string, unknown>> {
     const before = logged(event).length
     const late = () =>
@@ -66,15 +64,6 @@ const telling = ({ adminOrigin, logged }: Started, reload: () => unknown) => ({
       return false
     })
     return logged(event).at(-1) ?? {}
-  },
-  async config(): Promise<{ reason: string; warning?: string }> {
-    const { checks } = (await (await fetch(`${adminOrigin}/readyz`)).json()) as {
-      checks: { name: string; reason: string; warning?: string }[]
-    }
-    return pick(
-      checks.filter(({ name }) => name === 'config'),
-      0,
-    )
   },
 })
 

@@ -259,10 +259,8 @@ describe('workers whose event loops are late', () => {
     )
     const [first = NaN, second = NaN] = workerPids(gateway).values()
     const load = async () => {
-      const answer = await fetch(`${gateway.adminOrigin}/readyz`)
-      const { checks } = (await answer.json()) as { checks: { name: string; reason: string }[] }
-      const reason = checks.find(({ name }) => name === 'load')?.reason ?? ''
-      return `${answer.status} ${/\d of \d/.exec(reason)?.[0] ?? reason}`
+      const { status, reason } = await gateway.check('load')
+      return `${status} ${/\d of \d/.exec(reason ?? '')?.[0] ?? reason}`
     }
     const seen = (what: string) => eventually(what, async () => (await load()) === what)
     await stopped([first], () => seen('200 1 of 2'))
