@@ -121,7 +121,7 @@ describe('a gateway of two workers', () => {
     expect(await marks(20)).toEqual(new Set([mark]))
     // But for the slow one, if a busy machine took longer than that may.
     const refusals = gateway.logged('configRefused').slice(refused)
-    expect(JSON.stringify(refusals)).not.toContain(`worker ${number}: has ended`)
+    expect(JSON.stringify(refusals)).not.toContain(`worker ${String(number)}: has ended`)
   })
 
   it('says to tollgate reload in words what is taken, what would be, and what cannot be', async () => {

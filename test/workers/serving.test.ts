@@ -40,7 +40,11 @@ async function stopped(pids: readonly number[], work: () => Promise<unknown>): P
     },
     25,
   )
-  await work().finally(letGo)
+  try {
+    await work()
+  } finally {
+    await letGo()
+  }
 }
 
 /** What the gateway decides, as a client gets it that comes back after a 503. */
