@@ -1,9 +1,9 @@
 /** Three backends under load, one of which freezes, dies and comes back: what clients feel, and where it is named. */
-import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, it } from 'vitest'
 import { answer, startRawBackend } from '../support/raw-backend.ts'
 import { freePort } from '../support/redis-server.ts'
 import {
+  again,
   clientsBlock,
   configFile,
   eventually,
@@ -34,13 +34,7 @@ async function startBackend() {
 /** Clients that send a GET soon after the last one is answered. */
 function startLoad({ call }: Gateway, keys: readonly string[]) {
   const answers: Answer[] = []
-  const over = new AbortController()
-  const clients = keys.map(async (key) => {
-    while (!over.signal.aborted) {
-      answers.push(await call(key))
-      await sleep(200)
-    }
-  })
+  const stop = again(keys.length, async (at) => answers.push(await call(pick(keys, at))), 200)
   return {
     answers,
     /** The next so many. */
@@ -49,27 +43,16 @@ function startLoad({ call }: Gateway, keys: readonly string[]) {
       await eventually('answers', () => answers.length >= from + count)
       return answers.slice(from)
     },
-    stop: async () => {
-      over.abort()
-      await Promise.all(clients)
-    },
+    stop,
   }
 }
 
 const failed = (answers: readonly Answer[]) => answers.filter(({ status }) => status !== 200).length
 
-interface Check {
-  readonly name: string
-  readonly reason: string
-  readonly backends?: readonly Readonly<
-    Partial<Record<'name' | 'state' | 'cause' | 'since', string>>
-  >[]
-}
-async function readiness({ adminOrigin }: Gateway) {
-  const response = await fetch(`${adminOrigin}/readyz`)
-  const { checks } = (await response.json()) as { checks: Check[] }
-  const check = checks.find(({ name }) => name === 'backend')
-  return { status: response.status, reason: check?.reason, backends: check?.backends ?? [] }
+/** As it says it of its backends. */
+const readiness = async ({ check }: Gateway) => {
+  const { backends = [], ...told } = await check('backend')
+  return { ...told, backends }
 }
 
 it.concurrent(

@@ -4,8 +4,14 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, it } from 'vitest'
 import { configText } from '../support/gateway.ts'
 import { temporaryFile } from '../support/processes.ts'
-import { clientsBlock, decided, eventually } from './gateways.ts'
-import { gatewayProcess, startRawBackend, times } from './gateways.ts'
+import {
+  again,
+  clientsBlock,
+  decided,
+  eventually,
+  gatewayProcess,
+  startRawBackend,
+} from './gateways.ts'
 
 const KEY = 'tg_test_limits_0123456789abcdef'
 /** More than the callers can spend while a change is taken. */
@@ -32,7 +38,6 @@ it('from many to 5 under load no worker admits one more, and by as many as it is
   let asked = 0
   /** What was asked since the latest change was taken, by limit and status. */
   let answers: string[] = []
-  const over = new AbortController()
   const ask = async (): Promise<void> => {
     const noted = answers
     asked += 1
@@ -40,13 +45,10 @@ it('from many to 5 under load no worker admits one more, and by as many as it is
     if (status === 200) admitted += 1
     noted.push(`${headers.get('x-ratelimit-limit')} ${status}`)
   }
-  const caller = async (): Promise<void> => {
-    for (; !over.signal.aborted; await sleep(10)) await ask()
-  }
   // A second after a client was met tokens are leased, so that they are in hand when the limit is lowered.
   await ask()
   await sleep(1100)
-  const callers = times(4, caller)
+  const stop = again(4, ask, 10)
   const take = async (perMinute: number): Promise<void> => {
     const before = gateway.logged('configTaken').length
     writeFileSync(file, text(perMinute))
@@ -68,8 +70,7 @@ it('from many to 5 under load no worker admits one more, and by as many as it is
   await take(raised)
   await eventually('all are admitted', () => admitted >= raised)
   await askedMore(40)
-  over.abort()
-  await Promise.all(callers)
+  await stop()
   // All of it may be spent before the change is seen to be taken.
   const next = [...meanwhile, ...answers].find((answer) => answer.startsWith(`${raised} `))
   expect(next).toBe(`${raised} 200`)

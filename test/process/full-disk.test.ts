@@ -11,19 +11,11 @@ import {
   eventually,
   gatewayProcess,
   startRawBackend,
-  type GatewayProcess,
 } from './gateways.ts'
 
 const exec = promisify(execFile)
 const key = 'tg_test_full_disk_0123456789'
 const REQUESTS = 15
-
-async function logWarning({ adminOrigin }: GatewayProcess): Promise<unknown> {
-  const response = await fetch(`${adminOrigin}/readyz`)
-  expect(response.status).toBe(200)
-  const { checks } = (await response.json()) as { checks: Record<string, unknown>[] }
-  return checks.find(({ name }) => name === 'log')?.['warning']
-}
 
 describe('a log on a full disk', () => {
   // The limit of a process on the size of its files is what a full disk is to it: a part is written, then writes fail.
@@ -41,20 +33,25 @@ describe('a log on a full disk', () => {
       for (let at = 0; at < REQUESTS; at++)
         expect((await gateway.call(key)).status).not.toBeGreaterThan(503)
     }
+    const logWarning = async () => {
+      const { status, warning } = await gateway.check('log')
+      expect(status).toBe(200)
+      return warning
+    }
     const dropped = (): Promise<number> => gateway.metric('tollgate_log_lines_dropped_total')
 
-    expect(await logWarning(gateway)).toBeUndefined()
+    expect(await logWarning()).toBeUndefined()
     // The first line that comes is cut in its midst.
     await limitFiles(statSync(logFile).size + 100)
     await ask()
     await eventually('the lines are counted', async () => (await dropped()) >= REQUESTS)
-    expect(await logWarning(gateway)).toMatch(/cannot be written \(EFBIG\).*make room/)
+    expect(await logWarning()).toMatch(/cannot be written \(EFBIG\).*make room/)
     expect(gateway.logged('access')).toEqual([])
 
     await limitFiles('unlimited')
     // Nothing is asked for meanwhile: it is said all the same.
     await eventually('the number is said', () => gateway.logged('linesDropped').length === 1)
-    await eventually('all is well', async () => (await logWarning(gateway)) === undefined)
+    await eventually('all is well', async () => (await logWarning()) === undefined)
     await ask()
     await eventually('lines come', () => gateway.logged('access').length === REQUESTS)
     const [line] = gateway.logged('linesDropped')

@@ -1,6 +1,7 @@
 /** Gateways as processes of their own or in this one, calls to them, and what they have written into Redis. */
 import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { ReadinessReport } from '../../src/admin/pages.ts'
 import { loadUsableConfig } from '../../src/cli/load-usable-config.ts'
 import { readPlacesAside } from '../../src/clients/places-aside.ts'
 import { createGateway } from '../../src/gateway/gateway.ts'
@@ -9,7 +10,7 @@ import { quotaKey } from '../../src/quota/authorities/redis.ts'
 import { gatewayEnds } from '../support/ending.ts'
 import { configText, sha256, sumOf } from '../support/gateway.ts'
 import { startTollgate, temporaryFile, type TollgateProcess } from '../support/processes.ts'
-import { startRawBackend } from '../support/raw-backend.ts'
+import { answer, startRawBackend } from '../support/raw-backend.ts'
 import { startRedisServer, type RedisServer } from '../support/redis-server.ts'
 
 export { atEnd } from '../support/ending.ts'
@@ -23,11 +24,18 @@ export interface Gateway {
   call(key: string | undefined, path?: string, init?: RequestInit): Promise<Answer>
   /** See sumOf. */
   metric(start: string): Promise<number>
+  /** The status of /readyz and its text. */
+  ready(): Promise<string>
+  /** What /readyz says of this check, and its status. */
+  check(name: string): Promise<Check>
   /** Log lines of this event so far. */
   logged(event: string): Record<string, unknown>[]
   /** The log so far. */
   stderr(): string
 }
+
+/** The status of the page, and the check, if it is there. */
+type Check = { readonly status: number } & Partial<ReadinessReport['checks'][number]>
 
 export type GatewayProcess = Gateway & TollgateProcess
 
@@ -100,11 +108,10 @@ export async function gatewayHere(
   return here
 }
 
-const storeInUse = ({ adminOrigin }: Gateway): Promise<number> =>
-  eventually('the store is in use', async () => {
-    const page = await (await fetch(`${adminOrigin}/readyz`)).text()
-    return page.includes('"available"') || page.includes('"embedded"')
-  })
+const storeInUse = ({ check }: Gateway): Promise<number> =>
+  eventually('the store is in use', async () =>
+    ['available', 'embedded'].includes((await check('store')).reason ?? ''),
+  )
 
 /** Waits until both listeners of a gateway are up, and all that was logged till then is read: a line for each worker, too. */
 export async function withOrigins(started: TollgateProcess): Promise<GatewayProcess> {
@@ -120,6 +127,15 @@ const asked = (at: Pick<Gateway, 'origin' | 'adminOrigin' | 'stderr'>): Gateway 
   ...at,
   call: (key, path = '/v1/pets', init = {}) => call(`${at.origin}${path}`, key, init),
   metric: async (start) => sumOf(await (await fetch(`${at.adminOrigin}/metrics`)).text(), start),
+  ready: async () => {
+    const response = await fetch(`${at.adminOrigin}/readyz`)
+    return `${response.status} ${await response.text()}`
+  },
+  check: async (name) => {
+    const response = await fetch(`${at.adminOrigin}/readyz`)
+    const { checks } = (await response.json()) as ReadinessReport
+    return { status: response.status, ...checks.find((check) => check.name === name) }
+  },
   // Only lines that may be meant are parsed: it is asked again and again, and the log of a loaded gateway is long.
   logged: (event) =>
     at
@@ -159,6 +175,18 @@ export async function call(
   const isError = response.headers.get('content-type')?.startsWith('application/json') === true
   const code = isError && !response.ok ? (JSON.parse(body) as { code: string }).code : undefined
   return { status: response.status, headers: response.headers, body, code, tookMs }
+}
+
+/** A backend that keeps requests waiting until it is told to answer them. */
+export async function startSlowBackend() {
+  const waiting: (() => void)[] = []
+  const backend = await startRawBackend({
+    respond: async () => {
+      await new Promise<void>((resolve) => waiting.push(resolve))
+      return answer(200, 'at last')
+    },
+  })
+  return { ...backend, waiting, answerAll: () => waiting.splice(0).forEach((go) => go()) }
 }
 
 /** Whether anybody listens on this port. */
@@ -260,6 +288,22 @@ export function pick<Member>(list: readonly Member[], at: number): Member {
   const member = list[at % list.length]
   if (member === undefined) throw new Error('an empty list has nothing to pick')
   return member
+}
+
+/** So many callers, each of whom begins again after a rest; the result ends that, and waits for what is under way. */
+export function again(
+  callers: number,
+  work: (at: number) => Promise<unknown>,
+  restMs = 40,
+): () => Promise<void> {
+  const over = new AbortController()
+  const all = times(callers, async (at) => {
+    for (; !over.signal.aborted; await sleep(restMs)) await work(at)
+  })
+  return async () => {
+    over.abort()
+    await Promise.all(all)
+  }
 }
 
 export const times = <Value>(count: number, make: (at: number) => Value): Value[] =>

@@ -169,10 +169,7 @@ it.each([1, 2])(
     const url = `"redis://${user}:hidden@127.0.0.1:${redis.port}", prefix: ${user}`
     const path = file(backend.url, url, workers)
     const gateway = await (workers === 1 ? gatewayHere : gatewayProcess)(path)
-    const ready = async () => {
-      const response = await fetch(`${gateway.adminOrigin}/readyz`)
-      return `${response.status} ${await response.text()}`
-    }
+    const { ready } = gateway
     const server = `127.0.0.1:${redis.port}`
     const warned = /maxmemory-policy is volatile-ttl.*; .*kept over a restart/s
     await eventually('the warning', async () => warned.test(await ready()))
@@ -211,7 +208,7 @@ it.each([
     await eventually('the line', () => gateway.logged('storeWarning').length === 1)
     const said = 'no such host: reddis.invalid:6379; correct it, or'
     expect(gateway.logged('storeWarning')[0]?.['warning']).toContain(said)
-    const page = await (await fetch(`${gateway.adminOrigin}/readyz`)).text()
+    const page = await gateway.ready()
     expect(page).toContain(said)
     expect(page).toMatch(new RegExp(`"away \\(${cause}\\); onOutage is local"`))
     const shown = await (await fetch(`${gateway.adminOrigin}/api/store`)).json()

@@ -7,7 +7,6 @@ import { Agent, request } from 'node:https'
 import { connect, type AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, it } from 'vitest'
 import { WebSocket, WebSocketServer } from 'ws'
 import { atEnd } from '../support/ending.ts'
@@ -16,10 +15,12 @@ import { temporaryFile, temporaryFolder } from '../support/processes.ts'
 import { freePort, sharedRedis } from '../support/redis-server.ts'
 import { makeCertificates } from '../support/redis-tls.ts'
 import {
+  again,
   clientsBlock,
   configFile,
   eventually,
   gatewayProcess,
+  pick,
   storeOn,
   times,
   type GatewayProcess,
@@ -101,7 +102,6 @@ async function startHaproxy(gateways: readonly GatewayPorts[]) {
 /** Half of the clients keep their connection, half open one for each request; every other request is a POST, which nobody may repeat. */
 function startLoad(origin: string, ca: Buffer) {
   const answers = new Map<string, number>()
-  const over = new AbortController()
   const send = (agent: Agent | false, method: string): Promise<string> =>
     new Promise((resolve) => {
       const headers = { ...authorization, 'x-forwarded-for': '203.0.113.9' }
@@ -114,23 +114,19 @@ function startLoad(origin: string, ca: Buffer) {
         .once('error', (error) => resolve(error.message))
         .end(method === 'POST' ? '{}' : undefined)
     })
-  const client = async (agent: Agent | false): Promise<void> => {
-    for (let at = 0; !over.signal.aborted; at++) {
-      const answer = await send(agent, at % 2 === 0 ? 'GET' : 'POST')
-      answers.set(answer, (answers.get(answer) ?? 0) + 1)
-      await sleep(80)
-    }
-  }
   const kept = new Agent({ keepAlive: true })
-  const clients = times(8, (at) => client(at % 2 === 0 && kept))
-  return {
-    answers,
-    stop: async () => {
-      over.abort()
-      await Promise.all(clients)
-      kept.destroy()
+  const sent = times(8, () => 0)
+  const stop = again(
+    8,
+    async (at) => {
+      const method = pick(sent, at) % 2 === 0 ? 'GET' : 'POST'
+      sent[at] = pick(sent, at) + 1
+      const answer = await send(at % 2 === 0 && kept, method)
+      answers.set(answer, (answers.get(answer) ?? 0) + 1)
     },
-  }
+    80,
+  )
+  return { answers, stop: () => stop().finally(() => kept.destroy()) }
 }
 
 async function openWebSocket(origin: string, ca: Buffer) {

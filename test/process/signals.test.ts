@@ -2,7 +2,6 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { keys } from '../support/gateway.ts'
 import { temporaryFile } from '../support/processes.ts'
-import { answer } from '../support/raw-backend.ts'
 import { freePort } from '../support/redis-server.ts'
 import {
   call,
@@ -13,23 +12,12 @@ import {
   isTaken,
   startRawBackend,
   startRedisServer,
+  startSlowBackend,
   tally,
   times,
   startTollgate,
   type GatewayProcess,
 } from './gateways.ts'
-
-/** A backend that answers when told to. */
-async function slowBackend() {
-  const waiting: (() => void)[] = []
-  const backend = await startRawBackend({
-    respond: async () => {
-      await new Promise<void>((resolve) => waiting.push(resolve))
-      return answer(200, 'at last')
-    },
-  })
-  return { ...backend, waiting, answerAll: () => waiting.splice(0).forEach((go) => go()) }
-}
 
 const drain = (time: string) => ({
   server: `server: { listen: "127.0.0.1:0", timeouts: { drain: ${time} } }`,
@@ -44,9 +32,7 @@ describe.concurrent('a stop', () => {
     const server = 'server: { listen: "127.0.0.1:0", workers: 2, timeouts: { drainDelay: 8s } }'
     const gateway = await gatewayProcess(configFile(backend.url, { server }))
     gateway.signal('SIGTERM')
-    const unready = async () =>
-      (await (await fetch(`${gateway.adminOrigin}/readyz`)).text()).includes('or draining')
-    await eventually('not ready', unready)
+    await eventually('not ready', async () => (await gateway.ready()).includes('or draining'))
     const answers = await Promise.all(times(3, () => decided(() => gateway.call(keys.pro))))
     expect(tally(answers)).toEqual({ '200': 3 })
     expect(answers.every(({ headers }) => headers.get('connection') !== 'close')).toBe(true)
@@ -57,7 +43,7 @@ describe.concurrent('a stop', () => {
   })
 
   it('counts two signals at once as one, since npm passes on what the terminal has sent', async () => {
-    const backend = await slowBackend()
+    const backend = await startSlowBackend()
     const gateway = await gatewayProcess(configFile(backend.url))
     const inFlight = gateway.call(keys.pro)
     await eventually('the request at the backend', () => backend.waiting.length === 1)
@@ -70,7 +56,7 @@ describe.concurrent('a stop', () => {
   })
 
   it('ends at once with 1 on a second signal', async () => {
-    const backend = await slowBackend()
+    const backend = await startSlowBackend()
     const gateway = await gatewayProcess(configFile(backend.url, drain('10m')))
     const inFlight = gateway.call(keys.pro).catch(() => 'cut off')
     await eventually('the request at the backend', () => backend.waiting.length === 1)

@@ -8,6 +8,7 @@ import { describe, expect, it } from 'vitest'
 import { minuteWithAtLeast } from '../support/gateway.ts'
 import { temporaryFolder } from '../support/processes.ts'
 import {
+  again,
   clientsBlock,
   configFile,
   decided,
@@ -74,17 +75,14 @@ describe.concurrent('what a gateway without Redis has counted', () => {
     let [cutOff, refused] = [0, 0]
     const serveUntil = async (isEnough: () => boolean): Promise<void> => {
       const gateway = await gatewayProcess(file)
-      const isOver = new AbortController()
-      const callers = times(4, async () => {
-        for (; !isOver.signal.aborted; await sleep(40)) {
-          const answer = await gateway.call(key).catch(() => void (cutOff += 1))
-          if (answer?.status === 429) refused += 1
-        }
+      const stop = again(4, async () => {
+        const answer = await gateway.call(key).catch(() => void (cutOff += 1))
+        if (answer?.status === 429) refused += 1
       })
       await eventually('enough of the load', isEnough)
-      isOver.abort()
+      const stopped = stop()
       gateway.signal('SIGKILL')
-      await Promise.all(callers)
+      await stopped
     }
     for (const count of [60, 120]) await serveUntil(() => backend.requests.length >= count)
     await serveUntil(() => refused > 0)
@@ -175,11 +173,6 @@ describe.concurrent('a store.file', () => {
 })
 
 describe.concurrent('a store.file that can no longer be written', () => {
-  const storeCheck = async (gateway: GatewayProcess) => {
-    const response = await fetch(`${gateway.adminOrigin}/readyz`)
-    const { checks } = (await response.json()) as { checks: Record<string, unknown>[] }
-    return { status: response.status, ...checks.find(({ name }) => name === 'store') }
-  }
   const unsavedSeconds = (gateway: GatewayProcess): Promise<number> =>
     gateway.metric('tollgate_counters_unsaved_seconds')
 
@@ -192,7 +185,7 @@ describe.concurrent('a store.file that can no longer be written', () => {
       await admit(first, 5)
       await eventually('they are kept', () => Number(dayTakenIn(path)) >= 5)
       expect(await unsavedSeconds(first)).toBe(0)
-      expect(await storeCheck(first)).toEqual({
+      expect(await first.check('store')).toEqual({
         status: 200,
         name: 'store',
         ok: true,
@@ -212,10 +205,10 @@ describe.concurrent('a store.file that can no longer be written', () => {
       expect(first.logged('countersNotKept')).toHaveLength(1)
       expect(first.logged('countersKept')).toEqual([])
       expect(await unsavedSeconds(first)).toBeGreaterThan(2)
-      const told = await storeCheck(first)
+      const told = await first.check('store')
       expect(told).toMatchObject({ status: 200, ok: true, reason: 'embedded' })
       const said = new RegExp(`^counters are not kept since (\\S+Z), .*: ${fault}`).exec(
-        String('warning' in told ? told.warning : ''),
+        told.warning ?? '',
       )
       const toldMs = Date.parse(said?.[1] ?? '')
       expect(toldMs).toBeGreaterThanOrEqual(sinceMs - 1_000)
@@ -225,7 +218,7 @@ describe.concurrent('a store.file that can no longer be written', () => {
       expect(first.logged('countersNotKept')).toHaveLength(1)
       // The totals of the day are kept a moment later.
       await eventually('all of it kept', async () => (await unsavedSeconds(first)) === 0)
-      expect(await storeCheck(first)).not.toHaveProperty('warning')
+      expect(await first.check('store')).not.toHaveProperty('warning')
       first.signal('SIGKILL')
       await first.finished
       const rest = await left(await gatewayHere(config(backend.url, path)))

@@ -1,7 +1,6 @@
 /** Load on gateways whose store comes and goes, and what is expected of the answers. */
-import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, onTestFinished } from 'vitest'
-import { call, eventually, pick, times, type Answer, type Gateway } from './gateways.ts'
+import { again, call, eventually, pick, type Answer, type Gateway } from './gateways.ts'
 
 export interface Load {
   /** Answers that tell the quota, and those that do not, so far. */
@@ -16,33 +15,18 @@ export interface Load {
 /** A few callers that go on without end, spread over the gateways. */
 export function startLoad(
   gateways: readonly Gateway[],
-  { key, callers = 4, pauseMs = 40 }: { key: string; callers?: number; pauseMs?: number },
+  { key, callers = 4 }: { key: string; callers?: number },
 ): Load {
   const answers: Answer[] = []
   const undecidedMs: number[] = []
-  const over = new AbortController()
-  const repeat = async (work: () => Promise<void>): Promise<void> => {
-    while (!over.signal.aborted) {
-      await work()
-      await sleep(pauseMs)
-    }
-  }
-  const running = Promise.all([
-    ...times(callers, (at) =>
-      repeat(async () => {
-        answers.push(await pick(gateways, at).call(key))
-      }),
-    ),
-    ...gateways.map(({ adminOrigin }) =>
-      repeat(async () => {
-        undecidedMs.push((await call(`${adminOrigin}/healthz`, undefined)).tookMs)
-      }),
-    ),
-  ])
-  const stop = async (): Promise<void> => {
-    over.abort()
-    await running
-  }
+  const stops = [
+    again(callers, async (at) => answers.push(await pick(gateways, at).call(key))),
+    again(gateways.length, async (at) => {
+      const { tookMs } = await call(`${pick(gateways, at).adminOrigin}/healthz`, undefined)
+      undecidedMs.push(tookMs)
+    }),
+  ]
+  const stop = async (): Promise<void> => void (await Promise.all(stops.map((each) => each())))
   // A test that has failed leaves no callers to the next.
   onTestFinished(stop)
   return {

@@ -12,12 +12,14 @@ import type { RawBackend } from '../support/raw-backend.ts'
 import { sharedRedis } from '../support/redis-server.ts'
 import { workerPids } from '../workers/workers.ts'
 import {
+  again,
   clientsBlock,
   configFile,
   decided,
   eventually,
   gatewayHere,
   gatewayProcess,
+  pick,
   startRawBackend,
   startRedisServer,
   storeOn,
@@ -68,22 +70,14 @@ const exact = (gateway: Gateway, backend: RawBackend): Promise<number> =>
 /** All clients ask all gateways again and again until it is ended; what came of it. */
 function load(gateways: readonly Gateway[]) {
   const answers: { client: string; code: string | undefined; endedMs: number }[] = []
-  const over = new AbortController()
-  const caller = async (gateway: Gateway, client: string): Promise<void> => {
-    while (!over.signal.aborted) {
-      const answer = await gateway.call(`tg_${client}`).catch(() => undefined)
-      answers.push({ client, code: answer?.code, endedMs: performance.now() })
-      await sleep(40)
-    }
-  }
-  const callers = gateways.flatMap((one) => [...names, 'few'].map((id) => caller(one, id)))
-  return {
-    answers,
-    end: async () => {
-      over.abort()
-      await Promise.all(callers)
-    },
-  }
+  const ids = [...names, 'few']
+  const end = again(gateways.length * ids.length, async (at) => {
+    const client = pick(ids, at)
+    const gateway = pick(gateways, Math.floor(at / ids.length))
+    const answer = await gateway.call(`tg_${client}`).catch(() => undefined)
+    answers.push({ client, code: answer?.code, endedMs: performance.now() })
+  })
+  return { answers, end }
 }
 
 const isLimited = ({ code }: { readonly code: string | undefined }): boolean =>

@@ -6,14 +6,13 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { WebSocket, WebSocketServer } from 'ws'
 import { startCollector } from '../support/otlp.ts'
-import { answer } from '../support/raw-backend.ts'
 import {
   configFile,
   decided,
   eventually,
   gatewayProcess,
   linesOf,
-  startRawBackend,
+  startSlowBackend,
   run,
   times,
   type GatewayProcess,
@@ -55,22 +54,16 @@ async function startBusy(
   workers: number,
   requests: number,
   { drain = '30s', more = {} }: { drain?: string; more?: Record<string, string> } = {},
-): Promise<{ gateway: GatewayProcess; inFlight: ReturnType<typeof ask>[]; answerAll(): void }> {
-  const waiting: (() => void)[] = []
-  const backend = await startRawBackend({
-    respond: async () => {
-      await new Promise<void>((resolve) => waiting.push(resolve))
-      return answer(200, 'at last')
-    },
-  })
+) {
+  const { url, waiting, answerAll } = await startSlowBackend()
   const blocks = workerBlocks(workers, [wide], {
     server: `, timeouts: { drain: ${drain} }`,
     more,
   })
-  const gateway = await gatewayProcess(configFile(backend.url, blocks))
+  const gateway = await gatewayProcess(configFile(url, blocks))
   const inFlight = times(requests, () => askServed(gateway))
   await eventually('requests at the backend', () => waiting.length === requests)
-  return { gateway, inFlight, answerAll: () => waiting.splice(0).forEach((go) => go()) }
+  return { gateway, inFlight, answerAll }
 }
 
 describe('a roll', () => {
@@ -250,11 +243,5 @@ describe('a start with workers', () => {
     expect(failed).toHaveLength(1)
     expect(failed[0]?.['message']).toContain(`jwt.jwksFile ${file}`)
     expect(stderr).not.toContain('workerRestarting')
-  })
-
-  it('is no command of its own', async () => {
-    const { code, stderr } = await run('worker')
-    expect(code).toBe(2)
-    expect(stderr).toContain('server.workers')
   })
 })

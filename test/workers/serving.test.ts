@@ -7,6 +7,7 @@ import { rawExchange } from '../support/raw-client.ts'
 import type { RawBackend } from '../support/raw-backend.ts'
 import { freePort } from '../support/redis-server.ts'
 import {
+  again,
   configFile,
   decided,
   eventually,
@@ -30,18 +31,20 @@ const wide = { id: 'wide', keys: ['tg_wide'], perMinute: 100_000 }
 
 /** Stops the processes again and again, and lets them run for a moment each time, until `work` is done. */
 async function stopped(pids: readonly number[], work: () => Promise<unknown>): Promise<void> {
-  const over = new AbortController()
-  const stop = async (): Promise<void> => {
-    while (!over.signal.aborted) {
+  const letGo = again(
+    1,
+    async () => {
       for (const pid of pids) process.kill(pid, 'SIGSTOP')
       await sleep(250)
       for (const pid of pids) process.kill(pid, 'SIGCONT')
-      await sleep(25)
-    }
+    },
+    25,
+  )
+  try {
+    await work()
+  } finally {
+    await letGo()
   }
-  const stopping = stop()
-  await work().finally(() => over.abort())
-  await stopping
 }
 
 /** What the gateway decides, as a client gets it that comes back after a 503. */
@@ -260,10 +263,8 @@ describe('workers whose event loops are late', () => {
     )
     const [first = NaN, second = NaN] = workerPids(gateway).values()
     const load = async () => {
-      const answer = await fetch(`${gateway.adminOrigin}/readyz`)
-      const { checks } = (await answer.json()) as { checks: { name: string; reason: string }[] }
-      const reason = checks.find(({ name }) => name === 'load')?.reason ?? ''
-      return `${answer.status} ${/\d of \d/.exec(reason)?.[0] ?? reason}`
+      const { status, reason } = await gateway.check('load')
+      return `${status} ${/\d of \d/.exec(reason ?? '')?.[0] ?? reason}`
     }
     const seen = (what: string) => eventually(what, async () => (await load()) === what)
     await stopped([first], () => seen('200 1 of 2'))

@@ -6,9 +6,11 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { expect } from 'vitest'
 import { temporaryFile } from '../support/processes.ts'
 import {
+  again,
   clientsBlock,
   eventually,
   tally,
+  times,
   type GatewayProcess,
   type TestClient,
 } from '../process/gateways.ts'
@@ -18,6 +20,8 @@ export interface WorkerAnswer {
   readonly code: string | undefined
   readonly headers: NodeJS.Dict<string | string[]>
   readonly body: string
+  /** The client's own, of the connection that it came on. */
+  readonly port: number | undefined
   /** As performance.now() has it. */
   readonly atMs: number
 }
@@ -39,12 +43,17 @@ export const workerBlocks = (
 /** One request; without an agent on a connection of its own, so that the kernel picks a worker for it. */
 export function ask(
   origin: string,
-  { key, path = '/v1/pets', agent }: { key?: string; path?: string; agent?: Agent } = {},
+  {
+    key,
+    path = '/v1/pets',
+    agent,
+  }: { key?: string; path?: string; agent?: Agent | undefined } = {},
 ): Promise<WorkerAnswer> {
   return new Promise((resolve, reject) => {
     const headers = key === undefined ? {} : { authorization: `Bearer ${key}` }
     const call = request(`${origin}${path}`, { headers, agent: agent ?? false }, (response) => {
       let body = ''
+      const { localPort: port } = response.socket
       response.setEncoding('utf8')
       response.on('data', (text: string) => (body += text))
       response.on('error', reject)
@@ -52,7 +61,7 @@ export function ask(
         const { statusCode: status = 0, headers: answered } = response
         const isError = status >= 400 && body.startsWith('{')
         const code = isError ? (JSON.parse(body) as { code: string }).code : undefined
-        resolve({ status, code, headers: answered, body, atMs: performance.now() })
+        resolve({ status, code, headers: answered, body, port, atMs: performance.now() })
       })
     })
     call.on('error', reject)
@@ -74,30 +83,22 @@ export function startLoad(
 ): Load {
   const answers: WorkerAnswer[] = []
   const errors: Error[] = []
-  const over = new AbortController()
-  const caller = async (agent: Agent | undefined): Promise<void> => {
-    while (!over.signal.aborted) {
-      await ask(origin, { key, ...(agent && { agent }) }).then(
+  const kept = times(keepAlive, () => new Agent({ keepAlive: true, maxSockets: 1 }))
+  const stop = again(
+    callers + keepAlive,
+    (at) =>
+      ask(origin, { key, agent: kept[at] }).then(
         (answer) => answers.push(answer),
         (error: unknown) => errors.push(error as Error),
-      )
-      await sleep(30)
-    }
-    agent?.destroy()
-  }
-  const kept = Array.from(
-    { length: keepAlive },
-    () => new Agent({ keepAlive: true, maxSockets: 1 }),
-  )
-  const all = Promise.all(
-    [...kept, ...Array.from({ length: callers }, () => undefined)].map(caller),
+      ),
+    30,
   )
   return {
     answers,
     errors,
     stop: async () => {
-      over.abort()
-      await all
+      await stop()
+      for (const agent of kept) agent.destroy()
     },
   }
 }
