@@ -5,7 +5,7 @@
  */
 import { readFileSync } from 'node:fs'
 import type { Edge, Incidents } from './cli/edge.ts'
-import type { ToWorker } from './workers/messages.ts'
+import type { ToWorker } from './server/workers/messages.ts'
 
 const FAILED = 1
 const LINGER_MS = 2_000
@@ -103,7 +103,7 @@ async function main(): Promise<number> {
   const { version } = JSON.parse(readFileSync(packageFile, 'utf8')) as { version: string }
   const { run } = await import('./cli/commands.ts')
   const screen = process.stdout.isTTY
-    ? (await import('./terminal/screen.ts')).createScreen(() => process.stdin, process.stdout)
+    ? (await import('./cli/terminal/screen.ts')).createScreen(() => process.stdin, process.stdout)
     : undefined
   if (screen !== undefined) process.on('exit', () => screen.restore())
   return run({

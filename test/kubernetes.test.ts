@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { parseDocument } from 'yaml'
 import { refuseDemoKeys } from '../src/cli/demo-keys.ts'
-import { parseConfigText } from '../src/clients/load.ts'
+import { parseConfigText } from '../src/config/clients/load.ts'
 
 const root = join(import.meta.dirname, '..')
 const folder = join(root, 'deploy/kubernetes')

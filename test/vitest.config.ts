@@ -4,11 +4,11 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node'
 /** What takes longest, in the order in which it begins, so that nothing waits for it alone at the end. */
 const longest = [
   'process/page',
-  'workers/crashes',
-  'redis/cluster',
-  'redis/sentinel',
+  'server/workers/crashes',
+  'state/redis/cluster',
+  'state/redis/sentinel',
   'process/reload',
-  'quota/lessee-redis',
+  'core/quota/lessee-redis',
   'process/signals',
   'process/outage',
 ].map((name) => `/test/${name}.test.ts`)

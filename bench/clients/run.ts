@@ -9,7 +9,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as wait } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
-import { loadConfig } from '../../src/clients/load.ts'
+import { loadConfig } from '../../src/config/clients/load.ts'
 
 const { values } = parseArgs({ options: { clients: { type: 'string', default: '1000000' } } })
 const count = Number(values.clients)

@@ -77,7 +77,7 @@ export interface Sizing {
 }
 
 const second = 1e6
-/** A lease is sized to last so long, and holds at most this part of the minute; src/quota/lessee/lease-size.ts. */
+/** A lease is sized to last so long, and holds at most this part of the minute; src/core/quota/lease-size.ts. */
 const leaseSeconds = 10
 const leasePart = 1 / 16
 /** Each client of the limits series reaches so many. */

@@ -9,9 +9,9 @@
 import { createHash } from 'node:crypto'
 import { closeSync, openSync, writeFileSync, writeSync } from 'node:fs'
 import { parseArgs } from 'node:util'
-import { accessFields, type AccessRecord } from '../../src/observability/access-record.ts'
-import type { RefusalCode } from '../../src/rules/refusals.ts'
-import { DAY_MS, MINUTE_MS } from '../../src/rules/time.ts'
+import { accessFields, type AccessRecord } from '../../src/core/record/access-record.ts'
+import type { RefusalCode } from '../../src/core/rules/refusals.ts'
+import { DAY_MS, MINUTE_MS } from '../../src/config/time.ts'
 
 const plans = {
   free: { clients: 500, perMinute: 60, perDay: 1_000 },

@@ -12,8 +12,8 @@ import { loadavg } from 'node:os'
 import { argv, execPath, hrtime } from 'node:process'
 import { createInterface } from 'node:readline'
 import { parseArgs, promisify } from 'node:util'
-import { openLogs } from '../../src/log-files/open.ts'
-import { MINUTE_MS } from '../../src/rules/time.ts'
+import { openLogs } from '../../src/tools/log-files/open.ts'
+import { MINUTE_MS } from '../../src/config/time.ts'
 
 const TOLLGATE = new URL('../../src/main.ts', import.meta.url).pathname
 const USAGE_TO_STDERR = `data:text/javascript,process.on('exit', () => process.stderr.write(JSON.stringify(process.resourceUsage()) + '\\n'))`

@@ -1,8 +1,8 @@
 /** What the admin listener answers: JSON, CSV, events, or what a page makes itself. */
 import type { IncomingMessage } from 'node:http'
-import { refusalKinds } from '../rules/refusals.ts'
-import { MayBeDone } from '../rules/store-unavailable.ts'
-import { csvLine } from './page/format.js'
+import { refusalKinds } from '../core/rules/refusals.ts'
+import { MayBeDone } from '../state/store-unavailable.ts'
+import { csvLine } from '../insight/format.js'
 
 /** Asked for the next piece when the reader has taken those before; `gone` is aborted when there is no reader any more, and ends what it waits for. */
 export type BodyStream = (gone: AbortSignal) => AsyncIterable<string | Buffer>

@@ -1,11 +1,17 @@
 /** What operators ask of clients, and the reset of what one has used. */
-import type { ClientDetail, ClientRow, ClientsPage, ResetDone, WindowUse } from '../api/usage.ts'
-import type { ClientState } from '../api/usage.ts'
-import type { ClientCounters, Window } from '../usage/client-counters.ts'
-import type { Counters } from '../usage/counters.ts'
-import { DAY_MS, MINUTE_MS } from '../rules/time.ts'
-import { endsAtSeconds } from '../rules/ban-policy.ts'
-import type { BanRecord } from '../bans/ban-store.ts'
+import type {
+  ClientDetail,
+  ClientRow,
+  ClientsPage,
+  ResetDone,
+  WindowUse,
+} from '../insight/api/usage.ts'
+import type { ClientState } from '../insight/api/usage.ts'
+import type { ClientCounters, Window } from '../state/memory/client-counters.ts'
+import type { Counters } from '../state/counters.ts'
+import { DAY_MS, MINUTE_MS } from '../config/time.ts'
+import { endsAtSeconds } from '../core/rules/ban-policy.ts'
+import type { BanRecord } from '../state/bans.ts'
 import { invalidRequest, json, notDone, unknownClient, type Answer } from './answers.ts'
 import type { BanNeeds } from './ban-operations.ts'
 import { findClient, pageOf, type ClientQuery, type ShownClient } from './client-pages.ts'

@@ -1,9 +1,9 @@
 /** Which clients a page shows: those that this gateway has seen in the order asked for, then all others as they are configured. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import type { ClientsPage } from '../api/usage.ts'
+import type { ClientsPage } from '../insight/api/usage.ts'
 import type { ClientConfig, Config } from '../config/config.ts'
-import type { Live } from '../live/live.ts'
-import { planInForce } from '../live/plan-in-force.ts'
+import type { Live } from '../insight/live/live.ts'
+import { planInForce } from '../insight/live/plan-in-force.ts'
 
 export type ShownClient = Pick<ClientConfig, 'id' | 'plan' | 'limits' | 'keys'>
 

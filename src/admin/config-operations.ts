@@ -1,5 +1,5 @@
 /** What operators ask of the configuration, and that another one be taken. */
-import type { ReloadOutcome, ReloadWish } from '../changes/reload-outcome.ts'
+import type { ReloadOutcome, ReloadWish } from '../config/changes/reload-outcome.ts'
 import type { Config } from '../config/config.ts'
 import { fault, invalidRequest, json, type Answer } from './answers.ts'
 import { effectiveConfig } from './effective-config.ts'

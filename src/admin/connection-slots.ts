@@ -7,7 +7,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { TLSSocket } from 'node:tls'
-import { transportOf } from '../listeners/node-internals.ts'
+import { transportOf } from '../core/http/node-internals.ts'
 import { hasBody } from './read-json.ts'
 
 const transportOfRequest = ({ socket }: IncomingMessage): Socket =>

@@ -1,8 +1,8 @@
 /** What operators ask of operations that are to go: who still calls them. */
-import type { Deprecations, LifecycleStage, Routes } from '../api/state.ts'
+import type { Deprecations, LifecycleStage, Routes } from '../insight/api/state.ts'
 import type { RouteConfig } from '../config/config.ts'
-import type { Live } from '../live/live.ts'
-import { stageOf, withdrawalOf } from '../rules/deprecation.ts'
+import type { Live } from '../insight/live/live.ts'
+import { stageOf, withdrawalOf } from '../core/rules/deprecation.ts'
 import { json, type Answer } from './answers.ts'
 
 export interface DeprecationNeeds {

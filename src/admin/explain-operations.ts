@@ -1,6 +1,6 @@
 /** Why a request is, would be or was answered as it is. Nothing is charged, changed or logged. */
-import type { ExplainAnswer, ExplainQuery } from '../api/explain.ts'
-import type { Decision } from '../live/recent.ts'
+import type { ExplainAnswer, ExplainQuery } from '../insight/api/explain.ts'
+import type { Decision } from '../core/record/recent.ts'
 import { fault, invalidRequest, json, type Answer } from './answers.ts'
 import type { LiveNeeds } from './live-operations.ts'
 import type { Call } from './operation.ts'

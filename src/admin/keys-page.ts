@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto'
 import type { ClientConfig, Config } from '../config/config.ts'
 import { clientId, duration } from '../config/scalars.ts'
-import { DAY_MS } from '../rules/time.ts'
+import { DAY_MS } from '../config/time.ts'
 import { invalidRequest, json, type Answer } from './answers.ts'
 
 /** What is made at a time, so that requests are not held up. */

@@ -1,10 +1,10 @@
 /** What operators ask of the moment: the overview, who asks most, recent requests, and events as they come. */
-import type { Overview, Requests, Top } from '../api/live.ts'
-import { refusalKinds } from '../rules/refusals.ts'
+import type { Overview, Requests, Top } from '../insight/api/live.ts'
+import { refusalKinds } from '../core/rules/refusals.ts'
 import { duration } from '../config/scalars.ts'
-import { eventTypes, type EventType } from '../live/events.ts'
-import type { Live } from '../live/live.ts'
-import { KEPT_DECISIONS, type RequestQuery } from '../live/recent.ts'
+import { eventTypes, type EventType } from '../insight/live/events.ts'
+import type { Live } from '../insight/live/live.ts'
+import { KEPT_DECISIONS, type RequestQuery } from '../core/record/recent.ts'
 import { fault, invalidRequest, json, notFound, type Answer } from './answers.ts'
 import type { Call } from './operation.ts'
 

@@ -5,7 +5,7 @@ import type { IncomingMessage } from 'node:http'
 import { join } from 'node:path'
 import { methodNotAllowed, type Answer } from './answers.ts'
 
-/** Below src/admin/page, and below /page/. */
+/** In src/admin/page, served below /page/. */
 export const pageFiles = [
   'style.css',
   'icon.svg',
@@ -13,7 +13,6 @@ export const pageFiles = [
   'shell.js',
   'api.js',
   'live.js',
-  'format.js',
   'explained.js',
   'dom.js',
   'ui.js',
@@ -38,6 +37,9 @@ export const pageFiles = [
   'vendor/uplot.js',
 ] as const
 
+/** Served at its path below src: the page writes numbers and times as the server's own words do. */
+export const sharedFiles = ['insight/format.js'] as const
+
 const contentTypes: Readonly<Record<string, string>> = {
   css: 'text/css; charset=utf-8',
   html: 'text/html; charset=utf-8',
@@ -55,25 +57,28 @@ const fields = {
   'Cache-Control': 'no-cache',
 }
 
-const assets = new Map<string, Answer | undefined>([
-  ['/', undefined],
-  ...pageFiles.map((file): [string, undefined] => [`/page/${file}`, undefined]),
+/** Path below src of each asset, by the path of its URL. */
+const files = new Map([
+  ['/', 'admin/page/index.html'],
+  ...pageFiles.map((file) => [`/page/${file}`, `admin/page/${file}`] as const),
+  ...sharedFiles.map((file) => [`/${file}`, file] as const),
 ])
+const assets = new Map<string, Answer>()
 
 /** undefined: none of the page's paths. */
 export function pageAsset({ method, headers }: IncomingMessage, path: string): Answer | undefined {
-  if (!assets.has(path)) return undefined
+  const file = files.get(path)
+  if (file === undefined) return undefined
   if (method !== 'GET' && method !== 'HEAD') return methodNotAllowed('GET, HEAD')
-  const asset = assets.get(path) ?? readAsset(path)
+  const asset = assets.get(path) ?? readAsset(path, file)
   const isKnown = headers['if-none-match'] === asset.fields?.['ETag']
   return isKnown ? { ...asset, status: 304 } : asset
 }
 
 /** Read when it is first asked for: most gateways of many are never looked at. */
-function readAsset(path: string): Answer {
-  const file = path === '/' ? 'index.html' : path.slice('/page/'.length)
-  const text = readFileSync(join(import.meta.dirname, 'page', file), 'utf8')
-  const body = file.endsWith('.js') && !file.startsWith('vendor/') ? withoutRemarks(text) : text
+function readAsset(path: string, file: string): Answer {
+  const text = readFileSync(join(import.meta.dirname, '..', file), 'utf8')
+  const body = file.endsWith('.js') && !file.includes('/vendor/') ? withoutRemarks(text) : text
   const digest = createHash('sha256').update(body).digest('base64url').slice(0, 22)
   const contentType = contentTypes[file.slice(file.lastIndexOf('.') + 1)] ?? 'text/plain'
   const asset = { status: 200, contentType, body, fields: { ...fields, ETag: `"${digest}"` } }

@@ -1,6 +1,6 @@
 /** The JSON body of a request, of a bounded size. */
 import type { IncomingMessage } from 'node:http'
-import { refusalKinds } from '../rules/refusals.ts'
+import { refusalKinds } from '../core/rules/refusals.ts'
 import { fault, invalidRequest, type Answer } from './answers.ts'
 
 const MOST_BYTES = 64 * 1024

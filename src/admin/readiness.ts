@@ -1,12 +1,12 @@
 /** Whether this gateway should be sent requests, and why not. */
 import type { ReadinessReport } from './pages.ts'
-import type { BackendHealth } from '../backends/health.ts'
-import type { BackendProbe } from '../backends/probe.ts'
+import type { BackendHealth } from '../core/backends/health.ts'
+import type { BackendProbe } from '../core/backends/probe.ts'
 import type { Config } from '../config/config.ts'
-import type { KeySetFault } from '../credentials/jwt-verifier.ts'
-import type { UnsavedCounters } from '../sqlite/quota-journal.ts'
-import { nameServers } from '../redis/servers.ts'
-import type { Shed } from '../rules/overload.ts'
+import type { KeySetFault } from '../core/credentials/jwt-verifier.ts'
+import type { UnsavedCounters } from '../state/sqlite/quota-journal.ts'
+import { nameServers } from '../state/redis/servers.ts'
+import type { Shed } from '../core/rules/overload.ts'
 
 type Check = ReadinessReport['checks'][number]
 

@@ -1,8 +1,8 @@
 /** What operators ask of limits that are only tried. */
-import type { Shadow, ShadowCounts as Shown } from '../api/shadow.ts'
+import type { Shadow, ShadowCounts as Shown } from '../insight/api/shadow.ts'
 import type { Config } from '../config/config.ts'
-import type { Live } from '../live/live.ts'
-import type { ShadowCount } from '../usage/shadow-counts.ts'
+import type { Live } from '../insight/live/live.ts'
+import type { ShadowCount } from '../core/record/shadow-counts.ts'
 import { json, type Answer } from './answers.ts'
 
 export interface ShadowNeeds {

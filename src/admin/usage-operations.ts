@@ -1,10 +1,10 @@
 /** What operators ask of the days that were: who has used how much, for billing. */
-import type { ClientUsage, DayTotals, DayUsage, PlanTotals } from '../api/usage.ts'
-import { DAY_MS } from '../rules/time.ts'
-import { StoreUnavailable } from '../rules/store-unavailable.ts'
-import { totalOf, type DayRow } from '../usage/day-totals.ts'
-import type { UsageHistory } from '../usage/usage-history.ts'
-import { KEPT_DAYS } from '../usage/usage-store.ts'
+import type { ClientUsage, DayTotals, DayUsage, PlanTotals } from '../insight/api/usage.ts'
+import { DAY_MS } from '../config/time.ts'
+import { StoreUnavailable } from '../state/store-unavailable.ts'
+import { totalOf, type DayRow } from '../state/day-totals.ts'
+import type { UsageHistory } from '../insight/usage/usage-history.ts'
+import { KEPT_DAYS } from '../state/usage.ts'
 import {
   csv,
   invalidRequest,

@@ -2,7 +2,7 @@
 import type { IncomingMessage, Server } from 'node:http'
 import { createServer as createListener, type Socket } from 'node:net'
 import { createServer as createTlsServer, TLSSocket } from 'node:tls'
-import { feed, serveUnbound, transportOf } from '../listeners/node-internals.ts'
+import { feed, serveUnbound, transportOf } from '../core/http/node-internals.ts'
 import type { ConnectionSlots } from './connection-slots.ts'
 
 /** PEM texts. */

@@ -1,8 +1,8 @@
 /** `tollgate catalogue`: the reference backend on its own. */
-import { startCatalogue } from '../catalogue/server.ts'
+import { startCatalogue } from '../tools/catalogue/server.ts'
 import { hostForUrl } from '../config/hosts.ts'
 import type { ListenAddress } from '../config/config.ts'
-import { createLog } from '../observability/log.ts'
+import { createLog } from '../core/record/log.ts'
 import type { Edge } from './edge.ts'
 import { explainPort } from './explain-port.ts'
 import { Service } from './service.ts'

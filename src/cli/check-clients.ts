@@ -1,10 +1,10 @@
 /** Whether a text with clients in it would be taken, as far as it can tell: the plans of a client file stand in the configuration that names it. */
 import { readFileSync, statSync } from 'node:fs'
-import { build } from '../clients/builder.ts'
-import { isJsonLines } from '../clients/entries.ts'
+import { build } from '../config/clients/builder.ts'
+import { isJsonLines } from '../config/clients/entries.ts'
 import { readYaml } from '../config/document.ts'
 import type { Environment } from '../config/environment.ts'
-import { parseConfigText } from '../clients/load.ts'
+import { parseConfigText } from '../config/clients/load.ts'
 import { parseConfig } from '../config/parse.ts'
 import { ConfigError, formatPath } from '../config/problems.ts'
 import { isGroup, isList, listAt, textAt, type Group, type Tree } from '../config/tree.ts'

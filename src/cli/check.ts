@@ -2,8 +2,8 @@
 import { ConfigError } from '../config/problems.ts'
 import { storeInWords } from '../config/store-words.ts'
 import { OK, REFUSED, type Edge } from './edge.ts'
-import { radiusAgainst } from '../operator/admin-keys.ts'
-import { inWords } from '../changes/radius-in-words.ts'
+import { radiusAgainst } from './operator/admin-keys.ts'
+import { inWords } from '../config/changes/radius-in-words.ts'
 import { loadUsableConfig } from './load-usable-config.ts'
 import { readTls, tryConnections } from './try-connections.ts'
 

@@ -1,6 +1,6 @@
 /** The only list of commands: what each is called, takes and does. What it runs is loaded when it is asked for. */
-import { Fault, faultLines, usageFault } from '../terminal/fault.ts'
-import { printingSafely } from '../terminal/printable.ts'
+import { Fault, faultLines, usageFault } from './terminal/fault.ts'
+import { printingSafely } from './terminal/printable.ts'
 import { FAILED, OK, REFUSED, type Edge, type Incidents } from './edge.ts'
 import { explain } from './explain-command.ts'
 import { changeCommands, configCommands, lookCommands, trialCommands } from './operator-commands.ts'

@@ -1,8 +1,8 @@
 /** The report as lines: for a person a table and what is broken in full, for a program a line for each check. */
-import { safe, type Colour, type Look } from '../terminal/look.ts'
-import { id, table, text, type Column } from '../terminal/table.ts'
-import type { Verdict } from '../conformance/check.ts'
-import { inOneLine, type Report, type Row } from '../conformance/suite.ts'
+import { safe, type Colour, type Look } from './terminal/look.ts'
+import { id, table, text, type Column } from './terminal/table.ts'
+import type { Verdict } from '../tools/conformance/check.ts'
+import { inOneLine, type Report, type Row } from '../tools/conformance/suite.ts'
 
 const colours: Record<Verdict, Colour | undefined> = {
   holds: 'green',

@@ -1,12 +1,12 @@
 /** `tollgate conformance`: holds any rate-limiting gateway, from outside, against what it is to promise. */
 import { readFileSync } from 'node:fs'
-import { reportPage } from '../conformance/html.ts'
+import { reportPage } from '../tools/conformance/html.ts'
 import { reportLines } from './conformance-report.ts'
-import { groupNames } from '../conformance/rules.ts'
-import { countOf, inOneLine, runSuite, UnusableTarget } from '../conformance/suite.ts'
-import { Fault, usageFault } from '../terminal/fault.ts'
-import { lookOf } from '../terminal/look.ts'
-import { writePage } from '../terminal/page-file.ts'
+import { groupNames } from '../tools/conformance/rules.ts'
+import { countOf, inOneLine, runSuite, UnusableTarget } from '../tools/conformance/suite.ts'
+import { Fault, usageFault } from './terminal/fault.ts'
+import { lookOf } from './terminal/look.ts'
+import { writePage } from './terminal/page-file.ts'
 import { FAILED, OK, type Edge } from './edge.ts'
 
 interface ConformanceOptions {

@@ -1,9 +1,9 @@
 /** `tollgate diff`: what a new configuration would change, and for whom. */
 import { ConfigError } from '../config/problems.ts'
-import { blastRadius } from '../changes/blast-radius.ts'
+import { blastRadius } from '../config/changes/blast-radius.ts'
 import { OK, REFUSED, type Edge } from './edge.ts'
 import { loadUsableConfig } from './load-usable-config.ts'
-import { inWords } from '../changes/radius-in-words.ts'
+import { inWords } from '../config/changes/radius-in-words.ts'
 
 /** Prints a line per kind of change, or with --json the BlastRadius. */
 export const diffCommand = async (

@@ -1,7 +1,7 @@
 /** What a command is given of its process by src/main.ts. Types only. */
 import type { Environment } from '../config/environment.ts'
-import type { Screen } from '../terminal/screen.ts'
-import type { SupervisorChannel } from '../workers/worker.ts'
+import type { Screen } from './terminal/screen.ts'
+import type { SupervisorChannel } from '../server/workers/worker.ts'
 
 /** What befalls a process. */
 export interface Incidents {
@@ -35,4 +35,4 @@ export interface Edge {
   exit(code: number): never
 }
 
-export { OK, FAILED, REFUSED } from '../terminal/fault.ts'
+export { OK, FAILED, REFUSED } from './terminal/fault.ts'

@@ -1,5 +1,5 @@
 /** Part of the list of commands: `tollgate explain`, by a configuration, by a log, or by a running gateway. */
-import { usageFault } from '../terminal/fault.ts'
+import { usageFault } from './terminal/fault.ts'
 import { ADMIN, single, TOKEN_HELP, type Declaration } from './program.ts'
 
 const several = (value: string, earlier: string[] | undefined): string[] => [
@@ -31,7 +31,7 @@ function check(what: string, { log, config, key, header, used, at }: Asked): voi
 }
 
 export const explain: Declaration = (program, { once }) => {
-  const running = once(async () => (await import('../operator/explain.ts')).explainCommand)
+  const running = once(async () => (await import('./operator/explain.ts')).explainCommand)
   const logged = once(async () => (await import('./explain-logged.ts')).explainLoggedCommand)
   const offline = once(async () => (await import('./explain-offline.ts')).explainOfflineCommand)
   program

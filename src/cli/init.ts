@@ -1,12 +1,12 @@
 /** `tollgate init`: writes a small configuration with one client, and shows its key and how to use it. */
 import { writeFileSync } from 'node:fs'
 import { resolve } from 'node:path'
-import { parseConfigText } from '../clients/load.ts'
+import { parseConfigText } from '../config/clients/load.ts'
 import { ConfigError } from '../config/problems.ts'
 import { clientId, faultIn, keyId } from '../config/scalars.ts'
 import { FAILED, OK, REFUSED, type Edge } from './edge.ts'
-import { newKey } from '../key-files/new-key.ts'
-import { asLines } from '../key-files/text-edit.ts'
+import { newKey } from './key-files/new-key.ts'
+import { asLines } from './key-files/text-edit.ts'
 
 interface InitOptions {
   /** Default: gateway.yaml. */

@@ -1,15 +1,15 @@
 /** `tollgate keys new`, `rotate` and `revoke`: keys are made, shown once, and kept in files by their digests. */
 import { dirname, extname } from 'node:path'
-import { clientFileEndings, isJsonLines } from '../clients/entries.ts'
+import { clientFileEndings, isJsonLines } from '../config/clients/entries.ts'
 import { clientId, dateMs, duration, faultIn, integer, keyId, label } from '../config/scalars.ts'
 import type { Leaf } from '../config/scalars.ts'
 import { ConfigError } from '../config/problems.ts'
 import { checkClients, checkLines } from './check-clients.ts'
-import { ClientText, KeysRefused, type KeyEntry } from '../key-files/client-text.ts'
+import { ClientText, KeysRefused, type KeyEntry } from './key-files/client-text.ts'
 import { OK, REFUSED, type Edge } from './edge.ts'
-import { newKey } from '../key-files/new-key.ts'
-import { isAbsent, rewriteFile } from '../key-files/rewrite-file.ts'
-import { asLines } from '../key-files/text-edit.ts'
+import { newKey } from './key-files/new-key.ts'
+import { isAbsent, rewriteFile } from './key-files/rewrite-file.ts'
+import { asLines } from './key-files/text-edit.ts'
 
 type Output = Pick<Edge, 'env' | 'print' | 'complain'>
 

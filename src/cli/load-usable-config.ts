@@ -1,6 +1,6 @@
 /** Loads a configuration that a gateway may start with. */
-import { loadConfigAside } from '../clients/load-aside.ts'
-import { loadConfig } from '../clients/load.ts'
+import { loadConfigAside } from '../config/clients/load-aside.ts'
+import { loadConfig } from '../config/clients/load.ts'
 import type { Config } from '../config/config.ts'
 import type { Environment } from '../config/environment.ts'
 import { ConfigError } from '../config/problems.ts'

@@ -27,7 +27,7 @@ const usage: Declaration = (program, { once }) => {
     .action(
       named(
         'client',
-        once(async () => (await import('../operator/usage.ts')).usageCommand),
+        once(async () => (await import('./operator/usage.ts')).usageCommand),
       ),
     )
   asking(group, 'reset <client>', 'set what a client has used back to 0, on all gateways')
@@ -35,7 +35,7 @@ const usage: Declaration = (program, { once }) => {
     .action(
       named(
         'client',
-        once(async () => (await import('../operator/usage-reset.ts')).resetCommand),
+        once(async () => (await import('./operator/usage-reset.ts')).resetCommand),
       ),
     )
 }
@@ -43,7 +43,7 @@ const usage: Declaration = (program, { once }) => {
 const bans: Declaration = (program, { once }) => {
   const group = program.command('bans').description('keys that are refused for a while')
   asking(group, 'list', 'who is banned, why, and until when').action(
-    once(async () => (await import('../operator/bans-list.ts')).bansListCommand),
+    once(async () => (await import('./operator/bans-list.ts')).bansListCommand),
   )
   asking(group, 'add [key-id]', 'ban a key, or all keys of a client, on all gateways')
     .addOption(new NeededOption('--for <duration>', 'how long, as 1h; up to 400d'))
@@ -52,13 +52,13 @@ const bans: Declaration = (program, { once }) => {
     .action(
       named(
         'key',
-        once(async () => (await import('../operator/bans-change.ts')).bansAddCommand),
+        once(async () => (await import('./operator/bans-change.ts')).bansAddCommand),
       ),
     )
   asking(group, 'lift <key-id>', 'end a ban, and forget the strikes').action(
     named(
       'key',
-      once(async () => (await import('../operator/bans-change.ts')).bansLiftCommand),
+      once(async () => (await import('./operator/bans-change.ts')).bansLiftCommand),
     ),
   )
 }
@@ -68,26 +68,26 @@ const clients: Declaration = (program, { once }) =>
     .option('--plan <plan>', 'only those of one plan', single)
     .option('--search <text>', 'only those whose id has it, or whose key it is', single)
     .addOption(choice('--sort <order>', 'default: nearest', ['nearest', 'used', 'refused', 'id']))
-    .action(once(async () => (await import('../operator/clients.ts')).clientsCommand))
+    .action(once(async () => (await import('./operator/clients.ts')).clientsCommand))
 
 const top: Declaration = (program, { once }) =>
   asking(program, 'top', 'the busiest clients, live: used, or handed out; piped: a line a second')
     .addOption(choice('--by <order>', 'default: requests', ['requests', 'refusals', 'latency']))
-    .action(once(async () => (await import('../operator/top.ts')).topCommand))
+    .action(once(async () => (await import('./operator/top.ts')).topCommand))
 
 const backends: Declaration = (program, { once }) =>
   asking(program, 'backends', 'how each backend is, since when, and why').action(
-    once(async () => (await import('../operator/backends.ts')).backendsCommand),
+    once(async () => (await import('./operator/backends.ts')).backendsCommand),
   )
 
 const deprecations: Declaration = (program, { once }) =>
   asking(program, 'deprecations', 'who still calls a deprecated route, and with what').action(
-    once(async () => (await import('../operator/deprecations.ts')).deprecationsCommand),
+    once(async () => (await import('./operator/deprecations.ts')).deprecationsCommand),
   )
 
 const config: Declaration = (program, { once }) =>
   asking(program, 'config', 'the configuration in force, with its defaults').action(
-    once(async () => (await import('../operator/config.ts')).configCommand),
+    once(async () => (await import('./operator/config.ts')).configCommand),
   )
 
 const conformance: Declaration = (program, { once }) =>
@@ -111,10 +111,10 @@ const completion: Declaration = (program, { once }) => {
     .action(
       named(
         'shell',
-        once(async () => (await import('../operator/completion.ts')).completionCommand),
+        once(async () => (await import('./operator/completion.ts')).completionCommand),
       ),
     )
-  const complete = once(async () => (await import('../operator/complete.ts')).completeCommand)
+  const complete = once(async () => (await import('./operator/complete.ts')).completeCommand)
   program
     .command('complete <line>', { hidden: true })
     .action((line: string) => complete({ line, program }))

@@ -2,7 +2,7 @@
 import { Argument, Command, CommanderError, InvalidArgumentError, Option } from 'commander'
 import type { ListenAddress } from '../config/config.ts'
 import { parseDurationMs } from '../config/durations.ts'
-import { HELP_HINT, usageFault } from '../terminal/fault.ts'
+import { HELP_HINT, usageFault } from './terminal/fault.ts'
 import type { Edge } from './edge.ts'
 
 /** Runs what has been loaded, with the options; it resolves to the exit code. */

@@ -1,9 +1,9 @@
 /** `tollgate reload`: a running gateway takes its files as they are now, or says what it would take. */
-import type { ReloadOutcome } from '../changes/reload-outcome.ts'
-import { askAdmin, DEFAULT_ADMIN, refusedBy } from '../operator/admin-client.ts'
+import type { ReloadOutcome } from '../config/changes/reload-outcome.ts'
+import { askAdmin, DEFAULT_ADMIN, refusedBy } from './operator/admin-client.ts'
 import { OK, REFUSED, type Edge } from './edge.ts'
-import { overText } from '../admin/page/format.js'
-import { inWords } from '../changes/radius-in-words.ts'
+import { overText } from '../insight/format.js'
+import { inWords } from '../config/changes/radius-in-words.ts'
 
 interface ReloadOptions {
   readonly admin?: string

@@ -1,10 +1,10 @@
 /** Suggestions for a person or a program: the limits of plans, and the plan of each client. */
-import { count, plural } from '../admin/page/format.js'
-import type { Look } from '../terminal/look.ts'
-import { id, number, table, text, type Column } from '../terminal/table.ts'
-import type { ReplayedClient, ReplayReport } from '../replay/report.ts'
-import { percentOf, windowsOf, type WindowOfPlan } from '../replay/suggest/windows.ts'
-import { refusedOf } from '../replay/totals.ts'
+import { count, plural } from '../insight/format.js'
+import type { Look } from './terminal/look.ts'
+import { id, number, table, text, type Column } from './terminal/table.ts'
+import type { ReplayedClient, ReplayReport } from '../tools/replay/report.ts'
+import { percentOf, windowsOf, type WindowOfPlan } from '../tools/replay/suggest/windows.ts'
+import { refusedOf } from '../tools/replay/totals.ts'
 
 const MOST_SHOWN = 20
 const NO_PLAN = 'none'

@@ -1,9 +1,9 @@
 /** What a replay has come to, for a person, and for a program that reads tables. */
-import { count, plural } from '../admin/page/format.js'
-import { refusedOf } from '../replay/totals.ts'
-import type { Outcome, ReplayedClient, ReplayReport } from '../replay/report.ts'
-import { safe, type Look } from '../terminal/look.ts'
-import { id, number, table, text, type Column } from '../terminal/table.ts'
+import { count, plural } from '../insight/format.js'
+import { refusedOf } from '../tools/replay/totals.ts'
+import type { Outcome, ReplayedClient, ReplayReport } from '../tools/replay/report.ts'
+import { safe, type Look } from './terminal/look.ts'
+import { id, number, table, text, type Column } from './terminal/table.ts'
 
 /** Clients that a person is shown. */
 const MOST_SHOWN = 20

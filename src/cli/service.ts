@@ -1,6 +1,6 @@
 /** The life of a command that runs until it is told to stop: its start, its signals, its end, and the log of all that. */
 import { ConfigError } from '../config/problems.ts'
-import { createLog, type Log } from '../observability/log.ts'
+import { createLog, type Log } from '../core/record/log.ts'
 import { FAILED, OK, REFUSED, type Edge } from './edge.ts'
 import { createServiceManager, type ServiceManager } from './service-manager.ts'
 

@@ -1,19 +1,19 @@
 /** `tollgate start`: the gateway and its admin listener. */
-import { readPlacesAside } from '../clients/places-aside.ts'
+import { readPlacesAside } from '../config/clients/places-aside.ts'
 import { hostForUrl } from '../config/hosts.ts'
 import type { Config, ListenAddress } from '../config/config.ts'
-import { createGateway, type Gateway } from '../gateway/gateway.ts'
-import { ListenError } from '../gateway/listen-error.ts'
-import { OPEN_FILES_AT_LEAST, openFilesAtMost } from '../listeners/connection-limits.ts'
-import { createLog, type Log } from '../observability/log.ts'
+import { createGateway, type Gateway } from '../server/gateway/gateway.ts'
+import { ListenError } from '../server/gateway/listen-error.ts'
+import { OPEN_FILES_AT_LEAST, openFilesAtMost } from '../core/http/connection-limits.ts'
+import { createLog, type Log } from '../core/record/log.ts'
 import type { Edge } from './edge.ts'
 import { explainPort } from './explain-port.ts'
 import { FileWatch } from './file-watch.ts'
 import { loadUsableConfig } from './load-usable-config.ts'
 import { Service, type Running } from './service.ts'
 import { filesOf } from './watched-files.ts'
-import type { ReloadWish } from '../changes/reload-outcome.ts'
-import { createSupervisor } from '../workers/supervisor.ts'
+import type { ReloadWish } from '../config/changes/reload-outcome.ts'
+import { createSupervisor } from '../server/workers/supervisor.ts'
 
 export const startCommand = (
   edge: Edge,

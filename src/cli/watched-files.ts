@@ -1,6 +1,6 @@
 /** The files that a configuration consists of: itself, and each that it names. */
 import { dirname, resolve } from 'node:path'
-import { matching } from '../clients/files.ts'
+import { matching } from '../config/clients/files.ts'
 import type { Config } from '../config/config.ts'
 
 /** In a Config each path has a name that ends in File, and each list of patterns one that ends in Files. */

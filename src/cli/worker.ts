@@ -1,6 +1,6 @@
 /** `tollgate worker`: a process of a supervisor, which alone starts it. */
-import { createLog } from '../observability/log.ts'
-import { createWorker } from '../workers/worker.ts'
+import { createLog } from '../core/record/log.ts'
+import { createWorker } from '../server/workers/worker.ts'
 import { FAILED, REFUSED, type Edge } from './edge.ts'
 
 export async function workerCommand(edge: Edge): Promise<number> {

@@ -1,4 +1,4 @@
-/** The file itself: read, taken apart with positions, environment put in, then parsed. src/clients/load.ts adds the client files. */
+/** The file itself: read, taken apart with positions, environment put in, then parsed. src/config/clients/load.ts adds the client files. */
 import { readFileSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import type { ParsedConfig } from './config.ts'

@@ -1,6 +1,6 @@
 /** What a running gateway says of a request: by what it knows, without that anything changes. All answers are held against docs/admin-openapi.yaml. */
 import { describe, expect, it } from 'vitest'
-import type { ExplainAnswer, Explanation } from '../../src/api/explain.ts'
+import type { ExplainAnswer, Explanation } from '../../src/insight/api/explain.ts'
 import { askAdmin } from '../support/admin-client.ts'
 import { gatewayTo, startBacked } from '../support/backed.ts'
 import { configText, keys, minuteWithAtLeast, sha256 } from '../support/gateway.ts'

@@ -2,7 +2,7 @@
 import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { pageFiles } from '../../src/admin/page-assets.ts'
+import { pageFiles, sharedFiles } from '../../src/admin/page-assets.ts'
 import {
   bytes,
   clock,
@@ -15,7 +15,7 @@ import {
   rate,
   relative,
   usage,
-} from '../../src/admin/page/format.js'
+} from '../../src/insight/format.js'
 import { startTestGateway } from '../support/gateway.ts'
 
 const root = join(import.meta.dirname, '../..')
@@ -28,7 +28,7 @@ describe('the files of the page', async () => {
   const { adminPort } = await startTestGateway({ upstreams, blocks: { admin: token } })
   const origin = `http://127.0.0.1:${adminPort}`
   const served = new Map<string, string>()
-  for (const path of ['', ...pageFiles.map((file) => `page/${file}`)]) {
+  for (const path of ['', ...pageFiles.map((file) => `page/${file}`), ...sharedFiles]) {
     const answer = await fetch(`${origin}/${path}`)
     expect(answer.status, path).toBe(200)
     served.set(path, await answer.text())
@@ -83,8 +83,8 @@ describe('the files of the page', async () => {
   })
 
   it('are sent without comments and indentation, and with each line that does something', () => {
-    const source = inTree('src/admin/page/format.js')
-    const sent = served.get('page/format.js') ?? ''
+    const source = inTree('src/insight/format.js')
+    const sent = served.get('insight/format.js') ?? ''
     expect(sent).not.toMatch(/\/\*|^\s/m)
     const doing = source
       .split('\n')

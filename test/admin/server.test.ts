@@ -7,10 +7,10 @@ import {
   type AdminServer,
   type AdminServerOptions,
 } from '../../src/admin/server.ts'
-import { parseConfigText } from '../../src/clients/load.ts'
+import { parseConfigText } from '../../src/config/clients/load.ts'
 import { configText } from '../support/gateway.ts'
 import { rawExchange } from '../support/raw-client.ts'
-import { createMetrics } from '../../src/observability/metrics.ts'
+import { createMetrics } from '../../src/core/record/metrics.ts'
 
 const open: AdminServer[] = []
 afterEach(async () => {

@@ -1,7 +1,7 @@
 /** How each fault is done, and undone. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Chance } from '../simulation/virtual-time.ts'
-import { workerPids } from '../workers/workers.ts'
+import { workerPids } from '../server/workers/workers.ts'
 import { eventually } from '../process/gateways.ts'
 import type { ChaosBackend } from './backends.ts'
 import type { Crowd } from './crowd.ts'

@@ -1,6 +1,6 @@
 /** Plays faults while clients call, and keeps what all of them have seen. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { quotaKey } from '../../src/quota/authorities/redis.ts'
+import { quotaKey } from '../../src/state/redis/authority.ts'
 import { countersInRedis } from '../process/paced-callers.ts'
 import { createChance } from '../simulation/virtual-time.ts'
 import { targetOf } from './bodies.ts'

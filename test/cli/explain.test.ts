@@ -2,7 +2,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
-import type { Explanation } from '../../src/api/explain.ts'
+import type { Explanation } from '../../src/insight/api/explain.ts'
 import type { Edge } from '../../src/cli/edge.ts'
 import { explainOfflineCommand } from '../../src/cli/explain-offline.ts'
 import { listener, typed } from '../support/command-line.ts'

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import type { ReplayReport } from '../../src/replay/report.ts'
+import type { ReplayReport } from '../../src/tools/replay/report.ts'
 import { typed } from '../support/command-line.ts'
 import { configText, sha256 } from '../support/gateway.ts'
 import { temporaryFile, temporaryFolder } from '../support/processes.ts'

@@ -1,7 +1,7 @@
 /** Whatever the text: it is a configuration, or all its problems have a place, a fault and a remedy. */
 import * as fc from 'fast-check'
 import { expect } from 'vitest'
-import { parseConfigText } from '../../src/clients/load.ts'
+import { parseConfigText } from '../../src/config/clients/load.ts'
 import { ConfigError } from '../../src/config/problems.ts'
 import { anyCharacter } from '../support/any-character.ts'
 import { words as wordsOf } from '../support/words.ts'

@@ -1,7 +1,7 @@
 // Golden cases: configurations, each with the problems expected of it behind "> " (or "ok", and the warnings).
 import { readFileSync, readdirSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
-import { parseConfigText } from '../../src/clients/load.ts'
+import { parseConfigText } from '../../src/config/clients/load.ts'
 import { ConfigError } from '../../src/config/problems.ts'
 
 const folder = new URL('cases/', import.meta.url)

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { parse as parseYaml } from 'yaml'
 import { demoKeyDigests, demoKeys, planDemoKeys, refuseDemoKeys } from '../../src/cli/demo-keys.ts'
 import { blockDefaults, defaults } from '../../src/config/defaults.ts'
-import { parseConfigText } from '../../src/clients/load.ts'
+import { parseConfigText } from '../../src/config/clients/load.ts'
 import { uncomment } from './gateway-schema.ts'
 import { gatewayYaml, minimalYaml, productionYaml, productionEnv } from './examples.ts'
 

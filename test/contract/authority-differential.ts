@@ -1,15 +1,15 @@
 /** Both authorities, asked the same at the same times: a sample in `npm test`, many in `npm run proof`. */
 import * as fc from 'fast-check'
 import { beforeAll, describe, expect, it } from 'vitest'
-import type { RedisStore } from '../../src/redis/store.ts'
-import type { Statement, TakeReply, TakeRequest } from '../../src/quota/protocol.ts'
-import { ClientState, transition } from '../../src/quota/authorities/transition.ts'
-import { quotaKey } from '../../src/quota/authorities/redis.ts'
+import type { RedisStore } from '../../src/state/redis/store.ts'
+import type { Statement, TakeReply, TakeRequest } from '../../src/state/quota.ts'
+import { ClientState, transition } from '../../src/state/memory/transition.ts'
+import { quotaKey } from '../../src/state/redis/authority.ts'
 import { controlledRedisAuthority, controlledStore } from '../support/controlled-authority.ts'
 import { connectedStore, START_MS } from '../support/controlled-authority.ts'
 import { weighted, type Drawn } from '../support/drawn.ts'
-import { look, reset } from '../../src/usage/client-counters.ts'
-import { createRedisCounters } from '../../src/usage/counters-redis.ts'
+import { look, reset } from '../../src/state/memory/client-counters.ts'
+import { createRedisCounters } from '../../src/state/redis/counters.ts'
 import { sharedRedis } from '../support/redis-server.ts'
 
 /** One process as the sequence plays it: what it believes, and the calls it has sent. */

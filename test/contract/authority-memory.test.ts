@@ -1,5 +1,5 @@
 import { describe, expect, it, vi } from 'vitest'
-import { createMemoryAuthority } from '../../src/quota/authorities/memory.ts'
+import { createMemoryAuthority } from '../../src/state/memory/authority.ts'
 import { controlledMemoryAuthority, START_MS } from '../support/controlled-authority.ts'
 import { authorityContract, call } from './authority.ts'
 

@@ -1,8 +1,8 @@
 import { beforeAll, describe, expect, it } from 'vitest'
-import { StoreUnavailable } from '../../src/rules/store-unavailable.ts'
-import type { RedisStore } from '../../src/redis/store.ts'
-import { createRedisAuthority, quotaKey } from '../../src/quota/authorities/redis.ts'
-import type { Authority } from '../../src/quota/protocol.ts'
+import { StoreUnavailable } from '../../src/state/store-unavailable.ts'
+import type { RedisStore } from '../../src/state/redis/store.ts'
+import { createRedisAuthority, quotaKey } from '../../src/state/redis/authority.ts'
+import type { Authority } from '../../src/state/quota.ts'
 import {
   connectedStore,
   controlledRedisAuthority,

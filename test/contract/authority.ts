@@ -1,6 +1,6 @@
 /** What every authority must do; each authority's own test file runs this suite. */
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import type { Authority, TakeReply, TakeRequest } from '../../src/quota/protocol.ts'
+import type { Authority, TakeReply, TakeRequest } from '../../src/state/quota.ts'
 import { START_MS, type Time } from '../support/controlled-authority.ts'
 
 const MINUTE = Math.floor(START_MS / 60_000)

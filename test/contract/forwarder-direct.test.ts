@@ -1,4 +1,4 @@
-import { createDirectEngine } from '../../src/forwarding/direct/forwarder.ts'
+import { createDirectEngine } from '../../src/core/forwarding/direct/forwarder.ts'
 import { describeForwarder } from './forwarder.ts'
 
 describeForwarder('direct', createDirectEngine)

@@ -2,7 +2,7 @@
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it, vi } from 'vitest'
-import { StoreClock } from '../../src/bans/store-clock.ts'
+import { StoreClock } from '../../src/state/store-clock.ts'
 import { minuteWithAtLeast } from '../support/gateway.ts'
 import { temporaryFolder } from '../support/processes.ts'
 import { sharedRedis } from '../support/redis-server.ts'

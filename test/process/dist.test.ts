@@ -11,7 +11,7 @@ import { sharedRedis } from '../support/redis-server.ts'
 import { configFile, decided, quotaInRedis, startRawBackend, gatewayProcess } from './gateways.ts'
 
 const exec = promisify(execFile)
-const root = join(import.meta.dirname, '..', '..')
+const root = join(import.meta.dirname, '../..')
 const { scripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
   readonly scripts: { readonly build: string }
 }
@@ -40,7 +40,11 @@ describe('the build', () => {
 
   it('holds the files of the pages just as they are written', () => {
     const files = ['index.html', ...pageFiles].map((file) => `admin/page/${file}`)
-    for (const file of [...files, 'replay/html/page/report.js', 'replay/html/page/report.css'])
+    for (const file of [
+      ...files,
+      'tools/replay/html/page/report.js',
+      'tools/replay/html/page/report.css',
+    ])
       expect(readFileSync(join(copy, 'dist', file), 'utf8'), file).toBe(
         readFileSync(join(root, 'src', file), 'utf8'),
       )

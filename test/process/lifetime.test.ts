@@ -21,7 +21,7 @@ import {
   startTollgate,
 } from './gateways.ts'
 
-const root = join(import.meta.dirname, '..', '..')
+const root = join(import.meta.dirname, '../..')
 
 const SIGUSR2 = 12
 /** Whether the program's own handlers stand: Node.js has none for SIGUSR2. False of a process that is gone, too. */

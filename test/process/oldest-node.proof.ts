@@ -16,11 +16,11 @@ const executable = join(folder, 'node_modules', name, 'bin/node')
 
 /** SQLite, sockets and parsers from within, packed logs. */
 const files = [
-  'test/listeners/node-internals',
-  'test/log-files/reading',
+  'test/core/http/node-internals',
+  'test/tools/log-files/reading',
   'test/process/store-file',
-  'test/sqlite/file',
-  'test/usage/usage-store',
+  'test/state/sqlite/file',
+  'test/state/usage',
   'test/wire/inflow',
   'test/wire/methods',
   'test/wire/pipelining',

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { expect, it } from 'vitest'
 import { askAdmin } from '../support/admin-client.ts'
 import { temporaryFile, temporaryFolder } from '../support/processes.ts'
-import { ask } from '../workers/workers.ts'
+import { ask } from '../server/workers/workers.ts'
 import {
   clientsBlock,
   configFile,

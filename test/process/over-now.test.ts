@@ -1,8 +1,8 @@
 /** What a dry run says of clients that a reload would refuse at once, and what the reload then does. */
 import { writeFileSync } from 'node:fs'
 import { expect, it } from 'vitest'
-import type { OverNow } from '../../src/changes/reload-outcome.ts'
-import type { ClientsPage } from '../../src/api/usage.ts'
+import type { OverNow } from '../../src/config/changes/reload-outcome.ts'
+import type { ClientsPage } from '../../src/insight/api/usage.ts'
 import { askAdmin } from '../support/admin-client.ts'
 import { typed } from '../support/command-line.ts'
 import { configText } from '../support/gateway.ts'

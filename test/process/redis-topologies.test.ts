@@ -1,7 +1,7 @@
 /** Gateways on Redis as it is run: behind sentinels, and as a cluster. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { quotaKey } from '../../src/quota/authorities/redis.ts'
+import { quotaKey } from '../../src/state/redis/authority.ts'
 import { isMaster } from '../support/redis-shared.ts'
 import { startRedisCluster } from '../support/redis-cluster.ts'
 import { startSentinelGroup } from '../support/redis-sentinel.ts'

@@ -7,7 +7,7 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { typed } from '../support/command-line.ts'
 import { sha256 } from '../support/gateway.ts'
 import { temporaryFolder } from '../support/processes.ts'
-import { atRest, isAlive, startLoad, thaw } from '../workers/workers.ts'
+import { atRest, isAlive, startLoad, thaw } from '../server/workers/workers.ts'
 import { eventually } from './gateways.ts'
 import { KEY, LIMIT, markOf, marksOf, reloading, reloadingHere } from './reloads.ts'
 

@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs'
 import { expect } from 'vitest'
 import { configText } from '../support/gateway.ts'
 import { temporaryFile } from '../support/processes.ts'
-import { ask, type WorkerAnswer } from '../workers/workers.ts'
+import { ask, type WorkerAnswer } from '../server/workers/workers.ts'
 import {
   clientsBlock,
   decided,

@@ -1,10 +1,10 @@
 /** The log of a gateway, replayed under the configuration that they had: what they answered comes out again, or differs for a cause that the log shows. */
 import { appendFileSync, readFileSync, writeFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
-import { loadConfig } from '../../src/clients/load.ts'
-import { openLogs } from '../../src/log-files/open.ts'
-import { replay } from '../../src/replay/replay.ts'
-import type { ReplayReport } from '../../src/replay/report.ts'
+import { loadConfig } from '../../src/config/clients/load.ts'
+import { openLogs } from '../../src/tools/log-files/open.ts'
+import { replay } from '../../src/tools/replay/replay.ts'
+import type { ReplayReport } from '../../src/tools/replay/report.ts'
 import { typed } from '../support/command-line.ts'
 import { temporaryFile } from '../support/processes.ts'
 import {

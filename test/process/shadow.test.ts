@@ -1,9 +1,9 @@
 /** Limits that are only tried, judged by several gateways beside the live ones: to the last request, and nobody feels it. */
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import type { Shadow } from '../../src/api/shadow.ts'
-import type { ClientsPage } from '../../src/api/usage.ts'
-import { shadowId } from '../../src/usage/client-counters.ts'
+import type { Shadow } from '../../src/insight/api/shadow.ts'
+import type { ClientsPage } from '../../src/insight/api/usage.ts'
+import { shadowId } from '../../src/state/memory/client-counters.ts'
 import { askAdmin } from '../support/admin-client.ts'
 import { temporaryFolder } from '../support/processes.ts'
 import {

@@ -3,14 +3,14 @@ import { writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { usageCommand } from '../../src/operator/usage.ts'
-import type { ClientUsage, DayUsage } from '../../src/api/usage.ts'
+import { usageCommand } from '../../src/cli/operator/usage.ts'
+import type { ClientUsage, DayUsage } from '../../src/insight/api/usage.ts'
 import { dayWithAtLeast } from '../support/utc-windows.ts'
 import { configText, sha256 } from '../support/gateway.ts'
 import { temporaryFile, temporaryFolder } from '../support/processes.ts'
 import type { RawBackend } from '../support/raw-backend.ts'
 import { sharedRedis } from '../support/redis-server.ts'
-import { workerPids } from '../workers/workers.ts'
+import { workerPids } from '../server/workers/workers.ts'
 import {
   again,
   clientsBlock,

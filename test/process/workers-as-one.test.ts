@@ -3,12 +3,12 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, it } from 'vitest'
-import type { Shadow } from '../../src/api/shadow.ts'
-import type { ClientRow } from '../../src/api/usage.ts'
+import type { Shadow } from '../../src/insight/api/shadow.ts'
+import type { ClientRow } from '../../src/insight/api/usage.ts'
 import { askAdmin } from '../support/admin-client.ts'
 import { configText } from '../support/gateway.ts'
 import { temporaryFile, temporaryFolder } from '../support/processes.ts'
-import { ask, codes } from '../workers/workers.ts'
+import { ask, codes } from '../server/workers/workers.ts'
 import {
   clientsBlock,
   decided,

@@ -2,7 +2,7 @@
  * What a process is in the simulation: a monotonic clock, timers and a queue of what comes from outside. It can be stopped, as its
  * machine can, and killed. The timers that Node gives to all modules are those of the process whose turn it is.
  */
-import type { Timers } from '../../src/quota/timers.ts'
+import type { Timers } from '../../src/state/timers.ts'
 import type { Chance, VirtualTime } from './virtual-time.ts'
 
 export type Host = ReturnType<typeof createHost>

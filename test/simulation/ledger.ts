@@ -10,10 +10,10 @@ import type {
   TakeRequest,
   WindowReply,
   QuotaView,
-} from '../../src/quota/protocol.ts'
-import { DAY_MS, MINUTE_MS } from '../../src/rules/time.ts'
+} from '../../src/state/quota.ts'
+import { DAY_MS, MINUTE_MS } from '../../src/config/time.ts'
 import type { Limits } from '../../src/config/config.ts'
-import type { ClientState } from '../../src/quota/authorities/transition.ts'
+import type { ClientState } from '../../src/state/memory/transition.ts'
 
 export class Violation extends Error {
   readonly invariant: string

@@ -3,10 +3,10 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { expect, it } from 'vitest'
 import type { Limits } from '../../src/config/config.ts'
-import { createMemoryAuthority } from '../../src/quota/authorities/memory.ts'
-import { Lessee } from '../../src/quota/lessee/lessee.ts'
-import type { QuotaDecision, NoticeListener, TakeReply } from '../../src/quota/protocol.ts'
-import { createTimeline } from '../quota/lessee-harness.ts'
+import { createMemoryAuthority } from '../../src/state/memory/authority.ts'
+import { Lessee } from '../../src/core/quota/lessee.ts'
+import type { QuotaDecision, NoticeListener, TakeReply } from '../../src/state/quota.ts'
+import { createTimeline } from '../core/quota/lessee-harness.ts'
 
 const MAX_CLIENTS = 200
 const CLIENTS = 1500

@@ -1,5 +1,5 @@
 /** Plays a schedule against an implementation of the quota; throws at the first broken invariant. */
-import { MINUTE_MS } from '../../src/rules/time.ts'
+import { MINUTE_MS } from '../../src/config/time.ts'
 import type { Lost, Totals } from './ledger.ts'
 import type { Load, Schedule } from './schedule.ts'
 import type { Arrivals } from './virtual-time.ts'

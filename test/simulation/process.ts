@@ -1,8 +1,8 @@
 /** A gateway process in the simulation: a real lessee with its own clocks and timers, that can be stopped, and killed. */
 import type { Limits, OutageMode } from '../../src/config/config.ts'
-import type { createSteadyClock } from '../../src/rules/steady-clock.ts'
-import type { Lessee } from '../../src/quota/lessee/lessee.ts'
-import type { Admission, Authority, QuotaDecision } from '../../src/quota/protocol.ts'
+import type { createSteadyClock } from '../../src/core/rules/steady-clock.ts'
+import type { Lessee } from '../../src/core/quota/lessee.ts'
+import type { Admission, Authority, QuotaDecision } from '../../src/state/quota.ts'
 import { createHost } from './host.ts'
 import { createWitness, type Ledger, type Witness } from './ledger.ts'
 import type { Chance, VirtualTime } from './virtual-time.ts'

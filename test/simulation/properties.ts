@@ -1,7 +1,7 @@
 /** What must hold of every schedule of a kind; throws a Violation where it does not. */
 import type * as fc from 'fast-check'
 import type { Limits } from '../../src/config/config.ts'
-import { DAY_MS, MINUTE_MS } from '../../src/rules/time.ts'
+import { DAY_MS, MINUTE_MS } from '../../src/config/time.ts'
 import { Violation } from './ledger.ts'
 import { play, playAndEnd, playWorkers, type Played } from './play.ts'
 import * as schedules from './schedule.ts'

@@ -1,14 +1,14 @@
 /** The quota as it is. */
-import * as calls from '../../src/ipc/calls.ts'
-import * as ipc from '../../src/quota/authorities/ipc.ts'
-import * as memory from '../../src/quota/authorities/memory.ts'
-import * as transition from '../../src/quota/authorities/transition.ts'
-import * as lessee from '../../src/quota/lessee/lessee.ts'
-import * as breaker from '../../src/redis/breaker.ts'
-import * as faults from '../../src/redis/faults.ts'
-import * as steadyClock from '../../src/rules/steady-clock.ts'
-import * as journal from '../../src/sqlite/quota-journal.ts'
-import * as counters from '../../src/usage/client-counters.ts'
+import * as calls from '../../src/state/supervisor/calls.ts'
+import * as ipc from '../../src/state/supervisor/authority.ts'
+import * as memory from '../../src/state/memory/authority.ts'
+import * as transition from '../../src/state/memory/transition.ts'
+import * as lessee from '../../src/core/quota/lessee.ts'
+import * as breaker from '../../src/state/redis/breaker.ts'
+import * as faults from '../../src/state/redis/faults.ts'
+import * as steadyClock from '../../src/core/rules/steady-clock.ts'
+import * as journal from '../../src/state/sqlite/quota-journal.ts'
+import * as counters from '../../src/state/memory/client-counters.ts'
 
 const quota = { ...calls, ...ipc, ...memory, ...transition, ...lessee, ...journal }
 export const shipped = { ...quota, ...breaker, ...faults, ...steadyClock, ...counters }

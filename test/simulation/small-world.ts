@@ -4,16 +4,16 @@
  */
 import { hash } from 'node:crypto'
 import type { Limits } from '../../src/config/config.ts'
-import type { Lessee } from '../../src/quota/lessee/lessee.ts'
+import type { Lessee } from '../../src/core/quota/lessee.ts'
 import type {
   Admission,
   Notice,
   NoticeListener,
   TakeReply,
   TakeRequest,
-} from '../../src/quota/protocol.ts'
-import { DAY_MS, MINUTE_MS } from '../../src/rules/time.ts'
-import type { ClientState } from '../../src/quota/authorities/transition.ts'
+} from '../../src/state/quota.ts'
+import { DAY_MS, MINUTE_MS } from '../../src/config/time.ts'
+import type { ClientState } from '../../src/state/memory/transition.ts'
 import { createLedger, createWitness, Violation, type Books, type Witness } from './ledger.ts'
 import type { Quota } from './shipped.ts'
 

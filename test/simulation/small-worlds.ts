@@ -6,13 +6,13 @@ import type { SmallWorldOptions } from './small-world.ts'
 export const scaled: readonly Replacement[] = [
   {
     name: 'leases of a small world',
-    file: 'lessee/lease-size.ts',
+    file: 'core/quota/lease-size.ts',
     from: 'MOST_OF_A_MINUTE = 1 / 16',
     to: 'MOST_OF_A_MINUTE = 1',
   },
   {
     name: 'no news of so small a limit',
-    file: 'authorities/transition.ts',
+    file: 'state/memory/transition.ts',
     from: 'ANNOUNCED_PART = 16',
     to: 'ANNOUNCED_PART = 1',
   },

@@ -3,7 +3,7 @@
  * it is all of the limit where all have lost it.
  */
 import * as fc from 'fast-check'
-import { DAY_MS, MINUTE_MS } from '../../src/rules/time.ts'
+import { DAY_MS, MINUTE_MS } from '../../src/config/time.ts'
 import type { Drawn } from '../support/drawn.ts'
 import { played, type Played } from './play.ts'
 import { common, goodNetwork, limitsOf, local, ms, type Step } from './schedule.ts'

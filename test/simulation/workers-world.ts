@@ -2,16 +2,16 @@
  * One machine: a supervisor with the embedded authority and its journal, and workers that ask it over IPC in batches. It dies with
  * its workers, at times before they do, and a new one goes on from what is on the disk.
  */
-import type { AnswerBatch, IpcCalls } from '../../src/ipc/calls.ts'
-import type { QuotaCalls } from '../../src/quota/authorities/ipc.ts'
+import type { AnswerBatch, IpcCalls } from '../../src/state/supervisor/calls.ts'
+import type { QuotaCalls } from '../../src/state/supervisor/authority.ts'
 import type {
   Authority,
   Beats,
   NoticeListener,
   TakeReply,
   TakeRequest,
-} from '../../src/quota/protocol.ts'
-import { DAY_MS, MINUTE_MS } from '../../src/rules/time.ts'
+} from '../../src/state/quota.ts'
+import { DAY_MS, MINUTE_MS } from '../../src/config/time.ts'
 import { createDisk } from './disk.ts'
 import { createHost, ownTimers, type Host } from './host.ts'
 import { createLedger, Violation } from './ledger.ts'

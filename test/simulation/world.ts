@@ -1,6 +1,6 @@
 /** One authority, the network and the processes of a schedule. */
 import type { Limits } from '../../src/config/config.ts'
-import type { MemoryAuthority } from '../../src/quota/authorities/memory.ts'
+import type { MemoryAuthority } from '../../src/state/memory/authority.ts'
 import type {
   Authority,
   NoticeListener,
@@ -8,8 +8,8 @@ import type {
   TakeReply,
   TakeRequest,
   Totals,
-} from '../../src/quota/protocol.ts'
-import { DAY_MS } from '../../src/rules/time.ts'
+} from '../../src/state/quota.ts'
+import { DAY_MS } from '../../src/config/time.ts'
 import { START_MS } from '../support/controlled-authority.ts'
 import { ownTimers } from './host.ts'
 import { createLedger, Violation, type Books, type Rules } from './ledger.ts'

@@ -1,7 +1,7 @@
 /** Calls to the admin API, each answer held against docs/admin-openapi.yaml. */
 import { join } from 'node:path'
 import { expect } from 'vitest'
-import { readApiDocument } from '../gateway/api-document.ts'
+import { readApiDocument } from '../server/gateway/api-document.ts'
 
 const document = readApiDocument(join(import.meta.dirname, '../../docs/admin-openapi.yaml'))
 

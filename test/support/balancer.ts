@@ -1,12 +1,16 @@
 /** Backends and a balancer with the defaults of the configuration. */
 import type { ConnectionOptions } from 'node:tls'
-import { createBackend, type Backend, type BackendOptions } from '../../src/backends/backend.ts'
+import {
+  createBackend,
+  type Backend,
+  type BackendOptions,
+} from '../../src/core/backends/backend.ts'
 import {
   Balancer,
   type BackendObserver,
   type BalancerOptions,
-} from '../../src/backends/balancer.ts'
-import { Retries } from '../../src/forwarding/retries.ts'
+} from '../../src/core/backends/balancer.ts'
+import { Retries } from '../../src/core/forwarding/retries.ts'
 
 export const eject: BackendOptions['eject'] = {
   failures: 5,

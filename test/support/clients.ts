@@ -1,5 +1,5 @@
-import { build } from '../../src/clients/builder.ts'
-import { Ring } from '../../src/clients/ring.ts'
+import { build } from '../../src/config/clients/builder.ts'
+import { Ring } from '../../src/config/clients/ring.ts'
 import type { ClientConfig, Clients } from '../../src/config/config.ts'
 
 /** Clients as a configuration has them. */

@@ -1,10 +1,10 @@
 /** Authorities whose time is set by the test: the embedded one, and the Redis one with the script's TIME line replaced. */
-import { connectRedis } from '../../src/redis/redis.ts'
-import type { RedisStore, ScriptCall } from '../../src/redis/store.ts'
-import { createMemoryAuthority } from '../../src/quota/authorities/memory.ts'
-import { createRedisAuthority } from '../../src/quota/authorities/redis.ts'
-import type { QuotaObserver } from '../../src/quota/observer.ts'
-import type { Authority } from '../../src/quota/protocol.ts'
+import { connectRedis } from '../../src/state/redis/redis.ts'
+import type { RedisStore, ScriptCall } from '../../src/state/redis/store.ts'
+import { createMemoryAuthority } from '../../src/state/memory/authority.ts'
+import { createRedisAuthority } from '../../src/state/redis/authority.ts'
+import type { QuotaObserver } from '../../src/state/observer.ts'
+import type { Authority } from '../../src/state/quota.ts'
 
 import { gatewayEnds } from './ending.ts'
 import { serversAt } from './redis-servers.ts'

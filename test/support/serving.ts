@@ -1,10 +1,10 @@
 /** What serves requests, in this process on a free port, to be given one configuration after the other. */
-import { parseConfigText } from '../../src/clients/load.ts'
-import { createAddressCounter } from '../../src/counters/address-counter.ts'
-import { createServing, configNames } from '../../src/gateway/serving.ts'
-import { openStores } from '../../src/gateway/stores.ts'
-import { createLog } from '../../src/observability/log.ts'
-import { createMetrics } from '../../src/observability/metrics.ts'
+import { parseConfigText } from '../../src/config/clients/load.ts'
+import { createAddressCounter } from '../../src/state/memory/addresses.ts'
+import { createServing, configNames } from '../../src/server/gateway/serving.ts'
+import { openStores } from '../../src/server/gateway/stores.ts'
+import { createLog } from '../../src/core/record/log.ts'
+import { createMetrics } from '../../src/core/record/metrics.ts'
 import { gatewayEnds } from './ending.ts'
 import { configText } from './gateway.ts'
 

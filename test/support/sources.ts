@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 
-const root = join(import.meta.dirname, '..', '..')
+const root = join(import.meta.dirname, '../..')
 const main = join(root, 'src', 'main.ts')
 const PROGRAM = 'TOLLGATE_TEST_PROGRAM'
 /** Outside of a run of tests the sources themselves. */

@@ -1,6 +1,6 @@
 /** The counter under strikes, as a gateway makes it: of this process, or of all on one Redis. */
-import { createCounter, type Counter } from '../../src/counters/counter.ts'
-import type { RedisStore } from '../../src/redis/store.ts'
+import { createCounter, type Counter } from '../../src/state/counter.ts'
+import type { RedisStore } from '../../src/state/redis/store.ts'
 
 export function strikeCounter(
   { withinMs }: { readonly withinMs: number },

@@ -26,7 +26,7 @@ const exactly = {
 }
 
 describe('the backend', () => {
-  // Engines write some of them themselves; what else a client may try is in test/rules/backend-headers.test.ts.
+  // Engines write some of them themselves; what else a client may try is in test/core/rules/backend-headers.test.ts.
   it.each(engines)(
     'is told who asks by the gateway alone, whatever copies and look-alikes a client sends (%s)',
     async (engine) => {

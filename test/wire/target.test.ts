@@ -5,7 +5,7 @@ import { expectGatewayFields, expectOnlyRefusal, request, openWire } from './wir
 const SMUGGLED = request('GET', '/v1/pets/smuggled')
 const FORWARD = { unmatched: 'unmatched: forward' }
 
-/** What the rule refuses is in test/rules/target.test.ts; the parser has its own mind about some of it. */
+/** What the rule refuses is in test/core/rules/target.test.ts; the parser has its own mind about some of it. */
 const refused = [
   '/v1/pets/%2e%2e/admin',
   '/v1/pets#fragment',

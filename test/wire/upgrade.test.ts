@@ -79,7 +79,7 @@ describe('a WebSocket', () => {
     expect(await accessLines(1)).toMatchObject([{ status: 401 }])
   })
 
-  // What else it may answer is in test/forwarding/upgrader.test.ts.
+  // What else it may answer is in test/core/forwarding/upgrader.test.ts.
   it('that the backend does not answer is refused', async () => {
     const { exchange, charged, backend, accessLines } = await openWire({
       respond: () => undefined,
@@ -103,7 +103,7 @@ describe('a WebSocket', () => {
     expect(await wire.accessLines(1)).toMatchObject([{ status: 400, client: 'pro-client' }])
   })
 
-  // What else is unsound is in test/rules/websocket.test.ts.
+  // What else is unsound is in test/core/rules/websocket.test.ts.
   it('whose 101 comes to another protocol is a 502 with nothing of it, and charged', async () => {
     const { exchange, charged, backend, accessLines } = await openWire({
       respond: () => [switched.replace('Upgrade: websocket', 'Upgrade: h2c'), 'tunnel'],

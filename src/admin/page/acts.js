@@ -1,12 +1,12 @@
 /** What an operator changes here: bans and usage. Each says its effect before, and how it is undone after. */
 import { call } from './api.js'
 import { confirmed, toast } from './dialog.js'
-import { clock, count, duration } from './format.js'
+import { clock, count, duration } from '../../insight/format.js'
 import { now, refreshOverview } from './live.js'
 import { h } from './ui.js'
 
-/** @import { Ban, BanChange } from '../../api/state.ts' */
-/** @import { ClientRow, ResetDone } from '../../api/usage.ts' */
+/** @import { Ban, BanChange } from '../../insight/api/state.ts' */
+/** @import { ClientRow, ResetDone } from '../../insight/api/usage.ts' */
 
 const LENGTHS = /** @type {const} */ ([
   ['15m', '15 minutes', 900_000],

@@ -69,7 +69,7 @@ async function ask(path, { method = 'GET', body, signal }) {
 }
 
 /**
- * JSON of an answer; `Answer` is by the shapes in src/api.
+ * JSON of an answer; `Answer` is by the shapes in src/insight/api.
  * @template Answer
  * @param {string} path
  * @param {{ method?: string, body?: object }} [how]

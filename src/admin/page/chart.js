@@ -1,6 +1,6 @@
 /** Lines over time by uPlot, each beside a sentence and a table that say the same. */
 import { h, write } from './dom.js'
-import { count, latency } from './format.js'
+import { count, latency } from '../../insight/format.js'
 import { HEIGHT, plotOptions } from './plot.js'
 
 /** @import uPlot from 'uplot' */

@@ -1,7 +1,7 @@
 /** The words of an explanation, for the page and for the command line alike. Nothing here reads a clock or the document. */
-import { clock, usage } from './format.js'
+import { clock, usage } from '../../insight/format.js'
 
-/** @import { Explanation } from '../../api/explain.ts' */
+/** @import { Explanation } from '../../insight/api/explain.ts' */
 
 /** @param {Pick<Explanation, 'decidedBy' | 'code'>} explanation */
 const isUnknown = ({ decidedBy, code }) => decidedBy === 'take-quota' && code === null

@@ -1,7 +1,7 @@
 /** What the gateway says of the moment: its latest 15 minutes, kept up by its events. Nothing runs while the page is hidden. */
 import { askAgain, call, Fault, stream } from './api.js'
 
-/** @import { Overview, Seconds, Tick } from '../../api/live.ts' */
+/** @import { Overview, Seconds, Tick } from '../../insight/api/live.ts' */
 /** @typedef {'connecting' | 'live' | 'stale'} State */
 /** @typedef {'tick' | 'overview' | 'state' | 'event' | 'visible'} Change */
 

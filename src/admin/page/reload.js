@@ -1,12 +1,12 @@
 /** What a reload would change, and the reload itself. */
 import { call, Fault } from './api.js'
 import { confirmed, toast } from './dialog.js'
-import { count, overText, plural } from './format.js'
+import { count, overText, plural } from '../../insight/format.js'
 import { refreshOverview } from './live.js'
 import { h } from './ui.js'
 
-/** @import { ReloadOutcome } from '../../changes/reload-outcome.ts' */
-/** @import { BoundedRadius, ChangedLimits } from '../../changes/blast-radius.ts' */
+/** @import { ReloadOutcome } from '../../config/changes/reload-outcome.ts' */
+/** @import { BoundedRadius, ChangedLimits } from '../../config/changes/blast-radius.ts' */
 /** @import { Limits } from '../../config/config.ts' */
 
 /** @param {{ key: string, client: string }} named */

@@ -1,11 +1,11 @@
 /** What stands around every view: whether the data is live, what needs attention, and the keys. */
 import { confirmed } from './dialog.js'
 import { redrawCharts } from './chart.js'
-import { clock, count, duration } from './format.js'
+import { clock, count, duration } from '../../insight/format.js'
 import { live, now, pause, reconnect } from './live.js'
 import { h, write } from './ui.js'
 
-/** @import { Attention } from '../../api/live.ts' */
+/** @import { Attention } from '../../insight/api/live.ts' */
 
 /** @param {string} id @returns {HTMLElement} */
 const part = (id) => document.getElementById(id) ?? document.body

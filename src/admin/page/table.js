@@ -1,5 +1,5 @@
 /** Tables whose rows keep their place while a pointer or the focus is on them or their text is selected; their values do not. */
-import { plural } from './format.js'
+import { plural } from '../../insight/format.js'
 import { h, write } from './ui.js'
 
 /** @import { Child } from './dom.js' */

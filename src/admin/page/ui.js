@@ -1,7 +1,7 @@
 /** What views are made of, and what a part of one does while it loads or fails. */
 import { askAgain, call, Fault } from './api.js'
 import { h, svg, write } from './dom.js'
-import { clock, relative, UNKNOWN } from './format.js'
+import { clock, relative, UNKNOWN } from '../../insight/format.js'
 import { now } from './live.js'
 
 export { h, svg, write }

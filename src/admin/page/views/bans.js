@@ -1,12 +1,12 @@
 /** Who is banned, why and until when; bans are lifted here. */
 import { askToLift } from '../acts.js'
-import { plural, UNKNOWN } from '../format.js'
+import { plural, UNKNOWN } from '../../../insight/format.js'
 import { Table } from '../table.js'
 import { button, filters, h, searchBox, source, time, timeText, write } from '../ui.js'
 import { clientLink } from './parts.js'
 
 /** @import { Place, View } from '../main.js' */
-/** @import { Ban, Bans } from '../../../api/state.ts' */
+/** @import { Ban, Bans } from '../../../insight/api/state.ts' */
 /** @import { Column } from '../table.js' */
 
 const NOBODY = 'none has it'

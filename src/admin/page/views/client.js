@@ -1,6 +1,15 @@
 /** One client: why it is refused, its windows, keys, history, and what it was refused of late. */
 import { askToBan, askToLift, askToReset } from '../acts.js'
-import { clock, count, duration, percent, plural, relative, UNKNOWN, usage } from '../format.js'
+import {
+  clock,
+  count,
+  duration,
+  percent,
+  plural,
+  relative,
+  UNKNOWN,
+  usage,
+} from '../../../insight/format.js'
 import { live, now } from '../live.js'
 import { Table } from '../table.js'
 import { bar, button, h, source, state, time, timeText, write } from '../ui.js'
@@ -9,9 +18,9 @@ import { history } from './history.js'
 import { explainLink, shareOf, stateOf, whyOf } from './parts.js'
 
 /** @import { Place, View } from '../main.js' */
-/** @import { ClientDetail, ClientKey, ClientRow, WindowUse } from '../../../api/usage.ts' */
-/** @import { Decision } from '../../../live/recent.ts' */
-/** @import { Bans } from '../../../api/state.ts' */
+/** @import { ClientDetail, ClientKey, ClientRow, WindowUse } from '../../../insight/api/usage.ts' */
+/** @import { Decision } from '../../../core/record/recent.ts' */
+/** @import { Bans } from '../../../insight/api/state.ts' */
 
 /** What holds it up, in a sentence. @param {ClientRow} row */
 function sentence(row) {

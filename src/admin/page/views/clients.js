@@ -1,12 +1,12 @@
 /** All clients: searched and sorted by the gateway, fifty at a time. */
-import { plural } from '../format.js'
+import { plural } from '../../../insight/format.js'
 import { live } from '../live.js'
 import { Table } from '../table.js'
 import { button, choice, filters, h, searchBox, source, write } from '../ui.js'
 import { clientColumns } from './parts.js'
 
 /** @import { Place, View } from '../main.js' */
-/** @import { ClientRow, ClientsPage } from '../../../api/usage.ts' */
+/** @import { ClientRow, ClientsPage } from '../../../insight/api/usage.ts' */
 
 const TYPING_MS = 250
 const sorts = { nearest: 'nearest a limit', used: 'most used', refused: 'most refused', id: 'name' }

@@ -1,5 +1,5 @@
 /** The configuration in force, and what the files would make of it. */
-import { plural } from '../format.js'
+import { plural } from '../../../insight/format.js'
 import { live } from '../live.js'
 import { askToReload } from '../reload.js'
 import { button, faultBox, h, source, timeText, write } from '../ui.js'

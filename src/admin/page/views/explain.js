@@ -6,7 +6,7 @@ import { Table } from '../table.js'
 import { choice, faultBox, h, searchBox, state } from '../ui.js'
 
 /** @import { Place, View } from '../main.js' */
-/** @import { ExplainAnswer, ExplainQuery } from '../../../api/explain.ts' */
+/** @import { ExplainAnswer, ExplainQuery } from '../../../insight/api/explain.ts' */
 
 const methods = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'HEAD', 'OPTIONS']
 

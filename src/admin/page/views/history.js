@@ -1,9 +1,9 @@
 /** What a client has used, day by day: bars, a table of the same, and a file. */
-import { clock, count, csvLine } from '../format.js'
+import { clock, count, csvLine } from '../../../insight/format.js'
 import { now } from '../live.js'
 import { button, h, source, svg } from '../ui.js'
 
-/** @import { ClientUsage, PlanTotals } from '../../../api/usage.ts' */
+/** @import { ClientUsage, PlanTotals } from '../../../insight/api/usage.ts' */
 
 const DAY_MS = 86_400_000
 const HEIGHT = 100

@@ -1,6 +1,6 @@
 /** The moment: rates, latencies, plans, and who is nearest to a limit. */
 import { Chart } from '../chart.js'
-import { compact, count, latency, percent, rate } from '../format.js'
+import { compact, count, latency, percent, rate } from '../../../insight/format.js'
 import { columns, live, now, seconds } from '../live.js'
 import { Table } from '../table.js'
 import { button, h, source, write } from '../ui.js'
@@ -9,8 +9,8 @@ import { shadows } from './shadow.js'
 
 /** @import { View } from '../main.js' */
 /** @import { Course } from '../plot.js' */
-/** @import { PlanOverview } from '../../../api/live.ts' */
-/** @import { ClientRow, ClientsPage } from '../../../api/usage.ts' */
+/** @import { PlanOverview } from '../../../insight/api/live.ts' */
+/** @import { ClientRow, ClientsPage } from '../../../insight/api/usage.ts' */
 
 const NEAREST = 10
 

@@ -1,11 +1,11 @@
 /** What several views show: a client's windows and state, and its row. */
-import { count, duration, percent, UNKNOWN, usage } from '../format.js'
+import { count, duration, percent, UNKNOWN, usage } from '../../../insight/format.js'
 import { now } from '../live.js'
 import { bar, h, state } from '../ui.js'
 
-/** @import { ClientRow, WindowUse } from '../../../api/usage.ts' */
+/** @import { ClientRow, WindowUse } from '../../../insight/api/usage.ts' */
 /** @import { Column } from '../table.js' */
-/** @import { Decision } from '../../../live/recent.ts' */
+/** @import { Decision } from '../../../core/record/recent.ts' */
 
 const NEAR = 0.8
 

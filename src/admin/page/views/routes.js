@@ -1,11 +1,11 @@
 /** Routes, and who still calls those that are deprecated. */
-import { count, UNKNOWN } from '../format.js'
+import { count, UNKNOWN } from '../../../insight/format.js'
 import { Table } from '../table.js'
 import { h, source, time, timeText, write } from '../ui.js'
 import { clientLink } from './parts.js'
 
 /** @import { View } from '../main.js' */
-/** @import { Deprecations, Routes } from '../../../api/state.ts' */
+/** @import { Deprecations, Routes } from '../../../insight/api/state.ts' */
 /** @import { Column } from '../table.js' */
 
 /** @typedef {Routes['routes'][number]} Route */

@@ -1,10 +1,10 @@
 /** Who would be refused by limits that are only tried. */
-import { count, plural } from '../format.js'
+import { count, plural } from '../../../insight/format.js'
 import { Table } from '../table.js'
 import { h, source, time, timeText } from '../ui.js'
 import { clientLink } from './parts.js'
 
-/** @import { Shadow, ShadowClient, ShadowPlan } from '../../../api/shadow.ts' */
+/** @import { Shadow, ShadowClient, ShadowPlan } from '../../../insight/api/shadow.ts' */
 /** @import { Limits } from '../../../config/config.ts' */
 /** @import { Column } from '../table.js' */
 

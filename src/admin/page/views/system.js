@@ -1,11 +1,11 @@
 /** What the gateway stands on: backends, the store, its own processes. */
-import { bytes, count, duration, latency, rate, UNKNOWN } from '../format.js'
+import { bytes, count, duration, latency, rate, UNKNOWN } from '../../../insight/format.js'
 import { live, now } from '../live.js'
 import { Table } from '../table.js'
 import { h, source, state, timeText, write } from '../ui.js'
 
 /** @import { View } from '../main.js' */
-/** @import { Backends, Store, Workers } from '../../../api/state.ts' */
+/** @import { Backends, Store, Workers } from '../../../insight/api/state.ts' */
 
 /** @typedef {Backends['backends'][number]} Backend */
 /** @typedef {Workers['workers'][number]} Worker */

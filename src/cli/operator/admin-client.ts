@@ -1,0 +1,139 @@
+/** Calls of commands to the admin API of a running gateway. */
+import { once } from 'node:events'
+import type { IncomingMessage } from 'node:http'
+import { json } from 'node:stream/consumers'
+import type { Environment } from '../../config/environment.ts'
+import { Fault } from '../terminal/fault.ts'
+import type * as Tls from './admin-tls.ts'
+
+export const DEFAULT_ADMIN = 'http://127.0.0.1:9090'
+const TOKEN = 'TOLLGATE_ADMIN_TOKEN'
+/** A gateway reads its files, and asks each of its workers. */
+const ANSWER_WITHIN_MS = 60_000
+
+export interface AdminOf {
+  readonly admin: string
+  readonly env: Environment
+  /** That says where it is. Default: --admin. */
+  readonly option?: '--admin' | '--against'
+}
+
+interface Call {
+  readonly method?: 'GET' | 'POST' | 'PUT' | 'DELETE'
+  readonly body?: object
+  readonly accept?: string
+  /** Default: a minute from now. */
+  readonly signal?: AbortSignal
+}
+
+export interface AdminAnswer {
+  readonly status: number
+  readonly body: Readonly<Record<string, unknown>>
+}
+
+/**
+ * The answer, whatever its status; it follows no redirect, since the token would go wherever it is told to. Rejects with a Fault
+ * that says why there is none.
+ */
+export async function callAdmin(gateway: AdminOf, path: string, call: Call) {
+  const { admin, env } = gateway
+  const { method = 'GET', body, accept, signal = AbortSignal.timeout(ANSWER_WITHIN_MS) } = call
+  const token = env[TOKEN]
+  const url = new URL(path, admin)
+  // Each is loaded where it is needed: a command is to start swiftly.
+  const tls = url.protocol === 'https:' ? await import('./admin-tls.ts') : undefined
+  const options = {
+    ...tls?.tlsOf(env),
+    method,
+    headers: {
+      ...(body !== undefined && { 'content-type': 'application/json' }),
+      ...(token !== undefined && { authorization: `Bearer ${token}` }),
+      ...(accept !== undefined && { accept }),
+    },
+    signal,
+  }
+  try {
+    const { request } = tls ? await import('node:https') : await import('node:http')
+    const asked = request(url, options).end(body && JSON.stringify(body))
+    // What comes after the head is the answer's own.
+    asked.on('error', () => undefined)
+    const [answer] = (await once(asked, 'response')) as [IncomingMessage]
+    return answer
+  } catch (error) {
+    throw unreachable(gateway, error as NodeJS.ErrnoException, tls)
+  }
+}
+
+function unreachable(
+  { admin, option = '--admin' }: AdminOf,
+  error: NodeJS.ErrnoException,
+  tls: Pick<typeof Tls, 'tlsFault'> | undefined,
+): Fault {
+  const { code = '', message, cause } = error
+  const isRefused = code === 'ECONNREFUSED'
+  const reason = cause instanceof Error ? cause.message : code || message
+  return new Fault('unreachable', `cannot reach the gateway at ${admin}`, {
+    reason: isRefused ? 'connection refused' : reason,
+    remedy: `start it: tollgate start; or name it: ${option} URL`,
+    ...tls?.tlsFault(error),
+    ...(!tls && code === 'ECONNRESET' && { remedy: 'if it has admin.tls, write https://' }),
+    cause: error,
+  })
+}
+
+/** After it has begun. */
+export const brokenOff = ({ admin }: AdminOf, cause: unknown): Fault =>
+  new Fault('broken_off', `the answer of the gateway at ${admin} breaks off`, {
+    reason: (cause as Error).message,
+    remedy: 'ask again; what was printed is not all',
+    cause,
+  })
+
+export async function askAdmin(gateway: AdminOf, path: string, call = {}): Promise<AdminAnswer> {
+  const answer = await callAdmin(gateway, path, call)
+  const { statusCode: status = 0 } = answer
+  try {
+    return { status, body: (await json(answer)) as AdminAnswer['body'] }
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw brokenOff(gateway, error)
+    throw new Fault('not_a_gateway', `${gateway.admin} answers ${status} without JSON`, {
+      remedy: `name the admin listener of a gateway: ${gateway.option ?? '--admin'} URL`,
+      cause: error,
+    })
+  }
+}
+
+/** What the operation answers. Rejects with a Fault where it refuses. */
+export async function ask<Shape>(gateway: AdminOf, path: string, call: Call = {}): Promise<Shape> {
+  const answer = await askAdmin(gateway, path, call)
+  if (answer.status === 200) return answer.body as Shape
+  throw refusedBy(gateway, answer)
+}
+
+/** The same for another type than JSON, as it comes. */
+export async function askForStream(gateway: AdminOf, path: string, call: Call) {
+  const answer = await callAdmin(gateway, path, call)
+  const { statusCode: status = 0 } = answer
+  if (status === 200) return answer
+  const body = (await json(answer).catch(() => ({}))) as AdminAnswer['body']
+  throw refusedBy(gateway, { status, body })
+}
+
+const remedies: ReadonlyMap<unknown, string> = new Map([
+  [
+    'invalid_token',
+    `put the token of its admin.tokenSha256 into the environment variable ${TOKEN}; over https a client certificate in TOLLGATE_ADMIN_CERT and TOLLGATE_ADMIN_KEY may do`,
+  ],
+  ['not_found', 'name the admin listener of a gateway: --admin URL'],
+  ['unknown_client', 'see which there are: tollgate clients'],
+  ['unknown_key', 'see which there are: tollgate keys list --admin URL'],
+])
+
+export function refusedBy({ admin }: AdminOf, { status, body }: AdminAnswer): Fault {
+  const { code = 'failed', message = 'It is refused.' } = body as {
+    code?: string
+    message?: string
+  }
+  const reason = `the gateway at ${admin} answers ${status}`
+  return new Fault(code, message, { reason, remedy: remedies.get(code) })
+}

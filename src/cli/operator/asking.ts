@@ -1,0 +1,83 @@
+/** What all commands share that ask a running gateway: how its answer is printed for a person, and for a program. */
+import type { Seen } from '../../insight/api/live.ts'
+import type { Environment } from '../../config/environment.ts'
+import { OK } from '../terminal/fault.ts'
+import { lookOf } from '../terminal/look.ts'
+import type { Screen } from '../terminal/screen.ts'
+import { table, type Column } from '../terminal/table.ts'
+import { ask, DEFAULT_ADMIN, type AdminOf } from './admin-client.ts'
+
+/** As much of the process as these commands need. */
+export interface Output {
+  readonly args: readonly string[]
+  readonly env: Environment
+  /** undefined: the standard output is a pipe or a file. */
+  readonly screen: Pick<Screen, 'columns'> | undefined
+  print(line: string): void
+  complain(line: string): void
+}
+
+export interface Asking {
+  readonly admin?: string
+  readonly json?: boolean
+}
+
+interface View<Row> {
+  readonly columns: readonly Column<Row>[]
+  readonly rows: readonly Row[]
+  /** Instead of an empty table, on the standard error. */
+  readonly none: string
+  /** After it, to a person. */
+  readonly next?: string | undefined
+}
+
+export const gatewayOf = ({ env }: Output, { admin = DEFAULT_ADMIN }: Asking): AdminOf => ({
+  admin,
+  env,
+})
+
+/** What does not say when it was true is of no moment. */
+const nowOf = ({ asOf = '' }: Partial<Seen>): number => Date.parse(asOf)
+
+/** A command that shows one answer of the admin API as a list. */
+export const listing =
+  <Shape extends object, Row, Options extends Asking = Asking>(
+    pathOf: (options: Options) => string,
+    viewOf: (answer: Shape, nowMs: number) => View<Row>,
+  ) =>
+  async (output: Output, options: Options): Promise<number> => {
+    const answer = await ask<Shape>(gatewayOf(output, options), pathOf(options))
+    const printed = () => printView(output, viewOf(answer, nowOf(answer)))
+    await printAnswer(output, options, answer, printed)
+    return OK
+  }
+
+/** With what is missing from it; as JSON where that is asked for. */
+export async function printAnswer(
+  ...[output, { json }, answer, print]: [Output, Asking, object, () => void | Promise<void>]
+): Promise<void> {
+  for (const what of (answer as Partial<Seen>).missing ?? []) output.complain(`missing: ${what}`)
+  if (json === true) output.print(JSON.stringify(answer, undefined, 2))
+  else await print()
+}
+
+export async function printView<Row>(
+  output: Output,
+  { columns, rows, none, next }: View<Row>,
+): Promise<void> {
+  if (rows.length === 0) return output.complain(none)
+  for await (const line of table(columns, rows, lookOf(output))) output.print(line)
+  if (next !== undefined && output.screen !== undefined) output.complain(next)
+}
+
+export const share = ({
+  used,
+  limit,
+}: {
+  readonly used: number
+  readonly limit: number
+}): number => (limit === 0 ? 1 : used / limit)
+
+/** Of a window: from 80 % on it is nearly used up. */
+export const colourOf = (use: Parameters<typeof share>[0] | null) =>
+  use === null || share(use) < 0.8 ? undefined : share(use) < 1 ? 'yellow' : 'red'

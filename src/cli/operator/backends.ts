@@ -1,0 +1,31 @@
+/** `tollgate backends`: how each backend is, since when, and why. */
+import type { Backends } from '../../insight/api/state.ts'
+import { id, number, text } from '../terminal/table.ts'
+import { duration, latency, rate } from '../../insight/format.js'
+import { listing } from './asking.ts'
+
+const colours = { up: 'green', ejected: 'red', down: 'red', unknown: 'yellow' } as const
+
+export const backendsCommand = listing<Backends, Backends['backends'][number]>(
+  () => '/api/backends',
+  ({ backends }, nowMs) => {
+    const away = (at: string | null) => at && duration(Math.abs(Date.parse(at) - nowMs), 1)
+    return {
+      rows: backends,
+      none: 'The configuration names no backend.',
+      columns: [
+        id('BACKEND', ({ name }) => name),
+        text('STATE', ({ state }) => state, { colour: ({ state }) => colours[state] }),
+        text('SINCE', ({ since }) => away(since), { plain: ({ since }) => since }),
+        number('REQ/S', (backend) => backend.requestsPerSecond, { write: rate, drop: 2 }),
+        number('P99', ({ p99Ms }) => p99Ms, { write: latency, drop: 1 }),
+        text(
+          'WHY',
+          ({ cause, nextTry }) =>
+            [cause, nextTry && `next try ${away(nextTry)}`].filter((part) => part).join('; '),
+          { plain: ({ cause }) => cause },
+        ),
+      ],
+    }
+  },
+)

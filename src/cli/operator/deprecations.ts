@@ -1,0 +1,24 @@
+/** `tollgate deprecations`: who still calls a deprecated route, and with what. */
+import type { Deprecations } from '../../insight/api/state.ts'
+import { id, number, text } from '../terminal/table.ts'
+import { count, plural, relative } from '../../insight/format.js'
+import { listing } from './asking.ts'
+
+export const deprecationsCommand = listing<Deprecations, Deprecations['callers'][number]>(
+  () => '/api/deprecations',
+  ({ callers, others, since }, nowMs) => ({
+    rows: callers,
+    none: `Nobody has called a deprecated route at this gateway since ${since}.`,
+    next: `${others > 0 ? `And ${plural(others, 'call')} of too many other callers. ` : ''}Of this gateway alone, since it started.`,
+    columns: [
+      id('ROUTE', ({ route }) => route),
+      id('CLIENT', ({ client }) => client),
+      number('CALLS', (caller) => caller.count, { write: count }),
+      text('LAST', ({ lastSeen }) => lastSeen, {
+        write: (at) => relative(Date.parse(at), nowMs),
+        drop: 1,
+      }),
+      text('USER AGENT', ({ userAgent }) => userAgent),
+    ],
+  }),
+)

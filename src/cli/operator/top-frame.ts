@@ -1,0 +1,93 @@
+/** What `tollgate top` shows at a time. */
+import type { Overview, Tick, Top, TopClient } from '../../insight/api/live.ts'
+import type { SeenUse } from '../../core/record/tally.ts'
+import type { Store } from '../../insight/api/state.ts'
+import type { Look } from '../terminal/look.ts'
+import { id, number, table, text, type Column } from '../terminal/table.ts'
+import { clock, count, latency, plural, rate } from '../../insight/format.js'
+import { colourOf, share } from './asking.ts'
+
+export interface TopState {
+  readonly overview: Overview
+  readonly store: Store
+  readonly top: Top
+  /** undefined: the first is being counted. */
+  readonly tick: Tick | undefined
+  /** Only clients whose id has it. */
+  readonly filter: string
+  /** What it is being changed to. */
+  readonly typing: string | undefined
+  readonly isPaused: boolean
+  /** Since when nothing came; left out: it does. */
+  readonly silentSinceMs?: number | undefined
+}
+
+const FIXED_LINES = 4
+
+/** As many lines as fit, none wider than the terminal. */
+export async function topFrame(state: TopState, rows: number, look: Look): Promise<string[]> {
+  const { top, filter } = state
+  const clients = top.clients.filter(({ client }) => client.includes(filter))
+  const lines = [headOf(state), ratesOf(state)].map((line) => cut(line, look))
+  const shown = clients.slice(0, Math.max(1, rows - FIXED_LINES))
+  for await (const line of table(columnsOver(top.windowMs / 1_000), shown, look)) lines.push(line)
+  if (shown.length === 0) lines.push(filter === '' ? 'No requests.' : `Nobody: /${filter}`)
+  return [...lines, cut(footOf(state), look)]
+}
+
+const cut = (line: string, { columns }: Look): string =>
+  line.length > columns ? `${line.slice(0, columns - 1)}…` : line
+
+function headOf({ overview, store, tick, silentSinceMs }: TopState): string {
+  const nowMs = Date.parse(tick?.at ?? overview.asOf)
+  if (silentSinceMs !== undefined) return `NO LIVE DATA since ${clock(silentSinceMs, nowMs)}`
+  const workers = plural(overview.workers.listening, 'worker')
+  const parts = [overview.gateway, workers, `${store.kind} ${store.state}`]
+  return [...parts, `rev ${overview.revision.slice(0, 6)}`, clock(nowMs, nowMs)].join('  ')
+}
+
+function ratesOf({ tick }: TopState): string {
+  if (tick === undefined) return 'The first whole second is being counted.'
+  const { requests, refused, gatewayMs, backendMs } = tick
+  const kinds = `minute ${refused.minute} day ${refused.day} ban ${refused.ban}`
+  const p99 = `p99 ${latency(gatewayMs.p99)} + ${latency(backendMs.p99)}`
+  return `${count(requests)}/s  refused ${count(sum(refused))}/s (${kinds})  ${p99}`
+}
+
+const sum = ({ minute, day, ban, other }: Tick['refused']): number => minute + day + ban + other
+
+function footOf({ top, filter, typing, isPaused }: TopState): string {
+  if (typing !== undefined) return `/${typing}`
+  const shown = filter === '' ? '' : ` · /${filter}`
+  const pause = isPaused ? 'PAUSED, space goes on' : 'space pause'
+  return `by ${top.by}, error <= ${count(top.error)}${shown} · r f l sort · / filter · ${pause} · q`
+}
+
+const columnsOver = (seconds: number): Column<TopClient>[] => [
+  id('CLIENT', ({ client }) => client),
+  number('REQ/S', ({ requests }) => requests / seconds, { write: rate }),
+  number('REFUSED/S', ({ refused }) => sum(refused) / seconds, {
+    write: rate,
+    colour: ({ refused }) => (sum(refused) > 0 ? 'red' : undefined),
+  }),
+  { ...windowColumn('MINUTE', ({ minute }) => minute), drop: 1 },
+  windowColumn('DAY', ({ day }) => day),
+  number('MEAN', ({ meanMs }) => meanMs, { write: latency, drop: 2 }),
+  number('MAX', ({ maxMs }) => maxMs, { write: latency, drop: 3 }),
+]
+
+const BAR = 4
+
+const windowColumn = (
+  head: string,
+  of: (client: TopClient) => SeenUse | null,
+): Column<TopClient> => ({
+  ...text(head, (client: TopClient) => {
+    const use = of(client)
+    if (use === null) return null
+    const filled = '#'.repeat(Math.min(BAR, Math.floor(share(use) * BAR)))
+    return `${count(use.used)}/${count(use.limit)} [${filled.padEnd(BAR)}]`
+  }),
+  kind: 'number',
+  colour: (client) => colourOf(of(client)),
+})

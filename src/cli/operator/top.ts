@@ -1,0 +1,176 @@
+/** `tollgate top`: the busiest clients, live on a terminal; into a pipe one line a second. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Overview, Tick, Top } from '../../insight/api/live.ts'
+import type { Store } from '../../insight/api/state.ts'
+import { OK } from '../terminal/fault.ts'
+import { lookOf } from '../terminal/look.ts'
+import type { Screen } from '../terminal/screen.ts'
+import { eventsIn } from '../terminal/events.ts'
+import { ask, askForStream, type AdminOf } from './admin-client.ts'
+import { gatewayOf, type Asking, type Output } from './asking.ts'
+import { topFrame, type TopState } from './top-frame.ts'
+
+interface TopOptions extends Asking {
+  readonly by?: Top['by']
+}
+
+interface TopOutput extends Output {
+  readonly screen: Screen | undefined
+  /** Aborted once nobody reads any more. */
+  readonly unread: AbortSignal
+}
+
+const SILENT_AFTER_MS = 3_000
+const RETRY_AFTER_MS = 2_000
+
+export async function topCommand(edge: TopOutput, options: TopOptions): Promise<number> {
+  const gateway = gatewayOf(edge, options)
+  const by = options.by ?? 'requests'
+  const { json = false } = options
+  if (edge.screen !== undefined && !json) {
+    // Whether there is a gateway is told before the terminal is taken over.
+    const view = new LiveView(edge, gateway, {
+      ...(await headOf(gateway, NEVER)),
+      ...(await topOf(gateway, by, NEVER)),
+    })
+    if (edge.screen.takeOver(view)) return await view.run()
+  }
+  for await (const tick of ticks(gateway, edge.unread)) {
+    const { top } = await topOf(gateway, by, NEVER)
+    edge.print(json ? JSON.stringify({ tick, top }) : tabbed(tick, top))
+  }
+  return OK
+}
+
+const NEVER = new AbortController().signal
+
+/** Nobody who watches waits longer for one answer, or for the end. */
+const soon = (signal: AbortSignal) => ({
+  signal: AbortSignal.any([signal, AbortSignal.timeout(SILENT_AFTER_MS)]),
+})
+
+const headOf = async (gateway: AdminOf, signal: AbortSignal) => ({
+  overview: await ask<Overview>(gateway, '/api/overview', soon(signal)),
+  store: await ask<Store>(gateway, '/api/store', soon(signal)),
+})
+
+const topOf = async (gateway: AdminOf, by: Top['by'], signal: AbortSignal) => ({
+  top: await ask<Top>(gateway, `/api/top?by=${by}&window=10s`, soon(signal)),
+})
+
+/** Ends when the signal is aborted. */
+async function* ticks(gateway: AdminOf, signal: AbortSignal): AsyncGenerator<Tick> {
+  try {
+    const call = { accept: 'text/event-stream', signal }
+    const events = await askForStream(gateway, '/api/events?types=tick', call)
+    for await (const { type, data } of eventsIn(events))
+      if (type === 'tick') yield JSON.parse(data) as Tick
+  } catch (error) {
+    if (!signal.aborted) throw error
+  }
+}
+
+/** When, requests, refusals by minute, day, ban and other, p99 of gateway and backend, then the first client of the list. */
+const tabbed = (
+  { at, requests, refused, gatewayMs, backendMs }: Tick,
+  { clients }: Top,
+): string => {
+  const { minute, day, ban, other } = refused
+  const known = [gatewayMs.p99, backendMs.p99, clients[0]?.client].map((cell) => cell ?? '')
+  return [at, requests, minute, day, ban, other, ...known].join('\t')
+}
+
+class LiveView {
+  readonly #edge: TopOutput
+  readonly #gateway: AdminOf
+  readonly #left = new AbortController()
+  #state: TopState
+  #by: Top['by']
+  #heardAtMs = Date.now()
+
+  constructor(
+    edge: TopOutput,
+    gateway: AdminOf,
+    shown: Pick<TopState, 'overview' | 'store' | 'top'>,
+  ) {
+    this.#edge = edge
+    this.#gateway = gateway
+    this.#by = shown.top.by
+    this.#state = { ...shown, tick: undefined, filter: '', typing: undefined, isPaused: false }
+  }
+
+  /** Until it is left. */
+  async run(): Promise<number> {
+    const { signal } = this.#left
+    const watch = setInterval(() => void this.#draw(), SILENT_AFTER_MS)
+    try {
+      await this.#draw()
+      while (!signal.aborted) {
+        // Its end is seen: no live data.
+        await this.#follow(signal).catch(() => undefined)
+        await sleep(RETRY_AFTER_MS, undefined, { signal }).catch(() => undefined)
+      }
+      return OK
+    } finally {
+      clearInterval(watch)
+      this.#edge.screen?.restore()
+    }
+  }
+
+  async #follow(signal: AbortSignal): Promise<void> {
+    let ticksSeen = 0
+    for await (const tick of ticks(this.#gateway, signal)) {
+      this.#heardAtMs = Date.now()
+      if (this.#state.isPaused) continue
+      // The head seldom changes.
+      const head = ticksSeen++ % 5 === 0 ? await headOf(this.#gateway, signal) : {}
+      const top = await topOf(this.#gateway, this.#by, signal)
+      this.#state = { ...this.#state, tick, ...head, ...top }
+      await this.#draw()
+    }
+  }
+
+  /** Several at a time where they came fast. */
+  readonly key = (keys: string): void => {
+    for (const key of keys.startsWith('\x1b') ? [keys] : keys) this.#press(key)
+    void this.#draw()
+  }
+
+  #press(key: string): void {
+    const { filter, typing, isPaused } = this.#state
+    if (key === '\x03' || (key === 'q' && typing === undefined)) return this.gone()
+    if (typing !== undefined) this.#state = { ...this.#state, ...typed(key, typing, filter) }
+    else if (key === '/') this.#state = { ...this.#state, typing: filter }
+    else if (key === ' ') this.#state = { ...this.#state, isPaused: !isPaused }
+    // The list of the next second is in that order.
+    else this.#by = orders[key] ?? this.#by
+  }
+
+  readonly resized = (): void => void this.#draw()
+
+  readonly gone = (): void => this.#left.abort()
+
+  async #draw(): Promise<void> {
+    const look = lookOf(this.#edge)
+    const { screen } = this.#edge
+    if (look === undefined || screen === undefined) return
+    const isSilent = Date.now() - this.#heardAtMs > SILENT_AFTER_MS
+    const silentSinceMs = isSilent ? this.#heardAtMs : undefined
+    const lines = await topFrame({ ...this.#state, silentSinceMs }, screen.rows, look)
+    if (!this.#left.signal.aborted) screen.draw(lines)
+  }
+}
+
+const orders: Readonly<Record<string, Top['by']>> = {
+  r: 'requests',
+  f: 'refusals',
+  l: 'latency',
+}
+
+/** A key while the filter is being written: Enter takes it, Escape leaves it as it was. */
+function typed(key: string, typing: string, filter: string) {
+  if (key === '\r' || key === '\n') return { filter: typing, typing: undefined }
+  if (key === '\x1b') return { filter, typing: undefined }
+  if (key === '\x7f' || key === '\b') return { typing: typing.slice(0, -1) }
+  return { typing: /^[\x20-\x7e]$/.test(key) ? typing + key : typing }
+}

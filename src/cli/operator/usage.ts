@@ -1,0 +1,169 @@
+/** `tollgate usage`: what a client has used, now and by day; or everyone's day, for billing. */
+import { text as textOf } from 'node:stream/consumers'
+import type {
+  ClientDetail,
+  ClientUsage,
+  DayTotals,
+  DayUsage,
+  PlanTotals,
+  WindowUse,
+} from '../../insight/api/usage.ts'
+import { usageFault } from '../terminal/fault.ts'
+import { id, note, number, text } from '../terminal/table.ts'
+import { count, csvLine, duration, percent } from '../../insight/format.js'
+import { ask, askForStream, brokenOff } from './admin-client.ts'
+import { gatewayOf, listing, printAnswer, printView, share } from './asking.ts'
+import type { Asking, Output } from './asking.ts'
+import { OK } from '../terminal/fault.ts'
+import { DAY_MS } from '../../config/time.ts'
+
+interface UsageOptions extends Asking {
+  /** undefined: of everyone. */
+  readonly client: string | undefined
+  readonly from?: string | undefined
+  readonly to?: string | undefined
+  /** In place of both. */
+  readonly day?: string
+  readonly csv?: boolean
+}
+
+export async function usageCommand(output: Output, options: UsageOptions): Promise<number> {
+  const { client, day, from = day, to = day, csv = false, json = false } = options
+  if (day !== undefined && (from !== day || to !== day))
+    throw usageFault('--day stands alone; leave out --from and --to')
+  if (csv && json) throw usageFault('--csv and --json: give one of them')
+  dateIn('--day', day)
+  const days = daysBetween(dateIn('--from', from) ?? dateIn('--to', to), to)
+  if (client !== undefined) return ofClient(output, { ...options, client, from, to })
+  if (!csv && days.length > 1)
+    throw usageFault('several days of everyone are told with --csv; or name a client')
+  return csv ? ofEveryone(output, options, days) : dayCommand(output, { ...options, days })
+}
+
+function dateIn(option: string, written: string | undefined): string | undefined {
+  // The 30th of February is read as a day of March.
+  const isDate = (text: string): boolean =>
+    /^\d{4}-\d\d-\d\d$/.test(text) &&
+    !Number.isNaN(Date.parse(text)) &&
+    new Date(text).toISOString().startsWith(text)
+  if (written === undefined || isDate(written)) return written
+  throw usageFault(`${option} is not a date; write it as 2026-11-03`)
+}
+
+/** Both included; left out: today. */
+function daysBetween(first: string | undefined, last: string | undefined): string[] {
+  const days: string[] = []
+  const endMs = dateIn('--to', last) === undefined ? Date.now() : Date.parse(last ?? '')
+  for (let atMs = first === undefined ? endMs : Date.parse(first); atMs <= endMs; atMs += DAY_MS)
+    days.push(new Date(atMs).toISOString().slice(0, 10))
+  if (days.length > 0) return days
+  throw usageFault('--from is after the last day; exchange them')
+}
+
+async function ofClient(
+  output: Output,
+  { client, from, to, ...options }: UsageOptions & { readonly client: string },
+): Promise<number> {
+  const gateway = gatewayOf(output, options)
+  const path = `/api/clients/${encodeURIComponent(client)}`
+  const query = new URLSearchParams({ ...(from && { from }), ...(to && { to }) }).toString()
+  const usage = await ask<ClientUsage>(gateway, `${path}/usage?${query}`)
+  const { days, plan, asOf } = usage
+  if (options.csv === true) {
+    output.print(`${csvLine(['day', 'client', 'plan', 'admitted', ...refusals])}\r`)
+    for (const each of days)
+      for (const { plan: planThen, admitted, refused } of each.plans ?? [each]) {
+        const counts = [admitted, refused.minute, refused.day, refused.ban]
+        output.print(`${csvLine([each.day, client, planThen, ...counts])}\r`)
+      }
+    return OK
+  }
+  await printAnswer(output, options, usage, async () => {
+    // What it has left is for persons; one that the configuration has no more has history alone.
+    if (output.screen !== undefined && plan !== null)
+      printNow(output, await ask<ClientDetail>(gateway, path))
+    const total = days.length > 1 && output.screen !== undefined ? [days.reduce(summed)] : []
+    await printView<DayTotals>(output, {
+      columns: [
+        id('DAY', ({ day }) => day),
+        ...figures,
+        note('', ({ day, plans = [] }) =>
+          [
+            ...(asOf.startsWith(day) ? ['so far'] : []),
+            ...plans.map((one) => `${one.plan} ${count(one.admitted)}`),
+          ].join(', '),
+        ),
+      ],
+      rows: [...days, ...total],
+      none: `${client} has made no request from ${usage.from} to ${usage.to}.`,
+    })
+  })
+  return OK
+}
+
+const refusals = ['refused_minute', 'refused_day', 'refused_ban']
+
+function printNow({ print }: Output, { client, asOf }: ClientDetail): void {
+  const { limits, minute, day } = client
+  const nowMs = Date.parse(asOf)
+  print(`${client.id}  ${client.plan}  ${count(limits.perMinute)}/min  ${count(limits.perDay)}/day`)
+  print(`now  minute ${inWords(minute, nowMs)}  day ${inWords(day, nowMs)}`)
+}
+
+function inWords(use: WindowUse | null, nowMs: number): string {
+  if (use === null) return 'not known, as the store is away'
+  const left = duration(Math.max(0, Date.parse(use.resetsAt) - nowMs))
+  return `${count(use.used)}/${count(use.limit)} (${percent(share(use))}), ${left} left`
+}
+
+type Figures = Pick<PlanTotals, 'admitted' | 'refused'>
+
+const figures = [
+  number('ADMITTED', ({ admitted }: Figures) => admitted, { write: count }),
+  number('MINUTE', ({ refused }: Figures) => refused.minute, { write: count }),
+  number('DAY', ({ refused }: Figures) => refused.day, { write: count }),
+  number('BAN', ({ refused }: Figures) => refused.ban, { write: count }),
+]
+
+const summed = (one: DayTotals, other: DayTotals): DayTotals => ({
+  plan: other.plan,
+  day: 'total',
+  admitted: one.admitted + other.admitted,
+  refused: {
+    minute: one.refused.minute + other.refused.minute,
+    day: one.refused.day + other.refused.day,
+    ban: one.refused.ban + other.refused.ban,
+  },
+})
+
+const dayCommand = listing<
+  DayUsage,
+  DayUsage['clients'][number],
+  Asking & { readonly days: readonly string[] }
+>(
+  ({ days }) => `/api/usage?day=${days[0]}`,
+  ({ clients, day }) => ({
+    rows: clients,
+    none: `Nobody has made a request on ${day}.`,
+    columns: [
+      id('CLIENT', ({ client }) => client),
+      text('PLAN', ({ plan }) => plan, { drop: 1 }),
+      ...figures,
+    ],
+  }),
+)
+
+/** As the gateway writes it, a day after the other under one head. */
+async function ofEveryone(output: Output, options: Asking, days: readonly string[]) {
+  const gateway = gatewayOf(output, options)
+  for (const [at, day] of days.entries()) {
+    const call = { accept: 'text/csv' }
+    const answer = await askForStream(gateway, `/api/usage?day=${day}`, call)
+    const whole = await textOf(answer).catch((error: unknown) => {
+      throw brokenOff(gateway, error)
+    })
+    const lines = whole.replace(/\n$/, '').split('\n')
+    for (const line of lines.slice(at === 0 ? 0 : 1)) output.print(line)
+  }
+  return OK
+}

@@ -1,0 +1,125 @@
+/** Tables: for a person as wide as the terminal, for a program with a tab between cells, without a head, and whole. */
+import { safe, type Colour, type Look } from './look.ts'
+import { UNKNOWN } from '../../insight/format.js'
+
+export interface Column<Row> {
+  readonly head: string
+  /** Numbers stand right, ids are never cut, of texts the last one may be. A note is for persons alone. */
+  readonly kind: 'id' | 'number' | 'text' | 'note'
+  /** For a person. */
+  text(row: Row): string
+  /** For a program: times as RFC 3339, numbers as digits; null is an empty cell. */
+  plain(row: Row): string | number | null
+  colour?(row: Row): Colour | undefined
+  /** Where the terminal is narrow, the column with the highest goes first. Left out: it never goes. */
+  readonly drop?: number
+}
+
+type More<Row> = Partial<Pick<Column<Row>, 'colour' | 'drop' | 'plain'>>
+
+/** A column of a value, as `write` has it for a person; null is not known. */
+const columnOf =
+  <Of extends string | number>(kind: Column<never>['kind']) =>
+  <Row>(
+    head: string,
+    plain: (row: Row) => Of | null,
+    { write = String, ...more }: More<Row> & { write?(value: Of): string } = {},
+  ): Column<Row> => ({
+    head,
+    kind,
+    plain,
+    text(row) {
+      const value = plain(row)
+      return value === null ? UNKNOWN : write(value)
+    },
+    ...more,
+  })
+
+export const id = columnOf<string>('id')
+export const number = columnOf<number>('number')
+export const text = columnOf<string>('text')
+export const note = columnOf<string>('note')
+
+const GAP = 2
+/** Of a text that is cut at least this much stays. */
+const TEXT_AT_LEAST = 16
+/** Later rows that are wider push what follows to the right: a list may be of a million. */
+const ROWS_MEASURED = 500
+
+/** Line by line. look: undefined is for a program. */
+export async function* table<Row>(
+  columns: readonly Column<Row>[],
+  rows: Iterable<Row> | AsyncIterable<Row>,
+  look: Look | undefined,
+): AsyncGenerator<string> {
+  let layout: Layout<Row> | undefined
+  let waiting: Row[] = []
+  const told = function* (shown: Look): Generator<string> {
+    if (layout === undefined && waiting.length > 0) {
+      layout = layOut(columns, waiting, shown.columns)
+      yield line(layout, ({ head }) => head)
+    }
+    for (const row of waiting)
+      yield line(
+        layout ?? [],
+        (column) => safe(column.text(row)),
+        (column, cell) => shown.paint(column.colour?.(row), cell),
+      )
+    waiting = []
+  }
+  for await (const row of rows) {
+    if (look === undefined) yield plainLine(columns, row)
+    else if (waiting.push(row) === ROWS_MEASURED || layout !== undefined) yield* told(look)
+  }
+  if (look !== undefined) yield* told(look)
+}
+
+const plainLine = <Row>(columns: readonly Column<Row>[], row: Row): string =>
+  columns
+    .filter(({ kind }) => kind !== 'note')
+    .map(({ plain }) => safe(String(plain(row) ?? '')))
+    .join('\t')
+
+type Layout<Row> = readonly { readonly column: Column<Row>; readonly width: number }[]
+
+/** What fits: columns go by their priority, then the last text is cut. */
+function layOut<Row>(
+  columns: readonly Column<Row>[],
+  rows: readonly Row[],
+  width: number,
+): Layout<Row> {
+  const last = columns.findLast(({ kind }) => kind === 'text')
+  let kept = columns.map((column) => {
+    const widths = rows.map((row) => safe(column.text(row)).length)
+    const full = widths.reduce((one, other) => Math.max(one, other), column.head.length)
+    return { column, width: full, least: column === last ? Math.min(full, TEXT_AT_LEAST) : full }
+  })
+  const over = (of: (each: (typeof kept)[number]) => number): number =>
+    kept.reduce((sum, each) => sum + of(each) + GAP, -GAP) - width
+  while (over(({ least }) => least) > 0) {
+    const drops = kept.map(({ column: { drop = -1 } }) => drop)
+    if (Math.max(...drops) < 0) break
+    kept = kept.toSpliced(drops.indexOf(Math.max(...drops)), 1)
+  }
+  const tooMuch = Math.max(
+    0,
+    over((each) => each.width),
+  )
+  return kept.map((each) => ({ ...each, width: Math.max(each.least, each.width - tooMuch) }))
+}
+
+const line = <Row>(
+  layout: Layout<Row>,
+  textOf: (column: Column<Row>) => string,
+  paint = (_column: Column<Row>, cell: string): string => cell,
+): string =>
+  layout
+    .map(({ column, width }) => {
+      const whole = textOf(column)
+      const isCut = column.kind === 'text' && whole.length > width
+      const cell = isCut ? `${whole.slice(0, width - 1)}…` : whole
+      const pad = ' '.repeat(Math.max(0, width - cell.length))
+      return column.kind === 'number' ? pad + paint(column, cell) : paint(column, cell) + pad
+    })
+    .join(' '.repeat(GAP))
+    .trimEnd()

@@ -1,0 +1,244 @@
+/** What a new configuration changes for whom, before or after it is taken. */
+import { isDeepStrictEqual } from 'node:util'
+import type { ClientConfig, Clients, Config, Limits, OwnedKey, RouteConfig } from '../config.ts'
+
+export interface BlastRadius {
+  /** Revisions. */
+  readonly from: string
+  readonly to: string
+  readonly clients: {
+    readonly added: readonly string[]
+    readonly removed: readonly string[]
+    /** Between plans. */
+    readonly moved: readonly {
+      readonly client: string
+      readonly from: string
+      readonly to: string
+    }[]
+  }
+  /** Of clients that stay. Lowered: in at least one window. */
+  readonly limits: {
+    readonly lowered: readonly ChangedLimits[]
+    readonly raised: readonly ChangedLimits[]
+  }
+  /** A key whose secret or client is another one is both. Changed: when it expires. */
+  readonly keys: Changes<NamedKey> & { readonly revoked: readonly NamedKey[] }
+  readonly routes: Changes<string> & { readonly removed: readonly string[] }
+  /** All other keys of the file that change, as `upstream.urls`; plans as `plans.pro`. */
+  readonly settings: readonly string[]
+  /** Those of them that are taken at a start only. */
+  readonly needsRestart: readonly string[]
+}
+
+/** Its lists may be cut; counts: how long they are in truth, by their path, as `clients.added`. */
+export interface BoundedRadius extends BlastRadius {
+  readonly counts: Readonly<Record<string, number>>
+}
+
+interface NamedKey {
+  readonly key: string
+  readonly client: string
+}
+
+interface Changes<Item> {
+  readonly added: readonly Item[]
+  readonly changed: readonly Item[]
+}
+
+export interface ChangedLimits {
+  readonly client: string
+  readonly from: Limits
+  readonly to: Limits
+}
+
+const RESTART_ONLY = /^(?:server\.(?:listen|workers)|admin\.listen|store\..*)$/
+
+type ComparableClients = Pick<Clients, 'get' | 'keyById'> & Iterable<ClientConfig>
+
+/** As much of a configuration as is compared. */
+interface Comparable extends Omit<Config, 'clients'> {
+  readonly clients: ComparableClients
+}
+
+/** Clients, keys and routes in the order of the file that has them; those of both in the order of `next`. */
+export function blastRadius(current: Comparable, next: Comparable): BlastRadius {
+  const steps = blastRadiusInSteps(current, next, Infinity)
+  for (;;) {
+    const { done, value } = steps.next()
+    if (done !== true) continue
+    const { counts: _, ...radius } = value
+    return radius
+  }
+}
+
+/**
+ * The same in short pieces of work, as there may be a million clients. Their lists and those of their keys are counted,
+ * and no longer than `longest`: what lives on while requests are served is copied by the collector, and holds them up.
+ */
+export function* blastRadiusInSteps(
+  current: Comparable,
+  next: Comparable,
+  longest: number,
+): Generator<void, BoundedRadius> {
+  const changes = new ClientChanges(current.clients, next.clients, longest)
+  for (const client of differing(next.clients, current.clients)) {
+    yield
+    if (client !== undefined) changes.compare(client)
+  }
+  for (const client of differing(current.clients, next.clients)) {
+    yield
+    if (client !== undefined) changes.compareBack(client)
+  }
+  const { clients, limits, keys, counts } = changes
+  const settings = changedSettings(current, next)
+  return {
+    from: current.revision,
+    to: next.revision,
+    clients,
+    limits,
+    keys,
+    routes: changedRoutes(current.routes, next.routes),
+    settings,
+    needsRestart: settings.filter((path) => RESTART_ONLY.test(path)),
+    counts,
+  }
+}
+
+/** Of clients that stay; undefined: a step of the search. */
+export function* loweredIn(
+  current: ComparableClients,
+  next: ComparableClients,
+): Generator<ChangedLimits | undefined> {
+  for (const is of differing(next, current)) {
+    const was = is && current.get(is.id)
+    const isFound = is && was && isLowered(was.limits, is.limits)
+    yield isFound ? { client: is.id, from: was.limits, to: is.limits } : undefined
+  }
+}
+
+/** In at least one window. */
+export const isLowered = (from: Limits, to: Limits): boolean =>
+  to.perMinute < from.perMinute || to.perDay < from.perDay
+
+const isRing = (clients: ComparableClients): clients is Clients => 'notIn' in clients
+
+/** Those of the one that the other does not have just so; all of them, where that cannot be told quickly. */
+const differing = (
+  one: ComparableClients,
+  other: ComparableClients,
+): Iterable<ClientConfig | undefined> => (isRing(one) && isRing(other) ? one.notIn(other) : one)
+
+class ClientChanges {
+  readonly clients = { added: list<string>(), removed: list<string>(), moved: list<Moved>() }
+  readonly limits = { lowered: list<ChangedLimits>(), raised: list<ChangedLimits>() }
+  readonly keys = { added: list<NamedKey>(), revoked: list<NamedKey>(), changed: list<NamedKey>() }
+  readonly counts: Record<string, number> = {}
+  readonly #current: ComparableClients
+  readonly #next: ComparableClients
+  readonly #longest: number
+
+  constructor(current: ComparableClients, next: ComparableClients, longest: number) {
+    this.#current = current
+    this.#next = next
+    this.#longest = longest
+  }
+
+  /** One of the next. */
+  compare(is: ClientConfig): void {
+    const was = this.#current.get(is.id)
+    if (was === undefined) this.#add('clients.added', this.clients.added, is.id)
+    else this.#compareTerms(was, is)
+    for (const key of is.keys) {
+      const owned = { client: is, key }
+      const before = this.#current.keyById(key.id)
+      if (before === undefined || isReplaced(before, owned))
+        this.#add('keys.added', this.keys.added, named(owned))
+      else if (before.key.expiresAtMs !== key.expiresAtMs)
+        this.#add('keys.changed', this.keys.changed, named(owned))
+    }
+  }
+
+  /** One of the current. */
+  compareBack(was: ClientConfig): void {
+    if (this.#next.get(was.id) === undefined)
+      this.#add('clients.removed', this.clients.removed, was.id)
+    for (const key of was.keys) {
+      const owned = { client: was, key }
+      const after = this.#next.keyById(key.id)
+      if (after === undefined || isReplaced(owned, after))
+        this.#add('keys.revoked', this.keys.revoked, named(owned))
+    }
+  }
+
+  #compareTerms(was: ClientConfig, is: ClientConfig): void {
+    const { id: client, limits } = is
+    if (was.plan !== is.plan)
+      this.#add('clients.moved', this.clients.moved, { client, from: was.plan, to: is.plan })
+    const { perMinute, perDay } = was.limits
+    if (limits.perMinute === perMinute && limits.perDay === perDay) return
+    const changed = { client, from: was.limits, to: limits }
+    if (isLowered(was.limits, limits)) this.#add('limits.lowered', this.limits.lowered, changed)
+    else this.#add('limits.raised', this.limits.raised, changed)
+  }
+
+  #add<Item>(path: string, to: Item[], item: Item): void {
+    this.counts[path] = (this.counts[path] ?? 0) + 1
+    if (to.length < this.#longest) to.push(item)
+  }
+}
+
+const list = <Item>(): Item[] => []
+
+type Moved = BlastRadius['clients']['moved'][number]
+
+const isReplaced = (was: OwnedKey, is: OwnedKey): boolean =>
+  was.key.sha256 !== is.key.sha256 || was.client.id !== is.client.id
+
+const named = ({ key, client }: OwnedKey): NamedKey => ({ key: key.id, client: client.id })
+
+function changedRoutes(
+  current: readonly RouteConfig[],
+  next: readonly RouteConfig[],
+): BlastRadius['routes'] {
+  const before = new Map(current.map((route) => [route.name, route]))
+  const after = new Set(next.map(({ name }) => name))
+  const names = (routes: readonly RouteConfig[]): string[] => routes.map(({ name }) => name)
+  return {
+    added: names(next.filter(({ name }) => !before.has(name))),
+    removed: names(current.filter(({ name }) => !after.has(name))),
+    changed: names(
+      next.filter((route) => {
+        const was = before.get(route.name)
+        return was !== undefined && !isDeepStrictEqual(was, route)
+      }),
+    ),
+  }
+}
+
+function changedSettings(current: Comparable, next: Comparable): string[] {
+  const before = settingsOf(current)
+  const after = settingsOf(next)
+  return [...new Set([...before.keys(), ...after.keys()])]
+    .filter((path) => !isDeepStrictEqual(before.get(path), after.get(path)))
+    .sort()
+}
+
+/** By their path in the file, two steps of it. */
+function settingsOf(config: Comparable): Map<string, unknown> {
+  const { plans, clients: _c, routes: _r, revision: _v, warnings: _w, ...others } = config
+  const { certificates: _e, ...sections } = others
+  const settings = new Map<string, unknown>()
+  const live: Record<string, unknown> = {}
+  for (const [name, { shadow, ...plan }] of plans) {
+    live[name] = plan
+    // What is only tried is no limit of anybody.
+    if (shadow !== undefined) live[`${name}.shadow`] = shadow
+  }
+  for (const [section, values] of Object.entries({ ...sections, plans: live }))
+    if (typeof values === 'object')
+      for (const [key, value] of Object.entries(values as object))
+        // The file has the unit beside the number, the name has it here.
+        settings.set(`${section}.${key.replace(/Ms$/, '')}`, value)
+    else settings.set(section, values)
+  return settings
+}

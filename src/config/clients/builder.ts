@@ -1,0 +1,149 @@
+/** Builds the ring of all clients, of the configuration itself and of its client files: whole, or every fault with its place. The same code in a thread and without. */
+import type { WrittenClient } from '../config.ts'
+import { sameDigest, sameId } from '../cross-checks.ts'
+import { formatPath, problem, PROBLEMS_AT_MOST, type Path } from '../problems.ts'
+import type { Group } from '../tree.ts'
+import { EXPIRING_MS, keyIsOver } from './warnings.ts'
+import { Columns, countEnding } from './columns.ts'
+import { Faults, type FileFault } from './faults.ts'
+import { placesIn, type Sought } from './places.ts'
+import { readFile, type ClientFile } from './read-file.ts'
+import type { RingParts } from './ring.ts'
+import { Scratch, type Same } from './scratch.ts'
+
+export interface BuildRequest {
+  /** Of the configuration itself, in their order; no id and no digest stands there twice. */
+  readonly own: readonly WrittenClient[]
+  /** bytes: their length. */
+  readonly files: readonly (ClientFile & { readonly bytes: number })[]
+  /** The group `plans` of the configuration. */
+  readonly plans: Group
+  readonly nowMs: number
+  /** See newBuffer. */
+  readonly isLarge: boolean
+}
+
+export interface Built {
+  /** undefined: there are faults. */
+  readonly ring: RingParts | undefined
+  /** Of each file, in hex. */
+  readonly sha256: readonly string[]
+  readonly faults: readonly FileFault[]
+  /** Faults that are not told, as there are too many. */
+  readonly untold: number
+  readonly warnings: readonly FileFault[]
+  /** Keys that end soon: told in a warning, and counted here, as there may be millions. */
+  readonly ending: number
+}
+
+/** Keys that are over, of which each is told. */
+const WARNINGS_TOLD = 20
+
+/** One more than the number of the last client of each file; the first is the configuration itself. */
+type Ends = readonly number[]
+
+export const build = (request: BuildRequest): Built => {
+  const { own, files, plans, isLarge } = request
+  const textBytes = files.reduce((sum, { bytes }) => sum + bytes, JSON.stringify(own).length)
+  const scratch = new Scratch(textBytes, isLarge)
+  const faults = new Faults()
+  const planNames = Object.keys(plans)
+  for (const [index, client] of own.entries())
+    scratch.add(client, planNames.indexOf(client.plan), index)
+  const ends = [scratch.clients]
+  const sha256 = files.map((file) => {
+    const read = readFile(file, { scratch, faults, plans })
+    ends.push(scratch.clients)
+    return read ?? ''
+  })
+  const twice: Same[] = []
+  const ring = scratch.finish(planNames, (same) => {
+    if (faults.count + twice.length < PROBLEMS_AT_MOST) twice.push(same)
+    else faults.untold++
+  })
+  const columns = new Columns(ring.buffer, ring.counts)
+  const found = new Found(request, columns, ends)
+  for (const fault of found.places(twice.map((same) => found.repeated(same)))) faults.add(fault)
+  const isSound = faults.count === 0
+  return {
+    ring: isSound ? ring : undefined,
+    sha256,
+    faults: faults.list,
+    untold: faults.untold,
+    warnings: isSound ? found.places(found.over()) : [],
+    ending: countEnding(columns, request.nowMs, request.nowMs + EXPIRING_MS),
+  }
+}
+
+/** What is found in the columns, told by file and line. */
+class Found {
+  readonly #request: BuildRequest
+  readonly #columns: Columns
+  readonly #ends: Ends
+
+  constructor(request: BuildRequest, columns: Columns, ends: Ends) {
+    this.#request = request
+    this.#columns = columns
+    this.#ends = ends
+  }
+
+  repeated({ kind, number, earlier }: Same): Told {
+    if (kind === 'client') return this.#at(number, ['id'], sameId(this.#placeOf(earlier)))
+    const place = this.#placeOf(this.#columns.keyClient[earlier] ?? 0)
+    return kind === 'key'
+      ? this.#atKey(number, 'id', sameId(place))
+      : this.#atKey(number, 'sha256', sameDigest(place))
+  }
+
+  /** Keys of client files that are over. */
+  over(): Told[] {
+    const { keyExpiresAtMs, clientFirstKey } = this.#columns
+    const told: Told[] = []
+    const first = clientFirstKey[this.#ends[0] ?? 0] ?? keyExpiresAtMs.length
+    for (let key = first; key < keyExpiresAtMs.length && told.length < WARNINGS_TOLD; key++)
+      if ((keyExpiresAtMs[key] ?? 0) <= this.#request.nowMs)
+        told.push(this.#atKey(key, 'expires', keyIsOver))
+    return told
+  }
+
+  /** With their lines and columns, in the order of the files. */
+  places(all: readonly Told[]): FileFault[] {
+    const byFile = Map.groupBy(all, ({ file }) => file)
+    return this.#request.files.flatMap((file, index) => {
+      const sought = byFile.get(index)
+      return sought === undefined ? [] : placesIn(file, sought)
+    })
+  }
+
+  #atKey(key: number, field: string, message: string): Told {
+    const { keyClient, clientFirstKey } = this.#columns
+    const client = keyClient[key] ?? 0
+    return this.#at(client, ['keys', key - (clientFirstKey[client] ?? 0), field], message)
+  }
+
+  #at(client: number, path: Path, message: string): Told {
+    const { ids, clientIdAt, clientIdLength, clientLine } = this.#columns
+    const at = clientIdAt[client] ?? 0
+    return {
+      ...problem(path, message),
+      file: this.#fileOf(client),
+      id: ids.toString('latin1', at, at + (clientIdLength[client] ?? 0)),
+      line: clientLine[client] ?? 0,
+    }
+  }
+
+  #placeOf(client: number): string {
+    const line = this.#columns.clientLine[client] ?? 0
+    const file = this.#request.files[this.#fileOf(client)]
+    return file === undefined ? formatPath(['clients', line]) : `${file.name}:${line}`
+  }
+
+  /** Among the files; -1 would be the configuration itself, which has told its own. */
+  #fileOf(client: number): number {
+    return this.#ends.findIndex((end) => client < end) - 1
+  }
+}
+
+interface Told extends Sought {
+  readonly file: number
+}

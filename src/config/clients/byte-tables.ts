@@ -1,0 +1,25 @@
+/** What bytes may stand in ids and digests, as the shapes of src/config/scalars.ts say it. */
+import { isReservedName } from '../scalars.ts'
+
+const tableOf = (shape: RegExp): Uint8Array =>
+  Uint8Array.from({ length: 256 }, (_, byte) => Number(shape.test(String.fromCharCode(byte))))
+
+export const isIdByte = tableOf(/[A-Za-z0-9_.:@+-]/)
+export const isFirstIdByte = tableOf(/[A-Za-z0-9]/)
+export const NO_DIGIT = 255
+export const hexValue = Uint8Array.from({ length: 256 }, (_, byte) => {
+  const digit = String.fromCharCode(byte)
+  return /[0-9A-Fa-f]/.test(digit) ? Number.parseInt(digit, 16) : NO_DIGIT
+})
+
+const markOf = (first: number, last: number, length: number): number =>
+  (first << 16) | (last << 8) | length
+const reserved = new Set(
+  Object.getOwnPropertyNames(Object.prototype)
+    .filter(isReservedName)
+    .map((name) => markOf(name.charCodeAt(0), name.charCodeAt(name.length - 1), name.length)),
+)
+
+/** By first and last byte and length, as the names that nothing may have are seldom met. */
+export const mayBeReserved = (first: number, last: number, length: number): boolean =>
+  reserved.has(markOf(first, last, length))

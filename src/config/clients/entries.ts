@@ -1,0 +1,155 @@
+/** The clients of a file one after the other, each as bytes first, and taken apart with the place of every value where bytes do not do. */
+import { createHash } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { extname } from 'node:path'
+import { readYaml, type Place, type Reading } from '../document.ts'
+import type { Path } from '../problems.ts'
+import { isGroup, isList, valueAt, type Tree } from '../tree.ts'
+import { readJson } from './json.ts'
+import { LONGEST_ENTRY_BYTES, readPieces } from './pieces.ts'
+import { YamlCut } from './yaml-cut.ts'
+
+/** A client taken apart. */
+export interface ExactEntry {
+  readonly reading: Reading
+  /** Where the client stands in there. */
+  readonly path: Path
+  /** The line of the file with which the text begins that was taken apart. */
+  readonly line: number
+  /** The line of the file in which the client begins. */
+  readonly clientLine: number
+  /** How many clients stand before it in the file. */
+  readonly index: number
+}
+
+/** From the first byte to before the last. */
+export interface Span {
+  readonly start: number
+  readonly end: number
+}
+
+export interface EntryReader {
+  /** Bytes of one client in a file that is cut; a line feed stands behind. True: nothing else has to be done with it. */
+  plain(bytes: Buffer, span: Span, line: number): boolean
+  exact(entry: ExactEntry): void
+  /** What is wrong with the text as a whole. */
+  fault(place: Place, message: string): void
+  /** Forget what came of this file: all of it comes again, in another way. */
+  restart(): void
+}
+
+const decoder = new TextDecoder('utf-8', { fatal: true })
+const notText = 'is not UTF-8 text; save it in that encoding'
+
+const decoded = (bytes: Buffer): string | undefined => {
+  try {
+    return decoder.decode(bytes)
+  } catch {
+    return undefined
+  }
+}
+
+const isBlank = (bytes: Buffer, start: number, end: number): boolean => {
+  let at = start
+  while (at < end && (bytes[at] === 0x20 || bytes[at] === 0x09 || bytes[at] === 0x0d)) at++
+  return at === end
+}
+
+/** What the names of client files end in. */
+export const clientFileEndings = ['.jsonl', '.yaml', '.yml']
+
+export const isJsonLines = (path: string): boolean => extname(path) === '.jsonl'
+
+/** Returns the SHA-256 of the file in hex, and throws as readPieces does. */
+export const readClients = (path: string, reader: EntryReader): string =>
+  isJsonLines(path) ? readJsonLines(path, reader) : readYamlList(path, reader)
+
+const readJsonLines = (path: string, reader: EntryReader): string => {
+  let line = 0
+  let index = 0
+  const take = (bytes: Buffer, start: number, end: number): void => {
+    line++
+    if (isBlank(bytes, start, end)) return
+    if (reader.plain(bytes, { start, end }, line)) {
+      index++
+      return
+    }
+    const text = decoded(bytes.subarray(start, end))
+    if (text === undefined) reader.fault({ line, column: 1 }, notText)
+    else reader.exact({ reading: readJson(text), path: [], line, clientLine: line, index: index++ })
+  }
+  return readPieces(path, (bytes, to, isEnd) => {
+    let at = 0
+    while (at < to) {
+      const end = bytes.indexOf(0x0a, at)
+      if (end === to && !isEnd) break
+      take(bytes, at, end)
+      at = end + 1
+    }
+    return Math.min(at, to)
+  })
+}
+
+const notCut = Symbol('not a list that can be cut')
+
+const readYamlList = (path: string, reader: EntryReader): string => {
+  const cut = new YamlCut()
+  let index = 0
+  const take = (bytes: Buffer, start: number, end: number, line: number): void => {
+    const isDone = reader.plain(bytes, { start, end }, line)
+    const text = isDone ? '' : decoded(bytes.subarray(start, end))
+    if (text === undefined) reader.fault({ line, column: 1 }, notText)
+    else if (!isDone)
+      reader.exact({ reading: readYaml(text, undefined), path: [0], line, clientLine: line, index })
+    index++
+  }
+  try {
+    return readPieces(path, (bytes, to, isEnd) => {
+      const used = cut.take({ bytes, to, isEnd }, take)
+      if (used === undefined) throw notCut
+      return used
+    })
+  } catch (error) {
+    if (error !== notCut) throw error
+    reader.restart()
+    return readWhole(path, reader)
+  }
+}
+
+/** A YAML file that is no plain list of lines: in brackets, with tabs, or with more than clients in it. */
+const readWhole = (path: string, reader: EntryReader): string => {
+  const bytes = readFileSync(path)
+  const sha256 = createHash('sha256').update(bytes).digest('hex')
+  const start = { line: 1, column: 1 }
+  const text = bytes.length > LONGEST_ENTRY_BYTES ? '' : decoded(bytes)
+  if (bytes.length > LONGEST_ENTRY_BYTES)
+    reader.fault(start, 'is no list with "- " lines alone, and over 16MiB; write JSONL')
+  else if (text === undefined) reader.fault(start, notText)
+  else readTree(readYaml(text, undefined), reader)
+  return sha256
+}
+
+const readTree = (reading: Reading, reader: EntryReader): void => {
+  const { tree, faults, locate } = reading
+  for (const { line, column, message } of faults) reader.fault({ line, column }, message)
+  if (tree === undefined || tree === '') return
+  const path = isList(tree) ? [] : ['clients']
+  const list: Tree | undefined = valueAt(tree, ...path)
+  for (const key of isGroup(tree) ? Object.keys(tree) : [])
+    if (key !== 'clients')
+      reader.fault(
+        locate({ path: [key], at: 'key' }),
+        'is not a known key; the key here is clients',
+      )
+  if (!isList(list))
+    return reader.fault(
+      locate({ path, at: 'value' }),
+      'is not a list; write [A, B], or lines that start with "- "',
+    )
+  const sound = { ...reading, faults: [] }
+  for (const index of list.keys()) {
+    const at = [...path, index]
+    const clientLine = locate({ path: at, at: 'value' }).line
+    reader.exact({ reading: sound, path: at, line: 1, clientLine, index })
+  }
+}

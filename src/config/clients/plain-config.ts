@@ -1,0 +1,22 @@
+/** A configuration as plain data, which another process can be sent; the bytes of its clients go their own way. */
+import type { Config } from '../config.ts'
+import { Ring, type RingParts } from './ring.ts'
+
+export interface PlainConfig extends Omit<Config, 'clients'> {
+  readonly clients: Omit<RingParts, 'buffer'>
+}
+
+export const toPlainConfig = (config: Config): PlainConfig => {
+  const { counts, planNames } = ringOf(config).parts
+  return { ...config, clients: { counts, planNames } }
+}
+
+export const fromPlainConfig = (plain: PlainConfig, buffer: ArrayBuffer): Config => ({
+  ...plain,
+  clients: new Ring({ ...plain.clients, buffer }, plain.plans),
+})
+
+export const ringOf = ({ clients }: Pick<Config, 'clients'>): Ring => {
+  if (clients instanceof Ring) return clients
+  throw new TypeError('the clients of a configuration are a ring')
+}

@@ -1,0 +1,182 @@
+/** The clients of a configuration out of columns: what is asked for is made when it is asked for, and nothing else is kept. */
+import type { ClientConfig, Clients, KeyConfig, OwnedKey, PlanConfig } from '../config.ts'
+import { Columns, countEnding, DIGEST_BYTES, type Counts } from './columns.ts'
+import { findDigest, findId, findSameId, isSameId } from './index-slots.ts'
+
+/** All of a ring, as it goes from thread to thread and from process to process. */
+export interface RingParts {
+  readonly buffer: ArrayBuffer
+  readonly counts: Counts
+  /** The plans by their number in the columns. */
+  readonly planNames: readonly string[]
+}
+
+/** Some tenths of a millisecond. */
+const COMPARED_AT_ONCE = 500
+
+const DIGEST_WORDS = DIGEST_BYTES / 4
+
+/** A digest as it is looked for. */
+const sought = new Uint32Array(DIGEST_WORDS)
+const soughtBytes = Buffer.from(sought.buffer)
+
+export class Ring implements Clients {
+  readonly parts: RingParts
+  readonly #columns: Columns
+  readonly #plans: readonly (PlanConfig | undefined)[]
+
+  constructor(parts: RingParts, plans: ReadonlyMap<string, PlanConfig>) {
+    this.parts = parts
+    this.#columns = new Columns(parts.buffer, parts.counts)
+    this.#plans = parts.planNames.map((name) => plans.get(name))
+  }
+
+  get size(): number {
+    return this.parts.counts.clients
+  }
+
+  get keyCount(): number {
+    return this.parts.counts.keys
+  }
+
+  get(clientId: string): ClientConfig | undefined {
+    const client = findId(this.#columns.clientIds, clientId)
+    return client === undefined ? undefined : this.#client(client)
+  }
+
+  planOf(clientId: string): string | undefined {
+    const client = findId(this.#columns.clientIds, clientId)
+    return client === undefined ? undefined : this.#planOf(client).name
+  }
+
+  keyByDigest(sha256: string): OwnedKey | undefined {
+    // What is no hex is cut short.
+    if (sha256.length !== 64 || soughtBytes.write(sha256, 'hex') !== DIGEST_BYTES) return undefined
+    return this.#owned(findDigest(this.#columns, sought))
+  }
+
+  keyById(keyId: string): OwnedKey | undefined {
+    return this.#owned(findId(this.#columns.keyIds, keyId))
+  }
+
+  countEnding(fromMs: number, beforeMs: number): number {
+    return countEnding(this.#columns, fromMs, beforeMs)
+  }
+
+  firstEnding(afterMs: number): OwnedKey | undefined {
+    const { keyExpiresAtMs } = this.#columns
+    let first: number | undefined
+    for (let key = 0, firstMs = Infinity; key < keyExpiresAtMs.length; key++) {
+      const endMs = keyExpiresAtMs[key] ?? 0
+      if (endMs <= afterMs || endMs >= firstMs) continue
+      first = key
+      firstMs = endMs
+    }
+    return this.#owned(first)
+  }
+
+  countByPlan(): ReadonlyMap<string, number> {
+    const { clientPlan } = this.#columns
+    const counts = this.parts.planNames.map(() => 0)
+    for (let client = 0; client < this.size; client++) {
+      const plan = clientPlan[client] ?? 0
+      counts[plan] = (counts[plan] ?? 0) + 1
+    }
+    return new Map(this.parts.planNames.map((name, plan) => [name, counts[plan] ?? 0]))
+  }
+
+  [Symbol.iterator](): Iterator<ClientConfig> {
+    return this.slice(0, this.size)
+  }
+
+  *slice(from: number, to: number): Generator<ClientConfig> {
+    for (let client = from; client < Math.min(to, this.size); client++) yield this.#client(client)
+  }
+
+  *notIn(other: Clients): Generator<ClientConfig | undefined> {
+    if (!(other instanceof Ring)) throw new TypeError('the clients of a configuration are a ring')
+    const [ids, others] = [this.#columns.clientIds, other.#columns.clientIds]
+    for (let client = 0; client < this.size; client++) {
+      if (client % COMPARED_AT_ONCE === 0) yield undefined
+      // Most stand where they stood.
+      const isThere = client < other.size && isSameId(ids, client, others, client)
+      const found = isThere ? client : findSameId(ids, client, others)
+      if (found === undefined || !this.#isAs(client, other, found)) yield this.#client(client)
+    }
+  }
+
+  /** Whether all but the id is the same. */
+  #isAs(client: number, other: Ring, found: number): boolean {
+    const [was, is] = [other.#planOf(found), this.#planOf(client)]
+    const isPlan = was.name === is.name && was.concurrent === is.concurrent
+    const [from, to] = this.#keysOf(client)
+    const [otherFrom, otherTo] = other.#keysOf(found)
+    if (!isPlan || to - from !== otherTo - otherFrom) return false
+    const [a, b] = [this.#limits(client) ?? is.limits, other.#limits(found) ?? was.limits]
+    if (a?.perMinute !== b?.perMinute || a?.perDay !== b?.perDay) return false
+    for (let key = 0; key < to - from; key++)
+      if (!this.#isSameKey(from + key, other, otherFrom + key)) return false
+    return true
+  }
+
+  #isSameKey(key: number, other: Ring, found: number): boolean {
+    const [a, b] = [this.#columns, other.#columns]
+    for (let i = 0; i < DIGEST_WORDS; i++)
+      if (a.digestWords[key * DIGEST_WORDS + i] !== b.digestWords[found * DIGEST_WORDS + i])
+        return false
+    const isEnd = a.keyExpiresAtMs[key] === b.keyExpiresAtMs[found]
+    return isEnd && isSameId(a.keyIds, key, b.keyIds, found)
+  }
+
+  #owned(key: number | undefined): OwnedKey | undefined {
+    if (key === undefined) return undefined
+    return { client: this.#client(this.#columns.keyClient[key] ?? 0), key: this.#key(key) }
+  }
+
+  #key(key: number): KeyConfig {
+    const { ids, keyIdAt, keyIdLength, digests, keyExpiresAtMs } = this.#columns
+    const at = keyIdAt[key] ?? 0
+    const expiresAtMs = keyExpiresAtMs[key] ?? Infinity
+    return {
+      id: ids.toString('latin1', at, at + (keyIdLength[key] ?? 0)),
+      sha256: digests.toString('hex', key * DIGEST_BYTES, (key + 1) * DIGEST_BYTES),
+      expiresAtMs: expiresAtMs === Infinity ? undefined : expiresAtMs,
+    }
+  }
+
+  #client(client: number): ClientConfig {
+    const { ids, clientIdAt, clientIdLength } = this.#columns
+    const at = clientIdAt[client] ?? 0
+    const plan = this.#planOf(client)
+    const limits = this.#limits(client) ?? plan.limits
+    if (limits === undefined) throw new Error('a client without limits passed the checks')
+    const [from, to] = this.#keysOf(client)
+    return {
+      id: ids.toString('latin1', at, at + (clientIdLength[client] ?? 0)),
+      plan: plan.name,
+      limits,
+      concurrent: plan.concurrent,
+      keys: Array.from({ length: to - from }, (_, index) => this.#key(from + index)),
+    }
+  }
+
+  #planOf(client: number): PlanConfig {
+    const plan = this.#plans[this.#columns.clientPlan[client] ?? 0]
+    if (plan === undefined) throw new Error('a client without a plan passed the checks')
+    return plan
+  }
+
+  /** From the first key to before the last. */
+  #keysOf(client: number): readonly [number, number] {
+    const { clientFirstKey } = this.#columns
+    const isLast = client + 1 === this.size
+    return [clientFirstKey[client] ?? 0, isLast ? this.keyCount : (clientFirstKey[client + 1] ?? 0)]
+  }
+
+  #limits(client: number) {
+    const { clientLimits, limits } = this.#columns
+    const own = clientLimits[client] ?? 0
+    if (own === 0) return undefined
+    return { perMinute: limits[2 * own - 2] ?? 0, perDay: limits[2 * own - 1] ?? 0 }
+  }
+}

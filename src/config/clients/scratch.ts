@@ -1,0 +1,173 @@
+/** Where clients are put together: columns with room for all that a text of that length could hold, filled up from the start. */
+import type { WrittenClient } from '../config.ts'
+import { columnBytes, Columns, newBuffer, type Counts } from './columns.ts'
+import { fillDigests, fillIds, slotsFor } from './index-slots.ts'
+import type { RingParts } from './ring.ts'
+
+/** The shortest client, and the shortest key, that any text can say. */
+const LEAST_CLIENT_BYTES = 14
+const LEAST_KEY_BYTES = 76
+/** An id that turns out to be too long is written to its end. */
+const LONGEST_ID_BYTES = 256
+
+/** Two clients or keys of one id, or two keys of one digest. */
+export interface Same {
+  readonly kind: 'client' | 'key' | 'digest'
+  readonly number: number
+  readonly earlier: number
+}
+
+export type Mark = Pick<Counts, 'clients' | 'keys' | 'idBytes'>
+
+export class Scratch {
+  readonly columns: Columns
+  /** The different limits that clients have of their own, and their place. */
+  readonly #limits = new Map<string | number, number>()
+  readonly #pairs: number[] = []
+  readonly #isLarge: boolean
+  readonly #buffer: ArrayBuffer
+  /** Of what is taken. */
+  clients = 0
+  #keys = 0
+  #idBytes = 0
+  /** Of the client that is being read: whoever reads writes these, and beyond what is taken. */
+  readonly draft = {
+    keys: 0,
+    idBytes: 0,
+    idAt: 0,
+    idLength: 0,
+    plan: 0,
+    perMinute: 0,
+    perDay: 0,
+  }
+
+  /** textBytes: of all texts together; isLarge: see newBuffer. */
+  constructor(textBytes: number, isLarge: boolean) {
+    const counts: Counts = {
+      clients: Math.ceil(textBytes / LEAST_CLIENT_BYTES) + 1,
+      keys: Math.ceil(textBytes / LEAST_KEY_BYTES) + 1,
+      idBytes: textBytes + LONGEST_ID_BYTES,
+      limits: 0,
+      clientSlots: 0,
+      keySlots: 0,
+    }
+    this.#isLarge = isLarge
+    this.#buffer = newBuffer(columnBytes(counts), isLarge)
+    this.columns = new Columns(this.#buffer, counts)
+  }
+
+  /** How far it is filled, to come back to. */
+  mark(): Mark {
+    return { clients: this.clients, keys: this.#keys, idBytes: this.#idBytes }
+  }
+
+  rewind({ clients, keys, idBytes }: Mark): void {
+    this.clients = clients
+    this.#keys = keys
+    this.#idBytes = idBytes
+  }
+
+  begin(): void {
+    const { draft } = this
+    draft.keys = this.#keys
+    draft.idBytes = this.#idBytes
+    draft.perMinute = 0
+  }
+
+  /** A key whose digest is written, and whose id stands at the end of the ids. */
+  addKey(idAt: number, idLength: number, expiresAtMs: number): void {
+    const { columns, draft } = this
+    const key = draft.keys++
+    columns.keyIdAt[key] = idAt
+    columns.keyIdLength[key] = idLength
+    columns.keyExpiresAtMs[key] = expiresAtMs
+    columns.keyClient[key] = this.clients
+  }
+
+  take(line: number): void {
+    const { columns, draft } = this
+    const client = this.clients++
+    columns.clientIdAt[client] = draft.idAt
+    columns.clientIdLength[client] = draft.idLength
+    columns.clientFirstKey[client] = this.#keys
+    columns.clientPlan[client] = draft.plan
+    columns.clientLine[client] = line
+    columns.clientLimits[client] = draft.perMinute === 0 ? 0 : this.#ownLimits()
+    this.#keys = draft.keys
+    this.#idBytes = draft.idBytes
+  }
+
+  /** Takes a client that was read and found right. */
+  add({ id, keys, limits }: WrittenClient, plan: number, line: number): void {
+    this.begin()
+    const { columns, draft } = this
+    draft.plan = plan
+    draft.perMinute = limits?.perMinute ?? 0
+    draft.perDay = limits?.perDay ?? 0
+    draft.idAt = this.#writeId(id)
+    draft.idLength = id.length
+    for (const key of keys) {
+      columns.digests.write(key.sha256, draft.keys * 32, 'hex')
+      this.addKey(this.#writeId(key.id), key.id.length, key.expiresAtMs ?? Infinity)
+    }
+    this.take(line)
+  }
+
+  /** The ring of all that was taken; a large scratch is gone with it. onSame: told of what stands twice. */
+  finish(planNames: readonly string[], onSame: (same: Same) => void): RingParts {
+    const { columns: from } = this
+    const [clients, keys, idBytes] = [this.clients, this.#keys, this.#idBytes]
+    const counts: Counts = {
+      clients,
+      keys,
+      idBytes,
+      limits: this.#limits.size,
+      clientSlots: slotsFor(clients),
+      keySlots: slotsFor(keys),
+    }
+    const buffer = newBuffer(columnBytes(counts), this.#isLarge)
+    const to = new Columns(buffer, counts)
+    to.limits.set(this.#pairs)
+    for (const name of ofKeys) to[name].set(from[name].subarray(0, keys))
+    for (const name of ofClients) to[name].set(from[name].subarray(0, clients))
+    to.digestWords.set(from.digestWords.subarray(0, keys * 8))
+    to.ids.set(from.ids.subarray(0, idBytes))
+    // What is left needs the ring alone, and memory is at its highest here.
+    if (this.#isLarge) this.#buffer.transfer(0)
+    const tell = (kind: Same['kind']) => (number: number, earlier: number) =>
+      onSame({ kind, number, earlier })
+    fillIds(to.clientIds, clients, tell('client'))
+    fillIds(to.keyIds, keys, tell('key'))
+    fillDigests(to, keys, tell('digest'))
+    return { buffer, counts, planNames }
+  }
+
+  /** One more than their place. */
+  #ownLimits(): number {
+    const { perMinute, perDay } = this.draft
+    // A number is found much faster than a text, and holds both where perDay has up to 22 bits.
+    const both = perDay < 2 ** 22 ? perMinute * 2 ** 22 + perDay : `${perMinute}/${perDay}`
+    const known = this.#limits.get(both)
+    if (known !== undefined) return known
+    this.#pairs.push(perMinute, perDay)
+    this.#limits.set(both, this.#limits.size + 1)
+    return this.#limits.size
+  }
+
+  #writeId(id: string): number {
+    const { columns, draft } = this
+    const at = draft.idBytes
+    draft.idBytes += columns.ids.write(id, at, 'latin1')
+    return at
+  }
+}
+
+const ofKeys = ['keyExpiresAtMs', 'keyClient', 'keyIdAt', 'keyIdLength'] as const
+const ofClients = [
+  'clientIdAt',
+  'clientFirstKey',
+  'clientLimits',
+  'clientLine',
+  'clientPlan',
+  'clientIdLength',
+] as const

@@ -1,0 +1,84 @@
+/** Which backend a request goes to, of those that have a free permit. */
+import type { Config } from '../../config/config.ts'
+import { isIdempotent } from '../rules/backend-failure.ts'
+import type { Backend } from './backend.ts'
+import type { Waiter } from './line.ts'
+import { restMs, type Standing } from './standing.ts'
+
+/** The better request to try a doubtful backend with may be sent twice, and is of a client that has not failed there: any other is kept from it for so much longer. */
+const moreForOthersMs = 1_000
+
+/** A request that asks for a permit: its client and its method. */
+export type Asker = Pick<Waiter, 'clientId' | 'method'>
+
+export class Choice {
+  readonly #backends: readonly Backend[]
+  readonly #options: Pick<Config['upstream'], 'balance' | 'connections'>
+  #turn = 0
+
+  constructor(
+    backends: readonly Backend[],
+    options: Pick<Config['upstream'], 'balance' | 'connections'>,
+  ) {
+    this.#backends = backends
+    this.#options = options
+  }
+
+  /**
+   * Those that are well before those that rest, those before the ones that are out: a request rather waits for a better one.
+   * Yet one request a second shows how one that rests is. Any other is better than the one to avoid.
+   * permits: of all backends, that the client holds already.
+   */
+  next(asker: Asker, permits: number, avoid: Backend | undefined): Backend | undefined {
+    const backends = this.#backends
+    const { connections, balance } = this.#options
+    const areWell = backends.every(isWell)
+    const nowMs = areWell ? 0 : performance.now()
+    const level = areWell
+      ? 0
+      : Math.min(...backends.map(({ standing }) => levelOf(standing, nowMs)))
+    let best: Backend | undefined
+    let bestRank = Infinity
+    const turn = this.#turn
+    for (let tried = 0; tried < backends.length; tried++) {
+      const at = (turn + tried) % backends.length
+      const backend = backends[at]
+      if (backend === undefined || !mayTake(permits, connections - backend.inUse, connections))
+        continue
+      let rank = balance === 'least-requests' ? backend.inUse : 0
+      if (!backend.standing.isWell) {
+        if (isDue(backend.standing, nowMs, asker)) rank = -1
+        else if (levelOf(backend.standing, nowMs) > level) continue
+      }
+      if (backend === avoid) rank += connections
+      if (rank >= bestRank) continue
+      best = backend
+      bestRank = rank
+      this.#turn = at + 1
+    }
+    if (best !== undefined && bestRank < 0) best.standing.restsUntilMs = nowMs + restMs
+    return best
+  }
+}
+
+/**
+ * Anybody may take one of the permits but for the last eighth, which are for clients that hold few: fewer than a quarter
+ * of what is free. So whoever holds none finds one, however long the others keep theirs.
+ */
+const mayTake = (permits: number, free: number, connections: number): boolean =>
+  8 * free > connections || 4 * permits < free
+
+const isWell = ({ standing }: Backend): boolean => standing.isWell
+
+const levelOf = (standing: Standing, nowMs: number): number => {
+  if (standing.isOut(nowMs)) return 2
+  return standing.isWell ? 0 : 1
+}
+
+/** Its rest is over, and nobody has shown yet how it is. */
+function isDue(standing: Standing, nowMs: number, { method, clientId }: Asker): boolean {
+  if (standing.restsUntilMs === undefined || standing.isOut(nowMs)) return false
+  if (nowMs < standing.restsUntilMs) return false
+  const isGoodToTry = isIdempotent(method) && !standing.isBetterTriedByOthers(clientId, nowMs)
+  return isGoodToTry || nowMs >= standing.restsUntilMs + moreForOthersMs
+}

@@ -1,0 +1,131 @@
+/** The bans known to this process: answers from memory, keeps them in a store, and makes new ones from strikes. */
+import type { BansConfig } from '../../config/config.ts'
+import type { Count, Counter } from '../../state/counter.ts'
+import { isBanned, isSameWindow, isStrike, nextBan } from '../rules/ban-policy.ts'
+import type { BanStore, BanRecord } from '../../state/bans.ts'
+import { BanTable, setBounded } from './ban-table.ts'
+import { OperatorBans } from './operator-bans.ts'
+import { Strikes } from './strikes.ts'
+import { Synchroniser, type SyncObserver } from './synchroniser.ts'
+
+export interface BanObserver extends SyncObserver {
+  /** A request of the key was counted as a strike. */
+  strike(keyId: string): void
+  /** A ban was made here, for so many strikes; undefined: nobody counted. */
+  banned(keyId: string, ban: BanRecord, strikes: number | undefined): void
+}
+
+export interface BanBookOptions {
+  /** That it begins with. */
+  readonly policy: BansConfig
+  readonly store: BanStore
+  /** Of strikes. */
+  readonly counter: Counter
+  /** store.timeout: how long a start waits for a store that does not answer. */
+  readonly loadTimeoutMs: number
+  readonly observer: BanObserver
+  /** The store's Unix time in ms. */
+  readonly now: () => number
+}
+
+/** Nothing here touches quota counters: a ban never costs quota, and its end never gives any back. */
+export class BanBook {
+  readonly strikes: Strikes
+  readonly operators: OperatorBans
+  readonly #options: BanBookOptions
+  #policy: BansConfig
+  /** The store's Unix time in ms, by which bans end. */
+  readonly now: () => number
+  readonly #table: BanTable
+  readonly #synchroniser: Synchroniser
+  /** The first 429 of each key's newest window. Written by refused. */
+  readonly #firstRefusals = new Map<string, { windowEndMs: number; atMs: number }>()
+
+  constructor(options: BanBookOptions) {
+    const { policy, counter, store, observer, now } = options
+    this.#options = options
+    this.#policy = policy
+    this.now = now
+    this.#table = new BanTable(policy.forgetAfterMs, (keyId, lift) => this.#begin(keyId, lift))
+    this.#synchroniser = new Synchroniser({ table: this.#table, store, observer, now })
+    this.operators = new OperatorBans({ table: this.#table, store, now })
+    this.strikes = new Strikes({
+      policy,
+      counter,
+      now,
+      onBan: (keyId, counted, nowMs) => this.ban(keyId, counted, nowMs),
+    })
+  }
+
+  /** For strikes and bans from here on; those that there are stay. */
+  use(policy: BansConfig): void {
+    this.#policy = policy
+    this.#table.forgetAfterMs = policy.forgetAfterMs
+    this.#options.counter.useTime(policy.withinMs)
+    this.strikes.policy = policy
+  }
+
+  /** Keys banned now. */
+  get size(): number {
+    return this.#table.count(this.now())
+  }
+
+  /** Toward a ban of the key, by the latest answer of whoever counts them for all. */
+  knownStrikes(keyId: string): number {
+    return this.strikes.known(keyId, this.now())
+  }
+
+  /** The ban of the key that runs, from memory alone. */
+  check(keyId: string): BanRecord | undefined {
+    const known = this.#table.all.get(keyId)
+    // Few keys were ever banned: the others pay for no look at a clock.
+    return known !== undefined && isBanned(known, this.now()) ? known : undefined
+  }
+
+  /** To be called on each 429 for quota. `windowEndMs`: the store's Unix time in ms at which the exhausted window ends. Never throws. */
+  refused(keyId: string, windowEndMs: number): void {
+    const nowMs = this.now()
+    const { observer } = this.#options
+    const { graceMs } = this.#policy
+    const first = this.#firstRefusals.get(keyId)
+    if (!first || !isSameWindow(first.windowEndMs, windowEndMs)) {
+      this.#firstRefusals.delete(keyId)
+      setBounded(this.#firstRefusals, keyId, { windowEndMs, atMs: nowMs })
+    } else if (isStrike({ nowMs, firstRefusedAtMs: first.atMs, graceMs })) {
+      observer.strike(keyId)
+      this.strikes.strike(keyId, nowMs)
+    }
+  }
+
+  /** Bans the key from now on, unless it is banned already. Never throws; the store is told in the background. */
+  ban(keyId: string, counted?: Count, nowMs = this.now()): void {
+    // Strikes counted by two processes may both reach the limit; the second must not make the ban longer.
+    if (this.#table.running(keyId, nowMs) !== undefined) return
+    const reason = counted && `${counted.total} strikes in ${Math.ceil(counted.forMs / 1000)} s`
+    const next = nextBan(this.#table.all.get(keyId), nowMs, this.#policy, reason)
+    const record = this.#table.merge(keyId, { ...next, epochMs: this.#table.latestActMs(keyId) })
+    this.#options.observer.banned(keyId, record, counted?.total)
+    this.#synchroniser.save(keyId, record)
+  }
+
+  /** Resolves when the store's bans have been read, or after `loadTimeoutMs`; they are then merged when the store is back. */
+  async ready(): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>()
+    const timer = setTimeout(resolve, this.#options.loadTimeoutMs)
+    await Promise.race([this.#synchroniser.loaded, promise])
+    clearTimeout(timer)
+  }
+
+  /** The key begins anew: an operator has lifted its ban. */
+  #begin(keyId: string, { startedMs }: BanRecord): void {
+    this.#firstRefusals.delete(keyId)
+    // Strikes from before an older lift have ended by themselves; those that a restart finds counted came after it.
+    if (this.now() - startedMs < this.#policy.withinMs) this.strikes.forget(keyId)
+  }
+
+  /** Waits for writes under way, then closes the ban store. */
+  async close(): Promise<void> {
+    await this.strikes.settled()
+    await this.#synchroniser.close()
+  }
+}

@@ -1,0 +1,180 @@
+/** Counts strikes per key over all processes, and says when a key has earned a ban. */
+import type { BansConfig } from '../../config/config.ts'
+import type { Count, Counter } from '../../state/counter.ts'
+import { isBanEarned } from '../rules/ban-policy.ts'
+
+type StrikePolicy = Pick<BansConfig, 'strikes' | 'withinMs'>
+
+export interface StrikesOptions {
+  readonly policy: StrikePolicy
+  /** Of this process, of the workers of this machine, or of all hosts. */
+  readonly counter: Counter
+  /** nowMs: Unix time of the strike, or of the answer that was waited for. */
+  readonly onBan: (keyId: string, counted: Count, nowMs: number) => void
+  /** Unix time in ms. */
+  readonly now: () => number
+}
+
+/** What this process knows of one key. Kept over many strikes, so that one of them costs a look-up and an addition. */
+interface Tally {
+  readonly keyId: string
+  /** Unix time of the latest report to the counter; all strikes end `within` after it. Written by #report. */
+  reportedMs: number
+  /** As the counter last said, strikes of other processes included. Written by #heed. */
+  total: number
+  /** Strikes that were not reported to the counter yet. Written by strike and #add. */
+  unreported: number
+  /** Written by #report. */
+  isCalling: boolean
+  /** What is still to be heard of it says nothing any more. Written by forget. */
+  isForgotten: boolean
+}
+
+/** Keys counted at once in this process; strikes of further keys are let go until others are forgotten. */
+const MAX_KEYS = 10_000
+/** A flood of strikes is reported in one call per key and tick, unless it may be the ban's last one: that is reported at once. */
+const TICK_MS = 100
+
+export class Strikes {
+  policy: StrikePolicy
+  readonly #options: StrikesOptions
+  /** In the order in which they end. Written by #tallyOf, #report and forget. */
+  readonly #tallies = new Map<string, Tally>()
+  /** Those to be reported with the next tick, and its timer. Written by #reportLater and #flush. */
+  readonly #late = new Set<Tally>()
+  #tick: NodeJS.Timeout | undefined
+  /** Calls to the counter. Written by #report alone. */
+  readonly #underway = new Set<Promise<void>>()
+
+  constructor(options: StrikesOptions) {
+    this.#options = options
+    this.policy = options.policy
+  }
+
+  /** Counts one strike at this Unix time in ms. Never throws, never waits. */
+  strike(keyId: string, nowMs: number): void {
+    const tally = this.#tallyOf(keyId, nowMs)
+    if (tally === undefined) return
+    tally.unreported += 1
+    if (tally.isCalling) return
+    // The first one at once, so that other processes know of the key; where there are none nothing is waited for.
+    const isDue = tally.total === 0 || !this.#options.counter.isShared
+    if (isDue || this.#mayBan(tally)) this.#report(tally, nowMs)
+    else this.#reportLater(tally)
+  }
+
+  /** The strikes of the key by the latest answer of the counter; nothing is counted by that. */
+  known(keyId: string, nowMs: number): number {
+    const tally = this.#tallies.get(keyId)
+    return tally !== undefined && this.#runs(tally, nowMs) ? tally.total + tally.unreported : 0
+  }
+
+  /** Its strikes so far count for nothing. */
+  forget(keyId: string): void {
+    const tally = this.#tallies.get(keyId)
+    if (tally !== undefined) {
+      tally.isForgotten = true
+      tally.unreported = 0
+      this.#tallies.delete(keyId)
+    }
+    // Those that cannot be reached end by themselves.
+    void Promise.resolve(this.#options.counter.reset(keyId)).catch(() => undefined)
+  }
+
+  /** Resolves when every strike so far has been counted. */
+  async settled(): Promise<void> {
+    for (this.#flush(); this.#underway.size > 0; this.#flush()) await Promise.all(this.#underway)
+  }
+
+  #tallyOf(keyId: string, nowMs: number): Tally | undefined {
+    const known = this.#tallies.get(keyId)
+    if (known !== undefined && this.#runs(known, nowMs)) return known
+    for (const [oldest, tally] of this.#tallies) {
+      if (this.#runs(tally, nowMs)) break
+      this.#tallies.delete(oldest)
+    }
+    this.#tallies.delete(keyId)
+    if (this.#tallies.size >= MAX_KEYS) return undefined
+    const tally = {
+      keyId,
+      reportedMs: nowMs,
+      total: 0,
+      unreported: 0,
+      isCalling: false,
+      isForgotten: false,
+    }
+    this.#tallies.set(keyId, tally)
+    return tally
+  }
+
+  /** A clock that was set back by more than `within` says nothing of it. */
+  #runs({ reportedMs }: Tally, nowMs: number): boolean {
+    return Math.abs(nowMs - reportedMs) < this.policy.withinMs
+  }
+
+  #mayBan({ total, unreported }: Tally): boolean {
+    return isBanEarned(total + unreported, this.policy)
+  }
+
+  #report(tally: Tally, nowMs: number): void {
+    tally.reportedMs = nowMs
+    if (this.#tallies.get(tally.keyId) === tally) {
+      this.#tallies.delete(tally.keyId)
+      this.#tallies.set(tally.keyId, tally)
+    }
+    const counted = this.#add(tally, nowMs)
+    if (!(counted instanceof Promise)) return void this.#heed(tally, counted, nowMs)
+    tally.isCalling = true
+    const call = this.#follow(tally, counted)
+      // Strikes that neither the store nor memory could count are let go: the requests they stand for were refused all the same.
+      .catch(() => void (tally.unreported = 0))
+      .then(() => {
+        tally.isCalling = false
+        this.#underway.delete(call)
+        if (tally.unreported > 0) this.#reportLater(tally)
+      })
+    this.#underway.add(call)
+  }
+
+  #add(tally: Tally, nowMs: number): Count | Promise<Count> {
+    const points = tally.unreported
+    tally.unreported = 0
+    return this.#options.counter.add(tally.keyId, points, nowMs)
+  }
+
+  async #follow(tally: Tally, first: Promise<Count>): Promise<void> {
+    let counted = await first
+    for (;;) {
+      await this.#heed(tally, counted, this.#options.now())
+      const nowMs = this.#options.now()
+      if (tally.isForgotten || tally.unreported === 0 || !this.#mayBan(tally)) return
+      counted = await this.#add(tally, nowMs)
+    }
+  }
+
+  /** Takes in what the counter has said; the result: its count begins anew by then. */
+  #heed(tally: Tally, counted: Count, nowMs: number): void | Promise<void> {
+    if (tally.isForgotten) return undefined
+    tally.total = counted.total
+    if (!isBanEarned(counted.total, this.policy)) return undefined
+    tally.unreported = 0
+    tally.total = 0
+    this.#options.onBan(tally.keyId, counted, nowMs)
+    return this.#options.counter.reset(tally.keyId)
+  }
+
+  #reportLater(tally: Tally): void {
+    this.#late.add(tally)
+    this.#tick ??= setTimeout(() => this.#flush(), TICK_MS).unref()
+  }
+
+  #flush(): void {
+    clearTimeout(this.#tick)
+    this.#tick = undefined
+    const due = [...this.#late]
+    this.#late.clear()
+    const nowMs = this.#options.now()
+    for (const tally of due)
+      if (!tally.isCalling && tally.unreported > 0) this.#report(tally, nowMs)
+  }
+}

@@ -1,0 +1,44 @@
+/** Counts requests without a valid credential per client address, and says where an address stands. */
+import { MINUTE_MS } from '../../config/time.ts'
+import type { WindowView } from '../../state/quota.ts'
+import type { AddressCounter, CountedAddress } from '../../state/memory/addresses.ts'
+import { whenKnown } from '../rules/when-known.ts'
+
+/** Of the running minute, which ends at the same moment for all addresses. */
+export interface AnonymousView extends WindowView {
+  /** From count: this request is over the limit. From peek: the next one would be. */
+  readonly exceeded: boolean
+}
+
+export interface AnonymousLimiter {
+  /** Charges one request to the address (any text that names it). Never throws or rejects. */
+  count(address: string): AnonymousView | Promise<AnonymousView>
+  /** Where the address stands, charging nothing. Never throws or rejects. */
+  peek(address: string): AnonymousView | Promise<AnonymousView>
+}
+
+export function createAnonymousLimiter(options: {
+  readonly perMinute: number
+  readonly counter: AddressCounter
+  /** Unix time in ms. */
+  readonly now?: () => number
+}): AnonymousLimiter {
+  const { perMinute, counter, now = Date.now } = options
+  const view = ({ window, total }: CountedAddress, exceeded: boolean): AnonymousView => {
+    const endMs = (window + 1) * MINUTE_MS
+    return {
+      limit: perMinute,
+      remaining: Math.max(perMinute - total, 0),
+      resetAtSeconds: endMs / 1000,
+      // The minute may have ended on the way from the counter.
+      resetAfterSeconds: Math.max(Math.ceil((endMs - now()) / 1000), 1),
+      exceeded,
+    }
+  }
+  const charged = (counted: CountedAddress) => view(counted, counted.total > perMinute)
+  const seen = (counted: CountedAddress) => view(counted, counted.total >= perMinute)
+  return {
+    count: (address) => whenKnown(counter.add({ address, points: 1, limit: perMinute }), charged),
+    peek: (address) => whenKnown(counter.add({ address, points: 0, limit: perMinute }), seen),
+  }
+}

@@ -1,0 +1,201 @@
+/** Turns a signed token (JWT) into a caller. */
+import { hash } from 'node:crypto'
+import { isDeepStrictEqual } from 'node:util'
+import type { JwtConfig } from '../../config/config.ts'
+import { isJwtForm } from '../rules/credentials.ts'
+import { isRefusal, type Refusal } from '../rules/refusals.ts'
+import {
+  readToken,
+  tokenRules,
+  type TokenRules,
+  type TokenStatement,
+} from '../rules/token-claims.ts'
+import { CheckBudget } from './check-budget.ts'
+import type { JwksTiming } from './jwks-source.ts'
+import {
+  covers,
+  isProven,
+  isWithdrawn,
+  openKeySource,
+  readKeyFile,
+  type KeySet,
+  type KeySource,
+} from './key-set.ts'
+import type { TokenPolicy } from './token-callers.ts'
+import {
+  BAD_CLAIMS,
+  BAD_SIGNATURE,
+  NO_PLAN,
+  UNCHECKED,
+  UNKNOWN_KEY,
+  unavailable,
+  type UnavailableReason,
+  type Verdict,
+} from './verdicts.ts'
+import { createWorkGate } from './work-gate.ts'
+
+/** The last fetch of the key set failed. */
+export interface KeySetFault {
+  readonly cause: string
+  /** An older set is there and stays in use. */
+  readonly hasKeys: boolean
+}
+
+export interface JwtObserver {
+  /** A fetch of the key set has ended; undefined: well. */
+  keySetFetched(fault: KeySetFault | undefined): void
+  /** May be called very often. */
+  unavailable(reason: UnavailableReason): void
+}
+
+export interface JwtVerifierOptions {
+  readonly observer: JwtObserver
+  readonly timing?: Partial<JwksTiming> | undefined
+}
+
+interface Question {
+  readonly token: string
+  readonly digest: string
+  readonly statement: TokenStatement
+  readonly nowMs: number
+  readonly address: string
+  readonly policy: TokenPolicy
+}
+
+const maxRemembered = 10_000
+// Signatures are checked on Node's pool of four threads, two of which stay free for files, names and compression. At 0.1 ms (ES256) to
+// 1.3 ms (ES512) each, all lines together are 50 to 700 ms of work.
+const gateLimits = { running: 2, waiting: 1024 }
+
+/** Throws an Error that names the fault when jwksFile cannot be used, or an algorithm is not a public-key one. */
+export const createJwtVerifier = (config: JwtConfig, options: JwtVerifierOptions): JwtVerifier =>
+  new JwtVerifier(config, options)
+
+export class JwtVerifier {
+  readonly #config: JwtConfig
+  readonly #rules: TokenRules
+  readonly #observer: JwtObserver
+  /** What proven tokens say, by digest. */
+  readonly #remembered = new Map<string, TokenStatement>()
+  readonly #underway = new Map<string, Promise<TokenStatement | Refusal>>()
+  readonly #gate = createWorkGate(gateLimits)
+  readonly #checks = new CheckBudget()
+  /** Of jwksFile. */
+  readonly #keyText: string | undefined
+  readonly #source: KeySource
+  readonly #first: Promise<void>
+  /** Why the latest fetch of the key set failed; undefined: it did not. */
+  fault: KeySetFault | undefined
+
+  constructor(config: JwtConfig, { observer, timing }: JwtVerifierOptions) {
+    this.#config = config
+    this.#rules = tokenRules(config)
+    this.#observer = observer
+    this.#keyText = config.jwksFile && readKeyFile(config.jwksFile)
+    this.#source = openKeySource(config, this.#keyText, {
+      timing,
+      // Tokens that a withdrawn key signed are checked again.
+      onChange: (next, before) => {
+        if (before !== undefined && isWithdrawn(before, next)) this.#remembered.clear()
+      },
+      onFetched: (cause) => {
+        this.fault =
+          cause === undefined ? undefined : { cause, hasKeys: this.#source.current !== undefined }
+        observer.keySetFetched(this.fault)
+      },
+    })
+    this.#first = this.#source.refresh()
+  }
+
+  /**
+   * Answers the caller of a valid token, by the configuration that asks; at once if the token was seen before. Refuses any other with
+   * invalid_api_key, or with service_unavailable where it cannot tell. Never rejects. `nowMs` is Unix time in ms, `address` whatever
+   * names the sender's.
+   */
+  verify(
+    token: string,
+    nowMs: number,
+    policy: TokenPolicy,
+    address: string,
+  ): Verdict | Promise<Verdict> {
+    const { callerOf } = policy
+    if (!isJwtForm(token)) return BAD_CLAIMS
+    const digest = hash('sha256', token, 'hex')
+    const known = this.#remembered.get(digest)
+    if (known && nowMs < known.expiresAtMs) return callerOf(known) ?? NO_PLAN
+    if (known) this.#remembered.delete(digest)
+    let proof = this.#underway.get(digest)
+    if (proof === undefined) {
+      const statement = readToken(token, this.#rules, nowMs)
+      if (!statement) return BAD_CLAIMS
+      if (callerOf(statement) === undefined) return NO_PLAN
+      proof = this.#prove({ token, digest, statement, nowMs, address, policy })
+      this.#underway.set(digest, proof)
+    }
+    return proof.then((proven) => (isRefusal(proven) ? proven : (callerOf(proven) ?? NO_PLAN)))
+  }
+
+  /** Resolves when the key set was loaded or could not be; until it is, nobody can tell of a token. */
+  ready(): Promise<void> {
+    return this.#first
+  }
+
+  /** Whether one for this configuration would be the same. Throws an Error that names the fault when jwksFile cannot be read. */
+  isFor(config: JwtConfig): boolean {
+    return (
+      isDeepStrictEqual(config, this.#config) &&
+      (config.jwksFile && readKeyFile(config.jwksFile)) === this.#keyText
+    )
+  }
+
+  /** Begins no fetch any more; one under way goes on, as requests may wait for it. */
+  retire(): void {
+    this.#source.retire()
+  }
+
+  /** Ends a fetch under way, too. */
+  close(): void {
+    this.#source.close()
+  }
+
+  async #prove(question: Question): Promise<TokenStatement | Refusal> {
+    const { token, digest, statement, nowMs, address, policy } = question
+    try {
+      const keys = await this.#keysFor(statement, address)
+      if (isRefusal(keys)) return keys
+      const sender = { address, clientId: statement.clientId }
+      const hasRoom = this.#checks.hasRoom(sender, performance.now())
+      if (!hasRoom && (await policy.isOverLimit(address))) return UNCHECKED
+      this.#checks.began(sender, performance.now())
+      const isGood = await this.#gate.run(address, () => isProven(token, keys, this.#config, nowMs))
+      this.#checks.ended(sender, isGood)
+      if (isGood === undefined) return this.#cannotTell('busy')
+      if (!isGood) return BAD_SIGNATURE
+      // The set may have changed while the signature was checked; such a token is believed once, not remembered.
+      if (this.#source.current === keys) this.#remember(digest, statement)
+      return statement
+    } finally {
+      this.#underway.delete(digest)
+    }
+  }
+
+  async #keysFor({ kid }: TokenStatement, address: string): Promise<KeySet | Refusal> {
+    const source = this.#source
+    const isRenewed = covers(source.current, kid) || (await source.renew(address))
+    const keys = source.current
+    if (keys === undefined) return this.#cannotTell('no_key_set')
+    if (covers(keys, kid)) return keys
+    return isRenewed ? UNKNOWN_KEY : this.#cannotTell('unknown_key')
+  }
+
+  #cannotTell(reason: UnavailableReason): Refusal {
+    this.#observer.unavailable(reason)
+    return unavailable[reason]
+  }
+
+  #remember(digest: string, statement: TokenStatement): void {
+    const [oldest = ''] = this.#remembered.size >= maxRemembered ? this.#remembered.keys() : []
+    this.#remembered.delete(oldest)
+    this.#remembered.set(digest, statement)
+  }
+}

@@ -1,0 +1,60 @@
+/** Finds the caller of an API key by the key's SHA-256 digest; plain keys are never kept. */
+import { hash } from 'node:crypto'
+import type { Clients } from '../../config/config.ts'
+import { createCaller, type Caller } from '../rules/credentials.ts'
+
+export type KeyRing = ReturnType<typeof createKeyRing>
+
+/** Callers that are kept ready; when there are more they are made anew, at some microseconds each. */
+const KEPT_CALLERS = 65_536
+
+/** Digests of keys that were used since the start, whatever configuration they were in; bounded, the oldest go first. */
+export class UsedKeys {
+  readonly #digests = new Set<string>()
+
+  add(digest: string): void {
+    this.#digests.add(digest)
+    const [oldest = ''] = this.#digests.size > KEPT_CALLERS ? this.#digests : []
+    this.#digests.delete(oldest)
+  }
+
+  has(digest: string): boolean {
+    return this.#digests.has(digest)
+  }
+}
+
+/**
+ * The ring of all configured keys. isStructured: see createCaller. used: outlives the ring.
+ *
+ * A Map lookup may take longer for a digest that shares a prefix with a stored one. That tells an attacker nothing
+ * of use: to steer the digest he would have to invert SHA-256, and knowing a digest is not knowing the key.
+ */
+export function createKeyRing(
+  clients: Pick<Clients, 'keyByDigest'>,
+  used: UsedKeys,
+  isStructured: boolean,
+) {
+  const kept = new Map<string, Caller>()
+  const findDigest = (digest: string): Caller | undefined => kept.get(digest) ?? make(digest)
+  const make = (keyDigest: string): Caller | undefined => {
+    const owned = clients.keyByDigest(keyDigest)
+    if (owned === undefined) return undefined
+    const { id: clientId, plan, limits, concurrent } = owned.client
+    const { id: keyId, expiresAtMs = Infinity } = owned.key
+    const made = { clientId, plan, keyId, limits, concurrent, keyDigest, expiresAtMs }
+    const caller = createCaller(made, isStructured)
+    if (kept.size >= KEPT_CALLERS) kept.clear()
+    kept.set(keyDigest, caller)
+    used.add(keyDigest)
+    return caller
+  }
+  return {
+    /** Whose key it is, be it expired or not; undefined for an unknown one. 'revoked': it was used here, and is configured no more. */
+    find: (token: string): Caller | 'revoked' | undefined => {
+      // Measured: hex, base64 and latin1 digests cost the same 0.3 us, a Buffer twice that; hex is what the configuration holds.
+      const digest = hash('sha256', token, 'hex')
+      return findDigest(digest) ?? (used.has(digest) ? 'revoked' : undefined)
+    },
+    findDigest,
+  }
+}

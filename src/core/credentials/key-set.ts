@@ -1,0 +1,114 @@
+/** The keys of a token issuer: where they come from, and what they have signed; the only file that knows jose. */
+import { readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import type * as Jose from 'jose'
+import type { CryptoKey, JSONWebKeySet } from 'jose'
+import type { JwtConfig } from '../../config/config.ts'
+import { JwksSource, type JwksOptions } from './jwks-source.ts'
+
+/** How many keys are tried for a token that names none. */
+const maxKeysTried = 4
+
+let loaded: typeof Jose | undefined
+/** Loaded with the first key set: most gateways take no tokens. */
+const jose = (): typeof Jose => (loaded ??= createRequire(import.meta.url)('jose') as typeof Jose)
+
+export interface KeySet {
+  readonly find: ReturnType<typeof Jose.createLocalJWKSet>
+  readonly kids: ReadonlySet<unknown>
+  /** Each key as JSON. */
+  readonly texts: ReadonlySet<string>
+}
+
+export type KeySource = Pick<
+  JwksSource<KeySet>,
+  'current' | 'refresh' | 'renew' | 'retire' | 'close'
+>
+
+/** A token without a key id (RFC 7515 section 4.1.4 leaves it out at will) is tried on the set as it is. */
+export function covers(keys: KeySet | undefined, kid: string | undefined): boolean {
+  return keys !== undefined && (kid === undefined || keys.kids.has(kid))
+}
+
+/** Whether a key of `before` is missing or another one in `next`. */
+export function isWithdrawn(before: KeySet, next: KeySet): boolean {
+  return [...before.texts].some((text) => !next.texts.has(text))
+}
+
+/** Whether a key of the set signed the token, and jose too finds its claims in order. */
+export async function isProven(
+  token: string,
+  keys: KeySet,
+  config: JwtConfig,
+  nowMs: number,
+): Promise<boolean> {
+  const demands = {
+    algorithms: [...config.algorithms],
+    issuer: config.issuer,
+    audience: config.audience,
+    requiredClaims: ['exp', config.clientClaim],
+    clockTolerance: 0,
+    currentDate: new Date(nowMs),
+  }
+  const { errors, jwtVerify } = jose()
+  const signedBy = (key: KeySet['find'] | CryptoKey): Promise<unknown> =>
+    (typeof key === 'function'
+      ? jwtVerify(token, key, demands)
+      : jwtVerify(token, key, demands)
+    ).then(
+      () => true,
+      (error: unknown) => error,
+    )
+  const verdict = await signedBy(keys.find)
+  if (!(verdict instanceof errors.JWKSMultipleMatchingKeys)) return verdict === true
+  let tried = 0
+  for await (const key of verdict)
+    if (tried++ < maxKeysTried && (await signedBy(key)) === true) return true
+  return false
+}
+
+/** keyText: of jwksFile. */
+export function openKeySource(
+  { jwksFile, jwksUri: uri }: JwtConfig,
+  keyText: string | undefined,
+  options: Pick<JwksOptions<KeySet>, 'onChange' | 'onFetched' | 'timing'>,
+): KeySource {
+  if (keyText !== undefined) {
+    return {
+      current: inFile(jwksFile, () => parseKeySet(keyText)),
+      refresh: () => Promise.resolve(),
+      renew: () => Promise.resolve(true),
+      retire: () => undefined,
+      close: () => undefined,
+    }
+  }
+  if (uri === undefined) throw new Error('jwt: neither jwksUri nor jwksFile is set')
+  return new JwksSource({ ...options, uri, parse: parseKeySet })
+}
+
+export const readKeyFile = (path: string): string => inFile(path, () => readFileSync(path, 'utf8'))
+
+function inFile<Result>(path: string | undefined, act: () => Result): Result {
+  try {
+    return act()
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause)
+    throw new Error(`jwt.jwksFile ${path}: ${reason}`, { cause })
+  }
+}
+
+/** Throws when the text is not a key set, or an empty one: that would lock every token out. */
+function parseKeySet(text: string): KeySet {
+  let set: unknown
+  try {
+    set = JSON.parse(text)
+  } catch {
+    // The parser's own message quotes the text.
+    throw new Error('not JSON')
+  }
+  const find = jose().createLocalJWKSet(set as JSONWebKeySet)
+  const { keys } = find.jwks()
+  if (keys.length === 0) throw new Error('holds no key')
+  const texts = new Set(keys.map((key) => JSON.stringify(key)))
+  return { find, kids: new Set(keys.map((key) => key.kid)), texts }
+}

@@ -1,0 +1,47 @@
+/** Who the sender of a proven token is, by one configuration. */
+import type { Clients, PlanConfig } from '../../config/config.ts'
+import { createCaller, type Caller } from '../rules/credentials.ts'
+import type { TokenStatement } from '../rules/token-claims.ts'
+
+export interface TokenCallersOptions {
+  /** A token whose client is configured gets that client's plan, limits and quota. */
+  readonly clients: Pick<Clients, 'get'>
+  readonly plans: ReadonlyMap<string, PlanConfig>
+  /** See createCaller. */
+  readonly isStructured: boolean
+}
+
+/** The same caller for the same statement; undefined: it has no plan with limits. */
+export type CallerOf = (statement: TokenStatement) => Caller | undefined
+
+/** What one configuration says of the senders of tokens. */
+export interface TokenPolicy {
+  readonly callerOf: CallerOf
+  /** Whether the address has no room left for requests without a valid credential. */
+  isOverLimit(address: string): boolean | Promise<boolean>
+}
+
+export function createTokenCallers({
+  clients,
+  plans,
+  isStructured,
+}: TokenCallersOptions): CallerOf {
+  const made = new WeakMap<TokenStatement, Caller>()
+  const make = ({ clientId, plan: planName, expiresAtMs }: TokenStatement): Caller | undefined => {
+    const keyId = `jwt:${clientId}`
+    const client = clients.get(clientId)
+    const planned = planName === undefined ? undefined : plans.get(planName)
+    const plan = client?.plan ?? planned?.name
+    // A custom plan has no limits of its own, so only configured clients can be on it.
+    const limits = client?.limits ?? planned?.limits
+    const concurrent = client?.concurrent ?? planned?.concurrent
+    if (plan === undefined || limits === undefined || concurrent === undefined) return undefined
+    const caller = { clientId, plan, keyId, limits, concurrent, expiresAtMs, keyDigest: undefined }
+    return createCaller(caller, isStructured)
+  }
+  return (statement) => {
+    const caller = made.get(statement) ?? make(statement)
+    if (caller !== undefined) made.set(statement, caller)
+    return caller
+  }
+}

@@ -1,0 +1,168 @@
+/** One job on its way: waits for a connection, writes the request, and tells the pipeline of the answer. */
+import type { Socket } from 'node:net'
+import { isIdempotent, unusableAnswer } from '../../rules/backend-failure.ts'
+import { Attempt } from '../attempt.ts'
+import type { AttemptSink, ForwardJob, ReceivedBody } from '../forwarder.ts'
+import type { AnswerHead } from '../../http/answer-head.ts'
+import { clockTickMs } from '../../backends/coarse-clock.ts'
+import type { Carried, Http1Connection } from './connection.ts'
+import type { Http1Pool } from './pool.ts'
+import { requestHead } from '../../http/request-head.ts'
+import { RequestBody } from '../request-body.ts'
+
+/** The handle of the attempt, and what the connection carries, in one object, since this is the hot path. */
+export class Http1Exchange extends Attempt implements Carried {
+  wholeSent = false
+  readonly isHead: boolean
+  readonly mayRepeat: boolean
+  readonly #pool: Http1Pool
+  /** Once the request goes out on it. */
+  #connection: Http1Connection | undefined
+  /** Time on the clock of the last sign of progress. */
+  #progressMs: number
+  #headTold = false
+  #paused = false
+
+  constructor(job: ForwardJob, sink: AttemptSink, pool: Http1Pool) {
+    super(job, sink)
+    this.#pool = pool
+    this.isHead = job.method === 'HEAD'
+    this.mayRepeat = isIdempotent(job.method) && (!job.hasBody || job.received?.isWhole === true)
+    this.#progressMs = pool.clock.nowMs
+    pool.take(this)
+  }
+
+  resume(): void {
+    if (this.settled || !this.#paused) return
+    this.#paused = false
+    this.#progress()
+    this.#connection?.resume()
+  }
+
+  onReady(connection: Http1Connection): void {
+    this.#connection = connection
+    const head = requestHead(this.job, this.#pool.backend.hostHeader)
+    if (head === undefined) return this.fail('broken', 'a request that cannot be written')
+    this.sent = true
+    this.#progress()
+    if (this.job.hasBody) return this.#sendWithBody(connection, head.text, head.bodyBytes)
+    this.wholeSent = true
+    connection.socket.write(head.text, 'latin1')
+  }
+
+  onHead({ status, headers }: AnswerHead): void {
+    this.#progress()
+    const cause = unusableAnswer(status, headers)
+    if (cause !== undefined) return this.fail('broken', cause)
+    this.#headTold = true
+    this.sink.head(status, headers)
+  }
+
+  onBody(piece: Buffer): void {
+    this.#progress()
+    if (this.sink.data(piece) || this.settled) return
+    // A client that reads slowly is not the backend's fault.
+    this.#paused = true
+    this.#connection?.pause()
+  }
+
+  onAnswerEnd(): void {
+    this.#connection = undefined
+    this.settle({ closes: false })
+    this.sink.end()
+  }
+
+  onLost(code: string, cause: string): void {
+    this.onError(Object.assign(new Error(cause), { code }))
+  }
+
+  onDrain(): void {
+    this.#progress()
+    this.body?.resume()
+  }
+
+  onTick(nowMs: number): void {
+    if (this.settled || this.#paused) return
+    if (nowMs - this.#progressMs < this.job.responseTimeoutMs + clockTickMs) return
+    if (!this.isOverdue(this.#headTold)) this.#progress()
+  }
+
+  #progress(): void {
+    this.#progressMs = this.#pool.clock.nowMs
+  }
+
+  /** bodyBytes: as the head says; undefined: in chunks. Neither more nor less goes out, or the rest would be a request. */
+  #sendWithBody(connection: Http1Connection, head: string, bodyBytes: number | undefined): void {
+    const { received } = this.job
+    if (received?.isWhole === true) return this.#sendWhole(connection, head, bodyBytes, received)
+    const body = new RequestBody(this.job)
+    this.body = body
+    let missingBytes = bodyBytes ?? Infinity
+    // What is there of the body goes out with the head; all of it before the connection is read again.
+    connection.socket.cork()
+    queueMicrotask(() => connection.socket.uncork())
+    connection.socket.write(head, 'latin1')
+    body.on('data', (chunk: Buffer) => {
+      if (this.settled || chunk.length === 0) return
+      this.#progress()
+      missingBytes -= chunk.length
+      if (missingBytes < 0) return this.#mismatch()
+      const keepsUp =
+        bodyBytes === undefined
+          ? writeChunk(connection.socket, chunk)
+          : connection.socket.write(chunk)
+      if (!keepsUp) body.pause()
+    })
+    body.once('end', () => {
+      if (this.settled) return
+      if (bodyBytes !== undefined && missingBytes > 0) return this.#mismatch()
+      this.wholeSent = true
+      if (bodyBytes === undefined) connection.socket.write('0\r\n\r\n', 'latin1')
+    })
+    body.once('error', (error) => this.onError(error))
+  }
+
+  #sendWhole(
+    { socket }: Http1Connection,
+    head: string,
+    bodyBytes: number | undefined,
+    { bytes }: ReceivedBody,
+  ): void {
+    if (bodyBytes !== undefined && bodyBytes !== bytes.length) return this.#mismatch()
+    socket.cork()
+    socket.write(head, 'latin1')
+    if (bodyBytes !== undefined) socket.write(bytes)
+    else {
+      if (bytes.length > 0) writeChunk(socket, bytes)
+      socket.write('0\r\n\r\n', 'latin1')
+    }
+    this.wholeSent = true
+    socket.uncork()
+  }
+
+  #mismatch(): void {
+    this.fail('broken', 'a body of another length than its Content-Length')
+  }
+
+  protected override connectionFacts() {
+    const { life, answerBegun } = this.#connection ?? notYet
+    return { reusedConnection: life.uses > 1, answerBegun }
+  }
+
+  /** What it waited for, if it never had a connection, finds it settled. */
+  protected override leave(closes: boolean): void {
+    if (closes) this.#connection?.close()
+    this.#connection = undefined
+  }
+}
+
+const notYet = { life: { uses: 0 }, answerBegun: false }
+
+function writeChunk(socket: Socket, chunk: Buffer): boolean {
+  socket.cork()
+  socket.write(`${chunk.length.toString(16)}\r\n`, 'latin1')
+  socket.write(chunk)
+  const keepsUp = socket.write('\r\n', 'latin1')
+  socket.uncork()
+  return keepsUp
+}

@@ -1,0 +1,178 @@
+/** The forwarding engine on http-proxy-3: the same behaviour as the direct one, on Node's own client and agents. */
+import { Agent as HttpAgent, type ClientRequest, type IncomingMessage } from 'node:http'
+import { Agent as HttpsAgent } from 'node:https'
+import type { Socket } from 'node:net'
+import type { Backend } from '../../backends/backend.ts'
+import { restBetweenRequests, wasAnsweredTwice } from '../../http/node-internals.ts'
+import { methodsThatExpectContent } from '../../http/request-head.ts'
+import { moreMayCome, unusableAnswer } from '../../rules/backend-failure.ts'
+import { Attempt } from '../attempt.ts'
+import { ConnectionLife, Rests } from '../connection-life.ts'
+import { backendErrorCode, withHost, type EngineOptions } from '../engine.ts'
+import type { AttemptSink, Engine, ForwardJob } from '../forwarder.ts'
+import {
+  createWebProxy,
+  type Line,
+  type OutgoingEvents,
+  type SendThroughHttpProxy,
+} from './http-proxy.ts'
+import { RequestBody } from '../request-body.ts'
+
+interface AgentLine extends Line {
+  readonly rests: Rests
+  lifeOf(socket: Socket): ConnectionLife
+}
+
+export function createHttpProxyEngine(options: EngineOptions): Engine {
+  const send = createWebProxy()
+  const lines = new Map<Backend, AgentLine>()
+  const open = (backend: Backend): AgentLine => {
+    const line = openLine(backend, options)
+    lines.set(backend, line)
+    return line
+  }
+  return {
+    send: (backend, job, sink) =>
+      new HttpProxyExchange(job, sink, lines.get(backend) ?? open(backend), send),
+    close: async () => {
+      for (const { agent } of lines.values()) agent?.destroy()
+    },
+  }
+}
+
+function openLine(backend: Backend, options: EngineOptions): AgentLine {
+  const { connections, timeouts } = options
+  const Agent = backend.isTls ? HttpsAgent : HttpAgent
+  const limits = { maxSockets: connections, maxFreeSockets: connections }
+  const agent = new Agent({ keepAlive: true, timeout: timeouts.idleMs, ...limits })
+  const rests = new Rests(backend, options)
+  const lives = new WeakMap<Socket, ConnectionLife>()
+  const lifeOf = (socket: Socket): ConnectionLife => {
+    const life = lives.get(socket) ?? new ConnectionLife(rests)
+    lives.set(socket, life)
+    return life
+  }
+  restBetweenRequests(agent, {
+    restMs: (socket) => lifeOf(socket).end(),
+    mayGoOn: (socket) => lifeOf(socket).rested(),
+    onStray: () => rests.surplus(),
+  })
+  return { backend, agent, connectTimeoutMs: timeouts.connectMs, rests, lifeOf }
+}
+
+class HttpProxyExchange extends Attempt implements OutgoingEvents {
+  readonly #line: AgentLine
+  #life: ConnectionLife | undefined
+  #end: (() => void) | undefined
+  #request: ClientRequest | undefined
+  #socket: Socket | undefined
+  #answer: IncomingMessage | undefined
+  #bytesReadBefore = 0
+  #paused = false
+  // One clock for all phases: restarted by each sign of progress.
+  readonly #clock: NodeJS.Timeout
+
+  constructor(job: ForwardJob, sink: AttemptSink, line: AgentLine, send: SendThroughHttpProxy) {
+    super(job, sink)
+    this.#line = line
+    this.#clock = setTimeout(() => this.#onTimeout(), job.responseTimeoutMs)
+    this.body = job.hasBody ? new RequestBody(job, true) : undefined
+    this.body?.once('error', (error) => this.onError(error))
+    this.body?.on('data', () => this.#clock.refresh())
+    const { method, target: path } = job
+    const headers = framedHeaders(job, line.backend)
+    this.#end = send({ ...line, method, path, headers, body: this.body }, this)
+  }
+
+  resume(): void {
+    if (this.settled || !this.#paused) return
+    this.#paused = false
+    this.#clock.refresh()
+    this.#answer?.resume()
+  }
+
+  onSocket(request: ClientRequest, socket: Socket): void {
+    if (this.settled) return
+    this.#request = request
+    this.#socket = socket
+    this.#bytesReadBefore = socket.bytesRead
+    // Node ends a request that is answered 101 unasked without a word.
+    request.once('close', () => {
+      if (!this.#answer) this.onError(new Error('closed without an answer'))
+    })
+    const connected = (): void => this.#onConnected()
+    if (socket.connecting)
+      socket.once(this.#line.backend.isTls ? 'secureConnect' : 'connect', connected)
+    else connected()
+  }
+
+  onRequestError(error: Error): void {
+    if (!this.#answer?.complete) return this.onError(error)
+    // What comes behind a whole answer takes nothing from it.
+    if (backendErrorCode(error).startsWith('HPE_')) this.#line.rests.surplus()
+  }
+
+  #onConnected(): void {
+    if (this.settled) return
+    this.sent = true
+    if (this.#socket) this.#life = this.#line.lifeOf(this.#socket)
+    this.#life?.start()
+    this.#clock.refresh()
+    this.body?.release()
+  }
+
+  onResponse(answer: IncomingMessage): void {
+    if (this.settled) return
+    this.#life?.answer()
+    const status = answer.statusCode ?? 0
+    const cause = unusableAnswer(status, answer.rawHeaders)
+    if (cause !== undefined) return this.fail('broken', cause)
+    if (this.#life && moreMayCome(this.job.method, status, answer.rawHeaders))
+      this.#life.isLast = true
+    this.#answer = answer
+    this.#clock.refresh()
+    this.sink.head(status, answer.rawHeaders)
+    answer.on('data', (chunk: Buffer) => {
+      if (this.settled) return
+      this.#clock.refresh()
+      if (this.sink.data(chunk)) return
+      this.#paused = true
+      answer.pause()
+    })
+    answer.once('end', () => {
+      if (this.settled) return
+      if (this.#request && wasAnsweredTwice(this.#request)) this.#line.rests.surplus()
+      if (!answer.complete) return this.onError(new Error('the answer was cut off'))
+      this.settle({ closes: this.body !== undefined && !this.body.readableEnded })
+      this.sink.end()
+    })
+    answer.once('error', (error) => this.onError(error))
+    answer.once('close', () => this.onError(new Error('the answer was cut off')))
+  }
+
+  #onTimeout(): void {
+    if (this.#paused || !this.isOverdue(this.#answer !== undefined)) this.#clock.refresh()
+  }
+
+  protected override connectionFacts() {
+    return {
+      reusedConnection: this.#request?.reusedSocket ?? false,
+      answerBegun: (this.#socket?.bytesRead ?? 0) > this.#bytesReadBefore,
+    }
+  }
+
+  protected override leave(closes: boolean): void {
+    clearTimeout(this.#clock)
+    if (closes) this.#end?.()
+  }
+}
+
+/** Node frames nothing by itself when given a flat list: a body must never go out without its framing (RFC 9112 section 6). */
+function framedHeaders({ method, headers, hasBody }: ForwardJob, backend: Backend): string[] {
+  const framed = withHost(headers, backend)
+  if (headers.some((name, at) => at % 2 === 0 && name.toLowerCase() === 'content-length'))
+    return framed
+  if (hasBody) framed.push('Transfer-Encoding', 'chunked')
+  else if (methodsThatExpectContent.has(method)) framed.push('Content-Length', '0')
+  return framed
+}

@@ -1,0 +1,142 @@
+/** The client's request body as a stream of its own: counted, read on demand, and never destroying the client's request. */
+import { Readable } from 'node:stream'
+import type { IncomingRequest } from '../http/messages.ts'
+import { ownFailureCodes } from '../rules/backend-failure.ts'
+import type { ForwardJob, ReceivedBody } from './forwarder.ts'
+
+/**
+ * Engines destroy the body they were given; given the IncomingMessage itself they would take the client's connection,
+ * or its socket property, away from the gateway. Destroying this stream only leaves the rest unread.
+ * Errors with one of ownFailureCodes when the limit is passed or the client leaves before the end.
+ */
+export class RequestBody extends Readable {
+  /** Some of the body was asked for that was not received before: it cannot be sent from its start again. */
+  touched = false
+  readonly #request: IncomingRequest
+  readonly #limitBytes: number
+  /** Until it is passed on. */
+  #received: ReceivedBody | undefined
+  readonly #isWhole: boolean
+  #open: boolean
+  #wanted = false
+  #ended = false
+  #seenBytes = 0
+
+  /** held: nothing is read from the client before release(). */
+  constructor(job: Pick<ForwardJob, 'request' | 'received' | 'bodyLimitBytes'>, held = false) {
+    super()
+    this.#request = job.request
+    this.#received = job.received
+    this.#isWhole = job.received?.isWhole ?? false
+    this.#limitBytes = job.bodyLimitBytes
+    this.#open = !held
+    // Engines stop listening once they are done with a stream; a late error must not end the process.
+    this.on('error', () => {})
+  }
+
+  /** The next bytes are the client's to send. */
+  get waitsForClient(): boolean {
+    return this.#wanted && !this.#ended
+  }
+
+  release(): void {
+    this.#open = true
+    if (this.#wanted) this.#pull()
+  }
+
+  override _read(): void {
+    this.#wanted = true
+    if (this.#open) this.#pull()
+  }
+
+  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    const request = this.#request
+    if (this.touched) {
+      request.off('data', this.#onData).off('end', this.#onEnd)
+      // Its errors are still heard: one may be on its way, and an error that nobody hears ends the process.
+      request.off('close', this.#onClose)
+      if (!this.#ended) request.pause()
+    }
+    done(error)
+  }
+
+  #pull(): void {
+    if (this.#received !== undefined) return this.#replay(this.#received)
+    if (this.#isWhole) return this.#onEnd()
+    const request = this.#request
+    if (!this.touched) {
+      this.touched = true
+      if (request.readableEnded) return this.#onEnd()
+      if (request.destroyed) return this.#onClose()
+      request.on('data', this.#onData).on('end', this.#onEnd)
+      request.on('close', this.#onClose).on('error', this.#onClose)
+    }
+    request.resume()
+  }
+
+  /** Its end follows when more is asked for. */
+  #replay({ bytes }: ReceivedBody): void {
+    this.#received = undefined
+    this.#wanted = false
+    this.#seenBytes = bytes.length
+    this.push(bytes)
+  }
+
+  readonly #onData = (chunk: Buffer): void => {
+    this.#seenBytes += chunk.length
+    if (this.#seenBytes > this.#limitBytes) {
+      return this.#break(ownFailureCodes.bodyTooLarge, `more than ${this.#limitBytes} bytes`)
+    }
+    this.#wanted = this.push(chunk)
+    if (!this.#wanted) this.#request.pause()
+  }
+
+  readonly #onEnd = (): void => {
+    this.#ended = true
+    this.push(null)
+  }
+
+  readonly #onClose = (): void => {
+    if (this.#ended) return
+    this.#break(ownFailureCodes.clientGone, 'the client left in the middle of its body')
+  }
+
+  #break(code: string, message: string): void {
+    this.destroy(Object.assign(new Error(message), { code }))
+  }
+}
+
+/** Of one body, so that what many hold is bounded; each piece counts PIECE_BYTES more, which is about what it costs. */
+const READ_ON_BYTES = 1024 * 1024
+const PIECE_BYTES = 512
+const QUIET_TURNS = 3
+
+/**
+ * Reads what has come of a body while nobody read it: of a connection that is not read nobody hears that its client has left.
+ * Not told of a body that breaks off, which others answer, or once its asker is settled. A body is quiet when so many turns of the event loop bring nothing.
+ */
+export function readOn(
+  { request, received }: Pick<ForwardJob, 'request' | 'received'>,
+  asker: { readonly settled: boolean },
+  done: (received: ReceivedBody) => void,
+): void {
+  const pieces = received === undefined ? [] : [received.bytes]
+  let roomBytes = READ_ON_BYTES
+  let quietTurns = 0
+  const onData = (piece: Buffer): void => {
+    pieces.push(piece)
+    quietTurns = 0
+    roomBytes -= piece.length + PIECE_BYTES
+    if (roomBytes <= 0) request.pause()
+  }
+  const look = (): void => {
+    const isWhole = request.readableEnded
+    if (asker.settled || (request.destroyed && !isWhole)) return void request.off('data', onData)
+    // After its end, too: that its sender has left is heard in a later turn.
+    if (roomBytes > 0 && quietTurns++ < QUIET_TURNS) return void setImmediate(look)
+    request.off('data', onData).pause()
+    done({ bytes: Buffer.concat(pieces), isWhole })
+  }
+  request.on('data', onData).resume()
+  look()
+}

@@ -1,0 +1,130 @@
+/**
+ * The public listener. Only a net.Server listens: a connection is counted, or refused, before a byte of it is parsed, and
+ * then handed on: to the PROXY header, to TLS, to the server of its protocol.
+ */
+import { once } from 'node:events'
+import { createServer, type AddressInfo, type Server, type Socket } from 'node:net'
+import type { Config, ListenAddress } from '../../config/config.ts'
+import type { Entry } from './connections.ts'
+import { createHttp1Server, type Http1Events, type ProtocolServer } from './http1-server.ts'
+import type { Penalties } from './penalties.ts'
+import { keepDaily, type SecretOfDay } from './ticket-secret.ts'
+import type { TlsIdentity } from './tls-server.ts'
+import { createWayIn, type EntryEvents, type WayIn } from './way-in.ts'
+
+export type PublicServerEvents = EntryEvents & Http1Events
+
+export interface PublicServerParts {
+  /** undefined: no TLS. */
+  readonly identity: TlsIdentity | undefined
+  readonly secret: SecretOfDay
+  readonly penalties: Penalties
+  readonly events: PublicServerEvents
+  readonly http2: ProtocolServer
+}
+
+export class PublicServer {
+  readonly #config: Config
+  readonly #events: PublicServerEvents
+  readonly #penalties: Penalties
+  readonly #server: Server
+  readonly #http1: ProtocolServer
+  readonly #http2: ProtocolServer
+  /** Connections whose PROXY header, handshake or preface is under way. */
+  readonly #arriving = new Map<Socket, Entry>()
+  readonly #secret: ReturnType<typeof keepDaily>
+  /** Written by the constructor and by what prepare() returns. */
+  #way: WayIn
+
+  /** Throws what Node says of an identity that cannot be used. */
+  constructor(config: Config, { identity, secret, penalties, events, http2 }: PublicServerParts) {
+    this.#config = config
+    this.#events = events
+    this.#penalties = penalties
+    this.#http1 = createHttp1Server(config, events)
+    this.#http2 = http2
+    this.#secret = keepDaily(secret, (today) => this.#way.renew(today))
+    this.#way = this.#build(config, identity)
+    // As http would: a client that ends its side still gets its answers.
+    const options = { allowHalfOpen: true, noDelay: true }
+    this.#server = createServer(options, (transport) => this.#way.accept(transport))
+  }
+
+  /** fd: a bound socket of this process to listen on, instead of server.listen. */
+  async listen(fd?: number): Promise<ListenAddress> {
+    const { listen } = this.#config.server
+    this.#server.listen(fd === undefined ? { ...listen } : { fd })
+    await once(this.#server, 'listening')
+    const { address: host, port } = this.#server.address() as AddressInfo
+    return { host, port }
+  }
+
+  /**
+   * What the call returns lets connections in as this configuration has it; those that are open go on, but on those that
+   * came in under other demands the next answer is the last. Throws as the constructor does.
+   */
+  prepare(config: Config, identity: TlsIdentity | undefined): () => void {
+    const next = this.#build(config, identity, this.#way)
+    return () => {
+      if (next.door !== this.#way.door) {
+        this.#way.door.isClosed = true
+        this.#http2.closeIdle()
+      }
+      this.#way = next
+      this.#http1.use(config)
+      this.#http2.use(config)
+      // A day may have begun since it was built.
+      next.renew(this.#secret.today())
+    }
+  }
+
+  /**
+   * Stops accepting; resolves when the last connection has gone. Connections that wait for a next request are closed
+   * after idleMs, those without any request yet included: a client may be sending one at this very moment.
+   */
+  stop(idleMs: number): Promise<void> {
+    return new Promise((resolve) => {
+      const closing = setTimeout(() => this.closeIdle(), idleMs)
+      this.#server.close(() => {
+        clearTimeout(closing)
+        this.#secret.stop()
+        this.#http1.close()
+        this.#http2.close()
+        resolve()
+      })
+      if (idleMs === 0) this.closeIdle()
+      // Its clients are told, and lose nothing: what crosses that on its way is refused as not begun (RFC 9113 6.8).
+      this.#http2.closeIdle()
+    })
+  }
+
+  /** Closes connections that wait for a next request. */
+  closeIdle(): void {
+    for (const transport of this.#arriving.keys()) transport.destroy()
+    this.#http1.closeIdle()
+  }
+
+  /** Destroys what is left. */
+  destroy(): void {
+    for (const transport of this.#arriving.keys()) transport.destroy()
+    this.#http1.destroy()
+    this.#http2.destroy()
+  }
+
+  #build(config: Config, identity: TlsIdentity | undefined, before?: WayIn): WayIn {
+    const proto = identity === undefined ? 'http' : 'https'
+    const isSame = before?.proto === proto && before.identity?.clientCa === identity?.clientCa
+    return createWayIn({
+      config,
+      identity,
+      proto,
+      secret: this.#secret.today(),
+      door: isSame ? before.door : { isClosed: false },
+      http1: this.#http1,
+      http2: this.#http2,
+      arriving: this.#arriving,
+      penalties: this.#penalties,
+      events: this.#events,
+    })
+  }
+}

@@ -1,0 +1,87 @@
+/** Turns the Authorization header into a caller; those without a valid credential are counted by their address. */
+import type { AnonymousLimiter, AnonymousView } from '../credentials/anonymous-limiter.ts'
+import type { JwtVerifier } from '../credentials/jwt-verifier.ts'
+import type { TokenPolicy } from '../credentials/token-callers.ts'
+import { UNCHECKED, type Verdict } from '../credentials/verdicts.ts'
+import type { KeyRing } from '../credentials/key-ring.ts'
+import type { Exchange } from './exchange.ts'
+import { OVERLOADED } from '../rules/overload.ts'
+import { isRefusal, refuse, type Refusal } from '../rules/refusals.ts'
+import { isJwtForm, readBearer, type Caller } from '../rules/credentials.ts'
+import type { Framing } from '../rules/framing.ts'
+import { whenKnown } from '../rules/when-known.ts'
+import type { Lateness } from './shed-load.ts'
+
+export interface AuthenticateDeps {
+  readonly keyRing: Pick<KeyRing, 'find'>
+  readonly verifier: Pick<JwtVerifier, 'verify'> | undefined
+  readonly tokenPolicy: TokenPolicy
+  readonly anonymous: AnonymousLimiter
+  readonly load: Lateness
+  /** Unix time in ms. */
+  epochMs(): number
+  /** Quota headers of an address. */
+  anonymousHeaders(view: AnonymousView): string[]
+}
+
+export function createAuthenticate(deps: AuthenticateDeps) {
+  const { keyRing, verifier, tokenPolicy, epochMs } = deps
+  return function authenticate(
+    exchange: Exchange,
+    framing: Framing,
+  ): Caller | Refusal | Promise<Caller | Refusal> {
+    const bearer = readBearer(framing.authorization, framing.authorizationCount)
+    if (isRefusal(bearer)) return refuseAnonymous(deps, exchange, bearer)
+    const nowMs = epochMs()
+    const key = keyRing.find(bearer.token)
+    if (key === 'revoked') return refuseAnonymous(deps, exchange, REVOKED)
+    if (key !== undefined) {
+      if (nowMs < key.expiresAtMs) return admit(exchange, key)
+      exchange.refusedCaller = key
+      return refuseAnonymous(deps, exchange, EXPIRED)
+    }
+    if (verifier === undefined || !isJwtForm(bearer.token)) {
+      return refuseAnonymous(deps, exchange, INVALID)
+    }
+    const asked = verifier.verify(bearer.token, nowMs, tokenPolicy, exchange.addressKey)
+    return whenKnown<Verdict, Verdict>(asked, (verdict) =>
+      isRefusal(verdict) ? refuseAnonymous(deps, exchange, verdict) : admit(exchange, verdict),
+    )
+  }
+}
+
+const INVALID = refuse('invalid_api_key')
+/** To its sender like any other: the cause is for the log. */
+const EXPIRED = refuse('invalid_api_key', { cause: 'expired' })
+const REVOKED = refuse('invalid_api_key', { cause: 'revoked' })
+
+function admit(exchange: Exchange, caller: Caller): Caller {
+  exchange.caller = caller
+  return caller
+}
+
+/**
+ * Counts the request against its address: 401 while there is room, 429 above the limit.
+ * Who cannot be told from a valid caller is not charged as an invalid one; while the event loop is late nobody is, and all hear that.
+ * A token that nobody checks as its address is over the limit is answered as the others of that address are.
+ */
+function refuseAnonymous(
+  { anonymous, anonymousHeaders, load }: AuthenticateDeps,
+  exchange: Exchange,
+  refusal: Refusal,
+): Refusal | Promise<Refusal> {
+  const isShed = load.shed !== 'nothing'
+  const isFree = isShed || refusal.code === 'service_unavailable'
+  const { addressKey } = exchange
+  const looked = isFree ? anonymous.peek(addressKey) : anonymous.count(addressKey)
+  return whenKnown(looked, (view) => {
+    exchange.quotaHeaders = anonymousHeaders(view)
+    if (isShed) return OVERLOADED
+    if (!view.exceeded || (isFree && refusal !== UNCHECKED)) return refusal
+    return refuse('rate_limit_exceeded', {
+      cause: refusal.cause ?? refusal.code,
+      detail: `Limit: ${view.limit} a minute without a valid API key. Retry in ${view.resetAfterSeconds} s.`,
+      retryAfterSeconds: view.resetAfterSeconds,
+    })
+  })
+}

@@ -1,0 +1,251 @@
+/** The record of one request, from its first byte to its log line, and what all requests share. */
+import type { Duplex } from 'node:stream'
+import type { ForwardHandle, ReceivedBody } from '../forwarding/forwarder.ts'
+import type { ClientTurns } from './client-turns.ts'
+import type { Connections, ConnectionState } from '../http/connections.ts'
+import type { IncomingRequest, OutgoingResponse } from '../http/messages.ts'
+import type { Log } from '../record/log.ts'
+import type { RecentDecisions } from '../record/recent.ts'
+import type { Metrics } from '../record/metrics.ts'
+import type { Trace } from '../record/trace.ts'
+import type { Tracing } from '../record/tracing.ts'
+import type { Lessee } from '../quota/lessee.ts'
+import type { Admission, QuotaView } from '../../state/quota.ts'
+import { isRefusal, type Refusal, type RefusalCode } from '../rules/refusals.ts'
+import type { ClientAddressOf } from '../rules/client-address.ts'
+import type { BackendFailure } from '../rules/backend-failure.ts'
+import type { Caller } from '../rules/credentials.ts'
+import type { Framing } from '../rules/framing.ts'
+import type { RequestIdOf } from '../rules/request-id.ts'
+import type { Route } from '../rules/routes.ts'
+import type { TunnelEnd } from '../rules/websocket.ts'
+import type { ShadowCharge } from '../record/shadow.ts'
+import type { Tally } from '../record/tally.ts'
+import type { Moments } from '../record/moments.ts'
+
+/** What all requests have in common, whatever decides about them. */
+export interface PipelineParts {
+  readonly connections: Connections<Exchange>
+  readonly requestId: RequestIdOf
+  readonly log: Log
+  readonly metrics: Metrics
+  readonly tracing: Tracing
+  readonly lessee: Lessee
+  readonly tally: Tally
+  readonly moments: Moments
+  readonly recent: RecentDecisions
+  /** Written by the front door alone. */
+  isDraining: boolean
+}
+
+export interface Tunnel {
+  readonly socket: Duplex
+  /** What arrived behind the request's head. */
+  readonly head: Buffer
+}
+
+export interface Arrival {
+  readonly connection: Pick<ConnectionState<Exchange>, 'origin' | 'isClosing'>
+  readonly request: IncomingRequest
+  readonly response: OutgoingResponse
+  readonly expectsContinue: boolean
+  readonly tunnel: Tunnel | undefined
+}
+
+/** What still matters to a request that was decided, of the configuration that it began under. No more: a WebSocket keeps this for days. */
+export interface Terms {
+  /** Least that its client sends or reads, a second; 0: anything. */
+  readonly minimumRateBytes: number
+  /** In which a body has to come. */
+  readonly requestMs: number
+  /** It may go there until it is over. */
+  readonly upstream: object
+  /** Strict-Transport-Security, over TLS; undefined: none. */
+  readonly hsts: string | undefined
+  /** Of the configuration, in short. */
+  readonly revision: string
+}
+
+/** What the stages read and write that judge a believed caller: see judge(). Whoever has no sockets brings as much. */
+export type Judged = Pick<
+  Exchange,
+  | 'route'
+  | 'trace'
+  | 'decidedMs'
+  | 'admission'
+  | 'quota'
+  | 'refusedWindow'
+  | 'degraded'
+  | 'quotaHeaders'
+> &
+  Partial<Pick<Exchange, 'shadow'>>
+
+const NO_HEADERS: readonly string[] = []
+
+/** Each field is written by the stage it stands under, and by whom its comment names besides. */
+export class Exchange {
+  // accept; all read-only ones
+  readonly terms: Terms
+  readonly request: IncomingRequest
+  readonly response: OutgoingResponse
+  /** X-Request-Id of the request, the answer and the log line. */
+  readonly id: string
+  /** Which process has it, where the id is the caller's own and does not tell. */
+  readonly process: string | undefined
+  /** performance.now() when the head of the request had been read. */
+  readonly startedMs: number
+  /** The caller's address, from X-Forwarded-For only where the peer is a trusted proxy. */
+  readonly clientAddress: string
+  /** Under which the anonymous limit counts: the IPv4 address or the IPv6 /64. */
+  readonly addressKey: string
+  /** The peer is a trusted proxy that speaks for others: its connection carries the requests of many. */
+  readonly peerTrusted: boolean
+  /** Trusted proxies between the client and us, joined as X-Forwarded-For is; '' if there are none. */
+  readonly proxies: string
+  /** How the client reached us, or the first trusted proxy; X-Forwarded-Proto of the backend. */
+  readonly proto: 'http' | 'https'
+  /** Where Connections keeps it among the requests in flight. Written by Connections alone. */
+  slot: number | undefined
+  /** That have come of its body. Written by Inflow and Connections alone. */
+  receivedBytes = 0
+  /** Requests in a row, before it on the same connection, that were refused. Written by Connections alone. */
+  refusedBefore = 0
+  /** The request announced `Expect: 100-continue`: its body is not sent before we say so. */
+  readonly expectsContinue: boolean
+  /** The request announced a body. */
+  readonly hasBody: boolean
+  /** Declared length; 0 without a body, undefined when it comes in chunks or the framing is not sound. */
+  readonly bodyBytes: number | undefined
+  /** The bare connection of a request that came with an Upgrade field. */
+  readonly tunnel: Tunnel | undefined
+
+  // match-route
+  /** Path as routed, forwarded and logged; undefined until the target was found sound. */
+  path: string | undefined
+  route: Route | undefined
+
+  // pipeline
+  /** undefined where tracing is off. */
+  trace: Trace | undefined
+  /** What lets a page read the answer, flat; empty where `cors` is not set. Written by answer-preflight too. */
+  corsHeaders = NO_HEADERS
+  /** Strict-Transport-Security of the answer; undefined: none. */
+  hsts: string | undefined
+  /** As received, where the request is refused before a sound path was found in it: for the log alone. */
+  target: string | undefined
+
+  // authenticate
+  caller: Caller | undefined
+  /** Whose key it is that was refused, where that is known: for the log alone. */
+  refusedCaller: Caller | undefined
+
+  // take-quota
+  /** When it was last decided on, see Moments; undefined before. Written by check-ban too. */
+  decidedMs: number | undefined
+  /** When the charge was handed back; undefined: it was not. Written by refund(). */
+  refundedMs: number | undefined
+  /** The charge that stands; undefined before it was made and once refund() has handed it back. */
+  admission: Admission | undefined
+  /** By limits that are only tried; undefined: its plan tries none. */
+  shadow: ShadowCharge | undefined
+  /** Where the client stands; undefined before the decision and in a degraded mode. Written by tellQuota() too. */
+  quota: QuotaView | undefined
+  /** That is used up. */
+  refusedWindow: 'minute' | 'day' | undefined
+  /** The store was away and the request was decided without it. */
+  degraded = false
+  /** Quota header fields of the answer, flat. Written by whichever of pipeline, authenticate, check-ban and take-quota decided last. */
+  quotaHeaders = NO_HEADERS
+
+  // take-turn
+  /** Where it has a turn; undefined before. */
+  turn: ClientTurns | undefined
+
+  // receive-body
+  /** How its body begins, as read before a backend was chosen; undefined without a body, or when all of it is streamed. */
+  received: ReceivedBody | undefined
+  /** How long the client was waited for, which is neither the gateway's time nor the backend's. Written by wait() and goOn(), for take-turn too. */
+  waitedMs = 0
+  #waitsSinceMs: number | undefined
+
+  // forward, or upgrade
+  /** Name of the backend it was sent to last; undefined before one was picked. */
+  backend: string | undefined
+  /** Which backends failed it before, and why. Written by sentTo() alone. */
+  retried: string | undefined
+  backendStartedMs: number | undefined
+  backendEndedMs: number | undefined
+  /** undefined while no backend can have seen any of the request. Of a tunnel it only tells whether one has. */
+  forwarding: ForwardHandle | undefined
+  /** Of a tunnel that was made. */
+  tunnelEnd: TunnelEnd | undefined
+  /** Of a backend's body by forward, of a refusal's by respond. */
+  responseBytes = 0
+
+  // respond
+  /** Status sent, 101 for a tunnel; 0 before. Written by forward and upgrade for what they pass on, by accept as 499 when the client left before. */
+  status = 0
+  refusal: RefusalCode | undefined
+  /** The whole of it, once it was answered with. */
+  refusedWith: Refusal | undefined
+  /** Why, for the log only. Written by forward for an answer that broke off, by accept when the client left. */
+  cause: string | undefined
+
+  // record
+  recorded = false
+
+  /** Of the policy that the request begins under. */
+  constructor(
+    requestId: RequestIdOf,
+    { connection, request, response, expectsContinue, tunnel }: Arrival,
+    framing: Framing | Refusal,
+    { clientAddress, terms }: { clientAddress: ClientAddressOf; terms: Terms },
+  ) {
+    // Of a request that cannot be read safely, no forwarding header is believed.
+    const sound = isRefusal(framing) ? undefined : framing
+    const { address: peer, isNamed, proto } = connection.origin
+    const client = clientAddress(peer, isNamed ? sound?.forwardedFor : undefined)
+    const { address, key, proxies } = client
+    const peerTrusted = isNamed && client.peerTrusted
+    this.terms = terms
+    this.request = request
+    this.response = response
+    const inbound = peerTrusted ? sound?.requestId : undefined
+    this.id = requestId(inbound)
+    this.process = inbound === this.id ? requestId.process : undefined
+    this.startedMs = performance.now()
+    this.clientAddress = address
+    this.addressKey = key
+    this.peerTrusted = peerTrusted
+    this.proxies = proxies
+    this.proto = (peerTrusted ? sound?.forwardedProto : undefined) ?? proto
+    this.expectsContinue = expectsContinue
+    this.hasBody = sound === undefined || sound.body !== 'none'
+    this.bodyBytes = sound === undefined || sound.body === 'chunked' ? undefined : sound.bodyBytes
+    this.tunnel = tunnel
+  }
+
+  /** It was answered, or the client has left, while it was being decided. */
+  get isOver(): boolean {
+    return this.recorded || this.response.destroyed || this.refusal !== undefined
+  }
+
+  /** after: why the attempt before failed, if there was one. */
+  sentTo(backend: string, after: BackendFailure | undefined): void {
+    const others = this.retried === undefined ? '' : `${this.retried}; `
+    if (after !== undefined) this.retried = `${others}${this.backend}: ${after.cause}`
+    this.backend = backend
+    this.trace?.sentTo(backend, this.request.method, after)
+  }
+
+  /** What comes next is up to the client. */
+  wait(): void {
+    this.#waitsSinceMs ??= performance.now()
+  }
+
+  goOn(): void {
+    if (this.#waitsSinceMs === undefined) return
+    this.waitedMs += performance.now() - this.#waitsSinceMs
+    this.#waitsSinceMs = undefined
+  }
+}

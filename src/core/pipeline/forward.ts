@@ -1,0 +1,189 @@
+/** Carries an admitted request to a backend and its answer to the client, streaming both ways. */
+import type { ForwardSink } from '../forwarding/forwarder.ts'
+import type { OutgoingResponse } from '../http/messages.ts'
+import { makeLast } from '../http/node-internals.ts'
+import { clientHeaders } from '../rules/client-headers.ts'
+import type { BackendFailure } from '../rules/backend-failure.ts'
+import { backendHeaders } from '../rules/backend-headers.ts'
+import { gatewayHeaders } from './respond.ts'
+import { giveUp } from './take-quota.ts'
+import {
+  backendIdentity,
+  noteFailure,
+  refuseFailed,
+  upgrade,
+  type Admitted,
+  type ForwardDeps,
+} from './upgrade.ts'
+
+/** Above it the copy costs more than it saves. */
+const MAX_TEXT_BYTES = 4_096
+
+export function createForward(deps: ForwardDeps) {
+  return function forward(admitted: Admitted): void {
+    const { exchange, framing, target } = admitted
+    const { request } = exchange
+    // The client left, or its body broke off, while the request was being decided.
+    if (exchange.isOver) return giveUp(deps, exchange)
+    if (exchange.tunnel !== undefined && framing.websocket && exchange.route?.websocket) {
+      return void upgrade(deps, admitted, exchange.tunnel)
+    }
+    // Reading is the only way to notice that the client leaves; what it says no longer matters.
+    exchange.tunnel?.socket.resume().once('end', () => exchange.tunnel?.socket.destroy())
+    const startedMs = (exchange.backendStartedMs = performance.now())
+    const headers = backendHeaders(backendIdentity(admitted, deps.host))
+    exchange.forwarding = deps.forwarder.forward(
+      {
+        clientId: admitted.caller.clientId,
+        startedMs,
+        method: request.method ?? 'GET',
+        target,
+        headers: exchange.trace?.along(headers) ?? headers,
+        request,
+        hasBody: exchange.hasBody,
+        received: exchange.received,
+        bodyLimitBytes: deps.bodyLimitBytes,
+        responseTimeoutMs: exchange.route?.responseTimeoutMs ?? deps.responseTimeoutMs,
+      },
+      new ResponseSink(deps, admitted),
+    )
+  }
+}
+
+/**
+ * Of an answer that its client does not take, held before its backend has to wait: answers of ordinary size leave the
+ * connection to the backend free. One client holds no more than `concurrent` times this.
+ */
+const HELD_BYTES = 256 * 1024
+/** What each piece that waits costs beside its bytes, about: an answer may come in pieces of one byte. */
+const PIECE_BYTES = 512
+
+/** Writes the backend's answer to the client as it comes. One per forwarded request, so a class: no closures to make. */
+class ResponseSink implements ForwardSink {
+  readonly #deps: ForwardDeps
+  readonly #admitted: Admitted
+  /** Until any of the answer is sent: it can still be another. */
+  #head: string[] | undefined
+  #bodyAllowed = true
+  /** Declared length; undefined when it is not known. */
+  #bodyBytes: number | undefined
+  /** The body, where it came in one piece: it waits for the end, to go out with it. */
+  #whole: Buffer | undefined
+  #wrote = false
+  /** Pieces written since the client has last taken all. */
+  #heldPieces = 0
+
+  constructor(deps: ForwardDeps, admitted: Admitted) {
+    this.#deps = deps
+    this.#admitted = admitted
+  }
+
+  sentTo(backend: string, after?: BackendFailure): void {
+    this.#admitted.exchange.sentTo(backend, after)
+  }
+
+  head(status: number, headers: string[]): void {
+    const { exchange } = this.#admitted
+    const { request, response } = exchange
+    const passed = clientHeaders({
+      headers,
+      gatewayHeaders: gatewayHeaders(exchange),
+      status,
+      method: request.method ?? 'GET',
+      ownsCors: exchange.corsHeaders.length > 0,
+    })
+    if (passed === undefined) {
+      exchange.forwarding?.abort(UNUSABLE)
+      return this.fail(UNUSABLE)
+    }
+    // What is left of a body nobody wants must not be read as the next request.
+    if (exchange.hasBody && !request.complete) makeLast(response)
+    exchange.status = status
+    this.#bodyAllowed = passed.bodyAllowed
+    this.#bodyBytes = passed.bodyBytes
+    this.#head = passed.headers
+    flushSoon(this)
+  }
+
+  flush(): void {
+    if (this.#wrote || this.#admitted.exchange.response.destroyed) return
+    const response = this.#begin()
+    if (this.#whole === undefined) return response.flushHeaders()
+    this.#wrote = true
+    response.write(this.#whole)
+    this.#whole = undefined
+  }
+
+  #begin(): OutgoingResponse {
+    const { response, status } = this.#admitted.exchange
+    if (this.#head !== undefined) response.writeHead(status, this.#head)
+    this.#head = undefined
+    return response
+  }
+
+  data(chunk: Buffer): boolean {
+    if (!this.#bodyAllowed) return true
+    const { exchange } = this.#admitted
+    exchange.responseBytes += chunk.length
+    if (!this.#wrote && chunk.length === this.#bodyBytes) {
+      this.#whole = chunk
+      return true
+    }
+    this.#wrote = true
+    const response = this.#begin()
+    if (response.write(chunk)) this.#heldPieces = 0
+    else if (response.writableLength + ++this.#heldPieces * PIECE_BYTES > HELD_BYTES) {
+      // All of it has left by then, but the kernel holds enough for a client that reads.
+      response.once('drain', () => exchange.forwarding?.resume())
+      return false
+    }
+    return true
+  }
+
+  end(): void {
+    const { exchange } = this.#admitted
+    this.#wrote = true
+    exchange.backendEndedMs = performance.now()
+    const response = this.#begin()
+    const whole = this.#whole
+    // As text it goes out with the head in one string, which is cheaper than two buffers; each byte is one character.
+    if (whole !== undefined && whole.length <= MAX_TEXT_BYTES)
+      response.end(whole.toString('latin1'), 'latin1')
+    else response.end(whole)
+  }
+
+  fail(failure: BackendFailure): void {
+    const { exchange } = this.#admitted
+    this.#wrote = true
+    exchange.backendEndedMs = performance.now()
+    if (failure.kind === 'client_gone') return
+    noteFailure(this.#deps, exchange, failure)
+    // An answer that was cut off must not look complete.
+    if (exchange.response.headersSent) {
+      exchange.cause = failure.cause
+      return void exchange.response.destroy()
+    }
+    refuseFailed(this.#deps, exchange, failure)
+  }
+}
+
+const UNUSABLE: BackendFailure = {
+  kind: 'broken',
+  cause: 'the answer has headers that cannot be passed on',
+}
+
+/**
+ * A head whose body takes its time is sent in this turn of the loop, one whose body is there goes out with it in one
+ * write. One immediate for all that arrived in the turn, as each costs as much as a stage.
+ */
+function flushSoon(sink: ResponseSink): void {
+  if (unflushed.push(sink) === 1) setImmediate(flushAll)
+}
+
+function flushAll(): void {
+  const due = unflushed
+  unflushed = []
+  for (const sink of due) sink.flush()
+}
+
+let unflushed: ResponseSink[] = []

@@ -1,0 +1,207 @@
+/** THE request, top to bottom. The order of the stages is written here and nowhere else. */
+import type { ClientChannel } from '../http/messages.ts'
+import type { Arrival, Exchange, Judged, PipelineParts, Terms } from './exchange.ts'
+import type { Log } from '../record/log.ts'
+import type { Admission } from '../../state/quota.ts'
+import { isRefusal, refusalKinds, refuse, type Refusal } from '../rules/refusals.ts'
+import type { ClientAddressOf } from '../rules/client-address.ts'
+import type { CheckFraming, Framing } from '../rules/framing.ts'
+import type { CheckTarget } from '../rules/target.ts'
+import { whenKnown } from '../rules/when-known.ts'
+import type { Cors } from '../rules/cors.ts'
+import type { Caller } from '../rules/credentials.ts'
+import { accept } from './accept.ts'
+import type { createAnswerPreflight } from './answer-preflight.ts'
+import type { createAuthenticate } from './authenticate.ts'
+import type { createCheckBan } from './check-ban.ts'
+import type { createCheckDeprecation } from './check-deprecation.ts'
+import type { createForward } from './forward.ts'
+import { OUTSIDE, type createMatchRoute } from './match-route.ts'
+import type { createReceiveBody } from './receive-body.ts'
+import { answerAsterisk, respond } from './respond.ts'
+import type { createShedLoad } from './shed-load.ts'
+import { giveUp, tellQuota, type Charges, type createTakeQuota } from './take-quota.ts'
+import type { createTakeTurn } from './take-turn.ts'
+import type { Admitted } from './upgrade.ts'
+
+/** What decides about a request, stage by stage; each request keeps the one it began with. */
+export interface Stages extends Charges {
+  readonly terms: Terms
+  /** Longest request target. */
+  readonly urlBytes: number
+  readonly checkFraming: CheckFraming
+  readonly checkTarget: CheckTarget
+  readonly clientAddress: ClientAddressOf
+  /** undefined: pages of other origins are not spoken to. */
+  readonly cors: Cors | undefined
+  readonly matchRoute: ReturnType<typeof createMatchRoute>
+  readonly answerPreflight: ReturnType<typeof createAnswerPreflight> | undefined
+  readonly authenticate: ReturnType<typeof createAuthenticate>
+  readonly checkBan: ReturnType<typeof createCheckBan>
+  readonly shedLoad: ReturnType<typeof createShedLoad>
+  readonly checkDeprecation: ReturnType<typeof createCheckDeprecation>
+  readonly takeQuota: ReturnType<typeof createTakeQuota>
+  readonly takeTurn: ReturnType<typeof createTakeTurn>
+  readonly receiveBody: ReturnType<typeof createReceiveBody>
+  readonly forward: ReturnType<typeof createForward>
+  /** Quota headers of an address whose caller was not authenticated, charging nothing. */
+  peekAnonymous(addressKey: string): string[] | Promise<string[]>
+}
+
+/** Takes a request to its end, at once where nothing is waited for; never throws or rejects. */
+export function handle(
+  parts: PipelineParts,
+  stages: Stages,
+  arrival: Arrival,
+): Promise<void> | undefined {
+  const { connections, log, tracing } = parts
+  // Bytes after a request that closes its connection are not requests.
+  if (arrival.connection.isClosing()) return undefined
+  const framing = stages.checkFraming(arrival.request)
+  const exchange = accept(parts, arrival, framing, stages)
+  if (tracing.isOn) {
+    const fields = isRefusal(framing) ? undefined : arrival.request.headers
+    exchange.trace = tracing.begin(fields, exchange.peerTrusted)
+  }
+  // RFC 6797 7.2: not over a connection that anybody could have answered on.
+  if (arrival.connection.origin.proto === 'https') exchange.hsts = stages.terms.hsts
+  const end = (refusal: Refusal | undefined): void => {
+    if (refusal === undefined) return
+    giveUp(stages, exchange)
+    respond(exchange, refusal)
+  }
+  try {
+    const refusal = walk(stages, connections, exchange, framing)
+    if (refusal instanceof Promise)
+      return refusal.then(end).catch((error: unknown) => failed(log, exchange, error))
+    end(refusal)
+  } catch (error) {
+    failed(log, exchange, error)
+  }
+  return undefined
+}
+
+function failed(log: Log, exchange: Exchange, error: unknown): void {
+  log.internalError({ id: exchange.id, error })
+  respond(exchange, refuse('service_unavailable', { cause: 'internal error' }))
+}
+
+/** Where a connection is marked: on which nothing more is read, or a valid key came. */
+export interface Carriers {
+  of(socket: ClientChannel): { closing: boolean }
+  proved(socket: ClientChannel): void
+}
+
+/** The refusal that ended the walk; undefined when the request was forwarded or answered. */
+type End = Refusal | undefined
+
+/** Nothing waits for what is already known: with all answers in memory the whole walk is one synchronous call, and no promise is made. */
+export function walk(
+  stages: Stages,
+  connections: Carriers,
+  exchange: Exchange,
+  framing: Framing | Refusal,
+): End | Promise<End> {
+  const { cors } = stages
+  if (cors !== undefined) exchange.corsHeaders = cors.answerHeaders(exchange.request.headers.origin)
+  // Framing first: of a request that two parsers could read differently nothing else can be believed.
+  if (isRefusal(framing)) return beforeAuthentication(stages, connections, exchange, framing)
+  if (exchange.tunnel !== undefined && exchange.hasBody) {
+    return beforeAuthentication(stages, connections, exchange, BODY_BEHIND_UPGRADE)
+  }
+  const target = stages.checkTarget(exchange.request, framing.host, exchange.proto)
+  if (isRefusal(target)) return beforeAuthentication(stages, connections, exchange, target)
+  if (target.asterisk) {
+    return whenKnown(stages.peekAnonymous(exchange.addressKey), (headers) => {
+      exchange.quotaHeaders = headers
+      answerAsterisk(exchange)
+      return undefined
+    })
+  }
+
+  // The route comes before the credential so that its lifecycle headers stand on every answer, a 401 included ...
+  const unrouted = stages.matchRoute(exchange, target.path)
+  if (unrouted === OUTSIDE) return beforeAuthentication(stages, connections, exchange, unrouted)
+  const preflight = stages.answerPreflight?.(exchange, target.path)
+  if (preflight !== undefined) return isRefusal(preflight) ? preflight : undefined
+  const caller = stages.authenticate(exchange, framing)
+  return whenKnown(caller, (known) => {
+    if (isRefusal(known)) return known
+    connections.proved(exchange.request.socket)
+    return walkOn(stages, { exchange, framing, target: target.raw, caller: known }, unrouted)
+  })
+}
+
+/** With a caller who is believed. */
+function walkOn(
+  stages: Stages,
+  request: Admitted,
+  routeRefusal: Refusal | undefined,
+): End | Promise<End> {
+  const { exchange, caller } = request
+  return whenKnown(judge(stages, exchange, caller, routeRefusal), (decision) =>
+    isRefusal(decision) ? decision : walkAdmitted(stages, request),
+  )
+}
+
+/** The stages that a charge or a refusal comes from. */
+export type Judges = Pick<
+  Stages,
+  'checkBan' | 'shedLoad' | 'checkDeprecation' | 'takeQuota' | 'lessee'
+>
+
+/** Whether a caller is let through, which is charged then; routeRefusal: of match-route. */
+export function judge(
+  stages: Judges,
+  exchange: Judged,
+  caller: Caller,
+  routeRefusal: Refusal | undefined,
+): Admission | Refusal | Promise<Admission | Refusal> {
+  // A ban costs nothing to answer, so it comes before all that costs something.
+  const ban = stages.checkBan(exchange, caller)
+  if (ban !== undefined) return ban
+  // The last thing that is as cheap. Who has no credential was refused at half of that lateness.
+  const shed = stages.shedLoad(exchange, caller)
+  if (shed !== undefined) return shed
+
+  // ... but its refusal comes after: who has no key learns nothing of the routes. It is free, so before the quota.
+  const refusal = routeRefusal ?? stages.checkDeprecation(exchange, caller)
+  if (refusal !== undefined) {
+    return whenKnown(stages.lessee.peek(caller.clientId, caller.limits), (view) => {
+      tellQuota(exchange, caller, view)
+      return refusal
+    })
+  }
+  return stages.takeQuota(exchange, caller)
+}
+
+/** Charged. */
+function walkAdmitted(stages: Stages, request: Admitted): End | Promise<End> {
+  const { exchange, caller } = request
+  return whenKnown(stages.takeTurn(exchange, caller), (noTurn) => {
+    if (noTurn !== undefined) return noTurn
+    return whenKnown(stages.receiveBody(exchange), (noBody) => {
+      if (noBody !== undefined) return noBody
+      stages.forward(request)
+      return undefined
+    })
+  })
+}
+
+/** Node before 24.9 hands every upgrade over with its bare socket, and has not read where a body ends. */
+const BODY_BEHIND_UPGRADE = refuse('invalid_request', { cause: 'a body behind an Upgrade field' })
+
+function beforeAuthentication(
+  { peekAnonymous }: Stages,
+  connections: Carriers,
+  exchange: Exchange,
+  refusal: Refusal,
+): Refusal | Promise<Refusal> {
+  if (exchange.path === undefined) exchange.target = exchange.request.url
+  // Before anything is awaited: what follows in the same packet may be the smuggled half of this request.
+  if (refusalKinds[refusal.code].close) connections.of(exchange.request.socket).closing = true
+  return whenKnown(peekAnonymous(exchange.addressKey), (headers) => {
+    exchange.quotaHeaders = headers
+    return refusal
+  })
+}

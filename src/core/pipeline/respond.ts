@@ -1,0 +1,100 @@
+/** Writes every answer that the gateway itself makes. */
+import { STATUS_CODES } from 'node:http'
+import type { Socket } from 'node:net'
+import { makeLast } from '../http/node-internals.ts'
+import type { Exchange } from './exchange.ts'
+import { refusalKinds, type Refusal } from '../rules/refusals.ts'
+import { VIA } from '../rules/field-names.ts'
+
+const NO_HEADERS: readonly string[] = []
+/** A refused body up to this size is read and dropped, so that the connection can be used again. */
+const DRAINED_BODY_BYTES = 65_536
+
+/** A connection on which so many requests in a row were refused is closed: more of them cost less than a new connection. */
+const REFUSED_AT_MOST = 100
+
+/** Header fields of every answer under the gateway's own names, flat. */
+export function gatewayHeaders(exchange: Exchange): string[] {
+  const headers = ['X-Request-Id', exchange.id]
+  for (const text of exchange.quotaHeaders) headers.push(text)
+  for (const text of exchange.route?.lifecycleHeaders ?? NO_HEADERS) headers.push(text)
+  for (const text of exchange.corsHeaders) headers.push(text)
+  if (exchange.hsts !== undefined) headers.push('Strict-Transport-Security', exchange.hsts)
+  return headers
+}
+
+/** Answers with a refusal. Does nothing when an answer has been started: the caller then destroys the connection. */
+export function respond(exchange: Exchange, refusal: Refusal): void {
+  const { response } = exchange
+  // The first refusal stands: a body may break off while the request is still being decided.
+  if (exchange.refusal !== undefined) return
+  exchange.refusal = refusal.code
+  exchange.refusedWith = refusal
+  exchange.cause = refusal.cause
+  if (response.headersSent || response.destroyed) return void response.destroy()
+  const kind = refusalKinds[refusal.code]
+  exchange.status = kind.status
+  const { body, bodyBytes, headers: fields } = refusal.answer
+  const headers = gatewayHeaders(exchange)
+  headers.push('Via', VIA)
+  for (const text of fields) headers.push(text)
+  const unwelcome = isUnwelcome(exchange, refusal)
+  if (kind.close || hasUnreadBody(exchange) || unwelcome) makeLast(response)
+  if (unwelcome) exchange.request.socket.endConnection?.()
+  exchange.responseBytes = exchange.request.method === 'HEAD' ? 0 : bodyBytes
+  response.writeHead(kind.status, headers)
+  response.end(body)
+}
+
+/**
+ * Answers on a bare socket, where Node's parser gave up before there was a request to answer, then closes it.
+ * headers: quota fields and request id, flat.
+ */
+export function respondRaw(socket: Socket, refusal: Refusal, headers: readonly string[]): void {
+  // The answer before it was the last one: its close is under way.
+  if (!socket.writable) return
+  const { status } = refusalKinds[refusal.code]
+  const { body, headers: own } = refusal.answer
+  const fields = [...headers, 'Via', VIA, 'Date', new Date().toUTCString(), 'Connection', 'close']
+  fields.push(...own)
+  let head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n`
+  for (let i = 0; i < fields.length; i += 2) head += `${fields[i]}: ${fields[i + 1]}\r\n`
+  socket.write(`${head}\r\n${body}`)
+  socket.destroySoon()
+}
+
+/** OPTIONS * asks what the gateway itself can do (RFC 9110 9.3.7); no backend and no quota is concerned. */
+export function answerAsterisk(exchange: Exchange): void {
+  const allow = 'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS'
+  answerEmpty(exchange, 200, ['Allow', allow, 'Content-Length', '0'])
+}
+
+/** Answers without a body. fields: flat. */
+export function answerEmpty(
+  exchange: Exchange,
+  status: 200 | 204,
+  fields: readonly string[],
+): void {
+  const { response } = exchange
+  // A body may break off while something is waited for, and is refused then.
+  if (exchange.refusal !== undefined) return
+  exchange.status = status
+  if (hasUnreadBody(exchange)) makeLast(response)
+  response.writeHead(status, [...gatewayHeaders(exchange), 'Via', VIA, ...fields])
+  response.end()
+}
+
+/** A body that was refused unread must not be read as the next request; a small declared one is drained by Node. */
+function hasUnreadBody({ hasBody, bodyBytes, expectsContinue, request }: Exchange): boolean {
+  if (!hasBody || request.complete) return false
+  // Whether a client that waits for 100 still sends its body after a final status is its choice (RFC 9110 10.1.1).
+  return expectsContinue || bodyBytes === undefined || bodyBytes > DRAINED_BODY_BYTES
+}
+
+/** Whether a client goes on although it is refused; what a trusted proxy sends on one connection is of many clients. */
+function isUnwelcome({ peerTrusted, refusedBefore, caller }: Exchange, { code }: Refusal): boolean {
+  if (peerTrusted) return false
+  return (
+    refusedBefore >= REFUSED_AT_MOST - 1 || (code === 'rate_limit_exceeded' && caller === undefined)
+  )
+}

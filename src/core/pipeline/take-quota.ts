@@ -1,0 +1,162 @@
+/** Charges a request in both windows or in neither, and says in the headers where the client stands. */
+import type { BanBook } from '../bans/ban-book.ts'
+import type { Exchange, Judged } from './exchange.ts'
+import type { Lessee } from '../quota/lessee.ts'
+import type { Admission, QuotaDecision, QuotaView } from '../../state/quota.ts'
+import { DAY_MS, MINUTE_MS } from '../../config/time.ts'
+import { refuse, type Refusal } from '../rules/refusals.ts'
+import type { Caller } from '../rules/credentials.ts'
+import { isSameStanding, quotaHeaders, refusedHeaders } from '../rules/quota-headers.ts'
+import type { JudgeByShadow } from '../record/shadow.ts'
+import type { Tally } from '../record/tally.ts'
+import type { Moments } from '../record/moments.ts'
+
+type Denial = QuotaDecision & { kind: 'refused' }
+
+/** Where a charge is made and noted. */
+export interface Charges {
+  readonly lessee: Lessee
+  readonly tally: Pick<Tally, 'admitted' | 'refused' | 'refunded'>
+  readonly moments: Pick<Moments, 'next'>
+}
+
+export interface Deciding extends Charges {
+  /** undefined: no other limits are tried. */
+  readonly judgeByShadow?: JudgeByShadow | undefined
+}
+
+export const STORE_LOST = refuse('service_unavailable', {
+  cause: 'the quota store is away: store.onOutage is closed, or this process has no share left',
+  // It is back soon, or another process has tokens left.
+  retryAfterSeconds: 1,
+})
+const NO_HEADERS: readonly string[] = []
+
+export function createTakeQuota(
+  { lessee, tally, moments, judgeByShadow }: Deciding,
+  bans: BanBook,
+) {
+  const answers = new WeakMap<Caller, AnsweredDenial>()
+  return function takeQuota(
+    exchange: Judged,
+    caller: Caller,
+  ): Admission | Refusal | Promise<Admission | Refusal> {
+    const decision = lessee.take(caller.clientId, caller.limits)
+    // After it, so that it never waits for what is only tried.
+    if (judgeByShadow !== undefined) exchange.shadow = judgeByShadow(caller, decision)
+    const settle = (decided: QuotaDecision): Admission | Refusal => {
+      const atMs = decidedAt(decided, exchange.decidedMs ?? moments.next())
+      exchange.decidedMs = atMs
+      if (decided.kind === 'unavailable') {
+        exchange.degraded = true
+        return STORE_LOST
+      }
+      exchange.degraded = decided.degraded
+      if (decided.kind === 'refused') {
+        // A refusal made without the store may be unjust, so it is no strike.
+        if (!decided.degraded) {
+          const { view, window } = decided
+          bans.refused(caller.keyId, (view?.[window].resetAtSeconds ?? 0) * 1000)
+        }
+        tally.refused(caller, decided.window, decided.view, Math.floor(atMs / DAY_MS))
+        return deny(answers, exchange, caller, decided)
+      }
+      exchange.admission = decided
+      tally.admitted(caller, decided)
+      tellQuota(exchange, caller, decided.view)
+      return decided
+    }
+    if (!(decision instanceof Promise)) return settle(decision)
+    const { trace } = exchange
+    const askedMs = trace?.isSampled === true ? performance.now() : 0
+    return decision.then((decided) => {
+      if (trace?.isSampled === true) trace.storeAnswered(askedMs, decided.kind)
+      exchange.decidedMs = moments.next()
+      return settle(decided)
+    })
+  }
+}
+
+/** Hands the charge back, once, and tells the caller its true standing where that is known at once. */
+export function refund({ lessee, tally, moments }: Charges, exchange: Exchange): void {
+  const { caller, admission } = exchange
+  if (caller === undefined || admission === undefined) return
+  exchange.admission = undefined
+  exchange.refundedMs = moments.next()
+  lessee.refund(caller.clientId, admission)
+  exchange.shadow?.refund()
+  tally.refunded(caller, admission)
+  if (admission.degraded) return
+  const view = lessee.peek(caller.clientId, caller.limits)
+  if (!(view instanceof Promise)) tellQuota(exchange, caller, view)
+}
+
+/**
+ * Ends what is under way for a request that gets no whole answer, and hands its charge back if no backend has seen any of
+ * it. What a backend has seen was work, and stays charged, whatever the client is answered.
+ */
+export function giveUp(charges: Charges, exchange: Exchange): void {
+  if (exchange.forwarding?.abort() !== true) refund(charges, exchange)
+}
+
+/** Puts the client's standing into the answer; none when it is not known, since headers are true or absent. */
+export function tellQuota(exchange: Judged, caller: Caller, view: QuotaView | undefined): void {
+  exchange.quota = view
+  exchange.quotaHeaders = view === undefined ? NO_HEADERS : quotaHeaders(view, caller.policy)
+}
+
+/** By the store's clock where it has spoken: a decision falls into the minute that it was counted in. */
+function decidedAt(decided: QuotaDecision, nowMs: number): number {
+  if (decided.kind === 'unavailable' || decided.degraded) return nowMs
+  const { kind, view } = decided
+  const endMs =
+    kind === 'admitted'
+      ? (decided.minuteIndex + 1) * MINUTE_MS
+      : (view?.minute.resetAtSeconds ?? 0) * 1000
+  if (nowMs >= endMs) return endMs - 1
+  return Math.max(nowMs, endMs - MINUTE_MS)
+}
+
+interface AnsweredDenial {
+  readonly decided: Denial
+  readonly refusal: Refusal
+  readonly headers: readonly string[]
+}
+
+/** Whoever goes on after a 429 gets the same answer until something in it changes, which is once a second. */
+function deny(
+  answers: WeakMap<Caller, AnsweredDenial>,
+  exchange: Judged,
+  caller: Caller,
+  decided: Denial,
+): Refusal {
+  let latest = answers.get(caller)
+  if (latest === undefined || !isSameDenial(latest.decided, decided)) {
+    latest = answerDenial(caller, decided)
+    answers.set(caller, latest)
+  }
+  exchange.quota = decided.view
+  exchange.refusedWindow = decided.window
+  exchange.quotaHeaders = latest.headers
+  return latest.refusal
+}
+
+function isSameDenial(one: Denial, other: Denial): boolean {
+  return (
+    one.retryAfterSeconds === other.retryAfterSeconds &&
+    one.window === other.window &&
+    one.limit === other.limit &&
+    isSameStanding(one.view, other.view)
+  )
+}
+
+function answerDenial(caller: Caller, decided: Denial): AnsweredDenial {
+  const { view, window, limit, retryAfterSeconds } = decided
+  const refusal = refuse('rate_limit_exceeded', {
+    detail: `Limit: ${limit} a ${window}. Retry in ${retryAfterSeconds} s.`,
+    retryAfterSeconds,
+    window,
+  })
+  const headers = view === undefined ? NO_HEADERS : refusedHeaders(view, window, caller.policy)
+  return { decided, refusal, headers }
+}

@@ -1,0 +1,35 @@
+/** A turn among the requests of the same client: nobody has more of them under way than the plan's `concurrent`, so nobody holds everything. */
+import type { TurnsOfClients } from './client-turns.ts'
+import type { Caller } from '../rules/credentials.ts'
+import { refuse, type Refusal } from '../rules/refusals.ts'
+import { whenKnown } from '../rules/when-known.ts'
+import type { Exchange } from './exchange.ts'
+
+type Turn = Refusal | undefined
+
+/** The turn ends with the exchange. No strike: who is refused here was not refused before. */
+export function createTakeTurn(turns: Pick<TurnsOfClients, 'of' | 'take'>) {
+  const refusals = new WeakMap<Caller, Refusal>()
+  return function takeTurn(exchange: Exchange, caller: Caller): Turn | Promise<Turn> {
+    if (exchange.isOver) return undefined
+    const client = turns.of(caller.clientId)
+    const taken = turns.take(client, caller.concurrent)
+    if (taken instanceof Promise) exchange.wait()
+    return whenKnown(taken, (isTaken) => {
+      exchange.goOn()
+      if (!isTaken) return tooMany(refusals, caller)
+      if (exchange.recorded) client.giveBack()
+      else exchange.turn = client
+      return undefined
+    })
+  }
+}
+
+function tooMany(refusals: WeakMap<Caller, Refusal>, caller: Caller): Refusal {
+  const known = refusals.get(caller)
+  if (known !== undefined) return known
+  const detail = `Limit: ${caller.concurrent} at once. Retry in 1 s.`
+  const refusal = refuse('concurrency_limit_exceeded', { detail, retryAfterSeconds: 1 })
+  refusals.set(caller, refusal)
+  return refusal
+}

@@ -1,0 +1,185 @@
+/** One window of a lease. Its methods alone write its fields; time is an argument, on this process's monotonic clock in ms. */
+import type { Limits } from '../../config/config.ts'
+import type { Statement, TakeReply, Totals, WindowView } from '../../state/quota.ts'
+
+/** Spending stops this long before the window can end, as timers and clocks are not exact. */
+const SPEND_GUARD_MS = 5
+/** The authority's time is rounded up by less than this. */
+const ROUNDING_MS = 1
+
+export class LeaseWindow {
+  readonly kind: 'minute' | 'day'
+  readonly lengthMs: number
+  /** floor(store time / lengthMs). A new lease begins in window 0, which ended in 1970. */
+  index = 0
+  /** Spent by this process. */
+  used = 0
+  /** Granted to this process and kept, spent ones included. */
+  held = 0
+  /** Handed out to all processes, this one included, when the authority last spoke; undefined: it has not spoken in this window. */
+  taken: number | undefined
+  /** Under which the authority last spoke: what is in hand was granted under it or a lower one. */
+  grantedLimit = 0
+  /** Tokens may be spent before this: the earliest moment at which the window can end. */
+  spendUntilMs = -Infinity
+  /** The window has ended by then: the latest moment at which it can end. */
+  endsByMs = -Infinity
+  /** Until then requests under refusedLimit or a lower limit are refused from memory. */
+  refusedUntilMs = -Infinity
+  refusedLimit = 0
+  /** When the authority last set its use back to 0, as far as this process was told; 0: never. */
+  resetMs = 0
+  /** Tokens that go back with the next statement, as their requests were refunded since the latest. */
+  refunded = 0
+  /** The most that notices have said to be taken since the latest statement, by all or by others: they may be newer than the reply. */
+  #noted: { readonly index: number; taken: number; ofOthers: number } | undefined
+
+  constructor(kind: 'minute' | 'day', lengthMs: number) {
+    this.kind = kind
+    this.lengthMs = lengthMs
+  }
+
+  limitOf(limits: Limits): number {
+    return this.kind === 'minute' ? limits.perMinute : limits.perDay
+  }
+
+  /** What the client may still ask for: tokens that nobody was granted, and those in hand, but for those awaited. */
+  remaining(limit: number, awaited: number): number {
+    return Math.max(0, limit - (this.taken ?? 0) + Math.max(0, this.held - this.used) - awaited)
+  }
+
+  /** Whole seconds after which the window has ended for certain, so that whoever waits for them is not refused by it again. */
+  secondsLeft(nowMs: number): number {
+    return Math.max(1, Math.ceil((this.endsByMs - nowMs) / 1000))
+  }
+
+  /** Of a window that runs; one in which the authority has not spoken looks unused. */
+  view(limit: number, nowMs: number, awaited: number): WindowView {
+    return {
+      limit,
+      remaining: this.remaining(limit, awaited),
+      resetAtSeconds: ((this.index + 1) * this.lengthMs) / 1000,
+      resetAfterSeconds: this.secondsLeft(nowMs),
+    }
+  }
+
+  canSpend(limit: number, nowMs: number): boolean {
+    const isInHand = this.held > this.used && nowMs < this.spendUntilMs
+    // A lowered limit acts at once: the others may have used it up since tokens were granted under the old one.
+    return isInHand && limit >= this.grantedLimit && this.remaining(limit, 0) > 0
+  }
+
+  /** Whether the refusal in memory still holds; it does not while tokens are in hand, or more were refunded since than are awaited. */
+  isRefused(limit: number, nowMs: number, awaited: number): boolean {
+    const isRemembered = nowMs <= this.refusedUntilMs && limit <= this.refusedLimit
+    return isRemembered && this.remaining(limit, awaited) === 0
+  }
+
+  /**
+   * The hold as the authority is to hear it; returns: without the unspent tokens. What was spent without asking, during an outage,
+   * is stated as held: it is true use.
+   */
+  statement(returns: boolean, fresh: number): Statement {
+    this.refunded = 0
+    this.#noted = undefined
+    const { index, used, held, taken, resetMs } = this
+    const stated = returns ? used : Math.max(used, held)
+    const returned = Math.max(0, held - stated)
+    return { index, used, held: stated, taken, returned, resetMs, fresh }
+  }
+
+  spend(): void {
+    this.used += 1
+  }
+
+  /**
+   * Takes one charge of the window `index` back, unless that window is over or was reset since. The token goes back to the authority:
+   * it may just have been reset, and count it no more.
+   */
+  refund(index: number, resetMs: number): void {
+    if (this.index !== index || this.resetMs !== resetMs || this.used === 0) return
+    this.used -= 1
+    if (this.held <= this.used) return
+    this.refunded += 1
+    this.#giveBack(1)
+  }
+
+  /** The unspent tokens go back. */
+  returnUnspent(): void {
+    this.#giveBack(Math.max(0, this.held - this.used))
+  }
+
+  #giveBack(tokens: number): void {
+    this.held -= tokens
+    if (this.taken !== undefined) this.taken -= tokens
+  }
+
+  /** Takes in what the authority said. sentMs and receivedMs frame the moment at which it was true; fresh: see Lease. */
+  apply(
+    reply: TakeReply,
+    at: { limit: number; fresh: number; sentMs: number; receivedMs: number },
+  ): void {
+    const { index, held, taken, resetMs } = reply[this.kind]
+    const leftMs = (index + 1) * this.lengthMs - reply.nowMs
+    if (index !== this.index) this.#open(index)
+    else if (resetMs > this.resetMs) {
+      this.used = at.fresh
+      this.refunded = 0
+    }
+    // An authority that has lost its data knows of none.
+    this.resetMs = Math.max(this.resetMs, resetMs)
+    this.held = held
+    this.taken = taken
+    this.#giveBack(this.refunded)
+    this.grantedLimit = at.limit
+    this.spendUntilMs = at.sentMs + leftMs - SPEND_GUARD_MS
+    // More than a whole window is left only where the authority has kept one that its clock has not reached yet.
+    const atMostMs = leftMs > this.lengthMs ? Infinity : this.lengthMs
+    this.endsByMs = at.receivedMs + Math.min(leftMs + ROUNDING_MS, atMostMs)
+    const refusedUntilMs = this.taken < at.limit ? -Infinity : this.spendUntilMs
+    this.refusedUntilMs = Math.min(this.refusedUntilMs, refusedUntilMs)
+    this.#heed()
+  }
+
+  /** Takes in what a notice said. Of one that an own call has caused the own hold may be another by now. */
+  note({ index, taken, held }: Totals['minute'], isOwn: boolean): void {
+    if (this.#noted === undefined || this.#noted.index < index)
+      this.#noted = { index, taken: 0, ofOthers: 0 }
+    const noted = this.#noted
+    if (noted.index > index) return
+    if (isOwn) noted.ofOthers = Math.max(noted.ofOthers, taken - held)
+    else noted.taken = Math.max(noted.taken, taken)
+    this.#heed()
+  }
+
+  /** As notices may be older than the latest reply, only more than that said counts. */
+  #heed(): void {
+    const { index, taken, ofOthers } = this.#noted ?? { index: -1, taken: 0, ofOthers: 0 }
+    if (index === this.index && this.taken !== undefined)
+      this.taken = Math.max(this.taken, taken - this.refunded, ofOthers + this.held)
+  }
+
+  refuseUntil(untilMs: number, limit: number): void {
+    this.refusedUntilMs = untilMs
+    this.refusedLimit = limit
+  }
+
+  /** Without the authority: opens the window that runs now, if the one before has ended for certain. */
+  rollOver(nowMs: number, storeNowMs: number): void {
+    if (nowMs < this.endsByMs) return
+    const index = Math.max(this.index + 1, Math.floor(storeNowMs / this.lengthMs))
+    this.#open(index)
+    this.endsByMs = nowMs + (index + 1) * this.lengthMs - storeNowMs
+    this.spendUntilMs = this.endsByMs
+  }
+
+  /** Starts a window in which this process has used nothing yet. */
+  #open(index: number): void {
+    this.index = index
+    this.used = 0
+    this.held = 0
+    this.taken = undefined
+    this.refunded = 0
+    this.refusedUntilMs = -Infinity
+  }
+}

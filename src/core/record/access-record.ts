@@ -1,0 +1,94 @@
+/** What the log is given of one request, and what its line says of it. */
+import type { IncomingMessage } from 'node:http'
+import type { QuotaView } from '../../state/quota.ts'
+import type { RefusalCode } from '../rules/refusals.ts'
+import type { TunnelEnd } from '../rules/websocket.ts'
+import { plainText } from './log-text.ts'
+
+/** One request, as its line tells it. Strings from clients may hold anything: they are cut and escaped here. */
+export interface AccessRecord {
+  readonly id: string
+  /** Which process decided, where the id does not tell. */
+  readonly process: string | undefined
+  readonly terms: { readonly revision: string }
+  readonly clientAddress: string
+  readonly caller:
+    { readonly clientId: string; readonly keyId: string; readonly plan: string } | undefined
+  /** Whose key was refused, where that is known. */
+  readonly refusedCaller: AccessRecord['caller']
+  readonly request: Pick<IncomingMessage, 'method'>
+  /** That have come of its body, be it whole or not. */
+  readonly receivedBytes: number
+  readonly path: string | undefined
+  /** As received, where no sound path was found in it. */
+  readonly target: string | undefined
+  readonly route: { readonly name: string } | undefined
+  readonly quota: QuotaView | undefined
+  /** Unix time in ms at which a believed caller was decided on, and at which the charge was handed back; see Moments. */
+  readonly decidedMs: number | undefined
+  readonly refundedMs: number | undefined
+  readonly refusedWindow: 'minute' | 'day' | undefined
+  readonly backend: string | undefined
+  readonly retried: string | undefined
+  readonly degraded: boolean
+  /** How long the client had to be waited for. */
+  readonly waitedMs: number
+  readonly responseBytes: number
+  readonly status: number
+  readonly refusal: RefusalCode | undefined
+  readonly cause: string | undefined
+  readonly tunnelEnd: TunnelEnd | undefined
+  readonly trace: { readonly traceId: string } | undefined
+}
+
+export interface ExchangeTimes {
+  /** Unix time in ms of the line. */
+  readonly nowMs: number
+  readonly totalMs: number
+  /** undefined when no backend was asked. */
+  readonly backendMs: number | undefined
+}
+
+/** Userinfo, query and fragment are left out, as they may carry secrets. */
+export const loggedPath = (target: string | undefined) =>
+  target && plainText(target.replace(/[?#].*/s, '').replace(userinfo, '$1'), 500)
+const userinfo = /^((?:[^/]*:)?\/\/|)[^/]*@/
+const micros = (ms: number): number => Math.round(ms * 1000) / 1000
+
+export function accessFields(exchange: AccessRecord, { nowMs, totalMs, backendMs }: ExchangeTimes) {
+  const { caller, quota, decidedMs, refundedMs } = exchange
+  const owner = caller ?? exchange.refusedCaller
+  return {
+    event: 'access',
+    id: plainText(exchange.id, 200),
+    trace: exchange.trace?.traceId,
+    client: owner && plainText(owner.clientId, 200),
+    key: owner && plainText(owner.keyId, 200),
+    plan: caller?.plan,
+    route: exchange.route?.name,
+    method: plainText(exchange.request.method ?? '', 32),
+    path: loggedPath(exchange.path),
+    target: loggedPath(exchange.target),
+    status: exchange.status,
+    backend: exchange.backend,
+    retried: exchange.retried === undefined ? undefined : plainText(exchange.retried, 500),
+    gatewayMs: micros(totalMs - (backendMs ?? 0) - exchange.waitedMs),
+    backendMs: backendMs === undefined ? undefined : micros(backendMs),
+    totalMs: micros(totalMs),
+    requestBytes: exchange.receivedBytes,
+    responseBytes: exchange.responseBytes,
+    address: exchange.clientAddress,
+    minuteLeft: quota?.minute.remaining,
+    dayLeft: quota?.day.remaining,
+    refusal: exchange.refusal,
+    cause: exchange.cause === undefined ? undefined : plainText(exchange.cause, 200),
+    tunnelEnd: exchange.tunnelEnd,
+    degraded: exchange.degraded ? true : undefined,
+    // What a replay of the log needs, and what does not follow from the rest of the line.
+    window: quota === undefined ? exchange.refusedWindow : undefined,
+    agoMs: decidedMs === undefined ? undefined : micros(nowMs - decidedMs),
+    refundAgoMs: refundedMs === undefined ? undefined : micros(nowMs - refundedMs),
+    rev: decidedMs === undefined ? undefined : exchange.terms.revision,
+    process: exchange.process,
+  }
+}

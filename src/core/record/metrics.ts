@@ -1,0 +1,256 @@
+/** Counts what happens, in plain numbers, and renders it through prom-client's registry. */
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import {
+  AggregatorRegistry,
+  collectDefaultMetrics,
+  Registry,
+  type Metric,
+  type MetricObjectWithValues,
+  type MetricValue,
+} from 'prom-client'
+import type { Http2Abuse } from '../rules/http2-abuse.ts'
+import type { UnavailableReason } from '../credentials/verdicts.ts'
+import type { ConnectionBound, ConnectionRefusal } from '../http/connection-limits.ts'
+import type { HandshakeFault } from '../http/tls-server.ts'
+import type { RefusalCode } from '../rules/refusals.ts'
+import type { BackendFailureKind } from '../rules/backend-failure.ts'
+import type { TunnelEnd } from '../rules/websocket.ts'
+import type { BackendsView } from './backend-families.ts'
+import type { Family } from './family.ts'
+import { liveCounters } from './live-counters.ts'
+import { metricFamilies, newState, type ConfigNames } from './metric-families.ts'
+import { quotaObserver } from './quota-observer.ts'
+import { countRefusal, countRequest, type RefusedWindow } from './request-series.ts'
+import {
+  lossFamilies,
+  type Losses,
+  wholeFamilies,
+  type ReloadsView,
+  type WholeGateway,
+} from './whole-families.ts'
+
+export type { ConfigNames }
+
+export interface RequestRecord {
+  /** Name of the configured route; undefined when none matched. */
+  readonly route: string | undefined
+  /** undefined or empty for a request without a valid credential. */
+  readonly plan: string | undefined
+  readonly method: string
+  /** 0 when the connection ended before a status was sent. */
+  readonly status: number
+  /** Time spent in the gateway itself, without waiting for the backend. */
+  readonly gatewaySeconds: number
+  /** undefined when no backend was asked. */
+  readonly backendSeconds: number | undefined
+  readonly refusal: RefusalCode | undefined
+  /** That was used up. Default: it was refused for another reason, if it was. */
+  readonly refusedWindow?: RefusedWindow | undefined
+  /** The route is deprecated. */
+  readonly deprecated: boolean
+}
+
+export type Metrics = ReturnType<typeof createMetrics>
+
+export interface MetricsPage {
+  readonly contentType: string
+  readonly body: string
+}
+
+/** The values of one process at one moment; plain data. */
+export type MetricsSnapshot = readonly MetricObjectWithValues<MetricValue<string>>[]
+
+/** `version` is the gateway's own. */
+export function createMetrics(
+  options: ConfigNames & {
+    readonly version: string
+    /** This process is one of several; the page of all says how many there are. */
+    readonly isWorker?: boolean
+  },
+) {
+  const { version, isWorker = false } = options
+  const state = newState(options, version)
+  const alone = {
+    listening: () => 1,
+    restarts: () => 0,
+    unsavedSeconds: () => state.unsavedSeconds,
+    reloads: () => state.reloads,
+    topClients: () => state.topClients(),
+    deprecatedCallers: () => state.deprecatedCallers(),
+  }
+  const registry = createRegistry([
+    ...metricFamilies(state),
+    ...(isWorker ? [] : wholeFamilies(alone)),
+  ])
+  return {
+    requestStarted: () => void state.inFlight++,
+    /** Once for every requestStarted. */
+    requestDone(record: RequestRecord): void {
+      state.inFlight--
+      const route = state.requests.route(record.route)
+      const plan = state.requests.plan(route, record.plan)
+      countRequest(plan, record.method, record.status)
+      route.gateway.observe(record.gatewaySeconds)
+      if (record.backendSeconds !== undefined) route.backend.observe(record.backendSeconds)
+      if (record.refusal !== undefined)
+        countRefusal(state.refusals, plan, record.refusal, record.refusedWindow)
+      if (record.deprecated) plan.deprecated++
+    },
+    /** Something that never became a request was refused. */
+    refusedUnparsed: (code: RefusalCode) =>
+      countRefusal(state.refusals, state.requests.unparsed, code),
+    /** Those of the configuration in force. */
+    use(names: ConfigNames): void {
+      state.requests.use(names)
+      for (const plan of state.shadowRefusals.keys())
+        if (!names.plans.includes(plan)) state.shadowRefusals.delete(plan)
+    },
+    ...backendWriters(state),
+    ...connectionWriters(state),
+    quota: quotaObserver(state),
+    ...credentialWriters(state),
+    /** As they are now. */
+    live: () => liveCounters(state),
+    ...wholeWriters(state),
+    /** The page for a scrape. Rejects only if one of the Node.js collectors fails. */
+    render: async (): Promise<MetricsPage> => ({
+      contentType: registry.contentType,
+      body: await registry.metrics(),
+    }),
+    /** All values, for renderSnapshots in another process. Rejects as render does. */
+    snapshot: () => snapshot(registry),
+  }
+}
+
+const wholeWriters = (state: ReturnType<typeof newState>) => ({
+  /** Read at each scrape, as is the next. */
+  watchReloads: (reloads: ReloadsView) => void (state.reloads = reloads),
+  watchDeprecated: (of: WholeGateway['deprecatedCallers']) => void (state.deprecatedCallers = of),
+  /** Requests that are in no total of a day, read at each scrape; each call adds those of another part. */
+  watchUsage: (dropped: () => number) => void state.usageDropped.push(dropped),
+  /** Lines that are missing from the log, read at each scrape. */
+  watchLog: (dropped: () => number) => void (state.logLinesDropped = dropped),
+  countersUnsaved: (seconds: number) => void (state.unsavedSeconds = seconds),
+})
+
+const backendWriters = (state: ReturnType<typeof newState>) => ({
+  /** Those whose values are read at each scrape. */
+  watchBackends: (backends: BackendsView) => void (state.backends = backends),
+  /** Read at each scrape. */
+  watchTopClients: (top: WholeGateway['topClients']) => void (state.topClients = top),
+  backendFailed: (kind: BackendFailureKind) => void state.backendFailures[kind]++,
+  spans: (outcome: 'exported' | 'dropped', count: number) => void (state.spans[outcome] += count),
+})
+
+const credentialWriters = (state: ReturnType<typeof newState>) => ({
+  /** The key set of the token issuer was fetched, or could not be. */
+  keySetFetched(isGood: boolean): void {
+    if (isGood) state.keySet.fetchedAtMs = Date.now()
+    else state.keySet.failures++
+  },
+  /** Nobody could tell whether a credential is valid. */
+  credentialUnavailable: (reason: UnavailableReason) => void state.unavailable[reason]++,
+  banned: () => void state.bans++,
+  strike: () => void state.strikes++,
+  /** How many keys are banned now, as far as this process knows. */
+  bannedKeys: (count: number) => void (state.bannedKeys = count),
+})
+
+const connectionWriters = (state: ReturnType<typeof newState>) => ({
+  /** How many there are, read at each scrape. */
+  watchConnections: (connections: () => number) => void (state.connections = connections),
+  /** How late the event loop was at least, at the latest looks. */
+  eventLoopLag: (lagMs: number) => void (state.eventLoopLagMs = lagMs),
+  connectionRefused: (reason: ConnectionRefusal) => void state.connectionRefusals[reason]++,
+  connectionDisplaced: (reason: ConnectionBound) => void state.connectionsDisplaced[reason]++,
+  http2Abuse: (kind: Http2Abuse) => void state.http2Abuses[kind]++,
+  /** How many connections speak HTTP/2, read at each scrape. */
+  watchHttp2: (connections: () => number) => void (state.http2Connections = connections),
+  handshakeFailed: (reason: HandshakeFault) => void state.handshakeFaults[reason]++,
+  tunnelOpened: () => void state.tunnels++,
+  /** Once for every tunnelOpened, as the next. */
+  tunnelEnded: (end: TunnelEnd) => void state.tunnelEnds[end]++,
+  tunnelClosed: () => void state.tunnels--,
+})
+
+function createRegistry(families: readonly Family[]): Registry {
+  const registry = new Registry()
+  for (const family of families) registry.registerMetric(asMetric(family))
+  // 20 ms shows a stalled event loop as well as 10 ms does, for half the wake-ups of an idle process.
+  collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: 20 })
+  return registry
+}
+
+/** The library leaves some of Node's values out, or averages them, where several processes meet: there the oldest start and the worst lag tell more. */
+const betterAggregator: Readonly<Record<string, string>> = { omit: 'min', average: 'max' }
+
+async function snapshot(registry: Registry): Promise<MetricsSnapshot> {
+  const metrics = await registry.getMetricsAsJSON()
+  return metrics.map((metric) => {
+    const { aggregator } = metric
+    const values = isCounted(metric) ? metric.values.map(exact) : metric.values
+    return { ...metric, values, aggregator: betterAggregator[aggregator] ?? aggregator }
+  }) as unknown as MetricsSnapshot
+}
+
+const isCounted = ({ type }: { readonly type: unknown }): boolean =>
+  ['counter', 'histogram'].includes(String(type))
+
+/**
+ * Rounded to about a microsecond, so that sums are exact whatever the order of processes. Without it the sum of a family falls by
+ * a last digit when a worker is replaced, which Prometheus takes for a restart.
+ */
+const exact = <One extends { readonly value: number }>(one: One): One => ({
+  ...one,
+  value: Math.round(one.value * PARTS_OF_A_SECOND) / PARTS_OF_A_SECOND,
+})
+const PARTS_OF_A_SECOND = 2 ** 20
+
+/** What a supervisor adds to the values of its workers: how many there are, what it keeps for them, and its own Node.js values. */
+export function createSupervisorMetrics(whole: WholeGateway, losses: Losses) {
+  const registry = createRegistry([...wholeFamilies(whole), ...lossFamilies(losses)])
+  return { snapshot: () => snapshot(registry) }
+}
+
+/** Family by family, each in a turn of its own: all at once would hold up the answers that workers wait for. */
+async function* mergedFamilies(snapshots: readonly MetricsSnapshot[]): AsyncGenerator<Registry> {
+  const families = Map.groupBy(snapshots.flat(), ({ name }) => name)
+  for (const values of families.values()) {
+    await nextTurn()
+    yield AggregatorRegistry.aggregate(values.map((one) => [one]))
+  }
+}
+
+/** One page for several processes: counters and histograms are summed, gauges by their meaning. */
+export async function renderSnapshots(snapshots: readonly MetricsSnapshot[]): Promise<MetricsPage> {
+  const pages: string[] = []
+  for await (const family of mergedFamilies(snapshots)) pages.push(await family.metrics())
+  return { contentType: new Registry().contentType, body: pages.join('\n') }
+}
+
+/** Several as one, by the same rules. */
+export async function sumSnapshots(
+  snapshots: readonly MetricsSnapshot[],
+): Promise<MetricsSnapshot> {
+  const summed: MetricsSnapshot[number][] = []
+  for await (const family of mergedFamilies(snapshots)) summed.push(...(await snapshot(family)))
+  return summed
+}
+
+/** Without the gauges. */
+export const countersOf = (all: MetricsSnapshot): MetricsSnapshot => all.filter(isCounted)
+
+/**
+ * prom-client asks a metric for nothing but its name and get() (its own AggregatorRegistry registers
+ * such plain objects); its classes would hash the labels again on every request.
+ */
+function asMetric({ read, ...family }: Family): Metric {
+  const get = () => {
+    const values = read()
+    return Promise.resolve({
+      ...family,
+      values: typeof values === 'number' ? [{ labels: {}, value: values }] : values,
+    })
+  }
+  return { ...family, get } as unknown as Metric
+}

@@ -1,0 +1,233 @@
+/**
+ * The latest decisions of one process. Those refused, those refused without a valid credential and the others have rings of
+ * their own, so that none displaces another; refused keys have several, so that one key displaces those of few others.
+ */
+import type { SeenUse } from './tally.ts'
+import { loggedPath, type AccessRecord } from './access-record.ts'
+import { plainText } from './log-text.ts'
+import type { QuotaView, WindowView } from '../../state/quota.ts'
+import type { Refusal, RefusalCode } from '../rules/refusals.ts'
+
+/** In each ring. */
+export const KEPT_DECISIONS = 1_000
+/** How many rings the refusals of all keys have. */
+const REFUSED_RINGS = 8
+export const LISTED_DECISIONS = 200
+/** Of a longer target the path is copied: a part of a text holds the whole of it, query and all. */
+const TARGET_CHARS = 200
+/** Told to a listener. */
+const TOLD_A_SECOND = 50
+const TOLD_AFTER_MS = 200
+const CLOCK_SET_MS = 100
+
+/** A request that is over. */
+export interface Decided extends AccessRecord {
+  readonly request: AccessRecord['request'] & { readonly url?: string | undefined }
+  readonly startedMs: number
+  readonly refusedWith: Refusal | undefined
+  /** That stands; undefined: none was made, or it was handed back. */
+  readonly admission: object | undefined
+}
+
+/** One recent decision. Event `decision`. */
+export interface Decision {
+  readonly id: string
+  readonly at: string
+  readonly worker: number
+  readonly method: string
+  readonly path: string | null
+  readonly route: string | null
+  readonly client: string | null
+  readonly key: string | null
+  readonly plan: string | null
+  /** 0: the client left before. */
+  readonly status: number
+  readonly refusal: RefusalCode | null
+  /** That refused it. */
+  readonly window: 'minute' | 'day' | null
+  readonly retryAfterSeconds: number | null
+  readonly minute: SeenUse | null
+  readonly day: SeenUse | null
+  readonly backend: string | null
+  readonly gatewayMs: number
+  readonly backendMs: number | null
+  /** Of one in each window; refunded: no backend has seen the request; null: none was made. */
+  readonly charge: 'stands' | 'refunded' | null
+  readonly degraded: boolean
+  readonly cause: string | null
+  /** Under which it was decided: how it begins. */
+  readonly revision: string
+}
+
+/** Made once and written again and again: what is noted of a request costs no memory of its own. */
+class Noted {
+  id = ''
+  startedMs = 0
+  method = ''
+  path: string | undefined
+  route: string | undefined
+  caller: AccessRecord['caller']
+  status = 0
+  refusal: Refusal | undefined
+  quota: QuotaView | undefined
+  backend: string | undefined
+  gatewayMs = 0
+  backendMs: number | undefined
+  charge: Decision['charge'] = null
+  degraded = false
+  cause: string | undefined
+  revision = ''
+}
+
+export interface RequestQuery {
+  readonly client: string | undefined
+  readonly refused: boolean
+  readonly id: string | undefined
+}
+
+export type DecisionListener = (decisions: readonly Decision[], untold: number) => void
+
+export class RecentDecisions {
+  readonly #worker: number
+  readonly #refused = Array.from({ length: REFUSED_RINGS }, () => new Ring())
+  readonly #keyless = new Ring()
+  readonly #others = new Ring()
+  /** Written by listen. */
+  #listener: DecisionListener | undefined
+  /** To be told; both written by #tell. */
+  #waiting: Decision[] = []
+  #untold = 0
+  #told = { second: 0, count: 0 }
+  /** Written by #epochMs. */
+  #originMs = performance.timeOrigin
+
+  constructor(worker: number) {
+    this.#worker = worker
+  }
+
+  /** times: in ms. */
+  note(one: Decided, gatewayMs: number, backendMs: number | undefined): void {
+    const noted = this.#ringOf(one).next()
+    noted.id = one.id
+    noted.startedMs = one.startedMs
+    noted.method = one.request.method ?? ''
+    const path = one.path ?? one.target
+    const isShort = (one.request.url ?? '').length <= TARGET_CHARS
+    noted.path = path === undefined || isShort ? path : copied(path)
+    noted.route = one.route?.name
+    noted.caller = one.caller ?? one.refusedCaller
+    noted.status = one.status
+    noted.refusal = one.refusedWith
+    noted.quota = one.quota
+    noted.backend = one.backend
+    noted.gatewayMs = gatewayMs
+    noted.backendMs = backendMs
+    noted.charge = one.refundedMs !== undefined ? 'refunded' : one.admission ? 'stands' : null
+    noted.degraded = one.degraded
+    noted.cause = one.cause
+    noted.revision = one.terms.revision
+    if (this.#listener !== undefined) this.#tell(noted)
+  }
+
+  /** Newest first. */
+  find({ client, refused, id }: RequestQuery): Decision[] {
+    const rings = [...this.#refused, this.#keyless, ...(refused ? [] : [this.#others])]
+    return rings
+      .flatMap((ring) => ring.all())
+      .filter((one) => client === undefined || one.caller?.clientId === client)
+      .filter((one) => id === undefined || one.id === id)
+      .sort((one, other) => other.startedMs - one.startedMs)
+      .slice(0, LISTED_DECISIONS)
+      .map((one) => this.#decision(one))
+  }
+
+  #ringOf({ refusal, caller, refusedCaller }: Decided): Ring {
+    if (refusal === undefined) return this.#others
+    const key = (caller ?? refusedCaller)?.keyId
+    return (key && this.#refused[hashOf(key) % REFUSED_RINGS]) || this.#keyless
+  }
+
+  /** undefined: nobody listens any more. */
+  listen(listener: DecisionListener | undefined): void {
+    this.#listener = listener
+  }
+
+  #tell(noted: Noted): void {
+    const second = Math.floor(performance.now() / 1000)
+    if (this.#told.second !== second) this.#told = { second, count: 0 }
+    if (this.#waiting.length + this.#untold === 0) setTimeout(() => this.#flush(), TOLD_AFTER_MS)
+    if (this.#told.count++ < TOLD_A_SECOND) this.#waiting.push(this.#decision(noted))
+    else this.#untold++
+  }
+
+  /** Of performance.now(): told anew where the clock was set, and else the same, so that a decision keeps its time. */
+  #epochMs(): number {
+    const nowMs = Date.now() - performance.now()
+    if (Math.abs(nowMs - this.#originMs) > CLOCK_SET_MS) this.#originMs = nowMs
+    return this.#originMs
+  }
+
+  #flush(): void {
+    this.#listener?.(this.#waiting, this.#untold)
+    this.#waiting = []
+    this.#untold = 0
+  }
+
+  #decision({ caller, refusal, quota, cause, ...noted }: Noted): Decision {
+    const { backendMs, path, route = null, backend = null } = noted
+    return {
+      id: plainText(noted.id, 200),
+      at: new Date(this.#epochMs() + noted.startedMs).toISOString(),
+      worker: this.#worker,
+      method: plainText(noted.method, 32),
+      path: loggedPath(path) ?? null,
+      route,
+      client: caller?.clientId ?? null,
+      key: caller?.keyId ?? null,
+      plan: caller?.plan ?? null,
+      status: noted.status,
+      refusal: refusal?.code ?? null,
+      window: refusal?.window ?? null,
+      retryAfterSeconds: refusal?.retryAfterSeconds ?? null,
+      minute: useOf(quota?.minute),
+      day: useOf(quota?.day),
+      backend,
+      gatewayMs: rounded(noted.gatewayMs),
+      backendMs: backendMs === undefined ? null : rounded(backendMs),
+      charge: noted.charge,
+      degraded: noted.degraded,
+      cause: cause === undefined ? null : plainText(cause, 200),
+      revision: noted.revision,
+    }
+  }
+}
+
+class Ring {
+  readonly #all: Noted[] = []
+  #next = 0
+
+  next(): Noted {
+    const noted = (this.#all[this.#next] ??= new Noted())
+    this.#next = (this.#next + 1) % KEPT_DECISIONS
+    return noted
+  }
+
+  all(): readonly Noted[] {
+    return this.#all
+  }
+}
+
+/** FNV-1a, 32 bits. */
+function hashOf(text: string): number {
+  let hash = 0x811c9dc5
+  for (let at = 0; at < text.length; at++)
+    hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193) >>> 0
+  return hash
+}
+
+const copied = (text: string): string => Buffer.from(text.slice(0, 2 * TARGET_CHARS)).toString()
+
+const rounded = (ms: number): number => Math.round(ms * 1000) / 1000
+
+const useOf = (window: WindowView | undefined): SeenUse | null =>
+  window === undefined ? null : { used: window.limit - window.remaining, limit: window.limit }

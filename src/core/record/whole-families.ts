@@ -1,0 +1,99 @@
+/** The metrics of the whole gateway, whichever number of processes it has. */
+import type { CertificateEnd } from '../../config/certificates.ts'
+import type { Clients } from '../../config/config.ts'
+import { by, counter, gauge, sample, type Family } from './family.ts'
+import { keysExpiringFamily } from './keys-expiring.ts'
+
+/** The configuration in force, and what has come of wishes for another. */
+export interface ReloadsView {
+  readonly config: {
+    readonly revision: string
+    readonly clients?: Pick<Clients, 'countEnding'>
+    readonly certificates?: readonly CertificateEnd[]
+  }
+  readonly takenAtMs: number
+  readonly counts: { readonly taken: number; readonly refused: number }
+  /** Why the latest was refused. */
+  readonly fault: string | undefined
+}
+
+/** Of the whole gateway, whichever number of processes it has. */
+export interface WholeGateway {
+  listening(): number
+  restarts(): number
+  unsavedSeconds(): number
+  reloads(): ReloadsView
+  /** Those that are to be named. */
+  topClients(): readonly { readonly client: string; readonly requests: number }[]
+  /** Clients that are known to have called each, by route. */
+  deprecatedCallers(): ReadonlyMap<string, number>
+}
+
+export function wholeFamilies(whole: WholeGateway): Family[] {
+  return [
+    gauge.first('tollgate_config_info', 'The running configuration.', () => [
+      sample(1, { revision: whole.reloads().config.revision }),
+    ]),
+    gauge.max(
+      'tollgate_config_last_load_timestamp_seconds',
+      'When it was taken, Unix time.',
+      () => whole.reloads().takenAtMs / 1000,
+    ),
+    gauge.min(
+      'tollgate_config_last_reload_successful',
+      '0 when the latest reload was refused, else 1.',
+      () => (whole.reloads().fault === undefined ? 1 : 0),
+    ),
+    counter('tollgate_config_reloads_total', 'Wishes for a new configuration, by outcome.', () =>
+      by('outcome', whole.reloads().counts),
+    ),
+    gauge.min(
+      'tollgate_tls_certificate_expiry_seconds',
+      'When a certificate ends that this gateway shows to clients, operators, backends or Redis, Unix time; by the setting that names its file.',
+      () =>
+        (whole.reloads().config.certificates ?? []).map(({ setting, endsAtMs }) =>
+          sample(endsAtMs / 1000, { setting }),
+        ),
+    ),
+    keysExpiringFamily(() => whole.reloads().config.clients),
+    gauge.sum('tollgate_workers', 'Processes that take requests.', () => whole.listening()),
+    counter('tollgate_worker_restarts_total', 'Workers started in place of one that crashed.', () =>
+      whole.restarts(),
+    ),
+    gauge.sum(
+      'tollgate_top_client_requests',
+      'Requests of the latest minute by the clients that had most, as many as admin.topClients says.',
+      () => whole.topClients().map(({ client, requests }) => sample(requests, { client })),
+    ),
+    gauge.sum(
+      'tollgate_deprecated_callers',
+      'Clients that have called a deprecated route since the gateway started, the busiest.',
+      () => [...whole.deprecatedCallers()].map(([route, count]) => sample(count, { route })),
+    ),
+    gauge.max(
+      'tollgate_counters_unsaved_seconds',
+      'For how long counters of the embedded store, or totals of days, could not be kept; 0 while they are kept within their second.',
+      () => whole.unsavedSeconds(),
+    ),
+  ]
+}
+
+/** What each process has lost for good since it started. */
+export interface Losses {
+  /** Requests. */
+  usage(): number
+  logLines(): number
+}
+
+export const lossFamilies = ({ usage, logLines }: Losses): Family[] => [
+  counter(
+    'tollgate_usage_dropped_total',
+    'Requests that are in no total of a day: memory was full, or the gateway ended while the store was away.',
+    usage,
+  ),
+  counter(
+    'tollgate_log_lines_dropped_total',
+    'Lines that are missing from the log: its disk was full or faulty, or nobody read them.',
+    logLines,
+  ),
+]

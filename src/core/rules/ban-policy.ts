@@ -1,0 +1,144 @@
+/** When going on after a 429 is a strike, how many strikes ban, how long a ban lasts, what operators change of it, and which of two bans of one key holds. */
+import type { BanRecord } from '../../state/bans.ts'
+import type { BansConfig } from '../../config/config.ts'
+import { DAY_MS } from '../../config/time.ts'
+
+export const MAX_REASON_LENGTH = 200
+/** The longest that an operator may ask for. */
+export const MAX_IMPOSED_MS = 400 * DAY_MS
+
+/** Latecomers are to learn of a lift, which else they would undo, however soon bans are forgotten. */
+const LIFT_KEPT_MS = DAY_MS
+
+export function isBanned({ untilMs, startedMs }: BanRecord, nowMs: number): boolean {
+  // A lift has ended at once, also for a clock that is behind that of its author.
+  return nowMs < untilMs && startedMs < untilMs
+}
+
+/** Whether it stands for no ban, but for the end of one by an operator. */
+export function isLift({ by, untilMs, startedMs }: BanRecord): boolean {
+  return by === 'operator' && untilMs === startedMs
+}
+
+/** Unix time in seconds by which the ban has ended, rounded up: what every answer gives as its end. */
+export const endsAtSeconds = ({ untilMs }: Pick<BanRecord, 'untilMs'>): number =>
+  Math.ceil(untilMs / 1000)
+
+/** forgetAfter runs from the end of the last ban: serving a long ban does not use up the memory of it. */
+export function isForgotten(ban: BanRecord, nowMs: number, forgetAfterMs: number): boolean {
+  const keptMs = isLift(ban) ? Math.max(forgetAfterMs, LIFT_KEPT_MS) : forgetAfterMs
+  return nowMs >= ban.untilMs + keptMs
+}
+
+/** The ban for strikes that begins now. Times in ms. */
+export function nextBan(
+  previous: BanRecord | undefined,
+  nowMs: number,
+  policy: BansConfig,
+  reason?: string,
+): BanRecord {
+  const count = countOf(previous, nowMs, policy.forgetAfterMs) + 1
+  const lastsMs = Math.min(policy.durationMs * policy.growth ** (count - 1), policy.maxDurationMs)
+  return Object.freeze({
+    untilMs: Math.ceil(nowMs + lastsMs),
+    count,
+    startedMs: nowMs,
+    epochMs: previous?.epochMs,
+    reason,
+  })
+}
+
+/** The ban that an operator imposes now, in place of any other. The next one for strikes lasts as long as it would have without. */
+export function imposedBan(
+  known: BanRecord | undefined,
+  { forMs, reason }: { readonly forMs: number; readonly reason: string | undefined },
+  { nowMs, forgetAfterMs }: { readonly nowMs: number; readonly forgetAfterMs: number },
+): BanRecord {
+  return Object.freeze({
+    untilMs: nowMs + forMs,
+    count: countOf(known, nowMs, forgetAfterMs),
+    startedMs: nowMs,
+    epochMs: nextEpochMs(known, nowMs),
+    by: 'operator',
+    reason,
+  })
+}
+
+/** What is left of a ban that an operator lifts now: nothing that a later one depends on. */
+export function liftOf(known: BanRecord, nowMs: number): BanRecord {
+  const epochMs = nextEpochMs(known, nowMs)
+  return Object.freeze({ untilMs: nowMs, count: 0, startedMs: nowMs, epochMs, by: 'operator' })
+}
+
+function countOf(ban: BanRecord | undefined, nowMs: number, forgetAfterMs: number): number {
+  return ban === undefined || isForgotten(ban, nowMs, forgetAfterMs) ? 0 : ban.count
+}
+
+/** Above all that is known, also where clocks differ. */
+function nextEpochMs(known: BanRecord | undefined, nowMs: number): number {
+  return Math.max(nowMs, (known?.epochMs ?? 0) + 1)
+}
+
+/**
+ * What holds when two processes, or a process and the store, know different bans of one key: that of the later act of an operator,
+ * so that whoever has not heard of a lift cannot undo it; and of two that know of the same acts the one that ends last,
+ * and never a smaller count than either. What was forgotten when the other began has no say.
+ * The order of the two does not matter, so all processes agree in the end whatever order the news comes in.
+ */
+export function mergeBans(one: BanRecord, other: BanRecord, forgetAfterMs: number): BanRecord {
+  const [oneMs, otherMs] = [one.epochMs ?? 0, other.epochMs ?? 0]
+  if (oneMs !== otherMs) {
+    const [newer, older] = oneMs > otherMs ? [one, other] : [other, one]
+    return isForgotten(newer, older.startedMs, forgetAfterMs) ? older : newer
+  }
+  const later = isLater(other, one) ? other : one
+  const earlier = later === one ? other : one
+  if (earlier.count <= later.count || isForgotten(earlier, later.startedMs, forgetAfterMs))
+    return later
+  return Object.freeze({ ...later, count: earlier.count })
+}
+
+function isLater(ban: BanRecord, than: BanRecord): boolean {
+  if (ban.untilMs !== than.untilMs) return ban.untilMs > than.untilMs
+  if (ban.startedMs !== than.startedMs) return ban.startedMs > than.startedMs
+  // Of two acts within one millisecond.
+  return `${ban.by} ${ban.reason}` > `${than.by} ${than.reason}`
+}
+
+/** Whatever their reasons. */
+export function isSameBan(one: BanRecord, other: BanRecord): boolean {
+  return (
+    one.untilMs === other.untilMs &&
+    one.count === other.count &&
+    one.startedMs === other.startedMs &&
+    one.epochMs === other.epochMs
+  )
+}
+
+/** A refused request is a strike once the key has had the grace period to notice its first 429 of the window. */
+export function isStrike(refusal: {
+  readonly nowMs: number
+  readonly firstRefusedAtMs: number
+  readonly graceMs: number
+}): boolean {
+  return refusal.nowMs - refusal.firstRefusedAtMs > refusal.graceMs
+}
+
+/**
+ * Whether so many strikes within `within`, however they are spread, ban a key.
+ *
+ * Many clients that back off begin as a burst and then thin out: each tries at 0, 1, 3, 7, 15 and 31 s, and anew when the next
+ * minute gives it quota. Eight such loops come to 48 strikes in a minute, to 72 where two bursts fall into one `within`; the
+ * default of 90 lets them pass. What hammers goes on at its pace: two requests a second come to 118.
+ */
+export function isBanEarned(total: number, { strikes }: Pick<BansConfig, 'strikes'>): boolean {
+  return total >= strikes
+}
+
+/**
+ * Whether two window ends (Unix time in ms) name one window. Ends computed from a wait in whole seconds
+ * differ by up to a second or two, while the shortest windows are a minute apart.
+ */
+export function isSameWindow(oneEndMs: number, otherEndMs: number): boolean {
+  return Math.abs(oneEndMs - otherEndMs) < 5_000
+}

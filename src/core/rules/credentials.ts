@@ -1,0 +1,71 @@
+/** Reads the one credential of a request, and says what a caller is once it has been believed. */
+import type { Limits } from '../../config/config.ts'
+import { refuse, type Refusal } from './refusals.ts'
+import { policyHeader } from './quota-headers.ts'
+
+/** Who makes a request. Built once per key (or token) and shared by all its requests, so frozen. */
+export interface Caller {
+  /** Quota is counted per client, all its keys together. */
+  readonly clientId: string
+  readonly plan: string
+  /** Bans are per key. The key's id from the configuration, or `jwt:<clientId>` for tokens. */
+  readonly keyId: string
+  readonly limits: Limits
+  /** Requests of the client at once, per worker. */
+  readonly concurrent: number
+  /** SHA-256 of the key, in hex; undefined for tokens. */
+  readonly keyDigest: string | undefined
+  /** Unix time in ms from which the key or token is refused; Infinity: never. */
+  readonly expiresAtMs: number
+  /** The RateLimit-Policy value of these limits; undefined: answers go without the structured pair. */
+  readonly policy: string | undefined
+}
+
+/** isStructured: server.structuredQuotaHeaders. */
+export function createCaller(caller: Omit<Caller, 'policy'>, isStructured: boolean): Caller {
+  const policy = isStructured ? policyHeader(caller.limits) : undefined
+  return Object.freeze({ ...caller, policy })
+}
+
+/** Longest credential that is looked at, in characters; longer ones are malformed. */
+const maxTokenLength = 8192
+
+// RFC 9110 section 11.4: scheme in any case, then one or more spaces; RFC 6750 section 2.1: b64token.
+const bearer = /^bearer +([A-Za-z0-9\-._~+/]+=*)$/i
+/** Nothing but what could be a token. */
+const bare = /^(?!bearer$)[A-Za-z0-9\-._~+/]+=*$/i
+
+const NO_SCHEME = refuse('missing_api_key', {
+  cause: 'no Bearer before the key',
+  detail: 'Put "Bearer" before the key.',
+})
+const NOT_BEARER = refuse('invalid_api_key', { cause: 'not a Bearer token' })
+
+/**
+ * The token of the Authorization header.
+ * `count` is the number of Authorization fields in the request: Node shows the first one only, and two
+ * credentials are an ambiguity that another reader may settle the other way.
+ * Refuses with missing_api_key (no header, an empty one, or a token without its scheme) or invalid_api_key (anything else that is not one Bearer token).
+ */
+export function readBearer(
+  authorization: string | undefined,
+  count: number,
+): { readonly token: string } | Refusal {
+  if (count > 1) return refuse('invalid_api_key', { cause: 'several Authorization headers' })
+  if (authorization === undefined || authorization.trim() === '') return refuse('missing_api_key')
+  if (authorization.length > maxTokenLength + 'bearer '.length)
+    return refuse('invalid_api_key', { cause: 'Authorization header too long' })
+  const token = bearer.exec(authorization)?.[1]
+  if (token !== undefined) return { token }
+  return bare.test(authorization) ? NO_SCHEME : NOT_BEARER
+}
+
+const jwtForm = /^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$/
+
+/**
+ * Whether the text is three base64url parts, as RFC 7515 section 7.1 writes a signed token: no padding, no spaces.
+ * Decoders accept more than that, which would give one token many spellings.
+ */
+export function isJwtForm(token: string): boolean {
+  return token.length <= maxTokenLength && jwtForm.test(token)
+}

@@ -1,0 +1,75 @@
+/** How a deprecated operation goes: announced, switched off now and then for some, and gone in the end. */
+import type { RouteConfig } from '../../config/config.ts'
+import { MINUTE_MS } from '../../config/time.ts'
+
+type Deprecated = NonNullable<RouteConfig['deprecated']>
+type Brownout = Deprecated['brownouts'][number]
+
+/** What acts, of a deprecation. */
+export interface Withdrawal {
+  /** Unix time in ms from which it is there no more; undefined: it stays. */
+  readonly goneMs: number | undefined
+  /** In their order; no two overlap. */
+  readonly brownouts: readonly Brownout[]
+}
+
+/** undefined: nothing is ever refused. */
+export function withdrawalOf({
+  sunsetMs,
+  afterSunset,
+  brownouts,
+}: Deprecated): Withdrawal | undefined {
+  const goneMs = afterSunset === 'gone' ? sunsetMs : undefined
+  if (goneMs === undefined && brownouts.length === 0) return undefined
+  return { goneMs, brownouts: brownouts.toSorted((one, other) => one.fromMs - other.fromMs) }
+}
+
+/** For nobody in particular. nowMs: Unix time. */
+export function stageOf(
+  { goneMs, brownouts }: Withdrawal,
+  nowMs: number,
+): 'announce' | 'brownout' | 'gone' {
+  if (goneMs !== undefined && nowMs >= goneMs) return 'gone'
+  return runningAt(brownouts, nowMs) === undefined ? 'announce' : 'brownout'
+}
+
+/**
+ * Unix time in ms from which the client is let through: nowMs where it is now, Infinity where it never is again.
+ * Within a brownout that is decided for each minute anew.
+ */
+export function passesFromMs(
+  { goneMs, brownouts }: Withdrawal,
+  clientId: string,
+  nowMs: number,
+): number {
+  if (goneMs !== undefined && nowMs >= goneMs) return Infinity
+  let atMs = nowMs
+  for (
+    let running = runningAt(brownouts, atMs);
+    running !== undefined && isChosen(clientId, atMs, running.share);
+    running = runningAt(brownouts, atMs)
+  )
+    atMs = running.share === 1 ? running.toMs : Math.min(nextMinuteMs(atMs), running.toMs)
+  return atMs
+}
+
+function runningAt(brownouts: readonly Brownout[], atMs: number): Brownout | undefined {
+  for (const one of brownouts) if (one.fromMs <= atMs && atMs < one.toMs) return one
+  return undefined
+}
+
+const nextMinuteMs = (atMs: number): number => (Math.floor(atMs / MINUTE_MS) + 1) * MINUTE_MS
+
+/** Whether this is one of the client's minutes: of many minutes, as of many clients in one minute, so large a share is. */
+export function isChosen(clientId: string, atMs: number, share: number): boolean {
+  return hash(clientId, Math.floor(atMs / MINUTE_MS)) < share * 2 ** 32
+}
+
+/** FNV-1a, then the last steps of MurmurHash3, without which ids that differ in their last letter come out alike. 32 bits. */
+function hash(text: string, minute: number): number {
+  let bits = Math.imul(minute, 0x9e3779b1) ^ 0x811c9dc5
+  for (let at = 0; at < text.length; at++) bits = Math.imul(bits ^ text.charCodeAt(at), 0x01000193)
+  bits = Math.imul(bits ^ (bits >>> 16), 0x85ebca6b)
+  bits = Math.imul(bits ^ (bits >>> 13), 0xc2b2ae35)
+  return (bits ^ (bits >>> 16)) >>> 0
+}

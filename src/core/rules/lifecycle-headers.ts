@@ -1,0 +1,28 @@
+/** Says in header fields that a route is deprecated, when it goes, what replaces it, and how stable it is. */
+import type { Config, RouteConfig } from '../../config/config.ts'
+
+/** Header fields for every answer on the route, flat; empty for an ordinary one. Computed once per route. basePath: '' for the root. */
+export function lifecycleHeaders(
+  { deprecated, stability }: Pick<RouteConfig, 'deprecated' | 'stability'>,
+  { basePath }: Pick<Config['server'], 'basePath'>,
+): readonly string[] {
+  const headers: string[] = []
+  if (deprecated !== undefined) {
+    const { sinceMs, sunsetMs, successor, link } = deprecated
+    // RFC 9745 2.1: a structured-field date. RFC 8594 3: an HTTP-date, whose IMF-fixdate form is that of toUTCString.
+    headers.push('Deprecation', `@${Math.floor(sinceMs / 1000)}`)
+    if (sunsetMs !== undefined) headers.push('Sunset', new Date(sunsetMs).toUTCString())
+    if (successor !== undefined) {
+      const address = successor.startsWith('/') ? basePath + successor : successor
+      headers.push('Link', linkValue(address, 'successor-version'))
+    }
+    if (link !== undefined) headers.push('Link', linkValue(link, 'deprecation'))
+  }
+  if (stability !== undefined) headers.push('X-API-Stability', stability)
+  return headers
+}
+
+/** RFC 8288 3. What would end the angle brackets early, or is no visible ASCII, is encoded. */
+function linkValue(address: string, relation: string): string {
+  return `<${address.replace(/[^!#-;=?-~]/gu, encodeURIComponent)}>; rel="${relation}"`
+}

@@ -1,0 +1,79 @@
+/** Makes an explanation of what the stages answered. */
+import type { ExplainedStage, Explanation, StageName } from '../api/explain.ts'
+import { refusalKinds } from '../../core/rules/refusals.ts'
+import { changesOf } from './changes.ts'
+import { finders, findingOf, type Material } from './findings.ts'
+import { isoOf } from './words.ts'
+
+/** In the order in which a request meets them. */
+export const stageNames = Object.keys(finders) as readonly StageName[]
+
+export const NOT_REACHED = { verdict: 'notReached', rule: '', config: null, numbers: {} } as const
+
+export function explanationOf(material: Material): Explanation {
+  const explained = explanationBy(material)
+  const { config, places, callerKnown, walked } = material
+  if (!callerKnown.isAway || !walked.verdicts.has('take-quota')) return explained
+  const quotaAt = stageNames.indexOf('take-quota')
+  const rule = `the store is away: store.onOutage (${config.store.onOutage}) decides, in each process`
+  const place = places.of('store', 'onOutage')
+  const unknown = { ...NOT_REACHED, verdict: 'unknown', rule, config: place } as const
+  const stages = explained.stages.map((found, at) =>
+    at < quotaAt ? found : { stage: found.stage, ...(at > quotaAt ? NOT_REACHED : unknown) },
+  )
+  const none = { status: null, code: null, window: null, retryAfterSeconds: null, assumed: null }
+  return { ...explained, ...none, stages, decidedBy: 'take-quota', charged: false, change: [] }
+}
+
+function explanationBy(material: Material): Explanation {
+  const { question, walked, caller } = material
+  const { exchange, verdicts, refusal, isSent } = walked
+  const decidedBy = decider(material)
+  const kind = refusal && refusalKinds[refusal.code]
+  const limits = caller?.limits
+  const { use } = material.callerKnown
+  const isReached = verdicts.has('take-quota')
+  return {
+    at: isoOf(question.atMs),
+    method: question.method,
+    target: question.target,
+    key: caller?.keyId ?? exchange.refusedCaller?.keyId ?? question.keyId ?? null,
+    client: caller?.clientId ?? exchange.refusedCaller?.clientId ?? null,
+    plan: caller?.plan ?? exchange.refusedCaller?.plan ?? null,
+    route: exchange.route?.name ?? null,
+    status: kind?.status ?? (isSent ? null : exchange.status),
+    code: refusal?.code ?? null,
+    window: refusal?.window ?? null,
+    retryAfterSeconds: refusal?.retryAfterSeconds ?? null,
+    backend: null,
+    stages: stageNames.map((stage) => stageOf(stage, material)),
+    decidedBy,
+    charged: exchange.admission !== undefined,
+    change: changesOf(material, refusal),
+    assumed:
+      limits === undefined || !isReached || (use !== undefined && use.isAssumed !== true)
+        ? null
+        : {
+            minute: { used: use?.minute ?? 0, limit: limits.perMinute },
+            day: { used: use?.day ?? 0, limit: limits.perDay },
+          },
+    recorded: [],
+  }
+}
+
+function stageOf(stage: StageName, material: Material): ExplainedStage {
+  const { verdicts, isSent } = material.walked
+  if (!verdicts.has(stage)) return { stage, ...NOT_REACHED }
+  const refusal = verdicts.get(stage)
+  const passed = stage === 'forward' && isSent ? 'sent' : 'pass'
+  const verdict = refusal === undefined ? passed : 'refuse'
+  return { stage, verdict, ...findingOf(stage, material, refusal) }
+}
+
+/** That made the answer. What match-route refuses is told only once the caller is believed: another may refuse before. */
+function decider({ walked: { verdicts, refusal } }: Material): StageName {
+  const refusing = stageNames.filter((stage) => verdicts.get(stage) === refusal)
+  if (refusal !== undefined) return refusing[0] ?? 'match-route'
+  if (verdicts.has('forward')) return 'forward'
+  return verdicts.has('match-route') ? 'match-route' : 'accept'
+}

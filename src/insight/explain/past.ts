@@ -1,0 +1,218 @@
+/** A request that is over: what was the case before it, by its record, and what of its record does not follow from the rules. */
+import { count, duration } from '../format.js'
+import type { ExplainedStage, Explanation, StageName } from '../api/explain.ts'
+import type { Decision } from '../../core/record/recent.ts'
+import type { Config } from '../../config/config.ts'
+import { STORE_LOST } from '../../core/pipeline/take-quota.ts'
+import type { BanRecord } from '../../state/bans.ts'
+import { refusalKinds, type RefusalCode } from '../../core/rules/refusals.ts'
+import { NOT_REACHED, stageNames } from './explanation.ts'
+import type { Known, Question } from './question.ts'
+import { banInWords } from './words.ts'
+
+/** As recent decisions and lines of the access log have it. */
+export interface PastRequest extends Omit<Decision, 'id' | 'worker' | 'gatewayMs' | 'revision'> {
+  /** Under which it was decided; undefined: it is not recorded. Its beginning will do. */
+  readonly revision: string | undefined
+}
+
+/** The request as far as it is recorded. */
+export function questionThen({ at, method, path, key, refusal, cause }: PastRequest): Question {
+  const isUnknown = key === null && refusal !== null && !NO_CREDENTIAL.test(cause ?? refusal)
+  const token = key?.startsWith(OF_TOKEN) === true ? TOKEN : isUnknown ? UNKNOWN : undefined
+  return {
+    method,
+    target: path ?? '/',
+    headers: token === undefined ? [] : ['Authorization', `Bearer ${token}`],
+    keyId: token === undefined ? (key ?? undefined) : undefined,
+    atMs: Date.parse(at),
+  }
+}
+
+const OF_TOKEN = 'jwt:'
+/** In place of what nobody records. */
+const TOKEN = 'of.the.client'
+const UNKNOWN = 'of-nobody'
+const NO_CREDENTIAL = /^(?:missing_api_key|no Bearer)/
+
+/** What was known then, as far as it is recorded; ban: that is known of its key. */
+export function knownThen(past: PastRequest, ban: BanRecord | undefined, config: Config): Known {
+  const { refusal, window, client, minute, day, charge } = past
+  // What is told of its client's use counts the request itself.
+  const own = charge === 'stands' ? 1 : 0
+  const use = minute &&
+    day && { minute: Math.max(0, minute.used - own), day: Math.max(0, day.used - own) }
+  const isAnonymousUsedUp = refusal === 'rate_limit_exceeded' && window === null
+  return {
+    isOver: true,
+    shed: refusal !== 'overloaded' ? 'nothing' : client === null ? 'anonymous' : 'everything',
+    anonymousUsed: isAnonymousUsedUp ? config.anonymous.perMinute : 0,
+    ofCaller: () => ({ ban: banThen(past, ban), ...(use && { use }) }),
+  }
+}
+
+/** Of all that is known of the key, the ban that ran then. The last strike begins one, and is not answered by it. */
+function banThen(
+  { at, refusal }: PastRequest,
+  known: BanRecord | undefined,
+): BanRecord | undefined {
+  if (refusal !== 'api_key_banned') return undefined
+  const atMs = Date.parse(at)
+  return known !== undefined && known.startedMs <= atMs && atMs < known.untilMs ? known : undefined
+}
+
+/** The explanation of the request by the rules, with what was recorded beside; revision: that explains it. */
+export function withRecord(
+  explained: Explanation,
+  past: PastRequest,
+  revision: string,
+): Explanation {
+  const { status, backend, cause, charge } = past
+  const charged = charge === 'stands'
+  const recorded = notesOf(past)
+  if (past.revision !== undefined && !revision.startsWith(past.revision))
+    recorded.unshift(`decided under revision ${past.revision}, explained by ${revision}`)
+  if (!past.degraded && past.minute === null && isReached(explained, 'take-quota'))
+    recorded.push('what the client had used is not recorded')
+  if (explained.code === null && past.refusal === null) {
+    recorded.push(answerOf(past))
+    return { ...explained, status: status === 0 ? null : status, backend, charged, recorded }
+  }
+  if (isAnotherAnswer(explained, past)) {
+    const derived = `${explained.status ?? 'sent'}${explained.code === null ? '' : ` ${explained.code}`}`
+    recorded.push(`${answerOf(past)}; the stages as known now say ${derived}`)
+    return asRecorded(explained, past, recorded)
+  }
+  if (cause !== null) recorded.push(`cause: ${cause}`)
+  return { ...explained, charged, recorded }
+}
+
+function notesOf({ degraded, charge }: PastRequest): string[] {
+  const away = degraded && 'the store was away, so store.onOutage decided'
+  const back = charge === 'refunded' && 'its charge was handed back: no backend has seen it'
+  return [away, back].filter((note) => note !== false)
+}
+
+/** What the record tells by itself, where nobody gives a configuration. left: of each window, after it. */
+export function byRecordAlone(
+  past: PastRequest,
+  ban: BanRecord | undefined,
+  left: Readonly<Record<'minuteLeft' | 'dayLeft', number | null>>,
+): Explanation {
+  const { at, method, path, route, client, key, plan, refusal, window, backend, cause } = past
+  const decidedBy = deciderThen(past)
+  const ran = banThen(past, ban)
+  const { minuteLeft, dayLeft } = left
+  const rules: Readonly<Record<string, string | null | undefined>> = {
+    'match-route': route && `route ${route}`,
+    authenticate: plan && `key ${key}, plan ${plan}`,
+    forward: backend ?? 'no backend has seen it',
+    ...(refusal && { [decidedBy]: cause ?? refusalKinds[refusal].message }),
+    ...(ran && { 'check-ban': banInWords(ran, Date.parse(at)) }),
+    ...(minuteLeft !== null && {
+      'take-quota': `minute ${count(minuteLeft)} left, day ${count(dayLeft)} left`,
+    }),
+  }
+  const stages = stageNames.map((stage): ExplainedStage => {
+    const verdict = refusal !== null && stage === decidedBy ? 'refuse' : 'pass'
+    const numbers = stage === 'take-quota' ? left : {}
+    return { stage, verdict, rule: rules[stage] ?? '', config: null, numbers }
+  })
+  const asked = { at, method, target: path ?? '/', key, client, plan, route, stages, decidedBy }
+  const answer = { status: null, code: refusal, window, retryAfterSeconds: null, backend }
+  const alone = { ...asked, ...answer, charged: false, change: [], assumed: null, recorded: [] }
+  const under = past.revision === undefined ? '' : ` of revision ${past.revision}`
+  const wanting = `settings, limits and what would change the answer need --config FILE${under}`
+  const answered = backend === null ? [] : [answerOf(past)]
+  return asRecorded(alone, past, [...notesOf(past), ...answered, wanting])
+}
+
+/** What it was answered, where the stages by what is known today say otherwise. */
+function asRecorded(explained: Explanation, past: PastRequest, recorded: readonly string[]) {
+  const { status, refusal: code, window, retryAfterSeconds, backend } = past
+  const decidedBy = deciderThen(past)
+  return {
+    ...explained,
+    status: status === 0 ? null : status,
+    code,
+    window,
+    retryAfterSeconds,
+    backend,
+    stages: stagesThen(explained, past, decidedBy),
+    decidedBy,
+    charged: past.charge === 'stands',
+    change: retryAfterSeconds === null ? [] : [`wait ${duration(retryAfterSeconds * 1000)}`],
+    recorded,
+  }
+}
+
+/** What else a stage refuses with is of `accept`. */
+const refusalsOf: Partial<Record<StageName, readonly RefusalCode[]>> = {
+  'match-route': ['not_found', 'method_not_allowed'],
+  authenticate: ['missing_api_key', 'invalid_api_key'],
+  'check-ban': ['api_key_banned'],
+  'shed-load': ['overloaded'],
+  'check-deprecation': ['operation_in_brownout', 'operation_removed'],
+  'take-quota': ['rate_limit_exceeded'],
+  'take-turn': ['concurrency_limit_exceeded'],
+  'receive-body': ['request_timeout', 'body_too_large'],
+  forward: ['bad_gateway', 'service_unavailable', 'gateway_timeout'],
+}
+
+function deciderThen({ refusal, window, client, route, backend, cause }: PastRequest): StageName {
+  if (backend !== null) return 'forward'
+  // Nobody is asked who he is whose preflight is answered.
+  if (refusal === null)
+    return client !== null ? 'forward' : route === null ? 'accept' : 'match-route'
+  if (cause === STORE_LOST.cause) return 'take-quota'
+  const stage = stageNames.find((name) => refusalsOf[name]?.includes(refusal)) ?? 'accept'
+  // Who is believed has passed `accept`: what is malformed then is the handshake of a WebSocket.
+  if (client !== null && stage === 'accept') return 'forward'
+  const isUnknown = client === null || (stage === 'take-quota' && window === null)
+  if (!isUnknown || stage === 'match-route') return stage
+  return stage === 'receive-body' || stage === 'accept' ? 'accept' : 'authenticate'
+}
+
+function stagesThen({ stages, code, window }: Explanation, past: PastRequest, decider: StageName) {
+  const { refusal, retryAfterSeconds, client, backend, cause } = past
+  const placeOf = (name: StageName): number => stages.findIndex(({ stage }) => stage === name)
+  const [decidedAt, shedAt] = [placeOf(decider), placeOf('shed-load')]
+  // What match-route refuses is told to a caller who is believed, and not banned.
+  const endAt = decider === 'match-route' && client !== null ? shedAt : decidedAt
+  const isAlike = code === refusal && window === past.window
+  return stages.map((one, at): ExplainedStage => {
+    const { stage, verdict, rule, numbers } = one
+    if (at > endAt) return { stage, ...NOT_REACHED }
+    if (at !== decidedAt) {
+      if (verdict === 'pass' || (stage === 'match-route' && endAt <= shedAt)) return one
+      return { ...one, verdict: 'pass', rule: rule === '' ? 'passed' : `passed; now: ${rule}` }
+    }
+    if (refusal === null) return { ...one, verdict: backend === null ? 'pass' : 'sent' }
+    const wait = retryAfterSeconds === null ? {} : { retryAfterSeconds }
+    if (isAlike && verdict === 'refuse') return { ...one, numbers: { ...numbers, ...wait } }
+    const words = cause ?? refusalKinds[refusal].message
+    return { ...one, verdict: 'refuse', rule: words, numbers: wait }
+  })
+}
+
+const isReached = ({ stages }: Explanation, name: StageName): boolean =>
+  stages.some(({ stage, verdict }) => stage === name && verdict !== 'notReached')
+
+const isAnotherAnswer = (explained: Explanation, past: PastRequest): boolean =>
+  explained.code !== past.refusal ||
+  explained.window !== past.window ||
+  (past.retryAfterSeconds !== null && explained.retryAfterSeconds !== past.retryAfterSeconds)
+
+function answerOf(past: PastRequest): string {
+  const { status, refusal, window, retryAfterSeconds, backend, backendMs, cause } = past
+  const parts = [
+    `answered ${status}`,
+    refusal === null ? '' : ` ${refusal}`,
+    window === null ? '' : ` by ${window}`,
+    retryAfterSeconds === null ? '' : `, Retry-After ${retryAfterSeconds}`,
+    backend === null ? '' : `, from ${backend}`,
+    backendMs === null ? '' : ` after ${backendMs} ms`,
+    cause === null ? '' : `: ${cause}`,
+  ]
+  return parts.join('')
+}

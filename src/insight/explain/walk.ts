@@ -1,0 +1,138 @@
+/** Walks a request that nobody has sent through the stages themselves, and keeps what each of them answered. */
+import { IncomingMessage, ServerResponse } from 'node:http'
+import { Socket } from 'node:net'
+import type { StageName } from '../api/explain.ts'
+import { Exchange } from '../../core/pipeline/exchange.ts'
+import { walk, type Stages } from '../../core/pipeline/pipeline.ts'
+import { giveUp } from '../../core/pipeline/take-quota.ts'
+import type { Caller } from '../../core/rules/credentials.ts'
+import type { Framing } from '../../core/rules/framing.ts'
+import { isRefusal, type Refusal } from '../../core/rules/refusals.ts'
+import { createRequestId } from '../../core/rules/request-id.ts'
+import { readOffer } from '../../core/rules/websocket.ts'
+import type { Question } from './question.ts'
+
+/** All stages but the one that needs backends. */
+export type DecidingStages = Omit<Stages, 'forward'>
+
+export interface Walked {
+  readonly exchange: Exchange
+  /** Of each stage that was reached: its refusal, or undefined where it let pass. */
+  readonly verdicts: ReadonlyMap<StageName, Refusal | undefined>
+  /** That the request is answered with; undefined: it is sent to a backend, or answered by exchange.status. */
+  readonly refusal: Refusal | undefined
+  readonly isSent: boolean
+}
+
+/** Of the secret that a key id stands for: a text that is no key's. */
+export const STAND_IN = 'stands-for-the-key-that-was-named'
+
+const ID = createRequestId({ bootMs: 0, random: new Uint8Array(8) })
+
+export interface WalkOptions {
+  /** Of the listener. */
+  readonly proto: 'http' | 'https'
+  /** Under which it counts while its caller is not known; called first. */
+  onAddress(addressKey: string): void
+  /** Called once he is known, before anything is decided about him. */
+  onCaller(caller: Caller): void | Promise<void>
+}
+
+export async function walkThrough(
+  stages: DecidingStages,
+  question: Question,
+  { proto, onAddress, onCaller }: WalkOptions,
+): Promise<Walked> {
+  const request = requestOf(question)
+  const framing = stages.checkFraming(request)
+  const isHandshake = !isRefusal(framing) && framing.websocket
+  const address = question.address ?? '127.0.0.1'
+  const origin = { address, isNamed: true, proto, door: { isClosed: false } }
+  const arrival = {
+    connection: { origin, isClosing: () => false },
+    request,
+    response: new ServerResponse(request),
+    expectsContinue: false,
+    tunnel: isHandshake ? { socket: request.socket, head: Buffer.alloc(0) } : undefined,
+  }
+  const exchange = new Exchange(ID, arrival, framing, stages)
+  onAddress(exchange.addressKey)
+  const verdicts = new Map<StageName, Refusal | undefined>()
+  let isSent = false
+  let refusedLast: Refusal | undefined
+  const forward: Stages['forward'] = () => {
+    const offer = isUpgrade(exchange, framing) ? readOffer(request.rawHeaders) : undefined
+    refusedLast = isRefusal(offer) ? offer : undefined
+    isSent = refusedLast === undefined
+    verdicts.set('forward', refusedLast)
+  }
+  const watched = watch(stages, verdicts, onCaller)
+  const end = await walk(
+    { ...watched, forward },
+    { of: () => ({ closing: false }), proved: () => undefined },
+    exchange,
+    framing,
+  )
+  const refusal = end ?? refusedLast
+  if (refusal !== undefined) giveUp(stages, exchange)
+  if (!verdicts.has('accept')) verdicts.set('accept', verdicts.size === 0 ? refusal : undefined)
+  return { exchange, verdicts, refusal, isSent }
+}
+
+const isUpgrade = ({ tunnel, route }: Exchange, framing: Framing | Refusal): boolean =>
+  tunnel !== undefined && !isRefusal(framing) && framing.websocket && route?.websocket === true
+
+function watch(
+  stages: DecidingStages,
+  verdicts: Map<StageName, Refusal | undefined>,
+  onCaller: WalkOptions['onCaller'],
+): DecidingStages {
+  const noted =
+    <Args extends unknown[], Answer>(stage: StageName, decide: (...args: Args) => Answer) =>
+    (...args: Args): Answer => {
+      const answer = decide(...args)
+      const note = (known: unknown) =>
+        void verdicts.set(stage, isRefusal(known) ? known : undefined)
+      if (answer instanceof Promise) void answer.then(note)
+      else note(answer)
+      return answer
+    }
+  const { authenticate } = stages
+  return {
+    ...stages,
+    checkTarget: noted('accept', stages.checkTarget),
+    matchRoute: noted('match-route', stages.matchRoute),
+    authenticate: noted('authenticate', async (exchange: Exchange, framing: Framing) => {
+      const caller = await authenticate(exchange, framing)
+      if (!isRefusal(caller)) await onCaller(caller)
+      return caller
+    }),
+    checkBan: noted('check-ban', stages.checkBan),
+    shedLoad: noted('shed-load', stages.shedLoad),
+    checkDeprecation: noted('check-deprecation', stages.checkDeprecation),
+    takeQuota: noted('take-quota', stages.takeQuota),
+    takeTurn: noted('take-turn', stages.takeTurn),
+    receiveBody: noted('receive-body', stages.receiveBody),
+  }
+}
+
+/** Its body has come, and is empty, whatever was declared: what it says decides nothing. */
+function requestOf({ method, target, headers, keyId }: Question): IncomingMessage {
+  const rawHeaders = [...headers]
+  const names = new Set(headers.filter((_, at) => at % 2 === 0).map((name) => name.toLowerCase()))
+  if (!names.has('host')) rawHeaders.push('Host', 'gateway')
+  if (keyId !== undefined) rawHeaders.push('Authorization', `Bearer ${STAND_IN}`)
+  const request = new IncomingMessage(new Socket())
+  const fields: Record<string, string> = {}
+  for (let at = 0; at < rawHeaders.length; at += 2)
+    fields[(rawHeaders[at] ?? '').toLowerCase()] ??= rawHeaders[at + 1] ?? ''
+  request.push(null)
+  return Object.assign(request, {
+    method,
+    url: target,
+    httpVersion: '1.1',
+    rawHeaders,
+    headers: fields,
+    complete: true,
+  })
+}

@@ -1,0 +1,44 @@
+/** Times and places in a row, as explanations write them. */
+import { clock, count, duration } from '../format.js'
+import { LONGEST_WAIT_MS } from '../../core/pipeline/client-turns.ts'
+import { endsAtSeconds } from '../../core/rules/ban-policy.ts'
+import type { BanRecord } from '../../state/bans.ts'
+import type { Standing } from './question.ts'
+
+export const isoOf = (ms: number): string => new Date(ms).toISOString()
+
+/** A day where it begins with one, else as clock. */
+export const dateOf = (ms: number, nowMs: number): string =>
+  ms % 86_400_000 === 0 ? isoOf(ms).slice(0, 10) : clock(ms, nowMs)
+
+const ends: Partial<Record<string, string>> = { one: 'st', two: 'nd', few: 'rd' }
+const ordinals = new Intl.PluralRules('en', { type: 'ordinal' })
+/** 1st, 2,012th */
+export const ordinal = (number: number): string =>
+  `${count(number)}${ends[ordinals.select(number)] ?? 'th'}`
+
+/** 5th ban; which it is in a row is not known of all: 0 */
+const banOf = (times: number): string => (times === 0 ? 'ban for strikes' : `${ordinal(times)} ban`)
+
+export function banInWords(ban: BanRecord, atMs: number) {
+  const { untilMs, startedMs, by, count: times, reason } = ban
+  const whose = by === 'operator' ? 'by an operator' : banOf(times)
+  const why = reason === undefined ? '' : `; ${reason}`
+  return `until ${clock(1000 * endsAtSeconds(ban), atMs)}, ${whose}, ${duration(untilMs - startedMs)}${why}`
+}
+
+export const placeOf = ({ worker }: Standing): string =>
+  worker === undefined ? 'here' : `in worker ${worker}`
+
+/** isFull: in all of them. */
+export function takenBy(standings: readonly Standing[] | undefined, isFull: boolean) {
+  if (standings === undefined)
+    return { rule: '; how many are under way is not known', numbers: { taken: null } }
+  const each = standings.map((one) => `${count(one.taken)} ${placeOf(one)}`)
+  const wait = isFull ? `, and none ends within ${LONGEST_WAIT_MS} ms` : ''
+  const numbers = standings.map(({ worker, taken }) => [
+    worker === undefined ? 'taken' : `takenOfWorker${worker}`,
+    taken,
+  ])
+  return { rule: `; ${each.join(', ')}${wait}`, numbers: Object.fromEntries(numbers) }
+}

@@ -1,0 +1,118 @@
+/** How the page writes numbers, times and tables. Nothing here reads a clock or the document. */
+
+/** What is not known, which is not 0. */
+export const UNKNOWN = '–'
+
+const whole = new Intl.NumberFormat('en-US', { maximumFractionDigits: 0 })
+
+/** Of a number that is known, or else a dash. @param {number | null | undefined} value @param {(value: number) => string} write */
+const known = (value, write) => (value === null || value === undefined ? UNKNOWN : write(value))
+
+/** 9,204 @param {number | null | undefined} value */
+export const count = (value) => known(value, (number) => whole.format(number))
+
+/** As count, from ten million on 12.4M. @param {number | null | undefined} value */
+export const compact = (value) =>
+  known(value, (number) =>
+    number < 10_000_000 ? whole.format(number) : `${(number / 1_000_000).toFixed(1)}M`,
+  )
+
+/** Of a second: 3.4, 31, 1,204 @param {number | null | undefined} value */
+export const rate = (value) =>
+  known(value, (number) => {
+    if (number > 0 && number < 0.05) return '<0.1'
+    return number < 9.95 && !Number.isInteger(number) ? number.toFixed(1) : whole.format(number)
+  })
+
+/** Of a share, 1 being all: 100% is the limit itself and nothing below it. @param {number | null | undefined} share */
+export const percent = (share) =>
+  known(share, (number) => {
+    if (number > 0 && number < 0.01) return '<1%'
+    return `${number < 1 ? Math.min(99, Math.round(number * 100)) : Math.floor(number * 100)}%`
+  })
+
+/** @param {number} value @param {string} one @param {string} [many] */
+export const plural = (value, one, many = `${one}s`) =>
+  `${count(value)} ${value === 1 ? one : many}`
+
+/** @type {readonly (readonly [string, number])[]} */
+const units = [
+  ['d', 86_400_000],
+  ['h', 3_600_000],
+  ['min', 60_000],
+  ['s', 1_000],
+]
+
+/** Two units at most, and no more than most: 9 h 52 min, 41 s, 8.2 ms @param {number | null | undefined} value @param {number} [most] */
+export const duration = (value, most = 2) =>
+  known(value, (number) => {
+    if (number < 1_000) return `${Number(number.toPrecision(2))} ms`
+    const at = units.findIndex(([, size]) => number >= size)
+    const parts = []
+    let rest = number
+    for (const [unit, size] of units.slice(at, at + most)) {
+      const amount = Math.floor(rest / size)
+      rest -= amount * size
+      if (amount > 0) parts.push(`${amount} ${unit}`)
+    }
+    return parts.join(' ')
+  })
+
+/** Of a latency, which is of two digits: 0.9 ms, 31 ms, 1.2 s @param {number | null | undefined} value */
+export const latency = (value) =>
+  known(value, (number) => {
+    const digits = Number(number.toPrecision(2))
+    return digits < 1_000 ? `${digits} ms` : `${digits / 1_000} s`
+  })
+
+/** 1.5 GiB, 92 MiB, 512 B @param {number | null | undefined} value */
+export const bytes = (value) =>
+  known(value, (number) => {
+    const names = ['B', 'KiB', 'MiB', 'GiB', 'TiB']
+    let amount = number
+    let at = 0
+    while (amount >= 1_024 && at < names.length - 1) [amount, at] = [amount / 1_024, at + 1]
+    return `${at > 0 && amount < 10 ? amount.toFixed(1) : whole.format(amount)} ${names[at]}`
+  })
+
+/** In UTC: 14:07:31Z of today, else 2026-11-02 14:07Z. @param {number} atMs @param {number} nowMs */
+export function clock(atMs, nowMs) {
+  const [day = '', time = ''] = new Date(atMs).toISOString().split('T')
+  if (new Date(nowMs).toISOString().startsWith(day)) return `${time.slice(0, 8)}Z`
+  return `${day} ${time.slice(0, 5)}Z`
+}
+
+/** 41 s ago, in 6 min, now @param {number} atMs @param {number} nowMs */
+export function relative(atMs, nowMs) {
+  const awayMs = Math.abs(atMs - nowMs)
+  if (awayMs < 1_000) return 'now'
+  return atMs < nowMs ? `${duration(awayMs, 1)} ago` : `in ${duration(awayMs, 1)}`
+}
+
+/** 12/300 @param {{ used: number, limit: number } | null} use */
+export const usage = (use) => (use === null ? UNKNOWN : `${count(use.used)}/${count(use.limit)}`)
+
+/** RFC 4180, without its line end. Whoever opens it as a sheet is to see names, not have them calculated: what could be a formula stands behind an apostrophe. @param {readonly (string | number)[]} row */
+export const csvLine = (row) =>
+  row
+    .map((value) => {
+      const text = typeof value === 'string' ? value.replace(/^[=+@\t\r-]/, "'$&") : String(value)
+      return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text
+    })
+    .join(',')
+
+/** Whom a reload would refuse at once; '': it lowers no limit. @param {import('../config/changes/reload-outcome.ts').OverNow} over */
+export function overText({ of, lookedAt, count: found, clients, missing = [] }) {
+  if (of === 0 && missing.length === 0) return ''
+  const names = clients.slice(0, 20)
+  const more = found > names.length ? `, and ${count(found - names.length)} more` : ''
+  const least = lookedAt < of ? 'at least ' : ''
+  const many = plural(found, 'client is at or above its', 'clients are at or above their')
+  const text =
+    found > 0
+      ? `${least}${many} new limit now, and refused at once: ${names.join(', ')}${more}`
+      : lookedAt < of || of === 0
+        ? 'how many clients are above their new limits now is not known'
+        : 'no client is above its new limit now'
+  return missing.length === 0 ? text : `${text} (${missing.join('; ')})`
+}

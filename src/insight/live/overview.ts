@@ -1,0 +1,197 @@
+/** What an operator sees first: what needs attention, the latest 15 minutes, the plans. */
+import type { Attention, Overview, PlanOverview } from '../api/live.ts'
+import type { Ban } from '../api/state.ts'
+import type { AdmittedToday } from './admitted-today.ts'
+import type { Standing } from './changes.ts'
+import type { Live } from './live.ts'
+import { planInForce } from './plan-in-force.ts'
+import { describeEnd } from '../../config/certificates.ts'
+import { DAY_MS } from '../../config/time.ts'
+
+const SHOWN = 5
+const SHOWN_BACKENDS = 2
+const STALE_MS = 4_000
+const UNSAVED_SECONDS = 5
+const NEAR = 0.8
+
+export interface OverviewParts extends Standing {
+  readonly gateway: string
+  readonly version: string
+  readonly live: Live
+  workers(): Overview['workers']
+  readonly admittedToday: AdmittedToday
+  /** Counters and history. */
+  unsavedSeconds(): number
+  /** Why the log loses lines at the moment. */
+  logFault(): string | undefined
+  /** Rejects while the store is away. */
+  listBans(): Promise<readonly Ban[]>
+}
+
+export async function overview(parts: OverviewParts): Promise<Omit<Overview, 'asOf' | 'scope'>> {
+  const { gateway, version, live } = parts
+  const { clients, plans, revision } = parts.reloads.config
+  const nowMs = Date.now()
+  const now = Math.floor(nowMs / 1000)
+  const [bans, admitted] = await Promise.all([
+    parts.listBans().catch(() => null),
+    parts.admittedToday(nowMs),
+  ])
+  const planOf = planInForce(parts.reloads.config)
+  const [of, near] = [clients.countByPlan(), live.clients.countAbove(NEAR, now, planOf)]
+  return {
+    gateway,
+    version,
+    revision,
+    startedAt: new Date(live.startedAtMs).toISOString(),
+    workers: parts.workers(),
+    attention: attention(parts, nowMs),
+    seconds: live.seconds.columns(now),
+    latest: live.latest,
+    reloads: live.changes.reloads,
+    plans: Array.from(plans.values(), ({ name: plan, shadow }): PlanOverview => {
+      const tried = shadow === undefined ? undefined : live.shadow.plan(plan, nowMs)
+      return {
+        plan,
+        clients: of.get(plan) ?? 0,
+        admittedToday: admitted && (admitted.get(plan) ?? 0),
+        over80: near.get(plan) ?? 0,
+        shadowRefused: tried?.refused ?? null,
+        shadowUnjudged: tried?.degraded ?? null,
+      }
+    }),
+    counts: {
+      clients: clients.size,
+      keys: clients.keyCount,
+      bannedKeys: bans && bans.length,
+      limitedClients: live.clients
+        .refusedNow(now, planOf)
+        .filter(({ lately }) => lately.by !== 'ban').length,
+      keysExpiring: clients.countEnding(nowMs, nowMs + 30 * DAY_MS),
+    },
+  }
+}
+
+type Line = readonly [
+  kind: Attention['kind'],
+  severity: Attention['severity'],
+  text: string,
+  more?: { readonly since?: string | null | undefined; readonly subject?: string },
+]
+
+/** Worst first. */
+export function attention(parts: OverviewParts, nowMs: number): Attention[] {
+  const before = [
+    ...storeLines(parts),
+    ...backendLines(parts),
+    ...reloadLines(parts),
+    ...staleLines(parts, nowMs),
+  ]
+  const after = [
+    ...unsavedLines(parts),
+    ...logLines(parts),
+    ...certificateLines(parts, nowMs),
+    ...keyLines(parts, nowMs),
+  ]
+  const room = Math.max(1, SHOWN - before.length - after.length)
+  const clients = clientLines(parts, nowMs).slice(0, room)
+  return [...before, ...clients, ...after]
+    .slice(0, SHOWN)
+    .map(([kind, severity, text, { since = null, subject = null } = {}]) => ({
+      kind,
+      severity,
+      text,
+      since,
+      subject,
+    }))
+}
+
+const clock = (since: string | null | undefined): string =>
+  since ? ` since ${since.slice(11, 19)}Z` : ''
+
+function storeLines({ store, live, reloads }: OverviewParts): Line[] {
+  const { available, cause, refusal } = store()
+  const since = live.changes.storeAwaySince
+  if (refusal !== undefined)
+    return [['store', 'bad', `The store refuses this gateway: ${refusal}`, { since }]]
+  if (available) return []
+  const text = `The store is away${clock(since)} (${cause ?? 'no answer'}); onOutage is ${reloads.config.store.onOutage}`
+  return [['store', 'bad', text, { since }]]
+}
+
+function backendLines({ backends }: OverviewParts): Line[] {
+  const all = backends()
+  const unwell = all.filter(({ state }) => state !== 'up')
+  const severity = unwell.length < all.length ? 'warn' : 'bad'
+  return unwell.slice(0, SHOWN_BACKENDS).map(({ name, state, since, fault }, at): Line => {
+    const others = unwell.length - SHOWN_BACKENDS
+    const more = at === SHOWN_BACKENDS - 1 && others > 0 ? `; and ${others} more` : ''
+    const text = `${name} is ${state}${clock(since)}: ${fault ?? 'unknown'}${more}`
+    return ['backend', severity, text, { since, subject: name }]
+  })
+}
+
+function reloadLines({ reloads: { fault }, live }: OverviewParts): Line[] {
+  const since = live.changes.reloadRefusedAt
+  return fault === undefined
+    ? []
+    : [['reload', 'warn', `The latest reload was refused: ${fault}`, { since }]]
+}
+
+function staleLines({ live }: OverviewParts, nowMs: number): Line[] {
+  const heardMs = live.latest === null ? live.startedAtMs : Date.parse(live.latest.at) + 1000
+  if (nowMs - heardMs < STALE_MS) return []
+  const since = new Date(heardMs).toISOString()
+  return [['stale', 'bad', `No worker has told anything${clock(since)}`, { since }]]
+}
+
+function clientLines({ live, reloads }: OverviewParts, nowMs: number): Line[] {
+  const now = Math.floor(nowMs / 1000)
+  const refused = live.clients.refusedNow(now, planInForce(reloads.config))
+  return refused.map(({ client, plan, lately }): Line => {
+    const since = new Date(lately.since * 1000).toISOString()
+    const rate = Number(lately.perSecond(now).toPrecision(2))
+    const why = lately.by === 'ban' ? 'a key is banned' : `${lately.by} quota used up`
+    const text = `${client} (${plan}) is refused: ${why}, ${rate}/s${clock(since)}`
+    return ['client', 'warn', text, { since, subject: client }]
+  })
+}
+
+function unsavedLines({ unsavedSeconds }: OverviewParts): Line[] {
+  const seconds = unsavedSeconds()
+  if (seconds <= UNSAVED_SECONDS) return []
+  return [
+    [
+      'unsaved',
+      'bad',
+      `Counters were not kept for ${Math.round(seconds)} s; a crash now would forget them`,
+    ],
+  ]
+}
+
+function logLines({ logFault }: OverviewParts): Line[] {
+  const fault = logFault()
+  return fault === undefined ? [] : [['log', 'bad', fault.replace(/^the/, 'The')]]
+}
+
+function certificateLines({ reloads }: OverviewParts, nowMs: number): Line[] {
+  return reloads.config.certificates.flatMap(({ setting, endsAtMs }): Line[] => {
+    const end = describeEnd(endsAtMs, nowMs)
+    if (end === undefined) return []
+    const text = `The certificate of ${setting} ${end}; renew it, then reload`
+    return [['certificate', endsAtMs <= nowMs ? 'bad' : 'warn', text, { subject: setting }]]
+  })
+}
+
+function keyLines({ reloads }: OverviewParts, nowMs: number): Line[] {
+  const { clients } = reloads.config
+  const count = clients.countEnding(nowMs, nowMs + 7 * DAY_MS)
+  const first = count === 0 ? undefined : clients.firstEnding(nowMs)
+  if (first === undefined) return []
+  const { id, expiresAtMs = 0 } = first.key
+  const others = count > 1 ? `; ${count - 1} more within 7 days` : ''
+  const on = new Date(expiresAtMs).toISOString().slice(0, 16).replace('T', ' ')
+  return [
+    ['key', 'warn', `Key ${id} of ${first.client.id} expires ${on}Z${others}`, { subject: id }],
+  ]
+}

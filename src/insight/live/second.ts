@@ -1,0 +1,148 @@
+/** What one process did in one second: differences of what is counted anyway. */
+import type { Refused } from '../api/live.ts'
+import { backendFailureKinds } from '../../core/rules/backend-failure.ts'
+import type { HistogramSeries } from '../../core/backends/histogram-series.ts'
+import type { LiveCounters } from '../../core/record/live-counters.ts'
+import type { DeprecatedCalls } from '../../core/record/deprecated-callers.ts'
+import type { ShadowSecond } from '../../core/record/shadow-counts.ts'
+import type { Tally, TallyRow } from '../../core/record/tally.ts'
+
+/** What became of requests to one backend; plain data. */
+export interface BackendSecond {
+  readonly name: string
+  readonly requests: number
+  readonly failures: number
+  /** Attempts by their time, one number for each of attemptBounds and one for what is beyond. */
+  readonly attempts: readonly number[]
+}
+
+/** How one process is at the moment; plain data. */
+export interface ProcessNow {
+  readonly pid: number
+  readonly inFlight: number
+  readonly connections: number
+  readonly loopLagMs: number
+  readonly rssBytes: number
+}
+
+export function processNow(metrics: { live(): LiveCounters }): ProcessNow {
+  const { inFlight, connections, eventLoopLagMs: loopLagMs } = metrics.live()
+  return { pid: process.pid, inFlight, connections, loopLagMs, rssBytes: process.memoryUsage.rss() }
+}
+
+/** Plain data. */
+export interface Second {
+  /** Its beginning, Unix time. */
+  readonly at: number
+  /** That have ended. */
+  readonly requests: number
+  readonly refused: Refused
+  /** Requests by their time, one number for each of gatewayBounds and backendBounds and one for what is beyond. */
+  readonly gateway: readonly number[]
+  readonly backend: readonly number[]
+  readonly inFlight: number
+  /** Calls to the store by their time, one number for each of storeBounds and one for what is beyond. */
+  readonly store: readonly number[]
+  /** Those that were sent something; a sum of several processes has one entry for each of them. */
+  readonly backends: readonly BackendSecond[]
+  readonly rows: readonly TallyRow[]
+  /** Of what is deprecated; undefined: nobody. */
+  readonly deprecated?: DeprecatedCalls | undefined
+  /** By limits that are only tried; undefined: nothing was judged. */
+  readonly shadow?: readonly ShadowSecond[] | undefined
+}
+
+/** Takes what was not taken before; at: the second that it is told as. */
+export function createSecondSampler(
+  metrics: { live(): LiveCounters },
+  tally: Pick<Tally, 'take' | 'deprecated' | 'shadow'>,
+): (at: number) => Second {
+  const gatewayBefore = new WeakMap<HistogramSeries, Float64Array>()
+  const backendBefore = new WeakMap<HistogramSeries, Float64Array>()
+  const storeBefore = new WeakMap<HistogramSeries, Float64Array>()
+  const backendsBefore = new WeakMap<object, BackendCounts>()
+  let refusedBefore = refusedOf(metrics.live())
+  return (at) => {
+    const now = metrics.live()
+    const gateway = difference(now.gateway, gatewayBefore)
+    const refusedNow = refusedOf(now)
+    const refused = less(refusedNow, refusedBefore)
+    // Quota refuses before the refusal is counted: what is counted a second later stays owed.
+    refusedBefore = { ...refusedNow, other: refusedBefore.other + refused.other }
+    return {
+      at,
+      requests: gateway.reduce((sum, count) => sum + count, 0),
+      refused,
+      gateway,
+      backend: difference(now.backend, backendBefore),
+      inFlight: now.inFlight,
+      store: difference([now.storeSeconds], storeBefore),
+      backends: now.backends.flatMap((backend) => backendSecond(backend, backendsBefore)),
+      rows: tally.take(),
+      deprecated: tally.deprecated.take(),
+      shadow: tally.shadow.take(),
+    }
+  }
+}
+
+interface BackendCounts {
+  readonly requests: number
+  readonly failures: number
+  readonly attempts: Float64Array
+}
+
+/** Since the last call; of one that was sent nothing, none. Writes `before`: outcomes outlive a reload, so they name the machine. */
+function backendSecond(
+  { name, outcomes, attemptSeconds }: LiveCounters['backends'][number],
+  before: WeakMap<object, BackendCounts>,
+): BackendSecond[] {
+  const requests = Object.values(outcomes).reduce((sum, count) => sum + count, 0)
+  const failures = failedOutcomes.reduce((sum, outcome) => sum + outcomes[outcome], 0)
+  const last = before.get(outcomes)
+  const { counts } = attemptSeconds
+  before.set(outcomes, { requests, failures, attempts: counts.slice() })
+  if (requests === (last?.requests ?? 0)) return []
+  const attempts = Array.from(counts, (count, slot) => count - (last?.attempts[slot] ?? 0))
+  return [
+    {
+      name,
+      requests: requests - (last?.requests ?? 0),
+      failures: failures - (last?.failures ?? 0),
+      attempts,
+    },
+  ]
+}
+
+const failedOutcomes = ['5xx', ...backendFailureKinds] as const
+
+function refusedOf({ refusals, decisions }: LiveCounters): Refused {
+  const [minute, day, ban] = [
+    decisions.minute.refused,
+    decisions.day.refused,
+    refusals.api_key_banned,
+  ]
+  const all = Object.values(refusals).reduce((sum, count) => sum + count, 0)
+  return { minute, day, ban, other: all - minute - day - ban }
+}
+
+const less = (now: Refused, before: Refused): Refused => ({
+  minute: now.minute - before.minute,
+  day: now.day - before.day,
+  ban: now.ban - before.ban,
+  other: Math.max(0, now.other - before.other),
+})
+
+/** Since the last call with the same `before`, which this writes; of a series that is new, all. */
+function difference(
+  series: Iterable<HistogramSeries>,
+  before: WeakMap<HistogramSeries, Float64Array>,
+): number[] {
+  const sum: number[] = []
+  for (const one of series) {
+    const last = before.get(one)
+    for (const [slot, count] of one.counts.entries())
+      sum[slot] = (sum[slot] ?? 0) + count - (last?.[slot] ?? 0)
+    before.set(one, one.counts.slice())
+  }
+  return sum
+}

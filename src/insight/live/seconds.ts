@@ -1,0 +1,145 @@
+/** The latest 15 minutes of this gateway, second by second, summed over its processes. Time is an argument. */
+import type { Latency, Refused, Seconds as SecondsAnswer, Tick } from '../api/live.ts'
+import { backendBounds, gatewayBounds } from '../../core/backends/histogram-series.ts'
+import type { Second } from './second.ts'
+
+const KEPT_SECONDS = 900
+/** Of which latencies are told. */
+const LATENCY_SECONDS = 10
+/** The clock was put back by more than this: what was measured by it is forgotten. */
+export const BACK_SECONDS = 2
+
+type Told = Omit<Tick, 'untold'>
+
+export class Seconds {
+  /** Of the last second that is over; undefined before the first. Written by close, as are all below. */
+  latest: Told | undefined
+  #first = Infinity
+  #closed = -Infinity
+  /** By its beginning: sums of seconds that are not over. Written by add, too. */
+  readonly #open = new Map<number, Second>()
+  /** By its beginning, modulo their number. */
+  readonly #kept: ({ readonly second: number; readonly told: Told } | undefined)[] = []
+  readonly #buckets: Pick<Second, 'at' | 'gateway' | 'backend'>[] = []
+
+  /** What comes too late for its own second is counted in the next. */
+  add(second: Second): void {
+    const at = Math.max(second.at, this.#closed + 1)
+    const open = this.#open.get(at)
+    this.#open.set(at, open === undefined ? { ...second, at } : plus(open, second))
+  }
+
+  /** Ends all seconds up to this one, and tells those of which something was heard. */
+  close(upTo: number): Second[] {
+    if (upTo < this.#closed - BACK_SECONDS) this.#forget(upTo)
+    const due = [...this.#open.values()].filter(({ at }) => at <= upTo)
+    due.sort((one, other) => one.at - other.at)
+    for (const second of due) {
+      this.#open.delete(second.at)
+      this.#keep(second)
+    }
+    this.#closed = Math.max(this.#closed, upTo)
+    return due
+  }
+
+  /** Up to the second that was closed last; now: Unix time in seconds. */
+  columns(now: number): SecondsAnswer {
+    const from = Math.max(this.#first, this.#closed - KEPT_SECONDS + 1)
+    const length = Number.isFinite(from) ? Math.max(0, this.#closed - from + 1) : 0
+    const column = (read: (told: Told) => number | null): (number | null)[] =>
+      Array.from({ length }, (_, at) => {
+        const kept = this.#kept[(from + at) % KEPT_SECONDS]
+        return kept?.second === from + at ? read(kept.told) : null
+      })
+    const latency = (of: 'gatewayMs' | 'backendMs') => ({
+      p50: column((told) => told[of].p50),
+      p99: column((told) => told[of].p99),
+    })
+    const refused = (by: keyof Refused) => column((told) => told.refused[by])
+    return {
+      from: isoSecond(length === 0 ? now : from),
+      requests: column(({ requests }) => requests),
+      refused: {
+        minute: refused('minute'),
+        day: refused('day'),
+        ban: refused('ban'),
+        other: refused('other'),
+      },
+      gatewayMs: latency('gatewayMs'),
+      backendMs: latency('backendMs'),
+    }
+  }
+
+  #keep(second: Second): void {
+    const { at, requests, refused, inFlight } = second
+    this.#first = Math.min(this.#first, at)
+    this.#buckets.push(second)
+    while ((this.#buckets[0]?.at ?? at) <= at - LATENCY_SECONDS) this.#buckets.shift()
+    const gatewayMs = this.#latency('gateway', gatewayBounds)
+    const backendMs = this.#latency('backend', backendBounds)
+    this.latest = { at: isoSecond(at), requests, refused, gatewayMs, backendMs, inFlight }
+    this.#kept[at % KEPT_SECONDS] = { second: at, told: this.latest }
+  }
+
+  #latency(of: 'gateway' | 'backend', bounds: readonly number[]): Latency {
+    const counts = this.#buckets.map((one) => one[of]).reduce(sums, [])
+    return { p50: quantileMs(counts, bounds, 0.5), p99: quantileMs(counts, bounds, 0.99) }
+  }
+
+  #forget(upTo: number): void {
+    this.#closed = -Infinity
+    this.#first = Infinity
+    this.#kept.length = 0
+    this.#buckets.length = 0
+    const open = [...this.#open.values()]
+    this.#open.clear()
+    for (const second of open) this.add({ ...second, at: upTo })
+  }
+}
+
+export const isoSecond = (at: number): string => new Date(at * 1000).toISOString()
+
+export const sums = (one: readonly number[], other: readonly number[]): number[] =>
+  Array.from(
+    { length: Math.max(one.length, other.length) },
+    (_, at) => (one[at] ?? 0) + (other[at] ?? 0),
+  )
+
+const plus = (one: Second, other: Second): Second => ({
+  at: one.at,
+  requests: one.requests + other.requests,
+  refused: plusRefused(one.refused, other.refused),
+  gateway: sums(one.gateway, other.gateway),
+  backend: sums(one.backend, other.backend),
+  inFlight: one.inFlight + other.inFlight,
+  store: sums(one.store, other.store),
+  backends: [...one.backends, ...other.backends],
+  rows: [...one.rows, ...other.rows],
+})
+
+export const plusRefused = (one: Refused, other: Refused): Refused => ({
+  minute: one.minute + other.minute,
+  day: one.day + other.day,
+  ban: one.ban + other.ban,
+  other: one.other + other.other,
+})
+
+/** Of so many values in each bucket, with two digits; null: there are none. Within a bucket values count as spread evenly; beyond the last bound they count as it. */
+export function quantileMs(
+  counts: readonly number[],
+  bounds: readonly number[],
+  share: number,
+): number | null {
+  const all = counts.reduce((sum, count) => sum + count, 0)
+  if (all === 0) return null
+  let left = share * all
+  for (const [slot, count] of counts.entries()) {
+    const from = bounds[slot - 1] ?? 0
+    const to = bounds[slot] ?? from
+    if (left <= count && count > 0) return twoDigits((from + ((to - from) * left) / count) * 1000)
+    left -= count
+  }
+  return twoDigits((bounds.at(-1) ?? 0) * 1000)
+}
+
+const twoDigits = (value: number): number => Number(value.toPrecision(2))

@@ -1,0 +1,170 @@
+/**
+ * Who asks most: sums by client in slices of five seconds, each bounded as by Space-Saving (Metwally et al. 2005), but many
+ * clients are let go at a time, and those that remain count from where they came in. Time is an argument.
+ */
+import type { Refused, Top, TopClient } from '../api/live.ts'
+import type { TallyRow, SeenUse } from '../../core/record/tally.ts'
+import { BACK_SECONDS, plusRefused } from './seconds.ts'
+
+const SLICE_SECONDS = 5
+const KEPT_SECONDS = 900
+/** Clients that a slice is cut down to, once it has GROWTH times as many: to sort for each thousand that is new would hold up all requests. */
+const SLICE_CLIENTS = 1_000
+const GROWTH = 8
+/** Older slices have fewer. */
+const YOUNG_SECONDS = 120
+const OLD_CLIENTS = 200
+const LISTED = 50
+
+interface Sum {
+  plan: string
+  requests: number
+  answered: number
+  totalMsSum: number
+  totalMsMax: number
+  refused: { -readonly [By in keyof Refused]: number }
+}
+
+interface Counted extends Sum {
+  /** It may have come so often before without being counted. */
+  readonly before: number
+}
+
+interface Slice {
+  /** The seconds that it has: from the first to before the second one. */
+  readonly from: number
+  to: number
+  readonly clients: Map<string, Counted>
+  /** No client that is not in it has come more often. */
+  error: number
+}
+
+export class TopClients {
+  /** Oldest first. */
+  #slices: Slice[] = []
+
+  add(at: number, rows: readonly TallyRow[]): void {
+    const slice = this.#sliceOf(at)
+    for (const row of rows) {
+      const known = slice.clients.get(row.client)
+      const sum = known ?? { ...nothing(row.plan), before: slice.error }
+      addRow(sum, row)
+      if (known === undefined) slice.clients.set(row.client, sum)
+      if (slice.clients.size >= GROWTH * SLICE_CLIENTS) cut(slice, SLICE_CLIENTS)
+    }
+  }
+
+  /** Of whole slices: of no less time than windowMs, if there is so much. seen: where a client stands. */
+  top(
+    by: Top['by'],
+    windowMs: number,
+    seen: (client: string) => { readonly minute: SeenUse | null; readonly day: SeenUse | null },
+  ): Omit<Top, 'asOf' | 'scope' | 'missing'> {
+    const end = this.#slices.at(-1)?.to ?? 0
+    const slices = this.#slices.filter(({ to }) => to > end - windowMs / 1000)
+    const sums = new Map<string, Sum>()
+    for (const { clients } of slices)
+      for (const [client, counted] of clients) {
+        const sum = sums.get(client) ?? nothing(counted.plan)
+        addSum(sum, counted)
+        sums.set(client, sum)
+      }
+    const order = orders[by]
+    const listed = [...sums].filter(([, sum]) => order(sum) > 0)
+    listed.sort(([, one], [, other]) => order(other) - order(one))
+    return {
+      by,
+      windowMs: slices.length === 0 ? windowMs : (end - (slices[0]?.from ?? end)) * 1000,
+      error: slices.reduce((sum, { error }) => sum + error, 0),
+      clients: listed
+        .slice(0, LISTED)
+        .map(([client, sum]) => ({ client, ...answerOf(sum), ...seen(client) })),
+    }
+  }
+
+  /** Of the latest minute, or a little more. */
+  busiest(count: number): readonly Pick<TopClient, 'client' | 'requests'>[] {
+    if (count === 0) return []
+    const { clients } = this.top('requests', 60_000, () => ({ minute: null, day: null }))
+    return clients.slice(0, count)
+  }
+
+  #sliceOf(at: number): Slice {
+    const from = at - (at % SLICE_SECONDS)
+    if (at < (this.#slices.at(-1)?.to ?? 0) - 1 - BACK_SECONDS) this.#slices = []
+    let slice = this.#slices.at(-1)
+    // A clock that was put back by less must not open slices before others.
+    if (slice === undefined || from > slice.from) {
+      if (slice !== undefined) cut(slice, SLICE_CLIENTS)
+      // The first is not of the time before.
+      slice = { from: slice === undefined ? at : from, to: at, clients: new Map(), error: 0 }
+      this.#slices = [...this.#slices.filter((one) => one.from > at - KEPT_SECONDS), slice]
+      const old = this.#slices.findLast((one) => one.from <= at - YOUNG_SECONDS)
+      if (old !== undefined) cut(old, OLD_CLIENTS)
+    }
+    slice.to = Math.max(slice.to, at + 1)
+    return slice
+  }
+}
+
+const nothing = (plan: string): Sum => ({
+  plan,
+  requests: 0,
+  answered: 0,
+  totalMsSum: 0,
+  totalMsMax: 0,
+  refused: { minute: 0, day: 0, ban: 0, other: 0 },
+})
+
+function addRow(sum: Sum, row: TallyRow): void {
+  addTimes(sum, row.plan, row)
+  sum.refused.minute += row.refusedMinute
+  sum.refused.day += row.refusedDay
+  sum.refused.ban += row.refusedBan
+  sum.refused.other += row.refusedOther
+}
+
+function addSum(sum: Sum, other: Sum): void {
+  addTimes(sum, other.plan, other)
+  sum.refused = plusRefused(sum.refused, other.refused)
+}
+
+type Times = Pick<TallyRow, 'requests' | 'answered' | 'totalMsSum' | 'totalMsMax'>
+
+function addTimes(sum: Sum, plan: string, of: Times): void {
+  sum.plan = plan
+  sum.requests += of.requests
+  sum.answered += of.answered
+  sum.totalMsSum += of.totalMsSum
+  if (of.totalMsMax > sum.totalMsMax) sum.totalMsMax = of.totalMsMax
+}
+
+/** Lets those go that came least. */
+function cut(slice: Slice, kept: number): void {
+  if (slice.clients.size <= kept) return
+  const most = ({ requests, before }: Counted): number => requests + before
+  const least = [...slice.clients].sort(([, one], [, other]) => most(other) - most(one)).slice(kept)
+  for (const [client] of least) slice.clients.delete(client)
+  const [, first] = least[0] ?? []
+  slice.error = Math.max(slice.error, first === undefined ? 0 : most(first))
+}
+
+const meanMs = ({ answered, totalMsSum }: Sum): number =>
+  answered === 0 ? 0 : totalMsSum / answered
+
+const orders: Readonly<Record<Top['by'], (sum: Sum) => number>> = {
+  requests: ({ requests }) => requests,
+  refusals: ({ refused: { minute, day, ban, other } }) => minute + day + ban + other,
+  latency: meanMs,
+}
+
+const rounded = (ms: number): number => Math.round(ms * 100) / 100
+
+function answerOf(sum: Sum): Omit<TopClient, 'client' | 'minute' | 'day'> {
+  const { plan, requests, refused, answered, totalMsMax } = sum
+  const times =
+    answered === 0
+      ? { meanMs: null, maxMs: null }
+      : { meanMs: rounded(meanMs(sum)), maxMs: rounded(totalMsMax) }
+  return { plan, requests, refused, ...times }
+}

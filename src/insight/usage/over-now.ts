@@ -1,0 +1,84 @@
+/** Who has used up by now what another configuration would leave them, so that its taking refuses them at once. */
+import { setImmediate } from 'node:timers/promises'
+import { isLowered, loweredIn, type ChangedLimits } from '../../config/changes/blast-radius.ts'
+import type { OverNow } from '../../config/changes/reload-outcome.ts'
+import type { Config } from '../../config/config.ts'
+import type { ClientCounters } from '../../state/memory/client-counters.ts'
+import type { Counters } from '../../state/counters.ts'
+import { SLICE_MS } from '../../config/changes/slices.ts'
+
+interface Asking {
+  readonly current: Config
+  readonly next: Config
+  /** Clients whose limits are lowered. */
+  readonly of: number
+  readonly look: Counters['look']
+  /** Somebody waits for what is of more moment. */
+  isAwaited(): boolean
+  /** Default: in Redis some ten thousand clients. */
+  readonly withinMs?: number
+}
+
+/** As many as a page of clients. */
+const AT_ONCE = 50
+const WITHIN_MS = 3_000
+const NAMED = 1_000
+
+/** Charges nothing and changes nothing. Never rejects. */
+export async function overNow(asking: Asking): Promise<OverNow> {
+  const { current, next, of, look, isAwaited, withinMs = WITHIN_MS } = asking
+  const clients: string[] = []
+  let [count, lookedAt, cut] = [0, 0, '']
+  const endMs = performance.now() + withinMs
+  const missing: string[] = []
+  try {
+    for await (const page of pagesOf(loweredIn(current.clients, next.clients))) {
+      cut = isAwaited() ? 'another reload waits' : performance.now() > endMs ? 'it takes long' : ''
+      if (cut !== '') break
+      const counters = await look(page.map(({ client: id, from: limits }) => ({ id, limits })))
+      lookedAt += page.length
+      const over = page.filter((change, at) => isUsedUp(change, counters[at]))
+      count += over.length
+      clients.push(...over.slice(0, NAMED - clients.length).map(({ client }) => client))
+    }
+  } catch {
+    cut = 'the store is away'
+  }
+  if (lookedAt < of) missing.push(`${cut}: ${of - lookedAt} of ${of} clients were not looked at`)
+  if (current.jwt !== undefined && isAnyPlanLowered(current, next))
+    missing.push('clients that come with tokens are in no file: they were not looked at')
+  const seen = { asOf: new Date().toISOString(), scope: 'store' as const }
+  return { ...seen, ...(missing.length > 0 && { missing }), of, lookedAt, count, clients }
+}
+
+/** Found in slices between which requests are served. */
+async function* pagesOf(found: Iterable<ChangedLimits | undefined>) {
+  let page: ChangedLimits[] = []
+  let endMs = performance.now() + SLICE_MS
+  for (const one of found) {
+    if (one !== undefined) page.push(one)
+    if (page.length === AT_ONCE) {
+      yield page
+      page = []
+    }
+    if (performance.now() < endMs) continue
+    await setImmediate()
+    endMs = performance.now() + SLICE_MS
+  }
+  if (page.length > 0) yield page
+}
+
+function isUsedUp({ from, to }: ChangedLimits, counters: ClientCounters | undefined): boolean {
+  if (counters === undefined) return false
+  const { minute, day } = counters
+  return (
+    (to.perMinute < from.perMinute && minute.used >= to.perMinute) ||
+    (to.perDay < from.perDay && day.used >= to.perDay)
+  )
+}
+
+const isAnyPlanLowered = (current: Config, next: Config): boolean =>
+  [...current.plans.values()].some(({ name, limits }) => {
+    const left = next.plans.get(name)?.limits
+    return limits !== undefined && left !== undefined && isLowered(limits, left)
+  })

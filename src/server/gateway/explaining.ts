@@ -1,0 +1,87 @@
+/** Why a request is or was answered as it is: the stages of a configuration, on a scratch of what is known of the moment. */
+import type { Explanation } from '../../insight/api/explain.ts'
+import type { Config } from '../../config/config.ts'
+import type { JwtVerifier } from '../../core/credentials/jwt-verifier.ts'
+import { createKeyRing, UsedKeys, type KeyRing } from '../../core/credentials/key-ring.ts'
+import { explanationOf } from '../../insight/explain/explanation.ts'
+import {
+  knownThen,
+  questionThen,
+  withRecord,
+  type PastRequest,
+} from '../../insight/explain/past.ts'
+import { withPlaces, type FindPlaces } from '../../insight/explain/places.ts'
+import type { CallerKnown, Known, Question } from '../../insight/explain/question.ts'
+import { STAND_IN, walkThrough } from '../../insight/explain/walk.ts'
+import type { BanRecord } from '../../state/bans.ts'
+import type { Caller } from '../../core/rules/credentials.ts'
+import { tokenVerifier } from './read-token.ts'
+import { createScratch } from './scratch.ts'
+
+interface ExplainOptions {
+  /** Default: it is not told where a setting stands. */
+  readonly findPlaces?: FindPlaces | undefined
+  readonly verifier?: Pick<JwtVerifier, 'verify'> | undefined
+}
+
+/** Charges and changes nothing but the scratch. */
+export async function explain(
+  config: Config,
+  question: Question,
+  known: Known,
+  { findPlaces, verifier }: ExplainOptions = {},
+): Promise<Explanation> {
+  const { atMs } = question
+  const clock = { epochMs: () => atMs, nowMs: () => atMs }
+  const { shed = 'nothing' } = known
+  const keyRing = ringWith(config, question.keyId)
+  let caller: Caller | undefined
+  let callerKnown: CallerKnown = {}
+  const countedAtMs = (): number => callerKnown.countedAtMs ?? atMs
+  const scratch = createScratch({ config, clock, countedAtMs, verifier, shed, keyRing })
+  const { seed, stages } = scratch
+  const proto = config.server.tls === undefined ? 'http' : 'https'
+  const walked = await walkThrough(stages, question, {
+    proto,
+    onAddress: (addressKey) => seed.anonymous(addressKey, known.anonymousUsed ?? 0),
+    onCaller: async (believed) => {
+      caller = believed
+      callerKnown = (await known.ofCaller?.(believed)) ?? {}
+      const { use, ban, standings } = callerKnown
+      if (use !== undefined) seed.use(believed.clientId, believed.limits, use)
+      // It may come to the process that has the most left.
+      if (standings !== undefined) seed.turns(Math.min(...standings.map(({ taken }) => taken)))
+      if (ban === undefined) return
+      seed.ban(believed.keyId, ban)
+      // A ban is answered from what is known of the windows, without asking.
+      await scratch.lessee.peek(believed.clientId, believed.limits)
+    },
+  })
+  await scratch.close()
+  const found = { config, question, known, walked, caller, callerKnown }
+  return withPlaces((places) => explanationOf({ ...found, places }), findPlaces)
+}
+
+/** One that is over, by what was recorded. ban: that is known of its key. */
+export async function explainPast(
+  config: Config,
+  past: PastRequest,
+  { ban, findPlaces }: { readonly ban: BanRecord | undefined } & ExplainOptions,
+): Promise<Explanation> {
+  const plan = past.plan ?? undefined
+  const statement = { kid: undefined, clientId: past.client ?? '', plan, expiresAtMs: Infinity }
+  const verifier = tokenVerifier(() => Promise.resolve({ statement }))
+  const [question, known] = [questionThen(past), knownThen(past, ban, config)]
+  const explained = await explain(config, question, known, { verifier, findPlaces })
+  return withRecord(explained, past, config.revision)
+}
+
+/** Finds the key that was named by its id, as if it had been sent. */
+function ringWith({ clients, server }: Config, keyId: string | undefined): Pick<KeyRing, 'find'> {
+  const ring = createKeyRing(clients, new UsedKeys(), server.structuredQuotaHeaders)
+  const named = keyId === undefined ? undefined : clients.keyById(keyId)
+  return {
+    find: (token) =>
+      token === STAND_IN ? named && ring.findDigest(named.key.sha256) : ring.find(token),
+  }
+}

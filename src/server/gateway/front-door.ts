@@ -1,0 +1,247 @@
+/** The public listener with the pipeline behind it: brings every kind of arrival to the policy in force, and drains. Outlives configurations. */
+import type { IncomingMessage } from 'node:http'
+import type { Duplex } from 'node:stream'
+import { setImmediate as turn, setTimeout as sleep } from 'node:timers/promises'
+import type { Config, ListenAddress } from '../../config/config.ts'
+import {
+  type ConnectionRoom,
+  ConnectionLimits,
+  openFilesAtMost,
+  roomForConnections,
+} from '../../core/http/connection-limits.ts'
+import { Connections } from '../../core/http/connections.ts'
+import type { Log } from '../../core/record/log.ts'
+import { makeLast, responseOnSocket } from '../../core/http/node-internals.ts'
+import { createHttp2Server, type Http2Server } from '../../core/http/h2-server.ts'
+import { Penalties } from '../../core/http/penalties.ts'
+import { PublicServer, type PublicServerEvents } from '../../core/http/public-server.ts'
+import type { Exchange, PipelineParts } from '../../core/pipeline/exchange.ts'
+import { handle } from '../../core/pipeline/pipeline.ts'
+import { interrupt, refuseUnparsed } from '../../core/pipeline/refuse-unparsed.ts'
+import { SlowClients } from '../../core/pipeline/slow-clients.ts'
+import { respond } from '../../core/pipeline/respond.ts'
+import { giveUp } from '../../core/pipeline/take-quota.ts'
+import type { Caller } from '../../core/rules/credentials.ts'
+import { isRefusal, refuse } from '../../core/rules/refusals.ts'
+import { createEntryEvents } from './entrance.ts'
+import type { LastingParts } from './lasting-parts.ts'
+import type { RequestPolicy } from './request-policy.ts'
+import { readServerTls } from './tls-files.ts'
+import type { Upstreams } from './upstreams.ts'
+
+/** Within a second a tunnel ends whose caller is welcome no more. */
+const REVIEW_TUNNELS_MS = 500
+
+export class FrontDoor {
+  /** What a request takes along, whatever its policy. */
+  readonly #parts: PipelineParts
+  readonly #server: PublicServer
+  readonly #limits: ConnectionLimits
+  readonly #upstreams: Upstreams
+  readonly #reviews: NodeJS.Timeout
+  readonly #slowClients: SlowClients
+  readonly #penalties = new Penalties()
+  /** Written by use() alone; read once per request, which takes it along. */
+  #policy: RequestPolicy
+
+  /** policy: the first one. Throws an Error that tells key, file and remedy when TLS cannot be served. */
+  constructor(config: Config, policy: RequestPolicy, lasting: LastingParts, upstreams: Upstreams) {
+    const { requestId, log, metrics, tracing, lessee, tally, moments, recent } = lasting
+    this.#limits = new ConnectionLimits(roomFor(config, log), metrics.connectionDisplaced)
+    const connections = new Connections<Exchange>(this.#limits)
+    metrics.watchConnections(() => connections.size)
+    lasting.load.arrivals = connections.arrivals
+    const shared = { connections, requestId, log, metrics, tracing, lessee, tally, moments, recent }
+    this.#parts = { ...shared, isDraining: false }
+    this.#policy = policy
+    this.#upstreams = upstreams
+    const judge = (caller: Caller) => this.#policy.unwelcome(caller)
+    this.#reviews = setInterval(() => upstreams.review(judge), REVIEW_TUNNELS_MS).unref()
+    this.#slowClients = new SlowClients(this.#parts)
+    this.#server = new PublicServer(config, {
+      identity: readServerTls(config.server.tls),
+      secret: lasting.ticketSecret,
+      penalties: this.#penalties,
+      events: this.#events(),
+      http2: this.#createHttp2(config),
+    })
+  }
+
+  #events(): PublicServerEvents {
+    const { connections } = this.#parts
+    return {
+      ...createEntryEvents(this.#parts, (address) =>
+        this.#policy.clientAddress(address, undefined),
+      ),
+      connection: (socket, entry) => connections.opened(socket, entry),
+      request: (request, response, expectsContinue) => {
+        const { headers, socket } = request
+        const connection = connections.of(socket)
+        const arrival = { connection, request, response, expectsContinue, tunnel: undefined }
+        // Node drops what came in one packet behind a request with an Upgrade field: the rest would lack its beginning.
+        if (headers.upgrade !== undefined) makeLast(response)
+        // Behind a body in chunks: it may be too large, which is known when all of it was read, and then ends the connection.
+        else if (connections.isInChunks(socket))
+          return this.#whenIdle(socket, (policy) => void handle(this.#parts, policy, arrival))
+        void handle(this.#parts, this.#policy, arrival)
+      },
+      isHandshake: (request) => {
+        // The request itself comes in this same turn, so under this same policy.
+        const framing = this.#policy.checkFraming(request)
+        return !isRefusal(framing) && framing.websocket
+      },
+      upgrade: (request, socket, head) => this.#onSocket(request, socket, head),
+      connect: (request, socket) => this.#onSocket(request, socket, Buffer.alloc(0)),
+      clientError: (error, socket) => {
+        if (connections.of(socket).inflow?.caused(error) === true) return
+        refuseUnparsed(this.#parts, this.#policy, error, socket)
+      },
+    }
+  }
+
+  #createHttp2(config: Config): Http2Server {
+    const { connections, metrics } = this.#parts
+    const server = createHttp2Server(config, connections, {
+      stream: (request, response, connection) => {
+        const expectsContinue = request.headers.expect?.toLowerCase() === '100-continue'
+        const arrival = { connection, request, response, expectsContinue, tunnel: undefined }
+        void handle(this.#parts, this.#policy, arrival)
+      },
+      inPieces: (request) => {
+        const exchange = connections.inFlight.find((one) => one.request === request)
+        if (exchange === undefined) request.destroy()
+        else if (!exchange.isOver) interrupt(this.#parts, exchange, IN_PIECES)
+      },
+      abuse: (kind, { addressKey }, isEnd) => {
+        metrics.http2Abuse(kind)
+        if (isEnd && addressKey !== undefined) this.#penalties.add(addressKey, performance.now())
+      },
+    })
+    metrics.watchHttp2(() => server.size)
+    return server
+  }
+
+  /** From here on requests begin under this policy, and tunnels are judged by it; requests under way finish under theirs. config: the policy's. */
+  use(policy: RequestPolicy, config: Config): void {
+    this.#policy = policy
+    this.#limits.room = roomFor(config, this.#parts.log, this.#limits.room)
+  }
+
+  /** Those that requests under way began under. */
+  upstreamsNeeded(): Set<object> {
+    return new Set(this.#parts.connections.inFlight.map(({ terms }) => terms.upstream))
+  }
+
+  /** What the call returns lets connections in, and reads what they bring, as this configuration has it. Throws as the constructor does. */
+  prepare(config: Config): () => void {
+    return this.#server.prepare(config, readServerTls(config.server.tls))
+  }
+
+  /** fd: a bound socket of this process to listen on, instead of server.listen. */
+  listen(fd?: number): Promise<ListenAddress> {
+    return this.#server.listen(fd)
+  }
+
+  get inFlight(): number {
+    return this.#parts.connections.inFlight.length
+  }
+
+  /**
+   * Stops accepting and waits for what is in flight; resolves with how many were cut off after timeoutMs.
+   * idleMs: how long connections without a request stay open, so that one on its way is still answered.
+   */
+  async drain({ timeoutMs, idleMs }: { timeoutMs: number; idleMs: number }): Promise<number> {
+    this.#parts.isDraining = true
+    this.#upstreams.drain()
+    this.#sayLast(idleMs)
+    // What ended with the last connection is told of it in the turn after: it was not cut off.
+    const stopped = this.#server
+      .stop(idleMs)
+      .then(() => turn())
+      .then(() => turn())
+    // After the time-out nothing is left to wait for, and before it the timer is not what keeps the process.
+    const late = sleep(timeoutMs, undefined, { ref: false })
+    await Promise.race([stopped, late]).catch(() => undefined)
+    const cutOff = this.inFlight
+    this.#cutOff()
+    this.#server.destroy()
+    return cutOff
+  }
+
+  /** Destroys what connections are left. */
+  close(): void {
+    clearInterval(this.#reviews)
+    this.#slowClients.close()
+    this.#server.destroy()
+  }
+
+  /** A request that came with its bare socket. */
+  #onSocket(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+    // Node takes its own listeners away with the socket, and an error that nobody hears ends the process.
+    socket.on('error', () => {})
+    // Answers to pipelined requests come first: a socket writes one response at a time.
+    this.#whenIdle(socket, (policy) => {
+      const response = responseOnSocket(request, socket)
+      const connection = this.#parts.connections.of(request.socket)
+      const tunnel = { socket, head }
+      const arrival = { connection, request, response, expectsContinue: false, tunnel }
+      void handle(this.#parts, policy, arrival)
+    })
+  }
+
+  /** Serves a request when those before it on its connection have been answered, under the policy of that moment: until then it has not begun. */
+  #whenIdle(socket: Duplex, serve: (policy: RequestPolicy) => void): void {
+    const state = this.#parts.connections.of(socket)
+    const begin = (): void => {
+      // The connection may have ended with the answers that were waited for.
+      if (!socket.destroyed && !state.isClosing()) serve(this.#policy)
+    }
+    if (state.pending > 0) state.whenIdle = begin
+    else begin()
+  }
+
+  /** At the start of a drain: on each connection the last answer says so, or is followed by a close. */
+  #sayLast(idleMs: number): void {
+    const { connections } = this.#parts
+    const keepsIdleUntilMs = performance.now() + idleMs
+    const closeIdle = (): void => {
+      if (performance.now() >= keepsIdleUntilMs) this.#server.closeIdle()
+    }
+    for (const { request, response } of connections.inFlight) {
+      // An answer whose head has gone out can no longer say that it is the last: then we close behind it.
+      response.once('close', () => setImmediate(closeIdle))
+      // Of pipelined requests only the last one may say so: those behind it would lose their answers.
+      const { latest } = connections.of(request.socket)
+      if (latest?.response === response && !response.headersSent) makeLast(response)
+    }
+  }
+
+  /** At the end of a drain: answers what can still be answered. */
+  #cutOff(): void {
+    // A copy, since answering and destroying ends them.
+    for (const exchange of this.#parts.connections.inFlight.slice()) {
+      giveUp(this.#parts, exchange)
+      if (exchange.status === 0)
+        respond(exchange, refuse('service_unavailable', { cause: 'drained' }))
+      else exchange.request.socket.destroy()
+    }
+  }
+}
+
+/** As of HTTP/1.1 the parser's. */
+const IN_PIECES = refuse('invalid_request', { cause: 'TOLLGATE_TINY_CHUNKS' })
+
+/** before: it was told already. */
+function roomFor(config: Config, log: Log, before?: ConnectionRoom): ConnectionRoom {
+  const room = roomForConnections(config, openFilesAtMost())
+  if (room.openFiles !== undefined && room.connections !== before?.connections)
+    log.filesAreFew({ ...room, wanted: enoughFiles(config) })
+  return room
+}
+
+/** A limit of open files under which all connections of the configuration are possible, round as limits are. */
+function enoughFiles(config: Config): number {
+  let openFiles = 1_024
+  while (roomForConnections(config, openFiles).openFiles !== undefined) openFiles *= 2
+  return openFiles
+}

@@ -1,0 +1,198 @@
+/** What outlives a configuration: what is counted, known and measured in this process. */
+import { randomBytes } from 'node:crypto'
+import { BanBook } from '../../core/bans/ban-book.ts'
+import type { Config } from '../../config/config.ts'
+import type { AddressCounter } from '../../state/memory/addresses.ts'
+import { TurnsOfClients } from '../../core/pipeline/client-turns.ts'
+import { createCounter, type Counter } from '../../state/counter.ts'
+import { UsedKeys } from '../../core/credentials/key-ring.ts'
+import { createRequestId, type RequestIdOf } from '../../core/rules/request-id.ts'
+import { newSecret, type SecretOfDay } from '../../core/http/ticket-secret.ts'
+import type { Log } from '../../core/record/log.ts'
+import type { ConfigNames, Metrics } from '../../core/record/metrics.ts'
+import { Tracing } from '../../core/record/tracing.ts'
+import { Moments } from '../../core/record/moments.ts'
+import { RecentDecisions } from '../../core/record/recent.ts'
+import { Lessee } from '../../core/quota/lessee.ts'
+import { createSteadyClock } from '../../core/rules/steady-clock.ts'
+import type { Shed } from '../../core/rules/overload.ts'
+import { LoadWatch } from './load-watch.ts'
+import { Shadow } from '../../core/record/shadow.ts'
+import { Tally } from '../../core/record/tally.ts'
+import type { Stores } from './stores.ts'
+
+export interface LastingParts {
+  /** Unix time in ms: the clock of the stages. */
+  epochMs(): number
+  readonly moments: Moments
+  readonly log: Log
+  readonly metrics: Metrics
+  readonly tracing: Tracing
+  readonly lessee: Lessee
+  /** What every request notes of its key. */
+  readonly tally: Tally
+  /** undefined: limits are not tried. */
+  readonly shadow?: Shadow
+  readonly recent: RecentDecisions
+  readonly bans: BanBook
+  readonly addresses: AddressCounter
+  readonly turns: TurnsOfClients
+  readonly load: LoadWatch
+  readonly usedKeys: UsedKeys
+  /** From which keys of TLS tickets are made, of the day when it was handed over. */
+  readonly ticketSecret: SecretOfDay
+  readonly requestId: RequestIdOf
+  /** Goes on by another configuration. Never throws. */
+  use(config: Config): void
+}
+
+export interface LastingPartsOptions extends Pick<LastingParts, 'log' | 'metrics' | 'addresses'> {
+  /** Of the gateway. */
+  readonly version: string
+  /** That it begins with. */
+  readonly config: Config
+  readonly stores: Stores
+  /** Which of the workers this is. Default 1. */
+  readonly number?: number
+  /** Strikes of all workers; undefined: Redis or this process counts them. */
+  readonly strikes?: Counter | undefined
+  /** That all workers begin with. Default: one of its own. */
+  readonly ticketSecret?: SecretOfDay
+  /** Half of what tells this process in its request ids: all workers have it in common. */
+  readonly gatewayId?: Uint8Array
+  /** Told when more or less is refused because the event loop is late. */
+  readonly onShed?: (shed: Shed) => void
+}
+
+export const newGatewayId = (): Uint8Array => randomBytes(4)
+
+export function createLastingParts(options: LastingPartsOptions): LastingParts {
+  const { log, metrics, addresses, ticketSecret = newSecret(Date.now()) } = options
+  const { gatewayId = newGatewayId() } = options
+  let current = options.config
+  const bans = createBans(options, () => current)
+  const load = createLoadWatch(options)
+  const tracing = new Tracing(options)
+  const tally = new Tally()
+  return {
+    epochMs: Date.now,
+    moments: new Moments(),
+    log,
+    metrics,
+    tracing,
+    addresses,
+    turns: new TurnsOfClients(),
+    usedKeys: new UsedKeys(),
+    ticketSecret,
+    requestId: createRequestId({
+      bootMs: Date.now(),
+      random: Buffer.concat([gatewayId, randomBytes(4)]),
+    }),
+    lessee: createQuota(options),
+    tally,
+    shadow: createShadow(options, tally),
+    recent: new RecentDecisions(options.number ?? 1),
+    bans,
+    load,
+    use(config) {
+      current = config
+      log.use(config.log)
+      metrics.use(configNames(config))
+      tracing.use(config.telemetry)
+      bans.use(config.bans)
+      load.limitMs = config.server.overload.lagMs
+    },
+  }
+}
+
+function createLoadWatch({ config, log, metrics, onShed }: LastingPartsOptions): LoadWatch {
+  return new LoadWatch({
+    limitMs: config.server.overload.lagMs,
+    onLook: (lagMs) => metrics.eventLoopLag(lagMs),
+    onChange: ({ shed, lagMs }) => {
+      log.shedding({ refused: shed, lagMs: Math.round(lagMs) })
+      onShed?.(shed)
+    },
+  })
+}
+
+/** In this process. */
+const holder = () => ({
+  // Unique per boot: a restarted process must not be taken for the one before it.
+  processId: randomBytes(9).toString('base64url'),
+  clock: {
+    nowMs: createSteadyClock({ monotonicMs: () => performance.now(), epochMs: Date.now }),
+    epochMs: Date.now,
+  },
+})
+
+function createQuota({ config, log, metrics, stores, number }: LastingPartsOptions): Lessee {
+  const isOwn = stores.unsaved !== undefined
+  return new Lessee({
+    ...holder(),
+    authority: stores.authority,
+    outage: config.store.onOutage,
+    processes: config.server.workers,
+    number,
+    lease: config.store.lease,
+    observe: metrics.quota,
+    onClockBack: (bySeconds) => log.clockWentBack({ bySeconds }),
+    // A store in this very process has this process's clock.
+    onTime: isOwn ? undefined : (storeMs, tookMs) => stores.clock.set(storeMs, tookMs),
+  })
+}
+
+function createShadow({ config, metrics, stores }: LastingPartsOptions, { shadow }: Tally): Shadow {
+  const { lease } = config.store
+  return new Shadow({
+    authority: stores.authority,
+    openLessee: (own) => new Lessee({ ...holder(), ...own, lease }),
+    counts: shadow,
+    refused: metrics.quota.shadowRefused,
+  })
+}
+
+function createBans(
+  { config, log, metrics, stores, strikes }: LastingPartsOptions,
+  current: () => Config,
+): BanBook {
+  const { prefix, timeoutMs } = config.store
+  const counter =
+    strikes ??
+    createCounter({
+      redis: stores.redis,
+      keyPrefix: `${prefix}:recentStrikes`,
+      withinMs: config.bans.withinMs,
+      timeoutMs,
+    })
+  return new BanBook({
+    policy: config.bans,
+    store: stores.bans,
+    counter,
+    loadTimeoutMs: timeoutMs,
+    now: () => stores.clock.nowMs(),
+    observer: {
+      strike: () => metrics.strike(),
+      banned: (key, ban, strikes) => {
+        metrics.banned()
+        const { clients } = current()
+        log.keyBanned({
+          key,
+          client: clients.keyById(key)?.client.id ?? key.replace(/^jwt:/, ''),
+          forMs: ban.untilMs - ban.startedMs,
+          strikes,
+        })
+      },
+      storeLost: () => log.banStoreLost(),
+      storeBack: () => log.banStoreBack(),
+      malformed: (where) => log.banMalformed({ where }),
+    },
+  })
+}
+
+/** The names of a configuration that bound the labels of metrics. */
+export const configNames = (config: Config): ConfigNames => ({
+  revision: config.revision,
+  plans: [...config.plans.keys()],
+  routes: config.routes.map(({ name }) => name),
+})

@@ -1,0 +1,155 @@
+/** Explains requests by what this gateway knows at the moment: all is looked at, nothing is charged, and no caller waits for it. */
+import type { ExplainNeeds, ThoughtOf } from '../../admin/explain-operations.ts'
+import type { FindPlaces } from '../../insight/explain/places.ts'
+import type { Known, Question } from '../../insight/explain/question.ts'
+import type { Shed } from '../../core/rules/overload.ts'
+import type { ClientCounters } from '../../state/memory/client-counters.ts'
+import type { AdminSources } from './admin-parts.ts'
+import { explain, explainPast } from './explaining.ts'
+import { tokenVerifier } from './read-token.ts'
+
+/** Of the time of the process that answers, explanations take no more than about this share, after a first few. */
+const SHARE = 0.05
+const FIRST_MS = 100
+
+/** Others wait for the store meanwhile. */
+const AT_ONCE = 8
+
+type Aside = <Made>(waited: Promise<Made>) => Promise<Made>
+
+/** By which the questions of operators stay out of the way of callers. */
+class Budget {
+  #underway = 0
+  #spentMs = 0
+  #lookedMs = performance.now()
+
+  get isLeft(): boolean {
+    const nowMs = performance.now()
+    this.#spentMs = Math.max(0, this.#spentMs - SHARE * (nowMs - this.#lookedMs))
+    this.#lookedMs = nowMs
+    return this.#spentMs < FIRST_MS && this.#underway < AT_ONCE
+  }
+
+  /** What a thread does meanwhile does not count. */
+  async spend<Made>(work: (aside: Aside) => Promise<Made>): Promise<Made> {
+    const beganMs = performance.now()
+    let asideMs = 0
+    this.#underway += 1
+    try {
+      return await work(async (waited) => {
+        const waitsMs = performance.now()
+        return waited.finally(() => (asideMs += performance.now() - waitsMs))
+      })
+    } finally {
+      this.#underway -= 1
+      this.#spentMs += performance.now() - beganMs - asideMs
+    }
+  }
+}
+
+/** Client files of a million clients are read in less. */
+const PLACES_MS = 5_000
+const OTHER_FILES = 'where settings stand: the files are no longer what was taken; reload first'
+const LATE_FILES = `where settings stand: the files could not be read within ${PLACES_MS / 1000} s`
+
+/** One reading after the other; missing: hears why they are not told. */
+function placesFinder({ reloads, settingPlaces }: AdminSources) {
+  let last: Promise<unknown> = Promise.resolve()
+  return (aside: Aside, missing: string[]): FindPlaces | undefined => {
+    if (settingPlaces === undefined) return undefined
+    return async (asked) => {
+      const { revision } = reloads.config
+      const reading = last.then(() => settingPlaces({ revision, asked }, PLACES_MS))
+      last = reading.catch(() => undefined)
+      const found = await aside(reading).catch(() => void missing.push(LATE_FILES))
+      return found === 'otherFiles' ? void missing.push(OTHER_FILES) : found
+    }
+  }
+}
+
+const STORE_AWAY = 'the store is away: what take-quota would say cannot be foretold'
+
+export function createLiveExplainer(sources: AdminSources): ExplainNeeds['explain'] {
+  const { reloads, bans } = sources
+  const budget = new Budget()
+  const finder = placesFinder(sources)
+  const verifier = tokenVerifier((token) => sources.readToken(token))
+  return {
+    mayAsk: () => budget.isLeft,
+    async thoughtOf(query) {
+      const { config } = reloads
+      const { keyId } = query
+      if (keyId !== undefined && config.clients.keyById(keyId) === undefined) return undefined
+      const missing: string[] = []
+      const explanation = await budget.spend((aside) =>
+        explain(config, questionOf(query), knownNow(sources, missing, aside), {
+          verifier: config.jwt && verifier,
+          findPlaces: finder(aside, missing),
+        }),
+      )
+      const scope = missing.includes(STORE_AWAY) ? 'gateway' : 'store'
+      return { scope, ...(missing.length > 0 && { missing }), explanation }
+    },
+    async recorded(decision) {
+      const { config } = reloads
+      const ban = decision.key === null ? undefined : bans.all.get(decision.key)
+      const missing: string[] = []
+      const explanation = await budget.spend((aside) =>
+        explainPast(config, decision, { ban, findPlaces: finder(aside, missing) }),
+      )
+      return { scope: 'gateway', ...(missing.length > 0 && { missing }), explanation }
+    },
+  }
+}
+
+const questionOf = ({ method, target, keyId, token, headers = {} }: ThoughtOf): Question => ({
+  method,
+  target,
+  headers: [
+    ...Object.entries(headers).flat(),
+    ...(token === undefined ? [] : ['Authorization', `Bearer ${token}`]),
+  ],
+  keyId,
+  atMs: Date.now(),
+})
+
+/** missing: hears of what cannot be known. */
+function knownNow(sources: AdminSources, missing: string[], aside: Aside): Known {
+  const { counters, bans, readiness } = sources
+  return {
+    shed: worstShed(readiness.sheds()),
+    anonymousUsed: sources.anonymousRequests('127.0.0.1'),
+    backends: sources
+      .backendHealth()
+      .map(({ name, state, fault = null }) => ({ name, state, cause: fault })),
+    async ofCaller({ clientId, keyId, limits }) {
+      const { answers, missing: silent } = await aside(sources.standings({ clientId, keyId }))
+      missing.push(...silent)
+      const standings = answers.toSorted((one, other) => (one.worker ?? 0) - (other.worker ?? 0))
+      const own = { ban: bans.all.get(keyId), ...(answers.length > 0 && { standings }) }
+      try {
+        const [counted] = await aside(counters.look([{ id: clientId, limits }]))
+        missing.push(...unstated(counted))
+        const use = { minute: counted?.minute.used ?? 0, day: counted?.day.used ?? 0 }
+        return { ...own, use, countedAtMs: counted?.nowMs }
+      } catch {
+        missing.push(STORE_AWAY)
+        return { ...own, isAway: true, countedAtMs: bans.nowMs }
+      }
+    },
+  }
+}
+
+/** What processes hold they may have spent since they spoke last; more they cannot, as it is deducted before. */
+function unstated(counted: ClientCounters | undefined): readonly string[] {
+  if (counted === undefined) return []
+  const [minute, day] = [counted.minute, counted.day].map(({ taken, used }) => taken - used)
+  return minute === 0 && day === 0
+    ? []
+    : [
+        `use of which the store has not heard yet: at most ${minute} of the minute, ${day} of the day`,
+      ]
+}
+
+const worstShed = (sheds: readonly Shed[]): Shed =>
+  (['everything', 'anonymous'] as const).find((shed) => sheds.includes(shed)) ?? 'nothing'

@@ -1,0 +1,92 @@
+/** Tells a receiver what it is configured to hear of: what clients have used, and changes of bans, backends, store and configuration. */
+import { randomUUID } from 'node:crypto'
+import type { Live } from '../../insight/live/live.ts'
+import type { Log } from '../../core/record/log.ts'
+import { noClaims, redisClaims } from '../../state/claims.ts'
+import { Outbox } from '../../insight/notify/outbox.ts'
+import { asSeen, QuotaMarks, type Suspect } from '../../insight/notify/quota-marks.ts'
+import {
+  post,
+  type Notice,
+  type NotifyConfig,
+  type NotifyEvent,
+} from '../../insight/notify/webhook.ts'
+import type { RedisStore } from '../../state/redis/store.ts'
+import type { Config } from '../../config/config.ts'
+import type { Counters } from '../../state/counters.ts'
+
+interface NotifierParts {
+  readonly reloads: { readonly config: Config }
+  readonly live: Live
+  readonly log: Log
+  /** undefined: no other gateway knows what this one knows. */
+  readonly redis: RedisStore | undefined
+  readonly counters: Pick<Counters, 'look' | 'settled'>
+}
+
+export function startNotifier({ reloads, live, log, redis, counters }: NotifierParts): void {
+  const config = (): NotifyConfig | undefined => reloads.config.notify
+  const outbox = new Outbox({
+    // Switched off by a reload, nobody is to be told any more.
+    post: (notice) => {
+      const notify = config()
+      return notify && post(notify, notice, live.ended)
+    },
+    ended: live.ended,
+    claims: redis === undefined ? noClaims : redisClaims(redis, reloads.config.store.prefix),
+    onFault: (cause) => log.notifying({ cause }),
+    onDropped: ({ type }) => log.noticeDropped({ type }),
+  })
+  const wants = (type: NotifyEvent): boolean => config()?.events.includes(type) === true
+  const noticeOf = (type: NotifyEvent, data: object, id = randomUUID() as string): Notice => ({
+    id,
+    type,
+    timestamp: new Date().toISOString(),
+    data,
+  })
+  const marks = new QuotaMarks()
+  // Where each request is one call, or one in this process, nobody holds what he has not spent.
+  const { server, store } = reloads.config
+  const isExact = store.lease === 'off' || (redis === undefined && server.workers === 1)
+  const askFor = truthBy(marks, counters)
+  const look = async (suspect: Suspect, wanted: readonly number[]): Promise<void> => {
+    const truth = isExact ? asSeen(suspect) : await askFor(suspect, wanted)
+    if (truth === undefined) return
+    for (const { untilMs, ...data } of marks.reached(suspect, truth, wanted)) {
+      const name = `quota:${data.client}:${data.window}:${untilMs}:${data.mark}`
+      const until = new Date(untilMs).toISOString()
+      outbox.add(noticeOf('quota', { ...data, until }, name), { name, untilMs })
+    }
+  }
+  live.onSecond((second) => {
+    const { at: wanted = [] } = config() ?? {}
+    if (!wants('quota')) return
+    marks.see(second, wanted)
+    // While the store is away nobody is told what may be false.
+    for (const suspect of marks.due(isExact ? Infinity : undefined))
+      look(suspect, wanted).catch(() => marks.putBack(suspect))
+  })
+  live.events.hear({
+    wants: (type) => type !== 'tick' && type !== 'decision' && wants(type),
+    told: (type, data) => {
+      if (type === 'tick' || type === 'decision') return
+      if (!('until' in data)) return outbox.add(noticeOf(type, data))
+      // All gateways of the store hear of a ban.
+      const name = `ban:${data.key}:${data.since}`
+      const untilMs = Math.max(Date.parse(data.until), Date.now() + 60_000)
+      outbox.add(noticeOf(type, data, name), { name, untilMs })
+    },
+  })
+}
+
+/** What the store knows of a client; where tokens in hand decide, once those who hold them have stated what they spent. */
+const truthBy =
+  (marks: QuotaMarks, counters: NotifierParts['counters']) =>
+  async (suspect: Suspect, wanted: readonly number[]) => {
+    const [known] = await counters.look([suspect])
+    if (known === undefined || !marks.isOpen(suspect, known, wanted)) return known
+    const settled = await counters.settled(suspect)
+    // Some were taken again meanwhile, or one that held them is gone.
+    if (marks.isOpen(suspect, settled, wanted)) marks.leaveOpen(suspect)
+    return settled
+  }

@@ -1,0 +1,136 @@
+/** Takes a new configuration, whole or not at all, for whoever asks: a signal, the admin listener, a file that changed. */
+import type { Config } from '../../config/config.ts'
+import { releaseClients } from '../../config/clients/release.ts'
+import { ConfigError } from '../../config/problems.ts'
+import type { Log } from '../../core/record/log.ts'
+import type { ReloadsView } from '../../core/record/whole-families.ts'
+import { blastRadiusInSteps, type BoundedRadius } from '../../config/changes/blast-radius.ts'
+import { boundedRadius } from '../../config/changes/reload-outcome.ts'
+import type { OverNow, ReloadOutcome, ReloadWish } from '../../config/changes/reload-outcome.ts'
+import type { Counters } from '../../state/counters.ts'
+import type { Reloadable } from './reload.ts'
+import { overNow } from '../../insight/usage/over-now.ts'
+import { inSlices } from '../../config/changes/slices.ts'
+
+/** Reads, parses and checks the files as they are now; throws or rejects with ConfigError. */
+export type LoadConfig = () => Config | Promise<Config>
+
+interface ReloaderParts {
+  /** In force at the start. */
+  readonly config: Config
+  readonly load: LoadConfig
+  readonly target: Reloadable
+  readonly log: Log
+  readonly look: Counters['look']
+}
+
+const NAMES_IN_LOG = 20
+const NAMES_IN_ANSWER = 1_000
+
+const needsRestart = (key: string): string =>
+  `${key}: needs a restart; put it back as it was, or restart the gateway`
+
+interface Wish {
+  readonly dryRun: boolean
+  readonly revision: string | undefined
+}
+
+export class Reloader implements ReloadsView {
+  /** In force. Written by #take, as are these. */
+  config: Config
+  takenAtMs = Date.now()
+  readonly counts = { taken: 0, refused: 0 }
+  /** Why the latest was refused; undefined: it was taken. Written by #refuse, too. */
+  fault: string | undefined
+  readonly #parts: ReloaderParts
+  /** By what is wished for: those that wait for their turn, so that a crowd costs no more than one. */
+  readonly #waiting = new Map<string, { readonly wish: Wish; outcome: Promise<ReloadOutcome> }>()
+  #last: Promise<unknown> = Promise.resolve()
+  #isClosed = false
+
+  constructor(parts: ReloaderParts) {
+    this.#parts = parts
+    this.config = parts.config
+  }
+
+  /** One at a time; wishes that come meanwhile and are alike become one. Never rejects. */
+  reload({ dryRun = false, revision }: ReloadWish = {}): Promise<ReloadOutcome> {
+    const wish = { dryRun, revision }
+    const key = JSON.stringify(wish)
+    const waiting = this.#waiting.get(key)
+    if (waiting !== undefined) return waiting.outcome
+    const outcome = this.#last.then(() => {
+      this.#waiting.delete(key)
+      return this.#run(wish)
+    })
+    this.#waiting.set(key, { wish, outcome })
+    this.#last = outcome
+    return outcome
+  }
+
+  /** The gateway ends: nothing is taken any more. */
+  close(): void {
+    this.#isClosed = true
+  }
+
+  async #run({ dryRun, revision }: Wish): Promise<ReloadOutcome> {
+    let next: Config | undefined
+    try {
+      next = await this.#parts.load()
+      if (revision !== undefined && next.revision !== revision)
+        return { outcome: 'filesChanged', revision: next.revision }
+      const radius = await inSlices(blastRadiusInSteps(this.config, next, NAMES_IN_ANSWER))
+      if (radius.needsRestart.length > 0)
+        return this.#refuse(radius.needsRestart.map(needsRestart), dryRun)
+      if (!dryRun) await this.#take(next, radius)
+      return {
+        outcome: dryRun ? 'wouldBeTaken' : 'taken',
+        revision: next.revision,
+        blastRadius: boundedRadius(radius, NAMES_IN_ANSWER),
+        ...(dryRun && { over: await this.#over(next, radius) }),
+      }
+    } catch (error) {
+      const problems = error instanceof ConfigError ? error.format() : [(error as Error).message]
+      return this.#refuse(problems, dryRun)
+    } finally {
+      if (next !== undefined && next !== this.config) releaseClients(next)
+    }
+  }
+
+  #over(next: Config, { counts }: BoundedRadius): Promise<OverNow> {
+    return overNow({
+      current: this.config,
+      next,
+      of: counts['limits.lowered'] ?? 0,
+      look: this.#parts.look,
+      isAwaited: () => [...this.#waiting.values()].some(({ wish }) => !wish.dryRun),
+    })
+  }
+
+  async #take(next: Config, radius: BoundedRadius): Promise<void> {
+    const { target, log } = this.#parts
+    const prepared = await target.prepare(next)
+    if (this.#isClosed) {
+      prepared.abort()
+      throw new Error('the gateway is stopping; the next start takes the config')
+    }
+    prepared.commit()
+    releaseClients(this.config)
+    this.config = next
+    this.takenAtMs = Date.now()
+    this.counts.taken++
+    this.fault = undefined
+    log.configTaken({ revision: next.revision, blastRadius: boundedRadius(radius, NAMES_IN_LOG) })
+    for (const problem of next.warnings) log.configWarning({ problem })
+  }
+
+  #refuse(problems: readonly string[], dryRun: boolean): ReloadOutcome {
+    const { revision } = this.config
+    if (!dryRun) {
+      this.counts.refused++
+      this.fault = `${problems[0]}${problems.length > 1 ? `, and ${problems.length - 1} more` : ''}`
+      this.#parts.log.reloadRefused({ revision, problems })
+    }
+    return { outcome: 'refused', revision, problems }
+  }
+}

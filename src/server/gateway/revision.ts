@@ -1,0 +1,70 @@
+/** All that one configuration brings, built in one call; parts that would be the same are taken over from the one before. */
+import type { Config } from '../../config/config.ts'
+import { createJwtVerifier, type JwtVerifier } from '../../core/credentials/jwt-verifier.ts'
+import type { LastingParts } from './lasting-parts.ts'
+import { createRequestPolicy, type RequestPolicy } from './request-policy.ts'
+import { upstreamFor, type Upstream, type UpstreamParts } from './upstream.ts'
+
+export interface RevisionParts extends LastingParts, UpstreamParts {
+  /** Called each time a key set of a token issuer was fetched, or could not be. */
+  onKeySet(): void
+}
+
+export class Revision {
+  readonly config: Config
+  readonly upstream: Upstream
+  /** undefined: tokens are not accepted. */
+  readonly verifier: JwtVerifier | undefined
+  readonly policy: RequestPolicy
+
+  /** Throws an Error that tells key and file when a file for TLS, or jwt.jwksFile, cannot be used; then nothing of it is left. */
+  constructor(config: Config, parts: RevisionParts, before?: Revision) {
+    this.config = config
+    this.upstream = upstreamFor(config, parts, before?.upstream)
+    try {
+      const { upstream } = this
+      this.verifier = verifierFor(config, parts, before?.verifier)
+      this.policy = createRequestPolicy(config, parts, { upstream, verifier: this.verifier })
+    } catch (error) {
+      this.abandon(before)
+      throw error
+    }
+  }
+
+  /** Resolves when all is there that it needs; rejects where keys are to be had from elsewhere than before, and are not: tokens that are believed now would not be. */
+  async readyAfter(before: Revision): Promise<void> {
+    const { upstream } = this
+    await Promise.all([this.verifier?.ready(), upstream === before.upstream || upstream.ready()])
+    const fault = this.verifier === before.verifier ? undefined : this.verifier?.fault
+    if (fault === undefined) return
+    const { jwksUri } = this.config.jwt ?? {}
+    throw new Error(
+      `jwt.jwksUri: no keys can be had from ${jwksUri} (${fault.cause}); see that it answers, then reload`,
+    )
+  }
+
+  /** It was never in force: takes down what `other` does not have. */
+  abandon(other: Revision | undefined): void {
+    if (this.verifier !== other?.verifier) this.verifier?.close()
+    if (this.upstream !== other?.upstream) void this.upstream.close()
+  }
+}
+
+/** `before` itself where it would be the same. */
+function verifierFor(
+  { jwt }: Config,
+  { log, metrics, onKeySet }: RevisionParts,
+  before: JwtVerifier | undefined,
+): JwtVerifier | undefined {
+  if (jwt === undefined || before?.isFor(jwt) === true) return jwt && before
+  return createJwtVerifier(jwt, {
+    observer: {
+      keySetFetched: (fault) => {
+        metrics.keySetFetched(fault === undefined)
+        if (fault !== undefined) log.keySetFailed({ cause: fault.cause })
+        onKeySet()
+      },
+      unavailable: (reason) => metrics.credentialUnavailable(reason),
+    },
+  })
+}

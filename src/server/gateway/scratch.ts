@@ -1,0 +1,143 @@
+/**
+ * The stages of a configuration on state that is nobody's: of one process, in memory, on a clock of the caller's. So what is asked of
+ * them or tried on them is decided by the code that decides, and changes nothing. No sockets, no files, no timers that last.
+ */
+import { BanBook } from '../../core/bans/ban-book.ts'
+import {
+  createMemoryBanStore,
+  type BanStore,
+  type BanStoreListener,
+  type BanRecord,
+} from '../../state/bans.ts'
+import type { Config, Limits } from '../../config/config.ts'
+import { createAddressCounter } from '../../state/memory/addresses.ts'
+import { ClientTurns } from '../../core/pipeline/client-turns.ts'
+import { createCounter } from '../../state/counter.ts'
+import type { JwtVerifier } from '../../core/credentials/jwt-verifier.ts'
+import { createKeyRing, UsedKeys, type KeyRing } from '../../core/credentials/key-ring.ts'
+import type { Charges } from '../../core/pipeline/take-quota.ts'
+import { createMemoryAuthority } from '../../state/memory/authority.ts'
+import { Lessee } from '../../core/quota/lessee.ts'
+import type { Authority } from '../../state/quota.ts'
+import type { Timers } from '../../state/timers.ts'
+import type { Shed } from '../../core/rules/overload.ts'
+import { DAY_MS, MINUTE_MS } from '../../config/time.ts'
+import { createDecidingStages } from './request-policy.ts'
+
+export interface ScratchOptions {
+  readonly config: Config
+  /** epochMs: Unix time in ms. nowMs: the same or another that never goes back. */
+  readonly clock: { epochMs(): number; nowMs(): number }
+  /** The store's Unix time in ms, by which use is counted and bans end. Default: the clock of this process. */
+  readonly countedAtMs?: () => number
+  /** Hears of each charge and refusal; nobody unless given. */
+  readonly tally?: Charges['tally']
+  /** Default: the keys of the configuration, by their digests. */
+  readonly keyRing?: Pick<KeyRing, 'find'>
+  readonly verifier?: Pick<JwtVerifier, 'verify'> | undefined
+  /** server.overload as it stands. Default: nothing is shed. */
+  readonly shed?: Shed
+}
+
+export type Scratch = ReturnType<typeof createScratch>
+
+const NO_TIMERS: Timers = { every: () => () => undefined, after: () => Promise.resolve() }
+const NO_TALLY: Charges['tally'] = {
+  admitted: () => undefined,
+  refused: () => undefined,
+  refunded: () => undefined,
+}
+const SEED = 'seed'
+
+export function createScratch(options: ScratchOptions) {
+  const { config, clock, tally = NO_TALLY, shed = 'nothing', verifier } = options
+  const { epochMs } = clock
+  const { countedAtMs = epochMs } = options
+  // As many as come: who is forgotten would have all of his day again.
+  const authority = createMemoryAuthority({ clock: { epochMs: countedAtMs }, maxClients: Infinity })
+  const lessee = new Lessee({
+    authority,
+    processId: 'scratch',
+    clock,
+    outage: config.store.onOutage,
+    timers: NO_TIMERS,
+  })
+  const { bans, seedBan } = createBans(config, countedAtMs)
+  const addresses = createAddressCounter({ now: epochMs })
+  let turnsTaken = 0
+  // Nobody waits for those of others.
+  const turns = {
+    of: () => new ClientTurns(),
+    take: (_: unknown, limit: number) => turnsTaken < limit,
+  }
+  const { keyRing = createKeyRing(config.clients, new UsedKeys(), isStructured(config)) } = options
+  const charges = { lessee, tally, moments: { next: epochMs } }
+  const load = { shed }
+  const parts = { ...charges, epochMs, bans, addresses, turns, load, keyRing }
+  return {
+    lessee,
+    stages: createDecidingStages(config, parts, { upstream: {}, verifier }),
+    /** All that is changed by whoever has it in hand. */
+    seed: {
+      use: createSeedUse(authority, countedAtMs),
+      ban: seedBan,
+      turns: (taken: number) => void (turnsTaken = taken),
+      /** Of an address, in the minute that runs. */
+      anonymous(address: string, requests: number): void {
+        addresses.add({ address, points: requests })
+      },
+    },
+    close: () => bans.close(),
+  }
+}
+
+function createSeedUse(authority: Pick<Authority, 'take'>, epochMs: () => number) {
+  let seeds = 0
+  /** So much more was used in the minute and the day that run. */
+  return (client: string, limits: Limits, used: { minute: number; day: number }): void => {
+    const state = (window: 'minute' | 'day', lengthMs: number) => ({
+      index: Math.floor(epochMs() / lengthMs),
+      used: used[window],
+      held: used[window],
+    })
+    const minute = state('minute', MINUTE_MS)
+    const day = state('day', DAY_MS)
+    // As of a process that has forgotten what it stated before, which so stays counted.
+    const since = seeds++
+    const process = { process: SEED, sequence: seeds, since }
+    void authority.take({ client, ...process, limits, minute, day, need: 0, want: 0 })
+  }
+}
+
+const isStructured = ({ server }: Config): boolean => server.structuredQuotaHeaders
+
+function createBans(config: Config, now: () => number) {
+  let listener: BanStoreListener | undefined
+  const store: BanStore = {
+    ...createMemoryBanStore(),
+    watch: (known) => void (listener = known),
+  }
+  const nothing = (): void => undefined
+  const observer = {
+    strike: nothing,
+    banned: nothing,
+    storeLost: nothing,
+    storeBack: nothing,
+    malformed: nothing,
+  }
+  const bans = new BanBook({
+    policy: config.bans,
+    store,
+    counter: createCounter({
+      redis: undefined,
+      keyPrefix: '',
+      withinMs: config.bans.withinMs,
+      timeoutMs: 0,
+    }),
+    loadTimeoutMs: 0,
+    observer,
+    now,
+  })
+  const seedBan = (keyId: string, ban: BanRecord): void => listener?.banned(keyId, ban)
+  return { bans, seedBan }
+}

@@ -1,0 +1,69 @@
+/** What is told of routes, backends, the store and the workers, and since when each is as it is. */
+import type { StateNeeds } from '../../admin/state-operations.ts'
+import { storeStateOf } from '../../admin/state-operations.ts'
+import type { BackendHealth } from '../../core/backends/health.ts'
+import { Latest } from '../../insight/live/latest.ts'
+import { Since } from '../../insight/live/since.ts'
+import type { AdminSources } from './admin-parts.ts'
+
+type Sources = Pick<
+  AdminSources,
+  'live' | 'reloads' | 'readiness' | 'measure' | 'processes' | 'backendHealth'
+>
+
+const NO_FAULT = { state: 'up', fault: undefined, since: undefined, isUsable: true } as const
+
+export function createStateParts(sources: Sources): StateNeeds['state'] {
+  const { live, reloads, readiness, measure, processes } = sources
+  const latest = new Latest()
+  const [backendsSince, storeSince] = [new Since(), new Since()]
+  /** Workers tell of those that are not well, or were not. */
+  const backends = (): BackendHealth[] => {
+    const known = new Map(sources.backendHealth().map((health) => [health.name, health]))
+    return reloads.config.upstream.urls.map((name) => known.get(name) ?? { name, ...NO_FAULT })
+  }
+  const look = (): void => {
+    const nowMs = Date.now()
+    backendsSince.look(
+      backends().map(({ name, state, since }) => [
+        name,
+        since === undefined ? { state } : { state, sinceMs: Date.parse(since) },
+      ]),
+      nowMs,
+    )
+    storeSince.look([['store', { state: storeStateOf(readiness.store()) }]], nowMs)
+  }
+  live.onSecond((second) => {
+    latest.add(second)
+    look()
+  })
+  return {
+    workers: processes,
+    backends: () =>
+      backends().map((health) => ({
+        ...health,
+        ...latest.backend(health.name),
+        sinceMs: backendsSince.of(health.name).sinceMs,
+      })),
+    store: () => {
+      const { sinceMs, losses } = storeSince.of('store')
+      return {
+        health: readiness.store(),
+        unsaved: readiness.unsaved(),
+        sinceMs,
+        outages: losses,
+        callP99Ms: latest.storeP99Ms,
+      }
+    },
+    async requestsByRoute() {
+      const counts = new Map<string, number>()
+      for (const { name, values } of (await measure()).flat())
+        if (name === 'tollgate_requests_total')
+          for (const { labels, value } of values) {
+            const route = String(labels['route'])
+            counts.set(route, (counts.get(route) ?? 0) + value)
+          }
+      return counts
+    },
+  }
+}

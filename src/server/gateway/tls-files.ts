@@ -1,0 +1,74 @@
+/** The PEM files of TLS with clients, Redis or backends, read and checked once, so that a wrong file ends the start and not a later reconnect. */
+import { createPrivateKey, X509Certificate } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { createSecureContext, type ConnectionOptions } from 'node:tls'
+import type { AdminIdentity } from '../../admin/way-in.ts'
+import type { AdminConfig, ServerTlsConfig, TlsFilesConfig } from '../../config/config.ts'
+import type { TlsIdentity } from '../../core/http/tls-server.ts'
+
+type AdminTls = NonNullable<AdminConfig['tls']>
+
+/** The text of the file, after a check that throws if it is of no use; throws an Error that names key and file, and what to do. */
+function read(key: string, file: string, remedy: string, check: (pem: string) => void): string {
+  let [fault, what] = ['cannot be read', 'check its name and permissions']
+  try {
+    const pem = readFileSync(file, 'utf8')
+    ;[fault, what] = ['cannot be used', remedy]
+    check(pem)
+    return pem
+  } catch (cause) {
+    const reason = cause instanceof Error && 'code' in cause ? String(cause.code) : 'not PEM'
+    throw new Error(`${key}: ${file} ${fault} (${reason}); ${what}`, { cause })
+  }
+}
+
+const certificates = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g
+
+/** group: the keys' own, such as `upstream.tls`. Throws an Error that tells the key, the file and the remedy when a file cannot be used. */
+export function readTlsFiles(group: string, files: TlsFilesConfig): ConnectionOptions {
+  const { caFile, certFile, keyFile, serverName } = files
+  // Said outright, so that no environment variable can switch it off.
+  const options: ConnectionOptions = { rejectUnauthorized: true }
+  if (serverName !== undefined) options.servername = serverName
+  if (caFile !== undefined) options.ca = readAuthorities(`${group}.ca`, caFile)
+  if (certFile === undefined || keyFile === undefined) return options
+  return { ...options, ...readPair(group, certFile, keyFile) }
+}
+
+/** As readTlsFiles, of what the public listener shows and asks for; undefined: it has no TLS. */
+export function readServerTls(tls: ServerTlsConfig | undefined): TlsIdentity | undefined {
+  return tls && { ...readIdentity('server.tls', tls), minVersion: tls.minVersion }
+}
+
+/** As readServerTls, of the admin listener. */
+export const readAdminTls = ({ tls }: AdminConfig): AdminIdentity | undefined =>
+  tls && readIdentity('admin.tls', tls)
+
+const readIdentity = (group: string, { certFile, keyFile, clientCaFile }: AdminTls) => ({
+  ...readPair(group, certFile, keyFile),
+  clientCa: clientCaFile && readAuthorities(`${group}.clientCa`, clientCaFile),
+})
+
+function readAuthorities(key: string, file: string): string {
+  return read(key, file, 'give the PEM certificates of the authorities to trust', (pem) => {
+    const found = (pem.match(certificates) ?? []).map((text) => new X509Certificate(text))
+    if (found.length === 0) throw new Error('no certificate')
+  })
+}
+
+function readPair(group: string, certFile: string, keyFile: string) {
+  const certRemedy = 'give the PEM certificate that this gateway shows, then those that signed it'
+  const cert = read(`${group}.cert`, certFile, certRemedy, (pem) =>
+    createSecureContext({ cert: pem }),
+  )
+  const key = read(
+    `${group}.key`,
+    keyFile,
+    'give the PEM private key of tls.cert, not encrypted',
+    (pem) => {
+      createPrivateKey(pem)
+      createSecureContext({ cert, key: pem })
+    },
+  )
+  return { cert, key }
+}

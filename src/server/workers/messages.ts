@@ -1,0 +1,105 @@
+/** What a supervisor and its workers say to each other over IPC. Types only; plain data, cloned on the way. */
+import type { Decision } from '../../core/record/recent.ts'
+import type { StoreHealth } from '../../admin/readiness.ts'
+import type { BackendHealth } from '../../core/backends/health.ts'
+import type { BanCalls } from '../../state/supervisor/bans.ts'
+import type { CounterCalls } from '../../state/supervisor/counters.ts'
+import type { QuotaCalls } from '../../state/supervisor/authority.ts'
+import type { Notice, Totals } from '../../state/quota.ts'
+import type { AnswerBatch, CallBatch } from '../../state/supervisor/calls.ts'
+import type { KeySetFault } from '../../core/credentials/jwt-verifier.ts'
+import type { MetricsSnapshot } from '../../core/record/metrics.ts'
+import type { PlainConfig } from '../../config/clients/plain-config.ts'
+import type { SecretOfDay } from '../../core/http/ticket-secret.ts'
+import type { PackedSecond } from '../../insight/live/packed-second.ts'
+import type { ProcessNow } from '../../insight/live/second.ts'
+import type { BanRecord } from '../../state/bans.ts'
+import type { Shed } from '../../core/rules/overload.ts'
+
+/** All that a worker asks of its supervisor. */
+export type SharedCalls = QuotaCalls & CounterCalls & BanCalls
+
+export interface StartMessage {
+  readonly kind: 'start'
+  /** From 1; on every log line of the worker. */
+  readonly number: number
+  readonly version: string
+  /** Its clients come through the pipe, like those of a prepare. */
+  readonly config: PlainConfig
+  readonly ticketSecret: SecretOfDay
+  readonly gatewayId: Uint8Array
+}
+
+export interface ClientNotice {
+  readonly client: string
+  readonly notice: Notice
+  readonly totals?: Totals
+}
+
+/** What concerns the moment alone. */
+export type LiveMessage =
+  | CallBatch
+  /** Somebody listens to decisions, or nobody does any more. */
+  | { readonly kind: 'listen'; readonly isWanted: boolean }
+
+export type ToWorker =
+  | LiveMessage
+  | StartMessage
+  | AnswerBatch
+  | { readonly kind: 'quota'; readonly notices: readonly ClientNotice[] }
+  | { readonly kind: 'banned'; readonly keyId: string; readonly ban: BanRecord }
+  /** Notices were left out, of bans too: this worker is to read those all. */
+  | { readonly kind: 'missed' }
+  /** To be built aside, and answered with `prepared`; then one of these two follows, of the same round. */
+  | { readonly kind: 'prepare'; readonly round: number; readonly config: PlainConfig }
+  | { readonly kind: 'commit' | 'abort'; readonly round: number }
+  | { readonly kind: 'measure'; readonly question: number }
+  /** To be answered with `alive`. */
+  | { readonly kind: 'beat' }
+  /** End after what is in flight; idleMs: see FrontDoor. */
+  | { readonly kind: 'drain'; readonly idleMs: number }
+
+/** Why a worker could not begin; `code` is Node's, such as EACCES. */
+export interface StartFault {
+  readonly message: string
+  readonly code: string | undefined
+  /** The public listener could not be had. */
+  readonly isListener: boolean
+}
+
+/** What is not of one worker alone. */
+export type SharedMessage =
+  | CallBatch
+  | AnswerBatch
+  | {
+      readonly kind: 'decisions'
+      readonly decisions: readonly Decision[]
+      readonly untold: number
+    }
+  /** Once a second, and once at the end. */
+  | { readonly kind: 'second'; readonly second: PackedSecond; readonly now: ProcessNow }
+
+export type ToSupervisor =
+  | SharedMessage
+  | { readonly kind: 'listening' }
+  | { readonly kind: 'alive' }
+  /** fault: why this worker cannot take it. */
+  | { readonly kind: 'prepared'; readonly round: number; readonly fault: string | undefined }
+  | { readonly kind: 'failed'; readonly fault: StartFault }
+  /** Redis, as this worker sees it. */
+  | ({ readonly kind: 'store' } & StoreHealth)
+  /** The key set of the token issuer, as this worker sees it. */
+  | { readonly kind: 'keySet'; readonly fault: KeySetFault | undefined }
+  /** When it changes: what this worker refuses because it has too much to do. */
+  | { readonly kind: 'shed'; readonly shed: Shed }
+  /** The backends, as this worker sees them, while one is down and when it has come back. */
+  | { readonly kind: 'backends'; readonly backends: readonly BackendHealth[] }
+  /** When asked, and once at the end, without a question. */
+  | {
+      readonly kind: 'measured'
+      readonly question?: number
+      readonly snapshot: MetricsSnapshot
+    }
+
+/** Descriptor under which a worker finds the socket that it listens on; 3 is the IPC channel. */
+export const LISTEN_FD = 4

@@ -1,0 +1,180 @@
+/**
+ * The way of the clients from the supervisor to a worker: a pipe beside the IPC channel, which would hold copies of all
+ * of them in both processes, and keep other messages waiting. A ring goes in pieces; one that is given up just ends.
+ */
+import type { ChildProcess } from 'node:child_process'
+import { Socket } from 'node:net'
+import type { Writable } from 'node:stream'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { newBuffer } from '../../config/clients/columns.ts'
+import { borrowRing, type BorrowedRing } from '../../config/clients/release.ts'
+import type { Config } from '../../config/config.ts'
+
+/** Descriptor under which a worker finds its end. */
+const RINGS_FD = 5
+
+/** Rings go by their round; this is the one that a worker starts with. */
+export const START_RING = 0
+
+const PIECE_BYTES = 256 * 1024
+const READ_BYTES = 64 * 1024
+/** What is larger has a buffer of its own kind; see newBuffer. */
+const LARGE_BYTES = 2 ** 20
+
+/** Before each piece: the number of its ring and its own bytes, 32 bits each, and the bytes of the ring as a double. */
+const HEAD_BYTES = 16
+
+/** The supervisor's end. However slow a worker is, no more than one piece is kept for it. */
+export class RingSender {
+  /** undefined: the system had no process to give. */
+  readonly #pipe: Writable | undefined
+  /** Still to be sent, by number. Written by send and giveUp. */
+  readonly #wanted = new Map<number, BorrowedRing>()
+  /** Written by send; never rejects. */
+  #sent: Promise<void> = Promise.resolve()
+
+  constructor(worker: ChildProcess) {
+    const stdio = worker.stdio as readonly unknown[] | undefined
+    this.#pipe = stdio?.[RINGS_FD] as Writable | undefined
+    // A worker that has ended; the same is told by its exit.
+    this.#pipe?.on('error', () => undefined)
+    worker.on('exit', () => this.close())
+  }
+
+  /** After those before it. Resolves when it was handed over or given up; never rejects. */
+  send(number: number, config: Config): Promise<void> {
+    this.#wanted.set(number, borrowRing(config))
+    return (this.#sent = this.#sent.then(() => this.#send(number)))
+  }
+
+  giveUp(number: number): void {
+    this.#wanted.get(number)?.giveBack()
+    this.#wanted.delete(number)
+  }
+
+  /** Nothing is sent any more. */
+  close(): void {
+    for (const number of this.#wanted.keys()) this.giveUp(number)
+    this.#pipe?.destroy()
+  }
+
+  async #send(number: number): Promise<void> {
+    const piece = Buffer.allocUnsafeSlow(HEAD_BYTES + PIECE_BYTES)
+    piece.writeUInt32LE(number, 0)
+    for (let at = 0; ; at += PIECE_BYTES) {
+      const ring = this.#wanted.get(number)?.bytes
+      if (ring === undefined) return
+      if (at >= ring.length) return this.giveUp(number)
+      const part = ring.subarray(at, at + PIECE_BYTES)
+      piece.writeUInt32LE(part.length, 4)
+      piece.writeDoubleLE(ring.length, 8)
+      // A copy: what the kernel is still to take must not be freed with the ring.
+      piece.set(part, HEAD_BYTES)
+      await this.#write(piece.subarray(0, HEAD_BYTES + part.length))
+      // What workers ask is answered between two pieces.
+      await nextTurn()
+    }
+  }
+
+  /** Resolves when it was taken, or never will be. */
+  #write(bytes: Uint8Array): Promise<void> {
+    return new Promise((resolve) => {
+      const taken = (error?: Error | null): void => {
+        if (error) this.close()
+        resolve()
+      }
+      if (this.#pipe === undefined) taken(new Error('no process'))
+      else this.#pipe.write(bytes, taken)
+    })
+  }
+}
+
+/** A worker's end. */
+export class RingReader {
+  /** Asked for, or here and not asked for yet. */
+  readonly #rings = new Map<number, PromiseWithResolvers<ArrayBuffer>>()
+  /** The latest round that was given up, and all before it: no more of them is kept. Written by giveUp. */
+  #givenUp = START_RING
+  readonly #head = Buffer.alloc(HEAD_BYTES)
+  /** Read of the head, and unread of its piece. Written by take. */
+  #headBytes = 0
+  #unreadBytes = 0
+  /** Written by #begin, #fill and giveUp. */
+  #current: { readonly number: number; readonly bytes: Uint8Array; filled: number } | undefined
+
+  /** Reads on by itself, and keeps no process alive. */
+  static open(): RingReader {
+    const reader = new RingReader()
+    const buffer = Buffer.allocUnsafeSlow(READ_BYTES)
+    const callback = (length: number): boolean => {
+      reader.take(buffer.subarray(0, length))
+      return true
+    }
+    // A supervisor that is gone is noticed by the IPC channel.
+    new Socket({ fd: RINGS_FD, readable: true, writable: false, onread: { buffer, callback } })
+      .on('error', () => undefined)
+      .unref()
+    return reader
+  }
+
+  /** Resolves once it is here whole; rejects if it is given up. Once per ring. */
+  async ring(number: number): Promise<ArrayBuffer> {
+    if (this.#isGivenUp(number)) throw new Error('was given up')
+    return this.#at(number).promise.finally(() => this.#rings.delete(number))
+  }
+
+  giveUp(round: number): void {
+    this.#givenUp = round
+    if (this.#current?.number === round) this.#current = undefined
+    this.#rings.get(round)?.reject(new Error('was given up'))
+    this.#rings.delete(round)
+  }
+
+  /** What the pipe has, however it is cut. */
+  take(bytes: Buffer): void {
+    let at = 0
+    while (at < bytes.length) {
+      if (this.#headBytes < HEAD_BYTES) {
+        const read = bytes.copy(this.#head, this.#headBytes, at)
+        at += read
+        this.#headBytes += read
+        if (this.#headBytes < HEAD_BYTES) return
+        this.#begin()
+      }
+      const part = bytes.subarray(at, at + this.#unreadBytes)
+      at += part.length
+      this.#unreadBytes -= part.length
+      this.#fill(part)
+      if (this.#unreadBytes === 0) this.#headBytes = 0
+    }
+  }
+
+  #begin(): void {
+    const number = this.#head.readUInt32LE(0)
+    this.#unreadBytes = this.#head.readUInt32LE(4)
+    if (this.#isGivenUp(number) || this.#current?.number === number) return
+    const length = this.#head.readDoubleLE(8)
+    const buffer = newBuffer(length, length > LARGE_BYTES)
+    this.#current = { number, bytes: new Uint8Array(buffer, 0, length), filled: 0 }
+  }
+
+  #fill(part: Uint8Array): void {
+    const ring = this.#current
+    if (ring === undefined) return
+    ring.bytes.set(part, ring.filled)
+    ring.filled += part.length
+    if (ring.filled < ring.bytes.length) return
+    this.#current = undefined
+    this.#at(ring.number).resolve(ring.bytes.buffer as ArrayBuffer)
+  }
+
+  #at(number: number): PromiseWithResolvers<ArrayBuffer> {
+    const ring = this.#rings.get(number) ?? Promise.withResolvers<ArrayBuffer>()
+    this.#rings.set(number, ring)
+    return ring
+  }
+
+  #isGivenUp(number: number): boolean {
+    return number !== START_RING && number <= this.#givenUp
+  }
+}

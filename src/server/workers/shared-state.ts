@@ -1,0 +1,92 @@
+/** What the supervisor keeps for all workers of the machine, and how it answers their calls. */
+import { createAddressCounter } from '../../state/memory/addresses.ts'
+import { createMemoryBanStore, type BanStore } from '../../state/bans.ts'
+import { BanTable } from '../../core/bans/ban-table.ts'
+import { OperatorBans } from '../../core/bans/operator-bans.ts'
+import { SharedBans, type SharedBansParts } from '../../core/bans/shared-bans.ts'
+import { Synchroniser } from '../../core/bans/synchroniser.ts'
+import type { CallHandlers } from '../../state/supervisor/calls.ts'
+import { createCounter } from '../../state/counter.ts'
+import type { Config } from '../../config/config.ts'
+import type { EmbeddedAuthority } from '../../state/memory/authority.ts'
+import type { ClientNotice, SharedCalls } from './messages.ts'
+import type { StoreClock } from '../../state/store-clock.ts'
+import { isBanEarned } from '../../core/rules/ban-policy.ts'
+import { whenKnown } from '../../core/rules/when-known.ts'
+
+export type SharedState = ReturnType<typeof createSharedState>
+
+interface SharedStateParts extends Pick<SharedBansParts, 'onBan' | 'onMalformed'> {
+  readonly config: Config
+  /** undefined with Redis, which workers ask themselves. */
+  readonly embedded: { readonly authority: EmbeddedAuthority } | undefined
+  /** The store of all bans, and its clock. */
+  readonly banStore: BanStore
+  readonly clock: StoreClock
+}
+
+export function createSharedState(parts: SharedStateParts) {
+  const { config, embedded, banStore, clock } = parts
+  let policy = config.bans
+  const { forgetAfterMs, withinMs } = policy
+  const { timeoutMs } = config.store
+  const addresses = createAddressCounter()
+  const strikes = createCounter({ redis: undefined, keyPrefix: '', withinMs, timeoutMs })
+  const authority = (): EmbeddedAuthority => {
+    if (embedded === undefined) throw new Error('the quota authority is Redis')
+    return embedded.authority
+  }
+  const store = embedded === undefined ? createMemoryBanStore() : banStore
+  /** With Redis: what it keeps. */
+  const table = new BanTable(forgetAfterMs)
+  const inRedis = embedded === undefined ? keepUpWith(banStore, table, clock) : undefined
+  const onLift = (keyId: string): void => void strikes.reset(keyId)
+  const bans = new SharedBans({ ...parts, store, forgetAfterMs, onLift })
+  return {
+    /** The answers to one worker. onNotice: the others are to hear of it. */
+    handlers: (onNotice: (notice: ClientNotice) => void): CallHandlers<SharedCalls> => ({
+      // At once where the authority knows at once: then the answer goes out with the first message.
+      take: (request) =>
+        whenKnown(authority().take(request), (reply) => {
+          const { notice, minute, day } = reply
+          if (notice !== undefined)
+            onNotice({ client: request.client, notice, totals: { minute, day } })
+          return reply
+        }),
+      beat: (beat) => authority().beat(beat),
+      addStrikes: async ({ keyId, points: added }) => {
+        const counted = await strikes.add(keyId, added, Date.now())
+        if (isBanEarned(counted.total, policy)) await strikes.reset(keyId)
+        return counted
+      },
+      countAddress: (count) => addresses.add(count),
+      ...bans.handlers,
+    }),
+    operatorBans:
+      embedded === undefined
+        ? new OperatorBans({ table, store: banStore, now: () => clock.nowMs() })
+        : bans.operators,
+    /** For strikes and bans from here on. */
+    use({ bans: next }: Config): void {
+      policy = next
+      strikes.useTime(next.withinMs)
+      table.forgetAfterMs = bans.forgetAfterMs = next.forgetAfterMs
+    },
+    /** Requests without a valid credential in the minute that runs. */
+    anonymousRequests: (address: string): number => addresses.add({ address, points: 0 }).total,
+    unsaved: () => embedded?.authority.unsaved,
+    /** Reads the kept bans. */
+    ready: () => bans.ready(),
+    /** Writes what is not kept yet. */
+    close: async () => {
+      await Promise.allSettled([embedded?.authority.close(), store.close(), inRedis?.close()])
+    },
+  }
+}
+
+/** So that operators see bans while the store is away. Workers say when that is, and what in it is no ban. */
+function keepUpWith(store: BanStore, table: BanTable, clock: StoreClock): Synchroniser {
+  const ignore = (): void => undefined
+  const observer = { storeLost: ignore, storeBack: ignore, malformed: ignore }
+  return new Synchroniser({ table, store, observer, now: () => clock.nowMs() })
+}

@@ -1,0 +1,146 @@
+/** One place in the pool: keeps one worker in it, through crashes and rolls. */
+import { rollIdleMs, stopIdleMs } from '../gateway/drain-times.ts'
+import type { ListenSockets } from '../../core/http/bound-sockets.ts'
+import type { ListenSocket } from '../../core/http/node-internals.ts'
+import type { SupervisionLine } from '../../core/record/log.ts'
+import { afterCrash, noCrashes, restartDelayMs } from './back-off.ts'
+import { howEnded, type WorkerExit } from './worker-exit.ts'
+import type { WorkerProcess } from './worker-process.ts'
+
+export interface SlotOptions {
+  readonly sockets: ListenSockets
+  drainMs(): number
+  startWorker(number: number, listenFd: number): WorkerProcess
+  onEnded(worker: WorkerProcess): void
+  log(line: SupervisionLine): void
+}
+
+/** Beyond the drain time: quota is handed back and the log written. */
+const DRAIN_MARGIN_MS = 5_000
+
+export class Slot {
+  readonly number: number
+  /** Processes that have not ended: the worker, its successor, those that drain. Written by #start and #ended. */
+  readonly alive = new Set<WorkerProcess>()
+  /** Takes requests here, or is to. Written by start, #restartLater, replace and #ended. */
+  worker: WorkerProcess | undefined
+  /** Written by #restartLater. */
+  restarts = 0
+  readonly #options: SlotOptions
+  /** What the end of a worker means: a start that failed, a crash, or what was asked for. Written by keep and drain. */
+  #phase: 'starting' | 'kept' | 'draining' = 'starting'
+  /** Is to take over in a roll. Written by replace and #ended. */
+  #successor: WorkerProcess | undefined
+  /** Kept open as long as somebody listens on it, or is about to. Written by #start and #closeSocket. */
+  #socket: ListenSocket | undefined
+  /** Both written by #restartLater; a roll that succeeds begins the crashes anew. */
+  #crashes = noCrashes
+  #restart: NodeJS.Timeout | undefined
+
+  constructor(number: number, options: SlotOptions) {
+    this.number = number
+    this.#options = options
+  }
+
+  /** Resolves when the first worker takes requests; rejects with its WorkerFailed, or when the system has no socket or process left to give. */
+  async start(): Promise<void> {
+    this.worker = this.#start()
+    await this.worker.listening
+  }
+
+  /** From here on a worker that ends is started again; it may have ended already. */
+  keep(): void {
+    this.#phase = 'kept'
+    if (this.worker === undefined) this.#restartLater(0)
+  }
+
+  /** Rolls: false: no new worker came up here, and the old one stays. */
+  async replace(): Promise<boolean> {
+    const old = this.worker
+    // It is about to be started anew in any case.
+    if (old?.state !== 'listening') return true
+    try {
+      const successor = this.#start()
+      this.#successor = successor
+      await successor.listening
+      if (this.#phase === 'draining') return false
+      this.worker = successor
+    } catch (error) {
+      const cause = (error as Error).message
+      if (this.#phase !== 'draining')
+        this.#options.log({ level: 'error', event: 'rollFailed', worker: this.number, cause })
+      return false
+    }
+    this.#successor = undefined
+    this.#crashes = noCrashes
+    const drainMs = this.#options.drainMs()
+    old.drain({ idleMs: rollIdleMs(drainMs), timeoutMs: drainMs + DRAIN_MARGIN_MS })
+    await old.ended
+    return true
+  }
+
+  /** Ends what is here after what is in flight, kills what does not end, and starts nothing more. */
+  async drain(): Promise<void> {
+    this.#phase = 'draining'
+    clearTimeout(this.#restart)
+    const drainMs = this.#options.drainMs()
+    const times = { idleMs: stopIdleMs(drainMs), timeoutMs: drainMs + DRAIN_MARGIN_MS }
+    for (const worker of this.alive) worker.drain(times)
+    // Else connections would queue up here after the workers have stopped to take them.
+    this.#closeSocket()
+    await Promise.all(Array.from(this.alive, (worker) => worker.ended))
+  }
+
+  #start(): WorkerProcess {
+    const { sockets, startWorker, log } = this.#options
+    this.#socket ??= sockets.open()
+    const worker = startWorker(this.number, this.#socket.fd)
+    this.alive.add(worker)
+    worker.listening.then(
+      () => log({ level: 'info', event: 'workerStarted', worker: this.number, pid: worker.pid }),
+      () => undefined,
+    )
+    void worker.ended.then((exit) => this.#ended(worker, exit))
+    return worker
+  }
+
+  #ended(worker: WorkerProcess, exit: WorkerExit): void {
+    const { log, onEnded } = this.#options
+    this.alive.delete(worker)
+    onEnded(worker)
+    const cause = exit.fault?.message ?? howEnded(exit)
+    const line = { worker: this.number, pid: worker.pid, cause }
+    if (this.worker !== worker && this.#successor !== worker)
+      log({ level: 'info', event: 'workerStopped', ...line })
+    else if (this.#phase !== 'draining') log({ level: 'error', event: 'workerCrashed', ...line })
+    if (this.worker === worker) this.worker = undefined
+    if (this.#successor === worker) this.#successor = undefined
+    if (this.#phase === 'kept' && this.worker === undefined && this.#successor === undefined)
+      this.#restartLater(exit.ranMs)
+  }
+
+  #restartLater(ranMs: number): void {
+    const { log } = this.#options
+    // Nobody listens on the old socket any more; what the kernel would put into its queue belongs to the others.
+    this.#closeSocket()
+    this.#crashes = afterCrash(this.#crashes, ranMs)
+    const delayMs = restartDelayMs(this.#crashes, Math.random())
+    const crashesInARow = this.#crashes.inARow
+    log({ level: 'warn', event: 'workerRestarting', worker: this.number, delayMs, crashesInARow })
+    this.#restart = setTimeout(() => {
+      this.restarts++
+      try {
+        this.worker = this.#start()
+      } catch (error) {
+        const cause = (error as Error).message
+        log({ level: 'error', event: 'workerCrashed', worker: this.number, cause })
+        this.#restartLater(0)
+      }
+    }, delayMs)
+  }
+
+  #closeSocket(): void {
+    this.#socket?.close()
+    this.#socket = undefined
+  }
+}

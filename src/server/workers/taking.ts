@@ -1,0 +1,59 @@
+/** A worker's part in a configuration that all workers take together, or none. */
+import { fromPlainConfig, type PlainConfig } from '../../config/clients/plain-config.ts'
+import type { Prepared, Reloadable } from '../gateway/reload.ts'
+
+interface TakingParts {
+  readonly target: Reloadable
+  /** Told once: whether this worker could prepare it, or why not. */
+  answer(round: number, fault: string | undefined): void
+  /** It is in force everywhere else, and cannot be taken here. */
+  onLeftBehind(error: Error): void
+}
+
+export class Taking {
+  readonly #parts: TakingParts
+  /** These three are of the latest round. Written by prepare, settle and #end. */
+  #round: number | undefined
+  #prepared: Prepared | undefined
+  #verdict: 'commit' | 'abort' | undefined
+  /** Resolves when nothing is being prepared; never rejects. Written by prepare. */
+  idle: Promise<void> = Promise.resolve()
+
+  constructor(parts: TakingParts) {
+    this.#parts = parts
+  }
+
+  /** ring: its clients, once they are here; rejects if the round is given up before. */
+  prepare(round: number, config: PlainConfig, ring: Promise<ArrayBuffer>): void {
+    this.#round = round
+    this.#prepared = this.#verdict = undefined
+    const { target, answer, onLeftBehind } = this.#parts
+    const build = async () => target.prepare(fromPlainConfig(config, await ring))
+    this.idle = build().then(
+      (prepared) => {
+        // A round that was given up while this one was slow.
+        if (this.#round !== round) return prepared.abort()
+        this.#prepared = prepared
+        answer(round, undefined)
+        this.#end()
+      },
+      (error: Error) => {
+        answer(round, error.message)
+        if (this.#round === round && this.#verdict === 'commit') onLeftBehind(error)
+      },
+    )
+  }
+
+  /** What is still being prepared goes the same way as soon as it is. */
+  settle(verdict: 'commit' | 'abort', round: number): void {
+    if (this.#round !== round) return
+    this.#verdict = verdict
+    this.#end()
+  }
+
+  #end(): void {
+    if (this.#verdict === undefined) return
+    this.#prepared?.[this.#verdict]()
+    this.#prepared = undefined
+  }
+}

@@ -1,0 +1,250 @@
+/** One worker as its supervisor sees it: a child process with an IPC channel, a pipe for its log and a socket to listen on. */
+import { fork, type ChildProcess } from 'node:child_process'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { embeddedHealth } from '../../admin/readiness.ts'
+import { toPlainConfig } from '../../config/clients/plain-config.ts'
+import type { Config } from '../../config/config.ts'
+import type { BackendHealth } from '../../core/backends/health.ts'
+import type { KeySetFault } from '../../core/credentials/jwt-verifier.ts'
+import type { MetricsSnapshot } from '../../core/record/metrics.ts'
+import type { Shed } from '../../core/rules/overload.ts'
+import { createLineRelay } from './line-relay.ts'
+import type { SharedMessage, StartFault, StartMessage, ToSupervisor, ToWorker } from './messages.ts'
+import { RingSender, START_RING } from './ring-pipe.ts'
+import { howEnded, WorkerFailed, type WorkerExit } from './worker-exit.ts'
+
+export interface WorkerProcessOptions {
+  /** The file that a worker runs: src/main.ts, or what it was built to. */
+  readonly entry: string
+  readonly start: Omit<StartMessage, 'kind' | 'config'> & { readonly config: Config }
+  readonly listenFd: number
+  /** Takes whole lines of its log. */
+  onLines(lines: string): void
+  /** Of what concerns not this process alone; may answer by `send`. */
+  onMessage(message: SharedMessage, send: (answer: ToWorker) => void): void
+}
+
+/** To take its clients, and again to begin with them. */
+const START_AT_MOST_MS = 30_000
+/** One that stands still must not fill this process with what it is to hear. */
+const UNTAKEN_MESSAGES = 64
+/** To take a configuration and build it aside. */
+const PREPARE_AT_MOST_MS = 10_000
+/** How long a page of metrics waits for a worker that stands still. */
+const MEASURE_AT_MOST_MS = 1_000
+
+export class WorkerProcess {
+  readonly number: number
+  /** undefined: there is no process. */
+  readonly pid: number | undefined
+  /** Only ever forward. Written by #hear, drain and #end. */
+  state: 'starting' | 'listening' | 'draining' | 'ended' = 'starting'
+  /** Redis as it sees it, if it needs one. Written by #hear, as are the next. */
+  store = embeddedHealth
+  /** Why it could not fetch the key set of the token issuer. */
+  keySetFault: KeySetFault | undefined
+  /** What it refuses because it has too much to do. */
+  shed: Shed = 'nothing'
+  backends: readonly BackendHealth[] = []
+  latest: MetricsSnapshot | undefined
+  /** Written by the supervisor. */
+  now: (Extract<SharedMessage, { kind: 'second' }>['now'] & { heardMs: number }) | undefined
+  listeningSinceMs: number | undefined
+  /** Not all options: the clients that it starts with are not kept for it. */
+  readonly #onMessage: WorkerProcessOptions['onMessage']
+  readonly #child: ChildProcess
+  readonly #rings: RingSender
+  /** Messages not handed over yet. Written by #tell. */
+  #untaken = 0
+  /** A notice was left out. Written by notify and #tell. */
+  #hasMissed = false
+  readonly #listening = Promise.withResolvers<void>()
+  /** Resolves once it takes requests; rejects with a WorkerFailed if it ends before or takes too long. */
+  readonly listening = this.#listening.promise
+  readonly #ended = Promise.withResolvers<WorkerExit>()
+  /** Resolves when it has ended and its last line was passed on. */
+  readonly ended = this.#ended.promise
+  /** Ends a start or a drain that takes too long. Written by #killAfter; stopped by #hear and #end. */
+  #deadline: NodeJS.Timeout | undefined
+  /** Why it could not begin. Written by #hear and, if there is no process at all, by the constructor. */
+  #fault: StartFault | undefined
+  /** The question for its values that is under way, one at a time. Written by measure. */
+  #measured = { question: 0, ...Promise.withResolvers<void>() }
+  /** The configuration that it is to prepare. Written by prepare. */
+  #prepared:
+    | { readonly round: number; readonly answer: PromiseWithResolvers<string | undefined> }
+    | undefined
+  /** Beats since it was last heard of; from the first one on it has been asked. Written by #hear, beat and pardon. */
+  #silentBeats = 0
+
+  constructor(options: WorkerProcessOptions) {
+    this.number = options.start.number
+    this.#onMessage = options.onMessage
+    this.#child = fork(options.entry, ['worker'], {
+      // The structured clone, as the configuration holds Maps.
+      serialization: 'advanced',
+      // Until its own handlers stand, a signal would open the debugger of Node.js.
+      execArgv: [...process.execArgv, '--disable-sigusr1'],
+      // The standard output is for what commands print.
+      stdio: ['ignore', 'ignore', 'pipe', 'ipc', options.listenFd, 'pipe'],
+    })
+    this.#rings = new RingSender(this.#child)
+    this.pid = this.#child.pid
+    this.listening.catch(() => undefined)
+    this.#killAfter(START_AT_MOST_MS)
+    const relay = createLineRelay(options.onLines)
+    this.#child.stderr?.setEncoding('utf8').on('data', relay.take)
+    this.#child.on('message', (message) => this.#hear(message as ToSupervisor))
+    // After its last line, unlike 'exit'.
+    this.#child.on('close', (code, signal) => {
+      relay.end()
+      this.#end(code, signal)
+    })
+    this.#child.on('error', ({ message }) => {
+      // Also told of a message that found nobody; only a process that never began has no pid.
+      if (this.pid !== undefined) return
+      const cause = `worker ${this.number} cannot be started: ${message}`
+      this.#fault = { message: cause, code: undefined, isListener: false }
+      this.#end(null, null)
+    })
+    this.#tell({ kind: 'start', ...options.start, config: toPlainConfig(options.start.config) })
+    void this.#rings.send(START_RING, options.start.config).then(() => {
+      if (this.state === 'starting') this.#killAfter(START_AT_MOST_MS)
+    })
+  }
+
+  /** Its latest values, fresh unless it does not answer in time; undefined if it never told any. */
+  async measure(): Promise<MetricsSnapshot | undefined> {
+    if (this.#isTaking) {
+      this.#measured = { question: this.#measured.question + 1, ...Promise.withResolvers() }
+      this.#tell({ kind: 'measure', question: this.#measured.question })
+      const timeUp = sleep(MEASURE_AT_MOST_MS, undefined, { ref: false })
+      await Promise.race([this.#measured.promise, timeUp])
+    }
+    return this.latest
+  }
+
+  /** Left out while the worker does not take its messages, and made up for with `missed`; but whether somebody listens, which changes seldom. */
+  notify(message: ToWorker): void {
+    if (this.#isTaking || message.kind === 'listen') this.#tell(message)
+    else this.#hasMissed = true
+  }
+
+  /** Asks it to build a configuration aside; resolves with why it cannot, or with nothing. Never rejects. */
+  prepare(round: number, config: Config): Promise<string | undefined> {
+    const answer = Promise.withResolvers<string | undefined>()
+    this.#prepared = { round, answer }
+    this.#tell({ kind: 'prepare', round, config: toPlainConfig(config) })
+    void this.#rings.send(round, config)
+    const isSilent = (): void =>
+      answer.resolve(`has not answered for ${PREPARE_AT_MOST_MS / 1000} s`)
+    // One that starts has the time of its start.
+    const timeUp = this.state === 'listening' ? setTimeout(isSilent, PREPARE_AT_MOST_MS) : undefined
+    return answer.promise.finally(() => clearTimeout(timeUp))
+  }
+
+  /** What was prepared is taken, or given up. */
+  settle(kind: 'commit' | 'abort', round: number): void {
+    this.#rings.giveUp(round)
+    this.#tell({ kind, round })
+  }
+
+  /** Asks a worker that takes requests for a sign of life; the beats that have gone by without one since it was asked. */
+  beat(): number {
+    if (this.state !== 'listening') return 0
+    if (this.#silentBeats === 0) this.#tell({ kind: 'beat' })
+    return this.#silentBeats++
+  }
+
+  /** The beats so far do not count. */
+  pardon(): void {
+    this.#silentBeats = Math.min(this.#silentBeats, 1)
+  }
+
+  /** Asks it to end; kills it if it has not within timeoutMs. */
+  drain({ idleMs, timeoutMs }: { readonly idleMs: number; readonly timeoutMs: number }): void {
+    if (this.state === 'draining' || this.state === 'ended') return
+    this.state = 'draining'
+    this.#rings.close()
+    // It ends under the configuration that it has.
+    this.#prepared?.answer.resolve(undefined)
+    this.#killAfter(timeoutMs)
+    this.#tell({ kind: 'drain', idleMs })
+  }
+
+  kill(): void {
+    this.#child.kill('SIGKILL')
+  }
+
+  get #isTaking(): boolean {
+    return this.#child.connected && this.#untaken <= UNTAKEN_MESSAGES
+  }
+
+  /** A worker that has gone is told nothing more; its end is seen on its own. */
+  #tell(message: ToWorker): void {
+    if (!this.#child.connected) return
+    this.#untaken++
+    this.#child.send(message, () => {
+      this.#untaken--
+      if (this.#untaken > 0 || !this.#hasMissed) return
+      this.#hasMissed = false
+      this.#tell({ kind: 'missed' })
+    })
+  }
+
+  #killAfter(delayMs: number): void {
+    clearTimeout(this.#deadline)
+    this.#deadline = setTimeout(() => this.kill(), delayMs)
+  }
+
+  #hear(message: ToSupervisor): void {
+    this.#silentBeats = 0
+    switch (message.kind) {
+      case 'calls':
+      case 'answers':
+      case 'decisions':
+      case 'second':
+        return this.#onMessage(message, (answer) => this.#tell(answer))
+      case 'listening':
+        this.listeningSinceMs = performance.now()
+        this.#listening.resolve()
+        if (this.state !== 'starting') return
+        this.state = 'listening'
+        return clearTimeout(this.#deadline)
+      case 'failed':
+        return void (this.#fault = message.fault)
+      case 'store':
+        return void (this.store = message)
+      case 'keySet':
+        return void (this.keySetFault = message.fault)
+      case 'shed':
+        return void (this.shed = message.shed)
+      case 'backends':
+        return void (this.backends = message.backends)
+      case 'prepared':
+        if (message.round !== this.#prepared?.round) return
+        return this.#prepared.answer.resolve(message.fault)
+      case 'measured':
+        this.latest = message.snapshot
+        return message.question === this.#measured.question ? this.#measured.resolve() : undefined
+      case 'alive':
+    }
+  }
+
+  #end(code: number | null, signal: NodeJS.Signals | null): void {
+    if (this.state === 'ended') return
+    const wasServing = this.state === 'listening'
+    this.state = 'ended'
+    clearTimeout(this.#deadline)
+    this.#measured.resolve()
+    // One that had not begun takes no part: what comes in its place begins with what is in force then.
+    this.#prepared?.answer.resolve(
+      wasServing ? `has ended: ${howEnded({ code, signal })}` : undefined,
+    )
+    const sinceMs = this.listeningSinceMs
+    const ranMs = sinceMs === undefined ? 0 : performance.now() - sinceMs
+    const exit = { code, signal, ranMs, fault: this.#fault }
+    this.#listening.reject(new WorkerFailed(this.number, exit))
+    this.#ended.resolve(exit)
+  }
+}

@@ -1,0 +1,259 @@
+/** The composition root of a worker: serves requests on a socket of its supervisor, and asks it for what they share. */
+import { createAddressCounter } from '../../state/memory/addresses.ts'
+import { healthOf } from '../../core/backends/health.ts'
+import { createIpcBanStore, type BanCalls } from '../../state/supervisor/bans.ts'
+import { createIpcCalls, type CallBatch, type IpcCalls } from '../../state/supervisor/calls.ts'
+import { createCounter } from '../../state/counter.ts'
+import { createLog } from '../../core/record/log.ts'
+import { createMetrics } from '../../core/record/metrics.ts'
+import {
+  createSharedAddressCounter,
+  createSharedStrikes,
+  type CounterCalls,
+} from '../../state/supervisor/counters.ts'
+import { fromPlainConfig } from '../../config/clients/plain-config.ts'
+import type { Config } from '../../config/config.ts'
+import { createIpcAuthority, type QuotaCalls } from '../../state/supervisor/authority.ts'
+import type { Authority, NoticeListener } from '../../state/quota.ts'
+import { configNames, createServing, type Serving } from '../gateway/serving.ts'
+import {
+  connectStore,
+  createOutageReport,
+  createStoreClock,
+  redisStores,
+  type StoreParts,
+  type Stores,
+} from '../gateway/stores.ts'
+import { Taking } from './taking.ts'
+import { createLiveSide } from './live-side.ts'
+import { RingReader, START_RING } from './ring-pipe.ts'
+import { LISTEN_FD, type StartMessage, type ToSupervisor, type ToWorker } from './messages.ts'
+
+/** The IPC channel as the process's edge gives it. */
+export interface SupervisorChannel {
+  /** Resolves when the message was handed over or cannot be. */
+  send(message: ToSupervisor): Promise<void>
+  onMessage(listener: (message: ToWorker) => void): void
+  onGone(listener: () => void): void
+}
+
+/** How late the supervisor may know how the backends fare. */
+const TELL_AFTER_MS = 100
+
+/** Without its supervisor a worker is one that nobody can stop, nor ask for quota: it ends soon. */
+const ORPHAN_DRAIN_MS = 5_000
+
+export function createWorker(channel: SupervisorChannel) {
+  const finished = Promise.withResolvers<number>()
+  const rings = RingReader.open()
+  let parts: ReturnType<typeof createParts> | undefined
+  /** Of rounds, while the clients are still on their way. */
+  const early: ToWorker[] = []
+  let isDraining = false
+
+  const begin = async (start: StartMessage): Promise<void> => {
+    let isListener = false
+    try {
+      const config = fromPlainConfig(start.config, await rings.ring(START_RING))
+      if (isDraining) return
+      parts = createParts({ ...start, config }, rings, channel, (error) => {
+        parts?.log.crash(error)
+        finished.resolve(1)
+      })
+      early.forEach(parts.hear)
+      await parts.serving.ready()
+      // From its first request on it is to serve under what all others do.
+      await parts.taking.idle
+      if (isDraining) return
+      isListener = true
+      await parts.serving.listen(LISTEN_FD)
+      await channel.send({ kind: 'listening' })
+    } catch (error) {
+      const { message, code } = error as NodeJS.ErrnoException
+      await channel.send({ kind: 'failed', fault: { message, code, isListener } })
+      finished.resolve(1)
+    }
+  }
+  const drain = async (times: { idleMs: number; atMostMs?: number }): Promise<void> => {
+    if (isDraining) return
+    isDraining = true
+    if (parts !== undefined) await end(parts, times, channel)
+    finished.resolve(0)
+  }
+
+  channel.onMessage((message) => {
+    if (message.kind === 'abort') rings.giveUp(message.round)
+    if (message.kind === 'start') void begin(message)
+    else if (message.kind === 'drain') void drain(message)
+    else if (message.kind === 'beat') void channel.send({ kind: 'alive' })
+    else if (parts !== undefined) parts.hear(message)
+    else if ('round' in message) early.push(message)
+  })
+  channel.onGone(() => {
+    parts?.orphan()
+    void drain({ idleMs: 0, atMostMs: ORPHAN_DRAIN_MS })
+    // A drain that had begun before, and hoped for an answer of the supervisor, ends too.
+    setTimeout(() => finished.resolve(1), 2 * ORPHAN_DRAIN_MS).unref()
+  })
+  return {
+    /** Resolves with the exit code when nothing is left to do. */
+    finished: finished.promise,
+    crash: (error: unknown) => parts?.log.crash(error),
+  }
+}
+
+function createParts(
+  start: Omit<StartMessage, 'config'> & { readonly config: Config },
+  rings: RingReader,
+  channel: SupervisorChannel,
+  onLeftBehind: (error: Error) => void,
+) {
+  const { number, version, ticketSecret, gatewayId, config } = start
+  const log = createLog({ ...config.log, worker: number })
+  const metrics = createMetrics({ version, isWorker: true, ...configNames(config) })
+  const parts = { version, config, log, metrics, ticketSecret, gatewayId }
+  const lanes = openLanes(parts, channel)
+  const { stores, bans, noticed, flows } = connectStores(parts, channel, lanes)
+  const serving: Serving = createServing({
+    ...parts,
+    number,
+    stores,
+    onBackends: soon(() => {
+      const backends = serving.balancer.backends.map(healthOf)
+      void channel.send({ kind: 'backends', backends })
+    }),
+    onKeySet: (fault) => void channel.send({ kind: 'keySet', fault }),
+    onShed: (shed) => void channel.send({ kind: 'shed', shed }),
+    ...sharedCounters(config, stores, lanes.calls),
+  })
+  const taking = new Taking({
+    target: serving,
+    answer: (round, fault) => void channel.send({ kind: 'prepared', round, fault }),
+    onLeftBehind,
+  })
+  const live = createLiveSide(serving, channel)
+  return {
+    log,
+    metrics,
+    serving,
+    taking,
+    live,
+    /** The supervisor is gone. */
+    orphan: () => {
+      for (const lane of Object.values(lanes)) lane.close()
+    },
+    hear: (message: ToWorker) => {
+      if (message.kind === 'answers') for (const lane of Object.values(lanes)) lane.receive(message)
+      else if (message.kind === 'quota') {
+        for (const { client, notice, totals } of message.notices)
+          for (const listener of noticed) listener(client, notice, undefined, totals)
+      } else if (message.kind === 'banned') bans.banned(message.keyId, message.ban)
+      else if (message.kind === 'missed') {
+        bans.stale()
+        for (const onFlow of flows) onFlow(true)
+      } else if (message.kind === 'prepare')
+        taking.prepare(message.round, message.config, rings.ring(message.round))
+      else if (message.kind === 'commit' || message.kind === 'abort')
+        taking.settle(message.kind, message.round)
+      else if (message.kind === 'measure') void measure({ ...parts, serving }, channel, message)
+      else if (message.kind === 'calls' || message.kind === 'listen') live.hear(message)
+    },
+  }
+}
+
+async function end(
+  { serving, metrics, log, live }: ReturnType<typeof createParts>,
+  times: Parameters<Serving['drain']>[0],
+  channel: SupervisorChannel,
+): Promise<void> {
+  await serving.drain(times)
+  await live.lastSecond()
+  await channel.send({ kind: 'measured', snapshot: await metrics.snapshot() })
+  await serving.close()
+  await log.close()
+}
+
+async function measure(
+  { log, metrics, serving }: StoreParts & { readonly serving: Serving },
+  channel: SupervisorChannel,
+  { question }: Extract<ToWorker, { kind: 'measure' }>,
+): Promise<void> {
+  metrics.bannedKeys(serving.bannedKeys)
+  try {
+    await channel.send({ kind: 'measured', question, snapshot: await metrics.snapshot() })
+  } catch (error) {
+    log.adminFailed(error)
+  }
+}
+
+/** Once for all that is to be told within a moment. */
+function soon(tell: () => void): () => void {
+  let timer: NodeJS.Timeout | undefined
+  return () => {
+    timer ??= setTimeout(() => {
+      timer = undefined
+      tell()
+    }, TELL_AFTER_MS).unref()
+  }
+}
+
+/** noticed: whom the supervisor's notices reach; with Redis nobody listens. flows: whom it reaches that some were left out. */
+function connectStores(
+  parts: StoreParts,
+  channel: SupervisorChannel,
+  { calls, banCalls }: ReturnType<typeof openLanes>,
+) {
+  const { metrics } = parts
+  const redis = connectStore({
+    ...parts,
+    onState: (health) => void channel.send({ kind: 'store', ...health }),
+  })
+  const noticed: NoticeListener[] = []
+  const flows: ((isFlowing: boolean) => void)[] = []
+  const onNotice: NonNullable<Authority['onNotice']> = (listener, onFlow) => {
+    noticed.push(listener)
+    if (onFlow !== undefined) flows.push(onFlow)
+  }
+  const clock = createStoreClock()
+  const bans = createIpcBanStore(banCalls, clock)
+  const stores: Stores =
+    redis === undefined
+      ? {
+          redis,
+          bans,
+          clock,
+          authority: createIpcAuthority({ calls, onNotice, observe: metrics.quota }),
+        }
+      : { redis, ...redisStores(parts, redis) }
+  return { stores, bans, noticed, flows }
+}
+
+/** Two ways to ask the supervisor: bans wait for its disk, and quota must not wait with them. */
+function openLanes(parts: StoreParts, channel: SupervisorChannel) {
+  const { redis, timeoutMs } = parts.config.store
+  const report = redis === undefined ? createOutageReport(parts) : undefined
+  const send = (batch: CallBatch): void => void channel.send(batch)
+  const calls = createIpcCalls<QuotaCalls & CounterCalls>({
+    lane: 'counts',
+    send,
+    // Twice as long as for a store on the network: nothing is lost here, only late when every core is busy.
+    timeoutMs: 2 * timeoutMs,
+    onState: (available) => report?.(available),
+  })
+  const banCalls = createIpcCalls<BanCalls>({ lane: 'bans', send, timeoutMs })
+  return { calls, banCalls }
+}
+
+function sharedCounters({ bans, store }: Config, { redis }: Stores, calls: IpcCalls<CounterCalls>) {
+  const own = createCounter({
+    redis: undefined,
+    keyPrefix: '',
+    withinMs: bans.withinMs,
+    timeoutMs: store.timeoutMs,
+  })
+  return {
+    addresses: createSharedAddressCounter({ calls, own: createAddressCounter() }),
+    // Redis counts over all hosts.
+    strikes: redis === undefined ? createSharedStrikes(calls, own) : undefined,
+  }
+}

@@ -1,0 +1,116 @@
+/** Counters over a time that slides along, in memory or in Redis; the only file that knows rate-limiter-flexible. */
+import { RateLimiterRedis, RLWrapperTimeouts } from 'rate-limiter-flexible'
+import type { RedisStore } from './redis/store.ts'
+import { createMemoryCounter, STEPS, type MemoryCounter } from './memory/counter.ts'
+
+/** What a key has come to. */
+export interface Count {
+  readonly total: number
+  /** Since the oldest of the additions that are counted. */
+  readonly forMs: number
+}
+
+/**
+ * One number per key: what was added to it within the latest `withinMs`, however it was spread. An addition counts until that
+ * time is over, and a thousandth of it longer at most.
+ */
+export interface Counter {
+  /** Other processes add to the same numbers, so that an answer may have to be waited for. */
+  readonly isShared: boolean
+  /** Adds whole points and says what the key has come to. Never rejects for a total being high. nowMs: Unix time, for a count of this process. */
+  add(key: string, points: number, nowMs: number): Count | Promise<Count>
+  reset(key: string): void | Promise<void>
+  /** Another withinMs from here on. */
+  useTime(withinMs: number): void
+}
+
+interface CounterOptions {
+  readonly redis: RedisStore | undefined
+  readonly keyPrefix: string
+  /** See Counter. */
+  readonly withinMs: number
+  readonly timeoutMs: number
+}
+
+/** A counter for all processes on one Redis; without `redis` of this process. */
+export function createCounter({ redis, ...options }: CounterOptions): Counter {
+  const own = createMemoryCounter(options.withinMs)
+  return redis === undefined ? own : createRedisCounter({ ...options, redis, own })
+}
+
+/**
+ * What memory-counter.ts does, by the server's clock, in one hash: the numbers of its oldest and newest step, the total, and
+ * "START POINTS" of each step. The library passes the points and, as ARGV[4], the time in seconds; it takes back the total, and
+ * how long the oldest step still counts in place of how long the key lives.
+ */
+export const ADD_SCRIPT = `
+local key, timeMs = KEYS[1], math.floor(1000 * tonumber(ARGV[4]) + 0.5)
+local stepMs = timeMs / ${STEPS}
+local time = redis.call('TIME')
+local nowMs = 1000 * tonumber(time[1]) + math.floor(tonumber(time[2]) / 1000)
+local kept = redis.call('HMGET', key, 'oldest', 'newest', 'total')
+local oldest, newest, total = tonumber(kept[1] or 1), tonumber(kept[2] or 0), tonumber(kept[3] or 0)
+local function text(number) return string.format('%.0f', number) end
+local function stepAt(number)
+  local start, points = string.match(redis.call('HGET', key, text(number)) or '', '^(%d+) (%d+)$')
+  return tonumber(start or 0), tonumber(points or 0)
+end
+local startMs = math.floor(math.floor(nowMs / stepMs) * stepMs)
+local sinceMs = startMs
+while oldest <= newest do
+  local atMs, points = stepAt(oldest)
+  if nowMs - atMs < timeMs + stepMs and atMs - nowMs < timeMs then
+    sinceMs = atMs
+    break
+  end
+  redis.call('HDEL', key, text(oldest))
+  oldest, total = oldest + 1, total - points
+end
+local lastMs, points
+if oldest <= newest then lastMs, points = stepAt(newest) end
+if lastMs ~= startMs then newest, points = newest + 1, 0 end
+points, total = points + tonumber(ARGV[1]), total + tonumber(ARGV[1])
+redis.call('HSET', key, 'oldest', text(oldest), 'newest', text(newest), 'total', text(total),
+  text(newest), text(startMs) .. ' ' .. text(points))
+redis.call('PEXPIREAT', key, text(math.ceil(nowMs + timeMs + stepMs)))
+return { total, math.max(0, timeMs - math.max(0, nowMs - sinceMs)) }
+`
+
+/** While the store is away, or silent for `timeoutMs`, each process counts for itself. */
+function createRedisCounter({
+  redis,
+  keyPrefix,
+  withinMs,
+  timeoutMs,
+  own,
+}: CounterOptions & { redis: RedisStore; own: MemoryCounter }): Counter {
+  // What a total means is not for the library to say.
+  const limiter = new RateLimiterRedis({
+    keyPrefix,
+    points: Number.MAX_SAFE_INTEGER,
+    duration: withinMs / 1000,
+    customIncrTtlLuaScript: ADD_SCRIPT,
+    storeClient: redis.client,
+    rejectIfRedisNotReady: true,
+  })
+  const shared = new RLWrapperTimeouts({ keyPrefix, timeoutMs, limiter })
+  const ask = async (key: string, points: number): Promise<Count> => {
+    const { consumedPoints: total, msBeforeNext } = await shared.consume(key, points)
+    return { total, forMs: Math.max(0, limiter.msDuration - msBeforeNext) }
+  }
+  return {
+    isShared: true,
+    add: (key, points, nowMs) =>
+      redis.available
+        ? ask(key, points).catch(() => own.add(key, points, nowMs))
+        : own.add(key, points, nowMs),
+    reset: async (key) => {
+      own.reset(key)
+      if (redis.available) await shared.delete(key)
+    },
+    useTime: (ms) => {
+      own.useTime(ms)
+      limiter.duration = ms / 1000
+    },
+  }
+}

@@ -1,0 +1,178 @@
+/** The embedded authority: the counters of all clients in this process, answered at once but where its journal has to be waited for. */
+import { boundedFind } from '../sqlite/bounded-find.ts'
+import type { CountedClient, Journal, UnsavedCounters } from '../sqlite/quota-journal.ts'
+import { firstKeptDay, type Row, type Rows } from '../sqlite/quota-rows.ts'
+import type { Limits } from '../../config/config.ts'
+import type { Authority, Beat, Beats, TakeReply, TakeRequest } from '../quota.ts'
+import { RecencyTable } from './recency-table.ts'
+import { ClientState, transition } from './transition.ts'
+
+export interface EmbeddedAuthority extends Authority {
+  beat(beat: Beat): Promise<Beats>
+  /** Clients whose counters are in memory. */
+  readonly size: number
+  /** undefined: all is kept that has to be. */
+  readonly unsaved?: UnsavedCounters | undefined
+  /** Lets somebody see to a client's counters; what he changes is kept like what calls change. Of a client that is not known: to none. */
+  attend<Result>(
+    client: string,
+    limits: Limits,
+    task: (state: ClientState, nowMs: number) => Result,
+  ): Result | Promise<Result>
+}
+
+export interface MemoryAuthority extends EmbeddedAuthority {
+  take(request: TakeRequest): TakeReply
+}
+
+type Counted = CountedClient<ClientState>
+
+/** Keeps the counters, also of clients that memory has forgotten. */
+interface Keeper {
+  readonly journal: Journal
+  readonly rows: Pick<Rows, 'find'>
+  /** What an earlier boot has left. */
+  readonly restored: readonly Row[]
+}
+
+interface MemoryOptions {
+  /** Unix time in ms; decides the windows. */
+  readonly clock: { epochMs(): number }
+  /** When more are counted, those not seen lately are forgotten; without a keeper their limits begin anew. */
+  readonly maxClients?: number | undefined
+  /** See transition; true only where it stands for an authority elsewhere. */
+  readonly losesData?: boolean
+  /** Called the first time that happens without a keeper. */
+  readonly onForgotten?: (lost: UnsavedCounters) => void
+}
+
+/** The beat of a process is told on for so long after it has fallen silent. */
+export const BEAT_KEPT_MS = 60_000
+export const MAX_CLIENTS = 200_000
+const SWEEP_EVERY_MS = 600_000
+
+export function createMemoryAuthority(options: MemoryOptions): MemoryAuthority {
+  // Without a keeper nobody waits.
+  return createEmbeddedAuthority(options) as MemoryAuthority
+}
+
+export function createEmbeddedAuthority({
+  clock,
+  maxClients = MAX_CLIENTS,
+  losesData = false,
+  onForgotten = () => undefined,
+  keeper,
+}: MemoryOptions & { keeper?: Keeper }): EmbeddedAuthority {
+  let lost: UnsavedCounters | undefined
+  /** There are rows of clients that are not in memory. */
+  let hasForgotten = keeper !== undefined && keeper.restored.length >= maxClients
+  const mayDrop = (client: Counted): boolean => keeper?.journal.mayForget(client) ?? true
+  const clients = new RecencyTable<Counted>({
+    maxEntries: maxClients,
+    mayDrop: (client) => {
+      if (!mayDrop(client)) return false
+      hasForgotten = true
+      if (keeper === undefined && lost === undefined) onForgotten((lost = tooMany(maxClients)))
+      return true
+    },
+  })
+  const add = (id: string, row?: Row): Counted => {
+    const client = { id, state: row ? restoredState(row) : new ClientState(), row, ahead: 0 }
+    clients.add(id, client)
+    return client
+  }
+  for (const row of keeper?.restored ?? []) add(row.client, row)
+  let sweepAtMs = 0
+  const find = keeper && boundedFind(keeper.rows)
+
+  const carryOut = (client: Counted, request: TakeRequest) => {
+    const reply = transition(client.state, request, clock.epochMs(), losesData)
+    return whenKept(reply, keeper?.journal.carriedOut(client, request.limits))
+  }
+  return {
+    get size() {
+      return clients.size
+    },
+    get unsaved() {
+      return keeper ? keeper.journal.unsaved : lost
+    },
+    take: (request) => {
+      const nowMs = clock.epochMs()
+      if (nowMs >= sweepAtMs) sweepAtMs = sweep(clients, mayDrop, nowMs)
+      const id = request.client
+      const client = clients.get(id)
+      if (client !== undefined || !hasForgotten || find === undefined)
+        return carryOut(client ?? add(id), request)
+      return find(id).then((row) => carryOut(clients.get(id) ?? add(id, row), request))
+    },
+    attend: (id, limits, task) => {
+      const see = (client?: Counted) =>
+        seeTo({ client, limits, task, nowMs: clock.epochMs(), journal: keeper?.journal })
+      const client = clients.peek(id)
+      if (client !== undefined || !hasForgotten || find === undefined) return see(client)
+      return find(id).then((row) => see(clients.peek(id) ?? (row && add(id, row))))
+    },
+    beat: createBeats(clock),
+    close: async () => keeper?.journal.close(),
+  }
+}
+
+/** Forgets days that are over; the result is when to come again. */
+function sweep(
+  clients: RecencyTable<Counted>,
+  mayDrop: (client: Counted) => boolean,
+  nowMs: number,
+): number {
+  const firstDay = firstKeptDay(nowMs)
+  for (const [id, client] of clients.entries())
+    if (client.state.dayIndex < firstDay && mayDrop(client)) clients.delete(id)
+  return nowMs + SWEEP_EVERY_MS
+}
+
+interface Seeing<Result> {
+  readonly client: Counted | undefined
+  readonly limits: Limits
+  readonly task: (state: ClientState, nowMs: number) => Result
+  readonly nowMs: number
+  readonly journal: Journal | undefined
+}
+
+function seeTo<Result>({ client, limits, task, nowMs, journal }: Seeing<Result>) {
+  const state = client?.state ?? new ClientState()
+  const { minuteResetMs, dayResetMs } = state
+  const result = task(state, nowMs)
+  const isReset = state.minuteResetMs !== minuteResetMs || state.dayResetMs !== dayResetMs
+  return whenKept(result, client && journal?.carriedOut(client, limits, isReset))
+}
+
+/** What a change answers, when a crash cannot lose it any more. */
+function whenKept<Reply>(reply: Reply, written: Promise<void> | undefined): Reply | Promise<Reply> {
+  return written === undefined ? reply : written.then(() => reply)
+}
+
+/**
+ * The processes that held tokens are gone, and what they did not give back may have been spent: all of it counts as used.
+ * What a process states that was there before is in it, where memory alone had forgotten the client.
+ * Indexes are taken as they are: a window that had ended stays so, even if the clock went back meanwhile.
+ */
+function restoredState({ minuteIndex, minuteTaken, dayIndex, dayTaken }: Row): ClientState {
+  const minute = { minuteIndex, minuteTaken, minuteUsed: minuteTaken, minuteUnstated: minuteTaken }
+  const day = { dayIndex, dayTaken, dayUsed: dayTaken, dayUnstated: dayTaken }
+  return Object.assign(new ClientState(), minute, day, { isKnown: true })
+}
+
+function tooMany(maxClients: number): UnsavedCounters {
+  const warning = `more than ${maxClients} clients have come: those not seen lately are counted anew; set store.file or store.redis`
+  return { seconds: 0, warning }
+}
+
+function createBeats(clock: { epochMs(): number }) {
+  const beats = new Map<string, number>()
+  return async ({ process, isLast }: Beat): Promise<Beats> => {
+    const nowMs = clock.epochMs()
+    if (isLast) beats.delete(process)
+    else beats.set(process, nowMs)
+    for (const [name, atMs] of beats) if (nowMs - atMs > BEAT_KEPT_MS) beats.delete(name)
+    return new Map(beats)
+  }
+}

@@ -1,0 +1,61 @@
+/** What the authority knows of one client, for operators: looked at, and set back to 0. counters.lua is this file's twin. */
+import { rollOver, type ClientState } from './transition.ts'
+
+/** Id by which the authority counts a client's tried limits. Neither a configuration nor a token can name a client with a space in it. */
+export const shadowId = (client: string): string => `shadow ${client}`
+
+export type Window = 'minute' | 'day'
+
+/** One window of a client, by the authority. */
+export interface WindowCounters {
+  readonly index: number
+  /** Handed out, spent or not. */
+  readonly taken: number
+  readonly used: number
+}
+
+export interface ClientCounters {
+  /** The authority's clock. */
+  readonly nowMs: number
+  readonly minute: WindowCounters
+  readonly day: WindowCounters
+}
+
+/** Charges and changes nothing. */
+export function look(state: ClientState, nowMs: number): ClientCounters {
+  const now = Object.assign(Object.create(null) as ClientState, state, { processes: new Map() })
+  rollOver(now, nowMs)
+  const of = (window: Window): WindowCounters => ({
+    index: now[`${window}Index`],
+    taken: now[`${window}Taken`],
+    used: now[`${window}Used`],
+  })
+  return { nowMs: Math.floor(nowMs), minute: of('minute'), day: of('day') }
+}
+
+/**
+ * Sets the use of these windows back to 0. Tokens that are held stay taken, and so does what the latest call of a process brought: the
+ * requests that waited for it may be admitted only now. What a process spent after that call it states with the next one, as new.
+ */
+export function reset(state: ClientState, windows: readonly Window[], nowMs: number): void {
+  // Nothing of this day is counted yet.
+  if (!state.isKnown || look(state, nowMs).day.index !== state.dayIndex) return
+  rollOver(state, nowMs)
+  state.isExhausted = false
+  for (const window of windows) {
+    let old = state[`${window}Used`]
+    for (const record of state.processes.values()) {
+      if (window === 'minute' && record.minuteIndex !== state.minuteIndex) continue
+      record.status = 'stale'
+      const inHand = Math.max(0, record[`${window}Held`] - record[`${window}Used`])
+      record[`${window}Held`] = inHand + record.spent
+      record[`${window}Used`] = record.spent
+      old -= record.spent
+    }
+    state[`${window}Taken`] = Math.max(0, state[`${window}Taken`] - old)
+    state[`${window}Used`] = Math.max(0, state[`${window}Used`] - old)
+    state[`${window}Unstated`] = 0
+    // It rises, even if the clock goes back.
+    state[`${window}ResetMs`] = Math.max(Math.floor(nowMs), state[`${window}ResetMs`] + 1)
+  }
+}

@@ -1,0 +1,60 @@
+/** A number per key of this process alone, counted at once. */
+import type { Count, Counter } from '../counter.ts'
+
+export interface MemoryCounter extends Counter {
+  add(key: string, points: number, nowMs: number): Count
+  reset(key: string): void
+}
+
+/** What is added within one of so many parts of the counted time is kept as one number: a key takes bounded memory. */
+export const STEPS = 1_000
+
+interface Step {
+  readonly startMs: number
+  points: number
+}
+
+interface Counted {
+  /** Oldest first. */
+  readonly steps: Step[]
+  total: number
+}
+
+/** withinMs: see Counter. The Redis script of counter.ts counts in the same way. */
+export function createMemoryCounter(withinMs: number): MemoryCounter {
+  /** The key that was added to last stands last, so that those that are over come first. */
+  const counts = new Map<string, Counted>()
+  const isOver = (step: Step | undefined, nowMs: number): boolean =>
+    step === undefined ||
+    nowMs - step.startMs >= withinMs + withinMs / STEPS ||
+    step.startMs - nowMs >= withinMs
+  const countedOf = (key: string, nowMs: number): Counted => {
+    const counted = counts.get(key) ?? { steps: [], total: 0 }
+    counts.delete(key)
+    for (const [oldest, { steps }] of counts) {
+      if (!isOver(steps.at(-1), nowMs)) break
+      counts.delete(oldest)
+    }
+    counts.set(key, counted)
+    return counted
+  }
+  return {
+    isShared: false,
+    add: (key, points, nowMs) => {
+      const counted = countedOf(key, nowMs)
+      const { steps } = counted
+      while (steps[0] !== undefined && isOver(steps[0], nowMs))
+        counted.total -= steps.shift()?.points ?? 0
+      const stepMs = withinMs / STEPS
+      const startMs = Math.floor(Math.floor(nowMs / stepMs) * stepMs)
+      const newest = steps.at(-1)
+      if (newest?.startMs === startMs) newest.points += points
+      else steps.push({ startMs, points })
+      counted.total += points
+      const forMs = nowMs - (steps[0]?.startMs ?? nowMs)
+      return { total: counted.total, forMs: Math.min(Math.max(0, forMs), withinMs) }
+    },
+    reset: (key) => void counts.delete(key),
+    useTime: (ms) => void (withinMs = ms),
+  }
+}

@@ -1,0 +1,244 @@
+/** The counters of one client and the one change they know: `take`. take.lua is this file's twin; a differential test holds them together. */
+import type { Limits } from '../../config/config.ts'
+import { grant } from './grant.ts'
+import { learn, statedOf, takeStatement } from './statements.ts'
+import type { Notice, TakeReply, TakeRequest, TakeStatus } from '../quota.ts'
+import { DAY_MS, MINUTE_MS } from '../../config/time.ts'
+
+/** What one process was last known to hold, and how its latest call was answered. */
+interface ProcessRecord {
+  readonly sequence: number
+  /** stale: of before a reset, so that its answer is of no use any more. */
+  status: TakeStatus
+  readonly minuteIndex: number
+  minuteHeld: number
+  minuteUsed: number
+  dayHeld: number
+  dayUsed: number
+  /** What that call brought for requests that waited, counted as used before they are answered. */
+  readonly spent: number
+}
+
+/** Everything the authority knows of one client. Written here, and by the reset of usage/client-counters.ts. */
+export class ClientState {
+  /** false: nothing is known of this client, and the counters and indexes below mean nothing. */
+  isKnown = false
+  minuteIndex = 0
+  minuteTaken = 0
+  minuteUsed = 0
+  /** Processes that took part in this minute. */
+  activeNow = 0
+  /** Processes that took part in the minute before. */
+  activeBefore = 0
+  dayIndex = 0
+  dayTaken = 0
+  dayUsed = 0
+  /** In this minute somebody was refused, and no token has been free since. */
+  isExhausted = false
+  /** Of what was taken: known from what processes were told before a loss of data, but stated by none of those who took it. */
+  minuteUnstated = 0
+  dayUnstated = 0
+  /** When the use of the window was last set back to 0; 0: never in this day. */
+  minuteResetMs = 0
+  dayResetMs = 0
+  /** Until then nothing is granted ahead of need: other processes may not have stated their use yet. */
+  learningUntilMs = 0
+  /**
+   * So much of the minute is known to be taken by all who took part in it; means nothing while one did. It stands for the day too,
+   * of which no more is taken at a time, and which has the larger limit.
+   */
+  minuteAnnounced = 0
+  /** Notices of this minute that tokens are left. */
+  minuteNews = 0
+  readonly processes = new Map<string, ProcessRecord>()
+}
+
+/** When more than this part of a minute's limit was taken since all have known what is taken, a notice says it again. */
+const ANNOUNCED_PART = 16
+/** After so many nothing more is granted ahead in this minute, so that what comes back unused and is taken again is no endless news. */
+const NEWS_AT_MOST = 16
+
+/**
+ * Applies one call to the client's counters, changing `state` in place; a stale or repeated call changes nothing.
+ * nowMs is the authority's own clock in ms and may have a fraction.
+ * losesData: others may know what the authority has lost, so that they are waited for.
+ */
+export function transition(
+  state: ClientState,
+  request: TakeRequest,
+  nowMs: number,
+  losesData: boolean,
+): TakeReply {
+  const isUnknown = !state.isKnown
+  const isSameDay = windowsAt(state, nowMs).dayIndex === state.dayIndex
+  const record = isSameDay ? state.processes.get(request.process) : undefined
+  if (request.sequence <= (record?.sequence ?? 0))
+    return repeated(state, record, request.sequence, nowMs)
+  rollOver(state, nowMs)
+  state.isKnown = true
+  // One alone knows all that is taken, also when the second comes.
+  if (state.activeNow < 2) {
+    state.minuteAnnounced = state.minuteTaken
+    state.minuteNews = 0
+  }
+  if (record?.minuteIndex !== state.minuteIndex) state.activeNow += 1
+
+  const { minute, day, isRestating } = hear(state, request, record)
+  const { isLoss, isLearning, settlingLeftMs } = learn(state, isUnknown || isRestating, nowMs)
+  // The first that is heard of a client is granted one request at once; else every new client would have to wait.
+  const atOnce = isUnknown && !isRestating ? 1 : 0
+  const need = losesData && settlingLeftMs > 0 ? Math.min(request.need, atOnce) : request.need
+  const granted = grant({
+    need,
+    want: isLearning || state.minuteNews >= NEWS_AT_MOST ? need : request.want,
+    minuteLeft: request.limits.perMinute - state.minuteTaken,
+    dayLeft: request.limits.perDay - state.dayTaken,
+    minuteFree: minute.held - minute.used,
+    dayFree: day.held - day.used,
+    shares: Math.max(state.activeNow, state.activeBefore, 1),
+  })
+  // Waiting requests spend their tokens on arrival; so a refusal is definite at once.
+  const spent = Math.min(granted.minute, request.need)
+  state.minuteTaken += granted.minute
+  state.minuteUsed += spent
+  state.dayTaken += granted.day
+  state.dayUsed += spent
+
+  const isShort = granted.minute < request.need
+  const status = need < request.need ? 'lost' : isShort ? 'short' : 'granted'
+  const held = { minute: minute.held + granted.minute, day: day.held + granted.day }
+  state.processes.set(request.process, {
+    sequence: request.sequence,
+    status,
+    minuteIndex: state.minuteIndex,
+    minuteHeld: held.minute,
+    minuteUsed: minute.used + spent,
+    dayHeld: held.day,
+    dayUsed: day.used + spent,
+    spent,
+  })
+  const doOthersHold = state.dayTaken - held.day > state.dayUsed - day.used - spent
+  const news = newsOf(state, status, request.limits, doOthersHold)
+  const notice = isLoss ? 'unknown' : news
+  announce(state, notice)
+  return reply(state, { status, nowMs, notice }, held)
+}
+
+/** Notes what all know after a call: with a notice all that is taken. */
+function announce(state: ClientState, notice: Notice | undefined): void {
+  if (notice === 'free') state.minuteNews += 1
+  // Who is answered knows no more than this.
+  if (notice !== undefined || state.minuteTaken < state.minuteAnnounced)
+    state.minuteAnnounced = state.minuteTaken
+}
+
+/** Takes in what the caller states. isRestating: it was told of a call that is not known here. record: of its latest known call. */
+function hear(state: ClientState, request: TakeRequest, record: ProcessRecord | undefined) {
+  // A caller that has forgotten the client since does not take back what it used.
+  const known = (record?.sequence ?? 0) > (request.since ?? 0) ? record : undefined
+  const tookPart = known?.minuteIndex === state.minuteIndex
+  const minute = statedOf(request.minute, state.minuteIndex, state.minuteResetMs)
+  const day = statedOf(request.day, state.dayIndex, state.dayResetMs)
+  const isRestating =
+    request.day.index === state.dayIndex && (request.heard ?? 0) > (record?.sequence ?? 0)
+  const inMinute = { held: tookPart ? known.minuteHeld : 0, used: tookPart ? known.minuteUsed : 0 }
+  const inDay = { held: known?.dayHeld ?? 0, used: known?.dayUsed ?? 0 }
+  const isOfMinute = isRestating && request.minute.index === state.minuteIndex
+  takeStatement(state, 'minute', { before: inMinute, stated: minute, isRestating: isOfMinute })
+  takeStatement(state, 'day', { before: inDay, stated: day, isRestating })
+  return { minute, day, isRestating }
+}
+
+/** What the other processes are to know of the client. doOthersHold: one of them may have tokens in hand, and say what is left. */
+function newsOf(
+  state: ClientState,
+  status: TakeStatus,
+  limits: Limits,
+  doOthersHold: boolean,
+): Notice | undefined {
+  const { isExhausted } = state
+  const isFree = state.minuteTaken < limits.perMinute && state.dayTaken < limits.perDay
+  state.isExhausted = status === 'short' || (isExhausted && !isFree)
+  if (status === 'short') return !isExhausted || isHeld(state, limits) ? 'short' : undefined
+  const isFreeAgain = isExhausted && !state.isExhausted
+  const isMuchTaken =
+    state.minuteTaken - state.minuteAnnounced > Math.floor(limits.perMinute / ANNOUNCED_PART)
+  return isFreeAgain || (doOthersHold && isMuchTaken) ? 'free' : undefined
+}
+
+/** The answer to a call that was heard before, or comes after a later one: as things stand now, changing nothing. */
+function repeated(
+  state: ClientState,
+  record: ProcessRecord | undefined,
+  sequence: number,
+  nowMs: number,
+): TakeReply {
+  const status = record?.sequence === sequence ? record.status : 'stale'
+  const now = Object.assign(new ClientState(), state)
+  rollOver(now, nowMs)
+  const tookPart = record?.minuteIndex === now.minuteIndex
+  const held = { minute: tookPart ? record.minuteHeld : 0, day: record?.dayHeld ?? 0 }
+  return reply(now, { status, nowMs, notice: undefined }, held)
+}
+
+/**
+ * The windows of a call. They do not go back by a small skew of the clock: a window that has ended is not opened again. A clock
+ * that goes back by more was wrong before, and what it says now is taken anew.
+ */
+function windowsAt(state: ClientState, nowMs: number): { minuteIndex: number; dayIndex: number } {
+  const ofClock = Math.floor(nowMs / MINUTE_MS)
+  const minuteIndex = state.minuteIndex === ofClock + 1 ? state.minuteIndex : ofClock
+  return { minuteIndex, dayIndex: Math.floor((minuteIndex * MINUTE_MS) / DAY_MS) }
+}
+
+/** Forgets what belongs to another window. */
+export function rollOver(state: ClientState, nowMs: number): void {
+  const { minuteIndex, dayIndex } = windowsAt(state, nowMs)
+  const isSameDay = dayIndex === state.dayIndex
+  if (isSameDay && minuteIndex === state.minuteIndex) return
+  state.activeBefore = isSameDay && minuteIndex === state.minuteIndex + 1 ? state.activeNow : 0
+  state.activeNow = 0
+  state.minuteIndex = minuteIndex
+  state.minuteTaken = state.minuteUsed = state.minuteUnstated = 0
+  state.isExhausted = false
+  if (isSameDay) return
+  state.dayIndex = dayIndex
+  state.dayTaken = state.dayUsed = state.dayUnstated = 0
+  state.minuteResetMs = state.dayResetMs = 0
+  state.processes.clear()
+}
+
+function reply(
+  state: ClientState,
+  { status, nowMs, notice }: Pick<TakeReply, 'status' | 'nowMs' | 'notice'>,
+  held: { minute: number; day: number },
+): TakeReply {
+  return {
+    status,
+    nowMs: Math.ceil(nowMs),
+    minute: {
+      index: state.minuteIndex,
+      taken: state.minuteTaken,
+      used: state.minuteUsed,
+      resetMs: state.minuteResetMs,
+      held: held.minute,
+    },
+    day: {
+      index: state.dayIndex,
+      taken: state.dayTaken,
+      used: state.dayUsed,
+      resetMs: state.dayResetMs,
+      held: held.day,
+    },
+    notice,
+  }
+}
+
+/** Whether a window is used up, but not all of it spent. */
+function isHeld(state: ClientState, { perMinute, perDay }: Limits): boolean {
+  const { minuteTaken, dayTaken } = state
+  return (
+    (minuteTaken >= perMinute && minuteTaken > state.minuteUsed) ||
+    (dayTaken >= perDay && dayTaken > state.dayUsed)
+  )
+}

@@ -1,0 +1,114 @@
+/** Keeps bans in one Redis hash, and tells all processes of new ones over a channel of the same name. */
+import type { BanStore, BanStoreListener, BanRecord } from '../bans.ts'
+import type { RedisStore } from './store.ts'
+import type { StoreClock } from '../store-clock.ts'
+import { formatBan, parseBan, toBan } from '../stored-ban.ts'
+
+/**
+ * In one step, so that of two processes that ban a key at the same moment what mergeBans would choose stays.
+ * What is there counts only if it is a ban that parseBan would read too; anything else is overwritten.
+ */
+const saveScript = `
+local known = redis.call('HGET', KEYS[1], ARGV[1])
+if known then
+  local read, ban = pcall(cjson.decode, known)
+  local ends = read and type(ban) == 'table' and ban['untilMs']
+  local count = ends and ban['count']
+  if type(ends) == 'number' and type(count) == 'number' and ends <= 9007199254740991 then
+    local epoch = type(ban['epochMs']) == 'number' and ban['epochMs'] or 0
+    local mine, myEpoch = tonumber(ARGV[3]), tonumber(ARGV[7])
+    if epoch > myEpoch then return 0 end
+    if epoch == myEpoch and (ends > mine or (ends == mine and count >= tonumber(ARGV[4]))) then return 0 end
+  end
+end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+-- A user who may not publish loses nothing but the notice: the others read the hash again every now and then.
+redis.pcall('PUBLISH', ARGV[5], ARGV[6])
+return 1
+`
+
+/** All bans, or that of one key, and the time: with it a process that has asked nothing before knows which of them run. */
+const loadScript = `
+local reply = ARGV[1] and { ARGV[1], redis.call('HGET', KEYS[1], ARGV[1]) } or redis.call('HGETALL', KEYS[1])
+local time = redis.call('TIME')
+reply[#reply + 1] = 1000 * tonumber(time[1]) + math.floor(tonumber(time[2]) / 1000)
+return reply
+`
+
+const forgetScript = `
+if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
+return redis.call('HDEL', KEYS[1], ARGV[1])
+`
+
+/**
+ * `prefix` is store.prefix. `clock` is set by the server's. `reloadMs` is how often the hash is read although no news came: that
+ * brings back bans which the server lost without losing the connection (FLUSHALL, a failover to a replica that lagged).
+ * The Redis store stays open when the ban store closes: it has other users.
+ */
+export function createRedisBanStore(
+  redis: RedisStore,
+  prefix: string,
+  clock: StoreClock,
+  reloadMs = 30_000,
+): BanStore {
+  const key = `${prefix}:bans`
+  const save = redis.script({ name: 'tollgateBan', text: saveScript, keyCount: 1 })
+  const load = redis.script({ name: 'tollgateBans', text: loadScript, keyCount: 1 })
+  const forget = redis.script({ name: 'tollgateUnban', text: forgetScript, keyCount: 1 })
+  let listener: BanStoreListener | undefined
+  let reload: NodeJS.Timeout | undefined
+
+  const receive = (text: string): void => {
+    const news = parseMessage(text)
+    if (news) listener?.banned(news.keyId, news.ban)
+    else listener?.malformed(`a message on channel ${key}`)
+  }
+  return {
+    watch: (newListener) => {
+      listener = newListener
+      redis.subscribe(key, { message: receive, subscribed: () => listener?.stale() })
+      redis.onRecovered(() => listener?.stale())
+      reload = setInterval(() => listener?.stale(), reloadMs)
+      reload.unref()
+    },
+    load: async (keyId) => {
+      const bans = new Map<string, BanRecord>()
+      const malformed: string[] = []
+      const askedMs = performance.now()
+      const reply = await load.run({ keys: [key], args: keyId === undefined ? [] : [keyId] })
+      clock.set(Number(reply.at(-1)), performance.now() - askedMs)
+      for (let at = 0; at + 1 < reply.length; at += 2) {
+        const [id, text] = [String(reply[at]), reply[at + 1]]
+        if (typeof text !== 'string') continue
+        const ban = parseBan(text)
+        if (ban) bans.set(id, ban)
+        else malformed.push(id)
+      }
+      if (malformed.length > 0) {
+        const first = JSON.stringify(malformed[0]?.slice(0, 128))
+        listener?.malformed(`hash ${key}, ${malformed.length} fields, the first ${first}`)
+      }
+      return bans
+    },
+    save: async (keyId, ban) => {
+      const message = JSON.stringify({ keyId, ...ban })
+      const { untilMs, count, epochMs = 0 } = ban
+      const args = [keyId, formatBan(ban), untilMs, count, key, message, epochMs]
+      await save.run({ keys: [key], args })
+    },
+    forget: async (keyId, ban) => {
+      await forget.run({ keys: [key], args: [keyId, formatBan(ban)] })
+    },
+    close: async () => clearInterval(reload),
+  }
+}
+
+function parseMessage(text: string): { keyId: string; ban: BanRecord } | undefined {
+  try {
+    const news = JSON.parse(text) as { keyId?: unknown } | null
+    const ban = toBan(news)
+    return ban && typeof news?.keyId === 'string' ? { keyId: news.keyId, ban } : undefined
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,148 @@
+/** Bounds calls, stops them to a store that keeps failing, and probes until it is back, so that no request waits for what is known to be away. */
+import { bounded, isKeyFault, isTimeout } from './faults.ts'
+import { Silence } from '../silence.ts'
+
+const ERRORS_IN_A_ROW = 3
+const PROBE_EVERY_MS = 250
+/** A first connection may take so long; one that fails says so by `lost`. */
+const FIRST_PROBE_AFTER_MS = 1000
+/** A store whose calls fail so soon after a probe succeeded refuses something that the probe does not try. */
+const RELAPSE_MS = 1000
+
+/** Unavailable until the first probe has succeeded. */
+export class StoreBreaker {
+  readonly #probe: () => Promise<void>
+  readonly #onChange: (available: boolean, isFirst: boolean) => void
+  /** undefined: no probe has ended yet; written by #become and close alone. */
+  state: 'up' | 'down' | undefined
+  #availableSinceMs = -Infinity
+  /** Calls that were answered with an error since the last that was not. */
+  #errors = 0
+  readonly #silence = new Silence()
+  /** The one call under way to a silent store that is no probe; resolves when it is answered. Written by call. */
+  #trial: Promise<unknown> | undefined
+  #isProbing = false
+  #isClosed = false
+  /** Of the next probe. */
+  #timer: NodeJS.Timeout | undefined
+  /** Between probes; written by #open and lost. */
+  #pauseMs = PROBE_EVERY_MS
+
+  /**
+   * probe: resolves if the store does its work again; must end by itself.
+   * onChange: told on every change, and once when the first state is known.
+   */
+  constructor(
+    probe: () => Promise<void>,
+    onChange: (available: boolean, isFirst: boolean) => void,
+  ) {
+    this.#probe = probe
+    this.#onChange = onChange
+    this.#rest(FIRST_PROBE_AFTER_MS)
+  }
+
+  /** false: do not call. */
+  get available(): boolean {
+    return this.state === 'up'
+  }
+
+  /**
+   * Rejects after timeoutMs; the call may still be carried out. To a store that was late one call at a time is made: the others wait
+   * for its answer, or fail with it. So a store in trouble has no storm to work off.
+   */
+  call<Reply>(send: () => Promise<Reply>, timeoutMs: number): Promise<Reply> {
+    if (!this.#silence.isOn) return this.#made(send, timeoutMs)
+    if (this.#trial !== undefined) {
+      const askedMs = performance.now()
+      const leftMs = (): number => askedMs + timeoutMs - performance.now()
+      return this.#trial.then(() => this.#made(send, Math.max(timeoutMs / 4, leftMs())))
+    }
+    const trial = this.#made(send, timeoutMs)
+    const answered = trial.catch((fault: unknown) => {
+      if (isTimeout(fault)) throw fault
+    })
+    this.#trial = answered
+    const over = (): void => void (this.#trial = undefined)
+    answered.then(over, over)
+    return trial
+  }
+
+  #made<Reply>(send: () => Promise<Reply>, timeoutMs: number): Promise<Reply> {
+    return bounded(send(), timeoutMs).then(
+      (reply) => {
+        this.#answered()
+        return reply
+      },
+      (fault: unknown) => {
+        if (isTimeout(fault)) this.#late(timeoutMs)
+        else if (isKeyFault(fault)) this.#answered()
+        else this.#failed()
+        throw fault
+      },
+    )
+  }
+
+  #answered(): void {
+    this.#errors = 0
+    this.#silence.end()
+  }
+
+  #failed(): void {
+    this.#silence.end()
+    this.#errors += 1
+    if (this.#errors >= ERRORS_IN_A_ROW) this.#open()
+  }
+
+  #late(timeoutMs: number): void {
+    if (this.#silence.goesOn(performance.now(), timeoutMs)) this.#open()
+  }
+
+  #open(): void {
+    if (!this.available) return
+    const isRelapse = performance.now() - this.#availableSinceMs < RELAPSE_MS
+    this.#pauseMs = isRelapse ? RELAPSE_MS : PROBE_EVERY_MS
+    this.#become('down')
+  }
+
+  /** The connection is gone: unavailable at once. */
+  lost(): void {
+    this.#pauseMs = PROBE_EVERY_MS
+    this.#become('down')
+  }
+
+  /** Probes now if unavailable, else does nothing. */
+  probe(): void {
+    if (this.available || this.#isProbing || this.#isClosed) return
+    this.#isProbing = true
+    void this.#probe()
+      .then(() => this.#become('up'))
+      .catch(() => this.#become('down'))
+      .finally(() => {
+        this.#isProbing = false
+      })
+  }
+
+  close(): void {
+    clearTimeout(this.#timer)
+    this.#isClosed = true
+    this.state = 'down'
+  }
+
+  #rest(forMs: number): void {
+    clearTimeout(this.#timer)
+    this.#timer = setTimeout(() => this.probe(), forMs).unref()
+  }
+
+  #become(next: 'up' | 'down'): void {
+    if (this.#isClosed) return
+    this.#answered()
+    const before = this.state
+    this.state = next
+    if (next === 'down') this.#rest(this.#pauseMs)
+    else {
+      clearTimeout(this.#timer)
+      this.#availableSinceMs = performance.now()
+    }
+    if (next !== before) this.#onChange(this.available, before === undefined)
+  }
+}

@@ -1,0 +1,161 @@
+/** Connections to Redis through ioredis: bounded, without queues or resends; the only file that imports the library's values. */
+import { createRequire } from 'node:module'
+import type { Socket } from 'node:net'
+import type { ConnectionOptions } from 'node:tls'
+import type * as Library from 'ioredis'
+import type { Cluster, Redis, RedisOptions } from 'ioredis'
+import type { HostPort, RedisConfig } from '../../config/config.ts'
+import { restoreFastStrings } from './fast-strings.ts'
+
+let loaded: typeof Library | undefined
+/** What has no Redis loads nothing of it: that would be a tenth of its start. */
+const library = (): typeof Library => (loaded ??= load())
+
+function load(): typeof Library {
+  const ioredis = createRequire(import.meta.url)('ioredis') as typeof Library
+  // After ioredis was loaded; see there.
+  restoreFastStrings()
+  hearEveryError(ioredis)
+  return ioredis
+}
+
+const READONLY_RECONNECT_EVERY_MS = 1000
+/** Slots move without a word when nothing is asked for them; what is asked for them finds out at once. */
+const SLOTS_REFRESH_EVERY_MS = 10_000
+
+/**
+ * client: for commands; reconnects by itself for ever. openSubscriber: for subscriptions; ends when it is lost. openSentinel: to
+ * one sentinel after the other, likewise; undefined without sentinels. None is connected yet. tls: of all of them.
+ * timeoutMs: bound of a call.
+ */
+export function createConnections(
+  servers: RedisConfig,
+  tls: ConnectionOptions | undefined,
+  timeoutMs: number,
+) {
+  const common = { ...commonOptions, username: servers.username, password: servers.password, tls }
+  // Twice the bound of a call: it only ends handshakes and the calls of other users of the connection.
+  const forCommands = { ...common, commandTimeout: Math.max(200, 2 * timeoutMs) }
+  const forMessages = { ...common, commandTimeout: 1000, retryStrategy: null }
+  const { Redis } = library()
+
+  if (servers.kind === 'cluster') {
+    const client = openCluster(servers.nodes, forCommands)
+    const openSubscriber = (): Redis => {
+      // Every node of a cluster hears what is published on any.
+      const known = client
+        .nodes()
+        .map(({ options: { host, port } }) => ({ host, port }) as HostPort)
+      const nodes = known.length > 0 ? known : servers.nodes
+      return new Redis({ ...forMessages, ...nodes[Math.floor(Math.random() * nodes.length)] })
+    }
+    return { client, openSubscriber, openSentinel: undefined, tls }
+  }
+  const place = servers.kind === 'server' ? servers.address : sentinelOptions(servers, tls)
+  const client = new Redis({ ...forCommands, ...persistence(), ...place, db: servers.db })
+  const noRetry = { sentinelRetryStrategy: () => null }
+  const openSubscriber = (): Redis => new Redis({ ...forMessages, ...place, ...noRetry })
+  if (servers.kind === 'server') return { client, openSubscriber, openSentinel: undefined, tls }
+  const { sentinels, sentinelUsername: username, sentinelPassword: password } = servers
+  let turn = Math.floor(Math.random() * sentinels.length)
+  const openSentinel = (): Redis =>
+    new Redis({ ...forMessages, ...sentinels[turn++ % sentinels.length], username, password })
+  return { client, openSubscriber, openSentinel, tls }
+}
+
+/**
+ * A TLS socket that is ended in mid-handshake tells of two errors if the server's certificate is no good: that, and the alert
+ * of the server. The library listens for one; the other would end the process. So each socket gets a listener when a
+ * connector takes it, those that the library opens by itself (to sentinels and nodes) included.
+ */
+function hearEveryError({ AbstractConnector }: typeof Library): void {
+  const sockets = new WeakMap<object, Socket>()
+  Object.defineProperty(AbstractConnector.prototype, 'stream', {
+    configurable: true,
+    get() {
+      return sockets.get(this)
+    },
+    set(socket: Socket) {
+      socket.on('error', () => undefined)
+      sockets.set(this, socket)
+    },
+  })
+}
+
+/** The hash slot of a key. */
+export function slotOf(key: string): number {
+  return new (library().Command)('get', [key]).getSlot() ?? 0
+}
+
+const commonOptions = {
+  lazyConnect: true,
+  // Nothing waits for a connection, and nothing is sent twice: an answer later than the time-out is of no use.
+  enableOfflineQueue: false,
+  maxRetriesPerRequest: 0,
+  autoResendUnfulfilledCommands: false,
+  autoResubscribe: false,
+  connectTimeout: 1000,
+  disconnectTimeout: 100,
+  // The probes of the breaker tell more, need no permission for INFO, and do not write to the console without it.
+  enableReadyCheck: false,
+} satisfies RedisOptions
+
+const reconnectAfterMs = (attempt: number): number =>
+  Math.min(25 * 2 ** Math.min(attempt, 10), 500) + Math.random() * 50
+
+/** How a connection that must never end comes back. */
+function persistence() {
+  let mayReconnectAtMs = 0
+  return {
+    retryStrategy: reconnectAfterMs,
+    // After a failover the address may lead to the new master; if it does not, asking again and again would be a storm.
+    reconnectOnError: (fault: Error) => {
+      const nowMs = performance.now()
+      if (!fault.message.includes('READONLY') || nowMs < mayReconnectAtMs) return false
+      mayReconnectAtMs = nowMs + READONLY_RECONNECT_EVERY_MS
+      return true
+    },
+  } satisfies RedisOptions
+}
+
+function sentinelOptions(
+  servers: RedisConfig & { readonly kind: 'sentinels' },
+  tls: ConnectionOptions | undefined,
+) {
+  const { sentinels, name, sentinelUsername, sentinelPassword } = servers
+  return {
+    sentinels: [...sentinels],
+    name,
+    sentinelUsername,
+    sentinelPassword,
+    sentinelTLS: tls,
+    enableTLSForSentinelMode: tls !== undefined,
+    // Those of the configuration: found ones could go by names that no certificate carries, and would pile up.
+    updateSentinels: false,
+    sentinelCommandTimeout: 400,
+    sentinelRetryStrategy: reconnectAfterMs,
+  } satisfies RedisOptions
+}
+
+/**
+ * enableOfflineQueue: false holds for the cluster; its nodes queue the one command that opens their connection.
+ * A node that is lost leaves the pool, and comes back with the next refresh of the slots, which each failed probe asks for.
+ */
+function openCluster(nodes: readonly HostPort[], redisOptions: typeof commonOptions): Cluster {
+  return new (library().Cluster)([...nodes], {
+    lazyConnect: true,
+    enableOfflineQueue: false,
+    enableReadyCheck: false,
+    // A redirected call has not been carried out where it came from, so sending it on counts nothing twice.
+    maxRedirections: 3,
+    // Waiting is left to the breaker: a call that waits is late.
+    retryDelayOnFailover: 0,
+    retryDelayOnClusterDown: 0,
+    slotsRefreshTimeout: 300,
+    slotsRefreshInterval: SLOTS_REFRESH_EVERY_MS,
+    clusterRetryStrategy: reconnectAfterMs,
+    // Names stay names, for certificates and so that one that cannot be resolved does not keep the others from use.
+    dnsLookup: (name, resolved) => resolved(null, name),
+    redisOptions,
+  })
+}

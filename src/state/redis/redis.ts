@@ -1,0 +1,153 @@
+/** The Redis that all processes share, one server, sentinels' master or cluster: bounded calls, and a breaker in front of each server. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { ConnectionOptions } from 'node:tls'
+import type { Cluster, Redis } from 'ioredis'
+import type { HostPort, RedisConfig } from '../../config/config.ts'
+import { ClusterLink } from './cluster-link.ts'
+import { createConnections } from './connections.ts'
+import { isKeyFault, isTimeout, isUnresolved } from './faults.ts'
+import { inspectServer } from './inspect.ts'
+import { findRisks } from './risks.ts'
+import { createServerLink, type LinkOptions, type RedisLink } from './link.ts'
+import { addressesOf, nameOf } from './servers.ts'
+import { StoreState, type StateListener } from './state.ts'
+import { StoreUnavailable } from '../store-unavailable.ts'
+import type { RedisStore, ScriptReply } from './store.ts'
+import { Subscriber } from './subscriber.ts'
+
+export interface RedisOptions {
+  /** Where the store is. */
+  readonly servers: RedisConfig
+  /** undefined: spoken to in the clear. */
+  readonly tls?: ConnectionOptions | undefined
+  /** Bound of every call. */
+  readonly timeoutMs: number
+  /** Namespace of the key that probes write. */
+  readonly prefix?: string
+  readonly onState?: StateListener
+  /** Told when RedisStore.warning changes. */
+  readonly onWarning?: (warning: string | undefined) => void
+}
+
+/** A start waits this long for the store, so that its first requests are not decided without it. */
+const READY_AT_MOST_MS = 1_000
+
+/** Returns at once; the store becomes available as soon as a server has answered a probe. */
+export function connectRedis(options: RedisOptions): RedisStore {
+  const { servers, timeoutMs, prefix = 'tollgate', onState = () => undefined } = options
+  const connections = createConnections(servers, options.tls, timeoutMs)
+  const { client } = connections
+  const state = new StoreState(servers, onState)
+  const parts = { prefix, timeoutMs, state }
+  const link = 'slots' in client ? new ClusterLink(client, parts) : createServerLink(client, parts)
+  // Of a cluster it tells what the library keeps to itself, such as a certificate that is not trusted.
+  const subscriber = new Subscriber(connections.openSubscriber, (fault, redis) =>
+    state.note(fault, servers.kind === 'sentinels' ? undefined : nameOf(redis.options)),
+  )
+  const watch = watchSentinels(connections, servers, subscriber, state)
+  let warning: string | undefined
+  // Not for good: another server may have taken over.
+  const warn = (found: string | undefined): void => {
+    if (found !== warning) options.onWarning?.((warning = found))
+  }
+  state.onRecovered(() => void findRisks(client).then(warn, () => warn(undefined)))
+  const onRecovered = (listener: () => void): void => {
+    state.onRecovered(listener)
+    if (link.available) listener()
+  }
+  const inspect = async (address: HostPort): Promise<void> => {
+    const fault = await inspectServer(address, connections.tls)
+    state.note(fault, nameOf(address))
+    if (isUnresolved(fault)) warn(`no such host: ${nameOf(address)}; correct it, or the resolver`)
+  }
+  return {
+    ...createCommands(client, link, parts),
+    get available() {
+      return link.available
+    },
+    get refusal() {
+      return state.refusal
+    },
+    get cause() {
+      return state.word
+    },
+    get warning() {
+      return warning
+    },
+    ready: async () => {
+      const usable = new Promise<void>((resolve) => onRecovered(resolve))
+      await Promise.race([usable, sleep(READY_AT_MOST_MS)])
+      if (!link.available && state.refusal === undefined)
+        await Promise.all(addressesOf(servers).map(inspect))
+      if (state.refusal !== undefined) throw new Error(state.refusal)
+    },
+    subscribe: (channel, subscription) => subscriber.add(channel, subscription),
+    onRecovered,
+    close: async () => {
+      watch?.close()
+      subscriber.close()
+      link.close()
+    },
+  }
+}
+
+/** As the library adds it to its client. */
+type Command = (this: Redis | Cluster, ...args: (string | number)[]) => Promise<ScriptReply>
+
+function createCommands(
+  client: Redis | Cluster,
+  link: RedisLink,
+  { timeoutMs, state }: LinkOptions,
+): Pick<RedisStore, 'client' | 'script' | 'hgetall'> {
+  // Thrown for every request of an outage: made once, since a stack trace costs more than the decision.
+  const away = new StoreUnavailable('error')
+  const call = <Reply>(key: string, send: () => Promise<Reply>): Promise<Reply> => {
+    const breaker = link.breakerOf(key)
+    if (breaker?.available !== true) throw away
+    return breaker.call(send, timeoutMs).catch((fault: unknown) => {
+      if (!isKeyFault(fault)) state.note(fault)
+      throw new StoreUnavailable(isTimeout(fault) ? 'timeout' : 'error', fault)
+    })
+  }
+  return {
+    client,
+    script: ({ name, text, keyCount }) => {
+      client.defineCommand(name, { lua: text, numberOfKeys: keyCount })
+      const command = Reflect.get(client, name) as Command
+      return {
+        run: ({ keys, args }) => call(keys[0] ?? '', () => command.call(client, ...keys, ...args)),
+      }
+    },
+    hgetall: async (key) => call(key, () => client.hgetall(key)),
+  }
+}
+
+/**
+ * Leaves a master for the one the sentinels have named in its place, which the connection itself would not tell: an old
+ * master that the sentinels cannot reach goes on taking writes that nobody will keep.
+ */
+function watchSentinels(
+  { client, openSentinel }: ReturnType<typeof createConnections>,
+  servers: RedisConfig,
+  subscriber: Subscriber,
+  state: StoreState,
+): Subscriber | undefined {
+  if (openSentinel === undefined || 'slots' in client || servers.kind !== 'sentinels')
+    return undefined
+  const watch = new Subscriber(openSentinel, (fault, { options }) =>
+    state.note(fault, nameOf(options)),
+  )
+  watch.add('+switch-master', {
+    message: (text) => {
+      const [name, , , host, port] = text.split(' ')
+      const { remoteAddress, remotePort } = client.stream ?? {}
+      const isThere = remoteAddress === host && String(remotePort) === port
+      if (name !== servers.name || isThere) return
+      // Any other state leads to the sentinels by itself.
+      if (client.status === 'ready') client.disconnect(true)
+      subscriber.renew()
+    },
+    subscribed: () => undefined,
+  })
+  return watch
+}

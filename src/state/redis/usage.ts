@@ -1,0 +1,125 @@
+/** Keeps the totals of days in Redis: of each day some hashes with a field per client, which end by themselves. */
+import { DAY_MS } from '../../config/time.ts'
+import type { RedisStore } from './store.ts'
+import { splitByPlan, type DayRow } from '../day-totals.ts'
+import { KEPT_DAYS, type UsageStore } from '../usage.ts'
+
+/** Each is read whole in one step, so that no client is met twice; of 30,000 clients a day they are still stored compactly. */
+const SHARDS = 64
+/** Calls on the way at once, for one question of an operator. */
+const ASKED_AT_ONCE = 50
+
+/**
+ * The second field of a client that had several plans on the day; no id of a client has a space. The release before knows the
+ * first field alone, and passes over this one.
+ */
+const BY_PLAN = ' by plan'
+
+/**
+ * KEYS: the latest batch of each process, then the shards of the day. The field of a client holds what was admitted and refused by
+ * minute, day and ban, and its first plan of the day. From its second plan on, another field holds the same of each plan, such as
+ * ';free 5 0 0 0;pro 7 0 0 0'. What the release before adds meanwhile is in the first field alone, under the plan that it names there.
+ * In one step with what says that it was done: a batch that is sent again, as its answer was late, adds nothing.
+ */
+const addScript = `
+local function plus(plans, plan, a, m, d, b)
+  local name = ';' .. plan .. ' '
+  local _, found = string.find(plans, name, 1, true)
+  local at = found or #plans
+  local _, last, a0, m0, d0, b0 = string.find(plans, '^(-?%d+) (-?%d+) (-?%d+) (-?%d+)', at + 1)
+  local counts = string.format('%.0f %.0f %.0f %.0f', (a0 or 0) + a, (m0 or 0) + m, (d0 or 0) + d, (b0 or 0) + b)
+  return string.sub(plans, 1, at) .. (found and '' or name) .. counts .. string.sub(plans, (last or at) + 1)
+end
+if tonumber(redis.call('HGET', KEYS[1], ARGV[1]) or 0) >= tonumber(ARGV[2]) then return {0} end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+local touched = { [KEYS[1]] = true }
+for at = 4, #ARGV, 7 do
+  local key, client, plan = KEYS[1 + ARGV[at]], ARGV[at + 1], ARGV[at + 2]
+  local known = redis.call('HMGET', key, client, client .. '${BY_PLAN}')
+  local a, m, d, b, first = string.match(known[1] or '', '^(-?%d+) (-?%d+) (-?%d+) (-?%d+) (.*)$')
+  if first and (known[2] or first ~= plan) then
+    local plans = known[2] or plus('', first, a, m, d, b)
+    redis.call('HSET', key, client .. '${BY_PLAN}', plus(plans, plan, ARGV[at + 3], ARGV[at + 4], ARGV[at + 5], ARGV[at + 6]))
+  end
+  a, m, d, b = (a or 0) + ARGV[at + 3], (m or 0) + ARGV[at + 4], (d or 0) + ARGV[at + 5], (b or 0) + ARGV[at + 6]
+  redis.call('HSET', key, client, string.format('%.0f %.0f %.0f %.0f %s', a, m, d, b, first or plan))
+  touched[key] = true
+end
+for key in pairs(touched) do redis.call('PEXPIREAT', key, ARGV[3]) end
+return {1}
+`
+const findScript = "return redis.call('HMGET', KEYS[1], ARGV[1], ARGV[2])"
+
+/** prefix: of all keys. The Redis store stays open: it has other users. */
+export function createRedisUsageStore(redis: RedisStore, prefix: string): UsageStore {
+  const adding = redis.script({ name: 'tollgateUse', text: addScript, keyCount: 1 + SHARDS })
+  const finding = redis.script({ name: 'tollgateUsed', text: findScript, keyCount: 1 })
+  const find = async (client: string, day: number): Promise<readonly DayRow[]> => {
+    const [text, plans] = await finding.run({
+      keys: [shardKey(prefix, day, shardOf(client))],
+      args: [client, client + BY_PLAN],
+    })
+    return parse(client, String(text), String(plans ?? ''))
+  }
+  return {
+    scope: 'store',
+    add: async ({ process, sequence, day, rows }) => {
+      const shards = Array.from({ length: SHARDS }, (_, at) => shardKey(prefix, day, at + 1))
+      const args: (string | number)[] = [process, sequence, (day + KEPT_DAYS + 1) * DAY_MS]
+      for (const { client, plan, admitted, refusedMinute, refusedDay, refusedBan } of rows)
+        args.push(shardOf(client), client, plan, admitted, refusedMinute, refusedDay, refusedBan)
+      await adding.run({ keys: [shardKey(prefix, day, 0), ...shards], args })
+    },
+    async *day(day) {
+      for (let shard = 1; shard <= SHARDS; shard++) {
+        const fields = await redis.hgetall(shardKey(prefix, day, shard))
+        yield Object.entries(fields).flatMap(([client, text]) =>
+          parse(client, text, fields[client + BY_PLAN]),
+        )
+      }
+    },
+    client: async (client, from, to) => {
+      const found: [number, DayRow][] = []
+      for (let first = from; first <= to; first += ASKED_AT_ONCE) {
+        const asked = Math.min(ASKED_AT_ONCE, to - first + 1)
+        const days = await Promise.all(
+          Array.from({ length: asked }, (_, at) => find(client, first + at)),
+        )
+        for (const [at, rows] of days.entries())
+          for (const row of rows) found.push([first + at, row])
+      }
+      return found
+    },
+    close: async () => undefined,
+  }
+}
+
+/** The braces put all of a day in one slot of a cluster. Shard 0: what was added last, of each process. */
+const shardKey = (prefix: string, day: number, shard: number): string =>
+  `${prefix}:usage:{${new Date(day * DAY_MS).toISOString().slice(0, 10)}}:${shard}`
+
+/** FNV-1a. */
+function shardOf(client: string): number {
+  let hash = 0x811c9dc5
+  for (let at = 0; at < client.length; at++)
+    hash = Math.imul(hash ^ client.charCodeAt(at), 0x01000193)
+  return 1 + ((hash >>> 0) % SHARDS)
+}
+
+/** One row for each plan; none where the field is none of a client. */
+function parse(client: string, text: string, plans = ''): readonly DayRow[] {
+  const [, counts, plan] = /^(-?\d+ -?\d+ -?\d+ -?\d+) (.*)$/s.exec(text) ?? []
+  if (counts === undefined || plan === undefined) return []
+  const parts = plans.matchAll(/;([^ ]+) (-?\d+ -?\d+ -?\d+ -?\d+)/g)
+  return splitByPlan(
+    rowOf(client, plan, counts),
+    Array.from(parts, ([, name = '', ofPlan = '']) => rowOf(client, name, ofPlan)),
+  )
+}
+
+function rowOf(client: string, plan: string, counts: string): DayRow {
+  const [admitted = 0, refusedMinute = 0, refusedDay = 0, refusedBan = 0] = counts
+    .split(' ')
+    .map(Number)
+  return { client, plan, admitted, refusedMinute, refusedDay, refusedBan }
+}

@@ -1,0 +1,242 @@
+/**
+ * Keeps the counters of the embedded authority in store.file while requests go on. A client's row says how many tokens more may
+ * be taken before it is written again, so that after a crash it says at least as much as was taken. Only who takes more waits,
+ * for one write that all who wait share: the first request of a client, and bursts.
+ */
+import type { Limits } from '../../config/config.ts'
+import { firstKeptDay, type Row, type Rows } from './quota-rows.ts'
+
+/** What a crash strands of a client's minute and day, at most, but one token at least. */
+const AHEAD_OF_A_MINUTE = 1 / 16
+const SAVE_EVERY_MS = 800
+const BATCH_CLIENTS = 1_000
+/** What calls may wait in all is for the way to them, too. */
+const WAIT_FOR_DISK = 0.8
+const SILENT_AFTER_MS = 1_000
+
+export interface UnsavedCounters {
+  readonly seconds: number
+  /** Since when, fault and remedy. */
+  readonly warning: string
+}
+
+/** What a row keeps of a client's counters. */
+export type Counts = Omit<Row, 'client' | 'ahead'>
+
+/** A client of the embedded authority. */
+export interface CountedClient<State extends Counts = Counts> {
+  readonly id: string
+  /** Written by `transition` alone. */
+  readonly state: State
+  /** On disk; undefined: nothing. Written by Journal. */
+  row: Row | undefined
+  /** Of the write under way, which a crash may leave instead of `row`. Written by Journal. */
+  saving?: Row | undefined
+  /** Of its next row. Written by Journal. */
+  ahead: number
+}
+
+export interface JournalOptions {
+  readonly rows: Omit<Rows, 'load' | 'find'>
+  readonly clock: { epochMs(): number }
+  readonly timers: { every(intervalMs: number, task: () => void): () => void }
+  /** How long a call may take in all. Then nobody waits until the disk answers, and a crash would lose what is taken meanwhile. */
+  readonly timeoutMs: number
+  /** Called once when counters can no longer be kept; counting goes on in memory, and writing is tried again each time. */
+  readonly onFault: (error: unknown) => void
+  /** Called once when something could be written again. */
+  readonly onRecovered: () => void
+}
+
+/** Begins at once, by removing the days that have ended. */
+export class Journal {
+  readonly #options: JournalOptions
+  readonly #stop: () => void
+  /** Whose rows are not up to date. */
+  readonly #changed = new Set<CountedClient>()
+  /** How many of them a round was begun for. */
+  #due = 0
+  /** Those whose rows have to be written at once, for whoever waits for that. */
+  readonly #urgent = new Set<CountedClient>()
+  #urgentWritten = Promise.withResolvers<void>()
+  /** Somebody waits for that, and will not for ever. Written with it and by #whenWritten. */
+  #isTimed = false
+  /** The clients of the write under way, and who waits for it. */
+  #saving: readonly CountedClient[] = []
+  #awaited = this.#urgentWritten
+  /** Begin of the write under way, or of the first of those that failed; undefined: all is well. */
+  #askedMs: number | undefined
+  /** Of the last round, if it failed. */
+  #fault: Error | undefined
+  /** The write under way takes too long to wait for. */
+  #isLate = false
+  #removedDaysBefore = 0
+  /** The round under way; never rejects. */
+  #running: Promise<void> | undefined
+  #closed: Promise<void> | undefined
+
+  constructor(options: JournalOptions) {
+    this.#options = options
+    this.#stop = options.timers.every(SAVE_EVERY_MS, () => void this.#round(true))
+    void this.#round(false)
+  }
+
+  get unsaved(): UnsavedCounters | undefined {
+    if (this.#askedMs === undefined) return undefined
+    const ageMs = this.#options.clock.epochMs() - this.#askedMs
+    if (this.#fault === undefined && ageMs < SILENT_AFTER_MS) return undefined
+    const { message } = this.#fault ?? { message: 'the disk does not answer' }
+    const warning = `counters are not kept since ${new Date(this.#askedMs).toISOString()}, and a crash would lose them: ${message}`
+    return { seconds: Math.max(0, ageMs) / 1000, warning }
+  }
+
+  /**
+   * A call was carried out. A promise: what it took may be spent when that resolves, as a crash would lose it until then;
+   * undefined: at once. Called with every call, so it costs next to nothing. What a write under way lacks is written, too.
+   * isReset: counts were set back, which a crash would undo.
+   */
+  carriedOut(
+    client: CountedClient,
+    { perMinute }: Limits,
+    isReset = false,
+  ): Promise<void> | undefined {
+    const { state, row, saving } = client
+    const kept = this.#since(row, state)
+    if (!kept.isChanged && saving === undefined) return undefined
+    this.#changed.add(client)
+    client.ahead = Math.max(1, Math.floor(perMinute * AHEAD_OF_A_MINUTE))
+    // A crash may find either row.
+    const left = Math.min(kept.left, saving ? this.#since(saving, state).left : Infinity)
+    const isEnough = !isReset && left >= client.ahead / 2
+    if (isEnough || this.#fault !== undefined || this.#closed !== undefined) return undefined
+    // Who comes in the same turn of the event loop goes along.
+    if (this.#urgent.size === 0) setImmediate(() => void this.#round(false))
+    this.#urgent.add(client)
+    return (isReset || left < 0) && !this.#isLate ? this.#whenWritten() : undefined
+  }
+
+  /** left: what may be taken before another row is needed. */
+  #since(row: Row | undefined, state: Counts): { isChanged: boolean; left: number } {
+    const isKept = row !== undefined && row.dayIndex >= this.#removedDaysBefore
+    const isSameMinute = isKept && row.minuteIndex === state.minuteIndex
+    const isSameDay = isKept && row.dayIndex === state.dayIndex
+    const minute = state.minuteTaken - (isSameMinute ? row.minuteTaken : 0)
+    const day = state.dayTaken - (isSameDay ? row.dayTaken : 0)
+    const left = (isKept ? row.ahead : 0) - Math.max(minute, day)
+    return { isChanged: minute !== 0 || day !== 0, left }
+  }
+
+  #whenWritten(): Promise<void> {
+    const { promise, resolve } = this.#urgentWritten
+    const waitMs = WAIT_FOR_DISK * this.#options.timeoutMs
+    // After a stall of the event loop timers run before messages are read: an answer that is already there has its turn.
+    if (!this.#isTimed) setTimeout(() => void setImmediate(resolve), waitMs)
+    this.#isTimed = true
+    return promise
+  }
+
+  /** Whether its counters may leave memory: they are on disk, or not to be kept there, and memory is bounded. */
+  mayForget(client: CountedClient): boolean {
+    if (client.saving !== undefined) return false
+    return !this.#changed.has(client) || (this.#fault !== undefined && this.#changed.delete(client))
+  }
+
+  /** Writes what is left, nothing of it ahead, and closes the file. Never rejects. */
+  close(): Promise<void> {
+    this.#closed ??= this.#end()
+    return this.#closed
+  }
+
+  async #end(): Promise<void> {
+    const { rows, onFault } = this.#options
+    this.#stop()
+    await this.#running
+    await this.#round(true)
+    if (this.#fault === undefined) await rows.dropAhead().catch(onFault)
+    await rows.close()
+  }
+
+  /** Writes what is urgent, and if `all` whatever has changed until now; joins the round under way. */
+  #round(all: boolean): Promise<void> {
+    const { onFault } = this.#options
+    if (all) this.#due = this.#changed.size
+    this.#running ??= this.#write()
+      .catch((error: unknown) => {
+        if (this.#fault === undefined) onFault(error)
+        this.#fault = error instanceof Error ? error : new Error(String(error))
+        for (const client of this.#saving) this.#changed.add(client)
+        this.#endSaving()
+        this.#urgent.clear()
+        // Who waits goes on, although a crash would lose what was taken.
+        this.#awaited.resolve()
+        this.#urgentWritten.resolve()
+        this.#renewWaiting()
+      })
+      .finally(() => (this.#running = undefined))
+    return this.#running
+  }
+
+  async #write(): Promise<void> {
+    const { clock, rows } = this.#options
+    const dayIndex = firstKeptDay(clock.epochMs())
+    if (dayIndex !== this.#removedDaysBefore) {
+      this.#removedDaysBefore = dayIndex
+      await this.#patiently(rows.removeDaysBefore(dayIndex))
+    }
+    while (this.#urgent.size > 0 || this.#due > 0) {
+      const urgent = [...this.#urgent]
+      this.#urgent.clear()
+      this.#awaited = this.#urgentWritten
+      this.#renewWaiting()
+      do await this.#save(urgent.splice(0, BATCH_CLIENTS))
+      while (urgent.length > 0)
+      this.#awaited.resolve()
+    }
+  }
+
+  /** Writes these, and as many of those that are due as make up a batch. */
+  async #save(batch: CountedClient[]): Promise<void> {
+    for (const client of batch) this.#changed.delete(client)
+    for (const client of this.#changed) {
+      if (this.#due <= 0 || batch.length >= BATCH_CLIENTS) break
+      this.#due -= 1
+      this.#changed.delete(client)
+      batch.push(client)
+    }
+    this.#due = Math.min(this.#due, this.#changed.size)
+    this.#saving = batch
+    const saved = batch.map((client) => (client.saving = nextRow(client)))
+    await this.#patiently(this.#options.rows.save(saved))
+    for (const client of batch) client.row = client.saving
+    this.#endSaving()
+  }
+
+  #endSaving(): void {
+    for (const client of this.#saving) client.saving = undefined
+    this.#saving = []
+  }
+
+  async #patiently(writing: Promise<void>): Promise<void> {
+    if (this.#fault === undefined) this.#askedMs = this.#options.clock.epochMs()
+    const timer = setTimeout(() => (this.#isLate = true), WAIT_FOR_DISK * this.#options.timeoutMs)
+    try {
+      await writing
+      if (this.#fault !== undefined) this.#options.onRecovered()
+      this.#fault = undefined
+      this.#askedMs = undefined
+    } finally {
+      clearTimeout(timer)
+      this.#isLate = false
+    }
+  }
+
+  #renewWaiting(): void {
+    this.#urgentWritten = Promise.withResolvers()
+    this.#isTimed = false
+  }
+}
+
+function nextRow({ id, state, ahead }: CountedClient): Row {
+  const { minuteIndex, minuteTaken, dayIndex, dayTaken } = state
+  return { client: id, minuteIndex, minuteTaken, dayIndex, dayTaken, ahead }
+}

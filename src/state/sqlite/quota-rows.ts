@@ -1,0 +1,79 @@
+/**
+ * The rows of store.file that keep the counters of the embedded authority over a restart: of each client, the tokens handed
+ * out in the windows that still run, and how many more may be before its row is written again.
+ */
+import { DAY_MS } from '../../config/time.ts'
+import { openSqliteFile, type OnFileEvent, type SqliteFile } from './file.ts'
+
+export interface Row {
+  readonly client: string
+  readonly minuteIndex: number
+  readonly minuteTaken: number
+  readonly dayIndex: number
+  readonly dayTaken: number
+  /** After a crash so many more count as taken, in both windows. */
+  readonly ahead: number
+}
+
+const columns = ['minuteIndex', 'minuteTaken', 'dayIndex', 'dayTaken', 'ahead'] as const
+const select = `SELECT client, minute_index AS minuteIndex, minute_taken AS minuteTaken, day_index AS dayIndex,
+  day_taken AS dayTaken, ahead FROM quota WHERE`
+const save = `INSERT INTO quota (client, minute_index, minute_taken, day_index, day_taken, ahead) VALUES (?, ?, ?, ?, ?, ?)
+  ON CONFLICT (client) DO UPDATE SET minute_index = excluded.minute_index, minute_taken = excluded.minute_taken,
+    day_index = excluded.day_index, day_taken = excluded.day_taken, ahead = excluded.ahead`
+const removeDaysBefore = 'DELETE FROM quota WHERE day_index < ?'
+/** In the windows of the row, or in those that may have begun since. */
+const countAhead = `UPDATE quota SET
+  minute_taken = ahead + iif(minute_index < minute, 0, minute_taken), minute_index = max(minute_index, minute),
+  day_taken = ahead + iif(day_index < day, 0, day_taken), day_index = max(day_index, day), ahead = 0
+  FROM (SELECT ? AS minute, ? AS day) WHERE ahead > 0`
+const dropAhead = 'UPDATE quota SET ahead = 0 WHERE ahead > ?'
+
+/** A client's counters are of no use this long after its day has ended. */
+const EXPIRY_AFTER_DAY_MS = 3_600_000
+
+/** The first day whose counters are still of use. */
+export function firstKeptDay(nowMs: number): number {
+  return Math.floor((nowMs - EXPIRY_AFTER_DAY_MS) / DAY_MS)
+}
+
+/** A rejected call means that nothing of it was kept; its Error says fault and remedy. Client ids are well-formed strings. */
+export class Rows {
+  readonly #file: SqliteFile
+
+  /** Opens or joins the file; see openSqliteFile. Throws an Error with file, fault and remedy. */
+  constructor(file: string, onFileEvent: OnFileEvent) {
+    this.#file = openSqliteFile(file, onFileEvent)
+  }
+
+  /** Up to `atMost` rows of days that are still of use, as a crash or a stop has left them. Blocks until they are there: for starts only. */
+  load(now: { minuteIndex: number; dayIndex: number }, fromDay: number, atMost: number) {
+    this.#file.readNow(countAhead, now.minuteIndex, now.dayIndex)
+    const rows = this.#file.readNow(`${select} day_index >= ? LIMIT ?`, fromDay, atMost)
+    // Types and ranges are the table's own constraints.
+    return rows as readonly unknown[] as readonly Row[]
+  }
+
+  async find(client: string): Promise<Row | undefined> {
+    const [row] = await this.#file.read(`${select} client = ?`, client)
+    return row as Row | undefined
+  }
+
+  save(rows: readonly Row[]): Promise<void> {
+    const numbers = columns.map((name) => Float64Array.from(rows, (row) => row[name]))
+    return this.#file.write(save, [rows.map(({ client }) => client), ...numbers])
+  }
+
+  removeDaysBefore(dayIndex: number): Promise<void> {
+    return this.#file.write(removeDaysBefore, [Float64Array.of(dayIndex)])
+  }
+
+  /** What the rows say is the truth. */
+  dropAhead(): Promise<void> {
+    return this.#file.write(dropAhead, [Float64Array.of(0)])
+  }
+
+  close(): Promise<void> {
+    return this.#file.close()
+  }
+}

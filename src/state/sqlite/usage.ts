@@ -1,0 +1,113 @@
+/**
+ * Keeps the totals of days in store.file: of each client and day one row with all that was counted and the first plan of the day,
+ * as the release before has it; and in a table of its own, which that release passes over, what was counted under other plans.
+ */
+import { StoreUnavailable } from '../store-unavailable.ts'
+import { openSqliteFile, type OnFileEvent, type SqliteFile } from './file.ts'
+import type { Columns } from './thread.ts'
+import { splitByPlan, totalOf, type DayRow } from '../day-totals.ts'
+import { KEPT_DAYS, type UsageStore } from '../usage.ts'
+
+const columns = `client, plan, admitted, refused_minute AS refusedMinute, refused_day AS refusedDay,
+  refused_ban AS refusedBan`
+/** In one step, or the parts might be newer than their totals. */
+const pageOf = `WITH page AS MATERIALIZED
+    (SELECT 0 AS isPart, day, ${columns} FROM usage WHERE day = ? AND client > ? ORDER BY client LIMIT ?)
+  SELECT * FROM page UNION ALL SELECT 1, day, ${columns} FROM usage_by_plan
+  WHERE day = ? AND client > ? AND client <= (SELECT max(client) FROM page)`
+/** Day by day: a scan of them would meet all clients. */
+const clientOf = `WITH RECURSIVE days (at, last) AS (SELECT ?, ? UNION ALL SELECT at + 1, last FROM days WHERE at < last)
+  SELECT 0 AS isPart, day, ${columns} FROM days CROSS JOIN usage ON day = at AND client = ? UNION ALL
+  SELECT 1, day, ${columns} FROM days CROSS JOIN usage_by_plan ON day = at AND client = ?`
+/** A row that this very batch has changed last is left as it is: the batch was kept, and its answer was late. */
+const orAdd = `DO UPDATE SET admitted = admitted + excluded.admitted,
+    refused_minute = refused_minute + excluded.refused_minute, refused_day = refused_day + excluded.refused_day,
+    refused_ban = refused_ban + excluded.refused_ban, batch = excluded.batch
+  WHERE batch <> excluded.batch`
+const addTotal = `INSERT INTO usage (day, client, plan, admitted, refused_minute, refused_day, refused_ban, batch)
+  VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (day, client) ${orAdd}`
+/** After the total, which names the plan that has no part. */
+const addPart = `WITH new (day, client, plan, admitted, refused_minute, refused_day, refused_ban, batch)
+    AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?))
+  INSERT INTO usage_by_plan SELECT new.* FROM new JOIN usage USING (day, client) WHERE new.plan <> usage.plan
+  ON CONFLICT (day, client, plan) ${orAdd}`
+const tables = ['usage', 'usage_by_plan'].map((table) => ({
+  isOld: `SELECT 1 FROM ${table} WHERE day < ? LIMIT 1`,
+  removeOld: `DELETE FROM ${table} WHERE (day, client) IN
+    (SELECT day, client FROM ${table} WHERE day < ? LIMIT ?)`,
+}))
+/** Others wait for the file meanwhile: a few ms. */
+const PAGE_ROWS = 1_000
+
+/** Opens or joins the file; see openSqliteFile. Throws an Error with file, fault and remedy. */
+export function createSqliteUsageStore(file: string, onFileEvent: OnFileEvent): UsageStore {
+  const store = openSqliteFile(file, onFileEvent)
+  // One process has the file, and sends its batches one after the other: that the latest of a row differs is enough.
+  const bootMs = Date.now()
+  let cleanedDay: number | undefined
+  const read = (...asked: Parameters<SqliteFile['read']>): Promise<readonly Found[]> =>
+    store.read(...asked).then(
+      (found) => found as readonly unknown[] as readonly Found[],
+      (cause: unknown) => {
+        throw new StoreUnavailable('error', cause)
+      },
+    )
+  const removeBefore = async (day: number): Promise<void> => {
+    for (const { isOld, removeOld } of tables)
+      while ((await store.read(isOld, day)).length > 0)
+        await store.write(removeOld, [Float64Array.of(day), Float64Array.of(PAGE_ROWS)])
+  }
+  return {
+    scope: 'store',
+    add: async ({ sequence, day, rows }) => {
+      const parameters = (of: readonly DayRow[]): Columns => [
+        Float64Array.from(of, () => day),
+        of.map(({ client }) => client),
+        of.map(({ plan }) => plan),
+        Float64Array.from(of, ({ admitted }) => admitted),
+        Float64Array.from(of, ({ refusedMinute }) => refusedMinute),
+        Float64Array.from(of, ({ refusedDay }) => refusedDay),
+        Float64Array.from(of, ({ refusedBan }) => refusedBan),
+        Float64Array.from(of, () => bootMs + sequence),
+      ]
+      const byClient = Map.groupBy(rows, ({ client }) => client).values()
+      await store.writeAll([
+        { sql: addTotal, columns: parameters(Array.from(byClient, totalOf)) },
+        { sql: addPart, columns: parameters(rows) },
+      ])
+      if (cleanedDay !== undefined && cleanedDay >= day) return
+      cleanedDay = day
+      await removeBefore(day - KEPT_DAYS + 1)
+    },
+    async *day(day) {
+      for (let after = ''; ;) {
+        const found = await read(pageOf, day, after, PAGE_ROWS, day, after)
+        yield byPlan(found).map(([, row]) => row)
+        const totals = found.filter(isTotal)
+        const last = totals.at(-1)
+        if (last === undefined || totals.length < PAGE_ROWS) return
+        after = last.client
+      }
+    },
+    client: async (client, from, to) => byPlan(await read(clientOf, from, to, client, client)),
+    close: () => store.close(),
+  }
+}
+
+/** A row of one of the tables. Types are the tables' own constraints. */
+interface Found extends DayRow {
+  readonly isPart: 0 | 1
+  readonly day: number
+}
+
+const isTotal = ({ isPart }: Found): boolean => isPart === 0
+
+function byPlan(found: readonly Found[]): [day: number, row: DayRow][] {
+  const keyOf = ({ day, client }: Found): string => `${day} ${client}`
+  const ofPlans = found.filter(({ isPart }) => isPart === 1)
+  const parts = Map.groupBy(ofPlans, keyOf)
+  return found.filter(isTotal).flatMap((total) => {
+    const rows = splitByPlan(total, parts.get(keyOf(total)) ?? [])
+    return rows.map((row): [number, DayRow] => [total.day, row])
+  })
+}

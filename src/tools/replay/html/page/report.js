@@ -1,0 +1,156 @@
+/** The report of a replay: plots, and the order, search and file of its table. What is shown is in the document already. */
+import { Chart, redrawCharts } from '../../../../admin/page/chart.js'
+import { h } from '../../../../admin/page/dom.js'
+import { count, csvLine, plural } from '../../../../insight/format.js'
+
+/** @import uPlot from 'uplot' */
+/** @import { Course, Line } from '../../../../admin/page/plot.js' */
+/** @import { ReplayReport } from '../../report.ts' */
+
+const HOUR_S = 3_600
+const DAY_S = 86_400
+
+/** @type {ReplayReport['overTime']} */
+const overTime = JSON.parse(document.getElementById('over-time')?.textContent ?? '')
+const firstSecond = overTime.from === null ? 0 : Date.parse(overTime.from) / 1_000
+const placed = overTime.admitted.map((_, at) => firstSecond + at * overTime.stepSeconds)
+const isLong = placed.length * overTime.stepSeconds > DAY_S
+const partSize = placed.length * overTime.stepSeconds > 4 * DAY_S ? DAY_S : HOUR_S
+
+/** @param {number} second @param {number} from @param {number} to */
+const utcText = (second, from, to) =>
+  new Date(second * 1_000).toISOString().slice(from, to).replace('T', ' ')
+
+/** @param {Record<string, readonly number[]>} columns @returns {Course} */
+const courseOf = (columns) => ({
+  seconds: placed,
+  columns,
+  moment: (at) => `${utcText(placed[at] ?? 0, 0, overTime.stepSeconds < 60 ? 19 : 16)}Z`,
+  tick: (second) => utcText(second, isLong ? 5 : 11, second % DAY_S === 0 && isLong ? 10 : 16),
+  sum: (values) => values.reduce((sum, value) => (sum ?? 0) + (value ?? 0), 0),
+  inAll: 'in all',
+  part: partSize === DAY_S ? 'day' : 'hour',
+  partOf: (second) => utcText(second, 0, partSize === DAY_S ? 10 : 13),
+  isEmpty: () => Object.values(columns).every((values) => values.every((value) => value === 0)),
+  none: 'None',
+  marks: () => [],
+  date: (second) =>
+    /** @type {typeof uPlot} */ (/** @type {any} */ (globalThis)['uPlot']).tzDate(
+      new Date(second * 1_000),
+      'Etc/UTC',
+    ),
+})
+
+/** @type {Record<'minute' | 'day' | 'ban', Line>} */
+const windows = {
+  minute: { label: 'minute', column: 'minute', color: 'minute' },
+  day: { label: 'day', column: 'day', color: 'day', dash: [6, 3] },
+  ban: { label: 'ban', column: 'ban', color: 'ban', dash: [2, 3] },
+}
+
+const charts = () => {
+  const { admitted, minute, day, ban, before } = overTime
+  if (before === undefined)
+    return [
+      new Chart({
+        title: 'Admitted',
+        what: 'Admitted over time',
+        lines: [{ label: 'admitted', column: 'admitted', color: 'admitted', fill: true }],
+        course: courseOf({ admitted }),
+      }),
+      new Chart({
+        title: 'Refused',
+        what: 'Refused over time',
+        lines: Object.values(windows),
+        course: courseOf({ minute, day, ban }),
+      }),
+    ]
+  return /** @type {const} */ (['minute', 'day', 'ban']).map((by) => {
+    return new Chart({
+      title: `Refused by ${by}`,
+      what: `Refused by ${by} over time`,
+      lines: [
+        { label: 'old', column: 'old', color: 'other', width: 1 },
+        { ...windows[by], label: 'new' },
+      ],
+      course: courseOf({ old: before[by], [by]: overTime[by] }),
+    })
+  })
+}
+
+/** As it is compared and written to a file: digits without commas, times as the log has them. @param {Element | undefined} cell */
+function plain(cell) {
+  const at = cell?.querySelector('time')?.dateTime
+  const text = cell?.textContent ?? ''
+  if (at !== undefined || !cell?.classList.contains('number')) return at ?? text
+  const digits = text.replaceAll(',', '').replace('\u2212', '-').replace('+', '')
+  return digits === '–' ? '' : Number(digits)
+}
+
+/** @param {string | number} one @param {string | number} other */
+const compare = (one, other) =>
+  typeof one === 'number' && typeof other === 'number'
+    ? one - other
+    : String(one).localeCompare(String(other), 'en')
+
+/** @param {HTMLElement} box */
+function makeTable(box) {
+  const body = box.querySelector('tbody')
+  const rows = [...(body?.rows ?? [])]
+  const heads = [...box.querySelectorAll('th')]
+  const names = heads.map((head) => head.textContent)
+  const found = h('span', { class: 'muted', role: 'status' })
+  const search = h('input', { type: 'search', autocomplete: 'off', spellcheck: 'false' })
+  heads.forEach((head, at) => {
+    const isNumber = head.classList.contains('number')
+    const order = () => {
+      const turn = head.ariaSort ?? (isNumber ? 'ascending' : 'descending')
+      const next = turn === 'ascending' ? 'descending' : 'ascending'
+      for (const each of heads) each.removeAttribute('aria-sort')
+      head.setAttribute('aria-sort', next)
+      const sign = next === 'ascending' ? 1 : -1
+      rows.sort((one, other) => sign * compare(plain(one.cells[at]), plain(other.cells[at])))
+      body?.append(...rows)
+    }
+    head.replaceChildren(h('button', { type: 'button', onclick: order }, names[at]))
+  })
+  search.addEventListener('input', () => {
+    const wanted = search.value.trim().toLowerCase()
+    for (const row of rows) row.hidden = !row.textContent.toLowerCase().includes(wanted)
+    const shown = rows.filter(({ hidden }) => !hidden).length
+    found.textContent = wanted === '' ? '' : `${count(shown)} of ${plural(rows.length, 'client')}`
+  })
+  const save = () => {
+    const all = [
+      ...rows.filter(({ hidden }) => !hidden),
+      ...(box.querySelector('tfoot')?.rows ?? []),
+    ]
+    const lines = all.map((row) => csvLine([...row.cells].map(plain)))
+    const url = URL.createObjectURL(
+      new Blob([[csvLine(names), ...lines, ''].join('\r\n')], { type: 'text/csv' }),
+    )
+    h('a', { href: url, download: 'replay-clients.csv' }).click()
+    setTimeout(() => URL.revokeObjectURL(url), 1_000)
+  }
+  const csv = h('button', { type: 'button', onclick: save }, 'CSV')
+  box.before(h('div', { class: 'filters' }, h('label', {}, 'Filter ', search), csv, found))
+}
+
+function turnTheme() {
+  const { dataset } = document.documentElement
+  const isDark = dataset['theme']
+    ? dataset['theme'] === 'dark'
+    : matchMedia('(prefers-color-scheme: dark)').matches
+  dataset['theme'] = isDark ? 'light' : 'dark'
+  redrawCharts()
+}
+
+const drawn = charts()
+document.getElementById('charts')?.replaceChildren(...drawn.map(({ node }) => node))
+const clientTable = document.getElementById('clients')
+if (clientTable !== null) makeTable(clientTable)
+const theme = document.getElementById('theme')
+theme?.removeAttribute('hidden')
+theme?.addEventListener('click', turnTheme)
+// Paper is light, and of another width.
+for (const change of ['beforeprint', 'afterprint']) addEventListener(change, redrawCharts)

@@ -1,0 +1,58 @@
+/** Decisions over the time of the log, in steps of a minute, and of more where there would be too many. */
+import { MINUTE_MS } from '../../config/time.ts'
+import type { Decided } from './policy.ts'
+import type { ReplayReport } from './report.ts'
+
+const MOST_STEPS = 2_000
+
+export class OverTime {
+  #fromMs: number | undefined
+  #stepMs = MINUTE_MS
+  #steps = 0
+  readonly #now = columns()
+  readonly #before = columns()
+
+  add(atMs: number, decided: Decided, before: Decided | undefined): void {
+    this.#fromMs ??= Math.floor(atMs / MINUTE_MS) * MINUTE_MS
+    let step = Math.max(0, Math.floor((atMs - this.#fromMs) / this.#stepMs))
+    while (step >= MOST_STEPS) {
+      this.#widen()
+      step = Math.floor(step / 2)
+    }
+    this.#steps = Math.max(this.#steps, step + 1)
+    const now = this.#now[decided]
+    now[step] = (now[step] ?? 0) + 1
+    if (before === undefined) return
+    const earlier = this.#before[before]
+    earlier[step] = (earlier[step] ?? 0) + 1
+  }
+
+  report(hasBefore: boolean): ReplayReport['overTime'] {
+    const told = (all: Record<Decided, Float64Array>) => ({
+      minute: [...all.minute.subarray(0, this.#steps)],
+      day: [...all.day.subarray(0, this.#steps)],
+      ban: [...all.ban.subarray(0, this.#steps)],
+    })
+    return {
+      from: this.#fromMs === undefined ? null : new Date(this.#fromMs).toISOString(),
+      stepSeconds: this.#stepMs / 1000,
+      admitted: [...this.#now.admitted.subarray(0, this.#steps)],
+      ...told(this.#now),
+      ...(hasBefore && { before: told(this.#before) }),
+    }
+  }
+
+  #widen(): void {
+    for (const column of [...Object.values(this.#now), ...Object.values(this.#before)])
+      for (let step = 0; step < MOST_STEPS; step++)
+        column[step] =
+          step < MOST_STEPS / 2 ? (column[2 * step] ?? 0) + (column[2 * step + 1] ?? 0) : 0
+    this.#stepMs *= 2
+    this.#steps = Math.ceil(this.#steps / 2)
+  }
+}
+
+const columns = (): Record<Decided, Float64Array> => {
+  const column = (): Float64Array => new Float64Array(MOST_STEPS)
+  return { admitted: column(), minute: column(), day: column(), ban: column(), free: column() }
+}

@@ -1,0 +1,107 @@
+/** One configuration that decides the requests of a log, by the stages of the gateway, at the log's time. */
+import type { Config } from '../../config/config.ts'
+import { createScratch } from '../../server/gateway/scratch.ts'
+import type { Judged } from '../../core/pipeline/exchange.ts'
+import { judge } from '../../core/pipeline/pipeline.ts'
+import type { Admission } from '../../state/quota.ts'
+import type { Caller } from '../../core/rules/credentials.ts'
+import { isRefusal, refuse, type Refusal } from '../../core/rules/refusals.ts'
+import { compileRoutes, type Route } from '../../core/rules/routes.ts'
+import { createCallers } from './callers.ts'
+
+/** free: refused for what is neither quota nor ban, uncharged. */
+export type Decided = 'admitted' | 'minute' | 'day' | 'ban' | 'free'
+
+/** Of a request that the log has as refused by its route or for load: only a ban comes before that. */
+const FREE = refuse('not_found')
+
+interface PendingRefund {
+  readonly atMs: number
+  readonly caller: Caller
+  readonly admission: Admission
+}
+
+export class ReplayedPolicy {
+  readonly config: Config
+  readonly callerOf: ReturnType<typeof createCallers>
+  readonly #scratch: ReturnType<typeof createScratch>
+  readonly #routes: ReadonlyMap<string, Route>
+  /** The last to come stands first. */
+  readonly #refunds: PendingRefund[] = []
+  #nowMs = 0
+
+  constructor(config: Config) {
+    this.config = config
+    this.callerOf = createCallers(config)
+    const now = (): number => this.#nowMs
+    this.#scratch = createScratch({ config, clock: { epochMs: now, nowMs: now } })
+    this.#routes = withdrawnRoutes(config)
+  }
+
+  /** So much was used before the log begins. */
+  seed({ clientId, limits }: Caller, atMs: number, used: { minute: number; day: number }): void {
+    this.#nowMs = Math.floor(atMs)
+    this.#scratch.seed.use(clientId, limits, used)
+  }
+
+  /** refundedAtMs: NaN: what is charged stays so. */
+  decide(
+    caller: Caller,
+    atMs: number,
+    log: { routeName: string | undefined; isFree: boolean; refundedAtMs: number },
+  ): Decided {
+    this.#refundUntil(atMs)
+    this.#nowMs = Math.floor(atMs)
+    const { routeName, isFree, refundedAtMs } = log
+    const exchange: Judged = {
+      route: routeName === undefined ? undefined : this.#routes.get(routeName),
+      trace: undefined,
+      decidedMs: undefined,
+      admission: undefined,
+      quota: undefined,
+      refusedWindow: undefined,
+      degraded: false,
+      quotaHeaders: [],
+    }
+    const decision = judge(this.#scratch.stages, exchange, caller, isFree ? FREE : undefined)
+    if (decision instanceof Promise) throw new Error('a scratch policy decides at once')
+    if (isRefusal(decision)) return refusedBy(decision)
+    if (!Number.isNaN(refundedAtMs))
+      this.#refundLater({ atMs: refundedAtMs, caller, admission: decision })
+    return 'admitted'
+  }
+
+  close(): Promise<void> {
+    return this.#scratch.close()
+  }
+
+  #refundLater(refund: PendingRefund): void {
+    let place = this.#refunds.length
+    while (place > 0 && (this.#refunds[place - 1]?.atMs ?? 0) < refund.atMs) place--
+    this.#refunds.splice(place, 0, refund)
+  }
+
+  #refundUntil(atMs: number): void {
+    for (let next = this.#refunds.at(-1); next !== undefined && next.atMs <= atMs;) {
+      this.#refunds.pop()
+      this.#nowMs = Math.floor(next.atMs)
+      this.#scratch.lessee.refund(next.caller.clientId, next.admission)
+      next = this.#refunds.at(-1)
+    }
+  }
+}
+
+const refusedBy = ({ code, window }: Refusal): Decided => {
+  if (code === 'api_key_banned') return 'ban'
+  return code === 'rate_limit_exceeded' && window !== undefined ? window : 'free'
+}
+
+/** Those that are or will be switched off, by name: all that a decision asks of a route. */
+function withdrawnRoutes({ routes, server }: Config): ReadonlyMap<string, Route> {
+  const table = compileRoutes({ routes, basePath: server.basePath })
+  const matched = routes.map(
+    ({ method, path }) => table.match(method, `${server.basePath}${path}`).route,
+  )
+  const withdrawn = matched.filter((route) => route?.withdrawal !== undefined)
+  return new Map(withdrawn.map((route) => [route.name, route]))
+}

@@ -1,0 +1,40 @@
+/** Client files of a test, built as the gateway builds them. */
+import { statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { build, type Built } from '../../../src/config/clients/builder.ts'
+import { Ring } from '../../../src/config/clients/ring.ts'
+import { fromPlainConfig, toPlainConfig } from '../../../src/config/clients/plain-config.ts'
+import { borrowRing } from '../../../src/config/clients/release.ts'
+import type { ClientConfig, Config, PlanConfig, WrittenClient } from '../../../src/config/config.ts'
+
+export const nowMs = Date.UTC(2026, 0, 1)
+export const plans = { pro: { perMinute: '300', perDay: '10000' }, enterprise: { custom: 'true' } }
+export const planConfigs: ReadonlyMap<string, PlanConfig> = new Map([
+  ['pro', { name: 'pro', limits: { perMinute: 300, perDay: 10_000 }, concurrent: 8 }],
+  ['enterprise', { name: 'enterprise', limits: undefined, concurrent: 8 }],
+])
+
+/** As another process has it. */
+export const sentConfig = (config: Config): Config =>
+  fromPlainConfig(structuredClone(toPlainConfig(config)), borrowRing(config).bytes.slice().buffer)
+
+export type Texts = Readonly<Record<string, string | Uint8Array>>
+
+export const writeAll = (folder: string, texts: Texts) =>
+  Object.entries(texts).map(([name, text]) => {
+    const path = join(folder, name)
+    writeFileSync(path, text)
+    return { name, path, bytes: statSync(path).size }
+  })
+
+export const buildAll = (folder: string, texts: Texts, own: readonly WrittenClient[] = []): Built =>
+  build({ own, files: writeAll(folder, texts), plans, nowMs, isLarge: false })
+
+export const linesOf = ({ faults }: Pick<Built, 'faults'>): string[] =>
+  faults.map(
+    ({ file, line, column, path, message }) => `${file}:${line}:${column} ${path}: ${message}`,
+  )
+
+/** All clients that came of it, as one would write them in a test. */
+export const clientsOf = ({ ring }: Built): ClientConfig[] =>
+  ring === undefined ? [] : [...new Ring(ring, planConfigs)]

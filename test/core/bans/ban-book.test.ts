@@ -1,0 +1,287 @@
+import { afterEach, describe, expect, it, vi } from 'vitest'
+import { BanBook } from '../../../src/core/bans/ban-book.ts'
+import { createRedisBanStore } from '../../../src/state/redis/bans.ts'
+import {
+  createMemoryBanStore,
+  type BanStore,
+  type BanStoreListener,
+} from '../../../src/state/bans.ts'
+import { serversAt } from '../../support/redis-servers.ts'
+import { connectRedis } from '../../../src/state/redis/redis.ts'
+import type { RedisStore } from '../../../src/state/redis/store.ts'
+import { storeClock } from '../../support/store-clock.ts'
+import { strikeCounter } from '../../support/strike-counter.ts'
+import { startRedisServer } from '../../support/redis-server.ts'
+
+const minute = 60_000
+const hour = 60 * minute
+const policy = {
+  strikes: 3,
+  withinMs: minute,
+  graceMs: 1000,
+  durationMs: minute,
+  growth: 2,
+  maxDurationMs: 24 * hour,
+  forgetAfterMs: 24 * hour,
+}
+const startMs = 1_790_000_000_000
+const until = (condition: () => void) => vi.waitFor(condition, { timeout: 30_000, interval: 25 })
+const closings: (() => Promise<void>)[] = []
+const closeAll = async (): Promise<void> => {
+  for (const close of closings.splice(0).toReversed()) await close()
+}
+afterEach(closeAll)
+
+function observer() {
+  return {
+    strike: vi.fn(),
+    banned: vi.fn(),
+    storeLost: vi.fn(),
+    storeBack: vi.fn(),
+    malformed: vi.fn<(where: string) => void>(),
+  }
+}
+
+/** A book on a clock of its own, with strikes counted in memory. */
+function open(store: BanStore, { clock = { nowMs: startMs }, loadTimeoutMs = 5000 } = {}) {
+  const seen = observer()
+  const book = new BanBook({
+    policy,
+    store,
+    loadTimeoutMs,
+    observer: seen,
+    now: () => clock.nowMs,
+    counter: strikeCounter(policy),
+  })
+  closings.push(() => book.close())
+  return { book, seen, clock, settled: () => book.strikes.settled() }
+}
+
+describe('a ban book', () => {
+  it('grants a grace period in each window anew', async () => {
+    const { book, settled, clock } = open(createMemoryBanStore())
+    const refuse = (atMs: number, windowEndMs: number) => {
+      clock.nowMs = startMs + atMs
+      book.refused('a', startMs + windowEndMs)
+    }
+    for (const atMs of [0, 58_000, 59_000]) refuse(atMs, minute)
+    for (const atMs of [minute, minute + 100, minute + 1000]) refuse(atMs, 2 * minute)
+    await settled()
+    expect(book.check('a')).toBeUndefined()
+    refuse(minute + 1001, 2 * minute)
+    await settled()
+    expect(book.check('a')).toBeDefined()
+  })
+
+  it('bans with the very request that earns it, at its time, where no other process counts', () => {
+    const { book, clock } = open(createMemoryBanStore())
+    for (const atMs of [0, 2000, 2001, 2002]) {
+      clock.nowMs = startMs + atMs
+      book.refused('a', startMs + minute)
+    }
+    expect(book.check('a')).toMatchObject({ startedMs: startMs + 2002 })
+  })
+
+  it('ends a ban to the millisecond, and makes the next one longer', () => {
+    const { book, clock, seen } = open(createMemoryBanStore())
+    book.ban('a')
+    expect(book.size).toBe(1)
+    clock.nowMs = startMs + minute - 1
+    expect(book.check('a')).toMatchObject({ untilMs: startMs + minute })
+    expect(book.check('b')).toBeUndefined()
+    clock.nowMs = startMs + minute
+    expect(book.check('a')).toBeUndefined()
+    expect(book.size).toBe(0)
+    book.ban('a')
+    expect(book.check('a')).toMatchObject({ untilMs: startMs + 3 * minute, count: 2 })
+    expect(seen.banned).toHaveBeenCalledTimes(2)
+  })
+})
+
+describe('a ban book that has forgotten a lift', () => {
+  it('makes bans that no older one undoes of who has never heard of it', async () => {
+    let listener: BanStoreListener | undefined
+    const forget = vi.fn<BanStore['forget']>(() => Promise.resolve())
+    const watch = (given: BanStoreListener) => void (listener = given)
+    const { book, clock } = open({ ...createMemoryBanStore(), forget, watch })
+    book.ban('a')
+    const lifted = await book.operators.lift('a')
+    expect(lifted?.before).toBeDefined()
+    clock.nowMs += 48 * hour
+    const stale = { untilMs: clock.nowMs - hour, startedMs: clock.nowMs - 2 * hour, count: 1 }
+    listener?.stale()
+    await until(() => expect(forget).toHaveBeenCalledOnce())
+    book.ban('a')
+    listener?.banned('a', { ...stale, epochMs: startMs - hour })
+    expect(book.check('a')).toMatchObject({ count: 1, epochMs: startMs })
+  })
+})
+
+describe('a ban book whose store cannot be read at first', () => {
+  it.each([
+    ['once, says nothing', 1, []],
+    ['twice, says that it is lost, and then that it is back', 2, ['storeLost', 'storeBack']],
+  ])('%s', async (_, failures, said) => {
+    let loads = 0
+    const memory = createMemoryBanStore()
+    const load = () =>
+      ++loads > failures ? memory.load() : Promise.reject(new Error('not there yet'))
+    const { seen } = open({ ...memory, load })
+    await until(() => expect(loads).toBe(failures + 1))
+    const calls = [seen.storeLost, seen.storeBack].map((call) => call.mock.calls.length)
+    expect(calls).toEqual(said.length === 0 ? [0, 0] : [1, 1])
+  })
+})
+
+describe('ban books on one Redis', async () => {
+  const server = await startRedisServer()
+  afterEach(async () => {
+    // Before the server is another: a book of the last test must not write into that of the next.
+    await closeAll()
+    await server.restart()
+  })
+
+  const gateway = async ({ clock = { nowMs: startMs }, reloadMs = 30_000 } = {}) => {
+    const redis: RedisStore = connectRedis({ servers: serversAt(server.url), timeoutMs: 200 })
+    closings.push(() => redis.close())
+    await until(() => expect(redis.available).toBe(true))
+    const opened = open(createRedisBanStore(redis, 't', storeClock(), reloadMs), { clock })
+    await opened.book.ready()
+    return { ...opened, redis }
+  }
+  const known = (book: BanBook, keyId: string) => () => expect(book.check(keyId)).toBeDefined()
+  const stored = (keyId: string) => server.cli('hget', 't:bans', keyId)
+  const subscribed = (count: number) =>
+    until(() => expect(server.cli('pubsub', 'numsub', 't:bans')).toBe(`t:bans\n${count}`))
+
+  it('read one ban to lift it, and to impose it', async () => {
+    const { book } = await gateway({ clock: { nowMs: Date.now() } })
+    // Once at the start, and once when nothing can be missed any more.
+    await until(() =>
+      expect(server.cli('info', 'commandstats')).toMatch(/cmdstat_hgetall:calls=[2-9]/),
+    )
+    const many = Array.from({ length: 500 }, (_, at) => [
+      `key-${at}`,
+      JSON.stringify({ untilMs: Date.now() + hour, startedMs: Date.now(), count: 1 }),
+    ]).flat()
+    server.cli('hset', 't:bans', ...many)
+    server.cli('config', 'resetstat')
+    const act = await book.operators.lift('key-7')
+    expect(act?.before).toBeDefined()
+    await book.operators.impose('key-8', { forMs: minute, reason: undefined })
+    expect(await book.operators.lift('nobody')).toBeUndefined()
+    expect(server.cli('info', 'commandstats')).not.toContain('cmdstat_hgetall')
+    expect(book.operators.known().map(([keyId]) => keyId)).toEqual(['key-8'])
+    expect(await book.operators.list()).toHaveLength(499)
+  })
+
+  it('agree on count and end when they ban at the same moment', async () => {
+    const one = await gateway()
+    const other = await gateway({ clock: { nowMs: startMs + 7 } })
+    await subscribed(2)
+    one.book.ban('a')
+    other.book.ban('a')
+    const expected = { untilMs: startMs + 7 + minute, count: 1, startedMs: startMs + 7 }
+    await until(() => {
+      expect(one.book.check('a')).toEqual(expected)
+      expect(other.book.check('a')).toEqual(expected)
+      expect(JSON.parse(stored('a'))).toEqual(expected)
+    })
+  })
+
+  it('do not let an earlier end overwrite a later one in the store', async () => {
+    const one = await gateway()
+    const store = createRedisBanStore(one.redis, 't', storeClock())
+    await store.save('a', { untilMs: startMs + 9, count: 1, startedMs: startMs })
+    await store.save('a', { untilMs: startMs + 5, count: 3, startedMs: startMs })
+    expect(JSON.parse(stored('a'))).toMatchObject({ untilMs: startMs + 9, count: 1 })
+    await store.save('a', { untilMs: startMs + 9, count: 2, startedMs: startMs })
+    expect(JSON.parse(stored('a'))).toMatchObject({ count: 2 })
+    await store.forget('a', { untilMs: startMs + 9, count: 1, startedMs: startMs })
+    expect(stored('a')).not.toBe('')
+    await store.forget('a', { untilMs: startMs + 9, count: 2, startedMs: startMs })
+    expect(stored('a')).toBe('')
+  })
+
+  it('put a ban back over an earlier one, as after a failover that lost the last writes', async () => {
+    const one = await gateway({ reloadMs: 50 })
+    one.book.ban('a')
+    await until(() => expect(stored('a')).not.toBe(''))
+    const earlier = { untilMs: startMs, count: 1, startedMs: startMs - minute }
+    server.cli('hset', 't:bans', 'a', JSON.stringify(earlier))
+    await until(() => expect(JSON.parse(stored('a'))).toMatchObject({ untilMs: startMs + minute }))
+  })
+
+  it('try again when only their own data cannot be used, without a word from the store', async () => {
+    const one = await gateway()
+    server.cli('del', 't:bans')
+    server.cli('set', 't:bans', 'of another type')
+    one.book.ban('a')
+    await until(() => expect(one.seen.storeLost).toHaveBeenCalledOnce())
+    expect(one.redis.available).toBe(true)
+    server.cli('del', 't:bans')
+    await until(() => expect(stored('a')).not.toBe(''))
+    await until(() => expect(one.seen.storeBack).toHaveBeenCalledOnce())
+  })
+
+  it('pass over what is no ban, in the hash and on the channel, and overwrite it with one', async () => {
+    for (const [field, value] of [
+      ['a', 'nonsense'],
+      ['b', '{"untilMs":1e300,"count":1,"startedMs":0}'],
+      ['c', '{"untilMs":"x"}'],
+      ['d', '[1]'],
+      ['good', JSON.stringify({ untilMs: startMs + 1, count: 1, startedMs: startMs })],
+    ] as const)
+      server.cli('hset', 't:bans', field, value)
+    const { book, seen } = await gateway()
+    await subscribed(1)
+    expect(book.check('good')).toBeDefined()
+    expect(book.size).toBe(1)
+    expect(seen.malformed).toHaveBeenCalledWith('hash t:bans, 4 fields, the first "a"')
+    server.cli('publish', 't:bans', 'nonsense')
+    server.cli('publish', 't:bans', '{"keyId":7,"untilMs":5,"count":1,"startedMs":1}')
+    server.cli('publish', 't:bans', 'null')
+    const told = () => seen.malformed.mock.calls.flat().filter((where) => where.includes('channel'))
+    await until(() => expect(told()).toHaveLength(3))
+    for (const keyId of ['a', 'b', 'c', 'd']) {
+      book.ban(keyId)
+      await until(() =>
+        expect(JSON.parse(stored(keyId))).toMatchObject({ untilMs: startMs + minute }),
+      )
+    }
+  })
+
+  it('start without a Redis that is down, and merge what it holds when it is there', async () => {
+    await server.kill()
+    const redis = connectRedis({ servers: serversAt(server.url), timeoutMs: 100 })
+    closings.push(() => redis.close())
+    const { book } = open(createRedisBanStore(redis, 't', storeClock()), { loadTimeoutMs: 50 })
+    await book.ready()
+    book.ban('mine')
+    await server.restart()
+    server.cli(
+      'hset',
+      't:bans',
+      'theirs',
+      JSON.stringify({ untilMs: startMs + 1, count: 1, startedMs: startMs }),
+    )
+    await until(() => {
+      expect(stored('mine')).not.toBe('')
+      known(book, 'mine')()
+    })
+  })
+
+  it('remove bans from the store once they are forgotten', async () => {
+    const old = { untilMs: startMs - 24 * hour, count: 4, startedMs: startMs - 25 * hour }
+    const recent = { ...old, untilMs: old.untilMs + 1 }
+    server.cli('hset', 't:bans', 'old', JSON.stringify(old))
+    server.cli('hset', 't:bans', 'recent', JSON.stringify(recent))
+    const { book } = await gateway()
+    await until(() => expect(stored('old')).toBe(''))
+    expect(stored('recent')).not.toBe('')
+    book.ban('recent')
+    expect(book.check('recent')).toMatchObject({ count: 5 })
+    book.ban('old')
+    expect(book.check('old')).toMatchObject({ count: 1 })
+  })
+})

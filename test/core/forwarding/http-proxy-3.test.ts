@@ -1,0 +1,64 @@
+/** The check that http-proxy-3 still does what the parts that take its place were written against. */
+import { createRequire } from 'node:module'
+import { dirname, join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { createHttpProxyEngine } from '../../../src/core/forwarding/http-proxy-3/forwarder.ts'
+import { keepStreamPass } from '../../../src/core/forwarding/http-proxy-3/http-proxy.ts'
+import { createUpgradeEngine } from '../../../src/core/forwarding/upgrader.ts'
+
+const require = createRequire(import.meta.url)
+const lib = dirname(require.resolve('http-proxy-3'))
+/** The library's own list of what it does with an upgrade, by name. */
+const { WS_PASSES: wsPasses } = require(join(lib, 'http-proxy/passes/ws-incoming.js')) as {
+  WS_PASSES: Record<string, () => void>
+}
+
+const options = {
+  connections: 1,
+  connectionUses: 1,
+  connectionAgeMs: 1,
+  timeouts: { connectMs: 1, responseMs: 1, idleMs: 1 },
+  onSurplus: () => {},
+}
+const passes = (names: string) => names.split(' ').map((name) => ({ name }))
+const web = 'deleteLength timeout XHeaders stream'
+const ws = 'checkMethodAndHeader XHeaders stream'
+
+describe('http-proxy-3', () => {
+  it('as it is installed can be used', async () => {
+    await createHttpProxyEngine(options).close()
+    await createUpgradeEngine(options, 1_000).close()
+  })
+
+  it('with a pass more ends the start, naming what was found and what was expected', () => {
+    wsPasses['limitFrames'] = function limitFrames() {}
+    const message =
+      'this http-proxy-3 cannot be used: its wsPasses are "checkMethodAndHeader, XHeaders, stream, limitFrames" instead of "checkMethodAndHeader, XHeaders, stream"'
+    try {
+      expect(() => createHttpProxyEngine(options)).toThrow(message)
+      expect(() => createUpgradeEngine(options, 1_000)).toThrow(message)
+    } finally {
+      delete wsPasses['limitFrames']
+    }
+  })
+
+  it.each([
+    ['a pass less', 'deleteLength timeout stream', ws],
+    ['another order', 'timeout deleteLength XHeaders stream', ws],
+    ['another name', web, 'checkMethodAndHeader XHeaders pump'],
+    ['a pass behind the stream', web, `${ws} count`],
+  ])('with %s is refused', (_, webPasses, wsPasses) => {
+    const server = { webPasses: passes(webPasses), wsPasses: passes(wsPasses) }
+    expect(() => keepStreamPass(server)).toThrow('cannot be used')
+  })
+
+  it('without such lists is refused', () => {
+    expect(() => keepStreamPass({})).toThrow('its webPasses are ""')
+  })
+
+  it('is left with the pass that streams', () => {
+    const server = { webPasses: passes(web), wsPasses: passes(ws) }
+    keepStreamPass(server)
+    expect(server).toEqual({ webPasses: passes('stream'), wsPasses: passes('stream') })
+  })
+})

@@ -1,0 +1,357 @@
+/**
+ * What this Node.js does where it promises nothing, and what test/wire, which holds the rest of it, would tell of too late: each
+ * case fails once another Node.js does it otherwise.
+ */
+import { once } from 'node:events'
+import { Agent, createServer, get, type IncomingMessage, type Server } from 'node:http'
+import { type ServerResponse } from 'node:http'
+import { connect, createServer as createNetServer, type AddressInfo } from 'node:net'
+import { type Server as NetServer, type Socket } from 'node:net'
+import { createServer as createHttp2Server, type ServerHttp2Stream } from 'node:http2'
+import { PassThrough } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { describe, expect, it } from 'vitest'
+import { endHasCome, endWithSocket, feed } from '../../../src/core/http/node-internals.ts'
+import { parseConfigText } from '../../../src/config/clients/load.ts'
+import { ConnectionLimits } from '../../../src/core/http/connection-limits.ts'
+import { Connections } from '../../../src/core/http/connections.ts'
+import { Http2Connection } from '../../../src/core/http/h2-connections.ts'
+import { createHttp2Server as createOurHttp2Server } from '../../../src/core/http/h2-server.ts'
+import { isHttp2Safe, isWriting, keepEveryField } from '../../../src/core/http/node-internals.ts'
+import { readOn, restBetweenRequests, serveUnbound } from '../../../src/core/http/node-internals.ts'
+import { stopReading, takenBytes, writeContinue } from '../../../src/core/http/node-internals.ts'
+import { guardParser, type Intake } from '../../../src/core/http/parser-internals.ts'
+import { configText } from '../../support/gateway.ts'
+import { frame, headers, openH2Peer, settings } from '../../support/h2-frames.ts'
+import { types, uint32 } from '../../support/h2-frames.ts'
+import { listening } from '../../support/listening.ts'
+
+type Listener = (request: IncomingMessage, response: ServerResponse) => void
+
+async function serve(listener: Listener, options = {}): Promise<Server> {
+  const server = createServer(options, listener)
+  await listening(server)
+  return server
+}
+
+interface Client {
+  readonly socket: Socket
+  text(): string
+  /** Error codes so far. */
+  readonly errors: (string | undefined)[]
+  ended(): boolean
+}
+
+async function open(server: NetServer): Promise<Client> {
+  const socket = connect((server.address() as AddressInfo).port, '127.0.0.1')
+  let text = ''
+  let ended = false
+  const errors: (string | undefined)[] = []
+  socket.setEncoding('latin1').on('data', (chunk: string) => (text += chunk))
+  socket.on('error', (error: NodeJS.ErrnoException) => errors.push(error.code))
+  socket.on('end', () => (ended = true))
+  await once(socket, 'connect')
+  return { socket, text: () => text, errors, ended: () => ended }
+}
+
+const request = (more = ''): string => `GET / HTTP/1.1\r\nHost: x\r\n${more}\r\n`
+
+describe('writeContinue', () => {
+  const expecting = request('Expect: 100-continue\r\nContent-Length: 2\r\n')
+  async function answersTo(first: (response: ServerResponse) => void): Promise<string> {
+    const server = await serve((_, response) => first(response))
+    server.on('checkContinue', (_: IncomingMessage, response: ServerResponse) => {
+      writeContinue(response)
+      setTimeout(() => response.end('second'), 20)
+    })
+    const client = await open(server)
+    client.socket.write(`${request()}${expecting}{}`)
+    await expect.poll(client.text).toContain('second')
+    return client.text().replace(/\r\n([A-Z][^]*?\r\n)?\r\n/g, '|')
+  }
+
+  it('waits until the earlier answer has gone out', async () => {
+    const text = await answersTo((response) => {
+      response.writeHead(200, ['Content-Length', '5']).flushHeaders()
+      setTimeout(() => response.end('first'), 10)
+    })
+    expect(text).toBe('HTTP/1.1 200 OK|firstHTTP/1.1 100 Continue|HTTP/1.1 200 OK|second')
+  })
+})
+
+describe('endWithSocket', () => {
+  it('ends every response of a connection that has gone, queued ones included, once', async () => {
+    const closes = new Map<ServerResponse, number>()
+    const server = await serve((asked, response) => {
+      if (closes.size === 0)
+        endWithSocket(asked.socket, () => [...closes.keys()].filter((one) => closes.get(one) === 0))
+      closes.set(response, 0)
+      response.on('close', () => closes.set(response, (closes.get(response) ?? 0) + 1))
+      // Answers to pipelined requests wait for the first, which never comes.
+      if (closes.size > 1) response.end('ok')
+    })
+    const client = await open(server)
+    client.socket.write(request().repeat(3))
+    await expect.poll(() => closes.size).toBe(3)
+    client.socket.destroy()
+    await expect.poll(() => [...closes.values()]).toEqual([1, 1, 1])
+    await sleep(50)
+    expect([...closes.values()]).toEqual([1, 1, 1])
+  })
+})
+
+describe('guardParser', () => {
+  it.each(['of the parser', 'that were diverted'])(
+    'discards bytes %s a packet at a time',
+    async (whose) => {
+      const mayBegin = () => true
+      let bytesRead = 0
+      let intake: Intake | undefined
+      const errors: unknown[] = []
+      const server = await serve((asked) => {
+        bytesRead = asked.socket.bytesRead
+        setInterval(() => (bytesRead = asked.socket.bytesRead), 10).unref()
+        intake?.discard()
+      })
+      server.on('clientError', (error) => errors.push(error))
+      server.on('connection', (socket: Socket) => {
+        intake = guardParser(socket, { mayBegin, mayGoOn: mayBegin, mayReadOn: mayBegin })
+        const { divert, parse } = intake
+        if (whose !== 'of the parser') divert((bytes) => parse(bytes))
+      })
+      const client = await open(server)
+      client.socket.write(request())
+      await expect.poll(() => bytesRead).toBeGreaterThan(0)
+      for (let sent = 0; sent < 200; sent++) client.socket.write(Buffer.alloc(100_000, 'x'))
+      await expect.poll(() => bytesRead).toBeGreaterThan(1_000_000)
+      expect(bytesRead).toBeLessThan(10_000_000)
+      expect(errors).toEqual([])
+    },
+  )
+})
+
+describe('takenBytes', () => {
+  it('counts what the kernel took, and nothing that waits for it', async () => {
+    const all = 64 * 1024 * 1024
+    let socket: Socket | undefined
+    const server = await serve((request, response) => {
+      socket = request.socket
+      response.writeHead(200, { 'Content-Length': all })
+      for (let written = 0; written < all; written += 65_536) response.write(Buffer.alloc(65_536))
+      response.end()
+    })
+    const client = connect((server.address() as AddressInfo).port, '127.0.0.1')
+    client.pause()
+    client.write('GET / HTTP/1.1\r\nHost: a\r\n\r\n')
+    const taken = (): number => (socket === undefined ? 0 : takenBytes(socket))
+    const settled = async (): Promise<number> => {
+      for (let before = -1; ;) {
+        if (taken() === before && before > 0) return before
+        before = taken()
+        await sleep(200)
+      }
+    }
+    const untilFull = await settled()
+    expect(untilFull).toBeLessThan(all / 2)
+    client.resume()
+    let received = 0
+    client.on('data', (bytes: Buffer) => (received += bytes.length))
+    await expect.poll(() => received, { timeout: 20_000 }).toBeGreaterThan(all)
+    expect(taken()).toBe(received)
+    client.destroy()
+  })
+})
+
+describe('keepEveryField', () => {
+  it('shows a request all of its 2,501 fields, which it would not be without', async () => {
+    const options = { maxHeaderSize: 65_536 }
+    const fieldsOf = async (prepare: (server: Server) => void): Promise<number> => {
+      let fields = 0
+      const server = await serve((asked, response) => {
+        fields = asked.rawHeaders.length / 2
+        response.end()
+      }, options)
+      prepare(server)
+      const client = await open(server)
+      client.socket.write(request('a: b\r\n'.repeat(2_500)))
+      await expect.poll(client.text).toMatch(/^HTTP/)
+      return fields
+    }
+    expect(await fieldsOf(keepEveryField)).toBe(2_501)
+    expect(await fieldsOf(() => undefined)).toBeLessThan(2_501)
+  })
+})
+
+describe('serveUnbound and feed', () => {
+  it('leave idle connections open and time-outs running when nobody listens any more, and tell when the last has gone', async () => {
+    const times = { headersTimeout: 300, requestTimeout: 300, keepAliveTimeout: 60_000 }
+    const options = { ...times, connectionsCheckingInterval: 50 }
+    const server = createServer(options, (_, response) => response.end('ok'))
+    serveUnbound(server)
+    const halfOpen = { allowHalfOpen: true, noDelay: true }
+    const listener = createNetServer(halfOpen, (socket) => feed(server, socket))
+    await listening(listener)
+    const [idle, slow, last] = [await open(listener), await open(listener), await open(listener)]
+    for (const { socket } of [idle, last]) socket.write(request())
+    await expect.poll(idle.text).toMatch(/ok$/)
+    await expect.poll(last.text).toMatch(/ok$/)
+    slow.socket.write('GET / HTTP/1.1\r\n')
+    let isClosed = false
+    listener.close(() => (isClosed = true))
+    await expect.poll(slow.text).toMatch(/^HTTP\/1\.1 408 /)
+    expect([idle.ended(), isClosed]).toEqual([false, false])
+    idle.socket.write(request())
+    await expect.poll(() => idle.text().split('HTTP/1.1 200').length).toBe(3)
+    idle.socket.end()
+    expect(last.ended()).toBe(false)
+    server.closeIdleConnections()
+    await expect.poll(last.ended).toBe(true)
+    await expect.poll(() => isClosed).toBe(true)
+  })
+})
+
+describe('restBetweenRequests', () => {
+  const inNextTurn = (act: () => void): void => void setImmediate(() => setImmediate(act))
+
+  it.each([
+    ['its end', (socket: Socket) => void socket.end()],
+    ['its end a little later', (socket: Socket) => inNextTurn(() => socket.end())],
+    ['its reset', (socket: Socket) => inNextTurn(() => socket.resetAndDestroy())],
+    ['a stray byte', (socket: Socket) => inNextTurn(() => socket.write('x'))],
+  ])('hears %s behind the answer before the next request is sent', async (_, behind) => {
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+    restBetweenRequests(agent, { restMs: () => 0, mayGoOn: () => true, onStray: () => {} })
+    let connections = 0
+    const server = createNetServer((socket) => {
+      connections++
+      socket.on('error', () => {})
+      socket.on('data', () => {
+        socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')
+        behind(socket)
+      })
+    })
+    const port = await listening(server)
+    for (let sent = 0; sent < 20; sent++) {
+      const asked = once(get({ port, agent, host: '127.0.0.1' }), 'response')
+      const [response] = (await asked) as [IncomingMessage]
+      response.resume()
+      await once(response, 'end')
+    }
+    expect(connections).toBe(20)
+    agent.destroy()
+  })
+})
+
+describe('endHasCome', () => {
+  it('knows of the end of a stream that nobody has read', async () => {
+    const stream = new PassThrough()
+    stream.write('x')
+    await sleep(1)
+    expect(endHasCome(stream)).toBe(false)
+    stream.end()
+    await sleep(1)
+    expect([endHasCome(stream), stream.readableEnded]).toEqual([true, false])
+  })
+})
+
+/** Of HTTP/2, on sockets that are given. */
+async function serveHttp2(onStream: (stream: ServerHttp2Stream) => void) {
+  const sockets: Socket[] = []
+  const http2 = createHttp2Server()
+  http2.on('stream', onStream)
+  const server = createNetServer((socket) => {
+    sockets.push(socket)
+    http2.emit('connection', socket)
+  })
+  const port = await listening(server)
+  const open = async () => {
+    const peer = await openH2Peer(port)
+    await peer.waitFor(() => peer.find(types.settings) !== undefined, 'SETTINGS')
+    return peer
+  }
+  return { sockets, open }
+}
+
+const MAX_WINDOW = 2 ** 31 - 1
+const POST = [':method', 'POST', ':path', '/', ':scheme', 'http', ':authority', 'x']
+
+describe('stopReading and readOn', () => {
+  it('keep from http2 what has come already, in the same poll too, until it is to have it', async () => {
+    const seen: ServerHttp2Stream[] = []
+    const server = await serveHttp2((stream) => {
+      seen.push(stream)
+      for (const socket of server.sockets) stopReading(socket)
+    })
+    const peers = [await server.open(), await server.open()]
+    for (const peer of peers) peer.send(headers(1, POST))
+    await expect.poll(() => seen).toHaveLength(1)
+    await sleep(50)
+    expect(seen).toHaveLength(1)
+    for (const socket of server.sockets) readOn(socket)
+    await expect.poll(() => seen).toHaveLength(2)
+  })
+})
+
+describe('isWriting', () => {
+  it('says that a peer has yet to read what was written', async () => {
+    const streams: ServerHttp2Stream[] = []
+    const server = await serveHttp2((stream) => streams.push(stream))
+    const peer = await server.open()
+    peer.socket.pause()
+    const windows = [
+      settings([4, MAX_WINDOW]),
+      frame(types.window, 0, 0, uint32(MAX_WINDOW - 65_535)),
+    ]
+    peer.send(...windows, headers(1, POST))
+    await expect.poll(() => streams).toHaveLength(1)
+    const [socket] = server.sockets as [Socket]
+    const [stream] = streams as [ServerHttp2Stream]
+    expect(isWriting(socket)).toBe(false)
+    // Through http2: bytes that anybody else writes to a socket of http2 end the process once they are written.
+    stream.respond()
+    stream.write(Buffer.alloc(64 * 1024 * 1024))
+    await expect.poll(() => isWriting(socket)).toBe(true)
+  })
+})
+
+describe('endHandOver', () => {
+  it('lets a session end before http2 has read what was put back on its socket', async () => {
+    const limits = { connections: 9, connectionsPerAddress: 9, openFiles: undefined, isFar: false }
+    const connections = new Connections(new ConnectionLimits(limits, () => {}))
+    let destroyed = 0
+    connections.turn.enter = (begun) => {
+      if (!(begun instanceof Http2Connection)) return
+      begun.session.destroy()
+      begun.socket.destroy()
+      destroyed += 1
+    }
+    const config = parseConfigText(configText({ upstreams: ['http://x'] }), { file: '', env: {} })
+    const events = { stream: () => {}, abuse: () => {}, inPieces: () => {} }
+    const http2 = createOurHttp2Server(config, connections, events)
+    const origin = {
+      address: '',
+      isNamed: false,
+      proto: 'http',
+      door: { isClosed: false },
+    } as const
+    const server = createNetServer((socket) => {
+      const entry = connections.enter(socket, origin, 'x')
+      if (typeof entry === 'string') throw new Error(entry)
+      socket.once('data', (bytes: Buffer) => {
+        socket.pause()
+        socket.unshift(bytes)
+        http2.take(socket, entry)
+      })
+    })
+    const port = await listening(server)
+    const peer = await openH2Peer(port)
+    await expect.poll(() => [destroyed, peer.closed]).toEqual([1, true])
+    http2.close()
+  })
+})
+
+describe('isHttp2Safe', () => {
+  it('says no of the oldest Node.js that we run on', () => {
+    expect(isHttp2Safe).toBe(!process.version.startsWith('v22.'))
+  })
+})

@@ -1,0 +1,49 @@
+/** What all connections take in of a turn together; how it feels on the wire is in test/wire/h2-attacks.test.ts and inflow.test.ts. */
+import { setImmediate as turn } from 'node:timers/promises'
+import { expect, it } from 'vitest'
+import { Share, SharedTurn, type Sharer } from '../../../src/core/http/shared-turn.ts'
+
+function sharing(shared: SharedTurn, isKnown: boolean) {
+  const happened: string[] = []
+  const sharer: Sharer = {
+    share: new Share(shared),
+    isKnown,
+    goOn: () => happened.push('goes on'),
+    stopReading: () => happened.push('stops'),
+    readOn: () => happened.push('reads on'),
+  }
+  shared.enter(sharer)
+  return { sharer, happened }
+}
+
+it.each([
+  ['1,023 small pieces', 1_023, 255, []],
+  ['1,024 small pieces', 1_024, 255, ['stops']],
+  ['10,000 that are not small', 10_000, 256, []],
+])('%s in one turn, of whichever connections', async (_, pieces, bytes, expected) => {
+  const shared = new SharedTurn()
+  const [known, other, left] = [true, false, false].map((is) => sharing(shared, is))
+  shared.leave((left ?? expect.fail()).sharer)
+  for (let piece = 0; piece < pieces; piece++) shared.took(bytes)
+  expect([other?.happened, known?.happened]).toEqual([expected, []])
+  // The next turn has its own budget, and in it they read on.
+  for (let more = 0; more < 3; more++) await turn()
+  for (let piece = 0; piece < 1_000; piece++) shared.took(bytes)
+  expect(other?.happened).toEqual(expected.length === 0 ? [] : ['stops', 'reads on'])
+})
+
+it('requests begin in one turn: eight of a connection, 64 of all, and the first of any where that is asked for', async () => {
+  const shared = new SharedTurn()
+  const shares = Array.from({ length: 10 }, () => new Share(shared))
+  const begun = (atLeast?: number): number[] =>
+    shares.map((share) => {
+      let count = 0
+      for (; shared.mayBegin(share, atLeast) && count < 100; count++) shared.began(share)
+      return count
+    })
+  const first = [8, 8, 8, 8, 8, 8, 8, 8, 0, 0]
+  expect(begun()).toEqual(first)
+  expect(begun(1)).toEqual([0, 0, 0, 0, 0, 0, 0, 0, 1, 1])
+  await turn()
+  expect(begun()).toEqual(first)
+})

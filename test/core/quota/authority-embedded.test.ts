@@ -1,0 +1,404 @@
+import { join } from 'node:path'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { openSqliteFile } from '../../../src/state/sqlite/file.ts'
+import { openEmbeddedAuthority } from '../../../src/state/sqlite/authority.ts'
+import {
+  createEmbeddedAuthority,
+  type EmbeddedAuthority,
+} from '../../../src/state/memory/authority.ts'
+import { Journal } from '../../../src/state/sqlite/quota-journal.ts'
+import type { Row } from '../../../src/state/sqlite/quota-rows.ts'
+import type { Statement, TakeRequest } from '../../../src/state/quota.ts'
+import { createEmbeddedCounters } from '../../../src/state/memory/counters.ts'
+import { authorityContract } from '../../contract/authority.ts'
+import { START_MS, until } from '../../support/controlled-authority.ts'
+import { gatewayEnds } from '../../support/ending.ts'
+import { temporaryFolder } from '../../support/processes.ts'
+import { callOf } from './lessee-harness.ts'
+
+const MINUTE = Math.floor(START_MS / 60_000)
+const DAY = Math.floor(START_MS / 86_400_000)
+const limits = { perMinute: 10, perDay: 100 }
+const hold = (used: number): Statement => ({ index: MINUTE, used, held: used })
+const dayHold = (used: number): Statement => ({ index: DAY, used, held: used })
+const above = (least: number): unknown => expect.toSatisfy((number: number) => number > least)
+const below = (most: number): unknown => expect.toSatisfy((number: number) => number < most)
+
+const directory = temporaryFolder()
+
+let boots = 0
+const call = (client: string, change: Partial<TakeRequest> = {}): TakeRequest =>
+  callOf({ client, process: `boot-${boots}`, limits, need: 1, ...change })
+const unexpected = (reported: unknown): void => {
+  throw new Error(`unexpected: ${String(reported)}`)
+}
+
+authorityContract('a file', (time) => {
+  const authority = openEmbeddedAuthority({
+    file: join(directory, 'contract.db'),
+    timeoutMs: 100,
+    clock: { epochMs: () => time.ms },
+    onFileEvent: unexpected,
+    onFault: unexpected,
+  })
+  gatewayEnds(() => authority.close())
+  return authority
+})
+
+describe('the counters of the embedded authority', () => {
+  let clock: { ms: number }
+  let beginRound: () => void
+  let file: string
+  const open: EmbeddedAuthority[] = []
+  const start = (
+    at = file,
+    options: Partial<Parameters<typeof openEmbeddedAuthority>[0]> = {},
+  ): EmbeddedAuthority => {
+    boots++
+    const timers = {
+      every: (_: number, task: () => void) => ((beginRound = task), () => undefined),
+    }
+    const authority = openEmbeddedAuthority({
+      timeoutMs: 100,
+      file: at,
+      clock: { epochMs: () => clock.ms },
+      timers,
+      onFileEvent: unexpected,
+      onFault: unexpected,
+      ...options,
+    })
+    open.push(authority)
+    return authority
+  }
+  let reader: ReturnType<typeof openSqliteFile> | undefined
+  const rows = () =>
+    (reader ??= openSqliteFile(file, unexpected)).read('SELECT * FROM quota ORDER BY client')
+  /** Lets rounds of writing begin until this is in the file. */
+  const saved = (client: string, minuteTaken: number): Promise<void> =>
+    until(async () => {
+      beginRound()
+      return (await rows()).some(
+        (row) => row['client'] === client && row['minute_taken'] === minuteTaken,
+      )
+    })
+
+  beforeEach(() => {
+    clock = { ms: START_MS }
+    file = join(directory, `counts-${++boots}.db`)
+  })
+  afterEach(async () => {
+    await reader?.close()
+    reader = undefined
+    await Promise.all(open.splice(0).map((authority) => authority.close()))
+  })
+
+  it.each<{
+    title: string
+    before(take: (change?: Partial<TakeRequest>) => void): void
+    ask: Partial<TakeRequest>
+    reply: object
+  }>([
+    {
+      title: 'are there, to the last one',
+      before: (take) => take({ need: 7 }),
+      ask: { need: 5 },
+      reply: {
+        status: 'short',
+        minute: { index: MINUTE, held: 3, taken: 10, used: 10 },
+        day: { index: DAY, held: 3, taken: 10, used: 10 },
+      },
+    },
+    {
+      title: 'count what processes held as spent, whether they spent it or not',
+      before: (take) => {
+        take()
+        clock.ms += 1000
+        take({ process: 'other', want: 4 })
+      },
+      ask: { need: 9 },
+      reply: { status: 'short', minute: { taken: 10, used: 10, held: below(6) } },
+    },
+    {
+      title: 'are known ones: nothing is lost, nobody is asked, and leases go on at once',
+      before: (take) => take(),
+      ask: { minute: hold(1), day: dayHold(1), want: 5 },
+      reply: { status: 'granted', notice: undefined, minute: { held: above(2) } },
+    },
+    {
+      title: 'forget the minute when it has ended meanwhile, and keep the day',
+      before: (take) => {
+        take({ need: 7 })
+        clock.ms += 60_000
+      },
+      ask: { need: 10 },
+      reply: {
+        status: 'granted',
+        minute: { index: MINUTE + 1, taken: 10 },
+        day: { index: DAY, taken: 17 },
+      },
+    },
+    {
+      title: 'open no ended window again, though the clock went back by a small skew',
+      before: (take) => {
+        take({ need: 3 })
+        clock.ms += 60_000
+        take({ need: 10, sequence: 2 })
+        clock.ms = START_MS
+      },
+      ask: {},
+      reply: { status: 'short', minute: { index: MINUTE + 1, taken: 10 } },
+    },
+  ])('$title, after a clean stop', async ({ before, ask, reply }) => {
+    const stopped = start()
+    before((change) => void stopped.take(call('acme', change)))
+    await stopped.close()
+    const after = start()
+    expect(after.size).toBe(1)
+    expect(await after.take(call('acme', ask))).toMatchObject(reply)
+  })
+
+  it('of ended days leave the file, an hour after, in a running process and at a start', async () => {
+    const before = start()
+    void before.take(call('early'))
+    await saved('early', 1)
+    clock.ms = (DAY + 1) * 86_400_000
+    void before.take(call('late'))
+    await saved('late', 1)
+    expect((await rows()).map(({ client }) => client)).toEqual(['early', 'late'])
+    clock.ms += 3_600_000
+    await until(async () => {
+      beginRound()
+      return (await rows()).length === 1
+    })
+    expect(await rows()).toMatchObject([{ client: 'late', day_index: DAY + 1 }])
+    await before.close()
+    clock.ms += 86_400_000
+    const after = start()
+    expect(after.size).toBe(0)
+    await after.close()
+    expect(await rows()).toEqual([])
+  })
+
+  it('of more clients than fit in memory are read back from the file when they come again', async () => {
+    const before = start(file, { maxClients: 50, timeoutMs: 5_000 })
+    const names = Array.from({ length: 400 }, (_, n) => `client-${n}`)
+    for (const [n, name] of names.entries()) await before.take(call(name, { need: 1 + (n % 9) }))
+    await saved('client-399', 1 + (399 % 9))
+    expect(before.size).toBeLessThanOrEqual(60)
+    expect(await rows()).toHaveLength(400)
+    const taken = async (authority: EmbeddedAuthority): Promise<number[]> => {
+      const counts: number[] = []
+      for (const name of names)
+        counts.push((await authority.take(call(name, { need: 0 }))).day.taken)
+      return counts
+    }
+    const expected = names.map((_, n) => 1 + (n % 9))
+    expect(await taken(before)).toEqual(expected)
+    // Several for one client at once, while it is read.
+    const more = ['b', 'c'].map(
+      async (process) => (await before.take(call('client-0', { process, need: 6 }))).status,
+    )
+    expect(await Promise.all(more)).toEqual(['granted', 'short'])
+    await before.close()
+    const after = start(file, { maxClients: 50, timeoutMs: 5_000 })
+    expect(after.size).toBe(50)
+    expect(await taken(after)).toEqual([10, ...expected.slice(1)])
+  })
+
+  it('that cannot be read back make the store count as away', async () => {
+    const before = start(file, { maxClients: 5, timeoutMs: 5_000 })
+    for (let n = 0; n < 20; n++) await before.take(call(`client-${n}`))
+    await saved('client-19', 1)
+    await before.take(call('client-20'))
+    const disk = openSqliteFile(file, unexpected)
+    await disk.read('ALTER TABLE quota RENAME TO elsewhere')
+    await expect(before.take(call('client-0'))).rejects.toMatchObject({ reason: 'error' })
+    await disk.read('ALTER TABLE elsewhere RENAME TO quota')
+    expect(await before.take(call('client-0', { need: 0 }))).toMatchObject({ day: { taken: 1 } })
+    await disk.close()
+  })
+
+  it('are asked of a disk that hangs by a bounded number of calls', async () => {
+    const found: (() => void)[] = []
+    const rows = {
+      find: () => new Promise<undefined>((resolve) => found.push(() => resolve(undefined))),
+    }
+    const journal = { mayForget: () => true, carriedOut: () => undefined } as unknown as Journal
+    const nothing = { minuteIndex: 0, minuteTaken: 0, dayIndex: 0, dayTaken: 0, ahead: 0 }
+    const kept = { client: 'kept', ...nothing }
+    const hanging = createEmbeddedAuthority({
+      clock: { epochMs: () => START_MS },
+      maxClients: 1,
+      keeper: { journal, rows, restored: [kept] },
+    })
+    const ask = async (client: number) => hanging.take(call(`client-${client}`))
+    const asked = Array.from({ length: 10_000 }, (_, n) => ask(n).catch(({ reason }) => reason))
+    await Promise.all(asked.slice(4_000)).then((late) =>
+      expect(new Set(late)).toEqual(new Set(['timeout'])),
+    )
+    expect(found).toHaveLength(4_000)
+    for (const answer of found.splice(0)) answer()
+    await Promise.all(asked)
+    const next = ask(10_000)
+    expect(found).toHaveLength(1)
+    found[0]?.()
+    expect(await next).toMatchObject({ status: 'granted' })
+  })
+
+  it('stay in memory while the disk is full, which is reported once, and are kept when there is room again', async () => {
+    const onFault = vi.fn<(error: unknown) => void>()
+    const onRecovered = vi.fn<() => void>()
+    const before = start(file, { onFault, onRecovered })
+    const disk = openSqliteFile(file, unexpected)
+    await disk.read('PRAGMA max_page_count = 1')
+    for (let n = 0; n < 3_000; n++) void before.take(call(`client-${n}`))
+    await until(() => {
+      beginRound()
+      return onFault.mock.calls.length > 0
+    })
+    expect(onFault.mock.calls[0]?.[0]).toEqual(
+      new Error(`store.file ${file} cannot be written, as the disk is full; make room`),
+    )
+    for (let tries = 0; tries < 5; tries++) {
+      beginRound()
+      // Answered after what the round has asked for.
+      await rows()
+    }
+    void before.take(call('client-7', { sequence: 2, need: 3, minute: hold(1), day: dayHold(1) }))
+    expect(onFault).toHaveBeenCalledOnce()
+    expect(onRecovered).not.toHaveBeenCalled()
+    await disk.read('PRAGMA max_page_count = 100000')
+    await saved('client-2999', 1)
+    await saved('client-7', 4)
+    await until(() => onRecovered.mock.calls.length > 0)
+    expect(onRecovered).toHaveBeenCalledOnce()
+    expect(await rows()).toHaveLength(3_000)
+    await disk.close()
+  })
+})
+
+/** The file as the journal sees it, which answers when it is told to. */
+function slowFile(timeoutMs: number, restored: readonly Row[] = [], maxClients = 100) {
+  const kept = new Map<string, Row>()
+  let underway: { readonly rows: readonly Row[]; done(): void } | undefined
+  const rows = {
+    save: (saved: readonly Row[]) =>
+      new Promise<void>((done) => (underway = { rows: saved, done })),
+    find: async (client: string) => kept.get(client),
+    removeDaysBefore: async () => undefined,
+    dropAhead: async () => undefined,
+    close: async () => undefined,
+  }
+  const clock = { epochMs: () => START_MS }
+  let begin = (): void => undefined
+  const timers = { every: (_: number, task: () => void) => ((begin = task), () => undefined) }
+  const [onFault, onRecovered] = [unexpected, () => undefined]
+  const journal = new Journal({ timeoutMs, rows, clock, timers, onFault, onRecovered })
+  const keeper = { rows, journal, restored }
+  const authority = createEmbeddedAuthority({ clock, maxClients, keeper })
+  const answer = (): void => {
+    for (const row of underway?.rows ?? []) kept.set(row.client, row)
+    underway?.done()
+    underway = undefined
+  }
+  return { authority, kept, answer, round: () => begin() }
+}
+const turn = () => new Promise((resolve) => setImmediate(resolve))
+
+describe('a file that answers late', () => {
+  beforeAll(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] }))
+  afterAll(() => void vi.useRealTimers())
+
+  it('is waited for 80 ms of 100, by whoever comes before that is seen, and by nobody then', async () => {
+    const { authority, answer } = slowFile(100)
+    const decided: string[] = []
+    const ask = (client: string): void => {
+      const reply = authority.take(call(client))
+      if (reply instanceof Promise) void reply.then(() => decided.push(client))
+      else decided.push(`${client} at once`)
+    }
+    await turn()
+    ask('one')
+    await turn()
+    vi.advanceTimersByTime(50)
+    // Goes with the next write: the one under way does not make its wait longer.
+    ask('other')
+    await turn()
+    vi.advanceTimersByTime(30)
+    await turn()
+    expect(decided).toEqual(['one'])
+    ask('third')
+    expect(decided).toEqual(['one', 'third at once'])
+    vi.advanceTimersByTime(50)
+    await turn()
+    expect(decided).toEqual(['one', 'third at once', 'other'])
+    answer()
+    await turn()
+    ask('fourth')
+    await turn()
+    expect(decided).toHaveLength(3)
+    for (let write = 0; write < 2; write++) {
+      answer()
+      await turn()
+    }
+    expect(decided).toEqual(['one', 'third at once', 'other', 'fourth'])
+  })
+
+  it('gets another row where either of the two would say too little after a crash', async () => {
+    const { authority, kept, answer, round } = slowFile(60_000)
+    const own = { perMinute: 100, perDay: 1_000 }
+    const held = (sequence: number, used: number, need: number) =>
+      authority.take(
+        call('acme', { sequence, limits: own, need, minute: hold(used), day: dayHold(used) }),
+      )
+    const first = held(1, 0, 50)
+    await turn()
+    answer()
+    await first
+    await turn()
+    // Ten charges are handed back, and the row that says so is under way when ten others are made.
+    void held(2, 40, 0)
+    round()
+    await turn()
+    const spent = vi.fn()
+    const taken = Promise.resolve(held(3, 40, 10)).then(spent)
+    await turn()
+    answer()
+    await turn()
+    expect(spent).not.toHaveBeenCalled()
+    answer()
+    await taken
+    const { minuteTaken = 0, ahead = 0 } = kept.get('acme') ?? {}
+    expect(minuteTaken + ahead).toBeGreaterThanOrEqual(50)
+  })
+
+  it('has of a client what memory has, or a row that is under way: then it is not forgotten', async () => {
+    const { authority, answer } = slowFile(60_000, [], 1)
+    const ask = (client: string, process: string, need: number) =>
+      authority.take(call(client, { process, need }))
+    const first = ask('acme', 'one', 1)
+    await turn()
+    answer()
+    await first
+    // The row says as much and is soon too little; another client comes while the next one is written.
+    await ask('acme', 'two', 1)
+    await turn()
+    void ask('other', 'one', 0)
+    expect(await ask('acme', 'three', 0)).toMatchObject({ minute: { taken: 2 } })
+  })
+
+  it('has a reset before that is answered, so that a crash cannot undo it any more', async () => {
+    const used = { minuteIndex: MINUTE, minuteTaken: 5, dayIndex: DAY, dayTaken: 5, ahead: 0 }
+    const { authority, kept, answer } = slowFile(60_000, [{ client: 'acme', ...used }])
+    const counters = createEmbeddedCounters(authority, () => undefined)
+    const looked = await counters.attend({ id: 'acme', limits }, [])
+    expect(looked.after).toMatchObject({ minute: { taken: 5 }, day: { taken: 5 } })
+    const answered = vi.fn()
+    const reset = counters.attend({ id: 'acme', limits }, ['day']).then(answered)
+    for (let turns = 0; turns < 5; turns++) await turn()
+    expect(answered).not.toHaveBeenCalled()
+    answer()
+    await reset
+    expect(kept.get('acme')).toMatchObject({ minuteTaken: 5, dayTaken: 0 })
+  })
+})

@@ -1,0 +1,192 @@
+/** What a real Redis can do to the quota: freeze, die, come back empty, turn read-only, fill up, forget its scripts. */
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { OutageMode } from '../../../src/config/config.ts'
+import { serversAt } from '../../support/redis-servers.ts'
+import { connectRedis } from '../../../src/state/redis/redis.ts'
+import type { RedisStore } from '../../../src/state/redis/store.ts'
+import { quotaKey } from '../../../src/state/redis/authority.ts'
+import { Lessee } from '../../../src/core/quota/lessee.ts'
+import type { QuotaDecision } from '../../../src/state/quota.ts'
+import { controlledRedisAuthority, START_MS, until } from '../../support/controlled-authority.ts'
+import { ownMs } from '../../support/own-time.ts'
+import { startRedisServer, type RedisServer } from '../../support/redis-server.ts'
+
+const TIMEOUT_MS = 100
+/** The script's clock begins early in a minute, so no window ends during a test. */
+const running = () => {
+  const bootMs = performance.now()
+  return {
+    get ms() {
+      return START_MS + Math.floor(performance.now() - bootMs)
+    },
+  }
+}
+/** The promise is 250 ms; the rest is for a machine that is busy with other tests. */
+const DECIDED_WITHIN_MS = 250 + 500
+const limits = { perMinute: 100_000, perDay: 1_000_000 }
+/** Of processes that have nothing to do for so long. */
+let idleMs = 0
+const clock = { nowMs: () => performance.now() + idleMs, epochMs: () => Date.now() }
+
+describe('a lessee of a real Redis', () => {
+  let server: RedisServer
+  let processes: { store: RedisStore; lessee: Lessee; states: boolean[] }[]
+
+  beforeEach(async () => {
+    server = await startRedisServer()
+    processes = []
+  })
+  afterEach(async () => {
+    for (const { store } of processes) await store.close()
+    server.thaw()
+    await server.stop()
+  })
+
+  const boot = async (outage: OutageMode = 'local') => {
+    const states: boolean[] = []
+    const store = connectRedis({
+      servers: serversAt(server.url),
+      timeoutMs: TIMEOUT_MS,
+      onState: (available) => states.push(available),
+    })
+    const authority = controlledRedisAuthority(store, { time: running(), prefix: 't' })
+    const processId = `process${processes.length}`
+    const lessee = new Lessee({ authority, processId, clock, outage })
+    const process = { store, lessee, states }
+    processes.push(process)
+    await until(() => store.available)
+    return process
+  }
+
+  /** As Redis has them. */
+  const hashOf = async (client: string) => {
+    const reader = processes.at(-1)?.store
+    return (await reader?.hgetall(quotaKey('t', client))) ?? {}
+  }
+  const counts = async (client = 'acme') => {
+    const { minuteTaken, dayTaken } = await hashOf(client)
+    return { minute: Number(minuteTaken), day: Number(dayTaken) }
+  }
+
+  /** Leases that nobody spends go back after six seconds. stranded: what may be counted beside. */
+  const settledAt = async (admitted: number, stranded = 0): Promise<void> => {
+    idleMs += 6_000
+    await until(async () => (await counts()).minute === admitted, 'leases back', 5_000).catch(
+      () => undefined,
+    )
+    const { minute, day } = await counts()
+    expect(day).toBe(minute)
+    expect(minute).toBeGreaterThanOrEqual(admitted)
+    expect(minute).toBeLessThanOrEqual(admitted + stranded)
+  }
+
+  /** Takes one and fails if that needed longer than a request may wait. */
+  const take = async (lessee: Lessee, client = 'acme', own = limits): Promise<QuotaDecision> => {
+    const startedMs = ownMs()
+    const decision = await lessee.take(client, own)
+    expect(ownMs() - startedMs).toBeLessThan(DECIDED_WITHIN_MS)
+    return decision
+  }
+
+  /** Keeps asking from all processes until the work is done; answers how many requests were admitted. */
+  const underLoad = async (work: () => Promise<void>, client = 'acme'): Promise<number> => {
+    const stop = new AbortController()
+    let admitted = 0
+    const load = async (lessee: Lessee): Promise<void> => {
+      while (!stop.signal.aborted) {
+        const decisions = await Promise.all([1, 2, 3].map(() => take(lessee, client)))
+        admitted += decisions.filter((decision) => decision.kind === 'admitted').length
+        await sleep(5)
+      }
+    }
+    const loads = processes.map(({ lessee }) => load(lessee))
+    await work()
+    stop.abort()
+    await Promise.all(loads)
+    return admitted
+  }
+
+  const recovered = async (): Promise<void> => {
+    const startedMs = ownMs()
+    await until(() => processes.every(({ store }) => store.available))
+    expect(ownMs() - startedMs).toBeLessThan(2_000 + 1_500)
+  }
+
+  it.each([
+    { freezes: 'freezes, late executions included', processCount: 2, frozenMs: [300, 300] },
+    { freezes: 'one so long that the connection is replaced', processCount: 1, frozenMs: [2000] },
+  ])('charges each admission once through $freezes', async ({ processCount, frozenMs }) => {
+    for (let n = 0; n < processCount; n++) await boot()
+    const admitted = await underLoad(async () => {
+      for (const forMs of frozenMs) {
+        await sleep(100)
+        server.freeze()
+        await until(() => processes.every(({ store }) => !store.available))
+        await sleep(forMs)
+        server.thaw()
+        await recovered()
+      }
+      await sleep(100)
+    })
+    expect(admitted).toBeGreaterThan(50)
+    await settledAt(admitted)
+  })
+
+  it('restates the true use when Redis was killed and came back empty', async () => {
+    await boot()
+    await boot()
+    const admitted = await underLoad(async () => {
+      await sleep(150)
+      await server.kill()
+      await sleep(300)
+      await server.restart()
+      await recovered()
+      await sleep(150)
+    })
+    // A lease whose reply was lost with the store, but which another process was told of, is nobody's until the minute ends.
+    await settledAt(admitted, limits.perMinute / 16)
+  })
+
+  it('restates the true use of a client that has gone quiet, too', async () => {
+    const { lessee } = await boot()
+    for (let n = 0; n < 7; n++) await take(lessee, 'quiet')
+    await server.restart()
+    await until(async () => (await counts('quiet').catch(() => undefined))?.minute === 7)
+  })
+
+  it('leaves one field per process behind, however often a client is forgotten and met again', async () => {
+    const { store, lessee: other } = await boot()
+    await take(other)
+    const authority = controlledRedisAuthority(store, { time: running(), prefix: 't' })
+    const options = { authority, processId: 'forgetful', clock, outage: 'closed' as const }
+    const lessee = new Lessee({ ...options, lease: 'off', maxClients: 1 })
+    const fields = new Set<number>()
+    let others = 0
+    for (let meeting = 0; meeting < 10; meeting++) {
+      await take(lessee)
+      fields.add(Object.keys(await hashOf('acme')).length)
+      await until(async () => {
+        await take(lessee, `other-${others++}`)
+        return lessee.known('acme', limits) === undefined
+      })
+    }
+    expect(fields.size).toBe(1)
+    const holders = Object.keys(await hashOf('acme')).filter((name) => name.startsWith('process:'))
+    expect(holders).toHaveLength(2)
+    expect(await counts()).toEqual({ minute: 11, day: 11 })
+    await lessee.drain()
+  })
+
+  it('is in an outage while Redis is out of memory, and recovers by itself', async () => {
+    const { lessee, store } = await boot('closed')
+    server.cli('CONFIG', 'SET', 'maxmemory', '1')
+    await until(async () => {
+      expect((await take(lessee)).kind).toBe('unavailable')
+      return !store.available
+    })
+    server.cli('CONFIG', 'SET', 'maxmemory', '0')
+    await recovered()
+    expect(await take(lessee)).toMatchObject({ kind: 'admitted', degraded: false })
+  })
+})

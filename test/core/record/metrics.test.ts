@@ -1,0 +1,162 @@
+import { describe, expect, it, onTestFinished, vi } from 'vitest'
+import { keysExpiringFamily } from '../../../src/core/record/keys-expiring.ts'
+import { refusalKinds } from '../../../src/core/rules/refusals.ts'
+import { Moments } from '../../../src/core/record/moments.ts'
+import {
+  createMetrics,
+  type Metrics,
+  type RequestRecord,
+} from '../../../src/core/record/metrics.ts'
+
+const names = { revision: 'abc123', plans: ['free', 'pro'], routes: ['listPets', 'getPet'] }
+const create = (): Metrics => createMetrics({ version: '1.2.3', ...names })
+
+const record = (more: Partial<RequestRecord> = {}): RequestRecord => ({
+  route: 'listPets',
+  plan: 'pro',
+  method: 'GET',
+  status: 200,
+  gatewaySeconds: 0.0003,
+  backendSeconds: 0.004,
+  refusal: undefined,
+  deprecated: false,
+  ...more,
+})
+
+/** The samples of the page as a map from `name{labels}` to the value. */
+async function samples(metrics: Metrics): Promise<Map<string, number>> {
+  const { body } = await metrics.render()
+  return new Map(
+    body
+      .split('\n')
+      .filter((line) => line !== '' && !line.startsWith('#'))
+      .map((line) => {
+        const cut = line.lastIndexOf(' ')
+        return [line.slice(0, cut), Number(line.slice(cut + 1))]
+      }),
+  )
+}
+
+const done = (metrics: Metrics, more?: Partial<RequestRecord>): void => {
+  metrics.requestStarted()
+  metrics.requestDone(record(more))
+}
+
+describe('metrics of requests', () => {
+  it('counts what has no credential, no answer or an answer to an upgrade, too', async () => {
+    const metrics = create()
+    done(metrics, { status: 101, route: 'getPet' })
+    done(metrics, { plan: undefined, status: 401 })
+    done(metrics, { plan: '', status: 401 })
+    done(metrics, { plan: undefined, status: 0 })
+    const page = await samples(metrics)
+    for (const [labels, count] of [
+      ['route="getPet",plan="pro",method="GET",status="1xx"', 1],
+      ['route="listPets",plan="none",method="GET",status="4xx"', 2],
+      ['route="listPets",plan="none",method="GET",status="none"', 1],
+    ] as const)
+      expect(page.get(`tollgate_requests_total{${labels}}`), labels).toBe(count)
+  })
+
+  it('keeps the number of series bounded whatever clients send', async () => {
+    const metrics = create()
+    for (let index = 0; index < 500; index++) {
+      done(metrics, {
+        route: `/p/${index}`,
+        plan: `plan-${index}`,
+        method: `M${index}`,
+        status: 200,
+        refusal: 'overloaded',
+      })
+      done(metrics, { route: '__proto__', plan: 'constructor', method: 'hasOwnProperty' })
+    }
+    const page = await samples(metrics)
+    const requests = [...page].filter(([name]) => name.startsWith('tollgate_requests_total'))
+    // One of each code without a plan, both windows of each plan and of all others, and the one that was refused.
+    expect([...page].filter(([name]) => name.startsWith('tollgate_refusals'))).toHaveLength(
+      Object.keys(refusalKinds).length + 2 * 3 + 1,
+    )
+    const labels = 'route="unmatched",plan="other",method="other",status="2xx"'
+    expect(requests).toEqual([[`tollgate_requests_total{${labels}}`, 1_000]])
+  })
+
+  it('puts a duration into the bucket that holds it and all larger ones', async () => {
+    const metrics = create()
+    done(metrics, { gatewaySeconds: 0.00005, backendSeconds: 31 })
+    done(metrics, { gatewaySeconds: 0.0002, backendSeconds: undefined })
+    const page = await samples(metrics)
+    const own = (le: string) =>
+      page.get(`tollgate_request_duration_seconds_bucket{route="listPets",le="${le}"}`)
+    expect([own('0.00005'), own('0.0001'), own('0.00025'), own('+Inf')]).toEqual([1, 1, 2, 2])
+    expect(page.get('tollgate_request_duration_seconds_count{route="listPets"}')).toBe(2)
+    expect(page.get('tollgate_request_duration_seconds_sum{route="listPets"}')).toBeCloseTo(0.00025)
+    const upstream = (le: string) =>
+      page.get(`tollgate_backend_duration_seconds_bucket{route="listPets",le="${le}"}`)
+    expect([upstream('30'), upstream('+Inf')]).toEqual([0, 1])
+  })
+
+  it('takes a negative or missing time as zero, so that a sum never turns into NaN', async () => {
+    const metrics = create()
+    done(metrics, { gatewaySeconds: Number.NaN, backendSeconds: -1 })
+    const page = await samples(metrics)
+    for (const name of ['request', 'backend'])
+      expect(page.get(`tollgate_${name}_duration_seconds_sum{route="listPets"}`)).toBe(0)
+  })
+})
+
+describe('metrics of quota, bans and configuration', () => {
+  it('say when the running configuration was taken', async () => {
+    const beforeSeconds = Date.now() / 1000
+    const taken = (await samples(create())).get('tollgate_config_last_load_timestamp_seconds') ?? 0
+    expect(taken).toBeGreaterThanOrEqual(beforeSeconds)
+    expect(taken).toBeLessThanOrEqual(Date.now() / 1000)
+  })
+})
+
+describe('the page', () => {
+  it('carries build versions and the defaults of Node.js', async () => {
+    const page = await samples(create())
+    const build = `tollgate_build_info{version="1.2.3",node="${process.version}"}`
+    expect(page.get(build)).toBe(1)
+    expect(page.has('process_resident_memory_bytes')).toBe(true)
+    expect(page.has('nodejs_eventloop_lag_p99_seconds')).toBe(true)
+    expect(page.has('process_cpu_seconds_total')).toBe(true)
+    expect((await create().render()).body).toContain('# TYPE nodejs_gc_duration_seconds histogram')
+  })
+
+  it('escapes names from the configuration', async () => {
+    const metrics = createMetrics({ version: '1', revision: 'a', plans: [], routes: ['a"b\\c\nd'] })
+    done(metrics, { route: 'a"b\\c\nd', plan: undefined })
+    const { body } = await metrics.render()
+    expect(body).toContain('route="a\\"b\\\\c\\nd",plan="none"')
+  })
+})
+
+it('counts keys that end within 30 days once for each configuration and hour', () => {
+  onTestFinished(() => void vi.useRealTimers())
+  vi.useFakeTimers({ now: Date.UTC(2030, 0, 1, 0, 30) })
+  const asked: string[] = []
+  const clients = (name: string) => ({
+    countEnding: (fromMs: number, beforeMs: number) =>
+      asked.push(`${name} ${(beforeMs - fromMs) / 86_400_000}`),
+  })
+  let current: ReturnType<typeof clients> | undefined
+  const family = keysExpiringFamily(() => current)
+  expect(family.read()).toBe(0)
+  current = clients('one')
+  expect([family.read(), family.read()]).toEqual([1, 1])
+  current = clients('two')
+  expect(family.read()).toBe(2)
+  vi.advanceTimersByTime(30 * 60_000)
+  expect([family.read(), family.read()]).toEqual([3, 3])
+  expect(asked).toEqual(['one 30', 'two 30', 'two 30'])
+})
+
+it('gives moments of one millisecond an order, and begins anew with the next one', () => {
+  const clock = [5, 5, 5, 6, 5]
+  const moments = new Moments(() => clock.shift() ?? 7)
+  expect([1, 2, 3, 4, 5].map(() => moments.next())).toEqual([5, 5.001, 5.002, 6, 5])
+  const flood = Array.from({ length: 2_000 }, () => moments.next())
+  expect(flood.every((atMs) => Math.floor(atMs) === 7)).toBe(true)
+  expect(flood).toEqual([...flood].toSorted((one, other) => one - other))
+})

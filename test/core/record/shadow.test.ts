@@ -1,0 +1,126 @@
+/** What is kept of limits that are only tried, and what is not judged. */
+import { expect, it } from 'vitest'
+import type { Limits } from '../../../src/config/config.ts'
+import { createMemoryAuthority } from '../../../src/state/memory/authority.ts'
+import { Lessee } from '../../../src/core/quota/lessee.ts'
+import { createCaller } from '../../../src/core/rules/credentials.ts'
+import { DAY_MS } from '../../../src/config/time.ts'
+import { Shadow } from '../../../src/core/record/shadow.ts'
+import { shadowId } from '../../../src/state/memory/client-counters.ts'
+import { ShadowCounts } from '../../../src/core/record/shadow-counts.ts'
+
+const NOON_MS = Date.UTC(2030, 0, 1, 12)
+const MIDNIGHT_MS = Date.UTC(2030, 0, 2)
+const limits: Limits = { perMinute: 1, perDay: 2 }
+const refused = { shadow: 'minute', live: 'day' } as const
+const admitted = { shadow: 'admitted', live: undefined } as const
+const plansWith = (shadow: Limits | undefined) =>
+  new Map([['pro', { name: 'pro', limits, concurrent: 1, shadow }]])
+
+/** As two processes tell of one second. */
+function told(atMs: number, kept = new ShadowCounts(NOON_MS)): ShadowCounts {
+  for (const clients of [['a', 'b'], ['b']]) {
+    const process = new ShadowCounts()
+    for (const client of clients) process.note(client, 'pro', refused, atMs + 7)
+    process.note('c', 'pro', admitted, atMs)
+    kept.add(process.take() ?? [], atMs)
+    expect(process.take()).toBeUndefined()
+  }
+  return kept
+}
+
+it('is summed over processes, the worst client first', () => {
+  const { worst, byPlan } = told(NOON_MS).refused(1, NOON_MS)
+  expect(byPlan).toEqual(new Map([['pro', 2]]))
+  expect(worst).toMatchObject([
+    { client: 'b', plan: 'pro', count: { requests: 2, refusedMinute: 2, liveDay: 2 } },
+  ])
+  expect(worst[0]?.count.firstMs).toBe(NOON_MS + 7)
+  expect(told(NOON_MS).plan('pro', NOON_MS)).toMatchObject({ requests: 5, refused: 3 })
+})
+
+it('begins anew with the day and with other limits, and what comes late of the day before is left out', () => {
+  const kept = told(NOON_MS)
+  kept.use(plansWith(limits), NOON_MS)
+  kept.use(plansWith({ ...limits }), NOON_MS + 1)
+  expect(kept.plan('pro', NOON_MS).requests).toBe(5)
+  kept.use(plansWith({ ...limits, perDay: 3 }), NOON_MS + 2)
+  expect([kept.plan('pro', NOON_MS + 3).requests, kept.sinceMs(NOON_MS + 3)]).toEqual([
+    0,
+    NOON_MS + 2,
+  ])
+  told(MIDNIGHT_MS, told(NOON_MS + 1_000, kept))
+  expect(told(MIDNIGHT_MS - 1_000, kept).plan('pro', MIDNIGHT_MS).requests).toBe(5)
+  expect(kept.sinceMs(MIDNIGHT_MS + DAY_MS)).toBe(MIDNIGHT_MS + DAY_MS)
+})
+
+it('knows 100,000 clients by name, and counts the others in their plan', () => {
+  const kept = new ShadowCounts(NOON_MS)
+  for (let at = 0; at <= 100_000; at++) kept.note(`client-${at}`, 'pro', refused, NOON_MS)
+  expect(kept.plan('pro', NOON_MS).requests).toBe(100_001)
+  expect(kept.refused(1, NOON_MS).byPlan).toEqual(new Map([['pro', 100_000]]))
+})
+
+it('is judged for no more requests at once than a thousand, hands back what is judged late, and counts nobody who can call', async () => {
+  const authority = createMemoryAuthority({ clock: { epochMs: () => NOON_MS } })
+  const waiting: (() => void)[] = []
+  const asked = new Set<string>()
+  const told = { minute: 0, day: 0, unjudged: 0 }
+  const counts = new ShadowCounts(NOON_MS)
+  const shadow = new Shadow({
+    authority: {
+      take: (request) => {
+        asked.add(request.client)
+        return new Promise((resolve) => waiting.push(() => resolve(authority.take(request))))
+      },
+      close: async () => undefined,
+    },
+    openLessee: (own) =>
+      new Lessee({
+        ...own,
+        processId: 'p',
+        lease: 'off',
+        clock: { nowMs: () => performance.now(), epochMs: () => NOON_MS },
+      }),
+    counts,
+    refused: (_plan, by) => void (told[by] += 1),
+  })
+  expect(shadow.judgeFor(plansWith(undefined))).toBeUndefined()
+  const judge = shadow.judgeFor(plansWith({ perMinute: 900, perDay: 900 }))
+  const caller = (plan: string) =>
+    createCaller(
+      {
+        clientId: 'acme',
+        plan,
+        keyId: 'k',
+        limits,
+        concurrent: 1,
+        keyDigest: undefined,
+        expiresAtMs: Infinity,
+      },
+      false,
+    )
+  const live = { kind: 'unavailable' } as const
+  expect(judge?.(caller('free'), live)).toBeUndefined()
+  const charges = Array.from({ length: 1_100 }, () => judge?.(caller('pro'), live))
+  charges[0]?.refund()
+  while (counts.plan('pro', NOON_MS).requests < 1_100) {
+    waiting.splice(0).forEach((answer) => answer())
+    await new Promise((resolve) => setImmediate(resolve))
+  }
+  // One more than 900 were let in, since one was handed back before it was judged.
+  expect(counts.plan('pro', NOON_MS)).toMatchObject({ degraded: 100, refused: 99 })
+  // So many may be missing in the refusals, beside which they are counted.
+  expect([told.minute + told.day, told.unjudged]).toEqual([99, 100])
+  // Neither may be in the id of a client: a space, of a configuration and of a token alike.
+  expect([...asked]).toEqual([shadowId('acme')])
+  expect(shadowId('acme')).toMatch(/ /)
+  const again = judge?.(caller('pro'), live)
+  while (counts.plan('pro', NOON_MS).requests < 1_101) {
+    waiting.splice(0).forEach((answer) => answer())
+    await new Promise((resolve) => setImmediate(resolve))
+  }
+  expect(again).toBeDefined()
+  expect(counts.plan('pro', NOON_MS).refused).toBe(100)
+  await shadow.drain()
+})

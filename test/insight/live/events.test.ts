@@ -1,0 +1,131 @@
+/** Who listens to what, and what a reader costs that does not read; and what the latest decisions of a process hold. */
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
+import { describe, expect, it } from 'vitest'
+import type { Tick } from '../../../src/insight/api/live.ts'
+import { Events, eventTypes, type EventType } from '../../../src/insight/live/events.ts'
+import { RecentDecisions, type Decided, type Decision } from '../../../src/core/record/recent.ts'
+
+const tick = { at: 'now' } as Tick
+const decision = (client: string) => ({ client }) as Decision
+
+/** A reader that takes one piece at a time. */
+function reader(events: Events, types: readonly EventType[] = eventTypes, client?: string) {
+  const gone = new AbortController()
+  const pieces = events.read({ types: new Set(types), client }, gone.signal)
+  return { gone, take: async () => (await pieces.next()).value as string | undefined }
+}
+
+describe('events', () => {
+  it('reach those who want them, in order', async () => {
+    const events = new Events()
+    const [all, some] = [reader(events), reader(events, ['tick', 'decision'], 'a')]
+    await Promise.all([all.take(), some.take()])
+    events.tell('decision', decision('b'))
+    events.tell('decision', decision('a'))
+    events.tell('reload', { at: 'now', revision: 'r', refused: null })
+    events.tell('tick', tick)
+    expect((await all.take())?.match(/^event: (\w+)$/gm)).toHaveLength(4)
+    expect(await some.take()).toBe(
+      'event: decision\ndata: {"client":"a"}\n\nevent: tick\ndata: {"at":"now"}\n\n',
+    )
+  })
+
+  it('ask for decisions only while somebody listens to them', async () => {
+    const events = new Events()
+    const wanted: boolean[] = []
+    events.onDecisionsWanted((isWanted) => wanted.push(isWanted))
+    const [one, other, neither] = [reader(events), reader(events), reader(events, ['tick'])]
+    await Promise.all([neither.take(), one.take(), other.take()])
+    const ends = [one.take(), other.take()]
+    one.gone.abort()
+    await ends[0]
+    expect(wanted).toEqual([true])
+    other.gone.abort()
+    await ends[1]
+    expect(wanted).toEqual([true, false])
+  })
+
+  it('are 50 decisions a second, and the others are counted', async () => {
+    const events = new Events()
+    const listener = reader(events)
+    await listener.take()
+    events.decisions(
+      Array.from({ length: 60 }, () => decision('a')),
+      7,
+    )
+    expect((await listener.take())?.match(/^event/gm)).toHaveLength(50)
+    expect(events.second()).toBe(17)
+    events.decisions([decision('a')], 0)
+    expect(events.second()).toBe(0)
+  })
+
+  it('are kept up to 256 Ki characters for a reader that stalls, which is then let go', async () => {
+    const events = new Events()
+    const [stalled, well] = [reader(events), reader(events)]
+    await Promise.all([stalled.take(), well.take()])
+    const large = { at: 'now', revision: 'r', refused: 'x'.repeat(10_000) }
+    let read = 0
+    for (let count = 0; count < 100; count++) {
+      events.tell('reload', large)
+      read += (await well.take())?.length ?? 0
+    }
+    expect(read).toBeGreaterThan(1_000_000)
+    expect(await stalled.take()).toBe(undefined)
+  })
+
+  it('have room for 32 readers, and end with the gateway', async () => {
+    const events = new Events()
+    const all = Array.from({ length: 32 }, () => reader(events))
+    await Promise.all(all.map(({ take }) => take()))
+    expect(events.isFull).toBe(true)
+    const next = all.map(({ take }) => take())
+    events.end()
+    expect(new Set(await Promise.all(next))).toEqual(new Set([undefined]))
+  })
+})
+
+setFlagsFromString('--expose-gc')
+const collect = runInNewContext('gc') as () => void
+
+const all = { client: undefined, refused: true, id: undefined }
+const refused = (caller: Decided['caller']): Decided =>
+  ({
+    id: '',
+    startedMs: 0,
+    request: {},
+    refusal: 'x',
+    caller,
+    terms: { revision: '' },
+  }) as unknown as Decided
+const callerOf = (keyId: string) => ({ clientId: keyId, keyId, plan: 'free' })
+
+it('the latest decisions keep the refusal of a client whatever comes without a credential, and beside one key that goes on and on', () => {
+  const recent = new RecentDecisions(1)
+  const keys = Array.from({ length: 40 }, (_, at) => `key-${at}`)
+  for (const key of keys) recent.note(refused(callerOf(key)), 1, undefined)
+  for (let at = 0; at < 5_000; at++) recent.note(refused(undefined), 1, undefined)
+  const kept = () => keys.filter((client) => recent.find({ ...all, client }).length > 0).length
+  expect(kept()).toBe(40)
+  for (let at = 0; at < 5_000; at++) recent.note(refused(callerOf('noisy')), 1, undefined)
+  expect(kept()).toBeGreaterThan(25)
+})
+
+it('the latest decisions keep the path of a request, and nothing else of a long target', () => {
+  const recent = new RecentDecisions(1)
+  const heldBytes = (): number => {
+    collect()
+    return process.memoryUsage().heapUsed
+  }
+  const before = heldBytes()
+  for (let at = 0; at < 1_000; at++) {
+    const url = Buffer.from(`/v1/a-path-of-some-length/${at}?${'q'.repeat(8_000)}`).toString()
+    const path = url.slice(0, url.indexOf('?'))
+    const decided = { id: '', startedMs: 0, request: { url }, path, terms: { revision: '' } }
+    recent.note(decided as Decided, 1, undefined)
+  }
+  // The targets are 8 MB.
+  expect(heldBytes() - before).toBeLessThan(4_000_000)
+  const [{ path } = {}] = recent.find({ client: undefined, refused: false, id: undefined })
+  expect(path).toMatch(/^\/v1\/a-path-of-some-length\/\d+$/)
+})

@@ -1,0 +1,402 @@
+import { createServer } from 'node:net'
+import { availableParallelism } from 'node:os'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { describe, expect, it, vi } from 'vitest'
+import {
+  createMetrics,
+  createSupervisorMetrics,
+  renderSnapshots,
+} from '../../../src/core/record/metrics.ts'
+import { createMemoryBanStore, type BanStoreListener } from '../../../src/state/bans.ts'
+import { parseConfigText } from '../../../src/config/clients/load.ts'
+import { ConfigError } from '../../../src/config/problems.ts'
+import { afterCrash, noCrashes, restartDelayMs } from '../../../src/server/workers/back-off.ts'
+import { createLineRelay } from '../../../src/server/workers/line-relay.ts'
+import { newSecret } from '../../../src/core/http/ticket-secret.ts'
+import { openListenSockets } from '../../../src/core/http/bound-sockets.ts'
+import { createSharedState } from '../../../src/server/workers/shared-state.ts'
+import { createRetiredCounters } from '../../../src/server/workers/retired-counters.ts'
+import { WorkerProcess } from '../../../src/server/workers/worker-process.ts'
+import { temporaryFile } from '../../support/processes.ts'
+import { storeClock } from '../../support/store-clock.ts'
+import { readBlocks } from '../../support/serving.ts'
+
+describe('what the supervisor keeps for all workers', () => {
+  it('counts strikes on under another configuration, by its policy', async () => {
+    const withStrikes = (strikes: number) =>
+      readBlocks(['http://127.0.0.1:1'], { bans: `bans: { strikes: ${strikes}, within: 1m }` })
+    const state = createSharedState({
+      config: withStrikes(50),
+      embedded: undefined,
+      clock: storeClock(),
+      banStore: createMemoryBanStore(),
+      onBan: () => undefined,
+      onMalformed: () => undefined,
+    })
+    const { addStrikes } = state.handlers(() => undefined)
+    const totals: number[] = []
+    for (const strikes of [50, 50, 3, 3]) {
+      state.use(withStrikes(strikes))
+      totals.push((await addStrikes({ keyId: 'a', points: 1 })).total)
+    }
+    // The third has earned a ban, and the count begins anew.
+    expect(totals).toEqual([1, 2, 3, 1])
+    await state.close()
+  })
+
+  it('remembers bans that operators ask Redis for as long as the configuration in force says', async () => {
+    const forgetAfter = (text: string) =>
+      readBlocks(['http://127.0.0.1:1'], { bans: `bans: { forgetAfter: ${text} }` })
+    const banStore = createMemoryBanStore()
+    const endedMs = Date.now() - 2 * 3_600_000
+    const before = { untilMs: endedMs, startedMs: endedMs - 1_000, count: 3 }
+    const state = createSharedState({
+      config: forgetAfter('24h'),
+      embedded: undefined,
+      clock: storeClock(),
+      banStore: { ...banStore, load: () => Promise.resolve(new Map([['a', before]])) },
+      onBan: () => undefined,
+      onMalformed: () => undefined,
+    })
+    const countOf = async () =>
+      (await state.operatorBans.impose('a', { forMs: 1_000, reason: undefined })).after?.count
+    state.use(forgetAfter('1h'))
+    expect(await countOf()).toBe(0)
+    await state.close()
+  })
+
+  it('knows the bans of Redis while that is away, whether or not anybody has asked for them', async () => {
+    const banOf = (lastsMs: number) => {
+      const startedMs = Date.now()
+      return { startedMs, untilMs: startedMs + lastsMs, count: 1 }
+    }
+    const kept = new Map([['kept', banOf(60_000)]])
+    const heard = Promise.withResolvers<BanStoreListener>()
+    const loads = [kept]
+    const state = createSharedState({
+      config: readBlocks(['http://127.0.0.1:1'], {}),
+      embedded: undefined,
+      clock: storeClock(),
+      banStore: {
+        ...createMemoryBanStore(),
+        watch: (listener) => heard.resolve(listener),
+        load: async () => loads.pop() ?? Promise.reject(new Error('away')),
+      },
+      onBan: () => undefined,
+      onMalformed: () => undefined,
+    })
+    const listener = await heard.promise
+    listener.stale()
+    listener.banned('told', banOf(120_000))
+    await vi.waitFor(() => expect(loads).toEqual([]))
+    await expect(state.operatorBans.list()).rejects.toThrow('away')
+    expect(state.operatorBans.known().map(([key]) => key)).toEqual(['kept', 'told'])
+    await state.close()
+  })
+})
+
+describe('the wait before a worker is started again', () => {
+  it.each([
+    [1, 0, 100],
+    [1, 1, 50],
+    [2, 0, 200],
+    [5, 0.5, 1_200],
+    [9, 0, 25_600],
+    [10, 0, 30_000],
+    [10_000, 0, 30_000],
+    [10_000, 1, 15_000],
+  ])('is after %i crashes in a row, at random %f, %i ms', (inARow, random, delayMs) => {
+    expect(restartDelayMs({ inARow }, random)).toBe(delayMs)
+  })
+
+  it('begins anew with a worker that ran well for a minute', () => {
+    let crashes = noCrashes
+    for (const ranMs of [0, 500, 59_999]) crashes = afterCrash(crashes, ranMs)
+    expect(crashes).toEqual({ inARow: 3 })
+    expect(afterCrash(crashes, 60_000)).toEqual({ inARow: 1 })
+  })
+})
+
+describe('lines of a worker', () => {
+  const relay = (...chunks: string[]): string[] => {
+    const written: string[] = []
+    const lines = createLineRelay((text) => written.push(text))
+    for (const chunk of chunks) lines.take(chunk)
+    lines.end()
+    return written
+  }
+
+  it('are passed on whole, however they come', () => {
+    expect(relay('{"a":1}\n{"b"', ':2}', '\n{"c":3}\n')).toEqual([
+      '{"a":1}\n',
+      '{"b":2}\n{"c":3}\n',
+    ])
+    expect(relay('last words')).toEqual(['last words\n'])
+    expect(relay('', '\n')).toEqual(['\n'])
+  })
+
+  it('never grow without end', () => {
+    const written = relay(...Array.from({ length: 40 }, () => 'x'.repeat(64 * 1024)))
+    expect(written.join('').replaceAll('\n', '')).toHaveLength(40 * 64 * 1024)
+    for (const line of written) expect(line.length).toBeLessThanOrEqual(320 * 1024)
+  })
+})
+
+describe('the metrics of several workers', () => {
+  const names = { revision: 'abc', plans: ['pro'], routes: ['listPets'] }
+  const worker = () => createMetrics({ version: '1', isWorker: true, ...names })
+  const lines = async (...snapshots: Parameters<typeof renderSnapshots>[0]) => {
+    const { body } = await renderSnapshots(snapshots)
+    const values = body.split('\n').filter((line) => line !== '' && !line.startsWith('#'))
+    return new Map(
+      values.map((line) => [line.slice(0, line.lastIndexOf(' ')), Number(line.split(' ').at(-1))]),
+    )
+  }
+  const serve = (metrics: ReturnType<typeof worker>, gatewaySeconds = 0.0003): void => {
+    metrics.requestStarted()
+    metrics.requestDone({
+      route: 'listPets',
+      plan: 'pro',
+      method: 'GET',
+      status: 200,
+      gatewaySeconds,
+      backendSeconds: 0.004,
+      refusal: undefined,
+      deprecated: false,
+    })
+  }
+  const requests = 'tollgate_requests_total{route="listPets",plan="pro",method="GET",status="2xx"}'
+
+  it('are summed to the same last digit in whatever order, so that none falls when one is replaced', async () => {
+    const all = [0.1, 0.2, 0.3].map((seconds) => {
+      const metrics = worker()
+      serve(metrics, seconds)
+      return metrics.snapshot()
+    })
+    const [one, two, three] = await Promise.all(all)
+    const sum = 'tollgate_request_duration_seconds_sum{route="listPets"}'
+    const inOrder = await lines(one ?? [], two ?? [], three ?? [])
+    expect(inOrder.get(sum)).toBeCloseTo(0.6, 5)
+    expect((await lines(three ?? [], two ?? [], one ?? [])).get(sum)).toBe(inOrder.get(sum))
+  })
+
+  it('are summed, or one of them by its meaning', async () => {
+    const [one, other] = [worker(), worker()]
+    serve(one)
+    serve(one)
+    serve(other)
+    other.requestStarted()
+    one.bannedKeys(3)
+    one.watchUsage(() => 2)
+    other.bannedKeys(2)
+    other.quota.outage(false)
+    one.watchLog(() => 3)
+    const whole = {
+      listening: () => 2,
+      restarts: () => 5,
+      unsavedSeconds: () => 7,
+      topClients: () => [{ client: 'acme', requests: 8 }],
+      deprecatedCallers: () => new Map([['getPet', 2]]),
+      reloads: () => ({
+        config: { revision: 'new', clients: { countEnding: () => 6 } },
+        takenAtMs: 1_000,
+        counts: { taken: 3, refused: 4 },
+        fault: 'a typing error',
+      }),
+    }
+    const losses = { usage: () => 8, logLines: () => 4 }
+    const supervisor = createSupervisorMetrics(whole, losses)
+    const page = await lines(
+      await one.snapshot(),
+      await other.snapshot(),
+      await supervisor.snapshot(),
+    )
+    expect(Object.fromEntries(page)).toMatchObject({
+      [requests]: 3,
+      tollgate_requests_in_flight: 1,
+      tollgate_banned_keys: 3,
+      tollgate_counters_unsaved_seconds: 7,
+      tollgate_usage_dropped_total: 10,
+      tollgate_log_lines_dropped_total: 7,
+      'tollgate_deprecated_callers{route="getPet"}': 2,
+      tollgate_store_up: 0,
+      tollgate_store_outages_total: 1,
+      'tollgate_config_info{revision="new"}': 1,
+      tollgate_config_last_reload_successful: 0,
+      'tollgate_config_reloads_total{outcome="taken"}': 3,
+      'tollgate_config_reloads_total{outcome="refused"}': 4,
+      tollgate_config_last_load_timestamp_seconds: 1,
+      tollgate_keys_expiring: 6,
+      tollgate_workers: 2,
+      tollgate_worker_restarts_total: 5,
+      'tollgate_request_duration_seconds_count{route="listPets"}': 3,
+      'tollgate_backend_duration_seconds_bucket{route="listPets",le="0.005"}': 3,
+    })
+    // Times of starts are not added up.
+    expect(page.get('process_start_time_seconds')).toBeLessThan(Date.now() / 1000 + 1)
+    expect(page.get('process_start_time_seconds')).toBeGreaterThan(1_600_000_000)
+  })
+
+  it('keep the counts of workers that have ended, of however many, and not their gauges', async () => {
+    const retired = createRetiredCounters()
+    const ended = 40
+    for (let count = 1; count <= ended; count++) {
+      const metrics = worker()
+      serve(metrics)
+      metrics.requestStarted()
+      retired.add(await metrics.snapshot())
+      const page = await lines(...retired.snapshots(), await worker().snapshot())
+      expect(page.get(requests)).toBe(count)
+      expect(page.get('tollgate_requests_in_flight')).toBe(0)
+      expect(retired.snapshots().length).toBeLessThan(12)
+    }
+    retired.add(undefined)
+    expect((await lines(...retired.snapshots())).get('tollgate_workers')).toBe(undefined)
+  })
+})
+
+/** A worker process of this file. */
+async function workerOf(entry: string) {
+  const config = parseConfigText('server: { workers: 2 }', { file: 'F', env: {} })
+  const sockets = await openListenSockets({ host: '127.0.0.1', port: 0 })
+  const socket = sockets.open()
+  const worker = new WorkerProcess({
+    entry,
+    start: {
+      number: 1,
+      version: '1',
+      config,
+      ticketSecret: newSecret(0),
+      gatewayId: new Uint8Array(4),
+    },
+    listenFd: socket.fd,
+    onLines: () => undefined,
+    onMessage: () => {
+      throw new Error('no messages here')
+    },
+  })
+  const close = (): void => {
+    socket.close()
+    sockets.close()
+  }
+  return { worker, close }
+}
+
+describe('a worker that does not take its messages', () => {
+  it('costs a bounded amount of memory, and hears afterwards that it has missed some, and whether anybody listens', async () => {
+    // Stands still for a while, then says how many notices it got before it was told that there were more.
+    const entry = temporaryFile(
+      'worker.mjs',
+      `let bans = 0, isListening = false
+      process.on('message', ({ kind }) => {
+        if (kind === 'start') {
+          const hang = () => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2_000)
+          process.send({ kind: 'listening', address: { host: '127.0.0.1', port: 1 } }, hang)
+        }
+        if (kind === 'banned') bans++
+        if (kind === 'listen') isListening = true
+        if (kind !== 'missed' || !isListening) return
+        const fault = { message: String(bans), code: undefined, isListener: false }
+        process.send({ kind: 'failed', fault }, () => process.exit(1))
+      })`,
+    )
+    const { worker, close } = await workerOf(entry)
+    await worker.listening
+    await sleep(300)
+    const ban = { untilMs: 2, count: 1, startedMs: 1 }
+    const keyId = 'k'.repeat(1_000)
+    const startedMs = performance.now()
+    for (let at = 0; at < 20_000; at++) worker.notify({ kind: 'banned', keyId, ban })
+    worker.notify({ kind: 'listen', isWanted: true })
+    // Nor does a page of metrics wait for it long.
+    expect(await worker.measure()).toBe(undefined)
+    expect(performance.now() - startedMs).toBeLessThan(10_000)
+    const { fault } = await worker.ended
+    expect(Number(fault?.message)).toBeGreaterThan(0)
+    expect(Number(fault?.message)).toBeLessThan(5_000)
+    close()
+  })
+})
+
+describe('a worker that is asked for its values', () => {
+  it('is waited for until it answers the latest question, whatever it says to earlier ones', async () => {
+    // Answers the first question once it has heard the second, and that one later.
+    const entry = temporaryFile(
+      'worker.mjs',
+      `const say = (question) => process.send({ kind: 'measured', question, snapshot: question })
+      process.on('message', ({ kind, question }) => {
+        if (kind === 'start') process.send({ kind: 'listening' })
+        if (kind !== 'measure' || question === 1) return
+        say(1)
+        setTimeout(say, 200, question)
+      })`,
+    )
+    const { worker, close } = await workerOf(entry)
+    await worker.listening
+    void worker.measure()
+    expect(await worker.measure()).toBe(2)
+    worker.kill()
+    await worker.ended
+    close()
+  })
+})
+
+describe('server.workers', () => {
+  const workers = (value: string): number | string[] => {
+    try {
+      return parseConfigText(`server: { workers: ${value} }`, { file: 'F', env: {} }).server.workers
+    } catch (error) {
+      if (error instanceof ConfigError) return error.format()
+      throw error
+    }
+  }
+
+  it('takes a number of processes, or auto', () => {
+    expect([workers('1'), workers('2'), workers('256')]).toEqual([1, 2, 256])
+    expect(workers('auto')).toBe(availableParallelism())
+  })
+
+  it.each(['0', '-1', '257', '1.5', '02', '1e3', 'Auto', 'many', '""', '~'])(
+    'refuses %s',
+    (value) => {
+      expect(workers(value)).toEqual([
+        `F:1:20 server.workers: ${value === '""' ? value : `"${value}"`} is not a number of processes; write 1 to 256, or auto`,
+      ])
+    },
+  )
+})
+
+describe('sockets to listen on', () => {
+  const listens = (port: number, host = '127.0.0.1'): Promise<boolean> =>
+    new Promise((resolve) => {
+      const server = createServer()
+      server.once('error', () => resolve(false))
+      server.listen({ port, host, exclusive: true }, () => server.close(() => resolve(true)))
+    })
+
+  it('share one port that nobody else gets, until they are closed', async () => {
+    const sockets = await openListenSockets({ host: '127.0.0.1', port: 0 })
+    const { port } = sockets.address
+    const [one, other] = [sockets.open(), sockets.open()]
+    const server = createServer()
+    await new Promise<void>((resolve) => server.listen({ fd: one.fd }, resolve))
+    expect(server.address()).toMatchObject({ port })
+    expect(await listens(port)).toBe(false)
+    await expect(openListenSockets({ host: '127.0.0.1', port })).rejects.toMatchObject({
+      code: 'EADDRINUSE',
+    })
+    await new Promise((resolve) => server.close(resolve))
+    other.close()
+    sockets.close()
+    expect(await listens(port)).toBe(true)
+  })
+
+  it('are refused with the code of the fault', async () => {
+    await expect(openListenSockets({ host: '192.0.2.1', port: 0 })).rejects.toMatchObject({
+      code: 'EADDRNOTAVAIL',
+    })
+    await expect(openListenSockets({ host: 'nowhere.invalid', port: 0 })).rejects.toMatchObject({
+      code: expect.stringMatching(/ENOTFOUND|EAI_AGAIN/) as string,
+    })
+  })
+})
