@@ -1,4 +1,4 @@
-/** The retry loops that docs/clients.md shows, taken from the page and run as they stand against a real gateway: a banned key waits and gets through. */
+/** The retry loops that docs/clients.md shows, taken from the page and run as they stand against a real gateway: a banned key waits and gets through, unless the wait is long. */
 import { execFile } from 'node:child_process'
 import { readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -34,7 +34,7 @@ function example(language: string, holding: string): string {
 /** What runs each loop once, and prints the status that it ended in. */
 const callers: Record<string, () => Promise<string[]>> = {
   fetch: () => typescript('fetch', 'callApi(url, {headers})', 'export async function callApi'),
-  got: () => typescript('got', 'api(url).then(({statusCode: status}) => ({status}))', "from 'got'"),
+  got: () => typescript('got', 'api(url)', "from 'got'"),
   ky: () => typescript('ky', 'api(url)', "from 'ky'"),
   requests: () => {
     ensurePackage('python3-requests', { probe: [PYTHON, '-c', 'import requests'] })
@@ -47,14 +47,36 @@ function typescript(name: string, call: string, holding: string): Promise<string
   const file = join(folder, `${name}.ts`)
   const start =
     'const headers = {authorization: `Bearer ${process.env.API_KEY}`}; const url = process.argv[2]!'
-  const end = `${start}\n${call}.then(({status}: {status: number}) => console.log(status))`
+  const end = `${start}\n${call}.catch((error: any) => error.response)
+  .then(({status, statusCode}: any) => console.log(status ?? statusCode))`
   writeFileSync(file, `${example('ts', holding)}\n${end}\n`)
   return Promise.resolve([process.execPath, '--disable-warning=ExperimentalWarning', file])
 }
 
 let gateway: Gateway
+
+async function ban(client: string, length: string): Promise<void> {
+  const banned = { for: length, reason: 'to be waited for' }
+  const answer = await askAdmin(gateway.adminOrigin, `PUT /api/bans/${client}-1`, banned)
+  expect(answer.status).toBe(200)
+}
+
+/** The status that the loop ends in, with the key of a client. */
+async function endOf([command = '', ...args]: string[], client: string): Promise<string> {
+  const env = { PATH: process.env['PATH'], API_KEY: `tg_${client}` }
+  const url = `${gateway.origin}/v1/pets`
+  const { stdout } = await promisify(execFile)(command, [...args, url], { env, timeout: 60_000 })
+  return stdout.trim()
+}
+
+const statusesOf = (client: string): string[] =>
+  gateway
+    .logged('access')
+    .filter((line) => line['client'] === client)
+    .map(({ status }) => String(status))
+
 beforeAll(async () => {
-  const ids = Object.keys(callers)
+  const ids = Object.keys(callers).flatMap((id) => [id, `${id}-for-long`])
   const clients = ids.map((id) => ({ id, keys: [`tg_${id}`], perMinute: 500 }))
   const { url } = await startRawBackend()
   gateway = await gatewayHere(configFile(url, { clients: clientsBlock(clients) }))
@@ -63,25 +85,30 @@ beforeAll(async () => {
 it.concurrent.each(Object.entries(callers))(
   'the loop of the guide with %s waits as it is told to, and gets through at the second try',
   async (client, prepare) => {
-    const [command = '', ...args] = await prepare()
-    const env = { PATH: process.env['PATH'], API_KEY: `tg_${client}` }
+    const caller = await prepare()
     let logged: string[] = []
     // One that starts later than its ban ends has shown nothing.
     for (let seconds = 3; logged.at(-2) !== '429'; seconds *= 2) {
-      const ban = { for: `${seconds}s`, reason: 'to be waited for' }
-      const banned = await askAdmin(gateway.adminOrigin, `PUT /api/bans/${client}-1`, ban)
-      expect(banned.status).toBe(200)
+      await ban(client, `${seconds}s`)
       const before = logged.length
-      const url = `${gateway.origin}/v1/pets`
-      const { stdout } = await promisify(execFile)(command, [...args, url], { env })
-      expect(stdout.trim()).toBe('200')
+      expect(await endOf(caller, client)).toBe('200')
       await eventually('its requests in the log', () => {
-        const lines = gateway.logged('access').filter((line) => line['client'] === client)
-        logged = lines.map(({ status }) => String(status))
+        logged = statusesOf(client)
         return logged.length > before && logged.at(-1) === '200'
       })
       expect(['200', '429,200']).toContain(logged.slice(before).join())
     }
+  },
+)
+
+it.concurrent.each(Object.entries(callers))(
+  'the loop of the guide with %s does not wait for an hour: it ends with the 429 of its only request',
+  async (name, prepare) => {
+    const client = `${name}-for-long`
+    await ban(client, '1h')
+    expect(await endOf(await prepare(), client)).toBe('429')
+    await eventually('its request in the log', () => statusesOf(client).length > 0)
+    expect(statusesOf(client)).toEqual(['429'])
   },
 )
 
