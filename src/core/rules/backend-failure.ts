@@ -1,17 +1,17 @@
-/** What a failed or unusable backend exchange means: its kind, whether it may be repeated, and what the client is told. */
+/** Classifies failed or unusable exchanges with a backend: their kind, whether to repeat them, and the client's answer. */
 import type { RefusalCode } from './refusals.ts'
 
-/** What the client is answered for each kind of failure; undefined when there is nobody left to answer. */
+/** The refusal that the client gets for each kind of failure; undefined when the client has left. */
 const refusalCodes = {
   /** No connection could be made: nothing was sent, the charge is handed back. */
   unreachable: 'bad_gateway',
-  /** No connection in time: nothing was sent, the charge is handed back. */
+  /** No connection was made in time: nothing was sent, the charge is handed back. */
   connect_timeout: 'gateway_timeout',
-  /** More wait for a backend already than may: nothing was sent, the charge is handed back. */
+  /** The line for a backend is full: nothing was sent, the charge is handed back. */
   saturated: 'service_unavailable',
-  /** Sent, but no complete answer head (or no next body bytes) in time. */
+  /** The request was sent, but no complete answer head (or no next body bytes) came in time. */
   response_timeout: 'gateway_timeout',
-  /** The connection died, or the answer is not one that can be passed on. */
+  /** The connection died, or the answer cannot be passed on. */
   broken: 'bad_gateway',
   /** The client's chunked body passed the limit. */
   body_too_large: 'body_too_large',
@@ -22,7 +22,7 @@ export type BackendFailureKind = keyof typeof refusalCodes
 
 export const backendFailureKinds = Object.keys(refusalCodes) as BackendFailureKind[]
 
-/** Codes of the failures that the gateway itself finds out. */
+/** Error codes of the failures that the gateway itself detects. */
 export const ownFailureCodes = {
   bodyTooLarge: 'TOLLGATE_BODY_TOO_LARGE',
   clientGone: 'TOLLGATE_CLIENT_GONE',
@@ -47,7 +47,7 @@ export function backendFailureCode<Kind extends BackendFailureKind>(
   return refusalCodes[kind]
 }
 
-/** No backend has seen anything of the request: its charge is handed back. */
+/** Whether no backend has seen any of the request, so that its charge is handed back. */
 export function neverReached(kind: BackendFailureKind): boolean {
   return kind === 'unreachable' || kind === 'connect_timeout' || kind === 'saturated'
 }
@@ -57,7 +57,7 @@ const idempotentMethods = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE'])
 
 export const isIdempotent = (method: string): boolean => idempotentMethods.has(method)
 
-/** Why a backend's answer is not passed on, or not all of it. */
+/** Why a backend's answer is not passed on, or only in part. */
 export interface BackendFailure {
   readonly kind: BackendFailureKind
   /** For the log only. */
@@ -66,17 +66,17 @@ export interface BackendFailure {
 
 /** How one request to one backend failed, and how far it had come. */
 export interface FailedAttempt extends BackendFailure {
-  /** sent: on its way over a connection. */
+  /** sent: the request was on its way over a connection. */
   readonly phase: 'connecting' | 'sent'
   /** Some of the client's body was taken and cannot be sent a second time. */
   readonly bodyTouched: boolean
   /** The connection had carried an earlier request. */
   readonly reusedConnection: boolean
-  /** At least one byte of an answer has come. */
+  /** One or more bytes of an answer have come. */
   readonly answerBegun: boolean
 }
 
-/** Of a failure that is found in an answer. */
+/** How far a request has come when the fault is in its answer. */
 export const answered = {
   phase: 'sent',
   bodyTouched: true,
@@ -84,26 +84,25 @@ export const answered = {
   answerBegun: true,
 } as const
 
-/** No connection to the backend could be made. */
 export function couldNotConnect({ phase, kind }: Pick<FailedAttempt, 'phase' | 'kind'>): boolean {
   return phase === 'connecting' && neverReached(kind)
 }
 
-/** A connection that the backend had closed already when the request was put on it (RFC 9112 section 9.3.1): nobody's fault. */
+/** Whether the backend had already closed the connection that the request was sent on (RFC 9112 section 9.3.1): nobody is to blame. */
 export function isStale({ kind, phase, reusedConnection, answerBegun }: FailedAttempt): boolean {
   return kind === 'broken' && phase === 'sent' && reusedConnection && !answerBegun
 }
 
-/** The backend is to blame: it could not be reached, was silent, or broke its answer or its connection. */
+/** Whether the backend is to blame: it could not be reached, was silent, or broke its answer or its connection. */
 export function speaksAgainstBackend(failed: FailedAttempt): boolean {
   if (failed.phase === 'connecting') return neverReached(failed.kind)
   return failed.kind === 'response_timeout' || (failed.kind === 'broken' && !isStale(failed))
 }
 
-/** An answer of a backend that could not do its work (RFC 9110 sections 15.6.3 to 15.6.5). */
+/** Whether the backend answers that it could not do its work (RFC 9110 sections 15.6.3 to 15.6.5). */
 export const isGatewayFault = (status: number): boolean => status >= 502 && status <= 504
 
-/** Whether the request may be sent once more without the risk of doing its work twice: it never left us, or to do it twice does no harm. */
+/** Whether the request may be sent again: it never left the gateway, or doing its work twice does no harm. */
 export function mayRepeat(method: string, failed: FailedAttempt): boolean {
   if (failed.bodyTouched || failed.answerBegun) return false
   if (failed.phase === 'connecting') return couldNotConnect(failed)
@@ -119,26 +118,26 @@ const maxHeaderFields = 1_000
 export function unusableAnswer(status: number, headers: readonly string[]): string | undefined {
   if (status === 101) return 'switched protocols without being asked'
   if (status < 200 || status > 599) return `status ${status}`
-  // Node's parser drops what passes its own cap of 1000 fields, silently.
+  // Node's parser silently drops fields beyond its cap of 1000.
   if (headers.length >= 2 * maxHeaderFields) return `${maxHeaderFields} header fields or more`
   for (let at = 0; at < headers.length; at += 2) {
     const name = headers[at] ?? ''
     if (name.includes(' ')) return 'a space in a header field name'
     if (name.length === 17 && name.toLowerCase() === 'transfer-encoding') {
-      // RFC 9112 section 6.1: a coding that was not asked for and would be lost with the field.
+      // RFC 9112 section 6.1: nobody asked for this coding, and it would be lost with the field.
       if ((headers[at + 1] ?? '').toLowerCase() !== 'chunked') return 'an unknown transfer coding'
     }
   }
   return undefined
 }
 
-/** The answer has no body, yet speaks of one, or may: a faulty backend sends it all the same, and the next request gets it. */
+/** Whether a faulty backend may send a body where the answer has none, which the next request would then receive. */
 export function moreMayCome(method: string, status: number, headers: readonly string[]): boolean {
   if (method === 'HEAD') return true
   return (status === 204 || status === 304) && !endsWithConnection(headers)
 }
 
-/** The body ends where the connection does (RFC 9112 section 6.3), so a reset cuts it off without a trace. */
+/** Whether the body ends where the connection does (RFC 9112 section 6.3), so that a reset cuts it off without a trace. */
 function endsWithConnection(headers: readonly string[]): boolean {
   for (let at = 0; at < headers.length; at += 2) {
     const name = (headers[at] ?? '').toLowerCase()

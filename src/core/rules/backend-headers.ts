@@ -1,33 +1,33 @@
-/** Builds the header fields of the request to the backend: the client's own without what is the gateway's to say. */
+/** Builds the header fields of the request to the backend: the client's own, without those that the gateway sets or removes. */
 import type { Config } from '../../config/config.ts'
 import { fieldNames, VIA, VIA_HTTP2 } from './field-names.ts'
 import type { Framing } from './framing.ts'
 
 export interface BackendHeadersInput {
-  /** What the backend gets as Host. */
+  /** Which Host the backend gets. */
   readonly host: Config['upstream']['host']
   /** The client's fields, flat. */
   readonly rawHeaders: readonly string[]
   readonly framing: Pick<Framing, 'body' | 'bodyBytes' | 'host' | 'nominated'>
-  /** Both must be field values (isFieldValue). */
+  /** clientId and plan must be field values (isFieldValue). */
   readonly clientId: string
   readonly plan: string
   readonly requestId: string
   readonly clientAddress: string
-  /** Trusted hops behind the client, as ClientAddress has them. */
+  /** Trusted hops behind the client, as in ClientAddress. */
   readonly proxies?: string
-  /** How the client reached us or the first trusted proxy; http by default, as the gateway itself listens for that. */
+  /** Scheme on which the client reached the gateway or the first trusted proxy; http by default. */
   readonly proto?: 'http' | 'https' | undefined
-  /** Of the request; 1.1 by default. */
+  /** HTTP version of the request; 1.1 by default. */
   readonly httpVersion?: string | undefined
 }
 
 /**
- * Never taken over from a client, look-alikes included. The gateway's own are added after the removal, so that
- * nominating them in Connection takes nothing away from the backend.
+ * Fields of the client that never reach the backend, look-alikes included. The gateway adds its own afterwards, so a
+ * client cannot remove those by nominating them in Connection.
  */
 const isRemoved = fieldNames({
-  // RFC 9110 7.6.1: of one connection only. Proxy-Connection and Keep-Alive are older, and as bad.
+  // RFC 9110 7.6.1: these concern one connection only. Proxy-Connection and Keep-Alive are older, and as bad.
   connection: 'hop by hop',
   'keep-alive': 'hop by hop',
   te: 'hop by hop',
@@ -36,10 +36,10 @@ const isRemoved = fieldNames({
   'http2-settings': 'hop by hop',
   // Proxy-Authorization and kin; a bare Proxy is HTTP_PROXY to a CGI backend.
   'proxy*': 'hop by hop',
-  // Framing is decided here: the length is written anew, chunks are the engine's.
+  // The gateway frames the body itself: it writes the length anew, and the engine writes the chunks.
   'content-length': 'framing',
   'transfer-encoding': 'framing',
-  // Answered here before the body is asked for.
+  // The gateway itself answers it, before it reads the body.
   expect: 'framing',
   authorization: 'credential',
   host: 'gateway',
@@ -56,7 +56,10 @@ const isRemoved = fieldNames({
   'x-rewrite-url': 'path',
 })
 
-/** Flat; a fresh array. Without Host where it is to be the backend's own, which is not known yet. Content-Length is there exactly when the body has a known length. */
+/**
+ * Returns a fresh flat array. Host is missing where it will be the backend's own, which is not known yet. Content-Length
+ * is present exactly when the body has a known length.
+ */
 export function backendHeaders(input: BackendHeadersInput): string[] {
   const { rawHeaders, framing, host, clientAddress, proxies = '' } = input
   const { nominated } = framing
@@ -79,7 +82,7 @@ export function backendHeaders(input: BackendHeadersInput): string[] {
   return headers
 }
 
-/** The same for a WebSocket handshake (RFC 6455 4.1), where framing.websocket holds. */
+/** Builds the fields of a WebSocket handshake (RFC 6455 4.1), for requests whose framing.websocket holds. */
 export function upgradeHeaders(input: BackendHeadersInput): string[] {
   const headers = backendHeaders(input)
   headers.push('Connection', 'Upgrade', 'Upgrade', 'websocket')

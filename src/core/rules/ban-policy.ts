@@ -1,26 +1,26 @@
-/** When going on after a 429 is a strike, how many strikes ban, how long a ban lasts, what operators change of it, and which of two bans of one key holds. */
+/** Decides when a request after a 429 is a strike, what strikes and operators do to a ban, and which of two bans of one key holds. */
 import type { BanRecord } from '../../state/bans.ts'
 import type { BansConfig } from '../../config/config.ts'
 import { DAY_MS } from '../../config/time.ts'
 
 export const MAX_REASON_LENGTH = 200
-/** The longest that an operator may ask for. */
+/** The longest ban that an operator may impose. */
 export const MAX_IMPOSED_MS = 400 * DAY_MS
 
-/** Latecomers are to learn of a lift, which else they would undo, however soon bans are forgotten. */
+/** A lift is kept this long even where bans are forgotten sooner: a process that does not know of it would undo it. */
 const LIFT_KEPT_MS = DAY_MS
 
 export function isBanned({ untilMs, startedMs }: BanRecord, nowMs: number): boolean {
-  // A lift has ended at once, also for a clock that is behind that of its author.
+  // A lift is never a ban, even by a clock behind that of its author.
   return nowMs < untilMs && startedMs < untilMs
 }
 
-/** Whether it stands for no ban, but for the end of one by an operator. */
+/** Whether the record is no ban, but the end of one by an operator. */
 export function isLift({ by, untilMs, startedMs }: BanRecord): boolean {
   return by === 'operator' && untilMs === startedMs
 }
 
-/** Unix time in seconds by which the ban has ended, rounded up: what every answer gives as its end. */
+/** The end of the ban as every answer gives it: Unix time in seconds, rounded up. */
 export const endsAtSeconds = ({ untilMs }: Pick<BanRecord, 'untilMs'>): number =>
   Math.ceil(untilMs / 1000)
 
@@ -30,7 +30,7 @@ export function isForgotten(ban: BanRecord, nowMs: number, forgetAfterMs: number
   return nowMs >= ban.untilMs + keptMs
 }
 
-/** The ban for strikes that begins now. Times in ms. */
+/** The ban for strikes that begins now. */
 export function nextBan(
   previous: BanRecord | undefined,
   nowMs: number,
@@ -48,7 +48,7 @@ export function nextBan(
   })
 }
 
-/** The ban that an operator imposes now, in place of any other. The next one for strikes lasts as long as it would have without. */
+/** The ban that an operator imposes now, in place of any other. It does not lengthen later bans for strikes. */
 export function imposedBan(
   known: BanRecord | undefined,
   { forMs, reason }: { readonly forMs: number; readonly reason: string | undefined },
@@ -64,7 +64,7 @@ export function imposedBan(
   })
 }
 
-/** What is left of a ban that an operator lifts now: nothing that a later one depends on. */
+/** The record that replaces a ban which an operator lifts now; it does not lengthen later bans. */
 export function liftOf(known: BanRecord, nowMs: number): BanRecord {
   const epochMs = nextEpochMs(known, nowMs)
   return Object.freeze({ untilMs: nowMs, count: 0, startedMs: nowMs, epochMs, by: 'operator' })
@@ -74,16 +74,16 @@ function countOf(ban: BanRecord | undefined, nowMs: number, forgetAfterMs: numbe
   return ban === undefined || isForgotten(ban, nowMs, forgetAfterMs) ? 0 : ban.count
 }
 
-/** Above all that is known, also where clocks differ. */
+/** An epoch above the known one, even where clocks differ. */
 function nextEpochMs(known: BanRecord | undefined, nowMs: number): number {
   return Math.max(nowMs, (known?.epochMs ?? 0) + 1)
 }
 
 /**
- * What holds when two processes, or a process and the store, know different bans of one key: that of the later act of an operator,
- * so that whoever has not heard of a lift cannot undo it; and of two that know of the same acts the one that ends last,
- * and never a smaller count than either. What was forgotten when the other began has no say.
- * The order of the two does not matter, so all processes agree in the end whatever order the news comes in.
+ * Decides which ban of a key holds where two processes, or a process and the store, know different ones. The ban of the later
+ * act of an operator holds, so that a process that does not know of a lift cannot undo it. After the same acts, the ban that
+ * ends last holds, with the larger of both counts. A ban that was forgotten when the other began does not count.
+ * The order of the two does not matter, so all processes agree in the end, in whatever order they receive the bans.
  */
 export function mergeBans(one: BanRecord, other: BanRecord, forgetAfterMs: number): BanRecord {
   const [oneMs, otherMs] = [one.epochMs ?? 0, other.epochMs ?? 0]
@@ -101,11 +101,11 @@ export function mergeBans(one: BanRecord, other: BanRecord, forgetAfterMs: numbe
 function isLater(ban: BanRecord, than: BanRecord): boolean {
   if (ban.untilMs !== than.untilMs) return ban.untilMs > than.untilMs
   if (ban.startedMs !== than.startedMs) return ban.startedMs > than.startedMs
-  // Of two acts within one millisecond.
+  // Two acts within one millisecond differ in these alone.
   return `${ban.by} ${ban.reason}` > `${than.by} ${than.reason}`
 }
 
-/** Whatever their reasons. */
+/** Compares everything but author and reason. */
 export function isSameBan(one: BanRecord, other: BanRecord): boolean {
   return (
     one.untilMs === other.untilMs &&
@@ -125,11 +125,11 @@ export function isStrike(refusal: {
 }
 
 /**
- * Whether so many strikes within `within`, however they are spread, ban a key.
+ * Whether so many strikes during `bans.within`, however they are spread, ban a key.
  *
  * Many clients that back off begin as a burst and then thin out: each tries at 0, 1, 3, 7, 15 and 31 s, and anew when the next
- * minute gives it quota. Eight such loops come to 48 strikes in a minute, to 72 where two bursts fall into one `within`; the
- * default of 90 lets them pass. What hammers goes on at its pace: two requests a second come to 118.
+ * minute gives it quota. Eight such loops come to 48 strikes in a minute, to 72 where two bursts fall into one `bans.within`; the
+ * default of 90 lets them pass. A client that hammers keeps its pace: two requests a second come to 118.
  */
 export function isBanEarned(total: number, { strikes }: Pick<BansConfig, 'strikes'>): boolean {
   return total >= strikes

@@ -1,14 +1,14 @@
-/** Finds out who a request comes from: the peer of the connection, or whom trusted proxies say they speak for. */
+/** Finds the client's address: the peer of the connection, or the one for which trusted proxies forward. */
 import { BlockList, isIP, isIPv4 } from 'node:net'
 
 export interface ClientAddress {
-  /** IP address without zone; '' for a connection that has none any more. */
+  /** IP address without zone; '' when the connection has been closed. */
   readonly address: string
-  /** What the anonymous limit counts under: the IPv4 address, or the /64 that an IPv6 user has to himself. */
+  /** Key of the anonymous limit: the IPv4 address, or the /64 that one IPv6 user has. */
   readonly key: string
-  /** The peer is a trusted proxy: its forwarding headers are to be believed. */
+  /** The peer is a trusted proxy: its forwarding headers are believed. */
   readonly peerTrusted: boolean
-  /** Trusted hops between the client and us, nearest to us last, joined as X-Forwarded-For is; '' if there are none. */
+  /** Trusted hops between the client and the gateway, the nearest to the gateway last, joined as X-Forwarded-For is; '' if there are none. */
   readonly proxies: string
 }
 
@@ -16,8 +16,8 @@ export interface ClientAddress {
 export type ClientAddressOf = (peer: string, forwardedFor: string | undefined) => ClientAddress
 
 /**
- * trustedProxies: addresses and CIDRs; with none, X-Forwarded-For is never read. Throws on a malformed one, which
- * the configuration has refused before.
+ * trustedProxies: addresses and CIDRs; with none, X-Forwarded-For is never read. Throws on a malformed one; the
+ * configuration is checked before.
  */
 export function createClientAddress(trustedProxies: readonly string[]): ClientAddressOf {
   const trusted = new BlockList()
@@ -30,7 +30,7 @@ export function createClientAddress(trustedProxies: readonly string[]): ClientAd
   const isTrusted = (address: string): boolean =>
     trustedProxies.length > 0 && isIP(address) !== 0 && trusted.check(address, familyOf(address))
 
-  // Requests of one connection, and of one proxy, come in a row.
+  // Successive requests often have the same peer.
   let lastPeer: string | undefined
   let last: ClientAddress = { address: '', key: '', peerTrusted: false, proxies: '' }
   return function clientAddress(peer, forwardedFor) {
@@ -45,8 +45,8 @@ export function createClientAddress(trustedProxies: readonly string[]): ClientAd
 }
 
 /**
- * From the right, as each proxy appends whom it heard from: the first that is not trusted is the client, and what
- * stands left of it is only its claim. A malformed entry ends the walk at the proxy that vouched for it.
+ * Reads X-Forwarded-For from the right, since each proxy appends the address of its peer. The first untrusted address is
+ * the client's; entries left of it are only the client's claim. A malformed entry ends the walk at the proxy that added it.
  */
 function walk(
   peer: ClientAddress,
@@ -66,12 +66,12 @@ function walk(
   return { address, key: addressKey(address), peerTrusted: true, proxies }
 }
 
-/** `1.2.3.4:5678`, `[::1]:80` and `[::1]` without what is not the address. */
+/** Removes port and brackets: `1.2.3.4:5678`, `[::1]:80`, `[::1]`. */
 function withoutPort(entry: string): string {
   return /^(?:\[([^\]]*)\]|([0-9.]+))(?::[0-9]{1,5})?$/.exec(entry)?.slice(1).join('') ?? entry
 }
 
-/** An IP address without its zone, IPv4-mapped IPv6 as IPv4; undefined if the text is none. */
+/** An IP address without its zone, IPv4-mapped IPv6 as IPv4; undefined if the text is no address. */
 function readAddress(text: string): string | undefined {
   if (isIPv4(text)) return text
   if (isIP(text) !== 6) return undefined
@@ -84,13 +84,13 @@ function familyOf(address: string): 'ipv4' | 'ipv6' {
   return address.includes(':') ? 'ipv6' : 'ipv4'
 }
 
-/** address: a valid one, or ''. */
+/** address: a valid address, or ''. */
 function addressKey(address: string): string {
   if (!address.includes(':')) return address
   return `${ipv6Groups(address).slice(0, 4).join(':')}::/64`
 }
 
-/** RFC 4291 2.5.5.2: ::ffff:0:0/96. */
+/** The IPv4 address within ::ffff:0:0/96 (RFC 4291 2.5.5.2). */
 function mappedIPv4(address: string): string | undefined {
   const groups = ipv6Groups(address)
   const mapped = groups.slice(0, 6).join(':') === '0:0:0:0:0:ffff'

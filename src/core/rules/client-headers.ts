@@ -1,4 +1,4 @@
-/** Builds the header fields of the answer to the client: the backend's own without what is the gateway's to say. */
+/** Builds the header fields of the answer to the client: the backend's own, without those that the gateway sets or removes. */
 import { connectionOptions, fieldNames, isFieldName, isFieldValue, VIA } from './field-names.ts'
 
 export interface BackendAnswer {
@@ -7,16 +7,16 @@ export interface BackendAnswer {
   readonly method: string
   /** The backend's fields, flat; bytes above ASCII as latin1. */
   readonly headers: readonly string[]
-  /** What the gateway adds, flat. */
+  /** Fields that the gateway adds, flat. */
   readonly gatewayHeaders: readonly string[]
-  /** The gateway says which pages may read answers; a backend does not. */
+  /** The gateway alone says which pages may read answers: a backend's Access-Control-* are removed. */
   readonly ownsCors?: boolean
 }
 
 export interface PassableAnswer {
   /** Flat, a fresh array; framing headers other than Content-Length are left to Node. */
   readonly headers: string[]
-  /** false: what comes as a body is not to be written (RFC 9112 6.3: HEAD, 204 and 304 have none). */
+  /** false: bytes that come as a body are not written (RFC 9112 6.3: HEAD, 204 and 304 have none). */
   readonly bodyAllowed: boolean
   /** Declared length; undefined when it is not known. */
   readonly bodyBytes: number | undefined
@@ -27,7 +27,7 @@ const kindOf = fieldNames({
   'content-length': 'length',
   'transfer-encoding': 'coding',
   via: 'via',
-  // RFC 9110 7.6.1: of one connection only. Upgrade too, since nobody asked for one.
+  // RFC 9110 7.6.1: these concern one connection only. So does Upgrade, and nobody asked for one.
   'keep-alive': 'removed',
   'proxy-connection': 'removed',
   'proxy-authenticate': 'removed',
@@ -36,7 +36,7 @@ const kindOf = fieldNames({
   trailer: 'removed',
   upgrade: 'removed',
   'http2-settings': 'removed',
-  // The gateway's own words: its client must not read a backend's in their place.
+  // The gateway sets these itself; a backend's must not be mistaken for them.
   'x-ratelimit*': 'removed',
   ratelimit: 'removed',
   'ratelimit-policy': 'removed',
@@ -48,7 +48,7 @@ const kindOf = fieldNames({
   'strict-transport-security': 'hsts',
 })
 
-/** undefined: the answer cannot be passed on, as its status, its framing or a field is not HTTP. */
+/** Returns undefined when the answer cannot be passed on, since its status, its framing or a field is not valid HTTP. */
 export function clientHeaders(answer: BackendAnswer): PassableAnswer | undefined {
   const { status, method, headers, gatewayHeaders, ownsCors = false } = answer
   if (!Number.isInteger(status) || status < 200 || status > 599) return undefined
@@ -64,7 +64,7 @@ export function clientHeaders(answer: BackendAnswer): PassableAnswer | undefined
     if (!isFieldName(name) || !isFieldValue(value)) return undefined
     switch (kindOf(name)) {
       case 'length':
-        // A look-alike is nobody's length, or two readers would find two ends of the body.
+        // A look-alike is refused, since two readers could find two ends of the body.
         if (!name.includes('-')) return undefined
         // RFC 9112 6.3: repeating one length is harmless, anything else leaves the end of the body open.
         if (!/^[0-9]{1,15}$/.test(value) || (length ?? value) !== value) return undefined
@@ -95,7 +95,7 @@ export function clientHeaders(answer: BackendAnswer): PassableAnswer | undefined
     }
   }
   if (chunked && length !== undefined) return undefined
-  // Last, since Connection may stand after what it nominates.
+  // Nominated fields are removed last, since Connection may follow them.
   if (nominated !== undefined && nominated.size > 0) passed = without(passed, nominated)
   // RFC 9110 8.6: a 204 has no Content-Length.
   if (length !== undefined && status !== 204) passed.push('Content-Length', length)
@@ -119,13 +119,13 @@ function without(headers: readonly string[], names: ReadonlySet<string>): string
   return kept
 }
 
-/** For the 101 to a WebSocket handshake (RFC 6455 4.2.2): the same, and the two fields that make it one. */
+/** Builds the fields of the 101 to a WebSocket handshake (RFC 6455 4.2.2); undefined as in clientHeaders. */
 export function switchingHeaders(
   headers: readonly string[],
   gatewayHeaders: readonly string[],
   ownsCors: boolean,
 ): string[] | undefined {
-  // Like a 204 it has no body, and so no length of one (RFC 9110 8.6).
+  // Like a 204, a 101 has no body and no Content-Length (RFC 9110 8.6).
   const passed = clientHeaders({ status: 204, method: 'GET', headers, gatewayHeaders, ownsCors })
   return passed && ['Connection', 'Upgrade', 'Upgrade', 'websocket', ...passed.headers]
 }

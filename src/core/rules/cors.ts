@@ -1,7 +1,7 @@
 /** Lets pages of certain origins read answers, refusals included (Fetch 3.3 "CORS protocol"). */
 import type { CorsConfig } from '../../config/config.ts'
 
-/** What a page needs to obey a 429, and to be told that an operation goes. */
+/** Fields that a page needs to obey a 429 and to notice that an operation is deprecated. */
 const EXPOSED = [
   'X-RateLimit-Limit',
   'X-RateLimit-Remaining',
@@ -16,13 +16,13 @@ const EXPOSED = [
   'X-API-Stability',
 ].join(', ')
 
-/** What the asked origin and method decide, and caches have to know that they do. */
+/** Request fields on which the answer to a preflight depends, as caches have to know. */
 const PREFLIGHT_VARY = 'Origin, Access-Control-Request-Method, Access-Control-Request-Headers'
 
 export interface Cors {
-  /** Header fields of every answer to a request with this Origin, flat. undefined: it came from no page of another origin. */
+  /** Header fields of every answer to a request with this Origin, flat. undefined: the request has none. */
   answerHeaders(origin: string | undefined): readonly string[]
-  /** Those of the answer to a preflight instead. methods: what the path takes, as Allow lists it. */
+  /** Header fields of the answer to a preflight, flat. methods: those of the path, as Allow lists them. */
   preflightHeaders(origin: string, methods: string): string[]
 }
 
@@ -39,7 +39,7 @@ export function createCors({ origins, headers, maxAgeMs, credentials }: CorsConf
     granted.length === 0
       ? FOREIGN
       : [...granted, 'Access-Control-Expose-Headers', EXPOSED, 'Vary', 'Origin']
-  // Made once: a page's requests all have the same.
+  // Made once, since all requests of an origin get the same fields.
   const known = new Map(origins.map((origin) => [origin, withExposed(grants(origin))]))
   const open = known.get('*')
   return {

@@ -1,23 +1,23 @@
-/** Reads the one credential of a request, and says what a caller is once it has been believed. */
+/** Reads the one credential of a request, and describes the caller that a valid one proves. */
 import type { Limits } from '../../config/config.ts'
 import { refuse, type Refusal } from './refusals.ts'
 import { policyHeader } from './quota-headers.ts'
 
-/** Who makes a request. Built once per key (or token) and shared by all its requests, so frozen. */
+/** The authenticated sender of a request. It is built once per key or token and shared by all its requests, so it is frozen. */
 export interface Caller {
-  /** Quota is counted per client, all its keys together. */
+  /** Quota is counted per client, for all its keys together. */
   readonly clientId: string
   readonly plan: string
   /** Bans are per key. The key's id from the configuration, or `jwt:<clientId>` for tokens. */
   readonly keyId: string
   readonly limits: Limits
-  /** Requests of the client at once, per worker. */
+  /** Most requests of the client at once, per worker. */
   readonly concurrent: number
   /** SHA-256 of the key, in hex; undefined for tokens. */
   readonly keyDigest: string | undefined
   /** Unix time in ms from which the key or token is refused; Infinity: never. */
   readonly expiresAtMs: number
-  /** The RateLimit-Policy value of these limits; undefined: answers go without the structured pair. */
+  /** The RateLimit-Policy value of these limits; undefined: answers have neither RateLimit-Policy nor RateLimit. */
   readonly policy: string | undefined
 }
 
@@ -27,12 +27,12 @@ export function createCaller(caller: Omit<Caller, 'policy'>, isStructured: boole
   return Object.freeze({ ...caller, policy })
 }
 
-/** Longest credential that is looked at, in characters; longer ones are malformed. */
+/** Longest credential that is read, in characters; longer ones are malformed. */
 const maxTokenLength = 8192
 
 // RFC 9110 section 11.4: scheme in any case, then one or more spaces; RFC 6750 section 2.1: b64token.
 const bearer = /^bearer +([A-Za-z0-9\-._~+/]+=*)$/i
-/** Nothing but what could be a token. */
+/** Matches a token that stands without its scheme. */
 const bare = /^(?!bearer$)[A-Za-z0-9\-._~+/]+=*$/i
 
 const NO_SCHEME = refuse('missing_api_key', {
@@ -42,10 +42,11 @@ const NO_SCHEME = refuse('missing_api_key', {
 const NOT_BEARER = refuse('invalid_api_key', { cause: 'not a Bearer token' })
 
 /**
- * The token of the Authorization header.
+ * Returns the token of the Authorization header.
  * `count` is the number of Authorization fields in the request: Node shows the first one only, and two
  * credentials are an ambiguity that another reader may settle the other way.
- * Refuses with missing_api_key (no header, an empty one, or a token without its scheme) or invalid_api_key (anything else that is not one Bearer token).
+ * Refuses with missing_api_key (no header, an empty one, or a token without its scheme)
+ * or invalid_api_key (anything else that is not one Bearer token).
  */
 export function readBearer(
   authorization: string | undefined,

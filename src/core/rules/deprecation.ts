@@ -1,15 +1,15 @@
-/** How a deprecated operation goes: announced, switched off now and then for some, and gone in the end. */
+/** Withdraws a deprecated operation in steps: announced, switched off at times for some clients (a brownout), and gone in the end. */
 import type { RouteConfig } from '../../config/config.ts'
 import { MINUTE_MS } from '../../config/time.ts'
 
 type Deprecated = NonNullable<RouteConfig['deprecated']>
 type Brownout = Deprecated['brownouts'][number]
 
-/** What acts, of a deprecation. */
+/** The part of a deprecation that refuses requests. */
 export interface Withdrawal {
-  /** Unix time in ms from which it is there no more; undefined: it stays. */
+  /** Unix time in ms from which the operation is gone; undefined: it stays. */
   readonly goneMs: number | undefined
-  /** In their order; no two overlap. */
+  /** Brownouts in order of time; no two overlap. */
   readonly brownouts: readonly Brownout[]
 }
 
@@ -24,7 +24,7 @@ export function withdrawalOf({
   return { goneMs, brownouts: brownouts.toSorted((one, other) => one.fromMs - other.fromMs) }
 }
 
-/** For nobody in particular. nowMs: Unix time. */
+/** The stage at the Unix time nowMs, whoever the client is. */
 export function stageOf(
   { goneMs, brownouts }: Withdrawal,
   nowMs: number,
@@ -34,8 +34,8 @@ export function stageOf(
 }
 
 /**
- * Unix time in ms from which the client is let through: nowMs where it is now, Infinity where it never is again.
- * Within a brownout that is decided for each minute anew.
+ * Unix time in ms from which the client is let through: nowMs if it is now, Infinity if it never is again.
+ * A brownout is decided for each minute anew.
  */
 export function passesFromMs(
   { goneMs, brownouts }: Withdrawal,
@@ -60,12 +60,12 @@ function runningAt(brownouts: readonly Brownout[], atMs: number): Brownout | und
 
 const nextMinuteMs = (atMs: number): number => (Math.floor(atMs / MINUTE_MS) + 1) * MINUTE_MS
 
-/** Whether this is one of the client's minutes: of many minutes, as of many clients in one minute, so large a share is. */
+/** Whether a brownout refuses the client in this minute. The share holds over many minutes, and over many clients in one minute. */
 export function isChosen(clientId: string, atMs: number, share: number): boolean {
   return hash(clientId, Math.floor(atMs / MINUTE_MS)) < share * 2 ** 32
 }
 
-/** FNV-1a, then the last steps of MurmurHash3, without which ids that differ in their last letter come out alike. 32 bits. */
+/** A hash of 32 bits: FNV-1a, then the last steps of MurmurHash3, without which ids that differ in their last letter get similar values. */
 function hash(text: string, minute: number): number {
   let bits = Math.imul(minute, 0x9e3779b1) ^ 0x811c9dc5
   for (let at = 0; at < text.length; at++) bits = Math.imul(bits ^ text.charCodeAt(at), 0x01000193)

@@ -2,13 +2,13 @@
 
 interface Pattern<Kind> {
   readonly text: string
-  /** The name may go on after the text. */
+  /** Names may continue after the text. */
   readonly family: boolean
   readonly kind: Kind
 }
 
 /**
- * kinds: lower-case names, or families such as `x-client-*`, each with what it is; what is not among them is undefined.
+ * kinds: lower-case names, or families such as `x-client-*`, each with its kind; the result is undefined for others.
  * A name matches in any case, and with any mark in the place of a hyphen: CGI and its heirs (RFC 3875 4.1.18) hand
  * `X-Client-Id`, `X_Client_Id` and `X.Client.Id` to an application as one and the same variable.
  */
@@ -53,10 +53,10 @@ function isAlphanumeric(code: number): boolean {
 /** The gateway's own entry in Via, on requests and answers alike (RFC 9110 7.6.3). */
 export const VIA = '1.1 tollgate'
 
-/** The same on requests that came as HTTP/2. */
+/** The gateway's entry in Via on requests that came as HTTP/2. */
 export const VIA_HTTP2 = '2 tollgate'
 
-/** What RFC 9110 5.5 lets a field value hold: tab, visible ASCII with spaces, and bytes above it. */
+/** Matches all but what a field value may hold (RFC 9110 5.5): tab, space, visible ASCII, and bytes above ASCII. */
 const unsafeInValue = /[^\t\x20-\x7e\x80-\xff]/
 
 /** Whether Node, and any backend, takes the text as a field value. */
@@ -74,8 +74,8 @@ export function isFieldName(text: string): boolean {
 export const NO_NAMES: ReadonlySet<string> = new Set()
 
 /**
- * Lower-case names in a Connection header, over what earlier Connection fields of the message named.
- * A set, since a message may name a thousand fields and carry a hundred.
+ * Returns the lower-case names in a Connection field, together with those of earlier Connection fields of the message.
+ * It is a set, since a message may name a thousand fields and carry a hundred.
  */
 export function connectionOptions(
   value: string,

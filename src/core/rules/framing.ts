@@ -1,4 +1,4 @@
-/** Reads the head of a request once: refuses what two parsers could frame differently, keeps what later stages need. */
+/** Reads the head of a request once: refuses what two parsers could frame differently, and keeps what later stages need. */
 import type { Config } from '../../config/config.ts'
 import { refuse, type Refusal } from './refusals.ts'
 import { connectionOptions, fieldNames, isFieldValue, NO_NAMES } from './field-names.ts'
@@ -16,7 +16,7 @@ export interface Framing {
   readonly nominated: ReadonlySet<string>
   /** The client asks for a WebSocket; any other upgrade is served as a plain request (RFC 9110 7.8). */
   readonly websocket: boolean
-  /** All X-Forwarded-For fields in order, joined. To be believed from trusted proxies only, as the next two. */
+  /** All X-Forwarded-For fields in order, joined. Only trusted proxies are believed, here and in the next two. */
   readonly forwardedFor: string | undefined
   readonly forwardedProto: 'http' | 'https' | undefined
   /** X-Request-Id, unchecked; undefined if there are several. */
@@ -25,13 +25,13 @@ export interface Framing {
 
 type FramingLimits = Pick<Config['server']['limits'], 'headerCount' | 'headerBytes' | 'bodyBytes'>
 
-/** What is read of a request: of Node's IncomingMessage in practice. */
+/** The part of a request that is read here; in practice a request is Node's IncomingMessage. */
 interface FramingSource {
   readonly method?: string | undefined
   readonly httpVersion: string
   /** Flat name, value array. Node must be set to keep more fields than headerCount, since it drops the rest silently. */
   readonly rawHeaders: readonly string[]
-  /** Where the protocol tells whether a body follows, whatever the fields say: HTTP/2 (RFC 9113 8.1). */
+  /** Whether a body follows, where the protocol says so whatever the fields say: HTTP/2 (RFC 9113 8.1). */
   readonly bodyFollows?: boolean | undefined
 }
 
@@ -56,7 +56,7 @@ export function checkFraming(input: FramingInput): Framing | Refusal {
   if (!isMethod(method)) return refuse('method_not_implemented', { cause: 'unknown method' })
   if (bodyFollows === undefined && httpVersion !== '1.1' && httpVersion !== '1.0')
     return invalid('unknown HTTP version')
-  // Nobody could tell its end from that of a body which was taken back.
+  // Its end could not be distinguished from that of a cancelled body.
   if (bodyFollows === true && method === 'HEAD') return invalid('a body of HEAD')
   if (rawHeaders.length > 2 * limits.headerCount) {
     return refuse('headers_too_large', { cause: `${rawHeaders.length / 2} header fields` })
@@ -69,7 +69,7 @@ export function checkFraming(input: FramingInput): Framing | Refusal {
   return bodyFault(head, input) ?? settle(head, input)
 }
 
-/** Whether requests of it are taken at all. TRACE would echo what the gateway adds, CONNECT would leave it. */
+/** Whether requests of this method are taken. TRACE would echo the fields that the gateway adds; CONNECT would bypass the gateway. */
 export const isMethod = (text: string): boolean => methods.has(text)
 
 const methods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'])
@@ -90,7 +90,7 @@ const kindOf = fieldNames({
   'x-request-id': 'x-request-id',
 })
 
-/** What the walk over the fields has seen. A class so that every request has the same shape. */
+/** The fields seen so far. It is a class so that all have the same shape. */
 class Head {
   host = ''
   hostCount = 0
@@ -116,7 +116,7 @@ function readFields(
   for (let at = 0; at < rawHeaders.length; at += 2) {
     const name = rawHeaders[at] ?? ''
     const value = rawHeaders[at + 1] ?? ''
-    // With ": " and the line end.
+    // The 4 bytes are ": " and the line end.
     bytes += name.length + value.length + 4
     if (!isFieldValue(value)) return invalid('control byte in a header field')
     const kind = kindOf(name)
@@ -130,7 +130,7 @@ function readFields(
 
 type Kind = Exclude<ReturnType<typeof kindOf>, undefined>
 
-/** Takes note of one field; the result is what is wrong with it. */
+/** Notes one field; returns what is wrong with it. */
 function readField(
   head: Head,
   kind: Kind,
@@ -177,7 +177,7 @@ function readForwarding(head: Head, kind: Kind, value: string): void {
   if (kind === 'x-forwarded-for') {
     head.forwardedFor = head.forwardedFor === undefined ? value : `${head.forwardedFor}, ${value}`
   } else if (kind === 'x-forwarded-proto') {
-    // Two of them are no protocol.
+    // Two of them name no protocol.
     head.forwardedProto = head.forwardedProto === undefined ? value : ''
   } else {
     head.requestId = value
@@ -185,10 +185,10 @@ function readForwarding(head: Head, kind: Kind, value: string): void {
   }
 }
 
-/** The name matched a kind but is spelt otherwise, such as `Content_Length`. */
+/** Whether the name matched a kind but is spelt otherwise, such as `Content_Length`. */
 const isLookAlike = (name: string, kind: Kind): boolean => name.toLowerCase() !== kind
 
-/** RFC 9112 6.1 and 6.3: whatever leaves the length open to a second reading is refused; neither length nor coding means no body. */
+/** Refuses whatever leaves the length open to a second reading (RFC 9112 6.1 and 6.3). Neither length nor coding means no body. */
 function bodyFault(
   head: Head,
   { method, httpVersion, limits, bodyFollows }: FramingInput,
@@ -209,7 +209,7 @@ function bodyFault(
     method !== 'GET' &&
     method !== 'HEAD'
   ) {
-    // Who asks leave to send a body has one (RFC 9110 10.1.1), and does not say where it ends.
+    // A client that expects 100-continue has a body (RFC 9110 10.1.1), but does not say where it ends.
     return refuse('length_required')
   }
   return undefined

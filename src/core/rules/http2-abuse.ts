@@ -1,30 +1,33 @@
-/** What clients of HTTP/2 may not do, and how many bytes they may send: floods of frames that are no requests go beyond, whatever their kind. */
+/** Names what HTTP/2 clients may not do, and bounds the bytes they may send: any flood of frames that are no requests exceeds that bound. */
 
 /**
- * flood: more bytes than its requests account for, or bodies in pieces of a few bytes. frames: what HTTP/2 itself or Node's bounds forbid. reset: a request that was
- * taken back before it could begin. stalled: an answer was cut off, as it was read too slowly. held: most of what waits for
- * clients waits on this connection, and it is too much. refused: too many requests in a row were refused.
+ * flood: more bytes came than the requests account for, or bodies in pieces of a few bytes.
+ * frames: HTTP/2 itself or Node's bounds forbid the frames.
+ * reset: a request was cancelled before it could begin.
+ * stalled: an answer was cut off, since it was read too slowly.
+ * held: too much waits for clients, and most of it on this connection.
+ * refused: too many requests in a row were refused.
  */
 export const http2Abuses = ['flood', 'frames', 'reset', 'stalled', 'held', 'refused'] as const
 export type Http2Abuse = (typeof http2Abuses)[number]
 
 const AT_ONCE_BYTES = 64 * 1024
 const A_SECOND_BYTES = 16 * 1024
-/** What a client sends of a body before it hears that nobody wants it: the window of a stream (RFC 9113 6.9.2). */
+/** Bytes of a body that a client sends before it notices that nobody wants it: the window of a stream (RFC 9113 6.9.2). */
 const UNREAD_BODY_BYTES = 65_535
-/** Frames that acknowledge, for each byte of an answer. */
+/** Bytes of acknowledging frames for each byte of an answer. */
 const ACKNOWLEDGED_SHARE = 1 / 16
 
 export interface Http2Use {
   readonly ageMs: number
   readonly streams: number
   readonly bodies: number
-  /** Bytes of bodies that have come. */
+  /** Bytes of bodies received. */
   readonly bodyBytes: number
   readonly writtenBytes: number
 }
 
-/** headBytes: of the largest head of a request. */
+/** headBytes: size of the largest head of a request. */
 export function allowedBytes(
   { ageMs, streams, bodies, bodyBytes, writtenBytes }: Http2Use,
   headBytes: number,
@@ -34,7 +37,7 @@ export function allowedBytes(
     (A_SECOND_BYTES * ageMs) / 1000 +
     headBytes * streams +
     UNREAD_BODY_BYTES * bodies +
-    // Frames of a few bytes are as large again.
+    // The overhead of frames of a few bytes is as large again.
     2 * bodyBytes +
     writtenBytes * ACKNOWLEDGED_SHARE
   )

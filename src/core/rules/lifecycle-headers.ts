@@ -1,7 +1,7 @@
 /** Says in header fields that a route is deprecated, when it goes, what replaces it, and how stable it is. */
 import type { Config, RouteConfig } from '../../config/config.ts'
 
-/** Header fields for every answer on the route, flat; empty for an ordinary one. Computed once per route. basePath: '' for the root. */
+/** Header fields of every answer on the route, flat; computed once per route. basePath: '' for the root. */
 export function lifecycleHeaders(
   { deprecated, stability }: Pick<RouteConfig, 'deprecated' | 'stability'>,
   { basePath }: Pick<Config['server'], 'basePath'>,
@@ -22,7 +22,7 @@ export function lifecycleHeaders(
   return headers
 }
 
-/** RFC 8288 3. What would end the angle brackets early, or is no visible ASCII, is encoded. */
+/** Writes a Link (RFC 8288 3). Characters that would end the angle brackets early, or are no visible ASCII, are encoded. */
 function linkValue(address: string, relation: string): string {
   return `<${address.replace(/[^!#-;=?-~]/gu, encodeURIComponent)}>; rel="${relation}"`
 }

@@ -1,17 +1,17 @@
-/** How slowly a client may send or read: it has a credit of bytes, which falls with the time in which it is waited for and grows with what it moves. */
+/** Decides how slowly a client may send or read: its credit of bytes falls while the gateway waits for it, and grows with each byte that moves. */
 
-/** How long nothing at all may move at first. */
+/** How long a client may move nothing at first. */
 const GRACE_SECONDS = 5
 /**
- * The kernel takes and hands over in large steps, so a client that is fast enough may show nothing for many seconds. Who has
- * stopped is found out after this much divided by the rate: 32 s with 512 bytes a second.
+ * Largest credit. The kernel moves bytes in large steps, so a client that is fast enough may show nothing for many seconds. A
+ * client that has stopped is noticed after this much divided by the rate: 32 s at 512 bytes a second.
  */
 const MOST_BYTES = 16 * 1024
 
-/** rateBytes: a second. */
+/** rateBytes: bytes a second. */
 export const initialCredit = (rateBytes: number): number => GRACE_SECONDS * rateBytes
 
-/** Below zero the client is too slow. waitedMs: for the client, of the time in which movedBytes moved. */
+/** The next credit; below zero the client is too slow. waitedMs: how long the gateway waited for the client while movedBytes moved. */
 export function creditAfter(
   creditBytes: number,
   {

@@ -1,10 +1,10 @@
-/** What is refused early while there is more work than the event loop can do, the cheapest first. */
+/** Decides what is refused early while the event loop has more work than it can do: what is cheapest to refuse goes first. */
 import { refuse } from './refusals.ts'
 
-/** anonymous: requests without a valid credential, instead of counting them. everything: all new requests, where the load is theirs. */
+/** anonymous: requests without a valid credential are refused uncounted. everything: so are all new requests, if most of the load has valid credentials. */
 export type Shed = 'nothing' | 'anonymous' | 'everything'
 
-/** One look at the event loop, and what has come since the one before. */
+/** One measurement of the event loop, and the requests since the previous one. */
 export interface Look {
   readonly lateMs: number
   /** Requests with a valid credential. */
@@ -15,22 +15,25 @@ export interface Look {
 
 export interface Load {
   readonly shed: Shed
-  /** What LATE_LOOKS of the last LOOKS looks have reached: one pause, however long, is no overload. */
+  /** Lateness that LATE_LOOKS of the last LOOKS looks have reached: one pause, however long, is no overload. */
   readonly lagMs: number
   /** Oldest first. */
   readonly latest: readonly Look[]
-  /** Looks in a row that were calm enough for less to be refused. */
+  /** Looks in a row that were calm enough to refuse less. */
   readonly calmLooks: number
 }
 
 export const LOOK_EVERY_MS = 50
 const LOOKS = 10
-/** Two looks may fall into the two halves of one pause. */
+/** One pause may make two looks late. */
 const LATE_LOOKS = 3
-/** Who has a valid credential is refused for the load of such alone: of others few come, beyond which for each of them so many. */
+/**
+ * Requests with a valid credential are refused only if they are the load themselves: beside them come at most FEW_OTHERS others,
+ * and one more for each KEYED_FOR_EACH_OTHER of them.
+ */
 const FEW_OTHERS = 8
 const KEYED_FOR_EACH_OTHER = 8
-/** Half a second: what was refused must not come back all at once, again and again. */
+/** This is half a second: refused requests must not come back all at once, again and again. */
 const CALM_LOOKS = 10
 
 const steps: readonly Shed[] = ['nothing', 'anonymous', 'everything']
@@ -43,8 +46,8 @@ export const OVERLOADED = refuse('overloaded', {
 })
 
 /**
- * More is refused once the lag exceeds limitMs (anonymous) or twice that (everything); one step less after half a second in
- * which the loop was never later than half of what the present step asks for.
+ * More is refused once the lag exceeds limitMs (anonymous) or twice that (everything). One step less is refused after half
+ * a second in which the loop was never later than half the limit of the present step.
  */
 export function afterLook({ shed, latest, calmLooks }: Load, look: Look, limitMs: number): Load {
   const looks = [...latest.slice(1 - LOOKS), look]

@@ -1,10 +1,10 @@
-/** The PROXY header, versions 1 and 2, with which a TCP load balancer tells whose connection it passes on. */
+/** Reads the PROXY header, versions 1 and 2, in which a TCP load balancer names the client of a connection. */
 import { isIPv4, isIPv6, SocketAddress } from 'node:net'
 
 export interface ProxyHeader {
-  /** Its own length; what follows is the client's. */
+  /** Length of the header; bytes behind it are the client's. */
   readonly bytes: number
-  /** IP address of the client; undefined: the connection is the balancer's own, or it does not know. */
+  /** IP address of the client; undefined: the connection is the balancer's own, or it does not know the client. */
   readonly address: string | undefined
 }
 
@@ -12,10 +12,10 @@ const V1 = Buffer.from('PROXY ')
 const V1_MOST_BYTES = 107
 const V2 = Buffer.from('\r\n\r\n\0\r\nQUIT\n', 'latin1')
 const V2_HEAD_BYTES = 16
-/** Addresses and what balancers append to them. */
+/** Most bytes of addresses and what balancers append to them. */
 const V2_MOST_BYTES = 528
 
-/** 'incomplete': so far it may become one. undefined: it is none, and nothing can make it one. */
+/** 'incomplete': further bytes may make it a PROXY header. undefined: no bytes can. */
 export function readProxyHeader(bytes: Buffer): ProxyHeader | 'incomplete' | undefined {
   const isV1 = startsAlike(bytes, V1)
   if (!isV1 && !startsAlike(bytes, V2)) return undefined
@@ -51,8 +51,8 @@ function readBinary(bytes: Buffer): ProxyHeader | 'incomplete' | undefined {
   if ((!isLocal && versionAndCommand !== 0x21) || length > V2_MOST_BYTES) return undefined
   const isUnknown = isLocal || familyAndTransport === 0x00
   const addressBytes = isUnknown ? 0 : { 0x11: 4, 0x21: 16 }[familyAndTransport ?? 0]
-  // Two addresses and two ports.
   if (addressBytes === undefined) return undefined
+  // The header holds two addresses and two ports.
   if (!isUnknown && length < V2_HEAD_BYTES + 2 * addressBytes + 4) return undefined
   if (bytes.length < length) return 'incomplete'
   if (isUnknown) return { bytes: length, address: undefined }
@@ -61,6 +61,6 @@ function readBinary(bytes: Buffer): ProxyHeader | 'incomplete' | undefined {
   return { bytes: length, address: canonical(text ?? '') }
 }
 
-/** RFC 5952. */
+/** The address as RFC 5952 writes it. */
 const canonical = (address: string): string =>
   isIPv4(address) ? address : new SocketAddress({ address, family: 'ipv6' }).address

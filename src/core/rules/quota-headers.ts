@@ -1,4 +1,4 @@
-/** Tells a client where it stands: X-RateLimit-* for the window that counts, RateLimit and RateLimit-Policy for all. */
+/** Writes a client's quota into header fields: X-RateLimit-* for the window that refuses first, RateLimit and RateLimit-Policy for all. */
 import type { Limits } from '../../config/config.ts'
 import type { QuotaView, WindowView } from '../../state/quota.ts'
 
@@ -11,24 +11,24 @@ function minutePolicy(perMinute: number): string {
   return `"minute";q=${perMinute};w=60`
 }
 
-/** Header fields, flat, a fresh array. policy: of the same client, from policyHeader; undefined leaves the structured pair out. */
+/** Returns a fresh flat array. policy: the client's policyHeader; undefined leaves RateLimit and RateLimit-Policy out. */
 export function quotaHeaders(view: QuotaView, policy: string | undefined): string[] {
   const rateLimit = policy === undefined ? undefined : standings(view)
-  return fields({ speaking: refusesFirst(view), rateLimit, policy })
+  return fields({ shown: refusesFirst(view), rateLimit, policy })
 }
 
-/** For a 429: window is the exhausted one with the longest wait, which has nothing left whatever the view says. */
+/** Builds the fields of a 429. window: the exhausted one with the longest wait; it counts as empty whatever the view says. */
 export function refusedHeaders(
   view: QuotaView,
   window: 'minute' | 'day',
   policy: string | undefined,
 ): string[] {
-  const speaking = { ...view[window], remaining: 0 }
-  const rateLimit = standings({ ...view, [window]: speaking })
-  return fields({ speaking, rateLimit, policy })
+  const shown = { ...view[window], remaining: 0 }
+  const rateLimit = standings({ ...view, [window]: shown })
+  return fields({ shown, rateLimit, policy })
 }
 
-/** Whether both are told in the same words. */
+/** Whether both give the same header fields. */
 export function isSameStanding(one: QuotaView | undefined, other: QuotaView | undefined): boolean {
   if (one === undefined || other === undefined) return one === other
   return isSameWindow(one.minute, other.minute) && isSameWindow(one.day, other.day)
@@ -43,10 +43,10 @@ function isSameWindow(one: WindowView, other: WindowView): boolean {
   )
 }
 
-/** For a caller without a valid credential, who has one window only. isStructured: with RateLimit and RateLimit-Policy. */
+/** Builds the fields for a caller without a valid credential, who has only a minute window. isStructured: with RateLimit and RateLimit-Policy. */
 export function anonymousHeaders(minute: WindowView, isStructured: boolean): string[] {
   return fields({
-    speaking: minute,
+    shown: minute,
     rateLimit: standing('minute', minute),
     policy: isStructured ? minutePolicy(minute.limit) : undefined,
   })
@@ -57,11 +57,11 @@ export interface BanStanding {
   readonly policy: string | undefined
   /** Unix time at which the ban ends. */
   readonly endsAtSeconds: number
-  /** Where the client stands, if that is known. */
+  /** The client's quota, if it is known. */
   readonly view: QuotaView | undefined
 }
 
-/** For a banned key: X-RateLimit-* say when there is something to be had; RateLimit tells what its windows hold. */
+/** Builds the fields for a banned key: X-RateLimit-* say when requests can succeed again; RateLimit says what the windows hold. */
 export function banHeaders({
   limits,
   policy,
@@ -70,17 +70,17 @@ export function banHeaders({
 }: BanStanding): string[] {
   const ban = { limit: limits.perMinute, remaining: 0, resetAtSeconds }
   const window = view && usedUp(view)
-  const speaking = window !== undefined && window.resetAtSeconds > resetAtSeconds ? window : ban
-  return fields({ speaking, rateLimit: view && standings(view), policy })
+  const shown = window !== undefined && window.resetAtSeconds > resetAtSeconds ? window : ban
+  return fields({ shown, rateLimit: view && standings(view), policy })
 }
 
-/** Of the windows that have nothing left the one that stays longest. */
+/** The exhausted window that ends last; undefined: neither is exhausted. */
 export function usedUp({ minute, day }: QuotaView): WindowView | undefined {
   if (day.remaining === 0) return day
   return minute.remaining === 0 ? minute : undefined
 }
 
-/** The window with the least remaining; on a tie the one that stays longer. */
+/** The window with the least remaining; on a tie the one that ends later. */
 function refusesFirst({ minute, day }: QuotaView): WindowView {
   if (minute.remaining !== day.remaining) return minute.remaining < day.remaining ? minute : day
   return minute.resetAtSeconds > day.resetAtSeconds ? minute : day
@@ -97,22 +97,22 @@ function standing(
   return `"${name}";r=${remaining};t=${resetAfterSeconds}`
 }
 
-interface Telling {
-  /** The window that X-RateLimit-* speak of. */
-  readonly speaking: Pick<WindowView, 'limit' | 'remaining' | 'resetAtSeconds'>
-  /** undefined: not known, so left out. */
+interface QuotaFields {
+  /** The window that X-RateLimit-* describe. */
+  readonly shown: Pick<WindowView, 'limit' | 'remaining' | 'resetAtSeconds'>
+  /** undefined: it is not known, so it is left out. */
   readonly rateLimit: string | undefined
   readonly policy: string | undefined
 }
 
-function fields({ speaking, rateLimit, policy }: Telling): string[] {
+function fields({ shown, rateLimit, policy }: QuotaFields): string[] {
   const headers = [
     'X-RateLimit-Limit',
-    String(speaking.limit),
+    String(shown.limit),
     'X-RateLimit-Remaining',
-    String(speaking.remaining),
+    String(shown.remaining),
     'X-RateLimit-Reset',
-    String(speaking.resetAtSeconds),
+    String(shown.resetAtSeconds),
   ]
   if (policy === undefined) return headers
   if (rateLimit === undefined) headers.push('RateLimit-Policy', policy)

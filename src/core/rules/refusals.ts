@@ -1,4 +1,4 @@
-/** The closed table of everything the gateway itself may answer with. Codes are public and are never reused. */
+/** Lists everything that the gateway itself may answer with. Codes are public and are never reused. */
 
 interface RefusalKind {
   readonly status: number
@@ -54,7 +54,7 @@ export interface RefusalDetails {
   readonly detail?: string | undefined
   /** Retry-After in whole seconds, at least 1. */
   readonly retryAfterSeconds?: number | undefined
-  /** Of the quota, that is used up. */
+  /** The exhausted window of the quota. */
   readonly window?: 'minute' | 'day' | undefined
   /** Methods for the Allow header of a 405. */
   readonly allow?: string | undefined
@@ -63,8 +63,8 @@ export interface RefusalDetails {
 }
 
 /**
- * A request that ends here, as a value: refusals are ordinary results, only bugs throw.
- * A class, since a flood is answered with few of them: all have one shape, and each makes its answer once.
+ * The refusal of a request, as a value: refusals are ordinary results, only bugs throw.
+ * It is a class so that all have one shape and each makes its answer once, as a flood is answered with few of them.
  */
 export class Refusal implements RefusalDetails {
   readonly code: RefusalCode
@@ -101,7 +101,7 @@ export function isRefusal(value: unknown): value is Refusal {
   return value instanceof Refusal
 }
 
-/** The Error resource, fixed text per code plus the numbers that help, and the header fields that speak of it, flat. */
+/** Makes the Error resource, which is the fixed text of the code and the numbers that help, and its header fields, flat. */
 function answerOf({ code, detail, allow, retryAfterSeconds, fields }: Refusal) {
   const { status, message } = refusalKinds[code]
   const text = detail === undefined ? message : `${message} ${detail}`

@@ -3,18 +3,18 @@
 /** inbound: X-Request-Id of a trusted proxy, undefined from anyone else. */
 export interface RequestIdOf {
   (inbound: string | undefined): string
-  /** In each new id, between its dashes: what tells this process from others in a log. */
+  /** Distinguishes this process from others in a log; it stands between the dashes of each new id. */
   readonly process: string
 }
 
 export interface RequestIdSeed {
   /** Unix time in ms at which the process started. */
   readonly bootMs: number
-  /** Random, so that two processes that start at the same time differ; eight or more. */
+  /** Eight or more random bytes, so that two processes that start at the same time differ. */
   readonly random: Uint8Array
 }
 
-/** A counter behind what only this process has: far cheaper than randomness for every request. */
+/** New ids are a counter behind a prefix that only this process has: far cheaper than randomness for every request. */
 export function createRequestId({ bootMs, random }: RequestIdSeed): RequestIdOf {
   const noise = Array.from(random, (byte) => byte.toString(16).padStart(2, '0')).join('')
   const prefix = `${bootMs.toString(36)}-${noise}-`
@@ -27,5 +27,5 @@ export function createRequestId({ bootMs, random }: RequestIdSeed): RequestIdOf 
   return Object.assign(requestId, { process: noise })
 }
 
-/** Safe in a header, a log line and a file name. */
+/** Matches ids that are safe in a header, a log line and a file name. */
 const plain = /^[\w\-.]{1,128}$/

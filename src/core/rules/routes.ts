@@ -1,19 +1,19 @@
-/** Finds the configured route of a method and path, and tells the paths outside the base path from the unknown ones. */
+/** Finds the configured route of a method and path, and separates paths outside the base path from unknown ones. */
 import type { Config, RouteConfig } from '../../config/config.ts'
 import { withdrawalOf, type Withdrawal } from './deprecation.ts'
 import { lifecycleHeaders } from './lifecycle-headers.ts'
 
 export interface Route extends Pick<RouteConfig, 'name' | 'websocket' | 'responseTimeoutMs'> {
-  /** As `/v1/pets/{petId}`; undefined where no configured path is. */
+  /** Path such as `/v1/pets/{petId}`; undefined where none is configured. */
   readonly template: string | undefined
-  /** For every answer on this route, flat. */
+  /** Header fields of every answer on this route, flat. */
   readonly lifecycleHeaders: readonly string[]
   readonly deprecated: boolean
-  /** undefined: it goes on. */
+  /** undefined: the route stays. */
   readonly withdrawal: Withdrawal | undefined
 }
 
-/** route is always there to count under: the unmatched one unless kind is route. */
+/** route is always there, for the counts: it is UNMATCHED unless kind is route. */
 export type RouteMatch =
   | { readonly kind: 'route'; readonly route: Route }
   /** allow: the methods that the path does take, as the Allow header lists them; '' if the path is unknown. */
@@ -24,7 +24,7 @@ type RoutesConfig = Pick<Config, 'routes'> & Pick<Config['server'], 'basePath'>
 
 export type RouteTable = ReturnType<typeof compileRoutes>
 
-/** One path with its parameters, as `/v1/pets/{petId}`. */
+/** One path with its parameters, such as `/v1/pets/{petId}`. */
 interface Template {
   /** undefined stands for a parameter. */
   readonly segments: readonly (string | undefined)[]
@@ -44,7 +44,7 @@ const OUTSIDE: RouteMatch = { kind: 'outside', route: UNMATCHED }
 const UNKNOWN: RouteMatch = { kind: 'unmatched', route: UNMATCHED, allow: '' }
 const NO_TEMPLATES: readonly Template[] = []
 
-/** The routes are taken to be checked: no two match the same requests, a parameter is a whole segment. */
+/** Expects checked routes: no two match the same requests, and a parameter is a whole segment. */
 export function compileRoutes(config: RoutesConfig) {
   const { basePath } = config
   const literals = new Map<string, Map<string, RouteMatch>>()
@@ -59,8 +59,8 @@ export function compileRoutes(config: RoutesConfig) {
   const bySegmentCount = Map.groupBy(parameterised, ({ segments }) => segments.length)
 
   /**
-   * path: without the query, not decoded. Compared as it is: checkTarget has refused every spelling that is
-   * equivalent to a plainer one, so that `/%70ets` never comes here to pass for something other than `/pets`.
+   * path: without the query, not decoded. It is compared as it is: checkTarget has refused every spelling that
+   * has a plainer equivalent, such as `/%70ets` for `/pets`.
    */
   function match(method: string, path: string): RouteMatch {
     const literal = literals.get(path)
@@ -77,7 +77,7 @@ export function compileRoutes(config: RoutesConfig) {
     return { kind: 'unmatched', route: UNMATCHED, allow: known.join(', ') }
   }
 
-  /** What a path below the base path takes, in order. */
+  /** Methods of a path below the base path, sorted. */
   function methodsAt(path: string): string[] {
     const candidates = bySegmentCount.get(countSegments(path)) ?? NO_TEMPLATES
     const others = candidates.filter(({ segments }) => fits(segments, path))
@@ -123,7 +123,7 @@ function toSegment(text: string): string | undefined {
   return text.startsWith('{') && text.endsWith('}') ? undefined : text
 }
 
-/** At the first difference from the left a literal segment goes before a parameter. */
+/** Where two paths first differ, from the left, a literal segment goes before a parameter. */
 function bySpecificity(a: Template, b: Template): number {
   const rank = ({ segments }: Template) => segments.map((text) => (text === undefined ? 1 : 0))
   const [left, right] = [rank(a).join(''), rank(b).join('')]

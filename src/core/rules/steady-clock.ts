@@ -1,12 +1,12 @@
 /**
- * Time that passes while the machine is suspended, too, when its monotonic clock may stand still: else a lease would be spent in a
- * later window than it was granted in. Whatever the Unix clock gains on the monotonic one counts as passed; it is early at worst.
+ * A clock that also advances while the machine is suspended, when the monotonic clock may stand still: else a lease would be spent
+ * in a later window than it was granted in. All that the Unix clock gains on the monotonic one counts; leases end early at worst.
  */
 
-/** Less than the moment by which a lease ends early. */
+/** Tolerated drift; it is less than the time by which a lease ends early. */
 const DRIFT_MS = 4
 
-/** monotonicMs and epochMs: of this machine. The result never goes back. */
+/** monotonicMs and epochMs: clocks of this machine. The result never goes back. */
 export function createSteadyClock({
   monotonicMs,
   epochMs,

@@ -15,7 +15,7 @@ export type CheckTarget = ReturnType<typeof createCheckTarget>
 
 type Scheme = 'http' | 'https'
 
-/** urlBytes: longest target that is taken. host: the one Host, as received. proto: how the client reached us, or the first trusted proxy. */
+/** urlBytes: longest allowed target. host: the one Host, as received. proto: scheme on which the client reached the gateway or the first trusted proxy. */
 export function createCheckTarget(urlBytes: number) {
   return (
     { method, url = '' }: Pick<IncomingMessage, 'method' | 'url'>,
@@ -33,8 +33,8 @@ const NO_FORM = refuse('invalid_request', { cause: 'target is in no form that is
 const NOT_OURS = refuse('invalid_request', { cause: 'target is of another origin than Host' })
 
 /**
- * Splits a target in origin form, or in the absolute form of this very origin, into path and query; `*` is taken too, whether
- * the method fits is for the caller. target: as in the request line. urlBytes: longest target that is taken.
+ * Splits a target in origin form, or in the absolute form of this very origin, into path and query. `*` is taken too; the
+ * caller checks that its method fits. target: as in the request line. urlBytes: longest allowed target.
  * Refuses with uri_too_long or invalid_request.
  */
 export function checkTarget(
@@ -53,7 +53,7 @@ export function checkTarget(
 const absoluteForm = /^(https?):\/\/([^/?#]+)(?=[/?]|$)/i
 
 /**
- * RFC 9112 3.2.2: the absolute form names the host a second time. Where that is another than Host, two servers would serve
+ * RFC 9112 3.2.2: the absolute form names the host a second time. Where it differs from Host, two servers would serve
  * two resources. RFC 9110 7.4: https is for a connection that is secured, here or by a trusted proxy.
  */
 function checkOtherForm(target: string, host: string, proto: Scheme): Target | Refusal {
@@ -67,7 +67,7 @@ function checkOtherForm(target: string, host: string, proto: Scheme): Target | R
   return checkPath(rest.startsWith('/') ? rest : `/${rest}`)
 }
 
-/** RFC 9110 4.2.3: in lower case, without an empty port or that of the scheme. */
+/** Normalises an authority (RFC 9110 4.2.3): lower case, without an empty port or that of the scheme. */
 function bare(authority: string, proto: Scheme): string {
   return authority.toLowerCase().replace(proto === 'http' ? /:(?:80)?$/ : /:(?:443)?$/, '')
 }
@@ -87,14 +87,14 @@ const SEMICOLON = 0x3b
 const BACKSLASH = 0x5c
 const DELETE = 0x7f
 
-/** By character code: 1 may stand in a path (RFC 3986 3.3), 2 in a query only; `%` is read apart. */
+/** Entries of allowedIn, by character code: the character may stand in a path (RFC 3986 3.3), or in a query only; `%` is read apart. */
 const IN_PATH = 1
 const IN_QUERY = 2
-const places = new Uint8Array(128)
+const allowedIn = new Uint8Array(128)
 const UNRESERVED = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~'
-for (const char of `${UNRESERVED}!$&'()*+,;=:@/`) places[char.charCodeAt(0)] = IN_PATH
+for (const char of `${UNRESERVED}!$&'()*+,;=:@/`) allowedIn[char.charCodeAt(0)] = IN_PATH
 // RFC 3986 forbids the last seven, yet browsers send them bare (`?filter[status]=a|b`) and no server splits at them.
-for (const char of '?[]{}|^`') places[char.charCodeAt(0)] = IN_QUERY
+for (const char of '?[]{}|^`') allowedIn[char.charCodeAt(0)] = IN_QUERY
 const unreserved = new Uint8Array(256)
 for (const char of UNRESERVED) unreserved[char.charCodeAt(0)] = 1
 
@@ -116,7 +116,7 @@ function pathFault(target: string, end: number): string | undefined {
       const fault = segmentFault(target, segmentStart, at)
       if (fault !== undefined) return fault
       if (code === SLASH) segmentStart = at + 1
-    } else if (places[code] !== IN_PATH) {
+    } else if (allowedIn[code] !== IN_PATH) {
       return 'character not allowed in a path'
     }
   }
@@ -142,8 +142,8 @@ function encodedFault(byte: number | undefined): string | undefined {
   if (byte === undefined) return BAD_ENCODING
   if (byte === SLASH || byte === BACKSLASH) return 'encoded slash or backslash in path'
   if (byte < 0x20 || byte === DELETE) return 'encoded control character in path'
-  // Equivalent to the plain character (RFC 3986 6.2.2.2), so a backend would serve `/%70ets` as `/pets` while we
-  // routed it as something else. An encoded dot is one of these.
+  // This is equivalent to the plain character (RFC 3986 6.2.2.2), so a backend would serve `/%70ets` as `/pets` while
+  // the gateway routed it as something else. An encoded dot is one of these.
   if (unreserved[byte] === 1) return 'needlessly encoded character in path'
   return undefined
 }
@@ -175,14 +175,14 @@ function queryFault(target: string, start: number): string | undefined {
     if (code === PERCENT) {
       if (percentByte(target, at) === undefined) return BAD_ENCODING
       at += 2
-    } else if (!((places[code] ?? 0) > 0)) {
+    } else if (!((allowedIn[code] ?? 0) > 0)) {
       return 'character not allowed in a query'
     }
   }
   return undefined
 }
 
-/** The byte that the triplet at `at` stands for; undefined if it is none. */
+/** The byte that the triplet at `at` stands for; undefined if there is none. */
 function percentByte(text: string, at: number): number | undefined {
   const high = hexDigit(text.charCodeAt(at + 1))
   const low = hexDigit(text.charCodeAt(at + 2))

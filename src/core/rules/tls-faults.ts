@@ -1,8 +1,8 @@
-/** What a TLS connection to a backend failed for, in words: Node.js has codes, whose spelling changes with its OpenSSL. */
+/** Says in words why a TLS connection to a backend failed: the spelling of Node's codes changes with its OpenSSL. */
 
 const untrusted = 'its certificate is of no authority that is trusted here (upstream.tls.ca)'
 
-/** Told by the backend, which has read nothing of a request then; with TLS 1.3 after our side of the handshake was done. */
+/** Alerts of the backend, which has then read nothing of a request; with TLS 1.3 they come after the gateway's side of the handshake. */
 const refusals: readonly [RegExp, string][] = [
   [/alert.certificate.required/i, 'it asks for a certificate of ours (upstream.tls.cert)'],
   [
@@ -33,14 +33,14 @@ const find = (table: typeof faults, text: string) => table.find(([fault]) => fau
 /** text: the error's code and message. undefined: another error. */
 export const tlsFault = (text: string): string | undefined => find(faults, text)
 
-/** The text, or a shorter one, behind the words for it, if there are any. */
+/** Puts the words for a TLS fault, if there are any, before the text or its shorter form. */
 export function inWords(text: string, short = text): string {
   const other = 'TLS fails; compare upstream.urls (https:// or http://) and upstream.tls'
   const what = tlsFault(text) ?? (/EPROTO|ERR_SSL_|ERR_TLS_/.test(text) ? other : undefined)
   return what === undefined ? short : `${what}; ${short}`
 }
 
-/** Why no connection came about: the code alone where that is clear. */
+/** Why no connection was made; the code alone where there is one. */
 export const connectFault = ({ code, message }: NodeJS.ErrnoException): string =>
   inWords(`${code}: ${message}`, code ?? message)
 

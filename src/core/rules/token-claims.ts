@@ -1,4 +1,4 @@
-/** What a signed token says, and whether that would be acceptable, before any signature is checked. */
+/** Reads the claims of a signed token and checks them, before any signature is checked. */
 
 import type { JwtConfig } from '../../config/config.ts'
 
@@ -6,7 +6,7 @@ export type TokenRules = Omit<JwtConfig, 'algorithms'> & {
   readonly algorithms: ReadonlySet<string>
 }
 
-/** A token whose words are in order; nothing here is proven until its signature is. */
+/** The accepted claims of a token; nothing here is proven until its signature is. */
 export interface TokenStatement {
   readonly kid: string | undefined
   readonly clientId: string
@@ -17,7 +17,7 @@ export interface TokenStatement {
 
 /** Throws an Error that names an algorithm which is not a public-key one. */
 export function tokenRules({ algorithms, ...rules }: JwtConfig): TokenRules {
-  // Known in full before the first token: a shared-secret algorithm would let a published key sign tokens.
+  // Checked before the first token: a shared-secret algorithm would let a published key sign tokens.
   for (const name of algorithms)
     if (!/^(?:RS|PS|ES)(?:256|384|512)$|^(?:EdDSA|Ed25519)$|^ML-DSA-(?:44|65|87)$/.test(name))
       throw new Error(`jwt.algorithms: ${name} is not a public-key signature algorithm`)
@@ -27,14 +27,14 @@ export function tokenRules({ algorithms, ...rules }: JwtConfig): TokenRules {
 type Json = Record<string, unknown>
 
 /**
- * Visible ASCII without spaces: the id travels in a header to the backend and is part of store keys. Neither `.` nor `..`, which no
- * path can end in (RFC 3986 section 5.2.4), so that operators can name every client.
+ * Visible ASCII without spaces: the id travels in a header to the backend and is part of store keys. `.` and `..`
+ * are excluded, as no path can end in them (RFC 3986 section 5.2.4) and operators must be able to name every client.
  */
 const clientIdForm = /^(?!\.{1,2}$)[\x21-\x7e]{1,128}$/
 
 /**
  * Reads a token of the strict three-part form and applies every rule that needs no key, so that a flood of
- * made-up tokens costs no public-key arithmetic. undefined: the token is to be refused whatever its signature.
+ * made-up tokens costs no public-key arithmetic. undefined: the token is refused whatever its signature.
  */
 export function readToken(
   token: string,
@@ -49,7 +49,7 @@ export function readToken(
   if (kid !== undefined && typeof kid !== 'string') return undefined
   const algorithm = own(header, 'alg')
   if (typeof algorithm !== 'string' || !rules.algorithms.has(algorithm)) return undefined
-  // RFC 7515 section 4.1.11: extensions we do not understand must be refused; we understand none.
+  // RFC 7515 section 4.1.11: extensions that are not understood must be refused; none is understood here.
   if (Object.hasOwn(header, 'crit')) return undefined
   const expiresAtMs = currentUntilMs(claims, rules, nowMs)
   const clientId = own(claims, rules.clientClaim)
@@ -59,7 +59,7 @@ export function readToken(
   return { kid, clientId, plan: typeof plan === 'string' ? plan : undefined, expiresAtMs }
 }
 
-/** RFC 7519 sections 4.1.1 to 4.1.5, without any clock tolerance. */
+/** Expiry of claims that hold now, in Unix ms; undefined: they do not (RFC 7519 sections 4.1.1 to 4.1.5, without clock tolerance). */
 function currentUntilMs(claims: Json, rules: TokenRules, nowMs: number): number | undefined {
   if (own(claims, 'iss') !== rules.issuer) return undefined
   const audience = own(claims, 'aud')

@@ -3,22 +3,22 @@
 export interface TraceParent {
   /** 32 lower-case hex digits. */
   readonly traceId: string
-  /** Of the caller's span, 16 lower-case hex digits. */
+  /** Id of the caller's span, 16 lower-case hex digits. */
   readonly spanId: string
   /** SAMPLED and RANDOM, as far as they are set. */
   readonly flags: number
 }
 
-/** Whoever sends it records the request. */
+/** The sender records the request. */
 export const SAMPLED = 1
-/** The last seven bytes of the trace id, at least, are random. */
+/** The last seven bytes of the trace id, or more, are random. */
 export const RANDOM = 2
 
-/** version, trace id, parent id, flags; of later versions, what follows these behind another hyphen (3.2.4). */
+/** version, trace id, parent id, flags; later versions may add more behind another hyphen (3.2.4). */
 const shape = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-[!-~]*)?$/
 const zeros = /^0+$/
 
-/** undefined for what is none: then a new trace begins. Two of them, joined by a comma, are none. */
+/** Returns undefined for an invalid value, so that a new trace begins. Two values joined by a comma are invalid. */
 export function readTraceParent(value: string): TraceParent | undefined {
   const [, version, traceId = '', spanId = '', bits = '', more] = shape.exec(value) ?? []
   if (version === undefined || version === 'ff') return undefined
@@ -34,9 +34,9 @@ const MEMBERS_AT_MOST = 32
 /** A key and its value (3.3.1.3). */
 const member = /^([a-z0-9][a-z0-9_\-*/@]{0,255})=[ !-+\--<>-~]{0,255}[!-+\--<>-~]$/
 
-/** As it is to be passed on; undefined for none, and for what cannot be read: it is left out whole. */
+/** Returns the value to pass on; undefined when it is empty or invalid, and left out whole. */
 export function readTraceState(value: string): string | undefined {
-  // Anybody may send it, so reading it takes no more time than its length is worth.
+  // Anybody may send it, so the split is bounded.
   const members = value.split(',', MEMBERS_AT_MOST + 1)
   if (members.length > MEMBERS_AT_MOST) return undefined
   const given = members.map((one) => one.trim()).filter((one) => one !== '')
@@ -47,7 +47,7 @@ export function readTraceState(value: string): string | undefined {
 
 const fieldOfTrace = /^trace(?:parent|state)$/i
 
-/** The fields of a request, flat, with ours in place of the client's; traceparent is last. */
+/** Returns the fields of a request, flat, with the given trace context in place of the client's; traceparent is last. */
 export function withTraceContext(
   fields: readonly string[],
   traceparent: string,

@@ -1,4 +1,4 @@
-/** Both halves of a WebSocket handshake (RFC 6455 section 4), and who or what may end what they begin. */
+/** Checks both halves of a WebSocket handshake (RFC 6455 section 4), and names what may end a tunnel. */
 import { connectionOptions, fieldNames } from './field-names.ts'
 import { refuse, type Refusal } from './refusals.ts'
 
@@ -20,7 +20,7 @@ const kindOf = fieldNames({
 })
 type Fields = Partial<Record<NonNullable<ReturnType<typeof kindOf>>, string>>
 
-/** Values by kind; those of several fields, look-alikes included, are joined, which makes sense of lists alone. */
+/** Field values by kind. Several fields of a kind, look-alikes included, are joined, which is valid for lists alone. */
 function readFields(rawHeaders: readonly string[]): Fields {
   const fields: Fields = {}
   for (let at = 0; at < rawHeaders.length; at += 2) {
@@ -31,7 +31,7 @@ function readFields(rawHeaders: readonly string[]): Fields {
   return fields
 }
 
-/** Of the members of a list, without their parameters. */
+/** Names of the members of a list, without their parameters. */
 const names = (list = ''): string[] =>
   list
     .split(',')
@@ -40,7 +40,7 @@ const names = (list = ''): string[] =>
 
 /** RFC 6455 4.2.1: 16 bytes in base64. */
 const keyForm = /^[A-Za-z0-9+/]{22}==$/
-/** RFC 6455 4.4: says which version would do. 426 is not among the answers of this gateway. */
+/** Names the supported version (RFC 6455 4.4). 426 is not among the answers of this gateway. */
 const WRONG_VERSION = refuse('invalid_request', {
   cause: 'Sec-WebSocket-Version is not 13',
   fields: ['Sec-WebSocket-Version', '13'],
@@ -55,7 +55,7 @@ export function readOffer(rawHeaders: readonly string[]): WebSocketOffer | Refus
   return { key, protocols: names(protocol), extensions: names(extensions) }
 }
 
-/** Why a 101 is no answer to the offer (RFC 6455 4.1); undefined when it is. accept: what its Sec-WebSocket-Accept has to be. */
+/** Why a 101 is no answer to the offer (RFC 6455 4.1); undefined when it is. accept: the expected Sec-WebSocket-Accept. */
 export function handshakeFault(
   { protocols, extensions }: WebSocketOffer,
   accept: string,
@@ -77,8 +77,8 @@ export function handshakeFault(
 }
 
 /**
- * Close codes and reasons of tunnels that the gateway ends (RFC 6455 7.4.1): 1001 for who has done nothing wrong and may come
- * again, 1008 for who may not go on. Which of expired and revoked is as much as no answer tells.
+ * Close codes and reasons of tunnels that the gateway ends (RFC 6455 7.4.1): 1001 for a client that did nothing wrong and may
+ * reconnect, 1008 for one that may not continue. No answer reveals whether a key has expired or was revoked.
  */
 export const ownEnds = {
   idle: [1001, 'idle'],

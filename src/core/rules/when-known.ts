@@ -1,4 +1,4 @@
-/** Goes on with an answer: in the same call when it is there, so that what is known in memory costs no promise. */
+/** Continues with a value, in the same call if it is there already: what is known in memory costs no promise. */
 export function whenKnown<Known, Result>(
   value: Known | Promise<Known>,
   goOn: (known: Known) => Result | Promise<Result>,
