@@ -1,4 +1,4 @@
-/** First stage: who is there, under which id, and how the exchange will be recorded whatever happens to it. */
+/** First stage: makes the exchange with its id and client address, and ensures that it is recorded whatever happens to it. */
 import { makeLast } from '../http/node-internals.ts'
 import type { Framing } from '../rules/framing.ts'
 import type { Refusal } from '../rules/refusals.ts'
@@ -18,7 +18,7 @@ export function accept(
   parts.connections.began(exchange)
   response.once('close', () => {
     if (!response.writableFinished && exchange.status !== 101) {
-      // The client left: nobody waits for the backend's answer any more.
+      // The client has left, so nobody waits for the backend's answer.
       giveUp(parts, exchange)
       exchange.cause ??= 'the client left before the answer was complete'
       if (exchange.status === 0) exchange.status = 499
@@ -28,12 +28,12 @@ export function accept(
     record(parts, exchange)
   })
   parts.metrics.requestStarted()
-  // Keep-alive clients would hold the process up for as long as they have something to say.
+  // Else keep-alive clients would delay the end of the process.
   const isEnding = parts.isDraining || arrival.connection.origin.door.isClosed
-  if (isEnding || isClosedInVain(arrival.request)) makeLast(response)
+  if (isEnding || isHttp10Close(arrival.request)) makeLast(response)
   return exchange
 }
 
-/** RFC 9112 9.3: close counts, whatever else Connection says; http heeds that for HTTP/1.1 alone. */
-const isClosedInVain = ({ httpVersion, headers }: Arrival['request']): boolean =>
+/** Whether Connection contains close (RFC 9112 9.3) in HTTP/1.0, where node:http ignores it. */
+const isHttp10Close = ({ httpVersion, headers }: Arrival['request']): boolean =>
   httpVersion === '1.0' && /\bclose\b/i.test(headers.connection ?? '')

@@ -1,7 +1,7 @@
 /**
- * Answers the question of a browser whether a page may send a request (Fetch 3.3.2), before any credential: it carries none.
- * The answer is made in memory and costs no more than a refusal would, so nobody counts it: a count by address would let one
- * page refuse the pages of its neighbours.
+ * Answers a preflight, in which a browser asks whether a page may send a request (Fetch 3.3.2). It comes before authentication,
+ * as a preflight carries no credential. It costs no more than a refusal and is not counted: a count by address would let one page
+ * use up what the pages of its neighbours need.
  */
 import type { Cors } from '../rules/cors.ts'
 import { isFieldName } from '../rules/field-names.ts'
@@ -20,7 +20,7 @@ export interface PreflightDeps {
   readonly load: Lateness
 }
 
-/** The stage is 'answered', or a refusal while the event loop is late; undefined: the request is no preflight. Called within the base path. */
+/** The stage returns a refusal while the event loop is late; undefined: the request is no preflight. It expects a path within the base path. */
 export function createAnswerPreflight(deps: PreflightDeps) {
   const { cors, table, unmatched, load } = deps
   return function answerPreflight(
@@ -29,7 +29,7 @@ export function createAnswerPreflight(deps: PreflightDeps) {
   ): 'answered' | Refusal | undefined {
     const { method, headers } = exchange.request
     const { origin, 'access-control-request-method': asked } = headers
-    // A name as of a field is what a method is, too: a token (RFC 9110 5.6.2).
+    // A method is a token, as the name of a field is (RFC 9110 5.6.2).
     if (method !== 'OPTIONS' || origin === undefined || asked === undefined || !isFieldName(asked))
       return undefined
     if (load.shed !== 'nothing') return OVERLOADED

@@ -1,4 +1,4 @@
-/** Turns the Authorization header into a caller; those without a valid credential are counted by their address. */
+/** Turns the Authorization header into a caller; requests without a valid credential are counted by address. */
 import type { AnonymousLimiter, AnonymousView } from '../credentials/anonymous-limiter.ts'
 import type { JwtVerifier } from '../credentials/jwt-verifier.ts'
 import type { TokenPolicy } from '../credentials/token-callers.ts'
@@ -20,7 +20,7 @@ export interface AuthenticateDeps {
   readonly load: Lateness
   /** Unix time in ms. */
   epochMs(): number
-  /** Quota headers of an address. */
+  /** Quota header fields of an address, flat. */
   anonymousHeaders(view: AnonymousView): string[]
 }
 
@@ -51,7 +51,7 @@ export function createAuthenticate(deps: AuthenticateDeps) {
 }
 
 const INVALID = refuse('invalid_api_key')
-/** To its sender like any other: the cause is for the log. */
+/** The sender gets the same answer as for INVALID: the cause is for the log. */
 const EXPIRED = refuse('invalid_api_key', { cause: 'expired' })
 const REVOKED = refuse('invalid_api_key', { cause: 'revoked' })
 
@@ -62,8 +62,8 @@ function admit(exchange: Exchange, caller: Caller): Caller {
 
 /**
  * Counts the request against its address: 401 while there is room, 429 above the limit.
- * Who cannot be told from a valid caller is not charged as an invalid one; while the event loop is late nobody is, and all hear that.
- * A token that nobody checks as its address is over the limit is answered as the others of that address are.
+ * A request whose token could not be checked is not charged, as it may be valid. While the event loop is late none is charged, and
+ * all are refused as overloaded. A token left unchecked because its address is over the limit is answered 429 like others of it.
  */
 function refuseAnonymous(
   { anonymous, anonymousHeaders, load }: AuthenticateDeps,

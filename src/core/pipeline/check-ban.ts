@@ -1,4 +1,4 @@
-/** Answers a banned key from memory, before the store or the backend hear of it. */
+/** Answers a banned key from memory, before the store or a backend is involved. */
 import type { BanBook } from '../bans/ban-book.ts'
 import type { Lessee } from '../quota/lessee.ts'
 import { DAY_MS } from '../../config/time.ts'
@@ -12,14 +12,14 @@ import type { Charges } from './take-quota.ts'
 
 interface BanAnswer {
   readonly ban: BanRecord
-  /** The store's Unix time in ms at which a number in it changes: the wait, or that of a window, which ends with a whole second. */
+  /** The store's Unix time in ms at which a number in the answer changes: the wait for the end of the ban or of a window. */
   readonly goodUntilMs: number
   readonly refusal: Refusal
   readonly headers: readonly string[]
 }
 
 export function createCheckBan(bans: BanBook, { lessee, tally, moments }: Charges) {
-  /** The last answer to each banned caller: it is good for up to a second, however many ask. */
+  /** The last answer to each banned caller; it stays valid for up to a second, however many requests come. */
   const answers = new WeakMap<Caller, BanAnswer>()
   return function checkBan(exchange: Judged, caller: Caller): Refusal | undefined {
     exchange.decidedMs = moments.next()
@@ -42,7 +42,7 @@ function answerBan(lessee: Lessee, caller: Caller, ban: BanRecord, nowMs: number
   const { untilMs } = ban
   const view = lessee.known(clientId, limits)
   const banSeconds = Math.max(1, Math.ceil((untilMs - nowMs) / 1000))
-  // Whoever comes back at the end of the ban would be refused by its window.
+  // At the end of the ban an exhausted window would still refuse the client.
   const retryAfterSeconds = Math.max(banSeconds, (view && usedUp(view)?.resetAfterSeconds) ?? 0)
   const nextSecondMs = (Math.floor(nowMs / 1000) + 1) * 1000
   return {

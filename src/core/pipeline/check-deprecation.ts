@@ -1,4 +1,4 @@
-/** Refuses what is switched off or gone, to callers who are believed; costs them nothing, and no backend hears of it. */
+/** Refuses authenticated callers an operation that is switched off or gone; this costs no quota and involves no backend. */
 import type { Caller } from '../rules/credentials.ts'
 import { passesFromMs } from '../rules/deprecation.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'

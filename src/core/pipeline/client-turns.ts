@@ -1,9 +1,9 @@
-/** How many requests of each client are under way in this process; those beyond a client's limit wait in a line of its own. */
+/** Counts the requests of each client under way in this process; those beyond a client's limit wait in a line of its own. */
 
-/** Long enough for a burst to pass, short enough not to look like an answer that hangs. */
+/** This is long enough for a burst to pass, short enough not to look like an answer that hangs. */
 export const LONGEST_WAIT_MS = 250
 const TICK_MS = 50
-/** A line takes as many as may be under way, and no fewer than a client may have sent on one connection without waiting. */
+/** A line takes as many requests as may be under way, and at least as many as a client may send on one connection without waiting. */
 const SHORTEST_LINE = 32
 const CLIENTS_KEPT = 1_000
 
@@ -13,10 +13,10 @@ interface Waiting {
   decide(isTaken: boolean): void
 }
 
-/** Of one client. */
+/** The turns of one client. */
 export class ClientTurns {
   #taken = 0
-  /** First come, first served. */
+  /** Requests that wait, the first to come first. */
   readonly #line: Waiting[] = []
 
   get taken(): number {
@@ -27,7 +27,7 @@ export class ClientTurns {
     return this.#line.length > 0
   }
 
-  /** Beyond the limit a promise, or false at once where the line is full. */
+  /** Returns a promise when the request has to wait, and false at once when the line is full. */
   take(limit: number): boolean | Promise<boolean> {
     if (this.#taken < limit && !this.hasLine) {
       this.#taken++
@@ -38,7 +38,7 @@ export class ClientTurns {
     return new Promise((decide) => this.#line.push({ limit, untilMs, decide }))
   }
 
-  /** Once for each turn taken. */
+  /** Called once for each turn taken. */
   giveBack(): void {
     this.#taken--
     const next = this.#line[0]
@@ -48,7 +48,7 @@ export class ClientTurns {
     next.decide(true)
   }
 
-  sendAway(nowMs: number): void {
+  refuseExpired(nowMs: number): void {
     while ((this.#line[0]?.untilMs ?? Infinity) <= nowMs) this.#line.shift()?.decide(false)
   }
 }
@@ -57,7 +57,7 @@ export class TurnsOfClients {
   readonly #clients = new Map<string, ClientTurns>()
   #keptClients = CLIENTS_KEPT
   #lines: ClientTurns[] = []
-  /** One for all who wait, while anybody does. */
+  /** One timer for all lines; it runs while any request waits. */
   #timer: NodeJS.Timeout | undefined
 
   of(clientId: string): ClientTurns {
@@ -69,7 +69,7 @@ export class TurnsOfClients {
     return client
   }
 
-  /** Under way now. */
+  /** Requests of the client that are under way now. */
   takenBy(clientId: string): number {
     return this.#clients.get(clientId)?.taken ?? 0
   }
@@ -86,7 +86,7 @@ export class TurnsOfClients {
 
   #tick(): void {
     const nowMs = performance.now()
-    for (const client of this.#lines) client.sendAway(nowMs)
+    for (const client of this.#lines) client.refuseExpired(nowMs)
     this.#lines = this.#lines.filter(({ hasLine }) => hasLine)
     if (this.#lines.length > 0) return
     clearInterval(this.#timer)

@@ -23,7 +23,7 @@ import type { ShadowCharge } from '../record/shadow.ts'
 import type { Tally } from '../record/tally.ts'
 import type { Moments } from '../record/moments.ts'
 
-/** What all requests have in common, whatever decides about them. */
+/** Parts that all requests share, whatever configuration they began under. */
 export interface PipelineParts {
   readonly connections: Connections<Exchange>
   readonly requestId: RequestIdOf
@@ -40,7 +40,7 @@ export interface PipelineParts {
 
 export interface Tunnel {
   readonly socket: Duplex
-  /** What arrived behind the request's head. */
+  /** Bytes that arrived behind the request's head. */
   readonly head: Buffer
 }
 
@@ -52,21 +52,21 @@ export interface Arrival {
   readonly tunnel: Tunnel | undefined
 }
 
-/** What still matters to a request that was decided, of the configuration that it began under. No more: a WebSocket keeps this for days. */
+/** The part of its configuration that a request needs after the decision. It is kept small, since a WebSocket keeps it for days. */
 export interface Terms {
-  /** Least that its client sends or reads, a second; 0: anything. */
+  /** Fewest bytes a second that the client may send or read; 0: no minimum. */
   readonly minimumRateBytes: number
-  /** In which a body has to come. */
+  /** Time in which a body has to arrive. */
   readonly requestMs: number
-  /** It may go there until it is over. */
+  /** Upstream that the request may use until it is over. */
   readonly upstream: object
-  /** Strict-Transport-Security, over TLS; undefined: none. */
+  /** Value of Strict-Transport-Security over TLS; undefined: none. */
   readonly hsts: string | undefined
-  /** Of the configuration, in short. */
+  /** Short name of the configuration. */
   readonly revision: string
 }
 
-/** What the stages read and write that judge a believed caller: see judge(). Whoever has no sockets brings as much. */
+/** The fields that the stages of judge() read and write; a caller without sockets, such as a replay, provides only these. */
 export type Judged = Pick<
   Exchange,
   | 'route'
@@ -82,35 +82,35 @@ export type Judged = Pick<
 
 const NO_HEADERS: readonly string[] = []
 
-/** Each field is written by the stage it stands under, and by whom its comment names besides. */
+/** Each field is written by the stage it stands under, and by those that its comment names. */
 export class Exchange {
-  // accept; all read-only ones
+  // accept, and all read-only fields
   readonly terms: Terms
   readonly request: IncomingRequest
   readonly response: OutgoingResponse
   /** X-Request-Id of the request, the answer and the log line. */
   readonly id: string
-  /** Which process has it, where the id is the caller's own and does not tell. */
+  /** Id of this process, where the request's id is the caller's own and does not contain it. */
   readonly process: string | undefined
   /** performance.now() when the head of the request had been read. */
   readonly startedMs: number
   /** The caller's address, from X-Forwarded-For only where the peer is a trusted proxy. */
   readonly clientAddress: string
-  /** Under which the anonymous limit counts: the IPv4 address or the IPv6 /64. */
+  /** Key of the anonymous limit: the IPv4 address or the IPv6 /64. */
   readonly addressKey: string
   /** The peer is a trusted proxy that speaks for others: its connection carries the requests of many. */
   readonly peerTrusted: boolean
-  /** Trusted proxies between the client and us, joined as X-Forwarded-For is; '' if there are none. */
+  /** Trusted proxies between the client and the gateway, joined as X-Forwarded-For is; '' if there are none. */
   readonly proxies: string
-  /** How the client reached us, or the first trusted proxy; X-Forwarded-Proto of the backend. */
+  /** Scheme on which the client reached the gateway or the first trusted proxy; the backend gets it as X-Forwarded-Proto. */
   readonly proto: 'http' | 'https'
-  /** Where Connections keeps it among the requests in flight. Written by Connections alone. */
+  /** Index among the requests in flight. Written by Connections alone. */
   slot: number | undefined
-  /** That have come of its body. Written by Inflow and Connections alone. */
+  /** Bytes of the body received so far. Written by Inflow and Connections alone. */
   receivedBytes = 0
-  /** Requests in a row, before it on the same connection, that were refused. Written by Connections alone. */
+  /** Refused requests in a row directly before this one on the same connection. Written by Connections alone. */
   refusedBefore = 0
-  /** The request announced `Expect: 100-continue`: its body is not sent before we say so. */
+  /** The request announced `Expect: 100-continue`: its body is not sent before the gateway says so. */
   readonly expectsContinue: boolean
   /** The request announced a body. */
   readonly hasBody: boolean
@@ -127,30 +127,30 @@ export class Exchange {
   // pipeline
   /** undefined where tracing is off. */
   trace: Trace | undefined
-  /** What lets a page read the answer, flat; empty where `cors` is not set. Written by answer-preflight too. */
+  /** Header fields that let a page read the answer, flat; empty where `cors` is not set. Written by answer-preflight too. */
   corsHeaders = NO_HEADERS
   /** Strict-Transport-Security of the answer; undefined: none. */
   hsts: string | undefined
-  /** As received, where the request is refused before a sound path was found in it: for the log alone. */
+  /** Request target as received, where the request is refused before its path was found sound; for the log alone. */
   target: string | undefined
 
   // authenticate
   caller: Caller | undefined
-  /** Whose key it is that was refused, where that is known: for the log alone. */
+  /** Owner of a refused key, where that is known; for the log alone. */
   refusedCaller: Caller | undefined
 
   // take-quota
-  /** When it was last decided on, see Moments; undefined before. Written by check-ban too. */
+  /** Time of the last decision on the request, see Moments; undefined before. Written by check-ban too. */
   decidedMs: number | undefined
-  /** When the charge was handed back; undefined: it was not. Written by refund(). */
+  /** Time at which the charge was handed back; undefined: it was not. Written by refund(). */
   refundedMs: number | undefined
   /** The charge that stands; undefined before it was made and once refund() has handed it back. */
   admission: Admission | undefined
-  /** By limits that are only tried; undefined: its plan tries none. */
+  /** Charge by limits that are only tried; undefined: the plan tries none. */
   shadow: ShadowCharge | undefined
-  /** Where the client stands; undefined before the decision and in a degraded mode. Written by tellQuota() too. */
+  /** The client's quota; undefined before the decision and in a degraded mode. Written by setQuota() too. */
   quota: QuotaView | undefined
-  /** That is used up. */
+  /** Window whose limit refused the request. */
   refusedWindow: 'minute' | 'day' | undefined
   /** The store was away and the request was decided without it. */
   degraded = false
@@ -158,50 +158,50 @@ export class Exchange {
   quotaHeaders = NO_HEADERS
 
   // take-turn
-  /** Where it has a turn; undefined before. */
+  /** The client's turns, one of which the request has taken; undefined before. */
   turn: ClientTurns | undefined
 
   // receive-body
-  /** How its body begins, as read before a backend was chosen; undefined without a body, or when all of it is streamed. */
+  /** Beginning of the body, read before a backend was chosen; undefined without a body, or when all of it is streamed. */
   received: ReceivedBody | undefined
-  /** How long the client was waited for, which is neither the gateway's time nor the backend's. Written by wait() and goOn(), for take-turn too. */
+  /** Time spent waiting for the client, which is neither the gateway's nor the backend's. Written by wait() and goOn(), for take-turn too. */
   waitedMs = 0
   #waitsSinceMs: number | undefined
 
   // forward, or upgrade
-  /** Name of the backend it was sent to last; undefined before one was picked. */
+  /** Name of the backend that the request was sent to last; undefined before one was picked. */
   backend: string | undefined
-  /** Which backends failed it before, and why. Written by sentTo() alone. */
+  /** Backends that failed before, and why. Written by sentTo() alone. */
   retried: string | undefined
   backendStartedMs: number | undefined
   backendEndedMs: number | undefined
-  /** undefined while no backend can have seen any of the request. Of a tunnel it only tells whether one has. */
+  /** undefined while no backend can have seen any of the request. For a tunnel it only says whether one has. */
   forwarding: ForwardHandle | undefined
-  /** Of a tunnel that was made. */
+  /** How an established tunnel ended. */
   tunnelEnd: TunnelEnd | undefined
-  /** Of a backend's body by forward, of a refusal's by respond. */
+  /** Bytes of the answer's body. Written by forward for a backend's, by respond for a refusal's. */
   responseBytes = 0
 
   // respond
   /** Status sent, 101 for a tunnel; 0 before. Written by forward and upgrade for what they pass on, by accept as 499 when the client left before. */
   status = 0
   refusal: RefusalCode | undefined
-  /** The whole of it, once it was answered with. */
+  /** The refusal that the request was answered with. */
   refusedWith: Refusal | undefined
-  /** Why, for the log only. Written by forward for an answer that broke off, by accept when the client left. */
+  /** Why the request was refused or failed, for the log only. Written by forward for an answer that broke off, by accept when the client left. */
   cause: string | undefined
 
   // record
   recorded = false
 
-  /** Of the policy that the request begins under. */
+  /** clientAddress and terms are those of the policy that the request begins under. */
   constructor(
     requestId: RequestIdOf,
     { connection, request, response, expectsContinue, tunnel }: Arrival,
     framing: Framing | Refusal,
     { clientAddress, terms }: { clientAddress: ClientAddressOf; terms: Terms },
   ) {
-    // Of a request that cannot be read safely, no forwarding header is believed.
+    // No forwarding header is believed in a request that cannot be read safely.
     const sound = isRefusal(framing) ? undefined : framing
     const { address: peer, isNamed, proto } = connection.origin
     const client = clientAddress(peer, isNamed ? sound?.forwardedFor : undefined)
@@ -225,7 +225,7 @@ export class Exchange {
     this.tunnel = tunnel
   }
 
-  /** It was answered, or the client has left, while it was being decided. */
+  /** Whether the request was answered, or the client left, while it was being decided. */
   get isOver(): boolean {
     return this.recorded || this.response.destroyed || this.refusal !== undefined
   }
@@ -238,7 +238,7 @@ export class Exchange {
     this.trace?.sentTo(backend, this.request.method, after)
   }
 
-  /** What comes next is up to the client. */
+  /** The gateway waits for the client. */
   wait(): void {
     this.#waitsSinceMs ??= performance.now()
   }

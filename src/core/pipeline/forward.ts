@@ -16,7 +16,7 @@ import {
   type ForwardDeps,
 } from './upgrade.ts'
 
-/** Above it the copy costs more than it saves. */
+/** Longest body that is sent as text; above it the copy costs more than it saves. */
 const MAX_TEXT_BYTES = 4_096
 
 export function createForward(deps: ForwardDeps) {
@@ -28,7 +28,7 @@ export function createForward(deps: ForwardDeps) {
     if (exchange.tunnel !== undefined && framing.websocket && exchange.route?.websocket) {
       return void upgrade(deps, admitted, exchange.tunnel)
     }
-    // Reading is the only way to notice that the client leaves; what it says no longer matters.
+    // Reading is the only way to notice that the client leaves; what it sends is dropped.
     exchange.tunnel?.socket.resume().once('end', () => exchange.tunnel?.socket.destroy())
     const startedMs = (exchange.backendStartedMs = performance.now())
     const headers = backendHeaders(backendIdentity(admitted, deps.host))
@@ -51,26 +51,26 @@ export function createForward(deps: ForwardDeps) {
 }
 
 /**
- * Of an answer that its client does not take, held before its backend has to wait: answers of ordinary size leave the
- * connection to the backend free. One client holds no more than `concurrent` times this.
+ * Bytes of an answer that are held for a slow client before the backend has to wait, so that answers of ordinary size free
+ * the connection to the backend. One client holds no more than `concurrent` times this.
  */
 const HELD_BYTES = 256 * 1024
-/** What each piece that waits costs beside its bytes, about: an answer may come in pieces of one byte. */
+/** Approximate cost of each held piece beside its bytes: an answer may come in pieces of one byte. */
 const PIECE_BYTES = 512
 
-/** Writes the backend's answer to the client as it comes. One per forwarded request, so a class: no closures to make. */
+/** Writes the backend's answer to the client as it comes. It is a class, as one is made per forwarded request and closures cost more. */
 class ResponseSink implements ForwardSink {
   readonly #deps: ForwardDeps
   readonly #admitted: Admitted
-  /** Until any of the answer is sent: it can still be another. */
+  /** Header fields that are not sent yet: until then the answer can be replaced. */
   #head: string[] | undefined
   #bodyAllowed = true
   /** Declared length; undefined when it is not known. */
   #bodyBytes: number | undefined
-  /** The body, where it came in one piece: it waits for the end, to go out with it. */
+  /** A body that came in one piece; it waits for the end of the answer, to be sent with it. */
   #whole: Buffer | undefined
   #wrote = false
-  /** Pieces written since the client has last taken all. */
+  /** Pieces written since the client last took everything. */
   #heldPieces = 0
 
   constructor(deps: ForwardDeps, admitted: Admitted) {
@@ -96,7 +96,7 @@ class ResponseSink implements ForwardSink {
       exchange.forwarding?.abort(UNUSABLE)
       return this.fail(UNUSABLE)
     }
-    // What is left of a body nobody wants must not be read as the next request.
+    // The rest of a body nobody wants must not be read as the next request.
     if (exchange.hasBody && !request.complete) makeLast(response)
     exchange.status = status
     this.#bodyAllowed = passed.bodyAllowed
@@ -133,7 +133,7 @@ class ResponseSink implements ForwardSink {
     const response = this.#begin()
     if (response.write(chunk)) this.#heldPieces = 0
     else if (response.writableLength + ++this.#heldPieces * PIECE_BYTES > HELD_BYTES) {
-      // All of it has left by then, but the kernel holds enough for a client that reads.
+      // At 'drain' nothing is left here, but the kernel holds enough for a client that reads.
       response.once('drain', () => exchange.forwarding?.resume())
       return false
     }
@@ -146,7 +146,7 @@ class ResponseSink implements ForwardSink {
     exchange.backendEndedMs = performance.now()
     const response = this.#begin()
     const whole = this.#whole
-    // As text it goes out with the head in one string, which is cheaper than two buffers; each byte is one character.
+    // As text the body is sent with the head in one string, which is cheaper than two buffers; each byte is one character.
     if (whole !== undefined && whole.length <= MAX_TEXT_BYTES)
       response.end(whole.toString('latin1'), 'latin1')
     else response.end(whole)
@@ -173,8 +173,8 @@ const UNUSABLE: BackendFailure = {
 }
 
 /**
- * A head whose body takes its time is sent in this turn of the loop, one whose body is there goes out with it in one
- * write. One immediate for all that arrived in the turn, as each costs as much as a stage.
+ * Sends the head in this turn of the event loop even if its body takes longer; a body that is there is sent in the same
+ * write. One immediate serves all heads of the turn, as each costs as much as a stage.
  */
 function flushSoon(sink: ResponseSink): void {
   if (unflushed.push(sink) === 1) setImmediate(flushAll)

@@ -1,13 +1,13 @@
-/** Finds the route of a sound target. Its refusal is handed on, to be told after the credential was judged. */
+/** Finds the route of a sound target. Its refusal is passed on, to be answered after authentication. */
 import type { Exchange } from './exchange.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
 import type { RouteTable } from '../rules/routes.ts'
 
-/** Outside the base path there is nothing to authenticate for. */
+/** Nothing outside the base path needs authentication. */
 export const OUTSIDE = refuse('not_found')
 const UNKNOWN = refuse('not_found')
 
-/** The stage answers 404 or 405, which only callers with a valid credential are told, unless it is OUTSIDE. */
+/** The stage returns a 404 or 405, which only callers with a valid credential get, unless it is OUTSIDE. */
 export function createMatchRoute(table: RouteTable, unmatched: 'forward' | 'reject') {
   return function matchRoute(exchange: Exchange, path: string): Refusal | undefined {
     exchange.path = path

@@ -1,4 +1,4 @@
-/** THE request, top to bottom. The order of the stages is written here and nowhere else. */
+/** Takes a request through all stages. Their order is written here and nowhere else. */
 import type { ClientChannel } from '../http/messages.ts'
 import type { Arrival, Exchange, Judged, PipelineParts, Terms } from './exchange.ts'
 import type { Log } from '../record/log.ts'
@@ -20,11 +20,11 @@ import { OUTSIDE, type createMatchRoute } from './match-route.ts'
 import type { createReceiveBody } from './receive-body.ts'
 import { answerAsterisk, respond } from './respond.ts'
 import type { createShedLoad } from './shed-load.ts'
-import { giveUp, tellQuota, type Charges, type createTakeQuota } from './take-quota.ts'
+import { giveUp, setQuota, type Charges, type createTakeQuota } from './take-quota.ts'
 import type { createTakeTurn } from './take-turn.ts'
 import type { Admitted } from './upgrade.ts'
 
-/** What decides about a request, stage by stage; each request keeps the one it began with. */
+/** The stages of one configuration; each request keeps those it began with. */
 export interface Stages extends Charges {
   readonly terms: Terms
   /** Longest request target. */
@@ -32,7 +32,7 @@ export interface Stages extends Charges {
   readonly checkFraming: CheckFraming
   readonly checkTarget: CheckTarget
   readonly clientAddress: ClientAddressOf
-  /** undefined: pages of other origins are not spoken to. */
+  /** undefined: no page of another origin may read answers. */
   readonly cors: Cors | undefined
   readonly matchRoute: ReturnType<typeof createMatchRoute>
   readonly answerPreflight: ReturnType<typeof createAnswerPreflight> | undefined
@@ -44,11 +44,11 @@ export interface Stages extends Charges {
   readonly takeTurn: ReturnType<typeof createTakeTurn>
   readonly receiveBody: ReturnType<typeof createReceiveBody>
   readonly forward: ReturnType<typeof createForward>
-  /** Quota headers of an address whose caller was not authenticated, charging nothing. */
+  /** Quota header fields of an address whose caller was not authenticated, flat; charges nothing. */
   peekAnonymous(addressKey: string): string[] | Promise<string[]>
 }
 
-/** Takes a request to its end, at once where nothing is waited for; never throws or rejects. */
+/** Takes a request to its end, in the same call where nothing has to be awaited; never throws or rejects. */
 export function handle(
   parts: PipelineParts,
   stages: Stages,
@@ -63,7 +63,7 @@ export function handle(
     const fields = isRefusal(framing) ? undefined : arrival.request.headers
     exchange.trace = tracing.begin(fields, exchange.peerTrusted)
   }
-  // RFC 6797 7.2: not over a connection that anybody could have answered on.
+  // RFC 6797 7.2: never over plain HTTP, where anybody could have answered.
   if (arrival.connection.origin.proto === 'https') exchange.hsts = stages.terms.hsts
   const end = (refusal: Refusal | undefined): void => {
     if (refusal === undefined) return
@@ -86,8 +86,8 @@ function failed(log: Log, exchange: Exchange, error: unknown): void {
   respond(exchange, refuse('service_unavailable', { cause: 'internal error' }))
 }
 
-/** Where a connection is marked: on which nothing more is read, or a valid key came. */
-export interface Carriers {
+/** Marks connections: nothing more is read on a closing one; a proved one has carried a valid credential. */
+export interface ConnectionMarks {
   of(socket: ClientChannel): { closing: boolean }
   proved(socket: ClientChannel): void
 }
@@ -95,16 +95,16 @@ export interface Carriers {
 /** The refusal that ended the walk; undefined when the request was forwarded or answered. */
 type End = Refusal | undefined
 
-/** Nothing waits for what is already known: with all answers in memory the whole walk is one synchronous call, and no promise is made. */
+/** Takes a request through the stages. With all answers in memory this is one synchronous call, which makes no promise. */
 export function walk(
   stages: Stages,
-  connections: Carriers,
+  connections: ConnectionMarks,
   exchange: Exchange,
   framing: Framing | Refusal,
 ): End | Promise<End> {
   const { cors } = stages
   if (cors !== undefined) exchange.corsHeaders = cors.answerHeaders(exchange.request.headers.origin)
-  // Framing first: of a request that two parsers could read differently nothing else can be believed.
+  // Framing comes first: nothing can be believed in a request that two parsers could read differently.
   if (isRefusal(framing)) return beforeAuthentication(stages, connections, exchange, framing)
   if (exchange.tunnel !== undefined && exchange.hasBody) {
     return beforeAuthentication(stages, connections, exchange, BODY_BEHIND_UPGRADE)
@@ -132,7 +132,7 @@ export function walk(
   })
 }
 
-/** With a caller who is believed. */
+/** Continues with an authenticated caller. */
 function walkOn(
   stages: Stages,
   request: Admitted,
@@ -144,13 +144,13 @@ function walkOn(
   )
 }
 
-/** The stages that a charge or a refusal comes from. */
+/** The stages that judge() needs. */
 export type Judges = Pick<
   Stages,
   'checkBan' | 'shedLoad' | 'checkDeprecation' | 'takeQuota' | 'lessee'
 >
 
-/** Whether a caller is let through, which is charged then; routeRefusal: of match-route. */
+/** Decides whether a caller is let through, and charges it then. routeRefusal: the result of match-route. */
 export function judge(
   stages: Judges,
   exchange: Judged,
@@ -160,22 +160,22 @@ export function judge(
   // A ban costs nothing to answer, so it comes before all that costs something.
   const ban = stages.checkBan(exchange, caller)
   if (ban !== undefined) return ban
-  // The last thing that is as cheap. Who has no credential was refused at half of that lateness.
+  // This is as cheap. Requests without a valid credential were refused at half of that lateness.
   const shed = stages.shedLoad(exchange, caller)
   if (shed !== undefined) return shed
 
-  // ... but its refusal comes after: who has no key learns nothing of the routes. It is free, so before the quota.
+  // ... but its refusal comes after it, so that nobody without a key can find out the routes. It is free, so it precedes the quota.
   const refusal = routeRefusal ?? stages.checkDeprecation(exchange, caller)
   if (refusal !== undefined) {
     return whenKnown(stages.lessee.peek(caller.clientId, caller.limits), (view) => {
-      tellQuota(exchange, caller, view)
+      setQuota(exchange, caller, view)
       return refusal
     })
   }
   return stages.takeQuota(exchange, caller)
 }
 
-/** Charged. */
+/** Continues with a charged request. */
 function walkAdmitted(stages: Stages, request: Admitted): End | Promise<End> {
   const { exchange, caller } = request
   return whenKnown(stages.takeTurn(exchange, caller), (noTurn) => {
@@ -193,12 +193,12 @@ const BODY_BEHIND_UPGRADE = refuse('invalid_request', { cause: 'a body behind an
 
 function beforeAuthentication(
   { peekAnonymous }: Stages,
-  connections: Carriers,
+  connections: ConnectionMarks,
   exchange: Exchange,
   refusal: Refusal,
 ): Refusal | Promise<Refusal> {
   if (exchange.path === undefined) exchange.target = exchange.request.url
-  // Before anything is awaited: what follows in the same packet may be the smuggled half of this request.
+  // This comes before any await: what follows in the same packet may be the smuggled half of this request.
   if (refusalKinds[refusal.code].close) connections.of(exchange.request.socket).closing = true
   return whenKnown(peekAnonymous(exchange.addressKey), (headers) => {
     exchange.quotaHeaders = headers

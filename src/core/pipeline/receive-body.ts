@@ -1,4 +1,4 @@
-/** Reads the body of an admitted request before any backend is chosen, up to a bound: who sends slowly holds no backend meanwhile. */
+/** Reads the body of an admitted request before any backend is chosen, up to a bound: a slow sender holds no backend meanwhile. */
 import type { ReceivedBody } from '../forwarding/forwarder.ts'
 import type { IncomingRequest } from '../http/messages.ts'
 import { writeContinue } from '../http/node-internals.ts'
@@ -6,7 +6,7 @@ import { refuse, type Refusal } from '../rules/refusals.ts'
 import type { Exchange } from './exchange.ts'
 
 export interface ReceiveBodyOptions {
-  /** What is read of a body before it is passed on; 0: nothing. */
+  /** Bytes of a body that are read before it is passed on; 0: none. */
   readonly bufferedBytes: number
   /** Longest body. */
   readonly bodyLimitBytes: number
@@ -14,7 +14,7 @@ export interface ReceiveBodyOptions {
 
 type Received = Refusal | undefined
 
-/** Leaves what was received in the exchange; undefined at once when there is nothing to wait for. */
+/** The stage leaves what it read in the exchange; it returns undefined at once when there is nothing to read. */
 export function createReceiveBody(options: ReceiveBodyOptions) {
   return function receiveBody(exchange: Exchange): Promise<Received> | undefined {
     if (!exchange.hasBody || exchange.isOver) return undefined
@@ -28,8 +28,8 @@ async function receive(
   { bufferedBytes, bodyLimitBytes }: ReceiveBodyOptions,
 ): Promise<Received> {
   const { request } = exchange
-  // What came in one packet with the head is there once the parser's turn is over.
-  await ofThisTurn
+  // Bytes that came in one packet with the head are there once the parser's turn is over.
+  await parserTurn
   const received = request.complete
     ? { bytes: readAll(request), isWhole: true }
     : await gather(exchange, Math.min(bufferedBytes, bodyLimitBytes))
@@ -43,12 +43,12 @@ async function receive(
 }
 
 const NOTHING = Buffer.alloc(0)
-/** Asked for no number of bytes, Node.js from version 26 on gives the first piece alone. */
+/** read() without a size returns the first piece alone, from Node.js 26 on. */
 const readAll = (request: IncomingRequest): Buffer =>
   (request.read(request.readableLength) as Buffer | null) ?? NOTHING
-const ofThisTurn = Promise.resolve()
+const parserTurn = Promise.resolve()
 
-/** Ends with the body or beyond so many bytes; never when it breaks off, which others answer. */
+/** Resolves at the end of the body or beyond bufferedBytes; never when the body breaks off, which is answered elsewhere. */
 function gather(exchange: Exchange, bufferedBytes: number): Promise<ReceivedBody> {
   const { request } = exchange
   let block: Buffer = NOTHING
@@ -56,7 +56,7 @@ function gather(exchange: Exchange, bufferedBytes: number): Promise<ReceivedBody
   exchange.wait()
   return new Promise((resolve) => {
     const onData = (chunk: Buffer): void => {
-      // One block for all: a body of many small chunks would cost many times its size.
+      // One block holds all chunks: many small ones would cost many times their size.
       if (length === 0) block = chunk
       else {
         if (length + chunk.length > block.length) block = grown(block, length + chunk.length)

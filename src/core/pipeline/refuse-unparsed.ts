@@ -1,4 +1,4 @@
-/** Answers what Node's parser gave up on, or what did not arrive in time, without overtaking earlier answers. */
+/** Answers a request that Node's parser gave up on, or that did not arrive in time, without overtaking earlier answers. */
 import type { Socket } from 'node:net'
 import type { ParserError } from '../http/inflow.ts'
 import type { Exchange, PipelineParts } from './exchange.ts'
@@ -46,14 +46,14 @@ export function refuseUnparsed(
   else void answer()
 }
 
-/** The body of a request already being served broke off or took too long. */
+/** Ends a request already being served whose body broke off or took too long. */
 export function interrupt(charges: Charges, exchange: Exchange, refusal: Refusal): void {
   giveUp(charges, exchange)
   if (exchange.response.headersSent) return void exchange.response.destroy()
   respond(exchange, refusal)
 }
 
-/** From the codes of Node's parser (llhttp) and of its server's time-outs. */
+/** The refusal for a code of Node's parser (llhttp) or of its server's time-outs. */
 function refusalFor(error: ParserError, urlBytes: number): Refusal {
   const cause = error.code ?? error.message
   const line = offendingLine(error)
@@ -73,18 +73,18 @@ function refusalFor(error: ParserError, urlBytes: number): Refusal {
   }
 }
 
-/** The packet from the start of the request in which the parser stopped, if that is in it: behind the last empty line. */
+/** The packet from the start of the request in which the parser stopped, which is behind the last empty line. */
 function headOf({ rawPacket, bytesParsed = 0 }: ParserError): string {
   if (rawPacket === undefined) return ''
   const before = rawPacket.subarray(0, bytesParsed).lastIndexOf('\r\n\r\n')
   return rawPacket.toString('latin1', before === -1 ? 0 : before + 4)
 }
 
-/** As far as the packet tells. Wrongly read it does no harm: only a page of an origin that is allowed can make use of it. */
+/** The Origin, if the packet contains it. A wrong reading does no harm: only a page of an allowed origin can make use of it. */
 const originIn = (head: string): string | undefined =>
   /\r\nOrigin:[ \t]*(\S+)[ \t]*\r\n/i.exec(head)?.[1]
 
-/** From the start of the line in which the parser stopped, as good requests may stand before it in the packet. */
+/** The packet from the start of the line in which the parser stopped, as good requests may stand before it. */
 function offendingLine({ rawPacket, bytesParsed = 0 }: ParserError): string {
   if (rawPacket === undefined) return ''
   const before = rawPacket.subarray(0, bytesParsed)
@@ -95,7 +95,7 @@ function isLongTarget(line: string, urlBytes: number): boolean {
   return /^[A-Z]+ \S*$/.test(line.slice(0, urlBytes))
 }
 
-/** Sound but for its method, which this parser does not know (RFC 9110 9.1: 501). */
+/** Whether the line is sound but for its method, which this parser does not know (RFC 9110 9.1: 501). */
 function isRequestLine(line: string): boolean {
   return /^[A-Za-z!#$%&'*+.^_`|~0-9-]{1,64} \/\S{0,4096} HTTP\/1\.[01]\r\n/.test(line)
 }

@@ -10,10 +10,10 @@ const NO_HEADERS: readonly string[] = []
 /** A refused body up to this size is read and dropped, so that the connection can be used again. */
 const DRAINED_BODY_BYTES = 65_536
 
-/** A connection on which so many requests in a row were refused is closed: more of them cost less than a new connection. */
+/** After so many refused requests in a row a connection is closed: further ones would cost the client less than a new connection. */
 const REFUSED_AT_MOST = 100
 
-/** Header fields of every answer under the gateway's own names, flat. */
+/** The gateway's own header fields of every answer, flat. */
 export function gatewayHeaders(exchange: Exchange): string[] {
   const headers = ['X-Request-Id', exchange.id]
   for (const text of exchange.quotaHeaders) headers.push(text)
@@ -23,7 +23,7 @@ export function gatewayHeaders(exchange: Exchange): string[] {
   return headers
 }
 
-/** Answers with a refusal. Does nothing when an answer has been started: the caller then destroys the connection. */
+/** Answers with a refusal, or destroys the response when an answer has been started. */
 export function respond(exchange: Exchange, refusal: Refusal): void {
   const { response } = exchange
   // The first refusal stands: a body may break off while the request is still being decided.
@@ -51,7 +51,7 @@ export function respond(exchange: Exchange, refusal: Refusal): void {
  * headers: quota fields and request id, flat.
  */
 export function respondRaw(socket: Socket, refusal: Refusal, headers: readonly string[]): void {
-  // The answer before it was the last one: its close is under way.
+  // An earlier answer was the last one: the connection is being closed.
   if (!socket.writable) return
   const { status } = refusalKinds[refusal.code]
   const { body, headers: own } = refusal.answer
@@ -63,7 +63,7 @@ export function respondRaw(socket: Socket, refusal: Refusal, headers: readonly s
   socket.destroySoon()
 }
 
-/** OPTIONS * asks what the gateway itself can do (RFC 9110 9.3.7); no backend and no quota is concerned. */
+/** Answers OPTIONS *, which asks what the gateway itself can do (RFC 9110 9.3.7); it concerns no backend and no quota. */
 export function answerAsterisk(exchange: Exchange): void {
   const allow = 'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS'
   answerEmpty(exchange, 200, ['Allow', allow, 'Content-Length', '0'])
@@ -84,14 +84,14 @@ export function answerEmpty(
   response.end()
 }
 
-/** A body that was refused unread must not be read as the next request; a small declared one is drained by Node. */
+/** Whether an unread body could be read as the next request; Node drains a small declared one. */
 function hasUnreadBody({ hasBody, bodyBytes, expectsContinue, request }: Exchange): boolean {
   if (!hasBody || request.complete) return false
   // Whether a client that waits for 100 still sends its body after a final status is its choice (RFC 9110 10.1.1).
   return expectsContinue || bodyBytes === undefined || bodyBytes > DRAINED_BODY_BYTES
 }
 
-/** Whether a client goes on although it is refused; what a trusted proxy sends on one connection is of many clients. */
+/** Whether a client goes on although it is refused. A trusted proxy is spared, as its connections carry many clients. */
 function isUnwelcome({ peerTrusted, refusedBefore, caller }: Exchange, { code }: Refusal): boolean {
   if (peerTrusted) return false
   return (

@@ -1,4 +1,4 @@
-/** Ends the exchanges of clients that send or read more slowly than server.limits.minimumRate: what they hold is taken from others. */
+/** Ends the exchanges of clients that send or read more slowly than server.limits.minimumRate, as they hold what others need. */
 import { takenBytes } from '../http/node-internals.ts'
 import { creditAfter, initialCredit } from '../rules/minimum-rate.ts'
 import { refuse } from '../rules/refusals.ts'
@@ -6,12 +6,12 @@ import type { Exchange, PipelineParts } from './exchange.ts'
 import { interrupt } from './refuse-unparsed.ts'
 
 const LOOK_EVERY_MS = 1_000
-/** Of a turn of the event loop that took longer no more is counted: what came meanwhile may not have been read. */
+/** Longest wait that one look counts: what came during a longer turn of the event loop may not have been read. */
 const MOST_PER_LOOK_MS = 2 * LOOK_EVERY_MS
 
-/** How a client fares at sending or reading, in one exchange. */
+/** A client's progress at sending or reading in one exchange. */
 interface Pace {
-  /** Moved on the connection by the last look. */
+  /** Bytes moved on the connection by the time of the last look. */
   bytes: number
   creditBytes: number
 }
@@ -20,7 +20,7 @@ type Paces = WeakMap<Exchange, Pace>
 
 export class SlowClients {
   readonly #parts: PipelineParts
-  /** Of exchanges whose client was found waited for: short ones cost nothing. */
+  /** Only exchanges found waiting for their client have an entry, so short ones cost nothing. */
   readonly #sending: Paces = new WeakMap()
   readonly #reading: Paces = new WeakMap()
   readonly #timer: NodeJS.Timeout
@@ -39,7 +39,7 @@ export class SlowClients {
     const nowMs = performance.now()
     const waitedMs = Math.min(nowMs - this.#lookedMs, MOST_PER_LOOK_MS)
     this.#lookedMs = nowMs
-    // A copy, since what is ended leaves the list.
+    // This is a copy, since ended exchanges leave the list.
     for (const exchange of this.#parts.connections.inFlight.slice()) {
       const { request, response, responseBytes } = exchange
       const rateBytes = exchange.terms.minimumRateBytes
@@ -47,7 +47,7 @@ export class SlowClients {
       else if (rateBytes === 0) continue
       else if (isAnswerBlocked(exchange)) {
         const bytes = takenBytes(request.socket)
-        // Of the answer's body the kernel has taken this much.
+        // The kernel has taken this much of the answer's body.
         const before = Math.max(0, responseBytes - response.writableLength)
         const pace = paceOf(this.#reading, exchange, bytes - before, rateBytes)
         if (isTooSlow(pace, { bytes, rateBytes, waitedMs })) cutOff(this.#parts, exchange)
@@ -61,7 +61,7 @@ export class SlowClients {
   }
 }
 
-/** Of HTTP/1.1 Node's server sees to it. */
+/** Whether a body over HTTP/2 takes too long; for HTTP/1.1 Node's server sees to it. */
 function isLate({ request, hasBody, startedMs, terms }: Exchange, nowMs: number): boolean {
   if (request.httpVersion !== '2.0' || !hasBody || request.complete) return false
   return nowMs - startedMs > terms.requestMs
@@ -84,12 +84,12 @@ function paceOf(paces: Paces, exchange: Exchange, bytes: number, rateBytes: numb
   return pace
 }
 
-/** The client is to read on. Answers behind the first of a connection wait for that, and a tunnel for nobody. */
+/** Whether the client has to read on. Further answers of a connection wait for the first one instead; tunnels do not count. */
 function isAnswerBlocked({ response, status }: Exchange): boolean {
   return status !== 101 && response.socket !== null && response.writableLength > 0
 }
 
-/** The client is to send on: nothing holds it back, and it was told to continue where it asked. */
+/** Whether the client has to send on: nothing holds it back, and it got a 100 if it asked for one. */
 function isBodyWanted({ request, response, hasBody, expectsContinue }: Exchange): boolean {
   if (!hasBody || request.complete || request.readableFlowing !== true) return false
   return !expectsContinue || response.socket !== null
@@ -101,7 +101,7 @@ function refuseSlow(parts: PipelineParts, exchange: Exchange, cause: string): vo
   interrupt(parts, exchange, refuse('request_timeout', { cause }))
 }
 
-/** A cut-off answer does not look complete. */
+/** Destroys the response, so that the answer does not look complete. */
 function cutOff({ metrics }: PipelineParts, exchange: Exchange): void {
   if (exchange.request.httpVersion === '2.0') metrics.http2Abuse('stalled')
   exchange.cause ??= 'reads below the minimum rate'

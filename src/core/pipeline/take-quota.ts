@@ -1,4 +1,4 @@
-/** Charges a request in both windows or in neither, and says in the headers where the client stands. */
+/** Charges a request in both windows or in neither, and puts the client's quota into the headers. */
 import type { BanBook } from '../bans/ban-book.ts'
 import type { Exchange, Judged } from './exchange.ts'
 import type { Lessee } from '../quota/lessee.ts'
@@ -13,7 +13,7 @@ import type { Moments } from '../record/moments.ts'
 
 type Denial = QuotaDecision & { kind: 'refused' }
 
-/** Where a charge is made and noted. */
+/** Makes and records charges. */
 export interface Charges {
   readonly lessee: Lessee
   readonly tally: Pick<Tally, 'admitted' | 'refused' | 'refunded'>
@@ -21,13 +21,13 @@ export interface Charges {
 }
 
 export interface Deciding extends Charges {
-  /** undefined: no other limits are tried. */
+  /** undefined: no limits are tried beside the real ones. */
   readonly judgeByShadow?: JudgeByShadow | undefined
 }
 
 export const STORE_LOST = refuse('service_unavailable', {
   cause: 'the quota store is away: store.onOutage is closed, or this process has no share left',
-  // It is back soon, or another process has tokens left.
+  // The store is back soon, or another process has tokens left.
   retryAfterSeconds: 1,
 })
 const NO_HEADERS: readonly string[] = []
@@ -42,7 +42,7 @@ export function createTakeQuota(
     caller: Caller,
   ): Admission | Refusal | Promise<Admission | Refusal> {
     const decision = lessee.take(caller.clientId, caller.limits)
-    // After it, so that it never waits for what is only tried.
+    // Limits that are only tried come after the decision, which never waits for them.
     if (judgeByShadow !== undefined) exchange.shadow = judgeByShadow(caller, decision)
     const settle = (decided: QuotaDecision): Admission | Refusal => {
       const atMs = decidedAt(decided, exchange.decidedMs ?? moments.next())
@@ -63,7 +63,7 @@ export function createTakeQuota(
       }
       exchange.admission = decided
       tally.admitted(caller, decided)
-      tellQuota(exchange, caller, decided.view)
+      setQuota(exchange, caller, decided.view)
       return decided
     }
     if (!(decision instanceof Promise)) return settle(decision)
@@ -77,7 +77,7 @@ export function createTakeQuota(
   }
 }
 
-/** Hands the charge back, once, and tells the caller its true standing where that is known at once. */
+/** Hands the charge back, once, and corrects the quota in the answer where it is known at once. */
 export function refund({ lessee, tally, moments }: Charges, exchange: Exchange): void {
   const { caller, admission } = exchange
   if (caller === undefined || admission === undefined) return
@@ -88,24 +88,24 @@ export function refund({ lessee, tally, moments }: Charges, exchange: Exchange):
   tally.refunded(caller, admission)
   if (admission.degraded) return
   const view = lessee.peek(caller.clientId, caller.limits)
-  if (!(view instanceof Promise)) tellQuota(exchange, caller, view)
+  if (!(view instanceof Promise)) setQuota(exchange, caller, view)
 }
 
 /**
  * Ends what is under way for a request that gets no whole answer, and hands its charge back if no backend has seen any of
- * it. What a backend has seen was work, and stays charged, whatever the client is answered.
+ * it. A request that a backend has seen was work and stays charged, whatever the client gets.
  */
 export function giveUp(charges: Charges, exchange: Exchange): void {
   if (exchange.forwarding?.abort() !== true) refund(charges, exchange)
 }
 
-/** Puts the client's standing into the answer; none when it is not known, since headers are true or absent. */
-export function tellQuota(exchange: Judged, caller: Caller, view: QuotaView | undefined): void {
+/** Puts the client's quota into the answer; nothing when it is not known, since headers are true or absent. */
+export function setQuota(exchange: Judged, caller: Caller, view: QuotaView | undefined): void {
   exchange.quota = view
   exchange.quotaHeaders = view === undefined ? NO_HEADERS : quotaHeaders(view, caller.policy)
 }
 
-/** By the store's clock where it has spoken: a decision falls into the minute that it was counted in. */
+/** Time of a decision, moved into the minute in which the store has counted it. */
 function decidedAt(decided: QuotaDecision, nowMs: number): number {
   if (decided.kind === 'unavailable' || decided.degraded) return nowMs
   const { kind, view } = decided
@@ -123,7 +123,7 @@ interface AnsweredDenial {
   readonly headers: readonly string[]
 }
 
-/** Whoever goes on after a 429 gets the same answer until something in it changes, which is once a second. */
+/** Repeats the caller's last 429 until something in it changes, which is once a second. */
 function deny(
   answers: WeakMap<Caller, AnsweredDenial>,
   exchange: Judged,

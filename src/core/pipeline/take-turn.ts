@@ -1,4 +1,4 @@
-/** A turn among the requests of the same client: nobody has more of them under way than the plan's `concurrent`, so nobody holds everything. */
+/** Takes a turn among the client's requests: none has more of them under way than its plan's `concurrent`, so none holds everything. */
 import type { TurnsOfClients } from './client-turns.ts'
 import type { Caller } from '../rules/credentials.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
@@ -7,7 +7,7 @@ import type { Exchange } from './exchange.ts'
 
 type Turn = Refusal | undefined
 
-/** The turn ends with the exchange. No strike: who is refused here was not refused before. */
+/** The turn ends with the exchange. A refusal here is no strike, as no 429 came before it. */
 export function createTakeTurn(turns: Pick<TurnsOfClients, 'of' | 'take'>) {
   const refusals = new WeakMap<Caller, Refusal>()
   return function takeTurn(exchange: Exchange, caller: Caller): Turn | Promise<Turn> {

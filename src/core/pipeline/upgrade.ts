@@ -1,4 +1,4 @@
-/** Carries an admitted WebSocket handshake (RFC 6455) to a backend, after whose 101 both sides are one tunnel; and what this has in common with a request. */
+/** Carries an admitted WebSocket handshake (RFC 6455) to a backend, after whose 101 both sides are one tunnel; forward.ts shares its helpers. */
 import type { Forwarder } from '../forwarding/attempts.ts'
 import type { Upgrader } from '../forwarding/upgrades.ts'
 import type { Log } from '../record/log.ts'
@@ -24,7 +24,7 @@ export interface ForwardDeps extends Charges {
   readonly host: BackendHeadersInput['host']
 }
 
-/** What the stages before have found out, and forwarding needs. */
+/** Results of the earlier stages that forwarding needs. */
 export interface Admitted {
   readonly exchange: Exchange
   readonly framing: Framing
@@ -44,7 +44,7 @@ export async function upgrade(
     giveUp(deps, exchange)
     return respond(exchange, offer)
   }
-  // It left while it was decided about; what it said last is not said again.
+  // The client left during the decision; the end of its stream is not signalled again.
   if (socket.destroyed || socket.readableEnded) return void socket.destroy()
   exchange.backendStartedMs = performance.now()
   const headers = upgradeHeaders(backendIdentity(admitted, deps.host))
@@ -83,7 +83,7 @@ export async function upgrade(
   refuseFailed(deps, exchange, failure)
 }
 
-/** Who asks, as the backend is told by us alone. */
+/** The input of the header fields that name the caller to the backend; only the gateway sets them. */
 export function backendIdentity(
   { exchange, framing, caller }: Admitted,
   host: BackendHeadersInput['host'],
@@ -110,11 +110,11 @@ export function noteFailure(
   const { kind, cause } = failure
   trace?.failed(failure)
   metrics.backendFailed(kind)
-  // Whoever is refused for a full line may come again at once, and the access line says it all.
+  // A client refused for a full line may come again at once, and the access line says it all.
   if (kind !== 'saturated') log.backendFailed({ id, backend, kind, cause })
 }
 
-/** Answers for a backend that could not. */
+/** Answers in place of a backend that failed. */
 export function refuseFailed(
   charges: Charges,
   exchange: Exchange,
