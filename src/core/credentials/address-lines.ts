@@ -1,23 +1,23 @@
 /** A bounded waiting room in which each address has a line of its own, so that nobody fills it for the others. */
 export class AddressLines<Item> {
-  /** In the order of their next turns. */
+  /** Lines in the order of their next turns. */
   readonly #lines = new Map<string, Item[]>()
-  readonly #places: number
+  readonly #capacity: number
   #waiting = 0
 
-  /** places: of all lines together. */
-  constructor(places: number) {
-    this.#places = places
+  /** capacity: items in all lines together. */
+  constructor(capacity: number) {
+    this.#capacity = capacity
   }
 
   /**
-   * Answers the item that has no place; undefined: all have one. When all places are taken the longest line loses its last item,
+   * Returns the item that has no place; undefined: all have one. When the room is full the longest line loses its last item,
    * unless the new item's own line would then be the longest.
    */
   add(address: string, item: Item): Item | undefined {
     const own = this.#lines.get(address) ?? []
     let pushedOut: Item | undefined
-    if (this.#waiting >= this.#places) {
+    if (this.#waiting >= this.#capacity) {
       const longest = this.#longest()
       if (longest.length <= own.length + 1) return item
       pushedOut = longest.pop()
@@ -29,7 +29,7 @@ export class AddressLines<Item> {
     return pushedOut
   }
 
-  /** The first of the line whose turn it is; the lines take turns. */
+  /** Removes and returns the first item of the line whose turn it is; the lines take turns. */
   next(): Item | undefined {
     const [first] = this.#lines
     if (first === undefined) return undefined

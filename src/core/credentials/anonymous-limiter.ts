@@ -4,16 +4,16 @@ import type { WindowView } from '../../state/quota.ts'
 import type { AddressCounter, CountedAddress } from '../../state/memory/addresses.ts'
 import { whenKnown } from '../rules/when-known.ts'
 
-/** Of the running minute, which ends at the same moment for all addresses. */
+/** The running minute of an address; it ends at the same time for all of them. */
 export interface AnonymousView extends WindowView {
-  /** From count: this request is over the limit. From peek: the next one would be. */
+  /** count(): this request is over the limit. peek(): the next one would be. */
   readonly exceeded: boolean
 }
 
 export interface AnonymousLimiter {
   /** Charges one request to the address (any text that names it). Never throws or rejects. */
   count(address: string): AnonymousView | Promise<AnonymousView>
-  /** Where the address stands, charging nothing. Never throws or rejects. */
+  /** Returns where the address stands, charging nothing. Never throws or rejects. */
   peek(address: string): AnonymousView | Promise<AnonymousView>
 }
 

@@ -1,10 +1,10 @@
 /** Bounds how many false signatures of an address are checked: a check takes up to a millisecond, and making up a signature takes nothing. */
 
-/** False signatures of one address. */
+/** False signatures that are checked per address. */
 const PER_SECOND = 100
-/** How many of them may come at once, where there were none for a while. */
+/** How many false signatures may come at once after a pause. */
 const AT_ONCE = 100
-/** The oldest is forgotten. */
+/** Addresses remembered; the oldest is forgotten. */
 const MAX_ADDRESSES = 10_000
 const MAX_PROVEN = 10_000
 
@@ -17,14 +17,14 @@ export interface Sender {
 }
 
 export class CheckBudget {
-  /** When each address, at its rate, will have made up for its false signatures and for those being checked. */
+  /** Time at which each address, at its rate, will have made up for its false signatures and those being checked. */
   readonly #settledMs = new Map<string, number>()
   /** Clients whose latest token from an address was good. */
   readonly #proven = new Map<string, true>()
 
   /**
-   * Whether the address is within its rate, or the client has proven a token there before: so it gets its next one checked beside
-   * false ones of its neighbours, until one of those names it. Times are of one clock that never goes back.
+   * Whether the address is within its rate, or the client has proven a token there before. So a client gets its next token checked
+   * despite false ones of its neighbours, until one of those names it. Times are of one clock that never goes back.
    */
   hasRoom(sender: Sender, nowMs: number): boolean {
     const settledMs = this.#settledMs.get(sender.address)
@@ -32,13 +32,13 @@ export class CheckBudget {
     return this.#proven.has(nameOf(sender))
   }
 
-  /** Counts a signature as false before it is checked, so that those which come meanwhile find no more room than there is. */
+  /** Counts a signature as false before it is checked, so that those which come meanwhile do not exceed the rate. */
   began({ address }: Sender, nowMs: number): void {
     const sinceMs = Math.max(this.#settledMs.get(address) ?? nowMs, nowMs)
     keepLatest(this.#settledMs, address, sinceMs + EACH_MS, MAX_ADDRESSES)
   }
 
-  /** isGood: undefined: it was not checked after all. */
+  /** isGood is undefined when the signature was not checked after all. */
   ended(sender: Sender, isGood: boolean | undefined): void {
     const { address } = sender
     if (isGood === false) return void this.#proven.delete(nameOf(sender))

@@ -5,9 +5,9 @@ export interface JwksOptions<T> {
   readonly uri: string
   /** Turns the body into a set, or throws; a set that throws never replaces a good one. */
   readonly parse: (body: string) => T
-  /** A set that differs from the last one has come; before: undefined for the first. */
+  /** Called with each set that differs from the last one; before is undefined for the first. */
   readonly onChange: (next: T, before: T | undefined) => void
-  /** A fetch has ended; `fault`, for the log, says why it failed. */
+  /** Called after each fetch; `fault`, for the log, says why it failed. */
   readonly onFetched: (fault: string | undefined) => void
   readonly timing?: Partial<JwksTiming> | undefined
 }
@@ -16,11 +16,11 @@ export interface JwksTiming {
   /** Time for a whole fetch; requests may be waiting for it. */
   readonly timeoutMs: number
   readonly refreshMs: number
-  /** After a failure; doubles with each further one, up to a minute. */
+  /** Wait after a failure; it doubles with each further one, up to a minute. */
   readonly retryMs: number
   /**
-   * Least time from the beginning of a fetch to that of one that tokens cause. Anyone can make up a key id, so this is what a flood of
-   * them costs the issuer; a new key is seen within this time and one fetch, whoever else asks.
+   * Least time from the beginning of a fetch to that of the next one caused by a token. Anyone can make up a key id, so this bounds
+   * what a flood of them costs the issuer; a new key is found within this time and one fetch, whoever else asks.
    */
   readonly renewMs: number
 }
@@ -47,7 +47,7 @@ export class JwksSource<T> {
   readonly #options: JwksOptions<T>
   readonly #timing: JwksTiming
   readonly #closing = new AbortController()
-  /** Which `current` was made of. */
+  /** Text from which `current` was made. */
   #body: string | undefined
   #failures = 0
   #fetching: Promise<void> | undefined
@@ -69,8 +69,8 @@ export class JwksSource<T> {
   }
 
   /**
-   * Asks for a newer set because a token names a key that `current` lacks. Resolves when a fetch has ended: true if that went well
-   * and had not begun before this call, so that what `current` still lacks the issuer does not have. false, at once, where too many
+   * Asks for a newer set because a token names a key that `current` lacks. Resolves when a fetch has ended: true if it went well
+   * and began after this call, so that the issuer does not have what `current` still lacks. Resolves with false at once where too many
    * wait or the issuer fails.
    */
   renew(address: string): Promise<boolean> {
@@ -83,7 +83,7 @@ export class JwksSource<T> {
     })
   }
 
-  /** No fetch begins any more. */
+  /** Prevents further fetches. */
   retire(): void {
     this.#isRetired = true
     clearTimeout(this.#timer)
@@ -168,7 +168,7 @@ async function download(uri: string, timeoutMs: number, closing: AbortSignal): P
   }
 }
 
-/** fetch hides what happened ("fetch failed") in the cause. */
+/** fetch says only "fetch failed" and hides the reason in the cause. */
 function describe(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
   return error.cause instanceof Error ? `${error.message}: ${error.cause.message}` : error.message

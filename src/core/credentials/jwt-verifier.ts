@@ -42,7 +42,7 @@ export interface KeySetFault {
 }
 
 export interface JwtObserver {
-  /** A fetch of the key set has ended; undefined: well. */
+  /** Called after each fetch of the key set; undefined: it went well. */
   keySetFetched(fault: KeySetFault | undefined): void
   /** May be called very often. */
   unavailable(reason: UnavailableReason): void
@@ -75,12 +75,12 @@ export class JwtVerifier {
   readonly #config: JwtConfig
   readonly #rules: TokenRules
   readonly #observer: JwtObserver
-  /** What proven tokens say, by digest. */
+  /** Statements of proven tokens, by the token's digest. */
   readonly #remembered = new Map<string, TokenStatement>()
   readonly #underway = new Map<string, Promise<TokenStatement | Refusal>>()
   readonly #gate = createWorkGate(gateLimits)
   readonly #checks = new CheckBudget()
-  /** Of jwksFile. */
+  /** Text of jwksFile. */
   readonly #keyText: string | undefined
   readonly #source: KeySource
   readonly #first: Promise<void>
@@ -108,9 +108,9 @@ export class JwtVerifier {
   }
 
   /**
-   * Answers the caller of a valid token, by the configuration that asks; at once if the token was seen before. Refuses any other with
-   * invalid_api_key, or with service_unavailable where it cannot tell. Never rejects. `nowMs` is Unix time in ms, `address` whatever
-   * names the sender's.
+   * Returns the caller of a valid token by the policy given, at once if the token was seen before. Refuses any other token with
+   * invalid_api_key, or with service_unavailable where it could not be checked. Never rejects. `nowMs` is Unix time in ms, `address`
+   * any text that names the sender's address.
    */
   verify(
     token: string,
@@ -135,12 +135,12 @@ export class JwtVerifier {
     return proof.then((proven) => (isRefusal(proven) ? proven : (callerOf(proven) ?? NO_PLAN)))
   }
 
-  /** Resolves when the key set was loaded or could not be; until it is, nobody can tell of a token. */
+  /** Resolves when the first load of the key set has ended, well or not; without a set no token can be checked. */
   ready(): Promise<void> {
     return this.#first
   }
 
-  /** Whether one for this configuration would be the same. Throws an Error that names the fault when jwksFile cannot be read. */
+  /** Whether a verifier for this configuration would be the same. Throws an Error that names the fault when jwksFile cannot be read. */
   isFor(config: JwtConfig): boolean {
     return (
       isDeepStrictEqual(config, this.#config) &&
@@ -148,12 +148,12 @@ export class JwtVerifier {
     )
   }
 
-  /** Begins no fetch any more; one under way goes on, as requests may wait for it. */
+  /** Prevents further fetches; one under way goes on, as requests may wait for it. */
   retire(): void {
     this.#source.retire()
   }
 
-  /** Ends a fetch under way, too. */
+  /** Prevents further fetches and ends one under way. */
   close(): void {
     this.#source.close()
   }
@@ -169,7 +169,7 @@ export class JwtVerifier {
       this.#checks.began(sender, performance.now())
       const isGood = await this.#gate.run(address, () => isProven(token, keys, this.#config, nowMs))
       this.#checks.ended(sender, isGood)
-      if (isGood === undefined) return this.#cannotTell('busy')
+      if (isGood === undefined) return this.#refuseUnavailable('busy')
       if (!isGood) return BAD_SIGNATURE
       // The set may have changed while the signature was checked; such a token is believed once, not remembered.
       if (this.#source.current === keys) this.#remember(digest, statement)
@@ -183,12 +183,12 @@ export class JwtVerifier {
     const source = this.#source
     const isRenewed = covers(source.current, kid) || (await source.renew(address))
     const keys = source.current
-    if (keys === undefined) return this.#cannotTell('no_key_set')
+    if (keys === undefined) return this.#refuseUnavailable('no_key_set')
     if (covers(keys, kid)) return keys
-    return isRenewed ? UNKNOWN_KEY : this.#cannotTell('unknown_key')
+    return isRenewed ? UNKNOWN_KEY : this.#refuseUnavailable('unknown_key')
   }
 
-  #cannotTell(reason: UnavailableReason): Refusal {
+  #refuseUnavailable(reason: UnavailableReason): Refusal {
     this.#observer.unavailable(reason)
     return unavailable[reason]
   }

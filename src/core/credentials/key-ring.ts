@@ -5,10 +5,10 @@ import { createCaller, type Caller } from '../rules/credentials.ts'
 
 export type KeyRing = ReturnType<typeof createKeyRing>
 
-/** Callers that are kept ready; when there are more they are made anew, at some microseconds each. */
+/** Callers that are kept ready; others are made anew, at some microseconds each. */
 const KEPT_CALLERS = 65_536
 
-/** Digests of keys that were used since the start, whatever configuration they were in; bounded, the oldest go first. */
+/** Digests of keys used since the start, whatever configuration they were in. They are bounded; the oldest go first. */
 export class UsedKeys {
   readonly #digests = new Set<string>()
 
@@ -26,7 +26,7 @@ export class UsedKeys {
 /**
  * The ring of all configured keys. isStructured: see createCaller. used: outlives the ring.
  *
- * A Map lookup may take longer for a digest that shares a prefix with a stored one. That tells an attacker nothing
+ * A Map lookup may take longer for a digest that shares a prefix with a stored one. That gives an attacker nothing
  * of use: to steer the digest he would have to invert SHA-256, and knowing a digest is not knowing the key.
  */
 export function createKeyRing(
@@ -49,7 +49,7 @@ export function createKeyRing(
     return caller
   }
   return {
-    /** Whose key it is, be it expired or not; undefined for an unknown one. 'revoked': it was used here, and is configured no more. */
+    /** The caller whose key it is, even if it has expired; undefined for an unknown key. 'revoked': it was used here, but is not configured any more. */
     find: (token: string): Caller | 'revoked' | undefined => {
       // Measured: hex, base64 and latin1 digests cost the same 0.3 us, a Buffer twice that; hex is what the configuration holds.
       const digest = hash('sha256', token, 'hex')

@@ -1,4 +1,4 @@
-/** The keys of a token issuer: where they come from, and what they have signed; the only file that knows jose. */
+/** Loads the keys of a token issuer and checks signatures with them; the only file that knows jose. */
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import type * as Jose from 'jose'
@@ -10,7 +10,7 @@ import { JwksSource, type JwksOptions } from './jwks-source.ts'
 const maxKeysTried = 4
 
 let loaded: typeof Jose | undefined
-/** Loaded with the first key set: most gateways take no tokens. */
+/** jose is loaded with the first key set, as most gateways take no tokens. */
 const jose = (): typeof Jose => (loaded ??= createRequire(import.meta.url)('jose') as typeof Jose)
 
 export interface KeySet {
@@ -25,17 +25,17 @@ export type KeySource = Pick<
   'current' | 'refresh' | 'renew' | 'retire' | 'close'
 >
 
-/** A token without a key id (RFC 7515 section 4.1.4 leaves it out at will) is tried on the set as it is. */
+/** Whether the set has the key of a token; one without a key id, which is optional (RFC 7515 section 4.1.4), is tried on the set as it is. */
 export function covers(keys: KeySet | undefined, kid: string | undefined): boolean {
   return keys !== undefined && (kid === undefined || keys.kids.has(kid))
 }
 
-/** Whether a key of `before` is missing or another one in `next`. */
+/** Whether a key of `before` is missing or has changed in `next`. */
 export function isWithdrawn(before: KeySet, next: KeySet): boolean {
   return [...before.texts].some((text) => !next.texts.has(text))
 }
 
-/** Whether a key of the set signed the token, and jose too finds its claims in order. */
+/** Whether a key of the set signed the token, and jose accepts its claims too. */
 export async function isProven(
   token: string,
   keys: KeySet,
@@ -67,7 +67,7 @@ export async function isProven(
   return false
 }
 
-/** keyText: of jwksFile. */
+/** keyText: text of jwksFile. */
 export function openKeySource(
   { jwksFile, jwksUri: uri }: JwtConfig,
   keyText: string | undefined,

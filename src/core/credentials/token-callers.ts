@@ -1,4 +1,4 @@
-/** Who the sender of a proven token is, by one configuration. */
+/** Finds the caller that a proven token names, by one configuration. */
 import type { Clients, PlanConfig } from '../../config/config.ts'
 import { createCaller, type Caller } from '../rules/credentials.ts'
 import type { TokenStatement } from '../rules/token-claims.ts'
@@ -11,10 +11,10 @@ export interface TokenCallersOptions {
   readonly isStructured: boolean
 }
 
-/** The same caller for the same statement; undefined: it has no plan with limits. */
+/** Returns the same caller for the same statement; undefined: there is no plan with limits. */
 export type CallerOf = (statement: TokenStatement) => Caller | undefined
 
-/** What one configuration says of the senders of tokens. */
+/** How one configuration treats the senders of tokens. */
 export interface TokenPolicy {
   readonly callerOf: CallerOf
   /** Whether the address has no room left for requests without a valid credential. */

@@ -1,10 +1,10 @@
-/** What a verifier may say of a token: whose it is, or one of these refusals. Causes are for the log alone. */
+/** Results of the check of a token: its caller, or one of these refusals. Causes are for the log alone. */
 import type { Caller } from '../rules/credentials.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
 
 export type Verdict = Caller | Refusal
 
-/** Why nobody can tell whether a token is valid: no key set has come yet, none since it named an unknown key, or too many tokens are being checked. */
+/** Why a token cannot be checked: no key set has come yet, none has since it named an unknown key, or too many tokens are being checked. */
 export type UnavailableReason = 'no_key_set' | 'unknown_key' | 'busy'
 
 export const unavailable: Readonly<Record<UnavailableReason, Refusal>> = {
@@ -21,7 +21,7 @@ export const unavailable: Readonly<Record<UnavailableReason, Refusal>> = {
     retryAfterSeconds: 1,
   }),
 }
-/** Nobody has checked the token: its address is over the anonymous limit and beyond its share of checks. */
+/** The token was not checked: its address is over the anonymous limit and beyond its share of checks. */
 export const UNCHECKED = refuse('service_unavailable', {
   cause: 'the token: its address has used up its share of signature checks',
   retryAfterSeconds: 1,

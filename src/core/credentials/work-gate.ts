@@ -1,7 +1,7 @@
 /** Bounds how much costly work runs and waits at once, and shares the turns by address. */
 import { AddressLines } from './address-lines.ts'
 
-/** `running`: works at once. `waiting`: works in all lines. */
+/** running: pieces of work at once. waiting: pieces of work in all lines. */
 export function createWorkGate(limits: { readonly running: number; readonly waiting: number }) {
   let running = 0
   const lines = new AddressLines<(mayRun: boolean) => void>(limits.waiting)
@@ -18,7 +18,7 @@ export function createWorkGate(limits: { readonly running: number; readonly wait
     else running--
   }
   return {
-    /** Runs the work when its address has its turn, and answers what it answers; undefined, without running it, when too much waits. */
+    /** Runs the work when its address has its turn, and resolves with its result; undefined, without running it, when too much waits. */
     run: async <T>(address: string, work: () => Promise<T>): Promise<T | undefined> => {
       if (!(await enter(address))) return undefined
       try {
