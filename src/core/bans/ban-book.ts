@@ -1,4 +1,4 @@
-/** The bans known to this process: answers from memory, keeps them in a store, and makes new ones from strikes. */
+/** Keeps the bans known to this process, in memory and in a store, and makes new ones from strikes. */
 import type { BansConfig } from '../../config/config.ts'
 import type { Count, Counter } from '../../state/counter.ts'
 import { isBanned, isSameWindow, isStrike, nextBan } from '../rules/ban-policy.ts'
@@ -11,15 +11,15 @@ import { Synchroniser, type SyncObserver } from './synchroniser.ts'
 export interface BanObserver extends SyncObserver {
   /** A request of the key was counted as a strike. */
   strike(keyId: string): void
-  /** A ban was made here, for so many strikes; undefined: nobody counted. */
+  /** A ban was made here, for so many strikes; undefined: they were not counted. */
   banned(keyId: string, ban: BanRecord, strikes: number | undefined): void
 }
 
 export interface BanBookOptions {
-  /** That it begins with. */
+  /** Initial policy. */
   readonly policy: BansConfig
   readonly store: BanStore
-  /** Of strikes. */
+  /** Counts strikes. */
   readonly counter: Counter
   /** store.timeout: how long a start waits for a store that does not answer. */
   readonly loadTimeoutMs: number
@@ -46,7 +46,7 @@ export class BanBook {
     this.#options = options
     this.#policy = policy
     this.now = now
-    this.#table = new BanTable(policy.forgetAfterMs, (keyId, lift) => this.#begin(keyId, lift))
+    this.#table = new BanTable(policy.forgetAfterMs, (keyId, lift) => this.#onLift(keyId, lift))
     this.#synchroniser = new Synchroniser({ table: this.#table, store, observer, now })
     this.operators = new OperatorBans({ table: this.#table, store, now })
     this.strikes = new Strikes({
@@ -57,7 +57,7 @@ export class BanBook {
     })
   }
 
-  /** For strikes and bans from here on; those that there are stay. */
+  /** Sets the policy of further strikes and bans; existing ones stay. */
   use(policy: BansConfig): void {
     this.#policy = policy
     this.#table.forgetAfterMs = policy.forgetAfterMs
@@ -70,19 +70,19 @@ export class BanBook {
     return this.#table.count(this.now())
   }
 
-  /** Toward a ban of the key, by the latest answer of whoever counts them for all. */
+  /** Strikes toward a ban of the key, by the latest answer of the counter. */
   knownStrikes(keyId: string): number {
     return this.strikes.known(keyId, this.now())
   }
 
-  /** The ban of the key that runs, from memory alone. */
+  /** The running ban of the key, from memory alone. */
   check(keyId: string): BanRecord | undefined {
     const known = this.#table.all.get(keyId)
-    // Few keys were ever banned: the others pay for no look at a clock.
+    // Few keys were ever banned; others cost no look at a clock.
     return known !== undefined && isBanned(known, this.now()) ? known : undefined
   }
 
-  /** To be called on each 429 for quota. `windowEndMs`: the store's Unix time in ms at which the exhausted window ends. Never throws. */
+  /** Called on each 429 for quota. `windowEndMs`: the store's Unix time in ms at which the exhausted window ends. Never throws. */
   refused(keyId: string, windowEndMs: number): void {
     const nowMs = this.now()
     const { observer } = this.#options
@@ -97,7 +97,7 @@ export class BanBook {
     }
   }
 
-  /** Bans the key from now on, unless it is banned already. Never throws; the store is told in the background. */
+  /** Bans the key from now on, unless it is banned already. Never throws; the store is written in the background. */
   ban(keyId: string, counted?: Count, nowMs = this.now()): void {
     // Strikes counted by two processes may both reach the limit; the second must not make the ban longer.
     if (this.#table.running(keyId, nowMs) !== undefined) return
@@ -108,7 +108,7 @@ export class BanBook {
     this.#synchroniser.save(keyId, record)
   }
 
-  /** Resolves when the store's bans have been read, or after `loadTimeoutMs`; they are then merged when the store is back. */
+  /** Resolves when the store's bans have been read, or after `loadTimeoutMs`; in that case they are merged when the store is back. */
   async ready(): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>()
     const timer = setTimeout(resolve, this.#options.loadTimeoutMs)
@@ -116,8 +116,8 @@ export class BanBook {
     clearTimeout(timer)
   }
 
-  /** The key begins anew: an operator has lifted its ban. */
-  #begin(keyId: string, { startedMs }: BanRecord): void {
+  /** Resets what led to the key's ban, as an operator has lifted it. */
+  #onLift(keyId: string, { startedMs }: BanRecord): void {
     this.#firstRefusals.delete(keyId)
     // Strikes from before an older lift have ended by themselves; those that a restart finds counted came after it.
     if (this.now() - startedMs < this.#policy.withinMs) this.strikes.forget(keyId)

@@ -1,15 +1,15 @@
-/** The bans that a process knows, in memory: how news of a ban is merged, how many are kept, and when one is forgotten. */
+/** Holds the bans that a process knows: merges further ones, bounds their number, and forgets old ones. */
 import { isBanned, isForgotten, isLift, isSameBan, mergeBans } from '../rules/ban-policy.ts'
 import type { BanRecord } from '../../state/bans.ts'
 
-/** Keys remembered: the oldest goes when a new one comes. Keys are issued, so this is far away. */
+/** Keys remembered; beyond it a new key replaces the oldest. All keys were issued, so this is rarely reached. */
 const MAX_KEYS = 100_000
 
 export class BanTable {
   forgetAfterMs: number
-  /** Ended ones too, as the next ban of the key depends on them. Written by merge, remove and forgetOld alone. */
+  /** Running and ended bans, as the next ban of the key depends on them. Written by merge, remove and forgetOld alone. */
   readonly #bans = new Map<string, BanRecord>()
-  /** The latest act of an operator on each key, longer than its ban is remembered: others may still know an older one. Written by merge. */
+  /** Unix time of the latest act of an operator on each key, kept longer than its ban: other processes may still know an older one. Written by merge. */
   readonly #acts = new Map<string, number>()
   readonly #onLift: ((keyId: string, lift: BanRecord) => void) | undefined
 
@@ -23,18 +23,18 @@ export class BanTable {
     return this.#bans
   }
 
-  /** The ban of the key that runs. */
+  /** The running ban of the key. */
   running(keyId: string, nowMs: number): BanRecord | undefined {
     const ban = this.#bans.get(keyId)
     return ban !== undefined && isBanned(ban, nowMs) ? ban : undefined
   }
 
-  /** Of an operator on this key, whether or not its ban is remembered: Unix time. */
+  /** Unix time in ms of the latest act of an operator on this key, whether or not its ban is remembered. */
   latestActMs(keyId: string): number | undefined {
     return this.#acts.get(keyId)
   }
 
-  /** Takes news of a ban; the result is what holds from now on. */
+  /** Merges a ban into what is known; returns the ban that holds from now on. */
   merge(keyId: string, ban: BanRecord): BanRecord {
     const known = this.#bans.get(keyId)
     const merged = known === undefined ? ban : mergeBans(known, ban, this.forgetAfterMs)
@@ -45,20 +45,20 @@ export class BanTable {
     return merged
   }
 
-  /** Whether it was there, this very one. */
+  /** Removes this very ban; returns whether it was there. */
   remove(keyId: string, ban: BanRecord): boolean {
     const known = this.#bans.get(keyId)
     return known !== undefined && isSameBan(known, ban) && this.#bans.delete(keyId)
   }
 
-  /** Those whose time of remembrance is over, which are gone then. */
+  /** Removes and returns the bans that need no longer be remembered. */
   forgetOld(nowMs: number): [keyId: string, ban: BanRecord][] {
     const old = [...this.#bans].filter(([, ban]) => isForgotten(ban, nowMs, this.forgetAfterMs))
     for (const [keyId] of old) this.#bans.delete(keyId)
     return old
   }
 
-  /** Bans that run, the one that ends first first. */
+  /** Running bans, in the order of their ends. */
   allRunning(nowMs: number): [keyId: string, ban: BanRecord][] {
     return [...this.#bans]
       .filter(([, ban]) => isBanned(ban, nowMs))

@@ -1,4 +1,4 @@
-/** What operators ask and do about bans: the store is asked first and told first, so that what they hear is true for all who share it. */
+/** Lists, imposes and lifts bans for operators: the store is read first and written first, so that answers hold for all processes that share it. */
 import { imposedBan, liftOf } from '../rules/ban-policy.ts'
 import { mayBeDone } from '../../state/store-unavailable.ts'
 import type { BanStore, BanRecord } from '../../state/bans.ts'
@@ -9,18 +9,18 @@ export interface OperatorBansParts {
   readonly store: Pick<BanStore, 'load' | 'save'>
   /** The store's Unix time in ms. */
   now(): number
-  /** What holds of a key from now on, which processes that do not hear of it from the store are to be told. */
+  /** Called with the ban that holds for a key from now on, for processes that do not get it from the store. */
   onAct?(keyId: string, ban: BanRecord): void
 }
 
 export interface BanAct {
-  /** The ban that ran; undefined: none did. */
+  /** The ban that ran before; undefined: none did. */
   readonly before: BanRecord | undefined
-  /** That which runs now. */
+  /** The ban that runs now; undefined: none does. */
   readonly after: BanRecord | undefined
 }
 
-/** Every call rejects when the store is away, and an act has then changed nothing here; in the store neither, unless it is MayBeDone. */
+/** Every call rejects when the store is away. An act has then changed nothing here, nor in the store unless the error is MayBeDone. */
 export class OperatorBans {
   readonly #parts: OperatorBansParts
 
@@ -28,13 +28,13 @@ export class OperatorBans {
     this.#parts = parts
   }
 
-  /** Bans that run, the one that ends first first. */
+  /** Running bans, in the order of their ends. */
   async list(): Promise<readonly [keyId: string, ban: BanRecord][]> {
-    await this.#look()
+    await this.#readStore()
     return this.known()
   }
 
-  /** The same as far as this process knows. */
+  /** Running bans that this process knows, in the order of their ends. */
   known(): readonly [keyId: string, ban: BanRecord][] {
     return this.#parts.table.allRunning(this.#parts.now())
   }
@@ -44,43 +44,43 @@ export class OperatorBans {
     return this.#parts.now()
   }
 
-  /** All that this process knows of, ended ones too. */
+  /** All bans that this process knows, ended ones included. */
   get all(): ReadonlyMap<string, BanRecord> {
     return this.#parts.table.all
   }
 
-  /** For so long from now on, whatever ban there was. */
+  /** Bans the key for forMs from now on, in place of any other ban. */
   async impose(
     keyId: string,
     ban: { readonly forMs: number; readonly reason: string | undefined },
   ): Promise<BanAct> {
     const { table, now } = this.#parts
-    await this.#look(keyId)
+    await this.#readStore(keyId)
     const nowMs = now()
     const before = table.running(keyId, nowMs)
     const { forgetAfterMs } = table
     const imposed = imposedBan(table.all.get(keyId), ban, { nowMs, forgetAfterMs })
-    await this.#settle(keyId, imposed)
+    await this.#apply(keyId, imposed)
     return { before, after: table.running(keyId, nowMs) }
   }
 
   /** undefined: the key is not banned. */
   async lift(keyId: string): Promise<BanAct | undefined> {
     const { table, now } = this.#parts
-    await this.#look(keyId)
+    await this.#readStore(keyId)
     const nowMs = now()
     const before = table.running(keyId, nowMs)
     if (before === undefined) return undefined
-    await this.#settle(keyId, liftOf(before, nowMs))
+    await this.#apply(keyId, liftOf(before, nowMs))
     return { before, after: table.running(keyId, nowMs) }
   }
 
-  async #look(wanted?: string): Promise<void> {
+  async #readStore(wanted?: string): Promise<void> {
     const { table, store } = this.#parts
     for (const [keyId, ban] of await store.load(wanted)) table.merge(keyId, ban)
   }
 
-  async #settle(keyId: string, ban: BanRecord): Promise<void> {
+  async #apply(keyId: string, ban: BanRecord): Promise<void> {
     const { table, store, onAct } = this.#parts
     await store.save(keyId, ban).catch(mayBeDone)
     const merged = table.merge(keyId, ban)

@@ -1,4 +1,4 @@
-/** The bans of all workers of the machine, as their supervisor keeps them and answers for them. */
+/** Keeps the bans of all workers of the machine, in their supervisor. */
 import { isSameBan } from '../rules/ban-policy.ts'
 import type { CallHandlers } from '../../state/supervisor/calls.ts'
 import type { BanCalls } from '../../state/supervisor/bans.ts'
@@ -11,23 +11,23 @@ const LOAD_AGAIN_AFTER_MS = 1_000
 export interface SharedBansParts {
   readonly store: BanStore
   readonly forgetAfterMs: number
-  /** A ban that all workers are to hear of. */
+  /** Called with each ban that all workers have to receive. */
   onBan(keyId: string, ban: BanRecord): void
-  /** Once for each: the strikes of the key are to be forgotten. */
+  /** Called once for each lift: the strikes of the key have to be forgotten. */
   onLift(keyId: string): void
-  /** Data that is not a ban was found in the store and passed over. */
+  /** Called when data in the store is not a ban and was skipped. */
   onMalformed(where: string): void
 }
 
 export class SharedBans {
   readonly #parts: SharedBansParts
   readonly #table: BanTable
-  /** Bans that the store has refused to take: the next save is no repeat. Written by #save alone. */
-  readonly #unkept = new Set<string>()
+  /** Keys whose ban the store did not take: the next save is no repeat. Written by #save alone. */
+  readonly #unsaved = new Set<string>()
 
   readonly operators: OperatorBans
 
-  /** The answers to every worker. */
+  /** Answers the calls of the workers. */
   readonly handlers: CallHandlers<BanCalls> = {
     loadBans: () => ({ bans: this.#table.all, nowMs: Date.now() }),
     saveBan: ({ keyId, ban }) => this.#save(keyId, ban),
@@ -48,10 +48,10 @@ export class SharedBans {
     this.#table.forgetAfterMs = ms
   }
 
-  /** Reads the kept bans, now or when they can be read. */
+  /** Reads the kept bans, now or when the store can be read. */
   async ready(): Promise<void> {
     const { store, onMalformed: malformed } = this.#parts
-    // Nobody else writes this store: all there is to hear is what cannot be read.
+    // Nobody else writes this store, so all it can report is data that cannot be read.
     store.watch({ banned: () => undefined, stale: () => undefined, malformed })
     await this.#load()
   }
@@ -59,7 +59,7 @@ export class SharedBans {
   async #load(): Promise<void> {
     const { store, onBan } = this.#parts
     try {
-      // Workers that are there already, because the store was away at first, hear of all of them.
+      // Workers that started while the store was away receive all of them.
       for (const [keyId, ban] of await store.load()) onBan(keyId, this.#table.merge(keyId, ban))
     } catch {
       setTimeout(() => void this.#load(), LOAD_AGAIN_AFTER_MS).unref()
@@ -70,10 +70,10 @@ export class SharedBans {
     const { store, onBan } = this.#parts
     const known = this.#table.all.get(keyId)
     const merged = this.#table.merge(keyId, ban)
-    if (known !== undefined && isSameBan(known, merged) && !this.#unkept.has(keyId)) return
+    if (known !== undefined && isSameBan(known, merged) && !this.#unsaved.has(keyId)) return
     onBan(keyId, merged)
-    this.#unkept.add(keyId)
+    this.#unsaved.add(keyId)
     await store.save(keyId, merged)
-    this.#unkept.delete(keyId)
+    this.#unsaved.delete(keyId)
   }
 }

@@ -7,41 +7,41 @@ type StrikePolicy = Pick<BansConfig, 'strikes' | 'withinMs'>
 
 export interface StrikesOptions {
   readonly policy: StrikePolicy
-  /** Of this process, of the workers of this machine, or of all hosts. */
+  /** Counts for this process, for the workers of this machine, or for all hosts. */
   readonly counter: Counter
-  /** nowMs: Unix time of the strike, or of the answer that was waited for. */
+  /** nowMs: Unix time of the strike, or of the counter's answer to it. */
   readonly onBan: (keyId: string, counted: Count, nowMs: number) => void
   /** Unix time in ms. */
   readonly now: () => number
 }
 
-/** What this process knows of one key. Kept over many strikes, so that one of them costs a look-up and an addition. */
+/** What this process knows of one key. It is kept over many strikes, so that each costs a look-up and an addition. */
 interface Tally {
   readonly keyId: string
-  /** Unix time of the latest report to the counter; all strikes end `within` after it. Written by #report. */
+  /** Unix time of the latest report to the counter; all strikes end `bans.within` after it. Written by #report. */
   reportedMs: number
-  /** As the counter last said, strikes of other processes included. Written by #heed. */
+  /** Strikes by the counter's last answer, those of other processes included. Written by #applyCount. */
   total: number
   /** Strikes that were not reported to the counter yet. Written by strike and #add. */
   unreported: number
   /** Written by #report. */
   isCalling: boolean
-  /** What is still to be heard of it says nothing any more. Written by forget. */
+  /** Answers of the counter that are still to come are ignored. Written by forget. */
   isForgotten: boolean
 }
 
-/** Keys counted at once in this process; strikes of further keys are let go until others are forgotten. */
+/** Keys counted at once in this process; strikes of further keys are dropped until others are forgotten. */
 const MAX_KEYS = 10_000
-/** A flood of strikes is reported in one call per key and tick, unless it may be the ban's last one: that is reported at once. */
+/** A flood of strikes is reported in one call per key and tick; a strike that may complete a ban is reported at once. */
 const TICK_MS = 100
 
 export class Strikes {
   policy: StrikePolicy
   readonly #options: StrikesOptions
-  /** In the order in which they end. Written by #tallyOf, #report and forget. */
+  /** Tallies in the order in which they end. Written by #tallyOf, #report and forget. */
   readonly #tallies = new Map<string, Tally>()
-  /** Those to be reported with the next tick, and its timer. Written by #reportLater and #flush. */
-  readonly #late = new Set<Tally>()
+  /** Tallies to report with the next tick, and its timer. Written by #reportLater and #flush. */
+  readonly #delayed = new Set<Tally>()
   #tick: NodeJS.Timeout | undefined
   /** Calls to the counter. Written by #report alone. */
   readonly #underway = new Set<Promise<void>>()
@@ -57,19 +57,19 @@ export class Strikes {
     if (tally === undefined) return
     tally.unreported += 1
     if (tally.isCalling) return
-    // The first one at once, so that other processes know of the key; where there are none nothing is waited for.
+    // The first strike is reported at once, so that other processes know of the key; without other processes all are.
     const isDue = tally.total === 0 || !this.#options.counter.isShared
     if (isDue || this.#mayBan(tally)) this.#report(tally, nowMs)
     else this.#reportLater(tally)
   }
 
-  /** The strikes of the key by the latest answer of the counter; nothing is counted by that. */
+  /** The strikes of the key by the latest answer of the counter; counts nothing. */
   known(keyId: string, nowMs: number): number {
     const tally = this.#tallies.get(keyId)
     return tally !== undefined && this.#runs(tally, nowMs) ? tally.total + tally.unreported : 0
   }
 
-  /** Its strikes so far count for nothing. */
+  /** Discards the strikes of the key so far. */
   forget(keyId: string): void {
     const tally = this.#tallies.get(keyId)
     if (tally !== undefined) {
@@ -77,7 +77,7 @@ export class Strikes {
       tally.unreported = 0
       this.#tallies.delete(keyId)
     }
-    // Those that cannot be reached end by themselves.
+    // Strikes in a counter that cannot be reached end by themselves.
     void Promise.resolve(this.#options.counter.reset(keyId)).catch(() => undefined)
   }
 
@@ -107,7 +107,7 @@ export class Strikes {
     return tally
   }
 
-  /** A clock that was set back by more than `within` says nothing of it. */
+  /** Whether the tally still counts. It ends, too, when the clock is set back by more than `bans.within`. */
   #runs({ reportedMs }: Tally, nowMs: number): boolean {
     return Math.abs(nowMs - reportedMs) < this.policy.withinMs
   }
@@ -123,10 +123,10 @@ export class Strikes {
       this.#tallies.set(tally.keyId, tally)
     }
     const counted = this.#add(tally, nowMs)
-    if (!(counted instanceof Promise)) return void this.#heed(tally, counted, nowMs)
+    if (!(counted instanceof Promise)) return void this.#applyCount(tally, counted, nowMs)
     tally.isCalling = true
     const call = this.#follow(tally, counted)
-      // Strikes that neither the store nor memory could count are let go: the requests they stand for were refused all the same.
+      // Strikes that neither the store nor memory could count are dropped: the requests they stand for were refused all the same.
       .catch(() => void (tally.unreported = 0))
       .then(() => {
         tally.isCalling = false
@@ -145,15 +145,15 @@ export class Strikes {
   async #follow(tally: Tally, first: Promise<Count>): Promise<void> {
     let counted = await first
     for (;;) {
-      await this.#heed(tally, counted, this.#options.now())
+      await this.#applyCount(tally, counted, this.#options.now())
       const nowMs = this.#options.now()
       if (tally.isForgotten || tally.unreported === 0 || !this.#mayBan(tally)) return
       counted = await this.#add(tally, nowMs)
     }
   }
 
-  /** Takes in what the counter has said; the result: its count begins anew by then. */
-  #heed(tally: Tally, counted: Count, nowMs: number): void | Promise<void> {
+  /** Applies an answer of the counter; a promise resolves when the count was reset for a ban. */
+  #applyCount(tally: Tally, counted: Count, nowMs: number): void | Promise<void> {
     if (tally.isForgotten) return undefined
     tally.total = counted.total
     if (!isBanEarned(counted.total, this.policy)) return undefined
@@ -164,15 +164,15 @@ export class Strikes {
   }
 
   #reportLater(tally: Tally): void {
-    this.#late.add(tally)
+    this.#delayed.add(tally)
     this.#tick ??= setTimeout(() => this.#flush(), TICK_MS).unref()
   }
 
   #flush(): void {
     clearTimeout(this.#tick)
     this.#tick = undefined
-    const due = [...this.#late]
-    this.#late.clear()
+    const due = [...this.#delayed]
+    this.#delayed.clear()
     const nowMs = this.#options.now()
     for (const tally of due)
       if (!tally.isCalling && tally.unreported > 0) this.#report(tally, nowMs)

@@ -4,10 +4,10 @@ import type { BanStore, BanRecord } from '../../state/bans.ts'
 import type { BanTable } from './ban-table.ts'
 
 export interface SyncObserver {
-  /** The store of bans was lost (said once), and is back. Bans hold from memory in between. */
+  /** The store of bans was lost (reported once), or is back. Bans hold from memory in between. */
   storeLost(cause: unknown): void
   storeBack(): void
-  /** Data that is not a ban was found in the store and passed over. */
+  /** Data in the store is not a ban and was skipped. */
   malformed(where: string): void
 }
 
@@ -30,7 +30,7 @@ export class Synchroniser {
   readonly #sweep: NodeJS.Timeout
   /** Writes under way. Written by save alone. */
   readonly #saving = new Set<Promise<void>>()
-  /** In a row: the first may be that of a start, where what tells of news is there a moment before what reads them. Written by #failed and #round. */
+  /** Failures in a row. At a start one is normal: the store signals changes shortly before it can be read. Written by #failed and #round. */
   #failures = 0
   /** Written by close alone. */
   #isClosed = false
