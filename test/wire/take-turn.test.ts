@@ -43,6 +43,8 @@ describe('a client of a plan with concurrent: 2', () => {
         code: 'concurrency_limit_exceeded',
         message: 'Too many requests of this client at once. Limit: 2 at once. Retry in 1 s.',
         status: 429,
+        limit: 2,
+        retryAfter: 1,
       })
     }
     expect(await statusOf(wire, request('GET', '/v1/pets/1', { key: keys.business }))).toBe(200)

@@ -82,6 +82,7 @@ function refuseAnonymous(
       cause: refusal.cause ?? refusal.code,
       detail: `Limit: ${view.limit} a minute without a valid API key. Retry in ${view.resetAfterSeconds} s.`,
       retryAfterSeconds: view.resetAfterSeconds,
+      limited: { window: 'minute', limit: view.limit },
     })
   })
 }

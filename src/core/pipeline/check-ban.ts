@@ -52,6 +52,7 @@ function answerBan(lessee: Lessee, caller: Caller, ban: BanRecord, nowMs: number
     refusal: refuse('api_key_banned', {
       detail: `Retry in ${retryAfterSeconds} s.`,
       retryAfterSeconds,
+      limited: { reason: ban.by ?? 'strikes' },
     }),
   }
 }

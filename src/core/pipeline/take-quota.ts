@@ -156,6 +156,7 @@ function answerDenial(caller: Caller, decided: Denial): AnsweredDenial {
     detail: `Limit: ${limit} a ${window}. Retry in ${retryAfterSeconds} s.`,
     retryAfterSeconds,
     window,
+    limited: { window, limit },
   })
   const headers = view === undefined ? NO_HEADERS : refusedHeaders(view, window, caller.policy)
   return { decided, refusal, headers }

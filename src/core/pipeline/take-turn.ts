@@ -29,7 +29,8 @@ function tooMany(refusals: WeakMap<Caller, Refusal>, caller: Caller): Refusal {
   const known = refusals.get(caller)
   if (known !== undefined) return known
   const detail = `Limit: ${caller.concurrent} at once. Retry in 1 s.`
-  const refusal = refuse('concurrency_limit_exceeded', { detail, retryAfterSeconds: 1 })
+  const limited = { limit: caller.concurrent }
+  const refusal = refuse('concurrency_limit_exceeded', { detail, retryAfterSeconds: 1, limited })
   refusals.set(caller, refusal)
   return refusal
 }

@@ -46,6 +46,15 @@ export const refusalKinds = {
 
 export type RefusalCode = keyof typeof refusalKinds
 
+/** What a 429 says in fields of its body, beside the wait, so that no client has to read its message. */
+export interface LimitFields {
+  /** The window that is used up; absent: the limit is no window's. */
+  readonly window?: 'minute' | 'day'
+  readonly limit?: number
+  /** Why a key is banned: it went on after 429 answers, or an operator banned it. What the operator wrote down stays inside. */
+  readonly reason?: 'strikes' | 'operator'
+}
+
 /** What makes one refusal of a code different from another. */
 export interface RefusalDetails {
   /** Why, for the log only; never sent to the client. */
@@ -56,6 +65,8 @@ export interface RefusalDetails {
   readonly retryAfterSeconds?: number | undefined
   /** The exhausted window of the quota. */
   readonly window?: 'minute' | 'day' | undefined
+  /** Fields of the body of a 429. */
+  readonly limited?: LimitFields | undefined
   /** Methods for the Allow header of a 405. */
   readonly allow?: string | undefined
   /** Further header fields of the answer, flat. */
@@ -72,6 +83,7 @@ export class Refusal implements RefusalDetails {
   readonly detail: string | undefined
   readonly retryAfterSeconds: number | undefined
   readonly window: 'minute' | 'day' | undefined
+  readonly limited: LimitFields | undefined
   readonly allow: string | undefined
   readonly fields: readonly string[] | undefined
   #answer: ReturnType<typeof answerOf> | undefined
@@ -82,6 +94,7 @@ export class Refusal implements RefusalDetails {
     this.detail = details.detail
     this.retryAfterSeconds = details.retryAfterSeconds
     this.window = details.window
+    this.limited = details.limited
     this.allow = details.allow
     this.fields = details.fields
   }
@@ -101,11 +114,15 @@ export function isRefusal(value: unknown): value is Refusal {
   return value instanceof Refusal
 }
 
-/** Makes the Error resource, which is the fixed text of the code and the numbers that help, and its header fields, flat. */
-function answerOf({ code, detail, allow, retryAfterSeconds, fields }: Refusal) {
+/** Makes the Error resource, which is the fixed text of the code and the numbers that help (in a 429 as fields too), and its header fields, flat. */
+function answerOf({ code, detail, limited, allow, retryAfterSeconds, fields }: Refusal) {
   const { status, message } = refusalKinds[code]
   const text = detail === undefined ? message : `${message} ${detail}`
-  const body = JSON.stringify({ code, message: text, status })
+  const error = { code, message: text, status }
+  const waitSeconds = Math.max(1, retryAfterSeconds ?? 1)
+  const body = JSON.stringify(
+    status === 429 ? { ...error, ...limited, retryAfter: waitSeconds } : error,
+  )
   const bodyBytes = Buffer.byteLength(body)
   const headers = ['Content-Type', 'application/json; charset=utf-8']
   headers.push('Content-Length', String(bodyBytes))
@@ -113,7 +130,7 @@ function answerOf({ code, detail, allow, retryAfterSeconds, fields }: Refusal) {
   if (status === 401) headers.push('WWW-Authenticate', 'Bearer')
   if (allow !== undefined) headers.push('Allow', allow)
   if (retryAfterSeconds !== undefined) {
-    headers.push('Retry-After', String(Math.max(1, retryAfterSeconds)))
+    headers.push('Retry-After', String(waitSeconds))
   }
   return { body, bodyBytes, headers }
 }

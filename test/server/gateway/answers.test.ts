@@ -19,11 +19,16 @@ function expectQuotaHeaders({ header }: GatewayAnswer, limit: number): void {
   expect(header('via')).toMatch(/1\.1 tollgate$/)
 }
 
-function expectError({ status, header, body }: GatewayAnswer, expected: [number, string]): void {
+/** Beside code, message and status the body has these fields alone. */
+function expectError(
+  { status, header, body }: GatewayAnswer,
+  [expected, code]: [number, string],
+  more: object = {},
+): void {
   expect(header('content-type')).toBe('application/json; charset=utf-8')
-  const error = JSON.parse(body) as { code: string; status: number }
-  expect(Object.keys(error).sort()).toEqual(['code', 'message', 'status'])
-  expect([status, error.status, error.code]).toEqual([expected[0], ...expected])
+  const message = expect.any(String) as string
+  expect(JSON.parse(body)).toEqual({ code, message, status: expected, ...more })
+  expect(status).toBe(expected)
 }
 
 const sunset = 'Thu, 05 Dec 2030 00:00:00 GMT'
@@ -158,7 +163,8 @@ it('quota admits 60 in a minute, refuses the 61st until the minute ends, and lea
   for (let count = 0; count < 3; count++) {
     const askedSeconds = nowSeconds()
     const told = await gateway.ask('/v1/pets/1', { key: keys.free })
-    expectError(told, [429, 'rate_limit_exceeded'])
+    const retryAfter = Number(told.header('retry-after'))
+    expectError(told, [429, 'rate_limit_exceeded'], { window: 'minute', limit: 60, retryAfter })
     expectQuotaHeaders(told, 60)
     expect(told.header('ratelimit')).toMatch(/^"minute";r=0;t=\d+, "day";r=940;t=\d+$/)
     expect([told.left, told.header('sunset')]).toEqual([0, sunset])
@@ -171,6 +177,37 @@ it('quota admits 60 in a minute, refuses the 61st until the minute ends, and lea
   }
   expect(backend.requests.length).toBe(60)
   expect(await gateway.metric('tollgate_refusals_total{code="rate_limit_exceeded"')).toBe(3)
+})
+
+it('a 429 for an address, for strikes and for a ban by hand says in fields why, and how long to wait', async () => {
+  const blocks = {
+    anonymous: 'anonymous: { perMinute: 1 }',
+    plans:
+      'plans: { free: { perMinute: 1, perDay: 50 }, pro: { perMinute: 300, perDay: 10000 }, business: { perMinute: 1000, perDay: 100000 }, enterprise: { custom: true, concurrent: 10000 } }',
+    bans: 'bans: { strikes: 1, grace: 0s }',
+  }
+  const { gateway } = await backed({ blocks })
+  const refused = async (key: string | undefined, code: string, more: object): Promise<void> => {
+    const answered = await gateway.ask('/v1/pets', { key })
+    const retryAfter = Number(answered.header('retry-after'))
+    expect(retryAfter).toBeGreaterThan(0)
+    expectError(answered, [429, code], { retryAfter, ...more })
+  }
+  await minuteWithAtLeast()
+  await gateway.ask('/v1/pets')
+  await refused(undefined, 'rate_limit_exceeded', { window: 'minute', limit: 1 })
+  await gateway.ask('/v1/pets', { key: keys.free })
+  await refused(keys.free, 'rate_limit_exceeded', { window: 'minute', limit: 1 })
+  const isBanned = async () => (await gateway.ask('/v1/pets', { key: keys.free })).code
+  await expect.poll(isBanned).toBe('api_key_banned')
+  await refused(keys.free, 'api_key_banned', { reason: 'strikes' })
+  const ban = await fetch(`http://127.0.0.1:${gateway.adminPort}/api/bans/pro-1`, {
+    method: 'PUT',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ for: '1h', reason: 'what stays inside' }),
+  })
+  expect(ban.ok).toBe(true)
+  await refused(keys.pro, 'api_key_banned', { reason: 'operator' })
 })
 
 // A client library of an older draft reads NaN where the structured pair is sent.

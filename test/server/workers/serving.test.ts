@@ -231,6 +231,9 @@ describe('three workers on one port', () => {
     expect(drained).toEqual(new Set([1, 2, 3]))
 
     const next = await gatewayProcess(config)
+    const banned = async () =>
+      (await ask(next.origin, { key: 'tg_hammering' })).code === 'api_key_banned'
+    await eventually('the ban, within a second of its start', banned)
     for (const { code } of await Promise.all(
       times(20, () => ask(next.origin, { key: 'tg_hammering' })),
     ))
