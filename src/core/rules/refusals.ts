@@ -46,12 +46,12 @@ export const refusalKinds = {
 
 export type RefusalCode = keyof typeof refusalKinds
 
-/** What a 429 says in fields of its body, beside the wait, so that no client has to read its message. */
+/** Fields in the body of a 429, beside the wait, so that no client has to parse its message. */
 export interface LimitFields {
-  /** The window that is used up; absent: the limit is no window's. */
+  /** The exhausted window; absent: the limit belongs to no window. */
   readonly window?: 'minute' | 'day'
   readonly limit?: number
-  /** Why a key is banned: it went on after 429 answers, or an operator banned it. What the operator wrote down stays inside. */
+  /** Why a key is banned: it went on after 429 answers, or an operator banned it. The operator's own reason is not sent. */
   readonly reason?: 'strikes' | 'operator'
 }
 
