@@ -55,7 +55,7 @@ function openLine(backend: Backend, options: EngineOptions): AgentLine {
   restBetweenRequests(agent, {
     restMs: (socket) => lifeOf(socket).end(),
     mayGoOn: (socket) => lifeOf(socket).rested(),
-    onStray: () => rests.surplus(),
+    onSurplus: () => rests.surplus(),
   })
   return { backend, agent, connectTimeoutMs: timeouts.connectMs, rests, lifeOf }
 }
