@@ -1,4 +1,4 @@
-/** One machine that requests are forwarded to: its URL, parsed once, and how it fares. */
+/** A backend is one machine that requests are forwarded to: its URL, parsed once, and its health. */
 import { isIP } from 'node:net'
 import { createSecureContext, type ConnectionOptions } from 'node:tls'
 import type { Config } from '../../config/config.ts'
@@ -11,31 +11,31 @@ export type BackendTls = Required<
 >
 
 export interface Backend {
-  /** The origin, as in log, metrics and readiness. */
+  /** The origin names the backend in log, metrics and readiness. */
   readonly name: string
   readonly isTls: boolean
-  /** To connect to: without the brackets of an IPv6 address. */
+  /** The host to connect to; an IPv6 address has no brackets. */
   readonly host: string
   readonly port: number
-  /** Host and, unless it is the scheme's own, port, as in a Host field. */
+  /** Value of the Host field: the host, and the port unless it is the scheme's default. */
   readonly hostHeader: string
-  /** What connections to it are made with; undefined without TLS. */
+  /** TLS options of each connection; undefined: connections use no TLS. */
   readonly tls: BackendTls | undefined
-  /** Permits given out: requests and tunnels under way. Written by the balancer. */
+  /** Permits in use: one for each request and tunnel under way. Written by the balancer. */
   inUse: number
-  /** With `outcomes` that of the machine: the same under each configuration that names it. */
+  /** The health of the machine; all configurations that name the machine share it. */
   readonly standing: Standing
-  /** What became of its requests, for metrics. Written by the balancer. */
+  /** Counts of results, for metrics; shared like `standing`. Written by the balancer. */
   readonly outcomes: Outcomes
-  /** The time of each attempt that it answered or failed. Written by the balancer. */
+  /** Duration of each attempt that the backend answered or failed. Written by the balancer. */
   readonly attemptSeconds: HistogramSeries
-  /** Connections that were closed since it sent what nobody had asked for. Written by the balancer. */
+  /** Connections closed because the backend sent bytes that no request had asked for. Written by the balancer. */
   readonly surplus: { connections: number; lastMs: number }
 }
 
 export type BackendOptions = Pick<Config['upstream'], 'eject' | 'health'>
 
-/** url: of a scheme, host and port alone. tls: as configured for all of them. earlier: the same machine under another configuration. */
+/** url: scheme, host and port only. tls: the options of all backends. earlier: the same machine in the previous configuration. */
 export function createBackend(
   url: string,
   { eject, health }: BackendOptions,
@@ -64,9 +64,9 @@ function backendTls(host: string, tls: ConnectionOptions): BackendTls {
   return {
     // An address is no server name (RFC 6066 section 3): none is sent.
     servername: tls.servername ?? (isIP(host) === 0 ? host : ''),
-    // Said outright, so that no environment variable can switch it off.
+    // An explicit value, so that no environment variable can switch verification off.
     rejectUnauthorized: true,
-    // Made once, not for each connection.
+    // All connections share one context: creating it is expensive.
     secureContext: createSecureContext(tls),
   }
 }

@@ -1,4 +1,4 @@
-/** Gives each request a permit of the backend that it goes to, or a place in line, and hears how it went. */
+/** The balancer gives each request a permit for one backend, or a place in line, and judges backends by the results. */
 import type { Config } from '../../config/config.ts'
 import { couldNotConnect, isGatewayFault, speaksAgainstBackend } from '../rules/backend-failure.ts'
 import type { Backend } from './backend.ts'
@@ -8,23 +8,23 @@ import { Line, type Place } from './line.ts'
 import { countOutcome, type Outcome, type Sender } from './outcomes.ts'
 import type { ClientFailure } from './standing.ts'
 
-/** connections: permits of each backend. */
+/** connections: the number of permits of each backend. */
 export type BalancerOptions = Pick<
   Config['upstream'],
   'balance' | 'breaker' | 'connections' | 'eject'
 >
 
-/** A backend that answers too much is named when it has not done so for this long. */
+/** A backend that sends surplus bytes is reported again when it has not sent any for this long. */
 const NAMED_EVERY_MS = 60_000
 
-/** Told once per change. */
+/** Each change is reported once. */
 export interface BackendObserver {
-  /** forMs: it is left out for so long; undefined: it is not. */
+  /** forMs: how long the backend is ejected; undefined: it is not ejected. */
   down(line: { backend: string; cause: string; forMs: number | undefined }): void
   up(line: { backend: string; downMs: number }): void
-  /** It sent what nobody had asked for. */
+  /** The backend sent bytes that no request had asked for. */
   surplus(line: { backend: string }): void
-  /** What is known of one that is down, or was, or was not seen before. */
+  /** The state of a backend that is or was down or unreachable may have changed. */
   changed(): void
 }
 
@@ -34,11 +34,11 @@ export class Balancer {
   readonly #observer: BackendObserver | undefined
   readonly #choice: Choice
   readonly #line = new Line()
-  /** Permits by client, one for each request and tunnel under way. Clients without any are not kept. */
+  /** Number of permits each client holds, one for each request and tunnel under way. Clients without any have no entry. */
   readonly #permits = new Map<string, number>()
   readonly #clock = new CoarseClock((nowMs) => this.#onTick(nowMs))
 
-  /** Throws when there are no backends. */
+  /** Throws if there are no backends. */
   constructor(backends: readonly Backend[], options: BalancerOptions, observer?: BackendObserver) {
     if (backends.length === 0) throw new Error('a balancer needs at least one backend')
     this.backends = backends
@@ -47,21 +47,21 @@ export class Balancer {
     this.#choice = new Choice(backends, options)
   }
 
-  /** Requests that wait. */
+  /** Number of requests that wait. */
   get waiting(): number {
     return this.#line.length
   }
 
   /**
-   * A permit, to be given back by exactly one report; undefined: the request has to wait.
-   * Of another backend than `avoid` where there is one. A client's requests that wait go before its later ones; other
-   * clients wait because they hold too many, or because there is no permit for anybody.
+   * Grants a permit, which exactly one report must give back; undefined: the request has to wait.
+   * Any other backend is preferred to `avoid`. A client whose earlier requests wait gets no permit for a later one; the other
+   * clients in line either hold too many permits or find none free.
    */
   take(asker: Asker, avoid?: Backend): Backend | undefined {
     return this.#line.has(asker.clientId) ? undefined : this.#grant(asker, avoid)
   }
 
-  /** Answers whether there is room in the line. If so, onPermit or onOverdue of its waiter follows in a later turn, unless leave() comes before. */
+  /** Returns whether the line has room. If so, onPermit or onOverdue of the waiter follows in a later turn, unless leave() is called first. */
   wait(place: Place, avoid?: Backend): boolean {
     if (this.#line.length >= this.#options.breaker.waiting) return false
     place.avoid = avoid
@@ -71,18 +71,18 @@ export class Balancer {
     return true
   }
 
-  /** Nobody waits there any more. */
+  /** Removes a request that no longer waits. */
   leave(place: Place): void {
     this.#line.leave(place)
   }
 
-  /** How it went; gives the permit back. */
+  /** Notes the outcome and gives the permit back. */
   report(backend: Backend, outcome: Outcome, sender: Sender): void {
     this.note(backend, outcome, sender)
     this.giveBack(backend, sender.clientId)
   }
 
-  /** How it went so far, of what keeps its permit: a tunnel has been opened. */
+  /** Notes the outcome but keeps the permit: a tunnel has been opened. */
   note(backend: Backend, outcome: Outcome, { clientId, startedMs }: Sender): void {
     countOutcome(backend.outcomes, outcome)
     if (outcome === 'abandoned') return
@@ -97,7 +97,7 @@ export class Balancer {
     else this.#judge(backend, (atMs) => backend.standing.answered(clientId, atMs))
   }
 
-  /** No connection could be made: a request has found it so, or whoever wants to know. */
+  /** No connection could be made, by a request or by a readiness probe. */
   unreachable(backend: Backend, cause: string): void {
     this.#judge(backend, (nowMs) =>
       backend.standing.unreachable({ cause, mayEject: this.#mayEject(backend, nowMs) }, nowMs),
@@ -110,7 +110,7 @@ export class Balancer {
       this.#judge(backend, (nowMs) => backend.standing.connected(nowMs))
   }
 
-  /** A connection was closed since it had sent what nobody asked for. */
+  /** A connection was closed because the backend sent bytes that no request had asked for. */
   surplus({ name, surplus }: Backend): void {
     const nowMs = performance.now()
     if (nowMs - surplus.lastMs >= NAMED_EVERY_MS) this.#observer?.surplus({ backend: name })
@@ -118,12 +118,12 @@ export class Balancer {
     surplus.lastMs = nowMs
   }
 
-  /** What a health check has found. */
+  /** Applies the result of a health check; cause: why it failed, undefined if it passed. */
   checked(backend: Backend, cause: string | undefined): void {
     this.#judge(backend, (nowMs) => backend.standing.checked(cause, nowMs))
   }
 
-  /** Of what was noted before. */
+  /** Gives back a permit whose outcome was noted before. */
   giveBack(backend: Backend, clientId: string): void {
     backend.inUse--
     const permits = this.#permitsOf(clientId) - 1
@@ -173,19 +173,19 @@ export class Balancer {
         waiter.onPermit(backend)
         place = this.#line.first
       } else if (this.#permitsOf(waiter.clientId) > 0) place = this.#line.after(place)
-      // Whoever holds none goes before all others: there is no permit for them either.
+      // A client without any permit has the widest choice: if it gets none, nobody does.
       else return
     }
   }
 
   #onTick(nowMs: number): boolean {
     for (const place of this.#line.places()) {
-      // Whoever was told before may have ended others.
+      // An earlier onOverdue() may have removed this one.
       if (place.turn === undefined || nowMs < (place.deadlineMs ?? Infinity)) continue
       this.#line.leave(place)
       place.waiter.onOverdue()
     }
-    // Time alone can end a backend's rest.
+    // A backend's rest may have ended without any report.
     this.#serveLine()
     return this.#line.length > 0
   }

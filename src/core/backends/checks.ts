@@ -1,4 +1,4 @@
-/** Asks each backend by itself how it is: one small GET at a time, any 2xx is well. */
+/** Health checks send each backend one small GET at a time; any 2xx passes. */
 import { request as requestHttp } from 'node:http'
 import { request as requestHttps } from 'node:https'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -11,12 +11,12 @@ import type { Balancer } from './balancer.ts'
 type HealthOptions = NonNullable<Config['upstream']['health']>
 type HostOption = Config['upstream']['host']
 
-/** Nobody waits longer for a first one. */
+/** Longest time that a first check may take. */
 const FIRST_CHECK_MS = 1_000
-/** Who asks whether the gateway is ready waits for it. */
+/** The backend must answer the gateway's own request within this time: a readiness request waits for it. */
 const OWN_ANSWER_MS = 1_000
 
-/** Of those that nobody knows, the ones that answer well and soon are known when it resolves; the rest is left to the checks that follow. Never rejects. */
+/** Checks each backend that nothing is known of yet and notes the checks that pass; later checks judge the others. Never rejects. */
 export async function checkNewcomers(
   balancer: Balancer,
   { path, timeoutMs }: HealthOptions,
@@ -24,12 +24,12 @@ export async function checkNewcomers(
 ): Promise<void> {
   const options = { path, timeoutMs: Math.min(timeoutMs, FIRST_CHECK_MS), host }
   const check = async (backend: Backend): Promise<void> => {
-    if ((await faultOf(backend, options)) === undefined) balancer.checked(backend, undefined)
+    if ((await checkFault(backend, options)) === undefined) balancer.checked(backend, undefined)
   }
   await Promise.all(balancer.backends.filter(({ standing }) => standing.isUnknown).map(check))
 }
 
-/** Begins at once. */
+/** The first check of each backend starts at once. */
 export function startHealthChecks(
   balancer: Balancer,
   { everyMs, ...options }: HealthOptions,
@@ -40,7 +40,7 @@ export function startHealthChecks(
   const watch = async (backend: Backend): Promise<void> => {
     while (!stopping.signal.aborted) {
       const nextMs = performance.now() + everyMs
-      const cause = await faultOf(backend, { ...options, host })
+      const cause = await checkFault(backend, { ...options, host })
       if (!stopping.signal.aborted) balancer.checked(backend, cause)
       await sleep(Math.max(0, nextMs - performance.now()), undefined, pause).catch(() => undefined)
     }
@@ -49,15 +49,15 @@ export function startHealthChecks(
   return { stop: () => stopping.abort() }
 }
 
-/** Why the backend has no answer to a question of the gateway's own; undefined: it has one. Never rejects. */
-export function silenceOf(backend: Backend, host: HostOption): Promise<string | undefined> {
+/** Explains why the backend did not answer the gateway's own request; undefined: it did. Never rejects. */
+export function answerFault(backend: Backend, host: HostOption): Promise<string | undefined> {
   const isAnswer = (status: number): boolean => !isGatewayFault(status)
-  // A ping that does nothing (RFC 9110 section 9.3.7).
+  // OPTIONS * only tests whether the server answers (RFC 9110 section 9.3.7).
   return ask(backend, { method: 'OPTIONS', path: '*', timeoutMs: OWN_ANSWER_MS, host, isAnswer })
 }
 
-/** Why the check failed; undefined: it did not. Never rejects. */
-async function faultOf(
+/** Explains why the check failed; undefined: it passed. Never rejects. */
+async function checkFault(
   backend: Backend,
   { path, timeoutMs, host }: Pick<HealthOptions, 'path' | 'timeoutMs'> & { host: HostOption },
 ): Promise<string | undefined> {
@@ -90,7 +90,7 @@ function ask(
       port: backend.port,
       method,
       path,
-      // A connection of its own, which ends with the answer's head: nobody reads more of it.
+      // Each check uses a new connection and closes it after the answer's head.
       agent: false,
       headers: { Host: hostName, 'User-Agent': 'tollgate-health', Connection: 'close' },
     } as const
@@ -101,7 +101,7 @@ function ask(
     request.once('response', ({ statusCode = 0 }) =>
       settle(isAnswer(statusCode) ? undefined : `status ${statusCode}`),
     )
-    // Kept: a connection that is destroyed may complain once more.
+    // The listener stays: a destroyed connection may emit one more error.
     request.on('error', (error) => settle(connectFault(error)))
     request.end()
   })

@@ -1,11 +1,11 @@
-/** Which backend a request goes to, of those that have a free permit. */
+/** Chooses the backend of a request among those that have a free permit. */
 import type { Config } from '../../config/config.ts'
 import { isIdempotent } from '../rules/backend-failure.ts'
 import type { Backend } from './backend.ts'
 import type { Waiter } from './line.ts'
 import { restMs, type Standing } from './standing.ts'
 
-/** The better request to try a doubtful backend with may be sent twice, and is of a client that has not failed there: any other is kept from it for so much longer. */
+/** Extra rest of a failed backend for requests that may not be sent twice, or whose client has failed there: other requests try it first. */
 const moreForOthersMs = 1_000
 
 /** A request that asks for a permit: its client and its method. */
@@ -25,9 +25,9 @@ export class Choice {
   }
 
   /**
-   * Those that are well before those that rest, those before the ones that are out: a request rather waits for a better one.
-   * Yet one request a second shows how one that rests is. Any other is better than the one to avoid.
-   * permits: of all backends, that the client holds already.
+   * Prefers healthy backends to resting ones and those to ejected ones, even if the request then has to wait.
+   * Yet one request a second tries a resting backend. Any other backend of equal health is preferred to `avoid`.
+   * permits: how many the client already holds, of all backends.
    */
   next(asker: Asker, permits: number, avoid: Backend | undefined): Backend | undefined {
     const backends = this.#backends
@@ -62,8 +62,8 @@ export class Choice {
 }
 
 /**
- * Anybody may take one of the permits but for the last eighth, which are for clients that hold few: fewer than a quarter
- * of what is free. So whoever holds none finds one, however long the others keep theirs.
+ * The last eighth of the permits is reserved for clients that hold few: fewer than a quarter of what is free.
+ * So a client without any finds one, however long the others keep theirs.
  */
 const mayTake = (permits: number, free: number, connections: number): boolean =>
   8 * free > connections || 4 * permits < free
@@ -75,7 +75,7 @@ const levelOf = (standing: Standing, nowMs: number): number => {
   return standing.isWell ? 0 : 1
 }
 
-/** Its rest is over, and nobody has shown yet how it is. */
+/** The backend's rest is over, and this request may try it. */
 function isDue(standing: Standing, nowMs: number, { method, clientId }: Asker): boolean {
   if (standing.restsUntilMs === undefined || standing.isOut(nowMs)) return false
   if (nowMs < standing.restsUntilMs) return false

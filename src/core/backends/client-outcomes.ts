@@ -1,6 +1,6 @@
-/** How each client fared last at one backend. A client has one voice, however many requests it sends. */
+/** Keeps each client's latest result at one backend. A client counts once, however many requests it sends. */
 
-/** Clients that are kept apart; whoever else is served counts as one more. */
+/** Clients that have an entry of their own; all others share one. */
 const MOST_CLIENTS = 64
 
 interface Latest {
@@ -10,10 +10,10 @@ interface Latest {
 
 export class ClientOutcomes {
   readonly #latest = new Map<string, Latest>()
-  /** When a client was served that is not kept apart. */
+  /** Time at which a client without an entry was last served. */
   #othersServedMs = -Infinity
 
-  /** Answers whether the client's request before it had failed. */
+  /** Returns whether the client's previous request had failed. */
   served(clientId: string, nowMs: number): boolean {
     const latest = this.#latest.get(clientId)
     if (latest === undefined) {
@@ -46,7 +46,7 @@ export class ClientOutcomes {
     return latest !== undefined && latest.hasFailed && latest.atMs >= sinceMs
   }
 
-  /** Whether a client was served that has not failed since. */
+  /** Reports whether a client was served that has not failed since. */
   servesAny(sinceMs: number): boolean {
     if (this.#othersServedMs >= sinceMs) return true
     for (const { hasFailed, atMs } of this.#latest.values())
@@ -54,7 +54,7 @@ export class ClientOutcomes {
     return false
   }
 
-  /** Clients that have failed and were not served since. */
+  /** Counts clients that have failed and were not served since. */
   failures(sinceMs: number): number {
     let count = 0
     for (const { hasFailed, atMs } of this.#latest.values())
@@ -62,7 +62,7 @@ export class ClientOutcomes {
     return count
   }
 
-  /** Whether a client was served or failed that is none of those. */
+  /** Reports whether a client outside the given set was served or failed. */
   hasOther(sinceMs: number, isOneOfThose: (clientId: string) => boolean): boolean {
     if (this.#othersServedMs >= sinceMs) return true
     for (const [id, { atMs }] of this.#latest) if (atMs >= sinceMs && !isOneOfThose(id)) return true

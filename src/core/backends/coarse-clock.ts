@@ -1,19 +1,19 @@
-/** One timer for all waits of a kind: reading the time and arming a timer for each request costs more than the waits are worth. */
+/** One timer serves all waits of a kind: reading the time and arming a timer for each request would cost too much. */
 
-/** How far the clock may be behind: a wait is not over before this much more has passed. */
+/** The clock may be this far behind: deadlines add it so that no wait ends too early. */
 export const clockTickMs = 50
 
-/** Of a turn of the event loop that took longer, no more is counted: its answers may be there, not yet read. */
+/** A longer turn of the event loop counts only this much: answers may have arrived but not been read. */
 const MOST_PER_TICK_MS = 4 * clockTickMs
 
 export class CoarseClock {
-  /** Stands still while the clock is stopped. */
+  /** The time does not advance while the clock is stopped. */
   nowMs = 0
   readonly #onTick: (nowMs: number) => boolean
   #timer: NodeJS.Timeout | undefined
   #readMs = 0
 
-  /** onTick: answers whether the clock is still needed. */
+  /** onTick: returns whether the clock is still needed. */
   constructor(onTick: (nowMs: number) => boolean) {
     this.#onTick = onTick
   }

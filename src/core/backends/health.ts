@@ -1,17 +1,17 @@
-/** How the backends fare, as plain data: for readiness, and from a worker to its supervisor. */
+/** Backend health as plain data: for readiness, and from a worker to its supervisor. */
 import type { Backend } from './backend.ts'
 
 export interface BackendHealth {
   readonly name: string
-  /** ejected: it gets no requests while others do. */
+  /** ejected: the backend gets no requests while others do. */
   readonly state: 'up' | 'down' | 'ejected'
-  /** Why it is not up. */
+  /** Cause of the last failure; undefined when up. */
   readonly fault: string | undefined
-  /** Since when, in ISO 8601. */
+  /** Time of the first failure since it last answered, in ISO 8601. */
   readonly since: string | undefined
-  /** A gateway is of use by it. */
+  /** Requests can be served through this backend; readiness needs one such backend. */
   readonly isUsable: boolean
-  /** When it gets a request again to see how it is, Unix time in ms; undefined: it is up, or a check decides. */
+  /** Unix time in ms at which a request tries it again; undefined: it is up, or a check decides. */
   readonly nextTryAtMs?: number | undefined
 }
 
@@ -32,14 +32,14 @@ export function healthOf({ name, standing }: Backend): BackendHealth {
   return { name, state, fault, since, isUsable, nextTryAtMs }
 }
 
-const badness = { up: 0, down: 1, ejected: 2 } as const
+const severity = { up: 0, down: 1, ejected: 2 } as const
 
-/** Of each backend the worst that anyone says. */
+/** Returns the worst report on each backend. */
 export function worstOf(all: readonly (readonly BackendHealth[])[]): BackendHealth[] {
   const worst = new Map<string, BackendHealth>()
   for (const health of all.flat()) {
     const other = worst.get(health.name)
-    if (other === undefined || badness[other.state] < badness[health.state])
+    if (other === undefined || severity[other.state] < severity[health.state])
       worst.set(health.name, health)
   }
   return [...worst.values()]

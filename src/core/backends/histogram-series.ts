@@ -1,4 +1,4 @@
-/** One histogram series in plain numbers: observing costs a short scan and three additions, labels are bound beforehand. */
+/** A histogram series in plain numbers: an observation costs a short scan and three additions. */
 
 /** Bounds for the gateway's own time: 50 us to 250 ms. */
 export const gatewayBounds = [
@@ -24,7 +24,7 @@ export const storeBounds = [
 export class HistogramSeries {
   /** Upper bounds in seconds, ascending; values above the last one count in +Inf only. */
   readonly bounds: readonly number[]
-  /** For each bound how many lie below it and above the one before, then those above the last. Written by observe alone. */
+  /** Number of values in each interval between bounds; the last interval is above all bounds. Written by observe only. */
   readonly counts: Float64Array
   #sumSeconds = 0
 
@@ -34,7 +34,7 @@ export class HistogramSeries {
   }
 
   observe(seconds: number): void {
-    // A clock that stepped back or a time that was never taken must not poison the sum for ever.
+    // A clock that stepped back, or a missing time, must not corrupt the sum.
     const value = seconds > 0 && seconds < Infinity ? seconds : 0
     let slot = 0
     while (slot < this.bounds.length && value > (this.bounds[slot] ?? 0)) slot++
@@ -42,7 +42,7 @@ export class HistogramSeries {
     this.#sumSeconds += value
   }
 
-  /** Cumulative counts, one per bound and the last for +Inf, with the sum in seconds. */
+  /** Returns cumulative counts, one per bound and the last for +Inf, and the sum in seconds. */
   read(): { readonly cumulative: readonly number[]; readonly sumSeconds: number } {
     let running = 0
     const cumulative = Array.from(this.counts, (count) => (running += count))

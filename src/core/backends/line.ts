@@ -1,37 +1,37 @@
-/** The one line in which requests wait for a backend: clients have their turns, the requests of one client their order. */
+/** Requests wait for a backend in one line: clients take turns, and each client's requests keep their order. */
 import type { Backend } from './backend.ts'
 import { Ring, type Linked } from './ring.ts'
 
 export interface Waiter {
   readonly clientId: string
   readonly method: string
-  /** The line is left; the permit is to be given back with a report. */
+  /** The request has left the line with a permit, which a report must give back. */
   onPermit(backend: Backend): void
-  /** The line is left. */
+  /** The request has left the line because it waited too long. */
   onOverdue(): void
 }
 
-/** Of one request, for all that it waits in its life. */
+/** A request keeps one place for all its waits. */
 export class Place implements Linked<Place> {
   next: Place = this
   previous: Place = this
   readonly waiter: Waiter
   readonly longestMs: number
-  /** On the coarse clock of the balancer, which writes it when the first wait begins. */
+  /** Time on the balancer's coarse clock. Written by the balancer when the first wait begins. */
   deadlineMs: number | undefined
-  /** Where it has just failed. Written by the balancer. */
+  /** The backend where the request has just failed. Written by the balancer. */
   avoid: Backend | undefined
-  /** Of its client, while it is in line. Written by the line. */
+  /** The client's turn; undefined: the request is not in line. Written by the line. */
   turn: Turn | undefined
 
-  /** longestMs: that it may wait, all its waits together. */
+  /** longestMs: limit for all waits of the request together. */
   constructor(waiter: Waiter, longestMs: number) {
     this.waiter = waiter
     this.longestMs = longestMs
   }
 }
 
-/** One client that waits. */
+/** A client that waits, with its requests. */
 class Turn implements Linked<Turn> {
   next: Turn = this
   previous: Turn = this
@@ -44,12 +44,12 @@ class Turn implements Linked<Turn> {
 }
 
 export class Line {
-  /** Requests in it. Written here alone. */
+  /** Number of requests in line. Written here only. */
   length = 0
   readonly #clients = new Map<string, Turn>()
   readonly #turns = new Ring<Turn>()
 
-  /** Whose turn it is. */
+  /** The request whose turn it is. */
   get first(): Place | undefined {
     return this.#turns.first?.places.first
   }
@@ -67,18 +67,17 @@ export class Line {
     this.length++
   }
 
-  /** The first one of the next client; undefined when there is no further client. */
+  /** Returns the next client's first request; undefined when there is no further client. */
   after({ turn }: Place): Place | undefined {
     const next = turn?.next
     return next === this.#turns.first ? undefined : next?.places.first
   }
 
-  /** A client waits. */
   has(clientId: string): boolean {
     return this.#clients.has(clientId)
   }
 
-  /** It leaves with its permit, and its client's next turn comes after everybody else's. */
+  /** Removes a request that got its permit, and moves its client behind all others. */
   serve(place: Place): void {
     const { turn } = place
     this.leave(place)
@@ -87,7 +86,7 @@ export class Line {
     this.#turns.append(turn)
   }
 
-  /** Without effect on one that has left. */
+  /** Removes a request; it has no effect if the request has already left. */
   leave(place: Place): void {
     const { turn } = place
     if (turn === undefined) return

@@ -1,14 +1,14 @@
-/** What became of requests to one backend, counted by a few words. */
+/** Counts the results of requests to one backend by kind. */
 import {
   backendFailureKinds,
   type BackendFailureKind,
   type FailedAttempt,
 } from '../rules/backend-failure.ts'
 
-/** The status of a whole answer; why there is none; or nobody waits for one any more. */
+/** The status of a complete answer, the failure, or `abandoned` when nobody waits for the answer any more. */
 export type Outcome = number | FailedAttempt | 'abandoned'
 
-/** The request that a backend was sent: its client, and startedMs, the performance.now() of the sending. */
+/** The sender of a request. startedMs: performance.now() when the backend was sent the request. */
 export interface Sender {
   readonly clientId: string
   readonly startedMs: number

@@ -1,18 +1,18 @@
-/** Asks the backends whether they take connections, for readiness; at most once a second. What it finds of that counts as what requests find does. */
+/** Readiness probes test at most once a second whether backends accept connections. The result counts as a request's does. */
 import { connect } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 import type { Config } from '../../config/config.ts'
 import { connectFault } from '../rules/tls-faults.ts'
 import type { Backend } from './backend.ts'
 import type { Balancer } from './balancer.ts'
-import { silenceOf } from './checks.ts'
+import { answerFault } from './checks.ts'
 import { healthOf, worstOf, type BackendHealth } from './health.ts'
 
 const REMEMBERED_MS = 1_000
 
 /**
- * Resolves with how the backends are, at most a second old; never rejects. seen: how each process that sends requests sees
- * them, where those are other processes; a process may leave out backends that are well.
+ * Resolves with the health of the backends, at most a second old; never rejects. seen: the reports of other processes that
+ * send requests; a report may omit healthy backends.
  */
 export type BackendProbe = (
   seen?: readonly (readonly BackendHealth[])[],
@@ -21,8 +21,8 @@ export type BackendProbe = (
 type ProbeOptions = Pick<Config['upstream'], 'health' | 'host' | 'timeouts'>
 
 /**
- * A backend is of use that takes connections and, where it fails requests, answers a question of the gateway's own: what one
- * client asks for must not take the gateway from all others. Where `health` checks the backends, the checks decide alone.
+ * A backend is usable if it accepts connections and, where it fails requests, answers the gateway's own request: one client's
+ * failing requests must not make the gateway unready for all. Where `health` is configured, only its checks decide.
  */
 export function createBackendProbe(
   balancer: Balancer,
@@ -39,7 +39,7 @@ export function createBackendProbe(
     }
     balancer.connected(backend)
     if (!failsElsewhere && healthOf(backend).state === 'up') return true
-    return (await silenceOf(backend, host)) === undefined
+    return (await answerFault(backend, host)) === undefined
   }
   const lookAtAll = async (seen: readonly BackendHealth[]) => {
     const failing = new Set(seen.filter(({ state }) => state !== 'up').map(({ name }) => name))
@@ -62,7 +62,7 @@ export function createBackendProbe(
   }
 }
 
-/** Why it takes no connection; undefined: it does. */
+/** Explains why the backend accepts no connection; undefined: it does. */
 export function connectionFault(
   { host, port, tls }: Pick<Backend, 'host' | 'port' | 'tls'>,
   timeoutMs: number,

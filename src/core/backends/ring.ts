@@ -1,16 +1,16 @@
-/** Items in a circle: each is added, and leaves, in constant time. */
+/** A circular linked list adds and removes items in constant time. */
 
-/** Of an item that is in no ring: itself. */
+/** An item that is in no ring links to itself. */
 export interface Linked<Item> {
   next: Item
   previous: Item
 }
 
 export class Ring<Item extends Linked<Item>> {
-  /** undefined when there is none. Written here alone. */
+  /** The first item; undefined: the ring is empty. Written here only. */
   first: Item | undefined
 
-  /** Behind all that are there. */
+  /** Adds the item as the last one. */
   append(item: Item): void {
     const { first } = this
     if (first === undefined) {

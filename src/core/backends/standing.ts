@@ -1,16 +1,16 @@
-/** How one backend fares, from what becomes of its requests and checks: when it is spared, left out and taken back. Time is an argument. */
+/** Judges one backend by its requests and checks: when it rests, is ejected and comes back. Time is an argument. */
 import type { Config } from '../../config/config.ts'
 import { ClientOutcomes } from './client-outcomes.ts'
 
 export type EjectOptions = Config['upstream']['eject']
 export type CheckOptions = Pick<NonNullable<Config['upstream']['health']>, 'down' | 'up'>
 
-/** After a failure others are preferred for so long; then one request a second shows how it is. */
+/** Other backends are preferred for this long after a failure; then one request a second tries the backend. */
 export const restMs = 1_000
 
 const notChecked = 'not checked yet'
 
-/** mayEject: not too many other backends are left out. */
+/** mayEject: not too many other backends are ejected. */
 export interface Failure {
   readonly cause: string
   readonly mayEject: boolean
@@ -18,55 +18,55 @@ export interface Failure {
 
 export interface ClientFailure extends Failure {
   readonly clientId: string
-  /** It answered so, which costs its client less than silence does. */
+  /** The failure was an answer, such as 503, which costs the client less than a timeout. */
   readonly isAnswer: boolean
-  /** Whether any backend has since then served or failed a client that is none of those. */
+  /** Reports whether any backend has since then served or failed a client outside the given set. */
   isOtherAtWork(sinceMs: number, isOneOfThose: (clientId: string) => boolean): boolean
 }
 
 export class Standing {
-  /** Nothing has failed since the last answer: nothing speaks against it. */
+  /** Nothing has failed since the last answer. */
   isClear = true
-  /** It fails everybody: it is to be named. */
+  /** The backend fails every client and is reported as down. */
   isDown = false
-  /** Why it failed last; undefined once it has answered since. */
+  /** Cause of the last failure; undefined: it has answered since. */
   fault: string | undefined
-  /** Of `fault`; on the clock of the arguments. */
+  /** Time of the first failure since the last answer, on the clock of the arguments. */
   faultSinceMs = 0
-  /** Of `fault`: no connection could be made, or nobody has seen it yet. */
+  /** The fault is that no connection could be made, or that no check has finished yet. */
   isUnreachable = false
-  /** Gets no request before; undefined: it is not ejected. */
+  /** End of the ejection; undefined: the backend is not ejected. */
   ejectedUntilMs: number | undefined
-  /** Others are preferred until then. */
+  /** Other backends are preferred until then; undefined: the backend does not rest. */
   restsUntilMs: number | undefined
-  /** It failed its checks. */
+  /** The health checks found it down. */
   failsChecks = false
-  /** When it last answered anybody. */
+  /** Time of the last answer to any client. */
   answeredMs = -Infinity
-  /** These two are written by use. */
+  // use() replaces these two.
   #eject: EjectOptions
   #checks: CheckOptions | undefined
   readonly #clients = new ClientOutcomes()
-  /** The client that it failed last was not the only one at work. */
-  #isOfSeveral = false
-  /** Requests that have failed since the last answer. */
+  /** Other clients were active when the last request failed. */
+  #areOthersActive = false
+  /** Number of requests that have failed since the backend came back. */
   #failures = 0
-  /** Connections in a row that could not be made. */
+  /** Number of connections in a row that could not be made. */
   #unconnected = 0
   #lastFailureMs = 0
-  /** Its time is over, and the next answer decides. */
+  /** The ejection is over, and the next answer decides. */
   #isOnProbation = false
-  /** Ejections, one soon after the other. */
+  /** Number of ejections in close succession. */
   #ejections = 0
   #ejectedForMs = 0
-  /** Since it was ejected last; undefined before. */
+  /** Time at which the backend last came back; undefined: it is down, or never was. */
   #backSinceMs: number | undefined
-  /** By a check: before that one check decides. */
+  /** A check or a request has found the backend healthy; until then a single check decides. */
   #wasSeenWell = false
-  /** Checks in a row that said the same: failed when negative. */
+  /** Number of equal check results in a row; negative for failures. */
   #checksInARow = 0
 
-  /** checks: of a backend that is asked by itself; it is of use once one has found it well. */
+  /** checks: the thresholds of health checks; with them the backend is usable once a check has passed. */
   constructor(eject: EjectOptions, checks?: CheckOptions, nowMs = performance.now()) {
     this.#eject = eject
     this.#checks = checks
@@ -75,26 +75,26 @@ export class Standing {
     this.isUnreachable = true
   }
 
-  /** From here on it is judged by these settings; what was found out under others holds. */
+  /** Applies new settings; earlier findings stay valid. */
   use(eject: EjectOptions, checks: CheckOptions | undefined, nowMs: number): void {
     this.#eject = eject
     this.#checks = checks
-    // One that serves is not taken out by the very first check.
+    // The first failed check alone does not take down a backend that serves.
     if (checks !== undefined) return void (this.#wasSeenWell ||= this.isClear)
     this.#checksInARow = 0
     if (this.isUnknown) this.#comeBack(nowMs)
     if (!this.failsChecks) return
-    // No check takes it back any more: one request decides.
+    // No check will bring it back any more: one request decides.
     this.failsChecks = this.isUnreachable = false
     this.ejectedUntilMs ??= nowMs
   }
 
-  /** It is to be checked, and neither a check nor a request has found anything yet. */
+  /** The backend awaits its first result, of a check or a request. */
   get isUnknown(): boolean {
     return this.fault === notChecked
   }
 
-  /** No connection could be made, which no client brings about by what it asks for. */
+  /** No connection could be made, which no client can cause by its request. */
   unreachable({ cause, mayEject }: Failure, nowMs: number): void {
     this.#blame(cause, nowMs)
     this.isUnreachable = true
@@ -106,9 +106,9 @@ export class Standing {
   }
 
   /**
-   * The request of a client has failed, perhaps by what it asks for. It is the backend that fails where it has answered
-   * nobody for a second, serves none but those who fail now, and fails as many clients as `failures` says, or all who
-   * ask for anything with as many requests.
+   * A client's request has failed, perhaps because of the request itself. The backend counts as down if it has answered
+   * nobody for a second, every client's latest request failed, `failures` requests failed, and those are the requests of
+   * that many clients or of all active clients.
    */
   failed({ clientId, isOtherAtWork, ...failure }: ClientFailure, nowMs: number): void {
     const { failures, withinMs } = this.#eject
@@ -116,16 +116,16 @@ export class Standing {
     this.#blame(failure.cause, nowMs)
     this.isUnreachable = false
     this.#unconnected = 0
-    // Sent before it was ejected.
+    // The request was sent before the ejection.
     if (this.isEjected(nowMs)) return
     const clients = this.#clients
     clients.failed(clientId, nowMs, sinceMs)
-    this.#isOfSeveral = isOtherAtWork(sinceMs, (id) => id === clientId)
+    this.#areOthersActive = isOtherAtWork(sinceMs, (id) => id === clientId)
     this.#lastFailureMs = nowMs
     this.#failures++
     const isMany = this.#failures >= failures
     const servesOthers = clients.servesAny(sinceMs)
-    // Of a backend that has just answered, one client's failure says little.
+    // One client's failure means little while the backend serves others.
     const isBelieved = !servesOthers || clients.failures(this.answeredMs) > 1
     if (isBelieved && (isMany || !failure.isAnswer)) this.restsUntilMs = nowMs + restMs
     if (!isMany || servesOthers || nowMs - this.answeredMs < restMs) return
@@ -134,19 +134,19 @@ export class Standing {
       this.#goDown(failure.mayEject, nowMs)
   }
 
-  /** The request of a client was answered. */
+  /** A client's request was answered. */
   answered(clientId: string, nowMs: number): void {
     const hadFailed = this.#clients.served(clientId, nowMs)
     this.answeredMs = nowMs
     if (!this.isClear) this.#recover(hadFailed, nowMs)
   }
 
-  /** A connection could be made, which says something of a backend to which none could. */
+  /** A connection could be made, which clears the fault of an unreachable backend. */
   connected(nowMs: number): void {
     if (this.isUnreachable && !this.isClear) this.#recover(true, nowMs)
   }
 
-  /** cause: why a check failed; undefined: it was answered well. */
+  /** Applies the result of a check. cause: why it failed; undefined: it passed. */
   checked(cause: string | undefined, nowMs: number): void {
     const { down, up } = (this.#wasSeenWell && this.#checks) || { down: 1, up: 1 }
     const inARow = this.#checksInARow
@@ -165,23 +165,23 @@ export class Standing {
     }
   }
 
-  /** Nothing speaks against it. */
+  /** The backend neither rests nor is ejected nor fails its checks. */
   get isWell(): boolean {
     return this.restsUntilMs === undefined && this.ejectedUntilMs === undefined && !this.failsChecks
   }
 
-  /** A gateway is of use by it, as far as is known here. Its checks decide, where it has any: no client brings about what they find. */
+  /** Requests can be served through it. Only its checks decide, where it has any: no client can influence them. */
   get isUsable(): boolean {
     if (this.#checks !== undefined) return !this.failsChecks && !this.isUnknown
     return !this.isDown && !this.isUnreachable
   }
 
-  /** It gets no request while others do. */
+  /** The backend gets no requests while others do. */
   isOut(nowMs: number): boolean {
     return this.failsChecks || this.isEjected(nowMs)
   }
 
-  /** For having failed requests. When its time is over one request decides, or a check. */
+  /** The backend is ejected for failed requests. Afterwards one request or a check decides whether it comes back. */
   isEjected(nowMs: number): boolean {
     if (this.ejectedUntilMs === undefined) return false
     if (nowMs < this.ejectedUntilMs || this.#checks !== undefined) return true
@@ -191,17 +191,17 @@ export class Standing {
     return false
   }
 
-  /** The client's latest request here has failed, and it is not the only client: another's shows better how it is. */
+  /** The client's latest request here has failed and other clients are active: theirs are the better test. */
   isBetterTriedByOthers(clientId: string, nowMs: number): boolean {
-    return this.#isOfSeveral && this.#clients.hasFailed(clientId, nowMs - this.#eject.withinMs)
+    return this.#areOthersActive && this.#clients.hasFailed(clientId, nowMs - this.#eject.withinMs)
   }
 
-  /** Whether it has since then served or failed a client that is none of those. */
+  /** Reports whether the backend has since then served or failed a client outside the given set. */
   hasOther(sinceMs: number, isOneOfThose: (clientId: string) => boolean): boolean {
     return this.#clients.hasOther(sinceMs, isOneOfThose)
   }
 
-  /** isDoubtful: what shows that it is well may be the one good answer between two failures. */
+  /** isDoubtful: the answer may be the one success between two failures. */
   #recover(isDoubtful: boolean, nowMs: number): void {
     if (this.isOut(nowMs)) return
     const isTooSoon = nowMs - this.#lastFailureMs < restMs && !this.#isOnProbation
@@ -218,7 +218,7 @@ export class Standing {
     this.isDown = true
     if (!mayEject) return
     const { forMs, growth, maxForMs } = this.#eject
-    // Well for longer than it was out: what was before is forgotten.
+    // After a healthy time longer than the last ejection, the count starts again.
     if (nowMs - (this.#backSinceMs ?? nowMs) > this.#ejectedForMs) this.#ejections = 0
     this.#backSinceMs = undefined
     this.#ejectedForMs = Math.min(forMs * growth ** this.#ejections, maxForMs)

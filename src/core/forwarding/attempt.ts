@@ -1,17 +1,17 @@
-/** What the attempts of both engines have in common: each ends once, with one word to its sink. */
+/** The attempts of both engines share this base: each ends once, with one call of its sink. */
 import { backendFailureKind, type FailedAttempt } from '../rules/backend-failure.ts'
 import { isTlsRefusal } from '../rules/tls-faults.ts'
 import { backendErrorCode, errorText } from './engine.ts'
 import type { AttemptSink, ForwardHandle, ForwardJob } from './forwarder.ts'
 import type { RequestBody } from './request-body.ts'
 
-/** The handle too, since this is the hot path. */
+/** The attempt is also its handle: the hot path allocates one object. */
 export abstract class Attempt implements ForwardHandle {
   settled = false
   protected readonly job: ForwardJob
   protected readonly sink: AttemptSink
   protected body: RequestBody | undefined
-  /** The backend may have seen some of the request. */
+  /** The backend may have received some of the request. */
   protected sent = false
 
   constructor(job: ForwardJob, sink: AttemptSink) {
@@ -26,7 +26,7 @@ export abstract class Attempt implements ForwardHandle {
 
   abstract resume(): void
 
-  /** The connection is kept for the next request, or closed. */
+  /** Gives up the connection: closes it, or keeps it for the next request. */
   protected abstract leave(closes: boolean): void
 
   protected abstract connectionFacts(): Pick<FailedAttempt, 'reusedConnection' | 'answerBegun'>
@@ -38,9 +38,9 @@ export abstract class Attempt implements ForwardHandle {
     else this.fail(backendFailureKind(backendErrorCode(error), this.sent), cause)
   }
 
-  /** The response timeout is over; answers whether the attempt is, too. */
+  /** Handles the end of the response timeout; returns whether the attempt has failed. */
   protected isOverdue(hasAnswer: boolean): boolean {
-    // The backend waits for the client's body; how long that may take is the public listener's to say.
+    // The backend waits for the client's body, whose time the public listener limits.
     if (this.sent && !hasAnswer && this.body?.waitsForClient) return false
     const limit = `within ${this.job.responseTimeoutMs} ms (upstream.timeouts.response or the route's)`
     if (this.sent)

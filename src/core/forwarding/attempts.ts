@@ -1,4 +1,4 @@
-/** The one policy of which backend a request goes to and whether it goes to another after a failure, for all engines. */
+/** Decides for all engines which backend a request goes to, and whether another one gets it after a failure. */
 import type { Backend } from '../backends/backend.ts'
 import type { Balancer } from '../backends/balancer.ts'
 import { Place, type Waiter } from '../backends/line.ts'
@@ -22,9 +22,9 @@ export class Forwarder {
   readonly retries: Retries
   readonly engine: Engine
   closing = false
-  /** Requests. Written by forward and settled alone. */
+  /** Number of requests under way. Written by forward() and settled() only. */
   underWay = 0
-  #whenNoneIs: (() => void) | undefined
+  #onIdle: (() => void) | undefined
 
   constructor(balancer: Balancer, retries: Retries, engine: Engine) {
     this.balancer = balancer
@@ -32,7 +32,7 @@ export class Forwarder {
     this.engine = engine
   }
 
-  /** Starts the request; never throws, all news goes to the sink. */
+  /** Starts the request; never throws: the sink gets all results. */
   forward(job: ForwardJob, sink: ForwardSink): ForwardHandle {
     this.underWay++
     this.retries.begun()
@@ -41,35 +41,35 @@ export class Forwarder {
 
   settled(): void {
     this.underWay--
-    if (this.underWay === 0) this.#whenNoneIs?.()
+    if (this.underWay === 0) this.#onIdle?.()
   }
 
-  /** Lets what is under way finish and takes nothing new. */
+  /** Refuses new requests and resolves when those under way have finished. */
   async close(): Promise<void> {
     this.closing = true
-    if (this.underWay > 0) await new Promise<void>((resolve) => (this.#whenNoneIs = resolve))
+    if (this.underWay > 0) await new Promise<void>((resolve) => (this.#onIdle = resolve))
     await this.engine.close()
   }
 }
 
-/** One request: the pipeline's handle, the engine's sink and who waits for a backend in one object, since this is the hot path. */
+/** One request is the pipeline's handle, the engine's sink and the balancer's waiter: the hot path allocates one object. */
 class Attempts implements ForwardHandle, AttemptSink, Waiter {
   #job: ForwardJob
   readonly #sink: ForwardSink
   readonly #forwarder: Forwarder
-  /** When the backend was sent the attempt under way, of performance.now(). */
+  /** The performance.now() at which the current attempt was sent. */
   startedMs: number
-  /** Whose permit it holds; undefined while it waits for one and when it has given it back. */
+  /** The backend whose permit the request holds; undefined: it holds none. */
   #backend: Backend | undefined
-  /** Of the attempt under way; undefined between two. */
+  /** The handle of the current attempt; undefined between two attempts. */
   #handle: ForwardHandle | undefined
-  /** In line, if it ever had to wait. */
+  /** The place in line; undefined: the request never had to wait. */
   #place: Place | undefined
   #status: number | undefined
   #repeated = 0
-  /** Why the attempt before failed; undefined at the first one. */
+  /** The failure of the previous attempt; undefined during the first one. */
   #failed: FailedAttempt | undefined
-  /** An attempt that failed may have been seen by its backend. */
+  /** The backend of a failed attempt may have received some of it. */
   #reached = false
   settled = false
 
@@ -91,7 +91,7 @@ class Attempts implements ForwardHandle, AttemptSink, Waiter {
   }
 
   abort(fault?: BackendFailure): boolean {
-    // Before its permit is given to one who needs the connection.
+    // The connection closes before the permit goes to a request that needs one.
     const isSeen = this.#handle?.abort() ?? false
     if (!this.settled) this.#settle(fault ? { ...fault, ...answered } : 'abandoned')
     return isSeen || this.#reached
@@ -114,7 +114,7 @@ class Attempts implements ForwardHandle, AttemptSink, Waiter {
 
   #send(backend: Backend): void {
     this.#backend = backend
-    // Each attempt is the time of the backend that has it: neither the line's nor another backend's.
+    // The time of an attempt excludes the wait in line and earlier attempts.
     if (this.#failed !== undefined || this.#place !== undefined) this.startedMs = performance.now()
     this.#sink.sentTo(backend.name, this.#failed)
     this.#handle = this.#forwarder.engine.send(backend, this.#job, this)
@@ -150,7 +150,7 @@ class Attempts implements ForwardHandle, AttemptSink, Waiter {
     const { balancer } = this.#forwarder
     const backend = balancer.take(this, avoid)
     if (backend !== undefined) return this.#send(backend)
-    // It has waited enough.
+    // A request that has used up its response timeout does not wait again.
     if (this.#failed?.kind === 'response_timeout') return this.#refuse(this.#failed)
     this.#place ??= new Place(this, this.#job.responseTimeoutMs)
     if (!balancer.wait(this.#place, avoid)) this.#refuseSoon(saturated)

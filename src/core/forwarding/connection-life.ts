@@ -1,99 +1,99 @@
 /**
- * How long a connection to a backend is used, and when it rests; the same for both engines. An answer that nobody asked for
- * is taken for that of the next request, and so on for ever: it shows only while no request is under way.
+ * Decides for both engines how long a connection to a backend is used, and when it rests. A surplus answer would be taken for
+ * that of the next request, and each later answer for the one after: it shows only while no request is under way.
  */
 import type { Backend } from '../backends/backend.ts'
 import type { EngineOptions } from './engine.ts'
 
-/** A connection that is never idle rests once in this time. */
+/** A connection that is never idle rests once per interval. */
 const REST_EVERY_MS = 500
 
-/** A rest is as long as the slowest answer since the last one took, since that long the one that is still owed may take. */
-const LEAST_REST_MS = 5
+/** Shortest rest. A rest lasts as long as the slowest answer since the last rest took: a surplus answer may take as long. */
+const MIN_REST_MS = 5
 
-/** A connection that would have to rest for longer rests for the least time, and is then closed. */
-const MOST_REST_MS = 50
+/** Longest rest. A connection that needs a longer one rests for the shortest time and is then closed. */
+const MAX_REST_MS = 50
 
-/** Each connection that we close keeps its port for a minute (TIME-WAIT, RFC 9293 section 3.6.1), and there are some 28,000. */
+/** Limit of closed connections: each keeps its port for a minute (TIME-WAIT, RFC 9293 section 3.6.1), of some 28,000 ports. */
 const CLOSED_PER_SECOND = 16
 
-/** A connection that is not closed since too many were goes on for so long. */
-const AGAIN_MS = 100
+/** A connection that stays open because too many were closed is used for this long before it rests again. */
+const REST_AGAIN_MS = 100
 
-/** What the connections to one backend have in common. */
+/** The connections to one backend share their limits and what their answers showed. */
 export class Rests {
   readonly options: EngineOptions
   readonly #backend: Backend
-  /** All that were not quiet since then rest, as one of them brought an answer that nobody asked for. */
+  /** Time of the last surplus answer: each connection that has not rested since then rests. */
   alarmMs = -Infinity
-  /** These four are of one second. */
+  // The next four values describe one second.
   #beganMs = -Infinity
   #closed = 0
-  #quickestMs = Infinity
-  #quickestBeforeMs = 0
+  #fastestMs = Infinity
+  #fastestBeforeMs = 0
 
   constructor(backend: Backend, options: EngineOptions) {
     this.#backend = backend
     this.options = options
   }
 
-  /** Bytes came that nobody asked for; their connection is closed. */
+  /** Surplus bytes came; their connection is closed. */
   surplus(nowMs = performance.now()): void {
-    // A backend that does so all the time must not keep all its connections at rest.
+    // A backend that always sends surplus bytes must not keep all its connections at rest.
     if (nowMs - this.alarmMs >= REST_EVERY_MS) this.alarmMs = nowMs
     this.options.onSurplus(this.#backend)
   }
 
-  /** Quicker than all answers of this second and the one before: it may have been under way before it was asked for. */
-  isHasty(waitMs: number, nowMs: number): boolean {
-    this.#turnPage(nowMs)
-    if (waitMs >= this.#quickestMs) return false
-    this.#quickestMs = waitMs
-    return waitMs < this.#quickestBeforeMs
+  /** Reports an answer faster than all others of this second and the previous one: it may belong to an earlier request. */
+  isSuspiciouslyFast(waitMs: number, nowMs: number): boolean {
+    this.#advanceSecond(nowMs)
+    if (waitMs >= this.#fastestMs) return false
+    this.#fastestMs = waitMs
+    return waitMs < this.#fastestBeforeMs
   }
 
   mayClose(nowMs: number): boolean {
-    this.#turnPage(nowMs)
+    this.#advanceSecond(nowMs)
     return this.#closed++ < CLOSED_PER_SECOND
   }
 
-  #turnPage(nowMs: number): void {
+  #advanceSecond(nowMs: number): void {
     const ageMs = nowMs - this.#beganMs
     if (ageMs < 1_000) return
-    this.#quickestBeforeMs = ageMs < 2_000 ? this.#quickestMs : 0
-    this.#quickestMs = Infinity
+    this.#fastestBeforeMs = ageMs < 2_000 ? this.#fastestMs : 0
+    this.#fastestMs = Infinity
     this.#closed = 0
     this.#beganMs = nowMs
   }
 }
 
-/** One connection. All times are on performance.now(). */
+/** Use and rests of one connection. All times are on performance.now(). */
 export class ConnectionLife {
   readonly #rests: Rests
-  /** The connection is closed behind its answer from then on. */
+  /** Time after which the connection is closed at the end of its answer. */
   readonly retiresMs: number
-  /** Requests that it was given. */
+  /** Number of requests sent on it. */
   uses = 0
-  /** End of its last answer. */
+  /** Time at which its last answer ended. */
   freeSinceMs: number
-  /** It carries nothing more. */
+  /** No further request may use the connection. */
   isLast = false
   #startedMs = 0
-  /** The slowest answer since it rested last. */
+  /** Time to the slowest answer since the last rest. */
   #slowestMs = 0
   #restedMs = 0
-  /** When it is to rest again. */
+  /** Time of the next rest. */
   #dueMs = 0
 
   constructor(rests: Rests, nowMs = performance.now()) {
     this.#rests = rests
-    // Up to a tenth earlier, so that those opened together do not go together.
+    // A random part of a tenth keeps connections that opened together from closing together.
     this.retiresMs = nowMs + rests.options.connectionAgeMs * (1 - Math.random() / 10)
     this.freeSinceMs = nowMs
     this.#hasRested(nowMs)
   }
 
-  /** A request goes out on it. */
+  /** A request is sent on the connection. */
   start(nowMs = performance.now()): void {
     if (nowMs - this.freeSinceMs >= this.#restMs) this.#hasRested(nowMs)
     this.uses++
@@ -104,25 +104,25 @@ export class ConnectionLife {
   answer(nowMs = performance.now()): void {
     const waitMs = nowMs - this.#startedMs
     this.#slowestMs = Math.max(this.#slowestMs, waitMs)
-    if (this.#rests.isHasty(waitMs, nowMs)) this.#dueMs = nowMs
+    if (this.#rests.isSuspiciouslyFast(waitMs, nowMs)) this.#dueMs = nowMs
   }
 
-  /** Its answer has ended. Answers for how many ms it is to carry nothing; Infinity: it is to be closed at once. */
+  /** The answer has ended. Returns how many ms the connection rests; Infinity: it must be closed at once. */
   end(nowMs = performance.now()): number {
     this.freeSinceMs = nowMs
     if (this.isLast || this.uses >= this.#rests.options.connectionUses || nowMs >= this.retiresMs)
       return Infinity
     if (nowMs < this.#dueMs && this.#restedMs >= this.#rests.alarmMs) return 0
-    return this.#restMs <= MOST_REST_MS ? Math.ceil(this.#restMs) : LEAST_REST_MS
+    return this.#restMs <= MAX_REST_MS ? Math.ceil(this.#restMs) : MIN_REST_MS
   }
 
-  /** It has carried nothing for as long as end() said, and nothing came. Answers whether it may carry more. */
+  /** The rest that end() asked for is over, and no bytes came. Returns whether the connection may be used again. */
   rested(nowMs = performance.now()): boolean {
-    if (this.#restMs <= MOST_REST_MS) this.#hasRested(nowMs)
+    if (this.#restMs <= MAX_REST_MS) this.#hasRested(nowMs)
     else if (this.#rests.mayClose(nowMs)) return false
     else {
       this.#restedMs = nowMs
-      this.#dueMs = nowMs + AGAIN_MS
+      this.#dueMs = nowMs + REST_AGAIN_MS
     }
     return true
   }
@@ -134,6 +134,6 @@ export class ConnectionLife {
   }
 
   get #restMs(): number {
-    return Math.max(LEAST_REST_MS, this.#slowestMs)
+    return Math.max(MIN_REST_MS, this.#slowestMs)
   }
 }

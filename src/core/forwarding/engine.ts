@@ -1,36 +1,36 @@
-/** What the forwarding engines share: their options, bounds on answers, and how their errors are read. */
+/** The forwarding engines share their options, limits on answers, and the reading of errors. */
 import type { Backend } from '../backends/backend.ts'
 import type { Config } from '../../config/config.ts'
 import { inWords } from '../rules/tls-faults.ts'
 
 /**
- * connections: at most that many per backend at a time; a request that finds none free within its response timeout fails
- * as connect_timeout. connectionUses, connectionAgeMs: a connection that has reached one is closed behind its answer.
+ * connections: limit per backend; a request that gets no connection within its response timeout fails as connect_timeout.
+ * connectionUses, connectionAgeMs: a connection that has reached either limit is closed at the end of its answer.
  */
 export interface EngineOptions extends Pick<
   Config['upstream'],
   'connections' | 'connectionUses' | 'connectionAgeMs' | 'timeouts'
 > {
-  /** A connection was closed since the backend had sent on it what nobody asked for. */
+  /** A connection was closed because the backend sent bytes that no request had asked for. */
   readonly onSurplus: (backend: Backend) => void
 }
 
-/** Of one answer's head, and of its trailer section. */
+/** Longest head of an answer, and longest trailer section. */
 export const maxAnswerHeadBytes = 32 * 1024
 
-/** The error's code, else its name. */
+/** Returns the error's code, or its name if it has none. */
 export function backendErrorCode(error: Error): string {
   return 'code' in error && typeof error.code === 'string' ? error.code : error.name
 }
 
-/** For the log: what is known of it in words, code and message, never the request's content. */
+/** Describes an error for the log by code and message, never by the request's content. */
 export function errorText(error: Error): string {
   const code = backendErrorCode(error)
   const text = error.message.includes(code) ? error.message : `${code}: ${error.message}`
   return inWords(text)
 }
 
-/** A copy of the header fields, flat, with the backend's own Host where there is none. */
+/** Copies the flat header fields and adds the backend's Host if there is none. */
 export function withHost(headers: readonly string[], { hostHeader }: Backend): string[] {
   const hasHost = headers.some((name, at) => at % 2 === 0 && name.toLowerCase() === 'host')
   return hasHost ? [...headers] : ['Host', hostHeader, ...headers]

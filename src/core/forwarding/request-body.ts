@@ -1,20 +1,20 @@
-/** The client's request body as a stream of its own: counted, read on demand, and never destroying the client's request. */
+/** Wraps the client's request body in a stream that counts it, reads on demand and never destroys the client's request. */
 import { Readable } from 'node:stream'
 import type { IncomingRequest } from '../http/messages.ts'
 import { ownFailureCodes } from '../rules/backend-failure.ts'
 import type { ForwardJob, ReceivedBody } from './forwarder.ts'
 
 /**
- * Engines destroy the body they were given; given the IncomingMessage itself they would take the client's connection,
- * or its socket property, away from the gateway. Destroying this stream only leaves the rest unread.
- * Errors with one of ownFailureCodes when the limit is passed or the client leaves before the end.
+ * Engines destroy the body they are given: an IncomingMessage would lose the client's connection, or its socket property.
+ * This stream, when destroyed, only leaves the rest unread.
+ * It fails with one of ownFailureCodes when the limit is passed or the client leaves before the end.
  */
 export class RequestBody extends Readable {
-  /** Some of the body was asked for that was not received before: it cannot be sent from its start again. */
+  /** Bytes beyond the received ones were read: the body cannot be sent from its start again. */
   touched = false
   readonly #request: IncomingRequest
   readonly #limitBytes: number
-  /** Until it is passed on. */
+  /** The received part; undefined once it is passed on. */
   #received: ReceivedBody | undefined
   readonly #isWhole: boolean
   #open: boolean
@@ -22,7 +22,7 @@ export class RequestBody extends Readable {
   #ended = false
   #seenBytes = 0
 
-  /** held: nothing is read from the client before release(). */
+  /** held: the stream reads nothing from the client before release(). */
   constructor(job: Pick<ForwardJob, 'request' | 'received' | 'bodyLimitBytes'>, held = false) {
     super()
     this.#request = job.request
@@ -34,7 +34,7 @@ export class RequestBody extends Readable {
     this.on('error', () => {})
   }
 
-  /** The next bytes are the client's to send. */
+  /** The stream waits for the client to send more. */
   get waitsForClient(): boolean {
     return this.#wanted && !this.#ended
   }
@@ -53,7 +53,7 @@ export class RequestBody extends Readable {
     const request = this.#request
     if (this.touched) {
       request.off('data', this.#onData).off('end', this.#onEnd)
-      // Its errors are still heard: one may be on its way, and an error that nobody hears ends the process.
+      // The error listener stays: one may still come, and an error without a listener ends the process.
       request.off('close', this.#onClose)
       if (!this.#ended) request.pause()
     }
@@ -74,7 +74,7 @@ export class RequestBody extends Readable {
     request.resume()
   }
 
-  /** Its end follows when more is asked for. */
+  /** Passes on the received part; the end follows with the next read. */
   #replay({ bytes }: ReceivedBody): void {
     this.#received = undefined
     this.#wanted = false
@@ -106,14 +106,15 @@ export class RequestBody extends Readable {
   }
 }
 
-/** Of one body, so that what many hold is bounded; each piece counts PIECE_BYTES more, which is about what it costs. */
+/** Limit of one body that readOn() keeps in memory; each piece counts PIECE_BYTES more for its overhead. */
 const READ_ON_BYTES = 1024 * 1024
 const PIECE_BYTES = 512
 const QUIET_TURNS = 3
 
 /**
- * Reads what has come of a body while nobody read it: of a connection that is not read nobody hears that its client has left.
- * Not told of a body that breaks off, which others answer, or once its asker is settled. A body is quiet when so many turns of the event loop bring nothing.
+ * Reads the bytes of a body that arrived while nothing read it: a connection that is not read does not show that its client left.
+ * done is not called if the body breaks off, which others handle, or once the asker is settled. Reading stops when
+ * QUIET_TURNS turns of the event loop bring nothing.
  */
 export function readOn(
   { request, received }: Pick<ForwardJob, 'request' | 'received'>,
@@ -132,7 +133,7 @@ export function readOn(
   const look = (): void => {
     const isWhole = request.readableEnded
     if (asker.settled || (request.destroyed && !isWhole)) return void request.off('data', onData)
-    // After its end, too: that its sender has left is heard in a later turn.
+    // This also waits after the body's end: the event that its sender left comes in a later turn.
     if (roomBytes > 0 && quietTurns++ < QUIET_TURNS) return void setImmediate(look)
     request.off('data', onData).pause()
     done({ bytes: Buffer.concat(pieces), isWhole })

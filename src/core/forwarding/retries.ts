@@ -1,31 +1,31 @@
-/** How often a request may be sent again, and how many of all requests: failing backends must not be met with twice the load. */
+/** Limits how often one request is repeated, and the share of repeats: failing backends must not get twice the load. */
 import type { Asker } from '../backends/choice.ts'
 import type { Config } from '../../config/config.ts'
 import { isStale, mayRepeat, type FailedAttempt } from '../rules/backend-failure.ts'
 
-/** Whatever the share of so few requests is. */
-const leastPerSecond = 10
+/** Repeats that are always allowed per second, even if the share of few requests is smaller. */
+const minPerSecond = 10
 
-/** A client whose repeat failed as well gets one repeat in so long. */
+/** A client whose repeat failed as well gets one repeat per interval. */
 const spacingMs = 1_000
-/** After so long without a repeat it gets as many as any other. */
+/** Time without a repeat after which this limit ends. */
 const forgottenMs = 10_000
-/** Such clients that are remembered; one more, and all are forgotten. */
-const mostClients = 256
+/** Largest number of such clients; one more clears the list. */
+const maxClients = 256
 
-/** Time is an argument. */
+/** Keeps the budget of repeats. Time is an argument. */
 export class Retries {
   readonly #attempts: number
   readonly #share: number
   readonly #hasOthers: boolean
-  /** At once, after a time without any. */
-  readonly #most: number
-  #left: number
-  /** Requests since that was reckoned. */
+  /** Largest number of repeats in a burst. */
+  readonly #burst: number
+  #budget: number
+  /** Number of requests since the budget was last updated. */
   #begun = 0
-  #reckonedMs = 0
-  /** Clients whose repeat failed as well, with the time of their last repeat: what fails everywhere must not use up the repeats of all. */
-  readonly #inVain = new Map<string, number>()
+  #updatedMs = 0
+  /** Clients whose repeat failed as well, with the time of their last repeat: requests that fail everywhere must not use up the repeats of all. */
+  readonly #failedRepeats = new Map<string, number>()
 
   constructor({
     retry,
@@ -35,17 +35,17 @@ export class Retries {
     this.#attempts = retry.attempts
     this.#share = retry.budget
     this.#hasOthers = urls.length > 1
-    // As many as one backend can leave behind when it dies.
-    this.#most = retry.budget === 0 ? 0 : Math.max(connections, leastPerSecond)
-    this.#left = this.#most
+    // One backend that dies can fail this many requests at once.
+    this.#burst = retry.budget === 0 ? 0 : Math.max(connections, minPerSecond)
+    this.#budget = this.#burst
   }
 
-  /** Of every request. */
+  /** Counts a request; called for each. */
   begun(): void {
     this.#begun++
   }
 
-  /** Whether a request goes to the next backend after it has failed; repeated: so many times so far. */
+  /** Decides whether a failed request is sent again; repeated: the number of repeats so far. */
   allows(
     { method, clientId }: Asker,
     failed: FailedAttempt,
@@ -53,35 +53,36 @@ export class Retries {
     nowMs = performance.now(),
   ): boolean {
     if (!mayRepeat(method, failed)) return false
-    if (repeated > 0 && failed.phase === 'sent') this.#noteVain(clientId, nowMs)
+    if (repeated > 0 && failed.phase === 'sent') this.#noteFailedRepeat(clientId, nowMs)
     if (repeated >= this.#attempts) return false
-    // The only backend deserves a fresh connection, but no second chance.
+    // A stale connection allows a repeat even at the only backend; other failures do not.
     if (isStale(failed)) return true
-    return this.#hasOthers && this.#isItsTurn(clientId, nowMs) && this.#spend(nowMs)
+    return this.#hasOthers && this.#mayRepeatAgain(clientId, nowMs) && this.#spend(nowMs)
   }
 
-  #noteVain(clientId: string, nowMs: number): void {
-    if (this.#inVain.size >= mostClients && !this.#inVain.has(clientId)) this.#inVain.clear()
-    this.#inVain.set(clientId, nowMs)
+  #noteFailedRepeat(clientId: string, nowMs: number): void {
+    if (this.#failedRepeats.size >= maxClients && !this.#failedRepeats.has(clientId))
+      this.#failedRepeats.clear()
+    this.#failedRepeats.set(clientId, nowMs)
   }
 
-  #isItsTurn(clientId: string, nowMs: number): boolean {
-    const lastMs = this.#inVain.get(clientId)
+  #mayRepeatAgain(clientId: string, nowMs: number): boolean {
+    const lastMs = this.#failedRepeats.get(clientId)
     if (lastMs === undefined) return true
     if (nowMs - lastMs < spacingMs) return false
-    if (nowMs - lastMs < forgottenMs) this.#inVain.set(clientId, nowMs)
-    else this.#inVain.delete(clientId)
+    if (nowMs - lastMs < forgottenMs) this.#failedRepeats.set(clientId, nowMs)
+    else this.#failedRepeats.delete(clientId)
     return true
   }
 
   #spend(nowMs: number): boolean {
-    const seconds = (nowMs - this.#reckonedMs) / 1000
-    const earned = this.#begun * this.#share + seconds * leastPerSecond
-    this.#left = Math.min(this.#most, this.#left + earned)
+    const seconds = (nowMs - this.#updatedMs) / 1000
+    const earned = this.#begun * this.#share + seconds * minPerSecond
+    this.#budget = Math.min(this.#burst, this.#budget + earned)
     this.#begun = 0
-    this.#reckonedMs = nowMs
-    if (this.#left < 1) return false
-    this.#left--
+    this.#updatedMs = nowMs
+    if (this.#budget < 1) return false
+    this.#budget--
     return true
   }
 }

@@ -1,4 +1,4 @@
-/** A WebSocket between a client and a backend: bytes pass as they are, until one of them ends it, or the gateway does. */
+/** A tunnel passes the bytes of a WebSocket unchanged until the client, the backend or the gateway ends it. */
 import { randomBytes } from 'node:crypto'
 import type { Duplex } from 'node:stream'
 import { closeFrame, FrameTracker } from '../http/websocket-frames.ts'
@@ -6,21 +6,21 @@ import type { Caller } from '../rules/credentials.ts'
 import { ownEnds, type OwnEnd, type TunnelEnd } from '../rules/websocket.ts'
 import type { UpgradeJob } from './forwarder.ts'
 
-/** After one side has ended its connection, or was told to, this is left for all that is still to be said. */
-const LAST_WORDS_MS = 5_000
-/** After the client has ended its connection: nobody is there to hear the backend out. */
+/** Time for the rest of the traffic after the backend or the gateway has ended the tunnel. */
+const CLOSING_MS = 5_000
+/** Time after the client has ended its connection: nobody receives what the backend still sends. */
 const CLIENT_LEFT_MS = 1_000
-/** After one side has said goodbye; what the other has for it is still to be delivered first. */
-const GOODBYE_MS = 30_000
+/** Time after one side has sent a close frame: the other side's data is still delivered. */
+const CLOSE_FRAME_MS = 30_000
 
-/** One direction. */
-class Lane {
+/** Passes the bytes of one direction. */
+class Direction {
   readonly from: Duplex
   readonly #to: Duplex
   readonly frames = new FrameTracker()
-  /** Goes to `to` in place of what would follow; undefined before the gateway ends the tunnel. */
+  /** The close frame that the gateway sends to `to` instead of further frames; undefined: the tunnel is open. */
   #lastFrame: Buffer | undefined
-  #isSaid = false
+  #isLastFrameSent = false
 
   constructor(from: Duplex, to: Duplex) {
     this.from = from
@@ -28,14 +28,14 @@ class Lane {
     to.on('drain', () => from.resume())
   }
 
-  /** `to` has its close frame, of `from` or of the gateway. */
+  /** A close frame has gone to `to`, from `from` or from the gateway. */
   get isOver(): boolean {
-    return this.#isSaid || this.frames.isClosed
+    return this.#isLastFrameSent || this.frames.isClosed
   }
 
   pass(chunk: Buffer): void {
-    // Only for the close frame that answers ours.
-    if (this.#isSaid) return this.frames.advance(chunk)
+    // Frames are then read only to find the close frame that answers ours.
+    if (this.#isLastFrameSent) return this.frames.advance(chunk)
     let passed = chunk
     if (this.#lastFrame === undefined) this.frames.advance(chunk)
     else passed = chunk.subarray(0, this.frames.readFrame(chunk))
@@ -44,11 +44,11 @@ class Lane {
     if (passed.length < chunk.length) this.pass(chunk.subarray(passed.length))
   }
 
-  /** Between two frames at once, else when the one that is half sent has come to its end. */
+  /** Sends the gateway's close frame: at once between two frames, otherwise when the current one has ended. */
   end(lastFrame: Buffer): void {
     this.#lastFrame = lastFrame
     if (this.isOver || !this.frames.isAtBoundary) return
-    this.#isSaid = true
+    this.#isLastFrameSent = true
     this.#write(lastFrame)
     this.from.resume()
   }
@@ -60,32 +60,32 @@ class Lane {
 
 export class Tunnel {
   readonly #job: UpgradeJob
-  readonly #toBackend: Lane
-  readonly #toClient: Lane
+  readonly #toBackend: Direction
+  readonly #toClient: Direction
   readonly #closed = Promise.withResolvers<undefined>()
-  /** Resolves when both sides are closed: neither outlives the other, also when a side stays half open. */
+  /** Resolves when both sides are closed. Neither side outlives the other, even if one stays half open. */
   readonly closed = this.#closed.promise
-  /** Who ended it first. Written by #ends. */
+  /** Names who ended the tunnel first. Written by #ends. */
   #end: TunnelEnd | undefined
-  /** Some byte has come since the last review. */
+  /** Bytes have come since the last review. */
   #isActive = true
-  /** performance.now() of the last review before which some byte had come. */
+  /** The performance.now() of the last review that found activity. */
   #activeMs = 0
-  /** performance.now() at which both sides are cut. */
+  /** The performance.now() at which both sides are destroyed. */
   #cutAtMs = Infinity
 
-  /** early: what the client sent before it had its answer. */
+  /** early: the bytes that the client sent before it had its answer. */
   constructor(job: UpgradeJob, backend: Duplex, early: Buffer) {
     this.#job = job
-    this.#toBackend = new Lane(job.socket, backend)
-    this.#toClient = new Lane(backend, job.socket)
+    this.#toBackend = new Direction(job.socket, backend)
+    this.#toClient = new Direction(backend, job.socket)
     backend.on('error', () => backend.destroy())
     this.#toBackend.pass(early)
     this.#join(this.#toBackend, backend, 'client')
     this.#join(this.#toClient, job.socket, 'backend')
   }
 
-  /** To be called about twice a second, as nothing in a tunnel has a timer of its own. */
+  /** Checks idle time, deadline and the caller's right. Must be called about twice a second: a tunnel has no timer. */
   review(nowMs: number, idleMs: number, judge: (caller: Caller) => OwnEnd | undefined): void {
     if (this.#isActive) this.#activeMs = nowMs
     this.#isActive = false
@@ -95,14 +95,14 @@ export class Tunnel {
     if (end !== undefined) this.close(end)
   }
 
-  /** Says goodbye to both sides; nobody hurries where the whole gateway drains. */
+  /** Sends a close frame to both sides; there is no deadline where the whole gateway drains. */
   close(end: OwnEnd): void {
     if (this.#end !== undefined) return
-    this.#ends(end, end === 'drain' ? Infinity : LAST_WORDS_MS)
+    this.#ends(end, end === 'drain' ? Infinity : CLOSING_MS)
     const [code, reason] = ownEnds[end]
     this.#toClient.end(closeFrame(code, reason))
     this.#toBackend.end(closeFrame(code, reason, randomBytes(4)))
-    this.#partFromWhoAnswered()
+    this.#endAnsweredSides()
   }
 
   cut(): void {
@@ -110,38 +110,38 @@ export class Tunnel {
     this.#toClient.from.destroy()
   }
 
-  #join(lane: Lane, to: Duplex, side: 'client' | 'backend'): void {
-    const { from, frames } = lane
+  #join(direction: Direction, to: Duplex, side: 'client' | 'backend'): void {
+    const { from, frames } = direction
     const onEnd = (): void => {
-      this.#ends(side, side === 'client' ? CLIENT_LEFT_MS : LAST_WORDS_MS)
-      // What was read from the closed side is still to be delivered.
+      this.#ends(side, side === 'client' ? CLIENT_LEFT_MS : CLOSING_MS)
+      // Bytes already read from the closed side are still delivered.
       to.end()
     }
     const onClose = (): void => {
       onEnd()
-      // Reset: it takes no answer.
+      // A client that was reset takes no answer.
       if (side === 'client' && !from.readableEnded) to.destroy()
       if (to.destroyed) this.#closed.resolve(undefined)
     }
     from.on('data', (chunk: Buffer) => {
       this.#isActive = true
-      lane.pass(chunk)
-      if (frames.isClosed && this.#end === undefined) this.#ends(side, GOODBYE_MS)
-      this.#partFromWhoAnswered()
+      direction.pass(chunk)
+      if (frames.isClosed && this.#end === undefined) this.#ends(side, CLOSE_FRAME_MS)
+      this.#endAnsweredSides()
     })
     from.once('end', onEnd)
-    // Before the response hears of it, whose record says who ended the tunnel.
+    // This listener runs before the response's: the record names who ended the tunnel.
     from.prependOnceListener('close', onClose)
     if (from.destroyed) setImmediate(onClose)
     from.resume()
   }
 
-  /** RFC 6455 7.1.1: who has both said and heard a close frame of a tunnel that we end is to be left by us. */
-  #partFromWhoAnswered(): void {
-    const lanes = [this.#toBackend, this.#toClient]
+  /** Ends the connection of each side that answered the gateway's close frame (RFC 6455 7.1.1). */
+  #endAnsweredSides(): void {
+    const directions = [this.#toBackend, this.#toClient]
     const isOurs = this.#end !== undefined && this.#end in ownEnds
-    if (!isOurs || !lanes.every(({ isOver }) => isOver)) return
-    for (const { from, frames } of lanes) if (frames.isClosed) from.end()
+    if (!isOurs || !directions.every(({ isOver }) => isOver)) return
+    for (const { from, frames } of directions) if (frames.isClosed) from.end()
   }
 
   #ends(end: TunnelEnd, leftMs: number): void {

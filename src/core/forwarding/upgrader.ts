@@ -1,4 +1,4 @@
-/** Carries WebSocket upgrades: http-proxy-3 makes the handshake with the backend, then the two sockets are joined. */
+/** Carries WebSocket upgrades: http-proxy-3 makes the handshake with the backend, then a tunnel joins the two sockets. */
 import { hash } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
@@ -19,7 +19,7 @@ export function createUpgradeEngine(
   { timeouts }: Pick<EngineOptions, 'timeouts'>,
   tunnelIdleMs: number,
 ): UpgradeEngine {
-  // For what it throws.
+  // An unexpected http-proxy-3 throws here, not at the first upgrade.
   createStreamingProxy()
   const open = new Set<Duplex>()
   const tunnels = new Set<Tunnel>()
@@ -30,7 +30,7 @@ export function createUpgradeEngine(
     },
     upgrade: async (backend, job) => {
       open.add(job.socket)
-      // Kept: whoever answers a failed upgrade on this socket may find the client gone.
+      // The listener stays: the client may leave while a failed upgrade is answered on this socket.
       job.socket.on('error', () => {})
       try {
         const handshake = await shakeHands(job, backend, timeouts)
@@ -74,7 +74,7 @@ function join(job: UpgradeJob, { answer, socket, early }: Handshake): Tunnel | F
   return new Tunnel(job, socket, early)
 }
 
-/** RFC 6455 4.2.2. */
+/** Computes Sec-WebSocket-Accept (RFC 6455 4.2.2). */
 function acceptOf(key: string): string {
   return hash('sha1', `${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`, 'base64')
 }
@@ -82,11 +82,11 @@ function acceptOf(key: string): string {
 interface Handshake {
   readonly answer: IncomingMessage
   readonly socket: Socket
-  /** What the client sent before it had its answer. */
+  /** Bytes that the client sent before it had its answer. */
   readonly early: Buffer
 }
 
-/** On failure nothing has been written to the client's socket, and nobody listens to it any more. */
+/** Resolves with the backend's 101 or a failure. Nothing is written to the client's socket, and all listeners are removed. */
 function shakeHands(
   { request, socket: client, head, target, headers }: UpgradeJob,
   backend: Backend,
@@ -101,7 +101,7 @@ function shakeHands(
       if (earlyBytes > maxEarlyBytes) client.pause()
     }
     const leave = (): void => fail('client_gone', 'the client left during the handshake')
-    // Reading is the only way to notice that the client has left.
+    // Only reading shows that the client has left.
     client.on('data', keepEarly).once('end', leave).once('close', leave)
     const settle = (outcome: Handshake | FailedAttempt): void => {
       clearTimeout(clock)
@@ -140,7 +140,7 @@ function shakeHands(
   })
 }
 
-/** Node says with `syscall`, TLS and http-proxy-3 with their codes, that no connection was made. */
+/** Reports whether no connection was made: Node shows it by `syscall`, TLS and http-proxy-3 by their codes. */
 function isConnectError(error: NodeJS.ErrnoException): boolean {
   return (
     error.syscall === 'connect' ||

@@ -1,4 +1,4 @@
-/** The policy of attempts.ts for upgrades: a tunnel holds the permit of its backend for as long as it lives. */
+/** Applies the policy of attempts.ts to upgrades: a tunnel holds the permit of its backend until it closes. */
 import type { Backend } from '../backends/backend.ts'
 import type { Balancer } from '../backends/balancer.ts'
 import { Place } from '../backends/line.ts'
@@ -13,7 +13,7 @@ export interface UpgraderParts {
   readonly balancer: Balancer
   readonly retries: Retries
   readonly engine: UpgradeEngine
-  /** For a backend. */
+  /** Longest wait for a backend. */
   readonly longestWaitMs: number
 }
 
@@ -37,7 +37,7 @@ export function createUpgrader({ balancer, retries, engine, longestWaitMs }: Upg
     }
   }
   return {
-    /** As of an UpgradeEngine, as are the others. */
+    /** Same as the member of UpgradeEngine, like review, drain and close. */
     get underWay() {
       return engine.underWay
     },
@@ -84,7 +84,7 @@ function inLine(
     if (!balancer.wait(place, avoid)) return resolve(saturated)
     socket.once('end', leave).once('close', leave)
     if (socket.destroyed) return leave()
-    // Reading is the only way to notice that the client has left; what comes stays in the stream.
+    // Only reading shows that the client has left; the bytes stay in the stream.
     socket.read(0)
   })
 }

@@ -1,20 +1,20 @@
-/** Reads the head of an HTTP/1.1 answer from its bytes; refuses everything that two readers could understand differently. */
+/** Reads the head of an HTTP/1.1 answer; refuses everything that two parsers could read differently. */
 
 import { kinds, TOKEN, VALUE } from './byte-kinds.ts'
 
-/** How the end of the body is found (RFC 9112 section 6.3). */
+/** The rule that finds the end of the body (RFC 9112 section 6.3). */
 export type AnswerFraming = 'none' | 'length' | 'chunked' | 'close'
 
 export interface AnswerHead {
   readonly status: number
-  /** Flat name, value array as received; values without the white space around them, bytes above ASCII as latin1. */
+  /** Flat name, value array as received; values are trimmed, bytes above ASCII are latin1. */
   readonly headers: string[]
   readonly framing: AnswerFraming
-  /** Of a body framed by its length, else 0. */
+  /** Length of a body framed by Content-Length, otherwise 0. */
   readonly bodyBytes: number
   /** The connection may carry another request once the body has ended. */
   readonly persists: boolean
-  /** What the backend says it keeps an idle connection for; undefined when it does not. */
+  /** The idle time that the backend's Keep-Alive field announces; undefined: it announces none. */
   readonly keepAliveSeconds: number | undefined
 }
 
@@ -26,8 +26,8 @@ const COLON = 0x3a
 const DIGIT_0 = 0x30
 
 /**
- * text: the head as latin1, up to and with the empty line. isHead: the answer to a HEAD request.
- * Answers why it is not one, as text.
+ * Returns the parsed head, or a text that explains why it is invalid.
+ * text: the head as latin1, including the empty line. isHead: the request was HEAD.
  */
 export function readAnswerHead(text: string, isHead: boolean): AnswerHead | string {
   const status = readStatus(text)
@@ -65,7 +65,7 @@ export function readAnswerHead(text: string, isHead: boolean): AnswerHead | stri
   return framed(status, headers, fields, { isHead, isOld })
 }
 
-/** undefined: not a status line; `HTTP/1.1 200` with nothing behind it is one to most readers. */
+/** Returns the status; undefined: not a status line. `HTTP/1.1 200` without a reason is accepted, as by most parsers. */
 function readStatus(text: string): number | undefined {
   if (!text.startsWith('HTTP/1.')) return undefined
   const version = text.charCodeAt(7) - DIGIT_0
@@ -83,10 +83,10 @@ function readStatus(text: string): number | undefined {
 
 const isBlank = (code: number): boolean => code === SPACE || code === TAB
 
-/** Legal, and no part of the value (RFC 9110 section 5.5); but there are readers that take it for one. */
+/** Such white space is legal and no part of the value (RFC 9110 section 5.5), but some parsers include it. */
 const blanksBehind = 'white space behind the value of a framing field'
 
-/** What the fields of a head say of its body and its connection. */
+/** Collects what the fields of a head say about its body and its connection. */
 class FramingFields {
   length: number | undefined = undefined
   chunked = false
@@ -94,9 +94,9 @@ class FramingFields {
   keepsAlive = false
   keepAliveSeconds: number | undefined
 
-  /** blanks: white space stood behind the value. Answers why the field cannot stand. */
+  /** Notes a field and returns why it is invalid, if it is. blanks: white space followed the value. */
   note(name: string, value: string, blanks: boolean): string | undefined {
-    // By length first: most fields are none of these.
+    // The length is compared first: most fields are none of these.
     switch (name.length) {
       case 10:
         return this.#noteConnection(name.toLowerCase(), value)
@@ -112,7 +112,7 @@ class FramingFields {
   }
 
   #noteLength(value: string): string | undefined {
-    // 15 digits are below what a number counts exactly.
+    // A number represents 15 digits exactly.
     if (this.length !== undefined || !/^[0-9]{1,15}$/.test(value))
       return 'not exactly one Content-Length of digits'
     this.length = Number(value)
@@ -157,7 +157,7 @@ function framed(
   let bodyBytes = 0
   if (isHead || isInterim || status === 204 || status === 304) {
     framing = 'none'
-    // The backend may send the body that it speaks of all the same: it would be read as the next answer.
+    // The backend may still send the announced body, which would be read as the next answer.
     if (isHead || chunked || (length ?? 0) > 0) persists = false
   } else if (chunked) framing = 'chunked'
   else if (length === 0) framing = 'none'
@@ -169,7 +169,7 @@ function framed(
   return { status, headers, framing, bodyBytes, persists, keepAliveSeconds }
 }
 
-/** Whether more bytes can still make an answer's head of this beginning (latin1). */
+/** Reports whether this text (latin1) can be the beginning of an answer's head. */
 export function mayBecomeHead(text: string): boolean {
   if (!'HTTP/1.'.startsWith(text.slice(0, 7))) return false
   // A CR at the end may still get its LF.

@@ -1,15 +1,15 @@
-/** Takes the bytes of a connection apart into answers, piece by piece; knows nothing of sockets. */
+/** Parses the bytes of a connection into answers, piece by piece; knows nothing of sockets. */
 import { mayBecomeHead, readAnswerHead, type AnswerHead } from './answer-head.ts'
 import { chunkSize, isTrailerSection, maxChunkLineBytes } from './chunks.ts'
 
-/** What the reader tells. After broken, or stop(), nothing more is told. */
+/** Receives the parsed answer. There are no calls after onBroken() or stop(). */
 export interface AnswerListener {
-  /** Not of interim answers. */
+  /** Receives the final head; interim answers are dropped. */
   onHead(head: AnswerHead): void
-  /** A copy: it may be kept. */
+  /** Receives a copy of a piece, which may be kept. */
   onBody(piece: Buffer): void
-  /** spare: bytes came behind the answer. */
-  onAnswerEnd(spare: boolean): void
+  /** The answer has ended. hasSurplus: more bytes followed it. */
+  onAnswerEnd(hasSurplus: boolean): void
   onBroken(cause: string): void
 }
 
@@ -33,28 +33,28 @@ export class AnswerReader {
   readonly #maxHeadBytes: number
   #state = IDLE
   #isHead = false
-  /** Of the body, or of the chunk. */
+  /** Bytes of the body or the chunk that have not come. */
   #missingBytes = 0
-  /** The beginning of a head, chunk line or trailer section whose end has not come; while paused, all that has come. */
+  /** An incomplete head, chunk line or trailer section; while paused, all bytes that have come. */
   #pending: Buffer = none
   #paused = false
-  /** Chunks of one read, told as one piece: a backend may send a byte at a time. */
+  /** Chunks of one read, passed on as one piece: a backend may send a byte at a time. */
   #joined: Buffer | undefined
   #joinedBytes = 0
 
-  /** maxHeadBytes: of one head, and of a trailer section. */
+  /** maxHeadBytes: limit of a head, and of a trailer section. */
   constructor(listener: AnswerListener, maxHeadBytes: number) {
     this.#listener = listener
     this.#maxHeadBytes = maxHeadBytes
   }
 
-  /** An answer is due from here on. */
+  /** The next bytes belong to an answer. isHead: the request was HEAD. */
   expect(isHead: boolean): void {
     this.#state = HEAD
     this.#isHead = isHead
   }
 
-  /** Nothing more is told of a body until resume(); what comes is kept. */
+  /** Keeps further bytes of a body until resume(). */
   pause(): void {
     this.#paused = true
   }
@@ -70,7 +70,7 @@ export class AnswerReader {
     this.#joined = undefined
   }
 
-  /** bytes: what the connection has brought; only read before this returns. */
+  /** Parses bytes of the connection; they are not used after this returns. */
   read(bytes: Buffer, length: number): void {
     if (this.#pending.length > 0) {
       bytes = Buffer.concat([this.#pending, bytes.subarray(0, length)])
@@ -86,10 +86,10 @@ export class AnswerReader {
       }
       at = next
     }
-    this.#tellJoined()
+    this.#flushJoined()
   }
 
-  /** The connection has ended in order. */
+  /** The connection has ended normally. */
   end(): void {
     if (this.#state === STOPPED || this.#state === IDLE) return
     if (this.#state !== BODY_TO_CLOSE) return this.#broken('the connection ended before the answer')
@@ -97,7 +97,7 @@ export class AnswerReader {
     this.#listener.onAnswerEnd(false)
   }
 
-  /** Answers where to go on; undefined when more bytes are needed, or none are wanted. */
+  /** Returns the next position; undefined: more bytes are needed, or none are wanted. */
   #step(bytes: Buffer, at: number, length: number): number | undefined {
     switch (this.#state) {
       case HEAD:
@@ -148,7 +148,7 @@ export class AnswerReader {
     this.#missingBytes -= end - at
     if (end < length && this.#state === CHUNK) this.#join(bytes, { at, end, length })
     else {
-      this.#tellJoined()
+      this.#flushJoined()
       if (this.#stopped) return undefined
       this.#listener.onBody(copyOf(bytes, at, end))
     }
@@ -164,13 +164,13 @@ export class AnswerReader {
     this.#joinedBytes += bytes.copy(this.#joined, this.#joinedBytes, at, end)
   }
 
-  #tellJoined(): void {
+  #flushJoined(): void {
     const joined = this.#joined
     if (joined === undefined) return
     const piece = joined.subarray(0, this.#joinedBytes)
     this.#joined = undefined
     this.#joinedBytes = 0
-    // A small part would hold on to all of it.
+    // A small view would keep the whole buffer in memory.
     this.#listener.onBody(2 * piece.length < joined.length ? Buffer.from(piece) : piece)
   }
 
@@ -194,7 +194,7 @@ export class AnswerReader {
     return at + 2
   }
 
-  /** Trailers are not passed on; they are still held against what a field may be. */
+  /** Checks the syntax of trailers, which are not passed on. */
   #readTrailers(bytes: Buffer, at: number, length: number): number | undefined {
     const isEmpty = bytes[at] === CR && at + 1 < length && bytes[at + 1] === LF
     const end = isEmpty ? at + 2 : within(bytes.indexOf(emptyLine, at, 'latin1'), 4, length)
@@ -207,7 +207,7 @@ export class AnswerReader {
   }
 
   #finish(at: number, length: number): number | undefined {
-    this.#tellJoined()
+    this.#flushJoined()
     if (this.#stopped) return undefined
     this.#state = IDLE
     this.#paused = false
@@ -220,13 +220,13 @@ export class AnswerReader {
     this.#listener.onBroken(cause)
   }
 
-  /** Asked behind a call of the listener, which may have ended it all. */
+  /** A call of the listener may have stopped the reader. */
   get #stopped(): boolean {
     return this.#state === STOPPED
   }
 }
 
-/** Just behind what was found, in Node's words; undefined when it does not lie, whole, before length. */
+/** Returns the end of a match found by indexOf; undefined: the whole match does not lie before length. */
 function within(found: number, foundBytes: number, length: number): number | undefined {
   return found < 0 || found + foundBytes > length ? undefined : found + foundBytes
 }

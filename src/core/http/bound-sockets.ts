@@ -1,8 +1,8 @@
 /**
- * The sockets that workers listen on. The supervisor binds them and keeps them open, and each worker inherits one: so
- * connections that wait in a socket's queue outlive the worker that was to take them, and a roll loses none. (A worker that
- * opened its own with SO_REUSEPORT would reset those in its queue when it closes it.) Where the platform has SO_REUSEPORT
- * there is one socket per worker and the kernel spreads connections over them; elsewhere all workers share one.
+ * The supervisor binds the sockets that workers listen on and keeps them open; each worker inherits one. So connections in
+ * a socket's queue outlive the worker, and a rolling restart loses none. (A worker that opened its own socket with SO_REUSEPORT
+ * would reset those in its queue when it closes it.) Where the platform has SO_REUSEPORT there is one socket per worker and
+ * the kernel distributes connections; elsewhere all workers share one.
  */
 import { once } from 'node:events'
 import { createServer, type AddressInfo } from 'node:net'
@@ -11,15 +11,15 @@ import { bindSocket, type ListenSocket } from './node-internals.ts'
 
 export type ListenSockets = Awaited<ReturnType<typeof openListenSockets>>
 
-/** Rejects with Node's error if the address cannot be listened on, in use by others included. */
+/** Rejects with Node's error if the address cannot be listened on, for example because it is in use. */
 export async function openListenSockets(listen: ListenAddress) {
-  // SO_REUSEPORT would share a port that is taken; asked for alone it is refused.
+  // With SO_REUSEPORT the bind would share a port that is in use; an exclusive one fails.
   const { host, port } = await probe(listen)
   const shared = bindsAgain(host, port) ? undefined : bindSocket({ host, port, reusePort: false })
   return {
-    /** Numeric, with the port that port 0 became. */
+    /** Numeric address, with the port that port 0 became. */
     address: { host, port },
-    /** The socket for a worker. */
+    /** Returns a socket for one worker. */
     open: (): ListenSocket =>
       shared === undefined
         ? bindSocket({ host, port, reusePort: true })
@@ -28,7 +28,7 @@ export async function openListenSockets(listen: ListenAddress) {
   }
 }
 
-/** Listens for a moment, alone; resolves with the numeric address and the real port. */
+/** Listens exclusively for a moment; resolves with the numeric address and the real port. */
 async function probe({ host, port }: ListenAddress): Promise<ListenAddress> {
   const server = createServer((socket) => socket.destroy())
   await once(server.listen({ host, port, exclusive: true }), 'listening')
@@ -37,7 +37,7 @@ async function probe({ host, port }: ListenAddress): Promise<ListenAddress> {
   return { host: address.address, port: address.port }
 }
 
-/** Whether the platform lets several sockets share the address. */
+/** Reports whether the platform lets several sockets share the address. */
 function bindsAgain(host: string, port: number): boolean {
   try {
     bindSocket({ host, port, reusePort: true }).close()

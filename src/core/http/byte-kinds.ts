@@ -1,9 +1,9 @@
-/** Kinds of bytes: a token's (RFC 9110 section 5.6.2), a field value's (section 5.5), a target's as it was received. */
+/** Kinds of bytes: those of a token (RFC 9110 section 5.6.2), of a field value (section 5.5), and of a target as received. */
 export const TOKEN = 1
 export const VALUE = 2
 export const TARGET = 4
 
-/** By byte. */
+/** The kinds of each byte, as a bit mask. */
 export const kinds = new Uint8Array(256)
 for (let code = 0; code < 256; code++) {
   const text = String.fromCharCode(code)

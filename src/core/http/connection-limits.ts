@@ -1,34 +1,34 @@
-/** How many connections there may be, in all and of one address, and which one goes where there is no room for a new one. */
+/** Limits connections in total and per address, and chooses which one to close for a new one. */
 import { readFileSync } from 'node:fs'
 import type { Config } from '../../config/config.ts'
 import { defaults } from '../../config/defaults.ts'
 
-/** descriptors: fewer than configured are possible, as the process may not open as many files. */
+/** descriptors: the limit of open files allows fewer connections than configured. */
 export const connectionBounds = ['total', 'address', 'descriptors'] as const
 export type ConnectionBound = (typeof connectionBounds)[number]
-/** proxy: a PROXY header was due, and none came in time, or from somebody who is not believed. */
+/** proxy: a PROXY header was due, but none came in time, or its sender is not trusted. */
 export const connectionRefusals = [...connectionBounds, 'proxy'] as const
 export type ConnectionRefusal = (typeof connectionRefusals)[number]
 
-/** For listeners, log, store, admin and what Node.js has open itself. */
+/** File descriptors reserved for listeners, log, store, admin and Node.js itself. */
 const OWN_DESCRIPTORS = 64
-/** Connections that are looked at before a new one is turned away. */
-const LOOKS_AT_MOST = 1_024
-/** How long a new connection may take, over a slow network, to its first request with a valid key. */
+/** Number of connections that are examined before a new one is refused. */
+const MAX_LOOKS = 1_024
+/** Time that a new connection may need, over a slow network, for its first request with a valid key. */
 const YOUNG_MS = 1_000
-/** Young connections are spared as long as they are no more than this share of the bound. */
+/** Young connections are spared while they are at most this share of the limit. */
 const YOUNG_SHARE = 1 / 4
 
 export interface ConnectionRoom {
   readonly connections: number
   readonly connectionsPerAddress: number
-  /** Of files that this process may have open; undefined where they are no bound. */
+  /** Limit of open files of this process; undefined: it does not reduce the room. */
   readonly openFiles: number | undefined
-  /** Far fewer than somebody has asked for: the default is for machines of all sizes. */
+  /** The room is less than half of an explicitly configured number; the default number does not count. */
   readonly isFar: boolean
 }
 
-/** Room for clients that leaves backends theirs, but for half of what there is at most, and no address all. openFiles: undefined where it is not known. */
+/** Computes the room for clients: backend connections keep up to half of the open files, and no address gets all. openFiles: undefined if unknown. */
 export function roomForConnections(
   { server, upstream }: Pick<Config, 'server' | 'upstream'>,
   openFiles: number | undefined,
@@ -45,10 +45,10 @@ export function roomForConnections(
   return { connections: possible, connectionsPerAddress: ofOne, openFiles, isFar }
 }
 
-/** With fewer there is no room for listeners, log and store beside a handful of clients and as many backends. */
+/** Least number of open files for listeners, log, store and a few clients and backend connections. */
 export const OPEN_FILES_AT_LEAST = 2 * (OWN_DESCRIPTORS + 8)
 
-/** How many files this process may have open; undefined where that cannot be read. */
+/** Returns the limit of open files of this process; undefined: it cannot be read. */
 export function openFilesAtMost(): number | undefined {
   try {
     const limit = /^Max open files +(\d+)/m.exec(readFileSync('/proc/self/limits', 'latin1'))
@@ -58,47 +58,47 @@ export function openFilesAtMost(): number | undefined {
   }
 }
 
-/** busy: a request is under way. recent: none is, but one began since the last look. */
+/** busy: a request is under way. recent: one began since the last look. */
 export type Use = 'busy' | 'recent' | 'idle'
 
-export interface Guest {
-  /** Under which its connections are counted; undefined for a trusted proxy, whose connections are those of many. */
+export interface CountedConnection {
+  /** Key of the address that the connection counts for; undefined: a trusted proxy, which serves many clients. */
   readonly addressKey: string | undefined
-  /** When it was accepted, by performance.now(). */
+  /** The performance.now() at which it was accepted. */
   readonly sinceMs: number
-  /** A request on it has carried a valid key. Written by ConnectionLimits alone. */
+  /** A request on it has carried a valid key. Written by ConnectionLimits only. */
   isProven: boolean
-  /** How it is used; that it was used recently is said once. */
+  /** Returns the use of the connection; a finished request counts as recent in one look only. */
   look(): Use
-  /** Takes its connection away. */
+  /** Closes the connection. */
   close(): void
 }
 
-/** Connections under one bound, and which of them gives way to a new one. */
+/** A group holds the connections under one limit and chooses the one to close for a new one. */
 class Group {
-  /** Oldest first. Without a valid key nothing is under way that is worth more than another connection. */
-  readonly #unproven = new Set<Guest>()
-  /** Oldest first, but for those that were in use when they were looked at. */
-  readonly #proven = new Set<Guest>()
+  /** Connections without a valid key so far, oldest first; even busy ones may be closed. */
+  readonly #unproven = new Set<CountedConnection>()
+  /** Connections with a valid key, oldest first; those found in use move to the end. */
+  readonly #proven = new Set<CountedConnection>()
 
   get size(): number {
     return this.#unproven.size + this.#proven.size
   }
 
-  add(guest: Guest): void {
-    ;(guest.isProven ? this.#proven : this.#unproven).add(guest)
+  add(connection: CountedConnection): void {
+    ;(connection.isProven ? this.#proven : this.#unproven).add(connection)
   }
 
-  delete(guest: Guest): boolean {
-    return (guest.isProven ? this.#proven : this.#unproven).delete(guest)
+  delete(connection: CountedConnection): boolean {
+    return (connection.isProven ? this.#proven : this.#unproven).delete(connection)
   }
 
   /**
-   * Those that never carried a valid key go first, the oldest of them; then those that did and are idle. A few that have just
-   * come are spared: who holds all other connections with a key of his own could take them from his neighbours otherwise, each
-   * before its first request. undefined: all are at work.
+   * Returns the connection to close: the oldest one without a valid key, otherwise an idle one; undefined: all are busy.
+   * A few young connections are spared: otherwise a client that holds all others with a valid key could displace each new
+   * connection of its neighbours before the first request.
    */
-  leastWanted(most: number, nowMs: number): Guest | undefined {
+  oneToDisplace(most: number, nowMs: number): CountedConnection | undefined {
     const [oldest] = this.#unproven
     const isSpared =
       oldest !== undefined &&
@@ -107,30 +107,30 @@ class Group {
     return isSpared ? (this.#idle() ?? oldest) : (oldest ?? this.#idle())
   }
 
-  /** Who is looked at and is in use comes last next time, so that looking stays cheap. */
-  #idle(): Guest | undefined {
-    let recent: Guest | undefined
-    let looks = Math.min(this.#proven.size, LOOKS_AT_MOST)
-    for (const guest of this.#proven) {
+  /** Returns an idle connection. Those found in use move to the end, so that the search stays cheap. */
+  #idle(): CountedConnection | undefined {
+    let recent: CountedConnection | undefined
+    let looks = Math.min(this.#proven.size, MAX_LOOKS)
+    for (const connection of this.#proven) {
       if (looks-- === 0) break
-      const use = guest.look()
-      if (use === 'idle') return guest
-      if (use === 'recent') recent ??= guest
-      this.#proven.delete(guest)
-      this.#proven.add(guest)
+      const use = connection.look()
+      if (use === 'idle') return connection
+      if (use === 'recent') recent ??= connection
+      this.#proven.delete(connection)
+      this.#proven.add(connection)
     }
     return recent
   }
 }
 
 export class ConnectionLimits {
-  /** Connections that there are already stay. */
+  /** A change of the room closes no existing connection. */
   room: ConnectionRoom
   readonly #all = new Group()
   readonly #ofAddress = new Map<string, Group>()
   readonly #onDisplaced: (bound: ConnectionBound) => void
 
-  /** onDisplaced: a connection was closed for a new one. */
+  /** onDisplaced: called when a connection was closed for a new one. */
   constructor(room: ConnectionRoom, onDisplaced: (bound: ConnectionBound) => void) {
     this.room = room
     this.#onDisplaced = onDisplaced
@@ -140,10 +140,10 @@ export class ConnectionLimits {
     return this.#all.size
   }
 
-  /** undefined: it may stay, until leave(). */
-  enter(guest: Guest): ConnectionBound | undefined {
+  /** Counts a new connection until leave(). Returns the limit that refuses it; undefined: it may stay. */
+  enter(connection: CountedConnection): ConnectionBound | undefined {
     const { connections, connectionsPerAddress, openFiles } = this.room
-    const { addressKey, sinceMs: nowMs } = guest
+    const { addressKey, sinceMs: nowMs } = connection
     const siblings = addressKey === undefined ? undefined : this.#ofAddress.get(addressKey)
     if (siblings !== undefined && siblings.size >= connectionsPerAddress)
       if (!this.#displace('address', siblings, connectionsPerAddress, nowMs)) return 'address'
@@ -152,35 +152,35 @@ export class ConnectionLimits {
       return bound
     if (addressKey !== undefined && !this.#ofAddress.has(addressKey))
       this.#ofAddress.set(addressKey, new Group())
-    for (const group of this.#groupsOf(guest)) group.add(guest)
+    for (const group of this.#groupsOf(connection)) group.add(connection)
     return undefined
   }
 
-  leave(guest: Guest): void {
-    for (const group of this.#groupsOf(guest)) group.delete(guest)
-    const { addressKey } = guest
+  leave(connection: CountedConnection): void {
+    for (const group of this.#groupsOf(connection)) group.delete(connection)
+    const { addressKey } = connection
     if (addressKey !== undefined && this.#ofAddress.get(addressKey)?.size === 0)
       this.#ofAddress.delete(addressKey)
   }
 
-  /** A request on it has carried a valid key: from now on it goes after all on which none has. */
-  prove(guest: Guest): void {
-    const groups = this.#groupsOf(guest).filter((group) => group.delete(guest))
-    guest.isProven = true
-    for (const group of groups) group.add(guest)
+  /** A request on it has carried a valid key: connections without one are closed before it from now on. */
+  prove(connection: CountedConnection): void {
+    const groups = this.#groupsOf(connection).filter((group) => group.delete(connection))
+    connection.isProven = true
+    for (const group of groups) group.add(connection)
   }
 
-  #groupsOf({ addressKey }: Guest): Group[] {
+  #groupsOf({ addressKey }: CountedConnection): Group[] {
     const siblings = addressKey === undefined ? undefined : this.#ofAddress.get(addressKey)
     return siblings === undefined ? [this.#all] : [this.#all, siblings]
   }
 
-  /** Closes a connection of the group for a new one; false: all are at work. */
+  /** Closes a connection of the group for a new one; false: all are busy. */
   #displace(bound: ConnectionBound, group: Group, most: number, nowMs: number): boolean {
-    const guest = group.leastWanted(most, nowMs)
-    if (guest === undefined) return false
-    this.leave(guest)
-    guest.close()
+    const connection = group.oneToDisplace(most, nowMs)
+    if (connection === undefined) return false
+    this.leave(connection)
+    connection.close()
     this.#onDisplaced(bound)
     return true
   }

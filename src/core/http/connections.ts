@@ -1,92 +1,97 @@
-/** What the gateway knows of each client connection: requests in flight on it, and whether it must not be read further. */
+/** Keeps the state of each client connection: its requests in flight, and whether it must not be read further. */
 import type { Socket } from 'node:net'
-import type { ConnectionLimits, ConnectionRefusal, Guest, Use } from './connection-limits.ts'
+import type {
+  ConnectionLimits,
+  ConnectionRefusal,
+  CountedConnection,
+  Use,
+} from './connection-limits.ts'
 import { Inflow } from './inflow.ts'
 import type { ClientChannel, IncomingRequest, OutgoingResponse } from './messages.ts'
 import { endWithSocket, isLast, lingerOnClose } from './node-internals.ts'
 import { SharedTurn } from './shared-turn.ts'
 
-/** What connections have in common that came in under the same demands. */
+/** Connections accepted with the same client authorities, or all without TLS, share a door. */
 export interface Door {
-  /** Other demands are made by now: the next answer on each is the last. */
+  /** These settings have changed since: the next answer on each connection is the last. */
   isClosed: boolean
 }
 
-/** Where a connection comes from. */
+/** The origin of a connection. */
 export interface Origin {
-  /** IP address of the client; '' for a connection that has none any more. */
+  /** IP address of the client; '': the connection has already lost it. */
   readonly address: string
   /**
-   * PROXY named the address, or PROXY is off: what a trusted proxy says of others is believed. The address of a balancer that
-   * names nobody (UNKNOWN, LOCAL) says nothing of who sends the request.
+   * The address is the peer's own or comes from a PROXY header, so a trusted proxy's forwarding fields are believed.
+   * false: a balancer named no client (UNKNOWN, LOCAL), and its address does not show who sends the request.
    */
   readonly isNamed: boolean
   readonly proto: 'http' | 'https'
   readonly door: Door
 }
 
-/** A connection that was accepted, and is counted until it closes. */
-export interface Entry extends Origin, Guest {
-  /** As it was accepted, below TLS. */
+/** An accepted connection is counted until it closes. */
+export interface Entry extends Origin, CountedConnection {
+  /** The accepted socket, below TLS. */
   readonly transport: Socket
-  /** Written by whoever serves it; until then it is idle. */
+  /** Written by the server of its protocol; until then the connection is idle. */
   look: () => Use
 }
 
-/** A request in flight, as its connection knows it. */
+/** A connection keeps this of a request in flight. */
 export interface InFlight {
   readonly request: IncomingRequest
   readonly response: OutgoingResponse
   /** The request announced a body. */
   readonly hasBody: boolean
-  /** Declared length; 0 without a body, undefined where its last chunk tells. */
+  /** Declared length; 0: no body; undefined: the body is chunked. */
   readonly bodyBytes: number | undefined
-  /** The key under which the anonymous limit counts its client's address. */
+  /** Key of the client's address in the anonymous limit. */
   readonly addressKey: string
-  /** The caller whose valid credential it carries; undefined: it carries none, or that is not known yet. */
+  /** Caller with a valid credential; undefined: the request carries none, or the check is not finished. */
   readonly caller: object | undefined
-  /** Why the gateway refused it; undefined as long as it has not. */
+  /** Reason of the gateway's refusal; undefined: it has not refused the request. */
   readonly refusal: string | undefined
-  /** Of its body. Written by Inflow, and by Connections of a stream's. */
+  /** Bytes of the body received so far. Written by Inflow; for a stream by Connections. */
   receivedBytes: number
-  /** Written by Connections alone: where it keeps the request. */
+  /** Index of the request in Connections.inFlight. Written by Connections only. */
   slot: number | undefined
-  /** Written by Connections alone: how many requests in a row, before it on the same connection, were refused. */
+  /** Number of refused requests in a row before it on the same connection. Written by Connections only. */
   refusedBefore: number
 }
 
-/** Written by Connections, where nobody else is named. */
+/** State of a connection or stream. Written by Connections, unless a member names another writer. */
 export interface ConnectionState<Request extends InFlight> {
   readonly origin: Origin
-  /** undefined: of a stream, or of one that is not known. */
+  /** undefined: a stream, or an unknown connection. */
   entry: Entry | undefined
-  /** Of a stream: the connection that carries it. */
+  /** The connection that carries the stream; undefined: this is no stream. */
   readonly carrier: ConnectionState<Request> | undefined
-  /** Requests that have not been answered to the end. */
+  /** Number of requests without a complete answer. */
   pending: number
-  /** A request has begun since somebody looked for connections that are not used. */
+  /** A request has begun since the last look for idle connections. */
   isUsed: boolean
-  /** Requests that were refused since one was not. */
+  /** Number of refused requests in a row. */
   refused: number
   /** It has carried a valid credential. */
   isKnown: boolean
-  /** Streams that their client ended before their answers. */
+  /** Number of streams that the client ended before their answers. */
   brokenOff: number
-  /** The youngest of those pending. */
+  /** The latest pending request. */
   latest: Request | undefined
-  /** What follows on this connection is not served. Also written by pipeline and refuse-unparsed, for a refusal that closes. */
+  /** Later requests on this connection are not served. Also written by pipeline and refuse-unparsed, for a refusal that closes. */
   closing: boolean
-  /** The last request ended before its body had arrived: what comes of it now was answered already. */
+  /** The last request was answered before its whole body had arrived; the rest may still come. */
   isBodyLeft: boolean
-  /** Runs once pending falls to zero, and is taken away. Written by the front door and refuse-unparsed, for what has to wait its turn. */
+  /** Runs once when pending falls to zero. Written by the front door and refuse-unparsed, for an answer that must wait its turn. */
   whenIdle: (() => void) | undefined
-  /** undefined for what http has made of a connection that was handed over. */
+  /** undefined: the connection is a stream, or http has handed it over. */
   inflow: Inflow | undefined
-  /** What follows on a connection that is to be closed must not be served, not even if it was already sent. */
+  /** Reports whether the connection closes: later requests on it must not be served, even if they were already sent. */
   isClosing(): boolean
 }
 
-const NOWHERE: Origin = {
+const UNKNOWN_ORIGIN: Origin = {
   address: '',
   isNamed: false,
   proto: 'http',
@@ -95,28 +100,26 @@ const NOWHERE: Origin = {
 
 export class Connections<Request extends InFlight> {
   /**
-   * All requests that have not been answered to the end, in no order; changes as they end. Not a Set: V8 chains the tables
-   * that a busy Set leaves behind, and with them every exchange ever in it, until a full collection. A quarter of the CPU
-   * per request went into copying what was dead.
+   * All requests without a complete answer, in no order. This is no Set: V8 chains the old tables of a busy Set, and with
+   * them every exchange ever in it, until a full collection. Copying dead objects took a quarter of the CPU per request.
    */
   readonly inFlight: Request[] = []
   readonly turn = new SharedTurn()
-  /** Requests with a valid credential; other requests, and connections on which none with a valid credential has come. Also written by who lets connections in. */
+  /** keyed: requests with a valid credential. others: other requests, and connections without a valid credential so far. Also written by the code that admits connections. */
   readonly arrivals = { keyed: 0, others: 0 }
   readonly #states = new WeakMap<object, ConnectionState<Request>>()
   readonly #limits: ConnectionLimits
 
-  /** limits: of the connections there may be. */
   constructor(limits: ConnectionLimits) {
     this.#limits = limits
   }
 
-  /** How many connections there are. */
+  /** Number of connections. */
   get size(): number {
     return this.#limits.size
   }
 
-  /** A connection that was just accepted; addressKey: see Guest. Why it may not stay, if it may not. */
+  /** Counts a connection that was just accepted, or returns why it is refused. addressKey: see CountedConnection. */
   enter(
     transport: Socket,
     origin: Origin,
@@ -138,20 +141,20 @@ export class Connections<Request extends InFlight> {
     return entry
   }
 
-  /** It is counted no more, if it was. */
+  /** Stops counting the connection; has no effect if it is not counted. */
   leave(entry: Entry): void {
     this.#limits.leave(entry)
   }
 
-  /** Of an entry: a connection that http has just taken. */
+  /** The HTTP/1.1 server has taken the connection of an entry. */
   opened(socket: Socket, entry: Entry): void {
     const state = this.carries(socket, entry)
-    // Whoever said that it is the last answer: the client may have sent more by then.
+    // The client may have sent more before it sees the last answer.
     lingerOnClose(socket)
     state.inflow = new Inflow(socket, state, this.turn)
   }
 
-  /** Of an entry: a connection that carries requests, be it as streams of their own. */
+  /** The connection of an entry now carries requests, or streams of requests. */
   carries(socket: Socket, entry: Entry): ConnectionState<Request> {
     const state = this.of(socket, entry)
     state.entry = entry
@@ -164,22 +167,22 @@ export class Connections<Request extends InFlight> {
     return state
   }
 
-  /** A request on it has carried a valid key: it is kept before those on which none has. */
+  /** A request on it has carried a valid key: connections without one are closed first. */
   proved(channel: ClientChannel): void {
     const state = this.of(channel)
     const { entry } = state.carrier ?? state
     if (entry !== undefined && !entry.isProven) this.#limits.prove(entry)
   }
 
-  /** A stream: what is said of it ends none beside it. */
+  /** Adds a stream with a state of its own: its end does not end other streams. */
   joined(channel: ClientChannel, carrier: ConnectionState<Request>): ConnectionState<Request> {
     const state = newState(carrier.origin, carrier)
     this.#states.set(channel, state)
     return state
   }
 
-  /** origin: of one that is not known yet. */
-  of(socket: Pick<ClientChannel, 'once'>, origin = NOWHERE): ConnectionState<Request> {
+  /** Returns the state of a connection. origin: used if the connection has no state yet. */
+  of(socket: Pick<ClientChannel, 'once'>, origin = UNKNOWN_ORIGIN): ConnectionState<Request> {
     const known = this.#states.get(socket)
     if (known !== undefined) return known
     const state = newState<Request>(origin)
@@ -194,7 +197,7 @@ export class Connections<Request extends InFlight> {
     return state
   }
 
-  /** The youngest request that is pending has a body whose last chunk tells its length. */
+  /** Reports whether the latest pending request has a chunked body. */
   isInChunks(socket: ClientChannel): boolean {
     const { latest } = this.of(socket)
     return latest !== undefined && latest.hasBody && latest.bodyBytes === undefined
@@ -203,7 +206,7 @@ export class Connections<Request extends InFlight> {
   began(exchange: Request): void {
     const state = this.of(exchange.request.socket)
     const { latest } = state
-    // One that was refused just now has not ended yet.
+    // The previous request may be refused but not ended.
     exchange.refusedBefore =
       latest?.refusal === undefined ? (state.carrier ?? state).refused : latest.refusedBefore + 1
     state.pending += 1

@@ -1,4 +1,4 @@
-/** Watches connections of HTTP/2: no option of Node's ends those that are idle or slow, or that send anything but requests. */
+/** Watches HTTP/2 connections: no option of Node ends those that are idle or slow, or that flood. */
 import { constants, type ServerHttp2Session } from 'node:http2'
 import type { Socket } from 'node:net'
 import type { Config } from '../../config/config.ts'
@@ -8,41 +8,41 @@ import { StreamRequest, type Carrier } from './h2-stream.ts'
 import { isWriting, readOn, stopReading } from './node-internals.ts'
 import { Share, type SharedTurn, type Sharer } from './shared-turn.ts'
 
-/** isEnd: the connection was ended for it. */
+/** isEnd: the abuse ended the connection. */
 export type OnAbuse = (kind: Http2Abuse, entry: Entry, isEnd: boolean) => void
 
 const LOOK_EVERY_MS = 250
-/** Between the last word on a connection and its end. */
+/** Time between the last frame on a connection and its end. */
 const LINGER_MS = 1_000
-const LAST_WORDS_MS = 50
-/** Requests that may be taken back: a page does so with all it has asked for, twice. */
+const CLOSE_DELAY_MS = 50
+/** Resets that a client may send at once: a page may cancel all its requests, twice. */
 export const TAKEN_BACK_AT_ONCE = 200
 export const TAKEN_BACK_A_SECOND = 20
-/** Of answers that all clients together have not taken yet. */
-const HELD_AT_MOST_BYTES = 128 * 1024 * 1024
+/** Limit of unsent answer bytes of all clients together. */
+const MAX_UNSENT_BYTES = 128 * 1024 * 1024
 
 const CALM_DOWN = new Error('ended for abuse')
 
-/** Streams become requests in the order and number that the turn of all connections has room for. */
+/** Starts the streams of one connection as requests, as the shared turn allows. */
 export class Http2Connection<Request extends InFlight = InFlight> implements Carrier, Sharer {
   readonly entry: Entry
   readonly session: ServerHttp2Session
-  /** Not `session.socket`, which throws once the session has ended. */
+  /** The socket itself; `session.socket` throws once the session has ended. */
   readonly socket: Socket
   readonly state: ConnectionState<Request>
   readonly share: Share
   readonly startedMs = performance.now()
-  /** Requests begun; of them with a body. */
+  /** Number of requests begun; `bodies` counts those with a body. */
   streams = 0
   bodies = 0
   bodyBytes = 0
-  /** When it was last seen with a request under way. Written by Http2Connections alone, as the next. */
+  /** Time at which a look last found a request under way. Http2Connections alone writes this and endedMs. */
   busyMs = this.startedMs
-  /** When its last word was said. */
+  /** Time at which its last frame was sent; undefined: it is open. */
   endedMs: number | undefined
-  /** A write kept it from being read on. */
+  /** Reading could not resume because a write was under way. */
   isHeldUp = false
-  /** Parsed, and not begun yet. */
+  /** Requests that are parsed but have not begun. */
   readonly #parsed: StreamRequest[] = []
   readonly #watch: Http2Connections
   readonly #begin: (request: StreamRequest) => void
@@ -65,12 +65,12 @@ export class Http2Connection<Request extends InFlight = InFlight> implements Car
     return this.state.isKnown
   }
 
-  /** It is that of a trusted proxy, which carries the requests of many: what one of them does ends none of the others. */
+  /** The peer is a trusted proxy, which serves many clients: abuse by one must not end the requests of others. */
   get isShared(): boolean {
     return this.entry.addressKey === undefined
   }
 
-  /** A request has come. */
+  /** Starts a request, or lets it wait for its turn. */
   arrived(request: StreamRequest): void {
     const { turn } = this.#watch
     if (this.#parsed.length === 0 && turn.mayBegin(this.share)) return this.#beginNow(request)
@@ -91,7 +91,7 @@ export class Http2Connection<Request extends InFlight = InFlight> implements Car
   }
 
   #beginNow(request: StreamRequest): void {
-    // Its client has taken it back before it began.
+    // The client has reset the stream before its request began.
     if (request.stream.closed || request.destroyed)
       return this.#watch.events.abuse('reset', this.entry, false)
     this.#watch.turn.began(this.share)
@@ -130,7 +130,7 @@ type ConnectionParts<Request extends InFlight> = Pick<
 
 export interface Http2WatchEvents {
   readonly abuse: OnAbuse
-  /** The body of a request comes in pieces too small to be taken. */
+  /** The body of a request comes in pieces that are too small. */
   inPieces(request: StreamRequest): void
 }
 
@@ -138,7 +138,7 @@ export class Http2Connections {
   readonly all = new Set<Http2Connection>()
   readonly turn: SharedTurn
   readonly events: Http2WatchEvents
-  /** Also of connections that there are already. */
+  /** The settings also apply to existing connections. */
   server: Pick<Config['server'], 'limits' | 'timeouts'>
   readonly #inFlight: readonly InFlight[]
   readonly #timer: NodeJS.Timeout
@@ -168,18 +168,18 @@ export class Http2Connections {
     })
   }
 
-  /** Lets what is under way finish everywhere, and takes nothing new. */
+  /** Refuses new requests on all connections; those under way finish. */
   leave(): void {
     for (const { session } of this.all) session.close()
   }
 
-  /** What was answered just now has yet to be written. */
+  /** Destroys all connections after a delay: the last answers must still be written. */
   destroy(): void {
     this.leave()
-    for (const { entry } of this.all) setTimeout(() => entry.transport.destroy(), LAST_WORDS_MS)
+    for (const { entry } of this.all) setTimeout(() => entry.transport.destroy(), CLOSE_DELAY_MS)
   }
 
-  /** Ends a connection for what was done on it. */
+  /** Ends a connection for abuse. */
   endFor(kind: Http2Abuse, connection: Http2Connection): void {
     if (connection.endedMs !== undefined) return
     connection.endedMs = performance.now()
@@ -187,7 +187,7 @@ export class Http2Connections {
     this.events.abuse(kind, connection.entry, true)
   }
 
-  /** Lets what is under way on it finish, and takes nothing new. */
+  /** Refuses new requests on a connection, after too many were refused; those under way finish. */
   refused({ session, entry }: Http2Connection): void {
     if (session.closed || session.destroyed) return
     session.close()
@@ -199,11 +199,11 @@ export class Http2Connections {
     let heldBytes = 0
     for (const { request, response } of this.#inFlight)
       if (request instanceof StreamRequest) heldBytes += response.writableLength
-    if (heldBytes > HELD_AT_MOST_BYTES) this.#endWhoHoldsMost()
+    if (heldBytes > MAX_UNSENT_BYTES) this.#endLargestHolder()
   }
 
-  /** A connection, or who holds most on those of trusted proxies. */
-  #endWhoHoldsMost(): void {
+  /** Ends the connection with the most unsent bytes, or, behind trusted proxies, the requests of the client with the most. */
+  #endLargestHolder(): void {
     const held = new Map<Http2Connection | string, number>()
     for (const one of this.#inFlight) {
       const holder = holderOf(one)
@@ -226,7 +226,7 @@ export class Http2Connections {
   #lookAt(connection: Http2Connection, nowMs: number): void {
     const { session, entry, state, share, endedMs, streams } = connection
     if (endedMs !== undefined) {
-      // Who does not read would keep what was said last, and with it the connection.
+      // A peer that does not read would keep the connection open.
       if (nowMs - endedMs >= LINGER_MS) entry.transport.destroy()
       return
     }
@@ -235,7 +235,7 @@ export class Http2Connections {
       TAKEN_BACK_AT_ONCE + (TAKEN_BACK_A_SECOND * (nowMs - connection.startedMs)) / 1000
     if (!connection.isShared) {
       if (this.#isFlood(connection, nowMs)) return this.endFor('flood', connection)
-      // Also by frames that make us reset them, which Node's own bound does not count.
+      // This includes frames that make the gateway reset streams, which Node's own limit does not count.
       if (state.brokenOff > mayBeTakenBack) return this.endFor('reset', connection)
     }
     if (state.pending + share.parsed > 0) {
@@ -259,7 +259,7 @@ export class Http2Connections {
   }
 }
 
-/** The connection or client address for which an answer of HTTP/2 is held; undefined: it is none of HTTP/2. */
+/** Returns the connection or client address that an HTTP/2 answer waits for; undefined: it is not HTTP/2. */
 function holderOf({ request, addressKey }: InFlight): Http2Connection | string | undefined {
   if (!(request instanceof StreamRequest)) return undefined
   const connection = request.carrier as Http2Connection

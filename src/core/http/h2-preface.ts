@@ -1,9 +1,9 @@
-/** HTTP/2 without TLS begins with a preface (RFC 9113 3.3), which no request of HTTP/1.1 begins with. */
+/** HTTP/2 without TLS begins with a preface (RFC 9113 3.3) that no HTTP/1.1 request begins with. */
 import type { Socket } from 'node:net'
 
 const PREFACE = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n')
 
-/** Reads as much as it takes to know, within that time, and puts it back. known: once; undefined: the connection has ended. */
+/** Reads until the protocol is known, within timeoutMs, and puts the bytes back. known: called once; undefined: the connection has ended. */
 export function readPreface(
   socket: Socket,
   timeoutMs: number,
@@ -28,7 +28,7 @@ export function readPreface(
     known(isHttp2)
   }
   socket.on('data', onData).once('end', end).once('close', forget).on('error', ignore)
-  // Who has read a PROXY header has paused it.
+  // The reader of the PROXY header has paused the socket.
   socket.resume()
 }
 

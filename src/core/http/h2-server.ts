@@ -1,4 +1,4 @@
-/** HTTP/2 on connections that others accept (RFC 9113): Node's bounds, tighter here than by default, and each stream as a request. */
+/** Serves HTTP/2 (RFC 9113) on connections accepted elsewhere: Node's limits are tighter than by default, and each stream is a request. */
 import { createServer, type ServerHttp2Session, type ServerOptions } from 'node:http2'
 import type { Config } from '../../config/config.ts'
 import type { Connections, ConnectionState, InFlight } from './connections.ts'
@@ -42,7 +42,7 @@ export function createHttp2Server<Request extends InFlight>(
       servers = createServers(changed)
     },
     take(socket, entry) {
-      // Of a connection that breaks off while it is closed.
+      // A connection may fail while it is being closed.
       socket.on('error', () => {})
       const state = connections.carries(socket, entry)
       const begin = (request: StreamRequest): void =>
@@ -53,7 +53,7 @@ export function createHttp2Server<Request extends InFlight>(
         const connection = new Http2Connection(watch, { entry, session, socket, state, begin })
         watch.add(connection)
         session.on('stream', (stream, headers, _flags, rawHeaders: readonly string[]) => {
-          // An error that nobody hears ends the process.
+          // An error without a listener ends the process.
           stream.on('error', () => {})
           connection.arrived(new StreamRequest(stream, connection, headers, rawHeaders))
         })
@@ -61,7 +61,7 @@ export function createHttp2Server<Request extends InFlight>(
           if (isForbidden(error)) watch.endFor('frames', connection)
         })
         if (connection.isShared) outliveFaults(session)
-        // Who sends no more may still read.
+        // A peer that has ended its side may still read.
         socket.once('end', () => session.close())
       })
       server.emit('connection', socket)
@@ -72,7 +72,7 @@ export function createHttp2Server<Request extends InFlight>(
   }
 }
 
-/** What many clients share, none of them may end: Node counts by connection alone. */
+/** Node counts faults per connection only: connections of trusted proxies are uncounted, so that no client ends one that others share. */
 function createServers(config: Config) {
   const options = optionsOf(config)
   const uncounted = {
@@ -89,12 +89,12 @@ function createServers(config: Config) {
 
 const MANY = 2 ** 32 - 1
 
-/** Pings, windows and memory stay as Node has them: what floods, the watch ends. */
+/** Pings, windows and memory keep Node's defaults: Http2Connections ends floods. */
 function optionsOf({ server: { limits } }: Config): ServerOptions {
   return {
     settings: {
       maxConcurrentStreams: 100,
-      // Clients are told, but may send more: our own count comes first, and refuses with 431.
+      // Clients see this limit but may exceed it: the gateway's own count comes first and refuses with 431.
       maxHeaderListSize: limits.headerBytes + limits.urlBytes + 8 * 1024,
     },
     maxHeaderListPairs: 2 * limits.headerCount + 8,
@@ -103,12 +103,12 @@ function optionsOf({ server: { limits } }: Config): ServerOptions {
     maxSessionInvalidFrames: 50,
     maxSessionRejectedStreams: 20,
     maxSettings: 16,
-    // Or a backend's two ETags would throw.
+    // Otherwise two ETag fields of a backend would throw.
     strictSingleValueFields: false,
   }
 }
 
-/** Told of what a peer has sent; a connection that breaks off, or that the peer gives up, is no abuse. */
+/** Reports whether the error comes from frames that the peer sent; a lost or aborted connection is no abuse. */
 function isForbidden({ code }: NodeJS.ErrnoException): boolean {
   return code === 'ERR_HTTP2_ERROR' || code === 'ERR_HTTP2_TOO_MANY_INVALID_FRAMES'
 }

@@ -1,4 +1,4 @@
-/** Makes of a stream of HTTP/2 (RFC 9113) what the gateway serves: a request, which is a channel of its own, and its response. */
+/** Presents an HTTP/2 stream (RFC 9113) as a request, which is its own channel, and a response. */
 import { constants, type IncomingHttpHeaders, type ServerHttp2Stream } from 'node:http2'
 import { http1Fields } from './http2-fields.ts'
 import type { ClientChannel, IncomingRequest, OutgoingResponse } from './messages.ts'
@@ -9,9 +9,9 @@ import type { Share } from './shared-turn.ts'
 export interface Carrier {
   readonly proto: 'http' | 'https'
   readonly socket: { readonly destroyed: boolean }
-  /** A piece of the body of one of its streams has come. */
+  /** A piece of the body of one of its requests has come. */
   took(request: StreamRequest, bytes: number): void
-  /** Lets what is under way on it finish, and takes nothing new. */
+  /** Refuses new requests on the connection; those under way finish. */
   leave(): void
 }
 
@@ -23,12 +23,12 @@ export class StreamRequest implements IncomingRequest, ClientChannel {
   readonly url: string
   readonly rawHeaders: string[]
   readonly headers: IncomingHttpHeaders
-  /** A body follows, be it announced by a length or not. */
+  /** A body follows, with or without a declared length. */
   readonly bodyFollows: boolean
   bytesRead = 0
-  /** What its body has of a turn, where that counts for it alone. Written by its carrier. */
+  /** The body's own share of the turn, on a connection of many clients; undefined: the connection's share counts. Written by its carrier. */
   share: Share | undefined
-  /** Given to the stream. Written by StreamResponse alone. */
+  /** Bytes given to the stream. Written by StreamResponse only. */
   writtenBytes = 0
   readonly stream: ServerHttp2Stream
   readonly carrier: Carrier
@@ -45,14 +45,14 @@ export class StreamRequest implements IncomingRequest, ClientChannel {
     this.method = method
     this.headers = headers
     this.rawHeaders = fields
-    // Another scheme than the connection's is that of another origin, unless a trusted proxy says so too: as the absolute form is judged.
+    // A scheme other than the connection's names another origin; it is judged like the absolute form of a target.
     this.url =
       scheme === undefined || scheme === carrier.proto || path === undefined
         ? (path ?? authority ?? '')
         : `${scheme}://${authority ?? ''}${path}`
     this.bodyFollows = !stream.endAfterHeaders
     if (!this.bodyFollows) return
-    // Whoever breaks off with NO_ERROR would seem to have sent all of the body.
+    // A reset with NO_ERROR would otherwise look like the end of the body.
     stream.once('aborted', () => stream.destroy())
     watchPieces(stream, (bytes) => {
       this.bytesRead += bytes
@@ -60,7 +60,7 @@ export class StreamRequest implements IncomingRequest, ClientChannel {
     })
   }
 
-  /** Of its own, so that its end is nobody else's. */
+  /** Each request is its own channel: its end does not end others. */
   get socket(): ClientChannel {
     return this
   }
@@ -130,13 +130,13 @@ export class StreamRequest implements IncomingRequest, ClientChannel {
 }
 
 export class StreamResponse implements OutgoingResponse {
-  /** Streams beside it go on, whatever is said. */
+  /** Other streams of the connection go on, whatever is written here. */
   shouldKeepAlive = true
   headersSent = false
   readonly socket: object
   readonly #stream: ServerHttp2Stream
   readonly #request: StreamRequest
-  /** Until it goes out with what follows. */
+  /** The head, until it is sent with the first bytes of the body or the end. */
   #head: string[] | undefined
   #hasBody = true
   #isEnded = false
@@ -152,8 +152,8 @@ export class StreamResponse implements OutgoingResponse {
   }
 
   /**
-   * Node ends the stream itself, of HEAD and where its client has left; and it closes one that was sent whole without calling
-   * it finished, where the request had ended before.
+   * Node ends the stream itself for HEAD and when the client has left. If the request has already ended, Node closes a
+   * completely sent stream without marking it finished.
    */
   get writableFinished(): boolean {
     if (!this.#isEnded || this.#stream.writableFinished) return this.#isEnded
@@ -174,7 +174,7 @@ export class StreamResponse implements OutgoingResponse {
   writeHead(status: number, headers: string[]): void {
     this.headersSent = true
     this.#head = [':status', String(status), ...headers]
-    // Node has ended, or will end, the stream behind such a head.
+    // Node ends the stream after such a head.
     this.#hasBody = this.#request.method !== 'HEAD' && ![204, 205, 304].includes(status)
     if (status === 205) this.#head = withoutLength(this.#head)
   }
@@ -200,7 +200,7 @@ export class StreamResponse implements OutgoingResponse {
       this.#stream.end(body, encoding)
     } else if (this.#hasBody) this.#stream.end()
     if (!this.#request.bodyFollows) return
-    // Of HEAD; a reset in the same turn would take the head with it.
+    // After HEAD a reset in the same turn would drop the head.
     if (this.#stream.writableFinished) setImmediate(() => this.#dropBody())
     else this.#stream.once('finish', () => this.#dropBody())
   }
@@ -224,7 +224,7 @@ export class StreamResponse implements OutgoingResponse {
       this.#stream.respond(head, { endStream: endStream || !this.#hasBody })
   }
 
-  /** RFC 9113 8.1: a client whose request is answered is told to send no more of it; what it has sent is in nobody's way. */
+  /** Resets the request side of an answered stream, so that the client stops sending (RFC 9113 8.1), and discards what has come. */
   #dropBody(): void {
     if (this.#stream.destroyed) return
     if (!this.#request.complete) this.#stream.close(constants.NGHTTP2_NO_ERROR)
@@ -232,7 +232,7 @@ export class StreamResponse implements OutgoingResponse {
   }
 }
 
-/** It must not look complete. At once, also where the client reads nothing any more. */
+/** Destroys the stream at once, even if the client reads nothing; the answer must not look complete. */
 function cutOff(stream: ServerHttp2Stream): void {
   stream.destroy(stream.closed ? undefined : CUT_OFF)
 }

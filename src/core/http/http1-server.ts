@@ -1,4 +1,4 @@
-/** HTTP/1.1 on connections that others accept: Node's strict parser, its limits and time-outs, and each event that can bring a request. */
+/** Serves HTTP/1.1 on connections accepted elsewhere: with Node's strict parser, its limits and time-outs, and every event that can bring a request. */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
@@ -8,32 +8,32 @@ import type { ParserError } from './inflow.ts'
 import { feed, keepEveryField, serveUnbound } from './node-internals.ts'
 import { ServerLimits } from './server-limits.ts'
 
-/** Serves connections whose protocol is settled, and listens nowhere itself. */
+/** Serves connections whose protocol is known; does not listen itself. */
 export interface ProtocolServer {
-  /** socket: what is read and written of the entry, a TLS socket or the transport itself. */
+  /** Serves a connection. socket: the TLS socket of the entry, or its transport. */
   take(socket: Socket, entry: Entry): void
-  /** From here on by this configuration. */
+  /** Applies another configuration. */
   use(config: Config): void
   /** Closes connections that wait for a next request. */
   closeIdle(): void
-  /** Destroys what is left. */
+  /** Destroys all connections. */
   destroy(): void
-  /** The last connection has gone. */
+  /** Releases what the server holds; called after the last connection has closed. */
   close(): void
 }
 
 export interface Http1Events {
-  /** A connection that http has just taken. */
+  /** Node's http has taken a connection. */
   connection(socket: Socket, entry: Entry): void
   /** Never throws or rejects. */
   request(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void
-  /** Whether a request with an Upgrade field goes to `upgrade`; all others are plain requests. */
+  /** Decides whether a request with an Upgrade field goes to `upgrade`; all others are plain requests. */
   isHandshake(request: IncomingMessage): boolean
   /** Never throws or rejects. */
   upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
-  /** CONNECT, which Node hands over as a bare socket. */
+  /** Receives CONNECT, which Node hands over as a bare socket. */
   connect(request: IncomingMessage, socket: Duplex): void
-  /** The parser gave up, or a time-out of the server passed. */
+  /** The parser failed, or a time-out of the server passed. */
   clientError(error: ParserError, socket: Socket): void
 }
 
@@ -43,7 +43,7 @@ export function createHttp1Server(config: Config, events: Http1Events): Protocol
     {
       // Time-outs act only when this check runs; Node's default of 30 s would let a 10 s limit last 40.
       connectionsCheckingInterval: Math.min(1_000, timeouts.headersMs, timeouts.requestMs),
-      // We count Host fields ourselves, so that their refusal is an Error like all others.
+      // The gateway counts Host fields itself, so that their refusal has the same form as all others.
       requireHostHeader: false,
       insecureHTTPParser: false,
       shouldUpgradeCallback: (request) => events.isHandshake(request),
@@ -53,11 +53,11 @@ export function createHttp1Server(config: Config, events: Http1Events): Protocol
   )
   const begin: Http1Events['request'] = (request, ...others) => {
     const { socket } = request
-    // Node sets it anew behind an answer alone: the first request on a connection from before a reload would have the old one.
+    // Node renews the time-out only after an answer: the first request after a reload would have the old one.
     if (socket.timeout !== server.timeout) socket.setTimeout(server.timeout)
     events.request(request, ...others)
   }
-  // Bytes are bounded above, and our own count refuses the rest.
+  // ServerLimits bounds the bytes, and the gateway's own count refuses too many fields.
   keepEveryField(server)
   const limits = new ServerLimits(server, config)
   server.on('checkContinue', (request, response) => begin(request, response, true))

@@ -1,6 +1,6 @@
-/** The fields of a request of HTTP/2 as the rules of HTTP/1.1 judge them. */
+/** Converts the fields of an HTTP/2 request for the rules of HTTP/1.1. */
 
-/** Pseudo-fields apart; Host is :authority, and there is one Cookie (RFC 9113 8.3.1, 8.2.3). A Host that differs is one too many, and stays. rawHeaders: flat. */
+/** Separates pseudo-fields, turns :authority into Host and joins Cookie fields (RFC 9113 8.3.1, 8.2.3). A Host that differs stays as a second one, which is refused. rawHeaders: flat. */
 export function http1Fields(rawHeaders: readonly string[]) {
   let method: string | undefined
   let scheme: string | undefined

@@ -1,35 +1,35 @@
 /**
- * How much of what a client sends on one connection is taken in: no more requests than may be pending, no more in one turn
- * of the event loop than leaves others theirs, and nothing behind the last answer. What is too much waits in the connection.
+ * Limits what one connection brings in: the number of pending requests, its share of a turn of the event loop, and nothing
+ * after the last answer. The excess waits in the connection.
  */
 import type { Socket } from 'node:net'
 import { readOn, stopReading } from './node-internals.ts'
 import { guardParser, type Intake, type ParserGuard } from './parser-internals.ts'
 import { Share, type SharedTurn, type Sharer } from './shared-turn.ts'
 
-/** Requests of one connection that wait for their answers; parsing goes on when half of them have had theirs. */
-const PENDING_AT_MOST = 32
-/** Requests of one connection that begin in a turn whatever others do: a parser that was stopped once is dearer from then on. */
+/** Limit of pending requests of one connection; parsing resumes when half of them are answered. */
+const MAX_PENDING = 32
+/** Requests of one connection that may always begin in a turn: a parser that was stopped once costs more from then on. */
 const OWN_AT_LEAST = 4
-/** What the parser gave up on, as http's 'clientError' tells it. */
+/** The error of http's 'clientError' event. */
 export interface ParserError extends NodeJS.ErrnoException {
   readonly rawPacket?: Buffer
-  /** Where in the packet the parser stopped. */
+  /** Offset in the packet at which the parser stopped. */
   readonly bytesParsed?: number
 }
 
 export interface InflowOf {
-  /** Whose body it is that comes. */
+  /** The request whose body arrives. */
   readonly latest: { receivedBytes: number } | undefined
-  /** Requests that have not been answered to the end. */
+  /** Number of requests without a complete answer. */
   readonly pending: number
-  /** Waits for all that are pending, and what follows waits for that. */
+  /** Runs when no request is pending; later requests wait for it. */
   readonly whenIdle: (() => void) | undefined
-  /** The last answer was decided. */
+  /** The connection's last answer is decided. */
   readonly closing: boolean
   /** It has carried a valid credential. */
   readonly isKnown: boolean
-  /** The last request has begun. */
+  /** Reports whether the last request has begun. */
   isClosing(): boolean
 }
 
@@ -39,13 +39,13 @@ export class Inflow implements ParserGuard, Sharer {
   readonly #connection: InflowOf
   readonly #turn: SharedTurn
   readonly #intake: Intake
-  /** Not parsed yet; undefined while the parser is not stopped. */
+  /** Bytes that wait to be parsed; undefined: the parser is not stopped. */
   #held: Buffer | undefined
   #isOver = false
-  /** With fewer pending than that the parser goes on. */
-  #goOnBelow = PENDING_AT_MOST
+  /** The parser goes on when fewer requests than this are pending. */
+  #goOnBelow = MAX_PENDING
 
-  /** socket: one that http has just taken. */
+  /** socket: Node's http must just have taken it. */
   constructor(socket: Socket, connection: InflowOf, turn: SharedTurn) {
     this.#socket = socket
     this.#connection = connection
@@ -71,13 +71,13 @@ export class Inflow implements ParserGuard, Sharer {
       this.#end()
       return false
     }
-    // The body of the last request is still wanted.
+    // The body of the last request is still read.
     if (this.#connection.isClosing()) return true
     if (this.#connection.whenIdle !== undefined) return false
     this.#turn.began(this.share)
-    const isFull = this.#connection.pending >= PENDING_AT_MOST
-    this.#goOnBelow = isFull ? PENDING_AT_MOST / 2 : PENDING_AT_MOST
-    // The next one, if there is one, has been read as well; and to stop the parser for nothing would be dear.
+    const isFull = this.#connection.pending >= MAX_PENDING
+    this.#goOnBelow = isFull ? MAX_PENDING / 2 : MAX_PENDING
+    // The next request, if any, has already been read, and stopping the parser is expensive.
     return !isFull && this.#turn.mayBegin(this.share, OWN_AT_LEAST)
   }
 
@@ -88,20 +88,20 @@ export class Inflow implements ParserGuard, Sharer {
     return this.share.take(bodyBytes)
   }
 
-  /** Whether the error is our own doing; if not, the parser is done for, or what it waited for is late, and nothing more is parsed. */
+  /** Reports whether the gateway itself caused the error; if not, parsing of the connection ends. */
   caused(error: ParserError): boolean {
     if (this.#isOver) return true
     if (error.code === 'HPE_PAUSED') {
       this.#hold(error.rawPacket?.subarray(error.bytesParsed) ?? NOTHING)
       return true
     }
-    // What is late was held up by us.
+    // The request is late because the gateway held it up.
     if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && this.#held !== undefined) return true
     this.#end()
     return false
   }
 
-  /** A request was answered to the end. */
+  /** A request was answered completely. */
   answered(): void {
     if (this.#connection.closing) this.#end()
     else if (this.#held !== undefined) this.#turn.wait(this)
@@ -130,11 +130,11 @@ export class Inflow implements ParserGuard, Sharer {
   goOn(): void {
     const held = this.#held
     if (held === undefined || this.#socket.destroyed) return
-    // The body of the last request may still be wanted; what stands behind it, mayBegin() ends.
+    // The body of the last request may still be read; mayBegin() ends what follows it.
     if (this.#connection.closing) return this.#end()
     const { pending, whenIdle } = this.#connection
     if (whenIdle !== undefined || pending >= this.#goOnBelow) return
-    // The client does not read its answers: http resumes the socket when it does.
+    // http has paused the socket because the client does not read its answers, and resumes it later.
     if (this.#intake.isPaused()) return void this.#socket.once('resume', () => this.goOn())
     this.#held = undefined
     if (this.#intake.parse(held) && this.#held === undefined) this.#socket.resume()

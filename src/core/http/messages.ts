@@ -1,17 +1,17 @@
-/** What the gateway uses of a request and its response: Node's own of HTTP/1.1 are such. Types only. */
+/** The parts of a request and a response that the gateway uses; Node's HTTP/1.1 classes have them. Types only. */
 
-/** What a request came on, as far as it is its own. */
+/** The channel of a request: its HTTP/1.1 connection, or its HTTP/2 stream. */
 export interface ClientChannel {
   readonly destroyed: boolean
-  /** That have come on it. */
+  /** Bytes received on the channel. */
   readonly bytesRead: number
-  /** How much of what was written to it has left us; undefined for a socket, of which takenBytes() tells. */
+  /** Written bytes that have left the process; undefined: this is a socket, see takenBytes(). */
   readonly takenBytes?: number | undefined
   destroy(): unknown
   once(event: 'close', listener: () => void): unknown
-  /** Of a stream: it was destroyed here, and not by its client. */
+  /** The gateway, not the client, destroyed the stream; undefined: this is a connection. */
   readonly isCutOff?: boolean | undefined
-  /** Of a stream: takes nothing new on its connection. undefined for a connection, of which the response tells. */
+  /** Refuses new requests on the stream's connection; undefined: this is a connection, which the response ends. */
   readonly endConnection?: (() => void) | undefined
 }
 
@@ -19,7 +19,7 @@ export interface IncomingRequest {
   readonly method?: string | undefined
   readonly url?: string | undefined
   readonly httpVersion: string
-  /** Flat, in the order and spelling received. */
+  /** Flat name, value array, in the order and spelling received. */
   readonly rawHeaders: string[]
   readonly headers: {
     readonly connection?: string | undefined
@@ -30,7 +30,7 @@ export interface IncomingRequest {
     readonly tracestate?: string | string[] | undefined
   }
   readonly socket: ClientChannel
-  /** All of its body has come; it need not have been read. */
+  /** The whole body has come, read or unread. */
   readonly complete: boolean
   readonly destroyed: boolean
   readonly readableEnded: boolean
@@ -47,19 +47,19 @@ export interface IncomingRequest {
 }
 
 export interface OutgoingResponse {
-  /** Whether another request may follow on the same connection. */
+  /** Another request may follow on the same connection. */
   shouldKeepAlive: boolean
   readonly headersSent: boolean
   readonly destroyed: boolean
   readonly writableFinished: boolean
   readonly writableLength: number
-  /** null while an answer before it has the connection, and behind its end. */
+  /** null: an earlier answer has the connection, or this one has ended. */
   readonly socket: object | null
   writeContinue(): void
-  /** headers: flat. */
+  /** headers: flat name, value array. */
   writeHead(status: number, headers: string[]): unknown
   flushHeaders(): void
-  /** false: `drain` tells when all of it has left. */
+  /** Returns false if the chunk is buffered; `drain` follows when all has left. */
   write(chunk: Buffer): boolean
   end(body: string | undefined, encoding: 'latin1'): unknown
   end(body?: string | Buffer): unknown

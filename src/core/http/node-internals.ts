@@ -1,6 +1,6 @@
 /**
- * All that relies on how Node's net and http work where their documentation promises nothing. Each function says on what, and
- * test/core/http/node-internals.test.ts fails with a Node.js that does it otherwise. "Ever since" is as far back as 22.19, the oldest we run on.
+ * All code that relies on undocumented behaviour of Node's net, http and http2. Each function names that behaviour, and
+ * test/core/http/node-internals.test.ts fails with a Node.js that differs. "Ever since" means since 22.19, the oldest supported version.
  */
 import {
   ServerResponse,
@@ -17,10 +17,10 @@ import { getSystemErrorName } from 'node:util'
 import type { ListenAddress } from '../../config/config.ts'
 import type { ClientChannel, OutgoingResponse } from './messages.ts'
 
-/** How long a closing connection is still read, so that the client sees the answer and not a reset (RFC 9112 9.6). */
+/** Time for which a closing connection is still read, so that the client sees the answer and no reset (RFC 9112 9.6). */
 const LINGER_MS = 1_000
 
-/** Ever since: http reads `shouldKeepAlive` when it writes the head. false: it says `Connection: close`, and closes behind the answer. */
+/** Ever since: http reads `shouldKeepAlive` when it writes the head. false: it writes `Connection: close`, and closes after the answer. */
 export function makeLast(response: OutgoingResponse): void {
   response.shouldKeepAlive = false
 }
@@ -30,18 +30,18 @@ export function limitHeads(server: Server, bytes: number): void {
   ;(server as Server & { maxHeaderSize: number }).maxHeaderSize = bytes
 }
 
-/** Ever since: http sets `shouldKeepAlive` from the request's version and Connection field before anybody hears of the request. */
+/** Ever since: http sets `shouldKeepAlive` from the request's version and Connection field before it emits the request. */
 export function isLast(response: OutgoingResponse): boolean {
   return !response.shouldKeepAlive
 }
 
 /**
- * Writes 100 Continue in its turn: while an earlier answer has the socket it would wait with the final one, and go out behind its head.
+ * Writes 100 Continue in its turn: while an earlier answer has the socket, it would be buffered and go out after the final head.
  * Ever since: a response emits 'socket' when it gets the socket, before any of its own bytes go out.
  */
 export function writeContinue(response: OutgoingResponse): void {
   const write = (): void => {
-    // A final answer that is there already says all (RFC 9110 10.1.1).
+    // A final answer makes 100 Continue superfluous (RFC 9110 10.1.1).
     if (!response.headersSent) response.writeContinue()
   }
   if (response.socket !== null) write()
@@ -49,10 +49,9 @@ export function writeContinue(response: OutgoingResponse): void {
 }
 
 /**
- * Makes the coming close of this connection a graceful one: our side ends, what the client still sends is read and
- * dropped for a moment, then it is destroyed. Closing with unread bytes would reset the connection and could take
- * the answer with it.
- * Ever since: http closes behind a last answer by calling the socket's own `destroySoon`, which may be another than net's.
+ * Makes the close of this connection graceful: the gateway ends its side, reads and drops what the client still sends for
+ * LINGER_MS, then destroys the socket. Closing with unread bytes would reset the connection and could lose the answer.
+ * Ever since: http closes after a last answer by calling `destroySoon` of the socket, which may be replaced.
  */
 export function lingerOnClose(socket: net.Socket): void {
   socket.destroySoon = () => {
@@ -65,8 +64,8 @@ export function lingerOnClose(socket: net.Socket): void {
 }
 
 /**
- * A response for a request that Node handed over with its bare socket (upgrade, CONNECT); the connection ends with it.
- * Ever since: `assignSocket` makes a response write to a socket, and what http does at its end is left to us.
+ * Creates a response for a request that Node handed over with its bare socket (upgrade, CONNECT); the connection ends with it.
+ * Ever since: `assignSocket` makes a response write to a socket, and the caller must do what http does at its end.
  */
 export function responseOnSocket(request: IncomingMessage, socket: Duplex): ServerResponse {
   const response = new ServerResponse(request)
@@ -83,8 +82,8 @@ export function responseOnSocket(request: IncomingMessage, socket: Duplex): Serv
 }
 
 /**
- * Ends the responses that a connection has left without a word: Node 22 emits no 'close' on pipelined ones that had not got the
- * socket yet. Ever since: those that it does end have ended one turn after the socket's 'close', whoever listened first.
+ * Emits the missing 'close' of a closed connection's responses: Node 22 emits none on pipelined responses that had no socket
+ * yet. Ever since: the 'close' events that Node does emit have come one turn after the socket's 'close'.
  */
 export function endWithSocket(
   socket: Pick<ClientChannel, 'once'>,
@@ -97,35 +96,35 @@ export function endWithSocket(
   )
 }
 
-/** Ever since: a request with more fields than `maxHeadersCount` (2,000 unless set) loses the rest in silence, or is refused by Node 26; 0 lets all pass. */
+/** Ever since: a request with more fields than `maxHeadersCount` (2,000 by default) silently loses the rest, or Node 26 refuses it; 0 lets all pass. */
 export function keepEveryField(server: Server): void {
   server.maxHeadersCount = 0
 }
 
 export interface AgentRests {
-  /** Infinity: the connection is closed. */
+  /** Returns the rest of a connection in ms; Infinity: the connection is closed. */
   restMs(socket: net.Socket): number
-  /** Asked behind a rest: false closes the connection. */
+  /** Decides after a rest; false closes the connection. */
   mayGoOn(socket: net.Socket): boolean
-  /** Something came on a connection that carried nothing, and which is closed. */
-  onStray(): void
+  /** Bytes came on a connection without a request; it is closed. */
+  onSurplus(): void
 }
 
 /**
- * The agent takes a connection for free only after `restMs`, and a whole turn of the event loop, in which nothing came on it:
- * by itself it would give it to the next request in the very call that ends the answer.
- * Ever since: an agent tells itself by its own event 'free' of a connection that carries nothing, with the last request in
- * `_httpMessage` unless it is new, and counts it as taken until then; what closes meanwhile it forgets by itself. Nobody but us hears its errors until then.
- * Before Node 26 nobody reads one that is free.
+ * Makes the agent free a connection only after `restMs` and a whole turn of the event loop without bytes: by default the next
+ * request gets the connection in the very call that ends the answer.
+ * Ever since: an agent emits its own event 'free' for a connection without a request, with the last request in `_httpMessage`
+ * unless the connection is new. Until then it counts the connection as taken, forgets it if it closes, and does not listen for
+ * its errors. Before Node 26 nothing reads a free connection.
  */
 export function restBetweenRequests(agent: Agent, rests: AgentRests): void {
   const readBytes = new WeakMap<net.Socket, number>()
   const end = function (this: net.Socket): void {
     this.destroy()
   }
-  // Node 26 itself may have read what came.
+  // Node 26 itself may have read the bytes.
   const onClose = function (this: net.Socket): void {
-    if (this.bytesRead > (readBytes.get(this) ?? Infinity)) rests.onStray()
+    if (this.bytesRead > (readBytes.get(this) ?? Infinity)) rests.onSurplus()
   }
   const guard = (socket: net.Socket): void => {
     readBytes.set(socket, socket.bytesRead)
@@ -166,35 +165,35 @@ export function restBetweenRequests(agent: Agent, rests: AgentRests): void {
   }
 }
 
-/** Ever since: http destroys a connection without an event when a second answer comes with the first, and emits the first one's end afterwards. */
+/** Reports whether a second answer came with the first. Ever since: http then destroys the connection without an event, and emits the first answer's end afterwards. */
 export function wasAnsweredTwice({ socket, shouldKeepAlive }: ClientRequest): boolean {
   return socket?.destroyed === true && shouldKeepAlive
 }
 
 /**
- * Lets a server that listens nowhere serve what feed() brings it.
- * Ever since: http begins to check its time-outs, and to know which connections are idle, when it hears its own 'listening'.
+ * Lets a server that does not listen serve the connections that feed() gives it.
+ * Ever since: http starts to check time-outs and to track idle connections at its own event 'listening'.
  */
 export function serveUnbound(server: Server): void {
   server.emit('listening')
 }
 
 /**
- * Hands a connection over as if the server had accepted it, with what was read of it and put back.
- * Ever since: http takes what 'connection' brings, a TLS socket too; one that was paused it leaves so.
+ * Hands a connection over as if the server had accepted it, with the bytes that were read and put back.
+ * Ever since: http accepts any socket in a 'connection' event, including a TLS socket; it leaves a paused one paused.
  */
 export function feed(server: net.Server, socket: net.Socket): void {
   server.emit('connection', socket)
   if (socket.isPaused()) socket.resume()
 }
 
-/** Ever since: `_parent` of a TLS socket of a server is the one that was handed over. */
+/** Ever since: `_parent` of a server's TLS socket is the socket that was handed over. */
 export function transportOf(socket: TLSSocket): net.Socket {
   return Reflect.get(socket, '_parent') as net.Socket
 }
 
 interface Handle {
-  /** net reads of it. */
+  /** net is reading from the handle. */
   readonly reading: boolean
   readStop(): void
   readStart(): void
@@ -204,8 +203,8 @@ interface Handle {
 }
 
 /**
- * What the kernel took of all that was written. Ever since: the handle of a socket counts in `bytesWritten` what it was given,
- * of which `writeQueueSize` waits there; that of a TLS socket has the one below it in `_parent`.
+ * Returns the written bytes that the kernel has taken. Ever since: a socket's handle counts the bytes it was given in
+ * `bytesWritten`, and those that still wait in `writeQueueSize`; the handle of a TLS socket has the one below it in `_parent`.
  */
 export function takenBytes(socket: ClientChannel): number {
   if (socket.takenBytes !== undefined) return socket.takenBytes
@@ -217,22 +216,22 @@ export function takenBytes(socket: ClientChannel): number {
 }
 
 /**
- * Nothing more is read of a connection, not even in the poll that is under way, whoever takes its bytes: http and http2 have them
- * from the handle itself. Ever since: a handle that was stopped brings nothing, and what stands in `reading` is not touched by that.
+ * Stops all reading of a connection, even in the current poll: http and http2 read from the handle itself.
+ * Ever since: a stopped handle brings no bytes, and the stop leaves `reading` unchanged.
  */
 export function stopReading(socket: net.Socket): void {
   ;(Reflect.get(socket, '_handle') as Handle | null)?.readStop()
 }
 
-/** Undoes stopReading(); who has stopped for himself meanwhile goes on for himself. */
+/** Undoes stopReading(), unless net itself has stopped reading meanwhile. */
 export function readOn(socket: net.Socket): void {
   const handle = Reflect.get(socket, '_handle') as Handle | null
   if (handle?.reading === true) handle.readStart()
 }
 
 /**
- * What was written waits for the peer to read. Ever since: http2 reads nothing meanwhile and reads on by itself; what somebody
- * else has it read then is kept, however much it is.
+ * Reports whether written bytes wait for the peer to read. Ever since: http2 stops reading meanwhile and resumes by itself; if
+ * others make it read, it keeps the bytes without a limit.
  */
 export function isWriting(socket: net.Socket): boolean {
   const handle = Reflect.get(socket, '_handle') as Handle | null
@@ -240,8 +239,8 @@ export function isWriting(socket: net.Socket): boolean {
 }
 
 /**
- * What is wrong with one stream ends that stream alone (RFC 9113 5.4.2, 8.1.1), and what is wrong with the connection is answered by
- * GOAWAY all the same. Ever since: nghttp2 answers either by itself, and http2 destroys the session for both with an error of this number.
+ * Makes a stream error end only its stream (RFC 9113 5.4.2, 8.1.1); a connection error still gets GOAWAY. Ever since: nghttp2
+ * answers both by itself, and http2 destroys the session for both with the error number NGHTTP2_ERR_PROTO.
  */
 export function outliveFaults(session: ServerHttp2Session): void {
   const { destroy } = session
@@ -257,16 +256,16 @@ const [nghttp2Major = 0, nghttp2Minor = 0, nghttp2Patch = 0] = String(process.ve
   .map(Number)
 
 /**
- * Whether clients of HTTP/2 may be let in. Before nghttp2 1.68.1 the frames of one of them can abort the process: a frame of a wrong
- * size behind a fault of the connection (CVE-2026-27135). Node.js 22 besides takes no answer whose fields are a list.
+ * HTTP/2 is safe to offer. Before nghttp2 1.68.1 a client can abort the process: by a frame of wrong size after a connection error
+ * (CVE-2026-27135). Node.js 22 also accepts no answer whose fields are a list.
  */
 export const isHttp2Safe =
   Number(process.versions.node.split('.')[0]) >= 24 &&
   nghttp2Major * 1e6 + nghttp2Minor * 1e3 + nghttp2Patch >= 1_068_001
 
 /**
- * A session that ends before http2 has read what was put back on its socket ends nothing else. Ever since: http2 calls `read` of the
- * socket for it one tick after the session began, until that returns null, and throws where the session has been destroyed meanwhile.
+ * Prevents an exception when a session ends before http2 has read the bytes put back on its socket. Ever since: one tick after the
+ * session began, http2 calls `read` of the socket until it returns null, and throws if the session has been destroyed meanwhile.
  */
 export function endHandOver(session: ServerHttp2Session, socket: net.Socket): void {
   const { read } = socket
@@ -275,12 +274,12 @@ export function endHandOver(session: ServerHttp2Session, socket: net.Socket): vo
 }
 
 /**
- * Hears of each piece of a body as it comes, be it read or not. Ever since: http2 gives the content of each DATA frame to `push`
- * of its stream.
+ * Calls onPiece for each piece of a body when it arrives, read or unread. Ever since: http2 gives the content of each DATA
+ * frame to `push` of its stream.
  */
 export function watchPieces(stream: Readable, onPiece: (bytes: number) => void): void {
   const { push } = stream
-  // Of a connection's first packet, which http2 was handed over.
+  // The connection's first packet may already contain a part of the body.
   if (stream.readableLength > 0) onPiece(stream.readableLength)
   stream.push = (chunk: Buffer | null) => {
     if (chunk !== null) onPiece(chunk.length)
@@ -289,28 +288,28 @@ export function watchPieces(stream: Readable, onPiece: (bytes: number) => void):
 }
 
 /**
- * The end of what is read has come, be it read or not, which `readableEnded` tells only of what was read.
- * Ever since: a Readable keeps it in `ended` of its `_readableState`.
+ * Reports whether the end of a stream has arrived, even unread; `readableEnded` covers only what was read.
+ * Ever since: `ended` in `_readableState` of a Readable shows it.
  */
 export function endHasCome(stream: Readable): boolean {
   return (Reflect.get(stream, '_readableState') as { readonly ended: boolean }).ended
 }
 
-/** A bound socket on which nobody listens in this process. */
+/** A bound socket that does not listen in this process. */
 export interface ListenSocket {
   readonly fd: number
-  /** Once. */
+  /** Closes the socket; must be called at most once. */
   close(): void
 }
 
 interface BoundHandle {
   readonly fd: number
-  /** 0, or the negative number of an error. */
+  /** Returns 0 or a negative error number. */
   getsockname(address: object): number
   close(): void
 }
 
-// Documented as of Node.js 26.4; older ones have the same under the name that node:cluster uses.
+// BoundSocket is documented since Node.js 26.4; older versions have the function that node:cluster uses.
 const { BoundSocket, _createServerHandle: createServerHandle } = net as {
   readonly BoundSocket?: typeof net.BoundSocket
   readonly _createServerHandle?: (
@@ -319,7 +318,7 @@ const { BoundSocket, _createServerHandle: createServerHandle } = net as {
 }
 const UV_TCP_REUSEPORT = 2
 
-/** Throws Node's error if the address cannot be had. */
+/** Throws Node's error if the address cannot be bound. */
 export function bindSocket({
   host,
   port,
@@ -333,7 +332,7 @@ export function bindSocket({
     throw new Error('this Node.js cannot bind a socket for workers; write server.workers: 1')
   const flags = reusePort ? UV_TCP_REUSEPORT : 0
   const handle = createServerHandle(host, port, net.isIPv6(host) ? 6 : 4, -1, flags)
-  // An address in use is told by the first call after the bind.
+  // An address in use shows only at the first call after the bind.
   const fault = typeof handle === 'number' ? handle : handle.getsockname({})
   if (typeof handle === 'number' || fault !== 0)
     throw Object.assign(new Error(`bind ${host}:${port}`), { code: getSystemErrorName(fault) })

@@ -1,42 +1,42 @@
-/** As node-internals.ts, for the parser of Node's http: when it stops, and what becomes of a connection's bytes. */
+/** Controls the parser of Node's http by undocumented behaviour, like node-internals.ts: when it stops, and where a connection's bytes go. */
 import type { IncomingMessage, Server } from 'node:http'
 import type * as net from 'node:net'
 
-/** Asked about each request when its head has been read, and about its body as it comes. */
+/** Decides about each request when its head has been parsed, and about its body as it arrives. */
 export interface ParserGuard {
-  /** Whether it is to be served; if not, http never hears of it, and the parser stops behind its head. */
+  /** Decides whether the request is served; if not, http never gets it, and the parser stops after its head. */
   mayBegin(): boolean
-  /** Whether the parser goes on, once the request has begun. If not, it stops behind the head, and tells with a 'clientError'. */
+  /** Decides whether the parser goes on after a request has begun. If not, it stops after the head with a 'clientError'. */
   mayGoOn(): boolean
-  /** Whether a piece of a body is taken. If not, none is any more, and a 'clientError' says so. */
+  /** Decides whether a piece of a body is accepted. If not, no more are, and a 'clientError' follows. */
   mayReadOn(bodyBytes: number): boolean
 }
 
-/** The way of a connection's bytes to http's parser. */
+/** Controls how a connection's bytes reach http's parser. */
 export interface Intake {
-  /** From now on what arrives is given to onData, and to nobody else. */
+  /** Gives all further bytes to onData only. */
   divert(onData: (bytes: Buffer) => void): void
-  /** Of what was diverted, or left by a stop of the parser; false if the connection was handed over (upgrade, CONNECT). */
+  /** Parses bytes that were diverted, or left when the parser stopped; false: the connection was handed over (upgrade, CONNECT). */
   parse(bytes: Buffer): boolean
-  /** From now on what arrives is read a packet at a time and dropped, so that the client sees the answer and not a reset. */
+  /** Reads and drops all further bytes, a packet at a time, so that the client sees the answer and no reset. */
   discard(): void
-  /** http has paused the socket, for answers that the client does not read: nothing may be parsed. */
+  /** Reports whether http has paused the socket because the client does not read its answers: nothing may be parsed. */
   isPaused(): boolean
 }
 
-/** HPE_PAUSED of llhttp. */
+/** The error code HPE_PAUSED of llhttp. */
 const PAUSED = 21
 
-/** Of llhttp's callbacks: what becomes of a packet that was parsed; kOnExecute of http. */
+/** Index of the parser's callback for a parsed packet (kOnExecute of http). */
 const ON_EXECUTE = 5
 
-/** And of a piece of a body: of each chunk, be it a byte; kOnBody of http. */
+/** Index of the parser's callback for a piece of a body, which may be one byte (kOnBody of http). */
 const ON_BODY = 3
 
-/** Between two packets of up to 64 KiB that are dropped: nobody is kept waiting by a client that does not stop. */
+/** Time between two dropped packets of up to 64 KiB: a client that does not stop sending must not delay others. */
 const DISCARD_EVERY_MS = 10
 
-/** More framing than body. */
+/** A body's framing is larger than its content. */
 class TinyChunks extends Error {
   readonly code = 'TOLLGATE_TINY_CHUNKS'
 
@@ -53,17 +53,18 @@ interface Parser {
   [ON_BODY]: ((this: Parser, bytes: Buffer) => unknown) | undefined
 }
 
-/** That of http, which all its parsers have; they are used again for other connections, those of its client too. */
+/** The body callback of http, the same for all its parsers; http reuses parsers, also for its client. */
 let takeBody: Parser[typeof ON_BODY]
 
 /**
- * Ever since: http keeps in `onIncoming` of the socket's parser what it does once a head was read, and llhttp stops where that
- * returns HPE_PAUSED: 'clientError' then has the packet and how much of it was parsed, and `resume` lets the parser go on.
- * http leaves the bytes of a socket to the stream when somebody listens for 'data', and its own listener parses what it is given.
- * It cannot be stopped between two chunks of one packet, but where `ON_BODY` is no function it passes over them at next to no cost;
+ * Lets the guard decide about the requests and bodies of a connection.
+ * Ever since: the socket's parser calls `onIncoming` after each head, and llhttp stops where that returns HPE_PAUSED: the
+ * 'clientError' then has the packet and how much of it was parsed, and `resume` lets the parser go on.
+ * http leaves a socket's bytes to the stream when there is another 'data' listener, and its own listener parses what it is given.
+ * The parser cannot stop between two chunks of one packet, but where `ON_BODY` is no function it skips them at almost no cost.
  * http keeps its server in `server` of the socket.
- * A parser that is paused between two packets reads into a buffer of its own, and tells `ON_EXECUTE` alone.
- * socket: one that http has just taken, in the server's 'connection'.
+ * A parser that is paused between two packets reads into its own buffer and calls only `ON_EXECUTE`.
+ * socket: http has just taken it, in the server's 'connection' event.
  */
 export function guardParser(socket: net.Socket, guard: ParserGuard): Intake {
   const connection = socket as net.Socket & {
@@ -86,7 +87,7 @@ export function guardParser(socket: net.Socket, guard: ParserGuard): Intake {
     if (connection.parser !== parser || guard.mayReadOn(bytes.length))
       return take?.call(parser, bytes)
     parser[ON_BODY] = undefined
-    // http keeps its parsers for other connections.
+    // http reuses its parsers for other connections.
     socket.once('close', () => (parser[ON_BODY] = take))
     return connection.server.emit('clientError', new TinyChunks(), socket)
   }

@@ -1,21 +1,21 @@
 /**
- * Addresses whose connections of HTTP/2 had to be ended for abuse, again and again. They are never refused: others have the
- * same address, and nothing sets them apart before their first request. For a while their new connections get HTTP/1.1, where
- * none of that is possible. A client that speaks HTTP/2 alone gets it late: such a connection can cost as much as ten
- * requests before it is ended, so they begin one by one, in the order in which they came.
+ * Keeps addresses whose HTTP/2 connections were repeatedly ended for abuse. They are never refused: others may have the same
+ * address, and nothing distinguishes them before their first request. For a while their new connections get HTTP/1.1, where
+ * such abuse is impossible. A client that speaks only HTTP/2 waits: such a connection can cost as much as ten requests
+ * before it is ended, so they begin one by one, in order of arrival.
  */
 
-const ENDS = 5
+const MAX_ENDS = 5
 const WITHIN_MS = 10_000
-const FOR_MS = 10_000
-/** The oldest is forgotten. */
-const ADDRESSES_AT_MOST = 10_000
-/** No HTTP/2 of the address begins sooner: whoever has a few connections ended comes back fewer times a second. */
+const PENALTY_MS = 10_000
+/** Limit of kept addresses; the oldest is dropped. */
+const MAX_ADDRESSES = 10_000
+/** Shortest wait of an HTTP/2 connection: a client whose connections are ended comes back less often. */
 const WAIT_AT_LEAST_MS = 300
-/** Time between two beginnings of one address. */
-const APART_MS = 20
+/** Interval between the starts of two connections of one address. */
+const START_EVERY_MS = 20
 
-interface Record {
+interface AbuseRecord {
   ends: number
   sinceMs: number
   untilMs: number
@@ -27,12 +27,12 @@ interface Beginning {
 }
 
 export class Penalties {
-  readonly #records = new Map<string, Record>()
-  /** Connections that wait for their turn, by address, in the order in which they came. */
+  readonly #records = new Map<string, AbuseRecord>()
+  /** Waiting connections by address, in order of arrival. */
   readonly #waiting = new Map<string, Set<Beginning>>()
   #timer: NodeJS.Timeout | undefined
 
-  /** A connection of the address was ended for abuse. Times are of one clock that never goes back. */
+  /** Notes that a connection of the address was ended for abuse. Times come from one monotonic clock. */
   add(addressKey: string, nowMs: number): void {
     const known = this.#records.get(addressKey)
     const record =
@@ -40,31 +40,31 @@ export class Penalties {
         ? known
         : { ends: 0, sinceMs: nowMs, untilMs: 0 }
     record.ends += 1
-    if (record.ends >= ENDS) record.untilMs = nowMs + FOR_MS
+    if (record.ends >= MAX_ENDS) record.untilMs = nowMs + PENALTY_MS
     this.#records.delete(addressKey)
     this.#records.set(addressKey, record)
-    if (this.#records.size <= ADDRESSES_AT_MOST) return
+    if (this.#records.size <= MAX_ADDRESSES) return
     const [oldest] = this.#records.keys()
     if (oldest !== undefined) this.#records.delete(oldest)
   }
 
-  /** Connections of the address were ended for abuse lately, again and again. undefined: of a trusted proxy, which has no record. */
+  /** Reports whether the address has a penalty. addressKey: undefined for a trusted proxy, which never has one. */
   holds(addressKey: string | undefined, nowMs: number): boolean {
     if (addressKey === undefined || this.#records.size === 0) return false
     const record = this.#records.get(addressKey)
     return record !== undefined && nowMs < record.untilMs
   }
 
-  /** Calls begin when it is its turn, unless what is returned has been called before. */
-  beginLate(addressKey: string, begin: () => void): () => void {
+  /** Calls begin when the connection's turn comes; the returned function cancels that. */
+  beginInTurn(addressKey: string, begin: () => void): () => void {
     const beginning = { dueMs: performance.now() + WAIT_AT_LEAST_MS, begin }
     const line = this.#waiting.get(addressKey) ?? new Set()
     this.#waiting.set(addressKey, line.add(beginning))
-    this.#timer ??= setInterval(() => this.#beginNext(performance.now()), APART_MS).unref()
+    this.#timer ??= setInterval(() => this.#beginNext(performance.now()), START_EVERY_MS).unref()
     return () => void line.delete(beginning)
   }
 
-  /** One of each address. */
+  /** Starts the first due connection of each address. */
   #beginNext(nowMs: number): void {
     for (const [addressKey, line] of this.#waiting) {
       const [first] = line

@@ -1,8 +1,8 @@
-/** Reads the PROXY header that a load balancer sends before all else on a connection. */
+/** Reads the PROXY header that a load balancer sends first on a connection. */
 import type { Socket } from 'node:net'
 import { readProxyHeader, type ProxyHeader } from '../rules/proxy-header.ts'
 
-/** done: once, with undefined if none came in time or at all. What came behind it is put back, and the connection is paused. */
+/** done: called once; undefined: no valid header came in time. Later bytes are put back, and the connection is paused. */
 export function awaitProxyHeader(
   transport: Socket,
   timeoutMs: number,

@@ -1,6 +1,6 @@
 /**
- * The public listener. Only a net.Server listens: a connection is counted, or refused, before a byte of it is parsed, and
- * then handed on: to the PROXY header, to TLS, to the server of its protocol.
+ * The public listener. Only a net.Server listens: it counts or refuses a connection before any byte is parsed, and then
+ * hands it to the PROXY header reader, to TLS and to the server of its protocol.
  */
 import { once } from 'node:events'
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net'
@@ -15,7 +15,7 @@ import { createWayIn, type EntryEvents, type WayIn } from './way-in.ts'
 export type PublicServerEvents = EntryEvents & Http1Events
 
 export interface PublicServerParts {
-  /** undefined: no TLS. */
+  /** Certificate and key; undefined: no TLS. */
   readonly identity: TlsIdentity | undefined
   readonly secret: SecretOfDay
   readonly penalties: Penalties
@@ -33,10 +33,10 @@ export class PublicServer {
   /** Connections whose PROXY header, handshake or preface is under way. */
   readonly #arriving = new Map<Socket, Entry>()
   readonly #secret: ReturnType<typeof keepDaily>
-  /** Written by the constructor and by what prepare() returns. */
+  /** Written by the constructor and by the function that prepare() returns. */
   #way: WayIn
 
-  /** Throws what Node says of an identity that cannot be used. */
+  /** Throws Node's error if the identity cannot be used. */
   constructor(config: Config, { identity, secret, penalties, events, http2 }: PublicServerParts) {
     this.#config = config
     this.#events = events
@@ -45,7 +45,7 @@ export class PublicServer {
     this.#http2 = http2
     this.#secret = keepDaily(secret, (today) => this.#way.renew(today))
     this.#way = this.#build(config, identity)
-    // As http would: a client that ends its side still gets its answers.
+    // Same options as http's: a client that ends its side still gets its answers.
     const options = { allowHalfOpen: true, noDelay: true }
     this.#server = createServer(options, (transport) => this.#way.accept(transport))
   }
@@ -60,8 +60,8 @@ export class PublicServer {
   }
 
   /**
-   * What the call returns lets connections in as this configuration has it; those that are open go on, but on those that
-   * came in under other demands the next answer is the last. Throws as the constructor does.
+   * Returns a function that applies the configuration to new connections. Open connections go on; if TLS or the client
+   * authorities change, the next answer on each is the last. Throws like the constructor.
    */
   prepare(config: Config, identity: TlsIdentity | undefined): () => void {
     const next = this.#build(config, identity, this.#way)
@@ -73,14 +73,14 @@ export class PublicServer {
       this.#way = next
       this.#http1.use(config)
       this.#http2.use(config)
-      // A day may have begun since it was built.
+      // A new day may have begun since next was built.
       next.renew(this.#secret.today())
     }
   }
 
   /**
-   * Stops accepting; resolves when the last connection has gone. Connections that wait for a next request are closed
-   * after idleMs, those without any request yet included: a client may be sending one at this very moment.
+   * Stops accepting; resolves when the last connection has closed. Idle connections are closed after idleMs, including those
+   * without any request yet: a client may be sending one at this moment.
    */
   stop(idleMs: number): Promise<void> {
     return new Promise((resolve) => {
@@ -93,7 +93,7 @@ export class PublicServer {
         resolve()
       })
       if (idleMs === 0) this.closeIdle()
-      // Its clients are told, and lose nothing: what crosses that on its way is refused as not begun (RFC 9113 6.8).
+      // HTTP/2 clients get GOAWAY and lose nothing: requests already on their way are refused as not begun (RFC 9113 6.8).
       this.#http2.closeIdle()
     })
   }
@@ -104,7 +104,7 @@ export class PublicServer {
     this.#http1.closeIdle()
   }
 
-  /** Destroys what is left. */
+  /** Destroys all connections. */
   destroy(): void {
     for (const transport of this.#arriving.keys()) transport.destroy()
     this.#http1.destroy()

@@ -1,28 +1,28 @@
-/** Writes the head of an HTTP/1.1 request; refuses what would be read as more than one. */
+/** Writes the head of an HTTP/1.1 request; refuses what could be read as more than one request. */
 
 import { kinds, TARGET, TOKEN, VALUE } from './byte-kinds.ts'
 
-/** Without content these say so (RFC 9110 section 8.6). */
+/** Requests of these methods without a body carry Content-Length: 0 (RFC 9110 section 8.6). */
 export const methodsThatExpectContent: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH'])
 
-/** What the head is made of. */
+/** The parts of a request head. */
 export interface RequestParts {
   readonly method: string
-  /** Origin form; passed on byte for byte. */
+  /** Target in origin form, passed on byte for byte. */
   readonly target: string
-  /** Complete, flat: name, value. */
+  /** All header fields as a flat name, value array. */
   readonly headers: readonly string[]
   readonly hasBody: boolean
 }
 
 export interface RequestHead {
-  /** To be written as latin1. */
+  /** The head, which must be written as latin1. */
   readonly text: string
-  /** What the head says of the body; undefined: it goes in chunks. */
+  /** The declared length of the body; undefined: the body is chunked, or there is none. */
   readonly bodyBytes: number | undefined
 }
 
-/** host: of the backend, for a job without a Host field. undefined: a part of the job cannot stand in a request. */
+/** Returns undefined if a part of the job is invalid in a request. host: the backend's, for a job without a Host field. */
 export function requestHead(job: RequestParts, host: string): RequestHead | undefined {
   const { method, target, headers, hasBody } = job
   if (!isName(method) || target === '' || !consistsOf(target, TARGET)) return undefined
@@ -33,7 +33,7 @@ export function requestHead(job: RequestParts, host: string): RequestHead | unde
     const name = headers[at] ?? ''
     const value = headers[at + 1] ?? ''
     if (!isName(name) || !consistsOf(value, VALUE)) return undefined
-    // By length first: most fields are none of these.
+    // The length is compared first: most fields are none of these.
     if (name.length === 4) hasHost ||= name.toLowerCase() === 'host'
     else if (name.length === 10 && name.toLowerCase() === 'connection') continue
     else if (name.length === 14 && name.toLowerCase() === 'content-length') {
@@ -58,7 +58,7 @@ const isName = (text: string): boolean => text !== '' && consistsOf(text, TOKEN)
 
 function consistsOf(text: string, kind: number): boolean {
   for (let at = 0; at < text.length; at++) {
-    // Beyond latin1 there is no byte to write, only its low half.
+    // A character beyond latin1 would be written as its low byte.
     if (((kinds[text.charCodeAt(at)] ?? 0) & kind) === 0) return false
   }
   return true

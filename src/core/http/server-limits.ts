@@ -1,11 +1,11 @@
-/** What Node's server bounds by itself: sizes and time-outs, as the configuration in force has them. */
+/** Applies the configuration's sizes and time-outs to Node's server. */
 import type { Server } from 'node:http'
 import type { Config } from '../../config/config.ts'
 import { limitHeads } from './node-internals.ts'
 
-/** Beyond headerBytes and urlBytes Node may count line ends and the method; our own check comes first and is exact. */
+/** Extra bytes for line ends and the method, which Node also counts; the gateway's own check comes first and is exact. */
 const PARSER_SLACK_BYTES = 4_096
-/** Room for the answer to be written after the last time-out that could have produced it. */
+/** Time to write the answer after the last time-out that can produce one. */
 const SOCKET_SLACK_MS = 10_000
 
 type Times = Pick<Config['server']['timeouts'], 'headersMs' | 'requestMs'>
@@ -22,7 +22,7 @@ export class ServerLimits {
     this.#useOthers(config)
   }
 
-  /** Sizes are those of new connections. Node holds all requests against one time-out: a shorter one counts once those that began under the longer one are over. */
+  /** Applies another configuration: sizes to new connections. Node has one time-out for all requests, so a shorter one applies after the longer one has passed. */
   use(config: Config): void {
     this.#useOthers(config)
     const { headersMs, requestMs } = config.server.timeouts
@@ -50,7 +50,7 @@ export class ServerLimits {
   }
 }
 
-/** A socket on which nothing moved for this long is destroyed: longer than any wait that is allowed on purpose. */
+/** Node destroys a socket that is inactive for this long, which exceeds any allowed wait. */
 function inactivityMs({ server, upstream, routes }: Config): number {
   const response = Math.max(
     upstream.timeouts.responseMs,

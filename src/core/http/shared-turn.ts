@@ -1,46 +1,46 @@
 /**
- * All connections share a turn of the event loop: what they begin and take in together is bounded here, whatever their protocol.
- * What is too much waits: parsed requests in a line in which each connection has its turn, bytes in their connections, unread.
+ * All connections share a turn of the event loop: this limits what they start and take in together, for every protocol.
+ * The excess waits: connections with parsed requests take turns, other bytes stay unread in their connections.
  */
 
-/** Requests that are begun in one turn. */
+/** Requests that may begin in one turn. */
 const REQUESTS = 64
-/** As many of these requests may be of one connection. */
+/** Requests of one connection that may begin in one turn. */
 const OWN_REQUESTS = 8
-/** Requests that were parsed and wait to be begun; beyond it nothing more is read. */
-const PARSED_AT_MOST = 128
-/** A piece of a body (chunk, DATA frame) that costs more than its bytes do. */
+/** Limit of parsed requests that wait to begin; at the limit reading stops. */
+const MAX_PARSED = 128
+/** A piece of a body (chunk, DATA frame) below this size costs more than its bytes. */
 const SMALL_BYTES = 256
-/** Small pieces that are taken in one turn; beyond it nothing more is read. */
+/** Limit of small pieces in one turn; at the limit reading stops. */
 const SMALL_PIECES = 1_024
-/** Small pieces that make no turn long. */
-const LITTLE = 64
-/** Connections that are read on in one turn: as many system calls. */
+/** Number of pieces in one turn up to which a connection is not heavy. */
+const FEW_PIECES = 64
+/** Connections whose reading resumes in one turn; each needs a system call. */
 const READ_ON_AT_ONCE = 256
 /**
- * A body may come in pieces of one byte, thousands to a packet, each as dear as a packet: beyond so many pieces in one turn
- * they must have so many bytes on average.
+ * A body may come in pieces of one byte, thousands in a packet, each as expensive as a packet: from this many pieces in one
+ * turn on, they must have PIECE_BYTES_AT_LEAST bytes on average.
  */
 const PIECES = 1_024
 const PIECE_BYTES_AT_LEAST = 16
-/** A chunk that a read ends in the midst of is two pieces: libuv reads a socket at most 32 times a turn. */
+/** Allowance for chunks that are cut in two at the end of a read: libuv reads a socket at most 32 times a turn. */
 const CUT_BYTES = 32 * PIECE_BYTES_AT_LEAST
 
-/** A connection, as others share the turn with it. */
+/** A connection that shares the turn with others. */
 export interface Sharer {
   readonly share: Share
   /** It has carried a valid credential. */
   readonly isKnown: boolean
-  /** Takes up what waited for its turn. Never throws. */
+  /** Continues with what waited for its turn. Never throws. */
   goOn(): void
-  /** Reads nothing more, even of what is there. */
+  /** Stops reading at once, even of bytes that have arrived. */
   stopReading(): void
   readOn(): void
 }
 
-/** What one connection has of a turn; or one body, where many clients share the connection. */
+/** The share of a turn that one connection uses, or one body where many clients share the connection. */
 export class Share {
-  /** Requests that were parsed and wait to be begun. Written by SharedTurn alone, as the next. */
+  /** Number of parsed requests that wait to begin. SharedTurn alone writes this and isReading. */
   parsed = 0
   isReading = true
   readonly #turn: SharedTurn
@@ -64,16 +64,16 @@ export class Share {
   begin(): void {
     this.#renew()
     this.#begun += 1
-    // One immediate for several requests: for a client that waits for its answers they come in several turns.
+    // The turn is ended early so that a client that waits for each answer is counted over several turns.
     if (this.#begun === OWN_REQUESTS / 2) this.#turn.endSoon()
   }
 
-  /** Whether a piece of a body is taken; if not, this is more framing than content. */
+  /** Counts a piece of a body; returns false if the pieces are more framing than content. */
   take(bytes: number): boolean {
     this.#renew()
     this.#pieces += 1
     this.#bytes += bytes
-    // As for requests: what comes in reads of its own comes in several turns.
+    // The turn is ended early, as for requests: pieces of separate reads count in several turns.
     if (this.#pieces === PIECES / 2) this.#turn.endSoon()
     return this.#pieces < PIECES || this.#bytes + CUT_BYTES >= PIECE_BYTES_AT_LEAST * this.#pieces
   }
@@ -90,17 +90,17 @@ export class Share {
 }
 
 export class SharedTurn {
-  /** Changes when what was counted is forgotten: in a busy loop with each turn, and seldom in an idle one. */
+  /** Number of the current count: it changes in each turn of a busy loop, and seldom in an idle one. */
   number = 1
   #begun = 0
   #smallPieces = 0
-  /** Requests of all connections that are parsed and have not begun. */
+  /** Number of parsed requests of all connections that have not begun. */
   #parsed = 0
   #isEnding = false
   #hasStopped = false
   readonly #sharers = new Set<Sharer>()
   readonly #waiting = new Set<Sharer>()
-  /** They read on in turn; those who used much of a turn when a turn has passed in which nobody had to be stopped. */
+  /** Connections whose reading is stopped and resumes in order; heavy ones wait in #late for a turn without any stop. */
   #stopped: Sharer[] = []
   #late: Sharer[] = []
 
@@ -114,7 +114,7 @@ export class SharedTurn {
     this.parsed(sharer.share, -sharer.share.parsed)
   }
 
-  /** Whether a request of the connection may begin in this turn. Its first may where it costs more to hold it up: atLeast 1. */
+  /** Decides whether a request of the connection may begin in this turn. atLeast: the number that may begin even in a full turn. */
   mayBegin({ begun }: Share, atLeast = 0): boolean {
     return begun < OWN_REQUESTS && (this.#begun < REQUESTS || begun < atLeast)
   }
@@ -125,22 +125,22 @@ export class SharedTurn {
     if (this.#begun === REQUESTS / 2) this.endSoon()
   }
 
-  /** So many more requests of the connection wait, parsed. */
+  /** Changes the number of parsed requests that wait. */
   parsed(share: Share, more: number): void {
     share.parsed += more
     this.#parsed += more
   }
 
-  /** Once the sharer's turn has come, it goes on. */
+  /** Calls goOn() when the sharer's turn has come. */
   wait(sharer: Sharer): void {
     this.#waiting.add(sharer)
     const { share } = sharer
     if (share.parsed >= OWN_REQUESTS) this.#stop(sharer)
-    if (this.#parsed >= PARSED_AT_MOST) this.#stopOthers()
+    if (this.#parsed >= MAX_PARSED) this.#stopOthers()
     this.endSoon()
   }
 
-  /** A piece of a body has come on one of the connections. */
+  /** Counts a piece of a body of any connection. */
   took(bytes: number): void {
     if (bytes >= SMALL_BYTES) return
     this.#smallPieces += 1
@@ -183,7 +183,7 @@ export class SharedTurn {
     }
   }
 
-  /** All but those who are known and have used little: whose bytes they are that are too much is known once they were read. */
+  /** Stops all connections but the known ones that have used little: who sends too much shows only after reading. */
   #stopOthers(): void {
     if (this.#hasStopped) return
     this.#hasStopped = true
@@ -201,4 +201,4 @@ export class SharedTurn {
 }
 
 const isHeavy = ({ share }: Sharer): boolean =>
-  share.parsed >= OWN_REQUESTS || share.pieces > LITTLE
+  share.parsed >= OWN_REQUESTS || share.pieces > FEW_PIECES

@@ -1,13 +1,13 @@
 /**
- * The secret of the day, from which the keys of TLS session tickets are made. Processes that have begun with the same one
- * agree on those of all later days without a word, and nobody can tell those of earlier days from it.
+ * Derives the keys of TLS session tickets from a secret that changes daily. Processes that start with the same secret derive
+ * the same ones for all later days without communication, and the secrets of earlier days cannot be derived.
  */
 import { hash, hkdfSync, randomBytes } from 'node:crypto'
 import { DAY_MS } from '../../config/time.ts'
 
-/** Plain data, for another process. */
+/** The secret as plain data, for another process. */
 export interface SecretOfDay {
-  /** Since 1970, in UTC. */
+  /** Days since 1970, in UTC. */
   readonly day: number
   readonly secret: Uint8Array
 }
@@ -17,14 +17,14 @@ export const newSecret = (nowMs: number): SecretOfDay => ({
   secret: randomBytes(32),
 })
 
-/** The same, or that of a later day; a clock that goes back changes nothing. */
+/** Returns the secret of the day of nowMs; a clock that goes back changes nothing. */
 export function secretAt({ day, secret }: SecretOfDay, nowMs: number): SecretOfDay {
   let [at, current] = [day, secret]
   for (; at < Math.floor(nowMs / DAY_MS); at++) current = hash('sha256', current, 'buffer')
   return { day: at, secret: current }
 }
 
-/** Keeps up with the days, and forgets those that are over. onNext: told of each new one. */
+/** Replaces the secret each day and keeps no older one. onNext: receives each new secret. */
 export function keepDaily(first: SecretOfDay, onNext: (today: SecretOfDay) => void = () => {}) {
   let today = secretAt(first, Date.now())
   const wait = (): NodeJS.Timeout =>
@@ -40,7 +40,7 @@ export function keepDaily(first: SecretOfDay, onNext: (today: SecretOfDay) => vo
   return { today: () => today, stop: () => clearTimeout(timer) }
 }
 
-/** Other keys for other demands on clients: a ticket says that they were met. */
+/** Derives the ticket keys. Other demands on clients give other keys: a ticket proves that its demands were met. */
 export function ticketKeys({ secret }: SecretOfDay, demands: string): Buffer {
   return Buffer.from(hkdfSync('sha256', secret, '', hash('sha256', demands), 48))
 }

@@ -1,4 +1,4 @@
-/** TLS on connections that others accept: the handshake, who may come in, and which protocol was agreed on. */
+/** Serves TLS on connections accepted elsewhere: the handshake, client certificates, and the choice of protocol. */
 import { constants } from 'node:crypto'
 import type { Socket } from 'node:net'
 import { createServer, type Server, type TLSSocket } from 'node:tls'
@@ -8,16 +8,16 @@ import { transportOf } from './node-internals.ts'
 import type { Penalties } from './penalties.ts'
 import { ticketKeys, type SecretOfDay } from './ticket-secret.ts'
 
-/** PEM texts, and what is asked of clients. */
+/** Certificate and key as PEM texts, and the demands on clients. */
 export interface TlsIdentity {
   readonly cert: string
   readonly key: string
-  /** Authorities of client certificates; undefined: none is asked for. */
+  /** Authorities of client certificates; undefined: no certificate is requested. */
   readonly clientCa: string | undefined
   readonly minVersion: '1.2' | '1.3'
 }
 
-/** certificate: of the client. refused: the client did not like ours, or whatever it says. */
+/** certificate: the client's is missing or invalid. refused: the client sent an alert. */
 export const handshakeFaults = [
   'certificate',
   'cipher',
@@ -31,7 +31,7 @@ export const handshakeFaults = [
 ] as const
 export type HandshakeFault = (typeof handshakeFaults)[number]
 
-/** By the codes of OpenSSL and Node.js, the first that fits. */
+/** Maps error codes of OpenSSL and Node.js to faults; the first match counts. */
 const faultCodes: readonly (readonly [RegExp, HandshakeFault])[] = [
   [/HANDSHAKE_TIMEOUT$/, 'timeout'],
   [/^(?:ECONNRESET|EPIPE)$|UNEXPECTED_EOF/, 'closed'],
@@ -42,7 +42,7 @@ const faultCodes: readonly (readonly [RegExp, HandshakeFault])[] = [
   [/_ALERT_/, 'refused'],
 ]
 
-/** Forward secrecy and authenticated encryption alone (RFC 9325 4.2). */
+/** Only ciphers with forward secrecy and authenticated encryption are allowed (RFC 9325 4.2). */
 const CIPHERS = [
   'TLS_AES_128_GCM_SHA256',
   'TLS_AES_256_GCM_SHA384',
@@ -60,32 +60,32 @@ export interface TlsServerOptions {
   readonly secret: SecretOfDay
   /** Longest handshake. */
   readonly handshakeMs: number
-  /** By the name that is agreed on (ALPN, RFC 7301), in the order of preference. */
+  /** Servers by protocol name (ALPN, RFC 7301), in order of preference. */
   readonly protocols: Readonly<{ h2?: ProtocolServer; 'http/1.1': ProtocolServer }>
-  /** Written here: connections whose handshake is under way. */
+  /** Connections whose handshake is under way. Written by the TLS server. */
   readonly arriving: Map<Socket, Entry>
-  readonly penalties: Pick<Penalties, 'holds' | 'beginLate'>
+  readonly penalties: Pick<Penalties, 'holds' | 'beginInTurn'>
   onFailed(entry: Entry, fault: HandshakeFault, cause: string): void
 }
 
 export type TlsServer = ReturnType<typeof createTlsServer>
 
-/** Throws what Node says of an identity that cannot be used. */
+/** Throws Node's error if the identity cannot be used. */
 export function createTlsServer(options: TlsServerOptions) {
   const { protocols, arriving, penalties } = options
   const names = Object.keys(protocols)
   const server = createServerOf(options, names)
-  // The first of these names that the client names too is agreed on.
+  // TLS chooses the first of these names that the client also offers.
   const heldServer = createServerOf(options, names.toReversed())
   return {
     take(transport: Socket, entry: Entry): void {
       arriving.set(transport, entry)
-      // Node's TLS socket takes it over: who ends its side before the handshake has ended will never end that.
+      // Node's TLS socket inherits this: a client that ends its side during the handshake can never complete it.
       transport.allowHalfOpen = false
       const isHeld = penalties.holds(entry.addressKey, performance.now())
       ;(isHeld ? heldServer : server).emit('connection', transport)
     },
-    /** Tickets of yesterday are worth nothing from here on. */
+    /** Applies the secret of a new day; earlier tickets become invalid. */
     renew(secret: SecretOfDay): void {
       for (const one of [server, heldServer]) one.setTicketKeys(keysOf(options.identity, secret))
     },
@@ -99,7 +99,7 @@ function createServerOf(options: TlsServerOptions, names: string[]): Server {
     cert,
     key,
     ...(clientCa !== undefined && { ca: clientCa, requestCert: true }),
-    // Node would end the connection without a word of why.
+    // With true, Node would end the connection without a reason.
     rejectUnauthorized: false,
     minVersion: `TLSv${minVersion}`,
     ciphers: CIPHERS,
@@ -107,7 +107,7 @@ function createServerOf(options: TlsServerOptions, names: string[]): Server {
     ALPNProtocols: names,
     handshakeTimeout: options.handshakeMs,
     ticketKeys: keysOf(identity, options.secret),
-    // Node's own is of the command line, and a session is to be resumed by any worker.
+    // Node's default depends on the command line, but any worker must resume a session.
     sessionIdContext: 'tollgate',
   })
   const fail = (socket: TLSSocket, fault: HandshakeFault, cause: string): void => {
@@ -129,7 +129,7 @@ function createServerOf(options: TlsServerOptions, names: string[]): Server {
   return server
 }
 
-/** Hands a connection to the server of the protocol that was agreed on. */
+/** Hands a connection to the server of the negotiated protocol. */
 function handOn(socket: TLSSocket, { protocols, arriving, penalties }: TlsServerOptions): void {
   const transport = transportOf(socket)
   const entry = arriving.get(transport)
@@ -138,21 +138,21 @@ function handOn(socket: TLSSocket, { protocols, arriving, penalties }: TlsServer
   const http2 = socket.alpnProtocol === 'h2' ? protocols.h2 : undefined
   const begin = (): void => {
     arriving.delete(transport)
-    // Those of HTTP/2 that were in were sent away when the door was closed.
+    // When the door was closed, HTTP/2 connections were closed as well.
     if (entry.door.isClosed && http2 !== undefined) transport.destroy()
     else if (!socket.destroyed) (http2 ?? protocols['http/1.1']).take(socket, entry)
   }
   const { addressKey } = entry
   if (http2 === undefined || addressKey === undefined) return begin()
   if (!penalties.holds(addressKey, performance.now())) return begin()
-  const leave = penalties.beginLate(addressKey, begin)
+  const leave = penalties.beginInTurn(addressKey, begin)
   transport.once('close', () => {
     arriving.delete(transport)
     leave()
   })
 }
 
-/** Resumed sessions are not asked again what the full handshake has asked. */
+/** Derives ticket keys from the demands on clients: a resumed session does not check them again. */
 function keysOf({ minVersion, clientCa }: TlsIdentity, secret: SecretOfDay): Buffer {
   return ticketKeys(secret, `${minVersion}\n${clientCa ?? ''}`)
 }

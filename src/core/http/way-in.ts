@@ -1,4 +1,4 @@
-/** The way of a connection from its acceptance to the server of its protocol, as one configuration has it. */
+/** Leads a connection from its acceptance to the server of its protocol, for one configuration. */
 import type { Socket } from 'node:net'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Config } from '../../config/config.ts'
@@ -17,25 +17,25 @@ import {
 } from './tls-server.ts'
 
 export interface EntryEvents {
-  /** A connection was accepted; undefined if it may not stay, and was closed. isBalancer: it is to tell whose connection it is. */
+  /** A connection was accepted; returns undefined if it was refused and closed. isBalancer: a PROXY header must name its client. */
   enter(transport: Socket, origin: Origin, isBalancer: boolean): Entry | undefined
-  /** What a balancer has told; undefined: nothing that could be read. Its connection is now counted as another's, or closed. */
+  /** A balancer has named its client; origin undefined: no valid header came. The connection is then counted for the client, or closed. */
   introduced(entry: Entry, origin: Origin | undefined): Entry | undefined
-  /** Its peer is a trusted proxy. */
+  /** Reports whether the peer is a trusted proxy. */
   isTrusted(transport: Socket): boolean
   handshakeFailed(entry: Entry, fault: HandshakeFault, cause: string): void
 }
 
 export interface WayInOptions {
   readonly config: Config
-  /** undefined: no TLS. */
+  /** Certificate and key; undefined: no TLS. */
   readonly identity: TlsIdentity | undefined
   readonly secret: SecretOfDay
   readonly proto: Origin['proto']
   readonly door: Door
   readonly http1: ProtocolServer
   readonly http2: ProtocolServer
-  /** Written here: connections whose PROXY header, handshake or preface is under way. */
+  /** Connections whose PROXY header, handshake or preface is under way. Written by the way in and the TLS server. */
   readonly arriving: Map<Socket, Entry>
   readonly penalties: Penalties
   readonly events: EntryEvents
@@ -43,7 +43,7 @@ export interface WayInOptions {
 
 export type WayIn = ReturnType<typeof createWayIn>
 
-/** Throws what Node says of an identity that cannot be used, and where HTTP/2 without TLS is not safe. */
+/** Throws Node's error if the identity cannot be used, and an error if HTTP/2 without TLS is not safe. */
 export function createWayIn(options: WayInOptions) {
   const { config, identity, proto, door, arriving, events } = options
   const { proxyProtocol, timeouts } = config.server
@@ -72,7 +72,7 @@ export function createWayIn(options: WayInOptions) {
       if (proxyProtocol) introduce(transport, entry)
       else take(transport, entry)
     },
-    /** With the secret of another day. */
+    /** Applies the secret of a new day. */
     renew: (today: SecretOfDay) => tls?.renew(today),
   }
 }
@@ -91,7 +91,7 @@ function tlsOptions(options: WayInOptions, identity: TlsIdentity): TlsServerOpti
   }
 }
 
-/** Without TLS: HTTP/1.1, and HTTP/2 where trusted proxies may begin with it. */
+/** Serves connections without TLS: HTTP/1.1, and HTTP/2 from trusted proxies if configured. */
 function clearServer(options: WayInOptions): Pick<ProtocolServer, 'take'> {
   const { config, http1, http2, arriving, events } = options
   const { http2: spoken, timeouts } = config.server
@@ -100,7 +100,7 @@ function clearServer(options: WayInOptions): Pick<ProtocolServer, 'take'> {
     throw new Error(
       'HTTP/2 is not safe with this Node.js; use another, or drop server.http2: clear',
     )
-  // Of a first packet http2 takes in all at once, so one connection begins a turn.
+  // http2 takes in a whole first packet at once, so only one connection begins per turn.
   let turn = Promise.resolve()
   const wait = (take: () => void): void => void (turn = turn.then(() => nextTurn()).then(take))
   return {

@@ -1,21 +1,21 @@
-/** Where the frames of one direction of a WebSocket end (RFC 6455 5.2): their lengths are read, nothing is unmasked or kept. */
+/** Finds the ends of the frames in one direction of a WebSocket (RFC 6455 5.2); reads only lengths, unmasks and keeps nothing. */
 
 const CLOSE = 0x8
 const FINAL = 0x80
 const MASKED = 0x80
 
 export class FrameTracker {
-  /** A whole close frame has passed: nothing may follow it (RFC 6455 5.5.1). Written by readFrame alone. */
+  /** A whole close frame has passed: nothing may follow it (RFC 6455 5.5.1). Written by readFrame only. */
   isClosed = false
-  /** Bytes of the frame's head that have passed, of all that it has as far as they tell. */
+  /** Bytes of the frame's head that have passed; #headBytes is its length as far as known. */
   #headRead = 0
   #headBytes = 2
-  /** Where in the head the length ends and the mask, if any, begins. */
+  /** Offset in the head at which the length ends and the mask, if any, begins. */
   #lengthEnd = 2
   #payloadLeft = 0
   #isClose = false
 
-  /** No frame is begun. A control frame may stand here, also between two fragments of a message (RFC 6455 5.4). */
+  /** The position is between two frames. A control frame may stand here, even between fragments of a message (RFC 6455 5.4). */
   get isAtBoundary(): boolean {
     return this.#headRead === 0
   }
@@ -24,7 +24,7 @@ export class FrameTracker {
     for (let at = 0; at < chunk.length;) at = this.readFrame(chunk, at)
   }
 
-  /** Reads on to the end of the frame, or of the chunk if that comes first; answers where it stopped. */
+  /** Reads to the end of the frame or of the chunk, whichever comes first; returns the offset. */
   readFrame(chunk: Uint8Array, from = 0): number {
     let at = from
     for (; this.#headRead < this.#headBytes; at++) {
@@ -54,7 +54,7 @@ export class FrameTracker {
   }
 }
 
-/** reason: at most 123 bytes. mask: four bytes nobody can foresee, on the way to a server (RFC 6455 5.3); undefined to a client. */
+/** Builds a close frame. reason: at most 123 bytes. mask: four unpredictable bytes for a server (RFC 6455 5.3); undefined for a client. */
 export function closeFrame(code: number, reason: string, mask?: Uint8Array): Buffer {
   const payload = Buffer.from(`\0\0${reason}`)
   payload.writeUInt16BE(code)

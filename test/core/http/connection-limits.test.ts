@@ -1,7 +1,10 @@
 /** Who may come in, and who goes for it. */
 import { describe, expect, it } from 'vitest'
 import { ConnectionLimits, roomForConnections } from '../../../src/core/http/connection-limits.ts'
-import { type ConnectionBound, type Guest } from '../../../src/core/http/connection-limits.ts'
+import {
+  type ConnectionBound,
+  type CountedConnection,
+} from '../../../src/core/http/connection-limits.ts'
 import { type Use } from '../../../src/core/http/connection-limits.ts'
 import { parseConfigText } from '../../../src/config/clients/load.ts'
 import { configText } from '../../support/gateway.ts'
@@ -50,7 +53,11 @@ describe('connections', () => {
   const closed: string[] = []
   const displaced: ConnectionBound[] = []
   let nowMs = 0
-  const guest = (name: string, addressKey: string | undefined, uses: Use[] = []): Guest => ({
+  const guest = (
+    name: string,
+    addressKey: string | undefined,
+    uses: Use[] = [],
+  ): CountedConnection => ({
     addressKey,
     sinceMs: nowMs,
     isProven: false,
@@ -64,7 +71,7 @@ describe('connections', () => {
     const room = { connections, connectionsPerAddress, openFiles, isFar: false }
     return new ConnectionLimits(room, (bound) => displaced.push(bound))
   }
-  const proven = (bounded: ConnectionLimits, one: Guest): Guest => {
+  const proven = (bounded: ConnectionLimits, one: CountedConnection): CountedConnection => {
     expect(bounded.enter(one)).toBeUndefined()
     bounded.prove(one)
     return one

@@ -220,7 +220,7 @@ describe('restBetweenRequests', () => {
     ['a stray byte', (socket: Socket) => inNextTurn(() => socket.write('x'))],
   ])('hears %s behind the answer before the next request is sent', async (_, behind) => {
     const agent = new Agent({ keepAlive: true, maxSockets: 1 })
-    restBetweenRequests(agent, { restMs: () => 0, mayGoOn: () => true, onStray: () => {} })
+    restBetweenRequests(agent, { restMs: () => 0, mayGoOn: () => true, onSurplus: () => {} })
     let connections = 0
     const server = createNetServer((socket) => {
       connections++

@@ -44,7 +44,7 @@ test('what begins late begins after 300 ms, 50 a second of one address, in the o
   const penalties = new Penalties()
   const begun: string[] = []
   const add = (addressKey: string, name: string) =>
-    penalties.beginLate(addressKey, () => begun.push(name))
+    penalties.beginInTurn(addressKey, () => begun.push(name))
   const leave = ['a1', 'a2', 'a3', 'a4'].map((name) => add('a', name))[1]
   add('b', 'b1')
   vi.advanceTimersByTime(299)

@@ -1,4 +1,4 @@
-/** One connection to a backend: carries one exchange at a time, and is given up at the first byte that is not due. */
+/** A connection to a backend carries one exchange at a time and is closed at the first byte that is not due. */
 import { connect as connectTcp, type Socket, type TcpNetConnectOpts } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 import type { ConnectionLife } from '../connection-life.ts'
@@ -7,67 +7,67 @@ import type { Backend, BackendTls } from '../../backends/backend.ts'
 import { AnswerReader, type AnswerListener } from '../../http/answer-reader.ts'
 import type { AnswerHead } from '../../http/answer-head.ts'
 
-/** What waits for a connection, and is then carried by it. */
-export interface Carried {
-  /** Nobody waits for it any more. */
+/** An exchange that waits for a connection and then uses it. */
+export interface ConnectionUser {
+  /** The exchange is over; nobody waits for it. */
   readonly settled: boolean
   readonly isHead: boolean
-  /** It can be sent again if the connection turns out to be closed. */
+  /** The request can be sent again if the connection turns out to be closed. */
   readonly mayRepeat: boolean
-  /** The connection is there: the request is to be written now. */
+  /** The exchange has its connection and writes the request now. */
   onReady(connection: Http1Connection): void
   onHead(head: AnswerHead): void
   onBody(piece: Buffer): void
-  /** The connection is another's, or closed, by then. */
+  /** The answer has ended; the connection is already free, reused or closed. */
   onAnswerEnd(): void
-  /** The connection is closed by then. code: of the error. */
+  /** The connection was lost and is closed. code: the error code. */
   onLost(code: string, cause: string): void
-  /** The request has been written to its end. */
+  /** The request has been written completely. */
   readonly wholeSent: boolean
   onDrain(): void
-  /** Called every so often, with the time on the coarse clock. */
+  /** Called at each tick, with the time on the coarse clock. */
   onTick(nowMs: number): void
 }
 
 export interface ConnectionOwner {
   readonly backend: Backend
-  /** The last TLS session, to be resumed. */
+  /** The last TLS session, which new connections resume. */
   session: Buffer | undefined
   onConnected(connection: Http1Connection): void
   onFree(connection: Http1Connection): void
-  /** It was closed without having answered the request that it was used again for. */
+  /** A reused connection was closed before any byte of the answer. */
   onStale(): void
-  /** The backend has sent what nobody asked for; the connection is closed. */
+  /** The backend sent bytes that no request had asked for; the connection is closed. */
   onSurplus(): void
   onClosed(connection: Http1Connection): void
 }
 
-/** What a connection reads is copied or understood before it returns, so plain ones share one buffer. */
+/** Plain connections share one buffer: each read is parsed or copied before the callback returns. */
 const readBytes = 64 * 1024
 const sharedBuffer = Buffer.allocUnsafeSlow(readBytes)
-/** Of an answer in one turn of the event loop: libuv would read 32 times as long as there is more, and a few great answers would hold up all others. */
+/** Bytes of an answer read in one turn of the event loop: libuv would read up to 32 times, and a few large answers would delay all others. */
 const TURN_BYTES = readBytes
 
 export class Http1Connection implements AnswerListener {
   readonly life: ConnectionLife
   connected = false
   closed = false
-  /** On the coarse clock; of connecting or of being idle. */
+  /** End of the connect timeout or of the idle time, on the coarse clock. */
   deadlineMs = Infinity
   keepAliveSeconds: number | undefined
-  /** Any byte has come since the request was given to it. */
+  /** Bytes have come since the exchange started. */
   answerBegun = false
-  /** Whose it is now; undefined when it is idle. While it is being made, who waits for it. */
-  carried: Carried | undefined
-  /** For whom it was taken, until the end of this turn of the event loop. */
-  takenFor: Carried | undefined
-  /** To be written to; the connection reads it. */
+  /** The exchange that uses the connection, or waits for it to connect; undefined: it is idle. */
+  user: ConnectionUser | undefined
+  /** The exchange that takes the connection at the end of this turn of the event loop. */
+  takenFor: ConnectionUser | undefined
+  /** The exchange writes to the socket; only the connection reads it. */
   readonly socket: Socket
   readonly #owner: ConnectionOwner
   readonly #reader: AnswerReader
   #persists = true
   #paused = false
-  /** Since it last left the turn to others. */
+  /** Bytes read since the connection last yielded. */
   #readBytes = 0
 
   constructor(owner: ConnectionOwner, life: ConnectionLife) {
@@ -81,9 +81,9 @@ export class Http1Connection implements AnswerListener {
       this.connected = true
       owner.onConnected(this)
     })
-    socket.on('drain', () => this.carried?.onDrain())
+    socket.on('drain', () => this.user?.onDrain())
     socket.once('end', () => {
-      if (this.carried === undefined) this.close()
+      if (this.user === undefined) this.close()
       else this.#reader.end()
     })
     socket.on('error', (error: NodeJS.ErrnoException) =>
@@ -92,14 +92,14 @@ export class Http1Connection implements AnswerListener {
     socket.once('close', () => this.lose('ECONNRESET', 'the connection was closed'))
   }
 
-  /** Its exchange may be sent. */
-  start(carried: Carried): void {
-    this.carried = carried
+  /** Starts an exchange on the connection. */
+  start(user: ConnectionUser): void {
+    this.user = user
     this.deadlineMs = Infinity
     this.life.start()
     this.answerBegun = false
-    this.#reader.expect(carried.isHead)
-    carried.onReady(this)
+    this.#reader.expect(user.isHead)
+    user.onReady(this)
   }
 
   pause(): void {
@@ -111,15 +111,15 @@ export class Http1Connection implements AnswerListener {
   resume(): void {
     this.#paused = false
     this.#reader.resume()
-    // What had come already may have been enough for another pause.
+    // The bytes that were kept may have caused another pause.
     if (!this.#paused && !this.closed) this.socket.resume()
   }
 
-  /** Ends it at once, without a word to what it carries. */
+  /** Closes the connection at once and does not notify its exchange. */
   close(): void {
     if (this.closed) return
     this.closed = true
-    this.carried = undefined
+    this.user = undefined
     this.#reader.stop()
     this.socket.destroy()
     this.#owner.onClosed(this)
@@ -127,34 +127,34 @@ export class Http1Connection implements AnswerListener {
 
   lose(code: string, cause: string): void {
     if (this.closed) return
-    const carried = this.carried
-    if (carried !== undefined && this.life.uses > 1 && !this.answerBegun) this.#owner.onStale()
+    const user = this.user
+    if (user !== undefined && this.life.uses > 1 && !this.answerBegun) this.#owner.onStale()
     this.close()
-    carried?.onLost(code, cause)
+    user?.onLost(code, cause)
   }
 
   onHead(head: AnswerHead): void {
     this.#persists = head.persists
     this.keepAliveSeconds = head.keepAliveSeconds
-    this.carried?.onHead(head)
+    this.user?.onHead(head)
   }
 
   onBody(piece: Buffer): void {
-    this.carried?.onBody(piece)
+    this.user?.onBody(piece)
   }
 
-  onAnswerEnd(spare: boolean): void {
-    const carried = this.carried
-    if (carried === undefined) return
-    this.carried = undefined
-    if (spare) this.#owner.onSurplus()
-    if (spare || !this.#persists || !carried.wholeSent) this.close()
+  onAnswerEnd(hasSurplus: boolean): void {
+    const user = this.user
+    if (user === undefined) return
+    this.user = undefined
+    if (hasSurplus) this.#owner.onSurplus()
+    if (hasSurplus || !this.#persists || !user.wholeSent) this.close()
     else {
-      // Its end, or what nobody asked for, is noticed only while it is read.
+      // The connection's end and surplus bytes show only while it is read.
       if (this.#paused) this.resume()
       this.#owner.onFree(this)
     }
-    carried.onAnswerEnd()
+    user.onAnswerEnd()
   }
 
   onBroken(cause: string): void {
@@ -163,7 +163,7 @@ export class Http1Connection implements AnswerListener {
 
   #openTcp(): Socket {
     const { host, port } = this.#owner.backend
-    // The types of Node leave onread out of what connect takes.
+    // Node's types of connect() lack onread.
     const options: TcpNetConnectOpts = {
       host,
       port,
@@ -191,8 +191,8 @@ export class Http1Connection implements AnswerListener {
 
   readonly #onRead = (length: number, bytes: Uint8Array): boolean => {
     if (this.closed) return true
-    // Nobody has asked (RFC 9112 section 9.2).
-    if (this.carried === undefined) {
+    // No request is under way (RFC 9112 section 9.2).
+    if (this.user === undefined) {
       this.#owner.onSurplus()
       this.close()
     } else {
@@ -208,8 +208,8 @@ export class Http1Connection implements AnswerListener {
   /** The rest of the answer is read in the next turn. */
   #yield(): void {
     this.#readBytes = 0
-    // A free connection is always read: its end must be seen before it is used again.
-    if (this.carried === undefined || this.#paused) return
+    // A free connection is always read: its end must show before it is used again.
+    if (this.user === undefined || this.#paused) return
     this.socket.pause()
     setImmediate(() => {
       if (!this.#paused && !this.closed) this.socket.resume()

@@ -1,26 +1,26 @@
-/** One job on its way: waits for a connection, writes the request, and tells the pipeline of the answer. */
+/** One exchange waits for a connection, writes the request and passes the answer to the pipeline. */
 import type { Socket } from 'node:net'
 import { isIdempotent, unusableAnswer } from '../../rules/backend-failure.ts'
 import { Attempt } from '../attempt.ts'
 import type { AttemptSink, ForwardJob, ReceivedBody } from '../forwarder.ts'
 import type { AnswerHead } from '../../http/answer-head.ts'
 import { clockTickMs } from '../../backends/coarse-clock.ts'
-import type { Carried, Http1Connection } from './connection.ts'
+import type { ConnectionUser, Http1Connection } from './connection.ts'
 import type { Http1Pool } from './pool.ts'
 import { requestHead } from '../../http/request-head.ts'
 import { RequestBody } from '../request-body.ts'
 
-/** The handle of the attempt, and what the connection carries, in one object, since this is the hot path. */
-export class Http1Exchange extends Attempt implements Carried {
+/** The attempt's handle and the connection's exchange are one object: this is the hot path. */
+export class Http1Exchange extends Attempt implements ConnectionUser {
   wholeSent = false
   readonly isHead: boolean
   readonly mayRepeat: boolean
   readonly #pool: Http1Pool
-  /** Once the request goes out on it. */
+  /** The connection that the request is sent on; undefined: there is none yet, or no longer. */
   #connection: Http1Connection | undefined
-  /** Time on the clock of the last sign of progress. */
+  /** Time of the last progress, on the coarse clock. */
   #progressMs: number
-  #headTold = false
+  #headPassed = false
   #paused = false
 
   constructor(job: ForwardJob, sink: AttemptSink, pool: Http1Pool) {
@@ -54,14 +54,14 @@ export class Http1Exchange extends Attempt implements Carried {
     this.#progress()
     const cause = unusableAnswer(status, headers)
     if (cause !== undefined) return this.fail('broken', cause)
-    this.#headTold = true
+    this.#headPassed = true
     this.sink.head(status, headers)
   }
 
   onBody(piece: Buffer): void {
     this.#progress()
     if (this.sink.data(piece) || this.settled) return
-    // A client that reads slowly is not the backend's fault.
+    // The backend's time-out pauses while the client reads slowly.
     this.#paused = true
     this.#connection?.pause()
   }
@@ -84,21 +84,21 @@ export class Http1Exchange extends Attempt implements Carried {
   onTick(nowMs: number): void {
     if (this.settled || this.#paused) return
     if (nowMs - this.#progressMs < this.job.responseTimeoutMs + clockTickMs) return
-    if (!this.isOverdue(this.#headTold)) this.#progress()
+    if (!this.isOverdue(this.#headPassed)) this.#progress()
   }
 
   #progress(): void {
     this.#progressMs = this.#pool.clock.nowMs
   }
 
-  /** bodyBytes: as the head says; undefined: in chunks. Neither more nor less goes out, or the rest would be a request. */
+  /** bodyBytes: the length in the head; undefined: chunked. Exactly that many bytes go out: any other number would corrupt the next request. */
   #sendWithBody(connection: Http1Connection, head: string, bodyBytes: number | undefined): void {
     const { received } = this.job
     if (received?.isWhole === true) return this.#sendWhole(connection, head, bodyBytes, received)
     const body = new RequestBody(this.job)
     this.body = body
     let missingBytes = bodyBytes ?? Infinity
-    // What is there of the body goes out with the head; all of it before the connection is read again.
+    // The available part of the body goes out together with the head.
     connection.socket.cork()
     queueMicrotask(() => connection.socket.uncork())
     connection.socket.write(head, 'latin1')
@@ -149,7 +149,7 @@ export class Http1Exchange extends Attempt implements Carried {
     return { reusedConnection: life.uses > 1, answerBegun }
   }
 
-  /** What it waited for, if it never had a connection, finds it settled. */
+  /** Gives up the connection. The pool drops a settled exchange that still waits for one. */
   protected override leave(closes: boolean): void {
     if (closes) this.#connection?.close()
     this.#connection = undefined

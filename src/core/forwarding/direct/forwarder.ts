@@ -1,4 +1,4 @@
-/** The forwarding engine on a client of our own: HTTP/1.1 and nothing else, at the least cost per request. */
+/** The direct engine forwards with its own HTTP/1.1 client, at the least cost per request. */
 import type { Backend } from '../../backends/backend.ts'
 import type { EngineOptions } from '../engine.ts'
 import type { Engine } from '../forwarder.ts'

@@ -1,21 +1,20 @@
 /**
- * The connections to one backend, no more than so many. A connection rests for a turn of the event loop behind its answer,
- * and now and then for longer: a backend that closes it then without having said so, or says more than it was asked, is
- * noticed before the next request.
+ * The pool holds a limited number of connections to one backend. A connection rests for a turn of the event loop after each
+ * answer, and sometimes longer: an unannounced close or surplus bytes then show before the next request.
  */
 import type { Backend } from '../../backends/backend.ts'
 import { ConnectionLife, Rests } from '../connection-life.ts'
 import type { EngineOptions } from '../engine.ts'
 import { clockTickMs, type CoarseClock } from '../../backends/coarse-clock.ts'
-import { Http1Connection, type Carried, type ConnectionOwner } from './connection.ts'
+import { Http1Connection, type ConnectionUser, type ConnectionOwner } from './connection.ts'
 
-/** Between what the backend says it keeps an idle connection for and what is believed of it. */
+/** Idle connections are closed this much earlier than the backend announced. */
 const KEEP_ALIVE_MARGIN_MS = 1_000
 
-/** For so long after a connection was found closed nothing counts on being repeated: the next would be closed, too. */
-const WARY_MS = 1_000
+/** For this long after a reused connection was found closed, requests avoid connections that may be closed as well. */
+const NO_REPEAT_MS = 1_000
 
-/** A connection that has been free for so long goes before the others. What cannot be repeated goes out on one of them, or on a new one. */
+/** A connection free for this long is preferred. Requests that cannot be repeated use such a connection or a new one. */
 const TRUSTED_AFTER_MS = 10
 
 export class Http1Pool implements ConnectionOwner {
@@ -25,17 +24,17 @@ export class Http1Pool implements ConnectionOwner {
   readonly #options: EngineOptions
   readonly #rests: Rests
   readonly #open: Http1Connection[] = []
-  /** Rested, in the order in which they came free. */
+  /** Connections that have rested, in the order in which they became free. */
   readonly #idle: Http1Connection[] = []
-  #waiting: Carried[] = []
-  /** In this turn of the event loop. */
+  #waiting: ConnectionUser[] = []
+  /** Connections taken in this turn of the event loop. */
   #taken: Http1Connection[] = []
   #freed: Http1Connection[] = []
-  /** Came free in the turn before. */
+  /** Connections that became free in the previous turn. */
   #resting: Http1Connection[] = []
   #turnDue = false
-  /** On the clock. */
-  #waryUntilMs = 0
+  /** The time on the clock until which no request counts on being repeated. */
+  #noRepeatUntilMs = 0
 
   constructor(backend: Backend, options: EngineOptions, clock: CoarseClock) {
     this.backend = backend
@@ -44,9 +43,9 @@ export class Http1Pool implements ConnectionOwner {
     this.clock = clock
   }
 
-  /** onReady of what waits follows, in a later turn; onLost when no connection can be made. */
-  take(waiting: Carried): void {
-    const mayRepeat = waiting.mayRepeat && this.clock.nowMs >= this.#waryUntilMs
+  /** Gives the exchange a connection: its onReady follows in a later turn, or its onLost when no connection can be made. */
+  take(waiting: ConnectionUser): void {
+    const mayRepeat = waiting.mayRepeat && this.clock.nowMs >= this.#noRepeatUntilMs
     const idle = this.#takeIdle(mayRepeat)
     if (idle !== undefined) {
       idle.takenFor = waiting
@@ -57,9 +56,9 @@ export class Http1Pool implements ConnectionOwner {
   }
 
   onConnected(connection: Http1Connection): void {
-    const waiting = connection.carried
+    const waiting = connection.user
     if (waiting !== undefined && !waiting.settled) return connection.start(waiting)
-    connection.carried = undefined
+    connection.user = undefined
     this.onFree(connection)
   }
 
@@ -67,8 +66,8 @@ export class Http1Pool implements ConnectionOwner {
     const { life, keepAliveSeconds = Infinity } = connection
     const nowMs = performance.now()
     const restMs = life.end(nowMs)
-    const toldMs = keepAliveSeconds * 1_000 - KEEP_ALIVE_MARGIN_MS
-    const keptMs = Math.min(toldMs, this.#options.timeouts.idleMs, life.retiresMs - nowMs)
+    const announcedMs = keepAliveSeconds * 1_000 - KEEP_ALIVE_MARGIN_MS
+    const keptMs = Math.min(announcedMs, this.#options.timeouts.idleMs, life.retiresMs - nowMs)
     if (keptMs <= 0 || restMs === Infinity) return connection.close()
     connection.deadlineMs = this.clock.nowMs + keptMs
     if (restMs === 0) this.#restTurn(connection)
@@ -91,7 +90,7 @@ export class Http1Pool implements ConnectionOwner {
   }
 
   onStale(): void {
-    this.#waryUntilMs = this.clock.nowMs + WARY_MS
+    this.#noRepeatUntilMs = this.clock.nowMs + NO_REPEAT_MS
   }
 
   onClosed(connection: Http1Connection): void {
@@ -101,14 +100,14 @@ export class Http1Pool implements ConnectionOwner {
     if (next !== undefined) this.#connect(next)
   }
 
-  /** nowMs: on the clock. Answers whether it is needed any longer. */
+  /** Ends what is overdue at nowMs on the clock; returns whether the clock is still needed. */
   tick(nowMs: number): boolean {
     if (this.#waiting.length > 0) {
       for (const waiting of this.#waiting.slice()) waiting.onTick(nowMs)
       this.#waiting = this.#waiting.filter(({ settled }) => !settled)
     }
     for (const connection of this.#open.slice()) {
-      if (nowMs < connection.deadlineMs) connection.carried?.onTick(nowMs)
+      if (nowMs < connection.deadlineMs) connection.user?.onTick(nowMs)
       else if (connection.connected) connection.close()
       else connection.lose('ECONNECT_TIMEOUT', 'no connection within upstream.timeouts.connect')
     }
@@ -119,15 +118,15 @@ export class Http1Pool implements ConnectionOwner {
     for (const connection of this.#open.slice()) connection.close()
   }
 
-  #connect(waiting: Carried): void {
+  #connect(waiting: ConnectionUser): void {
     const connection = new Http1Connection(this, new ConnectionLife(this.#rests))
-    connection.carried = waiting
+    connection.user = waiting
     connection.deadlineMs = this.clock.nowMs + this.#options.timeouts.connectMs + clockTickMs
     this.#open.push(connection)
     this.clock.start()
   }
 
-  /** What can be repeated waits for a connection that rests, where there is one for it, rather than for another to be made. */
+  /** Decides whether to open a connection: a request that can be repeated waits for a resting one if one is left for it. */
   #mayOpen(mayRepeat: boolean): boolean {
     if (this.#open.length >= this.#options.connections) return false
     return !mayRepeat || this.#freed.length + this.#resting.length <= this.#waiting.length
@@ -145,14 +144,14 @@ export class Http1Pool implements ConnectionOwner {
     return mayRepeat || this.#open.length >= this.#options.connections ? idle.shift() : undefined
   }
 
-  /** One immediate for all of the turn. */
+  /** Schedules endTurn() once per turn. */
   #actSoon(): void {
     if (this.#turnDue) return
     this.#turnDue = true
     setImmediate(endTurn, this)
   }
 
-  /** What the backend has sent has been read in this turn. */
+  /** Hands out connections after this turn's reads: those that have rested, and those that were taken. */
   endTurn(): void {
     this.#turnDue = false
     const rested = this.#resting
@@ -167,7 +166,7 @@ export class Http1Pool implements ConnectionOwner {
     }
   }
 
-  /** What the backend has sent unasked meanwhile, or its end, would be taken for the answer. */
+  /** Starts exchanges on the taken connections that are still open: surplus bytes or an end have shown by now. */
   #startTaken(): void {
     const taken = this.#taken
     if (taken.length === 0) return
@@ -183,7 +182,7 @@ export class Http1Pool implements ConnectionOwner {
     }
   }
 
-  #nextWaiting(): Carried | undefined {
+  #nextWaiting(): ConnectionUser | undefined {
     for (;;) {
       const next = this.#waiting.shift()
       if (next === undefined || !next.settled) return next

@@ -1,4 +1,4 @@
-/** The forwarding engine on http-proxy-3: the same behaviour as the direct one, on Node's own client and agents. */
+/** The http-proxy-3 engine behaves like the direct one, with Node's own client and agents. */
 import { Agent as HttpAgent, type ClientRequest, type IncomingMessage } from 'node:http'
 import { Agent as HttpsAgent } from 'node:https'
 import type { Socket } from 'node:net'
@@ -12,35 +12,35 @@ import { backendErrorCode, withHost, type EngineOptions } from '../engine.ts'
 import type { AttemptSink, Engine, ForwardJob } from '../forwarder.ts'
 import {
   createWebProxy,
-  type Line,
+  type BackendLink,
   type OutgoingEvents,
   type SendThroughHttpProxy,
 } from './http-proxy.ts'
 import { RequestBody } from '../request-body.ts'
 
-interface AgentLine extends Line {
+interface AgentLink extends BackendLink {
   readonly rests: Rests
   lifeOf(socket: Socket): ConnectionLife
 }
 
 export function createHttpProxyEngine(options: EngineOptions): Engine {
   const send = createWebProxy()
-  const lines = new Map<Backend, AgentLine>()
-  const open = (backend: Backend): AgentLine => {
-    const line = openLine(backend, options)
-    lines.set(backend, line)
-    return line
+  const links = new Map<Backend, AgentLink>()
+  const open = (backend: Backend): AgentLink => {
+    const link = openLink(backend, options)
+    links.set(backend, link)
+    return link
   }
   return {
     send: (backend, job, sink) =>
-      new HttpProxyExchange(job, sink, lines.get(backend) ?? open(backend), send),
+      new HttpProxyExchange(job, sink, links.get(backend) ?? open(backend), send),
     close: async () => {
-      for (const { agent } of lines.values()) agent?.destroy()
+      for (const { agent } of links.values()) agent?.destroy()
     },
   }
 }
 
-function openLine(backend: Backend, options: EngineOptions): AgentLine {
+function openLink(backend: Backend, options: EngineOptions): AgentLink {
   const { connections, timeouts } = options
   const Agent = backend.isTls ? HttpsAgent : HttpAgent
   const limits = { maxSockets: connections, maxFreeSockets: connections }
@@ -55,13 +55,13 @@ function openLine(backend: Backend, options: EngineOptions): AgentLine {
   restBetweenRequests(agent, {
     restMs: (socket) => lifeOf(socket).end(),
     mayGoOn: (socket) => lifeOf(socket).rested(),
-    onStray: () => rests.surplus(),
+    onSurplus: () => rests.surplus(),
   })
   return { backend, agent, connectTimeoutMs: timeouts.connectMs, rests, lifeOf }
 }
 
 class HttpProxyExchange extends Attempt implements OutgoingEvents {
-  readonly #line: AgentLine
+  readonly #link: AgentLink
   #life: ConnectionLife | undefined
   #end: (() => void) | undefined
   #request: ClientRequest | undefined
@@ -69,19 +69,19 @@ class HttpProxyExchange extends Attempt implements OutgoingEvents {
   #answer: IncomingMessage | undefined
   #bytesReadBefore = 0
   #paused = false
-  // One clock for all phases: restarted by each sign of progress.
+  // One timer serves all phases; any progress restarts it.
   readonly #clock: NodeJS.Timeout
 
-  constructor(job: ForwardJob, sink: AttemptSink, line: AgentLine, send: SendThroughHttpProxy) {
+  constructor(job: ForwardJob, sink: AttemptSink, link: AgentLink, send: SendThroughHttpProxy) {
     super(job, sink)
-    this.#line = line
+    this.#link = link
     this.#clock = setTimeout(() => this.#onTimeout(), job.responseTimeoutMs)
     this.body = job.hasBody ? new RequestBody(job, true) : undefined
     this.body?.once('error', (error) => this.onError(error))
     this.body?.on('data', () => this.#clock.refresh())
     const { method, target: path } = job
-    const headers = framedHeaders(job, line.backend)
-    this.#end = send({ ...line, method, path, headers, body: this.body }, this)
+    const headers = framedHeaders(job, link.backend)
+    this.#end = send({ ...link, method, path, headers, body: this.body }, this)
   }
 
   resume(): void {
@@ -96,26 +96,26 @@ class HttpProxyExchange extends Attempt implements OutgoingEvents {
     this.#request = request
     this.#socket = socket
     this.#bytesReadBefore = socket.bytesRead
-    // Node ends a request that is answered 101 unasked without a word.
+    // Node closes a request that gets an unexpected 101 without any other event.
     request.once('close', () => {
       if (!this.#answer) this.onError(new Error('closed without an answer'))
     })
     const connected = (): void => this.#onConnected()
     if (socket.connecting)
-      socket.once(this.#line.backend.isTls ? 'secureConnect' : 'connect', connected)
+      socket.once(this.#link.backend.isTls ? 'secureConnect' : 'connect', connected)
     else connected()
   }
 
   onRequestError(error: Error): void {
     if (!this.#answer?.complete) return this.onError(error)
-    // What comes behind a whole answer takes nothing from it.
-    if (backendErrorCode(error).startsWith('HPE_')) this.#line.rests.surplus()
+    // Bytes after a complete answer do not affect it.
+    if (backendErrorCode(error).startsWith('HPE_')) this.#link.rests.surplus()
   }
 
   #onConnected(): void {
     if (this.settled) return
     this.sent = true
-    if (this.#socket) this.#life = this.#line.lifeOf(this.#socket)
+    if (this.#socket) this.#life = this.#link.lifeOf(this.#socket)
     this.#life?.start()
     this.#clock.refresh()
     this.body?.release()
@@ -141,7 +141,7 @@ class HttpProxyExchange extends Attempt implements OutgoingEvents {
     })
     answer.once('end', () => {
       if (this.settled) return
-      if (this.#request && wasAnsweredTwice(this.#request)) this.#line.rests.surplus()
+      if (this.#request && wasAnsweredTwice(this.#request)) this.#link.rests.surplus()
       if (!answer.complete) return this.onError(new Error('the answer was cut off'))
       this.settle({ closes: this.body !== undefined && !this.body.readableEnded })
       this.sink.end()
@@ -167,7 +167,7 @@ class HttpProxyExchange extends Attempt implements OutgoingEvents {
   }
 }
 
-/** Node frames nothing by itself when given a flat list: a body must never go out without its framing (RFC 9112 section 6). */
+/** Adds the framing field, which Node omits when given a flat list: a body must never go out without it (RFC 9112 section 6). */
 function framedHeaders({ method, headers, hasBody }: ForwardJob, backend: Backend): string[] {
   const framed = withHost(headers, backend)
   if (headers.some((name, at) => at % 2 === 0 && name.toLowerCase() === 'content-length'))

@@ -1,4 +1,4 @@
-/** http-proxy-3 held at arm's length: it makes the request to the backend, and decides nothing about what is in it. */
+/** Restricts http-proxy-3 to making the request to the backend: it decides nothing about the request's content. */
 import { EventEmitter } from 'node:events'
 import type { Agent, ClientRequest, IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
@@ -7,19 +7,19 @@ import { createProxyServer, type ServerOptions } from 'http-proxy-3'
 import type { Backend } from '../../backends/backend.ts'
 import { maxAnswerHeadBytes } from '../engine.ts'
 
-/** What all requests to one backend share. */
-export interface Line {
+/** Backend, agent and connect timeout of all requests to one backend. */
+export interface BackendLink {
   readonly backend: Backend
-  /** undefined: a connection of its own. */
+  /** undefined: each request uses a new connection. */
   readonly agent: Agent | undefined
   readonly connectTimeoutMs: number
 }
 
-export interface Outgoing extends Line {
+export interface Outgoing extends BackendLink {
   readonly method: string
-  /** Origin form, sent byte for byte. */
+  /** Path in origin form, sent byte for byte. */
   readonly path: string
-  /** All header fields, framing included, flat; sent in this order and spelling. */
+  /** Flat list of all header fields, framing included, sent in this order and spelling. */
   readonly headers: string[]
 }
 
@@ -27,11 +27,11 @@ export interface OutgoingEvents {
   /** The request has its socket, which may still be connecting. */
   onSocket(request: ClientRequest, socket: Socket): void
   onResponse(response: IncomingMessage): void
-  /** Can be called more than once, also after the response. */
+  /** The request failed; may be called more than once, also after the response. */
   onRequestError(error: Error): void
 }
 
-/** What http-proxy-3 does with a request and with an upgrade, in this order; that it keeps these lists is not in its types. */
+/** The passes of http-proxy-3 over a request and over an upgrade, in order; its types do not show these lists. */
 const replaced = {
   webPasses: 'deleteLength, timeout, XHeaders, stream',
   wsPasses: 'checkMethodAndHeader, XHeaders, stream',
@@ -39,9 +39,9 @@ const replaced = {
 type Passes = Record<keyof typeof replaced, { readonly name: string }[]>
 
 /**
- * Of the passes only the one that streams is kept: the others rewrite the framing of DELETE and OPTIONS (a second
- * request at the backend), add to X-Forwarded-For and set time-outs on the client's socket.
- * Throws when they are not exactly those that this was written against: what stays out could then be what is needed.
+ * Keeps only the streaming pass: the others rewrite the framing of DELETE and OPTIONS (a second request at the
+ * backend), add to X-Forwarded-For and set time-outs on the client's socket.
+ * Throws if the passes are not exactly the expected ones: a needed one could be removed.
  */
 export function keepStreamPass(server: Partial<Passes>): void {
   for (const kind of ['webPasses', 'wsPasses'] as const) {
@@ -55,7 +55,7 @@ export function keepStreamPass(server: Partial<Passes>): void {
   }
 }
 
-/** Throws when http-proxy-3 is not as expected. */
+/** Creates a proxy that only streams. Throws if http-proxy-3 is not the expected version. */
 export function createStreamingProxy(options?: ServerOptions) {
   const proxy = createProxyServer(options)
   keepStreamPass(proxy as unknown as Partial<Passes>)
@@ -63,7 +63,7 @@ export function createStreamingProxy(options?: ServerOptions) {
   return proxy
 }
 
-/** Starts the request and returns what ends it at once. Errors go to the events, never thrown. */
+/** Starts the request and returns a function that ends it at once. Errors are events, never thrown. */
 export type SendThroughHttpProxy = (
   outgoing: Outgoing & { readonly body: Stream | undefined },
   events: OutgoingEvents,
@@ -93,7 +93,7 @@ export function createWebProxy(): SendThroughHttpProxy {
 
 const noBody = { pipe: (request: ClientRequest) => request.end() } as unknown as Stream
 
-/** Stands in for the client's request and response: the engine gets to see what it needs, and can change nothing. */
+/** Replaces the client's request and response: http-proxy-3 sees only what it needs, and can change nothing. */
 class StandIn extends EventEmitter {
   readonly method: string
   readonly url: string
@@ -126,8 +126,8 @@ function optionsFor({ backend, agent, path, headers, connectTimeoutMs }: Outgoin
 }
 
 /**
- * http-proxy-3 fills the object given as `ssl` with the options of the outgoing request. It would re-serialise the path
- * and fold header fields into an object (losing order, duplicates and an empty query); these two it cannot overwrite.
+ * http-proxy-3 copies the options of the outgoing request into the `ssl` object. It would re-serialise the path and fold
+ * header fields into an object (losing order, duplicates and an empty query); it cannot overwrite these two properties.
  */
 function exactOptions(path: string, headers: string[], tls: Backend['tls']): object {
   const fixed = (value: unknown) => ({ get: () => value, set: () => {}, enumerable: true })
@@ -138,7 +138,7 @@ function exactOptions(path: string, headers: string[], tls: Backend['tls']): obj
 }
 
 export interface UpgradeEvents {
-  /** The backend answered 101; anything it sent after that can be read from the socket. */
+  /** The backend answered 101; later bytes can be read from the socket. */
   upgraded(answer: IncomingMessage, socket: Socket): void
   /** The backend answered something else. */
   refused(answer: IncomingMessage): void
@@ -146,9 +146,9 @@ export interface UpgradeEvents {
 }
 
 /**
- * Starts a WebSocket handshake and returns what ends it at once.
- * http-proxy-3 writes the backend's answer to the client as it likes, a refusal included; so it is given a socket that
- * leads nowhere, and is taken out of the tunnel as soon as this is made.
+ * Starts a WebSocket handshake and returns a function that ends it at once.
+ * http-proxy-3 would write the backend's answer, even a refusal, to the client itself; so it gets a socket that discards
+ * all, and is detached from the backend's socket when the tunnel opens.
  */
 export function upgradeThroughHttpProxy(outgoing: Outgoing, events: UpgradeEvents): () => void {
   const nowhere = new Nowhere()
