@@ -1,4 +1,4 @@
-/** Words for text that is not YAML, and the place a person has to look at. None quotes the file, which may hold a secret there. */
+/** Messages for text that is not YAML, and the place to look at. None quotes the file, which may hold a secret there. */
 
 export interface YamlFault {
   readonly code: string
@@ -68,13 +68,13 @@ export const tellYamlFaults = (
 ): Told[] => {
   const unclosed = faults.find(({ message }) => message.startsWith('Missing closing'))
   if (unclosed !== undefined) {
-    // The parser looks for the end in all that follows, and so misreads it.
+    // The parser searches all that follows for the closing quote, and so misreads it.
     const [offset] = quoted.find(([, end]) => end === unclosed.pos[0]) ?? unclosed.pos
     return [
       { offset, message: 'has a quote that nothing closes; end the value with the same quote' },
     ]
   }
-  // After what should not be there, nothing is where it should be.
+  // An unexpected token misplaces all that follows it.
   const first = faults.findIndex(({ code }) => code === 'UNEXPECTED_TOKEN')
   const problems = faults
     .filter(({ code }, index) => code !== 'UNEXPECTED_TOKEN' || index === first)

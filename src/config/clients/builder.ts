@@ -1,4 +1,4 @@
-/** Builds the ring of all clients, of the configuration itself and of its client files: whole, or every fault with its place. The same code in a thread and without. */
+/** Builds the ring of all clients, those of the configuration itself and of its client files: the whole ring, or every fault with its place. The same code runs in a thread and without one. */
 import type { WrittenClient } from '../config.ts'
 import { sameDigest, sameId } from '../cross-checks.ts'
 import { formatPath, problem, PROBLEMS_AT_MOST, type Path } from '../problems.ts'
@@ -12,9 +12,9 @@ import type { RingParts } from './ring.ts'
 import { Scratch, type Same } from './scratch.ts'
 
 export interface BuildRequest {
-  /** Of the configuration itself, in their order; no id and no digest stands there twice. */
+  /** Clients of the configuration itself, in their order; no id and no digest occurs twice. */
   readonly own: readonly WrittenClient[]
-  /** bytes: their length. */
+  /** bytes: length of the file. */
   readonly files: readonly (ClientFile & { readonly bytes: number })[]
   /** The group `plans` of the configuration. */
   readonly plans: Group
@@ -26,20 +26,20 @@ export interface BuildRequest {
 export interface Built {
   /** undefined: there are faults. */
   readonly ring: RingParts | undefined
-  /** Of each file, in hex. */
+  /** Digest of each file, in hex. */
   readonly sha256: readonly string[]
   readonly faults: readonly FileFault[]
-  /** Faults that are not told, as there are too many. */
+  /** Number of faults left out, as there are too many. */
   readonly untold: number
   readonly warnings: readonly FileFault[]
-  /** Keys that end soon: told in a warning, and counted here, as there may be millions. */
+  /** Number of keys that end soon: one warning covers them all, as there may be millions. */
   readonly ending: number
 }
 
-/** Keys that are over, of which each is told. */
+/** Expired keys that are named one by one. */
 const WARNINGS_TOLD = 20
 
-/** One more than the number of the last client of each file; the first is the configuration itself. */
+/** One more than the number of the last client of each file; the first entry is for the configuration itself. */
 type Ends = readonly number[]
 
 export const build = (request: BuildRequest): Built => {
@@ -75,7 +75,7 @@ export const build = (request: BuildRequest): Built => {
   }
 }
 
-/** What is found in the columns, told by file and line. */
+/** Findings in the columns, reported by file and line. */
 class Found {
   readonly #request: BuildRequest
   readonly #columns: Columns
@@ -95,7 +95,7 @@ class Found {
       : this.#atKey(number, 'sha256', sameDigest(place))
   }
 
-  /** Keys of client files that are over. */
+  /** Expired keys of client files. */
   over(): Told[] {
     const { keyExpiresAtMs, clientFirstKey } = this.#columns
     const told: Told[] = []
@@ -106,7 +106,7 @@ class Found {
     return told
   }
 
-  /** With their lines and columns, in the order of the files. */
+  /** The findings with their lines and columns, in the order of the files. */
   places(all: readonly Told[]): FileFault[] {
     const byFile = Map.groupBy(all, ({ file }) => file)
     return this.#request.files.flatMap((file, index) => {
@@ -138,7 +138,7 @@ class Found {
     return file === undefined ? formatPath(['clients', line]) : `${file.name}:${line}`
   }
 
-  /** Among the files; -1 would be the configuration itself, which has told its own. */
+  /** Index among the files; -1 would be the configuration itself, which reports its own faults. */
   #fileOf(client: number): number {
     return this.#ends.findIndex((end) => client < end) - 1
   }

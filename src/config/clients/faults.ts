@@ -1,4 +1,4 @@
-/** What is wrong with client files, up to a number that a person can still use. */
+/** Faults of client files, up to a number that a person can still use. */
 import {
   formatPath,
   PROBLEMS_AT_MOST,
@@ -24,14 +24,14 @@ export class Faults {
     else this.untold++
   }
 
-  /** Forgets all but the first so many. */
+  /** Drops all but the first `count` faults. */
   rewind(count: number): void {
     this.list = this.list.slice(0, count)
     this.untold = Math.max(0, count - PROBLEMS_AT_MOST)
   }
 }
 
-/** What is wrong with the text of a client itself, with its place in the file. */
+/** A fault of a client's own text, with its place in the file. */
 export const placedFault = (
   file: string,
   { path, line, index }: ExactEntry,

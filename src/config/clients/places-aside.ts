@@ -1,21 +1,21 @@
-/** Reads where settings stand in a thread, so that requests go on meanwhile; it ends with its answer, or by its deadline. */
+/** Finds where settings stand, in a thread, so that requests are served meanwhile; the thread ends with its answer or at its deadline. */
 import type { Environment } from '../environment.ts'
 import type { AskedPlace, PlacesFound } from './setting-places.ts'
 import { askThread } from './thread.ts'
 
 export interface PlacesRequest {
-  /** The configuration. */
+  /** Path of the configuration. */
   readonly file: string
   readonly env: Environment
-  /** In force. */
+  /** Revision in force. */
   readonly revision: string
   readonly asked: readonly AskedPlace[]
 }
 
-/** otherFiles: they are no longer what was taken. */
+/** otherFiles: the files are no longer those in force. */
 export type PlacesAnswer = PlacesFound | 'otherFiles'
 
-/** Of a running gateway. Rejects where it takes longer than the deadline. */
+/** Finds the settings of a running gateway. Rejects where that takes longer than the deadline. */
 export type ReadPlaces = (
   request: Pick<PlacesRequest, 'revision' | 'asked'>,
   deadlineMs: number,

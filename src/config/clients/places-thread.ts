@@ -12,7 +12,7 @@ parentPort?.postMessage(answer(workerData as PlacesRequest), [])
 function answer({ file, env, revision, asked }: PlacesRequest): PlacesAnswer {
   try {
     const found = readSettingPlaces(file, env, asked)
-    // Behind it: what was changed while it was read is not told.
+    // Files that were changed while they were read give no places.
     return readRevision(file, env) === revision ? found : 'otherFiles'
   } catch (error) {
     if (error instanceof ConfigError || (error as NodeJS.ErrnoException).code !== undefined)

@@ -1,4 +1,4 @@
-/** A configuration as plain data, which another process can be sent; the bytes of its clients go their own way. */
+/** A configuration as plain data, which can be sent to another process; the bytes of its clients travel separately. */
 import type { Config } from '../config.ts'
 import { Ring, type RingParts } from './ring.ts'
 

@@ -1,22 +1,22 @@
-/** The clients of a configuration out of columns: what is asked for is made when it is asked for, and nothing else is kept. */
+/** The clients of a configuration, read from columns: each object is made when it is asked for, and none is kept. */
 import type { ClientConfig, Clients, KeyConfig, OwnedKey, PlanConfig } from '../config.ts'
 import { Columns, countEnding, DIGEST_BYTES, type Counts } from './columns.ts'
 import { findDigest, findId, findSameId, isSameId } from './index-slots.ts'
 
-/** All of a ring, as it goes from thread to thread and from process to process. */
+/** A whole ring, as it goes from thread to thread and from process to process. */
 export interface RingParts {
   readonly buffer: ArrayBuffer
   readonly counts: Counts
-  /** The plans by their number in the columns. */
+  /** Plan names by their number in the columns. */
   readonly planNames: readonly string[]
 }
 
-/** Some tenths of a millisecond. */
+/** Comparing so many clients takes some tenths of a millisecond. */
 const COMPARED_AT_ONCE = 500
 
 const DIGEST_WORDS = DIGEST_BYTES / 4
 
-/** A digest as it is looked for. */
+/** The digest that is looked up. */
 const sought = new Uint32Array(DIGEST_WORDS)
 const soughtBytes = Buffer.from(sought.buffer)
 
@@ -50,7 +50,7 @@ export class Ring implements Clients {
   }
 
   keyByDigest(sha256: string): OwnedKey | undefined {
-    // What is no hex is cut short.
+    // Text that is not hex is cut short.
     if (sha256.length !== 64 || soughtBytes.write(sha256, 'hex') !== DIGEST_BYTES) return undefined
     return this.#owned(findDigest(this.#columns, sought))
   }
@@ -98,7 +98,7 @@ export class Ring implements Clients {
     const [ids, others] = [this.#columns.clientIds, other.#columns.clientIds]
     for (let client = 0; client < this.size; client++) {
       if (client % COMPARED_AT_ONCE === 0) yield undefined
-      // Most stand where they stood.
+      // Most clients have the same number as before.
       const isThere = client < other.size && isSameId(ids, client, others, client)
       const found = isThere ? client : findSameId(ids, client, others)
       if (found === undefined || !this.#isAs(client, other, found)) yield this.#client(client)
@@ -166,7 +166,7 @@ export class Ring implements Clients {
     return plan
   }
 
-  /** From the first key to before the last. */
+  /** The first key, and the one after the last. */
   #keysOf(client: number): readonly [number, number] {
     const { clientFirstKey } = this.#columns
     const isLast = client + 1 === this.size

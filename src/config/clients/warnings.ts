@@ -1,4 +1,4 @@
-/** What a sound configuration most likely does not mean. Said, never refused. */
+/** Warnings about a valid configuration that most likely means something else; they never refuse it. */
 import { isLoopback } from '../hosts.ts'
 import type { ClientConfig, Config, ListenAddress } from '../config.ts'
 import { problem } from '../problems.ts'
@@ -6,10 +6,10 @@ import type { PathProblem } from '../problems.ts'
 
 const isEverywhere = (host: string): boolean => host === '0.0.0.0' || host === '::'
 
-/** Keys that end within this time are named early enough to be replaced in peace. */
+/** Keys that end within this time are reported, early enough to be replaced in peace. */
 export const EXPIRING_MS = 30 * 24 * 60 * 60 * 1000
 
-/** Whether a connection to the origin would come back to the listener, as far as the texts tell. */
+/** Whether a connection to the origin would come back to the listener, as far as the texts show. */
 const leadsTo = (origin: string, { host, port }: ListenAddress): boolean => {
   const url = new URL(origin)
   const target = url.hostname.replace(/^\[(.*)\]$/, '$1')
@@ -33,7 +33,7 @@ const routes = ({ routes, server: { basePath } }: Config): PathProblem[] =>
 
 interface Moment {
   readonly nowMs: number
-  /** Keys that end within EXPIRING_MS from then. */
+  /** Number of keys that end within EXPIRING_MS from then. */
   readonly ending: number
 }
 
@@ -79,7 +79,7 @@ const upstream = ({ upstream, server, admin }: Config): PathProblem[] =>
     return [problem(['upstream', 'urls', index], message)]
   })
 
-/** own: the clients that stand in the file itself. */
+/** own: clients written in the file itself. */
 export const warningsOf = (
   config: Config,
   own: readonly ClientConfig[],
