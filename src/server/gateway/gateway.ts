@@ -31,11 +31,11 @@ export type Gateway = ReturnType<typeof createGateway>
 
 export interface GatewayOptions {
   readonly version: string
-  /** Closed by drain, and if listen rejects. */
+  /** Drain closes it, and so does a listen that rejects. */
   readonly log: Log
-  /** For a reload. */
+  /** Loads the configuration for a reload. */
   readonly load: LoadConfig
-  /** For explanations. Left out: they do not say where a setting stands. */
+  /** Finds settings for explanations. Left out: they do not say where a setting stands. */
   readonly settingPlaces?: ReadPlaces
 }
 
@@ -69,7 +69,7 @@ export function createGateway(config: Config, options: GatewayOptions) {
       log.listening({ listener: 'admin', ...admin.address })
       return { listen, admin: admin.address }
     },
-    /** In force. */
+    /** Configuration in force. */
     config: () => reloader.config,
     reload: (wish?: ReloadWish) => reloader.reload(wish),
     async drain(): Promise<void> {
@@ -161,7 +161,7 @@ function watch(
   metrics.watchDeprecated(() => live.deprecated.clientsByRoute())
 }
 
-/** Every second goes into the history, too. */
+/** Adds every second to the usage history, too. */
 const noted =
   (take: (at: number) => Second, usage: UsageHistory) =>
   (at: number): Second => {
@@ -172,7 +172,7 @@ const noted =
 
 const listenerState = (ok: boolean) => ({ ok, reason: ok ? 'up' : 'starting or draining' })
 
-/** This process, as a worker is told of. */
+/** This process in the form of a worker. */
 const alone = (sinceMs: number, now: ProcessNow): WorkerState => ({
   number: 1,
   pid: now.pid,

@@ -1,4 +1,4 @@
-/** Opens what the configuration says state is kept in: Redis for all hosts, or the store embedded in this process. */
+/** Opens the configured store: Redis for all hosts, or the store embedded in this process. */
 import { embeddedHealth, type StoreHealth } from '../../admin/readiness.ts'
 import type { BanStore } from '../../state/bans.ts'
 import { createMemoryBanStore } from '../../state/bans.ts'
@@ -32,7 +32,7 @@ export interface Stores {
   readonly authority: Authority
   readonly bans: BanStore
   readonly clock: StoreClock
-  /** Of the embedded store, where it is this process's own. */
+  /** Unsaved counters of the embedded store, where it belongs to this process. */
   readonly unsaved?: () => UnsavedCounters | undefined
 }
 
@@ -42,10 +42,10 @@ export interface StoreParts {
   readonly metrics: Metrics
 }
 
-/** metrics: of a process that serves; a supervisor asks only for what operators want, and nobody waits for it. */
+/** metrics: given in a process that serves; a supervisor's calls serve operators only, and no request waits for them. */
 type StoreNeeds = Pick<StoreParts, 'config' | 'log'> & Partial<StoreParts>
 
-/** Of a process that has no supervisor to ask, or is one. */
+/** Stores of a process that has no supervisor to ask, or is one. */
 export type OwnStores =
   | (Stores & {
       readonly redis: RedisStore
@@ -64,7 +64,7 @@ export function openStores(parts: StoreNeeds): OwnStores {
   return { redis, ...redisStores(parts, redis), usage, counters }
 }
 
-/** What the processes of this gateway count goes there. */
+/** History that collects what the processes of this gateway count. */
 export const createUsageHistory = (store: UsageStore, log: Log): UsageHistory =>
   new UsageHistory({
     store,
@@ -73,7 +73,7 @@ export const createUsageHistory = (store: UsageStore, log: Log): UsageHistory =>
     onDropped: log.usageDropped,
   })
 
-/** undefined without store.redis. onState: told of every change. */
+/** Returns undefined without store.redis. onState: called on every change. */
 export function connectStore({
   config,
   log,
@@ -137,7 +137,7 @@ function openEmbeddedStores(
     file === undefined ? createMemoryBanStore() : createSqliteBanStore(file, log.storeFile)
   const usage =
     file === undefined ? createMemoryUsageStore() : createSqliteUsageStore(file, log.storeFile)
-  // Of what an operator does; what calls cause a supervisor tells on.
+  // Listeners receive what an operator does; the supervisor itself passes on what calls cause.
   const listeners: NoticeListener[] = []
   const onNotice = (listener: NoticeListener): void => void listeners.push(listener)
   const tell: NoticeListener = (...news) => listeners.forEach((listener) => listener(...news))
@@ -152,7 +152,7 @@ function openEmbeddedStores(
   }
 }
 
-/** Tells log and metrics of a store that is lost, and for how long once it is back; of one outage more than once if its cause changes. */
+/** Reports to log and metrics that a store is lost, and for how long once it is back; one outage is reported again if its cause changes. */
 export function createOutageReport({
   config: { store },
   log,

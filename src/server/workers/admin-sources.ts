@@ -1,4 +1,4 @@
-/** What the admin listener of a supervisor tells, by asking its workers. */
+/** Sources of a supervisor's admin listener, which it gets by asking its workers. */
 import { embeddedHealth } from '../../admin/readiness.ts'
 import { worstOf } from '../../core/backends/health.ts'
 import type { BackendProbe } from '../../core/backends/probe.ts'
@@ -65,7 +65,7 @@ export function createAdminSources(parts: SupervisorParts): AdminSources {
   }
 }
 
-/** The supervisor's own part of /metrics. */
+/** Metrics of the supervisor itself in /metrics. */
 function createMetricsOf({ pool, state, usage, reloads, live, log }: SupervisorParts) {
   const losses = { usage: () => usage.dropped, logLines: log.lostLines }
   const whole = {

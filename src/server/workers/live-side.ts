@@ -1,4 +1,4 @@
-/** What a worker tells its supervisor of the moment: each second, the decisions that somebody listens to, and what is asked. */
+/** The live data that a worker sends to its supervisor: each second, decisions on demand, and answers to questions. */
 import { answerCalls } from '../../state/supervisor/calls.ts'
 import { everySecond } from '../../insight/live/every-second.ts'
 import { packSecond } from '../../insight/live/packed-second.ts'
@@ -12,7 +12,7 @@ export function createLiveSide(
   channel: SupervisorChannel,
 ) {
   const { takeSecond, recent, now, readToken, standing } = serving
-  /** A supervisor that stands still must not fill the memory: what it does not take is told with the next. */
+  /** A second that a stalled supervisor does not take is reported with the next, so that it does not fill the memory. */
   let isUntaken = false
   const tell = async (at: number): Promise<void> => {
     if (isUntaken) return
@@ -38,7 +38,7 @@ export function createLiveSide(
             : undefined,
         )
     },
-    /** The last one; resolves when it was handed over. */
+    /** Sends the last second; resolves when it was handed over. */
     lastSecond(): Promise<void> {
       stop()
       isUntaken = false

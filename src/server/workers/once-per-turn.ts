@@ -1,4 +1,4 @@
-/** The others hear of what a worker has caused once per turn of the event loop. */
+/** Passes a worker's notices on to the others once per turn of the event loop. */
 import type { ClientNotice } from './messages.ts'
 
 export function oncePerTurn(

@@ -1,6 +1,6 @@
 /**
- * The way of the clients from the supervisor to a worker: a pipe beside the IPC channel, which would hold copies of all
- * of them in both processes, and keep other messages waiting. A ring goes in pieces; one that is given up just ends.
+ * Sends the clients from the supervisor to a worker: through a pipe beside the IPC channel, which would hold copies of them
+ * all in both processes, and delay other messages. A ring goes in pieces; one that is given up just ends.
  */
 import type { ChildProcess } from 'node:child_process'
 import { Socket } from 'node:net'
@@ -10,38 +10,38 @@ import { newBuffer } from '../../config/clients/columns.ts'
 import { borrowRing, type BorrowedRing } from '../../config/clients/release.ts'
 import type { Config } from '../../config/config.ts'
 
-/** Descriptor under which a worker finds its end. */
+/** Descriptor of the worker's end. */
 const RINGS_FD = 5
 
-/** Rings go by their round; this is the one that a worker starts with. */
+/** Rings are numbered by their round; this is the ring that a worker starts with. */
 export const START_RING = 0
 
 const PIECE_BYTES = 256 * 1024
 const READ_BYTES = 64 * 1024
-/** What is larger has a buffer of its own kind; see newBuffer. */
+/** Larger rings have a buffer of their own kind; see newBuffer. */
 const LARGE_BYTES = 2 ** 20
 
-/** Before each piece: the number of its ring and its own bytes, 32 bits each, and the bytes of the ring as a double. */
+/** Head of each piece: the number of its ring and its own bytes, 32 bits each, and the bytes of the ring as a double. */
 const HEAD_BYTES = 16
 
 /** The supervisor's end. However slow a worker is, no more than one piece is kept for it. */
 export class RingSender {
   /** undefined: the system had no process to give. */
   readonly #pipe: Writable | undefined
-  /** Still to be sent, by number. Written by send and giveUp. */
+  /** Rings still to be sent, by number. Written by send and giveUp. */
   readonly #wanted = new Map<number, BorrowedRing>()
-  /** Written by send; never rejects. */
+  /** The send of the last ring; never rejects. Written by send. */
   #sent: Promise<void> = Promise.resolve()
 
   constructor(worker: ChildProcess) {
     const stdio = worker.stdio as readonly unknown[] | undefined
     this.#pipe = stdio?.[RINGS_FD] as Writable | undefined
-    // A worker that has ended; the same is told by its exit.
+    // The worker has ended, which its exit reports.
     this.#pipe?.on('error', () => undefined)
     worker.on('exit', () => this.close())
   }
 
-  /** After those before it. Resolves when it was handed over or given up; never rejects. */
+  /** Sends a ring after those before it. Resolves when it was handed over or given up; never rejects. */
   send(number: number, config: Config): Promise<void> {
     this.#wanted.set(number, borrowRing(config))
     return (this.#sent = this.#sent.then(() => this.#send(number)))
@@ -52,7 +52,7 @@ export class RingSender {
     this.#wanted.delete(number)
   }
 
-  /** Nothing is sent any more. */
+  /** Gives up all rings and sends nothing more. */
   close(): void {
     for (const number of this.#wanted.keys()) this.giveUp(number)
     this.#pipe?.destroy()
@@ -68,15 +68,15 @@ export class RingSender {
       const part = ring.subarray(at, at + PIECE_BYTES)
       piece.writeUInt32LE(part.length, 4)
       piece.writeDoubleLE(ring.length, 8)
-      // A copy: what the kernel is still to take must not be freed with the ring.
+      // This is a copy: what the kernel is still to take must not be freed with the ring.
       piece.set(part, HEAD_BYTES)
       await this.#write(piece.subarray(0, HEAD_BYTES + part.length))
-      // What workers ask is answered between two pieces.
+      // Calls of workers are answered between two pieces.
       await nextTurn()
     }
   }
 
-  /** Resolves when it was taken, or never will be. */
+  /** Resolves when the bytes were taken, or never will be. */
   #write(bytes: Uint8Array): Promise<void> {
     return new Promise((resolve) => {
       const taken = (error?: Error | null): void => {
@@ -91,18 +91,18 @@ export class RingSender {
 
 /** A worker's end. */
 export class RingReader {
-  /** Asked for, or here and not asked for yet. */
+  /** Rings that are asked for, or that are here and not asked for yet. */
   readonly #rings = new Map<number, PromiseWithResolvers<ArrayBuffer>>()
-  /** The latest round that was given up, and all before it: no more of them is kept. Written by giveUp. */
+  /** The latest round that was given up, with all before it: their rings are dropped. Written by giveUp. */
   #givenUp = START_RING
   readonly #head = Buffer.alloc(HEAD_BYTES)
-  /** Read of the head, and unread of its piece. Written by take. */
+  /** Bytes read of the head, and unread of its piece. Written by take. */
   #headBytes = 0
   #unreadBytes = 0
   /** Written by #begin, #fill and giveUp. */
   #current: { readonly number: number; readonly bytes: Uint8Array; filled: number } | undefined
 
-  /** Reads on by itself, and keeps no process alive. */
+  /** Opens the pipe; it is read without further calls, and keeps no process alive. */
   static open(): RingReader {
     const reader = new RingReader()
     const buffer = Buffer.allocUnsafeSlow(READ_BYTES)
@@ -110,14 +110,14 @@ export class RingReader {
       reader.take(buffer.subarray(0, length))
       return true
     }
-    // A supervisor that is gone is noticed by the IPC channel.
+    // The IPC channel notices a supervisor that is gone.
     new Socket({ fd: RINGS_FD, readable: true, writable: false, onread: { buffer, callback } })
       .on('error', () => undefined)
       .unref()
     return reader
   }
 
-  /** Resolves once it is here whole; rejects if it is given up. Once per ring. */
+  /** Resolves once the ring is here whole; rejects if it is given up. Called once per ring. */
   async ring(number: number): Promise<ArrayBuffer> {
     if (this.#isGivenUp(number)) throw new Error('was given up')
     return this.#at(number).promise.finally(() => this.#rings.delete(number))
@@ -130,7 +130,7 @@ export class RingReader {
     this.#rings.delete(round)
   }
 
-  /** What the pipe has, however it is cut. */
+  /** Takes bytes of the pipe, however they are cut. */
   take(bytes: Buffer): void {
     let at = 0
     while (at < bytes.length) {

@@ -1,4 +1,4 @@
-/** The composition root of a worker: serves requests on a socket of its supervisor, and asks it for what they share. */
+/** The composition root of a worker: serves requests on a socket of its supervisor, and asks it for what workers share. */
 import { createAddressCounter } from '../../state/memory/addresses.ts'
 import { healthOf } from '../../core/backends/health.ts'
 import { createIpcBanStore, type BanCalls } from '../../state/supervisor/bans.ts'
@@ -29,7 +29,7 @@ import { createLiveSide } from './live-side.ts'
 import { RingReader, START_RING } from './ring-pipe.ts'
 import { LISTEN_FD, type StartMessage, type ToSupervisor, type ToWorker } from './messages.ts'
 
-/** The IPC channel as the process's edge gives it. */
+/** The IPC channel as src/main.ts gives it. */
 export interface SupervisorChannel {
   /** Resolves when the message was handed over or cannot be. */
   send(message: ToSupervisor): Promise<void>
@@ -37,17 +37,17 @@ export interface SupervisorChannel {
   onGone(listener: () => void): void
 }
 
-/** How late the supervisor may know how the backends fare. */
+/** Delay before the supervisor receives the state of backends. */
 const TELL_AFTER_MS = 100
 
-/** Without its supervisor a worker is one that nobody can stop, nor ask for quota: it ends soon. */
+/** A worker without its supervisor cannot be stopped, and gets no quota: it ends soon. */
 const ORPHAN_DRAIN_MS = 5_000
 
 export function createWorker(channel: SupervisorChannel) {
   const finished = Promise.withResolvers<number>()
   const rings = RingReader.open()
   let parts: ReturnType<typeof createParts> | undefined
-  /** Of rounds, while the clients are still on their way. */
+  /** Messages of rounds, while the clients are still on their way. */
   const early: ToWorker[] = []
   let isDraining = false
 
@@ -62,7 +62,7 @@ export function createWorker(channel: SupervisorChannel) {
       })
       early.forEach(parts.hear)
       await parts.serving.ready()
-      // From its first request on it is to serve under what all others do.
+      // The worker has to serve its first request under the configuration that all others have.
       await parts.taking.idle
       if (isDraining) return
       isListener = true
@@ -92,7 +92,7 @@ export function createWorker(channel: SupervisorChannel) {
   channel.onGone(() => {
     parts?.orphan()
     void drain({ idleMs: 0, atMostMs: ORPHAN_DRAIN_MS })
-    // A drain that had begun before, and hoped for an answer of the supervisor, ends too.
+    // A drain that began earlier, and waits for an answer of the supervisor, ends too.
     setTimeout(() => finished.resolve(1), 2 * ORPHAN_DRAIN_MS).unref()
   })
   return {
@@ -138,7 +138,7 @@ function createParts(
     serving,
     taking,
     live,
-    /** The supervisor is gone. */
+    /** Called when the supervisor is gone. */
     orphan: () => {
       for (const lane of Object.values(lanes)) lane.close()
     },
@@ -186,7 +186,7 @@ async function measure(
   }
 }
 
-/** Once for all that is to be told within a moment. */
+/** Reports once for all changes within a moment. */
 function soon(tell: () => void): () => void {
   let timer: NodeJS.Timeout | undefined
   return () => {
@@ -197,7 +197,7 @@ function soon(tell: () => void): () => void {
   }
 }
 
-/** noticed: whom the supervisor's notices reach; with Redis nobody listens. flows: whom it reaches that some were left out. */
+/** noticed: receivers of the supervisor's notices; with Redis there are none. flows: those that are called when some were left out. */
 function connectStores(
   parts: StoreParts,
   channel: SupervisorChannel,
@@ -228,7 +228,7 @@ function connectStores(
   return { stores, bans, noticed, flows }
 }
 
-/** Two ways to ask the supervisor: bans wait for its disk, and quota must not wait with them. */
+/** Opens two lanes to the supervisor: bans wait for its disk, and quota must not wait with them. */
 function openLanes(parts: StoreParts, channel: SupervisorChannel) {
   const { redis, timeoutMs } = parts.config.store
   const report = redis === undefined ? createOutageReport(parts) : undefined
@@ -236,7 +236,7 @@ function openLanes(parts: StoreParts, channel: SupervisorChannel) {
   const calls = createIpcCalls<QuotaCalls & CounterCalls>({
     lane: 'counts',
     send,
-    // Twice as long as for a store on the network: nothing is lost here, only late when every core is busy.
+    // Twice as long as for a store on the network: a message is never lost here, only late when every core is busy.
     timeoutMs: 2 * timeoutMs,
     onState: (available) => report?.(available),
   })
