@@ -1,4 +1,4 @@
-/** `tollgate explain --config FILE "GET /v1/pets"`: why a request would be answered as it would, without any gateway. */
+/** `tollgate explain --config FILE "GET /v1/pets"`: explains the answer to a request without any gateway. */
 import type { Config } from '../config/config.ts'
 import { ConfigError } from '../config/problems.ts'
 import { readSettingPlaces } from '../config/clients/setting-places.ts'
@@ -17,7 +17,7 @@ interface OfflineOptions extends Asking {
   readonly config: string
   readonly key?: string
   readonly header?: readonly string[]
-  /** As minute=N,day=N. */
+  /** Written as minute=N,day=N. */
   readonly used?: string
   readonly at?: string
 }
@@ -46,7 +46,7 @@ export async function explainOfflineCommand(edge: Edge, options: OfflineOptions)
   }
 }
 
-/** Nobody waits meanwhile. */
+/** Reads in this thread, as no request waits meanwhile. */
 export const placesIn =
   (file: string, { env }: Pick<Edge, 'env'>): FindPlaces =>
   (asked) =>
@@ -59,7 +59,7 @@ function useOf(text = ''): { minute: number; day: number } {
     if (window === undefined) throw usageFault(`--used ${text}: write it as minute=N,day=N`)
     use[window === 'day' ? 'day' : 'minute'] = Number(count)
   }
-  // What was used in the minute was used in the day.
+  // Use of the minute is also use of the day.
   return { ...use, day: Math.max(use.minute, use.day) }
 }
 

@@ -1,7 +1,7 @@
 /**
- * Sees when a file has another content than before, whichever way it came there: written, renamed over, deleted and made
- * again, or behind a symbolic link that was swapped. Folders are watched, as a watched file is lost with its name; what
- * the system does not tell, as on a network file system, is found by looking every two seconds.
+ * Notices when a file has other content than before, whichever way it came there: written, renamed over, deleted and made
+ * again, or behind a symbolic link that was swapped. Folders are watched, as a watch on a file is lost with its name; changes
+ * that the system does not report, as on a network file system, are found by looking every two seconds.
  */
 import { createHash } from 'node:crypto'
 import { watch, type FSWatcher } from 'node:fs'
@@ -10,11 +10,11 @@ import { dirname } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 export interface FileWatchOptions {
-  /** Asked at each look. */
+  /** Called at each look. */
   files(): readonly string[]
-  /** Told once the files have stood still. Whether they were taken. */
+  /** Called once the files have stopped changing. Resolves to whether they were taken. */
   onChange(): Promise<boolean>
-  /** Asked now and then while they were not, though none of them changes: they may lack a file that nobody knows of. */
+  /** Called now and then while they were refused, though none of them changes: an unknown file may be missing. */
   wouldBeTaken(): Promise<boolean>
 }
 
@@ -22,21 +22,21 @@ const SETTLED_MS = 300
 const STIRRED_MS = 50
 const LOOK_EVERY_MS = 2_000
 const RETRY_AT_MOST_MS = 60_000
-/** A file beyond it is known by its time and size. */
+/** A longer file is identified by its time and size. */
 const DIGEST_AT_MOST_BYTES = 1024 * 1024
 
 export class FileWatch {
   readonly #options: FileWatchOptions
-  /** By folder. Written by #watchFolders. */
+  /** Watchers by folder. Written by #watchFolders. */
   readonly #watchers = new Map<string, FSWatcher>()
-  /** By file: what it is known by, and its content. Written by #contentOf. */
+  /** Identity and content of each file. Written by #contentOf. */
   readonly #contents = new Map<string, { readonly identity: string; readonly content: string }>()
-  /** What all of them held when last told of, or at first. Written by begin and start. */
+  /** Content of all files when last reported, or at first. Written by begin and start. */
   #told = ''
-  /** When to try again what was not taken, and how long after that. Written by start and #retryLater. */
+  /** When to offer refused files again, and how long after that. Written by start and #retryLater. */
   #retryAtMs = Infinity
   #retryMs = LOOK_EVERY_MS
-  /** Something has happened in a folder since the latest look began. Written by #stir and #look. */
+  /** Whether something has happened in a folder since the latest look began. Written by #stir and #look. */
   #isStirred = false
   /** Ends the wait for the next look. Written by #wait. */
   #wake = (): void => {}
@@ -46,12 +46,12 @@ export class FileWatch {
     this.#options = options
   }
 
-  /** Looks for the first time: of what happens from here on is told once it starts. */
+  /** Looks for the first time: later changes are reported once it starts. */
   async begin(): Promise<void> {
     this.#told = await this.#look()
   }
 
-  /** Where other files are looked at after a change, that is told once more. */
+  /** A change in which files are watched counts as a change, too. */
   async start(): Promise<void> {
     while (!this.#isClosed) {
       const seen = await this.#look()
@@ -91,18 +91,18 @@ export class FileWatch {
     return seen
   }
 
-  /** Until something happens in a folder, or the time for a look has come. */
+  /** Waits until something happens in a folder, or the time for a look has come. */
   async #wait(): Promise<void> {
     if (!this.#isStirred) {
       const timeUp = setTimeout(() => this.#wake(), LOOK_EVERY_MS).unref()
       await new Promise<void>((resolve) => (this.#wake = resolve))
       clearTimeout(timeUp)
     }
-    // Things come in crowds.
+    // Changes come in bursts.
     await sleep(STIRRED_MS, undefined, { ref: false })
   }
 
-  /** What all files hold now. */
+  /** Returns the content of all files now. */
   async #look(): Promise<string> {
     this.#isStirred = false
     const files = this.#options.files()
@@ -130,7 +130,7 @@ export class FileWatch {
     }
   }
 
-  /** Those of the files, and those that their links lead to. */
+  /** Watches the folders of the files, and of the files that their links lead to. */
   async #watchFolders(files: readonly string[]): Promise<void> {
     const real = await Promise.all(files.map((file) => realpath(file).catch(() => file)))
     const wanted = new Set([...files, ...real].map((file) => dirname(file)))
@@ -155,7 +155,7 @@ export class FileWatch {
       watcher.on('error', lose)
       this.#watchers.set(folder, watcher)
     } catch {
-      // It is not there, or the system has none left to give: it is looked at all the same.
+      // The folder is missing, or the system has no watch left: the file is still looked at.
     }
   }
 }

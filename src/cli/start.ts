@@ -35,9 +35,9 @@ export async function startGateway({
   edge,
 }: {
   readonly config: Config
-  /** It was read from there, and is read again for a reload. */
+  /** The configuration was read from this file, and is read again for a reload. */
   readonly file: string
-  /** Each change of the files is taken. Default: false. */
+  /** Whether each change of the files is taken. Default: false. */
   readonly watch?: boolean
   readonly log: Log
   readonly edge: Edge
