@@ -15,14 +15,14 @@ const OLDEST_NODE = [22, 19] as const
 
 let incidents: Incidents | undefined
 const unheard: ((incidents: Incidents) => void)[] = []
-function tell(incident: (incidents: Incidents) => void): void {
+function dispatch(incident: (incidents: Incidents) => void): void {
   if (incidents === undefined) unheard.push(incident)
   else incident(incidents)
 }
 
 // Without a listener, SIGUSR1 opens the debugger of Node.js.
 for (const name of ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGUSR1', 'SIGUSR2'] as const)
-  process.on(name, () => tell(({ signal }) => signal(name)))
+  process.on(name, () => dispatch(({ signal }) => signal(name)))
 
 // A rejection that nobody handles arrives here too.
 process.on('uncaughtException', (error) => {
@@ -34,7 +34,7 @@ process.on('uncaughtException', (error) => {
 // Node.js would print them. What it has no final form for yet, such as SQLite in version 22, is tested here.
 process.removeAllListeners('warning')
 process.on('warning', (warning) => {
-  if (warning.name !== 'ExperimentalWarning') tell((heard) => heard.warning(warning))
+  if (warning.name !== 'ExperimentalWarning') dispatch((receiver) => receiver.warning(warning))
 })
 
 // The reader of the output may leave at any time; that is no reason to stop answering clients.
@@ -48,7 +48,7 @@ if (process.env['npm_lifecycle_event'] !== undefined) {
   const timer = setInterval(() => {
     if (ancestors() === before) return
     clearInterval(timer)
-    tell(({ signal }) => signal('orphaned'))
+    dispatch(({ signal }) => signal('orphaned'))
   }, PARENT_CHECK_MS).unref()
 }
 

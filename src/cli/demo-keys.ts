@@ -23,7 +23,7 @@ export const planDemoKeys: readonly DemoKey[] = ['free', 'pro', 'business', 'ent
   (plan) => demoKey(plan, plan),
 )
 
-/** Its limits are out of reach, so that a load test meets neither 429 nor a ban. */
+/** The limits of this key are out of reach, so that a load test meets neither 429 nor a ban. */
 export const loadTestKey = demoKey('load', 'enterprise')
 
 export const demoKeys: readonly DemoKey[] = [...planDemoKeys, loadTestKey]

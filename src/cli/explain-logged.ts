@@ -10,7 +10,7 @@ import type { Asking } from './operator/asking.ts'
 import { refusalKinds, type RefusalCode } from '../core/rules/refusals.ts'
 import { Fault } from './terminal/fault.ts'
 import { OK, REFUSED, type Edge } from './edge.ts'
-import { placesIn } from './explain-offline.ts'
+import { locationsIn } from './explain-offline.ts'
 import { loadUsableConfig } from './load-usable-config.ts'
 
 interface LoggedOptions extends Asking {
@@ -41,7 +41,7 @@ export async function explainLoggedCommand(edge: Edge, options: LoggedOptions): 
   checkRevision(past, config, file)
   const explanation = await explainPast(config, past, {
     ban: found.ban,
-    findPlaces: placesIn(file, edge),
+    findPlaces: locationsIn(file, edge),
   })
   printExplanation(edge, options, explanation, Date.now())
   return OK

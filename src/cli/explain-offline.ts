@@ -1,7 +1,7 @@
 /** `tollgate explain --config FILE "GET /v1/pets"`: explains the answer to a request without any gateway. */
 import type { Config } from '../config/config.ts'
 import { ConfigError } from '../config/problems.ts'
-import { readSettingPlaces } from '../config/clients/setting-places.ts'
+import { readSettingLocations } from '../config/clients/setting-locations.ts'
 import type { FindPlaces } from '../insight/explain/places.ts'
 import { explain } from '../server/gateway/explaining.ts'
 import type { Asking } from './operator/asking.ts'
@@ -36,7 +36,7 @@ export async function explainOfflineCommand(edge: Edge, options: OfflineOptions)
     checkCredentials(config, headers)
     const question = { ...asked, headers: headers.flat(), keyId: key, atMs }
     const known = { ofCaller: () => ({ use }) }
-    const findPlaces = placesIn(file, edge)
+    const findPlaces = locationsIn(file, edge)
     printExplanation(edge, options, await explain(config, question, known, { findPlaces }), atMs)
     return OK
   } catch (error) {
@@ -47,10 +47,10 @@ export async function explainOfflineCommand(edge: Edge, options: OfflineOptions)
 }
 
 /** Reads in this thread, as no request waits meanwhile. */
-export const placesIn =
+export const locationsIn =
   (file: string, { env }: Pick<Edge, 'env'>): FindPlaces =>
   (asked) =>
-    Promise.resolve(readSettingPlaces(file, env, asked))
+    Promise.resolve(readSettingLocations(file, env, asked))
 
 function useOf(text = ''): { minute: number; day: number } {
   const use = { minute: 0, day: 0 }

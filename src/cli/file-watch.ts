@@ -19,7 +19,7 @@ export interface FileWatchOptions {
 }
 
 const SETTLED_MS = 300
-const STIRRED_MS = 50
+const BURST_MS = 50
 const LOOK_EVERY_MS = 2_000
 const RETRY_AT_MOST_MS = 60_000
 /** A longer file is identified by its time and size. */
@@ -32,12 +32,12 @@ export class FileWatch {
   /** Identity and content of each file. Written by #contentOf. */
   readonly #contents = new Map<string, { readonly identity: string; readonly content: string }>()
   /** Content of all files when last reported, or at first. Written by begin and start. */
-  #told = ''
+  #reported = ''
   /** When to offer refused files again, and how long after that. Written by start and #retryLater. */
   #retryAtMs = Infinity
   #retryMs = LOOK_EVERY_MS
-  /** Whether something has happened in a folder since the latest look began. Written by #stir and #look. */
-  #isStirred = false
+  /** Whether something has happened in a folder since the latest look began. Written by #noteChange and #look. */
+  #hasChanged = false
   /** Ends the wait for the next look. Written by #wait. */
   #wake = (): void => {}
   #isClosed = false
@@ -48,15 +48,15 @@ export class FileWatch {
 
   /** Looks for the first time: later changes are reported once it starts. */
   async begin(): Promise<void> {
-    this.#told = await this.#look()
+    this.#reported = await this.#look()
   }
 
   /** A change in which files are watched counts as a change, too. */
   async start(): Promise<void> {
     while (!this.#isClosed) {
       const seen = await this.#look()
-      if (seen !== this.#told) {
-        this.#told = await this.#settled(seen)
+      if (seen !== this.#reported) {
+        this.#reported = await this.#settled(seen)
         this.#retryMs = LOOK_EVERY_MS
       } else if (performance.now() < this.#retryAtMs) {
         await this.#wait()
@@ -93,18 +93,18 @@ export class FileWatch {
 
   /** Waits until something happens in a folder, or the time for a look has come. */
   async #wait(): Promise<void> {
-    if (!this.#isStirred) {
+    if (!this.#hasChanged) {
       const timeUp = setTimeout(() => this.#wake(), LOOK_EVERY_MS).unref()
       await new Promise<void>((resolve) => (this.#wake = resolve))
       clearTimeout(timeUp)
     }
     // Changes come in bursts.
-    await sleep(STIRRED_MS, undefined, { ref: false })
+    await sleep(BURST_MS, undefined, { ref: false })
   }
 
   /** Returns the content of all files now. */
   async #look(): Promise<string> {
-    this.#isStirred = false
+    this.#hasChanged = false
     const files = this.#options.files()
     await this.#watchFolders(files)
     return (await Promise.all(files.map((file) => this.#contentOf(file)))).join('\n')
@@ -142,15 +142,15 @@ export class FileWatch {
     for (const folder of wanted) if (!this.#watchers.has(folder)) this.#watch(folder)
   }
 
-  #stir(): void {
-    this.#isStirred = true
+  #noteChange(): void {
+    this.#hasChanged = true
     this.#wake()
   }
 
   #watch(folder: string): void {
     if (this.#isClosed) return
     try {
-      const watcher = watch(folder, { persistent: false }, () => this.#stir())
+      const watcher = watch(folder, { persistent: false }, () => this.#noteChange())
       const lose = (): void => void (watcher.close(), this.#watchers.delete(folder))
       watcher.on('error', lose)
       this.#watchers.set(folder, watcher)

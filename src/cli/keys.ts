@@ -57,14 +57,14 @@ export const keysNewCommand = (output: Output, options: KeysNewOptions) => {
   const limits =
     perMinute === undefined ? undefined : { perMinute: Number(perMinute), perDay: Number(perDay) }
   const { key, entry } = newKey(client, expires)
-  const tell = () => tellKey(output, options, { key, client, entry })
+  const show = () => printKey(output, options, { key, client, entry })
   if (write !== undefined)
     return inFile(
       { ...output, file: write, mayMake: true },
       (text) => text.withKey({ id: client, plan, limits }, entry),
-      tell,
+      show,
     )
-  tell()
+  show()
   const say = options.json === true ? output.complain : output.print
   say('# Put this into the configuration; if the client is there already, only its key lines.')
   if (limits === undefined)
@@ -105,7 +105,7 @@ export const keysRotateCommand = (
       ),
     () => {
       output.complain(`# ${old} ends ${ends}, unless it did or does before.`)
-      if (made !== undefined) tellKey(output, options, made)
+      if (made !== undefined) printKey(output, options, made)
     },
   )
 }
@@ -124,7 +124,7 @@ interface Made {
 }
 
 /** Prints the key, which is never shown again. */
-function tellKey(
+function printKey(
   { print, complain }: Output,
   { json = false, write }: Pick<KeysNewOptions, 'json' | 'write'>,
   { key, client, entry }: Made,
@@ -146,7 +146,7 @@ function refuse({ complain }: Output, fault: string): number {
 async function inFile(
   { file, mayMake = false, ...output }: Output & { file: string; mayMake?: boolean },
   change: (clients: ClientText) => string,
-  tell: () => void,
+  show: () => void,
 ): Promise<number> {
   const isLines = isJsonLines(file)
   const [folder, endings] = [dirname(file), clientFileEndings.join(' or ')]
@@ -175,6 +175,6 @@ async function inFile(
     for (const line of error.format()) output.complain(line)
     return REFUSED
   }
-  tell()
+  show()
   return OK
 }

@@ -16,7 +16,7 @@ export type Declaration = (
   does: { readonly once: Does; readonly lasting: Does },
 ) => void
 
-/** Its absence is reported last: a misspelt option comes first, with a suggestion. */
+/** An option whose absence is reported last: a misspelt option comes first, with a suggestion. */
 export class NeededOption extends Option {
   readonly unless: string | undefined
 

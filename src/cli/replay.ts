@@ -66,7 +66,7 @@ export async function replayCommand(edge: Edge, options: ReplayCommandOptions): 
     const { report, clients } = await replay({ config, against, logs, progress, observe })
     edge.progress?.('')
     const share = options.refused ?? REFUSED_SHARE
-    return await tell(
+    return await printReport(
       edge,
       options,
       demand ? withSuggestions(report, { config, demand, clients, share }) : report,
@@ -79,7 +79,7 @@ export async function replayCommand(edge: Edge, options: ReplayCommandOptions): 
   }
 }
 
-async function tell(
+async function printReport(
   edge: Edge,
   options: ReplayCommandOptions,
   report: ReplayReport,

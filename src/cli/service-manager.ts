@@ -35,7 +35,7 @@ export function createServiceManager(
   }
   shell.on('error', ({ message }) => fail(message))
   shell.on('exit', (code) => fail(`systemd-notify has ended with ${code}`))
-  // The close handler above reports its end.
+  // The exit handler above reports its end.
   shell.stdin.on('error', () => undefined)
   // Lines that were written go out all the same.
   shell.unref()

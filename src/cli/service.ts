@@ -45,7 +45,7 @@ export class Service {
   /** Resolves to the exit code. A signal may come during the start already. */
   async run(start: Start): Promise<number> {
     this.#edge.attend({
-      signal: (name) => this.#hear(name),
+      signal: (name) => this.#onSignal(name),
       warning: (warning) => this.#log.warning(warning),
       crash: (error) => {
         this.#log.crash(error)
@@ -77,7 +77,7 @@ export class Service {
     return FAILED
   }
 
-  #hear(signal: NodeJS.Signals | 'orphaned'): void {
+  #onSignal(signal: NodeJS.Signals | 'orphaned'): void {
     const ignore = (message: string): void => this.#log.signalIgnored({ signal, message })
     if (signal === 'SIGUSR1') ignore('no debugger is opened here')
     else if (signal === 'SIGHUP' && !this.#hangUpEnds) this.#reload()

@@ -7,9 +7,9 @@ import { PROBLEMS_AT_MOST, type Path, type PathProblem } from './problems.ts'
 import { isReservedName, reservedNameFault } from './scalars.ts'
 import { emptyGroup } from './tree.ts'
 import type { Tree } from './tree.ts'
-import { tagFault, tellYamlFaults } from './yaml-faults.ts'
+import { tagFault, describeYamlFaults } from './yaml-faults.ts'
 
-/** Both count from 1. */
+/** Line and column count from 1. */
 export interface Place {
   readonly line: number
   readonly column: number
@@ -161,7 +161,7 @@ export const readYaml = (text: string, env: Environment | undefined): Reading =>
     .filter(({ message }) => !message.startsWith('Unresolved tag'))
     .slice(0, PROBLEMS_AT_MOST)
   if (document !== undefined && broken.length > 0)
-    for (const { offset, message } of tellYamlFaults(text, broken, quotedIn(document)))
+    for (const { offset, message } of describeYamlFaults(text, broken, quotedIn(document)))
       report(offset, [], message)
   const tree =
     document === undefined || faults.length > 0

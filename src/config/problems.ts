@@ -18,16 +18,16 @@ export const problem = (
   at: PathProblem['at'] = 'value',
 ): PathProblem => ({ path, at, message })
 
-/** So many problems are reported; looking for more would cost much and help nobody. */
+/** Most problems that are reported; looking for more would cost much and help nobody. */
 export const PROBLEMS_AT_MOST = 100
 
 export interface ConfigProblem {
   /** Left out: the configuration itself. */
   readonly file?: string
-  /** Both count from 1. */
+  /** Line and column count from 1. */
   readonly line: number
   readonly column: number
-  /** Such as `clients[0].keys[1].sha256`; `(file)` when the fault is not under a key. */
+  /** A path such as `clients[0].keys[1].sha256`; `(file)` when the fault is not under a key. */
   readonly path: string
   /** `fault; remedy`. */
   readonly message: string

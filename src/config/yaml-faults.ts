@@ -6,7 +6,7 @@ export interface YamlFault {
   readonly pos: readonly [number, number]
 }
 
-interface Told {
+interface LocatedMessage {
   readonly offset: number
   readonly message: string
 }
@@ -38,7 +38,7 @@ const misaligned = /at the same column$|^Sequence item without - indicator$/
 const afterBlanks = (text: string, offset: number): number =>
   offset + (/^ */.exec(text.slice(offset))?.[0].length ?? 0)
 
-const tell = (text: string, fault: YamlFault, others: readonly YamlFault[]): Told => {
+const describe = (text: string, fault: YamlFault, others: readonly YamlFault[]): LocatedMessage => {
   const { code, message, pos } = fault
   const [offset] = pos
   const isDeeper =
@@ -61,11 +61,11 @@ const tell = (text: string, fault: YamlFault, others: readonly YamlFault[]): Tol
 }
 
 /** One problem per place. `quoted`: start and end of each quoted value. */
-export const tellYamlFaults = (
+export const describeYamlFaults = (
   text: string,
   faults: readonly YamlFault[],
   quoted: readonly (readonly [number, number])[],
-): Told[] => {
+): LocatedMessage[] => {
   const unclosed = faults.find(({ message }) => message.startsWith('Missing closing'))
   if (unclosed !== undefined) {
     // The parser searches all that follows for the closing quote, and so misreads it.
@@ -78,7 +78,7 @@ export const tellYamlFaults = (
   const first = faults.findIndex(({ code }) => code === 'UNEXPECTED_TOKEN')
   const problems = faults
     .filter(({ code }, index) => code !== 'UNEXPECTED_TOKEN' || index === first)
-    .map((fault) => tell(text, fault, faults))
+    .map((fault) => describe(text, fault, faults))
   return problems.filter(
     ({ offset }, index) => problems.findIndex((other) => other.offset === offset) === index,
   )

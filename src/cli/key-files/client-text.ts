@@ -50,7 +50,7 @@ export class ClientText {
     return this.#edited(found.part, (edit) => edit.addUnder(found.client, 'keys', key))
   }
 
-  /** Adds a key for the client of the key that is named, which ends then, if not before. */
+  /** Adds a key for the client of the named key; the named key ends then, if not before. */
   rotated(keyId: string, entryFor: (client: string) => KeyEntry, ends: string): string {
     const { part, client, key } = this.#findKey(keyId)
     const endsAtMs = dateMs.safeParse(textOf(key, 'expires') ?? '').data ?? Infinity

@@ -64,7 +64,7 @@ async function change(output: Output, options: OneKey, call: Parameters<typeof a
   await printAnswer(output, options, answer, () => {
     output.print(`before  ${key} ${inWords(before, nowMs)}`)
     output.print(`after   ${key} ${inWords(after, nowMs)}`)
-    // It is not longer than before: the longest length would be refused.
+    // This is not longer than what was left: more than the longest ban would be refused.
     const leftMs = before === null ? 0 : Date.parse(before.until) - Date.parse(asOf)
     const leftSeconds = Math.max(1, Math.ceil(leftMs / 1_000) - 1)
     const again = leftMs > 0 ? `bans add ${key} --for ${leftSeconds}s` : undefined

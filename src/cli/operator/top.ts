@@ -86,7 +86,7 @@ class LiveView {
   readonly #left = new AbortController()
   #state: TopState
   #by: Top['by']
-  #heardAtMs = Date.now()
+  #latestAtMs = Date.now()
 
   constructor(
     edge: TopOutput,
@@ -120,7 +120,7 @@ class LiveView {
   async #follow(signal: AbortSignal): Promise<void> {
     let ticksSeen = 0
     for await (const tick of ticks(this.#gateway, signal)) {
-      this.#heardAtMs = Date.now()
+      this.#latestAtMs = Date.now()
       if (this.#state.isPaused) continue
       // The head seldom changes.
       const head = ticksSeen++ % 5 === 0 ? await headOf(this.#gateway, signal) : {}
@@ -154,8 +154,8 @@ class LiveView {
     const look = lookOf(this.#edge)
     const { screen } = this.#edge
     if (look === undefined || screen === undefined) return
-    const isSilent = Date.now() - this.#heardAtMs > SILENT_AFTER_MS
-    const silentSinceMs = isSilent ? this.#heardAtMs : undefined
+    const isSilent = Date.now() - this.#latestAtMs > SILENT_AFTER_MS
+    const silentSinceMs = isSilent ? this.#latestAtMs : undefined
     const lines = await topFrame({ ...this.#state, silentSinceMs }, screen.rows, look)
     if (!this.#left.signal.aborted) screen.draw(lines)
   }

@@ -4,7 +4,7 @@ import { printable } from './printable.ts'
 
 export type Screen = ReturnType<typeof createScreen>
 
-interface Heard {
+interface ScreenListener {
   /** A key as the terminal sends it: 'q', or an escape sequence. */
   key(key: string): void
   resized(): void
@@ -28,7 +28,7 @@ export function createScreen(keyboard: () => ReadStream, output: WriteStream) {
       return output.rows || 24
     },
     /** Returns false where keys cannot be read one by one. */
-    takeOver(on: Heard): boolean {
+    takeOver(on: ScreenListener): boolean {
       const input = keyboard()
       if (!input.isTTY) return false
       input.setRawMode(true).setEncoding('utf8').on('data', on.key)

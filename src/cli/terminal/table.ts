@@ -54,7 +54,7 @@ export async function* table<Row>(
 ): AsyncGenerator<string> {
   let layout: Layout<Row> | undefined
   let waiting: Row[] = []
-  const told = function* (shown: Look): Generator<string> {
+  const flushed = function* (shown: Look): Generator<string> {
     if (layout === undefined && waiting.length > 0) {
       layout = layOut(columns, waiting, shown.columns)
       yield line(layout, ({ head }) => head)
@@ -69,9 +69,9 @@ export async function* table<Row>(
   }
   for await (const row of rows) {
     if (look === undefined) yield plainLine(columns, row)
-    else if (waiting.push(row) === ROWS_MEASURED || layout !== undefined) yield* told(look)
+    else if (waiting.push(row) === ROWS_MEASURED || layout !== undefined) yield* flushed(look)
   }
-  if (look !== undefined) yield* told(look)
+  if (look !== undefined) yield* flushed(look)
 }
 
 const plainLine = <Row>(columns: readonly Column<Row>[], row: Row): string =>

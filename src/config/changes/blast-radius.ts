@@ -120,13 +120,14 @@ export function* loweredIn(
 export const isLowered = (from: Limits, to: Limits): boolean =>
   to.perMinute < from.perMinute || to.perDay < from.perDay
 
-const isRing = (clients: ComparableClients): clients is Clients => 'notIn' in clients
+const isClientTable = (clients: ComparableClients): clients is Clients => 'notIn' in clients
 
 /** Clients of the one that the other lacks or has differently; all of them where that cannot be found out quickly. */
 const differing = (
   one: ComparableClients,
   other: ComparableClients,
-): Iterable<ClientConfig | undefined> => (isRing(one) && isRing(other) ? one.notIn(other) : one)
+): Iterable<ClientConfig | undefined> =>
+  isClientTable(one) && isClientTable(other) ? one.notIn(other) : one
 
 class ClientChanges {
   readonly clients = { added: list<string>(), removed: list<string>(), moved: list<Moved>() }

@@ -1,4 +1,4 @@
-/** Builds the ring of all clients, those of the configuration itself and of its client files: the whole ring, or every fault with its place. The same code runs in a thread and without one. */
+/** Builds the table of all clients, those of the configuration itself and of its client files: the whole table, or every fault with its place. The same code runs in a thread and without one. */
 import type { WrittenClient } from '../config.ts'
 import { sameDigest, sameId } from '../cross-checks.ts'
 import { formatPath, problem, PROBLEMS_AT_MOST, type Path } from '../problems.ts'
@@ -8,7 +8,7 @@ import { Columns, countEnding } from './columns.ts'
 import { Faults, type FileFault } from './faults.ts'
 import { placesIn, type Sought } from './places.ts'
 import { readFile, type ClientFile } from './read-file.ts'
-import type { RingParts } from './ring.ts'
+import type { ClientTableParts } from './client-table.ts'
 import { Scratch, type Same } from './scratch.ts'
 
 export interface BuildRequest {
@@ -25,19 +25,19 @@ export interface BuildRequest {
 
 export interface Built {
   /** undefined: there are faults. */
-  readonly ring: RingParts | undefined
+  readonly table: ClientTableParts | undefined
   /** Digest of each file, in hex. */
   readonly sha256: readonly string[]
   readonly faults: readonly FileFault[]
   /** Number of faults left out, as there are too many. */
-  readonly untold: number
+  readonly dropped: number
   readonly warnings: readonly FileFault[]
   /** Number of keys that end soon: one warning covers them all, as there may be millions. */
   readonly ending: number
 }
 
 /** Expired keys that are named one by one. */
-const WARNINGS_TOLD = 20
+const WARNINGS_AT_MOST = 20
 
 /** One more than the number of the last client of each file; the first entry is for the configuration itself. */
 type Ends = readonly number[]
@@ -57,19 +57,19 @@ export const build = (request: BuildRequest): Built => {
     return read ?? ''
   })
   const twice: Same[] = []
-  const ring = scratch.finish(planNames, (same) => {
+  const table = scratch.finish(planNames, (same) => {
     if (faults.count + twice.length < PROBLEMS_AT_MOST) twice.push(same)
-    else faults.untold++
+    else faults.dropped++
   })
-  const columns = new Columns(ring.buffer, ring.counts)
+  const columns = new Columns(table.buffer, table.counts)
   const found = new Found(request, columns, ends)
   for (const fault of found.places(twice.map((same) => found.repeated(same)))) faults.add(fault)
   const isSound = faults.count === 0
   return {
-    ring: isSound ? ring : undefined,
+    table: isSound ? table : undefined,
     sha256,
     faults: faults.list,
-    untold: faults.untold,
+    dropped: faults.dropped,
     warnings: isSound ? found.places(found.over()) : [],
     ending: countEnding(columns, request.nowMs, request.nowMs + EXPIRING_MS),
   }
@@ -87,7 +87,7 @@ class Found {
     this.#ends = ends
   }
 
-  repeated({ kind, number, earlier }: Same): Told {
+  repeated({ kind, number, earlier }: Same): Finding {
     if (kind === 'client') return this.#at(number, ['id'], sameId(this.#placeOf(earlier)))
     const place = this.#placeOf(this.#columns.keyClient[earlier] ?? 0)
     return kind === 'key'
@@ -96,18 +96,18 @@ class Found {
   }
 
   /** Expired keys of client files. */
-  over(): Told[] {
+  over(): Finding[] {
     const { keyExpiresAtMs, clientFirstKey } = this.#columns
-    const told: Told[] = []
+    const findings: Finding[] = []
     const first = clientFirstKey[this.#ends[0] ?? 0] ?? keyExpiresAtMs.length
-    for (let key = first; key < keyExpiresAtMs.length && told.length < WARNINGS_TOLD; key++)
+    for (let key = first; key < keyExpiresAtMs.length && findings.length < WARNINGS_AT_MOST; key++)
       if ((keyExpiresAtMs[key] ?? 0) <= this.#request.nowMs)
-        told.push(this.#atKey(key, 'expires', keyIsOver))
-    return told
+        findings.push(this.#atKey(key, 'expires', keyIsOver))
+    return findings
   }
 
   /** The findings with their lines and columns, in the order of the files. */
-  places(all: readonly Told[]): FileFault[] {
+  places(all: readonly Finding[]): FileFault[] {
     const byFile = Map.groupBy(all, ({ file }) => file)
     return this.#request.files.flatMap((file, index) => {
       const sought = byFile.get(index)
@@ -115,13 +115,13 @@ class Found {
     })
   }
 
-  #atKey(key: number, field: string, message: string): Told {
+  #atKey(key: number, field: string, message: string): Finding {
     const { keyClient, clientFirstKey } = this.#columns
     const client = keyClient[key] ?? 0
     return this.#at(client, ['keys', key - (clientFirstKey[client] ?? 0), field], message)
   }
 
-  #at(client: number, path: Path, message: string): Told {
+  #at(client: number, path: Path, message: string): Finding {
     const { ids, clientIdAt, clientIdLength, clientLine } = this.#columns
     const at = clientIdAt[client] ?? 0
     return {
@@ -144,6 +144,6 @@ class Found {
   }
 }
 
-interface Told extends Sought {
+interface Finding extends Sought {
   readonly file: number
 }

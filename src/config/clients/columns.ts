@@ -1,4 +1,4 @@
-/** Clients and their keys as columns of numbers and bytes in one buffer: the builder fills them, the ring reads them. */
+/** Clients and their keys as columns of numbers and bytes in one buffer: the builder fills them, the table reads them. */
 
 export interface Counts {
   readonly clients: number

@@ -13,21 +13,21 @@ export type FileFault = ConfigProblem & { readonly file: string }
 
 export class Faults {
   list: FileFault[] = []
-  untold = 0
+  dropped = 0
 
   get count(): number {
-    return this.list.length + this.untold
+    return this.list.length + this.dropped
   }
 
   add(fault: FileFault): void {
     if (this.list.length < PROBLEMS_AT_MOST) this.list.push(fault)
-    else this.untold++
+    else this.dropped++
   }
 
   /** Drops all but the first `count` faults. */
   rewind(count: number): void {
     this.list = this.list.slice(0, count)
-    this.untold = Math.max(0, count - PROBLEMS_AT_MOST)
+    this.dropped = Math.max(0, count - PROBLEMS_AT_MOST)
   }
 }
 

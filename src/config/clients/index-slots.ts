@@ -35,7 +35,7 @@ const isText = ({ ids, at, length }: Ids, number: number, text: string): boolean
   return true
 }
 
-/** Whether two ids are equal, in the same ring or in two. */
+/** Whether two ids are equal, in the same table or in two. */
 export const isSameId = (of: Ids, one: number, others: Ids, other: number): boolean => {
   const bytes = of.length[one] ?? 0
   if (others.length[other] !== bytes) return false

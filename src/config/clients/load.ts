@@ -14,7 +14,7 @@ import { build, type BuildRequest, type Built } from './builder.ts'
 import { isJsonLines } from './entries.ts'
 import { findClientFiles, type FoundFile, type FoundFiles } from './files.ts'
 import { readPieces } from './pieces.ts'
-import { Ring } from './ring.ts'
+import { ClientTable } from './client-table.ts'
 
 /** Longer files are read in a thread: a line may take a hundred times as long as a plain one. */
 const INLINE_BYTES = 2 ** 16
@@ -103,16 +103,17 @@ interface Loaded {
 const toConfig = (loaded: Loaded): Config => {
   const { text, file, nowMs, read, found, built, certificates } = loaded
   const { config, place } = read
-  const { ring, untold } = built
+  const { table, dropped } = built
   const all = [...read.problems, ...found.problems.map(place), ...built.faults]
-  if (untold > 0) {
-    const message = `has files with ${untold} more problems than are told; correct these first`
+  if (dropped > 0) {
+    const message = `has files with ${dropped} more problems than are told; correct these first`
     all.push(place(problem(['clientFiles'], message, 'key')))
   }
-  if (config === undefined || ring === undefined || all.length > 0) throw new ConfigError(file, all)
+  if (config === undefined || table === undefined || all.length > 0)
+    throw new ConfigError(file, all)
   const whole: Config = {
     ...config,
-    clients: new Ring(ring, config.plans),
+    clients: new ClientTable(table, config.plans),
     revision: revisionOf(text, found.files, built.sha256),
     warnings: [],
     certificates,

@@ -2,8 +2,8 @@
 import { Worker } from 'node:worker_threads'
 import type { Config } from '../config.ts'
 import { columnBytes } from './columns.ts'
-import { ringOf } from './plain-config.ts'
-import { Ring } from './ring.ts'
+import { clientTableOf } from './plain-config.ts'
+import { ClientTable } from './client-table.ts'
 
 /** Smaller buffers are left to the garbage collector. */
 const LARGE_BYTES = 32 * 2 ** 20
@@ -11,8 +11,8 @@ const LARGE_BYTES = 32 * 2 ** 20
 /** Memory is freed after this delay: longer than a request needs that has begun and whose token is still being verified. */
 const AFTER_MS = 10_000
 
-/** A ring as bytes for another process. Valid until it is given back, once. */
-export interface BorrowedRing {
+/** A table as bytes for another process. Valid until it is given back, once. */
+export interface BorrowedTable {
   readonly bytes: Uint8Array
   giveBack(): void
 }
@@ -20,8 +20,8 @@ export interface BorrowedRing {
 /** How often each buffer is lent; it is freed only when it is not lent. */
 const lent = new WeakMap<ArrayBuffer, number>()
 
-export const borrowRing = (config: Pick<Config, 'clients'>): BorrowedRing => {
-  const { buffer, counts } = ringOf(config).parts
+export const borrowTable = (config: Pick<Config, 'clients'>): BorrowedTable => {
+  const { buffer, counts } = clientTableOf(config).parts
   const count = (by: number): unknown => lent.set(buffer, (lent.get(buffer) ?? 0) + by)
   count(1)
   // A large buffer may be longer than what it holds.
@@ -33,7 +33,7 @@ export const borrowRing = (config: Pick<Config, 'clients'>): BorrowedRing => {
  * collector would come late and let buffers pile up. A caller found before refers to nothing in it.
  */
 export const releaseClients = ({ clients }: Pick<Config, 'clients'>): void => {
-  if (clients instanceof Ring) releaseLater(clients.parts.buffer)
+  if (clients instanceof ClientTable) releaseLater(clients.parts.buffer)
 }
 
 function releaseLater(buffer: ArrayBuffer): void {

@@ -2,7 +2,7 @@
 import type { WrittenClient } from '../config.ts'
 import { columnBytes, Columns, newBuffer, type Counts } from './columns.ts'
 import { fillDigests, fillIds, slotsFor } from './index-slots.ts'
-import type { RingParts } from './ring.ts'
+import type { ClientTableParts } from './client-table.ts'
 
 /** Shortest text of a client, and of a key. */
 const LEAST_CLIENT_BYTES = 14
@@ -113,8 +113,8 @@ export class Scratch {
     this.take(line)
   }
 
-  /** Returns the ring of all complete clients; a large scratch is freed. onSame: called for duplicates. */
-  finish(planNames: readonly string[], onSame: (same: Same) => void): RingParts {
+  /** Returns the table of all complete clients; a large scratch is freed. onSame: called for duplicates. */
+  finish(planNames: readonly string[], onSame: (same: Same) => void): ClientTableParts {
     const { columns: from } = this
     const [clients, keys, idBytes] = [this.clients, this.#keys, this.#idBytes]
     const counts: Counts = {
@@ -132,13 +132,13 @@ export class Scratch {
     for (const name of ofClients) to[name].set(from[name].subarray(0, clients))
     to.digestWords.set(from.digestWords.subarray(0, keys * 8))
     to.ids.set(from.ids.subarray(0, idBytes))
-    // The rest needs the ring alone, and memory is at its highest here.
+    // The rest needs the table alone, and memory is at its highest here.
     if (this.#isLarge) this.#buffer.transfer(0)
-    const tell = (kind: Same['kind']) => (number: number, earlier: number) =>
+    const report = (kind: Same['kind']) => (number: number, earlier: number) =>
       onSame({ kind, number, earlier })
-    fillIds(to.clientIds, clients, tell('client'))
-    fillIds(to.keyIds, keys, tell('key'))
-    fillDigests(to, keys, tell('digest'))
+    fillIds(to.clientIds, clients, report('client'))
+    fillIds(to.keyIds, keys, report('key'))
+    fillDigests(to, keys, report('digest'))
     return { buffer, counts, planNames }
   }
 

@@ -51,9 +51,9 @@ const clients = (
   }
   const problems: PathProblem[] = []
   if (ending > 0) {
-    const told = `has ${ending} key${ending === 1 ? '' : 's'} that end${ending === 1 ? 's' : ''} within 30 days`
+    const fault = `has ${ending} key${ending === 1 ? '' : 's'} that end${ending === 1 ? 's' : ''} within 30 days`
     const remedy = 'see `tollgate keys list --expiring 30d`, then `tollgate keys rotate`'
-    problems.push(problem(['clients'], `${told}; ${remedy}`, 'key'))
+    problems.push(problem(['clients'], `${fault}; ${remedy}`, 'key'))
   }
   for (const [index, { keys }] of own.entries())
     for (const [key, { expiresAtMs = Infinity }] of keys.entries())

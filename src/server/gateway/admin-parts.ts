@@ -4,7 +4,7 @@ import type { Overview } from '../../insight/api/live.ts'
 import type { Ban } from '../../insight/api/state.ts'
 import type { BackendHealth } from '../../core/backends/health.ts'
 import { shownBan } from '../../admin/ban-operations.ts'
-import type { ReadPlaces } from '../../config/clients/places-aside.ts'
+import type { ReadSettingLocations } from '../../config/clients/setting-locations-aside.ts'
 import type { OperatorBans } from '../../core/bans/operator-bans.ts'
 import type { BanRecord } from '../../state/bans.ts'
 import type { LiveNeeds } from '../../admin/live-operations.ts'
@@ -56,7 +56,7 @@ export interface AdminSources {
   /** undefined: nothing is shared with other gateways. */
   readonly redis: RedisStore | undefined
   /** undefined: the places are unknown. */
-  readonly settingPlaces: ReadPlaces | undefined
+  readonly settingLocations: ReadSettingLocations | undefined
 }
 
 export const createAdminParts = (sources: AdminSources): AdminServerOptions => {

@@ -23,7 +23,7 @@ import { respond } from '../../core/pipeline/respond.ts'
 import { giveUp } from '../../core/pipeline/take-quota.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
 import { isRefusal, refuse } from '../../core/rules/refusals.ts'
-import { createEntryEvents } from './entrance.ts'
+import { createAdmissionEvents } from './admission-events.ts'
 import type { LastingParts } from './lasting-parts.ts'
 import type { RequestPolicy } from './request-policy.ts'
 import { readServerTls } from './tls-files.ts'
@@ -70,7 +70,7 @@ export class FrontDoor {
   #events(): PublicServerEvents {
     const { connections } = this.#parts
     return {
-      ...createEntryEvents(this.#parts, (address) =>
+      ...createAdmissionEvents(this.#parts, (address) =>
         this.#policy.clientAddress(address, undefined),
       ),
       connection: (socket, entry) => connections.opened(socket, entry),

@@ -1,6 +1,6 @@
 /** The composition root of a gateway of one process; src/server/workers/ has those of several. */
 import { startAdminServer, type AdminServer } from '../../admin/server.ts'
-import type { ReadPlaces } from '../../config/clients/places-aside.ts'
+import type { ReadSettingLocations } from '../../config/clients/setting-locations-aside.ts'
 import { createAddressCounter } from '../../state/memory/addresses.ts'
 import type { KeySetFault } from '../../core/credentials/jwt-verifier.ts'
 import type { Log } from '../../core/record/log.ts'
@@ -36,7 +36,7 @@ export interface GatewayOptions {
   /** Loads the configuration for a reload. */
   readonly load: LoadConfig
   /** Finds settings for explanations. Left out: they do not say where a setting stands. */
-  readonly settingPlaces?: ReadPlaces
+  readonly settingLocations?: ReadSettingLocations
 }
 
 export function createGateway(config: Config, options: GatewayOptions) {
@@ -85,7 +85,7 @@ export function createGateway(config: Config, options: GatewayOptions) {
 
 function createParts(
   config: Config,
-  { version, log, load, settingPlaces }: GatewayOptions,
+  { version, log, load, settingLocations }: GatewayOptions,
   { isListening, admin }: { isListening(): boolean; admin(): AdminServer | undefined },
 ) {
   const metrics = createMetrics({ version, ...configNames(config) })
@@ -127,7 +127,7 @@ function createParts(
     },
     measure: async () => [await metrics.snapshot()],
     redis: stores.redis,
-    settingPlaces,
+    settingLocations,
     processes: () => [alone(live.startedAtMs, serving.now())],
     readiness: {
       listener: () => listenerState(isListening()),

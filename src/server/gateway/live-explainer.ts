@@ -48,18 +48,18 @@ class Budget {
 }
 
 /** Reading the client files of a million clients takes less. */
-const PLACES_MS = 5_000
+const LOCATIONS_MS = 5_000
 const OTHER_FILES = 'where settings stand: the files are no longer what was taken; reload first'
-const LATE_FILES = `where settings stand: the files could not be read within ${PLACES_MS / 1000} s`
+const LATE_FILES = `where settings stand: the files could not be read within ${LOCATIONS_MS / 1000} s`
 
 /** Runs one reading at a time. missing: receives the reason where places are left out. */
-function placesFinder({ reloads, settingPlaces }: AdminSources) {
+function locationsFinder({ reloads, settingLocations }: AdminSources) {
   let last: Promise<unknown> = Promise.resolve()
   return (aside: Aside, missing: string[]): FindPlaces | undefined => {
-    if (settingPlaces === undefined) return undefined
+    if (settingLocations === undefined) return undefined
     return async (asked) => {
       const { revision } = reloads.config
-      const reading = last.then(() => settingPlaces({ revision, asked }, PLACES_MS))
+      const reading = last.then(() => settingLocations({ revision, asked }, LOCATIONS_MS))
       last = reading.catch(() => undefined)
       const found = await aside(reading).catch(() => void missing.push(LATE_FILES))
       return found === 'otherFiles' ? void missing.push(OTHER_FILES) : found
@@ -72,7 +72,7 @@ const STORE_AWAY = 'the store is away: what take-quota would say cannot be foret
 export function createLiveExplainer(sources: AdminSources): ExplainNeeds['explain'] {
   const { reloads, bans } = sources
   const budget = new Budget()
-  const finder = placesFinder(sources)
+  const finder = locationsFinder(sources)
   const verifier = tokenVerifier((token) => sources.readToken(token))
   return {
     mayAsk: () => budget.isLeft,

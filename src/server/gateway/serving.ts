@@ -57,8 +57,8 @@ export class Serving implements Reloadable {
     const { config, stores, onKeySet, onBackends } = parts
     this.#stores = stores
     this.#onKeySet = onKeySet
-    const tellKeySet = (): void => onKeySet(this.#revision.verifier?.fault)
-    this.#parts = { ...createLastingParts(parts), onBackends, onKeySet: tellKeySet }
+    const reportKeySet = (): void => onKeySet(this.#revision.verifier?.fault)
+    this.#parts = { ...createLastingParts(parts), onBackends, onKeySet: reportKeySet }
     this.#revision = new Revision(config, this.#parts)
     this.#upstreams = new Upstreams(this.#revision.upstream)
     const { metrics, tally } = this.#parts

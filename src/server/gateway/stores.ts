@@ -25,7 +25,7 @@ import { createMemoryUsageStore, type UsageStore } from '../../state/usage.ts'
 import { createRedisUsageStore } from '../../state/redis/usage.ts'
 import { createSqliteUsageStore } from '../../state/sqlite/usage.ts'
 
-/** Where quota and bans are kept. */
+/** The stores of quota and bans. */
 export interface Stores {
   /** undefined: embedded, here or in the supervisor. */
   readonly redis: RedisStore | undefined
@@ -84,7 +84,8 @@ export function connectStore({
   if (store.redis === undefined) return undefined
   const report = createOutageReport({ config, log, ...(metrics && { metrics }) })
   let health: StoreHealth = { ...embeddedHealth, available: false, cause: 'no answer yet' }
-  const tell = (news: Partial<StoreHealth>): void => onState?.((health = { ...health, ...news }))
+  const reportState = (news: Partial<StoreHealth>): void =>
+    onState?.((health = { ...health, ...news }))
   return connectRedis({
     servers: store.redis,
     tls: store.redis.tls && readTlsFiles('store.redis.tls', store.redis.tls),
@@ -92,11 +93,11 @@ export function connectStore({
     prefix: store.prefix,
     onState: (available, cause, refusal) => {
       report(available, cause)
-      tell({ available, cause: available ? undefined : cause, refusal })
+      reportState({ available, cause: available ? undefined : cause, refusal })
     },
     onWarning: (warning) => {
       if (warning !== undefined) log.storeWarning({ warning })
-      tell({ warning })
+      reportState({ warning })
     },
   })
 }
@@ -140,8 +141,8 @@ function openEmbeddedStores(
   // Listeners receive what an operator does; the supervisor itself passes on what calls cause.
   const listeners: NoticeListener[] = []
   const onNotice = (listener: NoticeListener): void => void listeners.push(listener)
-  const tell: NoticeListener = (...news) => listeners.forEach((listener) => listener(...news))
-  const counters = new Counters(createEmbeddedCounters(authority, tell))
+  const notify: NoticeListener = (...news) => listeners.forEach((listener) => listener(...news))
+  const counters = new Counters(createEmbeddedCounters(authority, notify))
   return {
     authority: Object.assign(authority, { onNotice }),
     bans,

@@ -13,16 +13,16 @@ export function createLiveSide(
 ) {
   const { takeSecond, recent, now, readToken, standing } = serving
   /** A second that a stalled supervisor does not take is reported with the next, so that it does not fill the memory. */
-  let isUntaken = false
-  const tell = async (at: number): Promise<void> => {
-    if (isUntaken) return
-    isUntaken = true
+  let isUnsent = false
+  const sendSecond = async (at: number): Promise<void> => {
+    if (isUnsent) return
+    isUnsent = true
     await channel.send({ kind: 'second', second: packSecond(takeSecond(at)), now: now() })
-    isUntaken = false
+    isUnsent = false
   }
-  const stop = everySecond((at) => void tell(at))
+  const stop = everySecond((at) => void sendSecond(at))
   return {
-    hear(message: LiveMessage): void {
+    receive(message: LiveMessage): void {
       if (message.kind === 'calls')
         answerCalls<WorkerCalls>(
           { recent: (query) => recent.find(query), readToken, standing },
@@ -41,8 +41,8 @@ export function createLiveSide(
     /** Sends the last second; resolves when it was handed over. */
     lastSecond(): Promise<void> {
       stop()
-      isUntaken = false
-      return tell(Math.floor(Date.now() / 1000))
+      isUnsent = false
+      return sendSecond(Math.floor(Date.now() / 1000))
     },
   }
 }

@@ -5,8 +5,8 @@ export function oncePerTurn(
   notify: (notices: readonly ClientNotice[]) => void,
 ): (notice: ClientNotice) => void {
   let waiting: ClientNotice[] = []
-  return (told) => {
-    if (waiting.push(told) > 1) return
+  return (notice) => {
+    if (waiting.push(notice) > 1) return
     setImmediate(() => {
       notify(waiting)
       waiting = []

@@ -32,7 +32,7 @@ export class Questions {
     })
   }
 
-  hear(worker: WorkerProcess, answers: AnswerBatch): void {
+  receive(worker: WorkerProcess, answers: AnswerBatch): void {
     this.#lanes.get(worker)?.receive(answers)
   }
 

@@ -51,7 +51,7 @@ export class Supervisor implements Gateway, Reloadable {
   readonly #stores: OwnStores
   readonly #state: SharedState
   readonly #reloader: Reloader
-  /** Asked where the workers do not know better. Written by prepare. */
+  /** Used where no worker has reported the state of the backends. Written by prepare. */
   #probe: BackendProbe
   readonly #live = new Live()
   readonly #questions = new Questions()
@@ -174,7 +174,7 @@ export class Supervisor implements Gateway, Reloadable {
       state: this.#state,
       counters: this.#stores.counters,
       redis: this.#stores.redis,
-      settingPlaces: this.#options.settingPlaces,
+      settingLocations: this.#options.settingLocations,
       probe: (seen) => this.#probe(seen),
       isListening: () => this.#isListening,
     })
@@ -182,12 +182,12 @@ export class Supervisor implements Gateway, Reloadable {
   }
 
   /** Handles a worker that takes requests. */
-  #greet(worker: WorkerProcess): void {
+  #onListening(worker: WorkerProcess): void {
     this.#questions.add(worker)
     if (this.#live.events.isWanted('decision')) worker.notify({ kind: 'listen', isWanted: true })
   }
 
-  #hear(second: Second): void {
+  #addSecond(second: Second): void {
     this.#usage.add(second.rows)
     this.#live.add(second)
   }
@@ -214,15 +214,15 @@ export class Supervisor implements Gateway, Reloadable {
           onLines: (lines) => this.#options.log.relay(lines),
           onMessage: (message, send) => {
             if (message.kind === 'calls') answerCalls(handlers, message, send)
-            else if (message.kind === 'answers') this.#questions.hear(worker, message)
+            else if (message.kind === 'answers') this.#questions.receive(worker, message)
             else if (message.kind === 'second') {
-              worker.now = { ...message.now, heardMs: performance.now() }
-              this.#hear(unpackSecond(message.second))
+              worker.now = { ...message.now, receivedMs: performance.now() }
+              this.#addSecond(unpackSecond(message.second))
             } else this.#live.events.decisions(message.decisions, message.untold)
           },
         })
         worker.listening.then(
-          () => this.#greet(worker),
+          () => this.#onListening(worker),
           () => undefined,
         )
         return worker

@@ -23,12 +23,12 @@ export class Taking {
     this.#parts = parts
   }
 
-  /** ring: its clients, once they are here; rejects if the round is given up before. */
-  prepare(round: number, config: PlainConfig, ring: Promise<ArrayBuffer>): void {
+  /** table: its clients, once they are here; rejects if the round is given up before. */
+  prepare(round: number, config: PlainConfig, table: Promise<ArrayBuffer>): void {
     this.#round = round
     this.#prepared = this.#verdict = undefined
     const { target, answer, onLeftBehind } = this.#parts
-    const build = async () => target.prepare(fromPlainConfig(config, await ring))
+    const build = async () => target.prepare(fromPlainConfig(config, await table))
     this.idle = build().then(
       (prepared) => {
         // The round was given up while this worker was slow.

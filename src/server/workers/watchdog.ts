@@ -11,7 +11,7 @@ export interface WatchdogOptions {
 export const defaultWatchdog: WatchdogOptions = { everyMs: 1_000, silentBeats: 10 }
 
 /** Returns the call that ends it. */
-export function watchWorkers<Worker extends Pick<WorkerProcess, 'beat' | 'pardon'>>(
+export function watchWorkers<Worker extends Pick<WorkerProcess, 'beat' | 'resetBeats'>>(
   { everyMs, silentBeats }: WatchdogOptions,
   workers: () => Iterable<Worker>,
   onHung: (worker: Worker) => void,
@@ -23,7 +23,7 @@ export function watchWorkers<Worker extends Pick<WorkerProcess, 'beat' | 'pardon
     const isLate = nowMs - lastMs > 2 * everyMs
     lastMs = nowMs
     for (const worker of workers()) {
-      if (isLate || debuggerUrl() !== undefined) worker.pardon()
+      if (isLate || debuggerUrl() !== undefined) worker.resetBeats()
       if (worker.beat() === silentBeats) onHung(worker)
     }
   }, everyMs).unref()

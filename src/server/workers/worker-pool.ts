@@ -8,7 +8,7 @@ import type { Config } from '../../config/config.ts'
 import type { Prepared } from '../gateway/reload.ts'
 import type { ToWorker } from './messages.ts'
 import { oneAtATime } from './one-at-a-time.ts'
-import { Round } from './round.ts'
+import { ReloadRound } from './reload-round.ts'
 import { createRetiredCounters } from './retired-counters.ts'
 import { Slot, type SlotOptions } from './slot.ts'
 import { watchWorkers, type WatchdogOptions } from './watchdog.ts'
@@ -30,7 +30,7 @@ export class WorkerPool {
   readonly #slots: readonly Slot[]
   readonly #retired = createRetiredCounters()
   /** A configuration that is about to be taken. Written by prepare, and by what it resolves with. */
-  #round: Round | undefined
+  #round: ReloadRound | undefined
   /** Written by drain. */
   #isDraining = false
   /** Written by start. */
@@ -63,7 +63,7 @@ export class WorkerPool {
     const members = this.#alive().filter(
       ({ state }) => state === 'starting' || state === 'listening',
     )
-    const round = new Round(config, members)
+    const round = new ReloadRound(config, members)
     this.#round = round
     await round.prepared.catch((error: unknown) => {
       settle('abort')()
@@ -181,7 +181,7 @@ export class WorkerPool {
         state,
         sinceMs: listeningSinceMs && Date.now() - nowMs + listeningSinceMs,
         restarts,
-        now: now && nowMs - now.heardMs < SILENT_MS ? now : undefined,
+        now: now && nowMs - now.receivedMs < SILENT_MS ? now : undefined,
       })),
     )
   }

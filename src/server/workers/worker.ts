@@ -26,7 +26,7 @@ import {
 } from '../gateway/stores.ts'
 import { Taking } from './taking.ts'
 import { createLiveSide } from './live-side.ts'
-import { RingReader, START_RING } from './ring-pipe.ts'
+import { TableReader, START_TABLE } from './client-table-pipe.ts'
 import { LISTEN_FD, type StartMessage, type ToSupervisor, type ToWorker } from './messages.ts'
 
 /** The IPC channel as src/main.ts gives it. */
@@ -38,14 +38,14 @@ export interface SupervisorChannel {
 }
 
 /** Delay before the supervisor receives the state of backends. */
-const TELL_AFTER_MS = 100
+const REPORT_AFTER_MS = 100
 
 /** A worker without its supervisor cannot be stopped, and gets no quota: it ends soon. */
 const ORPHAN_DRAIN_MS = 5_000
 
 export function createWorker(channel: SupervisorChannel) {
   const finished = Promise.withResolvers<number>()
-  const rings = RingReader.open()
+  const tables = TableReader.open()
   let parts: ReturnType<typeof createParts> | undefined
   /** Messages of rounds, while the clients are still on their way. */
   const early: ToWorker[] = []
@@ -54,13 +54,13 @@ export function createWorker(channel: SupervisorChannel) {
   const begin = async (start: StartMessage): Promise<void> => {
     let isListener = false
     try {
-      const config = fromPlainConfig(start.config, await rings.ring(START_RING))
+      const config = fromPlainConfig(start.config, await tables.table(START_TABLE))
       if (isDraining) return
-      parts = createParts({ ...start, config }, rings, channel, (error) => {
+      parts = createParts({ ...start, config }, tables, channel, (error) => {
         parts?.log.crash(error)
         finished.resolve(1)
       })
-      early.forEach(parts.hear)
+      early.forEach(parts.receive)
       await parts.serving.ready()
       // The worker has to serve its first request under the configuration that all others have.
       await parts.taking.idle
@@ -82,11 +82,11 @@ export function createWorker(channel: SupervisorChannel) {
   }
 
   channel.onMessage((message) => {
-    if (message.kind === 'abort') rings.giveUp(message.round)
+    if (message.kind === 'abort') tables.giveUp(message.round)
     if (message.kind === 'start') void begin(message)
     else if (message.kind === 'drain') void drain(message)
     else if (message.kind === 'beat') void channel.send({ kind: 'alive' })
-    else if (parts !== undefined) parts.hear(message)
+    else if (parts !== undefined) parts.receive(message)
     else if ('round' in message) early.push(message)
   })
   channel.onGone(() => {
@@ -104,7 +104,7 @@ export function createWorker(channel: SupervisorChannel) {
 
 function createParts(
   start: Omit<StartMessage, 'config'> & { readonly config: Config },
-  rings: RingReader,
+  tables: TableReader,
   channel: SupervisorChannel,
   onLeftBehind: (error: Error) => void,
 ) {
@@ -142,7 +142,7 @@ function createParts(
     orphan: () => {
       for (const lane of Object.values(lanes)) lane.close()
     },
-    hear: (message: ToWorker) => {
+    receive: (message: ToWorker) => {
       if (message.kind === 'answers') for (const lane of Object.values(lanes)) lane.receive(message)
       else if (message.kind === 'quota') {
         for (const { client, notice, totals } of message.notices)
@@ -152,11 +152,11 @@ function createParts(
         bans.stale()
         for (const onFlow of flows) onFlow(true)
       } else if (message.kind === 'prepare')
-        taking.prepare(message.round, message.config, rings.ring(message.round))
+        taking.prepare(message.round, message.config, tables.table(message.round))
       else if (message.kind === 'commit' || message.kind === 'abort')
         taking.settle(message.kind, message.round)
       else if (message.kind === 'measure') void measure({ ...parts, serving }, channel, message)
-      else if (message.kind === 'calls' || message.kind === 'listen') live.hear(message)
+      else if (message.kind === 'calls' || message.kind === 'listen') live.receive(message)
     },
   }
 }
@@ -187,13 +187,13 @@ async function measure(
 }
 
 /** Reports once for all changes within a moment. */
-function soon(tell: () => void): () => void {
+function soon(report: () => void): () => void {
   let timer: NodeJS.Timeout | undefined
   return () => {
     timer ??= setTimeout(() => {
       timer = undefined
-      tell()
-    }, TELL_AFTER_MS).unref()
+      report()
+    }, REPORT_AFTER_MS).unref()
   }
 }
 

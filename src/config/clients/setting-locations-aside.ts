@@ -1,9 +1,9 @@
 /** Finds where settings stand, in a thread, so that requests are served meanwhile; the thread ends with its answer or at its deadline. */
 import type { Environment } from '../environment.ts'
-import type { AskedPlace, PlacesFound } from './setting-places.ts'
+import type { AskedPlace, PlacesFound } from './setting-locations.ts'
 import { askThread } from './thread.ts'
 
-export interface PlacesRequest {
+export interface LocationsRequest {
   /** Path of the configuration. */
   readonly file: string
   readonly env: Environment
@@ -13,17 +13,17 @@ export interface PlacesRequest {
 }
 
 /** otherFiles: the files are no longer those in force. */
-export type PlacesAnswer = PlacesFound | 'otherFiles'
+export type LocationsAnswer = PlacesFound | 'otherFiles'
 
 /** Finds the settings of a running gateway. Rejects where that takes longer than the deadline. */
-export type ReadPlaces = (
-  request: Pick<PlacesRequest, 'revision' | 'asked'>,
+export type ReadSettingLocations = (
+  request: Pick<LocationsRequest, 'revision' | 'asked'>,
   deadlineMs: number,
-) => Promise<PlacesAnswer>
+) => Promise<LocationsAnswer>
 
-export const readPlacesAside =
-  (file: string, env: Environment): ReadPlaces =>
+export const readSettingLocationsAside =
+  (file: string, env: Environment): ReadSettingLocations =>
   (request, deadlineMs) => {
-    const whole: PlacesRequest = { ...request, file, env: { ...env } }
-    return askThread('places-thread', whole, deadlineMs)
+    const whole: LocationsRequest = { ...request, file, env: { ...env } }
+    return askThread('setting-locations-thread', whole, deadlineMs)
   }

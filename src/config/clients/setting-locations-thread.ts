@@ -1,17 +1,17 @@
-/** The thread that places-aside.ts starts. */
+/** The thread that setting-locations-aside.ts starts. */
 import { parentPort, workerData } from 'node:worker_threads'
 import { ConfigError } from '../problems.ts'
 import { readRevision } from './load.ts'
-import type { PlacesAnswer, PlacesRequest } from './places-aside.ts'
-import { readSettingPlaces } from './setting-places.ts'
+import type { LocationsAnswer, LocationsRequest } from './setting-locations-aside.ts'
+import { readSettingLocations } from './setting-locations.ts'
 import { standAside } from './thread.ts'
 
 standAside()
-parentPort?.postMessage(answer(workerData as PlacesRequest), [])
+parentPort?.postMessage(answer(workerData as LocationsRequest), [])
 
-function answer({ file, env, revision, asked }: PlacesRequest): PlacesAnswer {
+function answer({ file, env, revision, asked }: LocationsRequest): LocationsAnswer {
   try {
-    const found = readSettingPlaces(file, env, asked)
+    const found = readSettingLocations(file, env, asked)
     // Files that were changed while they were read give no places.
     return readRevision(file, env) === revision ? found : 'otherFiles'
   } catch (error) {

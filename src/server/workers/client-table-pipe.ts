@@ -1,49 +1,49 @@
 /**
  * Sends the clients from the supervisor to a worker: through a pipe beside the IPC channel, which would hold copies of them
- * all in both processes, and delay other messages. A ring goes in pieces; one that is given up just ends.
+ * all in both processes, and delay other messages. A client table goes in pieces; one that is given up just ends.
  */
 import type { ChildProcess } from 'node:child_process'
 import { Socket } from 'node:net'
 import type { Writable } from 'node:stream'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { newBuffer } from '../../config/clients/columns.ts'
-import { borrowRing, type BorrowedRing } from '../../config/clients/release.ts'
+import { borrowTable, type BorrowedTable } from '../../config/clients/release.ts'
 import type { Config } from '../../config/config.ts'
 
 /** Descriptor of the worker's end. */
-const RINGS_FD = 5
+const TABLES_FD = 5
 
-/** Rings are numbered by their round; this is the ring that a worker starts with. */
-export const START_RING = 0
+/** Tables are numbered by their round; this is the table that a worker starts with. */
+export const START_TABLE = 0
 
 const PIECE_BYTES = 256 * 1024
 const READ_BYTES = 64 * 1024
-/** Larger rings have a buffer of their own kind; see newBuffer. */
+/** Larger tables have a buffer of their own kind; see newBuffer. */
 const LARGE_BYTES = 2 ** 20
 
-/** Head of each piece: the number of its ring and its own bytes, 32 bits each, and the bytes of the ring as a double. */
+/** Head of each piece: the number of its table and its own bytes, 32 bits each, and the bytes of the table as a double. */
 const HEAD_BYTES = 16
 
 /** The supervisor's end. However slow a worker is, no more than one piece is kept for it. */
-export class RingSender {
+export class TableSender {
   /** undefined: the system had no process to give. */
   readonly #pipe: Writable | undefined
-  /** Rings still to be sent, by number. Written by send and giveUp. */
-  readonly #wanted = new Map<number, BorrowedRing>()
-  /** The send of the last ring; never rejects. Written by send. */
+  /** Tables still to be sent, by number. Written by send and giveUp. */
+  readonly #wanted = new Map<number, BorrowedTable>()
+  /** The send of the last table; never rejects. Written by send. */
   #sent: Promise<void> = Promise.resolve()
 
   constructor(worker: ChildProcess) {
     const stdio = worker.stdio as readonly unknown[] | undefined
-    this.#pipe = stdio?.[RINGS_FD] as Writable | undefined
+    this.#pipe = stdio?.[TABLES_FD] as Writable | undefined
     // The worker has ended, which its exit reports.
     this.#pipe?.on('error', () => undefined)
     worker.on('exit', () => this.close())
   }
 
-  /** Sends a ring after those before it. Resolves when it was handed over or given up; never rejects. */
+  /** Sends a table after those before it. Resolves when it was handed over or given up; never rejects. */
   send(number: number, config: Config): Promise<void> {
-    this.#wanted.set(number, borrowRing(config))
+    this.#wanted.set(number, borrowTable(config))
     return (this.#sent = this.#sent.then(() => this.#send(number)))
   }
 
@@ -52,7 +52,7 @@ export class RingSender {
     this.#wanted.delete(number)
   }
 
-  /** Gives up all rings and sends nothing more. */
+  /** Gives up all tables and sends nothing more. */
   close(): void {
     for (const number of this.#wanted.keys()) this.giveUp(number)
     this.#pipe?.destroy()
@@ -62,13 +62,13 @@ export class RingSender {
     const piece = Buffer.allocUnsafeSlow(HEAD_BYTES + PIECE_BYTES)
     piece.writeUInt32LE(number, 0)
     for (let at = 0; ; at += PIECE_BYTES) {
-      const ring = this.#wanted.get(number)?.bytes
-      if (ring === undefined) return
-      if (at >= ring.length) return this.giveUp(number)
-      const part = ring.subarray(at, at + PIECE_BYTES)
+      const table = this.#wanted.get(number)?.bytes
+      if (table === undefined) return
+      if (at >= table.length) return this.giveUp(number)
+      const part = table.subarray(at, at + PIECE_BYTES)
       piece.writeUInt32LE(part.length, 4)
-      piece.writeDoubleLE(ring.length, 8)
-      // This is a copy: what the kernel is still to take must not be freed with the ring.
+      piece.writeDoubleLE(table.length, 8)
+      // This is a copy: what the kernel is still to take must not be freed with the table.
       piece.set(part, HEAD_BYTES)
       await this.#write(piece.subarray(0, HEAD_BYTES + part.length))
       // Calls of workers are answered between two pieces.
@@ -90,11 +90,11 @@ export class RingSender {
 }
 
 /** A worker's end. */
-export class RingReader {
-  /** Rings that are asked for, or that are here and not asked for yet. */
-  readonly #rings = new Map<number, PromiseWithResolvers<ArrayBuffer>>()
-  /** The latest round that was given up, with all before it: their rings are dropped. Written by giveUp. */
-  #givenUp = START_RING
+export class TableReader {
+  /** Tables that are asked for, or that are here and not asked for yet. */
+  readonly #tables = new Map<number, PromiseWithResolvers<ArrayBuffer>>()
+  /** The latest round that was given up, with all before it: their tables are dropped. Written by giveUp. */
+  #givenUp = START_TABLE
   readonly #head = Buffer.alloc(HEAD_BYTES)
   /** Bytes read of the head, and unread of its piece. Written by take. */
   #headBytes = 0
@@ -103,31 +103,31 @@ export class RingReader {
   #current: { readonly number: number; readonly bytes: Uint8Array; filled: number } | undefined
 
   /** Opens the pipe; it is read without further calls, and keeps no process alive. */
-  static open(): RingReader {
-    const reader = new RingReader()
+  static open(): TableReader {
+    const reader = new TableReader()
     const buffer = Buffer.allocUnsafeSlow(READ_BYTES)
     const callback = (length: number): boolean => {
       reader.take(buffer.subarray(0, length))
       return true
     }
     // The IPC channel notices a supervisor that is gone.
-    new Socket({ fd: RINGS_FD, readable: true, writable: false, onread: { buffer, callback } })
+    new Socket({ fd: TABLES_FD, readable: true, writable: false, onread: { buffer, callback } })
       .on('error', () => undefined)
       .unref()
     return reader
   }
 
-  /** Resolves once the ring is here whole; rejects if it is given up. Called once per ring. */
-  async ring(number: number): Promise<ArrayBuffer> {
+  /** Resolves once the table is here whole; rejects if it is given up. Called once per table. */
+  async table(number: number): Promise<ArrayBuffer> {
     if (this.#isGivenUp(number)) throw new Error('was given up')
-    return this.#at(number).promise.finally(() => this.#rings.delete(number))
+    return this.#at(number).promise.finally(() => this.#tables.delete(number))
   }
 
   giveUp(round: number): void {
     this.#givenUp = round
     if (this.#current?.number === round) this.#current = undefined
-    this.#rings.get(round)?.reject(new Error('was given up'))
-    this.#rings.delete(round)
+    this.#tables.get(round)?.reject(new Error('was given up'))
+    this.#tables.delete(round)
   }
 
   /** Takes bytes of the pipe, however they are cut. */
@@ -159,22 +159,22 @@ export class RingReader {
   }
 
   #fill(part: Uint8Array): void {
-    const ring = this.#current
-    if (ring === undefined) return
-    ring.bytes.set(part, ring.filled)
-    ring.filled += part.length
-    if (ring.filled < ring.bytes.length) return
+    const table = this.#current
+    if (table === undefined) return
+    table.bytes.set(part, table.filled)
+    table.filled += part.length
+    if (table.filled < table.bytes.length) return
     this.#current = undefined
-    this.#at(ring.number).resolve(ring.bytes.buffer as ArrayBuffer)
+    this.#at(table.number).resolve(table.bytes.buffer as ArrayBuffer)
   }
 
   #at(number: number): PromiseWithResolvers<ArrayBuffer> {
-    const ring = this.#rings.get(number) ?? Promise.withResolvers<ArrayBuffer>()
-    this.#rings.set(number, ring)
-    return ring
+    const table = this.#tables.get(number) ?? Promise.withResolvers<ArrayBuffer>()
+    this.#tables.set(number, table)
+    return table
   }
 
   #isGivenUp(number: number): boolean {
-    return number !== START_RING && number <= this.#givenUp
+    return number !== START_TABLE && number <= this.#givenUp
   }
 }

@@ -3,8 +3,8 @@ import type { ClientConfig, Clients, KeyConfig, OwnedKey, PlanConfig } from '../
 import { Columns, countEnding, DIGEST_BYTES, type Counts } from './columns.ts'
 import { findDigest, findId, findSameId, isSameId } from './index-slots.ts'
 
-/** A whole ring, as it goes from thread to thread and from process to process. */
-export interface RingParts {
+/** A whole table, as it goes from thread to thread and from process to process. */
+export interface ClientTableParts {
   readonly buffer: ArrayBuffer
   readonly counts: Counts
   /** Plan names by their number in the columns. */
@@ -20,12 +20,12 @@ const DIGEST_WORDS = DIGEST_BYTES / 4
 const sought = new Uint32Array(DIGEST_WORDS)
 const soughtBytes = Buffer.from(sought.buffer)
 
-export class Ring implements Clients {
-  readonly parts: RingParts
+export class ClientTable implements Clients {
+  readonly parts: ClientTableParts
   readonly #columns: Columns
   readonly #plans: readonly (PlanConfig | undefined)[]
 
-  constructor(parts: RingParts, plans: ReadonlyMap<string, PlanConfig>) {
+  constructor(parts: ClientTableParts, plans: ReadonlyMap<string, PlanConfig>) {
     this.parts = parts
     this.#columns = new Columns(parts.buffer, parts.counts)
     this.#plans = parts.planNames.map((name) => plans.get(name))
@@ -94,7 +94,8 @@ export class Ring implements Clients {
   }
 
   *notIn(other: Clients): Generator<ClientConfig | undefined> {
-    if (!(other instanceof Ring)) throw new TypeError('the clients of a configuration are a ring')
+    if (!(other instanceof ClientTable))
+      throw new TypeError('the clients of a configuration are a ring')
     const [ids, others] = [this.#columns.clientIds, other.#columns.clientIds]
     for (let client = 0; client < this.size; client++) {
       if (client % COMPARED_AT_ONCE === 0) yield undefined
@@ -106,7 +107,7 @@ export class Ring implements Clients {
   }
 
   /** Whether all but the id is the same. */
-  #isAs(client: number, other: Ring, found: number): boolean {
+  #isAs(client: number, other: ClientTable, found: number): boolean {
     const [was, is] = [other.#planOf(found), this.#planOf(client)]
     const isPlan = was.name === is.name && was.concurrent === is.concurrent
     const [from, to] = this.#keysOf(client)
@@ -119,7 +120,7 @@ export class Ring implements Clients {
     return true
   }
 
-  #isSameKey(key: number, other: Ring, found: number): boolean {
+  #isSameKey(key: number, other: ClientTable, found: number): boolean {
     const [a, b] = [this.#columns, other.#columns]
     for (let i = 0; i < DIGEST_WORDS; i++)
       if (a.digestWords[key * DIGEST_WORDS + i] !== b.digestWords[found * DIGEST_WORDS + i])

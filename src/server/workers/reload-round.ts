@@ -7,7 +7,7 @@ type Member = Pick<WorkerProcess, 'number' | 'prepare' | 'settle'>
 /** The first is 1. */
 let rounds = 0
 
-export class Round {
+export class ReloadRound {
   readonly #number = ++rounds
   readonly #config: Config
   readonly #members = new Set<Member>()

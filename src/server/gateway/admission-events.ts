@@ -9,7 +9,7 @@ import type { ClientAddress } from '../../core/rules/client-address.ts'
 type Parts = Pick<PipelineParts, 'connections' | 'log' | 'metrics'>
 
 /** judge: decides by the policy in force. */
-export function createEntryEvents(
+export function createAdmissionEvents(
   { connections, log, metrics }: Parts,
   judge: (address: string) => ClientAddress,
 ): EntryEvents {

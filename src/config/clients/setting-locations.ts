@@ -27,7 +27,7 @@ export type AskedPlace =
 export type PlacesFound = readonly (string | null)[]
 
 /** file: path of the configuration. Throws ConfigError where it cannot be read. */
-export function readSettingPlaces(
+export function readSettingLocations(
   file: string,
   env: Environment,
   asked: readonly AskedPlace[],
