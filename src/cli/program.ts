@@ -84,7 +84,7 @@ export const choice = (flags: string, description: string, choices: readonly str
 export const chosen = (name: string, choices: readonly string[]): Argument =>
   new Argument(name).choices(choices)
 
-/** How a parse ended that has thrown. isAnswered: help or the version was printed. */
+/** Classifies what a parse has thrown. isAnswered: help or the version was printed. */
 export function usageEnd(error: unknown) {
   if (!(error instanceof CommanderError)) return { isUsage: false, isAnswered: false, fault: error }
   const message = error.message.replace(/^error: /, '')

@@ -52,7 +52,7 @@ export interface LastingPartsOptions extends Pick<LastingParts, 'log' | 'metrics
   /** Initial configuration. */
   readonly config: Config
   readonly stores: Stores
-  /** Number of this worker. Default 1. */
+  /** Number of this worker. Default: 1. */
   readonly number?: number
   /** Counts the strikes of all workers; undefined: Redis or this process counts them. */
   readonly strikes?: Counter | undefined

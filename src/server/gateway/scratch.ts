@@ -102,7 +102,7 @@ function createSeedUse(authority: Pick<Authority, 'take'>, epochMs: () => number
     })
     const minute = state('minute', MINUTE_MS)
     const day = state('day', DAY_MS)
-    // A process without memory of its earlier statement, which so stays counted.
+    // This process has forgotten its earlier statement, which therefore stays counted.
     const since = seeds++
     const process = { process: SEED, sequence: seeds, since }
     void authority.take({ client, ...process, limits, minute, day, need: 0, want: 0 })

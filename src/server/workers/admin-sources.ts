@@ -65,7 +65,7 @@ export function createAdminSources(parts: SupervisorParts): AdminSources {
   }
 }
 
-/** Metrics of the supervisor itself in /metrics. */
+/** The supervisor's own part of /metrics. */
 function createMetricsOf({ pool, state, usage, reloads, live, log }: SupervisorParts) {
   const losses = { usage: () => usage.dropped, logLines: log.lostLines }
   const whole = {

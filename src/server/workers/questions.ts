@@ -18,7 +18,7 @@ const DEADLINE_MS = 1_000
 export class Questions {
   readonly #lanes = new Map<WorkerProcess, IpcCalls<WorkerCalls>>()
 
-  /** Adds a worker, which is asked until its end. */
+  /** Adds a worker that takes requests; it is asked until its end. */
   add(worker: WorkerProcess): void {
     const lane = createIpcCalls<WorkerCalls>({
       lane: 'questions',

@@ -48,7 +48,7 @@ export class Slot {
     await this.worker.listening
   }
 
-  /** Starts a worker that ends again; it may have ended already. */
+  /** Restarts the worker whenever it ends; it may have ended already. */
   keep(): void {
     this.#phase = 'kept'
     if (this.worker === undefined) this.#restartLater(0)
