@@ -1,6 +1,6 @@
 /** Where the settings stand that an explanation names: all are asked for at once, so that whoever reads the files reads them once. */
 import type { Explanation } from '../api/explain.ts'
-import type { AskedPlace, PlacesFound } from '../../config/clients/setting-places.ts'
+import type { AskedPlace, PlacesFound } from '../../config/clients/setting-locations.ts'
 import type { SettingPlaces } from './question.ts'
 
 /** undefined: nobody knows. */
